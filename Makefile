@@ -1,0 +1,46 @@
+# A thin front: Meson builds and tests, scripts/ holds what does not fit a line.
+# `make help` lists the targets.
+
+BUILD := build
+SEED  ?= 1
+SEEDS ?= 1
+
+.PHONY: build demo check check-vm check-all bench sim fuzz install clean help setup-%
+
+build: setup-build ## build the library, tests, benchmarks: build/libsennit.so
+	@scripts/configure $(BUILD)
+	@ninja -C $(BUILD)
+
+demo: setup-demo build ## see it work: bytes over every RDMA device, checked
+	@scripts/demo $(BUILD)
+
+check: setup-check ## all tests that fit into 15 minutes; what CI runs
+	@scripts/check
+
+check-vm: setup-check ## only the tests on the kernel's RDMA stack, in a VM
+	@scripts/check --only vm
+
+check-all: setup-check ## everything, however long it takes
+	@scripts/check --all
+
+bench: build ## run every benchmark; JSON=1 for one object per line
+	@scripts/bench $(BUILD) $(if $(JSON),--json)
+
+sim: build ## replay or search seeds: make sim SEED=7 SEEDS=1000
+	@scripts/sim $(BUILD) --seed $(SEED) --seeds $(SEEDS)
+
+fuzz: setup-check ## fuzz every parser of outside bytes: make fuzz SECONDS=60
+	@scripts/fuzz $(or $(SECONDS),60)
+
+install: build ## install; DESTDIR= and PREFIX= as usual
+	@meson configure $(BUILD) --prefix $(or $(PREFIX),/usr/local) >/dev/null
+	@meson install -C $(BUILD)
+
+clean: ## remove all build folders
+	rm -rf $(BUILD) build-*
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):[^#]*## /  make \1\t/p' Makefile | expand -t 20
+
+setup-%:
+	@scripts/setup $*

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SENNIT_CONTROL_H
+#define SENNIT_CONTROL_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sennit/api.h>
+
+/*
+ * The control table: what a device does outside of the data path.
+ *
+ * Sennit posts and polls through the inline verbs, which call whatever
+ * functions stand in `ibv_context::ops`. Everything else goes through one of
+ * these tables, so that libibverbs' exported functions never see an object
+ * which libibverbs did not make. Programs meet the table in two cases: they
+ * adopt a device of their own (ctx.h), or they create plain QPs on a device
+ * that sennit opened (snt_device_control() in device.h).
+ *
+ * All functions return 0 or a negative errno and write their out pointer only
+ * on success, unlike verbs, which have four conventions. A NULL member means
+ * that the device cannot do it; the call that needed it is -EOPNOTSUPP and
+ * names the device. `size` is sizeof(struct snt_control) as the table's author
+ * saw it; members beyond it count as NULL.
+ */
+
+struct ibv_async_event;
+struct ibv_comp_channel;
+struct ibv_context;
+struct ibv_cq;
+struct ibv_device_attr;
+struct ibv_gid_entry;
+struct ibv_mr;
+struct ibv_pd;
+struct ibv_port_attr;
+struct ibv_qp;
+struct ibv_qp_attr;
+struct ibv_qp_init_attr;
+struct ibv_srq;
+struct ibv_srq_attr;
+struct ibv_srq_init_attr;
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct snt_control {
+	size_t size;
+
+	/* What the device is. query_gid is -ENODATA for an empty table slot. */
+	int (*query_device)(struct ibv_context *context,
+			    struct ibv_device_attr *attr_out);
+	int (*query_port)(struct ibv_context *context, uint8_t port,
+			  struct ibv_port_attr *attr_out);
+	int (*query_gid)(struct ibv_context *context, uint8_t port, uint32_t index,
+			 struct ibv_gid_entry *entry_out);
+	/* Writes -1 where the device sits on no particular node. */
+	int (*query_numa_node)(struct ibv_context *context, int *node_out);
+
+	/* Protection domains and memory. */
+	int (*alloc_pd)(struct ibv_context *context, struct ibv_pd **pd_out);
+	int (*dealloc_pd)(struct ibv_pd *pd);
+	int (*reg_mr)(struct ibv_pd *pd, void *addr, size_t length, unsigned access,
+		      struct ibv_mr **mr_out);
+	int (*reg_dmabuf_mr)(struct ibv_pd *pd, int fd, uint64_t offset, size_t length,
+			     uint64_t iova, unsigned access, struct ibv_mr **mr_out);
+	int (*dereg_mr)(struct ibv_mr *mr);
+
+	/* Completion queues and their channels. get_cq_event is -EAGAIN when the
+	 * channel's fd is non-blocking and no event waits. */
+	int (*create_channel)(struct ibv_context *context,
+			      struct ibv_comp_channel **channel_out);
+	int (*destroy_channel)(struct ibv_comp_channel *channel);
+	int (*create_cq)(struct ibv_context *context, int cqe, void *cq_context,
+			 struct ibv_comp_channel *channel, int vector,
+			 struct ibv_cq **cq_out);
+	int (*destroy_cq)(struct ibv_cq *cq);
+	int (*get_cq_event)(struct ibv_comp_channel *channel, struct ibv_cq **cq_out,
+			    void **cq_context_out);
+	void (*ack_cq_events)(struct ibv_cq *cq, unsigned count);
+
+	/* Queue pairs and shared receive queues. create_* write the granted
+	 * capacities back into their init attributes, as verbs do. */
+	int (*create_qp)(struct ibv_pd *pd, struct ibv_qp_init_attr *attr,
+			 struct ibv_qp **qp_out);
+	int (*modify_qp)(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
+	int (*query_qp)(struct ibv_qp *qp, struct ibv_qp_attr *attr_out, int mask,
+			struct ibv_qp_init_attr *init_attr_out);
+	int (*destroy_qp)(struct ibv_qp *qp);
+	int (*create_srq)(struct ibv_pd *pd, struct ibv_srq_init_attr *attr,
+			  struct ibv_srq **srq_out);
+	int (*modify_srq)(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask);
+	int (*query_srq)(struct ibv_srq *srq, struct ibv_srq_attr *attr_out);
+	int (*destroy_srq)(struct ibv_srq *srq);
+
+	/* Device events; their fd is ibv_context::async_fd. */
+	int (*get_async_event)(struct ibv_context *context,
+			       struct ibv_async_event *event_out);
+	void (*ack_async_event)(struct ibv_async_event *event);
+};
+
+/**
+ * snt_control_verbs - the table that calls libibverbs
+ *
+ * For programs that adopt an `ibv_context` which came from ibv_open_device().
+ *
+ * Ownership: static data of the library.
+ * Thread: any.
+ * Returns: the table, never NULL.
+ */
+SNT_API const struct snt_control *snt_control_verbs(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

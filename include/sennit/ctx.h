@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SENNIT_CTX_H
+#define SENNIT_CTX_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sennit/api.h>
+#include <sennit/device.h>
+
+/*
+ * A context is what a program opens once: its devices, the memory registered
+ * on them, and the clock, randomness and log that everything made from it
+ * uses. Programs that need several threads open a context in each.
+ *
+ * Which devices
+ * -------------
+ * A list of entries, separated by commas, from `snt_ctx_opts::devices` or the
+ * environment variable SENNIT_DEVICES. No list means every device with an
+ * active port.
+ *
+ *	mlx5		all devices whose name begins with mlx5
+ *	=mlx5_1		the device with exactly this name
+ *	^mlx5_1		not the devices whose name begins so
+ *	^=mlx5_1	not the device with exactly this name
+ *	mlx5_1:2	of these, port 2 only; without a port, all active ports
+ *
+ * A mark (=, ^, ^=) holds for its entry and for the unmarked entries after it,
+ * so "^mlx5_0,mlx5_3" excludes both. Exclusion always wins, wherever it
+ * stands. A list of exclusions only starts from all devices.
+ *
+ * An entry that names something which is not there is an error: no such
+ * device, no such port, or no active port among what it matches. An entry
+ * which is exact or names a port is an error also if just one of its ports is
+ * not active. Two entries that select the same port are an error. An exclusion
+ * that matches nothing is only a warning, so that one list serves many hosts.
+ *
+ * Soft devices
+ * ------------
+ * SENNIT_SOFT or `snt_ctx_opts::soft`. "auto": two of them, said in the log,
+ * if this host has no RDMA device at all; a device that is there but broken or
+ * not selected is an error and never silently replaced. "never". "only": soft
+ * devices even where there are others.
+ */
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct snt_ctx;
+
+enum snt_log_level {
+	SNT_LOG_DEFAULT = 0, /* as SENNIT_LOG says, else SNT_LOG_WARN */
+	SNT_LOG_ERROR,
+	SNT_LOG_WARN,
+	SNT_LOG_INFO,
+	SNT_LOG_DEBUG,
+};
+
+/* Receives one line without a newline, which is valid during the call only.
+ * Runs inside the sennit call that has something to say. */
+typedef void (*snt_log_fn)(void *arg, enum snt_log_level level, const char *text);
+
+/* Returns nanoseconds that never go back. */
+typedef uint64_t (*snt_clock_fn)(void *arg);
+
+/* Fills the buffer and returns 0, or a negative errno. */
+typedef int (*snt_random_fn)(void *arg, void *buffer, size_t length);
+
+enum snt_soft {
+	SNT_SOFT_DEFAULT = 0, /* as SENNIT_SOFT says, else SNT_SOFT_AUTO */
+	SNT_SOFT_AUTO,
+	SNT_SOFT_NEVER,
+	SNT_SOFT_ONLY,
+};
+
+/* A device that the program opened by itself, or made up. Ownership of all of
+ * it stays with the program, and it must outlive the context. */
+struct snt_adopted {
+	size_t size;
+	const char *name;	     /* for messages; must be unique in the context */
+	struct ibv_context *context; /* its ops are called through inline verbs */
+	struct ibv_pd *pd;
+	const struct snt_control *control; /* NULL: only inline verbs are called */
+	uint8_t port;			   /* 0 means 1 */
+};
+
+struct snt_ctx_opts {
+	size_t size;
+	const char *devices; /* NULL: SENNIT_DEVICES, else all */
+	enum snt_soft soft;
+	const char *gid; /* NULL: SENNIT_GID, else "auto"; or a table index "3" */
+	/* Given adopted devices, the context holds them first; others join them
+	 * only if `devices` or `soft` are set in code. All elements have the
+	 * size that the first one states. */
+	const struct snt_adopted *adopted;
+	size_t adopted_count;
+	enum snt_log_level log_level;
+	/* NULL: silence, unless SENNIT_LOG is set, which means stderr. */
+	snt_log_fn log;
+	void *log_arg;
+	snt_clock_fn clock; /* NULL: CLOCK_MONOTONIC */
+	void *clock_arg;
+	snt_random_fn random; /* NULL: getrandom(2) */
+	void *random_arg;
+};
+
+/**
+ * snt_ctx_open - open devices and what belongs to them
+ * @opts: NULL for all defaults
+ *
+ * Thread: any; the result belongs to the calling thread.
+ * Returns: 0, or, with nothing left open,
+ *   -EINVAL    a malformed device list, setting or option
+ *   -E2BIG     options from a newer header that this library does not know;
+ *              more than SNT_DEVICES_MAX devices
+ *   -ENODEV    an entry matches nothing; all is excluded; no device at all
+ *   -ENETDOWN  what was selected has no active port
+ *   -EEXIST    a device is selected twice, or adopted twice
+ *   -EADDRNOTAVAIL  a port has no usable GID, or not the one asked for
+ *   -EOPNOTSUPP  soft devices are asked for and this build has none
+ *   -ENOMEM, or the errno of the device's own call.
+ */
+SNT_API int snt_ctx_open(const struct snt_ctx_opts *opts, struct snt_ctx **ctx_out);
+
+/**
+ * snt_ctx_close - close a context and its devices
+ *
+ * NULL is legal and does nothing.
+ *
+ * Thread: owner.
+ * Returns: 0; -EBUSY, with the context unchanged, while memory or anything else
+ * made from it exists.
+ */
+SNT_API int snt_ctx_close(struct snt_ctx *ctx);
+
+/**
+ * snt_ctx_device_count - how many devices the context has
+ *
+ * Thread: owner.
+ */
+SNT_API unsigned snt_ctx_device_count(const struct snt_ctx *ctx);
+
+/**
+ * snt_ctx_device - a device by its index
+ *
+ * Ownership: the context's.
+ * Thread: owner.
+ * Returns: NULL if there is no such index.
+ */
+SNT_API struct snt_device *snt_ctx_device(const struct snt_ctx *ctx, unsigned index);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SENNIT_DEVICE_H
+#define SENNIT_DEVICE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sennit/api.h>
+#include <sennit/control.h>
+
+/*
+ * A device is one RDMA device together with one of its ports, opened by a
+ * context (ctx.h) and living as long as it. A context numbers its devices
+ * densely from 0; that index is what lanes, memory keys and errors refer to.
+ *
+ * Thread: owner, for every call here.
+ */
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct snt_device;
+
+enum snt_device_kind {
+	SNT_DEVICE_VERBS = 1, /* opened through libibverbs: hardware or rxe */
+	SNT_DEVICE_SOFT,      /* sennit's own RoCEv2 endpoint */
+	SNT_DEVICE_ADOPTED,   /* brought along by the program */
+};
+
+enum snt_link {
+	SNT_LINK_UNKNOWN = 0,
+	SNT_LINK_INFINIBAND,
+	SNT_LINK_ETHERNET,
+};
+
+/* Numbered as verbs number them. */
+enum snt_port_state {
+	SNT_PORT_UNKNOWN = 0,
+	SNT_PORT_DOWN = 1,
+	SNT_PORT_INIT = 2,
+	SNT_PORT_ARMED = 3,
+	SNT_PORT_ACTIVE = 4,
+};
+
+enum snt_gid_type {
+	SNT_GID_IB = 0,
+	SNT_GID_ROCE_V1 = 1,
+	SNT_GID_ROCE_V2 = 2,
+};
+
+/* The first word of every limit says what is limited; 0 means not known, which
+ * happens only on adopted devices without a control table. */
+struct snt_device_info {
+	size_t size;
+	const char *name; /* "mlx5_0"; lives as long as the context */
+	unsigned index;	  /* in the context */
+	uint8_t port;	  /* from 1 */
+	enum snt_device_kind kind;
+
+	enum snt_link link;
+	enum snt_port_state state;
+	uint32_t mtu;		/* active path MTU in bytes */
+	uint32_t mtu_max;	/* the most the port could do */
+	uint32_t speed_mbps;	/* lanes times signalling rate, 10^6 bit/s */
+	int32_t numa_node;	/* -1: none or not known */
+	uint16_t lid;		/* InfiniBand only */
+	uint32_t gid_count;	/* table entries that hold a GID */
+	int32_t gid_index;	/* the chosen one's table index; -1: none */
+	const char *gid_reason; /* why that one, for people */
+
+	uint64_t message_size_max;
+	uint32_t qp_max;
+	uint32_t qp_depth_max;
+	uint32_t qp_sge_max;
+	uint32_t cq_max;
+	uint32_t cq_depth_max;
+	uint32_t mr_max;
+	uint64_t mr_size_max;
+	uint32_t read_in_max;  /* READs and atomics one QP can answer at once */
+	uint32_t read_out_max; /* READs and atomics one QP can have under way */
+	uint32_t srq_max;
+	uint32_t srq_depth_max;
+	int32_t atomics; /* non-zero: the device performs them */
+};
+
+struct snt_gid_info {
+	size_t size;
+	uint32_t index; /* in the port's GID table */
+	enum snt_gid_type type;
+	uint8_t raw[16];
+	uint32_t netdev; /* interface index; 0: none or not known */
+	int32_t score;	 /* higher is better; below 0: never chosen */
+	char text[48];	 /* as an address: "10.0.0.1", "fe80::1" */
+	char reason[96]; /* what the score is made of, for people */
+};
+
+/**
+ * snt_device_query - what is known of a device
+ *
+ * The port's state, MTU and GIDs are those seen when the context was opened or
+ * at the last snt_device_refresh().
+ *
+ * Returns: 0; -EINVAL if info_out->size is too small to be one.
+ */
+SNT_API int snt_device_query(const struct snt_device *device,
+			     struct snt_device_info *info_out);
+
+/**
+ * snt_device_gid - one entry of the port's GID table
+ * @position: 0 to gid_count - 1; empty table slots are left out
+ *
+ * Returns: 0; -ENOENT past the last one; -EINVAL as for snt_device_query().
+ */
+SNT_API int snt_device_gid(const struct snt_device *device, uint32_t position,
+			   struct snt_gid_info *info_out);
+
+/**
+ * snt_device_refresh - ask the device again for its port and GIDs
+ *
+ * GID tables change while programs run (DHCP, bonds, containers). What is
+ * already connected keeps the address it was connected with.
+ *
+ * Returns: 0; the device's errno, with what was known before left in place;
+ * -EOPNOTSUPP for an adopted device without a control table.
+ */
+SNT_API int snt_device_refresh(struct snt_device *device);
+
+/**
+ * snt_device_context, snt_device_pd, snt_device_control - the verbs below
+ *
+ * For programs that mix plain verbs with sennit. Objects made with them must
+ * be destroyed, through the same table, before the context is closed.
+ *
+ * Ownership: the context's.
+ * Returns: never NULL, except snt_device_control() for an adopted device that
+ * came without a table.
+ */
+SNT_API struct ibv_context *snt_device_context(const struct snt_device *device);
+SNT_API struct ibv_pd *snt_device_pd(const struct snt_device *device);
+SNT_API const struct snt_control *snt_device_control(const struct snt_device *device);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SENNIT_MEM_H
+#define SENNIT_MEM_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <sennit/api.h>
+#include <sennit/ctx.h>
+
+/*
+ * Memory is registered once, on all devices of a context, all or nothing. A
+ * token is what a peer needs to reach it: address, length, what it may do, and
+ * a key per device of the owner. Tokens travel in packed form by any means.
+ *
+ * Thread: owner for calls that take an snt_mem, any for tokens.
+ */
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct ibv_mr;
+struct ibv_sge;
+struct snt_mem;
+
+/* Numbered as verbs number them. Local read is always allowed. */
+enum snt_access {
+	SNT_ACCESS_LOCAL_WRITE = 1 << 0,
+	SNT_ACCESS_REMOTE_WRITE = 1 << 1, /* needs LOCAL_WRITE */
+	SNT_ACCESS_REMOTE_READ = 1 << 2,
+	SNT_ACCESS_REMOTE_ATOMIC = 1 << 3, /* needs LOCAL_WRITE */
+	/* A hint: devices without it ignore it. */
+	SNT_ACCESS_RELAXED_ORDERING = 1 << 20,
+};
+
+struct snt_token {
+	uint64_t addr;
+	uint64_t length;
+	uint32_t access; /* the SNT_ACCESS_REMOTE_* bits it was made with */
+	uint32_t key_count;
+	uint32_t key[SNT_DEVICES_MAX]; /* by the owner's device index */
+};
+
+/* The longest packed token. */
+#define SNT_TOKEN_PACKED_MAX (24 + 4 * SNT_DEVICES_MAX)
+
+/**
+ * snt_mem_register - register memory on all devices of a context
+ * @access: SNT_ACCESS_* bits
+ *
+ * Ownership: the buffer stays the program's; it must not be unmapped before
+ * snt_mem_release().
+ * Returns: 0, or, with nothing registered anywhere,
+ *   -EINVAL      no bytes, an address range that wraps, unknown access bits, or
+ *                remote write or atomic without local write
+ *   -EOPNOTSUPP  an adopted device without a control table: snt_mem_adopt()
+ *   -ENOMEM      also for a locked-memory limit, which the text then states
+ *   or the errno of the device that refused, which the text names.
+ */
+SNT_API int snt_mem_register(struct snt_ctx *ctx, void *addr, size_t length,
+			     unsigned access, struct snt_mem **mem_out);
+
+/**
+ * snt_mem_register_dmabuf - register part of a dma-buf, say GPU memory
+ * @fd: the dma-buf; may be closed after the call
+ * @offset: where in the dma-buf the memory begins
+ * @iova: the address by which this memory is named in requests and tokens
+ *
+ * Returns: as snt_mem_register(); -EOPNOTSUPP also where a device, which the
+ * text names, has no support for it.
+ */
+SNT_API int snt_mem_register_dmabuf(struct snt_ctx *ctx, int fd, uint64_t offset,
+				    size_t length, uint64_t iova, unsigned access,
+				    struct snt_mem **mem_out);
+
+/**
+ * snt_mem_adopt - use regions that the program registered by itself
+ * @mr: one for each device of the context, in index order, all on that device's
+ *      PD and for the same address range
+ * @access: what they were registered with; verbs cannot tell
+ *
+ * Ownership: the regions stay the program's and must outlive the snt_mem.
+ * Returns: 0; -EINVAL if the count, a range or a PD does not fit; -ENOMEM.
+ */
+SNT_API int snt_mem_adopt(struct snt_ctx *ctx, struct ibv_mr *const *mr,
+			  size_t mr_count, unsigned access, struct snt_mem **mem_out);
+
+/**
+ * snt_mem_release - deregister on all devices and free
+ *
+ * NULL is legal and does nothing. All devices are tried even if one fails.
+ *
+ * Returns: 0, or the first device's errno; the snt_mem is gone in either case.
+ */
+SNT_API int snt_mem_release(struct snt_mem *mem);
+
+/**
+ * snt_mem_addr, snt_mem_length - the range as it is named in requests
+ */
+SNT_API uint64_t snt_mem_addr(const struct snt_mem *mem);
+SNT_API size_t snt_mem_length(const struct snt_mem *mem);
+
+/**
+ * snt_mem_sge - a verbs scatter/gather entry for part of a memory
+ * @device: index of the device whose key is wanted
+ * @offset: from the memory's beginning
+ *
+ * Returns: 0; -ERANGE if any byte lies outside; -EINVAL for an unknown device or
+ * a length that does not fit an SGE (4 GiB - 1).
+ */
+SNT_API int snt_mem_sge(const struct snt_mem *mem, unsigned device, size_t offset,
+			size_t length, struct ibv_sge *sge_out);
+
+/**
+ * snt_mem_token - what a peer needs to reach this memory
+ *
+ * Returns: 0; -EACCES if no remote access was asked for at registration.
+ */
+SNT_API int snt_mem_token(const struct snt_mem *mem, struct snt_token *token_out);
+
+/**
+ * snt_token_target - the remote address and key for part of a token
+ * @device: the owner's device index
+ * @access: the one SNT_ACCESS_REMOTE_* right that is needed
+ *
+ * Returns: 0; -ERANGE if any byte lies outside; -EACCES if the token does not
+ * grant the access; -EINVAL if it has no key for the device.
+ */
+SNT_API int snt_token_target(const struct snt_token *token, unsigned device,
+			     uint64_t offset, uint64_t length, unsigned access,
+			     uint64_t *addr_out, uint32_t *key_out);
+
+/**
+ * snt_token_pack - write a token as bytes that any peer can read
+ *
+ * Returns: the number of bytes; -ENOSPC if size is too small
+ * (SNT_TOKEN_PACKED_MAX always suffices); -EINVAL for a token that
+ * snt_token_unpack() would refuse.
+ */
+SNT_API ssize_t snt_token_pack(const struct snt_token *token, void *buffer,
+			       size_t size);
+
+/**
+ * snt_token_unpack - read a token, trusting nothing
+ * @size: exactly the packed size
+ *
+ * Returns: 0; -EPROTONOSUPPORT for another version; -EBADMSG for anything that
+ * snt_token_pack() cannot have written: truncated or oversized input, a key
+ * count of 0 or above SNT_DEVICES_MAX, an empty or wrapping range, unknown
+ * access bits.
+ */
+SNT_API int snt_token_unpack(const void *buffer, size_t size,
+			     struct snt_token *token_out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

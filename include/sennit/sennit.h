@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SENNIT_SENNIT_H
+#define SENNIT_SENNIT_H
+
+/* All of sennit. Each header stands alone as well and is its own manual. */
+#include <sennit/api.h>
+#include <sennit/control.h>
+#include <sennit/ctx.h>
+#include <sennit/device.h>
+#include <sennit/err.h>
+#include <sennit/mem.h>
+#include <sennit/setting.h>
+
+#endif

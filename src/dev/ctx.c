@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: MIT */
+#include "dev/ctx.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "dev/open.h"
+#include "util/err.h"
+#include "util/opts.h"
+
+static uint64_t system_clock(void *arg)
+{
+	struct timespec now;
+
+	(void)arg;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * UINT64_C(1000000000) + now.tv_nsec;
+}
+
+static int system_random(void *arg, void *buffer, size_t length)
+{
+	unsigned char *at = buffer;
+
+	(void)arg;
+	while (length) {
+		ssize_t got = getrandom(at, length, 0);
+
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got < 0)
+			return -errno;
+		at += got;
+		length -= got;
+	}
+	return 0;
+}
+
+static int set_up_log(struct snt_ctx *ctx, const struct snt_ctx_opts *opts)
+{
+	static const char *const words[] = { "error", "warn", "info", "debug", NULL };
+	int word = opts->log_level - SNT_LOG_ERROR;
+
+	if (opts->log_level > SNT_LOG_DEBUG)
+		return snt__fail(EINVAL, "log_level %u is not a level",
+				 opts->log_level);
+	if (opts->log_level == SNT_LOG_DEFAULT)
+		word = snt__setting_word(snt__setting_get(SNT__SETTING_LOG, NULL, NULL),
+					 words);
+	if (word < 0)
+		return word;
+	ctx->log.level = SNT_LOG_ERROR + word;
+	ctx->log.fn = opts->log;
+	ctx->log.arg = opts->log_arg;
+	if (!opts->log && snt__setting_env(SNT__SETTING_LOG))
+		ctx->log.fn = snt__log_stderr;
+	return 0;
+}
+
+/* "auto" or digits; which index a port really has is for the port to say. */
+static int set_up_gid(struct snt_ctx *ctx, const struct snt_ctx_opts *opts)
+{
+	struct snt__value wish =
+		snt__setting_get(SNT__SETTING_GID, opts->gid, "snt_ctx_opts.gid");
+	size_t digits = 0;
+
+	while (isdigit((unsigned char)wish.text[digits]))
+		digits++;
+	if (strcmp(wish.text, "auto") &&
+	    (!digits || wish.text[digits] || digits >= sizeof(ctx->gid_text)))
+		return snt__fail(EINVAL,
+				 "%s is \"%s\"; it must be auto or a GID table index",
+				 wish.origin, wish.text);
+	snprintf(ctx->gid_text, sizeof(ctx->gid_text), "%s", wish.text);
+	ctx->gid_wish = (struct snt__value){ ctx->gid_text, wish.origin };
+	return 0;
+}
+
+static void warn_unknown(void *arg, const char *name)
+{
+	snt__log(arg, SNT_LOG_WARN,
+		 "%s is set but is no setting of sennit; a typing error?", name);
+}
+
+static int set_up(struct snt_ctx *ctx, const struct snt_ctx_opts *opts)
+{
+	int ret = set_up_log(ctx, opts);
+
+	if (ret)
+		return ret;
+	ret = set_up_gid(ctx, opts);
+	if (ret)
+		return ret;
+	ctx->clock = opts->clock ? opts->clock : system_clock;
+	ctx->clock_arg = opts->clock_arg;
+	ctx->random = opts->random ? opts->random : system_random;
+	ctx->random_arg = opts->random_arg;
+	snt__setting_unknown(warn_unknown, &ctx->log);
+	return 0;
+}
+
+static void say_what_was_opened(const struct snt_ctx *ctx)
+{
+	for (unsigned i = 0; i < ctx->device_count; i++) {
+		const struct snt_device *device = ctx->device[i];
+		char text[SNT__DEVICE_TEXT];
+
+		snt__log(&ctx->log, SNT_LOG_INFO, "device %u is %s, MTU %u, GID %s", i,
+			 snt__device_text(device, text), device->port.info.mtu,
+			 device->port.gid_best < 0 ? "none" : device->port.gid_reason);
+	}
+}
+
+static int close_devices(struct snt_ctx *ctx)
+{
+	int first = 0;
+
+	while (ctx->device_count) {
+		int ret = snt__device_close(ctx->device[--ctx->device_count]);
+
+		if (ret && !first)
+			first = ret;
+	}
+	return first;
+}
+
+int snt_ctx_open(const struct snt_ctx_opts *user_opts, struct snt_ctx **ctx_out)
+{
+	struct snt_ctx_opts opts;
+	struct snt_ctx *ctx;
+	int ret;
+
+	ret = snt__opts_import(&opts, sizeof(opts), user_opts, "struct snt_ctx_opts");
+	if (ret)
+		return ret;
+	ctx = calloc(1, sizeof(*ctx));
+	if (!ctx)
+		return snt__fail(ENOMEM, "no memory for a context");
+	ret = set_up(ctx, &opts);
+	if (ret)
+		goto err_free;
+	ret = snt__open_devices(ctx, &opts);
+	if (ret)
+		goto err_devices;
+	say_what_was_opened(ctx);
+	*ctx_out = ctx;
+	return 0;
+
+err_devices:
+	close_devices(ctx);
+err_free:
+	free(ctx);
+	return ret;
+}
+
+int snt_ctx_close(struct snt_ctx *ctx)
+{
+	int ret;
+
+	if (!ctx)
+		return 0;
+	if (ctx->mem_count)
+		return snt__fail(
+			EBUSY,
+			"the context has %u memory registrations left; release "
+			"them before closing it",
+			ctx->mem_count);
+	ret = close_devices(ctx);
+	free(ctx);
+	return ret;
+}
+
+unsigned snt_ctx_device_count(const struct snt_ctx *ctx)
+{
+	return ctx->device_count;
+}
+
+struct snt_device *snt_ctx_device(const struct snt_ctx *ctx, unsigned index)
+{
+	return index < ctx->device_count ? ctx->device[index] : NULL;
+}

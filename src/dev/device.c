@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: MIT */
+#include "dev/device.h"
+
+#include <errno.h>
+#include <infiniband/verbs.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sennit/ctx.h>
+
+#include "dev/port.h"
+#include "util/err.h"
+#include "util/opts.h"
+
+const char *snt__device_text(const struct snt_device *device, char *buffer)
+{
+	snprintf(buffer, SNT__DEVICE_TEXT, "%s port %u", device->name, device->number);
+	return buffer;
+}
+
+static struct snt_device *device_new(const char *name, uint8_t number,
+				     struct snt__value gid_wish)
+{
+	struct snt_device *device = calloc(1, sizeof(*device));
+
+	if (!device) {
+		snt__fail(ENOMEM, "%s: no memory to open the device", name);
+		return NULL;
+	}
+	snprintf(device->name, sizeof(device->name), "%s", name);
+	device->number = number;
+	device->gid_wish = gid_wish;
+	return device;
+}
+
+static int import_control(struct snt_device *device, const struct snt_control *control)
+{
+	if (!control)
+		return 0;
+	device->has_control = true;
+	return snt__opts_import(&device->control, sizeof(device->control), control,
+				"struct snt_control");
+}
+
+static int open_context(const struct snt__provider *provider,
+			const struct snt__listing *listing, unsigned position,
+			struct ibv_context **context_out)
+{
+	int ret = provider->open(listing, position, context_out);
+
+	if (ret)
+		return snt__fail(-ret, "%s: cannot be opened: %s%s",
+				 provider->name(listing, position), strerror(-ret),
+				 ret == -EACCES || ret == -EPERM
+					 ? "; has this user rights to /dev/infiniband?"
+					 : "");
+	return 0;
+}
+
+int snt__device_count_ports(const struct snt__provider *provider,
+			    const struct snt__listing *listing, unsigned position,
+			    unsigned *count_out)
+{
+	struct ibv_device_attr attr = { 0 };
+	struct ibv_context *context;
+	int ret = open_context(provider, listing, position, &context);
+
+	if (ret)
+		return ret;
+	ret = provider->control()->query_device(context, &attr);
+	if (ret)
+		snt__fail(-ret, "%s: cannot query the device: %s",
+			  provider->name(listing, position), strerror(-ret));
+	else
+		*count_out = attr.phys_port_cnt;
+	provider->close(context);
+	return ret;
+}
+
+static int alloc_pd(struct snt_device *device)
+{
+	int ret = device->control.alloc_pd(device->context, &device->pd);
+
+	if (ret)
+		return snt__fail(-ret, "%s: no protection domain: %s", device->name,
+				 strerror(-ret));
+	return 0;
+}
+
+int snt__device_open(const struct snt__provider *provider,
+		     const struct snt__listing *listing, unsigned position,
+		     uint8_t number, struct snt__value gid_wish,
+		     struct snt_device **device_out)
+{
+	struct snt_device *device;
+	int ret;
+
+	device = device_new(provider->name(listing, position), number, gid_wish);
+	if (!device)
+		return -ENOMEM;
+	device->provider = provider;
+	ret = import_control(device, provider->control());
+	if (ret)
+		goto err_free;
+	ret = open_context(provider, listing, position, &device->context);
+	if (ret)
+		goto err_free;
+	ret = snt__port_probe(device, &device->port);
+	if (ret)
+		goto err_close;
+	ret = snt__port_usable(device, &device->port);
+	if (ret)
+		goto err_port;
+	ret = alloc_pd(device);
+	if (ret)
+		goto err_port;
+	*device_out = device;
+	return 0;
+
+err_port:
+	free(device->port.gid);
+err_close:
+	provider->close(device->context);
+err_free:
+	free(device);
+	return ret;
+}
+
+static int check_adopted(const struct snt_adopted *adopted)
+{
+	if (!adopted->name || !*adopted->name)
+		return snt__fail(EINVAL, "an adopted device needs a name");
+	if (strlen(adopted->name) >= SNT__DEVICE_NAME)
+		return snt__fail(EINVAL,
+				 "%s: the name of an adopted device has %d bytes "
+				 "at most",
+				 adopted->name, SNT__DEVICE_NAME - 1);
+	if (!adopted->context || !adopted->pd)
+		return snt__fail(EINVAL,
+				 "%s: an adopted device needs a context and a PD",
+				 adopted->name);
+	if (adopted->pd->context != adopted->context)
+		return snt__fail(EINVAL,
+				 "%s: the adopted PD belongs to another ibv_context",
+				 adopted->name);
+	return 0;
+}
+
+int snt__device_adopt(const struct snt_adopted *adopted, struct snt__value gid_wish,
+		      struct snt_device **device_out)
+{
+	struct snt_device *device;
+	int ret = check_adopted(adopted);
+
+	if (ret)
+		return ret;
+	device = device_new(adopted->name, adopted->port ? adopted->port : 1, gid_wish);
+	if (!device)
+		return -ENOMEM;
+	device->context = adopted->context;
+	device->pd = adopted->pd;
+	ret = import_control(device, adopted->control);
+	if (ret)
+		goto err_free;
+	ret = snt__port_probe(device, &device->port);
+	if (ret)
+		goto err_free;
+	ret = snt__port_usable(device, &device->port);
+	if (ret)
+		goto err_port;
+	*device_out = device;
+	return 0;
+
+err_port:
+	free(device->port.gid);
+err_free:
+	free(device);
+	return ret;
+}
+
+int snt__device_close(struct snt_device *device)
+{
+	int pd_ret = 0, close_ret = 0;
+
+	if (device->provider) {
+		pd_ret = device->control.dealloc_pd(device->pd);
+		if (pd_ret)
+			snt__fail(
+				-pd_ret,
+				"%s: its protection domain is still in use: objects made "
+				"on it must be destroyed before the context is closed",
+				device->name);
+		close_ret = device->provider->close(device->context);
+		if (close_ret)
+			snt__fail(-close_ret, "%s: cannot be closed: %s", device->name,
+				  strerror(-close_ret));
+	}
+	free(device->port.gid);
+	free(device);
+	return pd_ret ? pd_ret : close_ret;
+}
+
+int snt_device_query(const struct snt_device *device, struct snt_device_info *info_out)
+{
+	struct snt_device_info info = device->port.info;
+
+	info.name = device->name;
+	info.index = device->index;
+	info.port = device->number;
+	info.kind = device->provider ? device->provider->kind : SNT_DEVICE_ADOPTED;
+	info.gid_reason = device->port.gid_reason;
+	return snt__info_export(info_out, &info, sizeof(info),
+				"struct snt_device_info");
+}
+
+int snt_device_gid(const struct snt_device *device, uint32_t position,
+		   struct snt_gid_info *info_out)
+{
+	char text[SNT__DEVICE_TEXT];
+
+	if (position >= device->port.info.gid_count)
+		return snt__fail(ENOENT, "%s has %u GIDs, so none at position %u",
+				 snt__device_text(device, text),
+				 device->port.info.gid_count, position);
+	return snt__info_export(info_out, &device->port.gid[position],
+				sizeof(device->port.gid[position]),
+				"struct snt_gid_info");
+}
+
+int snt_device_refresh(struct snt_device *device)
+{
+	char text[SNT__DEVICE_TEXT];
+	struct snt__port fresh;
+	int ret;
+
+	if (!device->has_control)
+		return snt__fail(
+			EOPNOTSUPP,
+			"%s was adopted without a control table and cannot be asked",
+			snt__device_text(device, text));
+	ret = snt__port_probe(device, &fresh);
+	if (ret)
+		return ret;
+	free(device->port.gid);
+	device->port = fresh;
+	return 0;
+}
+
+struct ibv_context *snt_device_context(const struct snt_device *device)
+{
+	return device->context;
+}
+
+struct ibv_pd *snt_device_pd(const struct snt_device *device)
+{
+	return device->pd;
+}
+
+const struct snt_control *snt_device_control(const struct snt_device *device)
+{
+	return device->has_control ? &device->control : NULL;
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SNT_DEV_DEVICE_H
+#define SNT_DEV_DEVICE_H
+
+#include <stdbool.h>
+#include <sennit/device.h>
+
+#include "dev/provider.h"
+#include "dev/select.h"
+#include "util/setting.h"
+
+struct snt_ctx;
+
+/* What can change while the device is open, replaced as a whole. */
+struct snt__port {
+	struct snt_device_info info;
+	struct snt_gid_info *gid; /* info.gid_count of them */
+	int gid_best;		  /* position in gid, -1: none */
+	char gid_reason[192];
+};
+
+struct snt_device {
+	struct ibv_context *context;
+	struct ibv_pd *pd;
+	/* A copy, so that a member is NULL also where the table is short. */
+	struct snt_control control;
+	bool has_control;
+	const struct snt__provider *provider; /* NULL: adopted, not ours to close */
+	struct snt__value gid_wish;	      /* "auto" or a table index */
+	unsigned index;
+	char name[SNT__DEVICE_NAME];
+	uint8_t number; /* of the port */
+	struct snt__port port;
+};
+
+/* How many ports has what the provider listed at `position`? */
+int snt__device_count_ports(const struct snt__provider *provider,
+			    const struct snt__listing *listing, unsigned position,
+			    unsigned *count_out);
+
+/* Opens one port of it. -ENETDOWN: the port is not active. -EADDRNOTAVAIL: it
+ * has no usable GID. */
+int snt__device_open(const struct snt__provider *provider,
+		     const struct snt__listing *listing, unsigned position,
+		     uint8_t number, struct snt__value gid_wish,
+		     struct snt_device **device_out);
+
+struct snt_adopted;
+int snt__device_adopt(const struct snt_adopted *adopted, struct snt__value gid_wish,
+		      struct snt_device **device_out);
+
+/* Deallocates the PD and closes what is ours. Reports the first failure, but
+ * the device is gone in any case. */
+int snt__device_close(struct snt_device *device);
+
+/* "mlx5_0 port 1", for messages. */
+#define SNT__DEVICE_TEXT (SNT__DEVICE_NAME + 16)
+const char *snt__device_text(const struct snt_device *device, char *buffer);
+
+#endif

@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: MIT */
+#include "dev/mem.h"
+
+#include <errno.h>
+#include <infiniband/verbs.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "dev/ctx.h"
+#include "util/err.h"
+
+_Static_assert((int)SNT_ACCESS_LOCAL_WRITE == (int)IBV_ACCESS_LOCAL_WRITE, "as verbs");
+_Static_assert((int)SNT_ACCESS_REMOTE_WRITE == (int)IBV_ACCESS_REMOTE_WRITE,
+	       "as verbs");
+_Static_assert((int)SNT_ACCESS_REMOTE_READ == (int)IBV_ACCESS_REMOTE_READ, "as verbs");
+_Static_assert((int)SNT_ACCESS_REMOTE_ATOMIC == (int)IBV_ACCESS_REMOTE_ATOMIC,
+	       "as verbs");
+_Static_assert((int)SNT_ACCESS_RELAXED_ORDERING == (int)IBV_ACCESS_RELAXED_ORDERING,
+	       "as verbs");
+
+#define ACCESS_WRITING (SNT_ACCESS_REMOTE_WRITE | SNT_ACCESS_REMOTE_ATOMIC)
+#define ACCESS_REMOTE  (ACCESS_WRITING | SNT_ACCESS_REMOTE_READ)
+#define ACCESS_ALL \
+	(ACCESS_REMOTE | SNT_ACCESS_LOCAL_WRITE | SNT_ACCESS_RELAXED_ORDERING)
+
+/* What is to be registered, as the device calls take it. */
+struct request {
+	void *addr; /* ordinary memory, or NULL for a dma-buf */
+	int fd;
+	uint64_t offset;
+	uint64_t iova;
+	size_t length;
+	unsigned access;
+};
+
+static int check_request(uint64_t addr, size_t length, unsigned access)
+{
+	if (!length)
+		return snt__fail(EINVAL,
+				 "memory at 0x%" PRIx64 " has no bytes to register",
+				 addr);
+	if (length - 1 > UINT64_MAX - addr)
+		return snt__fail(EINVAL,
+				 "memory at 0x%" PRIx64 " with %zu bytes reaches "
+				 "beyond the end of the address space",
+				 addr, length);
+	if (access & ~ACCESS_ALL)
+		return snt__fail(EINVAL,
+				 "access 0x%x has bits that are no SNT_ACCESS_*",
+				 access);
+	if (access & ACCESS_WRITING && !(access & SNT_ACCESS_LOCAL_WRITE))
+		return snt__fail(EINVAL,
+				 "access 0x%x: remote write and atomic need "
+				 "SNT_ACCESS_LOCAL_WRITE as well",
+				 access);
+	return 0;
+}
+
+static struct snt_mem *mem_new(struct snt_ctx *ctx, uint64_t addr, size_t length,
+			       unsigned access)
+{
+	struct snt_mem *mem;
+
+	mem = calloc(1, sizeof(*mem) + ctx->device_count * sizeof(mem->key[0]));
+	if (!mem) {
+		snt__fail(ENOMEM, "no memory to keep track of a registration");
+		return NULL;
+	}
+	mem->ctx = ctx;
+	mem->addr = addr;
+	mem->length = length;
+	mem->access = access;
+	return mem;
+}
+
+static void mem_add_key(struct snt_mem *mem, struct ibv_mr *mr)
+{
+	mem->key[mem->key_count++] = (struct snt__mem_key){
+		.local = mr->lkey,
+		.remote = mr->rkey,
+		.mr = mr,
+	};
+}
+
+/* Deregisters the newest first; the first failure is the one reported. */
+static int deregister_all(struct snt_mem *mem)
+{
+	int first = 0;
+
+	while (mem->key_count) {
+		struct snt_device *device = mem->ctx->device[--mem->key_count];
+		int ret = device->control.dereg_mr(mem->key[mem->key_count].mr);
+
+		if (ret && !first)
+			first = snt__fail(-ret, "%s: cannot deregister memory: %s",
+					  device->name, strerror(-ret));
+	}
+	return first;
+}
+
+/* The two reasons that people meet, with what they can do. */
+static void explain(int err, const struct request *request, char *text, size_t size)
+{
+	struct rlimit limit;
+
+	*text = '\0';
+	if (err == ENOMEM && !getrlimit(RLIMIT_MEMLOCK, &limit) &&
+	    limit.rlim_cur != RLIM_INFINITY)
+		snprintf(text, size,
+			 "; the limit on locked memory is %" PRIu64
+			 " bytes (ulimit -l), %zu are asked for",
+			 (uint64_t)limit.rlim_cur, request->length);
+	else if (err == EFAULT)
+		snprintf(text, size,
+			 "; part of it is not mapped, or is read-only and "
+			 "asked to be writable");
+}
+
+static int refused(const struct snt_device *device, int ret,
+		   const struct request *request)
+{
+	char why[128];
+
+	explain(-ret, request, why, sizeof(why));
+	return snt__fail(-ret, "%s: cannot register %zu bytes%s: %s%s", device->name,
+			 request->length, request->addr ? "" : " of a dma-buf",
+			 strerror(-ret), why);
+}
+
+static int cannot(const struct snt_device *device, const char *what)
+{
+	return snt__fail(EOPNOTSUPP, "%s: %s", device->name, what);
+}
+
+static int register_on(const struct snt_device *device, const struct request *request,
+		       struct ibv_mr **mr_out)
+{
+	const struct snt_control *control = &device->control;
+	int ret;
+
+	if (!control->reg_mr || !control->dereg_mr)
+		return cannot(device,
+			      "was adopted without the means to register memory; "
+			      "register it yourself and use snt_mem_adopt()");
+	if (!request->addr && !control->reg_dmabuf_mr)
+		return cannot(device, "the device has no support for dma-buf");
+	if (request->addr)
+		ret = control->reg_mr(device->pd, request->addr, request->length,
+				      request->access, mr_out);
+	else
+		ret = control->reg_dmabuf_mr(device->pd, request->fd, request->offset,
+					     request->length, request->iova,
+					     request->access, mr_out);
+	if (!request->addr && (ret == -EOPNOTSUPP || ret == -ENOSYS))
+		return cannot(device, "the device has no support for dma-buf");
+	return ret ? refused(device, ret, request) : 0;
+}
+
+static int register_all(struct snt_ctx *ctx, const struct request *request,
+			struct snt_mem **mem_out)
+{
+	struct snt_mem *mem;
+	int ret = check_request(request->iova, request->length, request->access);
+
+	if (ret)
+		return ret;
+	mem = mem_new(ctx, request->iova, request->length, request->access);
+	if (!mem)
+		return -ENOMEM;
+	for (unsigned i = 0; i < ctx->device_count; i++) {
+		struct ibv_mr *mr;
+
+		ret = register_on(ctx->device[i], request, &mr);
+		if (ret)
+			goto err_deregister;
+		mem_add_key(mem, mr);
+	}
+	ctx->mem_count++;
+	*mem_out = mem;
+	return 0;
+
+err_deregister:
+	deregister_all(mem);
+	free(mem);
+	return ret;
+}
+
+int snt_mem_register(struct snt_ctx *ctx, void *addr, size_t length, unsigned access,
+		     struct snt_mem **mem_out)
+{
+	struct request request = {
+		.addr = addr,
+		.iova = (uintptr_t)addr,
+		.length = length,
+		.access = access,
+	};
+
+	if (!addr)
+		return snt__fail(EINVAL, "memory to register is at NULL");
+	return register_all(ctx, &request, mem_out);
+}
+
+int snt_mem_register_dmabuf(struct snt_ctx *ctx, int fd, uint64_t offset, size_t length,
+			    uint64_t iova, unsigned access, struct snt_mem **mem_out)
+{
+	struct request request = {
+		.fd = fd,
+		.offset = offset,
+		.iova = iova,
+		.length = length,
+		.access = access,
+	};
+
+	return register_all(ctx, &request, mem_out);
+}
+
+static int check_adopted_mr(const struct snt_ctx *ctx, struct ibv_mr *const *mr,
+			    size_t mr_count)
+{
+	if (mr_count != ctx->device_count)
+		return snt__fail(
+			EINVAL, "%zu memory regions for %u devices; adopt one for each",
+			mr_count, ctx->device_count);
+	for (size_t i = 0; i < mr_count; i++) {
+		if (!mr[i] || mr[i]->pd != ctx->device[i]->pd)
+			return snt__fail(EINVAL,
+					 "%s: memory region %zu is not of its PD",
+					 ctx->device[i]->name, i);
+		if (mr[i]->addr != mr[0]->addr || mr[i]->length != mr[0]->length)
+			return snt__fail(EINVAL,
+					 "%s: memory region %zu has another range "
+					 "than the first",
+					 ctx->device[i]->name, i);
+	}
+	return 0;
+}
+
+int snt_mem_adopt(struct snt_ctx *ctx, struct ibv_mr *const *mr, size_t mr_count,
+		  unsigned access, struct snt_mem **mem_out)
+{
+	struct snt_mem *mem;
+	int ret = check_adopted_mr(ctx, mr, mr_count);
+
+	if (ret)
+		return ret;
+	ret = check_request((uintptr_t)mr[0]->addr, mr[0]->length, access);
+	if (ret)
+		return ret;
+	mem = mem_new(ctx, (uintptr_t)mr[0]->addr, mr[0]->length, access);
+	if (!mem)
+		return -ENOMEM;
+	mem->adopted = true;
+	for (size_t i = 0; i < mr_count; i++)
+		mem_add_key(mem, mr[i]);
+	ctx->mem_count++;
+	*mem_out = mem;
+	return 0;
+}
+
+int snt_mem_release(struct snt_mem *mem)
+{
+	int ret;
+
+	if (!mem)
+		return 0;
+	ret = mem->adopted ? 0 : deregister_all(mem);
+	mem->ctx->mem_count--;
+	free(mem);
+	return ret;
+}
+
+uint64_t snt_mem_addr(const struct snt_mem *mem)
+{
+	return mem->addr;
+}
+
+size_t snt_mem_length(const struct snt_mem *mem)
+{
+	return mem->length;
+}
+
+int snt_mem_sge(const struct snt_mem *mem, unsigned device, size_t offset,
+		size_t length, struct ibv_sge *sge_out)
+{
+	if (device >= mem->key_count)
+		return snt__fail(EINVAL,
+				 "memory has no key for device %u; its context "
+				 "has %u",
+				 device, mem->key_count);
+	if (!snt__range_holds(mem->length, offset, length))
+		return snt__fail(ERANGE,
+				 "%zu bytes at offset %zu reach outside of a "
+				 "memory of %zu",
+				 length, offset, mem->length);
+	if (length > UINT32_MAX)
+		return snt__fail(EINVAL, "%zu bytes do not fit one SGE", length);
+	*sge_out = (struct ibv_sge){
+		.addr = mem->addr + offset,
+		.length = length,
+		.lkey = mem->key[device].local,
+	};
+	return 0;
+}
+
+int snt_mem_token(const struct snt_mem *mem, struct snt_token *token_out)
+{
+	struct snt_token token = {
+		.addr = mem->addr,
+		.length = mem->length,
+		.access = mem->access & ACCESS_REMOTE,
+		.key_count = mem->key_count,
+	};
+
+	if (!token.access)
+		return snt__fail(EACCES,
+				 "memory was registered without SNT_ACCESS_REMOTE_*, "
+				 "so a token would be of no use");
+	for (unsigned i = 0; i < mem->key_count; i++)
+		token.key[i] = mem->key[i].remote;
+	*token_out = token;
+	return 0;
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SNT_DEV_MEM_H
+#define SNT_DEV_MEM_H
+
+#include <stdbool.h>
+#include <sennit/mem.h>
+
+/* What the data path reads comes first. */
+struct snt_mem {
+	uint64_t addr;
+	size_t length;
+	unsigned access;
+	unsigned key_count; /* as many as the context has devices */
+	struct snt_ctx *ctx;
+	bool adopted; /* the regions are not ours to deregister */
+	struct snt__mem_key {
+		uint32_t local;
+		uint32_t remote;
+		struct ibv_mr *mr;
+	} key[];
+};
+
+/* Do all `length` bytes from `offset` lie in a range of `size` bytes? Written
+ * so that no sum can wrap. */
+static inline bool snt__range_holds(uint64_t size, uint64_t offset, uint64_t length)
+{
+	return offset <= size && length <= size - offset;
+}
+
+static inline bool snt__mem_holds(const struct snt_mem *mem, uint64_t addr,
+				  uint64_t length)
+{
+	return snt__range_holds(mem->length, addr - mem->addr, length);
+}
+
+static inline bool snt__token_holds(const struct snt_token *token, uint64_t addr,
+				    uint64_t length)
+{
+	return snt__range_holds(token->length, addr - token->addr, length);
+}
+
+#endif

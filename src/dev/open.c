@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Which devices a context gets. The rule behind all of it: what the user named
+ * is there or is an error; what merely happened to match may be left out, which
+ * the log then says.
+ */
+#include "dev/open.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "util/err.h"
+#include "util/opts.h"
+
+struct search {
+	struct snt_ctx *ctx;
+	const struct snt__provider *provider;
+	struct snt__listing listing;
+	struct snt__select select;
+};
+
+static int add_device(struct snt_ctx *ctx, struct snt_device *device)
+{
+	char text[SNT__DEVICE_TEXT];
+
+	if (ctx->device_count == SNT_DEVICES_MAX) {
+		snt__fail(E2BIG,
+			  "%s would be one device more than the %d a context holds; "
+			  "select fewer",
+			  snt__device_text(device, text), SNT_DEVICES_MAX);
+		snt__device_close(device);
+		return -E2BIG;
+	}
+	device->index = ctx->device_count;
+	ctx->device[ctx->device_count++] = device;
+	return 0;
+}
+
+/* May a port with this failure be left out, since nobody named it? */
+static bool may_leave_out(const struct search *search, const struct snt__entry *entry,
+			  int ret)
+{
+	bool gid_was_named = strcmp(search->ctx->gid_wish.text, "auto");
+
+	if (snt__select_is_strict(entry))
+		return false;
+	return ret == -ENETDOWN || (ret == -EADDRNOTAVAIL && !gid_was_named);
+}
+
+static void leave_out(const struct search *search, struct snt__entry *entry, int ret)
+{
+	entry->left_out = ret;
+	snprintf(entry->left_out_text, sizeof(entry->left_out_text), "%s",
+		 snt_err_text());
+	snt__log(&search->ctx->log, SNT_LOG_INFO, "left out: %s", snt_err_text());
+}
+
+static int open_port(struct search *search, unsigned position, uint8_t number)
+{
+	const char *name = search->provider->name(&search->listing, position);
+	struct snt_device *device;
+	struct snt__entry *entry;
+	int ret;
+
+	ret = snt__select_port(&search->select, name, number, &entry);
+	if (ret <= 0)
+		return ret;
+	ret = snt__device_open(search->provider, &search->listing, position, number,
+			       search->ctx->gid_wish, &device);
+	if (ret && may_leave_out(search, entry, ret)) {
+		leave_out(search, entry, ret);
+		return 0;
+	}
+	if (ret)
+		return ret;
+	entry->ports_taken++;
+	return add_device(search->ctx, device);
+}
+
+static int open_ports(struct search *search, unsigned position)
+{
+	const char *name = search->provider->name(&search->listing, position);
+	unsigned count;
+	int ret;
+
+	if (!snt__select_name(&search->select, name))
+		return 0;
+	ret = snt__device_count_ports(search->provider, &search->listing, position,
+				      &count);
+	for (unsigned number = 1; !ret && number <= count; number++)
+		ret = open_port(search, position, number);
+	return ret;
+}
+
+static const char *present_names(const struct search *search, char *text, size_t size)
+{
+	size_t used = 0;
+
+	snprintf(text, size, "none");
+	for (unsigned i = 0; i < search->listing.count && used < size; i++)
+		used += snprintf(text + used, size - used, "%s%s", i ? ", " : "",
+				 search->provider->name(&search->listing, i));
+	return text;
+}
+
+static void warn_of_idle_exclusion(const struct search *search,
+				   const struct snt__entry *entry)
+{
+	char text[SNT__ENTRY_TEXT], present[256];
+
+	if (!entry->names_seen)
+		snt__log(&search->ctx->log, SNT_LOG_WARN,
+			 "%s: \"%s\" excludes nothing; present: %s",
+			 search->select.source.origin, snt__entry_text(entry, text),
+			 present_names(search, present, sizeof(present)));
+}
+
+/* Did an entry select what it names? */
+static int check_entry(const struct search *search, const struct snt__entry *entry)
+{
+	const struct snt__value *source = &search->select.source;
+	char text[SNT__ENTRY_TEXT], present[256];
+
+	snt__entry_text(entry, text);
+	if (*entry->name && !entry->names_seen)
+		return snt__fail(ENODEV,
+				 "%s=\"%s\": \"%s\" matches no device; present: %s",
+				 source->origin, source->text, text,
+				 present_names(search, present, sizeof(present)));
+	if (entry->port && entry->names_open && !entry->ports_seen)
+		return snt__fail(ENODEV, "%s=\"%s\": \"%s\": there is no port %u",
+				 source->origin, source->text, text, entry->port);
+	if (entry->left_out && !entry->ports_taken)
+		return snt__fail(-entry->left_out, "no usable port%s%s: %s",
+				 *text ? " matches " : "", text, entry->left_out_text);
+	return 0;
+}
+
+static int check_entries(const struct search *search)
+{
+	for (unsigned i = 0; i < search->select.count; i++) {
+		const struct snt__entry *entry = &search->select.entry[i];
+		int ret = 0;
+
+		if (entry->exclude)
+			warn_of_idle_exclusion(search, entry);
+		else
+			ret = check_entry(search, entry);
+		if (ret)
+			return ret;
+	}
+	return 0;
+}
+
+static int no_device(const struct search *search, enum snt_soft soft)
+{
+	char present[256];
+
+	if (search->listing.count)
+		return snt__fail(ENODEV, "%s=\"%s\" excludes every device; present: %s",
+				 search->select.source.origin,
+				 search->select.source.text,
+				 present_names(search, present, sizeof(present)));
+	if (soft == SNT_SOFT_NEVER)
+		return snt__fail(ENODEV,
+				 "this host has no RDMA device, and SENNIT_SOFT=never "
+				 "forbids soft ones");
+	return snt__fail(
+		ENODEV,
+		"this host has no RDMA device, so two soft devices would be used, "
+		"but this build has none yet; load a driver (rdma_rxe works on "
+		"any network interface) or adopt a device");
+}
+
+static int search_devices(struct search *search, enum snt_soft soft)
+{
+	unsigned before = search->ctx->device_count;
+	int ret = 0;
+
+	for (unsigned i = 0; !ret && i < search->listing.count; i++)
+		ret = open_ports(search, i);
+	if (!ret)
+		ret = check_entries(search);
+	if (!ret && search->ctx->device_count == before)
+		ret = no_device(search, soft);
+	return ret;
+}
+
+static int open_listed(struct snt_ctx *ctx, const struct snt_ctx_opts *opts,
+		       enum snt_soft soft)
+{
+	struct search search = { .ctx = ctx, .provider = &snt__provider_verbs };
+	int ret;
+
+	if (soft == SNT_SOFT_ONLY)
+		return snt__fail(
+			EOPNOTSUPP,
+			"SENNIT_SOFT=only, but this build has no soft device yet");
+	ret = snt__select_parse(&search.select,
+				snt__setting_get(SNT__SETTING_DEVICES, opts->devices,
+						 "snt_ctx_opts.devices"));
+	if (ret)
+		return ret;
+	ret = search.provider->list(&search.listing);
+	if (ret)
+		return snt__fail(-ret, "cannot list RDMA devices: %s", strerror(-ret));
+	ret = search_devices(&search, soft);
+	search.provider->unlist(&search.listing);
+	return ret;
+}
+
+static int check_adopted_once(const struct snt_ctx *ctx,
+			      const struct snt_device *device)
+{
+	for (unsigned i = 0; i < ctx->device_count; i++) {
+		const struct snt_device *other = ctx->device[i];
+
+		if (!strcmp(other->name, device->name) ||
+		    (other->context == device->context &&
+		     other->number == device->number))
+			return snt__fail(EEXIST,
+					 "%s port %u is adopted twice (also as %s)",
+					 device->name, device->number, other->name);
+	}
+	return 0;
+}
+
+static int adopt(struct snt_ctx *ctx, const struct snt_ctx_opts *opts)
+{
+	size_t stride = opts->adopted_count ? opts->adopted->size : 0;
+	const char *at = (const char *)opts->adopted;
+
+	for (size_t i = 0; i < opts->adopted_count; i++, at += stride) {
+		struct snt_adopted adopted;
+		struct snt_device *device;
+		int ret;
+
+		ret = snt__opts_import(&adopted, sizeof(adopted), at,
+				       "struct snt_adopted");
+		if (ret)
+			return ret;
+		ret = snt__device_adopt(&adopted, ctx->gid_wish, &device);
+		if (ret)
+			return ret;
+		ret = check_adopted_once(ctx, device);
+		if (ret) {
+			snt__device_close(device);
+			return ret;
+		}
+		ret = add_device(ctx, device);
+		if (ret)
+			return ret;
+	}
+	return 0;
+}
+
+static int soft_mode(const struct snt_ctx_opts *opts)
+{
+	static const char *const words[] = { "auto", "never", "only", NULL };
+	int word;
+
+	if (opts->soft > SNT_SOFT_ONLY)
+		return snt__fail(EINVAL, "snt_ctx_opts.soft %u is not a mode",
+				 opts->soft);
+	if (opts->soft != SNT_SOFT_DEFAULT)
+		return opts->soft;
+	word = snt__setting_word(snt__setting_get(SNT__SETTING_SOFT, NULL, NULL),
+				 words);
+	return word < 0 ? word : SNT_SOFT_AUTO + word;
+}
+
+int snt__open_devices(struct snt_ctx *ctx, const struct snt_ctx_opts *opts)
+{
+	int soft = soft_mode(opts);
+	int ret;
+
+	if (soft < 0)
+		return soft;
+	if (opts->adopted_count && !opts->adopted)
+		return snt__fail(EINVAL, "adopted_count is %zu but adopted is NULL",
+				 opts->adopted_count);
+	ret = adopt(ctx, opts);
+	if (ret)
+		return ret;
+	if (opts->adopted_count && !opts->devices && opts->soft == SNT_SOFT_DEFAULT)
+		return 0;
+	return open_listed(ctx, opts, soft);
+}

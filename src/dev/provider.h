@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SNT_DEV_PROVIDER_H
+#define SNT_DEV_PROVIDER_H
+
+#include <sennit/device.h>
+
+/*
+ * A provider is where a context finds devices by name. Adopted devices have
+ * none: nobody needs to find or open them.
+ */
+
+/* What is there, from list() until unlist(). */
+struct snt__listing {
+	void *handle;
+	unsigned count;
+};
+
+struct snt__provider {
+	enum snt_device_kind kind;
+	const struct snt_control *(*control)(void);
+	/* No devices, or no RDMA support at all, is success with count 0. */
+	int (*list)(struct snt__listing *listing_out);
+	void (*unlist)(struct snt__listing *listing);
+	const char *(*name)(const struct snt__listing *listing, unsigned position);
+	int (*open)(const struct snt__listing *listing, unsigned position,
+		    struct ibv_context **context_out);
+	int (*close)(struct ibv_context *context);
+};
+
+extern const struct snt__provider snt__provider_verbs;
+
+#endif

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SNT_UTIL_ERR_H
+#define SNT_UTIL_ERR_H
+
+#include <sennit/err.h>
+
+/*
+ * Stores the sentence for snt_err_text() and returns -err, so that a failing
+ * path is one line:
+ *
+ *	return snt__fail(EINVAL, "port %u of %s ...", port, name);
+ *
+ * The sentence names the thing and what to do; it ends without a full stop,
+ * since callers embed it in their own.
+ */
+int snt__fail(int err, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

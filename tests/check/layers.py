@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Folders are the layers: who may include whom, and who may call libibverbs.
+
+usage: layers.py LIBRARY-ARCHIVE
+"""
+
+import re
+import sys
+
+from tap import ROOT, Report, files, name, output
+
+# Highest first. A folder includes only from itself and from those below it;
+# public headers may be included by all, and include only one another.
+LAYERS = ["src/stream", "src/conn", "src/loop", "src/vqp", "src/dev", "src/util"]
+
+# Kinds of devices: nothing outside may know them, except through the tables
+# that src/dev/provider.h and the public headers declare.
+KINDS = ["src/dev/verbs", "src/dev/soft"]
+
+# The only archive members that may refer to functions of libibverbs and
+# librdmacm. Pure helpers, which take no object, are fine anywhere.
+CALLERS = re.compile(r"(^|.*/)src_dev_verbs_")
+PURE = {"ibv_wc_status_str", "ibv_event_type_str", "ibv_node_type_str",
+        "ibv_port_state_str", "ibv_rate_to_mbps", "ibv_rate_to_mult"}
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]', re.M)
+
+
+def layer_of(path: str) -> int:
+    return next((i for i, layer in enumerate(LAYERS) if path.startswith(layer + "/")), -1)
+
+
+def kind_of(path: str):
+    return next((kind for kind in KINDS if path.startswith(kind + "/")), None)
+
+
+def includes(path):
+    return [target for _, target in INCLUDE.findall(path.read_text())]
+
+
+def upward(path):
+    """Includes of a source file that go up, sideways into a kind, or nowhere."""
+    here = name(path)
+    for target in includes(path):
+        there = "src/" + target
+        if not (ROOT / there).exists():
+            continue  # a system or public header
+        if layer_of(there) < layer_of(here):
+            yield f"{here} includes {target}, which is a layer above"
+        kind = kind_of(there)
+        if kind and kind != kind_of(here):
+            yield f"{here} includes {target}, which only {kind} may"
+
+
+def unresolved(path):
+    """Quoted includes must be by path from src/, so that layers show."""
+    for mark, target in INCLUDE.findall(path.read_text()):
+        if mark == '"' and not (ROOT / "src" / target).exists():
+            yield f'{name(path)} includes "{target}", which is not below src/'
+
+
+def private_includes(path):
+    for target in includes(path):
+        if (ROOT / "src" / target).exists() or target.startswith("../src"):
+            yield f"{name(path)} includes {target}; programs use installed headers only"
+
+
+def header_includes(path):
+    for target in includes(path):
+        local = target.startswith("sennit/")
+        if local and not (ROOT / "include" / target).exists():
+            yield f"{name(path)} includes {target}, which does not exist"
+        if target.startswith(("infiniband/", "rdma/")):
+            yield f"{name(path)} includes {target}; declare the structures instead"
+
+
+def foreign_calls(archive: str):
+    member = ""
+    for line in output("nm", "-u", archive).splitlines():
+        if line.endswith(".o:"):
+            member = line.rstrip(":")
+            continue
+        symbol = line.split()[-1] if line.split() else ""
+        if symbol.startswith(("ibv_", "_ibv_", "rdma_")) and symbol not in PURE \
+                and not CALLERS.match(member):
+            yield f"{member} calls {symbol}; only src/dev/verbs/ may"
+
+
+def main() -> None:
+    report = Report()
+    sources = files("src/**/*.[ch]")
+    programs = files("examples/**/*.[ch]", "tools/**/*.[ch]")
+    report.check("every source file is in a layer",
+                 [name(p) for p in sources if layer_of(name(p)) < 0])
+    report.check("no include goes up, or into a kind of device",
+                 [e for p in sources for e in upward(p)])
+    report.check("includes name their path below src/",
+                 [e for p in sources for e in unresolved(p)])
+    report.check("programs use installed headers only",
+                 [e for p in programs for e in private_includes(p)])
+    report.check("public headers need no header of rdma-core",
+                 [e for p in files("include/**/*.h") for e in header_includes(p)])
+    report.check("only src/dev/verbs/ calls libibverbs",
+                 list(foreign_calls(sys.argv[1])))
+    report.end()
+
+
+main()
