@@ -24,6 +24,9 @@ CALLERS = re.compile(r"(^|.*/)src_dev_verbs_")
 PURE = {"ibv_wc_status_str", "ibv_event_type_str", "ibv_node_type_str",
         "ibv_port_state_str", "ibv_rate_to_mbps", "ibv_rate_to_mult"}
 
+# How one would ask a device what kind it is.
+KIND_WORDS = re.compile(r"\bSNT_DEVICE_(VERBS|SOFT|ADOPTED)\b|\bsnt__provider\w*")
+
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]', re.M)
 
 
@@ -87,6 +90,12 @@ def foreign_calls(archive: str):
             yield f"{member} calls {symbol}; only src/dev/verbs/ may"
 
 
+def asks_for_kind(path):
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        if not name(path).startswith("src/dev/") and KIND_WORDS.search(line):
+            yield f"{name(path)}:{number}: {line.strip()}"
+
+
 def main() -> None:
     report = Report()
     sources = files("src/**/*.[ch]")
@@ -95,6 +104,8 @@ def main() -> None:
                  [name(p) for p in sources if layer_of(name(p)) < 0])
     report.check("no include goes up, or into a kind of device",
                  [e for p in sources for e in upward(p)])
+    report.check("nothing above src/dev/ asks which kind of device it runs on",
+                 [e for p in sources for e in asks_for_kind(p)])
     report.check("includes name their path below src/",
                  [e for p in sources for e in unresolved(p)])
     report.check("programs use installed headers only",

@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""The checks can fail: each is given a copy of the tree with one thing wrong.
+
+usage: selftest.py CLANG-FORMAT C-COMPILER C++-COMPILER ARCHIVE LIBRARY
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tap import ROOT, Report
+
+COPIED = ["include", "src", "tests", "bench", "examples", "scripts", "docs",
+          "README.md", "CONTRIBUTING.md", ".clang-format"]
+
+
+def add(text: str):
+    return lambda old: old + text
+
+
+def replace(this: str, by: str):
+    def change(old: str) -> str:
+        assert this in old, this
+        return old.replace(this, by, 1)
+    return change
+
+
+# The check, what is wrong, where, and how it gets there.
+MUTATIONS = [
+    ("layers", "an include that goes up", "src/util/err.c",
+     replace("#include <stdio.h>", '#include "dev/ctx.h"')),
+    ("layers", "a private include of one kind of device", "src/dev/ctx.c",
+     add('#include "dev/verbs/err.h"\n')),
+    ("layers", "a question for the kind of device", "src/util/log.c",
+     add("int kind = SNT_DEVICE_SOFT;\n")),
+    ("layers", "an example with a private header", "examples/01-hello.c",
+     add('#include "dev/ctx.h"\n')),
+    ("layers", "a public header that needs verbs.h", "include/sennit/mem.h",
+     add("#include <infiniband/verbs.h>\n")),
+    ("headers", "a header that does not stand alone", "include/sennit/mem.h",
+     replace("#include <stddef.h>\n", "struct lonely { size_tt size; };\n")),
+    ("headers", "a header that is not C99", "include/sennit/err.h",
+     add("_Static_assert(1, \"C11\");\n")),
+    ("headers", "a header that is not C++", "include/sennit/err.h",
+     add("struct named { int class; };\n")),
+    ("symbols", "a function that is declared only", "include/sennit/err.h",
+     add("SNT_API int snt_err_missing(void);\n")),
+    ("symbols", "a function without its manual", "include/sennit/err.h",
+     replace("snt_err_text - the", "snt_err_texts - the")),
+    ("symbols", "a function missing from the map", "src/sennit.map",
+     replace("\tsnt_err_text;\n", "")),
+    ("tidy", "a file without a licence", "src/util/err.c",
+     replace("/* SPDX-License-Identifier: MIT */\n", "")),
+    ("tidy", "a function that is too long", "src/util/err.c",
+     add("\nint f(void)\n{\n" + "\tf();\n" * 71 + "}\n")),
+    ("tidy", "a library that prints", "src/util/err.c",
+     add('\nvoid f(void)\n{\n\tprintf("x");\n}\n')),
+    ("tidy", "unfinished work", "src/util/err.c", add("/* FIX" + "ME */\n")),
+    ("tidy", "bad format", "src/util/err.c", add("int  x ;\n")),
+    ("readme", "an example that is not the compiled one", "README.md",
+     replace("static char buffer[4096];", "static char buffer[8192];")),
+    ("readme", "a dead link", "README.md", add("[x](docs/nowhere.md)\n")),
+]
+
+
+def copy_tree(target: Path) -> None:
+    for item in COPIED:
+        source = ROOT / item
+        if source.is_dir():
+            shutil.copytree(source, target / item,
+                            ignore=shutil.ignore_patterns("__pycache__"))
+        elif source.exists():
+            shutil.copy(source, target / item)
+
+
+def run(tree: Path, check: str, arguments: dict) -> int:
+    return subprocess.run(
+        [sys.executable, str(tree / f"tests/check/{check}.py"), *arguments[check]],
+        capture_output=True).returncode
+
+
+def main() -> None:
+    clang_format, c, cxx = sys.argv[1:4]
+    archive, library = map(os.path.abspath, sys.argv[4:])
+    arguments = {"layers": [archive], "headers": [c, cxx], "symbols": [library],
+                 "tidy": [clang_format], "readme": []}
+    report = Report()
+    with tempfile.TemporaryDirectory() as name:
+        tree = Path(name)
+        copy_tree(tree)
+        for check in arguments:
+            report.check(f"{check} passes on the tree as it is",
+                         ["it fails"] if run(tree, check, arguments) else [])
+        for check, wrong, where, change in MUTATIONS:
+            file = tree / where
+            original = file.read_text()
+            file.write_text(change(original))
+            report.check(f"{check} finds {wrong}",
+                         [] if run(tree, check, arguments) else ["it passes"])
+            file.write_text(original)
+    report.end()
+
+
+main()
