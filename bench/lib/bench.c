@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: MIT */
+#include "lib/bench.h"
+
+#include <getopt.h>
+#include <jansson.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define CASES_MAX      64
+#define PASSES_MAX     9999
+#define PASSES_DEFAULT 501
+
+struct one_case {
+	const char *name;
+	bench_fn fn;
+	void *arg;
+	unsigned count;
+	int baseline; /* -1: none */
+	double ns[PASSES_MAX];
+	double median;
+};
+
+struct bench {
+	const char *name;
+	const char *only;
+	bool json;
+	unsigned passes;
+	unsigned case_count;
+	struct one_case one[CASES_MAX];
+};
+
+static void usage(const char *program)
+{
+	fprintf(stderr, "usage: %s [--json] [--case PREFIX] [--passes 1..%d]\n",
+		program, PASSES_MAX);
+	exit(2);
+}
+
+/* One core for all passes: moving between cores is the loudest noise. */
+static void stay_on_this_core(void)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(sched_getcpu(), &set);
+	sched_setaffinity(0, sizeof(set), &set);
+}
+
+struct bench *bench_begin(const char *name, int argc, char **argv)
+{
+	static const struct option options[] = {
+		{ "json", no_argument, NULL, 'j' },
+		{ "case", required_argument, NULL, 'c' },
+		{ "passes", required_argument, NULL, 'p' },
+		{ 0 },
+	};
+	struct bench *bench = calloc(1, sizeof(*bench));
+	int option;
+
+	if (!bench)
+		exit(2);
+	bench->name = name;
+	bench->only = "";
+	bench->passes = PASSES_DEFAULT;
+	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		if (option == 'j')
+			bench->json = true;
+		else if (option == 'c')
+			bench->only = optarg;
+		else if (option == 'p')
+			bench->passes = strtoul(optarg, NULL, 10);
+		else
+			usage(argv[0]);
+	}
+	if (optind != argc || !bench->passes || bench->passes > PASSES_MAX)
+		usage(argv[0]);
+	stay_on_this_core();
+	return bench;
+}
+
+static int find_case(const struct bench *bench, const char *name)
+{
+	for (unsigned i = 0; i < bench->case_count; i++)
+		if (name && !strcmp(bench->one[i].name, name))
+			return i;
+	return -1;
+}
+
+void bench_case(struct bench *bench, const char *name, bench_fn fn, void *arg,
+		unsigned count, const char *baseline)
+{
+	if (strncmp(name, bench->only, strlen(bench->only)) ||
+	    bench->case_count == CASES_MAX)
+		return;
+	bench->one[bench->case_count] = (struct one_case){
+		.name = name,
+		.fn = fn,
+		.arg = arg,
+		.count = count,
+		.baseline = find_case(bench, baseline),
+	};
+	bench->case_count++;
+}
+
+static double now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1e9 + now.tv_nsec;
+}
+
+static int by_value(const void *left, const void *right)
+{
+	double a = *(const double *)left, b = *(const double *)right;
+
+	return (a > b) - (a < b);
+}
+
+static void measure(struct bench *bench)
+{
+	for (unsigned i = 0; i < bench->case_count; i++)
+		bench->one[i].fn(bench->one[i].arg, bench->one[i].count); /* warm up */
+	for (unsigned pass = 0; pass < bench->passes; pass++)
+		for (unsigned i = 0; i < bench->case_count; i++) {
+			struct one_case *one = &bench->one[i];
+			double begin = now_ns();
+
+			one->fn(one->arg, one->count);
+			one->ns[pass] = (now_ns() - begin) / one->count;
+		}
+	for (unsigned i = 0; i < bench->case_count; i++) {
+		struct one_case *one = &bench->one[i];
+
+		qsort(one->ns, bench->passes, sizeof(one->ns[0]), by_value);
+		one->median = one->ns[bench->passes / 2];
+	}
+}
+
+static double ratio_of(const struct bench *bench, const struct one_case *one)
+{
+	return one->median / bench->one[one->baseline].median;
+}
+
+static void print_json(const struct bench *bench, const struct one_case *one)
+{
+	json_t *object =
+		json_pack("{s:s, s:s, s:f, s:s, s:f, s:i}", "bench", bench->name,
+			  "case", one->name, "value", one->median, "unit", "ns", "best",
+			  one->ns[0], "passes", bench->passes);
+
+	if (one->baseline >= 0) {
+		json_object_set_new(object, "ratio", json_real(ratio_of(bench, one)));
+		json_object_set_new(object, "baseline",
+				    json_string(bench->one[one->baseline].name));
+	}
+	json_dumpf(object, stdout, JSON_REAL_PRECISION(6) | JSON_PRESERVE_ORDER);
+	putchar('\n');
+	json_decref(object);
+}
+
+static void print_row(const struct bench *bench, const struct one_case *one)
+{
+	printf("%-10s %-28s %10.2f ns", bench->name, one->name, one->median);
+	if (one->baseline >= 0)
+		printf("  %6.2fx %s", ratio_of(bench, one),
+		       bench->one[one->baseline].name);
+	putchar('\n');
+}
+
+int bench_end(struct bench *bench)
+{
+	int status;
+
+	measure(bench);
+	for (unsigned i = 0; i < bench->case_count; i++)
+		(bench->json ? print_json : print_row)(bench, &bench->one[i]);
+	if (!bench->case_count)
+		fprintf(stderr, "%s: no case begins with \"%s\"\n", bench->name,
+			bench->only);
+	status = bench->case_count ? 0 : 2;
+	free(bench);
+	return status;
+}

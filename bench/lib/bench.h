@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BENCH_H
+#define BENCH_H
+
+#include <stddef.h>
+
+/*
+ * What benchmarks share: measuring, and printing a table for people or, with
+ * --json, one object per line with at least bench, case, value and unit, and a
+ * ratio where something is compared.
+ *
+ * Machines are noisy. A case runs in many short passes; the median pass is its
+ * value, and cases that are compared take turns, pass by pass, so that they see
+ * the same noise.
+ */
+
+struct bench;
+
+/* Reads the command line: --json, --case PREFIX, --passes N. Ends the program with
+ * a usage message if it makes no sense. */
+struct bench *bench_begin(const char *name, int argc, char **argv);
+
+/* Runs `count` operations. */
+typedef void (*bench_fn)(void *arg, unsigned count);
+
+/*
+ * A case: fn(arg, count) per pass; its value is in ns per operation. `baseline`
+ * names an earlier case to be compared with, or is NULL.
+ */
+void bench_case(struct bench *bench, const char *name, bench_fn fn, void *arg,
+		unsigned count, const char *baseline);
+
+/* Measures all cases, prints, and frees. Returns the program's exit status. */
+int bench_end(struct bench *bench);
+
+/* Keeps a value alive, so that the compiler cannot leave out its computation. */
+static inline void bench_use(const void *value)
+{
+	__asm__ volatile("" : : "r"(value) : "memory");
+}
+
+#endif
