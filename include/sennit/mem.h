@@ -89,9 +89,11 @@ SNT_API int snt_mem_adopt(struct snt_ctx *ctx, struct ibv_mr *const *mr,
 /**
  * snt_mem_release - deregister on all devices and free
  *
- * NULL is legal and does nothing. All devices are tried even if one fails.
+ * NULL is legal and does nothing. All devices are tried even if one fails. After
+ * a failure the snt_mem is empty and good for one thing: releasing it again.
  *
- * Returns: 0, or the first device's errno; the snt_mem is gone in either case.
+ * Returns: 0; else the errno of the first device that refused, -EBUSY for
+ * instance while a memory window is bound to the memory.
  */
 SNT_API int snt_mem_release(struct snt_mem *mem);
 

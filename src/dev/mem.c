@@ -85,16 +85,22 @@ static void mem_add_key(struct snt_mem *mem, struct ibv_mr *mr)
 	};
 }
 
-/* Deregisters the newest first; the first failure is the one reported. */
+/* Tries all; the first failure is the one reported. What is left can be tried
+ * again. */
 static int deregister_all(struct snt_mem *mem)
 {
 	int first = 0;
 
-	while (mem->key_count) {
-		struct snt_device *device = mem->ctx->device[--mem->key_count];
-		int ret = device->control.dereg_mr(mem->key[mem->key_count].mr);
+	for (unsigned i = 0; i < mem->key_count; i++) {
+		const struct snt_device *device = mem->ctx->device[i];
+		int ret;
 
-		if (ret && !first)
+		if (!mem->key[i].mr)
+			continue;
+		ret = device->control.dereg_mr(mem->key[i].mr);
+		if (!ret)
+			mem->key[i].mr = NULL;
+		else if (!first)
 			first = snt__fail(-ret, "%s: cannot deregister memory: %s",
 					  device->name, strerror(-ret));
 	}
@@ -267,9 +273,13 @@ int snt_mem_release(struct snt_mem *mem)
 	if (!mem)
 		return 0;
 	ret = mem->adopted ? 0 : deregister_all(mem);
+	if (ret) {
+		mem->length = 0;
+		return ret;
+	}
 	mem->ctx->mem_count--;
 	free(mem);
-	return ret;
+	return 0;
 }
 
 uint64_t snt_mem_addr(const struct snt_mem *mem)

@@ -148,14 +148,19 @@ static void every_failing_call_is_undone(void **state)
 	assert_int_equal(nth, 5); /* calloc, three devices, and a run without fault */
 }
 
-static void release_goes_through_in_spite_of_a_failure(void **state)
+static void failed_release_can_be_repeated(void **state)
 {
 	struct snt_mem *mem;
+	struct ibv_sge sge;
 
 	(void)state;
 	assert_success(snt_mem_register(ctx, buffer, sizeof(buffer), ALL, &mem));
 	fault_arm(2);
 	assert_error(snt_mem_release(mem), FAKE_ERRNO, "mlx5_1: cannot deregister");
+	assert_int_equal(fake_live(), idle + 1);
+	assert_error(snt_mem_sge(mem, 0, 0, 1, &sge), ERANGE, "memory of 0");
+	assert_error(snt_ctx_close(ctx), EBUSY, "1 memory");
+	assert_success(snt_mem_release(mem));
 	assert_int_equal(fake_live(), idle);
 }
 
@@ -232,7 +237,7 @@ int main(void)
 		TEST(nonsense_is_refused),
 		TEST(no_token_without_remote_access),
 		TEST(every_failing_call_is_undone),
-		TEST(release_goes_through_in_spite_of_a_failure),
+		TEST(failed_release_can_be_repeated),
 		TEST(context_with_memory_stays_open),
 		TEST(dmabuf_needs_all_devices),
 		TEST(regions_can_be_adopted),
