@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""What scripts/setup does on machines that lack something, with made-up tools."""
+
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from tap import ROOT, Report
+
+NEEDED = ["sh", "dirname", "grep", "id", "env"]
+# Knows every package but those listed in the file `missing` beside it.
+DPKG = """#!/bin/sh
+eval "package=\\${$#}"
+grep -qx "$package" "$(dirname "$0")/missing" && exit 1
+echo installed
+"""
+APT_THAT_FAILS = "#!/bin/sh\nexit 100\n"
+APT_THAT_NEEDS_UPDATE = """#!/bin/sh
+here=$(dirname "$0")
+echo "$*" >>"$here/calls"
+[ "$1" != update ] || { : >"$here/updated"; exit 0; }
+[ -e "$here/updated" ] || exit 100
+: >"$here/missing"
+"""
+
+
+class Machine:
+    """A PATH with just these tools."""
+
+    def __init__(self, folder: str, missing: str, apt: str = "", dpkg: str = DPKG):
+        self.path = Path(folder)
+        for tool in NEEDED:
+            (self.path / tool).symlink_to(shutil.which(tool))
+        (self.path / "missing").write_text(missing)
+        for name, text in (("apt-get", apt), ("dpkg-query", dpkg)):
+            if text:
+                (self.path / name).write_text(text)
+                (self.path / name).chmod(0o755)
+        # As root the script runs apt-get itself; for others this is what runs.
+        (self.path / "sudo").write_text('#!/bin/sh\nshift\nexec "$@"\n')
+        (self.path / "sudo").chmod(0o755)
+
+    def setup(self, task: str = "build"):
+        return subprocess.run([str(ROOT / "scripts/setup"), task], text=True,
+                              capture_output=True, env={"PATH": str(self.path)})
+
+
+def all_there(folder: str):
+    done = Machine(folder, "", APT_THAT_FAILS).setup()
+    if done.returncode or done.stdout or done.stderr:
+        yield f"status {done.returncode}: {done.stdout}{done.stderr}"
+
+
+def installs_after_update(folder: str):
+    done = Machine(folder, "meson\nlibibverbs-dev\n", APT_THAT_NEEDS_UPDATE).setup()
+    calls = (Path(folder) / "calls").read_text().splitlines()
+    if done.returncode:
+        yield f"status {done.returncode}: {done.stderr}"
+    if len(calls) != 3 or calls[1] != "update" or not calls[2].endswith(
+            "meson libibverbs-dev"):
+        yield f"apt-get was called as {calls}"
+
+
+def cannot_install(folder: str):
+    done = Machine(folder, "meson\n", APT_THAT_FAILS).setup()
+    if done.returncode != 1 or "could not be installed: meson" not in done.stderr or \
+            "apt-get install meson" not in done.stderr:
+        yield f"status {done.returncode}: {done.stderr}"
+
+
+def not_debian(folder: str):
+    done = Machine(folder, "", dpkg="").setup()
+    if done.returncode != 1 or "Debian only" not in done.stderr or \
+            "libibverbs-dev" not in done.stderr:
+        yield f"status {done.returncode}: {done.stderr}"
+
+
+def wrong_task(folder: str):
+    done = Machine(folder, "").setup("nothing")
+    if done.returncode != 2 or "usage" not in done.stderr:
+        yield f"status {done.returncode}: {done.stderr}"
+
+
+def main() -> None:
+    report = Report()
+    for what, case in (
+            ("nothing is done where nothing is missing", all_there),
+            ("what is missing is installed, by name", installs_after_update),
+            ("what cannot be installed is named, with the command", cannot_install),
+            ("another distribution is told what to install", not_debian),
+            ("a wrong task is a usage error", wrong_task)):
+        with tempfile.TemporaryDirectory() as folder:
+            report.check(what, list(case(folder)))
+    report.end()
+
+
+main()
