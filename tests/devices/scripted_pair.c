@@ -79,6 +79,9 @@ int pair_to_state(struct pair *p, struct ibv_qp *qp, enum ibv_qp_state state)
 {
 	struct ibv_qp_attr attr = { .qp_state = state };
 
+	/* There is no way from RESET to ERR. */
+	if (state == IBV_QPS_ERR && qp->state == IBV_QPS_RESET)
+		assert_int_equal(pair_to_init(p, qp), 0);
 	return p->control->modify_qp(qp, &attr, IBV_QP_STATE);
 }
 

@@ -200,6 +200,8 @@ static bool transition_legal(enum ibv_qp_state from, enum ibv_qp_state to, int m
 	size_t i;
 
 	mask &= ~IBV_QP_STATE;
+	if (to == IBV_QPS_ERR && from == IBV_QPS_RESET)
+		return false;
 	if (to == IBV_QPS_RESET || to == IBV_QPS_ERR)
 		return (mask & ~IBV_QP_CUR_STATE) == 0;
 	for (i = 0; i < sizeof(transitions) / sizeof(transitions[0]); i++) {
