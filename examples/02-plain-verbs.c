@@ -114,7 +114,9 @@ static int await_both(struct pair *pair)
 		struct ibv_wc wc;
 		int n = ibv_poll_cq(pair->cq, 1, &wc);
 
-		if (n < 0 || (n && wc.status != IBV_WC_SUCCESS)) {
+		if (n < 0)
+			return -1;
+		if (n && wc.status != IBV_WC_SUCCESS) {
 			fprintf(stderr, "completion: %s\n",
 				ibv_wc_status_str(wc.status));
 			return -1;

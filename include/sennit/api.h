@@ -22,7 +22,8 @@
  * what it needs.
  *
  * Structures that the library fills begin with their size as well: set it, and
- * no more than that many bytes are written.
+ * no more than that many bytes are written. Values that programs keep and pass
+ * on, such as tokens, have no size and never grow.
  *
  * Thread classes. "Thread: any" may be called from every thread at every time.
  * "Thread: owner" means that the context, with all that was made from it,

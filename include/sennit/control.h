@@ -20,7 +20,8 @@
  * on success, unlike verbs, which have four conventions. A NULL member means
  * that the device cannot do it; the call that needed it is -EOPNOTSUPP and
  * names the device. `size` is sizeof(struct snt_control) as the table's author
- * saw it; members beyond it count as NULL.
+ * saw it: members beyond it count as NULL, and members that this library does
+ * not know are ignored.
  */
 
 struct ibv_async_event;

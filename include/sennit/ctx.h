@@ -90,8 +90,8 @@ struct snt_ctx_opts {
 	enum snt_soft soft;
 	const char *gid; /* NULL: SENNIT_GID, else "auto"; or a table index "3" */
 	/* Given adopted devices, the context holds them first; others join them
-	 * only if `devices` or `soft` are set in code. All elements have the
-	 * size that the first one states. */
+	 * only if `devices` is set in code, or `soft` to something other than
+	 * SNT_SOFT_NEVER. All elements state the same size. */
 	const struct snt_adopted *adopted;
 	size_t adopted_count;
 	enum snt_log_level log_level;
@@ -113,11 +113,13 @@ struct snt_ctx_opts {
  *   -EINVAL    a malformed device list, setting or option
  *   -E2BIG     options from a newer header that this library does not know;
  *              more than SNT_DEVICES_MAX devices
- *   -ENODEV    an entry matches nothing; all is excluded; no device at all
+ *   -ENODEV    an entry matches nothing; all is excluded; no device at all; the
+ *              kernel has devices that libibverbs cannot use
  *   -ENETDOWN  what was selected has no active port
- *   -EEXIST    a device is selected twice, or adopted twice
+ *   -EEXIST    a device is selected twice, adopted twice, or both
  *   -EADDRNOTAVAIL  a port has no usable GID, or not the one asked for
- *   -EOPNOTSUPP  soft devices are asked for and this build has none
+ *   -EOPNOTSUPP  soft devices are asked for and this build has none; an adopted
+ *              device's control table cannot be queried
  *   -ENOMEM, or the errno of the device's own call.
  */
 SNT_API int snt_ctx_open(const struct snt_ctx_opts *opts, struct snt_ctx **ctx_out);
@@ -128,8 +130,9 @@ SNT_API int snt_ctx_open(const struct snt_ctx_opts *opts, struct snt_ctx **ctx_o
  * NULL is legal and does nothing.
  *
  * Thread: owner.
- * Returns: 0; -EBUSY, with the context unchanged, while memory or anything else
- * made from it exists.
+ * Returns: 0; -EBUSY while memory or anything else made from it exists, plain verbs
+ * objects included; or the errno of a device that refused. After a failure all is
+ * still open, and closing can be repeated.
  */
 SNT_API int snt_ctx_close(struct snt_ctx *ctx);
 

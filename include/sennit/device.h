@@ -48,8 +48,7 @@ enum snt_gid_type {
 	SNT_GID_ROCE_V2 = 2,
 };
 
-/* The first word of every limit says what is limited; 0 means not known, which
- * happens only on adopted devices without a control table. */
+/* The first word of every limit says what is limited; 0 means not known. */
 struct snt_device_info {
 	size_t size;
 	const char *name; /* "mlx5_0"; lives as long as the context */
@@ -89,7 +88,7 @@ struct snt_gid_info {
 	enum snt_gid_type type;
 	uint8_t raw[16];
 	uint32_t netdev; /* interface index; 0: none or not known */
-	int32_t score;	 /* higher is better; below 0: never chosen */
+	int32_t score;	 /* higher is better */
 	char text[48];	 /* as an address: "10.0.0.1", "fe80::1" */
 	char reason[96]; /* what the score is made of, for people */
 };

@@ -13,8 +13,8 @@ extern "C" {
  *
  * Every sennit call that returns a negative errno and is not on the data path
  * first stores one sentence, which names the device, port, peer or setting
- * concerned and, where there is one, the remedy. Calls that succeed leave the
- * text alone.
+ * concerned and, where there is one, the remedy. It is meant to be read right
+ * after the failure.
  *
  * Ownership: the text belongs to the library and to the calling thread; it
  * stays until the next failing call in the same thread.

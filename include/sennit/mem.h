@@ -76,15 +76,18 @@ SNT_API int snt_mem_register_dmabuf(struct snt_ctx *ctx, int fd, uint64_t offset
 
 /**
  * snt_mem_adopt - use regions that the program registered by itself
- * @mr: one for each device of the context, in index order, all on that device's
- *      PD and for the same address range
+ * @mr: one for each device of the context, in index order, each on that device's
+ *      PD and all for the same memory
+ * @addr: by which requests name the memory: the iova where it was registered with
+ *      one, else its address; ibv_mr::addr does not always tell
  * @access: what they were registered with; verbs cannot tell
  *
  * Ownership: the regions stay the program's and must outlive the snt_mem.
- * Returns: 0; -EINVAL if the count, a range or a PD does not fit; -ENOMEM.
+ * Returns: 0; -EINVAL if the count, a length or a PD does not fit; -ENOMEM.
  */
 SNT_API int snt_mem_adopt(struct snt_ctx *ctx, struct ibv_mr *const *mr,
-			  size_t mr_count, unsigned access, struct snt_mem **mem_out);
+			  size_t mr_count, uint64_t addr, unsigned access,
+			  struct snt_mem **mem_out);
 
 /**
  * snt_mem_release - deregister on all devices and free
@@ -108,8 +111,8 @@ SNT_API size_t snt_mem_length(const struct snt_mem *mem);
  * @device: index of the device whose key is wanted
  * @offset: from the memory's beginning
  *
- * Returns: 0; -ERANGE if any byte lies outside; -EINVAL for an unknown device or
- * a length that does not fit an SGE (4 GiB - 1).
+ * Returns: 0; -ERANGE if any byte lies outside; -EINVAL for an unknown device, a
+ * length that does not fit an SGE (4 GiB - 1), or a memory half released.
  */
 SNT_API int snt_mem_sge(const struct snt_mem *mem, unsigned device, size_t offset,
 			size_t length, struct ibv_sge *sge_out);
@@ -117,7 +120,8 @@ SNT_API int snt_mem_sge(const struct snt_mem *mem, unsigned device, size_t offse
 /**
  * snt_mem_token - what a peer needs to reach this memory
  *
- * Returns: 0; -EACCES if no remote access was asked for at registration.
+ * Returns: 0; -EACCES if no remote access was asked for at registration; -EINVAL
+ * for a memory half released.
  */
 SNT_API int snt_mem_token(const struct snt_mem *mem, struct snt_token *token_out);
 
@@ -127,7 +131,8 @@ SNT_API int snt_mem_token(const struct snt_mem *mem, struct snt_token *token_out
  * @access: the one SNT_ACCESS_REMOTE_* right that is needed
  *
  * Returns: 0; -ERANGE if any byte lies outside; -EACCES if the token does not
- * grant the access; -EINVAL if it has no key for the device.
+ * grant the access; -EINVAL if it has no key for the device, or if @access is not
+ * exactly one right.
  */
 SNT_API int snt_token_target(const struct snt_token *token, unsigned device,
 			     uint64_t offset, uint64_t length, unsigned access,

@@ -9,6 +9,7 @@
 #include <sys/random.h>
 #include <time.h>
 
+#include "dev/mem.h"
 #include "dev/open.h"
 #include "util/err.h"
 #include "util/opts.h"
@@ -115,12 +116,19 @@ static void say_what_was_opened(const struct snt_ctx *ctx)
 	}
 }
 
-static int close_devices(struct snt_ctx *ctx)
+static void close_devices(struct snt_ctx *ctx)
+{
+	while (ctx->device_count)
+		snt__device_close(ctx->device[--ctx->device_count]);
+}
+
+/* All that can be refused, before anything is closed. */
+static int release_devices(struct snt_ctx *ctx)
 {
 	int first = 0;
 
-	while (ctx->device_count) {
-		int ret = snt__device_close(ctx->device[--ctx->device_count]);
+	for (unsigned i = 0; i < ctx->device_count; i++) {
+		int ret = snt__device_release(ctx->device[i]);
 
 		if (ret && !first)
 			first = ret;
@@ -151,6 +159,7 @@ int snt_ctx_open(const struct snt_ctx_opts *user_opts, struct snt_ctx **ctx_out)
 	return 0;
 
 err_devices:
+	release_devices(ctx);
 	close_devices(ctx);
 err_free:
 	free(ctx);
@@ -169,9 +178,15 @@ int snt_ctx_close(struct snt_ctx *ctx)
 			"the context has %u memory registrations left; release "
 			"them before closing it",
 			ctx->mem_count);
-	ret = close_devices(ctx);
+	ret = snt__mem_release_orphans(ctx);
+	if (ret)
+		return ret;
+	ret = release_devices(ctx);
+	if (ret)
+		return ret;
+	close_devices(ctx);
 	free(ctx);
-	return ret;
+	return 0;
 }
 
 unsigned snt_ctx_device_count(const struct snt_ctx *ctx)

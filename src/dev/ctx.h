@@ -3,6 +3,7 @@
 #define SNT_DEV_CTX_H
 
 #include <sennit/ctx.h>
+#include <sennit/mem.h>
 
 #include "dev/device.h"
 #include "util/log.h"
@@ -11,6 +12,7 @@ struct snt_ctx {
 	struct snt_device *device[SNT_DEVICES_MAX];
 	unsigned device_count;
 	unsigned mem_count; /* alive, so that closing can be refused */
+	struct snt_mem *orphans;
 	struct snt__log log;
 	snt_clock_fn clock;
 	void *clock_arg;

@@ -33,13 +33,17 @@ static struct snt_device *device_new(const char *name, uint8_t number,
 	return device;
 }
 
-static int import_control(struct snt_device *device, const struct snt_control *control)
+/* What a newer table can do beyond ours is not needed, so its tail is ignored;
+ * members that an older one lacks are NULL. */
+static void import_control(struct snt_device *device, const struct snt_control *control)
 {
+	size_t size = sizeof(device->control);
+
 	if (!control)
-		return 0;
+		return;
+	memcpy(&device->control, control, control->size < size ? control->size : size);
+	device->control.size = size;
 	device->has_control = true;
-	return snt__opts_import(&device->control, sizeof(device->control), control,
-				"struct snt_control");
 }
 
 static int open_context(const struct snt__provider *provider,
@@ -51,7 +55,7 @@ static int open_context(const struct snt__provider *provider,
 	if (ret)
 		return snt__fail(-ret, "%s: cannot be opened: %s%s",
 				 provider->name(listing, position), strerror(-ret),
-				 ret == -EACCES || ret == -EPERM
+				 ret == -EACCES || ret == -EPERM || ret == -ENOENT
 					 ? "; has this user rights to /dev/infiniband?"
 					 : "");
 	return 0;
@@ -80,10 +84,11 @@ int snt__device_count_ports(const struct snt__provider *provider,
 static int alloc_pd(struct snt_device *device)
 {
 	int ret = device->control.alloc_pd(device->context, &device->pd);
+	char text[SNT__DEVICE_TEXT];
 
 	if (ret)
-		return snt__fail(-ret, "%s: no protection domain: %s", device->name,
-				 strerror(-ret));
+		return snt__fail(-ret, "%s: no protection domain: %s",
+				 snt__device_text(device, text), strerror(-ret));
 	return 0;
 }
 
@@ -99,9 +104,7 @@ int snt__device_open(const struct snt__provider *provider,
 	if (!device)
 		return -ENOMEM;
 	device->provider = provider;
-	ret = import_control(device, provider->control());
-	if (ret)
-		goto err_free;
+	import_control(device, provider->control());
 	ret = open_context(provider, listing, position, &device->context);
 	if (ret)
 		goto err_free;
@@ -159,9 +162,7 @@ int snt__device_adopt(const struct snt_adopted *adopted, struct snt__value gid_w
 		return -ENOMEM;
 	device->context = adopted->context;
 	device->pd = adopted->pd;
-	ret = import_control(device, adopted->control);
-	if (ret)
-		goto err_free;
+	import_control(device, adopted->control);
 	ret = snt__port_probe(device, &device->port);
 	if (ret)
 		goto err_free;
@@ -178,26 +179,31 @@ err_free:
 	return ret;
 }
 
-int snt__device_close(struct snt_device *device)
+int snt__device_release(struct snt_device *device)
 {
-	int pd_ret = 0, close_ret = 0;
+	char text[SNT__DEVICE_TEXT];
+	int ret;
 
-	if (device->provider) {
-		pd_ret = device->control.dealloc_pd(device->pd);
-		if (pd_ret)
-			snt__fail(
-				-pd_ret,
-				"%s: its protection domain is still in use: objects made "
-				"on it must be destroyed before the context is closed",
-				device->name);
-		close_ret = device->provider->close(device->context);
-		if (close_ret)
-			snt__fail(-close_ret, "%s: cannot be closed: %s", device->name,
-				  strerror(-close_ret));
-	}
+	if (!device->provider || !device->pd)
+		return 0;
+	ret = device->control.dealloc_pd(device->pd);
+	if (ret)
+		return snt__fail(-ret,
+				 "%s: its protection domain cannot be freed: %s%s",
+				 snt__device_text(device, text), strerror(-ret),
+				 ret == -EBUSY ? "; destroy first what was made on it"
+					       : "");
+	device->pd = NULL;
+	return 0;
+}
+
+void snt__device_close(struct snt_device *device)
+{
+	/* That an fd cannot be closed is nothing a program could act on. */
+	if (device->provider)
+		device->provider->close(device->context);
 	free(device->port.gid);
 	free(device);
-	return pd_ret ? pd_ret : close_ret;
 }
 
 int snt_device_query(const struct snt_device *device, struct snt_device_info *info_out)

@@ -16,6 +16,7 @@ struct snt__port {
 	struct snt_device_info info;
 	struct snt_gid_info *gid; /* info.gid_count of them */
 	int gid_best;		  /* position in gid, -1: none */
+	int gid_error;		  /* why a slot could not be read, if one could not */
 	char gid_reason[192];
 };
 
@@ -49,9 +50,13 @@ struct snt_adopted;
 int snt__device_adopt(const struct snt_adopted *adopted, struct snt__value gid_wish,
 		      struct snt_device **device_out);
 
-/* Deallocates the PD and closes what is ours. Reports the first failure, but
- * the device is gone in any case. */
-int snt__device_close(struct snt_device *device);
+/*
+ * Closing takes two steps, so that a device which is still in use stays whole:
+ * snt__device_release lets go of the PD and can be repeated if it fails;
+ * snt__device_close then closes what is ours and frees, which never fails.
+ */
+int snt__device_release(struct snt_device *device);
+void snt__device_close(struct snt_device *device);
 
 /* "mlx5_0 port 1", for messages. */
 #define SNT__DEVICE_TEXT (SNT__DEVICE_NAME + 16)

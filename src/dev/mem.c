@@ -64,7 +64,7 @@ static struct snt_mem *mem_new(struct snt_ctx *ctx, uint64_t addr, size_t length
 {
 	struct snt_mem *mem;
 
-	mem = calloc(1, sizeof(*mem) + ctx->device_count * sizeof(mem->key[0]));
+	mem = calloc(1, sizeof(*mem));
 	if (!mem) {
 		snt__fail(ENOMEM, "no memory to keep track of a registration");
 		return NULL;
@@ -78,33 +78,71 @@ static struct snt_mem *mem_new(struct snt_ctx *ctx, uint64_t addr, size_t length
 
 static void mem_add_key(struct snt_mem *mem, struct ibv_mr *mr)
 {
-	mem->key[mem->key_count++] = (struct snt__mem_key){
-		.local = mr->lkey,
-		.remote = mr->rkey,
-		.mr = mr,
-	};
+	mem->local_key[mem->key_count] = mr->lkey;
+	mem->remote_key[mem->key_count] = mr->rkey;
+	mem->mr[mem->key_count] = mr;
+	mem->key_count++;
 }
 
-/* Tries all; the first failure is the one reported. What is left can be tried
- * again. */
-static int deregister_all(struct snt_mem *mem)
+/* Tries all, and keeps what a device refuses to let go. The device that refused
+ * first, or NULL. */
+static const struct snt_device *deregister_all(struct snt_mem *mem, int *ret_out)
 {
-	int first = 0;
+	const struct snt_device *first = NULL;
 
 	for (unsigned i = 0; i < mem->key_count; i++) {
 		const struct snt_device *device = mem->ctx->device[i];
 		int ret;
 
-		if (!mem->key[i].mr)
+		if (!mem->mr[i])
 			continue;
-		ret = device->control.dereg_mr(mem->key[i].mr);
-		if (!ret)
-			mem->key[i].mr = NULL;
-		else if (!first)
-			first = snt__fail(-ret, "%s: cannot deregister memory: %s",
-					  device->name, strerror(-ret));
+		ret = device->control.dereg_mr(mem->mr[i]);
+		if (!ret) {
+			mem->mr[i] = NULL;
+		} else if (!first) {
+			first = device;
+			*ret_out = ret;
+		}
 	}
 	return first;
+}
+
+static int still_registered(const struct snt_device *device, int ret)
+{
+	char text[SNT__DEVICE_TEXT];
+
+	return snt__fail(-ret, "%s: cannot deregister memory: %s",
+			 snt__device_text(device, text), strerror(-ret));
+}
+
+/* Undoes a registration that failed half-way, without a word: the failure that
+ * is worth telling came before. */
+static void undo(struct snt_mem *mem)
+{
+	int ret;
+
+	if (!deregister_all(mem, &ret)) {
+		free(mem);
+		return;
+	}
+	mem->next_orphan = mem->ctx->orphans;
+	mem->ctx->orphans = mem;
+}
+
+int snt__mem_release_orphans(struct snt_ctx *ctx)
+{
+	while (ctx->orphans) {
+		struct snt_mem *mem = ctx->orphans;
+		const struct snt_device *device;
+		int ret;
+
+		device = deregister_all(mem, &ret);
+		if (device)
+			return still_registered(device, ret);
+		ctx->orphans = mem->next_orphan;
+		free(mem);
+	}
+	return 0;
 }
 
 /* The two reasons that people meet, with what they can do. */
@@ -128,12 +166,15 @@ static void explain(int err, const struct request *request, char *text, size_t s
 static int refused(const struct snt_device *device, int ret,
 		   const struct request *request)
 {
-	char why[128];
+	char text[SNT__DEVICE_TEXT], why[128];
 
+	/* A table that returns positive numbers has misread its manual. */
+	if (ret > 0)
+		ret = -EPROTO;
 	explain(-ret, request, why, sizeof(why));
-	return snt__fail(-ret, "%s: cannot register %zu bytes%s: %s%s", device->name,
-			 request->length, request->addr ? "" : " of a dma-buf",
-			 strerror(-ret), why);
+	return snt__fail(-ret, "%s: cannot register %zu bytes%s: %s%s",
+			 snt__device_text(device, text), request->length,
+			 request->addr ? "" : " of a dma-buf", strerror(-ret), why);
 }
 
 static int cannot(const struct snt_device *device, const char *what)
@@ -162,6 +203,8 @@ static int register_on(const struct snt_device *device, const struct request *re
 					     request->access, mr_out);
 	if (!request->addr && (ret == -EOPNOTSUPP || ret == -ENOSYS))
 		return cannot(device, "the device has no support for dma-buf");
+	if (!ret && !*mr_out)
+		ret = -EPROTO;
 	return ret ? refused(device, ret, request) : 0;
 }
 
@@ -177,20 +220,19 @@ static int register_all(struct snt_ctx *ctx, const struct request *request,
 	if (!mem)
 		return -ENOMEM;
 	for (unsigned i = 0; i < ctx->device_count; i++) {
-		struct ibv_mr *mr;
+		struct ibv_mr *mr = NULL;
 
 		ret = register_on(ctx->device[i], request, &mr);
 		if (ret)
-			goto err_deregister;
+			goto err_undo;
 		mem_add_key(mem, mr);
 	}
 	ctx->mem_count++;
 	*mem_out = mem;
 	return 0;
 
-err_deregister:
-	deregister_all(mem);
-	free(mem);
+err_undo:
+	undo(mem);
 	return ret;
 }
 
@@ -235,27 +277,28 @@ static int check_adopted_mr(const struct snt_ctx *ctx, struct ibv_mr *const *mr,
 			return snt__fail(EINVAL,
 					 "%s: memory region %zu is not of its PD",
 					 ctx->device[i]->name, i);
-		if (mr[i]->addr != mr[0]->addr || mr[i]->length != mr[0]->length)
-			return snt__fail(EINVAL,
-					 "%s: memory region %zu has another range "
-					 "than the first",
-					 ctx->device[i]->name, i);
+		if (mr[i]->length != mr[0]->length)
+			return snt__fail(
+				EINVAL,
+				"%s: memory region %zu has another length than the "
+				"first",
+				ctx->device[i]->name, i);
 	}
 	return 0;
 }
 
 int snt_mem_adopt(struct snt_ctx *ctx, struct ibv_mr *const *mr, size_t mr_count,
-		  unsigned access, struct snt_mem **mem_out)
+		  uint64_t addr, unsigned access, struct snt_mem **mem_out)
 {
 	struct snt_mem *mem;
 	int ret = check_adopted_mr(ctx, mr, mr_count);
 
 	if (ret)
 		return ret;
-	ret = check_request((uintptr_t)mr[0]->addr, mr[0]->length, access);
+	ret = check_request(addr, mr[0]->length, access);
 	if (ret)
 		return ret;
-	mem = mem_new(ctx, (uintptr_t)mr[0]->addr, mr[0]->length, access);
+	mem = mem_new(ctx, addr, mr[0]->length, access);
 	if (!mem)
 		return -ENOMEM;
 	mem->adopted = true;
@@ -268,14 +311,15 @@ int snt_mem_adopt(struct snt_ctx *ctx, struct ibv_mr *const *mr, size_t mr_count
 
 int snt_mem_release(struct snt_mem *mem)
 {
+	const struct snt_device *device;
 	int ret;
 
 	if (!mem)
 		return 0;
-	ret = mem->adopted ? 0 : deregister_all(mem);
-	if (ret) {
+	device = mem->adopted ? NULL : deregister_all(mem, &ret);
+	if (device) {
 		mem->length = 0;
-		return ret;
+		return still_registered(device, ret);
 	}
 	mem->ctx->mem_count--;
 	free(mem);
@@ -292,9 +336,17 @@ size_t snt_mem_length(const struct snt_mem *mem)
 	return mem->length;
 }
 
+static int half_released(void)
+{
+	return snt__fail(EINVAL,
+			 "memory is half released; it can only be released again");
+}
+
 int snt_mem_sge(const struct snt_mem *mem, unsigned device, size_t offset,
 		size_t length, struct ibv_sge *sge_out)
 {
+	if (!mem->length)
+		return half_released();
 	if (device >= mem->key_count)
 		return snt__fail(EINVAL,
 				 "memory has no key for device %u; its context "
@@ -310,7 +362,7 @@ int snt_mem_sge(const struct snt_mem *mem, unsigned device, size_t offset,
 	*sge_out = (struct ibv_sge){
 		.addr = mem->addr + offset,
 		.length = length,
-		.lkey = mem->key[device].local,
+		.lkey = mem->local_key[device],
 	};
 	return 0;
 }
@@ -324,12 +376,14 @@ int snt_mem_token(const struct snt_mem *mem, struct snt_token *token_out)
 		.key_count = mem->key_count,
 	};
 
+	if (!mem->length)
+		return half_released();
 	if (!token.access)
 		return snt__fail(EACCES,
 				 "memory was registered without SNT_ACCESS_REMOTE_*, "
 				 "so a token would be of no use");
 	for (unsigned i = 0; i < mem->key_count; i++)
-		token.key[i] = mem->key[i].remote;
+		token.key[i] = mem->remote_key[i];
 	*token_out = token;
 	return 0;
 }

@@ -5,20 +5,23 @@
 #include <stdbool.h>
 #include <sennit/mem.h>
 
-/* What the data path reads comes first. */
+/* What the data path reads comes first, and keys lie side by side. */
 struct snt_mem {
 	uint64_t addr;
-	size_t length;
+	size_t length; /* 0: half released, good for releasing again only */
 	unsigned access;
 	unsigned key_count; /* as many as the context has devices */
+	uint32_t local_key[SNT_DEVICES_MAX];
+	uint32_t remote_key[SNT_DEVICES_MAX];
+	struct ibv_mr *mr[SNT_DEVICES_MAX];
 	struct snt_ctx *ctx;
+	struct snt_mem *next_orphan;
 	bool adopted; /* the regions are not ours to deregister */
-	struct snt__mem_key {
-		uint32_t local;
-		uint32_t remote;
-		struct ibv_mr *mr;
-	} key[];
 };
+
+/* Registrations that could not be undone when a later device refused. Closing
+ * the context tries again; 0 when none is left. */
+int snt__mem_release_orphans(struct snt_ctx *ctx);
 
 /* Do all `length` bytes from `offset` lie in a range of `size` bytes? Written
  * so that no sum can wrap. */

@@ -20,17 +20,40 @@ struct search {
 	struct snt__select select;
 };
 
-static int add_device(struct snt_ctx *ctx, struct snt_device *device)
+static int check_new(const struct snt_ctx *ctx, const struct snt_device *device)
 {
 	char text[SNT__DEVICE_TEXT];
 
-	if (ctx->device_count == SNT_DEVICES_MAX) {
-		snt__fail(E2BIG,
-			  "%s would be one device more than the %d a context holds; "
-			  "select fewer",
-			  snt__device_text(device, text), SNT_DEVICES_MAX);
+	snt__device_text(device, text);
+	if (ctx->device_count == SNT_DEVICES_MAX)
+		return snt__fail(
+			E2BIG,
+			"%s would be one device more than the %d a context holds; "
+			"select fewer",
+			text, SNT_DEVICES_MAX);
+	for (unsigned i = 0; i < ctx->device_count; i++) {
+		const struct snt_device *other = ctx->device[i];
+
+		if (other->number == device->number &&
+		    (other->context == device->context ||
+		     !strcmp(other->name, device->name)))
+			return snt__fail(EEXIST,
+					 "%s is in the context already, as %s; adopt "
+					 "or select it once",
+					 text, other->name);
+	}
+	return 0;
+}
+
+static int add_device(struct snt_ctx *ctx, struct snt_device *device)
+{
+	int ret = check_new(ctx, device);
+
+	if (ret) {
+		if (device->provider)
+			device->control.dealloc_pd(device->pd);
 		snt__device_close(device);
-		return -E2BIG;
+		return ret;
 	}
 	device->index = ctx->device_count;
 	ctx->device[ctx->device_count++] = device;
@@ -88,19 +111,41 @@ static int open_ports(struct search *search, unsigned position)
 		return 0;
 	ret = snt__device_count_ports(search->provider, &search->listing, position,
 				      &count);
+	if (!ret && !count)
+		snt__log(&search->ctx->log, SNT_LOG_INFO, "left out: %s has no port",
+			 name);
 	for (unsigned number = 1; !ret && number <= count; number++)
 		ret = open_port(search, position, number);
 	return ret;
 }
 
+/* All names, or as many as fit and dots. */
 static const char *present_names(const struct search *search, char *text, size_t size)
 {
 	size_t used = 0;
 
 	snprintf(text, size, "none");
-	for (unsigned i = 0; i < search->listing.count && used < size; i++)
-		used += snprintf(text + used, size - used, "%s%s", i ? ", " : "",
-				 search->provider->name(&search->listing, i));
+	for (unsigned i = 0; i < search->listing.count; i++) {
+		const char *name = search->provider->name(&search->listing, i);
+
+		if (used + strlen(name) + sizeof(", ...") > size) {
+			snprintf(text + used, size - used, "...");
+			break;
+		}
+		used += snprintf(text + used, size - used, "%s%s", name,
+				 i + 1 < search->listing.count ? ", " : "");
+	}
+	return text;
+}
+
+/* Where the list came from, last in a sentence, since it may be long. */
+static const char *source_text(const struct search *search, char *text, size_t size)
+{
+	const struct snt__value *source = &search->select.source;
+	int length = snprintf(text, size, "%s=\"%s\"", source->origin, source->text);
+
+	if ((size_t)length >= size)
+		snprintf(text + size - sizeof("...\""), sizeof("...\""), "...\"");
 	return text;
 }
 
@@ -109,7 +154,7 @@ static void warn_of_idle_exclusion(const struct search *search,
 {
 	char text[SNT__ENTRY_TEXT], present[256];
 
-	if (!entry->names_seen)
+	if (!entry->names_seen || (entry->names_open && !entry->ports_seen))
 		snt__log(&search->ctx->log, SNT_LOG_WARN,
 			 "%s: \"%s\" excludes nothing; present: %s",
 			 search->select.source.origin, snt__entry_text(entry, text),
@@ -119,18 +164,18 @@ static void warn_of_idle_exclusion(const struct search *search,
 /* Did an entry select what it names? */
 static int check_entry(const struct search *search, const struct snt__entry *entry)
 {
-	const struct snt__value *source = &search->select.source;
-	char text[SNT__ENTRY_TEXT], present[256];
+	char text[SNT__ENTRY_TEXT], present[192], source[128];
 
 	snt__entry_text(entry, text);
+	source_text(search, source, sizeof(source));
 	if (*entry->name && !entry->names_seen)
 		return snt__fail(ENODEV,
-				 "%s=\"%s\": \"%s\" matches no device; present: %s",
-				 source->origin, source->text, text,
-				 present_names(search, present, sizeof(present)));
+				 "\"%s\" matches no device; present: %s; from %s", text,
+				 present_names(search, present, sizeof(present)),
+				 source);
 	if (entry->port && entry->names_open && !entry->ports_seen)
-		return snt__fail(ENODEV, "%s=\"%s\": \"%s\": there is no port %u",
-				 source->origin, source->text, text, entry->port);
+		return snt__fail(ENODEV, "\"%s\": there is no port %u; from %s", text,
+				 entry->port, source);
 	if (entry->left_out && !entry->ports_taken)
 		return snt__fail(-entry->left_out, "no usable port%s%s: %s",
 				 *text ? " matches " : "", text, entry->left_out_text);
@@ -153,19 +198,26 @@ static int check_entries(const struct search *search)
 	return 0;
 }
 
-static int no_device(const struct search *search, enum snt_soft soft)
+/* Whether soft devices may take part, and who said so. */
+struct soft_wish {
+	enum snt_soft mode;
+	const char *origin;
+};
+
+static int no_device(const struct search *search, struct soft_wish soft)
 {
-	char present[256];
+	char present[192], source[128];
 
 	if (search->listing.count)
-		return snt__fail(ENODEV, "%s=\"%s\" excludes every device; present: %s",
-				 search->select.source.origin,
-				 search->select.source.text,
+		return snt__fail(ENODEV, "no device is left by %s; present: %s",
+				 source_text(search, source, sizeof(source)),
 				 present_names(search, present, sizeof(present)));
-	if (soft == SNT_SOFT_NEVER)
-		return snt__fail(ENODEV,
-				 "this host has no RDMA device, and SENNIT_SOFT=never "
-				 "forbids soft ones");
+	if (soft.mode == SNT_SOFT_NEVER)
+		return snt__fail(
+			ENODEV,
+			"this host has no RDMA device, and %s says never to soft "
+			"ones",
+			soft.origin);
 	return snt__fail(
 		ENODEV,
 		"this host has no RDMA device, so two soft devices would be used, "
@@ -173,7 +225,7 @@ static int no_device(const struct search *search, enum snt_soft soft)
 		"any network interface) or adopt a device");
 }
 
-static int search_devices(struct search *search, enum snt_soft soft)
+static int search_devices(struct search *search, struct soft_wish soft)
 {
 	unsigned before = search->ctx->device_count;
 	int ret = 0;
@@ -188,15 +240,16 @@ static int search_devices(struct search *search, enum snt_soft soft)
 }
 
 static int open_listed(struct snt_ctx *ctx, const struct snt_ctx_opts *opts,
-		       enum snt_soft soft)
+		       struct soft_wish soft)
 {
 	struct search search = { .ctx = ctx, .provider = &snt__provider_verbs };
 	int ret;
 
-	if (soft == SNT_SOFT_ONLY)
+	if (soft.mode == SNT_SOFT_ONLY)
 		return snt__fail(
 			EOPNOTSUPP,
-			"SENNIT_SOFT=only, but this build has no soft device yet");
+			"%s says only soft devices, but this build has none yet",
+			soft.origin);
 	ret = snt__select_parse(&search.select,
 				snt__setting_get(SNT__SETTING_DEVICES, opts->devices,
 						 "snt_ctx_opts.devices"));
@@ -204,26 +257,10 @@ static int open_listed(struct snt_ctx *ctx, const struct snt_ctx_opts *opts,
 		return ret;
 	ret = search.provider->list(&search.listing);
 	if (ret)
-		return snt__fail(-ret, "cannot list RDMA devices: %s", strerror(-ret));
+		return ret;
 	ret = search_devices(&search, soft);
 	search.provider->unlist(&search.listing);
 	return ret;
-}
-
-static int check_adopted_once(const struct snt_ctx *ctx,
-			      const struct snt_device *device)
-{
-	for (unsigned i = 0; i < ctx->device_count; i++) {
-		const struct snt_device *other = ctx->device[i];
-
-		if (!strcmp(other->name, device->name) ||
-		    (other->context == device->context &&
-		     other->number == device->number))
-			return snt__fail(EEXIST,
-					 "%s port %u is adopted twice (also as %s)",
-					 device->name, device->number, other->name);
-	}
-	return 0;
 }
 
 static int adopt(struct snt_ctx *ctx, const struct snt_ctx_opts *opts)
@@ -240,14 +277,14 @@ static int adopt(struct snt_ctx *ctx, const struct snt_ctx_opts *opts)
 				       "struct snt_adopted");
 		if (ret)
 			return ret;
+		if (((const struct snt_adopted *)at)->size != stride)
+			return snt__fail(EINVAL,
+					 "adopted[%zu] states another size than the "
+					 "first",
+					 i);
 		ret = snt__device_adopt(&adopted, ctx->gid_wish, &device);
 		if (ret)
 			return ret;
-		ret = check_adopted_once(ctx, device);
-		if (ret) {
-			snt__device_close(device);
-			return ret;
-		}
 		ret = add_device(ctx, device);
 		if (ret)
 			return ret;
@@ -255,35 +292,44 @@ static int adopt(struct snt_ctx *ctx, const struct snt_ctx_opts *opts)
 	return 0;
 }
 
-static int soft_mode(const struct snt_ctx_opts *opts)
+static int soft_mode(const struct snt_ctx_opts *opts, struct soft_wish *wish_out)
 {
 	static const char *const words[] = { "auto", "never", "only", NULL };
+	struct snt__value value = snt__setting_get(SNT__SETTING_SOFT, NULL, NULL);
 	int word;
 
+	*wish_out = (struct soft_wish){ opts->soft, "snt_ctx_opts.soft" };
 	if (opts->soft > SNT_SOFT_ONLY)
 		return snt__fail(EINVAL, "snt_ctx_opts.soft %u is not a mode",
 				 opts->soft);
 	if (opts->soft != SNT_SOFT_DEFAULT)
-		return opts->soft;
-	word = snt__setting_word(snt__setting_get(SNT__SETTING_SOFT, NULL, NULL),
-				 words);
-	return word < 0 ? word : SNT_SOFT_AUTO + word;
+		return 0;
+	word = snt__setting_word(value, words);
+	if (word < 0)
+		return word;
+	*wish_out = (struct soft_wish){ SNT_SOFT_AUTO + word, value.origin };
+	return 0;
+}
+
+/* A program that brings its own devices gets others only if its code asks. */
+static bool wants_others(const struct snt_ctx_opts *opts)
+{
+	return !opts->adopted_count || opts->devices || opts->soft == SNT_SOFT_AUTO ||
+	       opts->soft == SNT_SOFT_ONLY;
 }
 
 int snt__open_devices(struct snt_ctx *ctx, const struct snt_ctx_opts *opts)
 {
-	int soft = soft_mode(opts);
-	int ret;
+	struct soft_wish soft;
+	int ret = soft_mode(opts, &soft);
 
-	if (soft < 0)
-		return soft;
+	if (ret)
+		return ret;
 	if (opts->adopted_count && !opts->adopted)
 		return snt__fail(EINVAL, "adopted_count is %zu but adopted is NULL",
 				 opts->adopted_count);
 	ret = adopt(ctx, opts);
-	if (ret)
+	if (ret || !wants_others(opts))
 		return ret;
-	if (opts->adopted_count && !opts->devices && opts->soft == SNT_SOFT_DEFAULT)
-		return 0;
 	return open_listed(ctx, opts, soft);
 }

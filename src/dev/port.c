@@ -77,8 +77,13 @@ static void take_port(const struct ibv_port_attr *attr, struct snt_device_info *
 								 : SNT_LINK_INFINIBAND;
 }
 
-/* A slot that cannot be read is skipped: inside a container those of other
- * network namespaces answer with an error. */
+/* An empty slot, or one of another network namespace. */
+static bool is_no_gid(int ret)
+{
+	return ret == -ENODATA || ret == -EINVAL || ret == -ENOENT;
+}
+
+/* A slot that cannot be read is skipped, and remembered in case none is left. */
 static int read_gids(const struct snt_device *device, int table_length,
 		     struct snt__port *port)
 {
@@ -90,10 +95,14 @@ static int read_gids(const struct snt_device *device, int table_length,
 				 slots);
 	for (int i = 0; i < slots; i++) {
 		struct ibv_gid_entry entry = { .gid_index = i };
+		int ret = device->control.query_gid(device->context, device->number, i,
+						    &entry);
 
-		if (device->control.query_gid(device->context, device->number, i,
-					      &entry))
+		if (ret) {
+			if (!is_no_gid(ret) && !port->gid_error)
+				port->gid_error = ret;
 			continue;
+		}
 		entry.gid_index = i;
 		snt__gid_judge(&entry, &port->gid[port->info.gid_count]);
 		if (port->gid[port->info.gid_count].score >= 0)
@@ -143,8 +152,13 @@ static void choose_gid(const struct snt_device *device, struct snt__port *port)
 
 static int failed_to(const struct snt_device *device, int ret, const char *what)
 {
-	return snt__fail(-ret, "%s: cannot query %s: %s", device->name, what,
-			 strerror(-ret));
+	char text[SNT__DEVICE_TEXT];
+
+	/* A table that returns positive numbers has misread its manual. */
+	if (ret > 0)
+		ret = -EPROTO;
+	return snt__fail(-ret, "%s: cannot query %s: %s",
+			 snt__device_text(device, text), what, strerror(-ret));
 }
 
 int snt__port_probe(const struct snt_device *device, struct snt__port *port_out)
@@ -170,7 +184,7 @@ int snt__port_probe(const struct snt_device *device, struct snt__port *port_out)
 		return failed_to(device, ret, "the device");
 	ret = control->query_port(device->context, device->number, &port_attr);
 	if (ret)
-		return failed_to(device, ret, "its port");
+		return failed_to(device, ret, "the port");
 	take_limits(&device_attr, &port_out->info);
 	take_port(&port_attr, &port_out->info);
 	if (control->query_numa_node)
@@ -203,6 +217,8 @@ int snt__port_usable(const struct snt_device *device, const struct snt__port *po
 			"%s is %s: check its cable and, for RoCE, that its network "
 			"interface is up",
 			text, state_text(port->info.state));
+	if (port->gid_best < 0 && port->gid_error)
+		return failed_to(device, port->gid_error, "the GID table");
 	if (port->gid_best < 0 && !is_auto(device))
 		return snt__fail(
 			EADDRNOTAVAIL,

@@ -11,8 +11,8 @@
 static int bad_entry(const struct snt__select *select, const char *text, size_t length,
 		     const char *why)
 {
-	return snt__fail(EINVAL, "%s=\"%s\": entry \"%.*s\" %s", select->source.origin,
-			 select->source.text, (int)length, text, why);
+	return snt__fail(EINVAL, "entry \"%.*s\" %s; in %s=\"%s\"", (int)length, text,
+			 why, select->source.origin, select->source.text);
 }
 
 /* Ports are 1 to 255; anything else after the colon is an error. */
@@ -155,10 +155,11 @@ int snt__select_port(struct snt__select *select, const char *name, uint8_t port,
 	if (again)
 		return snt__fail(
 			EEXIST,
-			"%s=\"%s\": port %u of %s is selected twice, by \"%s\" and "
-			"by \"%s\"; remove one",
-			select->source.origin, select->source.text, port, name,
-			snt__entry_text(by, text[0]), snt__entry_text(again, text[1]));
+			"port %u of %s is selected twice, by \"%s\" and by \"%s\"; "
+			"remove one; from %s=\"%s\"",
+			port, name, snt__entry_text(by, text[0]),
+			snt__entry_text(again, text[1]), select->source.origin,
+			select->source.text);
 	*entry_out = by;
 	return 1;
 }

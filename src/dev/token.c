@@ -127,7 +127,11 @@ int snt_token_target(const struct snt_token *token, unsigned device, uint64_t of
 				 "token has no key for device %u of its owner, who "
 				 "has %u",
 				 device, token->key_count);
-	if ((token->access & access) != access)
+	if (!access || access & ~ACCESS_REMOTE || access & (access - 1))
+		return snt__fail(EINVAL,
+				 "access 0x%x is not one SNT_ACCESS_REMOTE_* right",
+				 access);
+	if (!(token->access & access))
 		return snt__fail(EACCES, "token grants access 0x%x, but 0x%x is needed",
 				 token->access, access);
 	if (!snt__range_holds(token->length, offset, length))

@@ -6,6 +6,9 @@
 
 #include "util/err.h"
 
+/* Above this a size is not a newer version but a mistake. */
+#define SIZE_STATED_MAX 4096
+
 static size_t stated_size(const void *user)
 {
 	size_t size;
@@ -36,6 +39,9 @@ int snt__opts_import(void *ours, size_t size, const void *user, const char *what
 	if (user && user_size < sizeof(size_t))
 		return snt__fail(EINVAL, "%s: set .size to the size of the structure",
 				 what);
+	if (user_size > SIZE_STATED_MAX)
+		return snt__fail(E2BIG, "%s states a size of %zu bytes, which none has",
+				 what, user_size);
 	if (user_size > size) {
 		ret = check_tail(user, size, user_size, what);
 		if (ret)

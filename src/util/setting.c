@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
 #include "util/err.h"
@@ -45,7 +46,9 @@ const struct snt_setting *snt_setting_list(size_t *count_out)
 
 const char *snt__setting_env(enum snt__setting_id id)
 {
-	return secure_getenv(settings[id].name);
+	const char *value = secure_getenv(settings[id].name);
+
+	return value && *value ? value : NULL;
 }
 
 struct snt__value snt__setting_get(enum snt__setting_id id, const char *option,
@@ -86,6 +89,8 @@ static bool is_known(const char *name, size_t length)
 
 void snt__setting_unknown(void (*unknown)(void *arg, const char *name), void *arg)
 {
+	if (getauxval(AT_SECURE))
+		return;
 	for (char **entry = environ; entry && *entry; entry++) {
 		size_t length = strcspn(*entry, "=");
 		char name[64];

@@ -24,8 +24,15 @@ CALLERS = re.compile(r"(^|.*/)src_dev_verbs_")
 PURE = {"ibv_wc_status_str", "ibv_event_type_str", "ibv_node_type_str",
         "ibv_port_state_str", "ibv_rate_to_mbps", "ibv_rate_to_mult"}
 
+# Verbs that go through ibv_context::ops, so that any device may be below. All
+# other inline ones, such as ibv_create_cq_ex(), leave no symbol behind.
+INLINE = {"ibv_post_send", "ibv_post_recv", "ibv_post_srq_recv", "ibv_poll_cq",
+          "ibv_req_notify_cq"}
+VERB_CALL = re.compile(r"\b((?:ibv|rdma)_\w+)\s*\(")
+
 # How one would ask a device what kind it is.
-KIND_WORDS = re.compile(r"\bSNT_DEVICE_(VERBS|SOFT|ADOPTED)\b|\bsnt__provider\w*")
+KIND_WORDS = re.compile(r"\bSNT_DEVICE_(VERBS|SOFT|ADOPTED)\b|\bsnt__provider\w*"
+                        r"|(->|\.)(provider|kind)\b")
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]', re.M)
 
@@ -78,6 +85,16 @@ def header_includes(path):
             yield f"{name(path)} includes {target}; declare the structures instead"
 
 
+def inline_calls(path):
+    if name(path).startswith("src/dev/verbs/"):
+        return
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        code = re.sub(r'"[^"]*"|/\*.*|^ \*.*', "", line)
+        for call in VERB_CALL.findall(code):
+            if call not in INLINE | PURE:
+                yield f"{name(path)}:{number}: {call}"
+
+
 def foreign_calls(archive: str):
     member = ""
     for line in output("nm", "-u", archive).splitlines():
@@ -99,7 +116,7 @@ def asks_for_kind(path):
 def main() -> None:
     report = Report()
     sources = files("src/**/*.[ch]")
-    programs = files("examples/**/*.[ch]", "tools/**/*.[ch]")
+    programs = files("examples/**/*.[ch]", "tools/**/*.[ch]", "bench/**/*.[ch]")
     report.check("every source file is in a layer",
                  [name(p) for p in sources if layer_of(name(p)) < 0])
     report.check("no include goes up, or into a kind of device",
@@ -112,6 +129,8 @@ def main() -> None:
                  [e for p in programs for e in private_includes(p)])
     report.check("public headers need no header of rdma-core",
                  [e for p in files("include/**/*.h") for e in header_includes(p)])
+    report.check("elsewhere only verbs of the data path are called inline",
+                 [e for p in sources for e in inline_calls(p)])
     report.check("only src/dev/verbs/ calls libibverbs",
                  list(foreign_calls(sys.argv[1])))
     report.end()

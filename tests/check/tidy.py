@@ -17,8 +17,10 @@ COLUMNS_MAX = 100
 C_FILES = ["include/**/*.h", "src/**/*.[ch]", "tests/**/*.[ch]", "bench/**/*.[ch]",
            "examples/**/*.[ch]", "tools/**/*.[ch]"]
 # Calls that hide a length or a failure.
-BANNED = re.compile(r"\b(strcpy|strcat|sprintf|gets|atoi|atol|alloca|system|abort|exit|"
-                    r"printf|perror)\s*\(")
+BANNED = re.compile(r"\b(strcpy|strcat|sprintf|gets|atoi|atol|alloca|system|abort|_?exit|"
+                    r"v?f?printf|v?dprintf|f?puts|putchar|fwrite|perror)\s*\(")
+# The one place that prints, and only if SENNIT_LOG asks for it.
+PRINTER = "src/util/log.c"
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 
 
@@ -78,7 +80,7 @@ def main() -> None:
     report.check(f"lines have at most {COLUMNS_MAX} columns",
                  [e for p in c_files for e in wide_lines(p)])
     report.check("the library neither prints, aborts nor loses lengths",
-                 [e for p in library for e in matches(BANNED, p)])
+                 [e for p in library if name(p) != PRINTER for e in matches(BANNED, p)])
     report.check("nothing is marked unfinished",
                  [e for p in c_files for e in matches(UNFINISHED, p)])
     report.check("clang-format agrees", misformatted(sys.argv[1], c_files))

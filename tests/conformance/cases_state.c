@@ -263,9 +263,10 @@ static void send_queue_drain(struct scene *scene)
 	say(scene, "state %s", state_name(state_of(scene, A)));
 	do_send(scene, A, IBV_WR_RDMA_WRITE, 64);
 	say_all_wcs(scene, A, 0);
-	ret = scene->control->modify_qp(
-		scene->qp[A], &(struct ibv_qp_attr){ .qp_state = IBV_QPS_RTS },
-		IBV_QP_STATE);
+	ret = scene->control->modify_qp(scene->qp[A],
+					&(struct ibv_qp_attr){ .qp_state =
+								       IBV_QPS_RTS },
+					IBV_QP_STATE);
 	say(scene, "to RTS %s", control_name(ret));
 	say_all_wcs(scene, A, 0);
 	do_send(scene, A, IBV_WR_RDMA_READ, 64);

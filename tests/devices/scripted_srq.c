@@ -117,8 +117,9 @@ int scripted__destroy_srq(struct ibv_srq *ibv_srq)
 	if (scripted__object_busy(&srq->object))
 		return -EBUSY;
 	for (object = device->objects[SCRIPTED_CQ]; object; object = object->next)
-		scripted__cq_forget_recv(
-			container_of(object, struct scripted_cq, object), &srq->queue);
+		scripted__cq_forget_recv(container_of(object, struct scripted_cq,
+						      object),
+					 &srq->queue);
 	scripted__async_forget(&srq->object);
 	scripted__pd(ibv_srq->pd)->object.users--;
 	scripted__object_remove(&srq->object);

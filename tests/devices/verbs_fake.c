@@ -194,6 +194,8 @@ int _ibv_query_gid_ex(struct ibv_context *context, uint32_t number, uint32_t ind
 	(void)size;
 	if (index >= port->gid_count)
 		return EINVAL;
+	if (fails_positive("ibv_query_gid"))
+		return FAKE_ERRNO;
 	if (port->gid[index].gid_type == (uint32_t)-1)
 		return ENODATA;
 	*entry = port->gid[index];
@@ -213,8 +215,10 @@ struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 
 int ibv_dealloc_pd(struct ibv_pd *pd)
 {
+	if (fails_positive("ibv_dealloc_pd"))
+		return FAKE_ERRNO;
 	object_free(pd);
-	return fails_positive("ibv_dealloc_pd");
+	return 0;
 }
 
 static struct ibv_mr *make_mr(struct ibv_pd *pd, void *addr, size_t length)
@@ -281,8 +285,10 @@ struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *context)
 
 int ibv_destroy_comp_channel(struct ibv_comp_channel *channel)
 {
+	if (fails_positive("ibv_destroy_comp_channel"))
+		return FAKE_ERRNO;
 	object_free(channel);
-	return fails_positive("ibv_destroy_comp_channel");
+	return 0;
 }
 
 struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_context,
@@ -303,8 +309,10 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_cont
 
 int ibv_destroy_cq(struct ibv_cq *cq)
 {
+	if (fails_positive("ibv_destroy_cq"))
+		return FAKE_ERRNO;
 	object_free(cq);
-	return fails_positive("ibv_destroy_cq");
+	return 0;
 }
 
 int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq,
@@ -353,8 +361,10 @@ int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
 
 int ibv_destroy_qp(struct ibv_qp *qp)
 {
+	if (fails_positive("ibv_destroy_qp"))
+		return FAKE_ERRNO;
 	object_free(qp);
-	return fails_positive("ibv_destroy_qp");
+	return 0;
 }
 
 struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
@@ -386,8 +396,10 @@ int ibv_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr)
 
 int ibv_destroy_srq(struct ibv_srq *srq)
 {
+	if (fails_positive("ibv_destroy_srq"))
+		return FAKE_ERRNO;
 	object_free(srq);
-	return fails_positive("ibv_destroy_srq");
+	return 0;
 }
 
 int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *event)

@@ -11,6 +11,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	uint8_t again[SNT_TOKEN_PACKED_MAX];
 	struct snt_token token;
+	unsigned right;
 	uint64_t addr;
 	uint32_t key;
 
@@ -19,9 +20,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (snt_token_pack(&token, again, sizeof(again)) != (ssize_t)size ||
 	    memcmp(again, data, size))
 		abort();
-	if (snt_token_target(&token, token.key_count - 1, token.length - 1, 1,
-			     token.access, &addr, &key) ||
-	    !snt_token_target(&token, 0, token.length, 1, token.access, &addr, &key))
+	right = token.access & -token.access;
+	if (snt_token_target(&token, token.key_count - 1, token.length - 1, 1, right,
+			     &addr, &key) ||
+	    !snt_token_target(&token, 0, token.length, 1, right, &addr, &key))
 		abort();
 	return 0;
 }

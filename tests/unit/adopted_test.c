@@ -103,6 +103,26 @@ static void every_failing_control_call_is_undone(void **state)
 	}
 }
 
+/* The second failure must not hide the first, nor lose what it concerns. */
+static void failure_while_undoing(void **state)
+{
+	struct snt_ctx *ctx;
+	struct snt_mem *mem = NULL;
+
+	(void)state;
+	assert_success(open_all(&ctx));
+	scripted_fail_control(device[2], 1, EIO);
+	scripted_fail_control(device[0], 2, EBUSY);
+	assert_error(snt_mem_register(ctx, buffer, sizeof(buffer), 0, &mem), EIO,
+		     scripted_adopted(device[2]).name);
+	assert_null(mem);
+	assert_int_equal(regions(), 1);
+	scripted_fail_control(device[0], 1, EBUSY);
+	assert_error(snt_ctx_close(ctx), EBUSY, scripted_adopted(device[0]).name);
+	assert_success(snt_ctx_close(ctx));
+	assert_int_equal(regions(), 0);
+}
+
 static void devices_are_kept_in_order(void **state)
 {
 	struct snt_ctx *ctx;
@@ -143,6 +163,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
 		TEST(every_failing_control_call_is_undone),
+		TEST(failure_while_undoing),
 		TEST(devices_are_kept_in_order),
 		TEST(keys_are_those_of_the_device),
 	};

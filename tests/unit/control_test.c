@@ -86,6 +86,7 @@ static void constructors(void **state)
 	assert_int_equal(control->destroy_channel(channel), 0);
 	assert_int_equal(control->dereg_mr(mr), 0);
 	assert_fails(control->dealloc_pd(pd));
+	assert_int_equal(control->dealloc_pd(pd), 0);
 }
 
 static void queries_and_changes(void **state)

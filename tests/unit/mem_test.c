@@ -126,7 +126,7 @@ static void every_failing_call_is_undone(void **state)
 	(void)state;
 	for (;;) {
 		struct snt_mem *mem = NULL;
-		char phrase[32];
+		char phrase[48];
 		int ret;
 
 		fault_arm(++nth);
@@ -137,7 +137,8 @@ static void every_failing_call_is_undone(void **state)
 			assert_success(snt_mem_release(mem));
 			break;
 		}
-		snprintf(phrase, sizeof(phrase), "mlx5_%u: cannot register", nth - 2);
+		snprintf(phrase, sizeof(phrase), "mlx5_%u port 1: cannot register",
+			 nth - 2);
 		if (nth == 1)
 			assert_error(ret, ENOMEM, "no memory");
 		else
@@ -151,14 +152,17 @@ static void every_failing_call_is_undone(void **state)
 static void failed_release_can_be_repeated(void **state)
 {
 	struct snt_mem *mem;
+	struct snt_token token;
 	struct ibv_sge sge;
 
 	(void)state;
 	assert_success(snt_mem_register(ctx, buffer, sizeof(buffer), ALL, &mem));
 	fault_arm(2);
-	assert_error(snt_mem_release(mem), FAKE_ERRNO, "mlx5_1: cannot deregister");
+	assert_error(snt_mem_release(mem), FAKE_ERRNO,
+		     "mlx5_1 port 1: cannot deregister");
 	assert_int_equal(fake_live(), idle + 1);
-	assert_error(snt_mem_sge(mem, 0, 0, 1, &sge), ERANGE, "memory of 0");
+	assert_error(snt_mem_sge(mem, 0, 0, 0, &sge), EINVAL, "half released");
+	assert_error(snt_mem_token(mem, &token), EINVAL, "half released");
 	assert_error(snt_ctx_close(ctx), EBUSY, "1 memory");
 	assert_success(snt_mem_release(mem));
 	assert_int_equal(fake_live(), idle);
@@ -207,22 +211,24 @@ static void regions_can_be_adopted(void **state)
 	for (unsigned i = 0; i < 3; i++)
 		mr[i] = ibv_reg_mr(snt_device_pd(snt_ctx_device(ctx, i)), buffer, 64,
 				   0);
-	assert_success(snt_mem_adopt(ctx, mr, 3, SNT_ACCESS_LOCAL_WRITE, &mem));
+	assert_success(
+		snt_mem_adopt(ctx, mr, 3, 0x10000, SNT_ACCESS_LOCAL_WRITE, &mem));
 	assert_success(snt_mem_sge(mem, 2, 0, 64, &sge));
+	assert_int_equal(sge.addr, 0x10000);
 	assert_int_equal(sge.lkey, mr[2]->lkey);
 	assert_success(snt_mem_release(mem));
 	assert_int_equal(fake_live(), idle + 3);
 
-	assert_error(snt_mem_adopt(ctx, mr, 2, 0, &mem), EINVAL,
+	assert_error(snt_mem_adopt(ctx, mr, 2, 0, 0, &mem), EINVAL,
 		     "2 memory regions for 3");
 	second = mr[1];
 	elsewhere = *second;
 	elsewhere.pd = mr[0]->pd;
 	mr[1] = &elsewhere;
-	assert_error(snt_mem_adopt(ctx, mr, 3, 0, &mem), EINVAL, "not of its PD");
+	assert_error(snt_mem_adopt(ctx, mr, 3, 0, 0, &mem), EINVAL, "not of its PD");
 	elsewhere.pd = snt_device_pd(snt_ctx_device(ctx, 1));
 	elsewhere.length = 65;
-	assert_error(snt_mem_adopt(ctx, mr, 3, 0, &mem), EINVAL, "another range");
+	assert_error(snt_mem_adopt(ctx, mr, 3, 0, 0, &mem), EINVAL, "another length");
 	ibv_dereg_mr(mr[0]);
 	ibv_dereg_mr(second);
 	ibv_dereg_mr(mr[2]);

@@ -41,8 +41,9 @@ static void gids_are_distinct_and_can_change(void **state)
 	int i;
 
 	for (i = 0; i < 2; i++)
-		assert_int_equal(
-			p->control->query_gid(p->side[i].context, 1, 0, &gid[i]), 0);
+		assert_int_equal(p->control->query_gid(p->side[i].context, 1, 0,
+						       &gid[i]),
+				 0);
 	assert_memory_not_equal(&gid[0].gid, &gid[1].gid, sizeof(gid[0].gid));
 	assert_int_equal(gid[0].gid_type, IBV_GID_TYPE_ROCE_V2);
 	assert_int_equal(p->control->query_gid(here->context, 1, 1, &gid[0]), -ENODATA);

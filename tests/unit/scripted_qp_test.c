@@ -214,8 +214,9 @@ static void query_tells_what_was_set(void **state)
 
 	pair_post_write(p, 0, 1);
 	scripted_land(p->side[0].qp[0]);
-	assert_int_equal(
-		p->control->query_qp(p->side[0].qp[0], &attr, IBV_QP_STATE, &init), 0);
+	assert_int_equal(p->control->query_qp(p->side[0].qp[0], &attr, IBV_QP_STATE,
+					      &init),
+			 0);
 	assert_int_equal(attr.qp_state, IBV_QPS_RTS);
 	assert_int_equal(attr.dest_qp_num, p->side[1].qp[0]->qp_num);
 	assert_int_equal(attr.timeout, 14);

@@ -77,7 +77,8 @@ static int use(struct snt_ctx *ctx, struct own *own)
 	struct snt_mem *mem;
 	struct snt_token token;
 
-	if (snt_mem_adopt(ctx, &mr, 1, SNT_ACCESS_REMOTE_READ, &mem))
+	if (snt_mem_adopt(ctx, &mr, 1, (uintptr_t)own->buffer, SNT_ACCESS_REMOTE_READ,
+			  &mem))
 		return -1;
 	if (snt_mem_token(mem, &token) || token.addr != (uintptr_t)own->buffer)
 		return -1;

@@ -147,6 +147,10 @@ static void target_stays_inside(void **state)
 	assert_error(snt_token_target(&token, 0, 0, 8, SNT_ACCESS_REMOTE_ATOMIC, &addr,
 				      &key),
 		     EACCES, "grants access");
+	assert_error(snt_token_target(&token, 0, 0, 8, 0, &addr, &key), EINVAL,
+		     "not one");
+	assert_error(snt_token_target(&token, 0, 0, 8, token.access, &addr, &key),
+		     EINVAL, "not one");
 }
 
 int main(void)

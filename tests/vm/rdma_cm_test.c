@@ -103,8 +103,9 @@ static void resolve(struct end *client)
 	struct snt_device_info info = { .size = sizeof(info) };
 
 	client->channel = open_channel();
-	assert_int_equal(
-		rdma_create_id(client->channel, &client->id, NULL, RDMA_PS_TCP), 0);
+	assert_int_equal(rdma_create_id(client->channel, &client->id, NULL,
+					RDMA_PS_TCP),
+			 0);
 	assert_int_equal(rdma_resolve_addr(client->id, NULL,
 					   (struct sockaddr *)&address, WAIT_MS),
 			 0);
@@ -139,8 +140,9 @@ static void start_connect(struct end *client)
 static void listen_on(struct end *listener)
 {
 	listener->channel = open_channel();
-	assert_int_equal(
-		rdma_create_id(listener->channel, &listener->id, NULL, RDMA_PS_TCP), 0);
+	assert_int_equal(rdma_create_id(listener->channel, &listener->id, NULL,
+					RDMA_PS_TCP),
+			 0);
 	address.sin_port = 0;
 	assert_int_equal(rdma_bind_addr(listener->id, (struct sockaddr *)&address), 0);
 	assert_int_equal(rdma_listen(listener->id, 4), 0);

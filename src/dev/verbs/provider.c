@@ -2,19 +2,52 @@
 /* The devices that libibverbs knows: hardware, and software ones of the kernel. */
 #include "dev/provider.h"
 
+#include <dirent.h>
 #include <infiniband/verbs.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "dev/verbs/err.h"
+#include "util/err.h"
+
+/* What the kernel has, whatever libibverbs thinks of it. */
+static int kernel_device(char *name_out, size_t size)
+{
+	DIR *folder = opendir("/sys/class/infiniband");
+	struct dirent *entry;
+	int found = 0;
+
+	if (!folder)
+		return 0;
+	while (!found && (entry = readdir(folder))) {
+		found = entry->d_name[0] != '.';
+		snprintf(name_out, size, "%s", entry->d_name);
+	}
+	closedir(folder);
+	return found;
+}
 
 static int list(struct snt__listing *listing_out)
 {
 	struct ibv_device **devices = NULL;
 	int count = 0;
 	int ret = FROM_POINTER(&devices, ibv_get_device_list(&count));
+	char name[256];
 
 	/* ENOSYS: the kernel has no RDMA support loaded, so there are none. */
 	if (ret && ret != -ENOSYS)
-		return ret;
+		return snt__fail(-ret, "cannot list RDMA devices: %s", strerror(-ret));
+	/* A device that cannot be used must not pass for none at all. */
+	if (!count && kernel_device(name, sizeof(name))) {
+		if (devices)
+			ibv_free_device_list(devices);
+		return snt__fail(
+			ENODEV,
+			"the kernel has %s, but libibverbs finds no device: is "
+			"/dev/infiniband missing here (a container?), or the "
+			"provider's library (package ibverbs-providers)?",
+			name);
+	}
 	listing_out->handle = devices;
 	listing_out->count = count;
 	return 0;
