@@ -4,11 +4,14 @@
 
 /* All of sennit. Each header stands alone as well and is its own manual. */
 #include <sennit/api.h>
+#include <sennit/card.h>
 #include <sennit/control.h>
+#include <sennit/cq.h>
 #include <sennit/ctx.h>
 #include <sennit/device.h>
 #include <sennit/err.h>
 #include <sennit/mem.h>
+#include <sennit/qp.h>
 #include <sennit/setting.h>
 
 #endif

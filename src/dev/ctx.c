@@ -178,6 +178,12 @@ int snt_ctx_close(struct snt_ctx *ctx)
 			"the context has %u memory registrations left; release "
 			"them before closing it",
 			ctx->mem_count);
+	if (ctx->qp_count || ctx->cq_count)
+		return snt__fail(
+			EBUSY,
+			"the context has %u QPs and %u CQs left; destroy them before "
+			"closing it",
+			ctx->qp_count, ctx->cq_count);
 	ret = snt__mem_release_orphans(ctx);
 	if (ret)
 		return ret;

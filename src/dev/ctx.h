@@ -12,6 +12,8 @@ struct snt_ctx {
 	struct snt_device *device[SNT_DEVICES_MAX];
 	unsigned device_count;
 	unsigned mem_count; /* alive, so that closing can be refused */
+	unsigned cq_count;
+	unsigned qp_count;
 	struct snt_mem *orphans;
 	struct snt__log log;
 	snt_clock_fn clock;

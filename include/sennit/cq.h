@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SENNIT_CQ_H
+#define SENNIT_CQ_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sennit/api.h>
+#include <sennit/ctx.h>
+
+/*
+ * A virtual completion queue, over one or many physical ones. Any number of
+ * virtual QPs (qp.h), of one lane or of many, report to it.
+ *
+ * Each virtual QP reserves room for the worst case of all its lanes when it is
+ * created, so that a physical CQ can never overrun; where the room is not there,
+ * another physical CQ is added on that device, up to the limit in the options.
+ *
+ * Polling does work as well: it retires fragments, sends what waited for a free
+ * lane, and replenishes receives. Nothing that was harvested is ever dropped:
+ * what does not fit the caller's array comes with the next poll.
+ *
+ * Thread: owner, for every call here.
+ */
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct ibv_cq;
+struct snt_cq;
+struct snt_qp;
+
+enum snt_opcode {
+	SNT_WRITE = 1,
+	SNT_WRITE_IMM,
+	SNT_READ,
+	SNT_SEND,
+	SNT_SEND_IMM,
+	SNT_CMP_SWAP,
+	SNT_FETCH_ADD,
+	SNT_RECV,	 /* a data receive, consumed by a SEND */
+	SNT_RECV_NOTIFY, /* a notification receive, consumed by a WRITE_IMM */
+	SNT_CLOSED,	 /* not of a WR: the last word of a QP, after snt_qp_close() */
+};
+
+/* Numbered as verbs number ibv_wc_status. */
+enum snt_status {
+	SNT_SUCCESS = 0,
+	SNT_LOC_LEN_ERR = 1,
+	SNT_LOC_QP_OP_ERR = 2,
+	SNT_LOC_PROT_ERR = 4,
+	SNT_FLUSHED = 5,
+	SNT_BAD_RESP_ERR = 7,
+	SNT_LOC_ACCESS_ERR = 8,
+	SNT_REM_INV_REQ_ERR = 9,
+	SNT_REM_ACCESS_ERR = 10,
+	SNT_REM_OP_ERR = 11,
+	SNT_RETRY_EXC_ERR = 12,
+	SNT_RNR_RETRY_EXC_ERR = 13,
+	SNT_FATAL_ERR = 19,
+	SNT_GENERAL_ERR = 21,
+};
+
+enum snt_wc_flags {
+	SNT_WC_WITH_IMM = 1 << 0,
+	/* A notification whose sender did not say how much it had written. */
+	SNT_WC_LENGTH_UNKNOWN = 1 << 1,
+};
+
+struct snt_wc {
+	uint64_t wr_id;
+	uint64_t length;     /* of the whole WR; of receives, what came in */
+	uint32_t qp_num;     /* the virtual QP's number */
+	uint32_t imm;	     /* host order, if SNT_WC_WITH_IMM */
+	uint32_t vendor_err; /* on failure, with lane and device */
+	uint16_t lane;
+	uint8_t device;
+	uint8_t flags;	/* enum snt_wc_flags */
+	uint8_t opcode; /* enum snt_opcode */
+	uint8_t status; /* enum snt_status */
+};
+
+struct snt_cq_opts {
+	size_t size;
+	uint32_t depth;	     /* of each physical CQ; 0: 4096, or the device's limit */
+	uint32_t per_device; /* physical CQs on one device at most; 0: 16 */
+	/* Physical CQs of the program's own, one for each device of the context, in
+	 * index order; NULL: they are created as needed. Theirs are not added to. */
+	struct ibv_cq *const *adopted;
+};
+
+/**
+ * snt_cq_create - make a virtual completion queue
+ * @opts: NULL for all defaults
+ *
+ * Ownership: adopted CQs stay the program's and must outlive it.
+ * Returns: 0; -EINVAL for a depth beyond a device's limit, which the text names;
+ * -ENOMEM; the errno of the device.
+ */
+SNT_API int snt_cq_create(struct snt_ctx *ctx, const struct snt_cq_opts *opts,
+			  struct snt_cq **cq_out);
+
+/**
+ * snt_cq_destroy - destroy it
+ *
+ * NULL is legal and does nothing.
+ *
+ * Returns: 0; -EBUSY while a virtual QP reports to it; the errno of the device.
+ */
+SNT_API int snt_cq_destroy(struct snt_cq *cq);
+
+/**
+ * snt_cq_poll - up to @max completions
+ *
+ * Returns: how many were written to @wc, 0 if there are none now; -EIO if a
+ * physical CQ cannot be polled any more, which the text then names.
+ */
+SNT_API int snt_cq_poll(struct snt_cq *cq, struct snt_wc *wc, int max);
+
+/**
+ * snt_cq_poll_one - one completion, if there is one
+ *
+ * Returns: 1, 0, or as snt_cq_poll().
+ */
+SNT_API int snt_cq_poll_one(struct snt_cq *cq, struct snt_wc *wc);
+
+/**
+ * snt_cq_poll_each - up to @max completions, each given to a function
+ *
+ * The function may post, but must not poll or destroy.
+ *
+ * Returns: as snt_cq_poll().
+ */
+SNT_API int snt_cq_poll_each(struct snt_cq *cq, int max,
+			     void (*each)(void *arg, const struct snt_wc *wc),
+			     void *arg);
+
+/**
+ * snt_cq_poll_index - as snt_cq_poll(), but look at one physical CQ only
+ * @index: 0 to snt_cq_count() - 1, in order of creation
+ *
+ * For programs that serve one device before others. What finished by other
+ * means is reported too.
+ *
+ * Returns: as snt_cq_poll(); -EINVAL if there is no such CQ.
+ */
+SNT_API int snt_cq_poll_index(struct snt_cq *cq, unsigned index, struct snt_wc *wc,
+			      int max);
+
+/**
+ * snt_cq_count - how many physical CQs there are now
+ */
+SNT_API unsigned snt_cq_count(const struct snt_cq *cq);
+
+/**
+ * snt_cq_physical - a physical CQ and the device it is on
+ * @device_out: may be NULL
+ *
+ * For programs that poll by themselves and hand over with snt_qp_complete().
+ *
+ * Returns: NULL if there is no such index.
+ */
+SNT_API struct ibv_cq *snt_cq_physical(const struct snt_cq *cq, unsigned index,
+				       unsigned *device_out);
+
+/**
+ * snt_cq_stray - completions that belonged to no virtual QP
+ *
+ * They are counted and, if a function is set, handed to it: leftovers of QPs
+ * that were destroyed, or of QPs that the program runs by itself on the same
+ * physical CQ.
+ *
+ * Returns: the number so far.
+ */
+struct ibv_wc;
+SNT_API uint64_t snt_cq_stray(struct snt_cq *cq,
+			      void (*stray)(void *arg, unsigned device,
+					    const struct ibv_wc *wc),
+			      void *arg);
+
+/**
+ * snt_status_text - a status in words
+ *
+ * Thread: any. Returns: a static string, also for numbers that are none.
+ */
+SNT_API const char *snt_status_text(unsigned status);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SENNIT_QP_H
+#define SENNIT_QP_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <sennit/api.h>
+#include <sennit/cq.h>
+#include <sennit/ctx.h>
+#include <sennit/mem.h>
+
+/*
+ * A virtual queue pair: many physical QPs, its lanes, on one or many devices,
+ * that behave like one ordered queue pair. The contract:
+ *
+ * 1. Every WR that was accepted retires exactly once, by success, failure or
+ *    close, and is reported iff it was signalled or failed.
+ * 2. Sends are reported in posting order; receives in posting order within their
+ *    class. A WR's first error is its status; a failed WR waits its turn.
+ * 3. WRs are unordered at the peer except at ordering points: the notification of
+ *    a WRITE_IMM, SEND, and atomics. An ordering point takes effect only after
+ *    every earlier WR is acknowledged and visible; never if one of its own
+ *    fragments failed, nor if an earlier WR failed whose failure had not been
+ *    reported when it was posted: then it is flushed. A WR with SNT_FENCE is not
+ *    sent until all earlier ones have retired. (One lane gives verbs' stronger
+ *    order; portable code does not rely on it.)
+ * 4. After a WR has retired no lane can touch its local buffer again.
+ * 5. A WR that was refused has no effect at all, now or later.
+ * 6. Lengths are 64 bits; zero length is legal where verbs allow it.
+ * 7. Nothing a peer sends can abort the process or corrupt state.
+ *
+ * Receives come in two classes. Notification receives have no SGE and are
+ * consumed by WRITE_IMM only; data receives are consumed by SEND only. On a
+ * single pass-through lane both share one queue, as in verbs.
+ *
+ * Lanes. A QP of one lane hands WRs straight to the device, with the program's
+ * wr_id and by verbs' own rules: a WR fits one message of the port, and at least
+ * one WR in each queue depth is signalled. The flag SNT_QP_TRACKED runs a single
+ * lane by the rules of many instead.
+ *
+ * Schemes. How the peer learns that a WRITE_IMM has landed as a whole:
+ * SPRAY: fragments are plain writes; when all are acknowledged, an empty
+ * write-with-immediate on a lane of its own carries the 32 bits. The receiver
+ * does not know the length. DQPLB: fragments carry sequence numbers in their
+ * immediates, so that no acknowledgement is waited for, and the receiver adds up
+ * the length; an immediate other than 0 costs one more empty write.
+ *
+ * Thread: owner, for every call here.
+ */
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct ibv_qp;
+struct ibv_wc;
+struct snt_card;
+
+/* The most lanes of one QP, those for notifications and messages included. */
+#define SNT_LANES_MAX 160
+
+enum snt_scheme {
+	SNT_SCHEME_DEFAULT = 0, /* SPRAY */
+	SNT_SPRAY,
+	SNT_DQPLB,
+};
+
+enum snt_balance {
+	SNT_BALANCE_DEFAULT = 0, /* round robin */
+	SNT_ROUND_ROBIN,
+	SNT_FASTEST, /* the lane that is expected to be done first */
+};
+
+enum snt_qp_flags {
+	SNT_QP_TRACKED = 1 << 0, /* even a single lane goes through the ring */
+};
+
+struct snt_qp_opts {
+	size_t size;
+	struct snt_cq *cq;	/* required */
+	struct snt_cq *recv_cq; /* NULL: the same */
+	enum snt_scheme scheme;
+	enum snt_balance balance;
+	uint32_t flags;	  /* enum snt_qp_flags */
+	uint32_t lanes;	  /* data lanes in total, dealt over the devices; 0: 1 each */
+	uint32_t devices; /* bit i: use device i; 0: all */
+	uint32_t lane_depth;	/* fragments under way on one lane; 0: 128 */
+	uint32_t send_depth;	/* WRs accepted and not yet reported; 0: 256 */
+	uint32_t recv_depth;	/* receives of each class; 0: 128 */
+	uint32_t send_sge_max;	/* in one WR; 0: 1 */
+	uint32_t recv_sge_max;	/* in one data receive; 0: 1 */
+	uint32_t inline_max;	/* bytes with SNT_INLINE; 0: none */
+	uint32_t mtu;		/* bytes, a power of two; 0: the ports' least */
+	uint64_t fragment_size; /* bytes, a multiple of 64; 0: 1 MiB */
+	uint8_t traffic_class;	/* of RoCE and InfiniBand global routing */
+	uint8_t service_level;
+	uint8_t hop_limit;	 /* 0: 64 */
+	uint8_t timeout;	 /* 4.096 us << timeout; 0: 14 */
+	uint8_t retry_count;	 /* 0: 7 */
+	uint8_t rnr_retry_count; /* 0: 7, which is for ever */
+	uint8_t rnr_timer;	 /* verbs' code; 0: 12, which is 0.64 ms */
+	uint8_t read_depth; /* READs and atomics under way on a lane; 0: 16 or less */
+	/* One per lane, given to the device as the flow label: routers and bonds
+	 * spread lanes by it. NULL: made from the lane's number. */
+	const uint32_t *flow_labels;
+	/* Physical QPs of the program's own instead of created ones: data lanes first,
+	 * then the extra lanes of the scheme (SPRAY: notify lanes, one for each device
+	 * is usual; DQPLB: one for messages), each on the device of the same position.
+	 * They must report to a physical CQ of the virtual one and must not have
+	 * sq_sig_all. */
+	struct ibv_qp *const *adopted;
+	const unsigned *adopted_devices;
+	size_t adopted_count;
+};
+
+enum snt_send_flags {
+	SNT_SIGNALED = 1 << 0,
+	SNT_FENCE = 1 << 1,
+	SNT_SOLICITED = 1 << 2,
+	SNT_INLINE = 1 << 3,
+};
+
+/* Local memory of a WR, named by address inside of a registration. */
+struct snt_sge {
+	const struct snt_mem *mem; /* may be NULL for SNT_INLINE */
+	void *addr;
+	uint64_t length;
+};
+
+struct snt_send_wr {
+	uint64_t wr_id;
+	uint8_t opcode; /* enum snt_opcode, SNT_WRITE to SNT_FETCH_ADD */
+	uint8_t flags;	/* enum snt_send_flags */
+	uint16_t sge_count;
+	uint32_t imm; /* host order; of WRITE_IMM and SEND_IMM */
+	const struct snt_sge *sge;
+	/* Where at the peer; unused by SEND. The token is copied, and its range and
+	 * rights are checked. */
+	const struct snt_token *remote;
+	uint64_t remote_addr;
+	uint64_t compare_add; /* of atomics */
+	uint64_t swap;
+};
+
+struct snt_recv_wr {
+	uint64_t wr_id;
+	const struct snt_sge *sge;
+	uint32_t sge_count; /* 0: a notification receive */
+};
+
+/**
+ * snt_qp_create - make a virtual QP and its lanes, not yet connected
+ *
+ * Returns: 0, or, with nothing left behind,
+ *   -EINVAL    an option out of range or beyond a device's limit, which the text
+ *              names with both numbers
+ *   -EOPNOTSUPP  lanes must be created, but a device has no control table
+ *   -ENOSPC    the virtual CQ cannot hold the worst case of this QP
+ *   -ENOMEM, or the errno of the device.
+ */
+SNT_API int snt_qp_create(struct snt_ctx *ctx, const struct snt_qp_opts *opts,
+			  struct snt_qp **qp_out);
+
+/**
+ * snt_qp_create_with_cq - a virtual CQ and a virtual QP in one call
+ * @opts: its cq must be NULL
+ *
+ * Returns: as snt_cq_create() and snt_qp_create().
+ */
+SNT_API int snt_qp_create_with_cq(struct snt_ctx *ctx,
+				  const struct snt_cq_opts *cq_opts,
+				  const struct snt_qp_opts *opts,
+				  struct snt_cq **cq_out, struct snt_qp **qp_out);
+
+/**
+ * snt_qp_post_send - post WRs
+ *
+ * WRs are taken in order until one is refused, which then has had no effect. For
+ * those that were taken, whatever happens from now on comes as a completion.
+ *
+ * Returns: how many were taken, at least 1; or, if the first was refused,
+ *   -EAGAIN    send_depth is used up: poll
+ *   -EINVAL    malformed: opcode, flags, SGE count, alignment of an atomic, a
+ *              length that does not fit
+ *   -ERANGE    outside of a memory or token
+ *   -EACCES    the memory or the token does not grant it
+ *   -EMSGSIZE  longer than one message where one message is all there is
+ *   -ENOTCONN  not connected
+ *   -ESHUTDOWN closing, closed, or no lane left
+ */
+SNT_API int snt_qp_post_send(struct snt_qp *qp, const struct snt_send_wr *wr,
+			     unsigned count);
+
+/**
+ * snt_qp_post_recv - post receives
+ *
+ * Returns: as snt_qp_post_send(); -EAGAIN if recv_depth of that class is used up.
+ */
+SNT_API int snt_qp_post_recv(struct snt_qp *qp, const struct snt_recv_wr *wr,
+			     unsigned count);
+
+/**
+ * snt_qp_complete - hand over completions that the program polled by itself
+ * @device: index of the device they came from
+ * @physical: @count of them, from a physical CQ of this QP, in the order polled
+ * @wc: receives up to @max virtual completions of this QP
+ *
+ * With a count of 0 it fetches what did not fit before. On a pass-through lane
+ * nothing is kept, so that @max must not be less than @count.
+ *
+ * Returns: how many were written to @wc; -EINVAL, with nothing changed, if one of
+ * them belongs to another QP.
+ */
+SNT_API int snt_qp_complete(struct snt_qp *qp, unsigned device,
+			    const struct ibv_wc *physical, unsigned count,
+			    struct snt_wc *wc, int max);
+
+/**
+ * snt_qp_close - end traffic
+ *
+ * Everything not yet done is flushed and comes through polling, then one
+ * completion SNT_CLOSED, whose wr_id is @wr_id. Not graceful: what the peer has
+ * to get must have been reported before.
+ *
+ * Returns: 0; -EALREADY if it was called before; -ENOTCONN if there is nothing to
+ * close; the errno of the device, after which it can be called again.
+ */
+SNT_API int snt_qp_close(struct snt_qp *qp, uint64_t wr_id);
+
+/**
+ * snt_qp_destroy - free a virtual QP and its lanes
+ *
+ * NULL is legal and does nothing.
+ *
+ * Returns: 0; -EBUSY if it was connected and SNT_CLOSED has not been polled.
+ */
+SNT_API int snt_qp_destroy(struct snt_qp *qp);
+
+/**
+ * snt_qp_num, snt_qp_lanes, snt_qp_scheme - what it is
+ *
+ * The number is unique in the process. Lanes are the data lanes.
+ */
+SNT_API uint32_t snt_qp_num(const struct snt_qp *qp);
+SNT_API unsigned snt_qp_lanes(const struct snt_qp *qp);
+SNT_API enum snt_scheme snt_qp_scheme(const struct snt_qp *qp);
+
+struct snt_lane_info {
+	size_t size;
+	struct ibv_qp *qp;
+	uint32_t device;
+	uint32_t remote_device;
+	uint32_t depth;
+	uint32_t under_way; /* fragments */
+	int32_t alive;
+	uint64_t fragments; /* posted so far */
+	uint64_t bytes;
+	uint64_t doorbells;
+	uint64_t completions;
+	uint64_t errors;
+};
+
+/**
+ * snt_qp_lane - what is known of one lane
+ * @lane: data lanes from 0, then the extra lanes of the scheme
+ *
+ * Returns: 0; -ENOENT past the last; -EINVAL if info_out->size is too small.
+ */
+SNT_API int snt_qp_lane(const struct snt_qp *qp, unsigned lane,
+			struct snt_lane_info *info_out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Physical completions become virtual ones. A CQE retires everything on its lane
+ * up to its sequence number; a WR is done when its last physical WR has retired,
+ * and is reported when all before it have been. Nothing here looks at an opcode
+ * before the status, and nothing is routed by it.
+ */
+#include <string.h>
+
+#include "vqp/qp.h"
+
+void snt__qp_fail_slot(struct snt_qp *qp, uint32_t position, unsigned status,
+		       uint32_t vendor_err, unsigned lane)
+{
+	struct snt__slot *slot = snt__qp_slot(qp, position);
+
+	if (slot->status)
+		return; /* the first error wins */
+	slot->status = status;
+	slot->vendor_err = vendor_err;
+	slot->lane = lane;
+	if (!qp->failed_count++ || snt__before(position, qp->failed_first))
+		qp->failed_first = position;
+}
+
+void snt__qp_retire(struct snt_qp *qp, struct snt__fragment fragment, unsigned status,
+		    uint32_t vendor_err, unsigned lane)
+{
+	struct snt__slot *slot = snt__qp_slot(qp, fragment.slot);
+
+	qp->under_way--;
+	slot->pending--;
+	qp->plain_under_way -= qp->scheme != SNT_DQPLB || slot->opcode != SNT_WRITE_IMM;
+	if (__builtin_expect(status != SNT_SUCCESS, 0))
+		snt__qp_fail_slot(qp, fragment.slot, status, vendor_err, lane);
+}
+
+void snt__qp_break(struct snt_qp *qp)
+{
+	if (qp->broken)
+		return;
+	qp->broken = true;
+	qp->refusal = -ESHUTDOWN;
+	for (uint32_t i = 0; i < qp->lane_count; i++)
+		snt__lane_kill(&qp->lane[i]);
+	snt__recv_flush(qp);
+	snt__cq_ready(qp->cq, &qp->send_ready);
+	snt__cq_ready(qp->recv_cq, &qp->recv_ready);
+}
+
+static void retire_one(struct snt__lane *lane, unsigned status, uint32_t vendor_err)
+{
+	snt__qp_retire(lane->owner, lane->fifo[lane->retired++ & lane->fifo_mask],
+		       status, vendor_err, lane->index);
+}
+
+/* Success up to a sequence number; neighbours are often of the same WR. */
+static inline void retire_run(struct snt_qp *qp, struct snt__lane *lane, uint32_t end)
+{
+	uint32_t at = lane->retired;
+
+	qp->under_way -= end - at;
+	while (at != end) {
+		uint32_t position = lane->fifo[at & lane->fifo_mask].slot;
+		struct snt__slot *slot = snt__qp_slot(qp, position);
+		uint32_t first = at;
+
+		do
+			at++;
+		while (at != end && lane->fifo[at & lane->fifo_mask].slot == position);
+		slot->pending -= at - first;
+		if (qp->scheme != SNT_DQPLB || slot->opcode != SNT_WRITE_IMM)
+			qp->plain_under_way -= at - first;
+	}
+	lane->retired = end;
+}
+
+/* The end of a lane: the device has let go of all that it was given. */
+static void take_marker(struct snt_qp *qp, struct snt__lane *lane, uint32_t marker)
+{
+	while (lane->retired != lane->built)
+		retire_one(lane, SNT_FLUSHED, 0);
+	if (marker == SNT__MARKER_CLOSE)
+		qp->markers--;
+}
+
+static bool take_send(struct snt_qp *qp, struct snt__lane *lane,
+		      const struct ibv_wc *wc)
+{
+	uint32_t sequence = (uint32_t)wc->wr_id;
+
+	if (sequence - lane->retired >= lane->built - lane->retired)
+		return false; /* long retired */
+	lane->completions++;
+	if (__builtin_expect(wc->status == IBV_WC_SUCCESS, 1)) {
+		retire_run(qp, lane, sequence + 1);
+	} else {
+		retire_run(qp, lane, sequence);
+		retire_one(lane, wc->status, wc->vendor_err);
+	}
+	if (__builtin_expect(wc->status != IBV_WC_SUCCESS, 0)) {
+		lane->errors++;
+		snt__lane_kill(lane);
+	}
+	snt__cq_ready(qp->cq, &qp->send_ready);
+	return true;
+}
+
+bool snt__qp_take(struct snt_qp *qp, struct snt__lane *lane, const struct ibv_wc *wc)
+{
+	uint32_t tag = wc->wr_id >> 32;
+
+	if (__builtin_expect(tag == lane->tag, 1))
+		return take_send(qp, lane, wc);
+	if (tag == (lane->tag | SNT__TAG_RECV)) {
+		if ((uint32_t)wc->wr_id != lane->recv_retired)
+			return false;
+		snt__recv_take(qp, lane, wc);
+		snt__cq_ready(qp->recv_cq, &qp->recv_ready);
+		return true;
+	}
+	if (tag == (lane->tag | SNT__TAG_MARKER)) {
+		take_marker(qp, lane, (uint32_t)wc->wr_id);
+		snt__cq_ready(qp->cq, &qp->send_ready);
+		return true;
+	}
+	if (tag == (lane->tag | SNT__TAG_MARKER | SNT__TAG_RECV)) {
+		qp->markers--;
+		snt__cq_ready(qp->cq, &qp->send_ready);
+		return true;
+	}
+	return false;
+}
+
+/* After a failure has been reported, the next one in the ring counts. */
+static void forget_failure(struct snt_qp *qp)
+{
+	qp->poison = qp->tail;
+	qp->poisoned = true;
+	if (!--qp->failed_count)
+		return;
+	do
+		qp->failed_first++;
+	while (!snt__qp_slot(qp, qp->failed_first)->status);
+}
+
+static void report_send(const struct snt_qp *qp, const struct snt__slot *slot,
+			struct snt_wc *wc)
+{
+	wc->wr_id = slot->wr_id;
+	wc->length = slot->length;
+	wc->qp_num = qp->num;
+	wc->imm = 0;
+	wc->flags = 0;
+	wc->opcode = slot->opcode;
+	wc->status = slot->status;
+	wc->vendor_err = slot->status ? slot->vendor_err : 0;
+	wc->lane = slot->status ? slot->lane : 0;
+	wc->device = slot->status ? qp->lane[slot->lane].device : 0;
+}
+
+static int report_closed(struct snt_qp *qp, struct snt_wc *wc)
+{
+	if (!qp->closing || qp->closed_reported || qp->markers ||
+	    qp->head != qp->tail || qp->data.head != qp->data.tail ||
+	    qp->notify.head != qp->notify.tail)
+		return 0;
+	qp->closed_reported = true;
+	memset(wc, 0, sizeof(*wc));
+	wc->wr_id = qp->close_wr_id;
+	wc->qp_num = qp->num;
+	wc->opcode = SNT_CLOSED;
+	return 1;
+}
+
+int snt__qp_report_sends(struct snt_qp *qp, struct snt_wc *wc, int max)
+{
+	int count = 0;
+
+	while (count < max && qp->head != qp->next) {
+		struct snt__slot *slot = snt__qp_slot(qp, qp->head);
+
+		if (slot->pending)
+			return count;
+		if (slot->flags & SNT_SIGNALED || slot->status)
+			report_send(qp, slot, &wc[count++]);
+		if (qp->ordered == qp->head)
+			qp->ordered++;
+		qp->head++;
+		if (__builtin_expect(slot->status, 0))
+			forget_failure(qp);
+		else if (__builtin_expect(qp->poisoned && qp->head == qp->poison, 0))
+			qp->poisoned = false;
+	}
+	if (count < max && __builtin_expect(qp->closing, 0))
+		count += report_closed(qp, &wc[count]);
+	return count;
+}
+
+static int report_ring(const struct snt_qp *qp, struct snt__recv_ring *ring,
+		       unsigned opcode, struct snt_wc *wc, int max)
+{
+	int count = 0;
+
+	while (count < max && ring->head != ring->tail) {
+		const struct snt__recv *recv = &ring->recv[ring->head & ring->mask];
+
+		if (recv->pending)
+			break;
+		wc[count++] = (struct snt_wc){
+			.wr_id = recv->wr_id,
+			.length = recv->length,
+			.qp_num = qp->num,
+			.imm = recv->imm,
+			.vendor_err = recv->vendor_err,
+			.lane = recv->status ? recv->lane : 0,
+			.device = recv->status ? qp->lane[recv->lane].device : 0,
+			.flags = recv->flags,
+			.opcode = opcode,
+			.status = recv->status,
+		};
+		ring->head++;
+	}
+	return count;
+}
+
+int snt__qp_report_recvs(struct snt_qp *qp, struct snt_wc *wc, int max)
+{
+	int count = report_ring(qp, &qp->notify, SNT_RECV_NOTIFY, wc, max);
+
+	count += report_ring(qp, &qp->data, SNT_RECV, wc + count, max - count);
+	/* The last receive may have been what the end was waiting for. */
+	if (qp->closing)
+		snt__cq_ready(qp->cq, &qp->send_ready);
+	return count;
+}

@@ -1,0 +1,394 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Cards and connections. All lanes go through INIT, RTR and RTS; if one cannot,
+ * all are put back to where they were.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "util/err.h"
+#include "vqp/card.h"
+#include "vqp/layout.h"
+#include "vqp/qp.h"
+
+#define READ_DEPTH_DEFAULT 16
+
+static uint32_t least(uint32_t a, uint32_t b)
+{
+	return a < b ? a : b;
+}
+
+static const struct snt_device *device_of(const struct snt_qp *qp,
+					  const struct snt__lane *lane)
+{
+	return qp->ctx->device[lane->device];
+}
+
+static int failed(const struct snt_qp *qp, const struct snt__lane *lane,
+		  const char *state, int ret)
+{
+	return snt__fail(-ret, "%s: lane %u cannot go to %s: %s",
+			 device_of(qp, lane)->name, lane->index, state, strerror(-ret));
+}
+
+int snt__qp_to_init(struct snt_qp *qp, struct snt__lane *lane)
+{
+	const struct snt_device *device = device_of(qp, lane);
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_INIT,
+		.port_num = device->number,
+		.qp_access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+				   IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC,
+	};
+	int ret = device->control.modify_qp(lane->qp, &attr,
+					    IBV_QP_STATE | IBV_QP_PKEY_INDEX |
+						    IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+
+	return ret ? failed(qp, lane, "INIT", ret) : 0;
+}
+
+static uint32_t own_mtu(const struct snt_qp *qp)
+{
+	uint32_t mtu = qp->opts.mtu ? qp->opts.mtu : 4096;
+
+	for (uint32_t i = 0; i < qp->lane_count; i++) {
+		uint32_t port = device_of(qp, &qp->lane[i])->port.info.mtu;
+
+		if (port)
+			mtu = least(mtu, port);
+	}
+	return mtu;
+}
+
+/* READs that every lane's device can answer, and ask. */
+static uint32_t own_read_depth(const struct snt_qp *qp)
+{
+	uint32_t depth = qp->opts.read_depth ? qp->opts.read_depth : READ_DEPTH_DEFAULT;
+
+	for (uint32_t i = 0; i < qp->lane_count; i++) {
+		const struct snt_device_info *info =
+			&device_of(qp, &qp->lane[i])->port.info;
+
+		if (info->read_in_max)
+			depth = least(depth, info->read_in_max);
+		if (info->read_out_max)
+			depth = least(depth, info->read_out_max);
+	}
+	return depth;
+}
+
+static void describe_device(const struct snt_device *device,
+			    struct snt_card_device *out)
+{
+	const struct snt__port *port = &device->port;
+
+	out->lid = port->info.link == SNT_LINK_INFINIBAND ? port->info.lid : 0;
+	out->link = port->info.link;
+	if (port->gid_best < 0)
+		return;
+	out->gid_type = port->gid[port->gid_best].type;
+	memcpy(out->gid, port->gid[port->gid_best].raw, sizeof(out->gid));
+}
+
+int snt_qp_card(const struct snt_qp *qp, struct snt_card *card_out)
+{
+	struct snt_card card = {
+		.version = SNT_CARD_VERSION,
+		.qp_num = qp->num,
+		.generation = qp->generation,
+		.scheme = qp->scheme,
+		.flags = qp->opts.flags,
+		.read_depth = own_read_depth(qp),
+		.mtu = own_mtu(qp),
+		.lane_depth = qp->lane_depth,
+		.recv_depth = qp->recv_depth,
+		.window = qp->window,
+		.fragment_size = qp->opts.fragment_size,
+		.device_count = qp->ctx->device_count,
+		.data_lanes = qp->data_lanes,
+		.lane_count = qp->lane_count,
+	};
+
+	for (unsigned i = 0; i < qp->ctx->device_count; i++) {
+		if (!qp->ctx->device[i]->has_control)
+			return snt__fail(EOPNOTSUPP,
+					 "%s has no control table, so its address "
+					 "is not known",
+					 qp->ctx->device[i]->name);
+		describe_device(qp->ctx->device[i], &card.device[i]);
+	}
+	for (uint32_t i = 0; i < qp->lane_count; i++)
+		card.lane[i] = (struct snt_card_lane){ .qp_num = qp->lane[i].qp->qp_num,
+						       .psn = qp->lane[i].psn,
+						       .device = qp->lane[i].device };
+	*card_out = card;
+	return 0;
+}
+
+static int check_peer(const struct snt_qp *qp, const struct snt_card *peer)
+{
+	const char *fault = snt__card_fault(peer);
+
+	if (fault)
+		return snt__fail(EINVAL, "the peer's card is refused: %s", fault);
+	if (peer->scheme != qp->scheme)
+		return snt__fail(EINVAL, "the peer's scheme is %s, ours is %s",
+				 peer->scheme == SNT_SPRAY ? "SPRAY" : "DQPLB",
+				 qp->scheme == SNT_SPRAY ? "SPRAY" : "DQPLB");
+	if (peer->data_lanes != qp->data_lanes || peer->lane_count != qp->lane_count)
+		return snt__fail(
+			EINVAL,
+			"the peer has %u data lanes and %u in all, we have %u and %u",
+			peer->data_lanes, peer->lane_count, qp->data_lanes,
+			qp->lane_count);
+	return 0;
+}
+
+static void fill_address(const struct snt_qp *qp, const struct snt__lane *lane,
+			 const struct snt_card_device *remote, struct ibv_ah_attr *ah)
+{
+	const struct snt_device *device = device_of(qp, lane);
+
+	ah->port_num = device->number;
+	ah->sl = qp->opts.service_level;
+	ah->dlid = remote->lid;
+	ah->is_global =
+		device->port.gid_best >= 0 && remote->link != SNT_LINK_INFINIBAND;
+	if (!ah->is_global)
+		return;
+	memcpy(ah->grh.dgid.raw, remote->gid, sizeof(remote->gid));
+	ah->grh.sgid_index = device->port.info.gid_index;
+	ah->grh.hop_limit = qp->opts.hop_limit;
+	ah->grh.traffic_class = qp->opts.traffic_class;
+	ah->grh.flow_label = lane->flow_label;
+}
+
+static int connect_lane(struct snt_qp *qp, struct snt__lane *lane,
+			const struct snt_card *peer)
+{
+	const struct snt_control *control = &device_of(qp, lane)->control;
+	const struct snt_card_lane *remote = &peer->lane[lane->index];
+	uint32_t mtu = least(own_mtu(qp), peer->mtu);
+	uint32_t reads = least(own_read_depth(qp), peer->read_depth);
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_RTR,
+		.path_mtu = __builtin_ctz(mtu) - 7, /* 256 is 1, 4096 is 5 */
+		.dest_qp_num = remote->qp_num,
+		.rq_psn = remote->psn,
+		.max_dest_rd_atomic = reads,
+		.min_rnr_timer = qp->opts.rnr_timer,
+	};
+	int ret;
+
+	fill_address(qp, lane, &peer->device[remote->device], &attr.ah_attr);
+	ret = control->modify_qp(lane->qp, &attr,
+				 IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
+					 IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+					 IBV_QP_MAX_DEST_RD_ATOMIC |
+					 IBV_QP_MIN_RNR_TIMER);
+	if (ret)
+		return failed(qp, lane, "RTR", ret);
+	attr = (struct ibv_qp_attr){
+		.qp_state = IBV_QPS_RTS,
+		.sq_psn = lane->psn,
+		.timeout = qp->opts.timeout,
+		.retry_cnt = qp->opts.retry_count,
+		.rnr_retry = qp->opts.rnr_retry_count,
+		.max_rd_atomic = reads,
+	};
+	ret = control->modify_qp(lane->qp, &attr,
+				 IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT |
+					 IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+					 IBV_QP_MAX_QP_RD_ATOMIC);
+	if (ret)
+		return failed(qp, lane, "RTS", ret);
+	return 0;
+}
+
+/* Back to INIT, with nothing posted: RESET forgets receives without a word. */
+static void disconnect_all(struct snt_qp *qp)
+{
+	for (uint32_t i = 0; i < qp->lane_count; i++) {
+		struct snt__lane *lane = &qp->lane[i];
+		struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RESET };
+
+		device_of(qp, lane)->control.modify_qp(lane->qp, &attr, IBV_QP_STATE);
+		snt__qp_to_init(qp, lane);
+		lane->alive = false;
+		lane->recv_posted = 0;
+		lane->recv_retired = 0;
+	}
+	snt__qp_retag(qp);
+}
+
+/* Both ends take the lesser of what can be agreed on. */
+static int agree(struct snt_qp *qp, const struct snt_card *peer)
+{
+	uint64_t ours = qp->opts.fragment_size;
+	uint32_t *rkey;
+
+	if (!qp->pass_through) {
+		rkey = calloc((size_t)(qp->mask + 1) * peer->device_count,
+			      sizeof(*rkey));
+		if (!rkey)
+			return snt__fail(ENOMEM,
+					 "no memory for the keys of %u remote devices",
+					 peer->device_count);
+		free(qp->rkey);
+		qp->rkey = rkey;
+		qp->remote_count = peer->device_count;
+	}
+	qp->fragment_size = peer->fragment_size < ours ? peer->fragment_size : ours;
+	qp->peer_window = peer->window;
+	for (uint32_t i = 0; i < qp->lane_count; i++) {
+		/* DQPLB: no more under way than the receiver has receives for. */
+		qp->lane[i].depth = least(qp->lane_depth, peer->lane_depth);
+		qp->lane[i].remote_device = peer->lane[i].device;
+		qp->lane[i].alive = true;
+	}
+	return 0;
+}
+
+static int check_connect(const struct snt_qp *qp, const struct snt_card *peer)
+{
+	int ret = check_peer(qp, peer);
+
+	if (ret)
+		return ret;
+	if (qp->connected)
+		return snt__fail(EISCONN, "QP %u is connected already", qp->num);
+	return 0;
+}
+
+/* Receives first, before the peer can send anything. */
+static int post_receives(struct snt_qp *qp)
+{
+	int ret = qp->pass_through ? 0 : snt__recv_post_all(qp);
+
+	if (ret)
+		return snt__fail(-ret, "QP %u: receives cannot be posted: %s", qp->num,
+				 strerror(-ret));
+	return 0;
+}
+
+static void start(struct snt_qp *qp)
+{
+	for (uint32_t i = 0; i < qp->lane_count; i++)
+		snt__lane_update(&qp->lane[i]);
+	qp->lanes_alive = qp->data_lanes;
+	qp->connected = true;
+	qp->refusal = 0;
+}
+
+int snt_qp_connect(struct snt_qp *qp, const struct snt_card *peer)
+{
+	int ret = check_connect(qp, peer);
+
+	if (ret)
+		return ret;
+	for (uint32_t i = 0; i < qp->lane_count; i++)
+		if (!device_of(qp, &qp->lane[i])->control.modify_qp)
+			return snt__fail(
+				EOPNOTSUPP,
+				"%s has no control table to connect with; connect its "
+				"lanes yourself and use snt_qp_connected()",
+				device_of(qp, &qp->lane[i])->name);
+	ret = agree(qp, peer);
+	if (ret)
+		return ret;
+	ret = post_receives(qp);
+	for (uint32_t i = 0; !ret && i < qp->lane_count; i++)
+		ret = connect_lane(qp, &qp->lane[i], peer);
+	if (ret) {
+		disconnect_all(qp);
+		return ret;
+	}
+	start(qp);
+	return 0;
+}
+
+int snt_qp_connected(struct snt_qp *qp, const struct snt_card *peer)
+{
+	int ret = check_connect(qp, peer);
+
+	if (!ret)
+		ret = agree(qp, peer);
+	if (!ret)
+		ret = post_receives(qp);
+	if (!ret)
+		start(qp);
+	return ret;
+}
+
+/*
+ * Closing: a marker at the end of each queue tells when the device has let go of
+ * all. Receive markers go in first, because rxe does not flush what is posted to
+ * a QP that is in ERR already.
+ */
+
+static void mark_receives(struct snt_qp *qp, struct snt__lane *lane)
+{
+	struct ibv_recv_wr wr = {
+		.wr_id = (uint64_t)(lane->tag | SNT__TAG_MARKER | SNT__TAG_RECV) << 32,
+	};
+	struct ibv_recv_wr *bad;
+
+	if (lane->marked || ibv_post_recv(lane->qp, &wr, &bad))
+		return;
+	lane->marked = true;
+	qp->markers++;
+}
+
+static int end_lane(struct snt_qp *qp, struct snt__lane *lane)
+{
+	int ret;
+
+	if (lane->ended)
+		return 0;
+	mark_receives(qp, lane);
+	ret = snt__lane_to_error(lane);
+	if (ret)
+		return snt__fail(-ret, "%s: lane %u cannot go to ERR: %s",
+				 device_of(qp, lane)->name, lane->index,
+				 strerror(-ret));
+	lane->ended = true;
+	lane->alive = false;
+	lane->chained = 0;
+	snt__lane_update(lane);
+	qp->markers++;
+	snt__lane_mark(lane, SNT__MARKER_CLOSE);
+	return 0;
+}
+
+int snt_qp_close(struct snt_qp *qp, uint64_t wr_id)
+{
+	bool all_ended = true;
+	int first = 0;
+
+	if (!qp->connected)
+		return snt__fail(ENOTCONN, "QP %u is not connected; destroy it",
+				 qp->num);
+	for (uint32_t i = 0; i < qp->lane_count; i++)
+		all_ended &= qp->lane[i].ended;
+	if (all_ended)
+		return snt__fail(EALREADY, "QP %u is being closed already", qp->num);
+	qp->closing = true;
+	qp->refusal = -ESHUTDOWN;
+	qp->close_wr_id = wr_id;
+	for (uint32_t i = 0; i < qp->lane_count; i++) {
+		int ret = end_lane(qp, &qp->lane[i]);
+
+		if (ret && !first)
+			first = ret;
+	}
+	qp->lanes_alive = 0;
+	if (!qp->pass_through) {
+		qp->broken = true;
+		snt__recv_flush(qp);
+		snt__qp_dispatch(qp);
+		snt__cq_ready(qp->recv_cq, &qp->recv_ready);
+	}
+	snt__cq_ready(qp->cq, &qp->send_ready);
+	return first;
+}

@@ -1,0 +1,442 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Polling. Physical CQEs are taken in batches no larger than the room in the
+ * caller's array, so that those of pass-through lanes, which turn into exactly one
+ * completion each, always fit. The others only change the state of their QP, which
+ * goes on a list; what the list's QPs have to report fills the rest of the array.
+ */
+#include "vqp/cq.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "util/err.h"
+#include "util/opts.h"
+
+#define BATCH		   32
+#define DEPTH_DEFAULT	   4096
+#define PER_DEVICE_DEFAULT 16
+
+void snt__cq_ready(struct snt_cq *cq, struct snt__ready *ready)
+{
+	if (ready->listed)
+		return;
+	ready->listed = true;
+	ready->next = NULL;
+	*cq->ready_end = ready;
+	cq->ready_end = &ready->next;
+}
+
+void snt__cq_forget(struct snt_cq *cq, struct snt__ready *ready)
+{
+	struct snt__ready **link = &cq->ready_first;
+
+	while (*link && *link != ready)
+		link = &(*link)->next;
+	if (!*link)
+		return;
+	*link = ready->next;
+	if (!*link)
+		cq->ready_end = link;
+	ready->listed = false;
+}
+
+static __attribute__((noinline, cold)) void stray(struct snt_cq *cq, unsigned device,
+						  const struct ibv_wc *wc)
+{
+	cq->stray_count++;
+	if (cq->stray)
+		cq->stray(cq->stray_arg, device, wc);
+}
+
+/* One physical CQE; how many completions it was at once. */
+static int take(struct snt_cq *cq, unsigned device, const struct ibv_wc *physical,
+		struct snt_wc *wc)
+{
+	struct snt__lane *lane = snt__route_find(&cq->route, device, physical->qp_num);
+
+	if (__builtin_expect(!lane, 0)) {
+		stray(cq, device, physical);
+		return 0;
+	}
+	if (lane->owner->pass_through)
+		return snt__pass_take(lane->owner, physical, wc);
+	if (!snt__qp_take(lane->owner, lane, physical))
+		stray(cq, device, physical);
+	return 0;
+}
+
+/* A refused marker has nobody else to try it again. */
+static bool retry_markers(struct snt_qp *qp)
+{
+	bool again = false;
+
+	for (uint32_t i = 0; i < qp->lane_count; i++) {
+		struct snt__lane *lane = &qp->lane[i];
+
+		if (!lane->wants_marker)
+			continue;
+		snt__lane_mark(lane,
+			       qp->closing ? SNT__MARKER_CLOSE : SNT__MARKER_KILL);
+		again |= lane->wants_marker;
+	}
+	return again;
+}
+
+/* What one QP has to report; true if there may be more. */
+static bool report(struct snt__ready *ready, struct snt_wc *wc, int max, int *count_out)
+{
+	struct snt_qp *qp = ready->qp;
+	bool again;
+
+	if (ready->receives) {
+		*count_out = snt__qp_report_recvs(qp, wc, max);
+		return *count_out == max;
+	}
+	again = __builtin_expect(qp->lanes_ended, 0) && retry_markers(qp);
+	*count_out = snt__qp_report_sends(qp, wc, max);
+	if (qp->next != qp->tail || qp->notifies_due)
+		snt__qp_dispatch(qp);
+	return again || *count_out == max;
+}
+
+/* Goes once through the list. */
+static int harvest(struct snt_cq *cq, struct snt_wc *wc, int max)
+{
+	struct snt__ready *ready = cq->ready_first;
+	struct snt__ready *last = NULL;
+	int total = 0;
+
+	while (ready && total < max) {
+		bool again;
+		int count;
+
+		cq->ready_first = ready->next;
+		if (!cq->ready_first)
+			cq->ready_end = &cq->ready_first;
+		ready->listed = false;
+		again = report(ready, wc + total, max - total, &count);
+		total += count;
+		if (again) {
+			snt__cq_ready(cq, ready);
+			if (!last)
+				last = ready;
+		}
+		ready = cq->ready_first;
+		if (ready == last)
+			break;
+	}
+	return total;
+}
+
+static int poll_physical(struct snt_cq *cq, const struct snt__physical *from,
+			 struct snt_wc *wc, int max, int *count_out)
+{
+	struct ibv_wc batch[BATCH];
+	int count = ibv_poll_cq(from->cq, max < BATCH ? max : BATCH, batch);
+
+	*count_out = 0;
+	if (__builtin_expect(count < 0, 0))
+		return snt__fail(EIO, "%s: a CQ cannot be polled any more",
+				 cq->ctx->device[from->device]->name);
+	for (int i = 0; i < count; i++)
+		*count_out += take(cq, from->device, &batch[i], wc + *count_out);
+	return count;
+}
+
+/* Fills the array from some physical CQs, served in turn. */
+static int poll_range(struct snt_cq *cq, uint32_t first, uint32_t number,
+		      struct snt_wc *wc, int max)
+{
+	int total = cq->ready_first ? harvest(cq, wc, max) : 0;
+	uint32_t at = first, idle = 0;
+
+	while (idle < number && total < max) {
+		int passed;
+		int seen = poll_physical(cq, &cq->physical[at], wc + total, max - total,
+					 &passed);
+
+		if (seen < 0)
+			return total ? total : seen;
+		total += passed;
+		if (cq->ready_first)
+			total += harvest(cq, wc + total, max - total);
+		idle = seen ? 0 : idle + 1;
+		if (number > 1)
+			at = at + 1 == cq->physical_count ? 0 : at + 1;
+	}
+	return total;
+}
+
+int snt_cq_poll(struct snt_cq *cq, struct snt_wc *wc, int max)
+{
+	uint32_t first = cq->turn;
+
+	if (cq->physical_count > 1)
+		cq->turn = first + 1 == cq->physical_count ? 0 : first + 1;
+	return poll_range(cq, first, cq->physical_count, wc, max);
+}
+
+int snt_cq_poll_one(struct snt_cq *cq, struct snt_wc *wc)
+{
+	return snt_cq_poll(cq, wc, 1);
+}
+
+int snt_cq_poll_index(struct snt_cq *cq, unsigned index, struct snt_wc *wc, int max)
+{
+	if (index >= cq->physical_count)
+		return snt__fail(EINVAL, "there is no physical CQ %u; there are %u",
+				 index, cq->physical_count);
+	return poll_range(cq, index, 1, wc, max);
+}
+
+int snt_cq_poll_each(struct snt_cq *cq, int max,
+		     void (*each)(void *arg, const struct snt_wc *wc), void *arg)
+{
+	struct snt_wc wc[BATCH];
+	int total = 0;
+
+	while (total < max) {
+		int room = max - total < BATCH ? max - total : BATCH;
+		int count = snt_cq_poll(cq, wc, room);
+
+		if (count < 0)
+			return total ? total : count;
+		for (int i = 0; i < count; i++)
+			each(arg, &wc[i]);
+		total += count;
+		if (count < room)
+			break;
+	}
+	return total;
+}
+
+static bool all_of(struct snt_qp *qp, unsigned device, const struct ibv_wc *physical,
+		   unsigned count)
+{
+	for (unsigned i = 0; i < count; i++) {
+		struct snt__lane *lane =
+			snt__route_find(&qp->cq->route, device, physical[i].qp_num);
+
+		if (!lane || lane->owner != qp)
+			return false;
+	}
+	return true;
+}
+
+int snt_qp_complete(struct snt_qp *qp, unsigned device, const struct ibv_wc *physical,
+		    unsigned count, struct snt_wc *wc, int max)
+{
+	int total = 0, reported;
+
+	if (!all_of(qp, device, physical, count) ||
+	    (qp->pass_through && (int)count > max))
+		return -EINVAL;
+	for (unsigned i = 0; i < count; i++)
+		total += take(qp->cq, device, &physical[i], wc + total);
+	report(&qp->send_ready, wc + total, max - total, &reported);
+	total += reported;
+	report(&qp->recv_ready, wc + total, max - total, &reported);
+	return total + reported;
+}
+
+unsigned snt_cq_count(const struct snt_cq *cq)
+{
+	return cq->physical_count;
+}
+
+struct ibv_cq *snt_cq_physical(const struct snt_cq *cq, unsigned index,
+			       unsigned *device_out)
+{
+	if (index >= cq->physical_count)
+		return NULL;
+	if (device_out)
+		*device_out = cq->physical[index].device;
+	return cq->physical[index].cq;
+}
+
+uint64_t snt_cq_stray(struct snt_cq *cq,
+		      void (*stray)(void *arg, unsigned device,
+				    const struct ibv_wc *wc),
+		      void *arg)
+{
+	cq->stray = stray;
+	cq->stray_arg = arg;
+	return cq->stray_count;
+}
+
+/*
+ * Making and unmaking
+ */
+
+static int add_physical(struct snt_cq *cq, unsigned device_index,
+			struct ibv_cq *adopted)
+{
+	const struct snt_device *device = cq->ctx->device[device_index];
+	struct snt__physical *physical = &cq->physical[cq->physical_count];
+	struct ibv_cq *made = adopted;
+	int ret;
+
+	if (!adopted) {
+		if (!device->control.create_cq)
+			return snt__fail(EOPNOTSUPP,
+					 "%s has no control table; give its CQ in "
+					 "snt_cq_opts.adopted",
+					 device->name);
+		ret = device->control.create_cq(device->context, cq->depth, NULL, NULL,
+						0, &made);
+		if (ret)
+			return snt__fail(-ret, "%s: no CQ with %u entries: %s",
+					 device->name, cq->depth, strerror(-ret));
+	}
+	*physical = (struct snt__physical){ .cq = made,
+					    .device = device_index,
+					    .depth = made->cqe,
+					    .adopted = adopted != NULL };
+	cq->physical_count++;
+	return 0;
+}
+
+int snt__cq_reserve(struct snt_cq *cq, unsigned device, uint32_t count,
+		    uint32_t *index_out)
+{
+	uint32_t on_device = 0;
+	int ret;
+
+	for (uint32_t i = 0; i < cq->physical_count; i++) {
+		struct snt__physical *physical = &cq->physical[i];
+
+		if (physical->device != device)
+			continue;
+		on_device++;
+		if (physical->depth - physical->reserved < count)
+			continue;
+		physical->reserved += count;
+		*index_out = i;
+		return 0;
+	}
+	if (cq->adopted || on_device * cq->ctx->device_count >= cq->physical_max ||
+	    count > cq->depth)
+		return snt__fail(
+			ENOSPC,
+			"%s: a lane may have %u completions at once, and the virtual "
+			"CQ has no CQ with that much room (depth %u, %u of them); raise "
+			"snt_cq_opts.depth or per_device",
+			cq->ctx->device[device]->name, count, cq->depth, on_device);
+	ret = add_physical(cq, device, NULL);
+	if (ret)
+		return ret;
+	cq->physical[cq->physical_count - 1].reserved = count;
+	*index_out = cq->physical_count - 1;
+	return 0;
+}
+
+void snt__cq_unreserve(struct snt_cq *cq, uint32_t index, uint32_t count)
+{
+	cq->physical[index].reserved -= count;
+}
+
+static int check_depth(struct snt_cq *cq, const struct snt_cq_opts *opts)
+{
+	cq->depth = opts->depth ? opts->depth : DEPTH_DEFAULT;
+	for (unsigned i = 0; i < cq->ctx->device_count; i++) {
+		const struct snt_device_info *info = &cq->ctx->device[i]->port.info;
+
+		if (!info->cq_depth_max || cq->depth <= info->cq_depth_max)
+			continue;
+		if (opts->depth)
+			return snt__fail(EINVAL,
+					 "%s: CQs have at most %u entries, not %u",
+					 cq->ctx->device[i]->name, info->cq_depth_max,
+					 opts->depth);
+		cq->depth = info->cq_depth_max;
+	}
+	return 0;
+}
+
+/* Stops at what a device refuses, so that it can be tried again. */
+static int free_physical(struct snt_cq *cq)
+{
+	while (cq->physical_count) {
+		struct snt__physical *physical = &cq->physical[cq->physical_count - 1];
+		const struct snt_device *device = cq->ctx->device[physical->device];
+		int ret = physical->adopted ? 0
+					    : device->control.destroy_cq(physical->cq);
+
+		if (ret)
+			return snt__fail(-ret, "%s: a CQ cannot be destroyed: %s",
+					 device->name, strerror(-ret));
+		cq->physical_count--;
+	}
+	free(cq->physical);
+	cq->physical = NULL;
+	return 0;
+}
+
+static int set_up(struct snt_cq *cq, const struct snt_cq_opts *opts)
+{
+	uint32_t per_device = opts->per_device ? opts->per_device : PER_DEVICE_DEFAULT;
+	int ret = check_depth(cq, opts);
+
+	if (ret)
+		return ret;
+	cq->adopted = opts->adopted != NULL;
+	cq->physical_max = per_device * cq->ctx->device_count;
+	cq->physical = calloc(cq->physical_max, sizeof(*cq->physical));
+	if (!cq->physical)
+		return snt__fail(ENOMEM, "no memory for a virtual CQ");
+	for (unsigned i = 0; opts->adopted && i < cq->ctx->device_count; i++) {
+		if (!opts->adopted[i])
+			return snt__fail(EINVAL, "%s: its adopted CQ is NULL",
+					 cq->ctx->device[i]->name);
+		ret = add_physical(cq, i, opts->adopted[i]);
+		if (ret)
+			return ret;
+	}
+	return snt__route_init(&cq->route);
+}
+
+int snt_cq_create(struct snt_ctx *ctx, const struct snt_cq_opts *user_opts,
+		  struct snt_cq **cq_out)
+{
+	struct snt_cq_opts opts;
+	struct snt_cq *cq;
+	int ret;
+
+	ret = snt__opts_import(&opts, sizeof(opts), user_opts, "struct snt_cq_opts");
+	if (ret)
+		return ret;
+	cq = calloc(1, sizeof(*cq));
+	if (!cq)
+		return snt__fail(ENOMEM, "no memory for a virtual CQ");
+	cq->ctx = ctx;
+	cq->ready_end = &cq->ready_first;
+	ret = set_up(cq, &opts);
+	if (ret) {
+		free_physical(cq);
+		free(cq);
+		return ret;
+	}
+	ctx->cq_count++;
+	*cq_out = cq;
+	return 0;
+}
+
+int snt_cq_destroy(struct snt_cq *cq)
+{
+	int ret;
+
+	if (!cq)
+		return 0;
+	if (cq->qp_count)
+		return snt__fail(EBUSY, "%u QPs report to this CQ; destroy them first",
+				 cq->qp_count);
+	ret = free_physical(cq);
+	if (ret)
+		return ret;
+	snt__route_finish(&cq->route);
+	cq->ctx->cq_count--;
+	free(cq);
+	return 0;
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SNT_VQP_CQ_H
+#define SNT_VQP_CQ_H
+
+#include <sennit/cq.h>
+
+#include "vqp/qp.h"
+#include "vqp/route.h"
+
+/* One physical CQ and the room that lanes have reserved in it. */
+struct snt__physical {
+	struct ibv_cq *cq;
+	uint32_t device;
+	uint32_t depth;
+	uint32_t reserved;
+	bool adopted;
+};
+
+struct snt_cq {
+	struct snt__physical *physical;
+	uint32_t physical_count;
+	uint32_t turn; /* the physical CQ that is looked at first */
+	struct snt__ready *ready_first;
+	struct snt__ready **ready_end;
+	struct snt__route route;
+	struct snt_ctx *ctx;
+	uint32_t physical_max;
+	uint32_t depth;
+	uint32_t qp_count;
+	uint64_t stray_count;
+	void (*stray)(void *arg, unsigned device, const struct ibv_wc *wc);
+	void *stray_arg;
+	bool adopted;
+};
+
+/*
+ * Finds or adds a physical CQ on a device with room for this many CQEs. -ENOSPC
+ * with both numbers if there cannot be one.
+ */
+int snt__cq_reserve(struct snt_cq *cq, unsigned device, uint32_t count,
+		    uint32_t *index_out);
+void snt__cq_unreserve(struct snt_cq *cq, uint32_t index, uint32_t count);
+
+/* Takes a QP off the list. */
+void snt__cq_forget(struct snt_cq *cq, struct snt__ready *ready);
+
+#endif

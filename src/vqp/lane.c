@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Posting, and what to do when a device refuses. A post that fails may have taken
+ * none, some or all of its chain, and bad_wr may tell the truth or not.
+ */
+#include "vqp/lane.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "vqp/qp.h"
+
+int snt__lane_to_error(struct snt__lane *lane)
+{
+	const struct snt_device *device = lane->owner->ctx->device[lane->device];
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
+
+	if (!device->has_control || !device->control.modify_qp)
+		return -EOPNOTSUPP;
+	return device->control.modify_qp(lane->qp, &attr, IBV_QP_STATE);
+}
+
+void snt__lane_mark(struct snt__lane *lane, enum snt__marker marker)
+{
+	struct ibv_send_wr wr = {
+		.wr_id = (uint64_t)(lane->tag | SNT__TAG_MARKER) << 32 | marker,
+		.opcode = IBV_WR_RDMA_WRITE,
+		.send_flags = IBV_SEND_SIGNALED,
+	};
+	struct ibv_send_wr *bad;
+
+	lane->owner->lanes_ended = true;
+	lane->wants_marker = ibv_post_send(lane->qp, &wr, &bad) != 0;
+	/* Only polling can try again, so it must look at this QP. */
+	if (lane->wants_marker)
+		snt__cq_ready(lane->owner->cq, &lane->owner->send_ready);
+}
+
+void snt__lane_kill(struct snt__lane *lane)
+{
+	struct snt_qp *qp = lane->owner;
+
+	if (!lane->alive)
+		return;
+	lane->alive = false;
+	lane->chained = 0; /* in the FIFO still; the marker retires them */
+	snt__lane_update(lane);
+	qp->lanes_alive -= lane->index < qp->data_lanes;
+	snt__lane_to_error(lane);
+	snt__lane_mark(lane, SNT__MARKER_KILL);
+	/* A hole in a sequence cannot be healed, and no lane is no QP. */
+	if (qp->scheme == SNT_DQPLB || !qp->lanes_alive)
+		snt__qp_break(qp);
+}
+
+/* Moves the rest of a chain to its front, each with its SGEs. */
+static void drop_front(struct snt__lane *lane, uint32_t count)
+{
+	for (uint32_t i = count; i < lane->chained; i++) {
+		struct ibv_send_wr *to = &lane->chain[i - count],
+				   *from = &lane->chain[i];
+		struct ibv_send_wr *next = to->next;
+		struct ibv_sge *sge = to->sg_list;
+
+		memcpy(sge, from->sg_list, from->num_sge * sizeof(*sge));
+		*to = *from;
+		to->next = next;
+		to->sg_list = sge;
+	}
+	lane->chained -= count;
+}
+
+static int post_chain(struct snt__lane *lane, struct ibv_send_wr **bad)
+{
+	struct ibv_send_wr *last = &lane->chain[lane->chained - 1];
+	struct ibv_send_wr *next = last->next;
+	int ret;
+
+	*bad = NULL;
+	last->next = NULL;
+	last->send_flags |= IBV_SEND_SIGNALED;
+	lane->doorbells++;
+	ret = ibv_post_send(lane->qp, lane->chain, bad);
+	last->next = next;
+	return ret;
+}
+
+/* How many of the chain the device took, as far as it can be believed. */
+static uint32_t taken(const struct snt__lane *lane, const struct ibv_send_wr *bad)
+{
+	if (bad < lane->chain || bad >= lane->chain + lane->chained)
+		return 0;
+	return bad - lane->chain;
+}
+
+/*
+ * Part of a chain was taken: the rest follows, beginning with a signalled WR, so
+ * that those which went unsignalled are reported. Nothing was taken, or so it
+ * seems: queues are never full by our own count, so something is wrong, and some
+ * devices say this after having queued all of it. Posting again could send twice;
+ * the lane is given up.
+ */
+static __attribute__((noinline, cold)) void refused(struct snt__lane *lane,
+						    struct ibv_send_wr *bad)
+{
+	uint32_t count;
+
+	while ((count = taken(lane, bad))) {
+		drop_front(lane, count);
+		lane->chain[0].send_flags |= IBV_SEND_SIGNALED;
+		if (!post_chain(lane, &bad)) {
+			lane->chained = 0;
+			return;
+		}
+	}
+	snt__lane_kill(lane);
+}
+
+void snt__lane_ring(struct snt__lane *lane)
+{
+	struct ibv_send_wr *bad;
+
+	if (!lane->alive)
+		lane->chained = 0; /* the marker retires them */
+	if (!lane->chained)
+		return;
+	lane->fragments += lane->chained;
+	if (__builtin_expect(post_chain(lane, &bad) == 0, 1))
+		lane->chained = 0;
+	else
+		refused(lane, bad);
+}

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SNT_VQP_LANE_H
+#define SNT_VQP_LANE_H
+
+#include <infiniband/verbs.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct snt_qp;
+
+/*
+ * A lane: one physical QP. Fragments are first built into its chain, then posted
+ * as one list of which only the last is signalled. The FIFO says, for each
+ * fragment under way, which WR it belongs to; a CQE with sequence number s
+ * retires everything up to s.
+ *
+ * Physical wr_ids are a tag (above) and a sequence number (below). The tag holds
+ * lane, generation and kind, so that a CQE which does not belong is recognised
+ * by one comparison.
+ */
+
+/* A chain is posted when it is this long. */
+#define SNT__CHAIN_MAX 16
+
+enum snt__tag {
+	SNT__TAG_RECV = 1u << 31,
+	SNT__TAG_MARKER = 1u << 30, /* ends a queue when the QP is closed */
+};
+
+struct snt__fragment {
+	uint32_t slot;	   /* position in the send ring */
+	uint32_t sequence; /* of DQPLB, else 0 */
+};
+
+struct snt__lane {
+	struct ibv_qp *qp;
+	struct snt_qp *owner;
+	struct snt__fragment *fifo;
+	struct ibv_send_wr *chain; /* each linked to the next, with its own SGEs */
+	uint32_t fifo_mask;
+	uint32_t depth;	  /* fragments under way at most */
+	uint32_t limit;	  /* the same while it can be posted to, else 0 */
+	uint32_t built;	  /* sequence number of the next fragment */
+	uint32_t retired; /* of the oldest under way */
+	uint32_t chained; /* built and not yet posted */
+	uint32_t tag;
+	uint32_t remote_device;
+	uint8_t device;
+	uint8_t index;
+	bool alive;
+	bool wants_marker; /* its marker was refused for now */
+	bool marked;	   /* closing: the receive marker is in */
+	bool ended;	   /* closing: done all there is to do */
+
+	/* Receives: DQPLB posts its own, other classes those of the program. */
+	uint32_t recv_posted;
+	uint32_t recv_retired;
+	bool awaits_imm;       /* DQPLB: the next receive is a raw immediate */
+	uint32_t imm_sequence; /* of the fragment that announced it */
+
+	uint32_t psn;
+	uint32_t flow_label;
+	uint32_t send_cq_index; /* where its room is reserved */
+	uint32_t recv_cq_index;
+
+	uint64_t fragments, bytes, doorbells, completions, errors;
+};
+
+static inline uint32_t snt__lane_under_way(const struct snt__lane *lane)
+{
+	return lane->built - lane->retired;
+}
+
+static inline bool snt__lane_has_room(const struct snt__lane *lane, uint32_t count)
+{
+	return snt__lane_under_way(lane) + count <= lane->limit;
+}
+
+/* After a change of alive or depth. */
+static inline void snt__lane_update(struct snt__lane *lane)
+{
+	lane->limit = lane->alive ? lane->depth : 0;
+}
+
+/* Posts the chain. What the device refuses dies with the lane; either way
+ * fragments become completions. */
+void snt__lane_ring(struct snt__lane *lane);
+
+/*
+ * The next WR of the chain, for the caller to fill in: everything but wr_id, next
+ * and sg_list. There must be room.
+ */
+static inline struct ibv_send_wr *snt__lane_add(struct snt__lane *lane, uint32_t slot,
+						uint32_t sequence)
+{
+	struct ibv_send_wr *wr;
+
+	if (lane->chained == SNT__CHAIN_MAX)
+		snt__lane_ring(lane);
+	wr = &lane->chain[lane->chained++];
+	lane->fifo[lane->built & lane->fifo_mask] =
+		(struct snt__fragment){ slot, sequence };
+	wr->wr_id = (uint64_t)lane->tag << 32 | lane->built++;
+	return wr;
+}
+
+/*
+ * Out of use for good: into ERR, where the device can, and behind everything a
+ * marker, whose CQE says that the device has let go of all that came before.
+ */
+void snt__lane_kill(struct snt__lane *lane);
+
+/* Behind everything on the send queue; low bits of its wr_id say what it ends. */
+enum snt__marker {
+	SNT__MARKER_KILL = 0,
+	SNT__MARKER_CLOSE = 1,
+};
+
+/* Sets wants_marker if it was refused. */
+void snt__lane_mark(struct snt__lane *lane, enum snt__marker marker);
+
+/* To ERR, as far as there is a control table. */
+int snt__lane_to_error(struct snt__lane *lane);
+
+#endif

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: MIT */
+#include "vqp/layout.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "util/err.h"
+
+#define LINE 64
+
+/* First counts, with no memory; then hands out. */
+struct block {
+	char *memory;
+	size_t used;
+};
+
+static void *take(struct block *block, size_t count, size_t size)
+{
+	void *at = block->memory ? block->memory + block->used : NULL;
+
+	block->used += (count * size + LINE - 1) & ~(size_t)(LINE - 1);
+	return at;
+}
+
+static uint32_t power_of_two(uint32_t value)
+{
+	return value <= 1 ? 1 : 1u << (32 - __builtin_clz(value - 1));
+}
+
+static void lay_ring(struct snt_qp *qp, struct block *block,
+		     struct snt__recv_ring *ring, uint32_t sges)
+{
+	uint32_t size = power_of_two(qp->recv_depth);
+
+	ring->mask = size - 1;
+	ring->depth = qp->recv_depth;
+	ring->recv = take(block, size, sizeof(*ring->recv));
+	ring->sge = take(block, (size_t)size * sges, sizeof(*ring->sge));
+}
+
+static void lay_sends(struct snt_qp *qp, struct block *block)
+{
+	uint32_t size = power_of_two(qp->opts.send_depth);
+
+	qp->mask = size - 1;
+	qp->slot = take(block, size, sizeof(*qp->slot));
+	qp->atomic = take(block, size, sizeof(*qp->atomic));
+	qp->sges = take(block, size, sizeof(*qp->sges));
+	qp->sge = take(block, (size_t)size * qp->send_sge_max, sizeof(*qp->sge));
+	qp->inline_buffer = take(block, size, qp->inline_max);
+}
+
+static void lay_lane(struct snt_qp *qp, struct block *block, struct snt__lane *lane)
+{
+	uint32_t size = power_of_two(qp->lane_depth);
+	uint32_t links = SNT__CHAIN_MAX;
+	struct snt__fragment *fifo = take(block, size, sizeof(*fifo));
+	struct ibv_send_wr *chain = take(block, links, sizeof(*chain));
+	struct ibv_sge *sge =
+		take(block, (size_t)links * qp->send_sge_max, sizeof(*sge));
+
+	if (!block->memory)
+		return;
+	lane->fifo_mask = size - 1;
+	lane->fifo = fifo;
+	lane->chain = chain;
+	for (uint32_t i = 0; i < links; i++) {
+		chain[i].sg_list = &sge[i * qp->send_sge_max];
+		chain[i].next = i + 1 < links ? &chain[i + 1] : NULL;
+	}
+}
+
+static void lay_out(struct snt_qp *qp, struct block *block)
+{
+	qp->lane = take(block, qp->lane_count, sizeof(*qp->lane));
+	if (qp->pass_through)
+		return;
+	lay_sends(qp, block);
+	lay_ring(qp, block, &qp->data, qp->recv_sge_max);
+	lay_ring(qp, block, &qp->notify, 0);
+	for (uint32_t i = 0; i < qp->lane_count; i++)
+		lay_lane(qp, block, block->memory ? &qp->lane[i] : NULL);
+	if (qp->scheme == SNT_DQPLB)
+		qp->reorder = take(block, 1, snt__dqplb_size(qp->window));
+}
+
+int snt__layout_allocate(struct snt_qp *qp)
+{
+	struct block block = { 0 };
+	int ret;
+
+	/* Twice what can be under way: lanes differ in how far they are. */
+	if (qp->scheme == SNT_DQPLB)
+		qp->window = power_of_two(2 * qp->data_lanes * qp->lane_depth);
+	lay_out(qp, &block);
+	ret = posix_memalign(&qp->memory, LINE, block.used);
+	if (ret)
+		return snt__fail(ret,
+				 "no memory for the rings of a virtual QP (%zu bytes)",
+				 block.used);
+	memset(qp->memory, 0, block.used);
+	block = (struct block){ .memory = qp->memory };
+	lay_out(qp, &block);
+	if (qp->scheme == SNT_DQPLB && !qp->pass_through)
+		snt__dqplb_init(qp->reorder, qp->window);
+	return 0;
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SNT_VQP_LAYOUT_H
+#define SNT_VQP_LAYOUT_H
+
+#include "vqp/qp.h"
+
+/*
+ * All rings, FIFOs and chains of a virtual QP in one block (qp->memory), sized by
+ * its options, so that nothing is allocated after creation.
+ */
+int snt__layout_allocate(struct snt_qp *qp);
+
+/* connect.c: a fresh physical QP to INIT, so that receives can be posted. */
+int snt__qp_to_init(struct snt_qp *qp, struct snt__lane *lane);
+
+/* create.c: new tags for all lanes; what was posted under the old ones is stray. */
+void snt__qp_retag(struct snt_qp *qp);
+
+#endif

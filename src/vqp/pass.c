@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A single lane as verbs have it: no ring, the program's own wr_id, the device's
+ * own rules. Only ranges and rights are checked, as everywhere.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+
+#include "vqp/qp.h"
+
+#define SGES_MAX 16
+
+static const uint8_t verbs[] = {
+	[SNT_WRITE] = IBV_WR_RDMA_WRITE,
+	[SNT_WRITE_IMM] = IBV_WR_RDMA_WRITE_WITH_IMM,
+	[SNT_READ] = IBV_WR_RDMA_READ,
+	[SNT_SEND] = IBV_WR_SEND,
+	[SNT_SEND_IMM] = IBV_WR_SEND_WITH_IMM,
+	[SNT_CMP_SWAP] = IBV_WR_ATOMIC_CMP_AND_SWP,
+	[SNT_FETCH_ADD] = IBV_WR_ATOMIC_FETCH_AND_ADD,
+};
+
+static const uint8_t rights[] = {
+	[SNT_WRITE] = SNT_ACCESS_REMOTE_WRITE,
+	[SNT_WRITE_IMM] = SNT_ACCESS_REMOTE_WRITE,
+	[SNT_READ] = SNT_ACCESS_REMOTE_READ,
+	[SNT_CMP_SWAP] = SNT_ACCESS_REMOTE_ATOMIC,
+	[SNT_FETCH_ADD] = SNT_ACCESS_REMOTE_ATOMIC,
+};
+
+static unsigned writes_locally(unsigned opcode)
+{
+	return opcode == SNT_READ || opcode >= SNT_CMP_SWAP ? SNT_ACCESS_LOCAL_WRITE
+							    : 0;
+}
+
+static int fill_sges(const struct snt_qp *qp, const struct snt_sge *from,
+		     unsigned count, bool is_inline, unsigned access,
+		     struct ibv_sge *to, uint64_t *length_out)
+{
+	uint8_t device = qp->lane[0].device;
+	uint64_t length = 0;
+
+	for (unsigned i = 0; i < count; i++) {
+		const struct snt_mem *mem = from[i].mem;
+
+		if (from[i].length > UINT32_MAX)
+			return -EMSGSIZE;
+		if (!is_inline) {
+			if (!mem || mem->ctx != qp->ctx)
+				return -EINVAL;
+			if (!snt__mem_holds(mem, (uintptr_t)from[i].addr,
+					    from[i].length))
+				return -ERANGE;
+			if ((mem->access & access) != access)
+				return -EACCES;
+			to[i].lkey = mem->local_key[device];
+		}
+		to[i].addr = (uintptr_t)from[i].addr;
+		to[i].length = from[i].length;
+		length += from[i].length;
+	}
+	*length_out = length;
+	return 0;
+}
+
+static int fill_remote(const struct snt_qp *qp, const struct snt_send_wr *wr,
+		       uint64_t length, struct ibv_send_wr *physical)
+{
+	const struct snt_token *token = wr->remote;
+	unsigned right = rights[wr->opcode];
+
+	if (!token || token->key_count <= qp->lane[0].remote_device)
+		return -EINVAL;
+	if (!snt__token_holds(token, wr->remote_addr, length))
+		return -ERANGE;
+	if (!(token->access & right))
+		return -EACCES;
+	if (right == SNT_ACCESS_REMOTE_ATOMIC) {
+		if (length != 8 || wr->remote_addr & 7)
+			return -EINVAL;
+		physical->wr.atomic.remote_addr = wr->remote_addr;
+		physical->wr.atomic.rkey = token->key[qp->lane[0].remote_device];
+		physical->wr.atomic.compare_add = wr->compare_add;
+		physical->wr.atomic.swap = wr->swap;
+		return 0;
+	}
+	physical->wr.rdma.remote_addr = wr->remote_addr;
+	physical->wr.rdma.rkey = token->key[qp->lane[0].remote_device];
+	return 0;
+}
+
+/* Ours and verbs' flags have the same meaning, and other numbers. */
+static unsigned verbs_flags(unsigned flags)
+{
+	return (flags & SNT_SIGNALED ? IBV_SEND_SIGNALED : 0) |
+	       (flags & SNT_FENCE ? IBV_SEND_FENCE : 0) |
+	       (flags & SNT_SOLICITED ? IBV_SEND_SOLICITED : 0) |
+	       (flags & SNT_INLINE ? IBV_SEND_INLINE : 0);
+}
+
+static int post_send(struct snt_qp *qp, const struct snt_send_wr *wr)
+{
+	struct ibv_sge sge[SGES_MAX];
+	struct ibv_send_wr physical, *bad;
+	uint64_t length;
+	int ret;
+
+	if (wr->opcode < SNT_WRITE || wr->opcode > SNT_FETCH_ADD ||
+	    wr->sge_count > qp->send_sge_max ||
+	    wr->flags & ~(SNT_SIGNALED | SNT_FENCE | SNT_SOLICITED | SNT_INLINE))
+		return -EINVAL;
+	ret = fill_sges(qp, wr->sge, wr->sge_count, wr->flags & SNT_INLINE,
+			writes_locally(wr->opcode), sge, &length);
+	if (ret)
+		return ret;
+	if (length > qp->fragment_size)
+		return -EMSGSIZE;
+	if (rights[wr->opcode]) {
+		ret = fill_remote(qp, wr, length, &physical);
+		if (ret)
+			return ret;
+	}
+	physical.wr_id = wr->wr_id;
+	physical.next = NULL;
+	physical.sg_list = sge;
+	physical.num_sge = wr->sge_count;
+	physical.opcode = verbs[wr->opcode];
+	physical.send_flags = verbs_flags(wr->flags);
+	physical.imm_data = htonl(wr->imm);
+	ret = ibv_post_send(qp->lane[0].qp, &physical, &bad);
+	return ret == ENOMEM ? -EAGAIN : -ret;
+}
+
+int snt__pass_post_send(struct snt_qp *qp, const struct snt_send_wr *wr, unsigned count)
+{
+	unsigned taken;
+	int ret = -EINVAL;
+
+	if (qp->closing)
+		return -ESHUTDOWN;
+	if (!qp->connected)
+		return -ENOTCONN;
+	for (taken = 0; taken < count; taken++) {
+		ret = post_send(qp, &wr[taken]);
+		if (ret)
+			break;
+		qp->lane[0].fragments++;
+	}
+	return taken ? (int)taken : ret;
+}
+
+int snt__pass_post_recv(struct snt_qp *qp, const struct snt_recv_wr *wr, unsigned count)
+{
+	unsigned taken;
+	int ret = -EINVAL;
+
+	if (qp->closing)
+		return -ESHUTDOWN;
+	for (taken = 0; taken < count; taken++) {
+		struct ibv_sge sge[SGES_MAX];
+		struct ibv_recv_wr physical, *bad;
+		uint64_t length;
+
+		ret = -EINVAL;
+		if (wr[taken].sge_count > qp->recv_sge_max)
+			break;
+		ret = fill_sges(qp, wr[taken].sge, wr[taken].sge_count, false,
+				SNT_ACCESS_LOCAL_WRITE, sge, &length);
+		if (ret)
+			break;
+		physical.wr_id = wr[taken].wr_id;
+		physical.next = NULL;
+		physical.sg_list = sge;
+		physical.num_sge = wr[taken].sge_count;
+		ret = ibv_post_recv(qp->lane[0].qp, &physical, &bad);
+		if (ret) {
+			ret = ret == ENOMEM ? -EAGAIN : -ret;
+			break;
+		}
+	}
+	return taken ? (int)taken : ret;
+}
+
+static unsigned virtual_opcode(enum ibv_wc_opcode opcode)
+{
+	switch (opcode) {
+	case IBV_WC_RDMA_WRITE:
+		return SNT_WRITE;
+	case IBV_WC_RDMA_READ:
+		return SNT_READ;
+	case IBV_WC_SEND:
+		return SNT_SEND;
+	case IBV_WC_COMP_SWAP:
+		return SNT_CMP_SWAP;
+	case IBV_WC_FETCH_ADD:
+		return SNT_FETCH_ADD;
+	case IBV_WC_RECV_RDMA_WITH_IMM:
+		return SNT_RECV_NOTIFY;
+	default:
+		return SNT_RECV;
+	}
+}
+
+/* The end of the queues: true if this was a marker of ours. */
+static bool take_marker(struct snt_qp *qp, const struct ibv_wc *physical)
+{
+	uint32_t tag = physical->wr_id >> 32;
+
+	if (!qp->closing ||
+	    (tag & ~SNT__TAG_RECV) != (qp->lane[0].tag | SNT__TAG_MARKER))
+		return false;
+	qp->markers--;
+	snt__cq_ready(qp->cq, &qp->send_ready);
+	return true;
+}
+
+bool snt__pass_take(struct snt_qp *qp, const struct ibv_wc *physical, struct snt_wc *wc)
+{
+	if (__builtin_expect(qp->closing, 0) && take_marker(qp, physical))
+		return false;
+	qp->lane[0].completions++;
+	wc->wr_id = physical->wr_id;
+	wc->qp_num = qp->num;
+	wc->status = physical->status;
+	wc->flags = 0;
+	wc->imm = 0;
+	wc->lane = 0;
+	wc->device = qp->lane[0].device;
+	if (__builtin_expect(physical->status != IBV_WC_SUCCESS, 0)) {
+		wc->vendor_err = physical->vendor_err;
+		wc->length = 0;
+		wc->opcode = 0; /* verbs do not tell */
+		qp->lane[0].errors++;
+		return true;
+	}
+	wc->vendor_err = 0;
+	wc->opcode = virtual_opcode(physical->opcode);
+	wc->length = physical->byte_len;
+	if (physical->wc_flags & IBV_WC_WITH_IMM) {
+		wc->flags = SNT_WC_WITH_IMM;
+		wc->imm = ntohl(physical->imm_data);
+	}
+	return true;
+}

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SNT_VQP_QP_H
+#define SNT_VQP_QP_H
+
+#include <sennit/card.h>
+#include <sennit/qp.h>
+
+#include "dev/ctx.h"
+#include "dev/mem.h"
+#include "vqp/lane.h"
+
+/*
+ * The send ring. Accepted WRs are added at tail, cut into fragments in order by
+ * next, and reported in order from head. `ordered` runs between: all before it is
+ * acknowledged, and notified where the scheme has notifications of its own.
+ * Positions are counters that wrap; a slot is position & mask.
+ */
+
+/* One accepted WR, on one cache line. */
+struct snt__slot {
+	uint64_t wr_id;
+	uint64_t length;
+	uint64_t sent; /* bytes that have been cut into fragments */
+	uint64_t remote_addr;
+	uint64_t addr;		   /* of the only SGE */
+	const struct snt_mem *mem; /* of the only SGE; NULL: see the ring's sge */
+	uint32_t pending; /* physical WRs to retire, also those not yet built */
+	uint32_t imm;
+	uint32_t vendor_err;
+	uint8_t opcode;
+	uint8_t flags;
+	uint8_t status;
+	uint8_t lane; /* that failed */
+};
+
+_Static_assert(sizeof(struct snt__slot) == 64, "one cache line");
+
+/* Beyond the public flags. */
+#define SNT__SLOT_COPIED 0x80 /* the payload lies in the ring's inline buffer */
+#define SNT__SLOT_NOTIFY 0x40 /* SPRAY: the notification is yet to be sent */
+
+struct snt__atomic {
+	uint64_t compare_add;
+	uint64_t swap;
+};
+
+/* An SGE list, and how far it has been cut. */
+struct snt__sges {
+	uint32_t count;
+	uint32_t current;
+	uint64_t offset; /* into the current one */
+};
+
+/* A receive of the program. */
+struct snt__recv {
+	uint64_t wr_id;
+	uint64_t length;
+	uint32_t imm;
+	uint32_t vendor_err;
+	uint32_t pending; /* completions to come */
+	uint8_t status;
+	uint8_t flags;
+	uint8_t lane;
+	uint8_t sge_count;
+};
+
+/* Receives of one class: posted at tail, reported from head. */
+struct snt__recv_ring {
+	struct snt__recv *recv;
+	struct ibv_sge *sge; /* recv_sge_max for each */
+	uint32_t mask;
+	uint32_t depth;
+	uint32_t head;
+	uint32_t done; /* of DQPLB notifications: the next to be matched */
+	uint32_t tail;
+};
+
+/* A place on a virtual CQ's list of QPs that may have something to report. */
+struct snt__ready {
+	struct snt__ready *next;
+	struct snt_qp *qp;
+	bool listed;
+	bool receives; /* reports receives, else sends */
+};
+
+struct snt_qp {
+	struct snt__slot *slot;
+	struct snt__lane *lane;
+	uint32_t mask;
+	uint32_t depth;
+	uint32_t head;
+	uint32_t ordered;
+	uint32_t next;
+	uint32_t tail;
+	uint32_t under_way;	  /* physical WRs, built and not retired */
+	uint32_t plain_under_way; /* of these, those without a sequence number */
+	uint32_t
+		notifies_due; /* WRs before next whose notification is yet to be sent */
+	uint32_t turn;	      /* the lane whose turn it is */
+	uint32_t data_lanes;
+	uint32_t lane_count;
+	uint32_t lanes_alive; /* data lanes */
+	bool lanes_ended;     /* some are killed or closed, and have markers */
+	uint64_t fragment_size;
+	uint32_t *rkey; /* remote_count for each slot */
+	uint32_t remote_count;
+	uint8_t notify_count; /* SPRAY: notify lanes, from data_lanes on */
+	uint8_t message_lane; /* takes SENDs */
+	uint8_t scheme;
+	int16_t refusal; /* why nothing can be posted, or 0 */
+	bool pass_through;
+	bool connected;
+	bool broken; /* no further fragment is sent */
+	bool closing;
+	bool closed_reported;
+	uint8_t dirty_count;
+	uint8_t dirty[SNT_LANES_MAX]; /* lanes with a chain to post */
+
+	/* Failures, which ordering points must not overtake. */
+	uint32_t failed_count; /* WRs that failed and are not yet reported */
+	uint32_t failed_first; /* position of the first of them */
+	uint32_t poison;       /* ordering points before this are flushed */
+	bool poisoned;
+
+	/* DQPLB, sending. */
+	uint32_t sequence_next;
+	uint32_t sequence_oldest; /* at least: not yet acknowledged */
+	uint32_t window;	  /* ours */
+	uint32_t peer_window;	  /* how far we may be ahead */
+
+	struct snt__atomic *atomic;
+	struct snt__sges *sges;
+	struct snt_sge *sge; /* send_sge_max for each slot */
+	uint8_t *inline_buffer;
+	uint32_t inline_max;
+	uint32_t send_sge_max;
+	uint32_t recv_sge_max;
+
+	struct snt__recv_ring data;
+	struct snt__recv_ring notify;
+	struct snt__reorder *reorder; /* DQPLB, receiving */
+
+	struct snt_cq *cq;
+	struct snt_cq *recv_cq;
+	struct snt__ready send_ready;
+	struct snt__ready recv_ready;
+
+	struct snt_ctx *ctx;
+	uint32_t num;
+	uint32_t lane_depth;
+	uint32_t recv_depth;
+	uint64_t close_wr_id;
+	uint32_t markers; /* to come before everything is over */
+	uint64_t generation;
+	struct snt_qp_opts opts;
+	bool adopted;
+	void *memory; /* one block for all rings */
+};
+
+static inline struct snt__slot *snt__qp_slot(struct snt_qp *qp, uint32_t position)
+{
+	return &qp->slot[position & qp->mask];
+}
+
+/* Is position a before b? */
+static inline bool snt__before(uint32_t a, uint32_t b)
+{
+	return (int32_t)(a - b) < 0;
+}
+
+/* send.c: cut and send what can go, then post all chains. */
+void snt__qp_dispatch(struct snt_qp *qp);
+
+/* complete.c: one physical completion of one of its lanes. False: not ours. */
+bool snt__qp_take(struct snt_qp *qp, struct snt__lane *lane, const struct ibv_wc *wc);
+
+/* complete.c: a fragment came back, or never will. */
+void snt__qp_retire(struct snt_qp *qp, struct snt__fragment fragment, unsigned status,
+		    uint32_t vendor_err, unsigned lane);
+
+/* complete.c: a WR fails, with its first status. */
+void snt__qp_fail_slot(struct snt_qp *qp, uint32_t position, unsigned status,
+		       uint32_t vendor_err, unsigned lane);
+
+/* complete.c: everything stops; what is under way is flushed. */
+void snt__qp_break(struct snt_qp *qp);
+
+/* complete.c: reports, in order, what has finished. Returns how many. */
+int snt__qp_report_sends(struct snt_qp *qp, struct snt_wc *wc, int max);
+int snt__qp_report_recvs(struct snt_qp *qp, struct snt_wc *wc, int max);
+
+/* recv.c */
+void snt__recv_take(struct snt_qp *qp, struct snt__lane *lane, const struct ibv_wc *wc);
+void snt__recv_flush(struct snt_qp *qp);
+int snt__recv_post_all(struct snt_qp *qp);
+
+/* dqplb.c */
+struct snt__reorder;
+size_t snt__dqplb_size(uint32_t window);
+void snt__dqplb_init(struct snt__reorder *reorder, uint32_t window);
+void snt__dqplb_take(struct snt_qp *qp, struct snt__lane *lane,
+		     const struct ibv_wc *wc);
+void snt__dqplb_match(struct snt_qp *qp);
+int snt__dqplb_fill(struct snt_qp *qp, struct snt__lane *lane);
+bool snt__dqplb_window_open(struct snt_qp *qp);
+
+/* cq.c: something may be reported. */
+void snt__cq_ready(struct snt_cq *cq, struct snt__ready *ready);
+
+/* pass.c: a single lane, as verbs have it. */
+int snt__pass_post_send(struct snt_qp *qp, const struct snt_send_wr *wr,
+			unsigned count);
+int snt__pass_post_recv(struct snt_qp *qp, const struct snt_recv_wr *wr,
+			unsigned count);
+bool snt__pass_take(struct snt_qp *qp, const struct ibv_wc *physical,
+		    struct snt_wc *wc);
+
+#endif

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Receives, by class. Data receives go to the message lane as they are. In SPRAY a
+ * notification receive is an empty one on every notify lane and is complete when
+ * all have fired; in DQPLB it exists in the ring only, and dqplb.c matches it.
+ *
+ * On a lane of its own class the sequence number of a receive is its position in
+ * the ring, because both count from 0 and in the same order.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <string.h>
+
+#include "vqp/qp.h"
+
+static int post_physical(struct snt__lane *lane, struct ibv_sge *sge, int sge_count)
+{
+	struct ibv_recv_wr wr = {
+		.wr_id =
+			(uint64_t)(lane->tag | SNT__TAG_RECV) << 32 | lane->recv_posted,
+		.sg_list = sge,
+		.num_sge = sge_count,
+	};
+	struct ibv_recv_wr *bad;
+	int ret = ibv_post_recv(lane->qp, &wr, &bad);
+
+	if (ret)
+		return -ret;
+	lane->recv_posted++;
+	return 0;
+}
+
+/* On every notify lane, or none: a receive too many on one of them would make
+ * the lanes disagree for ever. */
+static int post_notify(struct snt_qp *qp)
+{
+	for (unsigned i = 0; i < qp->notify_count; i++) {
+		struct snt__lane *lane = &qp->lane[qp->data_lanes + i];
+		int ret = lane->alive ? post_physical(lane, NULL, 0) : -ESHUTDOWN;
+
+		if (ret && i)
+			snt__qp_break(qp);
+		if (ret)
+			return ret;
+	}
+	return 0;
+}
+
+static int check_recv(const struct snt_qp *qp, const struct snt_recv_wr *wr,
+		      const struct snt__recv_ring *ring)
+{
+	if (qp->closing || qp->broken)
+		return -ESHUTDOWN;
+	if (wr->sge_count > qp->recv_sge_max)
+		return -EINVAL;
+	if (ring->tail - ring->head >= ring->depth)
+		return -EAGAIN;
+	for (unsigned i = 0; i < wr->sge_count; i++) {
+		const struct snt_sge *sge = &wr->sge[i];
+
+		if (!sge->mem || sge->mem->ctx != qp->ctx || sge->length > UINT32_MAX)
+			return -EINVAL;
+		if (!snt__mem_holds(sge->mem, (uintptr_t)sge->addr, sge->length))
+			return -ERANGE;
+		if (!(sge->mem->access & SNT_ACCESS_LOCAL_WRITE))
+			return -EACCES;
+	}
+	return 0;
+}
+
+/* To the device, once there is a connection to be. */
+static int post_recv_at(struct snt_qp *qp, struct snt__recv_ring *ring,
+			uint32_t position)
+{
+	uint32_t at = position & ring->mask;
+
+	if (ring == &qp->data)
+		return post_physical(&qp->lane[qp->message_lane],
+				     &ring->sge[at * qp->recv_sge_max],
+				     ring->recv[at].sge_count);
+	return qp->scheme == SNT_SPRAY ? post_notify(qp) : 0;
+}
+
+static int admit(struct snt_qp *qp, const struct snt_recv_wr *wr)
+{
+	struct snt__recv_ring *ring = wr->sge_count ? &qp->data : &qp->notify;
+	uint8_t device = qp->lane[qp->message_lane].device;
+	uint32_t at = ring->tail & ring->mask;
+	int ret = check_recv(qp, wr, ring);
+
+	if (ret)
+		return ret;
+	ring->recv[at] = (struct snt__recv){
+		.wr_id = wr->wr_id,
+		.pending =
+			wr->sge_count || qp->scheme == SNT_DQPLB ? 1 : qp->notify_count,
+		.sge_count = wr->sge_count,
+	};
+	for (unsigned i = 0; i < wr->sge_count; i++)
+		ring->sge[at * qp->recv_sge_max + i] = (struct ibv_sge){
+			.addr = (uintptr_t)wr->sge[i].addr,
+			.length = wr->sge[i].length,
+			.lkey = wr->sge[i].mem->local_key[device],
+		};
+	if (qp->connected) {
+		ret = post_recv_at(qp, ring, ring->tail);
+		if (ret)
+			return ret;
+	}
+	ring->tail++;
+	return 0;
+}
+
+int snt_qp_post_recv(struct snt_qp *qp, const struct snt_recv_wr *wr, unsigned count)
+{
+	unsigned taken;
+	int ret = -EINVAL;
+
+	if (qp->pass_through)
+		return snt__pass_post_recv(qp, wr, count);
+	for (taken = 0; taken < count; taken++) {
+		ret = admit(qp, &wr[taken]);
+		if (ret)
+			break;
+	}
+	if (!taken)
+		return ret;
+	if (qp->scheme == SNT_DQPLB)
+		snt__dqplb_match(qp);
+	return taken;
+}
+
+/* What was posted before there were connected lanes. */
+int snt__recv_post_all(struct snt_qp *qp)
+{
+	struct snt__recv_ring *rings[] = { &qp->data, &qp->notify };
+
+	for (int i = 0; i < 2; i++)
+		for (uint32_t at = rings[i]->head; at != rings[i]->tail; at++) {
+			int ret = post_recv_at(qp, rings[i], at);
+
+			if (ret)
+				return ret;
+		}
+	for (uint32_t i = 0; qp->scheme == SNT_DQPLB && i < qp->data_lanes; i++) {
+		int ret = snt__dqplb_fill(qp, &qp->lane[i]);
+
+		if (ret)
+			return ret;
+	}
+	return 0;
+}
+
+static void fail_recv(struct snt__recv *recv, unsigned status, uint32_t vendor_err,
+		      unsigned lane)
+{
+	if (recv->status)
+		return;
+	recv->status = status;
+	recv->vendor_err = vendor_err;
+	recv->lane = lane;
+}
+
+static void finish(struct snt__recv_ring *ring, uint32_t position,
+		   struct snt__lane *lane, const struct ibv_wc *wc)
+{
+	struct snt__recv *recv = &ring->recv[position & ring->mask];
+
+	/* Flushed before, when the whole QP broke. */
+	if (position - ring->head >= ring->tail - ring->head || !recv->pending)
+		return;
+	recv->pending--;
+	if (wc->status != IBV_WC_SUCCESS) {
+		fail_recv(recv, wc->status, wc->vendor_err, lane->index);
+		return;
+	}
+	/* A peer may send what this lane is not for. */
+	if (wc->opcode != (recv->sge_count ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM)) {
+		fail_recv(recv, SNT_GENERAL_ERR, 0, lane->index);
+		snt__qp_break(lane->owner);
+		return;
+	}
+	if (wc->wc_flags & IBV_WC_WITH_IMM) {
+		recv->imm = ntohl(wc->imm_data);
+		recv->flags |= SNT_WC_WITH_IMM;
+	}
+	if (recv->sge_count)
+		recv->length = wc->byte_len;
+	else
+		recv->flags |= SNT_WC_LENGTH_UNKNOWN;
+}
+
+void snt__recv_take(struct snt_qp *qp, struct snt__lane *lane, const struct ibv_wc *wc)
+{
+	uint32_t position = lane->recv_retired++;
+
+	lane->completions++;
+	if (lane->index == qp->message_lane)
+		finish(&qp->data, position, lane, wc);
+	else if (qp->scheme == SNT_SPRAY)
+		finish(&qp->notify, position, lane, wc);
+	else if (wc->status == IBV_WC_SUCCESS)
+		snt__dqplb_take(qp, lane, wc);
+	if (__builtin_expect(wc->status != IBV_WC_SUCCESS, 0)) {
+		lane->errors += wc->status != IBV_WC_WR_FLUSH_ERR;
+		snt__lane_kill(lane);
+	}
+}
+
+/* Notifications that no lane will bring any more. Data receives come back from
+ * their lane by themselves. */
+void snt__recv_flush(struct snt_qp *qp)
+{
+	struct snt__recv_ring *ring = &qp->notify;
+
+	for (uint32_t at = ring->head; at != ring->tail; at++) {
+		struct snt__recv *recv = &ring->recv[at & ring->mask];
+
+		if (!recv->pending)
+			continue;
+		recv->pending = 0;
+		fail_recv(recv, SNT_FLUSHED, 0, 0);
+	}
+	ring->done = ring->tail;
+}

@@ -1,0 +1,640 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Posting sends: each WR is checked as a whole, then takes a slot, then is cut
+ * into fragments as lanes have room. Once it has its slot nothing can be refused
+ * any more, only fail.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <string.h>
+
+#include "vqp/qp.h"
+
+/* The most fragments of one WR, so that counters cannot wrap. */
+#define FRAGMENTS_MAX (1u << 30)
+
+enum shape {
+	SHAPE_NONE,
+	SHAPE_SPREAD,  /* cut into fragments over all lanes */
+	SHAPE_MESSAGE, /* one piece, on one lane */
+	SHAPE_ATOMIC,
+};
+
+static const struct rule {
+	uint8_t shape;
+	uint8_t verb;
+	uint8_t remote_access;
+	uint8_t local_access;
+} rules[] = {
+	[SNT_WRITE] = { SHAPE_SPREAD, IBV_WR_RDMA_WRITE, SNT_ACCESS_REMOTE_WRITE,
+			false },
+	[SNT_WRITE_IMM] = { SHAPE_SPREAD, IBV_WR_RDMA_WRITE, SNT_ACCESS_REMOTE_WRITE,
+			    false },
+	[SNT_READ] = { SHAPE_SPREAD, IBV_WR_RDMA_READ, SNT_ACCESS_REMOTE_READ,
+		       SNT_ACCESS_LOCAL_WRITE },
+	[SNT_SEND] = { SHAPE_MESSAGE, IBV_WR_SEND, 0, 0 },
+	[SNT_SEND_IMM] = { SHAPE_MESSAGE, IBV_WR_SEND_WITH_IMM, 0, 0 },
+	[SNT_CMP_SWAP] = { SHAPE_ATOMIC, IBV_WR_ATOMIC_CMP_AND_SWP,
+			   SNT_ACCESS_REMOTE_ATOMIC, SNT_ACCESS_LOCAL_WRITE },
+	[SNT_FETCH_ADD] = { SHAPE_ATOMIC, IBV_WR_ATOMIC_FETCH_AND_ADD,
+			    SNT_ACCESS_REMOTE_ATOMIC, SNT_ACCESS_LOCAL_WRITE },
+};
+
+#define FLAGS_KNOWN (SNT_SIGNALED | SNT_FENCE | SNT_SOLICITED | SNT_INLINE)
+
+/*
+ * Checks
+ */
+
+static inline int check_sge(const struct snt_qp *qp, const struct snt_sge *sge,
+			    const struct rule *rule)
+{
+	const struct snt_mem *mem = sge->mem;
+
+	if (!mem || mem->ctx != qp->ctx)
+		return -EINVAL;
+	if (!snt__mem_holds(mem, (uintptr_t)sge->addr, sge->length))
+		return -ERANGE;
+	if ((mem->access & rule->local_access) != rule->local_access)
+		return -EACCES;
+	return 0;
+}
+
+/* Several SGEs, none, or inline ones, which need no memory. */
+static __attribute__((noinline)) int check_sges(const struct snt_qp *qp,
+						const struct snt_send_wr *wr,
+						const struct rule *rule,
+						uint64_t *length_out)
+{
+	uint64_t length = 0;
+
+	if (wr->sge_count > qp->send_sge_max)
+		return -EINVAL;
+	for (unsigned i = 0; i < wr->sge_count; i++) {
+		int ret = wr->flags & SNT_INLINE ? 0 : check_sge(qp, &wr->sge[i], rule);
+
+		if (ret)
+			return ret;
+		if (__builtin_add_overflow(length, wr->sge[i].length, &length))
+			return -EINVAL;
+	}
+	*length_out = length;
+	return 0;
+}
+
+static inline int check_remote(const struct snt_qp *qp, const struct snt_send_wr *wr,
+			       const struct rule *rule, uint64_t length)
+{
+	const struct snt_token *token = wr->remote;
+
+	if (!rule->remote_access)
+		return 0;
+	if (!token || token->key_count < qp->remote_count)
+		return -EINVAL;
+	if (!snt__token_holds(token, wr->remote_addr, length))
+		return -ERANGE;
+	if (!(token->access & rule->remote_access))
+		return -EACCES;
+	return 0;
+}
+
+static inline int check_length(const struct snt_qp *qp, const struct snt_send_wr *wr,
+			       const struct rule *rule, uint64_t length)
+{
+	if (__builtin_expect(wr->flags & SNT_INLINE, 0) &&
+	    (length > qp->inline_max || rule->local_access))
+		return -EINVAL;
+	if (__builtin_expect(rule->shape != SHAPE_SPREAD, 0)) {
+		if (rule->shape == SHAPE_ATOMIC && (length != 8 || wr->remote_addr & 7))
+			return -EINVAL;
+		if (length > qp->fragment_size)
+			return -EMSGSIZE;
+	}
+	if (length >> 30 && length / qp->fragment_size >= FRAGMENTS_MAX)
+		return -EINVAL;
+	return 0;
+}
+
+/*
+ * Into the ring
+ */
+
+static inline uint32_t fragment_count(const struct snt_qp *qp, uint64_t length)
+{
+	/* A power of two almost always, and almost always one fragment. */
+	if (length <= qp->fragment_size)
+		return 1;
+	return (length + qp->fragment_size - 1) / qp->fragment_size;
+}
+
+/* What a WRITE_IMM takes beyond its fragments, or instead of them. */
+static inline void expect_notification(const struct snt_qp *qp, struct snt__slot *slot)
+{
+	if (qp->scheme == SNT_DQPLB) {
+		slot->pending += slot->imm != 0;
+		return;
+	}
+	slot->pending = (slot->length ? slot->pending : 0) + qp->notify_count;
+	slot->flags |= SNT__SLOT_NOTIFY;
+}
+
+static void copy_inline(struct snt_qp *qp, const struct snt_send_wr *wr,
+			uint32_t position, struct snt__slot *slot)
+{
+	uint8_t *to =
+		qp->inline_buffer + (size_t)(position & qp->mask) * qp->inline_max;
+
+	slot->addr = (uintptr_t)to;
+	slot->flags |= SNT__SLOT_COPIED;
+	for (unsigned i = 0; i < wr->sge_count; i++) {
+		memcpy(to, wr->sge[i].addr, wr->sge[i].length);
+		to += wr->sge[i].length;
+	}
+}
+
+static void copy_sges(struct snt_qp *qp, const struct snt_send_wr *wr,
+		      uint32_t position)
+{
+	uint32_t at = position & qp->mask;
+
+	memcpy(&qp->sge[at * qp->send_sge_max], wr->sge,
+	       wr->sge_count * sizeof(*wr->sge));
+	qp->sges[at] = (struct snt__sges){ .count = wr->sge_count };
+}
+
+static inline void fill_slot(struct snt_qp *qp, const struct snt_send_wr *wr,
+			     uint64_t length)
+{
+	uint32_t position = qp->tail++;
+	struct snt__slot *slot = snt__qp_slot(qp, position);
+	uint32_t *rkey = &qp->rkey[(position & qp->mask) * qp->remote_count];
+
+	slot->wr_id = wr->wr_id;
+	slot->length = length;
+	slot->sent = 0;
+	slot->remote_addr = wr->remote_addr;
+	slot->imm = wr->imm;
+	slot->opcode = wr->opcode;
+	slot->flags = wr->flags;
+	slot->status = SNT_SUCCESS;
+	if (__builtin_expect(wr->sge_count == 1 && !(wr->flags & SNT_INLINE), 1)) {
+		slot->addr = (uintptr_t)wr->sge->addr;
+		slot->mem = wr->sge->mem;
+	} else {
+		slot->mem = NULL;
+		if (wr->flags & SNT_INLINE)
+			copy_inline(qp, wr, position, slot);
+		else
+			copy_sges(qp, wr, position);
+	}
+	slot->pending = fragment_count(qp, length);
+	if (wr->opcode == SNT_WRITE_IMM)
+		expect_notification(qp, slot);
+	else if (wr->opcode >= SNT_CMP_SWAP)
+		qp->atomic[position & qp->mask] =
+			(struct snt__atomic){ wr->compare_add, wr->swap };
+	if (wr->remote)
+		for (uint32_t i = 0; i < qp->remote_count; i++)
+			rkey[i] = wr->remote->key[i];
+}
+
+static inline int admit(struct snt_qp *qp, const struct snt_send_wr *wr)
+{
+	const struct rule *rule = &rules[wr->opcode];
+	uint64_t length;
+	int ret;
+
+	if (wr->opcode < SNT_WRITE || wr->opcode > SNT_FETCH_ADD ||
+	    wr->flags & ~FLAGS_KNOWN)
+		return -EINVAL;
+	if (__builtin_expect(wr->sge_count == 1 && !(wr->flags & SNT_INLINE), 1)) {
+		length = wr->sge->length;
+		ret = check_sge(qp, wr->sge, rule);
+	} else {
+		ret = check_sges(qp, wr, rule, &length);
+	}
+	if (ret)
+		return ret;
+	ret = check_remote(qp, wr, rule, length);
+	if (ret)
+		return ret;
+	ret = check_length(qp, wr, rule, length);
+	if (ret)
+		return ret;
+	fill_slot(qp, wr, length);
+	return 0;
+}
+
+int snt_qp_post_send(struct snt_qp *qp, const struct snt_send_wr *wr, unsigned count)
+{
+	uint32_t room = qp->depth - (qp->tail - qp->head);
+	unsigned taken;
+	int ret = -EINVAL;
+
+	if (qp->pass_through)
+		return snt__pass_post_send(qp, wr, count);
+	if (__builtin_expect(qp->refusal, 0))
+		return qp->refusal;
+	for (taken = 0; taken < count; taken++) {
+		ret = taken < room ? admit(qp, &wr[taken]) : -EAGAIN;
+		if (ret)
+			break;
+	}
+	if (!taken)
+		return ret;
+	snt__qp_dispatch(qp);
+	return taken;
+}
+
+/*
+ * Cutting and sending
+ */
+
+static inline struct snt__lane *next_lane(struct snt_qp *qp)
+{
+	struct snt__lane *lane = &qp->lane[qp->turn];
+
+	qp->turn = qp->turn + 1 == qp->data_lanes ? 0 : qp->turn + 1;
+	return lane;
+}
+
+/* The next lane with room for this many, in turn; NULL if there is none. */
+static inline struct snt__lane *pick_lane(struct snt_qp *qp, uint32_t count)
+{
+	for (uint32_t tries = 0; tries < qp->data_lanes; tries++) {
+		struct snt__lane *lane = next_lane(qp);
+
+		if (__builtin_expect(snt__lane_has_room(lane, count), 1))
+			return lane;
+	}
+	return NULL;
+}
+
+static inline struct ibv_send_wr *add_to(struct snt_qp *qp, struct snt__lane *lane,
+					 uint32_t position, uint32_t sequence)
+{
+	if (!lane->chained)
+		qp->dirty[qp->dirty_count++] = lane->index;
+	qp->under_way++;
+	return snt__lane_add(lane, position, sequence);
+}
+
+/* SGEs of the next `length` bytes of an SGE list. */
+static void cut_sges(struct snt_qp *qp, uint32_t position, uint8_t device,
+		     uint64_t length, struct ibv_send_wr *wr)
+{
+	uint32_t at = position & qp->mask;
+	struct snt__sges *state = &qp->sges[at];
+	const struct snt_sge *from = &qp->sge[at * qp->send_sge_max];
+
+	wr->num_sge = 0;
+	while (length) {
+		const struct snt_sge *sge = &from[state->current];
+		uint64_t part = sge->length - state->offset;
+
+		if (part > length)
+			part = length;
+		if (part)
+			wr->sg_list[wr->num_sge++] = (struct ibv_sge){
+				.addr = (uintptr_t)sge->addr + state->offset,
+				.length = part,
+				.lkey = sge->mem->local_key[device],
+			};
+		state->offset += part;
+		length -= part;
+		if (state->offset == sge->length) {
+			state->current++;
+			state->offset = 0;
+		}
+	}
+}
+
+static inline void set_local(struct snt_qp *qp, const struct snt__slot *slot,
+			     uint32_t position, uint8_t device, uint64_t length,
+			     struct ibv_send_wr *wr)
+{
+	wr->send_flags = (slot->flags & SNT_SOLICITED) ? IBV_SEND_SOLICITED : 0;
+	if (__builtin_expect(slot->mem && length, 1)) {
+		wr->num_sge = 1;
+		wr->sg_list[0].addr = slot->addr + slot->sent;
+		wr->sg_list[0].length = length;
+		wr->sg_list[0].lkey = slot->mem->local_key[device];
+	} else if (!length) {
+		wr->num_sge = 0;
+	} else if (slot->flags & SNT__SLOT_COPIED) {
+		wr->num_sge = 1;
+		wr->sg_list[0].addr = slot->addr + slot->sent;
+		wr->sg_list[0].length = length;
+		wr->send_flags |= IBV_SEND_INLINE;
+	} else {
+		cut_sges(qp, position, device, length, wr);
+	}
+}
+
+static inline void set_remote(const struct snt_qp *qp, const struct snt__slot *slot,
+			      uint32_t position, const struct snt__lane *lane,
+			      struct ibv_send_wr *wr)
+{
+	wr->wr.rdma.remote_addr = slot->remote_addr + slot->sent;
+	wr->wr.rdma.rkey = qp->rkey[(position & qp->mask) * qp->remote_count +
+				    lane->remote_device];
+}
+
+/* DQPLB: bit 31 ends a message, bit 30 announces a raw immediate. */
+#define IMM_LAST     (1u << 31)
+#define IMM_FOLLOWED (1u << 30)
+#define IMM_SEQUENCE 0xffffffu
+
+/* One sequenced fragment and, behind the last, the raw immediate. */
+static bool send_sequenced(struct snt_qp *qp, struct snt__slot *slot, uint32_t position,
+			   uint64_t length)
+{
+	bool last = slot->sent + length == slot->length;
+	bool followed = last && slot->imm;
+	struct snt__lane *lane;
+	struct ibv_send_wr *wr;
+	uint32_t sequence;
+
+	if ((last && qp->plain_under_way) || !snt__dqplb_window_open(qp))
+		return false;
+	lane = pick_lane(qp, 1 + followed);
+	if (!lane)
+		return false;
+	sequence = qp->sequence_next++;
+	wr = add_to(qp, lane, position, sequence);
+	set_local(qp, slot, position, lane->device, length, wr);
+	set_remote(qp, slot, position, lane, wr);
+	wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+	wr->imm_data = htonl((sequence & IMM_SEQUENCE) | (last ? IMM_LAST : 0) |
+			     (followed ? IMM_FOLLOWED : 0));
+	lane->bytes += length;
+	if (!followed)
+		return true;
+	wr = add_to(qp, lane, position, sequence);
+	wr->num_sge = 0;
+	wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+	wr->send_flags = (slot->flags & SNT_SOLICITED) ? IBV_SEND_SOLICITED : 0;
+	wr->imm_data = htonl(slot->imm);
+	set_remote(qp, slot, position, lane, wr);
+	return true;
+}
+
+static bool send_plain(struct snt_qp *qp, struct snt__slot *slot, uint32_t position,
+		       uint64_t length)
+{
+	struct snt__lane *lane = pick_lane(qp, 1);
+	struct ibv_send_wr *wr;
+
+	if (!lane)
+		return false;
+	wr = add_to(qp, lane, position, 0);
+	set_local(qp, slot, position, lane->device, length, wr);
+	set_remote(qp, slot, position, lane, wr);
+	wr->opcode = rules[slot->opcode].verb;
+	lane->bytes += length;
+	qp->plain_under_way++;
+	return true;
+}
+
+/*
+ * The path that must be fast: one SGE, plain fragments. Everything that does not
+ * change from one to the next is kept out of the loop.
+ */
+static bool spread_simple(struct snt_qp *qp, struct snt__slot *slot, uint32_t position)
+{
+	const uint32_t *lkey = slot->mem->local_key;
+	const uint32_t *rkey = &qp->rkey[(position & qp->mask) * qp->remote_count];
+	const uint64_t fragment_size = qp->fragment_size;
+	const uint32_t flags = (slot->flags & SNT_SOLICITED) ? IBV_SEND_SOLICITED : 0;
+	const uint32_t verb = rules[slot->opcode].verb;
+	uint64_t left = slot->length - slot->sent;
+	uint64_t addr = slot->addr + slot->sent;
+	uint64_t remote_addr = slot->remote_addr + slot->sent;
+	uint32_t count = 0;
+
+	do {
+		uint64_t length = left < fragment_size ? left : fragment_size;
+		struct snt__lane *lane = pick_lane(qp, 1);
+		struct ibv_send_wr *wr;
+		struct ibv_sge *sge;
+
+		if (__builtin_expect(!lane, 0))
+			break;
+		if (!lane->chained)
+			qp->dirty[qp->dirty_count++] = lane->index;
+		wr = snt__lane_add(lane, position, 0);
+		sge = wr->sg_list;
+		sge->addr = addr;
+		sge->length = length;
+		sge->lkey = lkey[lane->device];
+		wr->num_sge = 1;
+		wr->opcode = verb;
+		wr->send_flags = flags;
+		wr->wr.rdma.remote_addr = remote_addr;
+		wr->wr.rdma.rkey = rkey[lane->remote_device];
+		lane->bytes += length;
+		addr += length;
+		remote_addr += length;
+		left -= length;
+		count++;
+	} while (left);
+	slot->sent = slot->length - left;
+	qp->under_way += count;
+	qp->plain_under_way += count;
+	return !left;
+}
+
+/* All fragments of a WR, as far as lanes have room. */
+static inline bool send_spread(struct snt_qp *qp, struct snt__slot *slot,
+			       uint32_t position)
+{
+	bool sequenced = slot->opcode == SNT_WRITE_IMM && qp->scheme == SNT_DQPLB;
+
+	if (__builtin_expect(slot->mem && slot->length && !sequenced, 1))
+		return spread_simple(qp, slot, position);
+	/* In SPRAY nothing but the notification is left of an empty one. */
+	if (!slot->length && slot->opcode == SNT_WRITE_IMM && !sequenced)
+		return true;
+	do {
+		uint64_t length = slot->length - slot->sent;
+
+		if (length > qp->fragment_size)
+			length = qp->fragment_size;
+		if (!(sequenced ? send_sequenced(qp, slot, position, length)
+				: send_plain(qp, slot, position, length)))
+			return false;
+		slot->sent += length;
+	} while (slot->sent < slot->length);
+	return true;
+}
+
+/* Is all that is under way on this lane, and nothing else to come before? */
+static bool is_alone_on(const struct snt_qp *qp, const struct snt__lane *lane)
+{
+	return qp->under_way == snt__lane_under_way(lane) && !qp->notifies_due;
+}
+
+/* May an ordering point take effect? 1 yes, 0 not yet, -1 never. */
+static int may_order(const struct snt_qp *qp, uint32_t position)
+{
+	if (qp->failed_count && snt__before(qp->failed_first, position))
+		return 0; /* until that failure has been reported */
+	return qp->poisoned && snt__before(position, qp->poison) ? -1 : 1;
+}
+
+static bool send_message(struct snt_qp *qp, struct snt__slot *slot, uint32_t position)
+{
+	const struct rule *rule = &rules[slot->opcode];
+	struct snt__lane *lane =
+		&qp->lane[rule->shape == SHAPE_ATOMIC ? 0 : qp->message_lane];
+	struct ibv_send_wr *wr;
+
+	if (!lane->alive) {
+		snt__qp_fail_slot(qp, position, SNT_FLUSHED, 0, lane->index);
+		slot->pending = 0;
+		return true;
+	}
+	if (!snt__lane_has_room(lane, 1))
+		return false;
+	wr = add_to(qp, lane, position, 0);
+	set_local(qp, slot, position, lane->device, slot->length, wr);
+	wr->opcode = rule->verb;
+	if (rule->shape == SHAPE_ATOMIC) {
+		const struct snt__atomic *atomic = &qp->atomic[position & qp->mask];
+
+		wr->wr.atomic.remote_addr = slot->remote_addr;
+		wr->wr.atomic.compare_add = atomic->compare_add;
+		wr->wr.atomic.swap = atomic->swap;
+		wr->wr.atomic.rkey = qp->rkey[(position & qp->mask) * qp->remote_count +
+					      lane->remote_device];
+	} else {
+		wr->imm_data = htonl(slot->imm);
+	}
+	slot->sent = slot->length;
+	lane->bytes += slot->length;
+	qp->plain_under_way++;
+	return true;
+}
+
+/* What was not yet sent of a WR never will be. */
+static void give_up(struct snt_qp *qp, struct snt__slot *slot, uint32_t position)
+{
+	uint32_t unsent = 0;
+
+	if (rules[slot->opcode].shape != SHAPE_SPREAD)
+		unsent = 1;
+	else if (slot->sent < slot->length || !slot->length)
+		unsent = fragment_count(qp, slot->length - slot->sent);
+	if (slot->flags & SNT__SLOT_NOTIFY)
+		unsent = (slot->length ? unsent : 0) + qp->notify_count;
+	else if (slot->opcode == SNT_WRITE_IMM)
+		unsent += slot->imm != 0;
+	slot->pending -= unsent;
+	slot->flags &= ~SNT__SLOT_NOTIFY;
+	snt__qp_fail_slot(qp, position, SNT_FLUSHED, 0, 0);
+}
+
+/* Sends what it can of the WR at next. True: done with it. */
+static inline bool dispatch_slot(struct snt_qp *qp, struct snt__slot *slot,
+				 uint32_t position)
+{
+	bool spread = slot->opcode <= SNT_READ;
+
+	if (__builtin_expect(qp->broken, 0)) {
+		give_up(qp, slot, position);
+		return true;
+	}
+	if (__builtin_expect(slot->flags & SNT_FENCE, 0) && !slot->sent &&
+	    (qp->under_way || qp->notifies_due))
+		return false;
+	if (spread)
+		return send_spread(qp, slot, position);
+	if (!is_alone_on(qp, &qp->lane[rules[slot->opcode].shape == SHAPE_ATOMIC
+					       ? 0
+					       : qp->message_lane]))
+		return false;
+	switch (may_order(qp, position)) {
+	case 0:
+		return false;
+	case 1:
+		return send_message(qp, slot, position);
+	default:
+		give_up(qp, slot, position);
+		return true;
+	}
+}
+
+/* SPRAY: an empty write with the immediate on each notify lane. */
+static bool send_notify(struct snt_qp *qp, struct snt__slot *slot, uint32_t position)
+{
+	struct snt__lane *lane = &qp->lane[qp->data_lanes];
+	bool alive = true;
+
+	for (unsigned i = 0; i < qp->notify_count; i++) {
+		alive &= lane[i].alive;
+		if (lane[i].alive && !snt__lane_has_room(&lane[i], 1))
+			return false;
+	}
+	slot->flags &= ~SNT__SLOT_NOTIFY;
+	qp->notifies_due--;
+	if (slot->status || !alive || qp->broken || may_order(qp, position) < 0) {
+		slot->pending -= qp->notify_count;
+		snt__qp_fail_slot(qp, position, SNT_FLUSHED, 0, lane->index);
+		return true;
+	}
+	for (unsigned i = 0; i < qp->notify_count; i++) {
+		struct ibv_send_wr *wr = add_to(qp, &lane[i], position, 0);
+
+		wr->num_sge = 0;
+		wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+		wr->send_flags = (slot->flags & SNT_SOLICITED) ? IBV_SEND_SOLICITED : 0;
+		wr->imm_data = htonl(slot->imm);
+		wr->wr.rdma.remote_addr = slot->remote_addr;
+		wr->wr.rdma.rkey = qp->rkey[(position & qp->mask) * qp->remote_count +
+					    lane[i].remote_device];
+		qp->plain_under_way++;
+	}
+	return true;
+}
+
+/* Moves `ordered` on, over what is acknowledged and, if need be, notified. */
+static void advance_ordered(struct snt_qp *qp)
+{
+	while (qp->ordered != qp->next) {
+		struct snt__slot *slot = snt__qp_slot(qp, qp->ordered);
+
+		if (slot->flags & SNT__SLOT_NOTIFY) {
+			if (slot->pending > qp->notify_count ||
+			    !may_order(qp, qp->ordered) ||
+			    !send_notify(qp, slot, qp->ordered))
+				return;
+		} else if (slot->pending) {
+			return;
+		}
+		qp->ordered++;
+	}
+}
+
+void snt__qp_dispatch(struct snt_qp *qp)
+{
+	uint32_t before;
+
+	do {
+		before = qp->next;
+		if (qp->notifies_due)
+			advance_ordered(qp);
+		while (qp->next != qp->tail) {
+			struct snt__slot *slot = snt__qp_slot(qp, qp->next);
+
+			if (!dispatch_slot(qp, slot, qp->next))
+				break;
+			qp->notifies_due += (slot->flags & SNT__SLOT_NOTIFY) != 0;
+			qp->next++;
+		}
+	} while (qp->notifies_due && qp->next != before);
+	while (qp->dirty_count)
+		snt__lane_ring(&qp->lane[qp->dirty[--qp->dirty_count]]);
+	/* What was flushed without having been sent has no CQE to announce it. */
+	if (qp->head != qp->next && !snt__qp_slot(qp, qp->head)->pending)
+		snt__cq_ready(qp->cq, &qp->send_ready);
+}
