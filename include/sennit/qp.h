@@ -17,7 +17,8 @@
  * 1. Every WR that was accepted retires exactly once, by success, failure or
  *    close, and is reported iff it was signalled or failed.
  * 2. Sends are reported in posting order; receives in posting order within their
- *    class. A WR's first error is its status; a failed WR waits its turn.
+ *    class. A WR's first error other than a flush is its status; a failed WR waits
+ *    its turn.
  * 3. WRs are unordered at the peer except at ordering points: the notification of
  *    a WRITE_IMM, SEND, and atomics. An ordering point takes effect only after
  *    every earlier WR is acknowledged and visible; never if one of its own

@@ -9,18 +9,20 @@
 
 #include "vqp/qp.h"
 
+/* The first error wins, but a flush is only the shadow of another. */
 void snt__qp_fail_slot(struct snt_qp *qp, uint32_t position, unsigned status,
 		       uint32_t vendor_err, unsigned lane)
 {
 	struct snt__slot *slot = snt__qp_slot(qp, position);
 
-	if (slot->status)
-		return; /* the first error wins */
+	if (slot->status && (slot->status != SNT_FLUSHED || status == SNT_FLUSHED))
+		return;
+	if (!slot->status &&
+	    (!qp->failed_count++ || snt__before(position, qp->failed_first)))
+		qp->failed_first = position;
 	slot->status = status;
 	slot->vendor_err = vendor_err;
 	slot->lane = lane;
-	if (!qp->failed_count++ || snt__before(position, qp->failed_first))
-		qp->failed_first = position;
 }
 
 void snt__qp_retire(struct snt_qp *qp, struct snt__fragment fragment, unsigned status,
@@ -81,7 +83,7 @@ static void take_marker(struct snt_qp *qp, struct snt__lane *lane, uint32_t mark
 	while (lane->retired != lane->built)
 		retire_one(lane, SNT_FLUSHED, 0);
 	if (marker == SNT__MARKER_CLOSE)
-		qp->markers--;
+		snt__qp_count_marker(qp, &lane->send_marker_due);
 }
 
 static bool take_send(struct snt_qp *qp, struct snt__lane *lane,
@@ -125,7 +127,7 @@ bool snt__qp_take(struct snt_qp *qp, struct snt__lane *lane, const struct ibv_wc
 		return true;
 	}
 	if (tag == (lane->tag | SNT__TAG_MARKER | SNT__TAG_RECV)) {
-		qp->markers--;
+		snt__qp_count_marker(qp, &lane->recv_marker_due);
 		snt__cq_ready(qp->cq, &qp->send_ready);
 		return true;
 	}

@@ -337,6 +337,7 @@ static void mark_receives(struct snt_qp *qp, struct snt__lane *lane)
 	if (lane->marked || ibv_post_recv(lane->qp, &wr, &bad))
 		return;
 	lane->marked = true;
+	lane->recv_marker_due = true;
 	qp->markers++;
 }
 
@@ -356,6 +357,7 @@ static int end_lane(struct snt_qp *qp, struct snt__lane *lane)
 	lane->alive = false;
 	lane->chained = 0;
 	snt__lane_update(lane);
+	lane->send_marker_due = true;
 	qp->markers++;
 	snt__lane_mark(lane, SNT__MARKER_CLOSE);
 	return 0;

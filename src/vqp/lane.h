@@ -49,8 +49,12 @@ struct snt__lane {
 	uint8_t index;
 	bool alive;
 	bool wants_marker; /* its marker was refused for now */
-	bool marked;	   /* closing: the receive marker is in */
-	bool ended;	   /* closing: done all there is to do */
+	/* Closing. A device may complete a marker that it had refused, so each is
+	 * waited for once, however many come. */
+	bool marked; /* the receive marker is in */
+	bool ended;  /* done all there is to do */
+	bool send_marker_due;
+	bool recv_marker_due;
 
 	/* Receives: DQPLB posts its own, other classes those of the program. */
 	uint32_t recv_posted;

@@ -210,7 +210,8 @@ static bool take_marker(struct snt_qp *qp, const struct ibv_wc *physical)
 	if (!qp->closing ||
 	    (tag & ~SNT__TAG_RECV) != (qp->lane[0].tag | SNT__TAG_MARKER))
 		return false;
-	qp->markers--;
+	snt__qp_count_marker(qp, tag & SNT__TAG_RECV ? &qp->lane[0].recv_marker_due
+						     : &qp->lane[0].send_marker_due);
 	snt__cq_ready(qp->cq, &qp->send_ready);
 	return true;
 }

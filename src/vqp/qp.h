@@ -171,6 +171,12 @@ static inline bool snt__before(uint32_t a, uint32_t b)
 /* send.c: cut and send what can go, then post all chains. */
 void snt__qp_dispatch(struct snt_qp *qp);
 
+static inline void snt__qp_count_marker(struct snt_qp *qp, bool *due)
+{
+	qp->markers -= *due;
+	*due = false;
+}
+
 /* complete.c: one physical completion of one of its lanes. False: not ours. */
 bool snt__qp_take(struct snt_qp *qp, struct snt__lane *lane, const struct ibv_wc *wc);
 
