@@ -67,12 +67,6 @@ enum snt_scheme {
 	SNT_DQPLB,
 };
 
-enum snt_balance {
-	SNT_BALANCE_DEFAULT = 0, /* round robin */
-	SNT_ROUND_ROBIN,
-	SNT_FASTEST, /* the lane that is expected to be done first */
-};
-
 enum snt_qp_flags {
 	SNT_QP_TRACKED = 1 << 0, /* even a single lane goes through the ring */
 };
@@ -82,7 +76,6 @@ struct snt_qp_opts {
 	struct snt_cq *cq;	/* required */
 	struct snt_cq *recv_cq; /* NULL: the same */
 	enum snt_scheme scheme;
-	enum snt_balance balance;
 	uint32_t flags;	  /* enum snt_qp_flags */
 	uint32_t lanes;	  /* data lanes in total, dealt over the devices; 0: 1 each */
 	uint32_t devices; /* bit i: use device i; 0: all */

@@ -82,8 +82,12 @@ static void take_marker(struct snt_qp *qp, struct snt__lane *lane, uint32_t mark
 {
 	while (lane->retired != lane->built)
 		retire_one(lane, SNT_FLUSHED, 0);
-	if (marker == SNT__MARKER_CLOSE)
-		snt__qp_count_marker(qp, &lane->send_marker_due);
+	if (marker != SNT__MARKER_CLOSE)
+		return;
+	snt__qp_count_marker(qp, &lane->send_marker_due);
+	/* Without a marker of their own receives end with the sends. */
+	if (!lane->marked)
+		snt__recv_end(qp, lane);
 }
 
 static bool take_send(struct snt_qp *qp, struct snt__lane *lane,
@@ -127,7 +131,9 @@ bool snt__qp_take(struct snt_qp *qp, struct snt__lane *lane, const struct ibv_wc
 		return true;
 	}
 	if (tag == (lane->tag | SNT__TAG_MARKER | SNT__TAG_RECV)) {
-		snt__qp_count_marker(qp, &lane->recv_marker_due);
+		snt__recv_end(qp, lane);
+		if ((uint32_t)wc->wr_id == SNT__MARKER_CLOSE)
+			snt__qp_count_marker(qp, &lane->recv_marker_due);
 		snt__cq_ready(qp->cq, &qp->send_ready);
 		return true;
 	}

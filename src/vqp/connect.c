@@ -327,27 +327,17 @@ int snt_qp_connected(struct snt_qp *qp, const struct snt_card *peer)
  * a QP that is in ERR already.
  */
 
-static void mark_receives(struct snt_qp *qp, struct snt__lane *lane)
-{
-	struct ibv_recv_wr wr = {
-		.wr_id = (uint64_t)(lane->tag | SNT__TAG_MARKER | SNT__TAG_RECV) << 32,
-	};
-	struct ibv_recv_wr *bad;
-
-	if (lane->marked || ibv_post_recv(lane->qp, &wr, &bad))
-		return;
-	lane->marked = true;
-	lane->recv_marker_due = true;
-	qp->markers++;
-}
-
 static int end_lane(struct snt_qp *qp, struct snt__lane *lane)
 {
 	int ret;
 
 	if (lane->ended)
 		return 0;
-	mark_receives(qp, lane);
+	if (!lane->marked && snt__lane_mark_recv(lane, SNT__MARKER_CLOSE)) {
+		lane->marked = true;
+		lane->recv_marker_due = true;
+		qp->markers++;
+	}
 	ret = snt__lane_to_error(lane);
 	if (ret)
 		return snt__fail(-ret, "%s: lane %u cannot go to ERR: %s",

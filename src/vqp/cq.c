@@ -130,52 +130,84 @@ static int harvest(struct snt_cq *cq, struct snt_wc *wc, int max)
 	return total;
 }
 
+/* A batch of physical CQEs; how many completions they were at once. */
+static int take_batch(struct snt_cq *cq, unsigned device, const struct ibv_wc *batch,
+		      int count, struct snt_wc *wc)
+{
+	int passed = 0;
+
+	for (int i = 0; i < count; i++)
+		passed += take(cq, device, &batch[i], wc + passed);
+	return passed;
+}
+
+static __attribute__((noinline, cold)) int cannot_poll(const struct snt_cq *cq,
+						       const struct snt__physical *from)
+{
+	return snt__fail(EIO, "%s: a CQ cannot be polled any more",
+			 cq->ctx->device[from->device]->name);
+}
+
+/* Batches of one physical CQ until it is empty or the array is full. */
+static int drain(struct snt_cq *cq, const struct snt__physical *from,
+		 struct ibv_wc *batch, int count, struct snt_wc *wc, int max)
+{
+	int total = 0;
+
+	for (;;) {
+		int asked = max - total < BATCH ? max - total : BATCH;
+
+		if (count < 0)
+			return total ? total : cannot_poll(cq, from);
+		total += take_batch(cq, from->device, batch, count, wc + total);
+		if (cq->ready_first)
+			total += harvest(cq, wc + total, max - total);
+		if (count < asked || total == max)
+			return total;
+		count = ibv_poll_cq(from->cq, max - total < BATCH ? max - total : BATCH,
+				    batch);
+	}
+}
+
+/* One physical CQ. The empty case is the most frequent of all. */
 static int poll_physical(struct snt_cq *cq, const struct snt__physical *from,
-			 struct snt_wc *wc, int max, int *count_out)
+			 struct snt_wc *wc, int max)
 {
 	struct ibv_wc batch[BATCH];
 	int count = ibv_poll_cq(from->cq, max < BATCH ? max : BATCH, batch);
 
-	*count_out = 0;
-	if (__builtin_expect(count < 0, 0))
-		return snt__fail(EIO, "%s: a CQ cannot be polled any more",
-				 cq->ctx->device[from->device]->name);
-	for (int i = 0; i < count; i++)
-		*count_out += take(cq, from->device, &batch[i], wc + *count_out);
-	return count;
+	if (__builtin_expect(!count, 1))
+		return 0;
+	return drain(cq, from, batch, count, wc, max);
 }
 
-/* Fills the array from some physical CQs, served in turn. */
-static int poll_range(struct snt_cq *cq, uint32_t first, uint32_t number,
-		      struct snt_wc *wc, int max)
+/* All physical CQs, beginning with another one each time. */
+static __attribute__((noinline)) int poll_all(struct snt_cq *cq, struct snt_wc *wc,
+					      int max)
 {
 	int total = cq->ready_first ? harvest(cq, wc, max) : 0;
-	uint32_t at = first, idle = 0;
+	uint32_t first = cq->turn;
 
-	while (idle < number && total < max) {
-		int passed;
-		int seen = poll_physical(cq, &cq->physical[at], wc + total, max - total,
-					 &passed);
+	cq->turn = first + 1 < cq->physical_count ? first + 1 : 0;
+	for (uint32_t i = 0; i < cq->physical_count && total < max; i++) {
+		uint32_t at = first + i;
+		int count;
 
-		if (seen < 0)
-			return total ? total : seen;
-		total += passed;
-		if (cq->ready_first)
-			total += harvest(cq, wc + total, max - total);
-		idle = seen ? 0 : idle + 1;
-		if (number > 1)
-			at = at + 1 == cq->physical_count ? 0 : at + 1;
+		if (at >= cq->physical_count)
+			at -= cq->physical_count;
+		count = poll_physical(cq, &cq->physical[at], wc + total, max - total);
+		if (count < 0)
+			return total ? total : count;
+		total += count;
 	}
 	return total;
 }
 
 int snt_cq_poll(struct snt_cq *cq, struct snt_wc *wc, int max)
 {
-	uint32_t first = cq->turn;
-
-	if (cq->physical_count > 1)
-		cq->turn = first + 1 == cq->physical_count ? 0 : first + 1;
-	return poll_range(cq, first, cq->physical_count, wc, max);
+	if (__builtin_expect(cq->physical_count == 1 && !cq->ready_first && max > 0, 1))
+		return poll_physical(cq, cq->physical, wc, max);
+	return max > 0 ? poll_all(cq, wc, max) : 0;
 }
 
 int snt_cq_poll_one(struct snt_cq *cq, struct snt_wc *wc)
@@ -185,10 +217,18 @@ int snt_cq_poll_one(struct snt_cq *cq, struct snt_wc *wc)
 
 int snt_cq_poll_index(struct snt_cq *cq, unsigned index, struct snt_wc *wc, int max)
 {
+	int total, count;
+
 	if (index >= cq->physical_count)
 		return snt__fail(EINVAL, "there is no physical CQ %u; there are %u",
 				 index, cq->physical_count);
-	return poll_range(cq, index, 1, wc, max);
+	if (max <= 0)
+		return 0;
+	total = cq->ready_first ? harvest(cq, wc, max) : 0;
+	if (total == max)
+		return total;
+	count = poll_physical(cq, &cq->physical[index], wc + total, max - total);
+	return count < 0 && total ? total : total + count;
 }
 
 int snt_cq_poll_each(struct snt_cq *cq, int max,

@@ -16,6 +16,10 @@
 #include "vqp/layout.h"
 #include "vqp/qp.h"
 
+/* In each queue of a lane, beyond what the program posts: one when the lane dies
+ * and one when the QP is closed. */
+#define MARKERS 2
+
 static atomic_uint next_num;
 
 /*
@@ -28,7 +32,6 @@ static void set_defaults(struct snt_qp_opts *opts)
 {
 	opts->recv_cq = DEFAULT(opts->recv_cq, opts->cq);
 	opts->scheme = DEFAULT(opts->scheme, SNT_SPRAY);
-	opts->balance = DEFAULT(opts->balance, SNT_ROUND_ROBIN);
 	opts->lane_depth = DEFAULT(opts->lane_depth, 128);
 	opts->send_depth = DEFAULT(opts->send_depth, 256);
 	opts->recv_depth = DEFAULT(opts->recv_depth, 128);
@@ -64,7 +67,6 @@ static int check_opts(const struct snt_ctx *ctx, const struct snt_qp_opts *opts)
 {
 	const struct range ranges[] = {
 		{ "scheme", opts->scheme, SNT_SPRAY, SNT_DQPLB },
-		{ "balance", opts->balance, SNT_ROUND_ROBIN, SNT_ROUND_ROBIN },
 		{ "flags", opts->flags, 0, SNT_QP_TRACKED },
 		{ "lanes", opts->lanes, 0, 128 },
 		/* A sequenced fragment and its raw immediate go together. */
@@ -129,11 +131,11 @@ static int check_device(const struct snt_device *device, const struct snt_qp_opt
 	if (info->message_size_max && opts->fragment_size > info->message_size_max)
 		return beyond(device, "fragment_size", opts->fragment_size,
 			      info->message_size_max);
-	if (info->qp_depth_max && opts->lane_depth + 1 > info->qp_depth_max)
-		return beyond(device, "lane_depth (and 1)", opts->lane_depth + 1,
+	if (info->qp_depth_max && opts->lane_depth + MARKERS > info->qp_depth_max)
+		return beyond(device, "lane_depth (and 2)", opts->lane_depth + MARKERS,
 			      info->qp_depth_max);
-	if (info->qp_depth_max && opts->recv_depth + 1 > info->qp_depth_max)
-		return beyond(device, "recv_depth (and 1)", opts->recv_depth + 1,
+	if (info->qp_depth_max && opts->recv_depth + MARKERS > info->qp_depth_max)
+		return beyond(device, "recv_depth (and 2)", opts->recv_depth + MARKERS,
 			      info->qp_depth_max);
 	if (info->qp_sge_max && opts->send_sge_max > info->qp_sge_max)
 		return beyond(device, "send_sge_max", opts->send_sge_max,
@@ -193,8 +195,8 @@ static int create_qp(struct snt_qp *qp, struct snt__lane *lane)
 	struct ibv_qp_init_attr attr = {
 		.send_cq = qp->cq->physical[lane->send_cq_index].cq,
 		.recv_cq = qp->recv_cq->physical[lane->recv_cq_index].cq,
-		.cap = { .max_send_wr = qp->lane_depth + 1,
-			 .max_recv_wr = recv_depth + 1,
+		.cap = { .max_send_wr = qp->lane_depth + MARKERS,
+			 .max_recv_wr = recv_depth + MARKERS,
 			 .max_send_sge = qp->send_sge_max,
 			 .max_recv_sge = qp->recv_sge_max,
 			 .max_inline_data = qp->inline_max },
@@ -216,8 +218,8 @@ static int create_qp(struct snt_qp *qp, struct snt__lane *lane)
 
 static int open_lane(struct snt_qp *qp, struct snt__lane *lane)
 {
-	uint32_t recv_depth = lane_recv_depth(qp, lane->index) + 1;
-	int ret = snt__cq_reserve(qp->cq, lane->device, qp->lane_depth + 1,
+	uint32_t recv_depth = lane_recv_depth(qp, lane->index) + MARKERS;
+	int ret = snt__cq_reserve(qp->cq, lane->device, qp->lane_depth + MARKERS,
 				  &lane->send_cq_index);
 
 	if (ret)
@@ -247,7 +249,7 @@ err_recv:
 	lane->qp = NULL;
 	snt__cq_unreserve(qp->recv_cq, lane->recv_cq_index, recv_depth);
 err_send:
-	snt__cq_unreserve(qp->cq, lane->send_cq_index, qp->lane_depth + 1);
+	snt__cq_unreserve(qp->cq, lane->send_cq_index, qp->lane_depth + MARKERS);
 	return ret;
 }
 
@@ -261,8 +263,8 @@ static void close_lane(struct snt_qp *qp, struct snt__lane *lane)
 	if (!qp->adopted)
 		device->control.destroy_qp(lane->qp);
 	snt__cq_unreserve(qp->recv_cq, lane->recv_cq_index,
-			  lane_recv_depth(qp, lane->index) + 1);
-	snt__cq_unreserve(qp->cq, lane->send_cq_index, qp->lane_depth + 1);
+			  lane_recv_depth(qp, lane->index) + MARKERS);
+	snt__cq_unreserve(qp->cq, lane->send_cq_index, qp->lane_depth + MARKERS);
 }
 
 /* Generation and lane, so that a CQE of an earlier life is recognised. */

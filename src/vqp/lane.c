@@ -36,6 +36,17 @@ void snt__lane_mark(struct snt__lane *lane, enum snt__marker marker)
 		snt__cq_ready(lane->owner->cq, &lane->owner->send_ready);
 }
 
+bool snt__lane_mark_recv(struct snt__lane *lane, enum snt__marker marker)
+{
+	struct ibv_recv_wr wr = {
+		.wr_id = (uint64_t)(lane->tag | SNT__TAG_MARKER | SNT__TAG_RECV) << 32 |
+			 marker,
+	};
+	struct ibv_recv_wr *bad;
+
+	return ibv_post_recv(lane->qp, &wr, &bad) == 0;
+}
+
 void snt__lane_kill(struct snt__lane *lane)
 {
 	struct snt_qp *qp = lane->owner;
@@ -46,6 +57,7 @@ void snt__lane_kill(struct snt__lane *lane)
 	lane->chained = 0; /* in the FIFO still; the marker retires them */
 	snt__lane_update(lane);
 	qp->lanes_alive -= lane->index < qp->data_lanes;
+	snt__lane_mark_recv(lane, SNT__MARKER_KILL);
 	snt__lane_to_error(lane);
 	snt__lane_mark(lane, SNT__MARKER_KILL);
 	/* A hole in a sequence cannot be healed, and no lane is no QP. */

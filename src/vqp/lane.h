@@ -123,6 +123,10 @@ enum snt__marker {
 /* Sets wants_marker if it was refused. */
 void snt__lane_mark(struct snt__lane *lane, enum snt__marker marker);
 
+/* The same for the receive queue; false if it was refused. It must go in before
+ * ERR, because rxe does not flush what is posted later. */
+bool snt__lane_mark_recv(struct snt__lane *lane, enum snt__marker marker);
+
 /* To ERR, as far as there is a control table. */
 int snt__lane_to_error(struct snt__lane *lane);
 

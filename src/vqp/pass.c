@@ -8,7 +8,8 @@
 
 #include "vqp/qp.h"
 
-#define SGES_MAX 16
+#define SGES_MAX    16
+#define FLAGS_KNOWN (SNT_SIGNALED | SNT_FENCE | SNT_SOLICITED | SNT_INLINE)
 
 static const uint8_t verbs[] = {
 	[SNT_WRITE] = IBV_WR_RDMA_WRITE,
@@ -99,16 +100,63 @@ static unsigned verbs_flags(unsigned flags)
 	       (flags & SNT_INLINE ? IBV_SEND_INLINE : 0);
 }
 
-static int post_send(struct snt_qp *qp, const struct snt_send_wr *wr)
+/* What all WRs have in common. */
+static inline int post_physical(struct snt_qp *qp, const struct snt_send_wr *wr,
+				struct ibv_send_wr *physical, struct ibv_sge *sge)
+{
+	struct ibv_send_wr *bad;
+	int ret;
+
+	physical->wr_id = wr->wr_id;
+	physical->next = NULL;
+	physical->sg_list = sge;
+	physical->num_sge = wr->sge_count;
+	physical->opcode = verbs[wr->opcode];
+	physical->send_flags = verbs_flags(wr->flags);
+	physical->imm_data = htonl(wr->imm);
+	ret = ibv_post_send(qp->lane[0].qp, physical, &bad);
+	return __builtin_expect(ret, 0) ? ret == ENOMEM ? -EAGAIN : -ret : 0;
+}
+
+/* The most frequent kind: one SGE, and a place at the peer. */
+static inline int post_simple(struct snt_qp *qp, const struct snt_send_wr *wr)
+{
+	const struct snt__lane *lane = &qp->lane[0];
+	const struct snt_sge *from = wr->sge;
+	const struct snt_mem *mem = from->mem;
+	const struct snt_token *token = wr->remote;
+	unsigned access = wr->opcode == SNT_READ ? SNT_ACCESS_LOCAL_WRITE : 0;
+	struct ibv_send_wr physical;
+	struct ibv_sge sge;
+
+	if (!mem || mem->ctx != qp->ctx || !token ||
+	    token->key_count <= lane->remote_device)
+		return -EINVAL;
+	if (!snt__mem_holds(mem, (uintptr_t)from->addr, from->length) ||
+	    !snt__token_holds(token, wr->remote_addr, from->length))
+		return -ERANGE;
+	if (!(token->access & rights[wr->opcode]) || (mem->access & access) != access)
+		return -EACCES;
+	if (from->length > qp->fragment_size)
+		return -EMSGSIZE;
+	sge.addr = (uintptr_t)from->addr;
+	sge.length = from->length;
+	sge.lkey = mem->local_key[lane->device];
+	physical.wr.rdma.remote_addr = wr->remote_addr;
+	physical.wr.rdma.rkey = token->key[lane->remote_device];
+	return post_physical(qp, wr, &physical, &sge);
+}
+
+static __attribute__((noinline)) int post_general(struct snt_qp *qp,
+						  const struct snt_send_wr *wr)
 {
 	struct ibv_sge sge[SGES_MAX];
-	struct ibv_send_wr physical, *bad;
+	struct ibv_send_wr physical;
 	uint64_t length;
 	int ret;
 
 	if (wr->opcode < SNT_WRITE || wr->opcode > SNT_FETCH_ADD ||
-	    wr->sge_count > qp->send_sge_max ||
-	    wr->flags & ~(SNT_SIGNALED | SNT_FENCE | SNT_SOLICITED | SNT_INLINE))
+	    wr->sge_count > qp->send_sge_max || wr->flags & ~FLAGS_KNOWN)
 		return -EINVAL;
 	ret = fill_sges(qp, wr->sge, wr->sge_count, wr->flags & SNT_INLINE,
 			writes_locally(wr->opcode), sge, &length);
@@ -116,20 +164,16 @@ static int post_send(struct snt_qp *qp, const struct snt_send_wr *wr)
 		return ret;
 	if (length > qp->fragment_size)
 		return -EMSGSIZE;
-	if (rights[wr->opcode]) {
-		ret = fill_remote(qp, wr, length, &physical);
-		if (ret)
-			return ret;
-	}
-	physical.wr_id = wr->wr_id;
-	physical.next = NULL;
-	physical.sg_list = sge;
-	physical.num_sge = wr->sge_count;
-	physical.opcode = verbs[wr->opcode];
-	physical.send_flags = verbs_flags(wr->flags);
-	physical.imm_data = htonl(wr->imm);
-	ret = ibv_post_send(qp->lane[0].qp, &physical, &bad);
-	return ret == ENOMEM ? -EAGAIN : -ret;
+	ret = rights[wr->opcode] ? fill_remote(qp, wr, length, &physical) : 0;
+	return ret ? ret : post_physical(qp, wr, &physical, sge);
+}
+
+static inline int post_send(struct snt_qp *qp, const struct snt_send_wr *wr)
+{
+	bool simple = wr->opcode >= SNT_WRITE && wr->opcode <= SNT_READ &&
+		      wr->sge_count == 1 && !(wr->flags & ~(FLAGS_KNOWN & ~SNT_INLINE));
+
+	return __builtin_expect(simple, 1) ? post_simple(qp, wr) : post_general(qp, wr);
 }
 
 int snt__pass_post_send(struct snt_qp *qp, const struct snt_send_wr *wr, unsigned count)
@@ -137,16 +181,14 @@ int snt__pass_post_send(struct snt_qp *qp, const struct snt_send_wr *wr, unsigne
 	unsigned taken;
 	int ret = -EINVAL;
 
-	if (qp->closing)
-		return -ESHUTDOWN;
-	if (!qp->connected)
-		return -ENOTCONN;
+	if (qp->refusal)
+		return qp->refusal;
 	for (taken = 0; taken < count; taken++) {
 		ret = post_send(qp, &wr[taken]);
 		if (ret)
 			break;
-		qp->lane[0].fragments++;
 	}
+	qp->lane[0].fragments += taken;
 	return taken ? (int)taken : ret;
 }
 
@@ -182,24 +224,18 @@ int snt__pass_post_recv(struct snt_qp *qp, const struct snt_recv_wr *wr, unsigne
 	return taken ? (int)taken : ret;
 }
 
-static unsigned virtual_opcode(enum ibv_wc_opcode opcode)
+/* Verbs number sends from 0 and receives from 128. */
+static inline unsigned virtual_opcode(enum ibv_wc_opcode opcode)
 {
-	switch (opcode) {
-	case IBV_WC_RDMA_WRITE:
-		return SNT_WRITE;
-	case IBV_WC_RDMA_READ:
-		return SNT_READ;
-	case IBV_WC_SEND:
-		return SNT_SEND;
-	case IBV_WC_COMP_SWAP:
-		return SNT_CMP_SWAP;
-	case IBV_WC_FETCH_ADD:
-		return SNT_FETCH_ADD;
-	case IBV_WC_RECV_RDMA_WITH_IMM:
-		return SNT_RECV_NOTIFY;
-	default:
-		return SNT_RECV;
-	}
+	static const uint8_t sends[] = {
+		[IBV_WC_SEND] = SNT_SEND,	    [IBV_WC_RDMA_WRITE] = SNT_WRITE,
+		[IBV_WC_RDMA_READ] = SNT_READ,	    [IBV_WC_COMP_SWAP] = SNT_CMP_SWAP,
+		[IBV_WC_FETCH_ADD] = SNT_FETCH_ADD,
+	};
+
+	if (opcode & IBV_WC_RECV)
+		return opcode == IBV_WC_RECV_RDMA_WITH_IMM ? SNT_RECV_NOTIFY : SNT_RECV;
+	return opcode < sizeof(sends) ? sends[opcode] : 0;
 }
 
 /* The end of the queues: true if this was a marker of ours. */

@@ -198,6 +198,7 @@ int snt__qp_report_recvs(struct snt_qp *qp, struct snt_wc *wc, int max);
 /* recv.c */
 void snt__recv_take(struct snt_qp *qp, struct snt__lane *lane, const struct ibv_wc *wc);
 void snt__recv_flush(struct snt_qp *qp);
+void snt__recv_end(struct snt_qp *qp, struct snt__lane *lane);
 int snt__recv_post_all(struct snt_qp *qp);
 
 /* dqplb.c */

@@ -13,43 +13,48 @@
 
 #include "vqp/qp.h"
 
-static int post_physical(struct snt__lane *lane, struct ibv_sge *sge, int sge_count)
+/*
+ * A device may queue a receive and fail all the same. The only safe answer is to
+ * keep the receive's place and to give up the lane: whether it was queued or not,
+ * it comes back flushed.
+ */
+static void post_physical(struct snt__lane *lane, struct ibv_sge *sge, int sge_count)
 {
 	struct ibv_recv_wr wr = {
-		.wr_id =
-			(uint64_t)(lane->tag | SNT__TAG_RECV) << 32 | lane->recv_posted,
+		.wr_id = (uint64_t)(lane->tag | SNT__TAG_RECV) << 32 |
+			 lane->recv_posted++,
 		.sg_list = sge,
 		.num_sge = sge_count,
 	};
 	struct ibv_recv_wr *bad;
-	int ret = ibv_post_recv(lane->qp, &wr, &bad);
 
-	if (ret)
-		return -ret;
-	lane->recv_posted++;
-	return 0;
+	if (ibv_post_recv(lane->qp, &wr, &bad))
+		snt__lane_kill(lane);
 }
 
-/* On every notify lane, or none: a receive too many on one of them would make
- * the lanes disagree for ever. */
-static int post_notify(struct snt_qp *qp)
+static void post_notify(struct snt_qp *qp)
 {
-	for (unsigned i = 0; i < qp->notify_count; i++) {
-		struct snt__lane *lane = &qp->lane[qp->data_lanes + i];
-		int ret = lane->alive ? post_physical(lane, NULL, 0) : -ESHUTDOWN;
+	for (unsigned i = 0; i < qp->notify_count; i++)
+		post_physical(&qp->lane[qp->data_lanes + i], NULL, 0);
+}
 
-		if (ret && i)
-			snt__qp_break(qp);
-		if (ret)
-			return ret;
-	}
-	return 0;
+/* Can this class still be received? */
+static bool class_is_alive(const struct snt_qp *qp, const struct snt__recv_ring *ring)
+{
+	if (!qp->connected)
+		return true;
+	if (ring == &qp->data)
+		return qp->lane[qp->message_lane].alive;
+	for (unsigned i = 0; i < qp->notify_count; i++)
+		if (!qp->lane[qp->data_lanes + i].alive)
+			return false;
+	return true;
 }
 
 static int check_recv(const struct snt_qp *qp, const struct snt_recv_wr *wr,
 		      const struct snt__recv_ring *ring)
 {
-	if (qp->closing || qp->broken)
+	if (qp->closing || qp->broken || !class_is_alive(qp, ring))
 		return -ESHUTDOWN;
 	if (wr->sge_count > qp->recv_sge_max)
 		return -EINVAL;
@@ -69,16 +74,17 @@ static int check_recv(const struct snt_qp *qp, const struct snt_recv_wr *wr,
 }
 
 /* To the device, once there is a connection to be. */
-static int post_recv_at(struct snt_qp *qp, struct snt__recv_ring *ring,
-			uint32_t position)
+static void post_recv_at(struct snt_qp *qp, struct snt__recv_ring *ring,
+			 uint32_t position)
 {
 	uint32_t at = position & ring->mask;
 
 	if (ring == &qp->data)
-		return post_physical(&qp->lane[qp->message_lane],
-				     &ring->sge[at * qp->recv_sge_max],
-				     ring->recv[at].sge_count);
-	return qp->scheme == SNT_SPRAY ? post_notify(qp) : 0;
+		post_physical(&qp->lane[qp->message_lane],
+			      &ring->sge[at * qp->recv_sge_max],
+			      ring->recv[at].sge_count);
+	else if (qp->scheme == SNT_SPRAY)
+		post_notify(qp);
 }
 
 static int admit(struct snt_qp *qp, const struct snt_recv_wr *wr)
@@ -102,12 +108,9 @@ static int admit(struct snt_qp *qp, const struct snt_recv_wr *wr)
 			.length = wr->sge[i].length,
 			.lkey = wr->sge[i].mem->local_key[device],
 		};
-	if (qp->connected) {
-		ret = post_recv_at(qp, ring, ring->tail);
-		if (ret)
-			return ret;
-	}
 	ring->tail++;
+	if (qp->connected)
+		post_recv_at(qp, ring, ring->tail - 1);
 	return 0;
 }
 
@@ -136,18 +139,17 @@ int snt__recv_post_all(struct snt_qp *qp)
 	struct snt__recv_ring *rings[] = { &qp->data, &qp->notify };
 
 	for (int i = 0; i < 2; i++)
-		for (uint32_t at = rings[i]->head; at != rings[i]->tail; at++) {
-			int ret = post_recv_at(qp, rings[i], at);
-
-			if (ret)
-				return ret;
-		}
+		for (uint32_t at = rings[i]->head; at != rings[i]->tail; at++)
+			post_recv_at(qp, rings[i], at);
 	for (uint32_t i = 0; qp->scheme == SNT_DQPLB && i < qp->data_lanes; i++) {
 		int ret = snt__dqplb_fill(qp, &qp->lane[i]);
 
 		if (ret)
 			return ret;
 	}
+	for (uint32_t i = 0; i < qp->lane_count; i++)
+		if (!qp->lane[i].alive)
+			return -EIO;
 	return 0;
 }
 
@@ -205,6 +207,16 @@ void snt__recv_take(struct snt_qp *qp, struct snt__lane *lane, const struct ibv_
 		lane->errors += wc->status != IBV_WC_WR_FLUSH_ERR;
 		snt__lane_kill(lane);
 	}
+}
+
+/* The end of a lane's receives: what has not come back never was there. */
+void snt__recv_end(struct snt_qp *qp, struct snt__lane *lane)
+{
+	const struct ibv_wc flushed = { .status = IBV_WC_WR_FLUSH_ERR };
+
+	while (lane->recv_retired != lane->recv_posted)
+		snt__recv_take(qp, lane, &flushed);
+	snt__cq_ready(qp->recv_cq, &qp->recv_ready);
 }
 
 /* Notifications that no lane will bring any more. Data receives come back from

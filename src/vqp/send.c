@@ -193,20 +193,21 @@ static inline void fill_slot(struct snt_qp *qp, const struct snt_send_wr *wr,
 	else if (wr->opcode >= SNT_CMP_SWAP)
 		qp->atomic[position & qp->mask] =
 			(struct snt__atomic){ wr->compare_add, wr->swap };
-	if (wr->remote)
+	if (rules[wr->opcode].remote_access)
 		for (uint32_t i = 0; i < qp->remote_count; i++)
 			rkey[i] = wr->remote->key[i];
 }
 
 static inline int admit(struct snt_qp *qp, const struct snt_send_wr *wr)
 {
-	const struct rule *rule = &rules[wr->opcode];
+	const struct rule *rule;
 	uint64_t length;
 	int ret;
 
 	if (wr->opcode < SNT_WRITE || wr->opcode > SNT_FETCH_ADD ||
 	    wr->flags & ~FLAGS_KNOWN)
 		return -EINVAL;
+	rule = &rules[wr->opcode];
 	if (__builtin_expect(wr->sge_count == 1 && !(wr->flags & SNT_INLINE), 1)) {
 		length = wr->sge->length;
 		ret = check_sge(qp, wr->sge, rule);
