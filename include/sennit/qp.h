@@ -227,7 +227,8 @@ SNT_API int snt_qp_close(struct snt_qp *qp, uint64_t wr_id);
  *
  * NULL is legal and does nothing.
  *
- * Returns: 0; -EBUSY if it was connected and SNT_CLOSED has not been polled.
+ * Returns: 0; -EBUSY if it was connected and SNT_CLOSED has not been polled; the
+ * errno of a device that refused, after which it can only be destroyed again.
  */
 SNT_API int snt_qp_destroy(struct snt_qp *qp);
 

@@ -197,7 +197,7 @@ int snt__qp_report_sends(struct snt_qp *qp, struct snt_wc *wc, int max)
 		qp->head++;
 		if (__builtin_expect(slot->status, 0))
 			forget_failure(qp);
-		else if (__builtin_expect(qp->poisoned && qp->head == qp->poison, 0))
+		if (__builtin_expect(qp->poisoned && qp->head == qp->poison, 0))
 			qp->poisoned = false;
 	}
 	if (count < max && __builtin_expect(qp->closing, 0))

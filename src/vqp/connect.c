@@ -126,6 +126,17 @@ int snt_qp_card(const struct snt_qp *qp, struct snt_card *card_out)
 	return 0;
 }
 
+/* One NIC's notification says nothing of another NIC's writes. */
+static bool notifies_all(const struct snt_qp *qp, const struct snt_card *peer)
+{
+	uint32_t written = 0, notified = 0;
+
+	for (uint32_t i = 0; i < qp->lane_count; i++)
+		*(i < qp->data_lanes ? &written : &notified) |= 1u
+								<< peer->lane[i].device;
+	return !(written & ~notified);
+}
+
 static int check_peer(const struct snt_qp *qp, const struct snt_card *peer)
 {
 	const char *fault = snt__card_fault(peer);
@@ -142,6 +153,14 @@ static int check_peer(const struct snt_qp *qp, const struct snt_card *peer)
 			"the peer has %u data lanes and %u in all, we have %u and %u",
 			peer->data_lanes, peer->lane_count, qp->data_lanes,
 			qp->lane_count);
+	if (!qp->pass_through && qp->scheme == SNT_SPRAY && !notifies_all(qp, peer))
+		return snt__fail(
+			EINVAL,
+			"the peer has data lanes on a device without a notify lane, "
+			"whose completion would say nothing of them");
+	if (peer->scheme == SNT_DQPLB && peer->lane_depth < 2)
+		return snt__fail(EINVAL, "the peer's lane_depth is %u; DQPLB needs 2",
+				 peer->lane_depth);
 	return 0;
 }
 

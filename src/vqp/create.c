@@ -253,18 +253,22 @@ err_send:
 	return ret;
 }
 
-static void close_lane(struct snt_qp *qp, struct snt__lane *lane)
+static int close_lane(struct snt_qp *qp, struct snt__lane *lane)
 {
 	const struct snt_device *device = qp->ctx->device[lane->device];
+	uint32_t qp_num = lane->qp->qp_num;
+	int ret = qp->adopted ? 0 : device->control.destroy_qp(lane->qp);
 
-	snt__route_remove(&qp->cq->route, lane->device, lane->qp->qp_num);
+	if (ret)
+		return snt__fail(-ret, "%s: lane %u cannot be destroyed: %s",
+				 device->name, lane->index, strerror(-ret));
+	snt__route_remove(&qp->cq->route, lane->device, qp_num);
 	if (qp->recv_cq != qp->cq)
-		snt__route_remove(&qp->recv_cq->route, lane->device, lane->qp->qp_num);
-	if (!qp->adopted)
-		device->control.destroy_qp(lane->qp);
+		snt__route_remove(&qp->recv_cq->route, lane->device, qp_num);
 	snt__cq_unreserve(qp->recv_cq, lane->recv_cq_index,
 			  lane_recv_depth(qp, lane->index) + MARKERS);
 	snt__cq_unreserve(qp->cq, lane->send_cq_index, qp->lane_depth + MARKERS);
+	return 0;
 }
 
 /* Generation and lane, so that a CQE of an earlier life is recognised. */
@@ -441,8 +445,12 @@ int snt_qp_destroy(struct snt_qp *qp)
 				 "QP %u is connected; close it, and poll until "
 				 "SNT_CLOSED",
 				 qp->num);
-	for (uint32_t i = 0; i < qp->lane_count; i++)
-		close_lane(qp, &qp->lane[i]);
+	for (; qp->lane_count; qp->lane_count--) {
+		int ret = close_lane(qp, &qp->lane[qp->lane_count - 1]);
+
+		if (ret)
+			return ret;
+	}
 	snt__cq_forget(qp->cq, &qp->send_ready);
 	snt__cq_forget(qp->recv_cq, &qp->recv_ready);
 	qp->cq->qp_count--;
