@@ -135,6 +135,7 @@ static void poll_raw_empty(void *arg, unsigned count)
 /* Receives: one fragment per CQE, sequence numbers in turn over the lanes. */
 struct receiver {
 	struct load load;
+	struct ibv_qp *lane[LANES];
 	uint32_t sequence;
 	struct snt_recv_wr recv[WRS];
 };
@@ -149,11 +150,10 @@ static void run_recv_dqplb(void *arg, unsigned count)
 
 		snt_qp_post_recv(receiver->load.qp, receiver->recv, WRS);
 		for (unsigned i = 0; i < WRS; i++) {
-			struct snt_lane_info lane = { .size = sizeof(lane) };
 			uint32_t sequence = receiver->sequence++;
 
-			snt_qp_lane(receiver->load.qp, sequence % LANES, &lane);
-			null_recv(lane.qp, htonl((sequence & 0xffffff) | 1u << 31), 64);
+			null_recv(receiver->lane[sequence % LANES],
+				  htonl((sequence & 0xffffff) | 1u << 31), 64);
 		}
 		while (left) {
 			left -= snt_cq_poll(receiver->load.cq, wc, 32);
@@ -311,6 +311,12 @@ int main(int argc, char **argv)
 	device = snt_ctx_device(ctx, 0);
 	add_rows(bench, load, raw);
 	make_load(&receiver.load, LANES, SNT_DQPLB, SNT_WRITE_IMM, 1);
+	for (unsigned i = 0; i < LANES; i++) {
+		struct snt_lane_info lane = { .size = sizeof(lane) };
+
+		snt_qp_lane(receiver.load.qp, i, &lane);
+		receiver.lane[i] = lane.qp;
+	}
 	make_raw(&raw_recv, LANES, 1, 0, IBV_WR_RDMA_WRITE);
 	bench_case(bench, "raw-recv-dqplb", run_recv_raw, &raw_recv, ROUNDS * WRS,
 		   NULL);

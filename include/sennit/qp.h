@@ -108,9 +108,10 @@ struct snt_qp_opts {
 	size_t adopted_count;
 };
 
+/* Numbered as verbs number them. */
 enum snt_send_flags {
-	SNT_SIGNALED = 1 << 0,
-	SNT_FENCE = 1 << 1,
+	SNT_FENCE = 1 << 0,
+	SNT_SIGNALED = 1 << 1,
 	SNT_SOLICITED = 1 << 2,
 	SNT_INLINE = 1 << 3,
 };

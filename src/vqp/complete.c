@@ -119,7 +119,8 @@ bool snt__qp_take(struct snt_qp *qp, struct snt__lane *lane, const struct ibv_wc
 	if (__builtin_expect(tag == lane->tag, 1))
 		return take_send(qp, lane, wc);
 	if (tag == (lane->tag | SNT__TAG_RECV)) {
-		if ((uint32_t)wc->wr_id != lane->recv_retired)
+		if ((uint32_t)wc->wr_id != lane->recv_retired ||
+		    lane->recv_retired == lane->recv_posted)
 			return false;
 		snt__recv_take(qp, lane, wc);
 		snt__cq_ready(qp->recv_cq, &qp->recv_ready);

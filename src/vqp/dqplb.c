@@ -107,10 +107,11 @@ int snt__dqplb_fill(struct snt_qp *qp, struct snt__lane *lane)
 			wr[i].sg_list = NULL;
 			wr[i].num_sge = 0;
 		}
+		/* Also after a failure the device may have any of them. */
+		lane->recv_posted += count;
 		ret = ibv_post_recv(lane->qp, wr, &bad);
 		if (ret)
 			return -ret;
-		lane->recv_posted += count;
 	}
 	return 0;
 }

@@ -91,14 +91,11 @@ static int fill_remote(const struct snt_qp *qp, const struct snt_send_wr *wr,
 	return 0;
 }
 
-/* Ours and verbs' flags have the same meaning, and other numbers. */
-static unsigned verbs_flags(unsigned flags)
-{
-	return (flags & SNT_SIGNALED ? IBV_SEND_SIGNALED : 0) |
-	       (flags & SNT_FENCE ? IBV_SEND_FENCE : 0) |
-	       (flags & SNT_SOLICITED ? IBV_SEND_SOLICITED : 0) |
-	       (flags & SNT_INLINE ? IBV_SEND_INLINE : 0);
-}
+_Static_assert((int)SNT_FENCE == (int)IBV_SEND_FENCE &&
+		       (int)SNT_SIGNALED == (int)IBV_SEND_SIGNALED &&
+		       (int)SNT_SOLICITED == (int)IBV_SEND_SOLICITED &&
+		       (int)SNT_INLINE == (int)IBV_SEND_INLINE,
+	       "flags are passed on as they are");
 
 /* What all WRs have in common. */
 static inline int post_physical(struct snt_qp *qp, const struct snt_send_wr *wr,
@@ -112,7 +109,7 @@ static inline int post_physical(struct snt_qp *qp, const struct snt_send_wr *wr,
 	physical->sg_list = sge;
 	physical->num_sge = wr->sge_count;
 	physical->opcode = verbs[wr->opcode];
-	physical->send_flags = verbs_flags(wr->flags);
+	physical->send_flags = wr->flags;
 	physical->imm_data = htonl(wr->imm);
 	ret = ibv_post_send(qp->lane[0].qp, physical, &bad);
 	return __builtin_expect(ret, 0) ? ret == ENOMEM ? -EAGAIN : -ret : 0;
@@ -252,29 +249,38 @@ static bool take_marker(struct snt_qp *qp, const struct ibv_wc *physical)
 	return true;
 }
 
+static __attribute__((noinline, cold)) void take_error(struct snt_qp *qp,
+						       const struct ibv_wc *physical,
+						       struct snt_wc *wc)
+{
+	qp->lane[0].errors++;
+	*wc = (struct snt_wc){ .wr_id = physical->wr_id,
+			       .qp_num = qp->num,
+			       .status = physical->status,
+			       .vendor_err = physical->vendor_err,
+			       .device = qp->lane[0].device };
+}
+
 bool snt__pass_take(struct snt_qp *qp, const struct ibv_wc *physical, struct snt_wc *wc)
 {
 	if (__builtin_expect(qp->closing, 0) && take_marker(qp, physical))
 		return false;
 	qp->lane[0].completions++;
-	wc->wr_id = physical->wr_id;
-	wc->qp_num = qp->num;
-	wc->status = physical->status;
-	wc->flags = 0;
-	wc->imm = 0;
-	wc->lane = 0;
-	wc->device = qp->lane[0].device;
 	if (__builtin_expect(physical->status != IBV_WC_SUCCESS, 0)) {
-		wc->vendor_err = physical->vendor_err;
-		wc->length = 0;
-		wc->opcode = 0; /* verbs do not tell */
-		qp->lane[0].errors++;
+		take_error(qp, physical, wc);
 		return true;
 	}
-	wc->vendor_err = 0;
-	wc->opcode = virtual_opcode(physical->opcode);
+	wc->wr_id = physical->wr_id;
 	wc->length = physical->byte_len;
-	if (physical->wc_flags & IBV_WC_WITH_IMM) {
+	wc->qp_num = qp->num;
+	wc->imm = 0;
+	wc->vendor_err = 0;
+	wc->lane = 0;
+	wc->device = 0;
+	wc->flags = 0;
+	wc->opcode = virtual_opcode(physical->opcode);
+	wc->status = SNT_SUCCESS;
+	if (__builtin_expect(physical->wc_flags & IBV_WC_WITH_IMM, 0)) {
 		wc->flags = SNT_WC_WITH_IMM;
 		wc->imm = ntohl(physical->imm_data);
 	}
