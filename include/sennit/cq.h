@@ -112,7 +112,7 @@ SNT_API int snt_cq_destroy(struct snt_cq *cq);
 /**
  * snt_cq_poll - up to @max completions
  *
- * Returns: how many were written to @wc, 0 if there are none now; -EIO if a
+ * Returns: how many were written to @wc, 0 if there is nothing to report now; -EIO if a
  * physical CQ cannot be polled any more, which the text then names.
  */
 SNT_API int snt_cq_poll(struct snt_cq *cq, struct snt_wc *wc, int max);

@@ -45,7 +45,9 @@
  * write-with-immediate on a lane of its own carries the 32 bits. The receiver
  * does not know the length. DQPLB: fragments carry sequence numbers in their
  * immediates, so that no acknowledgement is waited for, and the receiver adds up
- * the length; an immediate other than 0 costs one more empty write.
+ * the length; an immediate other than 0 costs one more empty write. A fragment
+ * of which only the acknowledgement was lost has landed, so that the peer may be
+ * notified of a message which failed here; then the whole QP fails as well.
  *
  * Thread: owner, for every call here.
  */

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef VQP_MODEL_H
+#define VQP_MODEL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sennit/sennit.h>
+
+#include "devices/scripted.h"
+#include "lib/seeds.h"
+
+/*
+ * Two virtual QPs on a scripted fabric, and what the contract (qp.h) lets them do.
+ *
+ * Every WR has bytes and places of its own, so that memory tells which WRs have
+ * taken effect: the peer's bytes for writes, a bit in a word for atomics. Local
+ * buffers are spoiled as soon as a WR has retired, so that a lane which still
+ * reads them is found out as well.
+ *
+ * Memory of each end:
+ *	WORD    the peer's atomics
+ *	SOURCE  what the peer reads; never changes
+ *	CANARY  named by WRs that must be refused; never changes
+ *	RECV    one place for each data receive
+ *	IN      the peer's writes, each to a place of its own
+ *	OUT     local buffers of sends, and what READs and atomics bring
+ */
+
+#define GRAIN	    64
+#define WORD	    0
+#define SOURCE	    64
+#define SOURCE_SIZE 2048
+#define CANARY	    (SOURCE + SOURCE_SIZE)
+#define CANARY_SIZE 256
+#define RECV	    (CANARY + CANARY_SIZE)
+#define RECV_ROOM   320
+#define RECV_MAX    16
+#define IN	    (RECV + RECV_ROOM * RECV_MAX)
+#define IN_SIZE	    8192
+#define OUT	    (IN + IN_SIZE)
+#define OUT_SIZE    8192
+#define MEMORY	    (OUT + OUT_SIZE)
+
+#define DEVICES_MAX   3
+#define LANES_MAX     12
+#define SENDS_MAX     48
+#define RECVS_MAX     64
+#define PIECES_MAX    4
+#define MESSAGES_MAX  12
+#define MESSAGE_BYTES 256
+#define WIDTH_MAX     16
+
+/* In place of a WR's number. */
+#define NOBODY -1
+#define SHARED -2
+
+#define EMPTY	0xcd
+#define SPOILED 0xee
+#define GUARD	0xa5
+
+#define SEND_ID	 UINT64_C(0x5e4d00000000)
+#define RECV_ID	 UINT64_C(0x4ecf00000000)
+#define CLOSE_ID UINT64_C(0xc105ed)
+
+struct send {
+	uint8_t opcode;
+	uint8_t flags;
+	uint8_t pieces;
+	uint8_t status;
+	bool retired;
+	bool failed;
+	uint32_t imm;
+	uint32_t length;
+	uint32_t remote;
+	uint32_t piece[PIECES_MAX]; /* offsets into our memory */
+	uint32_t piece_length[PIECES_MAX];
+	uint64_t bit; /* of atomics */
+	uint64_t compare;
+	uint32_t posted; /* when, by the world's clock */
+	uint32_t reported;
+	int over;     /* a later WR to the same place, or -1 */
+	int injected; /* the status that a fragment was made to fail with */
+};
+
+struct recv {
+	bool data;
+	uint8_t pieces;
+	uint32_t at;
+	uint32_t room;
+	bool retired;
+};
+
+struct end {
+	struct scripted_device *device[DEVICES_MAX];
+	unsigned devices;
+	struct snt_ctx *ctx;
+	struct snt_cq *cq, *recv_cq;
+	struct snt_qp *qp;
+	struct snt_mem *mem;
+	struct snt_token token;
+	struct snt_qp_opts opts;
+	unsigned char *memory;
+	unsigned char image[IN_SIZE]; /* what IN is to be in the end */
+	struct ibv_qp *lane[LANES_MAX];
+	unsigned lanes;
+	unsigned message_max;
+	unsigned post_faults[DEVICES_MAX];
+
+	struct send send[SENDS_MAX];
+	int8_t out_owner[OUT_SIZE / GRAIN]; /* a WR's number, or NOBODY */
+	int8_t in_owner[IN_SIZE / GRAIN];   /* of the peer's WRs, or SHARED */
+	int sends, sends_done;		    /* posted; reported or passed over */
+	int seen; /* the first whose effect has not been seen */
+	int atomics, messages, notifies;
+	uint64_t atomic_bits, bits_seen;
+	uint32_t out_used, in_used;
+
+	struct recv recv[RECVS_MAX];
+	int recvs;
+	int class_posted[2], class_done[2]; /* notifications, data */
+	int class_order[2][RECVS_MAX];
+	int matched[2]; /* the peer's last WR that we got, by class */
+
+	bool closing, closed;
+};
+
+struct world {
+	struct scripted_fabric *fabric;
+	struct end end[2];
+	enum snt_scheme scheme;
+	uint64_t random;
+	uint32_t clock;
+	bool faulty;   /* from now on things may fail */
+	bool may_fail; /* this sequence has faults at all */
+	unsigned injected, other_faults;
+	uint64_t seed;
+	bool trace; /* VQP_MODEL_TRACE is set: says all that happens */
+};
+
+/* Prints what went wrong; always -1. */
+int wrong(const struct world *world, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+
+static inline uint32_t dice(struct world *world, uint32_t bound)
+{
+	return random_below(&world->random, bound);
+}
+
+static inline bool chance(struct world *world, uint32_t percent)
+{
+	return dice(world, 100) < percent;
+}
+
+static inline uint8_t pattern(unsigned end, int index, uint32_t at)
+{
+	return at ? (uint8_t)(index * 131 + at * 7 + (at >> 8) * 13 + end * 57)
+		  : (uint8_t)(index + 1);
+}
+
+static inline uint8_t source_byte(unsigned end, uint32_t at)
+{
+	return at * 11 + (at >> 8) * 3 + end * 101;
+}
+
+static inline bool is_write(const struct send *send)
+{
+	return send->opcode == SNT_WRITE || send->opcode == SNT_WRITE_IMM;
+}
+
+static inline bool is_message(const struct send *send)
+{
+	return send->opcode == SNT_SEND || send->opcode == SNT_SEND_IMM;
+}
+
+static inline bool is_atomic(const struct send *send)
+{
+	return send->opcode == SNT_CMP_SWAP || send->opcode == SNT_FETCH_ADD;
+}
+
+static inline bool is_ordering(const struct send *send)
+{
+	return is_message(send) || is_atomic(send) || send->opcode == SNT_WRITE_IMM;
+}
+
+/* vqp_model_world.c: making, connecting and unmaking. */
+int world_open(struct world *world);
+int world_close(struct world *world);
+void world_free(struct world *world);
+
+/* vqp_model_post.c: random WRs. Each returns 0, or -1 after wrong(). */
+int post_sends(struct world *world, unsigned end);
+int post_recv(struct world *world, unsigned end, bool data);
+
+/* How many WRs can be in the ring, at least and at most? */
+void ring_bounds(const struct end *here, unsigned *least, unsigned *most);
+
+/* vqp_model_check.c: the contract. Each returns 0, or -1 after wrong(). */
+int check_completion(struct world *world, unsigned end, const struct snt_wc *wc);
+int check_effects(struct world *world);
+int check_pending(struct world *world, unsigned end);
+int check_memory(struct world *world);
+
+/* Whose physical WR is this? Negative: of none that is known. */
+int owner_of(const struct world *world, unsigned end, const struct scripted_send *send);
+
+#endif
