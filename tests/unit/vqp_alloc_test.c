@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Between connecting and closing nothing is allocated or freed, and no system call
+ * is made, beyond what the device does: with traffic of every kind, and more WRs
+ * than the ring holds.
+ */
+#include "lib/test.h"
+
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stdbool.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "devices/vqp_pair.h"
+
+static bool watching;
+static unsigned allocations;
+
+/* Everything linked statically here, the library and the devices, goes by these. */
+#define WRAP(type, name, params, args)     \
+	type __real_##name params;         \
+	type __wrap_##name params;         \
+	type __wrap_##name params          \
+	{                                  \
+		allocations += watching;   \
+		return __real_##name args; \
+	}
+
+WRAP(void *, malloc, (size_t size), (size))
+WRAP(void *, calloc, (size_t count, size_t size), (count, size))
+WRAP(void *, realloc, (void *old, size_t size), (old, size))
+WRAP(int, posix_memalign, (void **out, size_t align, size_t size), (out, align, size))
+void __real_free(void *old);
+void __wrap_free(void *old);
+void __wrap_free(void *old)
+{
+	allocations += watching;
+	__real_free(old);
+}
+
+static struct vqp_pair *open_pair(enum snt_scheme scheme)
+{
+	struct snt_qp_opts opts = { .size = sizeof(opts),
+				    .lanes = 4,
+				    .scheme = scheme,
+				    .fragment_size = 256,
+				    .lane_depth = 8,
+				    .send_depth = 16,
+				    .inline_max = 64 };
+
+	return vqp_pair_open(2, &opts);
+}
+
+/* Polls both ends and lets the devices move; false on any failure. */
+static bool turn(struct vqp_pair *pair, unsigned round, int *left)
+{
+	struct snt_wc wc[8];
+
+	for (int end = 0; end < 2; end++) {
+		int count = snt_cq_poll(pair->end[end].cq, wc, 8);
+
+		if (count < 0)
+			return false;
+		for (int i = 0; i < count && end == 0; i++)
+			*left -= 1;
+	}
+	scripted_run(pair->fabric, round);
+	return true;
+}
+
+static bool traffic(struct vqp_pair *pair)
+{
+	static const uint8_t opcodes[] = { SNT_WRITE, SNT_WRITE_IMM, SNT_READ,
+					   SNT_SEND,  SNT_FETCH_ADD, SNT_WRITE_IMM };
+	struct snt_sge sge, into = { pair->end[1].mem, pair->end[1].buffer, 4096 };
+	struct snt_recv_wr data = { .sge = &into, .sge_count = 1 }, notify = { 0 };
+	int left = 0;
+
+	for (unsigned i = 0; i < 200; i++) {
+		unsigned opcode = opcodes[i % 6];
+		uint64_t length = opcode == SNT_FETCH_ADD ? 8
+				  : opcode == SNT_SEND	  ? 200
+							  : 3000;
+		struct snt_send_wr wr = vqp_wr(pair, 0, &sge, opcode, 64, length);
+
+		wr.imm = i;
+		if (opcode == SNT_SEND)
+			snt_qp_post_recv(pair->end[1].qp, &data, 1);
+		if (opcode == SNT_WRITE_IMM)
+			snt_qp_post_recv(pair->end[1].qp, &notify, 1);
+		while (snt_qp_post_send(pair->end[0].qp, &wr, 1) != 1)
+			if (!turn(pair, i, &left))
+				return false;
+		left++;
+	}
+	for (unsigned i = 0; left && i < 1000; i++)
+		if (!turn(pair, i, &left))
+			return false;
+	return !left;
+}
+
+static void nothing_is_allocated(void **state)
+{
+	(void)state;
+	for (int scheme = SNT_SPRAY; scheme <= SNT_DQPLB; scheme++) {
+		struct vqp_pair *pair = open_pair(scheme);
+
+		allocations = 0;
+		watching = true;
+		assert_true(traffic(pair));
+		watching = false;
+		assert_int_equal(allocations, 0);
+		vqp_pair_close(pair);
+	}
+}
+
+/* From here on any system call but exit ends the process. */
+static void forbid_system_calls(void)
+{
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_exit_group, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+	};
+	struct sock_fprog program = { sizeof(filter) / sizeof(filter[0]), filter };
+
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
+		_exit(2);
+}
+
+static void no_system_call_is_made(void **state)
+{
+	(void)state;
+	for (int scheme = SNT_SPRAY; scheme <= SNT_DQPLB; scheme++) {
+		struct vqp_pair *pair = open_pair(scheme);
+		pid_t child = fork();
+		int status;
+
+		assert_true(child >= 0);
+		if (!child) {
+			forbid_system_calls();
+			syscall(SYS_exit_group, traffic(pair) ? 0 : 1);
+		}
+		assert_int_equal(waitpid(child, &status, 0), child);
+		assert_true(WIFEXITED(status));
+		assert_int_equal(WEXITSTATUS(status), 0);
+		vqp_pair_close(pair);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(nothing_is_allocated),
+		cmocka_unit_test(no_system_call_is_made),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
