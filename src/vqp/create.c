@@ -177,6 +177,21 @@ static void deal_lanes(struct snt_qp *qp, const uint8_t *list, unsigned count)
 	}
 }
 
+/* Where each lane begins to count packets. Chosen by chance, so that packets of an
+ * earlier connection, or of a forger, are unlikely to fit. */
+static int choose_psns(struct snt_qp *qp)
+{
+	for (uint32_t i = 0; i < qp->lane_count; i++) {
+		uint32_t psn;
+		int ret = snt__ctx_random(qp->ctx, &psn, sizeof(psn));
+
+		if (ret)
+			return snt__fail(-ret, "no random numbers: %s", strerror(-ret));
+		qp->lane[i].psn = psn & 0xffffff;
+	}
+	return 0;
+}
+
 static uint32_t lane_recv_depth(const struct snt_qp *qp, uint32_t lane)
 {
 	if (qp->pass_through)
@@ -351,8 +366,11 @@ static int set_up(struct snt_qp *qp)
 	if (ret)
 		return ret;
 	deal_lanes(qp, devices, count);
+	qp->turn = qp->lane;
 	snt__qp_retag(qp);
-	ret = open_lanes(qp);
+	ret = choose_psns(qp);
+	if (!ret)
+		ret = open_lanes(qp);
 	if (ret)
 		free(qp->memory);
 	return ret;

@@ -86,6 +86,7 @@ struct snt__ready {
 struct snt_qp {
 	struct snt__slot *slot;
 	struct snt__lane *lane;
+	struct snt__lane *turn; /* the data lane whose turn it is */
 	uint32_t mask;
 	uint32_t depth;
 	uint32_t head;
@@ -96,7 +97,6 @@ struct snt_qp {
 	uint32_t plain_under_way; /* of these, those without a sequence number */
 	uint32_t
 		notifies_due; /* WRs before next whose notification is yet to be sent */
-	uint32_t turn;	      /* the lane whose turn it is */
 	uint32_t data_lanes;
 	uint32_t lane_count;
 	uint32_t lanes_alive; /* data lanes */

@@ -251,24 +251,36 @@ int snt_qp_post_send(struct snt_qp *qp, const struct snt_send_wr *wr, unsigned c
  * Cutting and sending
  */
 
-static inline struct snt__lane *next_lane(struct snt_qp *qp)
+static inline struct snt__lane *after(const struct snt_qp *qp, struct snt__lane *lane)
 {
-	struct snt__lane *lane = &qp->lane[qp->turn];
-
-	qp->turn = qp->turn + 1 == qp->data_lanes ? 0 : qp->turn + 1;
-	return lane;
+	return lane + 1 == qp->lane + qp->data_lanes ? qp->lane : lane + 1;
 }
 
-/* The next lane with room for this many, in turn; NULL if there is none. */
-static inline struct snt__lane *pick_lane(struct snt_qp *qp, uint32_t count)
+/* Beginning with this one, a lane with room for so many; NULL if there is none. */
+static __attribute__((noinline)) struct snt__lane *find_room(const struct snt_qp *qp,
+							     struct snt__lane *lane,
+							     uint32_t count)
 {
 	for (uint32_t tries = 0; tries < qp->data_lanes; tries++) {
-		struct snt__lane *lane = next_lane(qp);
-
-		if (__builtin_expect(snt__lane_has_room(lane, count), 1))
+		if (snt__lane_has_room(lane, count))
 			return lane;
+		lane = after(qp, lane);
 	}
 	return NULL;
+}
+
+/* The lane whose turn it is, or the next one with room. */
+static inline struct snt__lane *pick_lane(struct snt_qp *qp, uint32_t count)
+{
+	struct snt__lane *lane = qp->turn;
+
+	if (__builtin_expect(!snt__lane_has_room(lane, count), 0)) {
+		lane = find_room(qp, lane, count);
+		if (!lane)
+			return NULL;
+	}
+	qp->turn = after(qp, lane);
+	return lane;
 }
 
 static inline struct ibv_send_wr *add_to(struct snt_qp *qp, struct snt__lane *lane,
@@ -314,7 +326,7 @@ static inline void set_local(struct snt_qp *qp, const struct snt__slot *slot,
 			     uint32_t position, uint8_t device, uint64_t length,
 			     struct ibv_send_wr *wr)
 {
-	wr->send_flags = (slot->flags & SNT_SOLICITED) ? IBV_SEND_SOLICITED : 0;
+	wr->send_flags = slot->flags & SNT_SOLICITED;
 	if (__builtin_expect(slot->mem && length, 1)) {
 		wr->num_sge = 1;
 		wr->sg_list[0].addr = slot->addr + slot->sent;
@@ -374,7 +386,7 @@ static bool send_sequenced(struct snt_qp *qp, struct snt__slot *slot, uint32_t p
 	wr = add_to(qp, lane, position, sequence);
 	wr->num_sge = 0;
 	wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-	wr->send_flags = (slot->flags & SNT_SOLICITED) ? IBV_SEND_SOLICITED : 0;
+	wr->send_flags = slot->flags & SNT_SOLICITED;
 	wr->imm_data = htonl(slot->imm);
 	set_remote(qp, slot, position, lane, wr);
 	return true;
@@ -401,13 +413,16 @@ static bool send_plain(struct snt_qp *qp, struct snt__slot *slot, uint32_t posit
  * The path that must be fast: one SGE, plain fragments. Everything that does not
  * change from one to the next is kept out of the loop.
  */
-static bool spread_simple(struct snt_qp *qp, struct snt__slot *slot, uint32_t position)
+static inline bool spread_simple(struct snt_qp *qp, struct snt__slot *slot,
+				 uint32_t position)
 {
 	const uint32_t *lkey = slot->mem->local_key;
 	const uint32_t *rkey = &qp->rkey[(position & qp->mask) * qp->remote_count];
 	const uint64_t fragment_size = qp->fragment_size;
-	const uint32_t flags = (slot->flags & SNT_SOLICITED) ? IBV_SEND_SOLICITED : 0;
+	const uint32_t flags = slot->flags & SNT_SOLICITED;
 	const uint32_t verb = rules[slot->opcode].verb;
+	struct snt__lane *first = qp->lane, *end = first + qp->data_lanes;
+	struct snt__lane *lane = qp->turn;
 	uint64_t left = slot->length - slot->sent;
 	uint64_t addr = slot->addr + slot->sent;
 	uint64_t remote_addr = slot->remote_addr + slot->sent;
@@ -415,12 +430,16 @@ static bool spread_simple(struct snt_qp *qp, struct snt__slot *slot, uint32_t po
 
 	do {
 		uint64_t length = left < fragment_size ? left : fragment_size;
-		struct snt__lane *lane = pick_lane(qp, 1);
 		struct ibv_send_wr *wr;
 		struct ibv_sge *sge;
 
-		if (__builtin_expect(!lane, 0))
-			break;
+		if (__builtin_expect(!snt__lane_has_room(lane, 1), 0)) {
+			struct snt__lane *other = find_room(qp, lane, 1);
+
+			if (!other)
+				break;
+			lane = other;
+		}
 		if (!lane->chained)
 			qp->dirty[qp->dirty_count++] = lane->index;
 		wr = snt__lane_add(lane, position, 0);
@@ -438,7 +457,10 @@ static bool spread_simple(struct snt_qp *qp, struct snt__slot *slot, uint32_t po
 		remote_addr += length;
 		left -= length;
 		count++;
+		if (++lane == end)
+			lane = first;
 	} while (left);
+	qp->turn = lane;
 	slot->sent = slot->length - left;
 	qp->under_way += count;
 	qp->plain_under_way += count;
@@ -588,7 +610,7 @@ static bool send_notify(struct snt_qp *qp, struct snt__slot *slot, uint32_t posi
 
 		wr->num_sge = 0;
 		wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-		wr->send_flags = (slot->flags & SNT_SOLICITED) ? IBV_SEND_SOLICITED : 0;
+		wr->send_flags = slot->flags & SNT_SOLICITED;
 		wr->imm_data = htonl(slot->imm);
 		wr->wr.rdma.remote_addr = slot->remote_addr;
 		wr->wr.rdma.rkey = qp->rkey[(position & qp->mask) * qp->remote_count +
