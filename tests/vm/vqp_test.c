@@ -231,6 +231,65 @@ static bool run_cell(struct end *end, const struct cell *cell)
 	return good;
 }
 
+/*
+ * Lanes of the first device die of a key that is wrong there; those of the second
+ * go on, in order, and closing ends. On a real device this shows that flushes,
+ * markers and ERR play together as they do in simulation.
+ */
+static bool run_dying(struct end *end, enum snt_scheme scheme)
+{
+	const struct cell cell = { 3, 4, scheme, 4096, 0 };
+	struct snt_token bad = end[1].token;
+	struct snt_sge sge = { end[0].mem, end[0].buffer, 4096 };
+	struct snt_send_wr wr = { .opcode = SNT_WRITE,
+				  .flags = SNT_SIGNALED,
+				  .sge_count = 1,
+				  .sge = &sge,
+				  .remote = &bad,
+				  .remote_addr = bad.addr };
+	struct snt_wc wc, last[2];
+	time_t deadline = time(NULL) + SECONDS;
+	unsigned failed = 0, next = 0;
+
+	if (!open_end(&end[0], &cell) || !open_end(&end[1], &cell) ||
+	    !connect_both(end))
+		return false;
+	bad.key[0] ^= 0xffffff00;
+	for (wr.wr_id = 0; wr.wr_id < 8; wr.wr_id++)
+		if (snt_qp_post_send(end[0].qp, &wr, 1) != 1)
+			return wrong("post");
+	while (next < 8 && time(NULL) < deadline) {
+		if (snt_cq_poll(end[0].cq, &wc, 1) != 1)
+			continue;
+		if (wc.wr_id != next++)
+			return wrong("order");
+		failed += wc.status != SNT_SUCCESS;
+	}
+	if (next < 8 || failed < 2)
+		return wrong("failures are not reported");
+	wr.remote = &end[1].token;
+	if (scheme == SNT_DQPLB)
+		return snt_qp_post_send(end[0].qp, &wr, 1) < 0 || wrong("not broken");
+	/* All four went to the lanes in turn, so half of them failed. */
+	if (failed != 4)
+		return wrong("healthy lanes failed too");
+	for (unsigned i = 0; i < 8; i++)
+		if (snt_qp_post_send(end[0].qp, &wr, 1) != 1)
+			return wrong("post after");
+	return await(end, 8, 0, last);
+}
+
+static bool run_dying_and_close(struct end *end, enum snt_scheme scheme)
+{
+	bool good = run_dying(end, scheme);
+
+	for (int i = 0; i < 2; i++) {
+		good = close_end(&end[i]) && good;
+		end[i].qp = NULL;
+	}
+	return good;
+}
+
 static bool set_up(struct end *end)
 {
 	for (int i = 0; i < 2; i++) {
@@ -251,7 +310,7 @@ int main(void)
 	unsigned failed = 0;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	printf("1..%u\n", count);
+	printf("1..%u\n", count + 2);
 	if (!set_up(end)) {
 		printf("Bail out! %s\n", why);
 		return 1;
@@ -266,6 +325,15 @@ int main(void)
 		       good ? "ok" : "not ok", i + 1, cell->devices, cell->lanes,
 		       cell->scheme == SNT_SPRAY ? "SPRAY" : "DQPLB",
 		       cell->fragment_size, cell->length);
+		if (!good)
+			printf("# %s\n", why);
+	}
+	for (enum snt_scheme scheme = SNT_SPRAY; scheme <= SNT_DQPLB; scheme++) {
+		bool good = run_dying_and_close(end, scheme);
+
+		failed += !good;
+		printf("%s %u - lanes of one device die, %s\n", good ? "ok" : "not ok",
+		       count + scheme, scheme == SNT_SPRAY ? "SPRAY" : "DQPLB");
 		if (!good)
 			printf("# %s\n", why);
 	}
