@@ -149,8 +149,10 @@ static __attribute__((noinline, cold)) int cannot_poll(const struct snt_cq *cq,
 }
 
 /* Batches of one physical CQ until it is empty or the array is full. */
-static int drain(struct snt_cq *cq, const struct snt__physical *from,
-		 struct ibv_wc *batch, int count, struct snt_wc *wc, int max)
+static __attribute__((noinline)) int drain(struct snt_cq *cq,
+					   const struct snt__physical *from,
+					   struct ibv_wc *batch, int count,
+					   struct snt_wc *wc, int max)
 {
 	int total = 0;
 
