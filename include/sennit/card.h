@@ -137,7 +137,9 @@ SNT_API int snt_qp_connect(struct snt_qp *qp, const struct snt_card *peer);
  * For lanes on devices without a control table. To be called while they are in
  * INIT or later and before the peer sends, since it posts receives.
  *
- * Returns: 0; -EINVAL, -EISCONN as snt_qp_connect(); the errno of the device.
+ * Returns: 0; -EINVAL, -EISCONN as snt_qp_connect(); the errno of the device, after
+ * which the program must RESET the lanes, which may have taken some receives,
+ * before it tries again.
  */
 SNT_API int snt_qp_connected(struct snt_qp *qp, const struct snt_card *peer);
 

@@ -225,6 +225,17 @@ static int connect_lane(struct snt_qp *qp, struct snt__lane *lane,
 	return 0;
 }
 
+/* As if nothing had been posted; what comes of it under the old tags is stray. */
+static void forget_receives(struct snt_qp *qp)
+{
+	for (uint32_t i = 0; i < qp->lane_count; i++) {
+		qp->lane[i].alive = false;
+		qp->lane[i].recv_posted = 0;
+		qp->lane[i].recv_retired = 0;
+	}
+	snt__qp_retag(qp);
+}
+
 /* Back to INIT, with nothing posted: RESET forgets receives without a word. */
 static void disconnect_all(struct snt_qp *qp)
 {
@@ -234,11 +245,8 @@ static void disconnect_all(struct snt_qp *qp)
 
 		device_of(qp, lane)->control.modify_qp(lane->qp, &attr, IBV_QP_STATE);
 		snt__qp_to_init(qp, lane);
-		lane->alive = false;
-		lane->recv_posted = 0;
-		lane->recv_retired = 0;
 	}
-	snt__qp_retag(qp);
+	forget_receives(qp);
 }
 
 /* Both ends take the lesser of what can be agreed on. */
@@ -333,9 +341,12 @@ int snt_qp_connected(struct snt_qp *qp, const struct snt_card *peer)
 
 	if (!ret)
 		ret = agree(qp, peer);
-	if (!ret)
-		ret = post_receives(qp);
-	if (!ret)
+	if (ret)
+		return ret;
+	ret = post_receives(qp);
+	if (ret)
+		forget_receives(qp);
+	else
 		start(qp);
 	return ret;
 }

@@ -16,7 +16,8 @@
 /*
  * A device may queue a receive and fail all the same. The only safe answer is to
  * keep the receive's place and to give up the lane: whether it was queued or not,
- * it comes back flushed.
+ * it comes back flushed. While connecting the lane is only marked, because all of
+ * it is about to be undone.
  */
 static void post_physical(struct snt__lane *lane, struct ibv_sge *sge, int sge_count)
 {
@@ -28,8 +29,12 @@ static void post_physical(struct snt__lane *lane, struct ibv_sge *sge, int sge_c
 	};
 	struct ibv_recv_wr *bad;
 
-	if (ibv_post_recv(lane->qp, &wr, &bad))
+	if (!ibv_post_recv(lane->qp, &wr, &bad))
+		return;
+	if (lane->owner->connected)
 		snt__lane_kill(lane);
+	else
+		lane->alive = false;
 }
 
 static void post_notify(struct snt_qp *qp)

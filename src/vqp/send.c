@@ -26,10 +26,9 @@ static const struct rule {
 	uint8_t remote_access;
 	uint8_t local_access;
 } rules[] = {
-	[SNT_WRITE] = { SHAPE_SPREAD, IBV_WR_RDMA_WRITE, SNT_ACCESS_REMOTE_WRITE,
-			false },
+	[SNT_WRITE] = { SHAPE_SPREAD, IBV_WR_RDMA_WRITE, SNT_ACCESS_REMOTE_WRITE, 0 },
 	[SNT_WRITE_IMM] = { SHAPE_SPREAD, IBV_WR_RDMA_WRITE, SNT_ACCESS_REMOTE_WRITE,
-			    false },
+			    0 },
 	[SNT_READ] = { SHAPE_SPREAD, IBV_WR_RDMA_READ, SNT_ACCESS_REMOTE_READ,
 		       SNT_ACCESS_LOCAL_WRITE },
 	[SNT_SEND] = { SHAPE_MESSAGE, IBV_WR_SEND, 0, 0 },
@@ -121,7 +120,7 @@ static inline int check_length(const struct snt_qp *qp, const struct snt_send_wr
 
 static inline uint32_t fragment_count(const struct snt_qp *qp, uint64_t length)
 {
-	/* A power of two almost always, and almost always one fragment. */
+	/* Almost always one, and a division costs more than all the rest. */
 	if (length <= qp->fragment_size)
 		return 1;
 	return (length + qp->fragment_size - 1) / qp->fragment_size;

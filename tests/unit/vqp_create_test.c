@@ -506,6 +506,109 @@ static void every_failure_to_connect_is_undone(void **state)
 			fail_each_connect_call(open_link(2, shapes[i]), device);
 }
 
+/* A device that refuses a receive fails the connection, and not the QP. */
+static void a_receive_refused_while_connecting_is_undone(void **state)
+{
+	(void)state;
+	for (int scheme = SNT_SPRAY; scheme <= SNT_DQPLB; scheme++) {
+		struct snt_qp_opts opts = { .lanes = 4,
+					    .lane_depth = 8,
+					    .scheme = scheme };
+		struct link *link = open_link(2, opts);
+		struct snt_recv_wr recv = { .wr_id = 5 };
+
+		assert_int_equal(snt_qp_post_recv(link->qp[1], &recv, 1), 1);
+		for (unsigned device = 0; device < 2; device++) {
+			struct scripted_post_fault fault = { .kind = SCRIPTED_POST_RECV,
+							     .nth = 1,
+							     .error = EIO };
+
+			scripted_fail_post(link->end[1].device[device], &fault);
+			assert_error(connect_one(link, 1), EIO,
+				     "receives cannot be posted");
+			assert_int_equal(snt_cq_poll(link->end[1].cq,
+						     &(struct snt_wc){ 0 }, 1),
+					 0);
+		}
+		connect_both(link);
+		expect_traffic(link, 5);
+		close_link(link);
+	}
+}
+
+/* To RTS by the program's own hand. */
+static void connect_lanes(struct link *link, unsigned end, const struct snt_card *peer)
+{
+	struct snt_adopted adopted = scripted_adopted(link->end[end].device[0]);
+	struct snt_card ours;
+	struct snt_lane_info lane = { .size = sizeof(lane) };
+	struct snt_device_info device = { .size = sizeof(device) };
+
+	assert_success(
+		snt_device_query(snt_ctx_device(link->end[end].ctx, 0), &device));
+	assert_success(snt_qp_card(link->qp[end], &ours));
+	for (unsigned i = 0; !snt_qp_lane(link->qp[end], i, &lane); i++) {
+		struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTR,
+					    .path_mtu = IBV_MTU_1024,
+					    .dest_qp_num = peer->lane[i].qp_num,
+					    .rq_psn = peer->lane[i].psn,
+					    .max_dest_rd_atomic = 1,
+					    .min_rnr_timer = 12 };
+
+		attr.ah_attr.port_num = 1;
+		attr.ah_attr.is_global = 1;
+		attr.ah_attr.grh.sgid_index = device.gid_index;
+		attr.ah_attr.grh.hop_limit = 64;
+		memcpy(attr.ah_attr.grh.dgid.raw, peer->device[0].gid, 16);
+		assert_success(
+			adopted.control->modify_qp(lane.qp, &attr,
+						   IBV_QP_STATE | IBV_QP_AV |
+							   IBV_QP_PATH_MTU |
+							   IBV_QP_DEST_QPN |
+							   IBV_QP_RQ_PSN |
+							   IBV_QP_MAX_DEST_RD_ATOMIC |
+							   IBV_QP_MIN_RNR_TIMER));
+		attr = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTS,
+					     .sq_psn = ours.lane[i].psn,
+					     .timeout = 14,
+					     .retry_cnt = 7,
+					     .rnr_retry = 7,
+					     .max_rd_atomic = 1 };
+		assert_success(
+			adopted.control->modify_qp(lane.qp, &attr,
+						   IBV_QP_STATE | IBV_QP_SQ_PSN |
+							   IBV_QP_TIMEOUT |
+							   IBV_QP_RETRY_CNT |
+							   IBV_QP_RNR_RETRY |
+							   IBV_QP_MAX_QP_RD_ATOMIC));
+	}
+}
+
+static void lanes_may_be_connected_by_hand(void **state)
+{
+	(void)state;
+	for (int scheme = SNT_SPRAY; scheme <= SNT_DQPLB; scheme++) {
+		struct snt_qp_opts opts = { .lanes = 3,
+					    .lane_depth = 8,
+					    .scheme = scheme };
+		struct link *link = open_link(1, opts);
+		struct snt_recv_wr recv = { .wr_id = 5 };
+		struct snt_card card[2];
+
+		for (unsigned i = 0; i < 2; i++)
+			assert_success(snt_qp_card(link->qp[i], &card[i]));
+		assert_int_equal(snt_qp_post_recv(link->qp[1], &recv, 1), 1);
+		for (unsigned i = 0; i < 2; i++) {
+			assert_success(snt_qp_connected(link->qp[i], &card[!i]));
+			connect_lanes(link, i, &card[!i]);
+		}
+		assert_error(snt_qp_connected(link->qp[0], &card[1]), EISCONN,
+			     "already");
+		expect_traffic(link, 5);
+		close_link(link);
+	}
+}
+
 /* What was agreed on with one peer does not bind with the next. */
 static void a_failed_connect_leaves_no_agreement(void **state)
 {
@@ -786,6 +889,8 @@ int main(void)
 		cmocka_unit_test(nothing_is_freed_before_what_uses_it),
 		cmocka_unit_test(a_cq_that_a_device_keeps_is_not_forgotten),
 		cmocka_unit_test(every_failure_to_connect_is_undone),
+		cmocka_unit_test(a_receive_refused_while_connecting_is_undone),
+		cmocka_unit_test(lanes_may_be_connected_by_hand),
 		cmocka_unit_test(a_failed_connect_leaves_no_agreement),
 		cmocka_unit_test(unconnected_qps_take_no_sends),
 		cmocka_unit_test(a_failed_close_can_be_repeated),
