@@ -23,11 +23,15 @@ struct one_case {
 	int baseline; /* -1: none */
 	double ns[PASSES_MAX];
 	double median;
+	double instructions; /* 0: not counted */
 };
 
 struct bench {
 	const char *name;
+	const char *program;
 	const char *only;
+	bool exactly; /* that one case, not those that begin with it */
+	bool instructions;
 	bool json;
 	unsigned passes;
 	unsigned case_count;
@@ -36,7 +40,8 @@ struct bench {
 
 static void usage(const char *program)
 {
-	fprintf(stderr, "usage: %s [--json] [--case PREFIX] [--passes 1..%d]\n",
+	fprintf(stderr,
+		"usage: %s [--json] [--case PREFIX] [--passes 1..%d] [--instructions]\n",
 		program, PASSES_MAX);
 	exit(2);
 }
@@ -56,7 +61,9 @@ struct bench *bench_begin(const char *name, int argc, char **argv)
 	static const struct option options[] = {
 		{ "json", no_argument, NULL, 'j' },
 		{ "case", required_argument, NULL, 'c' },
+		{ "exactly", required_argument, NULL, 'e' },
 		{ "passes", required_argument, NULL, 'p' },
+		{ "instructions", no_argument, NULL, 'i' },
 		{ 0 },
 	};
 	struct bench *bench = calloc(1, sizeof(*bench));
@@ -65,6 +72,7 @@ struct bench *bench_begin(const char *name, int argc, char **argv)
 	if (!bench)
 		exit(2);
 	bench->name = name;
+	bench->program = argv[0];
 	bench->only = "";
 	bench->passes = PASSES_DEFAULT;
 	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
@@ -72,6 +80,10 @@ struct bench *bench_begin(const char *name, int argc, char **argv)
 			bench->json = true;
 		else if (option == 'c')
 			bench->only = optarg;
+		else if (option == 'e')
+			bench->only = optarg, bench->exactly = true;
+		else if (option == 'i')
+			bench->instructions = true;
 		else if (option == 'p')
 			bench->passes = strtoul(optarg, NULL, 10);
 		else
@@ -94,8 +106,9 @@ static int find_case(const struct bench *bench, const char *name)
 void bench_case(struct bench *bench, const char *name, bench_fn fn, void *arg,
 		unsigned count, const char *baseline)
 {
-	if (strncmp(name, bench->only, strlen(bench->only)) ||
-	    bench->case_count == CASES_MAX)
+	size_t length = strlen(bench->only) + bench->exactly;
+
+	if (strncmp(name, bench->only, length) || bench->case_count == CASES_MAX)
 		return;
 	bench->one[bench->case_count] = (struct one_case){
 		.name = name,
@@ -122,6 +135,41 @@ static int by_value(const void *left, const void *right)
 	return (a > b) - (a < b);
 }
 
+/* Its name is what callgrind is told to count. */
+static __attribute__((noinline)) void bench_pass(const struct one_case *one)
+{
+	one->fn(one->arg, one->count);
+}
+
+/* Counts the instructions of a case, by running it alone under callgrind. */
+static void count_instructions(const struct bench *bench, struct one_case *one)
+{
+	char command[1024], line[256];
+	unsigned long long collected = 0;
+	FILE *pipe;
+
+	snprintf(command, sizeof(command),
+		 "valgrind --tool=callgrind --callgrind-out-file=/dev/null "
+		 "--collect-atstart=no --toggle-collect=bench_pass '%s' "
+		 "--exactly '%s' --passes 3 2>&1",
+		 bench->program, one->name);
+	pipe = popen(command, "r");
+	while (pipe && fgets(line, sizeof(line), pipe)) {
+		const char *found = strstr(line, "Collected : ");
+
+		if (found)
+			collected = strtoull(found + strlen("Collected : "), NULL, 10);
+	}
+	if (!pipe || pclose(pipe) || !collected) {
+		fprintf(stderr,
+			"%s: instructions cannot be counted; is valgrind "
+			"installed?\n",
+			bench->name);
+		exit(1);
+	}
+	one->instructions = collected / 3.0 / one->count;
+}
+
 static void measure(struct bench *bench)
 {
 	for (unsigned i = 0; i < bench->case_count; i++)
@@ -131,7 +179,7 @@ static void measure(struct bench *bench)
 			struct one_case *one = &bench->one[i];
 			double begin = now_ns();
 
-			one->fn(one->arg, one->count);
+			bench_pass(one);
 			one->ns[pass] = (now_ns() - begin) / one->count;
 		}
 	for (unsigned i = 0; i < bench->case_count; i++) {
@@ -139,6 +187,8 @@ static void measure(struct bench *bench)
 
 		qsort(one->ns, bench->passes, sizeof(one->ns[0]), by_value);
 		one->median = one->ns[bench->passes / 2];
+		if (bench->instructions)
+			count_instructions(bench, one);
 	}
 }
 
@@ -159,6 +209,9 @@ static void print_json(const struct bench *bench, const struct one_case *one)
 		json_object_set_new(object, "baseline",
 				    json_string(bench->one[one->baseline].name));
 	}
+	if (one->instructions > 0)
+		json_object_set_new(object, "instructions",
+				    json_real(one->instructions));
 	json_dumpf(object, stdout, JSON_REAL_PRECISION(6) | JSON_PRESERVE_ORDER);
 	putchar('\n');
 	json_decref(object);
@@ -167,6 +220,8 @@ static void print_json(const struct bench *bench, const struct one_case *one)
 static void print_row(const struct bench *bench, const struct one_case *one)
 {
 	printf("%-10s %-28s %10.2f ns", bench->name, one->name, one->median);
+	if (one->instructions > 0)
+		printf(" %8.0f instructions", one->instructions);
 	if (one->baseline >= 0)
 		printf("  %6.2fx %s", ratio_of(bench, one),
 		       bench->one[one->baseline].name);

@@ -16,8 +16,9 @@
 
 struct bench;
 
-/* Reads the command line: --json, --case PREFIX, --passes N. Ends the program with
- * a usage message if it makes no sense. */
+/* Reads the command line: --json, --case PREFIX, --passes N, --instructions (which
+ * runs each case once more under callgrind). Ends the program with a usage message
+ * if it makes no sense. */
 struct bench *bench_begin(const char *name, int argc, char **argv);
 
 /* Runs `count` operations. */

@@ -25,18 +25,6 @@ void snt__qp_fail_slot(struct snt_qp *qp, uint32_t position, unsigned status,
 	slot->lane = lane;
 }
 
-void snt__qp_retire(struct snt_qp *qp, struct snt__fragment fragment, unsigned status,
-		    uint32_t vendor_err, unsigned lane)
-{
-	struct snt__slot *slot = snt__qp_slot(qp, fragment.slot);
-
-	qp->under_way--;
-	slot->pending--;
-	qp->plain_under_way -= qp->scheme != SNT_DQPLB || slot->opcode != SNT_WRITE_IMM;
-	if (__builtin_expect(status != SNT_SUCCESS, 0))
-		snt__qp_fail_slot(qp, fragment.slot, status, vendor_err, lane);
-}
-
 void snt__qp_break(struct snt_qp *qp)
 {
 	if (qp->broken)
@@ -50,38 +38,52 @@ void snt__qp_break(struct snt_qp *qp)
 	snt__cq_ready(qp->recv_cq, &qp->recv_ready);
 }
 
-static void retire_one(struct snt__lane *lane, unsigned status, uint32_t vendor_err)
+/* Fragments of one WR, all with the same end. */
+static inline void retire_part(struct snt_qp *qp, uint32_t position, uint32_t count)
 {
-	snt__qp_retire(lane->owner, lane->fifo[lane->retired++ & lane->fifo_mask],
-		       status, vendor_err, lane->index);
+	struct snt__slot *slot = snt__qp_slot(qp, position);
+
+	slot->pending -= count;
+	if (qp->scheme != SNT_DQPLB || slot->opcode != SNT_WRITE_IMM)
+		qp->plain_under_way -= count;
 }
 
-/* Success up to a sequence number; neighbours are often of the same WR. */
-static inline void retire_run(struct snt_qp *qp, struct snt__lane *lane, uint32_t end)
+/* Everything up to a sequence number. */
+static inline void retire(struct snt_qp *qp, struct snt__lane *lane, uint32_t end)
 {
 	uint32_t at = lane->retired;
 
 	qp->under_way -= end - at;
-	while (at != end) {
-		uint32_t position = lane->fifo[at & lane->fifo_mask].slot;
-		struct snt__slot *slot = snt__qp_slot(qp, position);
-		uint32_t first = at;
-
-		do
-			at++;
-		while (at != end && lane->fifo[at & lane->fifo_mask].slot == position);
-		slot->pending -= at - first;
-		if (qp->scheme != SNT_DQPLB || slot->opcode != SNT_WRITE_IMM)
-			qp->plain_under_way -= at - first;
-	}
 	lane->retired = end;
+	while (at != end) {
+		const struct snt__run *run =
+			&lane->run[lane->run_head & lane->run_mask];
+
+		if (run->end - at > end - at) {
+			retire_part(qp, run->slot, end - at);
+			return;
+		}
+		retire_part(qp, run->slot, run->end - at);
+		at = run->end;
+		lane->run_head++;
+	}
+}
+
+/* The oldest, which failed. */
+static void retire_failed(struct snt_qp *qp, struct snt__lane *lane, unsigned status,
+			  uint32_t vendor_err)
+{
+	uint32_t position = lane->run[lane->run_head & lane->run_mask].slot;
+
+	snt__qp_fail_slot(qp, position, status, vendor_err, lane->index);
+	retire(qp, lane, lane->retired + 1);
 }
 
 /* The end of a lane: the device has let go of all that it was given. */
 static void take_marker(struct snt_qp *qp, struct snt__lane *lane, uint32_t marker)
 {
 	while (lane->retired != lane->built)
-		retire_one(lane, SNT_FLUSHED, 0);
+		retire_failed(qp, lane, SNT_FLUSHED, 0);
 	if (marker != SNT__MARKER_CLOSE)
 		return;
 	snt__qp_count_marker(qp, &lane->send_marker_due);
@@ -99,12 +101,10 @@ static bool take_send(struct snt_qp *qp, struct snt__lane *lane,
 		return false; /* long retired */
 	lane->completions++;
 	if (__builtin_expect(wc->status == IBV_WC_SUCCESS, 1)) {
-		retire_run(qp, lane, sequence + 1);
+		retire(qp, lane, sequence + 1);
 	} else {
-		retire_run(qp, lane, sequence);
-		retire_one(lane, wc->status, wc->vendor_err);
-	}
-	if (__builtin_expect(wc->status != IBV_WC_SUCCESS, 0)) {
+		retire(qp, lane, sequence);
+		retire_failed(qp, lane, wc->status, wc->vendor_err);
 		lane->errors++;
 		snt__lane_kill(lane);
 	}

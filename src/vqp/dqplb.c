@@ -55,6 +55,7 @@ void snt__dqplb_init(struct snt__reorder *reorder, uint32_t window)
  * Sending: never further ahead of the oldest fragment under way than the window.
  */
 
+/* Of a run that has been retired in part the first counts still. */
 static uint32_t find_oldest(const struct snt_qp *qp)
 {
 	uint32_t oldest = qp->sequence_next;
@@ -62,28 +63,26 @@ static uint32_t find_oldest(const struct snt_qp *qp)
 	for (uint32_t i = 0; i < qp->data_lanes; i++) {
 		const struct snt__lane *lane = &qp->lane[i];
 
-		for (uint32_t at = lane->retired; at != lane->built; at++) {
-			struct snt__fragment fragment =
-				lane->fifo[at & lane->fifo_mask];
-			const struct snt__slot *slot =
-				&qp->slot[fragment.slot & qp->mask];
+		for (uint32_t at = lane->run_head; at != lane->run_tail; at++) {
+			struct snt__run run = lane->run[at & lane->run_mask];
+			const struct snt__slot *slot = &qp->slot[run.slot & qp->mask];
 
 			if (slot->opcode != SNT_WRITE_IMM)
 				continue;
-			if (snt__before(fragment.sequence, oldest))
-				oldest = fragment.sequence;
+			if (snt__before(run.sequence, oldest))
+				oldest = run.sequence;
 			break;
 		}
 	}
 	return oldest;
 }
 
-bool snt__dqplb_window_open(struct snt_qp *qp)
+bool snt__dqplb_window_open(struct snt_qp *qp, uint32_t count)
 {
-	if (qp->sequence_next - qp->sequence_oldest < qp->peer_window)
+	if (qp->sequence_next - qp->sequence_oldest + count <= qp->peer_window)
 		return true;
 	qp->sequence_oldest = find_oldest(qp);
-	return qp->sequence_next - qp->sequence_oldest < qp->peer_window;
+	return qp->sequence_next - qp->sequence_oldest + count <= qp->peer_window;
 }
 
 /*

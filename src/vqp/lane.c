@@ -10,6 +10,17 @@
 
 #include "vqp/qp.h"
 
+void snt__lane_update(struct snt__lane *lane)
+{
+	struct snt_qp *qp = lane->owner;
+
+	lane->limit = lane->alive ? lane->depth : 0;
+	qp->lane_limit = UINT32_MAX;
+	for (uint32_t i = 0; i < qp->data_lanes; i++)
+		if (qp->lane[i].limit < qp->lane_limit)
+			qp->lane_limit = qp->lane[i].limit;
+}
+
 int snt__lane_to_error(struct snt__lane *lane)
 {
 	const struct snt_device *device = lane->owner->ctx->device[lane->device];

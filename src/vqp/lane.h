@@ -10,9 +10,9 @@ struct snt_qp;
 
 /*
  * A lane: one physical QP. Fragments are first built into its chain, then posted
- * as one list of which only the last is signalled. The FIFO says, for each
- * fragment under way, which WR it belongs to; a CQE with sequence number s
- * retires everything up to s.
+ * as one list of which only the last is signalled. A FIFO of runs says which WR
+ * the fragments under way belong to; a CQE with sequence number s retires
+ * everything up to s.
  *
  * Physical wr_ids are a tag (above) and a sequence number (below). The tag holds
  * lane, generation and kind, so that a CQE which does not belong is recognised
@@ -27,17 +27,21 @@ enum snt__tag {
 	SNT__TAG_MARKER = 1u << 30, /* ends a queue when the QP is closed */
 };
 
-struct snt__fragment {
+/* Fragments of one WR that follow each other on a lane. */
+struct snt__run {
 	uint32_t slot;	   /* position in the send ring */
-	uint32_t sequence; /* of DQPLB, else 0 */
+	uint32_t end;	   /* the lane's sequence number behind the last of them */
+	uint32_t sequence; /* DQPLB's, of the first of them, else 0 */
 };
 
 struct snt__lane {
 	struct ibv_qp *qp;
 	struct snt_qp *owner;
-	struct snt__fragment *fifo;
 	struct ibv_send_wr *chain; /* each linked to the next, with its own SGEs */
-	uint32_t fifo_mask;
+	struct snt__run *run;	   /* a ring, from run_head to run_tail */
+	uint32_t run_mask;
+	uint32_t run_head;
+	uint32_t run_tail;
 	uint32_t depth;	  /* fragments under way at most */
 	uint32_t limit;	  /* the same while it can be posted to, else 0 */
 	uint32_t built;	  /* sequence number of the next fragment */
@@ -48,6 +52,7 @@ struct snt__lane {
 	uint8_t device;
 	uint8_t index;
 	bool alive;
+	bool touched;	   /* on the QP's list of lanes with a chain to post */
 	bool wants_marker; /* its marker was refused for now */
 	/* Closing. A device may complete a marker that it had refused, so each is
 	 * waited for once, however many come. */
@@ -81,14 +86,19 @@ static inline bool snt__lane_has_room(const struct snt__lane *lane, uint32_t cou
 }
 
 /* After a change of alive or depth. */
-static inline void snt__lane_update(struct snt__lane *lane)
-{
-	lane->limit = lane->alive ? lane->depth : 0;
-}
+void snt__lane_update(struct snt__lane *lane);
 
 /* Posts the chain. What the device refuses dies with the lane; either way
  * fragments become completions. */
 void snt__lane_ring(struct snt__lane *lane);
+
+/* The fragments before `end` that are of no run yet make one. */
+static inline void snt__lane_add_run(struct snt__lane *lane, uint32_t slot,
+				     uint32_t end, uint32_t sequence)
+{
+	lane->run[lane->run_tail++ & lane->run_mask] =
+		(struct snt__run){ slot, end, sequence };
+}
 
 /*
  * The next WR of the chain, for the caller to fill in: everything but wr_id, next
@@ -102,9 +112,8 @@ static inline struct ibv_send_wr *snt__lane_add(struct snt__lane *lane, uint32_t
 	if (lane->chained == SNT__CHAIN_MAX)
 		snt__lane_ring(lane);
 	wr = &lane->chain[lane->chained++];
-	lane->fifo[lane->built & lane->fifo_mask] =
-		(struct snt__fragment){ slot, sequence };
 	wr->wr_id = (uint64_t)lane->tag << 32 | lane->built++;
+	snt__lane_add_run(lane, slot, lane->built, sequence);
 	return wr;
 }
 

@@ -55,15 +55,15 @@ static void lay_lane(struct snt_qp *qp, struct block *block, struct snt__lane *l
 {
 	uint32_t size = power_of_two(qp->lane_depth);
 	uint32_t links = SNT__CHAIN_MAX;
-	struct snt__fragment *fifo = take(block, size, sizeof(*fifo));
+	struct snt__run *run = take(block, size, sizeof(*run));
 	struct ibv_send_wr *chain = take(block, links, sizeof(*chain));
 	struct ibv_sge *sge =
 		take(block, (size_t)links * qp->send_sge_max, sizeof(*sge));
 
 	if (!block->memory)
 		return;
-	lane->fifo_mask = size - 1;
-	lane->fifo = fifo;
+	lane->run_mask = size - 1;
+	lane->run = run;
 	lane->chain = chain;
 	for (uint32_t i = 0; i < links; i++) {
 		chain[i].sg_list = &sge[i * qp->send_sge_max];

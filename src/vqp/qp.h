@@ -98,6 +98,7 @@ struct snt_qp {
 	uint32_t
 		notifies_due; /* WRs before next whose notification is yet to be sent */
 	uint32_t data_lanes;
+	uint32_t lane_limit; /* the least of the data lanes' */
 	uint32_t lane_count;
 	uint32_t lanes_alive; /* data lanes */
 	bool lanes_ended;     /* some are killed or closed, and have markers */
@@ -113,8 +114,8 @@ struct snt_qp {
 	bool broken; /* no further fragment is sent */
 	bool closing;
 	bool closed_reported;
-	uint8_t dirty_count;
-	uint8_t dirty[SNT_LANES_MAX]; /* lanes with a chain to post */
+	uint8_t touched_count;
+	uint8_t touched[SNT_LANES_MAX]; /* lanes with a chain to post */
 
 	/* Failures, which ordering points must not overtake. */
 	uint32_t failed_count; /* WRs that failed and are not yet reported */
@@ -168,7 +169,13 @@ static inline bool snt__before(uint32_t a, uint32_t b)
 	return (int32_t)(a - b) < 0;
 }
 
-/* send.c: cut and send what can go, then post all chains. */
+/* send.c: cuts what can go and adds it to the chains of its lanes. */
+void snt__qp_send_waiting(struct snt_qp *qp);
+
+/* send.c: posts all chains. */
+void snt__qp_post_chains(struct snt_qp *qp);
+
+/* send.c: both. */
 void snt__qp_dispatch(struct snt_qp *qp);
 
 static inline void snt__qp_count_marker(struct snt_qp *qp, bool *due)
@@ -179,10 +186,6 @@ static inline void snt__qp_count_marker(struct snt_qp *qp, bool *due)
 
 /* complete.c: one physical completion of one of its lanes. False: not ours. */
 bool snt__qp_take(struct snt_qp *qp, struct snt__lane *lane, const struct ibv_wc *wc);
-
-/* complete.c: a fragment came back, or never will. */
-void snt__qp_retire(struct snt_qp *qp, struct snt__fragment fragment, unsigned status,
-		    uint32_t vendor_err, unsigned lane);
 
 /* complete.c: a WR fails, with its first status. */
 void snt__qp_fail_slot(struct snt_qp *qp, uint32_t position, unsigned status,
@@ -209,7 +212,8 @@ void snt__dqplb_take(struct snt_qp *qp, struct snt__lane *lane,
 		     const struct ibv_wc *wc);
 void snt__dqplb_match(struct snt_qp *qp);
 int snt__dqplb_fill(struct snt_qp *qp, struct snt__lane *lane);
-bool snt__dqplb_window_open(struct snt_qp *qp);
+/* Is there room for so many more? */
+bool snt__dqplb_window_open(struct snt_qp *qp, uint32_t count);
 
 /* cq.c: something may be reported. */
 void snt__cq_ready(struct snt_cq *cq, struct snt__ready *ready);

@@ -1,259 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Posting sends: each WR is checked as a whole, then takes a slot, then is cut
- * into fragments as lanes have room. Once it has its slot nothing can be refused
- * any more, only fail.
+ * Sending what waits in the ring: WRs are cut into fragments in order, as lanes
+ * have room, and ordering points wait for what they must not overtake.
  */
 #include <arpa/inet.h>
-#include <errno.h>
-#include <string.h>
 
-#include "vqp/qp.h"
-
-/* The most fragments of one WR, so that counters cannot wrap. */
-#define FRAGMENTS_MAX (1u << 30)
-
-enum shape {
-	SHAPE_NONE,
-	SHAPE_SPREAD,  /* cut into fragments over all lanes */
-	SHAPE_MESSAGE, /* one piece, on one lane */
-	SHAPE_ATOMIC,
-};
-
-static const struct rule {
-	uint8_t shape;
-	uint8_t verb;
-	uint8_t remote_access;
-	uint8_t local_access;
-} rules[] = {
-	[SNT_WRITE] = { SHAPE_SPREAD, IBV_WR_RDMA_WRITE, SNT_ACCESS_REMOTE_WRITE, 0 },
-	[SNT_WRITE_IMM] = { SHAPE_SPREAD, IBV_WR_RDMA_WRITE, SNT_ACCESS_REMOTE_WRITE,
-			    0 },
-	[SNT_READ] = { SHAPE_SPREAD, IBV_WR_RDMA_READ, SNT_ACCESS_REMOTE_READ,
-		       SNT_ACCESS_LOCAL_WRITE },
-	[SNT_SEND] = { SHAPE_MESSAGE, IBV_WR_SEND, 0, 0 },
-	[SNT_SEND_IMM] = { SHAPE_MESSAGE, IBV_WR_SEND_WITH_IMM, 0, 0 },
-	[SNT_CMP_SWAP] = { SHAPE_ATOMIC, IBV_WR_ATOMIC_CMP_AND_SWP,
-			   SNT_ACCESS_REMOTE_ATOMIC, SNT_ACCESS_LOCAL_WRITE },
-	[SNT_FETCH_ADD] = { SHAPE_ATOMIC, IBV_WR_ATOMIC_FETCH_AND_ADD,
-			    SNT_ACCESS_REMOTE_ATOMIC, SNT_ACCESS_LOCAL_WRITE },
-};
-
-#define FLAGS_KNOWN (SNT_SIGNALED | SNT_FENCE | SNT_SOLICITED | SNT_INLINE)
-
-/*
- * Checks
- */
-
-static inline int check_sge(const struct snt_qp *qp, const struct snt_sge *sge,
-			    const struct rule *rule)
-{
-	const struct snt_mem *mem = sge->mem;
-
-	if (!mem || mem->ctx != qp->ctx)
-		return -EINVAL;
-	if (!snt__mem_holds(mem, (uintptr_t)sge->addr, sge->length))
-		return -ERANGE;
-	if ((mem->access & rule->local_access) != rule->local_access)
-		return -EACCES;
-	return 0;
-}
-
-/* Several SGEs, none, or inline ones, which need no memory. */
-static __attribute__((noinline)) int check_sges(const struct snt_qp *qp,
-						const struct snt_send_wr *wr,
-						const struct rule *rule,
-						uint64_t *length_out)
-{
-	uint64_t length = 0;
-
-	if (wr->sge_count > qp->send_sge_max)
-		return -EINVAL;
-	for (unsigned i = 0; i < wr->sge_count; i++) {
-		int ret = wr->flags & SNT_INLINE ? 0 : check_sge(qp, &wr->sge[i], rule);
-
-		if (ret)
-			return ret;
-		if (__builtin_add_overflow(length, wr->sge[i].length, &length))
-			return -EINVAL;
-	}
-	*length_out = length;
-	return 0;
-}
-
-static inline int check_remote(const struct snt_qp *qp, const struct snt_send_wr *wr,
-			       const struct rule *rule, uint64_t length)
-{
-	const struct snt_token *token = wr->remote;
-
-	if (!rule->remote_access)
-		return 0;
-	if (!token || token->key_count < qp->remote_count)
-		return -EINVAL;
-	if (!snt__token_holds(token, wr->remote_addr, length))
-		return -ERANGE;
-	if (!(token->access & rule->remote_access))
-		return -EACCES;
-	return 0;
-}
-
-static inline int check_length(const struct snt_qp *qp, const struct snt_send_wr *wr,
-			       const struct rule *rule, uint64_t length)
-{
-	if (__builtin_expect(wr->flags & SNT_INLINE, 0) &&
-	    (length > qp->inline_max || rule->local_access))
-		return -EINVAL;
-	if (__builtin_expect(rule->shape != SHAPE_SPREAD, 0)) {
-		if (rule->shape == SHAPE_ATOMIC && (length != 8 || wr->remote_addr & 7))
-			return -EINVAL;
-		if (length > qp->fragment_size)
-			return -EMSGSIZE;
-	}
-	if (length >> 30 && length / qp->fragment_size >= FRAGMENTS_MAX)
-		return -EINVAL;
-	return 0;
-}
-
-/*
- * Into the ring
- */
-
-static inline uint32_t fragment_count(const struct snt_qp *qp, uint64_t length)
-{
-	/* Almost always one, and a division costs more than all the rest. */
-	if (length <= qp->fragment_size)
-		return 1;
-	return (length + qp->fragment_size - 1) / qp->fragment_size;
-}
-
-/* What a WRITE_IMM takes beyond its fragments, or instead of them. */
-static inline void expect_notification(const struct snt_qp *qp, struct snt__slot *slot)
-{
-	if (qp->scheme == SNT_DQPLB) {
-		slot->pending += slot->imm != 0;
-		return;
-	}
-	slot->pending = (slot->length ? slot->pending : 0) + qp->notify_count;
-	slot->flags |= SNT__SLOT_NOTIFY;
-}
-
-static void copy_inline(struct snt_qp *qp, const struct snt_send_wr *wr,
-			uint32_t position, struct snt__slot *slot)
-{
-	uint8_t *to =
-		qp->inline_buffer + (size_t)(position & qp->mask) * qp->inline_max;
-
-	slot->addr = (uintptr_t)to;
-	slot->flags |= SNT__SLOT_COPIED;
-	for (unsigned i = 0; i < wr->sge_count; i++) {
-		memcpy(to, wr->sge[i].addr, wr->sge[i].length);
-		to += wr->sge[i].length;
-	}
-}
-
-static void copy_sges(struct snt_qp *qp, const struct snt_send_wr *wr,
-		      uint32_t position)
-{
-	uint32_t at = position & qp->mask;
-
-	memcpy(&qp->sge[at * qp->send_sge_max], wr->sge,
-	       wr->sge_count * sizeof(*wr->sge));
-	qp->sges[at] = (struct snt__sges){ .count = wr->sge_count };
-}
-
-static inline void fill_slot(struct snt_qp *qp, const struct snt_send_wr *wr,
-			     uint64_t length)
-{
-	uint32_t position = qp->tail++;
-	struct snt__slot *slot = snt__qp_slot(qp, position);
-	uint32_t *rkey = &qp->rkey[(position & qp->mask) * qp->remote_count];
-
-	slot->wr_id = wr->wr_id;
-	slot->length = length;
-	slot->sent = 0;
-	slot->remote_addr = wr->remote_addr;
-	slot->imm = wr->imm;
-	slot->opcode = wr->opcode;
-	slot->flags = wr->flags;
-	slot->status = SNT_SUCCESS;
-	if (__builtin_expect(wr->sge_count == 1 && !(wr->flags & SNT_INLINE), 1)) {
-		slot->addr = (uintptr_t)wr->sge->addr;
-		slot->mem = wr->sge->mem;
-	} else {
-		slot->mem = NULL;
-		if (wr->flags & SNT_INLINE)
-			copy_inline(qp, wr, position, slot);
-		else
-			copy_sges(qp, wr, position);
-	}
-	slot->pending = fragment_count(qp, length);
-	if (wr->opcode == SNT_WRITE_IMM)
-		expect_notification(qp, slot);
-	else if (wr->opcode >= SNT_CMP_SWAP)
-		qp->atomic[position & qp->mask] =
-			(struct snt__atomic){ wr->compare_add, wr->swap };
-	if (rules[wr->opcode].remote_access)
-		for (uint32_t i = 0; i < qp->remote_count; i++)
-			rkey[i] = wr->remote->key[i];
-}
-
-static inline int admit(struct snt_qp *qp, const struct snt_send_wr *wr)
-{
-	const struct rule *rule;
-	uint64_t length;
-	int ret;
-
-	if (wr->opcode < SNT_WRITE || wr->opcode > SNT_FETCH_ADD ||
-	    wr->flags & ~FLAGS_KNOWN)
-		return -EINVAL;
-	rule = &rules[wr->opcode];
-	if (__builtin_expect(wr->sge_count == 1 && !(wr->flags & SNT_INLINE), 1)) {
-		length = wr->sge->length;
-		ret = check_sge(qp, wr->sge, rule);
-	} else {
-		ret = check_sges(qp, wr, rule, &length);
-	}
-	if (ret)
-		return ret;
-	ret = check_remote(qp, wr, rule, length);
-	if (ret)
-		return ret;
-	ret = check_length(qp, wr, rule, length);
-	if (ret)
-		return ret;
-	fill_slot(qp, wr, length);
-	return 0;
-}
-
-int snt_qp_post_send(struct snt_qp *qp, const struct snt_send_wr *wr, unsigned count)
-{
-	uint32_t room = qp->depth - (qp->tail - qp->head);
-	unsigned taken;
-	int ret = -EINVAL;
-
-	if (qp->pass_through)
-		return snt__pass_post_send(qp, wr, count);
-	if (__builtin_expect(qp->refusal, 0))
-		return qp->refusal;
-	for (taken = 0; taken < count; taken++) {
-		ret = taken < room ? admit(qp, &wr[taken]) : -EAGAIN;
-		if (ret)
-			break;
-	}
-	if (!taken)
-		return ret;
-	snt__qp_dispatch(qp);
-	return taken;
-}
-
-/*
- * Cutting and sending
- */
-
-static inline struct snt__lane *after(const struct snt_qp *qp, struct snt__lane *lane)
-{
-	return lane + 1 == qp->lane + qp->data_lanes ? qp->lane : lane + 1;
-}
+#include "vqp/spread.h"
 
 /* Beginning with this one, a lane with room for so many; NULL if there is none. */
 static __attribute__((noinline)) struct snt__lane *find_room(const struct snt_qp *qp,
@@ -263,7 +15,7 @@ static __attribute__((noinline)) struct snt__lane *find_room(const struct snt_qp
 	for (uint32_t tries = 0; tries < qp->data_lanes; tries++) {
 		if (snt__lane_has_room(lane, count))
 			return lane;
-		lane = after(qp, lane);
+		lane = snt__lane_after(qp, lane);
 	}
 	return NULL;
 }
@@ -278,15 +30,14 @@ static inline struct snt__lane *pick_lane(struct snt_qp *qp, uint32_t count)
 		if (!lane)
 			return NULL;
 	}
-	qp->turn = after(qp, lane);
+	qp->turn = snt__lane_after(qp, lane);
 	return lane;
 }
 
 static inline struct ibv_send_wr *add_to(struct snt_qp *qp, struct snt__lane *lane,
 					 uint32_t position, uint32_t sequence)
 {
-	if (!lane->chained)
-		qp->dirty[qp->dirty_count++] = lane->index;
+	snt__qp_touch(qp, lane);
 	qp->under_way++;
 	return snt__lane_add(lane, position, sequence);
 }
@@ -352,11 +103,6 @@ static inline void set_remote(const struct snt_qp *qp, const struct snt__slot *s
 				    lane->remote_device];
 }
 
-/* DQPLB: bit 31 ends a message, bit 30 announces a raw immediate. */
-#define IMM_LAST     (1u << 31)
-#define IMM_FOLLOWED (1u << 30)
-#define IMM_SEQUENCE 0xffffffu
-
 /* One sequenced fragment and, behind the last, the raw immediate. */
 static bool send_sequenced(struct snt_qp *qp, struct snt__slot *slot, uint32_t position,
 			   uint64_t length)
@@ -367,7 +113,7 @@ static bool send_sequenced(struct snt_qp *qp, struct snt__slot *slot, uint32_t p
 	struct ibv_send_wr *wr;
 	uint32_t sequence;
 
-	if ((last && qp->plain_under_way) || !snt__dqplb_window_open(qp))
+	if ((last && qp->plain_under_way) || !snt__dqplb_window_open(qp, 1))
 		return false;
 	lane = pick_lane(qp, 1 + followed);
 	if (!lane)
@@ -377,8 +123,9 @@ static bool send_sequenced(struct snt_qp *qp, struct snt__slot *slot, uint32_t p
 	set_local(qp, slot, position, lane->device, length, wr);
 	set_remote(qp, slot, position, lane, wr);
 	wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-	wr->imm_data = htonl((sequence & IMM_SEQUENCE) | (last ? IMM_LAST : 0) |
-			     (followed ? IMM_FOLLOWED : 0));
+	wr->imm_data =
+		htonl((sequence & SNT__IMM_SEQUENCE) | (last ? SNT__IMM_LAST : 0) |
+		      (followed ? SNT__IMM_FOLLOWED : 0));
 	lane->bytes += length;
 	if (!followed)
 		return true;
@@ -402,7 +149,7 @@ static bool send_plain(struct snt_qp *qp, struct snt__slot *slot, uint32_t posit
 	wr = add_to(qp, lane, position, 0);
 	set_local(qp, slot, position, lane->device, length, wr);
 	set_remote(qp, slot, position, lane, wr);
-	wr->opcode = rules[slot->opcode].verb;
+	wr->opcode = snt__rules[slot->opcode].verb;
 	lane->bytes += length;
 	qp->plain_under_way++;
 	return true;
@@ -419,7 +166,7 @@ static inline bool spread_simple(struct snt_qp *qp, struct snt__slot *slot,
 	const uint32_t *rkey = &qp->rkey[(position & qp->mask) * qp->remote_count];
 	const uint64_t fragment_size = qp->fragment_size;
 	const uint32_t flags = slot->flags & SNT_SOLICITED;
-	const uint32_t verb = rules[slot->opcode].verb;
+	const uint32_t verb = snt__rules[slot->opcode].verb;
 	struct snt__lane *first = qp->lane, *end = first + qp->data_lanes;
 	struct snt__lane *lane = qp->turn;
 	uint64_t left = slot->length - slot->sent;
@@ -439,8 +186,7 @@ static inline bool spread_simple(struct snt_qp *qp, struct snt__slot *slot,
 				break;
 			lane = other;
 		}
-		if (!lane->chained)
-			qp->dirty[qp->dirty_count++] = lane->index;
+		snt__qp_touch(qp, lane);
 		wr = snt__lane_add(lane, position, 0);
 		sge = wr->sg_list;
 		sge->addr = addr;
@@ -506,9 +252,9 @@ static int may_order(const struct snt_qp *qp, uint32_t position)
 
 static bool send_message(struct snt_qp *qp, struct snt__slot *slot, uint32_t position)
 {
-	const struct rule *rule = &rules[slot->opcode];
+	const struct snt__rule *rule = &snt__rules[slot->opcode];
 	struct snt__lane *lane =
-		&qp->lane[rule->shape == SHAPE_ATOMIC ? 0 : qp->message_lane];
+		&qp->lane[rule->shape == SNT__SHAPE_ATOMIC ? 0 : qp->message_lane];
 	struct ibv_send_wr *wr;
 
 	if (!lane->alive) {
@@ -521,7 +267,7 @@ static bool send_message(struct snt_qp *qp, struct snt__slot *slot, uint32_t pos
 	wr = add_to(qp, lane, position, 0);
 	set_local(qp, slot, position, lane->device, slot->length, wr);
 	wr->opcode = rule->verb;
-	if (rule->shape == SHAPE_ATOMIC) {
+	if (rule->shape == SNT__SHAPE_ATOMIC) {
 		const struct snt__atomic *atomic = &qp->atomic[position & qp->mask];
 
 		wr->wr.atomic.remote_addr = slot->remote_addr;
@@ -543,10 +289,10 @@ static void give_up(struct snt_qp *qp, struct snt__slot *slot, uint32_t position
 {
 	uint32_t unsent = 0;
 
-	if (rules[slot->opcode].shape != SHAPE_SPREAD)
+	if (snt__rules[slot->opcode].shape != SNT__SHAPE_SPREAD)
 		unsent = 1;
 	else if (slot->sent < slot->length || !slot->length)
-		unsent = fragment_count(qp, slot->length - slot->sent);
+		unsent = snt__fragment_count(qp, slot->length - slot->sent);
 	if (slot->flags & SNT__SLOT_NOTIFY)
 		unsent = (slot->length ? unsent : 0) + qp->notify_count;
 	else if (slot->opcode == SNT_WRITE_IMM)
@@ -571,9 +317,10 @@ static inline bool dispatch_slot(struct snt_qp *qp, struct snt__slot *slot,
 		return false;
 	if (spread)
 		return send_spread(qp, slot, position);
-	if (!is_alone_on(qp, &qp->lane[rules[slot->opcode].shape == SHAPE_ATOMIC
-					       ? 0
-					       : qp->message_lane]))
+	if (!is_alone_on(qp,
+			 &qp->lane[snt__rules[slot->opcode].shape == SNT__SHAPE_ATOMIC
+					   ? 0
+					   : qp->message_lane]))
 		return false;
 	switch (may_order(qp, position)) {
 	case 0:
@@ -637,7 +384,7 @@ static void advance_ordered(struct snt_qp *qp)
 	}
 }
 
-void snt__qp_dispatch(struct snt_qp *qp)
+void snt__qp_send_waiting(struct snt_qp *qp)
 {
 	uint32_t before;
 
@@ -654,9 +401,23 @@ void snt__qp_dispatch(struct snt_qp *qp)
 			qp->next++;
 		}
 	} while (qp->notifies_due && qp->next != before);
-	while (qp->dirty_count)
-		snt__lane_ring(&qp->lane[qp->dirty[--qp->dirty_count]]);
+}
+
+void snt__qp_post_chains(struct snt_qp *qp)
+{
+	while (qp->touched_count) {
+		struct snt__lane *lane = &qp->lane[qp->touched[--qp->touched_count]];
+
+		lane->touched = false;
+		snt__lane_ring(lane);
+	}
 	/* What was flushed without having been sent has no CQE to announce it. */
 	if (qp->head != qp->next && !snt__qp_slot(qp, qp->head)->pending)
 		snt__cq_ready(qp->cq, &qp->send_ready);
+}
+
+void snt__qp_dispatch(struct snt_qp *qp)
+{
+	snt__qp_send_waiting(qp);
+	snt__qp_post_chains(qp);
 }

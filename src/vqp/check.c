@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT */
+#include "vqp/check.h"
+
+#include <errno.h>
+
+/* The most fragments of one WR, so that counters cannot wrap. */
+#define FRAGMENTS_MAX (1u << 30)
+
+const struct snt__rule snt__rules[] = {
+	[SNT_WRITE] = { SNT__SHAPE_SPREAD, IBV_WR_RDMA_WRITE, SNT_ACCESS_REMOTE_WRITE,
+			0 },
+	[SNT_WRITE_IMM] = { SNT__SHAPE_SPREAD, IBV_WR_RDMA_WRITE,
+			    SNT_ACCESS_REMOTE_WRITE, 0 },
+	[SNT_READ] = { SNT__SHAPE_SPREAD, IBV_WR_RDMA_READ, SNT_ACCESS_REMOTE_READ,
+		       SNT_ACCESS_LOCAL_WRITE },
+	[SNT_SEND] = { SNT__SHAPE_MESSAGE, IBV_WR_SEND, 0, 0 },
+	[SNT_SEND_IMM] = { SNT__SHAPE_MESSAGE, IBV_WR_SEND_WITH_IMM, 0, 0 },
+	[SNT_CMP_SWAP] = { SNT__SHAPE_ATOMIC, IBV_WR_ATOMIC_CMP_AND_SWP,
+			   SNT_ACCESS_REMOTE_ATOMIC, SNT_ACCESS_LOCAL_WRITE },
+	[SNT_FETCH_ADD] = { SNT__SHAPE_ATOMIC, IBV_WR_ATOMIC_FETCH_AND_ADD,
+			    SNT_ACCESS_REMOTE_ATOMIC, SNT_ACCESS_LOCAL_WRITE },
+};
+
+static int check_sge(const struct snt_qp *qp, const struct snt_sge *sge,
+		     const struct snt__rule *rule)
+{
+	const struct snt_mem *mem = sge->mem;
+
+	if (!mem || mem->ctx != qp->ctx)
+		return -EINVAL;
+	if (!snt__mem_holds(mem, (uintptr_t)sge->addr, sge->length))
+		return -ERANGE;
+	if (rule->local_access & ~mem->access)
+		return -EACCES;
+	return 0;
+}
+
+/* Inline ones need no memory. */
+static int check_sges(const struct snt_qp *qp, const struct snt_send_wr *wr,
+		      const struct snt__rule *rule, uint64_t *length_out)
+{
+	uint64_t length = 0;
+
+	if (wr->sge_count > qp->send_sge_max)
+		return -EINVAL;
+	for (unsigned i = 0; i < wr->sge_count; i++) {
+		int ret = wr->flags & SNT_INLINE ? 0 : check_sge(qp, &wr->sge[i], rule);
+
+		if (ret)
+			return ret;
+		if (__builtin_add_overflow(length, wr->sge[i].length, &length))
+			return -EINVAL;
+	}
+	*length_out = length;
+	return 0;
+}
+
+static int check_remote(const struct snt_qp *qp, const struct snt_send_wr *wr,
+			const struct snt__rule *rule, uint64_t length)
+{
+	const struct snt_token *token = wr->remote;
+
+	if (!rule->remote_access)
+		return 0;
+	if (!token || token->key_count < qp->remote_count)
+		return -EINVAL;
+	if (!snt__token_holds(token, wr->remote_addr, length))
+		return -ERANGE;
+	if (rule->remote_access & ~token->access)
+		return -EACCES;
+	return 0;
+}
+
+/* A lane that passes everything on takes no more than one message of anything. */
+static int check_length(const struct snt_qp *qp, const struct snt_send_wr *wr,
+			const struct snt__rule *rule, uint64_t length)
+{
+	bool one_piece = rule->shape != SNT__SHAPE_SPREAD || qp->pass_through;
+
+	if (wr->flags & SNT_INLINE && (length > qp->inline_max || rule->local_access))
+		return -EINVAL;
+	if (rule->shape == SNT__SHAPE_ATOMIC && (length != 8 || wr->remote_addr & 7))
+		return -EINVAL;
+	if (one_piece && length > qp->fragment_size)
+		return -EMSGSIZE;
+	if (length / qp->fragment_size >= FRAGMENTS_MAX)
+		return -EINVAL;
+	return 0;
+}
+
+int snt__check_wr(const struct snt_qp *qp, const struct snt_send_wr *wr,
+		  uint64_t *length_out)
+{
+	const struct snt__rule *rule;
+	int ret;
+
+	if (wr->opcode < SNT_WRITE || wr->opcode > SNT_FETCH_ADD ||
+	    wr->flags & ~SNT__FLAGS_KNOWN)
+		return -EINVAL;
+	rule = &snt__rules[wr->opcode];
+	ret = check_sges(qp, wr, rule, length_out);
+	if (!ret)
+		ret = check_remote(qp, wr, rule, *length_out);
+	return ret ? ret : check_length(qp, wr, rule, *length_out);
+}

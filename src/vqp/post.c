@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Posting sends: each WR is checked as a whole, then takes a slot. Once it has its
+ * slot nothing can be refused any more, only fail. Most WRs find every lane with
+ * room, and then are sent here and now; the others wait in the ring, with all that
+ * send.c needs to send them later.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "vqp/spread.h"
+
+/* What a WRITE_IMM takes beyond its fragments, or instead of them. */
+static inline void expect_notification(const struct snt_qp *qp, struct snt__slot *slot)
+{
+	if (qp->scheme == SNT_DQPLB) {
+		slot->pending += slot->imm != 0;
+		return;
+	}
+	slot->pending = (slot->length ? slot->pending : 0) + qp->notify_count;
+	slot->flags |= SNT__SLOT_NOTIFY;
+}
+
+static inline void copy_keys(struct snt_qp *qp, uint32_t position,
+			     const struct snt_token *token)
+{
+	uint32_t *key = &qp->rkey[(position & qp->mask) * qp->remote_count];
+
+	for (uint32_t i = 0; i < qp->remote_count; i++)
+		key[i] = token->key[i];
+}
+
+/* What is always kept of a WR, until it is reported. */
+static inline struct snt__slot *take_slot(struct snt_qp *qp,
+					  const struct snt_send_wr *wr, uint64_t length,
+					  uint32_t fragments)
+{
+	struct snt__slot *slot = snt__qp_slot(qp, qp->tail);
+
+	slot->wr_id = wr->wr_id;
+	slot->length = length;
+	slot->pending = fragments;
+	slot->opcode = wr->opcode;
+	slot->flags = wr->flags;
+	slot->status = SNT_SUCCESS;
+	return slot;
+}
+
+/*
+ * At once
+ */
+
+/* The last fragment says that it is, and that the raw immediate follows. */
+static inline void announce(const struct snt__cut *cut, struct snt__lane *lane,
+			    uint32_t imm)
+{
+	struct ibv_send_wr *wr;
+
+	cut->last->imm_data |= htonl(SNT__IMM_LAST | (imm ? SNT__IMM_FOLLOWED : 0));
+	if (!imm)
+		return;
+	wr = snt__lane_add(lane, cut->position, cut->sequence + cut->count - 1);
+	wr->num_sge = 0;
+	wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+	wr->send_flags = cut->flags;
+	wr->imm_data = htonl(imm);
+	wr->wr.rdma.remote_addr = cut->remote_addr;
+	wr->wr.rdma.rkey = cut->remote_key[lane->remote_device];
+}
+
+static inline bool send_sequenced(struct snt_qp *qp, const struct snt_send_wr *wr,
+				  struct snt__cut *cut)
+{
+	uint32_t extra = wr->imm != 0;
+	struct snt__lane *last;
+
+	if (qp->plain_under_way || !snt__dqplb_window_open(qp, cut->count))
+		return false;
+	cut->sequence = qp->sequence_next;
+	cut->verb = IBV_WR_RDMA_WRITE_WITH_IMM;
+	last = snt__spread(qp, cut, extra, true);
+	if (!last)
+		return false;
+	announce(cut, last, wr->imm);
+	qp->sequence_next += cut->count;
+	qp->under_way += cut->count + extra;
+	take_slot(qp, wr, cut->length, cut->count + extra);
+	return true;
+}
+
+static inline bool send_plain(struct snt_qp *qp, const struct snt_send_wr *wr,
+			      struct snt__cut *cut)
+{
+	struct snt__slot *slot;
+
+	if (!snt__spread(qp, cut, 0, false))
+		return false;
+	qp->under_way += cut->count;
+	qp->plain_under_way += cut->count;
+	slot = take_slot(qp, wr, cut->length, cut->count);
+	if (wr->opcode != SNT_WRITE_IMM)
+		return true;
+	slot->imm = wr->imm;
+	slot->remote_addr = wr->remote_addr;
+	copy_keys(qp, cut->position, wr->remote);
+	expect_notification(qp, slot);
+	qp->notifies_due++;
+	return true;
+}
+
+/* Nothing waits, and all lanes take turns. False: nothing was done. */
+static inline bool send_at_once(struct snt_qp *qp, const struct snt_send_wr *wr)
+{
+	struct snt__cut cut;
+	bool sent;
+
+	if (!snt__is_simple(wr) || qp->next != qp->tail || !snt__simple_is_good(qp, wr))
+		return false;
+	cut.addr = (uintptr_t)wr->sge->addr;
+	cut.remote_addr = wr->remote_addr;
+	cut.length = wr->sge->length;
+	cut.count = snt__fragment_count(qp, cut.length);
+	cut.local_key = wr->sge->mem->local_key;
+	cut.remote_key = wr->remote->key;
+	cut.position = qp->tail;
+	cut.verb = snt__rules[wr->opcode].verb;
+	cut.flags = wr->flags & SNT_SOLICITED;
+	cut.last = NULL;
+	sent = qp->scheme == SNT_DQPLB && wr->opcode == SNT_WRITE_IMM
+		       ? send_sequenced(qp, wr, &cut)
+		       : send_plain(qp, wr, &cut);
+	if (!sent)
+		return false;
+	qp->tail++;
+	qp->next++;
+	return true;
+}
+
+/*
+ * Into the ring
+ */
+
+static void copy_inline(struct snt_qp *qp, const struct snt_send_wr *wr,
+			struct snt__slot *slot)
+{
+	uint8_t *to =
+		qp->inline_buffer + (size_t)(qp->tail & qp->mask) * qp->inline_max;
+
+	slot->addr = (uintptr_t)to;
+	slot->flags |= SNT__SLOT_COPIED;
+	for (unsigned i = 0; i < wr->sge_count; i++) {
+		memcpy(to, wr->sge[i].addr, wr->sge[i].length);
+		to += wr->sge[i].length;
+	}
+}
+
+static void copy_local(struct snt_qp *qp, const struct snt_send_wr *wr,
+		       struct snt__slot *slot)
+{
+	uint32_t at = qp->tail & qp->mask;
+
+	slot->mem = NULL;
+	if (wr->flags & SNT_INLINE) {
+		copy_inline(qp, wr, slot);
+	} else if (wr->sge_count == 1) {
+		slot->addr = (uintptr_t)wr->sge->addr;
+		slot->mem = wr->sge->mem;
+	} else {
+		memcpy(&qp->sge[at * qp->send_sge_max], wr->sge,
+		       wr->sge_count * sizeof(*wr->sge));
+		qp->sges[at] = (struct snt__sges){ .count = wr->sge_count };
+	}
+}
+
+static __attribute__((noinline)) int enqueue(struct snt_qp *qp,
+					     const struct snt_send_wr *wr)
+{
+	struct snt__slot *slot;
+	uint64_t length;
+	int ret = snt__check_wr(qp, wr, &length);
+
+	if (ret)
+		return ret;
+	slot = take_slot(qp, wr, length, snt__fragment_count(qp, length));
+	slot->sent = 0;
+	slot->remote_addr = wr->remote_addr;
+	slot->imm = wr->imm;
+	copy_local(qp, wr, slot);
+	if (wr->opcode == SNT_WRITE_IMM)
+		expect_notification(qp, slot);
+	else if (wr->opcode >= SNT_CMP_SWAP)
+		qp->atomic[qp->tail & qp->mask] =
+			(struct snt__atomic){ wr->compare_add, wr->swap };
+	if (snt__rules[wr->opcode].remote_access)
+		copy_keys(qp, qp->tail, wr->remote);
+	qp->tail++;
+	snt__qp_send_waiting(qp);
+	return 0;
+}
+
+int snt_qp_post_send(struct snt_qp *qp, const struct snt_send_wr *wr, unsigned count)
+{
+	uint32_t room;
+	unsigned taken;
+	int ret = -EINVAL;
+
+	if (qp->pass_through)
+		return snt__pass_post_send(qp, wr, count);
+	if (__builtin_expect(qp->refusal, 0))
+		return qp->refusal;
+	room = qp->depth - (qp->tail - qp->head);
+	for (taken = 0; taken < count; taken++) {
+		if (taken >= room) {
+			ret = -EAGAIN;
+			break;
+		}
+		if (__builtin_expect(send_at_once(qp, &wr[taken]), 1))
+			continue;
+		ret = enqueue(qp, &wr[taken]);
+		if (ret)
+			break;
+	}
+	if (!taken)
+		return ret;
+	snt__qp_post_chains(qp);
+	return taken;
+}

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SNT_VQP_SPREAD_H
+#define SNT_VQP_SPREAD_H
+
+#include <arpa/inet.h>
+
+#include "vqp/check.h"
+
+/*
+ * The path that must be fast: all fragments of a WR with one SGE, at once, in turn
+ * over the lanes. It is done lane by lane, so that what belongs to a lane is looked
+ * at once and not for each fragment.
+ */
+
+/* DQPLB: bit 31 ends a message, bit 30 announces a raw immediate. */
+#define SNT__IMM_LAST	  (1u << 31)
+#define SNT__IMM_FOLLOWED (1u << 30)
+#define SNT__IMM_SEQUENCE 0xffffffu
+
+/* What the fragments of a WR have in common, and the first of them. */
+struct snt__cut {
+	uint64_t addr;
+	uint64_t remote_addr;
+	uint64_t length; /* of all */
+	uint32_t count;
+	const uint32_t *local_key;  /* by device */
+	const uint32_t *remote_key; /* by remote device */
+	uint32_t position;
+	uint32_t sequence; /* DQPLB, of the first */
+	uint32_t verb;
+	uint32_t flags;
+	struct ibv_send_wr *last; /* once it is built */
+};
+
+static inline uint32_t snt__fragment_count(const struct snt_qp *qp, uint64_t length)
+{
+	/* Almost always one, and a division costs more than all the rest. */
+	if (length <= qp->fragment_size)
+		return 1;
+	return (length + qp->fragment_size - 1) / qp->fragment_size;
+}
+
+/* This lane's chain is to be posted before the call is over. */
+static inline void snt__qp_touch(struct snt_qp *qp, struct snt__lane *lane)
+{
+	if (lane->touched)
+		return;
+	lane->touched = true;
+	qp->touched[qp->touched_count++] = lane->index;
+}
+
+/* Fragments `first`, `first` + `step`, ... of the WR, `count` of them, each `size`
+ * bytes, on a lane whose chain has room. */
+static inline __attribute__((always_inline)) void snt__lane_build(
+	struct snt__lane *lane, const struct snt__cut *cut, uint64_t size,
+	uint32_t first, uint32_t step, uint32_t count, bool sequenced)
+{
+	struct ibv_send_wr *wr = &lane->chain[lane->chained];
+	const uint64_t tag = (uint64_t)lane->tag << 32;
+	const uint32_t local_key = cut->local_key[lane->device];
+	const uint32_t remote_key = cut->remote_key[lane->remote_device];
+	const uint64_t stride = step * size;
+	uint64_t addr = cut->addr + first * size;
+	uint64_t remote_addr = cut->remote_addr + first * size;
+	uint32_t sequence = sequenced ? cut->sequence + first : 0;
+	uint32_t at = lane->built, end = at + count;
+
+	lane->chained += count;
+	lane->built = end;
+	lane->bytes += count * size;
+	snt__lane_add_run(lane, cut->position, end, sequence);
+	do {
+		struct ibv_sge *sge = wr->sg_list;
+
+		sge->addr = addr;
+		sge->length = size;
+		sge->lkey = local_key;
+		wr->wr_id = tag | at;
+		wr->num_sge = 1;
+		wr->opcode = cut->verb;
+		wr->send_flags = cut->flags;
+		wr->wr.rdma.remote_addr = remote_addr;
+		wr->wr.rdma.rkey = remote_key;
+		if (sequenced)
+			wr->imm_data = htonl(sequence & SNT__IMM_SEQUENCE);
+		wr++;
+		addr += stride;
+		remote_addr += stride;
+		sequence += step;
+	} while (++at != end);
+}
+
+/* The same for more than a chain holds. The last one stays in the chain. */
+static inline __attribute__((always_inline)) void snt__lane_add_share(
+	struct snt_qp *qp, struct snt__lane *lane, const struct snt__cut *cut,
+	uint32_t first, uint32_t count, bool sequenced)
+{
+	const uint32_t step = qp->data_lanes;
+
+	snt__qp_touch(qp, lane);
+	while (__builtin_expect(lane->chained + count > SNT__CHAIN_MAX, 0)) {
+		uint32_t part = SNT__CHAIN_MAX - lane->chained;
+
+		if (part)
+			snt__lane_build(lane, cut, qp->fragment_size, first, step, part,
+					sequenced);
+		snt__lane_ring(lane);
+		first += part * step;
+		count -= part;
+	}
+	snt__lane_build(lane, cut, qp->fragment_size, first, step, count, sequenced);
+}
+
+/* The last fragment of a WR is mostly shorter than the others. */
+static inline void snt__lane_trim(const struct snt_qp *qp, struct snt__lane *lane,
+				  const struct snt__cut *cut)
+{
+	uint64_t excess = cut->count * qp->fragment_size - cut->length;
+
+	cut->last->sg_list->length -= excess;
+	lane->bytes -= excess;
+}
+
+static inline struct snt__lane *snt__lane_after(const struct snt_qp *qp,
+						struct snt__lane *lane)
+{
+	return lane + 1 == qp->lane + qp->data_lanes ? qp->lane : lane + 1;
+}
+
+/* Have all lanes room for their shares, and the last for `extra` more? */
+static inline bool snt__spread_fits(const struct snt_qp *qp, uint32_t each,
+				    uint32_t more, uint32_t extra)
+{
+	struct snt__lane *lane = qp->turn;
+	uint32_t shares = each ? qp->data_lanes : more;
+
+	/* So little is under way that it could all be on one lane. */
+	if (__builtin_expect(qp->under_way + each + 1 + extra <= qp->lane_limit, 1))
+		return true;
+	for (uint32_t i = 0; i < shares; i++) {
+		if (!snt__lane_has_room(lane, each + (i < more) + extra))
+			return false;
+		lane = snt__lane_after(qp, lane);
+	}
+	return true;
+}
+
+static inline struct ibv_send_wr *snt__lane_last(const struct snt__lane *lane)
+{
+	return &lane->chain[lane->chained - 1];
+}
+
+/*
+ * All fragments of a WR. Returns the lane of the last one; NULL, with nothing
+ * done, if there is no room for all of them in turn. A lane that dies of it meanwhile
+ * keeps its share, which then comes back flushed.
+ */
+static inline __attribute__((always_inline)) struct snt__lane *snt__spread(
+	struct snt_qp *qp, struct snt__cut *cut, uint32_t extra, bool sequenced)
+{
+	struct snt__lane *lane = qp->turn, *last = lane;
+	uint32_t each, more;
+
+	if (__builtin_expect(cut->count == 1, 1)) {
+		if (!snt__lane_has_room(lane, 1 + extra))
+			return NULL;
+		snt__qp_touch(qp, lane);
+		if (__builtin_expect(lane->chained == SNT__CHAIN_MAX, 0))
+			snt__lane_ring(lane);
+		snt__lane_build(lane, cut, cut->length, 0, 0, 1, sequenced);
+		cut->last = snt__lane_last(lane);
+		qp->turn = snt__lane_after(qp, lane);
+		return lane;
+	}
+	each = cut->count / qp->data_lanes;
+	more = cut->count % qp->data_lanes;
+	if (!snt__spread_fits(qp, each, more, extra))
+		return NULL;
+	for (uint32_t i = 0; i < qp->data_lanes; i++) {
+		if (i == more) {
+			qp->turn = lane;
+			if (!each)
+				break;
+		}
+		snt__lane_add_share(qp, lane, cut, i, each + (i < more), sequenced);
+		if (i + 1 == (more ? more : qp->data_lanes)) {
+			last = lane;
+			cut->last = snt__lane_last(lane);
+		}
+		lane = snt__lane_after(qp, lane);
+	}
+	snt__lane_trim(qp, last, cut);
+	return last;
+}
+
+#endif
