@@ -69,7 +69,9 @@ enum snt_wc_flags {
 
 struct snt_wc {
 	uint64_t wr_id;
-	uint64_t length;     /* of the whole WR; of receives, what came in */
+	/* Of the whole WR, but 0 for sends of a lane that passes WRs on; of receives,
+	 * what came in. */
+	uint64_t length;
 	uint32_t qp_num;     /* the virtual QP's number */
 	uint32_t imm;	     /* host order, if SNT_WC_WITH_IMM */
 	uint32_t vendor_err; /* on failure, with lane and device */

@@ -9,12 +9,12 @@
 struct snt_mem {
 	uint64_t addr;
 	size_t length; /* 0: half released, good for releasing again only */
+	struct snt_ctx *ctx;
 	unsigned access;
 	unsigned key_count; /* as many as the context has devices */
 	uint32_t local_key[SNT_DEVICES_MAX];
 	uint32_t remote_key[SNT_DEVICES_MAX];
 	struct ibv_mr *mr[SNT_DEVICES_MAX];
-	struct snt_ctx *ctx;
 	struct snt_mem *next_orphan;
 	bool adopted; /* the regions are not ours to deregister */
 };
@@ -27,7 +27,9 @@ int snt__mem_release_orphans(struct snt_ctx *ctx);
  * so that no sum can wrap. */
 static inline bool snt__range_holds(uint64_t size, uint64_t offset, uint64_t length)
 {
-	return offset <= size && length <= size - offset;
+	uint64_t spare;
+
+	return !__builtin_sub_overflow(size, length, &spare) && offset <= spare;
 }
 
 static inline bool snt__mem_holds(const struct snt_mem *mem, uint64_t addr,

@@ -7,19 +7,42 @@
 #define FRAGMENTS_MAX (1u << 30)
 
 const struct snt__rule snt__rules[] = {
-	[SNT_WRITE] = { SNT__SHAPE_SPREAD, IBV_WR_RDMA_WRITE, SNT_ACCESS_REMOTE_WRITE,
-			0 },
+	[SNT_WRITE] = { SNT__SHAPE_SPREAD, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE,
+			SNT_ACCESS_REMOTE_WRITE, 0 },
 	[SNT_WRITE_IMM] = { SNT__SHAPE_SPREAD, IBV_WR_RDMA_WRITE,
-			    SNT_ACCESS_REMOTE_WRITE, 0 },
-	[SNT_READ] = { SNT__SHAPE_SPREAD, IBV_WR_RDMA_READ, SNT_ACCESS_REMOTE_READ,
-		       SNT_ACCESS_LOCAL_WRITE },
-	[SNT_SEND] = { SNT__SHAPE_MESSAGE, IBV_WR_SEND, 0, 0 },
-	[SNT_SEND_IMM] = { SNT__SHAPE_MESSAGE, IBV_WR_SEND_WITH_IMM, 0, 0 },
+			    IBV_WR_RDMA_WRITE_WITH_IMM, SNT_ACCESS_REMOTE_WRITE, 0 },
+	[SNT_READ] = { SNT__SHAPE_SPREAD, IBV_WR_RDMA_READ, IBV_WR_RDMA_READ,
+		       SNT_ACCESS_REMOTE_READ, SNT_ACCESS_LOCAL_WRITE },
+	[SNT_SEND] = { SNT__SHAPE_MESSAGE, IBV_WR_SEND, IBV_WR_SEND, 0, 0 },
+	[SNT_SEND_IMM] = { SNT__SHAPE_MESSAGE, IBV_WR_SEND_WITH_IMM,
+			   IBV_WR_SEND_WITH_IMM, 0, 0 },
 	[SNT_CMP_SWAP] = { SNT__SHAPE_ATOMIC, IBV_WR_ATOMIC_CMP_AND_SWP,
-			   SNT_ACCESS_REMOTE_ATOMIC, SNT_ACCESS_LOCAL_WRITE },
+			   IBV_WR_ATOMIC_CMP_AND_SWP, SNT_ACCESS_REMOTE_ATOMIC,
+			   SNT_ACCESS_LOCAL_WRITE },
 	[SNT_FETCH_ADD] = { SNT__SHAPE_ATOMIC, IBV_WR_ATOMIC_FETCH_AND_ADD,
-			    SNT_ACCESS_REMOTE_ATOMIC, SNT_ACCESS_LOCAL_WRITE },
+			    IBV_WR_ATOMIC_FETCH_AND_ADD, SNT_ACCESS_REMOTE_ATOMIC,
+			    SNT_ACCESS_LOCAL_WRITE },
 };
+
+bool snt__check_rights(const struct snt_qp *qp, const struct snt_send_wr *wr,
+		       struct snt__known *known)
+{
+	const struct snt_mem *mem = wr->sge->mem;
+	const struct snt_token *token = wr->remote;
+	const struct snt__rule *rule;
+
+	if (wr->opcode < SNT_WRITE || wr->opcode > SNT_READ)
+		return false;
+	rule = &snt__rules[wr->opcode];
+	if (!mem || mem->ctx != qp->ctx || rule->local_access & ~mem->access ||
+	    !token || token->key_count < qp->remote_count ||
+	    rule->remote_access & ~token->access)
+		return false;
+	*known = (struct snt__known){ mem, token, wr->opcode,
+				      mem->local_key[qp->lane[0].device],
+				      token->key[qp->lane[0].remote_device] };
+	return true;
+}
 
 static int check_sge(const struct snt_qp *qp, const struct snt_sge *sge,
 		     const struct snt__rule *rule)
@@ -81,7 +104,7 @@ static int check_length(const struct snt_qp *qp, const struct snt_send_wr *wr,
 		return -EINVAL;
 	if (rule->shape == SNT__SHAPE_ATOMIC && (length != 8 || wr->remote_addr & 7))
 		return -EINVAL;
-	if (one_piece && length > qp->fragment_size)
+	if (one_piece && length > qp->message_max)
 		return -EMSGSIZE;
 	if (length / qp->fragment_size >= FRAGMENTS_MAX)
 		return -EINVAL;

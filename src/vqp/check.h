@@ -2,6 +2,8 @@
 #ifndef SNT_VQP_CHECK_H
 #define SNT_VQP_CHECK_H
 
+#include <limits.h>
+
 #include "vqp/qp.h"
 
 /*
@@ -18,9 +20,10 @@ enum snt__shape {
 
 struct snt__rule {
 	uint8_t shape;
-	uint8_t verb; /* of a fragment */
-	uint8_t remote_access;
-	uint8_t local_access;
+	uint8_t verb;	       /* of a fragment */
+	uint8_t whole_verb;    /* of a WR that is passed on as it is */
+	uint8_t remote_access; /* SNT_ACCESS_* that the token must grant */
+	uint8_t local_access;  /* and the memory */
 };
 
 /* By opcode, from SNT_WRITE to SNT_FETCH_ADD. */
@@ -28,32 +31,49 @@ extern const struct snt__rule snt__rules[];
 
 #define SNT__FLAGS_KNOWN (SNT_SIGNALED | SNT_FENCE | SNT_SOLICITED | SNT_INLINE)
 
-/* Longer WRs are simple too, but their fragments may have to be counted. */
+/* qp->simple_max is at most this, so that sums of lengths need no care. */
 #define SNT__SIMPLE_MAX (1u << 30)
 
-/* A write or read of one SGE, and nothing else to it? */
-static inline bool snt__is_simple(const struct snt_send_wr *wr)
-{
-	return (unsigned)wr->opcode - SNT_WRITE <= SNT_READ - SNT_WRITE &&
-	       wr->sge_count == 1 && !(wr->flags & ~(SNT_SIGNALED | SNT_SOLICITED)) &&
-	       wr->sge->length - 1 < SNT__SIMPLE_MAX - 1;
-}
+/* Whose rights were looked at last; programs mostly post to the same places. Good
+ * for one call only, since nothing can change meanwhile. */
+struct snt__known {
+	const struct snt_mem *mem;
+	const struct snt_token *token;
+	unsigned opcode;
+	uint32_t local_key; /* on the first lane */
+	uint32_t remote_key;
+};
 
-/* Is all of it in order? Otherwise snt__check_wr says what is not. */
-static inline bool snt__simple_is_good(const struct snt_qp *qp,
-				       const struct snt_send_wr *wr)
+#define SNT__KNOWN_NONE            \
+	{                          \
+		.opcode = UINT_MAX \
+	}
+
+/* May a WR with this opcode be of this memory and this token? Then they are known. */
+bool snt__check_rights(const struct snt_qp *qp, const struct snt_send_wr *wr,
+		       struct snt__known *known);
+
+/* A write or read of one SGE, with nothing else to it, and in order? Not a reason to
+ * refuse if not: then snt__check_wr knows more. */
+static inline bool snt__check_simple(const struct snt_qp *qp,
+				     const struct snt_send_wr *wr,
+				     struct snt__known *known)
 {
-	const struct snt__rule *rule = &snt__rules[wr->opcode];
-	const struct snt_mem *mem = wr->sge->mem;
+	const struct snt_sge *sge = wr->sge;
 	const struct snt_token *token = wr->remote;
-	uint64_t length = wr->sge->length;
+	uint64_t length;
 
-	return mem && token && mem->ctx == qp->ctx &&
-	       token->key_count >= qp->remote_count &&
-	       snt__mem_holds(mem, (uintptr_t)wr->sge->addr, length) &&
-	       snt__token_holds(token, wr->remote_addr, length) &&
-	       !(rule->remote_access & ~token->access) &&
-	       !(rule->local_access & ~mem->access);
+	if (wr->sge_count != 1 || wr->flags & ~(SNT_SIGNALED | SNT_SOLICITED))
+		return false;
+	if (__builtin_expect(sge->mem != known->mem || token != known->token ||
+				     wr->opcode != known->opcode,
+			     0) &&
+	    !snt__check_rights(qp, wr, known))
+		return false;
+	length = sge->length;
+	return length - 1 < qp->simple_max &&
+	       snt__mem_holds(sge->mem, (uintptr_t)sge->addr, length) &&
+	       snt__token_holds(token, wr->remote_addr, length);
 }
 
 /* 0, or a negative errno as of snt_qp_post_send(). */

@@ -264,8 +264,8 @@ static int agree(struct snt_qp *qp, const struct snt_card *peer)
 					 peer->device_count);
 		free(qp->rkey);
 		qp->rkey = rkey;
-		qp->remote_count = peer->device_count;
 	}
+	qp->remote_count = peer->device_count;
 	qp->fragment_size = peer->fragment_size < ours ? peer->fragment_size : ours;
 	qp->peer_window = peer->window;
 	for (uint32_t i = 0; i < qp->lane_count; i++) {
@@ -396,6 +396,7 @@ int snt_qp_close(struct snt_qp *qp, uint64_t wr_id)
 	if (all_ended)
 		return snt__fail(EALREADY, "QP %u is being closed already", qp->num);
 	qp->closing = true;
+	qp->lane[0].passes = false;
 	qp->refusal = -ESHUTDOWN;
 	qp->close_wr_id = wr_id;
 	for (uint32_t i = 0; i < qp->lane_count; i++) {

@@ -13,8 +13,8 @@
 
 #include "util/err.h"
 #include "util/opts.h"
+#include "vqp/pass.h"
 
-#define BATCH		   32
 #define DEPTH_DEFAULT	   4096
 #define PER_DEVICE_DEFAULT 16
 
@@ -51,18 +51,16 @@ static __attribute__((noinline, cold)) void stray(struct snt_cq *cq, unsigned de
 }
 
 /* One physical CQE; how many completions it was at once. */
-static int take(struct snt_cq *cq, unsigned device, const struct ibv_wc *physical,
-		struct snt_wc *wc)
+static inline int take(struct snt_cq *cq, struct snt__lane *lane, unsigned device,
+		       const struct ibv_wc *physical, struct snt_wc *wc)
 {
-	struct snt__lane *lane = snt__route_find(&cq->route, device, physical->qp_num);
-
 	if (__builtin_expect(!lane, 0)) {
 		stray(cq, device, physical);
 		return 0;
 	}
 	if (lane->owner->pass_through)
-		return snt__pass_take(lane->owner, physical, wc);
-	if (!snt__qp_take(lane->owner, lane, physical))
+		return snt__pass_take(lane, physical, wc);
+	if (__builtin_expect(!snt__qp_take(lane->owner, lane, physical), 0))
 		stray(cq, device, physical);
 	return 0;
 }
@@ -131,13 +129,24 @@ static int harvest(struct snt_cq *cq, struct snt_wc *wc, int max)
 }
 
 /* A batch of physical CQEs; how many completions they were at once. */
-static int take_batch(struct snt_cq *cq, unsigned device, const struct ibv_wc *batch,
-		      int count, struct snt_wc *wc)
+static inline int take_batch(struct snt_cq *cq, unsigned device,
+			     const struct ibv_wc *batch, int count, struct snt_wc *wc)
 {
 	int passed = 0;
 
-	for (int i = 0; i < count; i++)
-		passed += take(cq, device, &batch[i], wc + passed);
+	for (int i = 0; i < count;) {
+		struct snt__lane *lane =
+			snt__route_find(&cq->route, device, batch[i].qp_num);
+		int run = lane && lane->passes
+				  ? snt__pass_take_run(lane, &batch[i], count - i,
+						       wc + passed)
+				  : 0;
+
+		passed += run;
+		i += run;
+		if (!run)
+			passed += take(cq, lane, device, &batch[i++], wc + passed);
+	}
 	return passed;
 }
 
@@ -148,39 +157,36 @@ static __attribute__((noinline, cold)) int cannot_poll(const struct snt_cq *cq,
 			 cq->ctx->device[from->device]->name);
 }
 
-/* Batches of one physical CQ until it is empty or the array is full. */
+/* Batches of one physical CQ until it is empty or the array is full; the first has
+ * been polled already. */
 static __attribute__((noinline)) int drain(struct snt_cq *cq,
-					   const struct snt__physical *from,
-					   struct ibv_wc *batch, int count,
+					   const struct snt__physical *from, int count,
 					   struct snt_wc *wc, int max)
 {
 	int total = 0;
 
 	for (;;) {
-		int asked = max - total < BATCH ? max - total : BATCH;
+		int asked = max - total < SNT__BATCH ? max - total : SNT__BATCH;
 
-		if (count < 0)
+		if (__builtin_expect(count < 0, 0))
 			return total ? total : cannot_poll(cq, from);
-		total += take_batch(cq, from->device, batch, count, wc + total);
+		total += take_batch(cq, from->device, cq->batch, count, wc + total);
 		if (cq->ready_first)
 			total += harvest(cq, wc + total, max - total);
 		if (count < asked || total == max)
 			return total;
-		count = ibv_poll_cq(from->cq, max - total < BATCH ? max - total : BATCH,
-				    batch);
+		asked = max - total < SNT__BATCH ? max - total : SNT__BATCH;
+		count = ibv_poll_cq(from->cq, asked, cq->batch);
 	}
 }
 
-/* One physical CQ. The empty case is the most frequent of all. */
 static int poll_physical(struct snt_cq *cq, const struct snt__physical *from,
 			 struct snt_wc *wc, int max)
 {
-	struct ibv_wc batch[BATCH];
-	int count = ibv_poll_cq(from->cq, max < BATCH ? max : BATCH, batch);
+	int asked = max < SNT__BATCH ? max : SNT__BATCH;
+	int count = ibv_poll_cq(from->cq, asked, cq->batch);
 
-	if (__builtin_expect(!count, 1))
-		return 0;
-	return drain(cq, from, batch, count, wc, max);
+	return count ? drain(cq, from, count, wc, max) : 0;
 }
 
 /* All physical CQs, beginning with another one each time. */
@@ -207,9 +213,14 @@ static __attribute__((noinline)) int poll_all(struct snt_cq *cq, struct snt_wc *
 
 int snt_cq_poll(struct snt_cq *cq, struct snt_wc *wc, int max)
 {
-	if (__builtin_expect(cq->physical_count == 1 && !cq->ready_first && max > 0, 1))
-		return poll_physical(cq, cq->physical, wc, max);
-	return max > 0 ? poll_all(cq, wc, max) : 0;
+	int count;
+
+	if (__builtin_expect(!cq->only || cq->ready_first || max <= 0, 0))
+		return max > 0 ? poll_all(cq, wc, max) : 0;
+	/* An empty CQ is the most frequent case of all. */
+	count = ibv_poll_cq(cq->only, max < SNT__BATCH ? max : SNT__BATCH, cq->batch);
+	return __builtin_expect(!count, 1) ? 0
+					   : drain(cq, cq->physical, count, wc, max);
 }
 
 int snt_cq_poll_one(struct snt_cq *cq, struct snt_wc *wc)
@@ -236,11 +247,11 @@ int snt_cq_poll_index(struct snt_cq *cq, unsigned index, struct snt_wc *wc, int 
 int snt_cq_poll_each(struct snt_cq *cq, int max,
 		     void (*each)(void *arg, const struct snt_wc *wc), void *arg)
 {
-	struct snt_wc wc[BATCH];
+	struct snt_wc wc[SNT__BATCH];
 	int total = 0;
 
 	while (total < max) {
-		int room = max - total < BATCH ? max - total : BATCH;
+		int room = max - total < SNT__BATCH ? max - total : SNT__BATCH;
 		int count = snt_cq_poll(cq, wc, room);
 
 		if (count < 0)
@@ -270,13 +281,12 @@ static bool all_of(struct snt_qp *qp, unsigned device, const struct ibv_wc *phys
 int snt_qp_complete(struct snt_qp *qp, unsigned device, const struct ibv_wc *physical,
 		    unsigned count, struct snt_wc *wc, int max)
 {
-	int total = 0, reported;
+	int total, reported;
 
 	if (!all_of(qp, device, physical, count) ||
 	    (qp->pass_through && (int)count > max))
 		return -EINVAL;
-	for (unsigned i = 0; i < count; i++)
-		total += take(qp->cq, device, &physical[i], wc + total);
+	total = take_batch(qp->cq, device, physical, count, wc);
 	report(&qp->send_ready, wc + total, max - total, &reported);
 	total += reported;
 	report(&qp->recv_ready, wc + total, max - total, &reported);
@@ -337,6 +347,7 @@ static int add_physical(struct snt_cq *cq, unsigned device_index,
 					    .depth = made->cqe,
 					    .adopted = adopted != NULL };
 	cq->physical_count++;
+	cq->only = cq->physical_count == 1 ? made : NULL;
 	return 0;
 }
 

@@ -16,11 +16,15 @@ struct snt__physical {
 	bool adopted;
 };
 
+/* Physical CQEs that are taken at once. */
+#define SNT__BATCH 32
+
 struct snt_cq {
+	struct ibv_cq *only; /* the physical CQ, if there is exactly one */
+	struct snt__ready *ready_first;
 	struct snt__physical *physical;
 	uint32_t physical_count;
 	uint32_t turn; /* the physical CQ that is looked at first */
-	struct snt__ready *ready_first;
 	struct snt__ready **ready_end;
 	struct snt__route route;
 	struct snt_ctx *ctx;
@@ -31,6 +35,7 @@ struct snt_cq {
 	void (*stray)(void *arg, unsigned device, const struct ibv_wc *wc);
 	void *stray_arg;
 	bool adopted;
+	struct ibv_wc batch[SNT__BATCH];
 };
 
 /*

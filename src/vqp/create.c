@@ -13,6 +13,7 @@
 #include "util/err.h"
 #include "util/opts.h"
 #include "vqp/cq.h"
+#include "vqp/check.h"
 #include "vqp/layout.h"
 #include "vqp/qp.h"
 
@@ -330,6 +331,21 @@ static int plan(struct snt_qp *qp, unsigned device_count)
 	return 0;
 }
 
+/* What every lane can send in one piece. */
+static uint32_t find_message_max(const struct snt_qp *qp)
+{
+	uint32_t least = 1u << 31;
+
+	for (uint32_t i = 0; i < qp->lane_count; i++) {
+		uint32_t max =
+			qp->ctx->device[qp->lane[i].device]->port.info.message_size_max;
+
+		if (max && max < least)
+			least = max;
+	}
+	return least;
+}
+
 static int open_lanes(struct snt_qp *qp)
 {
 	for (uint32_t i = 0; i < qp->lane_count; i++) {
@@ -366,7 +382,12 @@ static int set_up(struct snt_qp *qp)
 	if (ret)
 		return ret;
 	deal_lanes(qp, devices, count);
+	qp->message_max = find_message_max(qp);
+	qp->simple_max = SNT__SIMPLE_MAX;
+	if (qp->pass_through && qp->message_max < qp->simple_max)
+		qp->simple_max = qp->message_max;
 	qp->turn = qp->lane;
+	qp->lane[0].passes = qp->pass_through;
 	snt__qp_retag(qp);
 	ret = choose_psns(qp);
 	if (!ret)

@@ -52,6 +52,7 @@ struct snt__lane {
 	uint8_t device;
 	uint8_t index;
 	bool alive;
+	bool passes;	   /* the only one, WRs are passed on, and it is not closing */
 	bool touched;	   /* on the QP's list of lanes with a chain to post */
 	bool wants_marker; /* its marker was refused for now */
 	/* Closing. A device may complete a marker that it had refused, so each is

@@ -51,19 +51,15 @@ static void lay_sends(struct snt_qp *qp, struct block *block)
 	qp->inline_buffer = take(block, size, qp->inline_max);
 }
 
-static void lay_lane(struct snt_qp *qp, struct block *block, struct snt__lane *lane)
+static void lay_chain(struct snt_qp *qp, struct block *block, struct snt__lane *lane)
 {
-	uint32_t size = power_of_two(qp->lane_depth);
 	uint32_t links = SNT__CHAIN_MAX;
-	struct snt__run *run = take(block, size, sizeof(*run));
 	struct ibv_send_wr *chain = take(block, links, sizeof(*chain));
 	struct ibv_sge *sge =
 		take(block, (size_t)links * qp->send_sge_max, sizeof(*sge));
 
 	if (!block->memory)
 		return;
-	lane->run_mask = size - 1;
-	lane->run = run;
 	lane->chain = chain;
 	for (uint32_t i = 0; i < links; i++) {
 		chain[i].sg_list = &sge[i * qp->send_sge_max];
@@ -71,16 +67,29 @@ static void lay_lane(struct snt_qp *qp, struct block *block, struct snt__lane *l
 	}
 }
 
+static void lay_runs(struct snt_qp *qp, struct block *block, struct snt__lane *lane)
+{
+	uint32_t size = power_of_two(qp->lane_depth);
+	struct snt__run *run = take(block, size, sizeof(*run));
+
+	if (!block->memory)
+		return;
+	lane->run_mask = size - 1;
+	lane->run = run;
+}
+
 static void lay_out(struct snt_qp *qp, struct block *block)
 {
 	qp->lane = take(block, qp->lane_count, sizeof(*qp->lane));
+	for (uint32_t i = 0; i < qp->lane_count; i++)
+		lay_chain(qp, block, block->memory ? &qp->lane[i] : NULL);
 	if (qp->pass_through)
 		return;
 	lay_sends(qp, block);
 	lay_ring(qp, block, &qp->data, qp->recv_sge_max);
 	lay_ring(qp, block, &qp->notify, 0);
 	for (uint32_t i = 0; i < qp->lane_count; i++)
-		lay_lane(qp, block, block->memory ? &qp->lane[i] : NULL);
+		lay_runs(qp, block, block->memory ? &qp->lane[i] : NULL);
 	if (qp->scheme == SNT_DQPLB)
 		qp->reorder = take(block, 1, snt__dqplb_size(qp->window));
 }

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "vqp/pass.h"
 #include "vqp/spread.h"
 
 /* What a WRITE_IMM takes beyond its fragments, or instead of them. */
@@ -109,12 +110,13 @@ static inline bool send_plain(struct snt_qp *qp, const struct snt_send_wr *wr,
 }
 
 /* Nothing waits, and all lanes take turns. False: nothing was done. */
-static inline bool send_at_once(struct snt_qp *qp, const struct snt_send_wr *wr)
+static inline bool send_at_once(struct snt_qp *qp, const struct snt_send_wr *wr,
+				struct snt__known *known)
 {
 	struct snt__cut cut;
 	bool sent;
 
-	if (!snt__is_simple(wr) || qp->next != qp->tail || !snt__simple_is_good(qp, wr))
+	if (qp->next != qp->tail || !snt__check_simple(qp, wr, known))
 		return false;
 	cut.addr = (uintptr_t)wr->sge->addr;
 	cut.remote_addr = wr->remote_addr;
@@ -177,11 +179,13 @@ static __attribute__((noinline)) int enqueue(struct snt_qp *qp,
 {
 	struct snt__slot *slot;
 	uint64_t length;
+	bool spread;
 	int ret = snt__check_wr(qp, wr, &length);
 
 	if (ret)
 		return ret;
-	slot = take_slot(qp, wr, length, snt__fragment_count(qp, length));
+	spread = snt__rules[wr->opcode].shape == SNT__SHAPE_SPREAD;
+	slot = take_slot(qp, wr, length, spread ? snt__fragment_count(qp, length) : 1);
 	slot->sent = 0;
 	slot->remote_addr = wr->remote_addr;
 	slot->imm = wr->imm;
@@ -200,6 +204,7 @@ static __attribute__((noinline)) int enqueue(struct snt_qp *qp,
 
 int snt_qp_post_send(struct snt_qp *qp, const struct snt_send_wr *wr, unsigned count)
 {
+	struct snt__known known = SNT__KNOWN_NONE;
 	uint32_t room;
 	unsigned taken;
 	int ret = -EINVAL;
@@ -214,7 +219,7 @@ int snt_qp_post_send(struct snt_qp *qp, const struct snt_send_wr *wr, unsigned c
 			ret = -EAGAIN;
 			break;
 		}
-		if (__builtin_expect(send_at_once(qp, &wr[taken]), 1))
+		if (__builtin_expect(send_at_once(qp, &wr[taken], &known), 1))
 			continue;
 		ret = enqueue(qp, &wr[taken]);
 		if (ret)

@@ -103,7 +103,9 @@ struct snt_qp {
 	uint32_t lanes_alive; /* data lanes */
 	bool lanes_ended;     /* some are killed or closed, and have markers */
 	uint64_t fragment_size;
-	uint32_t *rkey; /* remote_count for each slot */
+	uint32_t message_max; /* bytes that go out in one piece */
+	uint32_t simple_max;  /* bytes of a WR that takes the short way */
+	uint32_t *rkey;	      /* remote_count for each slot */
 	uint32_t remote_count;
 	uint8_t notify_count; /* SPRAY: notify lanes, from data_lanes on */
 	uint8_t message_lane; /* takes SENDs */
@@ -217,13 +219,5 @@ bool snt__dqplb_window_open(struct snt_qp *qp, uint32_t count);
 
 /* cq.c: something may be reported. */
 void snt__cq_ready(struct snt_cq *cq, struct snt__ready *ready);
-
-/* pass.c: a single lane, as verbs have it. */
-int snt__pass_post_send(struct snt_qp *qp, const struct snt_send_wr *wr,
-			unsigned count);
-int snt__pass_post_recv(struct snt_qp *qp, const struct snt_recv_wr *wr,
-			unsigned count);
-bool snt__pass_take(struct snt_qp *qp, const struct ibv_wc *physical,
-		    struct snt_wc *wc);
 
 #endif

@@ -11,7 +11,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "vqp/qp.h"
+#include "vqp/pass.h"
 
 /*
  * A device may queue a receive and fail all the same. The only safe answer is to

@@ -19,11 +19,22 @@ struct null_device {
 	uint32_t next_qp_num;
 };
 
+/* What hardware reads of a WR. */
+struct null_wqe {
+	uint32_t opcode_and_index, qp_num_and_size, flags, imm;
+	uint64_t remote_addr;
+	uint32_t rkey, reserved;
+	struct ibv_sge data[2]; /* further ones share the second's place */
+};
+
+_Static_assert(sizeof(struct null_wqe) == 64, "one cache line");
+
 /* All positions are counters that wrap; a slot is position & mask. */
 struct null_qp {
 	struct ibv_qp ibv;
 	struct null_cq *send_cq;
 	struct null_cq *recv_cq;
+	struct null_wqe *send_wqe;
 	uint32_t send_depth;
 	uint32_t send_tail;
 	uint32_t send_freed;
@@ -31,6 +42,7 @@ struct null_qp {
 	uint32_t recv_tail;
 	uint32_t recv_head;
 	uint64_t *recv_wr_id;
+	struct ibv_sge *recv_wqe; /* the first SGE of each */
 	struct ibv_qp_init_attr init;
 };
 
@@ -65,6 +77,22 @@ static const uint8_t wc_opcode[] = {
 	[IBV_WR_ATOMIC_FETCH_AND_ADD] = IBV_WC_FETCH_ADD,
 };
 
+static inline void write_wqe(struct null_qp *qp, const struct ibv_send_wr *wr)
+{
+	struct null_wqe *wqe = &qp->send_wqe[qp->send_tail & (qp->send_depth - 1)];
+
+	wqe->opcode_and_index = qp->send_tail << 8 | wr->opcode;
+	wqe->qp_num_and_size = qp->ibv.qp_num << 8 | wr->num_sge;
+	wqe->flags = wr->send_flags;
+	wqe->imm = wr->imm_data;
+	wqe->remote_addr = wr->wr.rdma.remote_addr;
+	wqe->rkey = wr->wr.rdma.rkey;
+	if (wr->num_sge)
+		wqe->data[0] = wr->sg_list[0];
+	for (int i = 1; i < wr->num_sge; i++)
+		wqe->data[1] = wr->sg_list[i];
+}
+
 static int null_post_send(struct ibv_qp *ibv_qp, struct ibv_send_wr *wr,
 			  struct ibv_send_wr **bad_wr)
 {
@@ -76,6 +104,7 @@ static int null_post_send(struct ibv_qp *ibv_qp, struct ibv_send_wr *wr,
 			*bad_wr = wr;
 			return ENOMEM;
 		}
+		write_wqe(qp, wr);
 		qp->send_tail++;
 		if (wr->send_flags & IBV_SEND_SIGNALED) {
 			struct null_cqe *cqe = &cq->ring[cq->tail++ & cq->mask];
@@ -99,6 +128,8 @@ static int null_post_recv(struct ibv_qp *ibv_qp, struct ibv_recv_wr *wr,
 			*bad_wr = wr;
 			return ENOMEM;
 		}
+		if (wr->num_sge)
+			qp->recv_wqe[qp->recv_tail & qp->recv_mask] = wr->sg_list[0];
 		qp->recv_wr_id[qp->recv_tail++ & qp->recv_mask] = wr->wr_id;
 	}
 	return 0;
@@ -312,6 +343,14 @@ static int destroy_cq(struct ibv_cq *ibv_cq)
 	return 0;
 }
 
+static void free_qp(struct null_qp *qp)
+{
+	free(qp->recv_wr_id);
+	free(qp->recv_wqe);
+	free(qp->send_wqe);
+	free(qp);
+}
+
 static int create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr,
 		     struct ibv_qp **qp_out)
 {
@@ -327,8 +366,10 @@ static int create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr,
 	attr->cap.max_send_wr = round_up(attr->cap.max_send_wr);
 	attr->cap.max_recv_wr = round_up(attr->cap.max_recv_wr);
 	qp->recv_wr_id = calloc(attr->cap.max_recv_wr, sizeof(*qp->recv_wr_id));
-	if (!qp->recv_wr_id) {
-		free(qp);
+	qp->recv_wqe = calloc(attr->cap.max_recv_wr, sizeof(*qp->recv_wqe));
+	qp->send_wqe = calloc(attr->cap.max_send_wr, sizeof(*qp->send_wqe));
+	if (!qp->recv_wr_id || !qp->recv_wqe || !qp->send_wqe) {
+		free_qp(qp);
 		return -ENOMEM;
 	}
 	qp->send_depth = attr->cap.max_send_wr;
@@ -389,8 +430,7 @@ static int destroy_qp(struct ibv_qp *ibv_qp)
 
 	purge(qp->send_cq, qp);
 	purge(qp->recv_cq, qp);
-	free(qp->recv_wr_id);
-	free(qp);
+	free_qp(qp);
 	return 0;
 }
 

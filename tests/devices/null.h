@@ -10,8 +10,10 @@
  * The null device: the cheapest thing that can stand under sennit, so that a
  * benchmark measures sennit and nothing else.
  *
- * It moves no bytes and looks at no key. A posted WR has completed when the post
- * returns; its CQE is there if it was signalled. Receives complete when
+ * It moves no bytes and looks at no key, but it does what no driver can leave out:
+ * it writes each WR into its send queue in the form that hardware would read, 64
+ * bytes of control, remote address and data. A posted WR has completed when the
+ * post returns; its CQE is there if it was signalled. Receives complete when
  * null_recv() says so. Queues have the depth that was asked for, rounded up to a
  * power of two. A send slot is free again when the CQE of its own or of a later
  * WR has been polled; a receive slot, when null_recv() has taken it. CQ overruns

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SNT_VQP_PASS_H
+#define SNT_VQP_PASS_H
+
+#include <arpa/inet.h>
+
+#include "vqp/qp.h"
+
+/* A single lane as verbs have it: no ring, the program's own wr_id, the device's
+ * own rules. Only ranges and rights are checked, as everywhere. */
+
+int snt__pass_post_send(struct snt_qp *qp, const struct snt_send_wr *wr,
+			unsigned count);
+int snt__pass_post_recv(struct snt_qp *qp, const struct snt_recv_wr *wr,
+			unsigned count);
+
+/* Any completion of the lane; false if it is not for the program. */
+bool snt__pass_take(struct snt__lane *lane, const struct ibv_wc *physical,
+		    struct snt_wc *wc);
+
+/* Verbs' opcodes of completions in our numbers; 0 for those that we do not have. */
+#define SNT__PASS_OPCODES (IBV_WC_RECV_RDMA_WITH_IMM + 1)
+extern const uint8_t snt__pass_opcode[SNT__PASS_OPCODES];
+
+static inline void snt__pass_translate(const struct ibv_wc *physical, uint32_t qp_num,
+				       struct snt_wc *wc)
+{
+	unsigned opcode = physical->opcode;
+
+	/* Of sends, devices leave the length as it was. */
+	*wc = (struct snt_wc){
+		.wr_id = physical->wr_id,
+		.length = opcode & IBV_WC_RECV ? physical->byte_len : 0,
+		.qp_num = qp_num,
+		.opcode = opcode < SNT__PASS_OPCODES ? snt__pass_opcode[opcode] : 0,
+	};
+	if (__builtin_expect(physical->wc_flags & IBV_WC_WITH_IMM, 0)) {
+		wc->flags = SNT_WC_WITH_IMM;
+		wc->imm = ntohl(physical->imm_data);
+	}
+}
+
+/* Successes of a lane, one behind the other; how many there were. */
+static inline int snt__pass_take_run(struct snt__lane *lane,
+				     const struct ibv_wc *physical, int count,
+				     struct snt_wc *wc)
+{
+	const uint32_t physical_num = physical->qp_num, qp_num = lane->owner->num;
+	int taken;
+
+	for (taken = 0; taken < count; taken++, physical++, wc++) {
+		if (physical->status != IBV_WC_SUCCESS ||
+		    physical->qp_num != physical_num)
+			break;
+		snt__pass_translate(physical, qp_num, wc);
+	}
+	lane->completions += taken;
+	return taken;
+}
+
+#endif

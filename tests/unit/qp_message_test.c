@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Messages that are not cut: SENDs, and everything on a lane that passes WRs on.
+ * Their limit is the device's longest message, not the size of a fragment.
+ */
+#include "vqp_kit.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+
+static struct vqp_pair *open_single(void)
+{
+	struct snt_qp_opts opts = { .size = sizeof(opts),
+				    .lanes = 1,
+				    .fragment_size = FRAGMENT };
+
+	return vqp_pair_open(1, &opts);
+}
+
+static uint64_t message_max(struct vqp_pair *pair)
+{
+	struct snt_device_info info = { .size = sizeof(info) };
+
+	assert_success(snt_device_query(snt_ctx_device(pair->end[0].ctx, 0), &info));
+	return info.message_size_max;
+}
+
+static void fill(struct vqp_pair *pair, uint64_t length)
+{
+	for (uint64_t i = 0; i < length; i++)
+		pair->end[0].buffer[i] = (unsigned char)(i * 7 + 1);
+}
+
+static void a_passed_on_write_may_be_longer_than_a_fragment(void **state)
+{
+	struct vqp_pair *pair = open_single();
+
+	(void)state;
+	fill(pair, 5 * FRAGMENT);
+	send_wr(pair, SNT_WRITE, 1, 5);
+	expect(pair, 0, 1, SNT_WRITE, SNT_SUCCESS);
+	assert_memory_equal(pair->end[1].buffer, pair->end[0].buffer, 5 * FRAGMENT);
+	vqp_pair_close(pair);
+}
+
+static void a_send_may_be_longer_than_a_fragment(void **state)
+{
+	struct vqp_pair *pair = open_pair(1, 4, SNT_SPRAY);
+
+	(void)state;
+	fill(pair, 5 * FRAGMENT);
+	post_data(pair, 1, 7, 0, 5 * FRAGMENT);
+	send_wr(pair, SNT_SEND, 1, 5);
+	expect(pair, 0, 1, SNT_SEND, SNT_SUCCESS);
+	assert_int_equal(expect(pair, 1, 7, SNT_RECV, SNT_SUCCESS).length,
+			 5 * FRAGMENT);
+	assert_memory_equal(pair->end[1].buffer, pair->end[0].buffer, 5 * FRAGMENT);
+	vqp_pair_close(pair);
+}
+
+/* Longer than the device can, from a buffer mapped as large as it takes. */
+static void longer_than_the_device_can_is_refused(void **state)
+{
+	struct vqp_pair *pairs[] = { open_single(), open_pair(1, 4, SNT_SPRAY) };
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		struct vqp_end *end = &pairs[i]->end[0];
+		uint64_t length = message_max(pairs[i]) + 1;
+		void *huge = mmap(NULL, length, PROT_NONE,
+				  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+		struct snt_sge sge = { .addr = huge, .length = length };
+		struct snt_send_wr wr = { .opcode = SNT_SEND,
+					  .sge = &sge,
+					  .sge_count = 1 };
+		struct snt_mem *mem;
+
+		assert_ptr_not_equal(huge, MAP_FAILED);
+		assert_success(snt_mem_register(end->ctx, huge, length, 0, &mem));
+		sge.mem = mem;
+		assert_int_equal(snt_qp_post_send(end->qp, &wr, 1), -EMSGSIZE);
+		assert_success(snt_mem_release(mem));
+		munmap(huge, length);
+		vqp_pair_close(pairs[i]);
+	}
+}
+
+/* Chains of pass-through: all kinds of WRs in one call, more than one chain. */
+static void one_call_posts_any_mix_in_order(void **state)
+{
+	struct vqp_pair *pair = open_single();
+	struct snt_send_wr wr[40];
+	struct snt_sge sge[40];
+	unsigned char *far = pair->end[1].buffer;
+
+	(void)state;
+	fill(pair, 64 * 40);
+	for (unsigned i = 0; i < 40; i++) {
+		wr[i] = vqp_wr(pair, 0, &sge[i], i % 5 == 4 ? SNT_READ : SNT_WRITE,
+			       64 * i, 64);
+		wr[i].wr_id = i;
+	}
+	assert_int_equal(snt_qp_post_send(pair->end[0].qp, wr, 40), 40);
+	for (unsigned i = 0; i < 40; i++)
+		expect(pair, 0, i, i % 5 == 4 ? SNT_READ : SNT_WRITE, SNT_SUCCESS);
+	for (unsigned i = 0; i < 40; i++)
+		assert_memory_equal(far + 64 * i, pair->end[0].buffer + 64 * i, 64);
+	vqp_pair_close(pair);
+}
+
+static void the_first_bad_one_ends_a_chain(void **state)
+{
+	struct vqp_pair *pair = open_single();
+	struct snt_send_wr wr[4];
+	struct snt_sge sge[4];
+
+	(void)state;
+	for (unsigned i = 0; i < 4; i++) {
+		wr[i] = vqp_wr(pair, 0, &sge[i], SNT_WRITE, 0, 64);
+		wr[i].wr_id = i;
+	}
+	sge[2].length = 2 * VQP_BUFFER;
+	assert_int_equal(snt_qp_post_send(pair->end[0].qp, wr, 4), 2);
+	assert_int_equal(snt_qp_post_send(pair->end[0].qp, &wr[2], 2), -ERANGE);
+	expect(pair, 0, 0, SNT_WRITE, SNT_SUCCESS);
+	expect(pair, 0, 1, SNT_WRITE, SNT_SUCCESS);
+	vqp_expect_none(pair, 0);
+	vqp_pair_close(pair);
+}
+
+/* The device is full in the middle of a chain: what it took counts. */
+static void a_full_device_takes_part_of_a_chain(void **state)
+{
+	struct snt_qp_opts opts = { .size = sizeof(opts), .lanes = 1, .lane_depth = 8 };
+	struct vqp_pair *pair = vqp_pair_open(1, &opts);
+	struct snt_send_wr wr[16];
+	struct snt_sge sge[16];
+	int taken;
+
+	(void)state;
+	for (unsigned i = 0; i < 16; i++) {
+		wr[i] = vqp_wr(pair, 0, &sge[i], SNT_WRITE, 0, 64);
+		wr[i].wr_id = i;
+	}
+	taken = snt_qp_post_send(pair->end[0].qp, wr, 16);
+	assert_in_range(taken, 8, 15);
+	assert_int_equal(snt_qp_post_send(pair->end[0].qp, wr, 1), -EAGAIN);
+	for (int i = 0; i < taken; i++)
+		expect(pair, 0, i, SNT_WRITE, SNT_SUCCESS);
+	assert_int_equal(snt_qp_post_send(pair->end[0].qp, wr, 1), 1);
+	expect(pair, 0, 0, SNT_WRITE, SNT_SUCCESS);
+	vqp_pair_close(pair);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_passed_on_write_may_be_longer_than_a_fragment),
+		cmocka_unit_test(a_send_may_be_longer_than_a_fragment),
+		cmocka_unit_test(longer_than_the_device_can_is_refused),
+		cmocka_unit_test(one_call_posts_any_mix_in_order),
+		cmocka_unit_test(the_first_bad_one_ends_a_chain),
+		cmocka_unit_test(a_full_device_takes_part_of_a_chain),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
