@@ -31,6 +31,7 @@ void snt__qp_break(struct snt_qp *qp)
 		return;
 	qp->broken = true;
 	qp->refusal = -ESHUTDOWN;
+	snt__recv_update(qp);
 	for (uint32_t i = 0; i < qp->lane_count; i++)
 		snt__lane_kill(&qp->lane[i]);
 	snt__recv_flush(qp);
@@ -80,20 +81,25 @@ static void retire_failed(struct snt_qp *qp, struct snt__lane *lane, unsigned st
 }
 
 /* The end of a lane: the device has let go of all that it was given. */
-static void take_marker(struct snt_qp *qp, struct snt__lane *lane, uint32_t marker)
+static __attribute__((noinline)) bool take_send_marker(struct snt_qp *qp,
+						       struct snt__lane *lane,
+						       uint32_t marker)
 {
 	while (lane->retired != lane->built)
 		retire_failed(qp, lane, SNT_FLUSHED, 0);
+	snt__cq_ready(qp->cq, &qp->send_ready);
 	if (marker != SNT__MARKER_CLOSE)
-		return;
+		return true;
 	snt__qp_count_marker(qp, &lane->send_marker_due);
 	/* Without a marker of their own receives end with the sends. */
 	if (!lane->marked)
 		snt__recv_end(qp, lane);
+	return true;
 }
 
-static bool take_send(struct snt_qp *qp, struct snt__lane *lane,
-		      const struct ibv_wc *wc)
+static __attribute__((noinline)) bool take_send(struct snt_qp *qp,
+						struct snt__lane *lane,
+						const struct ibv_wc *wc)
 {
 	uint32_t sequence = (uint32_t)wc->wr_id;
 
@@ -112,33 +118,44 @@ static bool take_send(struct snt_qp *qp, struct snt__lane *lane,
 	return true;
 }
 
+static bool take_recv(struct snt_qp *qp, struct snt__lane *lane,
+		      const struct ibv_wc *wc)
+{
+	if ((uint32_t)wc->wr_id != lane->recv_retired ||
+	    lane->recv_retired == lane->recv_posted)
+		return false;
+	snt__recv_take(qp, lane, wc);
+	return true;
+}
+
+static __attribute__((noinline)) bool take_recv_marker(struct snt_qp *qp,
+						       struct snt__lane *lane,
+						       uint32_t marker)
+{
+	snt__recv_end(qp, lane);
+	if (marker == SNT__MARKER_CLOSE)
+		snt__qp_count_marker(qp, &lane->recv_marker_due);
+	snt__cq_ready(qp->cq, &qp->send_ready);
+	return true;
+}
+
 bool snt__qp_take(struct snt_qp *qp, struct snt__lane *lane, const struct ibv_wc *wc)
 {
-	uint32_t tag = wc->wr_id >> 32;
+	/* What is left of the tag, if it is this lane's at all. */
+	uint32_t kind = (uint32_t)(wc->wr_id >> 32) ^ lane->tag;
 
-	if (__builtin_expect(tag == lane->tag, 1))
+	switch (kind) {
+	case 0:
 		return take_send(qp, lane, wc);
-	if (tag == (lane->tag | SNT__TAG_RECV)) {
-		if ((uint32_t)wc->wr_id != lane->recv_retired ||
-		    lane->recv_retired == lane->recv_posted)
-			return false;
-		snt__recv_take(qp, lane, wc);
-		snt__cq_ready(qp->recv_cq, &qp->recv_ready);
-		return true;
+	case SNT__TAG_RECV:
+		return take_recv(qp, lane, wc);
+	case SNT__TAG_MARKER:
+		return take_send_marker(qp, lane, wc->wr_id);
+	case SNT__TAG_MARKER | SNT__TAG_RECV:
+		return take_recv_marker(qp, lane, wc->wr_id);
+	default:
+		return false;
 	}
-	if (tag == (lane->tag | SNT__TAG_MARKER)) {
-		take_marker(qp, lane, (uint32_t)wc->wr_id);
-		snt__cq_ready(qp->cq, &qp->send_ready);
-		return true;
-	}
-	if (tag == (lane->tag | SNT__TAG_MARKER | SNT__TAG_RECV)) {
-		snt__recv_end(qp, lane);
-		if ((uint32_t)wc->wr_id == SNT__MARKER_CLOSE)
-			snt__qp_count_marker(qp, &lane->recv_marker_due);
-		snt__cq_ready(qp->cq, &qp->send_ready);
-		return true;
-	}
-	return false;
 }
 
 /* After a failure has been reported, the next one in the ring counts. */
@@ -206,30 +223,37 @@ int snt__qp_report_sends(struct snt_qp *qp, struct snt_wc *wc, int max)
 	return count;
 }
 
+static void report_recv(const struct snt_qp *qp, const struct snt__recv *recv,
+			unsigned opcode, struct snt_wc *wc)
+{
+	*wc = (struct snt_wc){ .wr_id = recv->wr_id,
+			       .length = recv->length,
+			       .qp_num = qp->num,
+			       .imm = recv->imm,
+			       .flags = recv->flags,
+			       .opcode = opcode,
+			       .status = recv->status };
+	if (__builtin_expect(!recv->status, 1))
+		return;
+	wc->vendor_err = recv->vendor_err;
+	wc->lane = recv->lane;
+	wc->device = qp->lane[recv->lane].device;
+}
+
 static int report_ring(const struct snt_qp *qp, struct snt__recv_ring *ring,
 		       unsigned opcode, struct snt_wc *wc, int max)
 {
-	int count = 0;
+	uint32_t head = ring->head;
+	int count;
 
-	while (count < max && ring->head != ring->tail) {
-		const struct snt__recv *recv = &ring->recv[ring->head & ring->mask];
+	for (count = 0; count < max && head != ring->tail; count++, head++) {
+		const struct snt__recv *recv = &ring->recv[head & ring->mask];
 
 		if (recv->pending)
 			break;
-		wc[count++] = (struct snt_wc){
-			.wr_id = recv->wr_id,
-			.length = recv->length,
-			.qp_num = qp->num,
-			.imm = recv->imm,
-			.vendor_err = recv->vendor_err,
-			.lane = recv->status ? recv->lane : 0,
-			.device = recv->status ? qp->lane[recv->lane].device : 0,
-			.flags = recv->flags,
-			.opcode = opcode,
-			.status = recv->status,
-		};
-		ring->head++;
+		report_recv(qp, recv, opcode, &wc[count]);
 	}
+	ring->head = head;
 	return count;
 }
 

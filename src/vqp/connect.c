@@ -408,6 +408,7 @@ int snt_qp_close(struct snt_qp *qp, uint64_t wr_id)
 	qp->lanes_alive = 0;
 	if (!qp->pass_through) {
 		qp->broken = true;
+		snt__recv_update(qp);
 		snt__recv_flush(qp);
 		snt__qp_dispatch(qp);
 		snt__cq_ready(qp->recv_cq, &qp->recv_ready);

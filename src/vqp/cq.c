@@ -18,10 +18,8 @@
 #define DEPTH_DEFAULT	   4096
 #define PER_DEVICE_DEFAULT 16
 
-void snt__cq_ready(struct snt_cq *cq, struct snt__ready *ready)
+void snt__cq_list(struct snt_cq *cq, struct snt__ready *ready)
 {
-	if (ready->listed)
-		return;
 	ready->listed = true;
 	ready->next = NULL;
 	*cq->ready_end = ready;
@@ -48,21 +46,6 @@ static __attribute__((noinline, cold)) void stray(struct snt_cq *cq, unsigned de
 	cq->stray_count++;
 	if (cq->stray)
 		cq->stray(cq->stray_arg, device, wc);
-}
-
-/* One physical CQE; how many completions it was at once. */
-static inline int take(struct snt_cq *cq, struct snt__lane *lane, unsigned device,
-		       const struct ibv_wc *physical, struct snt_wc *wc)
-{
-	if (__builtin_expect(!lane, 0)) {
-		stray(cq, device, physical);
-		return 0;
-	}
-	if (lane->owner->pass_through)
-		return snt__pass_take(lane, physical, wc);
-	if (__builtin_expect(!snt__qp_take(lane->owner, lane, physical), 0))
-		stray(cq, device, physical);
-	return 0;
 }
 
 /* A refused marker has nobody else to try it again. */
@@ -128,6 +111,17 @@ static int harvest(struct snt_cq *cq, struct snt_wc *wc, int max)
 	return total;
 }
 
+/* A run of CQEs of a lane that passes WRs on; how many there were. All but
+ * successes, and those of a QP that is being closed, come alone. */
+static inline int take_passed(struct snt__lane *lane, const struct ibv_wc *physical,
+			      int count, struct snt_wc *wc, int *passed)
+{
+	int run = lane->passes ? snt__pass_take_run(lane, physical, count, wc) : 0;
+
+	*passed += run ? run : snt__pass_take(lane, physical, wc);
+	return run ? run : 1;
+}
+
 /* A batch of physical CQEs; how many completions they were at once. */
 static inline int take_batch(struct snt_cq *cq, unsigned device,
 			     const struct ibv_wc *batch, int count, struct snt_wc *wc)
@@ -135,17 +129,20 @@ static inline int take_batch(struct snt_cq *cq, unsigned device,
 	int passed = 0;
 
 	for (int i = 0; i < count;) {
+		const struct ibv_wc *physical = &batch[i];
 		struct snt__lane *lane =
-			snt__route_find(&cq->route, device, batch[i].qp_num);
-		int run = lane && lane->passes
-				  ? snt__pass_take_run(lane, &batch[i], count - i,
-						       wc + passed)
-				  : 0;
+			snt__route_find(&cq->route, device, physical->qp_num);
 
-		passed += run;
-		i += run;
-		if (!run)
-			passed += take(cq, lane, device, &batch[i++], wc + passed);
+		if (lane && lane->is_single) {
+			i += take_passed(lane, physical, count - i, wc + passed,
+					 &passed);
+			continue;
+		}
+		if (__builtin_expect(!lane ||
+					     !snt__qp_take(lane->owner, lane, physical),
+				     0))
+			stray(cq, device, physical);
+		i++;
 	}
 	return passed;
 }

@@ -387,7 +387,12 @@ static int set_up(struct snt_qp *qp)
 	if (qp->pass_through && qp->message_max < qp->simple_max)
 		qp->simple_max = qp->message_max;
 	qp->turn = qp->lane;
+	qp->recv_batch = qp->lane_depth < 4 * SNT__CHAIN_MAX ? (qp->lane_depth + 3) / 4
+							     : SNT__CHAIN_MAX;
+	qp->lane[0].is_single = qp->pass_through;
 	qp->lane[0].passes = qp->pass_through;
+	for (uint32_t i = 0; i < qp->data_lanes; i++)
+		qp->lane[i].sequenced = qp->scheme == SNT_DQPLB;
 	snt__qp_retag(qp);
 	ret = choose_psns(qp);
 	if (!ret)

@@ -8,18 +8,18 @@
  *	bits 23-0  sequence number, modulo 2^24
  *
  * The receiver keeps its own empty receives on all data lanes. Fragments that
- * arrive ahead wait in a window; what lies outside of it, comes twice, or makes
- * no sense is the peer's fault and breaks the QP, never the process.
+ * arrive ahead wait in a window. The sender keeps to it as far as it knows: it is
+ * never further ahead of its oldest unacknowledged fragment. But acknowledged is
+ * not polled. While one lane's CQ has not been looked at, the others may run ahead
+ * of it, by less than a window for each receive of that lane. What is early in this
+ * way waits in its lane's stash, and keeps its receive from being replaced. What is
+ * further ahead, comes twice, or makes no sense is the peer's fault and breaks the
+ * QP, never the process.
  */
-#include <arpa/inet.h>
 #include <errno.h>
 #include <string.h>
 
-#include "vqp/qp.h"
-
-#define LAST	      (1u << 31)
-#define FOLLOWED      (1u << 30)
-#define SEQUENCE_MASK 0xffffffu
+#include "vqp/spread.h"
 
 enum {
 	ARRIVED = 1,
@@ -34,21 +34,44 @@ struct arrival {
 
 struct snt__reorder {
 	uint32_t window; /* a power of two */
+	uint32_t far;	 /* no honest peer is this far ahead */
 	uint32_t expected;
-	uint64_t length; /* of the message under way */
-	bool blocked;	 /* a complete message waits for a receive */
+	uint32_t stashed; /* on all lanes */
+	uint64_t length;  /* of the message under way */
+	bool blocked;	  /* a complete message waits for a receive */
 	struct arrival arrival[];
 };
+
+/* Half of the numbers, so that ahead can be told from behind. */
+#define FAR_MAX (1u << 23)
+
+static uint64_t far_of(const struct snt_qp *qp, uint32_t window)
+{
+	return ((uint64_t)qp->lane_depth + 1) * (window + qp->data_lanes);
+}
+
+uint32_t snt__dqplb_window(const struct snt_qp *qp)
+{
+	uint32_t window = FAR_MAX;
+
+	/* More than twice of what can be under way is of no use. */
+	while (window > 2 &&
+	       (window / 2 >= 2 * (uint64_t)qp->data_lanes * qp->lane_depth ||
+		far_of(qp, window) > FAR_MAX))
+		window /= 2;
+	return window;
+}
 
 size_t snt__dqplb_size(uint32_t window)
 {
 	return sizeof(struct snt__reorder) + (size_t)window * sizeof(struct arrival);
 }
 
-void snt__dqplb_init(struct snt__reorder *reorder, uint32_t window)
+void snt__dqplb_init(struct snt_qp *qp)
 {
-	memset(reorder, 0, snt__dqplb_size(window));
-	reorder->window = window;
+	memset(qp->reorder, 0, snt__dqplb_size(qp->window));
+	qp->reorder->window = qp->window;
+	qp->reorder->far = far_of(qp, qp->window);
 }
 
 /*
@@ -89,14 +112,26 @@ bool snt__dqplb_window_open(struct snt_qp *qp, uint32_t count)
  * Receiving
  */
 
+static inline uint32_t stashed_on(const struct snt__lane *lane)
+{
+	return lane->stash_tail - lane->stash_head;
+}
+
+/* Receives that the lane may be given. */
+static inline uint32_t missing_on(const struct snt_qp *qp, const struct snt__lane *lane)
+{
+	return qp->lane_depth - (lane->recv_posted - lane->recv_retired) -
+	       stashed_on(lane);
+}
+
 /* As many empty receives as the lane may have, in chains. */
 int snt__dqplb_fill(struct snt_qp *qp, struct snt__lane *lane)
 {
-	while (lane->recv_posted - lane->recv_retired < qp->lane_depth) {
+	uint32_t missing;
+
+	while ((missing = missing_on(qp, lane))) {
 		struct ibv_recv_wr wr[SNT__CHAIN_MAX], *bad;
-		uint32_t room =
-			qp->lane_depth - (lane->recv_posted - lane->recv_retired);
-		uint32_t count = room < SNT__CHAIN_MAX ? room : SNT__CHAIN_MAX;
+		uint32_t count = missing < SNT__CHAIN_MAX ? missing : SNT__CHAIN_MAX;
 		int ret;
 
 		for (uint32_t i = 0; i < count; i++) {
@@ -116,27 +151,40 @@ int snt__dqplb_fill(struct snt_qp *qp, struct snt__lane *lane)
 }
 
 /* In batches, since a doorbell costs more than a WR. */
-static void replenish(struct snt_qp *qp, struct snt__lane *lane)
+static __attribute__((noinline)) void refill(struct snt_qp *qp, struct snt__lane *lane)
 {
-	uint32_t missing = qp->lane_depth - (lane->recv_posted - lane->recv_retired);
-	uint32_t batch = qp->lane_depth < 4 * SNT__CHAIN_MAX ? (qp->lane_depth + 3) / 4
-							     : SNT__CHAIN_MAX;
-
-	if (missing >= batch && lane->alive && snt__dqplb_fill(qp, lane))
+	if (lane->alive && snt__dqplb_fill(qp, lane))
 		snt__qp_break(qp);
 }
 
+static inline void replenish(struct snt_qp *qp, struct snt__lane *lane)
+{
+	if (__builtin_expect(missing_on(qp, lane) >= qp->recv_batch, 0))
+		refill(qp, lane);
+}
+
+/* The message under way is complete, and goes to the next receive. */
+static inline void deliver(struct snt_qp *qp, uint32_t imm)
+{
+	struct snt__recv *recv = &qp->notify.recv[qp->notify.done++ & qp->notify.mask];
+
+	recv->length = qp->reorder->length;
+	recv->imm = imm;
+	recv->flags = SNT_WC_WITH_IMM;
+	recv->pending = 0;
+	qp->reorder->length = 0;
+	snt__cq_ready(qp->recv_cq, &qp->recv_ready);
+}
+
 /* Gives complete messages to receives, in order, while there are both. */
-static void match(struct snt_qp *qp)
+static __attribute__((noinline)) void match(struct snt_qp *qp)
 {
 	struct snt__reorder *reorder = qp->reorder;
+	struct arrival *arrival;
 
 	reorder->blocked = false;
-	for (;;) {
-		struct arrival *arrival =
-			&reorder->arrival[reorder->expected & (reorder->window - 1)];
-		struct snt__recv *recv;
-
+	for (;; reorder->expected++) {
+		arrival = &reorder->arrival[reorder->expected & (reorder->window - 1)];
 		if (!(arrival->state & ARRIVED))
 			return;
 		/* A complete message without a receive stays where it is. */
@@ -145,90 +193,198 @@ static void match(struct snt_qp *qp)
 			return;
 		}
 		reorder->length += arrival->length;
-		reorder->expected++;
-		if (arrival->state & ENDS) {
-			recv = &qp->notify.recv[qp->notify.done++ & qp->notify.mask];
-			recv->length = reorder->length;
-			recv->imm = arrival->imm;
-			recv->flags = SNT_WC_WITH_IMM;
-			recv->pending = 0;
-			reorder->length = 0;
-			snt__cq_ready(qp->recv_cq, &qp->recv_ready);
-		}
+		if (arrival->state & ENDS)
+			deliver(qp, arrival->imm);
 		arrival->state = 0;
 	}
 }
 
-/* While a message waits for a receive lanes are not replenished, so that a
- * sender who is too fast is held back by the receives that are left. */
-void snt__dqplb_match(struct snt_qp *qp)
-{
-	bool was_blocked = qp->reorder->blocked;
+enum verdict {
+	GOOD,
+	EARLY,
+	BAD,
+};
 
-	match(qp);
-	if (!was_blocked || qp->reorder->blocked)
-		return;
-	for (uint32_t i = 0; i < qp->data_lanes; i++)
-		replenish(qp, &qp->lane[i]);
-}
-
-static void arrive(struct snt_qp *qp, struct snt__lane *lane, uint32_t imm,
-		   uint32_t length)
-{
-	struct snt__reorder *reorder = qp->reorder;
-	uint32_t ahead = ((imm & SEQUENCE_MASK) - reorder->expected) & SEQUENCE_MASK;
-	uint32_t sequence = reorder->expected + ahead;
-	struct arrival *arrival = &reorder->arrival[sequence & (reorder->window - 1)];
-
-	if (ahead >= reorder->window || arrival->state ||
-	    (imm & (LAST | FOLLOWED)) == FOLLOWED) {
-		snt__qp_break(qp);
-		return;
-	}
-	arrival->length = length;
-	arrival->imm = 0;
-	if (imm & FOLLOWED) {
-		lane->awaits_imm = true;
-		lane->imm_sequence = sequence;
-		return;
-	}
-	arrival->state = ARRIVED | (imm & LAST ? ENDS : 0);
-}
-
-static void take_raw(struct snt_qp *qp, struct snt__lane *lane, uint32_t imm)
+static enum verdict take_raw(struct snt_qp *qp, struct snt__lane *lane, uint32_t imm)
 {
 	struct snt__reorder *reorder = qp->reorder;
 	struct arrival *arrival =
 		&reorder->arrival[lane->imm_sequence & (reorder->window - 1)];
 
 	lane->awaits_imm = false;
-	if (arrival->state) { /* the same number came by another lane meanwhile */
-		snt__qp_break(qp);
-		return;
-	}
+	if (arrival->state) /* the same number came by another lane meanwhile */
+		return BAD;
 	arrival->imm = imm;
 	arrival->state = ARRIVED | ENDS;
+	return GOOD;
 }
 
-void snt__dqplb_take(struct snt_qp *qp, struct snt__lane *lane, const struct ibv_wc *wc)
+static inline enum verdict arrive(struct snt_qp *qp, struct snt__lane *lane,
+				  uint32_t imm, uint32_t length)
 {
-	uint32_t imm = ntohl(wc->imm_data);
+	struct snt__reorder *reorder = qp->reorder;
+	uint32_t ahead = (imm - reorder->expected) & SNT__IMM_SEQUENCE;
+	uint32_t sequence = reorder->expected + ahead;
+	struct arrival *arrival = &reorder->arrival[sequence & (reorder->window - 1)];
 
-	if (qp->broken)
+	if (__builtin_expect(lane->awaits_imm, 0))
+		return take_raw(qp, lane, imm);
+	if (__builtin_expect(ahead >= reorder->window, 0))
+		return ahead < reorder->far ? EARLY : BAD;
+	if (arrival->state ||
+	    (imm & (SNT__IMM_LAST | SNT__IMM_FOLLOWED)) == SNT__IMM_FOLLOWED)
+		return BAD;
+	arrival->length = length;
+	arrival->imm = 0;
+	if (imm & SNT__IMM_FOLLOWED) {
+		lane->awaits_imm = true;
+		lane->imm_sequence = sequence;
+		return GOOD;
+	}
+	arrival->state = ARRIVED | (imm & SNT__IMM_LAST ? ENDS : 0);
+	return GOOD;
+}
+
+/* There is room: every stashed arrival has kept its receive from being replaced. */
+static void stash(struct snt_qp *qp, struct snt__lane *lane, uint32_t imm,
+		  uint32_t length)
+{
+	lane->stash[lane->stash_tail++ & lane->run_mask] =
+		(struct snt__early){ imm, length };
+	qp->reorder->stashed++;
+}
+
+/* What of one lane's stash is not early any more. True if there was anything. */
+static bool unstash_lane(struct snt_qp *qp, struct snt__lane *lane)
+{
+	uint32_t before = lane->stash_head;
+
+	while (lane->stash_head != lane->stash_tail) {
+		struct snt__early early =
+			lane->stash[lane->stash_head & lane->run_mask];
+		enum verdict verdict = arrive(qp, lane, early.imm, early.length);
+
+		if (verdict == EARLY)
+			break;
+		lane->stash_head++;
+		qp->reorder->stashed--;
+		if (verdict == BAD) {
+			snt__qp_break(qp);
+			return false;
+		}
+	}
+	return lane->stash_head != before;
+}
+
+/* Nothing more can come, and what is there does not fit together? */
+static bool is_stuck(const struct snt_qp *qp)
+{
+	if (qp->reorder->blocked)
+		return false;
+	for (uint32_t i = 0; i < qp->data_lanes; i++)
+		if (qp->lane[i].recv_posted != qp->lane[i].recv_retired)
+			return false;
+	return true;
+}
+
+static __attribute__((noinline)) void match_stashed(struct snt_qp *qp)
+{
+	bool again = true;
+
+	while (again && qp->reorder->stashed) {
+		again = false;
+		for (uint32_t i = 0; i < qp->data_lanes && !qp->broken; i++) {
+			if (!unstash_lane(qp, &qp->lane[i]))
+				continue;
+			again = true;
+			match(qp);
+			if (!qp->reorder->blocked)
+				replenish(qp, &qp->lane[i]);
+		}
+	}
+	if (!qp->broken && qp->reorder->stashed && is_stuck(qp))
+		snt__qp_break(qp);
+}
+
+/* While a message waits for a receive lanes are not replenished, so that a
+ * sender who is too fast is held back by the receives that are left. */
+void snt__dqplb_match(struct snt_qp *qp)
+{
+	if (!qp->reorder->blocked)
 		return;
+	match(qp);
+	if (qp->reorder->stashed)
+		match_stashed(qp);
+	for (uint32_t i = 0; i < qp->data_lanes && !qp->reorder->blocked; i++)
+		replenish(qp, &qp->lane[i]);
+}
+
+static void take_early(struct snt_qp *qp, struct snt__lane *lane, uint32_t imm,
+		       uint32_t length)
+{
+	stash(qp, lane, imm, length);
+	match_stashed(qp);
+}
+
+/* Not in order, or not alone. */
+static __attribute__((noinline)) void take_any(struct snt_qp *qp,
+					       struct snt__lane *lane, uint32_t imm,
+					       const struct ibv_wc *wc)
+{
+	enum verdict verdict;
+
 	/* Only writes with immediates are legal on these lanes. */
 	if (!(wc->wc_flags & IBV_WC_WITH_IMM) ||
 	    wc->opcode != IBV_WC_RECV_RDMA_WITH_IMM) {
 		snt__qp_break(qp);
 		return;
 	}
-	if (lane->awaits_imm)
-		take_raw(qp, lane, imm);
-	else
-		arrive(qp, lane, imm, wc->byte_len);
-	if (qp->broken)
+	verdict = stashed_on(lane) ? EARLY : arrive(qp, lane, imm, wc->byte_len);
+	if (__builtin_expect(verdict != GOOD, 0)) {
+		if (verdict == EARLY)
+			take_early(qp, lane, imm, wc->byte_len);
+		else
+			snt__qp_break(qp);
 		return;
+	}
 	match(qp);
+	if (__builtin_expect(qp->reorder->stashed, 0))
+		match_stashed(qp);
 	if (!qp->reorder->blocked)
+		replenish(qp, lane);
+}
+
+/* The next in order, with all that it needs, does not go through the window. */
+static inline bool is_next(const struct snt_qp *qp, const struct snt__lane *lane,
+			   const struct ibv_wc *wc, uint32_t imm)
+{
+	const struct snt__reorder *reorder = qp->reorder;
+	uint32_t at = reorder->expected & (reorder->window - 1);
+
+	return !((imm ^ reorder->expected) & SNT__IMM_SEQUENCE) &&
+	       !(imm & SNT__IMM_FOLLOWED) && wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM &&
+	       wc->wc_flags & IBV_WC_WITH_IMM && !lane->awaits_imm &&
+	       !reorder->stashed && !reorder->arrival[at].state &&
+	       (!(imm & SNT__IMM_LAST) || qp->notify.done != qp->notify.tail);
+}
+
+void snt__dqplb_take(struct snt_qp *qp, struct snt__lane *lane, const struct ibv_wc *wc)
+{
+	struct snt__reorder *reorder = qp->reorder;
+	uint32_t imm = ntohl(wc->imm_data);
+
+	if (__builtin_expect(qp->broken, 0))
+		return;
+	if (__builtin_expect(!is_next(qp, lane, wc, imm), 0)) {
+		take_any(qp, lane, imm, wc);
+		return;
+	}
+	reorder->length += wc->byte_len;
+	reorder->expected++;
+	if (imm & SNT__IMM_LAST)
+		deliver(qp, 0);
+	if (reorder->arrival[reorder->expected & (reorder->window - 1)].state)
+		match(qp);
+	if (!reorder->blocked)
 		replenish(qp, lane);
 }

@@ -68,6 +68,7 @@ void snt__lane_kill(struct snt__lane *lane)
 	lane->chained = 0; /* in the FIFO still; the marker retires them */
 	snt__lane_update(lane);
 	qp->lanes_alive -= lane->index < qp->data_lanes;
+	snt__recv_update(qp);
 	snt__lane_mark_recv(lane, SNT__MARKER_KILL);
 	snt__lane_to_error(lane);
 	snt__lane_mark(lane, SNT__MARKER_KILL);

@@ -27,6 +27,11 @@ enum snt__tag {
 	SNT__TAG_MARKER = 1u << 30, /* ends a queue when the QP is closed */
 };
 
+/* DQPLB: an arrival that is too far ahead of others. */
+struct snt__early {
+	uint32_t imm, length;
+};
+
 /* Fragments of one WR that follow each other on a lane. */
 struct snt__run {
 	uint32_t slot;	   /* position in the send ring */
@@ -52,7 +57,9 @@ struct snt__lane {
 	uint8_t device;
 	uint8_t index;
 	bool alive;
-	bool passes;	   /* the only one, WRs are passed on, and it is not closing */
+	bool sequenced;	   /* a data lane of DQPLB */
+	bool is_single;	   /* the only one of a QP that passes WRs on */
+	bool passes;	   /* the same, until it is being closed */
 	bool touched;	   /* on the QP's list of lanes with a chain to post */
 	bool wants_marker; /* its marker was refused for now */
 	/* Closing. A device may complete a marker that it had refused, so each is
@@ -65,8 +72,11 @@ struct snt__lane {
 	/* Receives: DQPLB posts its own, other classes those of the program. */
 	uint32_t recv_posted;
 	uint32_t recv_retired;
-	bool awaits_imm;       /* DQPLB: the next receive is a raw immediate */
-	uint32_t imm_sequence; /* of the fragment that announced it */
+	bool awaits_imm;	  /* DQPLB: the next receive is a raw immediate */
+	uint32_t imm_sequence;	  /* of the fragment that announced it */
+	struct snt__early *stash; /* a ring as large as that of runs */
+	uint32_t stash_head;
+	uint32_t stash_tail;
 
 	uint32_t psn;
 	uint32_t flow_label;

@@ -71,11 +71,14 @@ static void lay_runs(struct snt_qp *qp, struct block *block, struct snt__lane *l
 {
 	uint32_t size = power_of_two(qp->lane_depth);
 	struct snt__run *run = take(block, size, sizeof(*run));
+	struct snt__early *early =
+		take(block, qp->scheme == SNT_DQPLB ? size : 0, sizeof(*early));
 
 	if (!block->memory)
 		return;
 	lane->run_mask = size - 1;
 	lane->run = run;
+	lane->stash = early;
 }
 
 static void lay_out(struct snt_qp *qp, struct block *block)
@@ -99,9 +102,8 @@ int snt__layout_allocate(struct snt_qp *qp)
 	struct block block = { 0 };
 	int ret;
 
-	/* Twice what can be under way: lanes differ in how far they are. */
 	if (qp->scheme == SNT_DQPLB)
-		qp->window = power_of_two(2 * qp->data_lanes * qp->lane_depth);
+		qp->window = snt__dqplb_window(qp);
 	lay_out(qp, &block);
 	ret = posix_memalign(&qp->memory, LINE, block.used);
 	if (ret)
@@ -112,6 +114,6 @@ int snt__layout_allocate(struct snt_qp *qp)
 	block = (struct block){ .memory = qp->memory };
 	lay_out(qp, &block);
 	if (qp->scheme == SNT_DQPLB && !qp->pass_through)
-		snt__dqplb_init(qp->reorder, qp->window);
+		snt__dqplb_init(qp);
 	return 0;
 }

@@ -73,6 +73,7 @@ struct snt__recv_ring {
 	uint32_t head;
 	uint32_t done; /* of DQPLB notifications: the next to be matched */
 	uint32_t tail;
+	int32_t refusal; /* why nothing can be posted, or 0 */
 };
 
 /* A place on a virtual CQ's list of QPs that may have something to report. */
@@ -142,6 +143,7 @@ struct snt_qp {
 	struct snt__recv_ring data;
 	struct snt__recv_ring notify;
 	struct snt__reorder *reorder; /* DQPLB, receiving */
+	uint32_t recv_batch;	      /* receives of a lane that are replaced at once */
 
 	struct snt_cq *cq;
 	struct snt_cq *recv_cq;
@@ -203,13 +205,16 @@ int snt__qp_report_recvs(struct snt_qp *qp, struct snt_wc *wc, int max);
 /* recv.c */
 void snt__recv_take(struct snt_qp *qp, struct snt__lane *lane, const struct ibv_wc *wc);
 void snt__recv_flush(struct snt_qp *qp);
+/* After lanes have died, or the QP as a whole. */
+void snt__recv_update(struct snt_qp *qp);
 void snt__recv_end(struct snt_qp *qp, struct snt__lane *lane);
 int snt__recv_post_all(struct snt_qp *qp);
 
 /* dqplb.c */
 struct snt__reorder;
+uint32_t snt__dqplb_window(const struct snt_qp *qp);
 size_t snt__dqplb_size(uint32_t window);
-void snt__dqplb_init(struct snt__reorder *reorder, uint32_t window);
+void snt__dqplb_init(struct snt_qp *qp);
 void snt__dqplb_take(struct snt_qp *qp, struct snt__lane *lane,
 		     const struct ibv_wc *wc);
 void snt__dqplb_match(struct snt_qp *qp);
@@ -217,7 +222,14 @@ int snt__dqplb_fill(struct snt_qp *qp, struct snt__lane *lane);
 /* Is there room for so many more? */
 bool snt__dqplb_window_open(struct snt_qp *qp, uint32_t count);
 
-/* cq.c: something may be reported. */
-void snt__cq_ready(struct snt_cq *cq, struct snt__ready *ready);
+/* cq.c: puts a QP on the list. */
+void snt__cq_list(struct snt_cq *cq, struct snt__ready *ready);
+
+/* Something may be reported. */
+static inline void snt__cq_ready(struct snt_cq *cq, struct snt__ready *ready)
+{
+	if (!ready->listed)
+		snt__cq_list(cq, ready);
+}
 
 #endif

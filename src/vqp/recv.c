@@ -46,8 +46,8 @@ static void post_notify(struct snt_qp *qp)
 /* Can this class still be received? */
 static bool class_is_alive(const struct snt_qp *qp, const struct snt__recv_ring *ring)
 {
-	if (!qp->connected)
-		return true;
+	if (qp->closing || qp->broken)
+		return false;
 	if (ring == &qp->data)
 		return qp->lane[qp->message_lane].alive;
 	for (unsigned i = 0; i < qp->notify_count; i++)
@@ -56,15 +56,16 @@ static bool class_is_alive(const struct snt_qp *qp, const struct snt__recv_ring 
 	return true;
 }
 
-static int check_recv(const struct snt_qp *qp, const struct snt_recv_wr *wr,
-		      const struct snt__recv_ring *ring)
+void snt__recv_update(struct snt_qp *qp)
 {
-	if (qp->closing || qp->broken || !class_is_alive(qp, ring))
-		return -ESHUTDOWN;
+	qp->data.refusal = class_is_alive(qp, &qp->data) ? 0 : -ESHUTDOWN;
+	qp->notify.refusal = class_is_alive(qp, &qp->notify) ? 0 : -ESHUTDOWN;
+}
+
+static int check_sges(const struct snt_qp *qp, const struct snt_recv_wr *wr)
+{
 	if (wr->sge_count > qp->recv_sge_max)
 		return -EINVAL;
-	if (ring->tail - ring->head >= ring->depth)
-		return -EAGAIN;
 	for (unsigned i = 0; i < wr->sge_count; i++) {
 		const struct snt_sge *sge = &wr->sge[i];
 
@@ -92,29 +93,48 @@ static void post_recv_at(struct snt_qp *qp, struct snt__recv_ring *ring,
 		post_notify(qp);
 }
 
-static int admit(struct snt_qp *qp, const struct snt_recv_wr *wr)
+static inline void take_place(struct snt__recv_ring *ring, const struct snt_recv_wr *wr,
+			      uint32_t pending)
 {
-	struct snt__recv_ring *ring = wr->sge_count ? &qp->data : &qp->notify;
+	ring->recv[ring->tail++ & ring->mask] = (struct snt__recv){
+		.wr_id = wr->wr_id, .pending = pending, .sge_count = wr->sge_count
+	};
+}
+
+static int admit_data(struct snt_qp *qp, const struct snt_recv_wr *wr)
+{
 	uint8_t device = qp->lane[qp->message_lane].device;
-	uint32_t at = ring->tail & ring->mask;
-	int ret = check_recv(qp, wr, ring);
+	struct ibv_sge *to =
+		&qp->data.sge[(qp->data.tail & qp->data.mask) * qp->recv_sge_max];
+	int ret = check_sges(qp, wr);
 
 	if (ret)
 		return ret;
-	ring->recv[at] = (struct snt__recv){
-		.wr_id = wr->wr_id,
-		.pending =
-			wr->sge_count || qp->scheme == SNT_DQPLB ? 1 : qp->notify_count,
-		.sge_count = wr->sge_count,
-	};
 	for (unsigned i = 0; i < wr->sge_count; i++)
-		ring->sge[at * qp->recv_sge_max + i] = (struct ibv_sge){
-			.addr = (uintptr_t)wr->sge[i].addr,
-			.length = wr->sge[i].length,
-			.lkey = wr->sge[i].mem->local_key[device],
-		};
-	ring->tail++;
-	if (qp->connected)
+		to[i] = (struct ibv_sge){ .addr = (uintptr_t)wr->sge[i].addr,
+					  .length = wr->sge[i].length,
+					  .lkey = wr->sge[i].mem->local_key[device] };
+	take_place(&qp->data, wr, 1);
+	return 0;
+}
+
+static inline int admit(struct snt_qp *qp, const struct snt_recv_wr *wr)
+{
+	struct snt__recv_ring *ring = wr->sge_count ? &qp->data : &qp->notify;
+	int ret;
+
+	if (ring->refusal)
+		return ring->refusal;
+	if (ring->tail - ring->head >= ring->depth)
+		return -EAGAIN;
+	if (wr->sge_count) {
+		ret = admit_data(qp, wr);
+		if (ret)
+			return ret;
+	} else {
+		take_place(ring, wr, qp->notify_count ? qp->notify_count : 1);
+	}
+	if (qp->connected && (wr->sge_count || qp->notify_count))
 		post_recv_at(qp, ring, ring->tail - 1);
 	return 0;
 }
@@ -197,21 +217,33 @@ static void finish(struct snt__recv_ring *ring, uint32_t position,
 		recv->flags |= SNT_WC_LENGTH_UNKNOWN;
 }
 
+static __attribute__((noinline, cold)) void take_error(struct snt_qp *qp,
+						       struct snt__lane *lane,
+						       const struct ibv_wc *wc)
+{
+	lane->errors += wc->status != IBV_WC_WR_FLUSH_ERR;
+	snt__lane_kill(lane);
+	snt__cq_ready(qp->recv_cq, &qp->recv_ready);
+}
+
 void snt__recv_take(struct snt_qp *qp, struct snt__lane *lane, const struct ibv_wc *wc)
 {
 	uint32_t position = lane->recv_retired++;
 
 	lane->completions++;
-	if (lane->index == qp->message_lane)
-		finish(&qp->data, position, lane, wc);
-	else if (qp->scheme == SNT_SPRAY)
-		finish(&qp->notify, position, lane, wc);
-	else if (wc->status == IBV_WC_SUCCESS)
-		snt__dqplb_take(qp, lane, wc);
-	if (__builtin_expect(wc->status != IBV_WC_SUCCESS, 0)) {
-		lane->errors += wc->status != IBV_WC_WR_FLUSH_ERR;
-		snt__lane_kill(lane);
+	if (lane->sequenced) {
+		if (__builtin_expect(wc->status == IBV_WC_SUCCESS, 1))
+			snt__dqplb_take(qp, lane, wc);
+		else
+			take_error(qp, lane, wc);
+		return;
 	}
+	finish(lane->index == qp->message_lane ? &qp->data : &qp->notify, position,
+	       lane, wc);
+	if (__builtin_expect(wc->status != IBV_WC_SUCCESS, 0))
+		take_error(qp, lane, wc);
+	else
+		snt__cq_ready(qp->recv_cq, &qp->recv_ready);
 }
 
 /* The end of a lane's receives: what has not come back never was there. */

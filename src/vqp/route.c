@@ -77,7 +77,6 @@ void snt__route_remove(struct snt__route *route, unsigned device, uint32_t qp_nu
 	uint64_t key = snt__route_key(device, qp_num);
 	uint32_t at = snt__route_hash(key);
 
-	memset(&route->last, 0, sizeof(route->last));
 	while (route->entry[at & route->mask].key != key) {
 		if (!route->entry[at & route->mask].key)
 			return;

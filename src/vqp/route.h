@@ -20,7 +20,6 @@ struct snt__route {
 	struct snt__route_entry *entry;
 	uint32_t mask;
 	uint32_t count;
-	struct snt__route_entry last; /* CQEs come in bursts */
 };
 
 int snt__route_init(struct snt__route *route);
@@ -40,20 +39,16 @@ static inline uint32_t snt__route_hash(uint64_t key)
 }
 
 /* NULL: not one of ours. */
-static inline struct snt__lane *snt__route_find(struct snt__route *route,
+static inline struct snt__lane *snt__route_find(const struct snt__route *route,
 						unsigned device, uint32_t qp_num)
 {
 	uint64_t key = snt__route_key(device, qp_num);
 
-	if (route->last.key == key)
-		return route->last.lane;
 	for (uint32_t at = snt__route_hash(key);; at++) {
 		const struct snt__route_entry *entry = &route->entry[at & route->mask];
 
-		if (entry->key == key) {
-			route->last = *entry;
+		if (__builtin_expect(entry->key == key, 1))
 			return entry->lane;
-		}
 		if (!entry->key)
 			return 0;
 	}
