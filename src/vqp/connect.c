@@ -363,11 +363,18 @@ static int end_lane(struct snt_qp *qp, struct snt__lane *lane)
 
 	if (lane->ended)
 		return 0;
-	if (!lane->marked && snt__lane_mark_recv(lane, SNT__MARKER_CLOSE)) {
+	ret = lane->marked ? 0 : snt__lane_mark_recv(lane, SNT__MARKER_CLOSE);
+	if (!ret && !lane->marked) {
 		lane->marked = true;
 		lane->recv_marker_due = true;
 		qp->markers++;
 	}
+	/* Nobody keeps a list of the receives of a lane that passes WRs on, so that
+	 * only the marker can tell when the last has come back. */
+	if (ret && qp->pass_through)
+		return snt__fail(-ret,
+				 "%s: the end of the receives cannot be posted: %s",
+				 device_of(qp, lane)->name, strerror(-ret));
 	ret = snt__lane_to_error(lane);
 	if (ret)
 		return snt__fail(-ret, "%s: lane %u cannot go to ERR: %s",
@@ -406,9 +413,9 @@ int snt_qp_close(struct snt_qp *qp, uint64_t wr_id)
 			first = ret;
 	}
 	qp->lanes_alive = 0;
+	qp->data.refusal = qp->notify.refusal = -ESHUTDOWN;
 	if (!qp->pass_through) {
 		qp->broken = true;
-		snt__recv_update(qp);
 		snt__recv_flush(qp);
 		snt__qp_dispatch(qp);
 		snt__cq_ready(qp->recv_cq, &qp->recv_ready);

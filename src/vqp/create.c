@@ -229,18 +229,25 @@ static int create_qp(struct snt_qp *qp, struct snt__lane *lane)
 	if (ret)
 		return snt__fail(-ret, "%s: no QP for lane %u: %s", device->name,
 				 lane->index, strerror(-ret));
+	/* Nobody counts what is posted to a lane that passes WRs on, so that the
+	 * device's idea of its depth is what limits it. */
+	if (qp->pass_through && attr.cap.max_send_wr > lane->send_room) {
+		lane->send_room = attr.cap.max_send_wr;
+		return -EAGAIN;
+	}
 	return snt__qp_to_init(qp, lane);
 }
 
-static int open_lane(struct snt_qp *qp, struct snt__lane *lane)
+/* -EAGAIN: it needs more room in the CQ, which is in send_room now. */
+static int try_lane(struct snt_qp *qp, struct snt__lane *lane)
 {
-	uint32_t recv_depth = lane_recv_depth(qp, lane->index) + MARKERS;
-	int ret = snt__cq_reserve(qp->cq, lane->device, qp->lane_depth + MARKERS,
-				  &lane->send_cq_index);
+	uint32_t send_room = lane->send_room;
+	int ret =
+		snt__cq_reserve(qp->cq, lane->device, send_room, &lane->send_cq_index);
 
 	if (ret)
 		return ret;
-	ret = snt__cq_reserve(qp->recv_cq, lane->device, recv_depth,
+	ret = snt__cq_reserve(qp->recv_cq, lane->device, lane->recv_room,
 			      &lane->recv_cq_index);
 	if (ret)
 		goto err_send;
@@ -263,9 +270,21 @@ err_recv:
 	if (lane->qp && !qp->adopted)
 		qp->ctx->device[lane->device]->control.destroy_qp(lane->qp);
 	lane->qp = NULL;
-	snt__cq_unreserve(qp->recv_cq, lane->recv_cq_index, recv_depth);
+	snt__cq_unreserve(qp->recv_cq, lane->recv_cq_index, lane->recv_room);
 err_send:
-	snt__cq_unreserve(qp->cq, lane->send_cq_index, qp->lane_depth + MARKERS);
+	snt__cq_unreserve(qp->cq, lane->send_cq_index, send_room);
+	return ret;
+}
+
+static int open_lane(struct snt_qp *qp, struct snt__lane *lane)
+{
+	int ret;
+
+	lane->send_room = qp->lane_depth + MARKERS;
+	lane->recv_room = lane_recv_depth(qp, lane->index) + MARKERS;
+	do
+		ret = try_lane(qp, lane);
+	while (ret == -EAGAIN);
 	return ret;
 }
 
@@ -281,9 +300,8 @@ static int close_lane(struct snt_qp *qp, struct snt__lane *lane)
 	snt__route_remove(&qp->cq->route, lane->device, qp_num);
 	if (qp->recv_cq != qp->cq)
 		snt__route_remove(&qp->recv_cq->route, lane->device, qp_num);
-	snt__cq_unreserve(qp->recv_cq, lane->recv_cq_index,
-			  lane_recv_depth(qp, lane->index) + MARKERS);
-	snt__cq_unreserve(qp->cq, lane->send_cq_index, qp->lane_depth + MARKERS);
+	snt__cq_unreserve(qp->recv_cq, lane->recv_cq_index, lane->recv_room);
+	snt__cq_unreserve(qp->cq, lane->send_cq_index, lane->send_room);
 	return 0;
 }
 

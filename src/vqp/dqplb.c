@@ -67,11 +67,14 @@ size_t snt__dqplb_size(uint32_t window)
 	return sizeof(struct snt__reorder) + (size_t)window * sizeof(struct arrival);
 }
 
-void snt__dqplb_init(struct snt_qp *qp)
+void snt__dqplb_init(struct snt_qp *qp, uint32_t first)
 {
 	memset(qp->reorder, 0, snt__dqplb_size(qp->window));
 	qp->reorder->window = qp->window;
 	qp->reorder->far = far_of(qp, qp->window);
+	qp->reorder->expected = first;
+	qp->sequence_next = first;
+	qp->sequence_oldest = first;
 }
 
 /*

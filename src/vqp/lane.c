@@ -47,7 +47,7 @@ void snt__lane_mark(struct snt__lane *lane, enum snt__marker marker)
 		snt__cq_ready(lane->owner->cq, &lane->owner->send_ready);
 }
 
-bool snt__lane_mark_recv(struct snt__lane *lane, enum snt__marker marker)
+int snt__lane_mark_recv(struct snt__lane *lane, enum snt__marker marker)
 {
 	struct ibv_recv_wr wr = {
 		.wr_id = (uint64_t)(lane->tag | SNT__TAG_MARKER | SNT__TAG_RECV) << 32 |
@@ -55,7 +55,7 @@ bool snt__lane_mark_recv(struct snt__lane *lane, enum snt__marker marker)
 	};
 	struct ibv_recv_wr *bad;
 
-	return ibv_post_recv(lane->qp, &wr, &bad) == 0;
+	return -ibv_post_recv(lane->qp, &wr, &bad);
 }
 
 void snt__lane_kill(struct snt__lane *lane)

@@ -80,8 +80,10 @@ struct snt__lane {
 
 	uint32_t psn;
 	uint32_t flow_label;
-	uint32_t send_cq_index; /* where its room is reserved */
+	uint32_t send_cq_index; /* where so much room is reserved */
+	uint32_t send_room;
 	uint32_t recv_cq_index;
+	uint32_t recv_room;
 
 	uint64_t fragments, bytes, doorbells, completions, errors;
 };
@@ -143,9 +145,9 @@ enum snt__marker {
 /* Sets wants_marker if it was refused. */
 void snt__lane_mark(struct snt__lane *lane, enum snt__marker marker);
 
-/* The same for the receive queue; false if it was refused. It must go in before
- * ERR, because rxe does not flush what is posted later. */
-bool snt__lane_mark_recv(struct snt__lane *lane, enum snt__marker marker);
+/* The same for the receive queue; 0 or -errno. It must go in before ERR, because rxe
+ * does not flush what is posted later. */
+int snt__lane_mark_recv(struct snt__lane *lane, enum snt__marker marker);
 
 /* To ERR, as far as there is a control table. */
 int snt__lane_to_error(struct snt__lane *lane);

@@ -114,6 +114,6 @@ int snt__layout_allocate(struct snt_qp *qp)
 	block = (struct block){ .memory = qp->memory };
 	lay_out(qp, &block);
 	if (qp->scheme == SNT_DQPLB && !qp->pass_through)
-		snt__dqplb_init(qp);
+		snt__dqplb_init(qp, 0);
 	return 0;
 }

@@ -165,27 +165,31 @@ static int fill_sges(const struct snt_qp *qp, const struct snt_recv_wr *wr,
 
 int snt__pass_post_recv(struct snt_qp *qp, const struct snt_recv_wr *wr, unsigned count)
 {
+	struct snt__lane *lane = &qp->lane[0];
 	unsigned taken;
 	int ret = -EINVAL;
 
-	if (qp->closing)
-		return -ESHUTDOWN;
+	if (qp->data.refusal)
+		return qp->data.refusal;
 	for (taken = 0; taken < count; taken++) {
 		struct ibv_sge sge[SGES_MAX];
 		struct ibv_recv_wr physical, *bad;
 
-		ret = fill_sges(qp, &wr[taken], sge);
+		ret = lane->recv_posted - lane->recv_retired < qp->recv_depth
+			      ? fill_sges(qp, &wr[taken], sge)
+			      : -EAGAIN;
 		if (ret)
 			break;
 		physical.wr_id = wr[taken].wr_id;
 		physical.next = NULL;
 		physical.sg_list = sge;
 		physical.num_sge = wr[taken].sge_count;
-		ret = ibv_post_recv(qp->lane[0].qp, &physical, &bad);
+		ret = ibv_post_recv(lane->qp, &physical, &bad);
 		if (ret) {
 			ret = ret == ENOMEM ? -EAGAIN : -ret;
 			break;
 		}
+		lane->recv_posted++;
 	}
 	return taken ? (int)taken : ret;
 }
@@ -214,6 +218,16 @@ static bool take_marker(struct snt_qp *qp, const struct ibv_wc *physical)
 	return true;
 }
 
+/* A QP with an error is of no use any more; whatever else was posted is flushed.
+ * Of an error nobody can say whether it was a receive's. */
+static void fail(struct snt_qp *qp)
+{
+	qp->lane[0].alive = false;
+	qp->lanes_alive = 0;
+	qp->refusal = -ESHUTDOWN;
+	qp->data.refusal = -ESHUTDOWN;
+}
+
 bool snt__pass_take(struct snt__lane *lane, const struct ibv_wc *physical,
 		    struct snt_wc *wc)
 {
@@ -222,9 +236,11 @@ bool snt__pass_take(struct snt__lane *lane, const struct ibv_wc *physical,
 	lane->completions++;
 	if (physical->status == IBV_WC_SUCCESS) {
 		snt__pass_translate(physical, lane->owner->num, wc);
+		lane->recv_retired += (physical->opcode & IBV_WC_RECV) != 0;
 		return true;
 	}
 	lane->errors++;
+	fail(lane->owner);
 	*wc = (struct snt_wc){ .wr_id = physical->wr_id,
 			       .qp_num = lane->owner->num,
 			       .status = physical->status,

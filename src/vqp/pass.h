@@ -46,6 +46,7 @@ static inline int snt__pass_take_run(struct snt__lane *lane,
 				     struct snt_wc *wc)
 {
 	const uint32_t physical_num = physical->qp_num, qp_num = lane->owner->num;
+	uint32_t receives = 0;
 	int taken;
 
 	for (taken = 0; taken < count; taken++, physical++, wc++) {
@@ -53,8 +54,10 @@ static inline int snt__pass_take_run(struct snt__lane *lane,
 		    physical->qp_num != physical_num)
 			break;
 		snt__pass_translate(physical, qp_num, wc);
+		receives += physical->opcode & IBV_WC_RECV;
 	}
 	lane->completions += taken;
+	lane->recv_retired += receives / IBV_WC_RECV;
 	return taken;
 }
 

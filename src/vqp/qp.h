@@ -214,7 +214,8 @@ int snt__recv_post_all(struct snt_qp *qp);
 struct snt__reorder;
 uint32_t snt__dqplb_window(const struct snt_qp *qp);
 size_t snt__dqplb_size(uint32_t window);
-void snt__dqplb_init(struct snt_qp *qp);
+/* Nothing sent, nothing received; both ends begin with the same number. */
+void snt__dqplb_init(struct snt_qp *qp, uint32_t first);
 void snt__dqplb_take(struct snt_qp *qp, struct snt__lane *lane,
 		     const struct ibv_wc *wc);
 void snt__dqplb_match(struct snt_qp *qp);

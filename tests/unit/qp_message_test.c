@@ -152,9 +152,77 @@ static void a_full_device_takes_part_of_a_chain(void **state)
 	vqp_pair_close(pair);
 }
 
+/* Closes end 1 and counts what comes before CLOSED, which must be the last. */
+static unsigned flushed_by_close(struct vqp_pair *pair)
+{
+	struct vqp_end *end = &pair->end[1];
+	unsigned flushed = 0;
+	struct snt_wc wc;
+
+	assert_success(snt_qp_close(end->qp, 77));
+	while ((wc = vqp_poll(pair, 1)).opcode != SNT_CLOSED) {
+		assert_int_equal(wc.status, SNT_FLUSHED);
+		flushed++;
+	}
+	vqp_expect_none(pair, 1);
+	return flushed;
+}
+
+static void f1_closing_reports_every_passed_on_receive_first(void **state)
+{
+	struct snt_qp_opts opts = { .size = sizeof(opts), .lanes = 1, .recv_depth = 5 };
+	struct vqp_pair *pair = vqp_pair_open(1, &opts);
+	struct snt_recv_wr recv = { 0 };
+
+	(void)state;
+	for (recv.wr_id = 0; recv.wr_id < 5; recv.wr_id++)
+		assert_int_equal(snt_qp_post_recv(pair->end[1].qp, &recv, 1), 1);
+	assert_int_equal(snt_qp_post_recv(pair->end[1].qp, &recv, 1), -EAGAIN);
+	assert_int_equal(flushed_by_close(pair), 5);
+	vqp_pair_close(pair);
+}
+
+/* As many as the device takes, which may be more than was asked for. */
+static void f2_the_cq_has_room_for_all_that_the_device_takes(void **state)
+{
+	struct snt_qp_opts opts = { .size = sizeof(opts), .lanes = 1, .lane_depth = 9 };
+	struct vqp_pair *pair = vqp_pair_open(1, &opts);
+	struct snt_sge sge;
+	struct snt_send_wr wr = vqp_wr(pair, 1, &sge, SNT_WRITE, 0, 64);
+	unsigned posted = 0;
+
+	(void)state;
+	while (snt_qp_post_send(pair->end[1].qp, &wr, 1) == 1)
+		posted++;
+	assert_in_range(posted, 9, 100);
+	assert_int_equal(flushed_by_close(pair), posted);
+	vqp_pair_close(pair);
+}
+
+/* RC has no life after an error, and says so. */
+static void nothing_is_taken_after_an_error(void **state)
+{
+	struct vqp_pair *pair = open_single();
+	struct snt_sge sge;
+	struct snt_send_wr wr = vqp_wr(pair, 0, &sge, SNT_WRITE, 0, 64);
+	struct snt_recv_wr recv = { 0 };
+
+	(void)state;
+	assert_int_equal(snt_qp_post_send(pair->end[0].qp, &wr, 1), 1);
+	assert_int_equal(scripted_complete(lane_qp(pair, 0, 0), IBV_WC_RETRY_EXC_ERR),
+			 0);
+	assert_int_equal(vqp_poll(pair, 0).status, SNT_RETRY_EXC_ERR);
+	assert_int_equal(snt_qp_post_send(pair->end[0].qp, &wr, 1), -ESHUTDOWN);
+	assert_int_equal(snt_qp_post_recv(pair->end[0].qp, &recv, 1), -ESHUTDOWN);
+	vqp_pair_close(pair);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(f1_closing_reports_every_passed_on_receive_first),
+		cmocka_unit_test(f2_the_cq_has_room_for_all_that_the_device_takes),
+		cmocka_unit_test(nothing_is_taken_after_an_error),
 		cmocka_unit_test(a_passed_on_write_may_be_longer_than_a_fragment),
 		cmocka_unit_test(a_send_may_be_longer_than_a_fragment),
 		cmocka_unit_test(longer_than_the_device_can_is_refused),
