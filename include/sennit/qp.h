@@ -69,6 +69,16 @@ enum snt_scheme {
 	SNT_DQPLB,
 };
 
+/* Which lane gets the next fragment. */
+enum snt_balance {
+	SNT_BALANCE_DEFAULT = 0, /* round robin */
+	SNT_ROUND_ROBIN,	 /* in turn, or by weights */
+	/* The lane that will have sent it first, by what lanes have shown so far. A slow
+	 * or shared lane then does not hold up the others. Takes the time of the
+	 * context's clock once for each poll that finds something. */
+	SNT_BY_TIME,
+};
+
 enum snt_qp_flags {
 	SNT_QP_TRACKED = 1 << 0, /* even a single lane goes through the ring */
 };
@@ -81,6 +91,10 @@ struct snt_qp_opts {
 	uint32_t flags;	  /* enum snt_qp_flags */
 	uint32_t lanes;	  /* data lanes in total, dealt over the devices; 0: 1 each */
 	uint32_t devices; /* bit i: use device i; 0: all */
+	/* SPRAY: lanes for notifications. One for each device of the peer that has data
+	 * lanes is needed, so where the ends have different numbers of devices both
+	 * name the larger; 0: one for each of our own. */
+	uint32_t notify_lanes;
 	uint32_t lane_depth;	/* fragments under way on one lane; 0: 128 */
 	uint32_t send_depth;	/* WRs accepted and not yet reported; 0: 256 */
 	uint32_t recv_depth;	/* receives of each class; 0: 128 */
@@ -100,6 +114,10 @@ struct snt_qp_opts {
 	/* One per lane, given to the device as the flow label: routers and bonds
 	 * spread lanes by it. NULL: made from the lane's number. */
 	const uint32_t *flow_labels;
+	enum snt_balance balance;
+	/* One for each data lane, 1 to 65535: their shares in round robin, or what is
+	 * expected of them before anything is known. NULL: all the same. Copied. */
+	const uint16_t *weights;
 	/* Physical QPs of the program's own instead of created ones: data lanes first,
 	 * then the extra lanes of the scheme (SPRAY: notify lanes, one for each device
 	 * is usual; DQPLB: one for messages), each on the device of the same position.
@@ -236,9 +254,82 @@ SNT_API int snt_qp_close(struct snt_qp *qp, uint64_t wr_id);
 SNT_API int snt_qp_destroy(struct snt_qp *qp);
 
 /**
+ * snt_qp_reset - bring a closed QP back, as if it had just been made
+ *
+ * Its lanes keep their QP numbers; its card has a new generation and new PSNs.
+ * Statistics go on. A QP that was never connected may be reset too, and forgets
+ * the receives that were posted to it.
+ *
+ * Returns: 0; -EBUSY if it was connected and SNT_CLOSED has not been polled;
+ * -EOPNOTSUPP on a device without a control table; the errno of the device, after
+ * which it can be reset again or destroyed.
+ */
+SNT_API int snt_qp_reset(struct snt_qp *qp);
+
+/**
+ * snt_qp_modify - change options
+ * @change: members that are not 0 are taken over
+ *
+ * balance, weights and rnr_timer can be changed at any time; mtu, fragment_size,
+ * traffic_class, service_level, hop_limit, timeout, retry_count, rnr_retry_count and
+ * read_depth before connecting, and before the card is made; nothing else.
+ *
+ * Returns: 0, or, with nothing changed but rnr_timer on some lanes,
+ *   -EINVAL   out of range, beyond a device's limit, or not to be changed
+ *   -EISCONN  not while connected
+ *   or the errno of the device.
+ */
+SNT_API int snt_qp_modify(struct snt_qp *qp, const struct snt_qp_opts *change);
+
+enum snt_qp_state {
+	SNT_QP_UNCONNECTED,
+	SNT_QP_CONNECTED,
+	SNT_QP_BROKEN, /* no lane left, or what is left cannot keep the contract */
+	SNT_QP_CLOSING,
+	SNT_QP_CLOSED,
+};
+
+struct snt_qp_info {
+	size_t size;
+	uint32_t num;
+	enum snt_qp_state state;
+	enum snt_scheme scheme;
+	enum snt_balance balance;
+	int32_t pass_through;
+	uint32_t lanes; /* data lanes in use */
+	uint32_t lanes_alive;
+	uint32_t lane_count; /* with those behind the data lanes, and unused ones */
+	/* Agreed on with the peer, once there is one. */
+	uint64_t fragment_size;
+	uint32_t message_max; /* bytes that can go in one piece */
+	uint32_t mtu;
+	uint32_t window; /* DQPLB: of the peer */
+	uint64_t generation;
+	/* Now. */
+	uint32_t sends;		/* accepted and not yet reported */
+	uint32_t sends_waiting; /* of these, not yet completely on lanes */
+	uint32_t under_way;	/* fragments */
+	uint32_t recvs;
+	uint32_t recv_notifies;
+	/* Since it was made, of all lanes. */
+	uint64_t fragments;
+	uint64_t bytes;
+	uint64_t doorbells;
+	uint64_t completions;
+	uint64_t errors;
+};
+
+/**
+ * snt_qp_query - what is known of the whole QP
+ *
+ * Returns: 0; -EINVAL if info_out->size is too small.
+ */
+SNT_API int snt_qp_query(const struct snt_qp *qp, struct snt_qp_info *info_out);
+
+/**
  * snt_qp_num, snt_qp_lanes, snt_qp_scheme - what it is
  *
- * The number is unique in the process. Lanes are the data lanes.
+ * The number is unique in the process. Lanes are the data lanes in use.
  */
 SNT_API uint32_t snt_qp_num(const struct snt_qp *qp);
 SNT_API unsigned snt_qp_lanes(const struct snt_qp *qp);

@@ -65,6 +65,7 @@ static inline void retire(struct snt_qp *qp, struct snt__lane *lane, uint32_t en
 			return;
 		}
 		retire_part(qp, run->slot, run->end - at);
+		lane->bytes_done += run->bytes;
 		at = run->end;
 		lane->run_head++;
 	}
@@ -102,10 +103,15 @@ static __attribute__((noinline)) bool take_send(struct snt_qp *qp,
 						const struct ibv_wc *wc)
 {
 	uint32_t sequence = (uint32_t)wc->wr_id;
+	uint64_t before = lane->bytes_done;
 
 	if (sequence - lane->retired >= lane->built - lane->retired)
 		return false; /* long retired */
 	lane->completions++;
+	/* It was full, and has room now: what waits begins with it. */
+	if (__builtin_expect(snt__lane_under_way(lane) == lane->limit, 0) &&
+	    lane->is_data)
+		qp->turn = lane;
 	if (__builtin_expect(wc->status == IBV_WC_SUCCESS, 1)) {
 		retire(qp, lane, sequence + 1);
 	} else {
@@ -114,6 +120,8 @@ static __attribute__((noinline)) bool take_send(struct snt_qp *qp,
 		lane->errors++;
 		snt__lane_kill(lane);
 	}
+	if (__builtin_expect(qp->by_time && lane->is_data, 0))
+		snt__balance_learn(qp, lane, lane->bytes_done - before);
 	snt__cq_ready(qp->cq, &qp->send_ready);
 	return true;
 }

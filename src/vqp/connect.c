@@ -126,20 +126,53 @@ int snt_qp_card(const struct snt_qp *qp, struct snt_card *card_out)
 	return 0;
 }
 
+/* The peer's lane that one of ours goes to, or NULL: data lanes in order, then those
+ * behind them in order. The end that has more leaves some unused. */
+static const struct snt_card_lane *counterpart(const struct snt_qp *qp,
+					       const struct snt__lane *lane,
+					       const struct snt_card *peer)
+{
+	uint32_t extra = lane - qp->extra;
+
+	if (lane->is_data)
+		return lane->index < peer->data_lanes ? &peer->lane[lane->index] : NULL;
+	return extra < peer->lane_count - peer->data_lanes
+		       ? &peer->lane[peer->data_lanes + extra]
+		       : NULL;
+}
+
 /* One NIC's notification says nothing of another NIC's writes. */
-static bool notifies_all(const struct snt_qp *qp, const struct snt_card *peer)
+static uint32_t count_unnotified(const struct snt_qp *qp, const struct snt_card *peer)
 {
 	uint32_t written = 0, notified = 0;
 
-	for (uint32_t i = 0; i < qp->lane_count; i++)
-		*(i < qp->data_lanes ? &written : &notified) |= 1u
-								<< peer->lane[i].device;
-	return !(written & ~notified);
+	for (uint32_t i = 0; i < qp->lane_count; i++) {
+		const struct snt_card_lane *to = counterpart(qp, &qp->lane[i], peer);
+
+		if (to)
+			*(qp->lane[i].is_data ? &written : &notified) |= 1u
+									 << to->device;
+	}
+	return __builtin_popcount(written & ~notified);
+}
+
+static int check_notifies(const struct snt_qp *qp, const struct snt_card *peer)
+{
+	uint32_t unnotified = count_unnotified(qp, peer);
+
+	if (!unnotified)
+		return 0;
+	return snt__fail(EINVAL,
+			 "%u of the peer's devices have data lanes but no notify lane, "
+			 "whose completion would say nothing of them; set notify_lanes "
+			 "to %u or more at both ends",
+			 unnotified, peer->device_count);
 }
 
 static int check_peer(const struct snt_qp *qp, const struct snt_card *peer)
 {
 	const char *fault = snt__card_fault(peer);
+	bool passes_on;
 
 	if (fault)
 		return snt__fail(EINVAL, "the peer's card is refused: %s", fault);
@@ -147,17 +180,15 @@ static int check_peer(const struct snt_qp *qp, const struct snt_card *peer)
 		return snt__fail(EINVAL, "the peer's scheme is %s, ours is %s",
 				 peer->scheme == SNT_SPRAY ? "SPRAY" : "DQPLB",
 				 qp->scheme == SNT_SPRAY ? "SPRAY" : "DQPLB");
-	if (peer->data_lanes != qp->data_lanes || peer->lane_count != qp->lane_count)
-		return snt__fail(
-			EINVAL,
-			"the peer has %u data lanes and %u in all, we have %u and %u",
-			peer->data_lanes, peer->lane_count, qp->data_lanes,
-			qp->lane_count);
-	if (!qp->pass_through && qp->scheme == SNT_SPRAY && !notifies_all(qp, peer))
-		return snt__fail(
-			EINVAL,
-			"the peer has data lanes on a device without a notify lane, "
-			"whose completion would say nothing of them");
+	passes_on = peer->lane_count == peer->data_lanes;
+	if (passes_on != qp->pass_through)
+		return snt__fail(EINVAL,
+				 "%s a single lane that passes WRs on, and %s not; set "
+				 "SNT_QP_TRACKED where there is one lane",
+				 passes_on ? "the peer has" : "we have",
+				 passes_on ? "we have" : "the peer has");
+	if (!qp->pass_through && qp->scheme == SNT_SPRAY)
+		return check_notifies(qp, peer);
 	if (peer->scheme == SNT_DQPLB && peer->lane_depth < 2)
 		return snt__fail(EINVAL, "the peer's lane_depth is %u; DQPLB needs 2",
 				 peer->lane_depth);
@@ -187,12 +218,11 @@ static int connect_lane(struct snt_qp *qp, struct snt__lane *lane,
 			const struct snt_card *peer)
 {
 	const struct snt_control *control = &device_of(qp, lane)->control;
-	const struct snt_card_lane *remote = &peer->lane[lane->index];
-	uint32_t mtu = least(own_mtu(qp), peer->mtu);
+	const struct snt_card_lane *remote = counterpart(qp, lane, peer);
 	uint32_t reads = least(own_read_depth(qp), peer->read_depth);
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_RTR,
-		.path_mtu = __builtin_ctz(mtu) - 7, /* 256 is 1, 4096 is 5 */
+		.path_mtu = __builtin_ctz(qp->mtu) - 7, /* 256 is 1, 4096 is 5 */
 		.dest_qp_num = remote->qp_num,
 		.rq_psn = remote->psn,
 		.max_dest_rd_atomic = reads,
@@ -233,6 +263,7 @@ static void forget_receives(struct snt_qp *qp)
 		qp->lane[i].recv_posted = 0;
 		qp->lane[i].recv_retired = 0;
 	}
+	snt__qp_use_all(qp);
 	snt__qp_retag(qp);
 }
 
@@ -247,6 +278,23 @@ static void disconnect_all(struct snt_qp *qp)
 		snt__qp_to_init(qp, lane);
 	}
 	forget_receives(qp);
+}
+
+static void use_common(struct snt_qp *qp, const struct snt_card *peer)
+{
+	qp->data_lanes = least(qp->data_lanes, peer->data_lanes);
+	qp->notify_count = least(qp->notify_count, peer->lane_count - peer->data_lanes);
+	for (uint32_t i = 0; i < qp->lane_count; i++) {
+		struct snt__lane *lane = &qp->lane[i];
+		const struct snt_card_lane *remote = counterpart(qp, lane, peer);
+
+		lane->used = lane->alive = remote != NULL;
+		if (!remote)
+			continue;
+		/* DQPLB: no more under way than the receiver has receives for. */
+		lane->depth = least(qp->lane_depth, peer->lane_depth);
+		lane->remote_device = remote->device;
+	}
 }
 
 /* Both ends take the lesser of what can be agreed on. */
@@ -268,12 +316,8 @@ static int agree(struct snt_qp *qp, const struct snt_card *peer)
 	qp->remote_count = peer->device_count;
 	qp->fragment_size = peer->fragment_size < ours ? peer->fragment_size : ours;
 	qp->peer_window = peer->window;
-	for (uint32_t i = 0; i < qp->lane_count; i++) {
-		/* DQPLB: no more under way than the receiver has receives for. */
-		qp->lane[i].depth = least(qp->lane_depth, peer->lane_depth);
-		qp->lane[i].remote_device = peer->lane[i].device;
-		qp->lane[i].alive = true;
-	}
+	qp->mtu = least(own_mtu(qp), peer->mtu);
+	use_common(qp, peer);
 	return 0;
 }
 
@@ -326,7 +370,8 @@ int snt_qp_connect(struct snt_qp *qp, const struct snt_card *peer)
 		return ret;
 	ret = post_receives(qp);
 	for (uint32_t i = 0; !ret && i < qp->lane_count; i++)
-		ret = connect_lane(qp, &qp->lane[i], peer);
+		if (qp->lane[i].used)
+			ret = connect_lane(qp, &qp->lane[i], peer);
 	if (ret) {
 		disconnect_all(qp);
 		return ret;
@@ -361,7 +406,7 @@ static int end_lane(struct snt_qp *qp, struct snt__lane *lane)
 {
 	int ret;
 
-	if (lane->ended)
+	if (lane->ended || !lane->used)
 		return 0;
 	ret = lane->marked ? 0 : snt__lane_mark_recv(lane, SNT__MARKER_CLOSE);
 	if (!ret && !lane->marked) {
@@ -399,7 +444,7 @@ int snt_qp_close(struct snt_qp *qp, uint64_t wr_id)
 		return snt__fail(ENOTCONN, "QP %u is not connected; destroy it",
 				 qp->num);
 	for (uint32_t i = 0; i < qp->lane_count; i++)
-		all_ended &= qp->lane[i].ended;
+		all_ended &= qp->lane[i].ended || !qp->lane[i].used;
 	if (all_ended)
 		return snt__fail(EALREADY, "QP %u is being closed already", qp->num);
 	qp->closing = true;

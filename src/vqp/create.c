@@ -15,137 +15,10 @@
 #include "vqp/cq.h"
 #include "vqp/check.h"
 #include "vqp/layout.h"
+#include "vqp/options.h"
 #include "vqp/qp.h"
 
-/* In each queue of a lane, beyond what the program posts: one when the lane dies
- * and one when the QP is closed. */
-#define MARKERS 2
-
 static atomic_uint next_num;
-
-/*
- * Options
- */
-
-#define DEFAULT(field, value) ((field) ? (field) : (value))
-
-static void set_defaults(struct snt_qp_opts *opts)
-{
-	opts->recv_cq = DEFAULT(opts->recv_cq, opts->cq);
-	opts->scheme = DEFAULT(opts->scheme, SNT_SPRAY);
-	opts->lane_depth = DEFAULT(opts->lane_depth, 128);
-	opts->send_depth = DEFAULT(opts->send_depth, 256);
-	opts->recv_depth = DEFAULT(opts->recv_depth, 128);
-	opts->send_sge_max = DEFAULT(opts->send_sge_max, 1);
-	opts->recv_sge_max = DEFAULT(opts->recv_sge_max, 1);
-	opts->fragment_size = DEFAULT(opts->fragment_size, UINT64_C(1) << 20);
-	opts->hop_limit = DEFAULT(opts->hop_limit, 64);
-	opts->timeout = DEFAULT(opts->timeout, 14);
-	opts->retry_count = DEFAULT(opts->retry_count, 7);
-	opts->rnr_retry_count = DEFAULT(opts->rnr_retry_count, 7);
-	opts->rnr_timer = DEFAULT(opts->rnr_timer, 12);
-}
-
-/* A table of what each option may be; snt_qp_opts.flags and the like are apart. */
-struct range {
-	const char *option;
-	uint64_t value, low, high;
-};
-
-static int check_ranges(const struct range *range, unsigned count)
-{
-	for (unsigned i = 0; i < count; i++)
-		if (range[i].value < range[i].low || range[i].value > range[i].high)
-			return snt__fail(EINVAL,
-					 "snt_qp_opts.%s is %" PRIu64
-					 "; it must be from %" PRIu64 " to %" PRIu64,
-					 range[i].option, range[i].value, range[i].low,
-					 range[i].high);
-	return 0;
-}
-
-static int check_opts(const struct snt_ctx *ctx, const struct snt_qp_opts *opts)
-{
-	const struct range ranges[] = {
-		{ "scheme", opts->scheme, SNT_SPRAY, SNT_DQPLB },
-		{ "flags", opts->flags, 0, SNT_QP_TRACKED },
-		{ "lanes", opts->lanes, 0, 128 },
-		/* A sequenced fragment and its raw immediate go together. */
-		{ "lane_depth", opts->lane_depth, opts->scheme == SNT_DQPLB ? 2 : 1,
-		  32768 },
-		{ "send_depth", opts->send_depth, 1, 1 << 20 },
-		{ "recv_depth", opts->recv_depth, 1, 32768 },
-		{ "send_sge_max", opts->send_sge_max, 1, 16 },
-		{ "recv_sge_max", opts->recv_sge_max, 1, 16 },
-		{ "inline_max", opts->inline_max, 0, 4096 },
-		{ "fragment_size", opts->fragment_size, 256, UINT64_C(1) << 31 },
-		{ "mtu", opts->mtu, 0, 4096 },
-		{ "timeout", opts->timeout, 1, 31 },
-		{ "retry_count", opts->retry_count, 1, 7 },
-		{ "rnr_retry_count", opts->rnr_retry_count, 1, 7 },
-		{ "rnr_timer", opts->rnr_timer, 1, 31 },
-	};
-	int ret;
-
-	if (!opts->cq || opts->cq->ctx != ctx || opts->recv_cq->ctx != ctx)
-		return snt__fail(EINVAL,
-				 "snt_qp_opts.cq is NULL or of another context");
-	ret = check_ranges(ranges, sizeof(ranges) / sizeof(ranges[0]));
-	if (ret)
-		return ret;
-	if (opts->fragment_size % 64)
-		return snt__fail(EINVAL,
-				 "snt_qp_opts.fragment_size %" PRIu64
-				 " is not a multiple of 64",
-				 opts->fragment_size);
-	if (opts->mtu & (opts->mtu - 1) || (opts->mtu && opts->mtu < 256))
-		return snt__fail(EINVAL,
-				 "snt_qp_opts.mtu %u is none of 256, 512, 1024, 2048, "
-				 "4096",
-				 opts->mtu);
-	if (opts->adopted_count && (!opts->adopted || !opts->adopted_devices))
-		return snt__fail(EINVAL,
-				 "%zu adopted QPs are announced, but the QPs or their "
-				 "devices are NULL",
-				 opts->adopted_count);
-	if (ctx->device_count < 32 && opts->devices >> ctx->device_count)
-		return snt__fail(EINVAL,
-				 "snt_qp_opts.devices 0x%x names devices beyond the %u "
-				 "of the context",
-				 opts->devices, ctx->device_count);
-	return 0;
-}
-
-static int beyond(const struct snt_device *device, const char *option, uint64_t value,
-		  uint64_t limit)
-{
-	return snt__fail(EINVAL,
-			 "%s: %s %" PRIu64 " is beyond the device's limit of %" PRIu64,
-			 device->name, option, value, limit);
-}
-
-/* A limit of 0 is one that is not known. */
-static int check_device(const struct snt_device *device, const struct snt_qp_opts *opts)
-{
-	const struct snt_device_info *info = &device->port.info;
-
-	if (info->message_size_max && opts->fragment_size > info->message_size_max)
-		return beyond(device, "fragment_size", opts->fragment_size,
-			      info->message_size_max);
-	if (info->qp_depth_max && opts->lane_depth + MARKERS > info->qp_depth_max)
-		return beyond(device, "lane_depth (and 2)", opts->lane_depth + MARKERS,
-			      info->qp_depth_max);
-	if (info->qp_depth_max && opts->recv_depth + MARKERS > info->qp_depth_max)
-		return beyond(device, "recv_depth (and 2)", opts->recv_depth + MARKERS,
-			      info->qp_depth_max);
-	if (info->qp_sge_max && opts->send_sge_max > info->qp_sge_max)
-		return beyond(device, "send_sge_max", opts->send_sge_max,
-			      info->qp_sge_max);
-	if (info->qp_sge_max && opts->recv_sge_max > info->qp_sge_max)
-		return beyond(device, "recv_sge_max", opts->recv_sge_max,
-			      info->qp_sge_max);
-	return 0;
-}
 
 /*
  * Lanes
@@ -178,21 +51,6 @@ static void deal_lanes(struct snt_qp *qp, const uint8_t *list, unsigned count)
 	}
 }
 
-/* Where each lane begins to count packets. Chosen by chance, so that packets of an
- * earlier connection, or of a forger, are unlikely to fit. */
-static int choose_psns(struct snt_qp *qp)
-{
-	for (uint32_t i = 0; i < qp->lane_count; i++) {
-		uint32_t psn;
-		int ret = snt__ctx_random(qp->ctx, &psn, sizeof(psn));
-
-		if (ret)
-			return snt__fail(-ret, "no random numbers: %s", strerror(-ret));
-		qp->lane[i].psn = psn & 0xffffff;
-	}
-	return 0;
-}
-
 static uint32_t lane_recv_depth(const struct snt_qp *qp, uint32_t lane)
 {
 	if (qp->pass_through)
@@ -211,8 +69,8 @@ static int create_qp(struct snt_qp *qp, struct snt__lane *lane)
 	struct ibv_qp_init_attr attr = {
 		.send_cq = qp->cq->physical[lane->send_cq_index].cq,
 		.recv_cq = qp->recv_cq->physical[lane->recv_cq_index].cq,
-		.cap = { .max_send_wr = qp->lane_depth + MARKERS,
-			 .max_recv_wr = recv_depth + MARKERS,
+		.cap = { .max_send_wr = qp->lane_depth + SNT__MARKERS,
+			 .max_recv_wr = recv_depth + SNT__MARKERS,
 			 .max_send_sge = qp->send_sge_max,
 			 .max_recv_sge = qp->recv_sge_max,
 			 .max_inline_data = qp->inline_max },
@@ -280,8 +138,8 @@ static int open_lane(struct snt_qp *qp, struct snt__lane *lane)
 {
 	int ret;
 
-	lane->send_room = qp->lane_depth + MARKERS;
-	lane->recv_room = lane_recv_depth(qp, lane->index) + MARKERS;
+	lane->send_room = qp->lane_depth + SNT__MARKERS;
+	lane->recv_room = lane_recv_depth(qp, lane->index) + SNT__MARKERS;
 	do
 		ret = try_lane(qp, lane);
 	while (ret == -EAGAIN);
@@ -305,16 +163,6 @@ static int close_lane(struct snt_qp *qp, struct snt__lane *lane)
 	return 0;
 }
 
-/* Generation and lane, so that a CQE of an earlier life is recognised. */
-void snt__qp_retag(struct snt_qp *qp)
-{
-	static atomic_uint generation;
-	uint32_t fresh = atomic_fetch_add(&generation, 1) << 8;
-
-	for (uint32_t i = 0; i < qp->lane_count; i++)
-		qp->lane[i].tag = (fresh | i) & ~(SNT__TAG_RECV | SNT__TAG_MARKER);
-}
-
 /*
  * The whole
  */
@@ -333,10 +181,12 @@ static int plan(struct snt_qp *qp, unsigned device_count)
 		extra = 1;
 		qp->message_lane = qp->data_lanes;
 	} else if (!qp->pass_through) {
-		extra = device_count < qp->data_lanes ? device_count : qp->data_lanes;
+		extra = qp->opts.notify_lanes;
+		if (!extra)
+			extra = device_count < qp->data_lanes ? device_count
+							      : qp->data_lanes;
 		if (qp->adopted)
 			extra = given > qp->data_lanes ? given - qp->data_lanes : 1;
-		qp->notify_count = extra;
 	}
 	qp->lane_count = qp->data_lanes + extra;
 	if (qp->lane_count > SNT_LANES_MAX)
@@ -385,7 +235,7 @@ static int set_up(struct snt_qp *qp)
 	int ret = plan(qp, count);
 
 	for (unsigned i = 0; !ret && i < count; i++)
-		ret = check_device(qp->ctx->device[devices[i]], &qp->opts);
+		ret = snt__qp_opts_fit(&qp->opts, qp->ctx->device[devices[i]]);
 	for (size_t i = 0; !ret && i < qp->opts.adopted_count; i++)
 		if (qp->opts.adopted_devices[i] >= qp->ctx->device_count ||
 		    !qp->opts.adopted[i])
@@ -404,15 +254,17 @@ static int set_up(struct snt_qp *qp)
 	qp->simple_max = SNT__SIMPLE_MAX;
 	if (qp->pass_through && qp->message_max < qp->simple_max)
 		qp->simple_max = qp->message_max;
-	qp->turn = qp->lane;
+	qp->extra = qp->lane + qp->data_lanes;
 	qp->recv_batch = qp->lane_depth < 4 * SNT__CHAIN_MAX ? (qp->lane_depth + 3) / 4
 							     : SNT__CHAIN_MAX;
 	qp->lane[0].is_single = qp->pass_through;
-	qp->lane[0].passes = qp->pass_through;
-	for (uint32_t i = 0; i < qp->data_lanes; i++)
+	for (uint32_t i = 0; i < qp->data_lanes; i++) {
+		qp->lane[i].is_data = true;
 		qp->lane[i].sequenced = qp->scheme == SNT_DQPLB;
-	snt__qp_retag(qp);
-	ret = choose_psns(qp);
+	}
+	ret = snt__balance_check(qp, &qp->opts);
+	if (!ret)
+		ret = snt__qp_begin(qp);
 	if (!ret)
 		ret = open_lanes(qp);
 	if (ret)
@@ -430,8 +282,8 @@ int snt_qp_create(struct snt_ctx *ctx, const struct snt_qp_opts *user_opts,
 
 	if (ret)
 		return ret;
-	set_defaults(&opts);
-	ret = check_opts(ctx, &opts);
+	snt__qp_opts_default(&opts);
+	ret = snt__qp_opts_check(ctx, &opts);
 	if (ret)
 		return ret;
 	qp = calloc(1, sizeof(*qp));
@@ -449,22 +301,15 @@ int snt_qp_create(struct snt_ctx *ctx, const struct snt_qp_opts *user_opts,
 	qp->send_sge_max = opts.send_sge_max;
 	qp->recv_sge_max = opts.recv_sge_max;
 	qp->inline_max = opts.inline_max;
-	qp->fragment_size = opts.fragment_size;
-	qp->remote_count = 1;
-	qp->refusal = -ENOTCONN;
 	qp->num = 1 + atomic_fetch_add(&next_num, 1) % 0xffffff;
 	qp->send_ready = (struct snt__ready){ .qp = qp };
 	qp->recv_ready = (struct snt__ready){ .qp = qp, .receives = true };
-	ret = snt__ctx_random(ctx, &qp->generation, sizeof(qp->generation));
-	if (ret)
-		ret = snt__fail(-ret, "no random numbers: %s", strerror(-ret));
-	else
-		ret = set_up(qp);
+	ret = set_up(qp);
 	if (ret) {
 		free(qp);
 		return ret;
 	}
-	qp->generation |= 1;
+	snt__balance_set(qp);
 	qp->cq->qp_count++;
 	qp->recv_cq->qp_count++;
 	ctx->qp_count++;
@@ -522,44 +367,4 @@ int snt_qp_destroy(struct snt_qp *qp)
 	free(qp->memory);
 	free(qp);
 	return 0;
-}
-
-uint32_t snt_qp_num(const struct snt_qp *qp)
-{
-	return qp->num;
-}
-
-unsigned snt_qp_lanes(const struct snt_qp *qp)
-{
-	return qp->data_lanes;
-}
-
-enum snt_scheme snt_qp_scheme(const struct snt_qp *qp)
-{
-	return qp->scheme;
-}
-
-int snt_qp_lane(const struct snt_qp *qp, unsigned index, struct snt_lane_info *info_out)
-{
-	const struct snt__lane *lane;
-	struct snt_lane_info info;
-
-	if (index >= qp->lane_count)
-		return snt__fail(ENOENT, "QP %u has %u lanes, so none with number %u",
-				 qp->num, qp->lane_count, index);
-	lane = &qp->lane[index];
-	info = (struct snt_lane_info){
-		.qp = lane->qp,
-		.device = lane->device,
-		.remote_device = lane->remote_device,
-		.depth = lane->depth,
-		.under_way = snt__lane_under_way(lane),
-		.alive = lane->alive,
-		.fragments = lane->fragments,
-		.bytes = lane->bytes,
-		.doorbells = lane->doorbells,
-		.completions = lane->completions,
-		.errors = lane->errors,
-	};
-	return snt__info_export(info_out, &info, sizeof(info), "struct snt_lane_info");
 }

@@ -67,7 +67,7 @@ void snt__lane_kill(struct snt__lane *lane)
 	lane->alive = false;
 	lane->chained = 0; /* in the FIFO still; the marker retires them */
 	snt__lane_update(lane);
-	qp->lanes_alive -= lane->index < qp->data_lanes;
+	qp->lanes_alive -= lane->is_data;
 	snt__recv_update(qp);
 	snt__lane_mark_recv(lane, SNT__MARKER_KILL);
 	snt__lane_to_error(lane);

@@ -37,6 +37,7 @@ struct snt__run {
 	uint32_t slot;	   /* position in the send ring */
 	uint32_t end;	   /* the lane's sequence number behind the last of them */
 	uint32_t sequence; /* DQPLB's, of the first of them, else 0 */
+	uint64_t bytes;
 };
 
 struct snt__lane {
@@ -57,6 +58,8 @@ struct snt__lane {
 	uint8_t device;
 	uint8_t index;
 	bool alive;
+	bool is_data;
+	bool used;	   /* has a counterpart at the peer */
 	bool sequenced;	   /* a data lane of DQPLB */
 	bool is_single;	   /* the only one of a QP that passes WRs on */
 	bool passes;	   /* the same, until it is being closed */
@@ -86,6 +89,16 @@ struct snt__lane {
 	uint32_t recv_room;
 
 	uint64_t fragments, bytes, doorbells, completions, errors;
+
+	/* balance.c */
+	uint64_t bytes_done;
+	uint64_t spent;
+	uint64_t price;	     /* of a byte */
+	uint64_t time;	     /* that it took for its volume, in ns, of late */
+	uint64_t volume;     /* 0: nothing known yet */
+	uint64_t busy_since; /* or since the last completion */
+	uint32_t sequence_last;
+	uint32_t weight;
 };
 
 static inline uint32_t snt__lane_under_way(const struct snt__lane *lane)
@@ -107,10 +120,11 @@ void snt__lane_ring(struct snt__lane *lane);
 
 /* The fragments before `end` that are of no run yet make one. */
 static inline void snt__lane_add_run(struct snt__lane *lane, uint32_t slot,
-				     uint32_t end, uint32_t sequence)
+				     uint32_t end, uint32_t sequence, uint64_t bytes)
 {
 	lane->run[lane->run_tail++ & lane->run_mask] =
-		(struct snt__run){ slot, end, sequence };
+		(struct snt__run){ slot, end, sequence, bytes };
+	lane->bytes += bytes;
 }
 
 /*
@@ -118,7 +132,7 @@ static inline void snt__lane_add_run(struct snt__lane *lane, uint32_t slot,
  * and sg_list. There must be room.
  */
 static inline struct ibv_send_wr *snt__lane_add(struct snt__lane *lane, uint32_t slot,
-						uint32_t sequence)
+						uint32_t sequence, uint64_t bytes)
 {
 	struct ibv_send_wr *wr;
 
@@ -126,7 +140,7 @@ static inline struct ibv_send_wr *snt__lane_add(struct snt__lane *lane, uint32_t
 		snt__lane_ring(lane);
 	wr = &lane->chain[lane->chained++];
 	wr->wr_id = (uint64_t)lane->tag << 32 | lane->built++;
-	snt__lane_add_run(lane, slot, lane->built, sequence);
+	snt__lane_add_run(lane, slot, lane->built, sequence, bytes);
 	return wr;
 }
 

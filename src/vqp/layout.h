@@ -13,7 +13,13 @@ int snt__layout_allocate(struct snt_qp *qp);
 /* connect.c: a fresh physical QP to INIT, so that receives can be posted. */
 int snt__qp_to_init(struct snt_qp *qp, struct snt__lane *lane);
 
-/* create.c: new tags for all lanes; what was posted under the old ones is stray. */
+/* life.c: new tags for all lanes; what was posted under the old ones is stray. */
 void snt__qp_retag(struct snt_qp *qp);
+
+/* life.c: all lanes that were made are to be used. */
+void snt__qp_use_all(struct snt_qp *qp);
+
+/* life.c: unconnected and empty. */
+int snt__qp_begin(struct snt_qp *qp);
 
 #endif

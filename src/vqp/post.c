@@ -60,7 +60,7 @@ static inline void announce(const struct snt__cut *cut, struct snt__lane *lane,
 	cut->last->imm_data |= htonl(SNT__IMM_LAST | (imm ? SNT__IMM_FOLLOWED : 0));
 	if (!imm)
 		return;
-	wr = snt__lane_add(lane, cut->position, cut->sequence + cut->count - 1);
+	wr = snt__lane_add(lane, cut->position, cut->sequence + cut->count - 1, 0);
 	wr->num_sge = 0;
 	wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
 	wr->send_flags = cut->flags;
@@ -116,7 +116,7 @@ static inline bool send_at_once(struct snt_qp *qp, const struct snt_send_wr *wr,
 	struct snt__cut cut;
 	bool sent;
 
-	if (qp->next != qp->tail || !snt__check_simple(qp, wr, known))
+	if (!qp->even || qp->next != qp->tail || !snt__check_simple(qp, wr, known))
 		return false;
 	cut.addr = (uintptr_t)wr->sge->addr;
 	cut.remote_addr = wr->remote_addr;

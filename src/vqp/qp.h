@@ -57,7 +57,7 @@ struct snt__recv {
 	uint64_t length;
 	uint32_t imm;
 	uint32_t vendor_err;
-	uint32_t pending; /* completions to come */
+	uint32_t pending; /* completions to come; not 0 before it is posted */
 	uint8_t status;
 	uint8_t flags;
 	uint8_t lane;
@@ -87,7 +87,8 @@ struct snt__ready {
 struct snt_qp {
 	struct snt__slot *slot;
 	struct snt__lane *lane;
-	struct snt__lane *turn; /* the data lane whose turn it is */
+	struct snt__lane *turn;	 /* the data lane whose turn it is */
+	struct snt__lane *extra; /* those behind the data lanes that were made */
 	uint32_t mask;
 	uint32_t depth;
 	uint32_t head;
@@ -98,8 +99,8 @@ struct snt_qp {
 	uint32_t plain_under_way; /* of these, those without a sequence number */
 	uint32_t
 		notifies_due; /* WRs before next whose notification is yet to be sent */
-	uint32_t data_lanes;
-	uint32_t lane_limit; /* the least of the data lanes' */
+	uint32_t data_lanes;  /* in use; may be fewer than were made */
+	uint32_t lane_limit;  /* the least of the data lanes' */
 	uint32_t lane_count;
 	uint32_t lanes_alive; /* data lanes */
 	bool lanes_ended;     /* some are killed or closed, and have markers */
@@ -108,11 +109,13 @@ struct snt_qp {
 	uint32_t simple_max;  /* bytes of a WR that takes the short way */
 	uint32_t *rkey;	      /* remote_count for each slot */
 	uint32_t remote_count;
-	uint8_t notify_count; /* SPRAY: notify lanes, from data_lanes on */
+	uint8_t notify_count; /* SPRAY: notify lanes in use, of those in extra */
 	uint8_t message_lane; /* takes SENDs */
 	uint8_t scheme;
 	int16_t refusal; /* why nothing can be posted, or 0 */
 	bool pass_through;
+	bool even;    /* lanes take turns */
+	bool by_time; /* or are chosen by what they have shown */
 	bool connected;
 	bool broken; /* no further fragment is sent */
 	bool closing;
@@ -157,6 +160,7 @@ struct snt_qp {
 	uint64_t close_wr_id;
 	uint32_t markers; /* to come before everything is over */
 	uint64_t generation;
+	uint32_t mtu; /* agreed on */
 	struct snt_qp_opts opts;
 	bool adopted;
 	void *memory; /* one block for all rings */
@@ -181,6 +185,12 @@ void snt__qp_post_chains(struct snt_qp *qp);
 
 /* send.c: both. */
 void snt__qp_dispatch(struct snt_qp *qp);
+
+/* balance.c: which lane gets how much. */
+int snt__balance_check(const struct snt_qp *qp, const struct snt_qp_opts *opts);
+void snt__balance_set(struct snt_qp *qp);
+struct snt__lane *snt__balance_pick(struct snt_qp *qp, uint32_t count, uint64_t size);
+void snt__balance_learn(struct snt_qp *qp, struct snt__lane *lane, uint64_t bytes);
 
 static inline void snt__qp_count_marker(struct snt_qp *qp, bool *due)
 {

@@ -40,7 +40,7 @@ static void post_physical(struct snt__lane *lane, struct ibv_sge *sge, int sge_c
 static void post_notify(struct snt_qp *qp)
 {
 	for (unsigned i = 0; i < qp->notify_count; i++)
-		post_physical(&qp->lane[qp->data_lanes + i], NULL, 0);
+		post_physical(&qp->extra[i], NULL, 0);
 }
 
 /* Can this class still be received? */
@@ -51,7 +51,7 @@ static bool class_is_alive(const struct snt_qp *qp, const struct snt__recv_ring 
 	if (ring == &qp->data)
 		return qp->lane[qp->message_lane].alive;
 	for (unsigned i = 0; i < qp->notify_count; i++)
-		if (!qp->lane[qp->data_lanes + i].alive)
+		if (!qp->extra[i].alive)
 			return false;
 	return true;
 }
@@ -85,12 +85,14 @@ static void post_recv_at(struct snt_qp *qp, struct snt__recv_ring *ring,
 {
 	uint32_t at = position & ring->mask;
 
-	if (ring == &qp->data)
+	if (ring == &qp->data) {
 		post_physical(&qp->lane[qp->message_lane],
 			      &ring->sge[at * qp->recv_sge_max],
 			      ring->recv[at].sge_count);
-	else if (qp->scheme == SNT_SPRAY)
+	} else if (qp->scheme == SNT_SPRAY) {
+		ring->recv[at].pending = qp->notify_count;
 		post_notify(qp);
+	}
 }
 
 static inline void take_place(struct snt__recv_ring *ring, const struct snt_recv_wr *wr,
@@ -132,7 +134,7 @@ static inline int admit(struct snt_qp *qp, const struct snt_recv_wr *wr)
 		if (ret)
 			return ret;
 	} else {
-		take_place(ring, wr, qp->notify_count ? qp->notify_count : 1);
+		take_place(ring, wr, 1);
 	}
 	if (qp->connected && (wr->sge_count || qp->notify_count))
 		post_recv_at(qp, ring, ring->tail - 1);
@@ -173,7 +175,7 @@ int snt__recv_post_all(struct snt_qp *qp)
 			return ret;
 	}
 	for (uint32_t i = 0; i < qp->lane_count; i++)
-		if (!qp->lane[i].alive)
+		if (qp->lane[i].used && !qp->lane[i].alive)
 			return -EIO;
 	return 0;
 }

@@ -20,11 +20,14 @@ static __attribute__((noinline)) struct snt__lane *find_room(const struct snt_qp
 	return NULL;
 }
 
-/* The lane whose turn it is, or the next one with room. */
-static inline struct snt__lane *pick_lane(struct snt_qp *qp, uint32_t count)
+/* The lane whose turn it is, or the next one with room for so many. */
+static inline struct snt__lane *pick_lane(struct snt_qp *qp, uint32_t count,
+					  uint64_t size)
 {
 	struct snt__lane *lane = qp->turn;
 
+	if (!qp->even)
+		return snt__balance_pick(qp, count, size);
 	if (__builtin_expect(!snt__lane_has_room(lane, count), 0)) {
 		lane = find_room(qp, lane, count);
 		if (!lane)
@@ -35,11 +38,12 @@ static inline struct snt__lane *pick_lane(struct snt_qp *qp, uint32_t count)
 }
 
 static inline struct ibv_send_wr *add_to(struct snt_qp *qp, struct snt__lane *lane,
-					 uint32_t position, uint32_t sequence)
+					 uint32_t position, uint32_t sequence,
+					 uint64_t size)
 {
 	snt__qp_touch(qp, lane);
 	qp->under_way++;
-	return snt__lane_add(lane, position, sequence);
+	return snt__lane_add(lane, position, sequence, size);
 }
 
 /* SGEs of the next `length` bytes of an SGE list. */
@@ -115,21 +119,21 @@ static bool send_sequenced(struct snt_qp *qp, struct snt__slot *slot, uint32_t p
 
 	if ((last && qp->plain_under_way) || !snt__dqplb_window_open(qp, 1))
 		return false;
-	lane = pick_lane(qp, 1 + followed);
+	lane = pick_lane(qp, 1 + followed, length);
 	if (!lane)
 		return false;
 	sequence = qp->sequence_next++;
-	wr = add_to(qp, lane, position, sequence);
+	lane->sequence_last = sequence;
+	wr = add_to(qp, lane, position, sequence, length);
 	set_local(qp, slot, position, lane->device, length, wr);
 	set_remote(qp, slot, position, lane, wr);
 	wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
 	wr->imm_data =
 		htonl((sequence & SNT__IMM_SEQUENCE) | (last ? SNT__IMM_LAST : 0) |
 		      (followed ? SNT__IMM_FOLLOWED : 0));
-	lane->bytes += length;
 	if (!followed)
 		return true;
-	wr = add_to(qp, lane, position, sequence);
+	wr = add_to(qp, lane, position, sequence, 0);
 	wr->num_sge = 0;
 	wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
 	wr->send_flags = slot->flags & SNT_SOLICITED;
@@ -141,16 +145,15 @@ static bool send_sequenced(struct snt_qp *qp, struct snt__slot *slot, uint32_t p
 static bool send_plain(struct snt_qp *qp, struct snt__slot *slot, uint32_t position,
 		       uint64_t length)
 {
-	struct snt__lane *lane = pick_lane(qp, 1);
+	struct snt__lane *lane = pick_lane(qp, 1, length);
 	struct ibv_send_wr *wr;
 
 	if (!lane)
 		return false;
-	wr = add_to(qp, lane, position, 0);
+	wr = add_to(qp, lane, position, 0, length);
 	set_local(qp, slot, position, lane->device, length, wr);
 	set_remote(qp, slot, position, lane, wr);
 	wr->opcode = snt__rules[slot->opcode].verb;
-	lane->bytes += length;
 	qp->plain_under_way++;
 	return true;
 }
@@ -187,7 +190,7 @@ static inline bool spread_simple(struct snt_qp *qp, struct snt__slot *slot,
 			lane = other;
 		}
 		snt__qp_touch(qp, lane);
-		wr = snt__lane_add(lane, position, 0);
+		wr = snt__lane_add(lane, position, 0, length);
 		sge = wr->sg_list;
 		sge->addr = addr;
 		sge->length = length;
@@ -197,7 +200,6 @@ static inline bool spread_simple(struct snt_qp *qp, struct snt__slot *slot,
 		wr->send_flags = flags;
 		wr->wr.rdma.remote_addr = remote_addr;
 		wr->wr.rdma.rkey = rkey[lane->remote_device];
-		lane->bytes += length;
 		addr += length;
 		remote_addr += length;
 		left -= length;
@@ -218,7 +220,7 @@ static inline bool send_spread(struct snt_qp *qp, struct snt__slot *slot,
 {
 	bool sequenced = slot->opcode == SNT_WRITE_IMM && qp->scheme == SNT_DQPLB;
 
-	if (__builtin_expect(slot->mem && slot->length && !sequenced, 1))
+	if (__builtin_expect(slot->mem && slot->length && !sequenced && qp->even, 1))
 		return spread_simple(qp, slot, position);
 	/* In SPRAY nothing but the notification is left of an empty one. */
 	if (!slot->length && slot->opcode == SNT_WRITE_IMM && !sequenced)
@@ -264,7 +266,7 @@ static bool send_message(struct snt_qp *qp, struct snt__slot *slot, uint32_t pos
 	}
 	if (!snt__lane_has_room(lane, 1))
 		return false;
-	wr = add_to(qp, lane, position, 0);
+	wr = add_to(qp, lane, position, 0, slot->length);
 	set_local(qp, slot, position, lane->device, slot->length, wr);
 	wr->opcode = rule->verb;
 	if (rule->shape == SNT__SHAPE_ATOMIC) {
@@ -279,7 +281,6 @@ static bool send_message(struct snt_qp *qp, struct snt__slot *slot, uint32_t pos
 		wr->imm_data = htonl(slot->imm);
 	}
 	slot->sent = slot->length;
-	lane->bytes += slot->length;
 	qp->plain_under_way++;
 	return true;
 }
@@ -336,7 +337,7 @@ static inline bool dispatch_slot(struct snt_qp *qp, struct snt__slot *slot,
 /* SPRAY: an empty write with the immediate on each notify lane. */
 static bool send_notify(struct snt_qp *qp, struct snt__slot *slot, uint32_t position)
 {
-	struct snt__lane *lane = &qp->lane[qp->data_lanes];
+	struct snt__lane *lane = qp->extra;
 	bool alive = true;
 
 	for (unsigned i = 0; i < qp->notify_count; i++) {
@@ -352,7 +353,7 @@ static bool send_notify(struct snt_qp *qp, struct snt__slot *slot, uint32_t posi
 		return true;
 	}
 	for (unsigned i = 0; i < qp->notify_count; i++) {
-		struct ibv_send_wr *wr = add_to(qp, &lane[i], position, 0);
+		struct ibv_send_wr *wr = add_to(qp, &lane[i], position, 0, 0);
 
 		wr->num_sge = 0;
 		wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;

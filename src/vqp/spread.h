@@ -67,8 +67,7 @@ static inline __attribute__((always_inline)) void snt__lane_build(
 
 	lane->chained += count;
 	lane->built = end;
-	lane->bytes += count * size;
-	snt__lane_add_run(lane, cut->position, end, sequence);
+	snt__lane_add_run(lane, cut->position, end, sequence, count * size);
 	do {
 		struct ibv_sge *sge = wr->sg_list;
 
@@ -118,6 +117,7 @@ static inline void snt__lane_trim(const struct snt_qp *qp, struct snt__lane *lan
 	uint64_t excess = cut->count * qp->fragment_size - cut->length;
 
 	cut->last->sg_list->length -= excess;
+	lane->run[(lane->run_tail - 1) & lane->run_mask].bytes -= excess;
 	lane->bytes -= excess;
 }
 

@@ -8,16 +8,24 @@
 	 SNT_ACCESS_REMOTE_ATOMIC)
 #define ROUNDS 10000
 
-static void open_end(struct vqp_pair *pair, struct vqp_end *end,
+static snt_clock_fn pair_clock;
+
+void vqp_pair_clock(snt_clock_fn clock)
+{
+	pair_clock = clock;
+}
+
+static void open_end(struct vqp_pair *pair, struct vqp_end *end, unsigned devices,
 		     const struct snt_qp_opts *given)
 {
 	struct snt_adopted adopted[VQP_DEVICES_MAX];
 	struct snt_ctx_opts ctx_opts = { .size = sizeof(ctx_opts),
 					 .adopted = adopted,
-					 .adopted_count = pair->devices };
+					 .adopted_count = devices,
+					 .clock = pair_clock };
 	struct snt_qp_opts opts = { .size = sizeof(opts) };
 
-	for (unsigned i = 0; i < pair->devices; i++) {
+	for (unsigned i = 0; i < devices; i++) {
 		end->device[i] = scripted_device_create(pair->fabric, NULL);
 		adopted[i] = scripted_adopted(end->device[i]);
 	}
@@ -33,19 +41,34 @@ static void open_end(struct vqp_pair *pair, struct vqp_end *end,
 	assert_success(snt_qp_create(end->ctx, &opts, &end->qp));
 }
 
-struct vqp_pair *vqp_pair_open(unsigned devices, const struct snt_qp_opts *opts)
+struct vqp_pair *vqp_pair_make(const unsigned devices[2],
+			       const struct snt_qp_opts *const opts[2])
 {
 	struct vqp_pair *pair = calloc(1, sizeof(*pair));
-	struct snt_card card[2];
 
 	pair->fabric = scripted_fabric_create(1);
-	pair->devices = devices;
-	for (int i = 0; i < 2; i++) {
-		open_end(pair, &pair->end[i], opts);
+	for (int i = 0; i < 2; i++)
+		open_end(pair, &pair->end[i], devices[i], opts[i]);
+	return pair;
+}
+
+void vqp_pair_connect(struct vqp_pair *pair)
+{
+	struct snt_card card[2];
+
+	for (int i = 0; i < 2; i++)
 		assert_success(snt_qp_card(pair->end[i].qp, &card[i]));
-	}
 	for (int i = 0; i < 2; i++)
 		assert_success(snt_qp_connect(pair->end[i].qp, &card[!i]));
+}
+
+struct vqp_pair *vqp_pair_open(unsigned devices, const struct snt_qp_opts *opts)
+{
+	struct vqp_pair *pair =
+		vqp_pair_make((const unsigned[]){ devices, devices },
+			      (const struct snt_qp_opts *const[]){ opts, opts });
+
+	vqp_pair_connect(pair);
 	return pair;
 }
 

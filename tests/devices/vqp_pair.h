@@ -32,12 +32,19 @@ struct vqp_end {
 
 struct vqp_pair {
 	struct scripted_fabric *fabric;
-	unsigned devices;
 	struct vqp_end end[2];
 };
 
 /* Makes and connects both; opts' cq is filled in. NULL: all defaults. */
 struct vqp_pair *vqp_pair_open(unsigned devices, const struct snt_qp_opts *opts);
+
+/* The same in two steps, for ends that are not alike. */
+struct vqp_pair *vqp_pair_make(const unsigned devices[2],
+			       const struct snt_qp_opts *const opts[2]);
+void vqp_pair_connect(struct vqp_pair *pair);
+
+/* The clock of all pairs that are made from now on; NULL: the real one. */
+void vqp_pair_clock(snt_clock_fn clock);
 
 /* Closes what is connected, polls until the end, and expects nothing left. */
 void vqp_pair_close(struct vqp_pair *pair);

@@ -388,7 +388,6 @@ static struct vqp_pair *open_huge_pair(uint64_t fragment_size)
 	struct snt_card card[2];
 
 	pair->fabric = scripted_fabric_create(1);
-	pair->devices = 1;
 	for (unsigned i = 0; i < 2; i++) {
 		struct vqp_end *end = &pair->end[i];
 		struct snt_adopted adopted;

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Which lane gets the next fragment, where they do not simply take turns. Each lane
+ * has a price for a byte. By weights, the lane with the least spent so far is next,
+ * and a price is one over a weight. By time, it is the lane whose load would then be
+ * done first: a load is what is under way, and a price is the time that the lane
+ * took for a byte of late.
+ */
+#include <errno.h>
+
+#include "util/err.h"
+#include "vqp/qp.h"
+
+#define PRICE_ONE (1u << 24) /* of weight 1; enough for 65535 below it */
+#define PRICE_MAX (1u << 28) /* 65 us for a byte; no lane is that slow */
+#define LOAD_MAX  (UINT64_C(1) << 34)
+
+int snt__balance_check(const struct snt_qp *qp, const struct snt_qp_opts *opts)
+{
+	uint32_t made = qp->extra - qp->lane;
+
+	for (uint32_t i = 0; opts->weights && i < made; i++)
+		if (!opts->weights[i])
+			return snt__fail(EINVAL, "snt_qp_opts.weights[%u] is 0", i);
+	return 0;
+}
+
+static void forget(struct snt__lane *lane)
+{
+	lane->price = PRICE_ONE / lane->weight;
+	lane->spent = 0;
+	lane->time = lane->volume = 0;
+}
+
+void snt__balance_set(struct snt_qp *qp)
+{
+	uint32_t made = qp->extra - qp->lane;
+
+	qp->even = qp->opts.balance == SNT_ROUND_ROBIN;
+	for (uint32_t i = 0; i < made; i++) {
+		struct snt__lane *lane = &qp->lane[i];
+
+		if (qp->opts.weights)
+			lane->weight = qp->opts.weights[i];
+		else if (!lane->weight)
+			lane->weight = 1;
+		forget(lane);
+		qp->even &= lane->weight == qp->lane[0].weight;
+	}
+	qp->by_time = qp->opts.balance == SNT_BY_TIME;
+	qp->opts.weights = NULL; /* the program's, and copied */
+}
+
+/* Of two lanes the one with less is better. */
+static uint64_t score(const struct snt_qp *qp, const struct snt__lane *lane,
+		      uint64_t size)
+{
+	uint64_t load = lane->bytes - lane->bytes_done + size;
+
+	if (!qp->by_time)
+		return lane->spent + size * lane->price;
+	return (load < LOAD_MAX ? load : LOAD_MAX) * lane->price;
+}
+
+/*
+ * DQPLB: the receiver can only tell early fragments from faults if no lane is left
+ * out for long (dqplb.c), so a lane that has been gets the next one.
+ */
+static bool was_left_out(const struct snt_qp *qp, const struct snt__lane *lane)
+{
+	return lane->sequenced &&
+	       qp->sequence_next - lane->sequence_last > qp->peer_window / 4;
+}
+
+struct snt__lane *snt__balance_pick(struct snt_qp *qp, uint32_t count, uint64_t size)
+{
+	struct snt__lane *best = NULL;
+	uint64_t best_score = 0;
+
+	for (uint32_t i = 0; i < qp->data_lanes; i++) {
+		struct snt__lane *lane = &qp->lane[i];
+		uint64_t now;
+
+		if (!snt__lane_has_room(lane, count))
+			continue;
+		if (was_left_out(qp, lane)) {
+			best = lane;
+			break;
+		}
+		now = score(qp, lane, size);
+		if (best && (int64_t)(now - best_score) >= 0)
+			continue;
+		best = lane;
+		best_score = now;
+	}
+	if (!best)
+		return NULL;
+	if (qp->by_time && best->bytes == best->bytes_done)
+		best->busy_since = snt__ctx_now_ns(qp->ctx);
+	best->spent += size * best->price;
+	/* A lane that has no room does not get it all back later. */
+	for (uint32_t i = 0; !qp->by_time && i < qp->data_lanes; i++)
+		if (!snt__lane_has_room(&qp->lane[i], count) &&
+		    (int64_t)(best->spent - qp->lane[i].spent) > 0)
+			qp->lane[i].spent = best->spent;
+	return best;
+}
+
+/* Of lanes that nothing is known of the best is expected, by their weights. */
+static void spread_news(struct snt_qp *qp, const struct snt__lane *from)
+{
+	for (uint32_t i = 0; i < qp->data_lanes; i++) {
+		struct snt__lane *lane = &qp->lane[i];
+
+		if (!lane->volume)
+			lane->price =
+				(uint64_t)from->price * from->weight / lane->weight;
+	}
+}
+
+void snt__balance_learn(struct snt_qp *qp, struct snt__lane *lane, uint64_t bytes)
+{
+	uint64_t now = snt__ctx_now_ns(qp->ctx);
+
+	/* The older, the less it counts; bytes count, so that small messages do not
+	 * outweigh large ones. */
+	lane->time = lane->time - lane->time / 8 + (now - lane->busy_since);
+	lane->volume = lane->volume - lane->volume / 8 + bytes;
+	lane->busy_since = now;
+	if (!lane->volume || !lane->time)
+		return;
+	lane->price = (lane->time << 12) / lane->volume;
+	if (lane->price > PRICE_MAX)
+		lane->price = PRICE_MAX;
+	lane->price += !lane->price;
+	spread_news(qp, lane);
+}

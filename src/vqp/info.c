@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT */
+/* What a virtual QP tells about itself. */
+#include <errno.h>
+
+#include "util/err.h"
+#include "util/opts.h"
+#include "vqp/qp.h"
+
+uint32_t snt_qp_num(const struct snt_qp *qp)
+{
+	return qp->num;
+}
+
+unsigned snt_qp_lanes(const struct snt_qp *qp)
+{
+	return qp->data_lanes;
+}
+
+enum snt_scheme snt_qp_scheme(const struct snt_qp *qp)
+{
+	return qp->scheme;
+}
+
+int snt_qp_lane(const struct snt_qp *qp, unsigned index, struct snt_lane_info *info_out)
+{
+	const struct snt__lane *lane;
+	struct snt_lane_info info;
+
+	if (index >= qp->lane_count)
+		return snt__fail(ENOENT, "QP %u has %u lanes, so none with number %u",
+				 qp->num, qp->lane_count, index);
+	lane = &qp->lane[index];
+	info = (struct snt_lane_info){
+		.qp = lane->qp,
+		.device = lane->device,
+		.remote_device = lane->remote_device,
+		.depth = lane->depth,
+		.under_way = snt__lane_under_way(lane),
+		.alive = lane->alive,
+		.fragments = lane->fragments,
+		.bytes = lane->bytes,
+		.doorbells = lane->doorbells,
+		.completions = lane->completions,
+		.errors = lane->errors,
+	};
+	return snt__info_export(info_out, &info, sizeof(info), "struct snt_lane_info");
+}
+
+static enum snt_qp_state state_of(const struct snt_qp *qp)
+{
+	if (qp->closed_reported)
+		return SNT_QP_CLOSED;
+	if (qp->closing)
+		return SNT_QP_CLOSING;
+	if (!qp->connected)
+		return SNT_QP_UNCONNECTED;
+	return qp->lanes_alive && !qp->broken ? SNT_QP_CONNECTED : SNT_QP_BROKEN;
+}
+
+static void add_up(const struct snt__lane *lane, struct snt_qp_info *info)
+{
+	info->under_way += snt__lane_under_way(lane);
+	info->fragments += lane->fragments;
+	info->bytes += lane->bytes;
+	info->doorbells += lane->doorbells;
+	info->completions += lane->completions;
+	info->errors += lane->errors;
+}
+
+int snt_qp_query(const struct snt_qp *qp, struct snt_qp_info *info_out)
+{
+	struct snt_qp_info info = {
+		.num = qp->num,
+		.state = state_of(qp),
+		.scheme = qp->scheme,
+		.balance = qp->opts.balance,
+		.pass_through = qp->pass_through,
+		.lanes = qp->data_lanes,
+		.lanes_alive = qp->lanes_alive,
+		.lane_count = qp->lane_count,
+		.fragment_size = qp->fragment_size,
+		.message_max = qp->message_max,
+		.mtu = qp->mtu,
+		.window = qp->peer_window,
+		.generation = qp->generation,
+		.sends = qp->tail - qp->head,
+		.sends_waiting = qp->tail - qp->next,
+		.recvs = qp->data.tail - qp->data.head,
+		.recv_notifies = qp->notify.tail - qp->notify.head,
+	};
+
+	for (uint32_t i = 0; i < qp->lane_count; i++)
+		add_up(&qp->lane[i], &info);
+	if (qp->pass_through)
+		info.recvs = qp->lane[0].recv_posted - qp->lane[0].recv_retired;
+	return snt__info_export(info_out, &info, sizeof(info), "struct snt_qp_info");
+}

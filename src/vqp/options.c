@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: MIT */
+#include "vqp/options.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "util/err.h"
+#include "vqp/cq.h"
+
+#define DEFAULT(field, value) ((field) ? (field) : (value))
+
+void snt__qp_opts_default(struct snt_qp_opts *opts)
+{
+	opts->recv_cq = DEFAULT(opts->recv_cq, opts->cq);
+	opts->scheme = DEFAULT(opts->scheme, SNT_SPRAY);
+	opts->balance = DEFAULT(opts->balance, SNT_ROUND_ROBIN);
+	opts->lane_depth = DEFAULT(opts->lane_depth, 128);
+	opts->send_depth = DEFAULT(opts->send_depth, 256);
+	opts->recv_depth = DEFAULT(opts->recv_depth, 128);
+	opts->send_sge_max = DEFAULT(opts->send_sge_max, 1);
+	opts->recv_sge_max = DEFAULT(opts->recv_sge_max, 1);
+	opts->fragment_size = DEFAULT(opts->fragment_size, UINT64_C(1) << 20);
+	opts->hop_limit = DEFAULT(opts->hop_limit, 64);
+	opts->timeout = DEFAULT(opts->timeout, 14);
+	opts->retry_count = DEFAULT(opts->retry_count, 7);
+	opts->rnr_retry_count = DEFAULT(opts->rnr_retry_count, 7);
+	opts->rnr_timer = DEFAULT(opts->rnr_timer, 12);
+}
+
+/* A table of what each option may be; snt_qp_opts.flags and the like are apart. */
+struct range {
+	const char *option;
+	uint64_t value, low, high;
+};
+
+static int check_ranges(const struct range *range, unsigned count)
+{
+	for (unsigned i = 0; i < count; i++)
+		if (range[i].value < range[i].low || range[i].value > range[i].high)
+			return snt__fail(EINVAL,
+					 "snt_qp_opts.%s is %" PRIu64
+					 "; it must be from %" PRIu64 " to %" PRIu64,
+					 range[i].option, range[i].value, range[i].low,
+					 range[i].high);
+	return 0;
+}
+
+int snt__qp_opts_check(const struct snt_ctx *ctx, const struct snt_qp_opts *opts)
+{
+	const struct range ranges[] = {
+		{ "scheme", opts->scheme, SNT_SPRAY, SNT_DQPLB },
+		{ "flags", opts->flags, 0, SNT_QP_TRACKED },
+		{ "balance", opts->balance, SNT_ROUND_ROBIN, SNT_BY_TIME },
+		{ "lanes", opts->lanes, 0, 128 },
+		{ "notify_lanes", opts->notify_lanes, 0, SNT_DEVICES_MAX },
+		/* A sequenced fragment and its raw immediate go together. */
+		{ "lane_depth", opts->lane_depth, opts->scheme == SNT_DQPLB ? 2 : 1,
+		  32768 },
+		{ "send_depth", opts->send_depth, 1, 1 << 20 },
+		{ "recv_depth", opts->recv_depth, 1, 32768 },
+		{ "send_sge_max", opts->send_sge_max, 1, 16 },
+		{ "recv_sge_max", opts->recv_sge_max, 1, 16 },
+		{ "inline_max", opts->inline_max, 0, 4096 },
+		{ "fragment_size", opts->fragment_size, 256, UINT64_C(1) << 31 },
+		{ "mtu", opts->mtu, 0, 4096 },
+		{ "timeout", opts->timeout, 1, 31 },
+		{ "retry_count", opts->retry_count, 1, 7 },
+		{ "rnr_retry_count", opts->rnr_retry_count, 1, 7 },
+		{ "rnr_timer", opts->rnr_timer, 1, 31 },
+	};
+	int ret;
+
+	if (!opts->cq || opts->cq->ctx != ctx || opts->recv_cq->ctx != ctx)
+		return snt__fail(EINVAL,
+				 "snt_qp_opts.cq is NULL or of another context");
+	ret = check_ranges(ranges, sizeof(ranges) / sizeof(ranges[0]));
+	if (ret)
+		return ret;
+	if (opts->fragment_size % 64)
+		return snt__fail(EINVAL,
+				 "snt_qp_opts.fragment_size %" PRIu64
+				 " is not a multiple of 64",
+				 opts->fragment_size);
+	if (opts->mtu & (opts->mtu - 1) || (opts->mtu && opts->mtu < 256))
+		return snt__fail(EINVAL,
+				 "snt_qp_opts.mtu %u is none of 256, 512, 1024, 2048, "
+				 "4096",
+				 opts->mtu);
+	if (opts->adopted_count && (!opts->adopted || !opts->adopted_devices))
+		return snt__fail(EINVAL,
+				 "%zu adopted QPs are announced, but the QPs or their "
+				 "devices are NULL",
+				 opts->adopted_count);
+	if (ctx->device_count < 32 && opts->devices >> ctx->device_count)
+		return snt__fail(EINVAL,
+				 "snt_qp_opts.devices 0x%x names devices beyond the %u "
+				 "of the context",
+				 opts->devices, ctx->device_count);
+	return 0;
+}
+
+static int beyond(const struct snt_device *device, const char *option, uint64_t value,
+		  uint64_t limit)
+{
+	return snt__fail(EINVAL,
+			 "%s: %s %" PRIu64 " is beyond the device's limit of %" PRIu64,
+			 device->name, option, value, limit);
+}
+
+/* A limit of 0 is one that is not known. */
+int snt__qp_opts_fit(const struct snt_qp_opts *opts, const struct snt_device *device)
+{
+	const struct snt_device_info *info = &device->port.info;
+
+	if (info->message_size_max && opts->fragment_size > info->message_size_max)
+		return beyond(device, "fragment_size", opts->fragment_size,
+			      info->message_size_max);
+	if (info->qp_depth_max && opts->lane_depth + SNT__MARKERS > info->qp_depth_max)
+		return beyond(device, "lane_depth (and 2)",
+			      opts->lane_depth + SNT__MARKERS, info->qp_depth_max);
+	if (info->qp_depth_max && opts->recv_depth + SNT__MARKERS > info->qp_depth_max)
+		return beyond(device, "recv_depth (and 2)",
+			      opts->recv_depth + SNT__MARKERS, info->qp_depth_max);
+	if (info->qp_sge_max && opts->send_sge_max > info->qp_sge_max)
+		return beyond(device, "send_sge_max", opts->send_sge_max,
+			      info->qp_sge_max);
+	if (info->qp_sge_max && opts->recv_sge_max > info->qp_sge_max)
+		return beyond(device, "recv_sge_max", opts->recv_sge_max,
+			      info->qp_sge_max);
+	return 0;
+}
+
+/*
+ * Changes
+ */
+
+enum when {
+	NEVER,
+	UNCONNECTED,
+	ALWAYS,
+};
+
+/* What may be changed when; the rest is settled by creation. */
+static const struct changeable {
+	const char *name;
+	enum when when;
+	size_t offset, size;
+} changeables[] = {
+#define CHANGEABLE(field, when)                                    \
+	{                                                          \
+#field, when, offsetof(struct snt_qp_opts, field), \
+			sizeof(((struct snt_qp_opts *)0)->field)   \
+	}
+	CHANGEABLE(cq, NEVER),
+	CHANGEABLE(recv_cq, NEVER),
+	CHANGEABLE(scheme, NEVER),
+	CHANGEABLE(flags, NEVER),
+	CHANGEABLE(lanes, NEVER),
+	CHANGEABLE(devices, NEVER),
+	CHANGEABLE(notify_lanes, NEVER),
+	CHANGEABLE(lane_depth, NEVER),
+	CHANGEABLE(send_depth, NEVER),
+	CHANGEABLE(recv_depth, NEVER),
+	CHANGEABLE(send_sge_max, NEVER),
+	CHANGEABLE(recv_sge_max, NEVER),
+	CHANGEABLE(inline_max, NEVER),
+	CHANGEABLE(flow_labels, NEVER),
+	CHANGEABLE(adopted, NEVER),
+	CHANGEABLE(adopted_devices, NEVER),
+	CHANGEABLE(adopted_count, NEVER),
+	CHANGEABLE(mtu, UNCONNECTED),
+	CHANGEABLE(fragment_size, UNCONNECTED),
+	CHANGEABLE(traffic_class, UNCONNECTED),
+	CHANGEABLE(service_level, UNCONNECTED),
+	CHANGEABLE(hop_limit, UNCONNECTED),
+	CHANGEABLE(timeout, UNCONNECTED),
+	CHANGEABLE(retry_count, UNCONNECTED),
+	CHANGEABLE(rnr_retry_count, UNCONNECTED),
+	CHANGEABLE(read_depth, UNCONNECTED),
+	CHANGEABLE(rnr_timer, ALWAYS),
+	CHANGEABLE(balance, ALWAYS),
+	CHANGEABLE(weights, ALWAYS),
+};
+
+static bool is_set(const struct snt_qp_opts *opts, const struct changeable *changeable)
+{
+	const unsigned char *at = (const unsigned char *)opts + changeable->offset;
+
+	for (size_t i = 0; i < changeable->size; i++)
+		if (at[i])
+			return true;
+	return false;
+}
+
+int snt__qp_opts_change(struct snt_qp_opts *opts, const struct snt_qp_opts *change,
+			int connected)
+{
+	struct snt_qp_opts changed = *opts;
+
+	for (size_t i = 0; i < sizeof(changeables) / sizeof(changeables[0]); i++) {
+		const struct changeable *at = &changeables[i];
+
+		if (!is_set(change, at))
+			continue;
+		if (at->when == NEVER)
+			return snt__fail(EINVAL,
+					 "snt_qp_opts.%s is settled when a QP is made",
+					 at->name);
+		if (at->when == UNCONNECTED && connected)
+			return snt__fail(
+				EISCONN,
+				"snt_qp_opts.%s cannot be changed while the QP "
+				"is connected",
+				at->name);
+		memcpy((char *)&changed + at->offset, (const char *)change + at->offset,
+		       at->size);
+	}
+	*opts = changed;
+	return 0;
+}
