@@ -17,8 +17,10 @@
 
 struct one_case {
 	const char *name;
-	bench_fn fn;
+	void (*prepare)(void *arg);
+	bench_fn fn; /* NULL: the value is known */
 	void *arg;
+	const char *unit;
 	unsigned count;
 	int baseline; /* -1: none */
 	double ns[PASSES_MAX];
@@ -103,21 +105,53 @@ static int find_case(const struct bench *bench, const char *name)
 	return -1;
 }
 
-void bench_case(struct bench *bench, const char *name, bench_fn fn, void *arg,
-		unsigned count, const char *baseline)
+bool bench_wants(const struct bench *bench, const char *prefix)
+{
+	size_t only = strlen(bench->only), length = strlen(prefix);
+
+	return !strncmp(prefix, bench->only, only < length ? only : length);
+}
+
+static void add(struct bench *bench, struct one_case one, const char *baseline)
 {
 	size_t length = strlen(bench->only) + bench->exactly;
 
-	if (strncmp(name, bench->only, length) || bench->case_count == CASES_MAX)
+	if (strncmp(one.name, bench->only, length))
 		return;
-	bench->one[bench->case_count] = (struct one_case){
-		.name = name,
-		.fn = fn,
-		.arg = arg,
-		.count = count,
-		.baseline = find_case(bench, baseline),
-	};
-	bench->case_count++;
+	if (bench->case_count == CASES_MAX) {
+		fprintf(stderr, "%s: more than %d cases\n", bench->name, CASES_MAX);
+		exit(2);
+	}
+	one.baseline = find_case(bench, baseline);
+	bench->one[bench->case_count++] = one;
+}
+
+void bench_prepared_case(struct bench *bench, const char *name,
+			 void (*prepare)(void *arg), bench_fn fn, void *arg,
+			 unsigned count, const char *baseline)
+{
+	struct one_case one = { .name = name,
+				.prepare = prepare,
+				.fn = fn,
+				.arg = arg,
+				.count = count,
+				.unit = "ns" };
+
+	add(bench, one, baseline);
+}
+
+void bench_case(struct bench *bench, const char *name, bench_fn fn, void *arg,
+		unsigned count, const char *baseline)
+{
+	bench_prepared_case(bench, name, NULL, fn, arg, count, baseline);
+}
+
+void bench_value(struct bench *bench, const char *name, double value, const char *unit,
+		 const char *baseline)
+{
+	struct one_case one = { .name = name, .median = value, .unit = unit };
+
+	add(bench, one, baseline);
 }
 
 static double now_ns(void)
@@ -139,6 +173,12 @@ static int by_value(const void *left, const void *right)
 static __attribute__((noinline)) void bench_pass(const struct one_case *one)
 {
 	one->fn(one->arg, one->count);
+}
+
+static void prepare(const struct one_case *one)
+{
+	if (one->prepare)
+		one->prepare(one->arg);
 }
 
 /* Counts the instructions of a case, by running it alone under callgrind. */
@@ -170,21 +210,35 @@ static void count_instructions(const struct bench *bench, struct one_case *one)
 	one->instructions = collected / 3.0 / one->count;
 }
 
+static void measure_pass(struct one_case *one, unsigned pass)
+{
+	double begin;
+
+	prepare(one);
+	begin = now_ns();
+	bench_pass(one);
+	one->ns[pass] = (now_ns() - begin) / one->count;
+}
+
 static void measure(struct bench *bench)
 {
-	for (unsigned i = 0; i < bench->case_count; i++)
-		bench->one[i].fn(bench->one[i].arg, bench->one[i].count); /* warm up */
-	for (unsigned pass = 0; pass < bench->passes; pass++)
-		for (unsigned i = 0; i < bench->case_count; i++) {
-			struct one_case *one = &bench->one[i];
-			double begin = now_ns();
-
-			bench_pass(one);
-			one->ns[pass] = (now_ns() - begin) / one->count;
-		}
 	for (unsigned i = 0; i < bench->case_count; i++) {
 		struct one_case *one = &bench->one[i];
 
+		if (!one->fn)
+			continue;
+		prepare(one);
+		one->fn(one->arg, one->count); /* warm up */
+	}
+	for (unsigned pass = 0; pass < bench->passes; pass++)
+		for (unsigned i = 0; i < bench->case_count; i++)
+			if (bench->one[i].fn)
+				measure_pass(&bench->one[i], pass);
+	for (unsigned i = 0; i < bench->case_count; i++) {
+		struct one_case *one = &bench->one[i];
+
+		if (!one->fn)
+			continue;
 		qsort(one->ns, bench->passes, sizeof(one->ns[0]), by_value);
 		one->median = one->ns[bench->passes / 2];
 		if (bench->instructions)
@@ -201,8 +255,9 @@ static void print_json(const struct bench *bench, const struct one_case *one)
 {
 	json_t *object =
 		json_pack("{s:s, s:s, s:f, s:s, s:f, s:i}", "bench", bench->name,
-			  "case", one->name, "value", one->median, "unit", "ns", "best",
-			  one->ns[0], "passes", bench->passes);
+			  "case", one->name, "value", one->median, "unit", one->unit,
+			  "best", one->fn ? one->ns[0] : one->median, "passes",
+			  bench->passes);
 
 	if (one->baseline >= 0) {
 		json_object_set_new(object, "ratio", json_real(ratio_of(bench, one)));
@@ -219,7 +274,7 @@ static void print_json(const struct bench *bench, const struct one_case *one)
 
 static void print_row(const struct bench *bench, const struct one_case *one)
 {
-	printf("%-10s %-28s %10.2f ns", bench->name, one->name, one->median);
+	printf("%-10s %-28s %10.2f %s", bench->name, one->name, one->median, one->unit);
 	if (one->instructions > 0)
 		printf(" %8.0f instructions", one->instructions);
 	if (one->baseline >= 0)

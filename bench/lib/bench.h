@@ -2,6 +2,7 @@
 #ifndef BENCH_H
 #define BENCH_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /*
@@ -30,6 +31,18 @@ typedef void (*bench_fn)(void *arg, unsigned count);
  */
 void bench_case(struct bench *bench, const char *name, bench_fn fn, void *arg,
 		unsigned count, const char *baseline);
+
+/* The same, with something to be done before each pass that is not measured. */
+void bench_prepared_case(struct bench *bench, const char *name,
+			 void (*prepare)(void *arg), bench_fn fn, void *arg,
+			 unsigned count, const char *baseline);
+
+/* Something that was measured by other means. */
+void bench_value(struct bench *bench, const char *name, double value, const char *unit,
+		 const char *baseline);
+
+/* Is there a use for cases that begin like this? Preparing some takes long. */
+bool bench_wants(const struct bench *bench, const char *prefix);
 
 /* Measures all cases, prints, and frees. Returns the program's exit status. */
 int bench_end(struct bench *bench);

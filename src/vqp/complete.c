@@ -231,6 +231,23 @@ int snt__qp_report_sends(struct snt_qp *qp, struct snt_wc *wc, int max)
 	return count;
 }
 
+/* A QP that is being closed may always have its last word to say. */
+bool snt__qp_has_sends(const struct snt_qp *qp)
+{
+	return qp->closing ||
+	       (qp->head != qp->next && !qp->slot[qp->head & qp->mask].pending);
+}
+
+static bool has_done(const struct snt__recv_ring *ring)
+{
+	return ring->head != ring->tail && !ring->recv[ring->head & ring->mask].pending;
+}
+
+bool snt__qp_has_recvs(const struct snt_qp *qp)
+{
+	return has_done(&qp->notify) || has_done(&qp->data);
+}
+
 static void report_recv(const struct snt_qp *qp, const struct snt__recv *recv,
 			unsigned opcode, struct snt_wc *wc)
 {

@@ -73,13 +73,13 @@ static bool report(struct snt__ready *ready, struct snt_wc *wc, int max, int *co
 
 	if (ready->receives) {
 		*count_out = snt__qp_report_recvs(qp, wc, max);
-		return *count_out == max;
+		return *count_out == max && snt__qp_has_recvs(qp);
 	}
 	again = __builtin_expect(qp->lanes_ended, 0) && retry_markers(qp);
 	*count_out = snt__qp_report_sends(qp, wc, max);
 	if (qp->next != qp->tail || qp->notifies_due)
 		snt__qp_dispatch(qp);
-	return again || *count_out == max;
+	return again || (*count_out == max && snt__qp_has_sends(qp));
 }
 
 /* Goes once through the list. */

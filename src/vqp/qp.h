@@ -212,6 +212,10 @@ void snt__qp_break(struct snt_qp *qp);
 int snt__qp_report_sends(struct snt_qp *qp, struct snt_wc *wc, int max);
 int snt__qp_report_recvs(struct snt_qp *qp, struct snt_wc *wc, int max);
 
+/* complete.c: is there more to report? */
+bool snt__qp_has_sends(const struct snt_qp *qp);
+bool snt__qp_has_recvs(const struct snt_qp *qp);
+
 /* recv.c */
 void snt__recv_take(struct snt_qp *qp, struct snt__lane *lane, const struct ibv_wc *wc);
 void snt__recv_flush(struct snt_qp *qp);

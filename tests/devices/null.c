@@ -6,6 +6,7 @@
 #include "null.h"
 
 #define QP_NUM_FIRST 17
+#define QPS_MAX	     (1u << 16)
 #define DEPTH_MAX    (1u << 20)
 
 #define container_of(pointer, type, member) \
@@ -17,6 +18,7 @@ struct null_device {
 	struct ibv_pd pd;
 	uint32_t next_key;
 	uint32_t next_qp_num;
+	struct null_qp *qp[QPS_MAX]; /* by the lower bits of their numbers */
 };
 
 /* What hardware reads of a WR. */
@@ -35,22 +37,24 @@ struct null_qp {
 	struct null_cq *send_cq;
 	struct null_cq *recv_cq;
 	struct null_wqe *send_wqe;
+	uint64_t *send_wr_id;
 	uint32_t send_depth;
 	uint32_t send_tail;
 	uint32_t send_freed;
 	uint32_t recv_mask;
 	uint32_t recv_tail;
 	uint32_t recv_head;
+	uint32_t recv_freed;
 	uint64_t *recv_wr_id;
-	struct ibv_sge *recv_wqe; /* the first SGE of each */
+	struct ibv_sge *recv_wqe; /* the last SGE of each */
 	struct ibv_qp_init_attr init;
 };
 
+/* Hardware knows QPs by number and WRs by their place in the queue. */
 struct null_cqe {
-	uint64_t wr_id;
-	struct null_qp *qp;
-	uint32_t send_freed; /* of a send: polling it frees up to here */
-	uint32_t byte_len;   /* of a receive */
+	uint32_t qp_num;
+	uint32_t position;
+	uint32_t byte_len; /* of a receive */
 	uint32_t imm;
 	uint32_t opcode;
 };
@@ -105,15 +109,15 @@ static int null_post_send(struct ibv_qp *ibv_qp, struct ibv_send_wr *wr,
 			return ENOMEM;
 		}
 		write_wqe(qp, wr);
-		qp->send_tail++;
+		qp->send_wr_id[qp->send_tail & (qp->send_depth - 1)] = wr->wr_id;
 		if (wr->send_flags & IBV_SEND_SIGNALED) {
 			struct null_cqe *cqe = &cq->ring[cq->tail++ & cq->mask];
 
-			cqe->wr_id = wr->wr_id;
-			cqe->qp = qp;
-			cqe->send_freed = qp->send_tail;
+			cqe->qp_num = qp->ibv.qp_num;
+			cqe->position = qp->send_tail;
 			cqe->opcode = wc_opcode[wr->opcode];
 		}
+		qp->send_tail++;
 	}
 	return 0;
 }
@@ -124,12 +128,16 @@ static int null_post_recv(struct ibv_qp *ibv_qp, struct ibv_recv_wr *wr,
 	struct null_qp *qp = container_of(ibv_qp, struct null_qp, ibv);
 
 	for (; wr; wr = wr->next) {
-		if (qp->recv_tail - qp->recv_head > qp->recv_mask) {
+		if (qp->recv_tail - qp->recv_freed > qp->recv_mask) {
 			*bad_wr = wr;
 			return ENOMEM;
 		}
-		if (wr->num_sge)
-			qp->recv_wqe[qp->recv_tail & qp->recv_mask] = wr->sg_list[0];
+		struct ibv_sge *data = &qp->recv_wqe[qp->recv_tail & qp->recv_mask];
+
+		/* Drivers end a list with an entry that says so. */
+		*data = (struct ibv_sge){ .lkey = 0x100 };
+		for (int i = 0; i < wr->num_sge; i++)
+			*data = wr->sg_list[i];
 		qp->recv_wr_id[qp->recv_tail++ & qp->recv_mask] = wr->wr_id;
 	}
 	return 0;
@@ -144,35 +152,49 @@ int null_recv(struct ibv_qp *ibv_qp, uint32_t imm, uint32_t byte_len)
 	if (qp->recv_head == qp->recv_tail)
 		return -ENOENT;
 	cqe = &cq->ring[cq->tail++ & cq->mask];
-	cqe->wr_id = qp->recv_wr_id[qp->recv_head++ & qp->recv_mask];
-	cqe->qp = qp;
+	cqe->qp_num = qp->ibv.qp_num;
+	cqe->position = qp->recv_head++;
 	cqe->byte_len = byte_len;
 	cqe->imm = imm;
 	cqe->opcode = IBV_WC_RECV_RDMA_WITH_IMM;
 	return 0;
 }
 
+static inline void take_cqe(struct null_device *device, const struct null_cqe *cqe,
+			    struct ibv_wc *wc)
+{
+	struct null_qp *qp = device->qp[cqe->qp_num % QPS_MAX];
+
+	wc->status = IBV_WC_SUCCESS;
+	wc->opcode = cqe->opcode;
+	wc->qp_num = cqe->qp_num;
+	if (cqe->opcode & IBV_WC_RECV) {
+		wc->wr_id = qp->recv_wr_id[cqe->position & qp->recv_mask];
+		qp->recv_freed = cqe->position + 1;
+		wc->byte_len = cqe->byte_len;
+		wc->imm_data = cqe->imm;
+		wc->wc_flags = IBV_WC_WITH_IMM;
+		wc->src_qp = 0;
+		wc->pkey_index = 0;
+		wc->slid = 0;
+		wc->sl = 0;
+		wc->dlid_path_bits = 0;
+	} else {
+		wc->wr_id = qp->send_wr_id[cqe->position & (qp->send_depth - 1)];
+		wc->wc_flags = 0;
+		qp->send_freed = cqe->position + 1;
+	}
+}
+
 static int null_poll_cq(struct ibv_cq *ibv_cq, int num_entries, struct ibv_wc *wc)
 {
 	struct null_cq *cq = container_of(ibv_cq, struct null_cq, ibv);
+	struct null_device *device =
+		container_of(ibv_cq->context, struct null_device, verbs.context);
 	int count;
 
-	for (count = 0; count < num_entries && cq->head != cq->tail; count++, wc++) {
-		const struct null_cqe *cqe = &cq->ring[cq->head++ & cq->mask];
-
-		wc->wr_id = cqe->wr_id;
-		wc->status = IBV_WC_SUCCESS;
-		wc->opcode = cqe->opcode;
-		wc->qp_num = cqe->qp->ibv.qp_num;
-		wc->wc_flags = 0;
-		if (cqe->opcode & IBV_WC_RECV) {
-			wc->byte_len = cqe->byte_len;
-			wc->imm_data = cqe->imm;
-			wc->wc_flags = IBV_WC_WITH_IMM;
-		} else {
-			cqe->qp->send_freed = cqe->send_freed;
-		}
-	}
+	for (count = 0; count < num_entries && cq->head != cq->tail; count++, wc++)
+		take_cqe(device, &cq->ring[cq->head++ & cq->mask], wc);
 	return count;
 }
 
@@ -348,16 +370,20 @@ static void free_qp(struct null_qp *qp)
 	free(qp->recv_wr_id);
 	free(qp->recv_wqe);
 	free(qp->send_wqe);
+	free(qp->send_wr_id);
 	free(qp);
 }
 
 static int create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr,
 		     struct ibv_qp **qp_out)
 {
+	struct null_device *device = device_of(pd->context);
 	struct null_qp *qp;
 
 	if (attr->srq || attr->sq_sig_all)
 		return -EOPNOTSUPP;
+	if (device->qp[device->next_qp_num % QPS_MAX])
+		return -ENOMEM;
 	if (attr->cap.max_send_wr > DEPTH_MAX || attr->cap.max_recv_wr > DEPTH_MAX)
 		return -EINVAL;
 	qp = calloc(1, sizeof(*qp));
@@ -368,7 +394,8 @@ static int create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr,
 	qp->recv_wr_id = calloc(attr->cap.max_recv_wr, sizeof(*qp->recv_wr_id));
 	qp->recv_wqe = calloc(attr->cap.max_recv_wr, sizeof(*qp->recv_wqe));
 	qp->send_wqe = calloc(attr->cap.max_send_wr, sizeof(*qp->send_wqe));
-	if (!qp->recv_wr_id || !qp->recv_wqe || !qp->send_wqe) {
+	qp->send_wr_id = calloc(attr->cap.max_send_wr, sizeof(*qp->send_wr_id));
+	if (!qp->recv_wr_id || !qp->recv_wqe || !qp->send_wqe || !qp->send_wr_id) {
 		free_qp(qp);
 		return -ENOMEM;
 	}
@@ -384,7 +411,8 @@ static int create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr,
 	qp->ibv.recv_cq = attr->recv_cq;
 	qp->ibv.qp_type = attr->qp_type;
 	qp->ibv.state = IBV_QPS_RESET;
-	qp->ibv.qp_num = device_of(pd->context)->next_qp_num++;
+	qp->ibv.qp_num = device->next_qp_num++;
+	device->qp[qp->ibv.qp_num % QPS_MAX] = qp;
 	*qp_out = &qp->ibv;
 	return 0;
 }
@@ -418,7 +446,7 @@ static void purge(struct null_cq *cq, const struct null_qp *qp)
 	uint32_t from, to = cq->head;
 
 	for (from = cq->head; from != cq->tail; from++) {
-		if (cq->ring[from & cq->mask].qp != qp)
+		if (cq->ring[from & cq->mask].qp_num != qp->ibv.qp_num)
 			cq->ring[to++ & cq->mask] = cq->ring[from & cq->mask];
 	}
 	cq->tail = to;
@@ -430,6 +458,7 @@ static int destroy_qp(struct ibv_qp *ibv_qp)
 
 	purge(qp->send_cq, qp);
 	purge(qp->recv_cq, qp);
+	device_of(ibv_qp->context)->qp[ibv_qp->qp_num % QPS_MAX] = NULL;
 	free_qp(qp);
 	return 0;
 }

@@ -12,12 +12,14 @@
  *
  * It moves no bytes and looks at no key, but it does what no driver can leave out:
  * it writes each WR into its send queue in the form that hardware would read, 64
- * bytes of control, remote address and data. A posted WR has completed when the
+ * bytes of control, remote address and data; receives likewise. CQEs hold what
+ * hardware knows, QP number and place in the queue, from which a poll finds the
+ * wr_id. A posted WR has completed when the
  * post returns; its CQE is there if it was signalled. Receives complete when
  * null_recv() says so. Queues have the depth that was asked for, rounded up to a
- * power of two. A send slot is free again when the CQE of its own or of a later
- * WR has been polled; a receive slot, when null_recv() has taken it. CQ overruns
- * are not noticed: size CQs for all that can be outstanding.
+ * power of two. A slot is free again when the CQE of its own or of a later WR has
+ * been polled. CQ overruns are not noticed: size CQs for all that can be
+ * outstanding.
  *
  * There are no completion channels, async events or SRQs. QPs need no
  * connection: any modify_qp() is good that names a state.

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Does it matter how many virtual QPs report to one CQ? Each case posts and polls
+ * on 32 of them, far apart; bytes are what the heap holds for each, with the null
+ * device's part of it.
+ */
+#include <malloc.h>
+#include <stdlib.h>
+
+#include "vqp/load.h"
+
+#define ACTIVE 32
+
+struct crowd {
+	unsigned count;
+	struct snt_cq *cq;
+	struct snt_qp **qp;
+	struct snt_send_wr wr;
+	struct snt_sge sge;
+};
+
+static void run(void *arg, unsigned count)
+{
+	struct crowd *crowd = arg;
+	unsigned step = crowd->count > ACTIVE ? crowd->count / ACTIVE : 1;
+	struct snt_wc wc[32];
+
+	for (unsigned done = 0; done < count; done += ACTIVE) {
+		for (unsigned i = 0; i < ACTIVE; i++)
+			snt_qp_post_send(crowd->qp[i * step % crowd->count], &crowd->wr,
+					 1);
+		for (unsigned left = ACTIVE; left;) {
+			left -= snt_cq_poll(crowd->cq, wc, 32);
+			bench_use(wc);
+		}
+	}
+}
+
+static void poll_empty(void *arg, unsigned count)
+{
+	struct crowd *crowd = arg;
+	struct snt_wc wc[32];
+
+	for (unsigned i = 0; i < count; i++)
+		bench_use((void *)(long)snt_cq_poll(crowd->cq, wc, 32));
+}
+
+static size_t heap(void)
+{
+	struct mallinfo2 info = mallinfo2();
+
+	return info.uordblks + info.hblkhd;
+}
+
+/* Returns bytes for each. */
+static double make(struct crowd *crowd, unsigned count)
+{
+	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts), .depth = 1 << 20 };
+	struct snt_qp_opts opts = { .size = sizeof(opts),
+				    .lanes = 2,
+				    .lane_depth = 16,
+				    .send_depth = 32,
+				    .recv_depth = 8 };
+	struct snt_qp *first;
+	size_t before;
+
+	crowd->count = count;
+	crowd->qp = calloc(count, sizeof(struct snt_qp *));
+	if (snt_cq_create(ground.ctx, &cq_opts, &crowd->cq))
+		die("no CQ");
+	opts.cq = crowd->cq;
+	/* The first one makes the physical CQ, which is not what is to be measured. */
+	if (snt_qp_create(ground.ctx, &opts, &first))
+		die("no QP");
+	before = heap();
+	for (unsigned i = 0; i < count; i++) {
+		struct snt_card card;
+
+		if (snt_qp_create(ground.ctx, &opts, &crowd->qp[i]) ||
+		    snt_qp_card(crowd->qp[i], &card) ||
+		    snt_qp_connect(crowd->qp[i], &card))
+			die("cannot make so many QPs");
+	}
+	crowd->sge = (struct snt_sge){ ground.mem, ground.buffer, 64 };
+	crowd->wr = (struct snt_send_wr){ .opcode = SNT_WRITE,
+					  .flags = SNT_SIGNALED,
+					  .sge_count = 1,
+					  .sge = &crowd->sge,
+					  .remote = &ground.token,
+					  .remote_addr = ground.token.addr };
+	return (double)(heap() - before) / count;
+}
+
+void add_many(struct bench *bench)
+{
+	static const struct {
+		unsigned count;
+		const char *run, *empty, *bytes;
+	} rows[] = {
+		{ 1, "qps-1", "qps-1-empty-poll", "qps-1-bytes" },
+		{ 100, "qps-100", "qps-100-empty-poll", "qps-100-bytes" },
+		{ 10000, "qps-10000", "qps-10000-empty-poll", "qps-10000-bytes" },
+	};
+	static struct crowd crowd[3];
+
+	for (unsigned i = 0; i < 3; i++) {
+		double bytes;
+
+		if (!bench_wants(bench, "qps"))
+			return;
+		bytes = make(&crowd[i], rows[i].count);
+		bench_case(bench, rows[i].run, run, &crowd[i], ROUNDS * ACTIVE,
+			   i ? rows[0].run : NULL);
+		bench_case(bench, rows[i].empty, poll_empty, &crowd[i], 1024,
+			   i ? rows[0].empty : NULL);
+		bench_value(bench, rows[i].bytes, bytes, "bytes",
+			    i ? rows[0].bytes : NULL);
+	}
+}
