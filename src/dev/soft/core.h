@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SNT_DEV_SOFT_CORE_H
+#define SNT_DEV_SOFT_CORE_H
+
+#include "dev/soft/alloc.h"
+#include "dev/soft/cq.h"
+#include "dev/soft/device.h"
+#include "dev/soft/event.h"
+#include "dev/soft/mad.h"
+#include "dev/soft/memory.h"
+#include "dev/soft/timer.h"
+
+/*
+ * The inside of a soft device, shared by its files:
+ *
+ *	device.c       creation, port, GIDs
+ *	input.c        where packets come in: to which QP
+ *	output.c       where they go out: fairly over QPs; timers
+ *	qp.h           the state of a QP, and what always holds
+ *	qp.c           QPs are made and found
+ *	state.c        their state machine
+ *	flush.c        how WRs end: completions, errors, flushes
+ *	post.c         posting
+ *	requester.c    packets of requests, in order
+ *	completer.c    what responses do to requests
+ *	recovery.c     what is done about loss
+ *	responder.c    requests from the peer are judged
+ *	execute.c      and executed
+ *	respond.c      packets of responses
+ *	datagram.c     UD
+ *	mad.c          QP 1
+ *	memory.c       keys, access, SGE lists; register.c makes regions
+ *	cq.c, recv.c, event.c, timer.c, alloc.c
+ *	control.c      the table of verbs, and queries
+ *
+ * All state of a device is behind one lock, which is the driver's; verbs take it.
+ */
+
+struct snt__soft_qp;
+
+struct snt__soft_device {
+	/* By packet. */
+	struct snt__soft_qp **qps; /* by the lower bits of a QP number */
+	uint32_t qp_mask;
+	uint32_t reads_bytes;	      /* of responses that READs have asked for */
+	struct snt__soft_link active; /* QPs with something to send */
+	struct snt__soft_memory memory;
+	struct snt__soft_timers timers;
+	struct snt__soft_stats stats;
+	bool port_up;
+	bool dead;
+	bool kicked; /* the driver knows that there is something to send */
+	const struct snt__soft_driver *driver;
+	void *driver_arg;
+
+	/* By verb. */
+	struct snt__soft_config limits; /* nothing zero; its pointers are not valid */
+	struct snt__soft_mads mads;
+	struct snt__soft_object object; /* of port and device events */
+	struct snt__soft_link events;	/* objects with async events */
+	struct snt__soft_bell async;
+	uint32_t *qp_free; /* a ring of table indices, the longest unused first */
+	uint32_t qp_free_head;
+	uint32_t qp_count;
+	unsigned cq_count;
+	unsigned srq_count;
+	unsigned object_count; /* of anything that verbs made */
+	uint64_t guid;
+	uint8_t gids[SNT__SOFT_GID_MAX][16];
+
+	/* What programs see. */
+	struct verbs_context verbs;
+	struct ibv_device ibv;
+};
+
+/* `users` counts MRs, QPs, SRQs and AHs. */
+struct snt__soft_pd {
+	struct ibv_pd ibv;
+	unsigned users;
+};
+
+static inline struct snt__soft_pd *snt__soft_pd(struct ibv_pd *pd)
+{
+	return snt__soft_container(pd, struct snt__soft_pd, ibv);
+}
+
+static inline void snt__soft_lock(struct snt__soft_device *device)
+{
+	if (device->driver->lock)
+		device->driver->lock(device->driver_arg);
+}
+
+static inline void snt__soft_unlock(struct snt__soft_device *device)
+{
+	if (device->driver->unlock)
+		device->driver->unlock(device->driver_arg);
+}
+
+/* The same at the end of a verb after which there may be something to send. */
+static inline void snt__soft_unlock_kick(struct snt__soft_device *device)
+{
+	bool kick = !device->kicked && !snt__soft_list_empty(&device->active);
+
+	device->kicked |= kick;
+	snt__soft_unlock(device);
+	if (kick)
+		device->driver->kick(device->driver_arg);
+}
+
+static inline uint64_t snt__soft_random(struct snt__soft_device *device)
+{
+	uint64_t value = 0;
+
+	device->driver->random(device->driver_arg, &value, sizeof(value));
+	return value;
+}
+
+/* Is there such an entry, and is it not empty? */
+bool snt__soft_gid_valid(const struct snt__soft_device *device, unsigned index);
+bool snt__soft_is_ipv4(const uint8_t gid[16]);
+
+/* The path that an address vector names. Returns 0, or -EINVAL: no GRH, no such source,
+ * a source and a target of different families. */
+int snt__soft_path_init(const struct snt__soft_device *device,
+			const struct ibv_ah_attr *attr, uint16_t source_port,
+			struct snt__soft_path *path_out);
+
+#endif

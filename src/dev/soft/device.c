@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: MIT */
+#include "dev/soft/device.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "dev/soft/core.h"
+#include "dev/soft/qp.h"
+#include "dev/soft/verbs.h"
+
+/*
+ * Creation
+ */
+
+#define DEFAULT(field, value)              \
+	do {                               \
+		if (!(field))              \
+			(field) = (value); \
+	} while (0)
+
+static void fill_limits(struct snt__soft_config *limits)
+{
+	DEFAULT(limits->mtu, IBV_MTU_4096);
+	DEFAULT(limits->request_window, 512 << 10);
+	DEFAULT(limits->response_window, 256 << 10);
+	DEFAULT(limits->qp_max, 1024);
+	DEFAULT(limits->qp_wr_max, 16384);
+	DEFAULT(limits->inline_max, 512);
+	DEFAULT(limits->cq_max, 1024);
+	DEFAULT(limits->cqe_max, 1 << 20);
+	DEFAULT(limits->mr_max, 4096);
+	DEFAULT(limits->srq_max, 256);
+	DEFAULT(limits->srq_wr_max, 16384);
+	DEFAULT(limits->read_max, 16);
+}
+
+static bool config_valid(const struct snt__soft_config *config)
+{
+	return config->driver && config->driver->random && config->driver->kick &&
+	       config->name && config->gid_count <= SNT__SOFT_GID_MAX &&
+	       snt__mtu_bytes(config->mtu) && config->qp_max <= 1 << 16 &&
+	       config->qp_wr_max <= 1 << 20 && config->inline_max <= 4096 &&
+	       config->cqe_max <= 1 << 24 && config->mr_max <= 1 << 20 &&
+	       config->srq_wr_max <= 1 << 20 && config->read_max <= 128;
+}
+
+static void fill_verbs(struct snt__soft_device *device, const char *name)
+{
+	struct ibv_context *context = &device->verbs.context;
+
+	device->ibv.node_type = IBV_NODE_CA;
+	device->ibv.transport_type = IBV_TRANSPORT_IB;
+	snprintf(device->ibv.name, sizeof(device->ibv.name), "%s", name);
+
+	device->verbs.sz = sizeof(device->verbs);
+	device->verbs.query_port = snt__soft_verbs_query_port;
+	device->verbs.query_device_ex = snt__soft_verbs_query_device_ex;
+	/* What says that there is a verbs_context around it. */
+	context->abi_compat = (void *)-1;
+	context->device = &device->ibv;
+	context->cmd_fd = -1;
+	context->async_fd = device->async.fd;
+	context->num_comp_vectors = 1;
+	context->ops.post_send = snt__soft_post_send;
+	context->ops.post_recv = snt__soft_post_recv;
+	context->ops.post_srq_recv = snt__soft_post_srq_recv;
+	context->ops.poll_cq = snt__soft_poll_cq;
+	context->ops.req_notify_cq = snt__soft_req_notify_cq;
+}
+
+static int alloc_tables(struct snt__soft_device *device)
+{
+	uint32_t slots = snt__soft_ring_size(device->limits.qp_max);
+	uint32_t i;
+	int err;
+
+	device->qp_mask = slots - 1;
+	device->qps = snt__soft_alloc(slots, sizeof(struct snt__soft_qp *));
+	device->qp_free = snt__soft_alloc(slots, sizeof(*device->qp_free));
+	if (!device->qps || !device->qp_free)
+		return -ENOMEM;
+	for (i = 0; i < slots; i++)
+		device->qp_free[i] = i;
+	err = snt__soft_memory_init(&device->memory, device->limits.mr_max);
+	if (!err)
+		err = snt__soft_timers_init(&device->timers, device->limits.qp_max);
+	if (!err)
+		err = snt__soft_mads_init(&device->mads);
+	return err;
+}
+
+static void free_device(struct snt__soft_device *device)
+{
+	snt__soft_mads_finish(&device->mads);
+	snt__soft_timers_finish(&device->timers);
+	snt__soft_memory_finish(&device->memory);
+	snt__soft_free(device->qp_free);
+	snt__soft_free(device->qps);
+	snt__soft_free(device);
+}
+
+int snt__soft_device_create(const struct snt__soft_config *config,
+			    struct snt__soft_device **device_out)
+{
+	struct snt__soft_config limits = *config;
+	struct snt__soft_device *device;
+	int err;
+
+	fill_limits(&limits);
+	if (!config_valid(&limits))
+		return -EINVAL;
+	device = snt__soft_alloc(1, sizeof(*device));
+	if (!device)
+		return -ENOMEM;
+	device->limits = limits;
+	device->driver = config->driver;
+	device->driver_arg = config->driver_arg;
+	device->port_up = !config->port_down;
+	device->object.device = device;
+	snt__soft_list_init(&device->active);
+	snt__soft_list_init(&device->events);
+	if (config->gid_count)
+		memcpy(device->gids, config->gids, (size_t)config->gid_count * 16);
+	err = alloc_tables(device);
+	if (!err)
+		err = snt__soft_bell_open(&device->async);
+	if (err) {
+		free_device(device);
+		return err;
+	}
+	device->guid = snt__soft_random(device);
+	fill_verbs(device, config->name);
+	*device_out = device;
+	return 0;
+}
+
+int snt__soft_device_destroy(struct snt__soft_device *device)
+{
+	if (!device)
+		return 0;
+	if (device->object_count)
+		return -EBUSY;
+	snt__soft_bell_close(&device->async);
+	free_device(device);
+	return 0;
+}
+
+struct ibv_context *snt__soft_device_context(struct snt__soft_device *device)
+{
+	return &device->verbs.context;
+}
+
+struct snt__soft_device *snt__soft_device_of(struct ibv_context *context)
+{
+	return snt__soft_container(context, struct snt__soft_device, verbs.context);
+}
+
+const struct snt__soft_stats *snt__soft_device_stats(
+	const struct snt__soft_device *device)
+{
+	return &device->stats;
+}
+
+/*
+ * From below
+ */
+
+void snt__soft_device_set_port(struct snt__soft_device *device, bool up)
+{
+	if (device->port_up == up || device->dead)
+		return;
+	device->port_up = up;
+	snt__soft_raise(&device->object,
+			up ? IBV_EVENT_PORT_ACTIVE : IBV_EVENT_PORT_ERR);
+}
+
+void snt__soft_device_set_gid(struct snt__soft_device *device, unsigned index,
+			      const uint8_t gid[16])
+{
+	if (index >= SNT__SOFT_GID_MAX)
+		return;
+	if (gid)
+		memcpy(device->gids[index], gid, 16);
+	else
+		memset(device->gids[index], 0, 16);
+	snt__soft_raise(&device->object, IBV_EVENT_GID_CHANGE);
+}
+
+void snt__soft_device_kill(struct snt__soft_device *device)
+{
+	uint32_t i;
+
+	if (device->dead)
+		return;
+	device->dead = true;
+	device->port_up = false;
+	snt__soft_raise(&device->object, IBV_EVENT_DEVICE_FATAL);
+	for (i = 0; i <= device->qp_mask; i++) {
+		struct snt__soft_qp *qp = device->qps[i];
+
+		if (qp && qp->ibv.state != IBV_QPS_RESET)
+			snt__soft_qp_error(qp);
+	}
+}
+
+/*
+ * Addresses
+ */
+
+bool snt__soft_gid_valid(const struct snt__soft_device *device, unsigned index)
+{
+	static const uint8_t empty[16];
+
+	return index < SNT__SOFT_GID_MAX &&
+	       memcmp(device->gids[index], empty, sizeof(empty)) != 0;
+}
+
+bool snt__soft_is_ipv4(const uint8_t gid[16])
+{
+	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
+
+	return memcmp(gid, mapped, sizeof(mapped)) == 0;
+}
+
+/* As the kernel makes a port of a flow label, so that it chooses a route. */
+static uint16_t flow_port(uint32_t label)
+{
+	return 0xc000 | ((label & 0x3fff) ^ (label >> 14 & 0x3f));
+}
+
+int snt__soft_path_init(const struct snt__soft_device *device,
+			const struct ibv_ah_attr *attr, uint16_t source_port,
+			struct snt__soft_path *path_out)
+{
+	const struct ibv_global_route *route = &attr->grh;
+
+	if (attr->port_num > 1 || !attr->is_global ||
+	    !snt__soft_gid_valid(device, route->sgid_index) ||
+	    snt__soft_is_ipv4(device->gids[route->sgid_index]) !=
+		    snt__soft_is_ipv4(route->dgid.raw))
+		return -EINVAL;
+	memcpy(path_out->source, device->gids[route->sgid_index], 16);
+	memcpy(path_out->target, route->dgid.raw, 16);
+	path_out->flow_label = route->flow_label & 0xfffff;
+	path_out->source_port =
+		path_out->flow_label ? flow_port(path_out->flow_label) : source_port;
+	path_out->traffic_class = route->traffic_class;
+	path_out->hop_limit = route->hop_limit ? route->hop_limit : 64;
+	return 0;
+}

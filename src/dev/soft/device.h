@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SNT_DEV_SOFT_DEVICE_H
+#define SNT_DEV_SOFT_DEVICE_H
+
+#include <stdbool.h>
+#include <infiniband/verbs.h>
+#include <sennit/control.h>
+#include "dev/soft/driver.h"
+
+/*
+ * Soft devices: made by a driver, used through verbs.
+ *
+ * A device has one port. Its ibv_context is a genuine one as far as inline verbs
+ * see; all else goes through snt__soft_control().
+ */
+
+/* Entries of the GID table; empty ones are all zero. */
+#define SNT__SOFT_GID_MAX 16
+
+/* The largest message of RC, as InfiniBand has it. */
+#define SNT__SOFT_MESSAGE_MAX (UINT32_C(1) << 31)
+
+/* A MAD, which is all that goes to QP 1. */
+#define SNT__SOFT_MAD_SIZE 256
+
+/* Zero means the default that is given; limits are enforced and reported. */
+struct snt__soft_config {
+	const char *name; /* as ibv_device::name; copied */
+	const struct snt__soft_driver *driver;
+	void *driver_arg;
+	const uint8_t (*gids)[16]; /* copied; an IPv4 address is a mapped one */
+	unsigned gid_count;
+	enum ibv_mtu mtu; /* what the wire carries: IBV_MTU_4096 */
+	bool port_down;	  /* until snt__soft_device_set_port() */
+
+	/* How much may be on its way, so that sockets need not drop it. A request
+	 * window is what one QP sends without an acknowledgment, in bytes of full
+	 * packets. A response window is what READs of all QPs together may have
+	 * asked for; it decides in what chunks READs go out. A QP may always have
+	 * one chunk under way. */
+	uint32_t request_window;  /* 512 KiB */
+	uint32_t response_window; /* 256 KiB */
+	/* An acknowledgment is not given up sooner, whatever a QP's timeout says. */
+	uint64_t ack_timeout_min; /* 0 ns */
+
+	unsigned qp_max;     /* 1024; at most 65536 */
+	unsigned qp_wr_max;  /* 16384 */
+	unsigned inline_max; /* 512; at most 4096 */
+	unsigned cq_max;     /* 1024 */
+	unsigned cqe_max;    /* 1 << 20 */
+	unsigned mr_max;     /* 4096; at most 1 << 20 */
+	unsigned srq_max;    /* 256 */
+	unsigned srq_wr_max; /* 16384 */
+	unsigned read_max;   /* 16 READs and atomics of a QP, in and out; at most 128 */
+};
+
+/**
+ * snt__soft_device_create - make a device
+ *
+ * Returns: 0; -EINVAL for numbers out of range; -ENOMEM; the errno of eventfd(2).
+ */
+int snt__soft_device_create(const struct snt__soft_config *config,
+			    struct snt__soft_device **device_out);
+
+/**
+ * snt__soft_device_destroy - free a device
+ *
+ * The driver has stopped calling it. NULL does nothing.
+ *
+ * Returns: 0; -EBUSY, with no effect, while something that verbs made exists.
+ */
+int snt__soft_device_destroy(struct snt__soft_device *device);
+
+/* Valid as long as the device. Verbs made through the control table on a context find
+ * their device by themselves. */
+struct ibv_context *snt__soft_device_context(struct snt__soft_device *device);
+struct snt__soft_device *snt__soft_device_of(struct ibv_context *context);
+const struct snt_control *snt__soft_control(void);
+
+/*
+ * What happens to a device from below. With the lock held.
+ */
+
+/* The port goes up or down, with the event. Packets neither leave nor come in over a
+ * port that is down; QPs do not notice otherwise. */
+void snt__soft_device_set_port(struct snt__soft_device *device, bool up);
+
+/* An entry of the GID table changes, with the event. @gid NULL: it is empty from now
+ * on. QPs keep the addresses that they were connected with. */
+void snt__soft_device_set_gid(struct snt__soft_device *device, unsigned index,
+			      const uint8_t gid[16]);
+
+/* The end, with IBV_EVENT_DEVICE_FATAL. All QPs go to ERR, nothing is sent or received
+ * any more, and of the control table only destroying works; the rest is -EIO. */
+void snt__soft_device_kill(struct snt__soft_device *device);
+
+/*
+ * QP 1, whose messages are all MADs: who speaks there is the connection manager. All of
+ * these are called by the device, with the lock held.
+ */
+struct snt__soft_agent {
+	/* A MAD has come. @path is the sender's, as given to snt__soft_input(). The
+	 * bytes are valid during the call only. */
+	void (*input)(void *arg, const struct snt__soft_path *path,
+		      const uint8_t mad[SNT__SOFT_MAD_SIZE], uint64_t now);
+	/* The next MAD to be sent, from one of our addresses to QP 1 of another device;
+	 * a source port of 0 is chosen here. False: there is none for now. After a call
+	 * from elsewhere that changes this the driver needs a kick. */
+	bool (*output)(void *arg, struct snt__soft_path *path_out,
+		       uint8_t mad_out[SNT__SOFT_MAD_SIZE], uint64_t now);
+	/* As the driver's. */
+	uint64_t (*deadline)(void *arg);
+	void (*timer)(void *arg, uint64_t now);
+};
+
+/* With the lock held. NULL: nobody; what comes is dropped. */
+void snt__soft_device_set_agent(struct snt__soft_device *device,
+				const struct snt__soft_agent *agent, void *arg);
+
+/*
+ * Datagrams. The control table has no address handles, since nothing above needs
+ * them; tests and the shim do.
+ */
+int snt__soft_create_ah(struct ibv_pd *pd, const struct ibv_ah_attr *attr,
+			struct ibv_ah **ah_out);
+int snt__soft_destroy_ah(struct ibv_ah *ah);
+
+/* What happened so far. */
+struct snt__soft_stats {
+	uint64_t packets_in;
+	uint64_t packets_out;
+	uint64_t dropped;      /* malformed, of no QP, or not from its peer */
+	uint64_t ghosts;       /* responses that nobody waits for any more */
+	uint64_t duplicates;   /* requests that came again */
+	uint64_t out_of_order; /* requests that came too early */
+	uint64_t resent;       /* request packets sent more than once */
+	uint64_t rewinds;      /* for NAKs, implied ones too, and timeouts */
+	uint64_t timeouts;
+	uint64_t naks_out; /* other than RNR */
+	uint64_t rnr_out;
+	uint64_t rnr_in;
+	uint64_t cq_overruns;
+};
+
+const struct snt__soft_stats *snt__soft_device_stats(
+	const struct snt__soft_device *device);
+
+#endif

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SNT_DEV_SOFT_EVENT_H
+#define SNT_DEV_SOFT_EVENT_H
+
+#include <infiniband/verbs.h>
+#include "dev/soft/list.h"
+
+/*
+ * What wakes programs: completion channels and async events, each an eventfd that is
+ * readable while something waits. Nothing is queued that would need memory: a CQ
+ * counts its events, and every object has one bit for each kind of async event.
+ */
+
+struct snt__soft_device;
+
+/* An fd that is readable, or not. */
+struct snt__soft_bell {
+	int fd;
+	bool rung;
+};
+
+int snt__soft_bell_open(struct snt__soft_bell *bell);
+void snt__soft_bell_close(struct snt__soft_bell *bell);
+void snt__soft_bell_ring(struct snt__soft_bell *bell);
+void snt__soft_bell_quiet(struct snt__soft_bell *bell);
+/* Without the lock. Returns 0 to look again, or a negative errno: -EAGAIN if the fd does
+ * not block. */
+int snt__soft_bell_wait(struct snt__soft_device *device,
+			const struct snt__soft_bell *bell);
+
+/* What QPs, CQs, SRQs and the device have in common. `pending` has a bit for each
+ * enum ibv_event_type that was not taken yet; the object is in the device's list of
+ * events as long as there is one. It can be destroyed when nobody uses it and every
+ * event that was taken has been acknowledged. */
+struct snt__soft_object {
+	struct snt__soft_device *device;
+	struct snt__soft_link events;
+	uint32_t pending;
+	unsigned taken;
+	unsigned acked;
+	unsigned users;
+};
+
+static inline bool snt__soft_object_busy(const struct snt__soft_object *object)
+{
+	return object->users || object->taken != object->acked;
+}
+
+void snt__soft_raise(struct snt__soft_object *object, enum ibv_event_type type);
+/* Before an object dies: what was not taken never will be. */
+void snt__soft_forget(struct snt__soft_object *object);
+
+int snt__soft_get_async_event(struct ibv_context *context,
+			      struct ibv_async_event *event_out);
+void snt__soft_ack_async_event(struct ibv_async_event *event);
+
+#endif

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SNT_DEV_SOFT_MEMORY_H
+#define SNT_DEV_SOFT_MEMORY_H
+
+#include <stdbool.h>
+#include <infiniband/verbs.h>
+#include <sys/uio.h>
+
+/*
+ * Memory regions, and who may touch which bytes.
+ *
+ * A key is the index of a slot in its lower bits and random above. lkey and rkey of a
+ * region differ, so that neither is good for the other. A slot that is used again gets
+ * other keys, and slots wait in a queue before they are.
+ *
+ * No pointer into a region outlives a call: every packet looks its keys up again, since
+ * the region may be gone.
+ */
+
+struct snt__soft_device;
+
+/* One cache line. A slot that is free has no PD. */
+struct snt__soft_region {
+	struct ibv_pd *pd;
+	uint64_t addr; /* by which requests name the first byte */
+	uint64_t length;
+	uint8_t *bytes;
+	uint32_t lkey;
+	uint32_t rkey;
+	uint32_t access;
+	uint32_t next_free;
+} __attribute__((aligned(64)));
+
+struct snt__soft_memory {
+	struct snt__soft_region *regions;
+	uint32_t mask; /* of a key: the slot */
+	uint32_t count;
+	uint32_t max;
+	uint32_t first_free; /* the queue; meaningless if count is max */
+	uint32_t last_free;
+};
+
+struct snt__soft_mr {
+	struct ibv_mr ibv;
+	uint32_t slot;
+	void *mapping; /* of a dma-buf */
+	size_t mapping_length;
+};
+
+int snt__soft_memory_init(struct snt__soft_memory *memory, unsigned max);
+void snt__soft_memory_finish(struct snt__soft_memory *memory);
+
+int snt__soft_reg_mr(struct ibv_pd *pd, void *addr, size_t length, unsigned access,
+		     struct ibv_mr **mr_out);
+int snt__soft_reg_dmabuf_mr(struct ibv_pd *pd, int fd, uint64_t offset, size_t length,
+			    uint64_t iova, unsigned access, struct ibv_mr **mr_out);
+int snt__soft_dereg_mr(struct ibv_mr *mr);
+
+static inline uint8_t *snt__soft_region_bytes(const struct snt__soft_region *region,
+					      const struct ibv_pd *pd, uint64_t addr,
+					      uint64_t length, unsigned access)
+{
+	uint64_t offset = addr - region->addr;
+
+	if (region->pd != pd || (access & ~region->access) || addr < region->addr ||
+	    length > region->length || offset > region->length - length)
+		return NULL;
+	return region->bytes + offset;
+}
+
+/* The bytes that a local key names, or NULL. @access: IBV_ACCESS_LOCAL_WRITE, or 0 to
+ * read. */
+static inline uint8_t *snt__soft_local(const struct snt__soft_memory *memory,
+				       const struct ibv_pd *pd, uint32_t lkey,
+				       uint64_t addr, uint64_t length, unsigned access)
+{
+	const struct snt__soft_region *region = &memory->regions[lkey & memory->mask];
+
+	if (region->lkey != lkey)
+		return NULL;
+	return snt__soft_region_bytes(region, pd, addr, length, access);
+}
+
+/* The same for a key that came from a peer, with the right that it needs. */
+static inline uint8_t *snt__soft_remote(const struct snt__soft_memory *memory,
+					const struct ibv_pd *pd, uint32_t rkey,
+					uint64_t addr, uint64_t length, unsigned access)
+{
+	const struct snt__soft_region *region = &memory->regions[rkey & memory->mask];
+
+	if (region->rkey != rkey)
+		return NULL;
+	return snt__soft_region_bytes(region, pd, addr, length, access);
+}
+
+/* A place within a list of SGEs. */
+struct snt__soft_cursor {
+	uint32_t index;
+	uint32_t offset;
+};
+
+/* The place of a byte of the message. */
+struct snt__soft_cursor snt__soft_seek(const struct ibv_sge *sge, unsigned count,
+				       uint64_t offset);
+
+/**
+ * snt__soft_span - the memory of the next bytes of an SGE list
+ * @cursor: where they begin; moved behind them on success
+ * @pieces: room for SNT__SOFT_SGE_MAX
+ *
+ * The list is long enough. Empty SGEs name no memory, so their keys are not looked at.
+ *
+ * Returns: how many pieces, or -1 if a key does not grant it.
+ */
+int snt__soft_span(const struct snt__soft_memory *memory, const struct ibv_pd *pd,
+		   const struct ibv_sge *sge, struct snt__soft_cursor *cursor,
+		   uint32_t length, unsigned access, struct iovec *pieces);
+
+/* Copies to where snt__soft_span() says, or nothing and returns false. */
+bool snt__soft_scatter(const struct snt__soft_memory *memory, const struct ibv_pd *pd,
+		       const struct ibv_sge *sge, struct snt__soft_cursor *cursor,
+		       const uint8_t *bytes, uint32_t length);
+
+#endif

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT */
+/* Where packets go out, in turn from all QPs that have some; and where time passes. */
+#include "dev/soft/datagram.h"
+#include "dev/soft/qp.h"
+
+/* What a QP may send before it is the next one's turn: long enough for offloads, short
+ * enough for the others. */
+#define TURN 32
+
+static unsigned qp_output(struct snt__soft_qp *qp, struct snt__soft_packet *packets,
+			  unsigned max, uint64_t now)
+{
+	unsigned count;
+
+	if (qp->ibv.qp_type == IBV_QPT_UD)
+		return snt__soft_datagram_output(qp, packets, max);
+	count = snt__soft_respond_output(qp, packets, max);
+	if (count < max)
+		count +=
+			snt__soft_request_output(qp, packets + count, max - count, now);
+	return count;
+}
+
+static unsigned take_turns(struct snt__soft_device *device,
+			   struct snt__soft_packet *packets, unsigned max, uint64_t now)
+{
+	unsigned count = 0;
+
+	while (count < max && !snt__soft_list_empty(&device->active)) {
+		struct snt__soft_qp *qp =
+			snt__soft_container(device->active.next, struct snt__soft_qp,
+					    active);
+		unsigned turn = max - count < TURN ? max - count : TURN;
+		unsigned sent;
+
+		/* It comes back to the end if there was no end to what it has. */
+		snt__soft_unlink(&qp->active);
+		sent = qp_output(qp, packets + count, turn, now);
+		if (sent == turn)
+			snt__soft_qp_activate(qp);
+		count += sent;
+	}
+	return count;
+}
+
+/* What is sent over a port that is down is lost, so that retries come to an end. */
+unsigned snt__soft_output(struct snt__soft_device *device,
+			  struct snt__soft_packet *packets, unsigned max, uint64_t now)
+{
+	unsigned count;
+
+	device->kicked = false;
+	if (max > SNT__SOFT_OUTPUT_MAX)
+		max = SNT__SOFT_OUTPUT_MAX;
+	count = snt__soft_mad_output(device, packets, max, now);
+	count += take_turns(device, packets + count, max - count, now);
+	while (count && !device->port_up)
+		count = snt__soft_mad_output(device, packets, max, now) +
+			take_turns(device, packets, max, now);
+	device->stats.packets_out += count;
+	return count;
+}
+
+uint64_t snt__soft_deadline(struct snt__soft_device *device)
+{
+	const struct snt__soft_mads *mads = &device->mads;
+	uint64_t deadline = snt__soft_timers_deadline(&device->timers);
+	uint64_t agent = mads->agent ? mads->agent->deadline(mads->arg)
+				     : SNT__SOFT_NEVER;
+
+	return agent < deadline ? agent : deadline;
+}
+
+void snt__soft_timer(struct snt__soft_device *device, uint64_t now)
+{
+	const struct snt__soft_mads *mads = &device->mads;
+	struct snt__soft_timer *timer;
+
+	while ((timer = snt__soft_timers_expired(&device->timers, now)))
+		snt__soft_timeout(
+			snt__soft_container(timer, struct snt__soft_qp, timer));
+	if (mads->agent)
+		mads->agent->timer(mads->arg, now);
+}

@@ -1,0 +1,374 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SNT_DEV_SOFT_QP_H
+#define SNT_DEV_SOFT_QP_H
+
+#include "dev/soft/core.h"
+#include "dev/soft/recv.h"
+
+/*
+ * Queue pairs.
+ *
+ * Requester
+ * ---------
+ * Every packet of every request has a number, given when the WR is posted; its lower 24
+ * bits are the PSN. A READ has as many as its responses. Numbers do not wrap, so that
+ * they can be compared, however many messages of 2 GiB wait in the queue. A number that
+ * comes back in a response is completed from its distance to `una`.
+ *
+ *	una   the oldest number without an answer: all before are acknowledged and, if
+ *	      of READs or atomics, their data has arrived
+ *	next  the next number to be sent
+ *	sent  the highest number ever sent, plus 1
+ *	end   the first number of the next WR to be posted
+ *
+ *	una <= next <= sent <= end, and all WRs before una have retired:
+ *	slot(head).first <= una < slot(head).end, unless the queue is empty;
+ *	slot(at).first <= next < slot(at).end, unless all is sent, at == tail.
+ *
+ * Numbers in [una, next) are under way, numbers in [next, sent) were, before the last
+ * rewind. A rewind sets next back to una, always: go-back-N. It happens once per loss,
+ * because stragglers of what was sent before it report the same loss again: `rewound`
+ * is where the last one was, and only a timeout rewinds twice at the same place.
+ *
+ * READs are asked for in chunks that begin at multiples of `chunk` from the first
+ * packet of their WR, so that a READ which is repeated from its middle still lies
+ * within one that the responder remembers. `reads` chunks and atomics are under way,
+ * `reads_packets` responses of them are missing; all of them are in [una, next).
+ *
+ * The timer runs while something is under way, or while the peer wants time for a
+ * receive to be posted (`rnr_wait`), in which case nothing is sent.
+ *
+ * A WR that cannot be executed, for its keys or its length, has a `status`. Nothing
+ * behind it is sent, and it fails when it has become the oldest.
+ *
+ * Responder
+ * ---------
+ *	expected  the PSN of the next request
+ *	message   what FIRST has begun and LAST has not ended; `recv` is the receive that
+ *	          it goes to if it is a SEND, else addr, rkey and left say where to
+ *
+ * READs and atomics are remembered in a ring, `memos`, of max_dest_rd_atomic entries,
+ * to answer them again: a READ by reading again, an atomic with the result that it had.
+ * Answers go out in the order in which the requests came: first the memos that wait in
+ * `queue`, each at most once, then `answer`, which is an ACK of all there is, or a NAK.
+ * Thus an ACK never overtakes the answer of a request that it covers.
+ *
+ * After a request out of order there is one NAK, and silence until the expected one
+ * comes (`nak_sent`). After a NAK that is fatal the QP is in ERR, but what had been
+ * accepted is still answered, and the NAK sent; `dying` tells it from other QPs in ERR.
+ */
+
+enum snt__soft_send_flag {
+	SNT__SOFT_SIGNALED = 1 << 0,
+	SNT__SOFT_FENCED = 1 << 1,
+	SNT__SOFT_WANTS_EVENT = 1 << 2, /* the solicited bit */
+	SNT__SOFT_INLINE = 1 << 3,
+	SNT__SOFT_WITH_IMM = 1 << 4,
+};
+
+/* A posted WR: one cache line. */
+struct snt__soft_send {
+	uint64_t first;
+	uint64_t end;
+	uint64_t wr_id;
+	uint64_t remote_addr;
+	union {
+		struct {
+			uint64_t swap_add;
+			uint64_t compare;
+		} atomic;
+		struct {
+			uint32_t qpn;
+			uint32_t qkey;
+		} datagram;
+	};
+	uint32_t length;
+	uint32_t rkey;
+	uint32_t immediate;
+	uint8_t kind; /* enum snt__wire_kind */
+	uint8_t flags;
+	uint8_t sge_count;
+	uint8_t status; /* enum ibv_wc_status */
+};
+
+static inline bool snt__soft_send_reads(const struct snt__soft_send *send)
+{
+	return send->kind >= SNT__WIRE_KIND_READ;
+}
+
+struct snt__soft_requester {
+	uint64_t una;
+	uint64_t next;
+	uint64_t sent;
+	uint64_t end;
+	uint32_t head;
+	uint32_t tail;
+	uint32_t at;
+	uint32_t mask;
+	struct snt__soft_send *slots;
+	struct ibv_sge *sges;		 /* sge_max for each slot */
+	uint8_t *inline_bytes;		 /* inline_max for each slot */
+	struct snt__soft_path *paths;	 /* one for each slot; UD only */
+	struct snt__soft_cursor cursor;	 /* of what `next` sends */
+	struct snt__soft_cursor landing; /* of what the oldest READ gets */
+	uint32_t depth;
+	uint32_t sge_max;
+	uint32_t inline_max;
+	uint32_t window; /* packets, other than responses, under way */
+	uint32_t chunk;	 /* packets; a power of two */
+	uint32_t reads_packets;
+	uint16_t reads;
+	uint16_t reads_max;
+	uint32_t ack_mask; /* numbers with these bits set ask for an ACK */
+	uint8_t retry_left;
+	uint8_t rnr_left;
+	uint8_t backoff;
+	bool rnr_wait;
+	bool rewound_once;
+	bool drained; /* its event came, in SQD */
+	uint64_t rewound;
+	uint64_t timeout; /* ns; 0: never */
+};
+
+enum snt__soft_memo_state {
+	SNT__SOFT_MEMO_FREE,
+	SNT__SOFT_MEMO_NEW,
+	SNT__SOFT_MEMO_ANSWERED, /* once, at least */
+};
+
+/* A READ or an atomic that was accepted. While it is queued, responses [at, stop) are
+ * to be sent, of which `start` was the first; responses are counted from 0. */
+struct snt__soft_memo {
+	uint8_t state;
+	bool queued;
+	uint8_t kind;
+	uint32_t psn; /* of response 0 */
+	uint32_t msn;
+	uint32_t rkey;
+	uint64_t addr;
+	uint64_t original; /* of an atomic */
+	uint32_t length;
+	uint32_t count;
+	uint32_t start;
+	uint32_t at;
+	uint32_t stop;
+};
+
+/* What is in `message`. */
+enum snt__soft_message {
+	SNT__SOFT_MESSAGE_NONE,
+	SNT__SOFT_MESSAGE_SEND,
+	SNT__SOFT_MESSAGE_WRITE,
+};
+
+struct snt__soft_responder {
+	uint32_t expected;
+	uint32_t msn;
+	uint8_t message;
+	bool nak_sent;
+	bool dying;
+	bool answer; /* to be sent: */
+	uint8_t answer_syndrome;
+	uint32_t answer_psn;
+	/* The message. */
+	uint32_t rkey;
+	uint64_t addr;
+	uint32_t left; /* of a WRITE */
+	uint32_t got;  /* of either */
+	struct snt__soft_recv recv;
+	struct snt__soft_recv_queue *queue;
+	/* The memos. */
+	struct snt__soft_memo *memos;
+	uint8_t *waiting; /* a queue of memo indices, the first in place 0 */
+	unsigned waiting_count;
+	unsigned memo_count; /* max_dest_rd_atomic */
+	unsigned memo_next;  /* the oldest, which is the next to be used */
+};
+
+struct snt__soft_qp {
+	/* As libibverbs has it, so that ibv_qp_to_qp_ex() finds that it is none. */
+	union {
+		struct ibv_qp ibv;
+		struct ibv_qp_ex ibv_ex;
+	};
+	uint32_t comp_mask;
+	void *xrcd;
+
+	struct snt__soft_device *device;
+	struct snt__soft_link active;
+	uint32_t mtu;
+	uint32_t peer_qpn;
+	struct snt__soft_path path;
+	uint32_t access;
+	uint32_t qkey;
+	bool signal_all;
+	bool established;
+	uint16_t source_port;
+	struct snt__soft_requester requester;
+	struct snt__soft_responder responder;
+	struct snt__soft_timer timer;
+
+	/* By verb. */
+	struct snt__soft_recv_queue recv_queue;
+	struct snt__soft_object object;
+	struct ibv_qp_attr attr;
+	struct ibv_qp_init_attr init;
+	uint32_t index; /* in the device's table */
+};
+
+static inline struct snt__soft_qp *snt__soft_qp(struct ibv_qp *qp)
+{
+	return snt__soft_container(qp, struct snt__soft_qp, ibv);
+}
+
+static inline struct snt__soft_send *snt__soft_send_at(
+	const struct snt__soft_requester *requester, uint32_t position)
+{
+	return &requester->slots[position & requester->mask];
+}
+
+static inline struct ibv_sge *snt__soft_send_sges(
+	const struct snt__soft_requester *requester, uint32_t position)
+{
+	return &requester->sges[(size_t)(position & requester->mask) *
+				requester->sge_max];
+}
+
+static inline uint8_t *snt__soft_send_inline(
+	const struct snt__soft_requester *requester, uint32_t position)
+{
+	return &requester->inline_bytes[(size_t)(position & requester->mask) *
+					requester->inline_max];
+}
+
+/* There is, or may be, something to send. */
+static inline void snt__soft_qp_activate(struct snt__soft_qp *qp)
+{
+	if (!snt__soft_linked(&qp->active))
+		snt__soft_list_append(&qp->device->active, &qp->active);
+}
+
+/* The packets of a message; an empty one has one, too. An MTU is a power of two. */
+static inline uint32_t snt__soft_packets(uint32_t length, uint32_t mtu)
+{
+	return length ? (uint32_t)(((uint64_t)length + mtu - 1) >> __builtin_ctz(mtu))
+		      : 1;
+}
+
+/* A packet to the peer: begun, and turned into what a driver sends. In between, the
+ * headers that its opcode has are set, and only those. */
+static inline void snt__soft_packet_begin(const struct snt__soft_qp *qp, uint8_t opcode,
+					  uint32_t psn, struct snt__wire_packet *packet)
+{
+	packet->opcode = opcode;
+	packet->flags = SNT__WIRE_MIGRATED;
+	packet->pkey = SNT__WIRE_PKEY_DEFAULT;
+	packet->qpn = qp->peer_qpn;
+	packet->psn = psn & SNT__PSN_MASK;
+	packet->payload_length = 0;
+}
+
+static inline void snt__soft_packet_end(const struct snt__soft_path *path,
+					const struct snt__wire_packet *packet,
+					struct snt__soft_packet *out)
+{
+	out->path = path;
+	out->header_length = snt__wire_encode(packet, out->header);
+	out->payload_length = packet->payload_length;
+}
+
+/* qp.c */
+int snt__soft_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr,
+			struct ibv_qp **qp_out);
+int snt__soft_destroy_qp(struct ibv_qp *qp);
+
+static inline struct snt__soft_qp *snt__soft_qp_find(struct snt__soft_device *device,
+						     uint32_t qpn)
+{
+	struct snt__soft_qp *qp = device->qps[qpn & device->qp_mask];
+
+	return qp && qp->ibv.qp_num == qpn ? qp : NULL;
+}
+
+/* state.c */
+int snt__soft_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
+int snt__soft_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr_out, int mask,
+		       struct ibv_qp_init_attr *init_attr_out);
+
+/* flush.c */
+/* The oldest WR has succeeded. */
+void snt__soft_send_retire(struct snt__soft_qp *qp);
+/* It has failed, and so has the QP. */
+void snt__soft_send_fail(struct snt__soft_qp *qp, enum ibv_wc_status status);
+/* The receive that the QP works on is done. */
+void snt__soft_recv_retire(struct snt__soft_qp *qp, const struct ibv_wc *wc,
+			   bool solicited);
+void snt__soft_recv_fail(struct snt__soft_qp *qp, enum ibv_wc_status status);
+/* To ERR; every WR is flushed. */
+void snt__soft_qp_error(struct snt__soft_qp *qp);
+/* What is in the queues of a QP that is in ERR. */
+void snt__soft_flush(struct snt__soft_qp *qp);
+/* Forgets all that is under way, in both directions. */
+void snt__soft_qp_quiesce(struct snt__soft_qp *qp);
+
+/* post.c */
+int snt__soft_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
+			struct ibv_send_wr **bad_wr);
+int snt__soft_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr,
+			struct ibv_recv_wr **bad_wr);
+
+/* requester.c, respond.c, datagram.c: fill in packets and return how many; fewer than
+ * asked for only if there are no more for now. */
+unsigned snt__soft_request_output(struct snt__soft_qp *qp,
+				  struct snt__soft_packet *packets, unsigned max,
+				  uint64_t now);
+unsigned snt__soft_respond_output(struct snt__soft_qp *qp,
+				  struct snt__soft_packet *packets, unsigned max);
+unsigned snt__soft_datagram_output(struct snt__soft_qp *qp,
+				   struct snt__soft_packet *packets, unsigned max);
+
+/* completer.c, responder.c, datagram.c: a packet for a QP that is ready for it. */
+void snt__soft_complete_input(struct snt__soft_qp *qp,
+			      const struct snt__wire_packet *packet, uint64_t now);
+void snt__soft_respond_input(struct snt__soft_qp *qp,
+			     const struct snt__wire_packet *packet);
+void snt__soft_datagram_input(struct snt__soft_qp *qp,
+			      const struct snt__soft_path *path,
+			      const struct snt__wire_packet *packet);
+
+/* recovery.c */
+/* `una` has moved on. */
+void snt__soft_progress(struct snt__soft_qp *qp, uint64_t now);
+/* Something got lost, as a NAK or the lack of a response shows. */
+void snt__soft_lost(struct snt__soft_qp *qp);
+/* The peer has no receive for packet una. */
+void snt__soft_not_ready(struct snt__soft_qp *qp, unsigned code, uint64_t now);
+void snt__soft_timeout(struct snt__soft_qp *qp);
+/* Nothing is under way any more. */
+void snt__soft_rewind(struct snt__soft_qp *qp);
+/* Starts the timer, if something is under way and it does not run. */
+void snt__soft_timer_start(struct snt__soft_qp *qp, uint64_t now);
+
+/* execute.c */
+/* What became of a request. */
+enum snt__soft_verdict {
+	SNT__SOFT_DONE,
+	SNT__SOFT_RNR,
+	SNT__SOFT_INVALID, /* NAKs, by their syndrome */
+	SNT__SOFT_DENIED,
+	SNT__SOFT_BROKEN, /* a receive that cannot be used */
+};
+
+enum snt__soft_verdict snt__soft_execute(struct snt__soft_qp *qp,
+					 const struct snt__wire_packet *packet);
+
+/* respond.c */
+/* Puts a memo, or part of it, at the end of the queue of answers. */
+void snt__soft_memo_answer(struct snt__soft_responder *responder, unsigned index,
+			   uint32_t start, uint32_t stop);
+/* Room for a new READ or atomic, or NULL if there are too many. */
+struct snt__soft_memo *snt__soft_memo_new(struct snt__soft_responder *responder);
+/* An ACK up to that PSN, or a NAK at it. */
+void snt__soft_answer(struct snt__soft_qp *qp, uint8_t syndrome, uint32_t psn);
+
+#endif

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: MIT */
+/* Regions are made and unmade. */
+#include <errno.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "dev/soft/core.h"
+
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ  22
+#define MADV_POPULATE_WRITE 23
+#endif
+
+static bool access_valid(unsigned access)
+{
+	const unsigned needs_local_write =
+		IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
+	const unsigned known = needs_local_write | IBV_ACCESS_LOCAL_WRITE |
+			       IBV_ACCESS_REMOTE_READ | IBV_ACCESS_OPTIONAL_RANGE;
+
+	if (access & ~known)
+		return false;
+	return !(access & needs_local_write) || (access & IBV_ACCESS_LOCAL_WRITE);
+}
+
+static uintptr_t page_size(void)
+{
+	return (uintptr_t)sysconf(_SC_PAGESIZE);
+}
+
+static int populate(uintptr_t first, uintptr_t end, bool write)
+{
+	uintptr_t page = page_size();
+
+	first &= -page;
+	return madvise((void *)first, end - first,
+		       write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
+}
+
+/*
+ * Memory that is not there, or cannot be written, must be refused: as the kernel does
+ * when it pins pages, and because nobody could be told later. Faulting the pages in
+ * finds it out. A kernel that cannot (before 5.14) says so of good memory, too.
+ */
+static int check_mapped(const void *addr, size_t length, unsigned access)
+{
+	uintptr_t first = (uintptr_t)addr;
+	char probe;
+
+	if (!populate(first, first + length, access & IBV_ACCESS_LOCAL_WRITE))
+		return 0;
+	if (errno == EINVAL &&
+	    populate((uintptr_t)&probe, (uintptr_t)&probe + 1, false))
+		return 0;
+	return -EFAULT;
+}
+
+/* Keys of a slot never repeat from one region to the next. */
+static uint32_t new_key(struct snt__soft_device *device, uint32_t slot, uint32_t not_1,
+			uint32_t not_2)
+{
+	uint32_t mask = device->memory.mask;
+	uint32_t key;
+
+	do {
+		key = ((uint32_t)snt__soft_random(device) & ~mask) | slot;
+	} while (!(key & ~mask) || key == not_1 || key == not_2);
+	return key;
+}
+
+static int enter_region(struct snt__soft_device *device, struct snt__soft_mr *mr,
+			const struct snt__soft_region *wanted)
+{
+	struct snt__soft_memory *memory = &device->memory;
+	struct snt__soft_region *region;
+	uint32_t old_lkey, old_rkey;
+
+	if (device->dead)
+		return -EIO;
+	if (memory->count == memory->max)
+		return -ENOMEM;
+	mr->slot = memory->first_free;
+	region = &memory->regions[mr->slot];
+	memory->first_free = region->next_free;
+	memory->count++;
+	old_lkey = region->lkey;
+	old_rkey = region->rkey;
+	*region = *wanted;
+	region->lkey = new_key(device, mr->slot, old_lkey, old_rkey);
+	region->rkey = new_key(device, mr->slot, region->lkey, old_rkey);
+	mr->ibv.lkey = region->lkey;
+	mr->ibv.rkey = region->rkey;
+	snt__soft_pd(region->pd)->users++;
+	device->object_count++;
+	return 0;
+}
+
+static int create_mr(const struct snt__soft_region *wanted,
+		     struct snt__soft_mr **mr_out)
+{
+	struct snt__soft_device *device = snt__soft_device_of(wanted->pd->context);
+	struct snt__soft_mr *mr;
+	int err;
+
+	if (!wanted->length || wanted->addr + wanted->length < wanted->addr ||
+	    !access_valid(wanted->access))
+		return -EINVAL;
+	mr = snt__soft_alloc(1, sizeof(*mr));
+	if (!mr)
+		return -ENOMEM;
+	mr->ibv.context = wanted->pd->context;
+	mr->ibv.pd = wanted->pd;
+	mr->ibv.addr = (void *)(uintptr_t)wanted->addr;
+	mr->ibv.length = wanted->length;
+	snt__soft_lock(device);
+	err = enter_region(device, mr, wanted);
+	snt__soft_unlock(device);
+	if (err) {
+		snt__soft_free(mr);
+		return err;
+	}
+	*mr_out = mr;
+	return 0;
+}
+
+int snt__soft_reg_mr(struct ibv_pd *pd, void *addr, size_t length, unsigned access,
+		     struct ibv_mr **mr_out)
+{
+	struct snt__soft_region wanted = {
+		.pd = pd,
+		.addr = (uintptr_t)addr,
+		.length = length,
+		.bytes = addr,
+		.access = access,
+	};
+	struct snt__soft_mr *mr;
+	int err;
+
+	if (!length || (uintptr_t)addr + length < length || !access_valid(access))
+		return -EINVAL;
+	err = check_mapped(addr, length, access);
+	if (!err)
+		err = create_mr(&wanted, &mr);
+	if (!err)
+		*mr_out = &mr->ibv;
+	return err;
+}
+
+int snt__soft_reg_dmabuf_mr(struct ibv_pd *pd, int fd, uint64_t offset, size_t length,
+			    uint64_t iova, unsigned access, struct ibv_mr **mr_out)
+{
+	int protection = PROT_READ | (access & IBV_ACCESS_LOCAL_WRITE ? PROT_WRITE : 0);
+	size_t before = offset & (page_size() - 1);
+	struct snt__soft_mr *mr;
+	uint8_t *mapping;
+	int err;
+
+	if (!length || before + length < length)
+		return -EINVAL;
+	mapping = mmap(NULL, before + length, protection, MAP_SHARED, fd,
+		       (off_t)(offset - before));
+	if (mapping == MAP_FAILED)
+		return -errno;
+	/* What is mapped beyond the end of the file would be SIGBUS. */
+	err = check_mapped(mapping + before, length, access);
+	if (!err)
+		err = create_mr(&(struct snt__soft_region){ .pd = pd,
+							    .addr = iova,
+							    .length = length,
+							    .bytes = mapping + before,
+							    .access = access },
+				&mr);
+	if (err) {
+		munmap(mapping, before + length);
+		return err;
+	}
+	mr->mapping = mapping;
+	mr->mapping_length = before + length;
+	*mr_out = &mr->ibv;
+	return 0;
+}
+
+/* The slot goes to the end of the queue of free ones. Its keys stay, so that the next
+ * ones are others; without a PD they open nothing. */
+static void leave_region(struct snt__soft_memory *memory, uint32_t slot)
+{
+	struct snt__soft_region *region = &memory->regions[slot];
+
+	region->pd = NULL;
+	if (memory->count-- == memory->max)
+		memory->first_free = slot;
+	else
+		memory->regions[memory->last_free].next_free = slot;
+	memory->last_free = slot;
+}
+
+int snt__soft_dereg_mr(struct ibv_mr *ibv_mr)
+{
+	struct snt__soft_device *device = snt__soft_device_of(ibv_mr->context);
+	struct snt__soft_mr *mr = snt__soft_container(ibv_mr, struct snt__soft_mr, ibv);
+
+	snt__soft_lock(device);
+	leave_region(&device->memory, mr->slot);
+	snt__soft_pd(ibv_mr->pd)->users--;
+	device->object_count--;
+	snt__soft_unlock(device);
+	if (mr->mapping)
+		munmap(mr->mapping, mr->mapping_length);
+	snt__soft_free(mr);
+	return 0;
+}

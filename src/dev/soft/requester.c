@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: MIT */
+/* Requests become packets, in order. */
+#include "dev/soft/qp.h"
+
+/* Keys are checked as a whole when a WR begins, and again with each packet. */
+static bool keys_valid(const struct snt__soft_qp *qp, const struct snt__soft_send *send)
+{
+	const struct snt__soft_requester *requester = &qp->requester;
+	const struct ibv_sge *sges = snt__soft_send_sges(requester, requester->at);
+	unsigned access = snt__soft_send_reads(send) ? IBV_ACCESS_LOCAL_WRITE : 0;
+	unsigned i;
+
+	if (send->flags & SNT__SOFT_INLINE)
+		return true;
+	for (i = 0; i < send->sge_count; i++) {
+		if (sges[i].length &&
+		    !snt__soft_local(&qp->device->memory, qp->ibv.pd, sges[i].lkey,
+				     sges[i].addr, sges[i].length, access))
+			return false;
+	}
+	return true;
+}
+
+/* The WR, and with it the QP, fails as soon as those before it are done. */
+static void condemn(struct snt__soft_qp *qp, struct snt__soft_send *send,
+		    enum ibv_wc_status status)
+{
+	send->status = status;
+	if (qp->requester.head == qp->requester.at)
+		snt__soft_send_fail(qp, status);
+}
+
+/* May the WR whose first packet is next be begun? Those that were begun before a rewind
+ * may, too, in any state. */
+static bool may_begin(struct snt__soft_qp *qp, struct snt__soft_send *send)
+{
+	struct snt__soft_requester *requester = &qp->requester;
+
+	if (qp->ibv.state != IBV_QPS_RTS && send->first >= requester->sent)
+		return false;
+	if ((send->flags & SNT__SOFT_FENCED) && requester->reads)
+		return false;
+	if (send->status == IBV_WC_SUCCESS && !keys_valid(qp, send))
+		send->status = IBV_WC_LOC_PROT_ERR;
+	if (send->status == IBV_WC_SUCCESS)
+		return true;
+	condemn(qp, send, send->status);
+	return false;
+}
+
+/* Packets up to that number have been sent. */
+static void move_on(struct snt__soft_qp *qp, const struct snt__soft_send *send,
+		    uint64_t next)
+{
+	struct snt__soft_requester *requester = &qp->requester;
+
+	if (requester->next < requester->sent)
+		qp->device->stats.resent++;
+	requester->next = next;
+	if (requester->sent < next)
+		requester->sent = next;
+	if (next == send->end) {
+		requester->at++;
+		requester->cursor = (struct snt__soft_cursor){ 0 };
+	}
+}
+
+/* Points to the payload. Returns false if its keys are no longer good. */
+static bool gather(struct snt__soft_qp *qp, const struct snt__soft_send *send,
+		   uint32_t offset, uint32_t length, struct snt__soft_packet *out)
+{
+	struct snt__soft_requester *requester = &qp->requester;
+	int count;
+
+	if (send->flags & SNT__SOFT_INLINE) {
+		out->payload[0].iov_base =
+			snt__soft_send_inline(requester, requester->at) + offset;
+		out->payload[0].iov_len = length;
+		out->payload_count = length != 0;
+		return true;
+	}
+	count = snt__soft_span(&qp->device->memory, qp->ibv.pd,
+			       snt__soft_send_sges(requester, requester->at),
+			       &requester->cursor, length, 0, out->payload);
+	out->payload_count = count < 0 ? 0 : count;
+	return count >= 0;
+}
+
+/* One packet of a SEND or a WRITE. */
+static bool send_data(struct snt__soft_qp *qp, struct snt__soft_send *send,
+		      struct snt__soft_packet *out)
+{
+	struct snt__soft_requester *requester = &qp->requester;
+	uint64_t number = requester->next;
+	uint32_t offset = (uint32_t)(number - send->first) * qp->mtu;
+	bool last = number + 1 == send->end;
+	bool immediate = send->flags & SNT__SOFT_WITH_IMM;
+	struct snt__wire_packet packet = { 0 };
+
+	if (number - requester->una - requester->reads_packets >= requester->window)
+		return false;
+	snt__soft_packet_begin(qp,
+			       snt__wire_opcode(send->kind, !offset, last, immediate),
+			       number, &packet);
+	packet.payload_length = last ? send->length - offset : qp->mtu;
+	if (!gather(qp, send, offset, packet.payload_length, out)) {
+		condemn(qp, send, IBV_WC_LOC_PROT_ERR);
+		return false;
+	}
+	if (last || (number & requester->ack_mask) == requester->ack_mask)
+		packet.flags |= SNT__WIRE_ACK_REQUEST;
+	if (last && (send->flags & SNT__SOFT_WANTS_EVENT))
+		packet.flags |= SNT__WIRE_SOLICITED;
+	packet.immediate = send->immediate;
+	if (send->kind == SNT__WIRE_KIND_WRITE && !offset) {
+		packet.reth.addr = send->remote_addr;
+		packet.reth.key = send->rkey;
+		packet.reth.length = send->length;
+	}
+	snt__soft_packet_end(&qp->path, &packet, out);
+	move_on(qp, send, number + 1);
+	return true;
+}
+
+/* A chunk of a READ, or what is left of one. */
+static bool send_read(struct snt__soft_qp *qp, struct snt__soft_send *send,
+		      struct snt__soft_packet *out)
+{
+	struct snt__soft_requester *requester = &qp->requester;
+	struct snt__soft_device *device = qp->device;
+	uint64_t done = requester->next - send->first;
+	uint64_t stop = send->first + (done & ~(uint64_t)(requester->chunk - 1)) +
+			requester->chunk;
+	uint32_t count, offset = (uint32_t)done * qp->mtu;
+	struct snt__wire_packet packet = { 0 };
+
+	if (stop > send->end)
+		stop = send->end;
+	count = (uint32_t)(stop - requester->next);
+	if (requester->reads == requester->reads_max ||
+	    (requester->reads_packets &&
+	     device->reads_bytes + count * qp->mtu > device->limits.response_window))
+		return false;
+	snt__soft_packet_begin(qp, SNT__WIRE_READ_REQUEST, requester->next, &packet);
+	packet.flags |= SNT__WIRE_ACK_REQUEST;
+	packet.reth.addr = send->remote_addr + offset;
+	packet.reth.key = send->rkey;
+	packet.reth.length =
+		stop == send->end ? send->length - offset : count * qp->mtu;
+	out->payload_count = 0;
+	snt__soft_packet_end(&qp->path, &packet, out);
+	requester->reads++;
+	requester->reads_packets += count;
+	device->reads_bytes += count * qp->mtu;
+	move_on(qp, send, stop);
+	return true;
+}
+
+static bool send_atomic(struct snt__soft_qp *qp, struct snt__soft_send *send,
+			struct snt__soft_packet *out)
+{
+	struct snt__soft_requester *requester = &qp->requester;
+	struct snt__wire_packet packet = { 0 };
+
+	if (requester->reads == requester->reads_max)
+		return false;
+	snt__soft_packet_begin(qp,
+			       send->kind == SNT__WIRE_KIND_FETCH_ADD
+				       ? SNT__WIRE_FETCH_ADD
+				       : SNT__WIRE_COMPARE_SWAP,
+			       requester->next, &packet);
+	packet.flags |= SNT__WIRE_ACK_REQUEST;
+	packet.atomic.addr = send->remote_addr;
+	packet.atomic.key = send->rkey;
+	packet.atomic.swap_add = send->atomic.swap_add;
+	packet.atomic.compare = send->atomic.compare;
+	out->payload_count = 0;
+	snt__soft_packet_end(&qp->path, &packet, out);
+	requester->reads++;
+	requester->reads_packets++;
+	qp->device->reads_bytes += qp->mtu;
+	move_on(qp, send, send->end);
+	return true;
+}
+
+static bool send_next(struct snt__soft_qp *qp, struct snt__soft_packet *out)
+{
+	struct snt__soft_requester *requester = &qp->requester;
+	struct snt__soft_send *send = snt__soft_send_at(requester, requester->at);
+
+	if (requester->next == send->first && !may_begin(qp, send))
+		return false;
+	if (!snt__soft_send_reads(send))
+		return send_data(qp, send, out);
+	if (send->kind == SNT__WIRE_KIND_READ)
+		return send_read(qp, send, out);
+	return send_atomic(qp, send, out);
+}
+
+/* In SQD everything that was begun has to end. */
+static void drain(struct snt__soft_qp *qp)
+{
+	struct snt__soft_requester *requester = &qp->requester;
+
+	if (requester->drained || requester->una != requester->sent ||
+	    (requester->head != requester->tail &&
+	     snt__soft_send_at(requester, requester->head)->first < requester->sent))
+		return;
+	requester->drained = true;
+	if (qp->attr.en_sqd_async_notify)
+		snt__soft_raise(&qp->object, IBV_EVENT_SQ_DRAINED);
+}
+
+unsigned snt__soft_request_output(struct snt__soft_qp *qp,
+				  struct snt__soft_packet *packets, unsigned max,
+				  uint64_t now)
+{
+	struct snt__soft_requester *requester = &qp->requester;
+	unsigned count = 0;
+
+	if (qp->ibv.state != IBV_QPS_RTS && qp->ibv.state != IBV_QPS_SQD)
+		return 0;
+	if (qp->ibv.state == IBV_QPS_SQD)
+		drain(qp);
+	if (requester->rnr_wait)
+		return 0;
+	while (count < max && requester->at != requester->tail &&
+	       send_next(qp, &packets[count]))
+		count++;
+	if (count)
+		snt__soft_timer_start(qp, now);
+	return count;
+}

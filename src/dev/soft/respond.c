@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: MIT */
+/* Answers become packets, in the order of the requests. */
+#include <string.h>
+
+#include "dev/soft/qp.h"
+
+/*
+ * The queue of memos. It is short and mostly empty: what leaves it makes the others move
+ * up, so that the first is always in place 0.
+ */
+
+static void dequeue(struct snt__soft_responder *responder, unsigned index)
+{
+	unsigned i;
+
+	for (i = 0; i < responder->waiting_count; i++) {
+		if (responder->waiting[i] != index)
+			continue;
+		responder->waiting_count--;
+		responder->memos[index].queued = false;
+		memmove(&responder->waiting[i], &responder->waiting[i + 1],
+			responder->waiting_count - i);
+		return;
+	}
+}
+
+/* One that waits already keeps its place. */
+void snt__soft_memo_answer(struct snt__soft_responder *responder, unsigned index,
+			   uint32_t start, uint32_t stop)
+{
+	struct snt__soft_memo *memo = &responder->memos[index];
+
+	memo->start = start;
+	memo->at = start;
+	memo->stop = stop;
+	if (memo->queued)
+		return;
+	memo->queued = true;
+	responder->waiting[responder->waiting_count++] = index;
+}
+
+/* The oldest makes room. If its answer still waits to be sent for the first time, the
+ * peer has more requests under way than it may. If it waits to be sent again, the peer
+ * has it already, or would not have gone on. */
+struct snt__soft_memo *snt__soft_memo_new(struct snt__soft_responder *responder)
+{
+	struct snt__soft_memo *memo = &responder->memos[responder->memo_next];
+
+	if (!responder->memo_count || memo->state == SNT__SOFT_MEMO_NEW)
+		return NULL;
+	dequeue(responder, responder->memo_next);
+	if (++responder->memo_next == responder->memo_count)
+		responder->memo_next = 0;
+	return memo;
+}
+
+/* A NAK is not replaced by an ACK that says less. One that waits for a request which has
+ * come in the meantime is. */
+void snt__soft_answer(struct snt__soft_qp *qp, uint8_t syndrome, uint32_t psn)
+{
+	struct snt__soft_responder *responder = &qp->responder;
+
+	if (responder->answer && syndrome == SNT__SYNDROME_ACK_UNLIMITED &&
+	    snt__psn_diff(psn, responder->answer_psn) < 0)
+		return;
+	responder->answer = true;
+	responder->answer_syndrome = syndrome;
+	responder->answer_psn = psn;
+	snt__soft_qp_activate(qp);
+}
+
+/* The next response of a READ. False if its memory is gone. */
+static bool send_read(struct snt__soft_qp *qp, struct snt__soft_memo *memo,
+		      struct snt__soft_packet *out)
+{
+	bool last = memo->at + 1 == memo->stop;
+	uint32_t offset = memo->at * qp->mtu;
+	struct snt__wire_packet packet = { 0 };
+
+	snt__soft_packet_begin(qp,
+			       snt__wire_opcode(SNT__WIRE_KIND_READ_RESPONSE,
+						memo->at == memo->start, last, false),
+			       memo->psn + memo->at, &packet);
+	packet.ack.syndrome = SNT__SYNDROME_ACK_UNLIMITED;
+	packet.ack.msn = memo->msn;
+	packet.payload_length =
+		memo->at + 1 == memo->count ? memo->length - offset : qp->mtu;
+	out->payload_count = packet.payload_length != 0;
+	if (packet.payload_length) {
+		out->payload[0].iov_len = packet.payload_length;
+		out->payload[0].iov_base =
+			snt__soft_remote(&qp->device->memory, qp->ibv.pd, memo->rkey,
+					 memo->addr + offset, packet.payload_length,
+					 IBV_ACCESS_REMOTE_READ);
+		if (!out->payload[0].iov_base)
+			return false;
+	}
+	snt__soft_packet_end(&qp->path, &packet, out);
+	return true;
+}
+
+static void send_atomic(struct snt__soft_qp *qp, const struct snt__soft_memo *memo,
+			struct snt__soft_packet *out)
+{
+	struct snt__wire_packet packet = { 0 };
+
+	snt__soft_packet_begin(qp, SNT__WIRE_ATOMIC_ACKNOWLEDGE, memo->psn, &packet);
+	packet.ack.syndrome = SNT__SYNDROME_ACK_UNLIMITED;
+	packet.ack.msn = memo->msn;
+	packet.ack.original = memo->original;
+	out->payload_count = 0;
+	snt__soft_packet_end(&qp->path, &packet, out);
+}
+
+/* The memory of a READ has vanished after it was accepted. Nothing behind it can be
+ * answered any more. */
+static void revoke(struct snt__soft_qp *qp, const struct snt__soft_memo *memo)
+{
+	struct snt__soft_responder *responder = &qp->responder;
+
+	responder->waiting_count = 0;
+	responder->answer = false;
+	snt__soft_answer(qp, SNT__SYNDROME_NAK_ACCESS,
+			 snt__psn_add(memo->psn, memo->at));
+	responder->dying = true;
+	if (qp->ibv.state == IBV_QPS_ERR)
+		return;
+	snt__soft_raise(&qp->object, IBV_EVENT_QP_ACCESS_ERR);
+	snt__soft_qp_error(qp);
+}
+
+/* One packet for the memo that is first. */
+static bool send_memo(struct snt__soft_qp *qp, struct snt__soft_packet *out)
+{
+	struct snt__soft_responder *responder = &qp->responder;
+	unsigned index = responder->waiting[0];
+	struct snt__soft_memo *memo = &responder->memos[index];
+
+	if (memo->kind == SNT__WIRE_KIND_READ) {
+		if (!send_read(qp, memo, out)) {
+			revoke(qp, memo);
+			return false;
+		}
+	} else {
+		send_atomic(qp, memo, out);
+	}
+	if (++memo->at == memo->stop) {
+		memo->state = SNT__SOFT_MEMO_ANSWERED;
+		dequeue(responder, index);
+	}
+	return true;
+}
+
+static void send_answer(struct snt__soft_qp *qp, struct snt__soft_packet *out)
+{
+	struct snt__soft_responder *responder = &qp->responder;
+	struct snt__wire_packet packet = { 0 };
+
+	snt__soft_packet_begin(qp, SNT__WIRE_ACKNOWLEDGE, responder->answer_psn,
+			       &packet);
+	packet.ack.syndrome = responder->answer_syndrome;
+	packet.ack.msn = responder->msn;
+	out->payload_count = 0;
+	snt__soft_packet_end(&qp->path, &packet, out);
+	responder->answer = false;
+	if (snt__syndrome_class(packet.ack.syndrome) == SNT__SYNDROME_NAK)
+		qp->device->stats.naks_out++;
+}
+
+unsigned snt__soft_respond_output(struct snt__soft_qp *qp,
+				  struct snt__soft_packet *packets, unsigned max)
+{
+	struct snt__soft_responder *responder = &qp->responder;
+	unsigned count = 0;
+
+	while (count < max && responder->waiting_count)
+		count += send_memo(qp, &packets[count]);
+	if (count < max && responder->answer)
+		send_answer(qp, &packets[count++]);
+	return count;
+}

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: MIT */
+/* Requests from the peer are judged: in order, again, or too early. */
+#include "dev/soft/qp.h"
+
+static uint8_t nak_syndrome(enum snt__soft_verdict verdict)
+{
+	switch (verdict) {
+	case SNT__SOFT_INVALID:
+		return SNT__SYNDROME_NAK_INVALID_REQUEST;
+	case SNT__SOFT_DENIED:
+		return SNT__SYNDROME_NAK_ACCESS;
+	default:
+		return SNT__SYNDROME_NAK_OPERATIONAL;
+	}
+}
+
+/* The QP is in ERR from now on, but for what it still has to say. A receive that
+ * failed has told by its completion, the rest is told by an event. */
+static void fail(struct snt__soft_qp *qp, enum snt__soft_verdict verdict)
+{
+	struct snt__soft_responder *responder = &qp->responder;
+
+	snt__soft_answer(qp, nak_syndrome(verdict), responder->expected);
+	responder->dying = true;
+	if (verdict == SNT__SOFT_INVALID)
+		snt__soft_raise(&qp->object, IBV_EVENT_QP_REQ_ERR);
+	else if (verdict == SNT__SOFT_DENIED)
+		snt__soft_raise(&qp->object, IBV_EVENT_QP_ACCESS_ERR);
+	snt__soft_qp_error(qp);
+}
+
+static void not_ready(struct snt__soft_qp *qp)
+{
+	struct snt__soft_responder *responder = &qp->responder;
+
+	responder->nak_sent = true;
+	qp->device->stats.rnr_out++;
+	snt__soft_answer(qp, SNT__SYNDROME_RNR | qp->attr.min_rnr_timer,
+			 responder->expected);
+}
+
+static void out_of_order(struct snt__soft_qp *qp)
+{
+	struct snt__soft_responder *responder = &qp->responder;
+
+	qp->device->stats.out_of_order++;
+	if (responder->nak_sent)
+		return;
+	responder->nak_sent = true;
+	snt__soft_answer(qp, SNT__SYNDROME_NAK_SEQUENCE, responder->expected);
+}
+
+/* READs and atomics have an answer of their own. */
+static bool has_answer(const struct snt__wire_packet *packet)
+{
+	return snt__wire_opcodes[packet->opcode].kind >= SNT__WIRE_KIND_READ;
+}
+
+/* In order. How far the expected PSN moves depends on what it was. */
+static void execute(struct snt__soft_qp *qp, const struct snt__wire_packet *packet)
+{
+	struct snt__soft_responder *responder = &qp->responder;
+	enum snt__soft_verdict verdict;
+
+	/* A NAK for this one that was not sent yet is out of date. */
+	if (responder->nak_sent &&
+	    responder->answer_syndrome != SNT__SYNDROME_ACK_UNLIMITED)
+		responder->answer = false;
+	responder->nak_sent = false;
+	verdict = snt__soft_execute(qp, packet);
+	if (verdict == SNT__SOFT_RNR)
+		not_ready(qp);
+	else if (verdict != SNT__SOFT_DONE)
+		fail(qp, verdict);
+	else if ((packet->flags & SNT__WIRE_ACK_REQUEST) && !has_answer(packet))
+		snt__soft_answer(qp, SNT__SYNDROME_ACK_UNLIMITED,
+				 snt__psn_add(responder->expected, -1));
+}
+
+/*
+ * Duplicates
+ */
+
+/* The memo of which the packet is a repetition, in part or as a whole; -1: it is so old
+ * that nobody remembers, or not what it was. */
+static int find_memo(const struct snt__soft_qp *qp,
+		     const struct snt__wire_packet *packet, uint32_t *start_out,
+		     uint32_t *stop_out)
+{
+	const struct snt__soft_responder *responder = &qp->responder;
+	uint8_t kind = snt__wire_opcodes[packet->opcode].kind;
+	bool read = kind == SNT__WIRE_KIND_READ;
+	uint32_t count = read ? snt__soft_packets(packet->reth.length, qp->mtu) : 1;
+	uint64_t addr = read ? packet->reth.addr : packet->atomic.addr;
+	uint32_t rkey = read ? packet->reth.key : packet->atomic.key;
+	unsigned i;
+
+	for (i = 0; i < responder->memo_count; i++) {
+		const struct snt__soft_memo *memo = &responder->memos[i];
+		int32_t start = snt__psn_diff(packet->psn, memo->psn);
+		uint64_t offset = (uint64_t)start * qp->mtu;
+
+		if (memo->state == SNT__SOFT_MEMO_FREE || memo->kind != kind ||
+		    start < 0 || (uint32_t)start >= memo->count)
+			continue;
+		if (memo->rkey != rkey || memo->addr + offset != addr ||
+		    count > memo->count - (uint32_t)start)
+			return -1;
+		*start_out = (uint32_t)start;
+		*stop_out = (uint32_t)start + count;
+		return (int)i;
+	}
+	return -1;
+}
+
+/* How much can be acknowledged to somebody who repeats a request with this PSN: all, but
+ * nothing beyond a READ or an atomic whose answer he may miss. */
+static uint32_t acknowledged(const struct snt__soft_responder *responder, uint32_t psn)
+{
+	uint32_t upto = responder->expected;
+	unsigned i;
+
+	for (i = 0; i < responder->memo_count; i++) {
+		const struct snt__soft_memo *memo = &responder->memos[i];
+
+		if (memo->state != SNT__SOFT_MEMO_FREE &&
+		    snt__psn_diff(memo->psn, psn) > 0 &&
+		    snt__psn_diff(upto, memo->psn) > 0)
+			upto = memo->psn;
+	}
+	return snt__psn_add(upto, -1);
+}
+
+/* Nothing is executed twice, except for READs. */
+static void duplicate(struct snt__soft_qp *qp, const struct snt__wire_packet *packet)
+{
+	struct snt__soft_responder *responder = &qp->responder;
+	uint32_t start, stop;
+	int index;
+
+	qp->device->stats.duplicates++;
+	if (!has_answer(packet)) {
+		snt__soft_answer(qp, SNT__SYNDROME_ACK_UNLIMITED,
+				 acknowledged(responder, packet->psn));
+		return;
+	}
+	index = find_memo(qp, packet, &start, &stop);
+	if (index < 0)
+		return;
+	snt__soft_memo_answer(responder, index, start, stop);
+	snt__soft_qp_activate(qp);
+}
+
+void snt__soft_respond_input(struct snt__soft_qp *qp,
+			     const struct snt__wire_packet *packet)
+{
+	int32_t ahead = snt__psn_diff(packet->psn, qp->responder.expected);
+
+	if (!qp->established && qp->ibv.state == IBV_QPS_RTR && ahead <= 0) {
+		qp->established = true;
+		snt__soft_raise(&qp->object, IBV_EVENT_COMM_EST);
+	}
+	if (ahead > 0)
+		out_of_order(qp);
+	else if (ahead < 0)
+		duplicate(qp, packet);
+	else
+		execute(qp, packet);
+}
