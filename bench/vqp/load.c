@@ -53,12 +53,15 @@ void load_make(struct load *load, struct load_opts opts)
 				       .send_sge_max = opts.sges,
 				       .lane_depth = opts.depth ? opts.depth : 128,
 				       .recv_depth = 2 * opts.depth };
+	/* One physical CQ, as the baseline has. */
+	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts), .depth = 16384 };
 	struct snt_card card;
 
 	opts.sges += !opts.sges;
 	load->wrs = opts.fragments == 1 ? WRS : WRS / 4;
 	prepare_wrs(load, &opts);
-	if (snt_qp_create_with_cq(ground.ctx, NULL, &qp_opts, &load->cq, &load->qp) ||
+	if (snt_qp_create_with_cq(ground.ctx, &cq_opts, &qp_opts, &load->cq,
+				  &load->qp) ||
 	    snt_qp_card(load->qp, &card) || snt_qp_connect(load->qp, &card))
 		die("cannot make a QP");
 }

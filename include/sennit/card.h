@@ -39,6 +39,7 @@ struct snt_card_device {
 	uint16_t lid;	  /* InfiniBand; else 0 */
 	uint8_t link;	  /* enum snt_link */
 	uint8_t gid_type; /* enum snt_gid_type */
+	uint32_t mailbox_key;
 };
 
 struct snt_card_lane {
@@ -63,12 +64,18 @@ struct snt_card {
 	uint32_t device_count; /* 1 to SNT_DEVICES_MAX */
 	uint32_t data_lanes;   /* 1 to lane_count; the extra lanes follow them */
 	uint32_t lane_count;   /* 1 to SNT_LANES_MAX */
+	/* With SNT_QP_NOTIFY_LENGTH, else 0: where the peer is to write the lengths of
+	 * its WRITE_IMMs, with the devices' keys for it. Slots are 64-bit numbers in
+	 * network byte order. Notification k, from 0, on the first notify lane writes
+	 * slot k modulo their number. */
+	uint64_t mailbox_addr;	/* a multiple of 8 */
+	uint32_t mailbox_slots; /* a power of two, and more than recv_depth */
 	struct snt_card_device device[SNT_DEVICES_MAX];
 	struct snt_card_lane lane[SNT_LANES_MAX];
 };
 
 /* The longest packed card. */
-#define SNT_CARD_PACKED_MAX (64 + 20 * SNT_DEVICES_MAX + 8 * SNT_LANES_MAX)
+#define SNT_CARD_PACKED_MAX (64 + 24 * SNT_DEVICES_MAX + 8 * SNT_LANES_MAX)
 
 /**
  * snt_card_pack - write a card as bytes that any peer can read
@@ -137,9 +144,11 @@ SNT_API int snt_qp_connect(struct snt_qp *qp, const struct snt_card *peer);
  * For lanes on devices without a control table. To be called while they are in
  * INIT or later and before the peer sends, since it posts receives.
  *
- * Returns: 0; -EINVAL, -EISCONN as snt_qp_connect(); the errno of the device, after
- * which the program must RESET the lanes, which may have taken some receives,
- * before it tries again.
+ * Returns: 0; -EINVAL, -EISCONN as snt_qp_connect(); -EOPNOTSUPP if the peer wants
+ * lengths (SNT_QP_NOTIFY_LENGTH), but a device has no control table to register
+ * memory with and inline_max is less than 8; the errno of the device, after which
+ * the program must RESET the lanes, which may have taken some receives, before it
+ * tries again.
  */
 SNT_API int snt_qp_connected(struct snt_qp *qp, const struct snt_card *peer);
 

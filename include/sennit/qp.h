@@ -43,7 +43,10 @@
  * Schemes. How the peer learns that a WRITE_IMM has landed as a whole:
  * SPRAY: fragments are plain writes; when all are acknowledged, an empty
  * write-with-immediate on a lane of its own carries the 32 bits. The receiver
- * does not know the length. DQPLB: fragments carry sequence numbers in their
+ * does not know the length, unless it asked for it by SNT_QP_NOTIFY_LENGTH: then
+ * that write is not empty but puts the length into memory which the receiver's card
+ * names. The length is the peer's word: a hostile one can make it any number, and
+ * nothing else comes of it. DQPLB: fragments carry sequence numbers in their
  * immediates, so that no acknowledgement is waited for, and the receiver adds up
  * the length; an immediate other than 0 costs one more empty write. A fragment
  * of which only the acknowledgement was lost has landed, so that the peer may be
@@ -81,6 +84,11 @@ enum snt_balance {
 
 enum snt_qp_flags {
 	SNT_QP_TRACKED = 1 << 0, /* even a single lane goes through the ring */
+	/* SPRAY: this end's notification receives tell the length. Needs memory that is
+	 * registered when the QP is made, 8 bytes for each receive or a little more. The
+	 * peer needs no flag; without an inline_max of 8 it registers memory, too, when
+	 * it connects. */
+	SNT_QP_NOTIFY_LENGTH = 1 << 1,
 };
 
 struct snt_qp_opts {
@@ -170,7 +178,8 @@ struct snt_recv_wr {
  * Returns: 0, or, with nothing left behind,
  *   -EINVAL    an option out of range or beyond a device's limit, which the text
  *              names with both numbers
- *   -EOPNOTSUPP  lanes must be created, but a device has no control table
+ *   -EOPNOTSUPP  lanes must be created, or memory registered for
+ *              SNT_QP_NOTIFY_LENGTH, but a device has no control table
  *   -ENOSPC    the virtual CQ cannot hold the worst case of this QP
  *   -ENOMEM, or the errno of the device.
  */
@@ -236,7 +245,8 @@ SNT_API int snt_qp_complete(struct snt_qp *qp, unsigned device,
  *
  * Everything not yet done is flushed and comes through polling, then one
  * completion SNT_CLOSED, whose wr_id is @wr_id. Not graceful: what the peer has
- * to get must have been reported before.
+ * to get must have been reported before. Lanes on a device without a control table
+ * are put to ERR by the program, after this call.
  *
  * Returns: 0; -EALREADY if it was called before; -ENOTCONN if there is nothing to
  * close; the errno of the device, after which it can be called again.

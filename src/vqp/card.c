@@ -19,7 +19,7 @@
  *	38 u8   lane count, 1 to SNT_LANES_MAX
  *	39 u8   zero
  *	40 u64  fragment size
- *	48      the devices, then the lanes
+ *	48      the devices, then the lanes, then, with SNT_QP_NOTIFY_LENGTH, the mailbox
  *
  * A device:
  *
@@ -34,6 +34,12 @@
  *	3  u24  first PSN
  *	6  u8   device
  *	7  u8   zero
+ *
+ * The mailbox:
+ *
+ *	0  u64  address
+ *	8  u32  slots
+ *	12 u32  key, for each device
  */
 #include "vqp/card.h"
 
@@ -47,17 +53,22 @@
 #define HEADER_SIZE 48
 #define DEVICE_SIZE 20
 #define LANE_SIZE   8
+#define BOX_SIZE    12
+#define KEY_SIZE    4
 
 #define BITS_24		  0xffffff
 #define DEPTH_MAX	  65536
 #define WINDOW_MAX	  (UINT32_C(1) << 23)
 #define FRAGMENT_SIZE_MAX (UINT64_C(1) << 31)
-#define FLAGS_KNOWN	  SNT_QP_TRACKED
+#define FLAGS_KNOWN	  (SNT_QP_TRACKED | SNT_QP_NOTIFY_LENGTH)
+#define SLOT_SIZE	  8
+#define SLOTS_MAX	  (2 * DEPTH_MAX) /* the power of two above */
 
 _Static_assert(SNT_DEVICES_MAX <= UINT8_MAX && SNT_LANES_MAX <= UINT8_MAX,
 	       "counts fit their bytes");
 _Static_assert(SNT_CARD_PACKED_MAX >= HEADER_SIZE + DEVICE_SIZE * SNT_DEVICES_MAX +
-					      LANE_SIZE * SNT_LANES_MAX,
+					      LANE_SIZE * SNT_LANES_MAX + BOX_SIZE +
+					      KEY_SIZE * SNT_DEVICES_MAX,
 	       "always suffices, as promised");
 
 /* The checks fail with a sentence that snt__card_fault() hands on. */
@@ -143,6 +154,42 @@ static int check_sizes(const struct snt_card *card)
 	return ret;
 }
 
+static bool has_mailbox(const struct snt_card *card)
+{
+	return card->flags & SNT_QP_NOTIFY_LENGTH;
+}
+
+static int check_mailbox(const struct snt_card *card)
+{
+	int ret;
+
+	if (!has_mailbox(card)) {
+		if (!card->mailbox_addr && !card->mailbox_slots)
+			return 0;
+		return snt__fail(EINVAL,
+				 "there is a mailbox, but no SNT_QP_NOTIFY_LENGTH");
+	}
+	if (card->scheme != SNT_SPRAY || card->data_lanes == card->lane_count)
+		return snt__fail(EINVAL, "there is a mailbox, but no notify lane");
+	ret = check_range("mailbox_slots", card->mailbox_slots, card->recv_depth + 1,
+			  SLOTS_MAX);
+	if (!ret)
+		ret = check_power("mailbox_slots", card->mailbox_slots);
+	if (ret)
+		return ret;
+	if (card->mailbox_addr % SLOT_SIZE)
+		return snt__fail(EINVAL,
+				 "mailbox_addr is 0x%" PRIx64 ", no multiple of %d",
+				 card->mailbox_addr, SLOT_SIZE);
+	if (card->mailbox_addr > UINT64_MAX - (SLOT_SIZE * card->mailbox_slots - 1))
+		return snt__fail(EINVAL,
+				 "mailbox_addr is 0x%" PRIx64
+				 ", too near to the end for "
+				 "%" PRIu32 " slots",
+				 card->mailbox_addr, card->mailbox_slots);
+	return 0;
+}
+
 static int check_device(const struct snt_card *card, unsigned index)
 {
 	static const uint8_t no_gid[sizeof(card->device->gid)];
@@ -201,6 +248,8 @@ static int check_card(const struct snt_card *card)
 		ret = check_window(card);
 	if (!ret)
 		ret = check_sizes(card);
+	if (!ret)
+		ret = check_mailbox(card);
 	for (unsigned i = 0; !ret && i < card->device_count; i++)
 		ret = check_device(card, i);
 	for (unsigned i = 0; !ret && i < card->lane_count; i++)
@@ -215,8 +264,12 @@ const char *snt__card_fault(const struct snt_card *card)
 
 static size_t packed_size(const struct snt_card *card)
 {
-	return HEADER_SIZE + DEVICE_SIZE * (size_t)card->device_count +
-	       LANE_SIZE * (size_t)card->lane_count;
+	size_t size = HEADER_SIZE + DEVICE_SIZE * (size_t)card->device_count +
+		      LANE_SIZE * (size_t)card->lane_count;
+
+	if (has_mailbox(card))
+		size += BOX_SIZE + KEY_SIZE * (size_t)card->device_count;
+	return size;
 }
 
 /* The next byte to write. Whoever begins has made sure that all will fit. */
@@ -250,6 +303,14 @@ static void put_header(struct writer *writer, const struct snt_card *card)
 	put(writer, 8, card->fragment_size);
 }
 
+static void put_mailbox(struct writer *writer, const struct snt_card *card)
+{
+	put(writer, 8, card->mailbox_addr);
+	put(writer, 4, card->mailbox_slots);
+	for (unsigned i = 0; i < card->device_count; i++)
+		put(writer, 4, card->device[i].mailbox_key);
+}
+
 ssize_t snt_card_pack(const struct snt_card *card, void *buffer, size_t size)
 {
 	const char *fault = snt__card_fault(card);
@@ -281,6 +342,8 @@ ssize_t snt_card_pack(const struct snt_card *card, void *buffer, size_t size)
 		put(&writer, 1, lane->device);
 		put(&writer, 1, 0);
 	}
+	if (has_mailbox(card))
+		put_mailbox(&writer, card);
 	return need;
 }
 
@@ -355,6 +418,14 @@ static void take_arrays(struct reader *reader, struct snt_card *card)
 	}
 }
 
+static void take_mailbox(struct reader *reader, struct snt_card *card)
+{
+	card->mailbox_addr = take(reader, 8);
+	card->mailbox_slots = take(reader, 4);
+	for (unsigned i = 0; i < card->device_count; i++)
+		card->device[i].mailbox_key = take(reader, 4);
+}
+
 int snt_card_unpack(const void *buffer, size_t size, struct snt_card *card_out)
 {
 	struct reader reader = { .at = buffer, .left = size };
@@ -377,10 +448,13 @@ int snt_card_unpack(const void *buffer, size_t size, struct snt_card *card_out)
 	if (size != packed_size(&card))
 		return snt__fail(EBADMSG,
 				 "packed card with %" PRIu32 " devices and %" PRIu32
-				 " lanes has %zu bytes, not %zu",
-				 card.device_count, card.lane_count, size,
+				 " lanes%s has %zu bytes, not %zu",
+				 card.device_count, card.lane_count,
+				 has_mailbox(&card) ? " and a mailbox" : "", size,
 				 packed_size(&card));
 	take_arrays(&reader, &card);
+	if (has_mailbox(&card))
+		take_mailbox(&reader, &card);
 	fault = reader.reserved_set ? "a reserved byte is set" : snt__card_fault(&card);
 	if (fault)
 		return snt__fail(EBADMSG, "packed card refused: %s", fault);

@@ -9,8 +9,13 @@
  *		      "gid_type": "roce v2", "lid": 0}],
  *	 "lanes": [{"qp_num": 18, "psn": 4711, "device": 0}, ...]}
  *
- * The generation is a string because other languages read numbers as doubles,
- * which hold 53 bits.
+ * Those of a mailbox are there with the flag "notify_length" only:
+ *
+ *	 "mailbox_addr": "0x00007f2a5c001000", "mailbox_slots": 256,
+ *	 "devices": [{..., "mailbox_key": 4711}]
+ *
+ * Generation and address are strings because other languages read numbers as
+ * doubles, which hold 53 bits.
  *
  * This file knows types and names, and that a number fits its field; what makes
  * sense in a field is snt__card_fault()'s matter.
@@ -34,7 +39,7 @@
 /* Deeper than any card. The parser recurses, and may do so on a small stack. */
 #define DEPTH_MAX 32
 
-#define GENERATION_DIGITS 16
+#define HEX_DIGITS 16
 
 /* An unsigned field of any size. */
 struct number {
@@ -62,6 +67,14 @@ static const struct number card_numbers[] = {
 
 static const struct number device_numbers[] = {
 	{ NUMBER(struct snt_card_device, lid) },
+};
+
+static const struct number mailbox_numbers[] = {
+	{ NUMBER(struct snt_card, mailbox_slots) },
+};
+
+static const struct number key_numbers[] = {
+	{ NUMBER(struct snt_card_device, mailbox_key) },
 };
 
 static const struct number lane_numbers[] = {
@@ -104,9 +117,15 @@ static const struct words gid_type_words = {
 };
 
 /* Bit i is word i. */
-static const char *const flag_words[] = { "tracked" };
+static const char *const flag_words[] = { "tracked", "notify_length" };
 
 _Static_assert(SNT_QP_TRACKED == 1 << 0, "the first word");
+_Static_assert(SNT_QP_NOTIFY_LENGTH == 1 << 1, "the second word");
+
+static bool has_mailbox(const struct snt_card *card)
+{
+	return card->flags & SNT_QP_NOTIFY_LENGTH;
+}
 
 static uint64_t load_number(const struct number *number, const void *base)
 {
@@ -177,7 +196,23 @@ static int write_flags(json_t *root, const struct snt_card *card)
 	return ret | json_object_set_new(root, "flags", array);
 }
 
-static json_t *device_to_json(const struct snt_card_device *device)
+static int write_hex(json_t *object, const char *name, uint64_t value)
+{
+	char text[2 + HEX_DIGITS + 1];
+
+	snprintf(text, sizeof(text), "0x%0*" PRIx64, HEX_DIGITS, value);
+	return json_object_set_new(object, name, json_string(text));
+}
+
+static int write_mailbox(json_t *root, const struct snt_card *card)
+{
+	if (!has_mailbox(card))
+		return 0;
+	return write_hex(root, "mailbox_addr", card->mailbox_addr) |
+	       write_numbers(root, mailbox_numbers, ARRAY_SIZE(mailbox_numbers), card);
+}
+
+static json_t *device_to_json(const struct snt_card_device *device, bool with_key)
 {
 	json_t *object = json_object();
 	char gid[INET6_ADDRSTRLEN];
@@ -186,7 +221,9 @@ static json_t *device_to_json(const struct snt_card_device *device)
 	if (json_object_set_new(object, "gid", json_string(gid)) ||
 	    write_word(object, &link_words, device->link) ||
 	    write_word(object, &gid_type_words, device->gid_type) ||
-	    write_numbers(object, device_numbers, ARRAY_SIZE(device_numbers), device)) {
+	    write_numbers(object, device_numbers, ARRAY_SIZE(device_numbers), device) ||
+	    write_numbers(object, key_numbers, with_key ? ARRAY_SIZE(key_numbers) : 0,
+			  device)) {
 		json_decref(object);
 		return NULL;
 	}
@@ -210,7 +247,9 @@ static int write_arrays(json_t *root, const struct snt_card *card)
 	int ret = 0;
 
 	for (unsigned i = 0; i < card->device_count; i++)
-		ret |= json_array_append_new(devices, device_to_json(&card->device[i]));
+		ret |= json_array_append_new(devices,
+					     device_to_json(&card->device[i],
+							    has_mailbox(card)));
 	for (unsigned i = 0; i < card->lane_count; i++)
 		ret |= json_array_append_new(lanes, lane_to_json(&card->lane[i]));
 	ret |= json_object_set_new(root, "devices", devices);
@@ -219,16 +258,13 @@ static int write_arrays(json_t *root, const struct snt_card *card)
 
 static json_t *card_to_json(const struct snt_card *card)
 {
-	char generation[2 + GENERATION_DIGITS + 1];
 	json_t *root = json_object();
 
-	snprintf(generation, sizeof(generation), "0x%0*" PRIx64, GENERATION_DIGITS,
-		 card->generation);
 	if (write_numbers(root, &version_number, 1, card) ||
-	    json_object_set_new(root, "generation", json_string(generation)) ||
+	    write_hex(root, "generation", card->generation) ||
 	    write_word(root, &scheme_words, card->scheme) || write_flags(root, card) ||
 	    write_numbers(root, card_numbers, ARRAY_SIZE(card_numbers), card) ||
-	    write_arrays(root, card)) {
+	    write_mailbox(root, card) || write_arrays(root, card)) {
 		json_decref(root);
 		return NULL;
 	}
@@ -402,22 +438,32 @@ static int read_flags(const json_t *root, struct snt_card *card)
 }
 
 /* All digits, always: a shorter one has lost some on its way. */
-static int read_generation(const json_t *root, struct snt_card *card)
+static int read_hex(const json_t *object, const char *name, uint64_t *value_out)
 {
 	static const char digits[] = "0123456789abcdefABCDEF";
-	const json_t *value = json_object_get(root, "generation");
+	const json_t *value = json_object_get(object, name);
 	const char *text = json_string_value(value);
 
-	if (!text || strncmp(text, "0x", 2) != 0 ||
-	    strlen(text + 2) != GENERATION_DIGITS ||
-	    strspn(text + 2, digits) != GENERATION_DIGITS)
-		return refuse("", "generation", "a string of 0x and 16 hex digits",
-			      value);
-	card->generation = strtoull(text + 2, NULL, 16);
+	if (!text || strncmp(text, "0x", 2) != 0 || strlen(text + 2) != HEX_DIGITS ||
+	    strspn(text + 2, digits) != HEX_DIGITS)
+		return refuse("", name, "a string of 0x and 16 hex digits", value);
+	*value_out = strtoull(text + 2, NULL, 16);
 	return 0;
 }
 
-static int read_device(const json_t *object, size_t index,
+static int read_mailbox(const json_t *root, struct snt_card *card)
+{
+	int ret;
+
+	if (!has_mailbox(card))
+		return 0;
+	ret = read_hex(root, "mailbox_addr", &card->mailbox_addr);
+	return ret ? ret
+		   : read_numbers(root, "", mailbox_numbers,
+				  ARRAY_SIZE(mailbox_numbers), card);
+}
+
+static int read_device(const json_t *object, size_t index, bool with_key,
 		       struct snt_card_device *device)
 {
 	const struct where where = where_element("devices", index, ".");
@@ -434,8 +480,12 @@ static int read_device(const json_t *object, size_t index,
 	ret = read_word(object, where.text, &gid_type_words, &device->gid_type);
 	if (ret)
 		return ret;
-	return read_numbers(object, where.text, device_numbers,
-			    ARRAY_SIZE(device_numbers), device);
+	ret = read_numbers(object, where.text, device_numbers,
+			   ARRAY_SIZE(device_numbers), device);
+	if (ret || !with_key)
+		return ret;
+	return read_numbers(object, where.text, key_numbers, ARRAY_SIZE(key_numbers),
+			    device);
 }
 
 /* An array of 1 to max objects. */
@@ -474,7 +524,8 @@ static int read_arrays(const json_t *root, struct snt_card *card)
 		ret = read_array(root, "lanes", SNT_LANES_MAX, &lanes,
 				 &card->lane_count);
 	for (size_t i = 0; !ret && i < card->device_count; i++)
-		ret = read_device(json_array_get(devices, i), i, &card->device[i]);
+		ret = read_device(json_array_get(devices, i), i, has_mailbox(card),
+				  &card->device[i]);
 	for (size_t i = 0; !ret && i < card->lane_count; i++)
 		ret = read_numbers(json_array_get(lanes, i),
 				   where_element("lanes", i, ".").text, lane_numbers,
@@ -497,7 +548,7 @@ static int read_card(const json_t *root, struct snt_card *card)
 				 "JSON card has version %" PRIu32
 				 "; this library reads %d",
 				 card->version, SNT_CARD_VERSION);
-	ret = read_generation(root, card);
+	ret = read_hex(root, "generation", &card->generation);
 	if (!ret)
 		ret = read_word(root, "", &scheme_words, &card->scheme);
 	if (!ret)
@@ -505,6 +556,8 @@ static int read_card(const json_t *root, struct snt_card *card)
 	if (!ret)
 		ret = read_numbers(root, "", card_numbers, ARRAY_SIZE(card_numbers),
 				   card);
+	if (!ret)
+		ret = read_mailbox(root, card);
 	if (!ret)
 		ret = read_arrays(root, card);
 	if (ret)

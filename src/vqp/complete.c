@@ -32,6 +32,8 @@ void snt__qp_break(struct snt_qp *qp)
 	qp->broken = true;
 	qp->refusal = -ESHUTDOWN;
 	snt__recv_update(qp);
+	if (qp->reorder)
+		snt__dqplb_break(qp);
 	for (uint32_t i = 0; i < qp->lane_count; i++)
 		snt__lane_kill(&qp->lane[i]);
 	snt__recv_flush(qp);
@@ -195,7 +197,7 @@ static void report_send(const struct snt_qp *qp, const struct snt__slot *slot,
 
 static int report_closed(struct snt_qp *qp, struct snt_wc *wc)
 {
-	if (!qp->closing || qp->closed_reported || qp->markers ||
+	if (!qp->all_ended || qp->closed_reported || qp->markers ||
 	    qp->head != qp->tail || qp->data.head != qp->data.tail ||
 	    qp->notify.head != qp->notify.tail)
 		return 0;

@@ -122,6 +122,7 @@ int snt_qp_card(const struct snt_qp *qp, struct snt_card *card_out)
 		card.lane[i] = (struct snt_card_lane){ .qp_num = qp->lane[i].qp->qp_num,
 						       .psn = qp->lane[i].psn,
 						       .device = qp->lane[i].device };
+	snt__mailbox_describe(qp, &card);
 	*card_out = card;
 	return 0;
 }
@@ -302,7 +303,10 @@ static int agree(struct snt_qp *qp, const struct snt_card *peer)
 {
 	uint64_t ours = qp->opts.fragment_size;
 	uint32_t *rkey;
+	int ret = snt__mailbox_agree(qp, peer);
 
+	if (ret)
+		return ret;
 	if (!qp->pass_through) {
 		rkey = calloc((size_t)(qp->mask + 1) * peer->device_count,
 			      sizeof(*rkey));
@@ -421,7 +425,7 @@ static int end_lane(struct snt_qp *qp, struct snt__lane *lane)
 				 "%s: the end of the receives cannot be posted: %s",
 				 device_of(qp, lane)->name, strerror(-ret));
 	ret = snt__lane_to_error(lane);
-	if (ret)
+	if (ret && ret != -EOPNOTSUPP)
 		return snt__fail(-ret, "%s: lane %u cannot go to ERR: %s",
 				 device_of(qp, lane)->name, lane->index,
 				 strerror(-ret));
@@ -437,15 +441,12 @@ static int end_lane(struct snt_qp *qp, struct snt__lane *lane)
 
 int snt_qp_close(struct snt_qp *qp, uint64_t wr_id)
 {
-	bool all_ended = true;
 	int first = 0;
 
 	if (!qp->connected)
 		return snt__fail(ENOTCONN, "QP %u is not connected; destroy it",
 				 qp->num);
-	for (uint32_t i = 0; i < qp->lane_count; i++)
-		all_ended &= qp->lane[i].ended || !qp->lane[i].used;
-	if (all_ended)
+	if (qp->all_ended)
 		return snt__fail(EALREADY, "QP %u is being closed already", qp->num);
 	qp->closing = true;
 	qp->lane[0].passes = false;
@@ -457,10 +458,13 @@ int snt_qp_close(struct snt_qp *qp, uint64_t wr_id)
 		if (ret && !first)
 			first = ret;
 	}
+	qp->all_ended = !first;
 	qp->lanes_alive = 0;
 	qp->data.refusal = qp->notify.refusal = -ESHUTDOWN;
 	if (!qp->pass_through) {
 		qp->broken = true;
+		if (qp->reorder)
+			snt__dqplb_break(qp);
 		snt__recv_flush(qp);
 		snt__qp_dispatch(qp);
 		snt__cq_ready(qp->recv_cq, &qp->recv_ready);

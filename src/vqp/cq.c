@@ -111,6 +111,24 @@ static int harvest(struct snt_cq *cq, struct snt_wc *wc, int max)
 	return total;
 }
 
+/* DQPLB: the CQE of the receive whose turn it is. */
+static inline bool is_next_arrival(const struct snt__lane *lane,
+				   const struct ibv_wc *physical)
+{
+	uint64_t next =
+		(uint64_t)(lane->tag | SNT__TAG_RECV) << 32 | lane->recv_retired;
+
+	return lane->sequenced && physical->wr_id == next &&
+	       physical->status == IBV_WC_SUCCESS;
+}
+
+static inline void take_arrival(struct snt__lane *lane, const struct ibv_wc *physical)
+{
+	lane->recv_retired++;
+	lane->completions++;
+	snt__dqplb_take(lane->owner, lane, physical);
+}
+
 /* A run of CQEs of a lane that passes WRs on; how many there were. All but
  * successes, and those of a QP that is being closed, come alone. */
 static inline int take_passed(struct snt__lane *lane, const struct ibv_wc *physical,
@@ -138,11 +156,14 @@ static inline int take_batch(struct snt_cq *cq, unsigned device,
 					 &passed);
 			continue;
 		}
-		if (__builtin_expect(!lane ||
-					     !snt__qp_take(lane->owner, lane, physical),
-				     0))
-			stray(cq, device, physical);
 		i++;
+		if (__builtin_expect(!lane, 0))
+			stray(cq, device, physical);
+		else if (is_next_arrival(lane, physical))
+			take_arrival(lane, physical);
+		else if (__builtin_expect(!snt__qp_take(lane->owner, lane, physical),
+					  0))
+			stray(cq, device, physical);
 	}
 	return passed;
 }

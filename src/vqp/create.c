@@ -87,25 +87,18 @@ static int create_qp(struct snt_qp *qp, struct snt__lane *lane)
 	if (ret)
 		return snt__fail(-ret, "%s: no QP for lane %u: %s", device->name,
 				 lane->index, strerror(-ret));
-	/* Nobody counts what is posted to a lane that passes WRs on, so that the
-	 * device's idea of its depth is what limits it. */
-	if (qp->pass_through && attr.cap.max_send_wr > lane->send_room) {
-		lane->send_room = attr.cap.max_send_wr;
-		return -EAGAIN;
-	}
 	return snt__qp_to_init(qp, lane);
 }
 
-/* -EAGAIN: it needs more room in the CQ, which is in send_room now. */
-static int try_lane(struct snt_qp *qp, struct snt__lane *lane)
+static int open_lane(struct snt_qp *qp, struct snt__lane *lane)
 {
-	uint32_t send_room = lane->send_room;
-	int ret =
-		snt__cq_reserve(qp->cq, lane->device, send_room, &lane->send_cq_index);
+	uint32_t recv_depth = lane_recv_depth(qp, lane->index) + SNT__MARKERS;
+	int ret = snt__cq_reserve(qp->cq, lane->device, qp->lane_depth + SNT__MARKERS,
+				  &lane->send_cq_index);
 
 	if (ret)
 		return ret;
-	ret = snt__cq_reserve(qp->recv_cq, lane->device, lane->recv_room,
+	ret = snt__cq_reserve(qp->recv_cq, lane->device, recv_depth,
 			      &lane->recv_cq_index);
 	if (ret)
 		goto err_send;
@@ -128,21 +121,9 @@ err_recv:
 	if (lane->qp && !qp->adopted)
 		qp->ctx->device[lane->device]->control.destroy_qp(lane->qp);
 	lane->qp = NULL;
-	snt__cq_unreserve(qp->recv_cq, lane->recv_cq_index, lane->recv_room);
+	snt__cq_unreserve(qp->recv_cq, lane->recv_cq_index, recv_depth);
 err_send:
-	snt__cq_unreserve(qp->cq, lane->send_cq_index, send_room);
-	return ret;
-}
-
-static int open_lane(struct snt_qp *qp, struct snt__lane *lane)
-{
-	int ret;
-
-	lane->send_room = qp->lane_depth + SNT__MARKERS;
-	lane->recv_room = lane_recv_depth(qp, lane->index) + SNT__MARKERS;
-	do
-		ret = try_lane(qp, lane);
-	while (ret == -EAGAIN);
+	snt__cq_unreserve(qp->cq, lane->send_cq_index, qp->lane_depth + SNT__MARKERS);
 	return ret;
 }
 
@@ -158,8 +139,9 @@ static int close_lane(struct snt_qp *qp, struct snt__lane *lane)
 	snt__route_remove(&qp->cq->route, lane->device, qp_num);
 	if (qp->recv_cq != qp->cq)
 		snt__route_remove(&qp->recv_cq->route, lane->device, qp_num);
-	snt__cq_unreserve(qp->recv_cq, lane->recv_cq_index, lane->recv_room);
-	snt__cq_unreserve(qp->cq, lane->send_cq_index, lane->send_room);
+	snt__cq_unreserve(qp->recv_cq, lane->recv_cq_index,
+			  lane_recv_depth(qp, lane->index) + SNT__MARKERS);
+	snt__cq_unreserve(qp->cq, lane->send_cq_index, qp->lane_depth + SNT__MARKERS);
 	return 0;
 }
 
@@ -188,6 +170,13 @@ static int plan(struct snt_qp *qp, unsigned device_count)
 		if (qp->adopted)
 			extra = given > qp->data_lanes ? given - qp->data_lanes : 1;
 	}
+	if (qp->opts.flags & SNT_QP_NOTIFY_LENGTH &&
+	    (qp->pass_through || qp->scheme == SNT_DQPLB))
+		return snt__fail(EINVAL,
+				 "SNT_QP_NOTIFY_LENGTH is for SPRAY; %s tells lengths "
+				 "by itself",
+				 qp->pass_through ? "a single lane that passes WRs on"
+						  : "DQPLB");
 	qp->lane_count = qp->data_lanes + extra;
 	if (qp->lane_count > SNT_LANES_MAX)
 		return snt__fail(EINVAL, "%u lanes are more than the %d of one QP",
@@ -214,18 +203,41 @@ static uint32_t find_message_max(const struct snt_qp *qp)
 	return least;
 }
 
+static void undo_lanes(struct snt_qp *qp, uint32_t count)
+{
+	while (count--)
+		close_lane(qp, &qp->lane[count]);
+}
+
 static int open_lanes(struct snt_qp *qp)
 {
 	for (uint32_t i = 0; i < qp->lane_count; i++) {
 		int ret = open_lane(qp, &qp->lane[i]);
 
-		if (!ret)
-			continue;
-		while (i--)
-			close_lane(qp, &qp->lane[i]);
-		return ret;
+		if (ret) {
+			undo_lanes(qp, i);
+			return ret;
+		}
 	}
 	return 0;
+}
+
+/* The mailbox comes last, so that no registration has to be undone, which a device
+ * may refuse. */
+static int open_all(struct snt_qp *qp)
+{
+	int ret = snt__balance_check(qp, &qp->opts);
+
+	if (!ret)
+		ret = snt__qp_begin(qp);
+	if (!ret)
+		ret = open_lanes(qp);
+	if (ret)
+		return ret;
+	ret = snt__mailbox_open(qp);
+	if (ret)
+		undo_lanes(qp, qp->lane_count);
+	return ret;
 }
 
 static int set_up(struct snt_qp *qp)
@@ -262,11 +274,7 @@ static int set_up(struct snt_qp *qp)
 		qp->lane[i].is_data = true;
 		qp->lane[i].sequenced = qp->scheme == SNT_DQPLB;
 	}
-	ret = snt__balance_check(qp, &qp->opts);
-	if (!ret)
-		ret = snt__qp_begin(qp);
-	if (!ret)
-		ret = open_lanes(qp);
+	ret = open_all(qp);
 	if (ret)
 		free(qp->memory);
 	return ret;
@@ -345,6 +353,8 @@ int snt_qp_create_with_cq(struct snt_ctx *ctx, const struct snt_cq_opts *cq_opts
 
 int snt_qp_destroy(struct snt_qp *qp)
 {
+	int ret;
+
 	if (!qp)
 		return 0;
 	if (qp->connected && !qp->closed_reported)
@@ -353,11 +363,13 @@ int snt_qp_destroy(struct snt_qp *qp)
 				 "SNT_CLOSED",
 				 qp->num);
 	for (; qp->lane_count; qp->lane_count--) {
-		int ret = close_lane(qp, &qp->lane[qp->lane_count - 1]);
-
+		ret = close_lane(qp, &qp->lane[qp->lane_count - 1]);
 		if (ret)
 			return ret;
 	}
+	ret = snt__mailbox_close(qp);
+	if (ret)
+		return ret;
 	snt__cq_forget(qp->cq, &qp->send_ready);
 	snt__cq_forget(qp->recv_cq, &qp->recv_ready);
 	qp->cq->qp_count--;

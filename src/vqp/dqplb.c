@@ -33,9 +33,12 @@ struct arrival {
 };
 
 struct snt__reorder {
-	uint32_t window; /* a power of two */
-	uint32_t far;	 /* no honest peer is this far ahead */
-	uint32_t expected;
+	uint32_t window;   /* a power of two */
+	uint32_t far;	   /* no honest peer is this far ahead */
+	uint32_t expected; /* of 24 bits, as on the wire */
+	/* What is not in order: arrivals in the window, early ones, announced raw
+	 * immediates. Not 0 either once the QP is broken. */
+	uint32_t irregular;
 	uint32_t stashed; /* on all lanes */
 	uint64_t length;  /* of the message under way */
 	bool blocked;	  /* a complete message waits for a receive */
@@ -72,7 +75,7 @@ void snt__dqplb_init(struct snt_qp *qp, uint32_t first)
 	memset(qp->reorder, 0, snt__dqplb_size(qp->window));
 	qp->reorder->window = qp->window;
 	qp->reorder->far = far_of(qp, qp->window);
-	qp->reorder->expected = first;
+	qp->reorder->expected = first & SNT__IMM_SEQUENCE;
 	qp->sequence_next = first;
 	qp->sequence_oldest = first;
 }
@@ -146,6 +149,7 @@ int snt__dqplb_fill(struct snt_qp *qp, struct snt__lane *lane)
 		}
 		/* Also after a failure the device may have any of them. */
 		lane->recv_posted += count;
+		lane->refill_at = lane->recv_posted - qp->lane_depth + qp->recv_batch;
 		ret = ibv_post_recv(lane->qp, wr, &bad);
 		if (ret)
 			return -ret;
@@ -176,7 +180,6 @@ static inline void deliver(struct snt_qp *qp, uint32_t imm)
 	recv->flags = SNT_WC_WITH_IMM;
 	recv->pending = 0;
 	qp->reorder->length = 0;
-	snt__cq_ready(qp->recv_cq, &qp->recv_ready);
 }
 
 /* Gives complete messages to receives, in order, while there are both. */
@@ -186,7 +189,7 @@ static __attribute__((noinline)) void match(struct snt_qp *qp)
 	struct arrival *arrival;
 
 	reorder->blocked = false;
-	for (;; reorder->expected++) {
+	for (;;) {
 		arrival = &reorder->arrival[reorder->expected & (reorder->window - 1)];
 		if (!(arrival->state & ARRIVED))
 			return;
@@ -196,9 +199,13 @@ static __attribute__((noinline)) void match(struct snt_qp *qp)
 			return;
 		}
 		reorder->length += arrival->length;
-		if (arrival->state & ENDS)
+		if (arrival->state & ENDS) {
 			deliver(qp, arrival->imm);
+			snt__cq_ready(qp->recv_cq, &qp->recv_ready);
+		}
 		arrival->state = 0;
+		reorder->irregular--;
+		reorder->expected = (reorder->expected + 1) & SNT__IMM_SEQUENCE;
 	}
 }
 
@@ -237,6 +244,7 @@ static inline enum verdict arrive(struct snt_qp *qp, struct snt__lane *lane,
 	if (arrival->state ||
 	    (imm & (SNT__IMM_LAST | SNT__IMM_FOLLOWED)) == SNT__IMM_FOLLOWED)
 		return BAD;
+	reorder->irregular++;
 	arrival->length = length;
 	arrival->imm = 0;
 	if (imm & SNT__IMM_FOLLOWED) {
@@ -255,6 +263,7 @@ static void stash(struct snt_qp *qp, struct snt__lane *lane, uint32_t imm,
 	lane->stash[lane->stash_tail++ & lane->run_mask] =
 		(struct snt__early){ imm, length };
 	qp->reorder->stashed++;
+	qp->reorder->irregular++;
 }
 
 /* What of one lane's stash is not early any more. True if there was anything. */
@@ -271,6 +280,7 @@ static bool unstash_lane(struct snt_qp *qp, struct snt__lane *lane)
 			break;
 		lane->stash_head++;
 		qp->reorder->stashed--;
+		qp->reorder->irregular--;
 		if (verdict == BAD) {
 			snt__qp_break(qp);
 			return false;
@@ -336,6 +346,8 @@ static __attribute__((noinline)) void take_any(struct snt_qp *qp,
 {
 	enum verdict verdict;
 
+	if (qp->broken)
+		return;
 	/* Only writes with immediates are legal on these lanes. */
 	if (!(wc->wc_flags & IBV_WC_WITH_IMM) ||
 	    wc->opcode != IBV_WC_RECV_RDMA_WITH_IMM) {
@@ -357,37 +369,44 @@ static __attribute__((noinline)) void take_any(struct snt_qp *qp,
 		replenish(qp, lane);
 }
 
-/* The next in order, with all that it needs, does not go through the window. */
-static inline bool is_next(const struct snt_qp *qp, const struct snt__lane *lane,
-			   const struct ibv_wc *wc, uint32_t imm)
+void snt__dqplb_break(struct snt_qp *qp)
 {
-	const struct snt__reorder *reorder = qp->reorder;
-	uint32_t at = reorder->expected & (reorder->window - 1);
-
-	return !((imm ^ reorder->expected) & SNT__IMM_SEQUENCE) &&
-	       !(imm & SNT__IMM_FOLLOWED) && wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM &&
-	       wc->wc_flags & IBV_WC_WITH_IMM && !lane->awaits_imm &&
-	       !reorder->stashed && !reorder->arrival[at].state &&
-	       (!(imm & SNT__IMM_LAST) || qp->notify.done != qp->notify.tail);
+	qp->reorder->irregular++;
 }
 
+/* What may have to be done behind one that was in order. */
+static __attribute__((noinline)) void list_and_refill(struct snt_qp *qp,
+						      struct snt__lane *lane)
+{
+	snt__cq_ready(qp->recv_cq, &qp->recv_ready);
+	replenish(qp, lane);
+}
+
+/*
+ * Mostly everything is in order, and the next fragment does not go through the
+ * window. Nothing is called here but at the end, so that no register is saved.
+ */
 void snt__dqplb_take(struct snt_qp *qp, struct snt__lane *lane, const struct ibv_wc *wc)
 {
 	struct snt__reorder *reorder = qp->reorder;
 	uint32_t imm = ntohl(wc->imm_data);
+	bool ends = imm & SNT__IMM_LAST;
 
-	if (__builtin_expect(qp->broken, 0))
-		return;
-	if (__builtin_expect(!is_next(qp, lane, wc, imm), 0)) {
+	if (__builtin_expect(reorder->irregular ||
+				     (imm & ~SNT__IMM_LAST) != reorder->expected ||
+				     wc->opcode != IBV_WC_RECV_RDMA_WITH_IMM ||
+				     (ends && qp->notify.done == qp->notify.tail),
+			     0)) {
 		take_any(qp, lane, imm, wc);
 		return;
 	}
 	reorder->length += wc->byte_len;
-	reorder->expected++;
-	if (imm & SNT__IMM_LAST)
+	reorder->expected = (reorder->expected + 1) & SNT__IMM_SEQUENCE;
+	if (ends)
 		deliver(qp, 0);
-	if (reorder->arrival[reorder->expected & (reorder->window - 1)].state)
-		match(qp);
-	if (!reorder->blocked)
-		replenish(qp, lane);
+	if (__builtin_expect((ends && !qp->recv_ready.listed) ||
+				     (int32_t)(lane->recv_retired - lane->refill_at) >=
+					     0,
+			     0))
+		list_and_refill(qp, lane);
 }

@@ -75,6 +75,7 @@ struct snt__lane {
 	/* Receives: DQPLB posts its own, other classes those of the program. */
 	uint32_t recv_posted;
 	uint32_t recv_retired;
+	uint32_t refill_at;	  /* DQPLB: when so many have been retired */
 	bool awaits_imm;	  /* DQPLB: the next receive is a raw immediate */
 	uint32_t imm_sequence;	  /* of the fragment that announced it */
 	struct snt__early *stash; /* a ring as large as that of runs */
@@ -83,10 +84,8 @@ struct snt__lane {
 
 	uint32_t psn;
 	uint32_t flow_label;
-	uint32_t send_cq_index; /* where so much room is reserved */
-	uint32_t send_room;
+	uint32_t send_cq_index; /* where its room is reserved */
 	uint32_t recv_cq_index;
-	uint32_t recv_room;
 
 	uint64_t fragments, bytes, doorbells, completions, errors;
 

@@ -84,15 +84,17 @@ static void lay_runs(struct snt_qp *qp, struct block *block, struct snt__lane *l
 static void lay_out(struct snt_qp *qp, struct block *block)
 {
 	qp->lane = take(block, qp->lane_count, sizeof(*qp->lane));
-	for (uint32_t i = 0; i < qp->lane_count; i++)
-		lay_chain(qp, block, block->memory ? &qp->lane[i] : NULL);
+	for (uint32_t i = 0; i < qp->lane_count; i++) {
+		struct snt__lane *lane = block->memory ? &qp->lane[i] : NULL;
+
+		lay_chain(qp, block, lane);
+		lay_runs(qp, block, lane);
+	}
 	if (qp->pass_through)
 		return;
 	lay_sends(qp, block);
 	lay_ring(qp, block, &qp->data, qp->recv_sge_max);
 	lay_ring(qp, block, &qp->notify, 0);
-	for (uint32_t i = 0; i < qp->lane_count; i++)
-		lay_runs(qp, block, block->memory ? &qp->lane[i] : NULL);
 	if (qp->scheme == SNT_DQPLB)
 		qp->reorder = take(block, 1, snt__dqplb_size(qp->window));
 }

@@ -88,6 +88,8 @@ int snt__qp_begin(struct snt_qp *qp)
 	qp->head = qp->ordered = qp->next = qp->tail = 0;
 	qp->under_way = qp->plain_under_way = qp->notifies_due = 0;
 	qp->failed_count = 0;
+	qp->read_end = 0;
+	qp->all_ended = false;
 	qp->poisoned = false;
 	qp->touched_count = 0;
 	qp->markers = 0;

@@ -51,7 +51,7 @@ int snt__qp_opts_check(const struct snt_ctx *ctx, const struct snt_qp_opts *opts
 {
 	const struct range ranges[] = {
 		{ "scheme", opts->scheme, SNT_SPRAY, SNT_DQPLB },
-		{ "flags", opts->flags, 0, SNT_QP_TRACKED },
+		{ "flags", opts->flags, 0, SNT_QP_TRACKED | SNT_QP_NOTIFY_LENGTH },
 		{ "balance", opts->balance, SNT_ROUND_ROBIN, SNT_BY_TIME },
 		{ "lanes", opts->lanes, 0, 128 },
 		{ "notify_lanes", opts->notify_lanes, 0, SNT_DEVICES_MAX },

@@ -100,41 +100,68 @@ static unsigned post_chain(struct snt__lane *lane, unsigned count, int *ret_out)
 	return bad >= lane->chain && bad < lane->chain + count ? bad - lane->chain : 0;
 }
 
-/* The next chain; how many of the WRs are in it. */
-static inline unsigned build_chain(const struct snt_qp *qp,
-				   const struct snt_send_wr *wr, unsigned count,
-				   struct snt__known *known, int *ret_out)
+/* A run ends with each signalled WR, whose completion then says that all of it is
+ * done. */
+static inline void end_run(struct snt__lane *lane, uint32_t built, uint32_t flags)
 {
-	struct ibv_send_wr *physical = qp->lane[0].chain;
+	lane->run[lane->run_tail & lane->run_mask].end = built;
+	lane->run_tail += (flags & SNT_SIGNALED) / SNT_SIGNALED;
+}
+
+/* The next chain; how many of the WRs are in it. */
+static inline unsigned build_chain(struct snt_qp *qp, const struct snt_send_wr *wr,
+				   unsigned count, struct snt__known *known,
+				   int *ret_out)
+{
+	struct snt__lane *lane = &qp->lane[0];
+	struct ibv_send_wr *physical = lane->chain;
 	unsigned built;
 
-	for (built = 0; built < count; built++) {
+	for (built = 0; built < count; built++, wr++, physical++) {
 		if (!build_simple(qp, wr, known, physical)) {
 			*ret_out = build_general(qp, wr, physical);
 			if (*ret_out)
 				break;
 		}
-		wr++;
-		physical++;
+		end_run(lane, lane->built + built + 1, wr->flags);
 	}
 	return built;
+}
+
+/* The device did not take the last so many of the chain. */
+static void unbuild(struct snt__lane *lane, unsigned posted, unsigned built)
+{
+	for (unsigned i = posted; i < built; i++)
+		lane->run_tail -= (lane->chain[i].send_flags & IBV_SEND_SIGNALED) != 0;
+}
+
+static unsigned least(unsigned a, unsigned b, unsigned c)
+{
+	if (b < a)
+		a = b;
+	return c < a ? c : a;
 }
 
 int snt__pass_post_send(struct snt_qp *qp, const struct snt_send_wr *wr, unsigned count)
 {
 	struct snt__known known = SNT__KNOWN_NONE;
+	struct snt__lane *lane = &qp->lane[0];
 	unsigned taken = 0, want, built, posted;
-	int ret = -EINVAL;
+	int ret = -EAGAIN;
 
 	if (qp->refusal)
 		return qp->refusal;
 	do {
-		want = count - taken < SNT__CHAIN_MAX ? count - taken : SNT__CHAIN_MAX;
+		want = least(count - taken, SNT__CHAIN_MAX,
+			     qp->lane_depth - snt__lane_under_way(lane));
 		built = build_chain(qp, wr + taken, want, &known, &ret);
-		posted = built ? post_chain(&qp->lane[0], built, &ret) : 0;
+		posted = built ? post_chain(lane, built, &ret) : 0;
+		if (__builtin_expect(posted < built, 0))
+			unbuild(lane, posted, built);
+		lane->built += posted;
 		taken += posted;
-	} while (posted == want && taken < count);
-	qp->lane[0].fragments += taken;
+	} while (posted && posted == want && taken < count);
+	lane->fragments += taken;
 	return taken ? (int)taken : ret;
 }
 
@@ -207,13 +234,16 @@ const uint8_t snt__pass_opcode[SNT__PASS_OPCODES] = {
 /* The end of the queues: true if this was a marker of ours. */
 static bool take_marker(struct snt_qp *qp, const struct ibv_wc *physical)
 {
-	uint32_t tag = physical->wr_id >> 32;
+	struct snt__lane *lane = &qp->lane[0];
 
-	if (!qp->closing ||
-	    (tag & ~SNT__TAG_RECV) != (qp->lane[0].tag | SNT__TAG_MARKER))
+	if (!qp->closing)
 		return false;
-	snt__qp_count_marker(qp, tag & SNT__TAG_RECV ? &qp->lane[0].recv_marker_due
-						     : &qp->lane[0].send_marker_due);
+	if (physical->wr_id == snt__pass_marker(qp, 0))
+		snt__qp_count_marker(qp, &lane->send_marker_due);
+	else if (physical->wr_id == snt__pass_marker(qp, SNT__TAG_RECV))
+		snt__qp_count_marker(qp, &lane->recv_marker_due);
+	else
+		return false;
 	snt__cq_ready(qp->cq, &qp->send_ready);
 	return true;
 }
@@ -233,12 +263,9 @@ bool snt__pass_take(struct snt__lane *lane, const struct ibv_wc *physical,
 {
 	if (take_marker(lane->owner, physical))
 		return false;
+	if (physical->status == IBV_WC_SUCCESS)
+		return snt__pass_take_run(lane, physical, 1, wc);
 	lane->completions++;
-	if (physical->status == IBV_WC_SUCCESS) {
-		snt__pass_translate(physical, lane->owner->num, wc);
-		lane->recv_retired += (physical->opcode & IBV_WC_RECV) != 0;
-		return true;
-	}
 	lane->errors++;
 	fail(lane->owner);
 	*wc = (struct snt_wc){ .wr_id = physical->wr_id,

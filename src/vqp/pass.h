@@ -14,6 +14,12 @@ int snt__pass_post_send(struct snt_qp *qp, const struct snt_send_wr *wr,
 int snt__pass_post_recv(struct snt_qp *qp, const struct snt_recv_wr *wr,
 			unsigned count);
 
+/* The wr_id of what ends a queue; by chance, so that no program uses it too. */
+static inline uint64_t snt__pass_marker(const struct snt_qp *qp, uint32_t queue)
+{
+	return queue ? qp->generation : ~qp->generation;
+}
+
 /* Any completion of the lane; false if it is not for the program. */
 bool snt__pass_take(struct snt__lane *lane, const struct ibv_wc *physical,
 		    struct snt_wc *wc);
@@ -40,6 +46,15 @@ static inline void snt__pass_translate(const struct ibv_wc *physical, uint32_t q
 	}
 }
 
+/* So many signalled sends are done, and with them all before. */
+static inline void snt__pass_retire(struct snt__lane *lane, uint32_t signalled)
+{
+	if (!signalled)
+		return;
+	lane->run_head += signalled;
+	lane->retired = lane->run[(lane->run_head - 1) & lane->run_mask].end;
+}
+
 /* Successes of a lane, one behind the other; how many there were. */
 static inline int snt__pass_take_run(struct snt__lane *lane,
 				     const struct ibv_wc *physical, int count,
@@ -56,8 +71,10 @@ static inline int snt__pass_take_run(struct snt__lane *lane,
 		snt__pass_translate(physical, qp_num, wc);
 		receives += physical->opcode & IBV_WC_RECV;
 	}
+	receives /= IBV_WC_RECV;
 	lane->completions += taken;
-	lane->recv_retired += receives / IBV_WC_RECV;
+	lane->recv_retired += receives;
+	snt__pass_retire(lane, taken - receives);
 	return taken;
 }
 

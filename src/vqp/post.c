@@ -44,6 +44,8 @@ static inline struct snt__slot *take_slot(struct snt_qp *qp,
 	slot->opcode = wr->opcode;
 	slot->flags = wr->flags;
 	slot->status = SNT_SUCCESS;
+	if (wr->opcode == SNT_READ)
+		qp->read_end = qp->tail + 1;
 	return slot;
 }
 

@@ -8,6 +8,7 @@
 #include "dev/ctx.h"
 #include "dev/mem.h"
 #include "vqp/lane.h"
+#include "vqp/mailbox.h"
 
 /*
  * The send ring. Accepted WRs are added at tail, cut into fragments in order by
@@ -99,6 +100,7 @@ struct snt_qp {
 	uint32_t plain_under_way; /* of these, those without a sequence number */
 	uint32_t
 		notifies_due; /* WRs before next whose notification is yet to be sent */
+	uint32_t read_end;    /* position behind the last READ */
 	uint32_t data_lanes;  /* in use; may be fewer than were made */
 	uint32_t lane_limit;  /* the least of the data lanes' */
 	uint32_t lane_count;
@@ -114,11 +116,13 @@ struct snt_qp {
 	uint8_t scheme;
 	int16_t refusal; /* why nothing can be posted, or 0 */
 	bool pass_through;
-	bool even;    /* lanes take turns */
-	bool by_time; /* or are chosen by what they have shown */
+	bool even;	   /* lanes take turns */
+	bool by_time;	   /* or are chosen by what they have shown */
+	bool tells_length; /* the peer has a mailbox */
 	bool connected;
 	bool broken; /* no further fragment is sent */
 	bool closing;
+	bool all_ended; /* all lanes are on their way out */
 	bool closed_reported;
 	uint8_t touched_count;
 	uint8_t touched[SNT_LANES_MAX]; /* lanes with a chain to post */
@@ -162,6 +166,7 @@ struct snt_qp {
 	uint64_t generation;
 	uint32_t mtu; /* agreed on */
 	struct snt_qp_opts opts;
+	struct snt__mailbox mailbox;
 	bool adopted;
 	void *memory; /* one block for all rings */
 };
@@ -233,6 +238,7 @@ void snt__dqplb_init(struct snt_qp *qp, uint32_t first);
 void snt__dqplb_take(struct snt_qp *qp, struct snt__lane *lane,
 		     const struct ibv_wc *wc);
 void snt__dqplb_match(struct snt_qp *qp);
+void snt__dqplb_break(struct snt_qp *qp);
 int snt__dqplb_fill(struct snt_qp *qp, struct snt__lane *lane);
 /* Is there room for so many more? */
 bool snt__dqplb_window_open(struct snt_qp *qp, uint32_t count);

@@ -69,8 +69,10 @@ static int check_sges(const struct snt_qp *qp, const struct snt_recv_wr *wr)
 	for (unsigned i = 0; i < wr->sge_count; i++) {
 		const struct snt_sge *sge = &wr->sge[i];
 
-		if (!sge->mem || sge->mem->ctx != qp->ctx || sge->length > UINT32_MAX)
+		if (!sge->mem || sge->mem->ctx != qp->ctx)
 			return -EINVAL;
+		if (sge->length > UINT32_MAX)
+			return -EMSGSIZE;
 		if (!snt__mem_holds(sge->mem, (uintptr_t)sge->addr, sge->length))
 			return -ERANGE;
 		if (!(sge->mem->access & SNT_ACCESS_LOCAL_WRITE))
@@ -190,6 +192,20 @@ static void fail_recv(struct snt__recv *recv, unsigned status, uint32_t vendor_e
 	recv->lane = lane;
 }
 
+/* What a notification wrote to the mailbox, if it did. */
+static void take_length(const struct snt_qp *qp, struct snt__recv *recv,
+			uint32_t position, const struct ibv_wc *wc)
+{
+	const struct snt__mailbox *mailbox = &qp->mailbox;
+	const uint64_t *word = &mailbox->in.word[position & mailbox->in_mask];
+
+	/* The device may write it at any time, if the peer is hostile. */
+	if (mailbox->in.word && wc->byte_len == sizeof(*word))
+		recv->length = be64toh(__atomic_load_n(word, __ATOMIC_RELAXED));
+	else
+		recv->flags |= SNT_WC_LENGTH_UNKNOWN;
+}
+
 static void finish(struct snt__recv_ring *ring, uint32_t position,
 		   struct snt__lane *lane, const struct ibv_wc *wc)
 {
@@ -215,8 +231,8 @@ static void finish(struct snt__recv_ring *ring, uint32_t position,
 	}
 	if (recv->sge_count)
 		recv->length = wc->byte_len;
-	else
-		recv->flags |= SNT_WC_LENGTH_UNKNOWN;
+	else if (lane == lane->owner->extra)
+		take_length(lane->owner, recv, position, wc);
 }
 
 static __attribute__((noinline, cold)) void take_error(struct snt_qp *qp,
@@ -228,24 +244,31 @@ static __attribute__((noinline, cold)) void take_error(struct snt_qp *qp,
 	snt__cq_ready(qp->recv_cq, &qp->recv_ready);
 }
 
-void snt__recv_take(struct snt_qp *qp, struct snt__lane *lane, const struct ibv_wc *wc)
+/* Of a class that is in a queue of its own. */
+static __attribute__((noinline)) void take_posted(struct snt_qp *qp,
+						  struct snt__lane *lane,
+						  uint32_t position,
+						  const struct ibv_wc *wc)
 {
-	uint32_t position = lane->recv_retired++;
-
-	lane->completions++;
-	if (lane->sequenced) {
-		if (__builtin_expect(wc->status == IBV_WC_SUCCESS, 1))
-			snt__dqplb_take(qp, lane, wc);
-		else
-			take_error(qp, lane, wc);
-		return;
-	}
 	finish(lane->index == qp->message_lane ? &qp->data : &qp->notify, position,
 	       lane, wc);
 	if (__builtin_expect(wc->status != IBV_WC_SUCCESS, 0))
 		take_error(qp, lane, wc);
 	else
 		snt__cq_ready(qp->recv_cq, &qp->recv_ready);
+}
+
+void snt__recv_take(struct snt_qp *qp, struct snt__lane *lane, const struct ibv_wc *wc)
+{
+	uint32_t position = lane->recv_retired++;
+
+	lane->completions++;
+	if (!lane->sequenced)
+		take_posted(qp, lane, position, wc);
+	else if (__builtin_expect(wc->status == IBV_WC_SUCCESS, 1))
+		snt__dqplb_take(qp, lane, wc);
+	else
+		take_error(qp, lane, wc);
 }
 
 /* The end of a lane's receives: what has not come back never was there. */

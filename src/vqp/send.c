@@ -268,6 +268,10 @@ static bool send_message(struct snt_qp *qp, struct snt__slot *slot, uint32_t pos
 		return false;
 	wr = add_to(qp, lane, position, 0, slot->length);
 	set_local(qp, slot, position, lane->device, slot->length, wr);
+	/* Data of READs on this lane are still to come, and a READ whose answer got
+	 * lost is done again: without a fence it would see what comes after it. */
+	if (snt__before(qp->head, qp->read_end))
+		wr->send_flags |= IBV_SEND_FENCE;
 	wr->opcode = rule->verb;
 	if (rule->shape == SNT__SHAPE_ATOMIC) {
 		const struct snt__atomic *atomic = &qp->atomic[position & qp->mask];
@@ -334,16 +338,19 @@ static inline bool dispatch_slot(struct snt_qp *qp, struct snt__slot *slot,
 	}
 }
 
-/* SPRAY: an empty write with the immediate on each notify lane. */
+/* SPRAY: a write with the immediate on each notify lane, empty but for the first one
+ * where the peer has a mailbox. */
 static bool send_notify(struct snt_qp *qp, struct snt__slot *slot, uint32_t position)
 {
 	struct snt__lane *lane = qp->extra;
 	bool alive = true;
 
 	for (unsigned i = 0; i < qp->notify_count; i++) {
-		alive &= lane[i].alive;
-		if (lane[i].alive && !snt__lane_has_room(&lane[i], 1))
+		if (__builtin_expect(snt__lane_has_room(&lane[i], 1), 1))
+			continue;
+		if (lane[i].alive)
 			return false;
+		alive = false;
 	}
 	slot->flags &= ~SNT__SLOT_NOTIFY;
 	qp->notifies_due--;
@@ -364,6 +371,8 @@ static bool send_notify(struct snt_qp *qp, struct snt__slot *slot, uint32_t posi
 					    lane[i].remote_device];
 		qp->plain_under_way++;
 	}
+	if (__builtin_expect(qp->tells_length, 0))
+		snt__mailbox_tell(qp, slot->length);
 	return true;
 }
 

@@ -43,6 +43,18 @@ static struct snt_card sample(unsigned device_count, unsigned lane_count)
 	return card;
 }
 
+static struct snt_card sample_with_mailbox(unsigned device_count, unsigned lane_count)
+{
+	struct snt_card card = sample(device_count, lane_count);
+
+	card.flags |= SNT_QP_NOTIFY_LENGTH;
+	card.mailbox_addr = 0x00007f1234567890;
+	card.mailbox_slots = 512;
+	for (unsigned i = 0; i < device_count; i++)
+		card.device[i].mailbox_key = 0xc0ffee00 + i;
+	return card;
+}
+
 /* The most of everything, with what the sample has not. */
 static struct snt_card largest(void)
 {
@@ -70,6 +82,21 @@ static struct snt_card largest(void)
 	return card;
 }
 
+/* The longest card, whose mailbox ends with the address space. */
+static struct snt_card longest(void)
+{
+	struct snt_card card = largest();
+
+	card.scheme = SNT_SPRAY;
+	card.window = 0;
+	card.flags |= SNT_QP_NOTIFY_LENGTH;
+	card.mailbox_slots = 131072;
+	card.mailbox_addr = UINT64_MAX - 131072 * 8 + 1;
+	for (unsigned i = 0; i < SNT_DEVICES_MAX; i++)
+		card.device[i].mailbox_key = UINT32_MAX;
+	return card;
+}
+
 static void assert_same(const struct snt_card *a, const struct snt_card *b)
 {
 	assert_int_equal(a->version, b->version);
@@ -87,11 +114,14 @@ static void assert_same(const struct snt_card *a, const struct snt_card *b)
 	assert_int_equal(a->device_count, b->device_count);
 	assert_int_equal(a->data_lanes, b->data_lanes);
 	assert_int_equal(a->lane_count, b->lane_count);
+	assert_true(a->mailbox_addr == b->mailbox_addr);
+	assert_int_equal(a->mailbox_slots, b->mailbox_slots);
 	for (unsigned i = 0; i < SNT_DEVICES_MAX; i++) {
 		assert_memory_equal(a->device[i].gid, b->device[i].gid, 16);
 		assert_int_equal(a->device[i].lid, b->device[i].lid);
 		assert_int_equal(a->device[i].link, b->device[i].link);
 		assert_int_equal(a->device[i].gid_type, b->device[i].gid_type);
+		assert_int_equal(a->device[i].mailbox_key, b->device[i].mailbox_key);
 	}
 	for (unsigned i = 0; i < SNT_LANES_MAX; i++) {
 		assert_int_equal(a->lane[i].qp_num, b->lane[i].qp_num);
@@ -129,6 +159,8 @@ static void every_count_goes_round(void **state)
 		struct snt_card card = sample(devices, SNT_LANES_MAX);
 
 		assert_goes_round(&card);
+		card = sample_with_mailbox(devices, SNT_LANES_MAX);
+		assert_goes_round(&card);
 	}
 	for (unsigned lanes = 1; lanes <= SNT_LANES_MAX; lanes++) {
 		struct snt_card card = sample(2, lanes);
@@ -142,6 +174,14 @@ static void every_extreme_goes_round(void **state)
 	struct snt_card card = largest();
 
 	(void)state;
+	assert_goes_round(&card);
+	card = longest();
+	assert_goes_round(&card);
+	card = sample_with_mailbox(1, 2);
+	card.recv_depth = 1;
+	card.mailbox_slots = 2;
+	card.mailbox_addr = 0; /* some devices count from there */
+	card.device[0].mailbox_key = 0;
 	assert_goes_round(&card);
 
 	card = sample(1, 1);
@@ -210,6 +250,50 @@ static void packed_bytes_are_fixed(void **state)
 	assert_memory_equal(packed, expected, sizeof(expected) - 1);
 }
 
+/* It follows all that a card without one has. */
+static void a_packed_mailbox_is_fixed(void **state)
+{
+	static const char expected[] = "\x00\x00\x7f\x12\x34\x56\x78\x90"  /* address */
+				       "\x00\x00\x02\x00"		   /* slots */
+				       "\xc0\xff\xee\x00\xc0\xff\xee\x01"; /* keys */
+	struct snt_card plain = sample(2, 3), card = sample_with_mailbox(2, 3);
+	uint8_t packed[SNT_CARD_PACKED_MAX], before[SNT_CARD_PACKED_MAX];
+	ssize_t size = snt_card_pack(&plain, before, sizeof(before));
+
+	(void)state;
+	assert_success(size);
+	assert_int_equal(snt_card_pack(&card, packed, sizeof(packed)),
+			 size + sizeof(expected) - 1);
+	assert_memory_equal(packed + size, expected, sizeof(expected) - 1);
+	assert_int_equal(packed[2], SNT_QP_TRACKED | SNT_QP_NOTIFY_LENGTH);
+	packed[2] = before[2];
+	assert_memory_equal(packed, before, size);
+}
+
+static void a_json_mailbox_is_fixed(void **state)
+{
+	static const char expected[] =
+		"{\"version\": 1, \"generation\": \"0xfedcba9876543210\", "
+		"\"scheme\": \"spray\", \"flags\": [\"tracked\", "
+		"\"notify_length\"], \"qp_num\": 658188, "
+		"\"epoch\": 16909060, \"read_depth\": 16, \"mtu\": 4096, "
+		"\"lane_depth\": 128, \"recv_depth\": 256, \"window\": 0, "
+		"\"fragment_size\": 1048576, \"data_lanes\": 1, "
+		"\"mailbox_addr\": \"0x00007f1234567890\", \"mailbox_slots\": 512, "
+		"\"devices\": "
+		"[{\"gid\": \"::ffff:10.0.0.1\", \"link\": \"ethernet\", "
+		"\"gid_type\": \"roce v2\", \"lid\": 0, "
+		"\"mailbox_key\": 3237998080}], \"lanes\": [{\"qp_num\": "
+		"1192960, \"psn\": 11259136, \"device\": 0}, {\"qp_num\": "
+		"1192961, \"psn\": 11259137, \"device\": 0}]}";
+	struct snt_card card = sample_with_mailbox(1, 2);
+	char text[sizeof(expected)];
+
+	(void)state;
+	assert_success(snt_card_to_json(&card, text, sizeof(text)));
+	assert_string_equal(text, expected);
+}
+
 static void json_text_is_fixed(void **state)
 {
 	static const char expected[] =
@@ -236,7 +320,7 @@ static void json_text_is_fixed(void **state)
 /* What src/vqp/card.h says of its limit. */
 static void the_longest_json_is_far_from_its_limit(void **state)
 {
-	struct snt_card card = largest();
+	struct snt_card card = longest();
 	static char text[SNT__CARD_JSON_MAX];
 
 	(void)state;
@@ -281,10 +365,32 @@ static void wrong_sizes_are_refused(void **state)
 		     "needs 148 bytes when packed, not 147");
 }
 
+static void wrong_sizes_with_a_mailbox_are_refused(void **state)
+{
+	struct snt_card card = sample_with_mailbox(3, 5), back = { .qp_num = 99 };
+	uint8_t packed[SNT_CARD_PACKED_MAX + 8] = { 0 };
+	ssize_t size = snt_card_pack(&card, packed, sizeof(packed));
+
+	(void)state;
+	assert_int_equal(size, 48 + 3 * 20 + 5 * 8 + 12 + 3 * 4);
+	for (size_t cut = 0; cut <= sizeof(packed); cut++) {
+		if (cut == (size_t)size)
+			continue;
+		assert_error(unpack_copy(packed, cut, &back), EBADMSG, "packed card");
+		assert_int_equal(back.qp_num, 99);
+	}
+	assert_error(unpack_copy(packed, 148, &back), EBADMSG,
+		     "and a mailbox has 148 bytes, not 172");
+	packed[2] &= ~SNT_QP_NOTIFY_LENGTH;
+	assert_error(unpack_copy(packed, size, &back), EBADMSG,
+		     "3 devices and 5 lanes has 172 bytes, not 148");
+}
+
 /* Whatever becomes of the bytes, two cards never look the same to one of us. */
 static void every_flipped_bit_is_refused_or_kept(void **state)
 {
-	struct snt_card card[] = { sample(2, 3), largest() }, back;
+	struct snt_card card[] = { sample(2, 3), largest(), sample_with_mailbox(2, 3) },
+			back;
 	uint8_t packed[SNT_CARD_PACKED_MAX], again[SNT_CARD_PACKED_MAX];
 	unsigned refused = 0, kept = 0;
 
@@ -373,7 +479,10 @@ static void fields_out_of_range_are_refused(void **state)
 	REFUSED(generation, 0, "generation");
 	REFUSED(scheme, SNT_SCHEME_DEFAULT, "scheme is 0");
 	REFUSED(scheme, 3, "scheme is 3");
-	REFUSED(flags, 2, "flags 0x2");
+	REFUSED(flags, 4, "flags 0x4");
+	REFUSED(flags, SNT_QP_NOTIFY_LENGTH, "mailbox_slots is 0, not 257 to 131072");
+	REFUSED(mailbox_slots, 512, "there is a mailbox, but no SNT_QP_NOTIFY_LENGTH");
+	REFUSED(mailbox_addr, 8, "there is a mailbox, but no SNT_QP_NOTIFY_LENGTH");
 	REFUSED(mtu, 0, "mtu is 0");
 	REFUSED(mtu, 128, "mtu is 128, not 256 to 4096");
 	REFUSED(mtu, 1500, "mtu is 1500, which is no power of two");
@@ -389,6 +498,41 @@ static void fields_out_of_range_are_refused(void **state)
 	REFUSED(fragment_size, (UINT64_C(1) << 31) + 64, "fragment_size is 2147483712");
 	REFUSED(fragment_size, (UINT64_C(1) << 32) + 256,
 		"fragment_size is 4294967552");
+}
+
+#define MAILBOX_REFUSED(field, value, phrase)                     \
+	do {                                                      \
+		struct snt_card card = sample_with_mailbox(2, 3); \
+                                                                  \
+		card.field = value;                               \
+		card_refused(&card, phrase);                      \
+	} while (0)
+
+static void mailboxes_out_of_range_are_refused(void **state)
+{
+	(void)state;
+	MAILBOX_REFUSED(mailbox_slots, 256, "mailbox_slots is 256, not 257 to 131072");
+	MAILBOX_REFUSED(recv_depth, 512, "mailbox_slots is 512, not 513 to 131072");
+	MAILBOX_REFUSED(mailbox_slots, 511,
+			"mailbox_slots is 511, which is no power of two");
+	MAILBOX_REFUSED(mailbox_slots, 262144, "mailbox_slots is 262144");
+	MAILBOX_REFUSED(mailbox_slots, UINT32_MAX, "mailbox_slots is 4294967295");
+	MAILBOX_REFUSED(mailbox_addr, 0x1004,
+			"mailbox_addr is 0x1004, no multiple of 8");
+	MAILBOX_REFUSED(mailbox_addr, UINT64_MAX - 512 * 8 + 1 + 8,
+			"too near to the end for 512 slots");
+	MAILBOX_REFUSED(mailbox_addr, UINT64_MAX - 7, "too near to the end");
+	MAILBOX_REFUSED(data_lanes, 3, "there is a mailbox, but no notify lane");
+}
+
+static void a_mailbox_is_for_spray(void **state)
+{
+	struct snt_card card = sample_with_mailbox(2, 3);
+
+	(void)state;
+	card.scheme = SNT_DQPLB;
+	card.window = 1024;
+	card_refused(&card, "there is a mailbox, but no notify lane");
 }
 
 static void windows_out_of_range_are_refused(void **state)
@@ -503,7 +647,7 @@ static void members_refused(json_t *root, json_t *object)
 		"[1]",	 "-1",	  "1.0",     "0.5",   "1e99",  "\"\"",	    "\"0\"",
 		"\"1\"", "\"x\"", "[\"x\"]", "-1e99", "false", "\"12abc\"", "1e-9",
 	};
-	const char *name[16];
+	const char *name[32];
 	unsigned count = 0;
 	void *iter;
 
@@ -525,7 +669,7 @@ static void members_refused(json_t *root, json_t *object)
 
 static void every_member_is_needed_and_typed(void **state)
 {
-	struct snt_card card = sample(2, 2);
+	struct snt_card card = sample_with_mailbox(2, 2);
 	char text[2048];
 	json_t *root;
 
@@ -596,6 +740,21 @@ static void h25_numbers_are_not_truncated(void **state)
 	edited_refuses("0xfedcba9876543210", "0x0000000000000000", "generation is 0");
 	assert_success(read_edited("0xfedcba9876543210", "0xFEDCBA9876543210", &back));
 	assert_true(back.generation == 0xfedcba9876543210);
+}
+
+/* Members of a mailbox are not looked at where there is none. */
+static void a_mailbox_needs_its_flag(void **state)
+{
+	struct snt_card card = sample(2, 2), back;
+
+	(void)state;
+	edited_refuses("[\"tracked\"]", "[\"notify_length\"]",
+		       "mailbox_addr is missing");
+	assert_success(read_edited("\"epoch\"",
+				   "\"mailbox_addr\": 7, \"mailbox_slots\": [], "
+				   "\"epoch\"",
+				   &back));
+	assert_same(&card, &back);
 }
 
 static void json_out_of_range_is_refused(void **state)
@@ -760,7 +919,7 @@ static void *failing_malloc(size_t size)
 
 static void every_allocation_can_fail(void **state)
 {
-	struct snt_card card = sample(2, 3), back = { .qp_num = 99 };
+	struct snt_card card = sample_with_mailbox(2, 3), back = { .qp_num = 99 };
 	char text[2048], again[sizeof(text)];
 	ssize_t length = snt_card_to_json(&card, text, sizeof(text));
 	ssize_t ret = -ENOMEM;
@@ -805,12 +964,18 @@ int main(void)
 		cmocka_unit_test(devices_number_their_qps_apart),
 		cmocka_unit_test(packed_bytes_are_fixed),
 		cmocka_unit_test(json_text_is_fixed),
+		cmocka_unit_test(a_packed_mailbox_is_fixed),
+		cmocka_unit_test(a_json_mailbox_is_fixed),
 		cmocka_unit_test(the_longest_json_is_far_from_its_limit),
 		cmocka_unit_test(wrong_sizes_are_refused),
+		cmocka_unit_test(wrong_sizes_with_a_mailbox_are_refused),
 		cmocka_unit_test(every_flipped_bit_is_refused_or_kept),
 		cmocka_unit_test(malformed_bytes_are_refused),
 		cmocka_unit_test(fields_out_of_range_are_refused),
 		cmocka_unit_test(windows_out_of_range_are_refused),
+		cmocka_unit_test(mailboxes_out_of_range_are_refused),
+		cmocka_unit_test(a_mailbox_is_for_spray),
+		cmocka_unit_test(a_mailbox_needs_its_flag),
 		cmocka_unit_test(counts_and_elements_out_of_range_are_refused),
 		cmocka_unit_test(ethernet_needs_a_gid),
 		cmocka_unit_test(every_member_is_needed_and_typed),

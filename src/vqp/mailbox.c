@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: MIT */
+#include "vqp/mailbox.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "util/err.h"
+#include "vqp/qp.h"
+
+#define SLOT sizeof(uint64_t)
+
+/* On pages of its own, since a process that forks may lose those of registered
+ * memory. */
+static int allocate(struct snt__words *words, uint32_t count)
+{
+	size_t page = sysconf(_SC_PAGESIZE);
+	size_t size = (count * SLOT + page - 1) & ~(page - 1);
+	void *memory;
+	int ret = posix_memalign(&memory, page, size);
+
+	if (ret)
+		return snt__fail(ret, "no memory for %u lengths of notifications",
+				 count);
+	memset(memory, 0, size);
+	words->word = memory;
+	return 0;
+}
+
+static int register_words(struct snt_ctx *ctx, struct snt__words *words, uint32_t count,
+			  unsigned access)
+{
+	int ret = snt_mem_register(ctx, words->word, count * SLOT, access, &words->mem);
+
+	if (!ret)
+		return 0;
+	free(words->word);
+	words->word = NULL;
+	return ret;
+}
+
+static int release(struct snt__words *words)
+{
+	int ret = snt_mem_release(words->mem);
+
+	if (ret)
+		return ret;
+	free(words->word);
+	*words = (struct snt__words){ 0 };
+	return 0;
+}
+
+/* The name of a device that cannot register memory, or NULL. */
+static const char *find_unable(const struct snt_ctx *ctx)
+{
+	for (unsigned i = 0; i < ctx->device_count; i++) {
+		const struct snt_device *device = ctx->device[i];
+
+		if (!device->control.reg_mr || !device->control.dereg_mr)
+			return device->name;
+	}
+	return NULL;
+}
+
+int snt__mailbox_open(struct snt_qp *qp)
+{
+	const char *unable;
+	uint32_t slots = 2;
+	int ret;
+
+	if (!(qp->opts.flags & SNT_QP_NOTIFY_LENGTH))
+		return 0;
+	unable = find_unable(qp->ctx);
+	if (unable)
+		return snt__fail(EOPNOTSUPP,
+				 "%s has no control table to register the mailbox of "
+				 "SNT_QP_NOTIFY_LENGTH with",
+				 unable);
+	while (slots <= qp->recv_depth)
+		slots *= 2;
+	qp->mailbox.in_mask = slots - 1;
+	ret = allocate(&qp->mailbox.in, slots);
+	if (ret)
+		return ret;
+	return register_words(qp->ctx, &qp->mailbox.in, slots,
+			      SNT_ACCESS_LOCAL_WRITE | SNT_ACCESS_REMOTE_WRITE);
+}
+
+int snt__mailbox_close(struct snt_qp *qp)
+{
+	int ret = release(&qp->mailbox.in);
+
+	return ret ? ret : release(&qp->mailbox.out);
+}
+
+void snt__mailbox_describe(const struct snt_qp *qp, struct snt_card *card)
+{
+	const struct snt_mem *mem = qp->mailbox.in.mem;
+
+	if (!mem)
+		return;
+	card->mailbox_addr = mem->addr;
+	card->mailbox_slots = qp->mailbox.in_mask + 1;
+	for (unsigned i = 0; i < mem->key_count; i++)
+		card->device[i].mailbox_key = mem->remote_key[i];
+}
+
+/* One for each notification that the lane can have under way. */
+static int make_out(struct snt_qp *qp)
+{
+	struct snt__mailbox *mailbox = &qp->mailbox;
+	const char *unable = find_unable(qp->ctx);
+	bool inlined = qp->inline_max >= SLOT;
+	uint32_t count = qp->extra->run_mask + 1;
+	int ret;
+
+	if (mailbox->out.word)
+		return 0;
+	if (!inlined && unable)
+		return snt__fail(EOPNOTSUPP,
+				 "the peer wants to be told lengths, but %s has no "
+				 "control table to register memory for them; create "
+				 "the QP with an inline_max of %zu or more",
+				 unable, SLOT);
+	ret = allocate(&mailbox->out, count);
+	if (!ret && !inlined)
+		ret = register_words(qp->ctx, &mailbox->out, count, 0);
+	if (ret)
+		return ret;
+	mailbox->out_flags = inlined ? IBV_SEND_INLINE : 0;
+	mailbox->out_key = inlined ? 0 : mailbox->out.mem->local_key[qp->extra->device];
+	return 0;
+}
+
+int snt__mailbox_agree(struct snt_qp *qp, const struct snt_card *peer)
+{
+	int ret;
+
+	qp->tells_length = peer->mailbox_slots != 0;
+	if (!qp->tells_length)
+		return 0;
+	ret = make_out(qp);
+	if (ret)
+		return ret;
+	qp->mailbox.peer_addr = peer->mailbox_addr;
+	qp->mailbox.peer_mask = peer->mailbox_slots - 1;
+	qp->mailbox.peer_key =
+		peer->device[peer->lane[peer->data_lanes].device].mailbox_key;
+	return 0;
+}
+
+/* Notifications are all there is on a notify lane, so that its own count numbers
+ * them. What is one round of the FIFO ago has retired. */
+void snt__mailbox_tell(const struct snt_qp *qp, uint64_t length)
+{
+	const struct snt__lane *lane = qp->extra;
+	struct ibv_send_wr *wr = &lane->chain[lane->chained - 1];
+	const struct snt__mailbox *mailbox = &qp->mailbox;
+	uint32_t number = lane->built - 1;
+	uint64_t *word = &mailbox->out.word[number & lane->run_mask];
+
+	*word = htobe64(length);
+	wr->num_sge = 1;
+	wr->sg_list[0] = (struct ibv_sge){ .addr = (uintptr_t)word,
+					   .length = SLOT,
+					   .lkey = mailbox->out_key };
+	wr->send_flags |= mailbox->out_flags;
+	wr->wr.rdma.remote_addr =
+		mailbox->peer_addr + (number & mailbox->peer_mask) * SLOT;
+	wr->wr.rdma.rkey = mailbox->peer_key;
+}
