@@ -10,7 +10,12 @@
 #include "lib/seeds.h"
 
 /*
- * Two virtual QPs on a scripted fabric, and what the contract (qp.h) lets them do.
+ * Virtual QPs on a scripted fabric, and what the contract (qp.h) lets them do.
+ *
+ * Two hosts, each with a context, some devices and one or two virtual CQs, and some
+ * links between them: pairs of virtual QPs, of many lanes in either scheme, of one
+ * tracked lane or of a pass-through lane, all on the same CQs. A link may also have
+ * a peer that keeps to no rule, on a host of its own (vqp_model_raid.c).
  *
  * Every WR has bytes and places of its own, so that memory tells which WRs have
  * taken effect: the peer's bytes for writes, a bit in a word for atomics. Local
@@ -21,6 +26,7 @@
  *	WORD    the peer's atomics
  *	SOURCE  what the peer reads; never changes
  *	CANARY  named by WRs that must be refused; never changes
+ *	RAID    where a hostile peer writes; never changes on other links
  *	RECV    one place for each data receive
  *	IN      the peer's writes, each to a place of its own
  *	OUT     local buffers of sends, and what READs and atomics bring
@@ -32,7 +38,9 @@
 #define SOURCE_SIZE 2048
 #define CANARY	    (SOURCE + SOURCE_SIZE)
 #define CANARY_SIZE 256
-#define RECV	    (CANARY + CANARY_SIZE)
+#define RAID	    (CANARY + CANARY_SIZE)
+#define RAID_SIZE   1024
+#define RECV	    (RAID + RAID_SIZE)
 #define RECV_ROOM   320
 #define RECV_MAX    16
 #define IN	    (RECV + RECV_ROOM * RECV_MAX)
@@ -41,10 +49,15 @@
 #define OUT_SIZE    8192
 #define MEMORY	    (OUT + OUT_SIZE)
 
+#define HOSTS	      3
+#define RAIDER	      2 /* the host of peers that keep to no rule */
 #define DEVICES_MAX   3
+#define CQS_MAX	      2
+#define LINKS_MAX     4
 #define LANES_MAX     12
-#define SENDS_MAX     48
-#define RECVS_MAX     64
+#define SENDS_MAX     96
+#define RECVS_MAX     128
+#define ATOMICS_MAX   64 /* each has a bit of one word */
 #define PIECES_MAX    4
 #define MESSAGES_MAX  12
 #define MESSAGE_BYTES 256
@@ -58,9 +71,11 @@
 #define SPOILED 0xee
 #define GUARD	0xa5
 
+/* Each link has its own numbers, so that they cannot be mixed up unseen. */
 #define SEND_ID	 UINT64_C(0x5e4d00000000)
 #define RECV_ID	 UINT64_C(0x4ecf00000000)
-#define CLOSE_ID UINT64_C(0xc105ed)
+#define CLOSE_ID UINT64_C(0xc105ed00)
+#define LINK_IDS 0x1000
 
 struct send {
 	uint8_t opcode;
@@ -90,21 +105,33 @@ struct recv {
 	bool retired;
 };
 
-struct end {
+struct host {
 	struct scripted_device *device[DEVICES_MAX];
 	unsigned devices;
 	struct snt_ctx *ctx;
+	struct snt_cq *cq[CQS_MAX];
+	unsigned cqs;
+	unsigned post_faults[DEVICES_MAX];
+	bool polls_itself; /* and never calls a poll of the library */
+	bool polls_single; /* one physical CQ at a time, and never all of them */
+	unsigned turn;	   /* which of them */
+};
+
+/* One virtual QP, or the raider's plain ones: then qp is NULL. */
+struct end {
+	struct host *host;
 	struct snt_cq *cq, *recv_cq;
 	struct snt_qp *qp;
 	struct snt_mem *mem;
 	struct snt_token token;
 	struct snt_qp_opts opts;
+	uint16_t weights[LANES_MAX];
 	unsigned char *memory;
 	unsigned char image[IN_SIZE]; /* what IN is to be in the end */
 	struct ibv_qp *lane[LANES_MAX];
+	unsigned lane_device[LANES_MAX];
 	unsigned lanes;
 	unsigned message_max;
-	unsigned post_faults[DEVICES_MAX];
 
 	struct send send[SENDS_MAX];
 	int8_t out_owner[OUT_SIZE / GRAIN]; /* a WR's number, or NOBODY */
@@ -122,23 +149,50 @@ struct end {
 	int matched[2]; /* the peer's last WR that we got, by class */
 
 	bool closing, closed;
+	bool close_failed; /* and can be called again */
+};
+
+/* What the raider knows of its own doing. */
+struct raid {
+	struct ibv_cq *cq;
+	uint32_t sequence;
+	uint32_t highest;	   /* of the numbers that may be right */
+	uint32_t window;	   /* the victim's */
+	bool announced[LANES_MAX]; /* a raw immediate is to follow */
+	bool numbered[LANES_MAX];  /* and there was a number before */
+	uint32_t number[LANES_MAX];
+	bool violated; /* the victim has got what no program of ours sends */
+};
+
+struct link {
+	struct world *world;
+	unsigned index;
+	struct end end[2];
+	enum snt_scheme scheme;
+	bool pass;    /* one lane, as verbs have it */
+	bool hostile; /* end 0 is a raider */
+	bool floods;  /* little but short notifications, on narrow lanes */
+	bool faulty;  /* from now on things may fail */
+	unsigned injected, other_faults;
+	struct raid raid;
 };
 
 struct world {
 	struct scripted_fabric *fabric;
-	struct end end[2];
-	enum snt_scheme scheme;
+	struct host host[HOSTS];
+	struct link link[LINKS_MAX];
+	unsigned links;
 	uint64_t random;
+	uint64_t time; /* the contexts', in ns */
 	uint32_t clock;
-	bool faulty;   /* from now on things may fail */
 	bool may_fail; /* this sequence has faults at all */
-	unsigned injected, other_faults;
+	bool wraps;    /* counters begin shortly before they wrap */
 	uint64_t seed;
 	bool trace; /* VQP_MODEL_TRACE is set: says all that happens */
 };
 
 /* Prints what went wrong; always -1. */
-int wrong(const struct world *world, const char *format, ...)
+int wrong(const struct link *link, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
 static inline uint32_t dice(struct world *world, uint32_t bound)
@@ -149,6 +203,11 @@ static inline uint32_t dice(struct world *world, uint32_t bound)
 static inline bool chance(struct world *world, uint32_t percent)
 {
 	return dice(world, 100) < percent;
+}
+
+static inline uint64_t id_of(const struct link *link, uint64_t base, unsigned number)
+{
+	return base + link->index * LINK_IDS + number;
 }
 
 static inline uint8_t pattern(unsigned end, int index, uint32_t at)
@@ -182,25 +241,60 @@ static inline bool is_ordering(const struct send *send)
 	return is_message(send) || is_atomic(send) || send->opcode == SNT_WRITE_IMM;
 }
 
+/* Notifications are numbered. */
+static inline bool is_sequenced(const struct link *link)
+{
+	return link->scheme == SNT_DQPLB && !link->pass;
+}
+
+/* Of a pass-through lane all receives are in one queue, and have room for data. */
+static inline bool class_of(const struct link *link, bool data)
+{
+	return data || link->pass;
+}
+
 /* vqp_model_world.c: making, connecting and unmaking. */
 int world_open(struct world *world);
+int world_connect(struct world *world);
+int world_renew(struct world *world);
 int world_close(struct world *world);
 void world_free(struct world *world);
 
+/* vqp_model_wrap.c: counters begin shortly before they wrap. */
+void wrap_counters(struct link *link);
+
+/* vqp_model_raid.c: a peer that keeps to no rule. */
+int raid_open(struct link *link);
+int raid_connect(struct link *link);
+void raid(struct link *link);
+int raid_poll(struct link *link);
+int raid_check(struct link *link);
+int raid_close(struct link *link);
+
 /* vqp_model_post.c: random WRs. Each returns 0, or -1 after wrong(). */
-int post_sends(struct world *world, unsigned end);
-int post_recv(struct world *world, unsigned end, bool data);
+int post_sends(struct link *link, unsigned end);
+int post_recv(struct link *link, unsigned end, bool data);
 
 /* How many WRs can be in the ring, at least and at most? */
 void ring_bounds(const struct end *here, unsigned *least, unsigned *most);
 
+/* vqp_model_poll.c: in all ways that there are. Returns how many, or -1. */
+int poll_host(struct world *world, unsigned host);
+
+/* vqp_model_fault.c: something fails, or is only slow. */
+int harm(struct world *world);
+int close_end(struct link *link, unsigned end);
+void hinder(struct world *world, bool off);
+
 /* vqp_model_check.c: the contract. Each returns 0, or -1 after wrong(). */
-int check_completion(struct world *world, unsigned end, const struct snt_wc *wc);
+/* The CQ that it came from; NULL: it was handed over. */
+int check_completion(struct world *world, unsigned host, const struct snt_cq *cq,
+		     const struct snt_wc *wc);
 int check_effects(struct world *world);
-int check_pending(struct world *world, unsigned end);
-int check_memory(struct world *world);
+int check_pending(struct link *link, unsigned end);
+int check_memory(struct link *link);
 
 /* Whose physical WR is this? Negative: of none that is known. */
-int owner_of(const struct world *world, unsigned end, const struct scripted_send *send);
+int owner_of(const struct link *link, unsigned end, const struct scripted_send *send);
 
 #endif

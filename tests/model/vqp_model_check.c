@@ -9,9 +9,9 @@
  */
 
 /* A place that was written again later may show bytes of either. */
-static bool write_seen(const struct world *world, unsigned end, int index)
+static bool write_seen(const struct link *link, unsigned end, int index)
 {
-	const struct end *here = &world->end[end], *there = &world->end[!end];
+	const struct end *here = &link->end[end], *there = &link->end[!end];
 	const struct send *send = &here->send[index];
 	const unsigned char *bytes = there->memory + send->remote;
 
@@ -29,12 +29,12 @@ static bool write_seen(const struct world *world, unsigned end, int index)
 	return true;
 }
 
-static bool read_seen(const struct world *world, unsigned end, const struct send *send)
+static bool read_seen(const struct link *link, unsigned end, const struct send *send)
 {
-	const unsigned char *from = world->end[!end].memory + send->remote;
+	const unsigned char *from = link->end[!end].memory + send->remote;
 
 	for (unsigned i = 0; i < send->pieces; i++) {
-		if (memcmp(world->end[end].memory + send->piece[i], from,
+		if (memcmp(link->end[end].memory + send->piece[i], from,
 			   send->piece_length[i]))
 			return false;
 		from += send->piece_length[i];
@@ -51,23 +51,23 @@ static uint64_t word_of(const struct end *end, uint32_t at)
 }
 
 /* Has this WR had its effect? Where nothing can tell, yes. */
-static bool effect_seen(const struct world *world, unsigned end, int index)
+static bool effect_seen(const struct link *link, unsigned end, int index)
 {
-	const struct send *send = &world->end[end].send[index];
+	const struct send *send = &link->end[end].send[index];
 
 	if (is_write(send))
-		return write_seen(world, end, index);
+		return write_seen(link, end, index);
 	if (send->opcode == SNT_READ)
-		return read_seen(world, end, send);
+		return read_seen(link, end, send);
 	if (send->opcode == SNT_FETCH_ADD)
-		return word_of(&world->end[!end], WORD) & send->bit;
+		return word_of(&link->end[!end], WORD) & send->bit;
 	return true;
 }
 
 /* An ordering point takes effect right now: all earlier ones must have. */
-static int check_order(struct world *world, unsigned end, int index)
+static int check_order(struct link *link, unsigned end, int index)
 {
-	struct end *here = &world->end[end];
+	struct end *here = &link->end[end];
 	bool all = true;
 
 	for (int i = here->seen; i < index; i++) {
@@ -75,14 +75,16 @@ static int check_order(struct world *world, unsigned end, int index)
 		bool excused = send->failed && send->reported &&
 			       send->reported < here->send[index].posted;
 
-		if (effect_seen(world, end, i)) {
+		/* Verbs do not wait for what a READ brings, unless there is a fence. */
+		excused |= link->pass && send->opcode == SNT_READ;
+		if (effect_seen(link, end, i)) {
 			if (all)
 				here->seen = i + 1;
 			continue;
 		}
 		all = false;
 		if (!excused)
-			return wrong(world,
+			return wrong(link,
 				     "end %u: WR %d took effect, WR %d (opcode %u) "
 				     "before it has not",
 				     end, index, i, send->opcode);
@@ -90,24 +92,30 @@ static int check_order(struct world *world, unsigned end, int index)
 	return 0;
 }
 
+static int check_word(struct link *link, unsigned end)
+{
+	struct end *here = &link->end[end];
+	uint64_t word = word_of(&link->end[!end], WORD);
+	uint64_t news = word & ~here->bits_seen;
+
+	if (word == here->bits_seen)
+		return 0;
+	if (here->bits_seen & ~word || word & ~here->atomic_bits)
+		return wrong(link, "end %u: atomics 0x%llx became 0x%llx", end,
+			     (unsigned long long)here->bits_seen,
+			     (unsigned long long)word);
+	here->bits_seen = word;
+	for (int i = 0; news && i < here->sends; i++)
+		if (here->send[i].bit & news && check_order(link, end, i))
+			return -1;
+	return 0;
+}
+
 int check_effects(struct world *world)
 {
-	for (unsigned end = 0; end < 2; end++) {
-		struct end *here = &world->end[end];
-		uint64_t word = word_of(&world->end[!end], WORD);
-		uint64_t news = word & ~here->bits_seen;
-
-		if (word == here->bits_seen)
-			continue;
-		if (here->bits_seen & ~word || word & ~here->atomic_bits)
-			return wrong(world, "end %u: atomics 0x%llx became 0x%llx", end,
-				     (unsigned long long)here->bits_seen,
-				     (unsigned long long)word);
-		here->bits_seen = word;
-		for (int i = 0; news && i < here->sends; i++)
-			if (here->send[i].bit & news && check_order(world, end, i))
-				return -1;
-	}
+	for (unsigned i = 0; i < world->links; i++)
+		if (check_word(&world->link[i], 0) || check_word(&world->link[i], 1))
+			return -1;
 	return 0;
 }
 
@@ -115,9 +123,9 @@ int check_effects(struct world *world)
  * Sends
  */
 
-static int check_atomic(struct world *world, unsigned end, int index)
+static int check_atomic(struct link *link, unsigned end, int index)
 {
-	const struct end *here = &world->end[end];
+	const struct end *here = &link->end[end];
 	const struct send *send = &here->send[index];
 	uint64_t old = word_of(here, send->piece[0]);
 	uint64_t due = 0, allowed = 0;
@@ -130,44 +138,43 @@ static int check_atomic(struct world *world, unsigned end, int index)
 			due |= before->bit;
 	}
 	if (due & ~old || old & ~allowed)
-		return wrong(world, "end %u: atomic WR %d found 0x%llx, 0x%llx was due",
+		return wrong(link, "end %u: atomic WR %d found 0x%llx, 0x%llx was due",
 			     end, index, (unsigned long long)old,
 			     (unsigned long long)due);
-	if (!world->faulty && old != allowed)
-		return wrong(world, "end %u: atomic WR %d found 0x%llx, not 0x%llx",
-			     end, index, (unsigned long long)old,
+	if (!link->faulty && old != allowed)
+		return wrong(link, "end %u: atomic WR %d found 0x%llx, not 0x%llx", end,
+			     index, (unsigned long long)old,
 			     (unsigned long long)allowed);
 	if ((send->opcode == SNT_FETCH_ADD || old == send->compare) &&
 	    !(here->bits_seen & send->bit))
-		return wrong(world, "end %u: atomic WR %d had no effect", end, index);
+		return wrong(link, "end %u: atomic WR %d had no effect", end, index);
 	return 0;
 }
 
 /* In DQPLB notifications do not wait for each other's acknowledgements. */
-static bool order_is_strict(const struct world *world, const struct send *earlier,
+static bool order_is_strict(const struct link *link, const struct send *earlier,
 			    const struct send *later)
 {
-	return world->scheme != SNT_DQPLB || earlier->opcode != SNT_WRITE_IMM ||
+	return !is_sequenced(link) || earlier->opcode != SNT_WRITE_IMM ||
 	       later->opcode != SNT_WRITE_IMM;
 }
 
-static int check_success(struct world *world, unsigned end, int index)
+static int check_success(struct link *link, unsigned end, int index)
 {
-	const struct end *here = &world->end[end];
+	const struct end *here = &link->end[end];
 	const struct send *send = &here->send[index];
 
-	if (is_atomic(send) && check_atomic(world, end, index))
+	if (is_atomic(send) && check_atomic(link, end, index))
 		return -1;
-	if (!effect_seen(world, end, index))
-		return wrong(world,
-			     "end %u: WR %d (opcode %u) succeeded without effect", end,
-			     index, send->opcode);
+	if (!effect_seen(link, end, index))
+		return wrong(link, "end %u: WR %d (opcode %u) succeeded without effect",
+			     end, index, send->opcode);
 	for (int i = 0; is_ordering(send) && i < index; i++) {
 		const struct send *before = &here->send[i];
 
 		if (before->failed && before->reported > send->posted &&
-		    order_is_strict(world, before, send))
-			return wrong(world,
+		    order_is_strict(link, before, send))
+			return wrong(link,
 				     "end %u: WR %d succeeded although WR %d failed "
 				     "and that was reported after it was posted",
 				     end, index, i);
@@ -186,58 +193,75 @@ static void retire(struct end *here, struct send *send)
 }
 
 /* Those without a report before this position have succeeded. */
-static int pass_over(struct world *world, unsigned end, int until)
+static int pass_over(struct link *link, unsigned end, int until)
 {
-	struct end *here = &world->end[end];
+	struct end *here = &link->end[end];
 
 	for (; here->sends_done < until; here->sends_done++) {
 		struct send *send = &here->send[here->sends_done];
 
 		if (send->flags & SNT_SIGNALED)
-			return wrong(world,
-				     "end %u: signalled WR %d of %d not reported", end,
-				     here->sends_done, here->sends);
-		if (check_success(world, end, here->sends_done))
+			return wrong(link, "end %u: signalled WR %d of %d not reported",
+				     end, here->sends_done, here->sends);
+		if (check_success(link, end, here->sends_done))
 			return -1;
 		retire(here, send);
 	}
 	return 0;
 }
 
-static int check_send(struct world *world, unsigned end, const struct snt_wc *wc)
+/* What a completion says of its WR. Of a pass-through lane it is what verbs say: no
+ * length of sends, no immediates told apart, and nothing at all on failure. */
+static int check_words(struct link *link, unsigned end, const struct send *send,
+		       const struct snt_wc *wc)
 {
-	struct end *here = &world->end[end];
-	uint64_t index = wc->wr_id - SEND_ID;
+	unsigned opcode = send->opcode;
+
+	if (link->pass && opcode == SNT_WRITE_IMM)
+		opcode = SNT_WRITE;
+	if (link->pass && opcode == SNT_SEND_IMM)
+		opcode = SNT_SEND;
+	if (link->pass && send->failed)
+		return 0;
+	if (wc->opcode != opcode || (!link->pass && wc->length != send->length))
+		return wrong(link, "end %u: opcode %u, length %llu of WR 0x%llx", end,
+			     wc->opcode, (unsigned long long)wc->length,
+			     (unsigned long long)wc->wr_id);
+	return 0;
+}
+
+static int check_send(struct link *link, unsigned end, const struct snt_wc *wc)
+{
+	struct end *here = &link->end[end];
+	uint64_t index = wc->wr_id - id_of(link, SEND_ID, 0);
 	struct send *send;
 
 	if (index >= (uint64_t)here->sends || (int)index < here->sends_done)
-		return wrong(world, "end %u: wr_id 0x%llx reported twice, or unknown",
+		return wrong(link, "end %u: wr_id 0x%llx reported twice, or unknown",
 			     end, (unsigned long long)wc->wr_id);
-	if (pass_over(world, end, index))
+	if (pass_over(link, end, index))
 		return -1;
 	send = &here->send[index];
 	here->sends_done++;
 	send->status = wc->status;
-	send->reported = ++world->clock;
+	send->reported = ++link->world->clock;
 	send->failed = wc->status != SNT_SUCCESS;
-	if (wc->opcode != send->opcode || wc->length != send->length)
-		return wrong(world, "end %u: WR %d: opcode %u, length %llu", end,
-			     (int)index, wc->opcode, (unsigned long long)wc->length);
+	if (check_words(link, end, send, wc))
+		return -1;
 	if (!send->failed) {
 		if (!(send->flags & SNT_SIGNALED))
-			return wrong(world, "end %u: WR %d reported, but not signalled",
+			return wrong(link, "end %u: WR %d reported, but not signalled",
 				     end, (int)index);
-		if (check_success(world, end, index))
+		if (check_success(link, end, index))
 			return -1;
-	} else if (!world->faulty) {
-		return wrong(world, "end %u: WR %d (opcode %u) failed: %s", end,
+	} else if (!link->faulty) {
+		return wrong(link, "end %u: WR %d (opcode %u) failed: %s", end,
 			     (int)index, send->opcode, snt_status_text(wc->status));
 	}
-	if (world->injected == 1 && !world->other_faults && send->injected &&
+	if (link->injected == 1 && !link->other_faults && send->injected &&
 	    wc->status != send->injected)
-		return wrong(world, "end %u: WR %d: %s, but its first error was %d",
-			     end, (int)index, snt_status_text(wc->status),
-			     send->injected);
+		return wrong(link, "end %u: WR %d: %s, but its first error was %d", end,
+			     (int)index, snt_status_text(wc->status), send->injected);
 	retire(here, send);
 	return 0;
 }
@@ -246,19 +270,22 @@ static int check_send(struct world *world, unsigned end, const struct snt_wc *wc
  * Receives
  */
 
-/* Which WR of the peer is it? Where some may have failed the WR itself tells. */
-static int find_sender(const struct world *world, unsigned end, bool data,
+/* Which WR of the peer is it? Where some may have failed the WR itself tells, except
+ * where nothing can be left out: in a sequence, and on a single queue. */
+static int find_sender(const struct link *link, unsigned end, bool data,
 		       const struct recv *recv, const struct snt_wc *wc)
 {
-	const struct end *here = &world->end[end], *there = &world->end[!end];
-	int index = here->matched[data] + 1;
+	const struct end *here = &link->end[end], *there = &link->end[!end];
+	int index = here->matched[class_of(link, data)] + 1;
 
 	for (; index < there->sends; index++) {
 		const struct send *send = &there->send[index];
 
+		if (link->pass && (is_message(send) || send->opcode == SNT_WRITE_IMM))
+			return is_message(send) == data ? index : -1;
 		if (data ? !is_message(send) : send->opcode != SNT_WRITE_IMM)
 			continue;
-		if (!world->faulty || (!data && world->scheme == SNT_DQPLB))
+		if (!link->faulty || (!data && is_sequenced(link)))
 			return index;
 		if (!(wc->flags & SNT_WC_WITH_IMM) != (send->opcode == SNT_SEND))
 			continue;
@@ -272,112 +299,175 @@ static int find_sender(const struct world *world, unsigned end, bool data,
 	return -1;
 }
 
-static int check_message(struct world *world, unsigned end, int index,
-			 const struct recv *recv, const struct snt_wc *wc)
+/* A receive's own place: these bytes, and nothing behind them. */
+static int check_place(struct link *link, unsigned end, int index,
+		       const struct recv *recv, uint32_t length)
 {
-	const struct send *send = &world->end[!end].send[index];
-	const unsigned char *bytes = world->end[end].memory + recv->at;
+	const unsigned char *bytes = link->end[end].memory + recv->at;
 
-	if (wc->length != send->length || wc->flags & SNT_WC_LENGTH_UNKNOWN)
-		return wrong(world, "end %u: length %llu of message %d", end,
-			     (unsigned long long)wc->length, index);
 	for (uint32_t i = 0; i < recv->room; i++) {
-		uint8_t due = i < send->length ? pattern(!end, index, i) : EMPTY;
+		uint8_t due = i < length ? pattern(!end, index, i) : EMPTY;
 
 		if (bytes[i] != due)
-			return wrong(world, "end %u: message %d differs at %u of %u",
-				     end, index, i, send->length);
+			return wrong(link, "end %u: message %d differs at %u of %u",
+				     end, index, i, length);
 	}
 	return 0;
 }
 
-static int check_arrival(struct world *world, unsigned end, const struct recv *recv,
+static int check_message(struct link *link, unsigned end, int index,
+			 const struct recv *recv, const struct snt_wc *wc)
+{
+	const struct send *send = &link->end[!end].send[index];
+
+	if (wc->length != send->length || wc->flags & SNT_WC_LENGTH_UNKNOWN)
+		return wrong(link, "end %u: length %llu of message %d", end,
+			     (unsigned long long)wc->length, index);
+	return check_place(link, end, index, recv, send->length);
+}
+
+static int check_notification(struct link *link, unsigned end, int index,
+			      const struct recv *recv, const struct snt_wc *wc)
+{
+	const struct send *send = &link->end[!end].send[index];
+	bool unknown = wc->flags & SNT_WC_LENGTH_UNKNOWN;
+
+	if (!effect_seen(link, !end, index))
+		return wrong(link, "end %u: the peer's WR %d is not there in full", end,
+			     index);
+	if (unknown != (link->scheme == SNT_SPRAY && !link->pass) ||
+	    (!unknown && wc->length != send->length))
+		return wrong(link, "end %u: length %llu of notification %d", end,
+			     (unsigned long long)wc->length, index);
+	return check_place(link, end, index, recv, 0);
+}
+
+static int check_arrival(struct link *link, unsigned end, const struct recv *recv,
 			 const struct snt_wc *wc)
 {
-	struct end *here = &world->end[end];
-	int index = find_sender(world, end, recv->data, recv, wc);
-	const struct send *send = &world->end[!end].send[index];
+	struct end *here = &link->end[end];
+	bool data = wc->opcode == SNT_RECV;
+	int index = find_sender(link, end, data, recv, wc);
+	const struct send *send;
 	bool with_imm;
 
 	if (index < 0)
-		return wrong(world, "end %u: a receive that nobody sent, imm 0x%x", end,
+		return wrong(link, "end %u: a receive that nobody sent, imm 0x%x", end,
 			     wc->imm);
-	here->matched[recv->data] = index;
+	here->matched[class_of(link, data)] = index;
+	send = &link->end[!end].send[index];
 	with_imm = send->opcode != SNT_SEND;
 	if (with_imm != !!(wc->flags & SNT_WC_WITH_IMM) ||
 	    (with_imm && wc->imm != send->imm))
-		return wrong(world, "end %u: imm 0x%x of the peer's WR %d is not 0x%x",
+		return wrong(link, "end %u: imm 0x%x of the peer's WR %d is not 0x%x",
 			     end, wc->imm, index, send->imm);
-	if (check_order(world, !end, index))
+	if (check_order(link, !end, index))
 		return -1;
-	if (recv->data)
-		return check_message(world, end, index, recv, wc);
-	if (!effect_seen(world, !end, index))
-		return wrong(world, "end %u: the peer's WR %d is not there in full",
-			     end, index);
-	if (world->scheme == SNT_SPRAY
-		    ? !(wc->flags & SNT_WC_LENGTH_UNKNOWN)
-		    : wc->flags & SNT_WC_LENGTH_UNKNOWN || wc->length != send->length)
-		return wrong(world, "end %u: length %llu of notification %d", end,
-			     (unsigned long long)wc->length, index);
+	return data ? check_message(link, end, index, recv, wc)
+		    : check_notification(link, end, index, recv, wc);
+}
+
+/* Whoever sent it: no more bytes than there was room for. */
+static int check_raid(struct link *link, const struct recv *recv,
+		      const struct snt_wc *wc)
+{
+	if (wc->opcode == SNT_RECV && wc->length > recv->room)
+		return wrong(link, "%llu bytes in a receive of %u",
+			     (unsigned long long)wc->length, recv->room);
 	return 0;
 }
 
-static int check_recv(struct world *world, unsigned end, const struct snt_wc *wc)
+static int check_recv(struct link *link, unsigned end, const struct snt_wc *wc)
 {
-	struct end *here = &world->end[end];
-	bool data = wc->opcode == SNT_RECV;
-	uint64_t index = wc->wr_id - RECV_ID;
+	struct end *here = &link->end[end];
+	bool data = class_of(link, wc->opcode == SNT_RECV);
+	uint64_t index = wc->wr_id - id_of(link, RECV_ID, 0);
 	struct recv *recv;
 	int next;
 
 	if (here->class_done[data] == here->class_posted[data])
-		return wrong(world, "end %u: a receive too many, opcode %u", end,
+		return wrong(link, "end %u: a receive too many, opcode %u", end,
 			     wc->opcode);
 	next = here->class_order[data][here->class_done[data]++];
 	if (index != (uint64_t)next)
-		return wrong(world, "end %u: receive 0x%llx where %d was due", end,
+		return wrong(link, "end %u: receive 0x%llx where %d was due", end,
 			     (unsigned long long)wc->wr_id, next);
 	recv = &here->recv[next];
 	recv->retired = true;
-	world->clock++;
+	link->world->clock++;
 	if (wc->status == SNT_SUCCESS)
-		return check_arrival(world, end, recv, wc);
-	if (!world->faulty && !here->closing)
-		return wrong(world, "end %u: receive %d failed: %s", end, next,
+		return link->hostile ? check_raid(link, recv, wc)
+				     : check_arrival(link, end, recv, wc);
+	if (!link->faulty && !here->closing)
+		return wrong(link, "end %u: receive %d failed: %s", end, next,
 			     snt_status_text(wc->status));
 	return 0;
 }
 
-static int check_closed(struct world *world, unsigned end, const struct snt_wc *wc)
+static int check_closed(struct link *link, unsigned end, const struct snt_wc *wc)
 {
-	struct end *here = &world->end[end];
+	struct end *here = &link->end[end];
 
-	if (!here->closing || here->closed || wc->wr_id != CLOSE_ID + end)
-		return wrong(world, "end %u: SNT_CLOSED out of place", end);
+	if (!here->closing || here->closed || wc->wr_id != id_of(link, CLOSE_ID, end))
+		return wrong(link, "end %u: SNT_CLOSED out of place", end);
 	here->closed = true;
 	for (int data = 0; data < 2; data++)
 		if (here->class_done[data] != here->class_posted[data])
-			return wrong(world, "end %u: closed with receives not reported",
+			return wrong(link, "end %u: closed with receives not reported",
 				     end);
-	return pass_over(world, end, here->sends);
+	return pass_over(link, end, here->sends);
 }
 
-int check_completion(struct world *world, unsigned end, const struct snt_wc *wc)
+/* On failure, where: a lane of this QP and the device that it is on. */
+static int check_lane(struct link *link, unsigned end, const struct snt_wc *wc)
 {
+	const struct end *here = &link->end[end];
+
+	if (wc->lane >= here->lanes ||
+	    (wc->status ? wc->device != here->lane_device[wc->lane] : wc->device))
+		return wrong(link, "end %u: lane %u, device %u, %s", end, wc->lane,
+			     wc->device, snt_status_text(wc->status));
+	return 0;
+}
+
+static bool is_recv(const struct link *link, const struct snt_wc *wc)
+{
+	/* After a failure nobody knows the opcode on a pass-through lane. */
+	if (link->pass && wc->status)
+		return wc->wr_id - id_of(link, RECV_ID, 0) < LINK_IDS;
+	return wc->opcode == SNT_RECV || wc->opcode == SNT_RECV_NOTIFY;
+}
+
+int check_completion(struct world *world, unsigned host, const struct snt_cq *cq,
+		     const struct snt_wc *wc)
+{
+	struct link *link = world->link;
+	struct link *last = link + world->links;
+	const struct snt_cq *due;
+
+	while (link < last &&
+	       !(link->end[host].qp && wc->qp_num == snt_qp_num(link->end[host].qp)))
+		link++;
+	if (link == last)
+		return wrong(world->link, "a completion of QP %u, which is none",
+			     wc->qp_num);
 	if (world->trace)
-		printf("# end %u: wc opcode %u id 0x%llx status %u length %llu imm 0x%x\n",
-		       end, wc->opcode, (unsigned long long)wc->wr_id, wc->status,
-		       (unsigned long long)wc->length, wc->imm);
-	if (world->end[end].closed)
-		return wrong(world, "end %u: a completion after SNT_CLOSED", end);
-	if (wc->qp_num != snt_qp_num(world->end[end].qp))
-		return wrong(world, "end %u: qp_num %u", end, wc->qp_num);
-	if (wc->opcode == SNT_CLOSED)
-		return check_closed(world, end, wc);
-	if (wc->opcode == SNT_RECV || wc->opcode == SNT_RECV_NOTIFY)
-		return check_recv(world, end, wc);
-	return check_send(world, end, wc);
+		printf("# link %u, end %u: wc opcode %u id 0x%llx status %u length %llu "
+		       "imm 0x%x\n",
+		       link->index, host, wc->opcode, (unsigned long long)wc->wr_id,
+		       wc->status, (unsigned long long)wc->length, wc->imm);
+	if (link->end[host].closed)
+		return wrong(link, "end %u: a completion after SNT_CLOSED", host);
+	due = is_recv(link, wc) ? link->end[host].recv_cq : link->end[host].cq;
+	if (cq && cq != due)
+		return wrong(link, "end %u: opcode %u on the wrong CQ", host,
+			     wc->opcode);
+	if (wc->opcode == SNT_CLOSED && !wc->status)
+		return check_closed(link, host, wc);
+	if (check_lane(link, host, wc))
+		return -1;
+	return is_recv(link, wc) ? check_recv(link, host, wc)
+				 : check_send(link, host, wc);
 }
 
 /*
@@ -391,42 +481,47 @@ static int local_owner(const struct end *here, uint64_t addr)
 	return at < OUT_SIZE ? here->out_owner[at / GRAIN] : NOBODY;
 }
 
-int owner_of(const struct world *world, unsigned end, const struct scripted_send *send)
+int owner_of(const struct link *link, unsigned end, const struct scripted_send *send)
 {
-	const struct end *here = &world->end[end], *there = &world->end[!end];
+	const struct end *here = &link->end[end], *there = &link->end[!end];
 	uint64_t at = send->wr.wr.rdma.remote_addr - (uintptr_t)there->memory - IN;
 	bool write = send->wr.opcode == IBV_WR_RDMA_WRITE ||
 		     send->wr.opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
 
+	if (link->pass) {
+		uint64_t index = send->wr.wr_id - id_of(link, SEND_ID, 0);
+
+		return index < LINK_IDS ? (int)index : NOBODY;
+	}
 	if (send->wr.num_sge && !(send->wr.send_flags & IBV_SEND_INLINE))
 		return local_owner(here, send->sge[0].addr);
 	return write && at < IN_SIZE ? there->in_owner[at / GRAIN] : NOBODY;
 }
 
-static int check_physical(struct world *world, unsigned end,
+static int check_physical(struct link *link, unsigned end,
 			  const struct scripted_send *send, int owner)
 {
-	const struct end *here = &world->end[end];
+	const struct end *here = &link->end[end];
 	bool announces = send->wr.opcode == IBV_WR_RDMA_WRITE_WITH_IMM ||
 			 send->wr.opcode == IBV_WR_SEND ||
 			 send->wr.opcode == IBV_WR_SEND_WITH_IMM;
 	bool solicited = send->wr.send_flags & IBV_SEND_SOLICITED;
 
 	if (owner >= here->sends)
-		return wrong(world, "end %u: a WR that was refused is with the device",
+		return wrong(link, "end %u: a WR that was refused is with the device",
 			     end);
 	if (here->send[owner].retired)
-		return wrong(world, "end %u: WR %d retired, but a lane still has it",
+		return wrong(link, "end %u: WR %d retired, but a lane still has it",
 			     end, owner);
 	if (announces && solicited != !!(here->send[owner].flags & SNT_SOLICITED))
-		return wrong(world, "end %u: WR %d: solicited is %d", end, owner,
+		return wrong(link, "end %u: WR %d: solicited is %d", end, owner,
 			     solicited);
 	return 0;
 }
 
-static int check_recv_queue(struct world *world, unsigned end, struct ibv_qp *qp)
+static int check_recv_queue(struct link *link, unsigned end, struct ibv_qp *qp)
 {
-	const struct end *here = &world->end[end];
+	const struct end *here = &link->end[end];
 	struct scripted_recv recv;
 
 	for (unsigned i = 0; !scripted_peek_recv(qp, i, &recv); i++) {
@@ -437,7 +532,7 @@ static int check_recv_queue(struct world *world, unsigned end, struct ibv_qp *qp
 		at = (recv.sge[0].addr - (uintptr_t)here->memory - RECV) / RECV_ROOM;
 		if (at >= (uint64_t)here->class_posted[1] ||
 		    here->recv[here->class_order[1][at]].retired)
-			return wrong(world,
+			return wrong(link,
 				     "end %u: the device has data receive %d, which "
 				     "was refused or has retired",
 				     end, (int)at);
@@ -445,9 +540,9 @@ static int check_recv_queue(struct world *world, unsigned end, struct ibv_qp *qp
 	return 0;
 }
 
-int check_pending(struct world *world, unsigned end)
+int check_pending(struct link *link, unsigned end)
 {
-	const struct end *here = &world->end[end];
+	const struct end *here = &link->end[end];
 	int oldest = SENDS_MAX, fenced = -1;
 
 	for (unsigned lane = 0; lane < here->lanes; lane++) {
@@ -458,21 +553,22 @@ int check_pending(struct world *world, unsigned end)
 			int owner;
 
 			scripted_peek(here->lane[lane], i, &send);
-			owner = owner_of(world, end, &send);
+			owner = owner_of(link, end, &send);
 			if (owner < 0)
 				continue;
-			if (check_physical(world, end, &send, owner))
+			if (check_physical(link, end, &send, owner))
 				return -1;
 			if (owner < oldest)
 				oldest = owner;
 			if (here->send[owner].flags & SNT_FENCE && owner > fenced)
 				fenced = owner;
 		}
-		if (check_recv_queue(world, end, here->lane[lane]))
+		if (check_recv_queue(link, end, here->lane[lane]))
 			return -1;
 	}
-	if (fenced > oldest)
-		return wrong(world, "end %u: fenced WR %d was sent, WR %d is under way",
+	/* On a pass-through lane FENCE is what it is in verbs. */
+	if (fenced > oldest && !link->pass)
+		return wrong(link, "end %u: fenced WR %d was sent, WR %d is under way",
 			     end, fenced, oldest);
 	return 0;
 }
@@ -481,41 +577,45 @@ int check_pending(struct world *world, unsigned end)
  * The end
  */
 
-static int check_guards(struct world *world, unsigned end)
+static int check_guards(struct link *link, unsigned end)
 {
-	const struct end *here = &world->end[end];
+	const struct end *here = &link->end[end];
 	unsigned char guard[CANARY_SIZE];
 
 	memset(guard, GUARD, sizeof(guard));
 	if (memcmp(here->memory + CANARY, guard, sizeof(guard)))
-		return wrong(world, "end %u: a refused WR had an effect", end);
+		return wrong(link, "end %u: a refused WR had an effect", end);
+	for (uint32_t i = 0; i < RAID_SIZE && !link->hostile; i++)
+		if (here->memory[RAID + i] != EMPTY)
+			return wrong(link, "end %u: another link's raider was here",
+				     end);
 	for (uint32_t i = 0; i < SOURCE_SIZE; i++)
 		if (here->memory[SOURCE + i] != source_byte(end, i))
-			return wrong(world, "end %u: memory to be read changed", end);
+			return wrong(link, "end %u: memory to be read changed", end);
 	return 0;
 }
 
 /* Of each WR that succeeded the effect is there to stay; of no other place. */
-int check_memory(struct world *world)
+int check_memory(struct link *link)
 {
 	for (unsigned end = 0; end < 2; end++) {
-		const struct end *here = &world->end[end];
+		const struct end *here = &link->end[end];
 
-		if (check_guards(world, end))
+		if (check_guards(link, end))
 			return -1;
 		for (int i = 0; i < here->sends; i++)
 			if (here->send[i].retired && !here->send[i].failed &&
-			    !effect_seen(world, end, i))
-				return wrong(world, "end %u: WR %d lost its effect",
-					     end, i);
-		if (!world->faulty && memcmp(here->memory + IN, here->image, IN_SIZE))
-			return wrong(world, "end %u: memory differs from the model",
+			    !effect_seen(link, end, i))
+				return wrong(link, "end %u: WR %d lost its effect", end,
+					     i);
+		if (!link->faulty && memcmp(here->memory + IN, here->image, IN_SIZE))
+			return wrong(link, "end %u: memory differs from the model",
 				     end);
 		for (uint32_t i = 0; i < IN_SIZE; i++) {
 			int owner = here->in_owner[i / GRAIN];
 
 			if (owner == NOBODY && here->memory[IN + i] != EMPTY)
-				return wrong(world, "end %u: written where no WR was",
+				return wrong(link, "end %u: written where no WR was",
 					     end);
 		}
 	}

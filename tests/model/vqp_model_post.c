@@ -35,25 +35,33 @@ static int take_out(struct end *end, uint32_t length)
 	return OUT + at;
 }
 
-static uint8_t pick_opcode(struct world *world, const struct end *here)
+static uint8_t pick_opcode(struct link *link, const struct end *here, int index)
 {
 	static const uint8_t opcodes[] = {
 		SNT_WRITE,     SNT_WRITE,    SNT_WRITE, SNT_WRITE_IMM,
 		SNT_WRITE_IMM, SNT_READ,     SNT_SEND,	SNT_SEND_IMM,
 		SNT_FETCH_ADD, SNT_CMP_SWAP, SNT_WRITE, SNT_WRITE_IMM
 	};
-	uint8_t opcode = opcodes[dice(world, sizeof(opcodes))];
+	uint8_t opcode = opcodes[dice(link->world, sizeof(opcodes))];
 
-	if ((opcode == SNT_SEND || opcode == SNT_SEND_IMM) &&
-	    here->messages >= MESSAGES_MAX)
+	if (link->floods && chance(link->world, 80))
+		opcode = SNT_WRITE_IMM;
+
+	if ((opcode == SNT_SEND || opcode == SNT_SEND_IMM ||
+	     (link->pass && opcode == SNT_WRITE_IMM)) &&
+	    here->messages + (link->pass ? here->notifies : 0) >= MESSAGES_MAX)
+		opcode = SNT_WRITE;
+	if (opcode >= SNT_CMP_SWAP && index >= ATOMICS_MAX)
 		opcode = SNT_WRITE;
 	return opcode;
 }
 
-static uint32_t pick_length(struct world *world, const struct end *here,
+static uint32_t pick_length(struct link *link, const struct end *here,
 			    const struct send *send)
 {
-	uint32_t most = is_message(send) ? MESSAGE_BYTES : here->message_max * 5;
+	uint32_t most = is_message(send) ? MESSAGE_BYTES
+			: link->pass	 ? here->message_max
+					 : here->message_max * 5;
 
 	if (is_atomic(send))
 		return 8;
@@ -61,36 +69,40 @@ static uint32_t pick_length(struct world *world, const struct end *here,
 		most = here->opts.inline_max;
 	if (send->opcode == SNT_READ && most > SOURCE_SIZE)
 		most = SOURCE_SIZE;
-	switch (dice(world, 8)) {
+	switch (link->floods ? 7 : dice(link->world, 8)) {
 	case 0:
 		return 0;
 	case 1:
 		return most < here->message_max ? most : here->message_max;
 	case 2:
 	case 3:
-		return dice(world, most + 1);
+		return dice(link->world, most + 1);
 	default:
-		return 1 + dice(world, most < 64 ? most : 64);
+		return 1 + dice(link->world, most < 64 ? most : 64);
 	}
 }
 
-static uint8_t pick_flags(struct world *world, const struct end *here, uint8_t opcode)
+/* On a pass-through lane every second one is signalled, since it is the program that
+ * has to see to it that the queue does not fill up with others. */
+static uint8_t pick_flags(struct link *link, const struct end *here, int index,
+			  uint8_t opcode)
 {
-	uint8_t flags = (chance(world, 60) ? SNT_SIGNALED : 0) |
-			(chance(world, 10) ? SNT_FENCE : 0) |
-			(chance(world, 20) ? SNT_SOLICITED : 0);
+	bool must = link->pass && (index % 2 || here->opts.lane_depth == 1);
+	uint8_t flags = (must || chance(link->world, 60) ? SNT_SIGNALED : 0) |
+			(chance(link->world, 10) ? SNT_FENCE : 0) |
+			(chance(link->world, 20) ? SNT_SOLICITED : 0);
 
-	if (here->opts.inline_max && chance(world, 20) && opcode != SNT_READ &&
+	if (here->opts.inline_max && chance(link->world, 20) && opcode != SNT_READ &&
 	    opcode < SNT_CMP_SWAP)
 		flags |= SNT_INLINE;
 	return flags;
 }
 
 /* Where at the peer. A fenced write may go where an earlier one went. */
-static bool place_remote(struct world *world, unsigned end, struct draft *draft,
+static bool place_remote(struct link *link, unsigned end, struct draft *draft,
 			 uint32_t *in_used)
 {
-	struct end *here = &world->end[end];
+	struct end *here = &link->end[end];
 	struct send *send = &draft->send;
 	uint32_t room =
 		send->length ? (send->length + GRAIN - 1) / GRAIN * GRAIN : GRAIN;
@@ -98,11 +110,12 @@ static bool place_remote(struct world *world, unsigned end, struct draft *draft,
 	if (is_atomic(send))
 		send->remote = WORD;
 	else if (send->opcode == SNT_READ)
-		send->remote = SOURCE + dice(world, SOURCE_SIZE - send->length + 1);
+		send->remote =
+			SOURCE + dice(link->world, SOURCE_SIZE - send->length + 1);
 	if (!is_write(send))
 		return true;
-	if (send->flags & SNT_FENCE && here->sends && chance(world, 50)) {
-		int victim = dice(world, here->sends);
+	if (send->flags & SNT_FENCE && here->sends && chance(link->world, 50)) {
+		int victim = dice(link->world, here->sends);
 		const struct send *other = &here->send[victim];
 
 		if (is_write(other) && other->over < 0 &&
@@ -119,17 +132,19 @@ static bool place_remote(struct world *world, unsigned end, struct draft *draft,
 }
 
 /* Cuts the local bytes into pieces, some of them empty. */
-static bool place_local(struct world *world, struct end *here, struct send *send)
+static bool place_local(struct link *link, struct end *here, struct send *send)
 {
 	uint32_t left = send->length;
 	unsigned most = here->opts.send_sge_max;
 
-	send->pieces =
-		is_atomic(send) || !chance(world, 40) ? 1 : 1 + dice(world, most);
-	if (!send->length && chance(world, 50))
+	send->pieces = is_atomic(send) || !chance(link->world, 40)
+			       ? 1
+			       : 1 + dice(link->world, most);
+	if (!send->length && chance(link->world, 50))
 		send->pieces = 0;
 	for (unsigned i = 0; i < send->pieces; i++) {
-		uint32_t part = i + 1 == send->pieces ? left : dice(world, left + 1);
+		uint32_t part =
+			i + 1 == send->pieces ? left : dice(link->world, left + 1);
 		int at = take_out(here, part);
 
 		if (at < 0)
@@ -141,10 +156,9 @@ static bool place_local(struct world *world, struct end *here, struct send *send
 	return true;
 }
 
-static void fill_local(struct world *world, unsigned end, int index,
-		       struct draft *draft)
+static void fill_local(struct link *link, unsigned end, int index, struct draft *draft)
 {
-	struct end *here = &world->end[end];
+	struct end *here = &link->end[end];
 	struct send *send = &draft->send;
 	bool inlined = send->flags & SNT_INLINE;
 	uint32_t at = 0;
@@ -163,38 +177,38 @@ static void fill_local(struct world *world, unsigned end, int index,
 
 /* 0 is an immediate of its own in DQPLB; where some WRs fail in SPRAY it could
  * not be told which one came. */
-static uint32_t pick_imm(struct world *world, int index)
+static uint32_t pick_imm(struct link *link, int index)
 {
-	if (chance(world, 30) && (!world->may_fail || world->scheme == SNT_DQPLB))
+	if (chance(link->world, 30) && (!link->world->may_fail || is_sequenced(link)))
 		return 0;
-	return (uint32_t)random_next(&world->random) << 8 | (index + 1);
+	return (uint32_t)random_next(&link->world->random) << 8 | (index + 1);
 }
 
-static bool draft_send(struct world *world, unsigned end, int index,
-		       struct draft *draft, uint64_t bits)
+static bool draft_send(struct link *link, unsigned end, int index, struct draft *draft,
+		       uint64_t bits)
 {
-	struct end *here = &world->end[end], *there = &world->end[!end];
+	struct end *here = &link->end[end], *there = &link->end[!end];
 	struct send *send = &draft->send;
 
 	memset(draft, 0, sizeof(*draft));
-	send->opcode = pick_opcode(world, here);
-	send->flags = pick_flags(world, here, send->opcode);
-	send->length = pick_length(world, here, send);
-	if (world->may_fail && send->opcode == SNT_SEND && !send->length)
+	send->opcode = pick_opcode(link, here, index);
+	send->flags = pick_flags(link, here, index, send->opcode);
+	send->length = pick_length(link, here, send);
+	if (link->world->may_fail && send->opcode == SNT_SEND && !send->length)
 		send->opcode = SNT_SEND_IMM;
 	send->over = -1;
 	draft->in_used = there->in_used;
-	if (!place_local(world, here, send) ||
-	    !place_remote(world, end, draft, &there->in_used))
+	if (!place_local(link, here, send) ||
+	    !place_remote(link, end, draft, &there->in_used))
 		return false;
-	fill_local(world, end, index, draft);
-	send->imm = pick_imm(world, index);
+	fill_local(link, end, index, draft);
+	send->imm = pick_imm(link, index);
 	if (is_atomic(send)) {
 		send->bit = UINT64_C(1) << index;
 		send->compare = bits;
 	}
 	draft->wr = (struct snt_send_wr){
-		.wr_id = SEND_ID + index,
+		.wr_id = id_of(link, SEND_ID, index),
 		.opcode = send->opcode,
 		.flags = send->flags,
 		.sge_count = send->pieces,
@@ -209,23 +223,24 @@ static bool draft_send(struct world *world, unsigned end, int index,
 }
 
 /* Makes a WR one that must be refused, and lets it name the canary. */
-static void spoil(struct world *world, unsigned end, struct draft *draft)
+static void spoil(struct link *link, unsigned end, struct draft *draft)
 {
-	struct end *here = &world->end[end];
+	struct end *here = &link->end[end];
 	struct snt_send_wr *wr = &draft->wr;
 	bool remote = !is_message(&draft->send);
 
 	if (is_write(&draft->send))
-		wr->remote_addr = (uintptr_t)world->end[!end].memory + CANARY;
-	draft->token = world->end[!end].token;
+		wr->remote_addr = (uintptr_t)link->end[!end].memory + CANARY;
+	draft->token = link->end[!end].token;
 	wr->remote = &draft->token;
 	draft->expect = EINVAL;
-	switch (dice(world, 7)) {
+	switch (dice(link->world, 7)) {
 	case 0:
-		wr->opcode = chance(world, 50) ? 0 : SNT_RECV + dice(world, 200);
+		wr->opcode =
+			chance(link->world, 50) ? 0 : SNT_RECV + dice(link->world, 200);
 		break;
 	case 1:
-		wr->flags |= 0x10 << dice(world, 4);
+		wr->flags |= 0x10 << dice(link->world, 4);
 		break;
 	case 2:
 		while (wr->sge_count <= here->opts.send_sge_max)
@@ -257,19 +272,19 @@ atomic:
 		wr->flags = 0;
 		wr->sge_count = 1;
 		draft->sge[0] = (struct snt_sge){ here->mem, here->memory + OUT, 8 };
-		wr->remote_addr = (uintptr_t)world->end[!end].memory + CANARY + 4;
+		wr->remote_addr = (uintptr_t)link->end[!end].memory + CANARY + 4;
 	}
 }
 
 /* A WR was accepted: from here on the model knows of it. */
-static void commit(struct world *world, unsigned end, const struct draft *draft)
+static void commit(struct link *link, unsigned end, const struct draft *draft)
 {
-	struct end *here = &world->end[end], *there = &world->end[!end];
+	struct end *here = &link->end[end], *there = &link->end[!end];
 	int index = here->sends++, owner = index;
 	struct send *send = &here->send[index];
 
 	*send = draft->send;
-	send->posted = world->clock;
+	send->posted = link->world->clock;
 	here->messages += is_message(send);
 	here->notifies += send->opcode == SNT_WRITE_IMM;
 	here->atomic_bits |= send->bit;
@@ -300,44 +315,64 @@ void ring_bounds(const struct end *here, unsigned *least, unsigned *most)
 	*most = here->sends - here->sends_done;
 }
 
-/* Was it right to accept so many, and to refuse the next one for that reason? */
-static int check_posted(struct world *world, unsigned end, const struct draft *draft,
+/* A pass-through lane has no ring of its own. */
+static unsigned send_depth(const struct link *link, const struct end *here)
+{
+	return link->pass ? here->opts.lane_depth : here->opts.send_depth;
+}
+
+/* Was it right to refuse a WR for that reason? */
+static bool may_refuse(const struct link *link, const struct end *here, int ret,
+		       int due)
+{
+	unsigned least, most;
+
+	ring_bounds(here, &least, &most);
+	if (ret == -ESHUTDOWN)
+		return here->closing || link->faulty;
+	if (here->closing)
+		return false;
+	if (ret == -EAGAIN && most >= send_depth(link, here))
+		return true;
+	/* What a device refuses on a pass-through lane has no other place to go. */
+	return (due && ret == -due) || (link->pass && link->faulty);
+}
+
+/* Was it right to accept so many? */
+static int check_posted(struct link *link, unsigned end, const struct draft *draft,
 			unsigned count, int ret)
 {
-	struct end *here = &world->end[end];
+	struct end *here = &link->end[end];
 	unsigned taken = ret < 0 ? 0 : ret;
 	unsigned least, most;
 
 	if (ret == 0 || taken > count)
-		return wrong(world, "end %u: %d of %u WRs taken", end, ret, count);
+		return wrong(link, "end %u: %d of %u WRs taken", end, ret, count);
 	for (unsigned i = 0; i < taken; i++) {
+		bool full;
+
 		ring_bounds(here, &least, &most);
-		if (draft[i].expect || least >= here->opts.send_depth || here->closing)
-			return wrong(world,
+		full = (link->pass ? most : least) >= send_depth(link, here);
+		if (draft[i].expect || full || here->closing)
+			return wrong(link,
 				     "end %u: WR %d taken: error %d was due, %u in the "
 				     "ring",
 				     end, here->sends, draft[i].expect, least);
-		commit(world, end, &draft[i]);
+		commit(link, end, &draft[i]);
 	}
-	if (ret > 0)
+	if (ret > 0 || may_refuse(link, here, ret, draft[0].expect))
 		return 0;
 	ring_bounds(here, &least, &most);
-	if (ret == -ESHUTDOWN && (here->closing || world->faulty))
-		return 0;
-	if (ret == -EAGAIN && most >= here->opts.send_depth && !here->closing)
-		return 0;
-	if (draft[0].expect && ret == -draft[0].expect && !here->closing)
-		return 0;
-	return wrong(world, "end %u: refused with %d, not %d, at most %u in the ring",
+	return wrong(link, "end %u: refused with %d, not %d, at most %u in the ring",
 		     end, ret, -draft[0].expect, most);
 }
 
-int post_sends(struct world *world, unsigned end)
+int post_sends(struct link *link, unsigned end)
 {
 	static struct draft draft[BATCH_MAX];
-	struct end *here = &world->end[end], *there = &world->end[!end];
+	struct end *here = &link->end[end], *there = &link->end[!end];
 	struct snt_send_wr wr[BATCH_MAX];
-	unsigned count = 0, want = 1 + dice(world, BATCH_MAX), taken;
+	unsigned count = 0, want = 1 + dice(link->world, BATCH_MAX), taken;
 	uint64_t bits = here->atomic_bits;
 	int ret;
 
@@ -345,7 +380,7 @@ int post_sends(struct world *world, unsigned end)
 		struct draft *next = &draft[count];
 		uint32_t out_used = here->out_used, in_used = there->in_used;
 
-		if (!draft_send(world, end, here->sends + count, next, bits)) {
+		if (!draft_send(link, end, here->sends + count, next, bits)) {
 			here->out_used = out_used;
 			there->in_used = in_used;
 			break;
@@ -353,19 +388,20 @@ int post_sends(struct world *world, unsigned end)
 		next->out_used = out_used;
 		next->in_used = in_used;
 		bits |= next->send.bit;
-		if (chance(world, 5))
-			spoil(world, end, next);
+		if (chance(link->world, 5))
+			spoil(link, end, next);
 		wr[count] = next->wr;
 	}
 	if (!count)
 		return 0;
 	ret = snt_qp_post_send(here->qp, wr, count);
-	if (world->trace)
+	if (link->world->trace)
 		for (unsigned i = 0; i < count; i++)
-			printf("# end %u: post opcode %u flags 0x%x length %u imm 0x%x "
+			printf("# link %u, end %u: post opcode %u flags 0x%x length %u imm 0x%x "
 			       "as WR %d: %d\n",
-			       end, wr[i].opcode, wr[i].flags, draft[i].send.length,
-			       wr[i].imm, here->sends + (int)i, ret);
+			       link->index, end, wr[i].opcode, wr[i].flags,
+			       draft[i].send.length, wr[i].imm, here->sends + (int)i,
+			       ret);
 	taken = ret < 0 ? 0 : ret;
 	if (taken < count) {
 		here->out_used = draft[taken].out_used;
@@ -373,23 +409,43 @@ int post_sends(struct world *world, unsigned end)
 	}
 	for (unsigned i = 0; i < count; i++)
 		memset(draft[i].payload, SPOILED, sizeof(draft[i].payload));
-	world->clock++;
-	return check_posted(world, end, draft, count, ret);
+	link->world->clock++;
+	return check_posted(link, end, draft, count, ret);
 }
 
 /*
  * Receives
  */
 
-int post_recv(struct world *world, unsigned end, bool data)
+/* Cuts a receive's room into pieces. */
+static void cut_recv(struct link *link, struct end *here, const struct recv *recv,
+		     struct snt_recv_wr *wr, struct snt_sge *sge)
 {
-	struct end *here = &world->end[end];
+	uint32_t left = RECV_ROOM;
+
+	wr->sge_count = 1 + dice(link->world, here->opts.recv_sge_max);
+	for (unsigned i = 0; i < wr->sge_count; i++) {
+		uint32_t part =
+			i + 1 == wr->sge_count ? left : dice(link->world, left + 1);
+
+		sge[i] = (struct snt_sge){ here->mem,
+					   here->memory + recv->at + RECV_ROOM - left,
+					   part };
+		left -= part;
+	}
+}
+
+int post_recv(struct link *link, unsigned end, bool wanted)
+{
+	struct end *here = &link->end[end];
+	bool data = class_of(link, wanted);
 	struct snt_sge sge[PIECES_MAX];
-	struct snt_recv_wr wr = { .wr_id = RECV_ID + here->recvs, .sge = sge };
+	struct snt_recv_wr wr = { .wr_id = id_of(link, RECV_ID, here->recvs),
+				  .sge = sge };
 	struct recv *recv = &here->recv[here->recvs];
 	unsigned waiting = here->class_posted[data] - here->class_done[data];
-	uint32_t left = RECV_ROOM;
-	bool bad = data && chance(world, 3);
+	bool full = waiting >= here->opts.recv_depth;
+	bool bad = data && chance(link->world, 3);
 	int ret;
 
 	if (here->recvs == RECVS_MAX || (data && here->class_posted[1] == RECV_MAX))
@@ -398,29 +454,20 @@ int post_recv(struct world *world, unsigned end, bool data)
 			       .at = RECV + here->class_posted[1] * RECV_ROOM,
 			       .room = data ? RECV_ROOM : 0 };
 	if (data)
-		wr.sge_count = 1 + dice(world, here->opts.recv_sge_max);
-	for (unsigned i = 0; i < wr.sge_count; i++) {
-		uint32_t part = i + 1 == wr.sge_count ? left : dice(world, left + 1);
-
-		sge[i] = (struct snt_sge){ here->mem,
-					   here->memory + recv->at + RECV_ROOM - left,
-					   part };
-		left -= part;
-	}
+		cut_recv(link, here, recv, &wr, sge);
 	if (bad)
 		sge[0].addr = here->memory + MEMORY - sge[0].length + 1;
 	ret = snt_qp_post_recv(here->qp, &wr, 1);
-	if (world->trace)
-		printf("# end %u: post receive %d, %s: %d\n", end, here->recvs,
-		       data ? "data" : "notify", ret);
-	if (ret == 1 && !bad && !here->closing && waiting < here->opts.recv_depth) {
+	if (link->world->trace)
+		printf("# link %u, end %u: post receive %d, %s: %d\n", link->index, end,
+		       here->recvs, data ? "data" : "notify", ret);
+	if (ret == 1 && !bad && !here->closing && !full) {
 		here->class_order[data][here->class_posted[data]++] = here->recvs++;
 		return 0;
 	}
 	if ((ret == -ERANGE && bad) || (ret == -ESHUTDOWN && here->closing) ||
-	    (ret == -EAGAIN && waiting >= here->opts.recv_depth) ||
-	    (ret < 0 && world->faulty))
+	    (ret == -EAGAIN && full) || (ret < 0 && link->faulty))
 		return 0;
-	return wrong(world, "end %u: receive %d (%s): %d, %u waiting", end, here->recvs,
+	return wrong(link, "end %u: receive %d (%s): %d, %u waiting", end, here->recvs,
 		     data ? "data" : "notify", ret, waiting);
 }

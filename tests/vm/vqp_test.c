@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Virtual QPs on real devices, chosen pairwise: lanes, devices, scheme, fragment
- * size and length. Both ends live in this process, each with its own context, and
- * every byte is compared. Prints TAP.
+ * Virtual QPs on real devices: the cells of a grid (vqp_grid.h), chosen pairwise or
+ * most of them. Both ends live in this process, each with its own context, and every
+ * byte is compared. Prints TAP.
+ *
+ * usage: vqp_test [--most] [--cell N]
  */
 #include <inttypes.h>
 #include <stdbool.h>
@@ -12,29 +14,19 @@
 #include <time.h>
 #include <sennit/sennit.h>
 
-#define BUFFER_MAX (UINT64_C(64) << 20)
+#include "vqp_grid.h"
+
+/* Where bytes come from and go to: at no round address, and not at the same. */
+#define FROM	   129
+#define TO	   67
+#define GAP	   64 /* behind each piece */
+#define GUARD	   0xa5
+#define BUFFER_MAX ((UINT64_C(64) << 20) + 4096)
 #define SECONDS	   60
+#define COUNT_MAX  32
 
 static const unsigned access_all = SNT_ACCESS_LOCAL_WRITE | SNT_ACCESS_REMOTE_WRITE |
 				   SNT_ACCESS_REMOTE_READ | SNT_ACCESS_REMOTE_ATOMIC;
-
-/* Each pair of values of two columns appears in some row. */
-static const struct cell {
-	uint32_t devices; /* as bits */
-	uint32_t lanes;
-	enum snt_scheme scheme;
-	uint64_t fragment_size;
-	uint64_t length;
-} cells[] = {
-	{ 1, 1, SNT_SPRAY, 1 << 20, 0 },      { 3, 1, SNT_DQPLB, 1 << 20, 1 },
-	{ 3, 2, SNT_SPRAY, 256, 0 },	      { 1, 2, SNT_DQPLB, 4096, 1 },
-	{ 3, 2, SNT_SPRAY, 65536, 4097 },     { 1, 2, SNT_DQPLB, 1 << 20, 1 << 20 },
-	{ 1, 4, SNT_SPRAY, 4096, 0 },	      { 3, 4, SNT_DQPLB, 256, 4097 },
-	{ 3, 4, SNT_SPRAY, 1 << 20, 1 },      { 1, 4, SNT_DQPLB, 65536, 1 << 20 },
-	{ 3, 4, SNT_SPRAY, 65536, 64 << 20 }, { 1, 16, SNT_DQPLB, 65536, 0 },
-	{ 3, 16, SNT_SPRAY, 256, 1 },	      { 3, 16, SNT_DQPLB, 4096, 1 << 20 },
-	{ 1, 16, SNT_SPRAY, 1 << 20, 4097 },  { 3, 16, SNT_DQPLB, 1 << 20, 64 << 20 },
-};
 
 struct end {
 	struct snt_ctx *ctx;
@@ -53,43 +45,43 @@ static bool wrong(const char *what)
 	return false;
 }
 
-static bool open_end(struct end *end, const struct cell *cell)
+static bool open_end(struct end *end, const struct snt_qp_opts *given)
 {
-	struct snt_qp_opts opts = { .size = sizeof(opts),
-				    .devices = cell->devices,
-				    .lanes = cell->lanes,
-				    .scheme = cell->scheme,
-				    .fragment_size = cell->fragment_size,
-				    .lane_depth = 32 };
+	struct snt_qp_opts opts = *given;
 
 	if (snt_cq_create(end->ctx, NULL, &end->cq))
 		return wrong("cq");
+	opts.size = sizeof(opts);
 	opts.cq = end->cq;
+	opts.lane_depth = 32;
 	if (snt_qp_create(end->ctx, &opts, &end->qp))
 		return wrong("qp");
 	return true;
 }
 
-static bool connect_both(struct end *end)
+static bool open_both(struct end *end, const struct snt_qp_opts *opts)
 {
 	struct snt_card card[2];
 
 	for (int i = 0; i < 2; i++)
-		if (snt_qp_card(end[i].qp, &card[i]))
-			return wrong("card");
+		if (!open_end(&end[i], opts) || snt_qp_card(end[i].qp, &card[i]))
+			return wrong("open");
 	for (int i = 0; i < 2; i++)
 		if (snt_qp_connect(end[i].qp, &card[!i]))
 			return wrong("connect");
 	return true;
 }
 
-/* Polls both until each wanted completion has come. */
-static bool await(struct end *end, int want_first, int want_second, struct snt_wc *last)
+/*
+ * Polls both until each wanted completion has come: wr_ids from 0, in order. Those
+ * of the second end are kept.
+ */
+static bool await(struct end *end, const unsigned *want, struct snt_wc *kept)
 {
 	time_t deadline = time(NULL) + SECONDS;
-	int left[2] = { want_first, want_second };
+	unsigned got[2] = { 0, 0 };
 
-	while (left[0] || left[1]) {
+	while (got[0] < want[0] || got[1] < want[1]) {
 		for (int i = 0; i < 2; i++) {
 			struct snt_wc wc;
 			int count = snt_cq_poll(end[i].cq, &wc, 1);
@@ -98,108 +90,229 @@ static bool await(struct end *end, int want_first, int want_second, struct snt_w
 				return wrong("poll");
 			if (!count)
 				continue;
-			if (wc.status || !left[i]) {
+			if (wc.status || got[i] == want[i] || wc.wr_id != got[i]) {
 				snprintf(why, sizeof(why),
-					 "end %d: opcode %u, %s, lane %u", i, wc.opcode,
+					 "end %d: opcode %u, number %" PRIu64
+					 " where %u was due, %s, lane %u",
+					 i, wc.opcode, wc.wr_id, got[i],
 					 snt_status_text(wc.status), wc.lane);
 				return false;
 			}
-			left[i]--;
-			last[i] = wc;
+			if (i == 1 && kept)
+				kept[got[i]] = wc;
+			got[i]++;
 		}
 		if (time(NULL) > deadline) {
-			snprintf(why, sizeof(why), "%d and %d completions are missing",
-				 left[0], left[1]);
+			snprintf(why, sizeof(why), "%u and %u completions are missing",
+				 want[0] - got[0], want[1] - got[1]);
 			return false;
 		}
 	}
 	return true;
 }
 
-static void fill(unsigned char *buffer, uint64_t length, unsigned salt)
+/*
+ * Bytes
+ */
+
+/* Several WRs of one kind: number i at i strides from the first. */
+struct job {
+	unsigned count;
+	uint64_t length;
+	uint64_t stride;
+};
+
+static struct job plan(const struct grid_cell *cell)
+{
+	uint64_t lanes = grid_value(cell, GRID_LANES);
+	uint64_t length = grid_value(cell, GRID_LENGTH);
+
+	/* Short ones are to have used each lane. */
+	return (struct job){
+		.count = length > 65536		 ? 1
+			 : lanes == GRID_TRACKED ? 2
+						 : lanes + 1,
+		.length = length,
+		.stride = length + GAP,
+	};
+}
+
+static void fill(unsigned char *to, uint64_t length, unsigned salt)
 {
 	for (uint64_t i = 0; i < length; i++)
-		buffer[i] = i * 131 + (i >> 12) * 7 + salt;
+		to[i] = i * 131 + (i >> 12) * 7 + salt;
 }
 
-static bool same(const struct end *end, uint64_t length, const char *what)
+/* Bytes at the source; at the other place nothing but guards. */
+static void prepare(const struct job *job, unsigned char *from, unsigned char *to)
 {
-	if (!memcmp(end[0].buffer, end[1].buffer, length))
-		return true;
-	snprintf(why, sizeof(why), "%s: bytes differ", what);
-	return false;
+	memset(to - GAP, GUARD, GAP + job->count * job->stride);
+	for (unsigned i = 0; i < job->count; i++)
+		fill(from + i * job->stride, job->length, i * 29 + 1);
 }
 
-static bool run_bulk(struct end *end, const struct cell *cell)
+static bool same(const struct job *job, const unsigned char *from,
+		 const unsigned char *to, const char *what)
 {
-	struct snt_sge sge = { end[0].mem, end[0].buffer, cell->length };
-	struct snt_send_wr wr = { .wr_id = 1,
-				  .opcode = SNT_WRITE,
-				  .flags = SNT_SIGNALED,
-				  .sge_count = 1,
-				  .sge = &sge,
-				  .imm = 0xc0ffee42,
-				  .remote = &end[1].token,
-				  .remote_addr = end[1].token.addr };
-	struct snt_recv_wr recv = { .wr_id = 2 };
-	struct snt_wc last[2];
+	unsigned char guard[GAP];
 
-	fill(end[0].buffer, cell->length, 1);
-	memset(end[1].buffer, 0, cell->length);
-	if (snt_qp_post_send(end[0].qp, &wr, 1) != 1 || !await(end, 1, 0, last) ||
-	    !same(end, cell->length, "write"))
-		return false;
-	fill(end[0].buffer, cell->length, 2);
-	wr.opcode = SNT_WRITE_IMM;
-	if (snt_qp_post_recv(end[1].qp, &recv, 1) != 1 ||
-	    snt_qp_post_send(end[0].qp, &wr, 1) != 1 || !await(end, 1, 1, last) ||
-	    !same(end, cell->length, "write with immediate"))
-		return false;
-	if (last[1].imm != wr.imm || last[1].opcode != SNT_RECV_NOTIFY)
-		return wrong("notification");
-	memset(end[0].buffer, 0, cell->length);
-	wr.opcode = SNT_READ;
-	return snt_qp_post_send(end[0].qp, &wr, 1) == 1 && await(end, 1, 0, last) &&
-	       same(end, cell->length, "read");
+	memset(guard, GUARD, sizeof(guard));
+	for (unsigned i = 0; i < job->count;
+	     i++, from += job->stride, to += job->stride) {
+		if (memcmp(from, to, job->length)) {
+			snprintf(why, sizeof(why), "%s %u: bytes differ", what, i);
+			return false;
+		}
+		if (memcmp(to - GAP, guard, GAP) ||
+		    memcmp(to + job->length, guard, GAP)) {
+			snprintf(why, sizeof(why), "%s %u: more than its bytes", what,
+				 i);
+			return false;
+		}
+	}
+	return true;
 }
 
-static bool run_small(struct end *end, const struct cell *cell)
-{
-	uint64_t *word = (uint64_t *)end[1].buffer;
-	struct snt_sge from = { end[0].mem, end[0].buffer, 200 };
-	struct snt_sge into = { end[1].mem, end[1].buffer + 4096, 1000 };
-	struct snt_recv_wr recv = { .wr_id = 3, .sge = &into, .sge_count = 1 };
-	struct snt_send_wr wr = { .opcode = SNT_SEND_IMM,
-				  .flags = SNT_SIGNALED,
-				  .sge_count = 1,
-				  .sge = &from,
-				  .imm = 7,
-				  .remote = &end[1].token,
-				  .remote_addr = end[1].token.addr,
-				  .compare_add = 5 };
-	struct snt_wc last[2];
+/*
+ * Work
+ */
 
-	(void)cell;
-	fill(end[0].buffer, 200, 9);
-	if (snt_qp_post_recv(end[1].qp, &recv, 1) != 1 ||
-	    snt_qp_post_send(end[0].qp, &wr, 1) != 1 || !await(end, 1, 1, last))
+static bool post_all(struct end *end, const struct job *job, unsigned opcode)
+{
+	struct snt_sge sge[COUNT_MAX];
+	struct snt_send_wr wr[COUNT_MAX];
+
+	for (unsigned i = 0; i < job->count; i++) {
+		uint64_t at = i * job->stride;
+
+		sge[i] = (struct snt_sge){ end[0].mem, end[0].buffer + FROM + at,
+					   job->length };
+		wr[i] = (struct snt_send_wr){ .wr_id = i,
+					      .opcode = opcode,
+					      .flags = SNT_SIGNALED,
+					      .sge_count = 1,
+					      .sge = &sge[i],
+					      .imm = 0xc0ffee00 + i,
+					      .remote = &end[1].token,
+					      .remote_addr =
+						      end[1].token.addr + TO + at };
+	}
+	return snt_qp_post_send(end[0].qp, wr, job->count) == (int)job->count ||
+	       wrong("post");
+}
+
+/* Receives for messages, or empty ones for notifications. */
+static bool post_receives(struct end *end, const struct job *job, bool data)
+{
+	for (unsigned i = 0; i < job->count; i++) {
+		struct snt_sge sge = { end[1].mem, end[1].buffer + TO + i * job->stride,
+				       job->length + GAP / 2 };
+		struct snt_recv_wr recv = { .wr_id = i,
+					    .sge = &sge,
+					    .sge_count = data };
+
+		if (snt_qp_post_recv(end[1].qp, &recv, 1) != 1)
+			return wrong("receive");
+	}
+	return true;
+}
+
+static bool run_write(struct end *end, const struct job *job, unsigned opcode)
+{
+	bool notifies = opcode == SNT_WRITE_IMM;
+	struct snt_wc wc[COUNT_MAX];
+
+	prepare(job, end[0].buffer + FROM, end[1].buffer + TO);
+	if ((notifies && !post_receives(end, job, false)) ||
+	    !post_all(end, job, opcode) ||
+	    !await(end, (unsigned[]){ job->count, notifies ? job->count : 0 }, wc) ||
+	    !same(job, end[0].buffer + FROM, end[1].buffer + TO, "write"))
 		return false;
-	if (last[1].length != 200 || last[1].imm != 7 ||
-	    memcmp(end[0].buffer, end[1].buffer + 4096, 200))
-		return wrong("send");
+	for (unsigned i = 0; notifies && i < job->count; i++)
+		if (wc[i].opcode != SNT_RECV_NOTIFY || wc[i].imm != 0xc0ffee00 + i ||
+		    (!(wc[i].flags & SNT_WC_LENGTH_UNKNOWN) &&
+		     wc[i].length != job->length))
+			return wrong("notification");
+	return true;
+}
+
+static bool run_read(struct end *end, const struct job *job)
+{
+	prepare(job, end[1].buffer + TO, end[0].buffer + FROM);
+	return post_all(end, job, SNT_READ) &&
+	       await(end, (unsigned[]){ job->count, 0 }, NULL) &&
+	       same(job, end[1].buffer + TO, end[0].buffer + FROM, "read");
+}
+
+static bool run_send(struct end *end, const struct job *job, unsigned opcode)
+{
+	struct snt_wc wc[COUNT_MAX];
+
+	prepare(job, end[0].buffer + FROM, end[1].buffer + TO);
+	if (!post_receives(end, job, true) || !post_all(end, job, opcode) ||
+	    !await(end, (unsigned[]){ job->count, job->count }, wc) ||
+	    !same(job, end[0].buffer + FROM, end[1].buffer + TO, "message"))
+		return false;
+	for (unsigned i = 0; i < job->count; i++) {
+		bool with_imm = wc[i].flags & SNT_WC_WITH_IMM;
+
+		if (wc[i].opcode != SNT_RECV || wc[i].length != job->length ||
+		    with_imm != (opcode == SNT_SEND_IMM) ||
+		    (with_imm && wc[i].imm != 0xc0ffee00 + i))
+			return wrong("message's completion");
+	}
+	return true;
+}
+
+/* An addition, an exchange that happens and one that does not, in this order. */
+static bool run_atomics(struct end *end)
+{
+	uint64_t *word = (uint64_t *)(end[1].buffer + 4096);
+	uint64_t *old = (uint64_t *)end[0].buffer;
+	struct snt_sge sge[3];
+	struct snt_send_wr wr[3];
+
+	for (unsigned i = 0; i < 3; i++) {
+		sge[i] = (struct snt_sge){ end[0].mem, &old[i], 8 };
+		wr[i] = (struct snt_send_wr){
+			.wr_id = i,
+			.opcode = i ? SNT_CMP_SWAP : SNT_FETCH_ADD,
+			.flags = SNT_SIGNALED,
+			.sge_count = 1,
+			.sge = &sge[i],
+			.remote = &end[1].token,
+			.remote_addr = end[1].token.addr + 4096,
+			.compare_add = i ? 42 : 5,
+			.swap = UINT64_C(0x123456789abcdef) + i,
+		};
+	}
 	*word = 37;
-	from.length = 8;
-	wr.opcode = SNT_FETCH_ADD;
-	if (snt_qp_post_send(end[0].qp, &wr, 1) != 1 || !await(end, 1, 0, last))
+	memset(old, GUARD, 64);
+	if (snt_qp_post_send(end[0].qp, wr, 3) != 3 ||
+	    !await(end, (unsigned[]){ 3, 0 }, NULL))
 		return false;
-	if (*word != 42 || *(uint64_t *)end[0].buffer != 37)
-		return wrong("fetch and add");
-	wr.opcode = SNT_CMP_SWAP;
-	wr.compare_add = 42;
-	wr.swap = 99;
-	if (snt_qp_post_send(end[0].qp, &wr, 1) != 1 || !await(end, 1, 0, last))
-		return false;
-	return *word == 99 || wrong("compare and swap");
+	return (*word == wr[1].swap && old[0] == 37 && old[1] == 42 &&
+		old[2] == wr[1].swap && ((unsigned char *)old)[24] == GUARD) ||
+	       wrong("atomics");
+}
+
+static bool run_work(struct end *end, const struct grid_cell *cell)
+{
+	struct job job = plan(cell);
+
+	switch (grid_value(cell, GRID_WORK)) {
+	case GRID_WRITE:
+		return run_write(end, &job, SNT_WRITE);
+	case GRID_WRITE_IMM:
+		return run_write(end, &job, SNT_WRITE_IMM);
+	case GRID_READ:
+		return run_read(end, &job);
+	case GRID_SEND:
+		return run_send(end, &job, SNT_SEND) &&
+		       run_send(end, &job, SNT_SEND_IMM);
+	default:
+		return run_atomics(end);
+	}
 }
 
 static bool close_end(struct end *end)
@@ -219,16 +332,30 @@ static bool close_end(struct end *end)
 	       wrong("destroy");
 }
 
-static bool run_cell(struct end *end, const struct cell *cell)
+static bool close_both(struct end *end)
 {
-	bool good = open_end(&end[0], cell) && open_end(&end[1], cell) &&
-		    connect_both(end) && run_bulk(end, cell) && run_small(end, cell);
+	bool good = true;
 
 	for (int i = 0; i < 2; i++) {
 		good = close_end(&end[i]) && good;
 		end[i].qp = NULL;
 	}
 	return good;
+}
+
+static bool run_cell(struct end *end, const struct grid_cell *cell)
+{
+	uint64_t lanes = grid_value(cell, GRID_LANES);
+	struct snt_qp_opts opts = {
+		.devices = grid_value(cell, GRID_DEVICES),
+		.lanes = lanes == GRID_TRACKED ? 1 : lanes,
+		.flags = lanes == GRID_TRACKED ? SNT_QP_TRACKED : 0,
+		.scheme = grid_value(cell, GRID_SCHEME),
+		.fragment_size = grid_value(cell, GRID_FRAGMENT),
+	};
+	bool good = open_both(end, &opts) && run_work(end, cell);
+
+	return close_both(end) && good;
 }
 
 /*
@@ -238,7 +365,9 @@ static bool run_cell(struct end *end, const struct cell *cell)
  */
 static bool run_dying(struct end *end, enum snt_scheme scheme)
 {
-	const struct cell cell = { 3, 4, scheme, 4096, 0 };
+	const struct snt_qp_opts opts = {
+		.devices = 3, .lanes = 4, .scheme = scheme, .fragment_size = 4096
+	};
 	struct snt_token bad = end[1].token;
 	struct snt_sge sge = { end[0].mem, end[0].buffer, 4096 };
 	struct snt_send_wr wr = { .opcode = SNT_WRITE,
@@ -247,12 +376,11 @@ static bool run_dying(struct end *end, enum snt_scheme scheme)
 				  .sge = &sge,
 				  .remote = &bad,
 				  .remote_addr = bad.addr };
-	struct snt_wc wc, last[2];
+	struct snt_wc wc;
 	time_t deadline = time(NULL) + SECONDS;
 	unsigned failed = 0, next = 0;
 
-	if (!open_end(&end[0], &cell) || !open_end(&end[1], &cell) ||
-	    !connect_both(end))
+	if (!open_both(end, &opts))
 		return false;
 	bad.key[0] ^= 0xffffff00;
 	for (wr.wr_id = 0; wr.wr_id < 8; wr.wr_id++)
@@ -273,27 +401,16 @@ static bool run_dying(struct end *end, enum snt_scheme scheme)
 	/* All four went to the lanes in turn, so half of them failed. */
 	if (failed != 4)
 		return wrong("healthy lanes failed too");
-	for (unsigned i = 0; i < 8; i++)
+	for (wr.wr_id = 0; wr.wr_id < 8; wr.wr_id++)
 		if (snt_qp_post_send(end[0].qp, &wr, 1) != 1)
 			return wrong("post after");
-	return await(end, 8, 0, last);
-}
-
-static bool run_dying_and_close(struct end *end, enum snt_scheme scheme)
-{
-	bool good = run_dying(end, scheme);
-
-	for (int i = 0; i < 2; i++) {
-		good = close_end(&end[i]) && good;
-		end[i].qp = NULL;
-	}
-	return good;
+	return await(end, (unsigned[]){ 8, 0 }, NULL);
 }
 
 static bool set_up(struct end *end)
 {
 	for (int i = 0; i < 2; i++) {
-		end[i].buffer = malloc(BUFFER_MAX);
+		end[i].buffer = aligned_alloc(4096, BUFFER_MAX);
 		if (!end[i].buffer || snt_ctx_open(NULL, &end[i].ctx) ||
 		    snt_mem_register(end[i].ctx, end[i].buffer, BUFFER_MAX, access_all,
 				     &end[i].mem) ||
@@ -303,39 +420,72 @@ static bool set_up(struct end *end)
 	return true;
 }
 
-int main(void)
+/* Prints a line of TAP, and why. Returns whether it failed. */
+static unsigned say(bool good, unsigned number, const char *what)
 {
-	const unsigned count = sizeof(cells) / sizeof(cells[0]);
-	struct end end[2] = { 0 };
-	unsigned failed = 0;
+	printf("%s %u - %s\n", good ? "ok" : "not ok", number, what);
+	if (!good)
+		printf("# %s\n", why);
+	return !good;
+}
 
+static void describe(const struct grid_cell *cell, char *text, size_t size)
+{
+	static const char *const works[] = { "write", "write with immediate", "read",
+					     "send", "atomics" };
+	uint64_t lanes = grid_value(cell, GRID_LANES);
+
+	snprintf(text, size,
+		 "%s, %" PRIu64 " bytes, devices 0x%" PRIx64 ", %s%" PRIu64
+		 " lanes, %s, fragments of %" PRIu64,
+		 works[grid_value(cell, GRID_WORK)], grid_value(cell, GRID_LENGTH),
+		 grid_value(cell, GRID_DEVICES),
+		 lanes == GRID_TRACKED ? "tracked " : "",
+		 lanes == GRID_TRACKED ? 1 : lanes,
+		 grid_value(cell, GRID_SCHEME) == SNT_SPRAY ? "SPRAY" : "DQPLB",
+		 grid_value(cell, GRID_FRAGMENT));
+}
+
+static unsigned run_grid(struct end *end, const struct grid_cell *cells, unsigned count,
+			 unsigned only)
+{
+	unsigned failed = 0;
+	char text[160];
+
+	for (unsigned i = 1; i <= count; i++) {
+		if (only && only != i)
+			continue;
+		describe(&cells[i - 1], text, sizeof(text));
+		failed += say(run_cell(end, &cells[i - 1]), only ? 1 : i, text);
+	}
+	return failed;
+}
+
+int main(int argc, char **argv)
+{
+	bool most = argc > 1 && !strcmp(argv[1], "--most");
+	unsigned only = 0, count = 0, failed;
+	struct grid_cell *cells = most ? grid_most(&count) : grid_pairwise(&count);
+	struct end end[2] = { 0 };
+
+	if (argc > 2 && !strcmp(argv[argc - 2], "--cell"))
+		only = strtoul(argv[argc - 1], NULL, 0);
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	printf("1..%u\n", count + 2);
-	if (!set_up(end)) {
+	printf("1..%u\n", only ? 1 : count + 2);
+	if (!cells || !set_up(end)) {
 		printf("Bail out! %s\n", why);
 		return 1;
 	}
-	for (unsigned i = 0; i < count; i++) {
-		const struct cell *cell = &cells[i];
-		bool good = run_cell(end, cell);
+	failed = run_grid(end, cells, count, only);
+	for (enum snt_scheme scheme = SNT_SPRAY; !only && scheme <= SNT_DQPLB;
+	     scheme++) {
+		bool good = run_dying(end, scheme);
 
-		failed += !good;
-		printf("%s %u - devices 0x%x, %u lanes, %s, fragments of %" PRIu64
-		       ", %" PRIu64 " bytes\n",
-		       good ? "ok" : "not ok", i + 1, cell->devices, cell->lanes,
-		       cell->scheme == SNT_SPRAY ? "SPRAY" : "DQPLB",
-		       cell->fragment_size, cell->length);
-		if (!good)
-			printf("# %s\n", why);
+		good = close_both(end) && good;
+		failed += say(good, count + scheme,
+			      scheme == SNT_SPRAY ? "lanes of one device die, SPRAY"
+						  : "lanes of one device die, DQPLB");
 	}
-	for (enum snt_scheme scheme = SNT_SPRAY; scheme <= SNT_DQPLB; scheme++) {
-		bool good = run_dying_and_close(end, scheme);
-
-		failed += !good;
-		printf("%s %u - lanes of one device die, %s\n", good ? "ok" : "not ok",
-		       count + scheme, scheme == SNT_SPRAY ? "SPRAY" : "DQPLB");
-		if (!good)
-			printf("# %s\n", why);
-	}
+	free(cells);
 	return failed ? 1 : 0;
 }

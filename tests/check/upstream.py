@@ -1,0 +1,33 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""The tests that docs/upstream-tests.md names exist, and are run."""
+
+import re
+
+from tap import ROOT, Report
+
+NAMED = re.compile(r"`(\w+_test\.c): (\w+)`")
+FILE = re.compile(r"`(\w+_test\.c)`")
+
+
+def missing(page: str):
+    for file, test in NAMED.findall(page):
+        path = ROOT / "tests/unit" / file
+        text = path.read_text() if path.exists() else ""
+        if not re.search(rf"(cmocka_unit_test|TEST)\({test}\)", text):
+            yield f"{file} does not run {test}"
+    for file in FILE.findall(page):
+        if not (ROOT / "tests/unit" / file).exists():
+            yield f"there is no {file}"
+
+
+def main() -> None:
+    report = Report()
+    page = (ROOT / "docs/upstream-tests.md").read_text()
+    report.check("tests that are named exist", list(missing(page)))
+    report.check("enough of them are named",
+                 [] if len(NAMED.findall(page)) > 30 else ["is the pattern right?"])
+    report.end()
+
+
+main()

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: MIT */
+#include "vqp_model.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+/* Of all links but those that have a raider: it has its own ways. */
+static struct link *pick_link(struct world *world)
+{
+	struct link *link = &world->link[dice(world, world->links)];
+
+	return link->hostile ? &world->link[0] : link;
+}
+
+static void expect_fault(struct link *link)
+{
+	link->faulty = true;
+	link->other_faults++;
+}
+
+static int fail_completion(struct link *link)
+{
+	static const enum ibv_wc_status statuses[] = {
+		IBV_WC_RETRY_EXC_ERR, IBV_WC_LOC_PROT_ERR, IBV_WC_REM_ACCESS_ERR,
+		IBV_WC_REM_OP_ERR,    IBV_WC_FATAL_ERR,
+	};
+	struct world *world = link->world;
+	enum ibv_wc_status status = statuses[dice(world, 5)];
+	unsigned end = dice(world, 2);
+	struct ibv_qp *qp = link->end[end].lane[dice(world, link->end[end].lanes)];
+	struct scripted_send send;
+	int owner;
+
+	while (chance(world, 50) && !scripted_land(qp))
+		if (check_effects(world))
+			return -1;
+	if (scripted_peek(qp, 0, &send))
+		return 0;
+	owner = owner_of(link, end, &send);
+	link->faulty = true;
+	link->injected++;
+	/* What follows from it may be seen before it, on another CQ: receives that
+	 * are flushed and, in DQPLB, the peer breaking as well. */
+	if (owner >= 0 && qp->send_cq == qp->recv_cq && !is_sequenced(link))
+		link->end[end].send[owner].injected = status;
+	if (world->trace)
+		printf("# link %u, end %u: WR %d is made to fail with %d\n",
+		       link->index, end, owner, status);
+	scripted_complete(qp, status);
+	return 0;
+}
+
+/* Can this post refuse a WR and send it all the same? Pass-through lanes have no
+ * answer to that, as verbs have none. */
+static bool may_lie(const struct world *world, const struct link *link)
+{
+	for (unsigned i = 0; !link && i < world->links; i++)
+		if (world->link[i].pass)
+			return false;
+	return !link || !link->pass;
+}
+
+static int fail_post(struct world *world)
+{
+	static const int errors[] = { ENOMEM, EIO, EINVAL };
+	static const enum scripted_post_mode honest[] = { SCRIPTED_REFUSE_ALL,
+							  SCRIPTED_ACCEPT_SOME };
+	unsigned index = dice(world, 2), device;
+	struct host *host = &world->host[index];
+	struct link *link = chance(world, 50) ? pick_link(world) : NULL;
+	struct scripted_post_fault fault = {
+		.kind = chance(world, 75) ? SCRIPTED_POST_SEND : SCRIPTED_POST_RECV,
+		.nth = 1 + dice(world, 5),
+		.error = errors[dice(world, 3)],
+		.mode = may_lie(world, link) ? dice(world, 4) : honest[dice(world, 2)],
+		.accept = dice(world, 4),
+	};
+
+	device = dice(world, host->devices);
+	if (host->post_faults[device] == 6)
+		return 0;
+	host->post_faults[device]++;
+	for (unsigned i = 0; i < world->links; i++)
+		if (!link || link == &world->link[i])
+			expect_fault(&world->link[i]);
+	if (link)
+		fault.qp = link->end[index].lane[dice(world, link->end[index].lanes)];
+	if (world->trace)
+		printf("# host %u: device %u fails %s of %s, mode %u\n", index, device,
+		       fault.kind == SCRIPTED_POST_SEND ? "sends" : "receives",
+		       link ? "one lane" : "all", fault.mode);
+	scripted_fail_post(host->device[device], &fault);
+	return 0;
+}
+
+/* A QP goes to ERR by itself, as when its peer or its port is gone. */
+static int fail_lane(struct link *link)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
+	unsigned end = dice(link->world, 2);
+	struct end *here = &link->end[end];
+
+	expect_fault(link);
+	if (link->world->trace)
+		printf("# link %u, end %u: a lane goes to ERR\n", link->index, end);
+	scripted_adopted(here->host->device[0])
+		.control->modify_qp(here->lane[dice(link->world, here->lanes)], &attr,
+				    IBV_QP_STATE);
+	return 0;
+}
+
+/* Closing may fail with the device, and then be repeated. */
+int close_end(struct link *link, unsigned end)
+{
+	struct end *here = &link->end[end];
+	bool again = here->closing && !here->close_failed;
+	int ret = snt_qp_close(here->qp, id_of(link, CLOSE_ID, end));
+
+	here->closing = true;
+	here->close_failed = ret < 0 && !again;
+	if (link->world->trace)
+		printf("# link %u, end %u: close: %d\n", link->index, end, ret);
+	if (ret == (again ? -EALREADY : 0) || (here->close_failed && link->faulty))
+		return 0;
+	return wrong(link, "end %u: close: %d", end, ret);
+}
+
+int harm(struct world *world)
+{
+	uint32_t what = dice(world, 20);
+	struct link *link = pick_link(world);
+
+	if (what < 8)
+		return fail_completion(link);
+	if (what < 15)
+		return fail_post(world);
+	if (what < 17)
+		return fail_lane(link);
+	expect_fault(link);
+	return close_end(link, dice(world, 2));
+}
+
+/*
+ * Slow rather than broken: legal at any time
+ */
+
+static void hinder_cq(struct world *world, struct ibv_cq *cq, bool off)
+{
+	scripted_hold_cq(cq, !off && chance(world, 15));
+	scripted_poll_limit(cq, off ? 0 : dice(world, 3));
+}
+
+static void hinder_end(struct world *world, struct end *end, bool off)
+{
+	for (unsigned i = 0; end->qp && i < end->lanes; i++) {
+		hinder_cq(world, end->lane[i]->send_cq, off);
+		hinder_cq(world, end->lane[i]->recv_cq, off);
+	}
+}
+
+static void hinder_all(struct world *world, bool off)
+{
+	for (unsigned i = 0; i < world->links; i++)
+		for (unsigned end = 0; end < 2; end++)
+			hinder_end(world, &world->link[i].end[end], off);
+}
+
+/* All CQs a little, or one so much that it falls behind all others. */
+void hinder(struct world *world, bool off)
+{
+	struct link *link = pick_link(world);
+	struct end *end = &link->end[dice(world, 2)];
+	struct ibv_qp *lane = end->lane[dice(world, end->lanes)];
+
+	if (off || chance(world, 50)) {
+		hinder_all(world, off);
+		return;
+	}
+	hinder_all(world, true);
+	scripted_hold_cq(chance(world, 70) ? lane->recv_cq : lane->send_cq, true);
+}

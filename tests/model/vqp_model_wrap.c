@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Rings, lanes and sequence numbers count on for ever and wrap: by 2^32, and the
+ * numbers of DQPLB by 2^24 on the wire. Here all of them begin shortly before that,
+ * by the hand of a test that knows the library's insides.
+ */
+#include "vqp_model.h"
+
+#include "vqp/qp.h"
+
+static uint32_t shortly_before(struct world *world, uint32_t end)
+{
+	return end - 1 - dice(world, 24);
+}
+
+static void wrap_ring(struct snt__recv_ring *ring, uint32_t start)
+{
+	ring->head = ring->done = ring->tail = start;
+}
+
+static void wrap_qp(struct world *world, struct snt_qp *qp)
+{
+	uint32_t data = shortly_before(world, 0), notify = shortly_before(world, 0);
+
+	qp->head = qp->ordered = qp->next = qp->tail = shortly_before(world, 0);
+	wrap_ring(&qp->data, data);
+	wrap_ring(&qp->notify, notify);
+	for (uint32_t i = 0; i < qp->lane_count; i++) {
+		struct snt__lane *lane = &qp->lane[i];
+
+		lane->built = lane->retired = shortly_before(world, 0);
+		/* A receive's number on its lane is its place in the ring. */
+		lane->recv_posted = i == qp->message_lane ? data : notify;
+		lane->recv_retired = lane->recv_posted;
+	}
+}
+
+void wrap_counters(struct link *link)
+{
+	struct world *world = link->world;
+	const uint32_t ends[] = { 0, 1 << 24 };
+	uint32_t first = shortly_before(world, ends[dice(world, 2)]);
+
+	for (unsigned i = 0; !link->pass && i < 2; i++) {
+		wrap_qp(world, link->end[i].qp);
+		if (is_sequenced(link))
+			snt__dqplb_init(link->end[i].qp, first);
+	}
+}
