@@ -272,12 +272,15 @@ int snt__soft_poll_cq(struct ibv_cq *ibv_cq, int max, struct ibv_wc *wc)
 int snt__soft_req_notify_cq(struct ibv_cq *ibv_cq, int solicited_only)
 {
 	struct snt__soft_cq *cq = snt__soft_cq(ibv_cq);
+	struct snt__soft_device *device = cq->object.device;
 	uint8_t armed =
 		solicited_only ? SNT__SOFT_ARMED_SOLICITED : SNT__SOFT_ARMED_ALL;
 
-	snt__soft_lock(cq->object.device);
+	snt__soft_lock(device);
 	if (cq->armed < armed)
 		cq->armed = armed;
-	snt__soft_unlock(cq->object.device);
+	snt__soft_unlock(device);
+	if (device->driver->arm)
+		device->driver->arm(device->driver_arg);
 	return 0;
 }

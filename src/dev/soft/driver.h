@@ -82,6 +82,9 @@ struct snt__soft_driver {
 	/* Somebody polls a CQ: a chance to move packets. Comes without the lock,
 	 * before the CQ is looked at. NULL: none needed. */
 	void (*progress)(void *arg);
+	/* Somebody who polled wants an event instead: packets have to move without
+	 * him. Comes without the lock. NULL: they do anyway. */
+	void (*arm)(void *arg);
 	/* Somebody wants to sleep until the fd, of a channel or of async events, is
 	 * readable. Comes without the lock. Returns 0 to look again, or a negative
 	 * errno, with which the verb fails. NULL: poll(2). */

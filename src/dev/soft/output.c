@@ -65,8 +65,8 @@ uint64_t snt__soft_deadline(struct snt__soft_device *device)
 {
 	const struct snt__soft_mads *mads = &device->mads;
 	uint64_t deadline = snt__soft_timers_deadline(&device->timers);
-	uint64_t agent = mads->agent ? mads->agent->deadline(mads->arg)
-				     : SNT__SOFT_NEVER;
+	uint64_t agent =
+		mads->agent ? mads->agent->deadline(mads->arg) : SNT__SOFT_NEVER;
 
 	return agent < deadline ? agent : deadline;
 }

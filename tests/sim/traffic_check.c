@@ -1,0 +1,493 @@
+/* SPDX-License-Identifier: MIT */
+#include "traffic.h"
+
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <string.h>
+
+/*
+ * What memory tells
+ */
+
+/* A place that was written again later may show the bytes of either. */
+static bool write_seen(const struct end *end, int index)
+{
+	const struct send *send = &end->send[index];
+	const unsigned char *bytes = end->peer->memory + send->remote;
+
+	for (uint32_t at = 0; at < send->length; at++) {
+		int i = index;
+
+		while (i >= 0 &&
+		       (at >= end->send[i].length || bytes[at] != pattern(end, i, at)))
+			i = end->send[i].over;
+		if (i < 0)
+			return false;
+	}
+	return true;
+}
+
+/* All WRITEs before this WR are there, since something after them is. */
+static int check_effects(struct world *world, struct end *end, int until)
+{
+	for (; end->seen < until; end->seen++) {
+		const struct send *send = &end->send[end->seen];
+
+		if (is_write(send) && !send->bad && !send->failed &&
+		    !write_seen(end, end->seen))
+			return wrong(world, "%u.%u: WR %d is done, but WRITE %d is not",
+				     end->pair, end->side, until, end->seen);
+	}
+	return 0;
+}
+
+/*
+ * Sends
+ */
+
+static int check_read(struct world *world, const struct end *end, int index)
+{
+	const struct send *send = &end->send[index];
+	uint32_t at = 0;
+
+	for (unsigned i = 0; i < send->pieces; i++)
+		for (uint32_t j = 0; j < send->piece_length[i]; j++, at++) {
+			uint8_t due = send->source >= 0
+					      ? pattern(end, send->source, at)
+					      : source_byte(end->peer,
+							    send->remote - SOURCE + at);
+
+			if (end->memory[send->piece[i] + j] != due)
+				return wrong(world,
+					     "%u.%u: READ %d differs at %u of %u",
+					     end->pair, end->side, index, at,
+					     send->length);
+		}
+	return 0;
+}
+
+static int check_atomic(struct world *world, struct end *end, int index)
+{
+	const struct send *send = &end->send[index];
+	struct device *there = end->peer->device;
+	uint64_t found;
+
+	memcpy(&found, end->memory + send->piece[0], sizeof(found));
+	if (!send->shared)
+		return found == send->before
+			       ? 0
+			       : wrong(world,
+				       "%u.%u: atomic %d found 0x%llx, not 0x%llx",
+				       end->pair, end->side, index,
+				       (unsigned long long)found,
+				       (unsigned long long)send->before);
+	there->adds_done++;
+	if (found >= (uint64_t)there->adds || there->found[found])
+		return wrong(world,
+			     "%u.%u: FETCH_ADD %d found %llu, of %d, twice or too much",
+			     end->pair, end->side, index, (unsigned long long)found,
+			     there->adds);
+	there->found[found] = true;
+	return 0;
+}
+
+/* From now on nobody may read it, or write to it. */
+static void retire(struct end *end, struct send *send)
+{
+	send->done = true;
+	for (unsigned i = 0; i < send->pieces; i++)
+		memset(end->memory + send->piece[i], SPOILED, send->piece_length[i]);
+}
+
+/* Once it is known that a WRITE is there, its place is the peer's again: nothing may be
+ * written there any more. */
+static void consume(struct end *end, struct send *send)
+{
+	if (!is_write(send) || send->over >= 0 || send->read_back)
+		return;
+	send->consumed = true;
+	memset(end->peer->memory + send->remote, SPOILED, send->length);
+}
+
+static int check_success(struct world *world, struct end *end, int index)
+{
+	struct send *send = &end->send[index];
+	int ret = 0;
+
+	if (send->bad)
+		return wrong(world, "%u.%u: bad WR %d succeeded", end->pair, end->side,
+			     index);
+	if (check_effects(world, end, index + 1))
+		return -1;
+	if (send->opcode == IBV_WR_RDMA_READ)
+		ret = check_read(world, end, index);
+	else if (is_atomic(send))
+		ret = check_atomic(world, end, index);
+	retire(end, send);
+	consume(end, send);
+	return ret;
+}
+
+/* A WR that the peer refuses is told why, if nothing else is wrong with either. */
+static bool must_be_told(const struct end *end, const struct send *send)
+{
+	const struct end *peer = end->peer;
+
+	return send->bad && !peer->in_error && !peer->sent_bad && peer->rnr_retry == 7;
+}
+
+/* May the first WR that fails do so with this status? */
+static bool may_fail(const struct world *world, const struct end *end,
+		     const struct send *send, enum ibv_wc_status status)
+{
+	const struct end *peer = end->peer;
+
+	switch (status) {
+	case IBV_WC_WR_FLUSH_ERR:
+		return end->in_error || end->device->killed || peer->sent_bad;
+	case IBV_WC_RETRY_EXC_ERR:
+		/* A copy of a WR that was not taken may be; then what follows it is
+		 * missing, which costs a retry as well. */
+		return world->lossy || world->harmed ||
+		       (has(world, DUPLICATE) && end->retry_cnt < 7) ||
+		       (world_state(peer) == IBV_QPS_ERR && !must_be_told(end, send));
+	case IBV_WC_RNR_RETRY_EXC_ERR:
+		return end->rnr_retry < 7 && takes_receive(send);
+	case IBV_WC_REM_ACCESS_ERR:
+		return send->bad >= BAD_KEY && send->bad <= BAD_ACCESS;
+	case IBV_WC_REM_INV_REQ_ERR:
+		return send->bad == BAD_LENGTH || send->bad == BAD_ALIGNMENT;
+	default:
+		return false;
+	}
+}
+
+static int check_failure(struct world *world, struct end *end, int index,
+			 enum ibv_wc_status status)
+{
+	struct send *send = &end->send[index];
+
+	if (end->failed ? status != IBV_WC_WR_FLUSH_ERR
+			: !may_fail(world, end, send, status))
+		return wrong(world, "%u.%u: WR %d (opcode %u, bad %u): %s", end->pair,
+			     end->side, index, send->opcode, send->bad,
+			     ibv_wc_status_str(status));
+	end->failed = send->failed = true;
+	retire(end, send);
+	return 0;
+}
+
+/* Those without a report before this one have succeeded. */
+static int pass_over(struct world *world, struct end *end, int until)
+{
+	for (; end->sends_done < until; end->sends_done++) {
+		if (end->send[end->sends_done].signalled || end->failed)
+			return wrong(world, "%u.%u: WR %d is not reported, but %d is",
+				     end->pair, end->side, end->sends_done, until);
+		if (check_success(world, end, end->sends_done))
+			return -1;
+	}
+	return 0;
+}
+
+static bool opcode_fits(const struct send *send, enum ibv_wc_opcode opcode)
+{
+	switch (send->opcode) {
+	case IBV_WR_RDMA_WRITE:
+	case IBV_WR_RDMA_WRITE_WITH_IMM:
+		return opcode == IBV_WC_RDMA_WRITE;
+	case IBV_WR_RDMA_READ:
+		return opcode == IBV_WC_RDMA_READ;
+	case IBV_WR_ATOMIC_CMP_AND_SWP:
+		return opcode == IBV_WC_COMP_SWAP;
+	case IBV_WR_ATOMIC_FETCH_AND_ADD:
+		return opcode == IBV_WC_FETCH_ADD;
+	default:
+		return opcode == IBV_WC_SEND;
+	}
+}
+
+static int check_send(struct world *world, struct end *end, const struct ibv_wc *wc)
+{
+	uint64_t id = ID_SEND | end->pair << 20 | end->side << 16;
+	int index = (int)(wc->wr_id - id);
+
+	if (wc->wr_id - id >= (uint64_t)end->sends || index < end->sends_done)
+		return wrong(world, "%u.%u: wr_id 0x%llx, unknown or again", end->pair,
+			     end->side, (unsigned long long)wc->wr_id);
+	if (pass_over(world, end, index))
+		return -1;
+	end->sends_done = index + 1;
+	if (wc->status != IBV_WC_SUCCESS)
+		return check_failure(world, end, index, wc->status);
+	if (end->failed || !end->send[index].signalled)
+		return wrong(world,
+			     "%u.%u: WR %d succeeded after a failure, or "
+			     "unsignalled",
+			     end->pair, end->side, index);
+	if (!opcode_fits(&end->send[index], wc->opcode))
+		return wrong(world, "%u.%u: WR %d: opcode %d", end->pair, end->side,
+			     index, wc->opcode);
+	return check_success(world, end, index);
+}
+
+/*
+ * Receives
+ */
+
+static int check_bytes(struct world *world, const struct end *end, int index,
+		       const struct recv *recv)
+{
+	const struct send *send = &end->peer->send[index];
+	uint32_t length = is_message(send) ? send->length : 0;
+
+	for (uint32_t at = 0; at < recv->room; at++) {
+		uint8_t due = at < length ? pattern(end->peer, index, at) : EMPTY;
+
+		if (recv->bytes[at] != due)
+			return wrong(world, "%u.%u: message %d differs at %u of %u",
+				     end->pair, end->side, index, at, length);
+	}
+	return 0;
+}
+
+/* The peer's WRs that take a receive arrive in order, none is left out. */
+static int check_arrival(struct world *world, struct end *end, const struct recv *recv,
+			 const struct ibv_wc *wc)
+{
+	struct end *peer = end->peer;
+	const struct send *send;
+	bool write, imm;
+	int index;
+
+	if (peer->arrived == peer->consumers)
+		return wrong(world, "%u.%u: a receive that nobody sent", end->pair,
+			     end->side);
+	index = peer->consumer[peer->arrived++];
+	send = &peer->send[index];
+	write = send->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+	imm = send->opcode != IBV_WR_SEND;
+	if (send->bad)
+		return wrong(world, "%u.%u: bad WR %d arrived", end->pair, end->side,
+			     index);
+	if (wc->opcode != (write ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV) ||
+	    wc->byte_len != send->length || !(wc->wc_flags & IBV_WC_WITH_IMM) != !imm ||
+	    (imm && wc->imm_data != htonl(send->imm)))
+		return wrong(world,
+			     "%u.%u: WR %d arrived with opcode %d, %u bytes, "
+			     "flags 0x%x, imm 0x%x",
+			     end->pair, end->side, index, wc->opcode, wc->byte_len,
+			     wc->wc_flags, ntohl(wc->imm_data));
+	if (check_effects(world, peer, index + 1))
+		return -1;
+	return check_bytes(world, end, index, recv);
+}
+
+static struct recv *find_recv(struct end *end, uint64_t wr_id)
+{
+	struct device *device = end->device;
+	uint64_t id = ID_RECV | end->pair << 20 | end->side << 16;
+
+	if (end->srq) {
+		wr_id -= ID_RECV;
+		if (wr_id >= (uint64_t)device->recvs || device->recv[wr_id].done)
+			return NULL;
+		device->recvs_done++;
+		return &device->recv[wr_id];
+	}
+	if (end->recvs_done == end->recvs || wr_id != id + end->recvs_done)
+		return NULL;
+	return &end->recv[end->recvs_done++];
+}
+
+static bool receive_may_fail(const struct end *end, enum ibv_wc_status status)
+{
+	if (world_state(end) != IBV_QPS_ERR)
+		return false;
+	return status == IBV_WC_WR_FLUSH_ERR ||
+	       (status == IBV_WC_LOC_LEN_ERR && end->peer->sent_bad);
+}
+
+static int check_recv(struct world *world, struct end *end, const struct ibv_wc *wc)
+{
+	struct recv *recv = find_recv(end, wc->wr_id);
+	int ret = 0;
+
+	if (!recv)
+		return wrong(world, "%u.%u: receive 0x%llx out of order or unknown",
+			     end->pair, end->side, (unsigned long long)wc->wr_id);
+	if (wc->status == IBV_WC_SUCCESS)
+		ret = check_arrival(world, end, recv, wc);
+	else if (!receive_may_fail(end, wc->status))
+		ret = wrong(world, "%u.%u: a receive failed: %s", end->pair, end->side,
+			    ibv_wc_status_str(wc->status));
+	recv->done = true;
+	end->recv_failed |= wc->status != IBV_WC_SUCCESS;
+	memset(recv->bytes, SPOILED, recv->room);
+	return ret;
+}
+
+int check_completion(struct world *world, struct device *device,
+		     const struct ibv_wc *wc)
+{
+	struct end *end = NULL;
+
+	for (unsigned i = 0; i < world->pairs * 2; i++) {
+		struct end *candidate = &world->end[i / 2][i % 2];
+
+		if (candidate->device == device && candidate->qp->qp_num == wc->qp_num)
+			end = candidate;
+	}
+	if (!end)
+		return wrong(world, "a completion of QP %u, which %s does not have",
+			     wc->qp_num, device->sim->name);
+	trace(world, "%u.%u: wr_id 0x%llx %s", end->pair, end->side,
+	      (unsigned long long)wc->wr_id, ibv_wc_status_str(wc->status));
+	return wc->wr_id >> 48 == ID_RECV >> 48 ? check_recv(world, end, wc)
+						: check_send(world, end, wc);
+}
+
+/*
+ * When all is over
+ */
+
+static bool is_spoiled(const unsigned char *bytes, uint32_t length)
+{
+	return !length ||
+	       (bytes[0] == SPOILED && !memcmp(bytes, bytes + 1, length - 1));
+}
+
+static int check_spoiled(struct world *world, const struct end *end,
+			 const unsigned char *bytes, uint32_t length, const char *what)
+{
+	if (is_spoiled(bytes, length))
+		return 0;
+	return wrong(world, "%u.%u: %s was written after its completion", end->pair,
+		     end->side, what);
+}
+
+static int check_buffers(struct world *world, const struct end *end)
+{
+	for (int i = 0; i < end->sends_done; i++)
+		for (unsigned j = 0; j < end->send[i].pieces; j++)
+			if (check_spoiled(world, end,
+					  end->memory + end->send[i].piece[j],
+					  end->send[i].piece_length[j], "a buffer"))
+				return -1;
+	for (int i = 0; i < end->recvs_done; i++)
+		if (check_spoiled(world, end, end->recv[i].bytes, end->recv[i].room,
+				  "a receive"))
+			return -1;
+	if (memcmp(end->memory + SOURCE, source_image(end), SOURCE_SIZE))
+		return wrong(world, "%u.%u: the source has changed", end->pair,
+			     end->side);
+	for (uint32_t i = 0; i < CANARY_SIZE; i++)
+		if (end->memory[CANARY + i] != GUARD)
+			return wrong(world, "%u.%u: a bad WR had an effect", end->pair,
+				     end->side);
+	return 0;
+}
+
+/* One byte of the place that this WR was the first to write to. */
+static bool byte_is_right(const struct end *end, int first, uint32_t at)
+{
+	uint8_t byte = end->peer->memory[end->send[first].remote + at];
+	bool right = byte == EMPTY;
+
+	for (int i = first; i >= 0; i = end->send[i].over) {
+		const struct send *send = &end->send[i];
+
+		if (at >= send->length)
+			continue;
+		if (send->done && !send->failed)
+			right = false; /* whatever was there before */
+		right |= byte == (send->consumed ? SPOILED : pattern(end, i, at));
+	}
+	return right;
+}
+
+static int check_writes(struct world *world, const struct end *end)
+{
+	bool later[SENDS_MAX] = { false };
+
+	for (int i = 0; i < end->sends; i++) {
+		const struct send *send = &end->send[i];
+
+		if (send->over >= 0)
+			later[send->over] = true;
+		if (!is_write(send) || send->bad || later[i] ||
+		    (send->consumed && send->over < 0 &&
+		     is_spoiled(end->peer->memory + send->remote, send->length)))
+			continue;
+		for (uint32_t at = 0; at < send->length; at++)
+			if (!byte_is_right(end, i, at))
+				return wrong(world,
+					     "%u.%u: byte %u of WRITE %d is wrong "
+					     "in the end",
+					     end->pair, end->side, at, i);
+	}
+	return 0;
+}
+
+/* The word is as the last atomic that succeeded left it, or as one after it did. */
+static int check_word(struct world *world, const struct end *end)
+{
+	uint64_t word, due = end->word_before;
+	bool right;
+
+	memcpy(&word, end->peer->memory + WORD, sizeof(word));
+	right = word == due;
+	for (int i = end->round; i < end->sends; i++) {
+		const struct send *send = &end->send[i];
+
+		if (!is_atomic(send) || send->shared || send->bad)
+			continue;
+		if (send->done && !send->failed)
+			right = false;
+		right |= word == send->after;
+	}
+	return right ? 0
+		     : wrong(world, "%u.%u: the word is 0x%llx", end->pair, end->side,
+			     (unsigned long long)word);
+}
+
+static int check_arrivals(struct world *world, const struct end *end)
+{
+	int least = 0;
+
+	for (int i = 0; i < end->consumers; i++)
+		if (end->send[end->consumer[i]].done &&
+		    !end->send[end->consumer[i]].failed)
+			least = i + 1;
+	if (end->arrived < least)
+		return wrong(world,
+			     "%u.%u: %d WRs took receives, only %d were reported",
+			     end->pair, end->side, least, end->arrived);
+	return 0;
+}
+
+int check_end(struct world *world, struct end *end)
+{
+	if (!is_dead(end) && check_buffers(world, end))
+		return -1;
+	if (!is_dead(end->peer) && check_arrivals(world, end))
+		return -1;
+	return check_writes(world, end) || check_word(world, end) ? -1 : 0;
+}
+
+int check_device(struct world *world, struct device *device)
+{
+	uint64_t word;
+
+	memcpy(&word, device->memory, sizeof(word));
+	if (word < (uint64_t)device->adds_done || word > (uint64_t)device->adds)
+		return wrong(world, "%s: %llu additions of %d to %d", device->sim->name,
+			     (unsigned long long)word, device->adds_done, device->adds);
+	for (int i = 0; i < device->recvs; i++)
+		if (device->recv[i].done &&
+		    !is_spoiled(device->recv[i].bytes, RECV_ROOM))
+			return wrong(world,
+				     "%s: receive %d was written after its completion",
+				     device->sim->name, i);
+	return 0;
+}
