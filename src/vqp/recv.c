@@ -196,14 +196,15 @@ static void fail_recv(struct snt__recv *recv, unsigned status, uint32_t vendor_e
 static void take_length(const struct snt_qp *qp, struct snt__recv *recv,
 			uint32_t position, const struct ibv_wc *wc)
 {
-	const struct snt__mailbox *mailbox = &qp->mailbox;
-	const uint64_t *word = &mailbox->in.word[position & mailbox->in_mask];
+	const uint64_t *word = qp->mailbox.in.word;
 
-	/* The device may write it at any time, if the peer is hostile. */
-	if (mailbox->in.word && wc->byte_len == sizeof(*word))
-		recv->length = be64toh(__atomic_load_n(word, __ATOMIC_RELAXED));
-	else
+	if (!word || wc->byte_len != sizeof(*word)) {
 		recv->flags |= SNT_WC_LENGTH_UNKNOWN;
+		return;
+	}
+	/* The device may write it at any time, if the peer is hostile. */
+	word += position & qp->mailbox.in_mask;
+	recv->length = be64toh(__atomic_load_n(word, __ATOMIC_RELAXED));
 }
 
 static void finish(struct snt__recv_ring *ring, uint32_t position,

@@ -338,6 +338,21 @@ static inline bool dispatch_slot(struct snt_qp *qp, struct snt__slot *slot,
 	}
 }
 
+static inline void notify_on(struct snt_qp *qp, const struct snt__slot *slot,
+			     uint32_t position, struct snt__lane *lane)
+{
+	struct ibv_send_wr *wr = add_to(qp, lane, position, 0, 0);
+
+	wr->num_sge = 0;
+	wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+	wr->send_flags = slot->flags & SNT_SOLICITED;
+	wr->imm_data = htonl(slot->imm);
+	wr->wr.rdma.remote_addr = slot->remote_addr;
+	wr->wr.rdma.rkey = qp->rkey[(position & qp->mask) * qp->remote_count +
+				    lane->remote_device];
+	qp->plain_under_way++;
+}
+
 /* SPRAY: a write with the immediate on each notify lane, empty but for the first one
  * where the peer has a mailbox. */
 static bool send_notify(struct snt_qp *qp, struct snt__slot *slot, uint32_t position)
@@ -359,20 +374,11 @@ static bool send_notify(struct snt_qp *qp, struct snt__slot *slot, uint32_t posi
 		snt__qp_fail_slot(qp, position, SNT_FLUSHED, 0, lane->index);
 		return true;
 	}
-	for (unsigned i = 0; i < qp->notify_count; i++) {
-		struct ibv_send_wr *wr = add_to(qp, &lane[i], position, 0, 0);
-
-		wr->num_sge = 0;
-		wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-		wr->send_flags = slot->flags & SNT_SOLICITED;
-		wr->imm_data = htonl(slot->imm);
-		wr->wr.rdma.remote_addr = slot->remote_addr;
-		wr->wr.rdma.rkey = qp->rkey[(position & qp->mask) * qp->remote_count +
-					    lane[i].remote_device];
-		qp->plain_under_way++;
-	}
+	notify_on(qp, slot, position, lane);
 	if (__builtin_expect(qp->tells_length, 0))
 		snt__mailbox_tell(qp, slot->length);
+	for (unsigned i = 1; i < qp->notify_count; i++)
+		notify_on(qp, slot, position, &lane[i]);
 	return true;
 }
 

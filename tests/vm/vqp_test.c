@@ -72,6 +72,20 @@ static bool open_both(struct end *end, const struct snt_qp_opts *opts)
 	return true;
 }
 
+/* For whoever has to find out where it hangs. */
+static void show_lanes(const struct end *end)
+{
+	for (int i = 0; i < 2; i++) {
+		struct snt_lane_info lane = { .size = sizeof(lane) };
+
+		for (unsigned j = 0; !snt_qp_lane(end[i].qp, j, &lane); j++)
+			printf("# end %d, lane %u on device %u: %s, %u under way, "
+			       "%" PRIu64 " posted, %" PRIu64 " completions\n",
+			       i, j, lane.device, lane.alive ? "alive" : "dead",
+			       lane.under_way, lane.fragments, lane.completions);
+	}
+}
+
 /*
  * Polls both until each wanted completion has come: wr_ids from 0, in order. Those
  * of the second end are kept.
@@ -105,6 +119,7 @@ static bool await(struct end *end, const unsigned *want, struct snt_wc *kept)
 		if (time(NULL) > deadline) {
 			snprintf(why, sizeof(why), "%u and %u completions are missing",
 				 want[0] - got[0], want[1] - got[1]);
+			show_lanes(end);
 			return false;
 		}
 	}
