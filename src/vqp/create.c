@@ -127,6 +127,15 @@ err_send:
 	return ret;
 }
 
+/* Completions of this QP number are strays from now on. */
+static void forget_lane(struct snt_qp *qp, const struct snt__lane *lane,
+			uint32_t qp_num)
+{
+	snt__route_remove(&qp->cq->route, lane->device, qp_num);
+	if (qp->recv_cq != qp->cq)
+		snt__route_remove(&qp->recv_cq->route, lane->device, qp_num);
+}
+
 static int close_lane(struct snt_qp *qp, struct snt__lane *lane)
 {
 	const struct snt_device *device = qp->ctx->device[lane->device];
@@ -136,9 +145,7 @@ static int close_lane(struct snt_qp *qp, struct snt__lane *lane)
 	if (ret)
 		return snt__fail(-ret, "%s: lane %u cannot be destroyed: %s",
 				 device->name, lane->index, strerror(-ret));
-	snt__route_remove(&qp->cq->route, lane->device, qp_num);
-	if (qp->recv_cq != qp->cq)
-		snt__route_remove(&qp->recv_cq->route, lane->device, qp_num);
+	forget_lane(qp, lane, qp_num);
 	snt__cq_unreserve(qp->recv_cq, lane->recv_cq_index,
 			  lane_recv_depth(qp, lane->index) + SNT__MARKERS);
 	snt__cq_unreserve(qp->cq, lane->send_cq_index, qp->lane_depth + SNT__MARKERS);
@@ -203,10 +210,16 @@ static uint32_t find_message_max(const struct snt_qp *qp)
 	return least;
 }
 
+/* A lane that the device keeps is lost, with its room in the CQ. */
 static void undo_lanes(struct snt_qp *qp, uint32_t count)
 {
-	while (count--)
-		close_lane(qp, &qp->lane[count]);
+	while (count--) {
+		struct snt__lane *lane = &qp->lane[count];
+		uint32_t qp_num = lane->qp->qp_num;
+
+		if (close_lane(qp, lane))
+			forget_lane(qp, lane, qp_num);
+	}
 }
 
 static int open_lanes(struct snt_qp *qp)
