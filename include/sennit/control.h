@@ -39,6 +39,7 @@ struct ibv_qp_init_attr;
 struct ibv_srq;
 struct ibv_srq_attr;
 struct ibv_srq_init_attr;
+struct snt__cm_table;
 
 #ifdef __cplusplus
 extern "C" {
@@ -97,6 +98,10 @@ struct snt_control {
 	int (*get_async_event)(struct ibv_context *context,
 			       struct ibv_async_event *event_out);
 	void (*ack_async_event)(struct ibv_async_event *event);
+
+	/* How connections by address are made. The library's own tables have it; it
+	 * is nothing for programs to fill in. */
+	const struct snt__cm_table *cm;
 };
 
 /**

@@ -40,6 +40,14 @@
  * if this host has no RDMA device at all; a device that is there but broken or
  * not selected is an error and never silently replaced. "never". "only": soft
  * devices even where there are others.
+ *
+ * A soft device speaks RoCEv2 on a UDP socket of one address, port 4791, and is
+ * called soft0, soft1, ... Which addresses is for SENNIT_SOFT_ADDRESSES or
+ * `snt_ctx_opts::soft_addresses` to say: IP addresses and network interfaces,
+ * separated by commas. Without a list there are two, on the first pair of
+ * loopback addresses (127.0.0.1 and .2, .3 and .4, ...) whose port nobody has,
+ * so that each context of each process on a host has a pair of its own, and
+ * nobody outside the host can reach it.
  */
 
 #ifdef __cplusplus
@@ -102,6 +110,7 @@ struct snt_ctx_opts {
 	void *clock_arg;
 	snt_random_fn random; /* NULL: getrandom(2) */
 	void *random_arg;
+	const char *soft_addresses; /* NULL: SENNIT_SOFT_ADDRESSES, else loopback */
 };
 
 /**
@@ -117,9 +126,11 @@ struct snt_ctx_opts {
  *              kernel has devices that libibverbs cannot use
  *   -ENETDOWN  what was selected has no active port
  *   -EEXIST    a device is selected twice, adopted twice, or both
- *   -EADDRNOTAVAIL  a port has no usable GID, or not the one asked for
- *   -EOPNOTSUPP  soft devices are asked for and this build has none; an adopted
- *              device's control table cannot be queried
+ *   -EADDRNOTAVAIL  a port has no usable GID, or not the one asked for; a soft
+ *              device's address is not one of this host
+ *   -EADDRINUSE  the port of a soft device's address is taken: by the kernel's rxe,
+ *              another program or another context
+ *   -EOPNOTSUPP  an adopted device's control table cannot be queried
  *   -ENOMEM, or the errno of the device's own call.
  */
 SNT_API int snt_ctx_open(const struct snt_ctx_opts *opts, struct snt_ctx **ctx_out);

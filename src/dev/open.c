@@ -212,17 +212,9 @@ static int no_device(const struct search *search, struct soft_wish soft)
 		return snt__fail(ENODEV, "no device is left by %s; present: %s",
 				 source_text(search, source, sizeof(source)),
 				 present_names(search, present, sizeof(present)));
-	if (soft.mode == SNT_SOFT_NEVER)
-		return snt__fail(
-			ENODEV,
-			"this host has no RDMA device, and %s says never to soft "
-			"ones",
-			soft.origin);
-	return snt__fail(
-		ENODEV,
-		"this host has no RDMA device, so two soft devices would be used, "
-		"but this build has none yet; load a driver (rdma_rxe works on "
-		"any network interface) or adopt a device");
+	return snt__fail(ENODEV,
+			 "this host has no RDMA device, and %s says never to soft ones",
+			 soft.origin);
 }
 
 static int search_devices(struct search *search, struct soft_wish soft)
@@ -239,23 +231,60 @@ static int search_devices(struct search *search, struct soft_wish soft)
 	return ret;
 }
 
+static int list_soft(struct search *search, const struct snt_ctx_opts *opts)
+{
+	search->provider = &snt__provider_soft;
+	return search->provider->list(snt__setting_get(SNT__SETTING_SOFT_ADDRESSES,
+						       opts->soft_addresses,
+						       "snt_ctx_opts.soft_addresses"),
+				      &search->listing);
+}
+
+/* Where there is nothing else at all. */
+static int fall_back(struct search *search, const struct snt_ctx_opts *opts)
+{
+	int ret;
+
+	search->provider->unlist(&search->listing);
+	ret = list_soft(search, opts);
+	if (ret)
+		return snt__fail(
+			-ret,
+			"this host has no RDMA device, and soft ones cannot be "
+			"had: %s",
+			snt_err_text());
+	snt__log(&search->ctx->log, SNT_LOG_WARN,
+		 "this host has no RDMA device; using %u soft ones",
+		 search->listing.count);
+	return 0;
+}
+
+static int list_devices(struct search *search, const struct snt_ctx_opts *opts,
+			enum snt_soft mode)
+{
+	int ret;
+
+	if (mode == SNT_SOFT_ONLY)
+		return list_soft(search, opts);
+	search->provider = &snt__provider_verbs;
+	ret = search->provider->list((struct snt__value){ 0 }, &search->listing);
+	if (ret || search->listing.count || mode == SNT_SOFT_NEVER)
+		return ret;
+	return fall_back(search, opts);
+}
+
 static int open_listed(struct snt_ctx *ctx, const struct snt_ctx_opts *opts,
 		       struct soft_wish soft)
 {
-	struct search search = { .ctx = ctx, .provider = &snt__provider_verbs };
+	struct search search = { .ctx = ctx };
 	int ret;
 
-	if (soft.mode == SNT_SOFT_ONLY)
-		return snt__fail(
-			EOPNOTSUPP,
-			"%s says only soft devices, but this build has none yet",
-			soft.origin);
 	ret = snt__select_parse(&search.select,
 				snt__setting_get(SNT__SETTING_DEVICES, opts->devices,
 						 "snt_ctx_opts.devices"));
 	if (ret)
 		return ret;
-	ret = search.provider->list(&search.listing);
+	ret = list_devices(&search, opts, soft.mode);
 	if (ret)
 		return ret;
 	ret = search_devices(&search, soft);

@@ -4,6 +4,8 @@
 
 #include <sennit/device.h>
 
+#include "util/setting.h"
+
 /*
  * A provider is where a context finds devices by name. Adopted devices have
  * none: nobody needs to find or open them.
@@ -18,8 +20,9 @@ struct snt__listing {
 struct snt__provider {
 	enum snt_device_kind kind;
 	const struct snt_control *(*control)(void);
-	/* No devices, or no RDMA support at all, is success with count 0. */
-	int (*list)(struct snt__listing *listing_out);
+	/* No devices, or no RDMA support at all, is success with count 0. Which
+	 * addresses is a question for those who make devices of them. */
+	int (*list)(struct snt__value addresses, struct snt__listing *listing_out);
 	void (*unlist)(struct snt__listing *listing);
 	const char *(*name)(const struct snt__listing *listing, unsigned position);
 	int (*open)(const struct snt__listing *listing, unsigned position,
@@ -28,5 +31,6 @@ struct snt__provider {
 };
 
 extern const struct snt__provider snt__provider_verbs;
+extern const struct snt__provider snt__provider_soft;
 
 #endif

@@ -35,6 +35,12 @@ static const struct snt_setting settings[SNT__SETTING_COUNT] = {
 		.default_value = "auto",
 		.help = "soft devices: auto (if the host has no RDMA device), never, only",
 	},
+	[SNT__SETTING_SOFT_ADDRESSES] = {
+		.name = "SENNIT_SOFT_ADDRESSES",
+		.default_value = "",
+		.help = "what soft devices are on: IP addresses and network interfaces, "
+			"separated by commas; empty means two free addresses of loopback",
+	},
 };
 
 const struct snt_setting *snt_setting_list(size_t *count_out)

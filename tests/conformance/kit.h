@@ -61,6 +61,10 @@ struct kit {
 	struct snt_device_info info;
 	struct snt_gid_info gid;
 	bool at_once; /* the device has no life of its own: never wait */
+	/* Where time is not the real one: what it is, and letting some of it pass. */
+	uint64_t (*now_ns)(void *arg);
+	void (*pass)(void *arg, unsigned ms);
+	void *time_arg;
 };
 
 struct scene {

@@ -265,7 +265,14 @@ static bool readable(const struct scene *scene, int fd, unsigned ms)
 {
 	struct pollfd wait = { .fd = fd, .events = POLLIN };
 
-	return poll(&wait, 1, scene->kit->at_once ? 0 : (int)ms) == 1;
+	if (!scene->kit->pass)
+		return poll(&wait, 1, scene->kit->at_once ? 0 : (int)ms) == 1;
+	while (poll(&wait, 1, 0) < 1) {
+		if (!ms--)
+			return false;
+		nap(scene, 1);
+	}
+	return true;
 }
 
 void say_events(struct scene *scene)

@@ -98,10 +98,13 @@ void do_recv(struct scene *scene, unsigned slot, uint32_t length)
 	must_recv(scene, slot, &recv);
 }
 
-static uint64_t now_ms(void)
+static uint64_t now_ms(const struct scene *scene)
 {
+	const struct kit *kit = scene->kit;
 	struct timespec now;
 
+	if (kit->now_ns)
+		return kit->now_ns(kit->time_arg) / 1000000;
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	return now.tv_sec * 1000ull + now.tv_nsec / 1000000;
 }
@@ -109,8 +112,11 @@ static uint64_t now_ms(void)
 void nap(const struct scene *scene, unsigned ms)
 {
 	const struct timespec time = { .tv_nsec = ms * 1000000l };
+	const struct kit *kit = scene->kit;
 
-	if (!scene->kit->at_once)
+	if (kit->pass)
+		kit->pass(kit->time_arg, ms);
+	else if (!kit->at_once)
 		nanosleep(&time, NULL);
 }
 
@@ -118,10 +124,10 @@ void nap(const struct scene *scene, unsigned ms)
 static unsigned poll_until(struct scene *scene, unsigned slot, struct ibv_wc *wcs,
 			   unsigned have, unsigned count, unsigned ms)
 {
-	uint64_t deadline = now_ms() + (scene->kit->at_once ? 0 : ms);
+	uint64_t deadline = now_ms(scene) + (scene->kit->at_once ? 0 : ms);
 
 	for (;;) {
-		bool late = now_ms() >= deadline;
+		bool late = now_ms(scene) >= deadline;
 		int n = ibv_poll_cq(scene->cq[slot], WCS_MAX - have, wcs + have);
 
 		if (n < 0) {
@@ -186,10 +192,10 @@ void say_aftermath(struct scene *scene, unsigned a, unsigned b)
 bool wait_byte(struct scene *scene, size_t at, unsigned char value)
 {
 	const volatile unsigned char *byte = scene->bytes + at;
-	uint64_t deadline = now_ms() + MUST_COME_MS;
+	uint64_t deadline = now_ms(scene) + MUST_COME_MS;
 
 	while (*byte != value) {
-		if (scene->kit->at_once || now_ms() >= deadline)
+		if (scene->kit->at_once || now_ms(scene) >= deadline)
 			return false;
 		nap(scene, 1);
 	}

@@ -2,7 +2,7 @@
 /*
  * How an RDMA device behaves, as a program sees it through verbs.
  *
- *	conformance [--scripted] [--list] [--case NAME]
+ *	conformance [--scripted | --sim | --udp ADDRESS] [--list] [--case NAME]
  *
  * Prints for each case its name, a tab and what was observed. Nothing is judged
  * here: compare.py compares it with the table in docs/conformance.md.
@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dev/soft/sim/device.h"
 #include "devices/scripted.h"
 #include "kit.h"
 
@@ -22,21 +23,67 @@ static const struct conformance_case *const themes[] = {
 
 struct wish {
 	bool scripted;
+	bool sim;
+	const char *udp;
 	bool list;
 	const char *name;
 };
 
-static bool open_kit(struct kit *kit, struct snt_ctx **ctx_out,
-		     struct scripted_fabric *fabric)
+/* What a made-up device lives in. */
+struct place {
+	struct scripted_fabric *scripted;
+	struct snt__sim *sim;
+};
+
+static uint64_t sim_now(void *sim)
 {
-	struct snt_ctx_opts opts = { .size = sizeof(opts) };
+	return snt__sim_now(sim);
+}
+
+static void sim_pass(void *sim, unsigned ms)
+{
+	snt__sim_run(sim, snt__sim_now(sim) + ms * UINT64_C(1000000));
+}
+
+/* A soft device, a microsecond away from itself. */
+static bool open_sim(struct kit *kit, struct place *place, struct snt_ctx_opts *opts)
+{
+	static const struct snt__sim_link_opts link = { .delay_ns = 500 };
+	struct snt__sim_device_opts device_opts = { .out = &link, .in = &link };
+	struct snt__sim_opts sim_opts = { .seed = 1 };
+	struct snt__sim_device *device;
+	struct snt__sim_host *host;
+
+	if (snt__sim_create(&sim_opts, &place->sim) ||
+	    snt__sim_host_create(place->sim, &host) ||
+	    snt__sim_device_create(host, &device_opts, &device))
+		return false;
+	snt__sim_host_ctx_opts(host, opts);
+	kit->now_ns = sim_now;
+	kit->pass = sim_pass;
+	kit->time_arg = place->sim;
+	return true;
+}
+
+static bool open_kit(struct kit *kit, const struct wish *wish, struct place *place,
+		     struct snt_ctx **ctx_out)
+{
+	struct snt_ctx_opts opts = { .size = sizeof(opts),
+				     .soft = wish->udp ? SNT_SOFT_ONLY : 0,
+				     .soft_addresses = wish->udp };
 	struct snt_adopted adopted;
 
-	if (fabric) {
-		scripted_eager(fabric, true);
-		adopted = scripted_adopted(scripted_device_create(fabric, NULL));
+	if (wish->scripted) {
+		place->scripted = scripted_fabric_create(1);
+		scripted_eager(place->scripted, true);
+		adopted =
+			scripted_adopted(scripted_device_create(place->scripted, NULL));
 		opts.adopted = &adopted;
 		opts.adopted_count = 1;
+	}
+	if (wish->sim && !open_sim(kit, place, &opts)) {
+		fprintf(stderr, "conformance: %s\n", snt_err_text());
+		return false;
 	}
 	if (snt_ctx_open(&opts, ctx_out)) {
 		fprintf(stderr, "conformance: %s\n", snt_err_text());
@@ -45,7 +92,7 @@ static bool open_kit(struct kit *kit, struct snt_ctx **ctx_out,
 	kit->device = snt_ctx_device(*ctx_out, 0);
 	kit->control = snt_device_control(kit->device);
 	kit->context = snt_device_context(kit->device);
-	kit->at_once = fabric;
+	kit->at_once = wish->scripted;
 	kit->info.size = sizeof(kit->info);
 	kit->gid.size = sizeof(kit->gid);
 	snt_device_query(kit->device, &kit->info);
@@ -75,14 +122,12 @@ static unsigned run(const struct kit *kit, const struct wish *wish)
 
 static int perform(const struct wish *wish)
 {
-	struct scripted_fabric *fabric = NULL;
+	struct place place = { 0 };
 	struct snt_ctx *ctx = NULL;
 	struct kit kit = { 0 };
 	int failed = 0;
 
-	if (wish->scripted)
-		fabric = scripted_fabric_create(1);
-	if (!wish->list && !open_kit(&kit, &ctx, fabric))
+	if (!wish->list && !open_kit(&kit, wish, &place, &ctx))
 		return 1;
 	if (!run(&kit, wish)) {
 		fprintf(stderr, "conformance: no such case\n");
@@ -92,7 +137,8 @@ static int perform(const struct wish *wish)
 		fprintf(stderr, "conformance: %s\n", snt_err_text());
 		failed = 1;
 	}
-	if (fabric && scripted_fabric_destroy(fabric)) {
+	if ((place.scripted && scripted_fabric_destroy(place.scripted)) ||
+	    snt__sim_destroy(place.sim)) {
 		fprintf(stderr, "conformance: objects are left\n");
 		failed = 1;
 	}
@@ -103,6 +149,8 @@ int main(int argc, char **argv)
 {
 	static const struct option options[] = {
 		{ "scripted", no_argument, NULL, 's' },
+		{ "sim", no_argument, NULL, 'v' },
+		{ "udp", required_argument, NULL, 'u' },
 		{ "list", no_argument, NULL, 'l' },
 		{ "case", required_argument, NULL, 'c' },
 		{ 0 },
@@ -115,6 +163,12 @@ int main(int argc, char **argv)
 		case 's':
 			wish.scripted = true;
 			break;
+		case 'v':
+			wish.sim = true;
+			break;
+		case 'u':
+			wish.udp = optarg;
+			break;
 		case 'l':
 			wish.list = true;
 			break;
@@ -123,7 +177,8 @@ int main(int argc, char **argv)
 			break;
 		default:
 			fprintf(stderr,
-				"usage: %s [--scripted] [--list] [--case NAME]\n",
+				"usage: %s [--scripted | --sim | --udp ADDRESS] "
+				"[--list] [--case NAME]\n",
 				argv[0]);
 			return 2;
 		}

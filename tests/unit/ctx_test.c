@@ -314,17 +314,30 @@ static void refresh_sees_changes(void **state)
 	assert_closes_clean();
 }
 
-static void no_device_says_what_would_be_used(void **state)
+static void soft_devices_where_there_is_no_other(void **state)
 {
 	(void)state;
-	assert_error(open_list(NULL), ENODEV, "two soft devices would be used");
+	assert_success(open_list(NULL));
+	assert_int_equal(snt_ctx_device_count(ctx), 2);
+	assert_int_equal(info_of(1).kind, SNT_DEVICE_SOFT);
+	assert_string_equal(info_of(1).name, "soft1");
+	assert_non_null(strstr(log_text, "no RDMA device; using 2 soft ones"));
+	assert_closes_clean();
 	fake_no_support();
-	assert_error(open_list(NULL), ENODEV, "this host has no RDMA device");
+	assert_success(open_list("soft1"));
+	assert_int_equal(snt_ctx_device_count(ctx), 1);
+	assert_closes_clean();
 	assert_error(open_list("mlx5"), ENODEV,
-		     "\"mlx5\" matches no device; present: none");
+		     "\"mlx5\" matches no device; present: soft0, soft1");
 	assert_error(open_with((struct snt_ctx_opts){ .soft = SNT_SOFT_NEVER }), ENODEV,
 		     "snt_ctx_opts.soft says never");
-	fake_reset();
+	assert_error(open_with((struct snt_ctx_opts){ .soft_addresses = "192.0.2.77" }),
+		     EADDRNOTAVAIL, "soft ones cannot be had: no interface");
+}
+
+static void no_soft_device_in_place_of_another(void **state)
+{
+	(void)state;
 	fake_add("mlx5_0", 0);
 	assert_error(open_list(NULL), ENODEV, "no device is left");
 	assert_non_null(strstr(log_text, "left out: mlx5_0 has no port"));
@@ -335,14 +348,38 @@ static void soft_modes(void **state)
 	(void)state;
 	fake_add("mlx5_0", 1);
 	setenv("SENNIT_SOFT", "only", 1);
-	assert_error(open_list(NULL), EOPNOTSUPP, "SENNIT_SOFT says only soft devices");
+	assert_success(open_list(NULL));
+	assert_string_equal(info_of(0).name, "soft0");
+	assert_null(strstr(log_text, "using 2 soft ones"));
+	assert_closes_clean();
 	assert_success(open_with((struct snt_ctx_opts){ .soft = SNT_SOFT_NEVER }));
+	assert_string_equal(info_of(0).name, "mlx5_0");
 	assert_closes_clean();
 	setenv("SENNIT_SOFT", "sometimes", 1);
 	assert_error(
 		open_list(NULL), EINVAL,
 		"SENNIT_SOFT is \"sometimes\", which is none of: auto, never, only");
 	assert_error(open_with((struct snt_ctx_opts){ .soft = 9 }), EINVAL, "soft 9");
+}
+
+/* Each call that opening soft devices needs fails once. */
+static void soft_devices_fail_clean(void **state)
+{
+	unsigned nth = 0;
+	int ret;
+
+	(void)state;
+	do {
+		fault_arm(++nth);
+		ret = open_with((struct snt_ctx_opts){ .soft = SNT_SOFT_ONLY });
+		if (ret && ret != -ENOMEM)
+			fail_msg("call %u: %s", nth, snt_err_text());
+		if (!ret)
+			assert_success(snt_ctx_close(ctx));
+	} while (fault_was_hit());
+	fault_arm(0);
+	assert_true(nth > 10);
+	ctx = NULL;
 }
 
 static void log_settings(void **state)
@@ -678,7 +715,9 @@ int main(void)
 		TEST(best_gid_is_chosen_and_explained),
 		TEST(gid_index_can_be_asked_for),
 		TEST(refresh_sees_changes),
-		TEST(no_device_says_what_would_be_used),
+		TEST(soft_devices_where_there_is_no_other),
+		TEST(no_soft_device_in_place_of_another),
+		TEST(soft_devices_fail_clean),
 		TEST(soft_modes),
 		TEST(log_settings),
 		TEST(too_many_devices),

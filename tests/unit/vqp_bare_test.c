@@ -58,15 +58,24 @@ static struct snt_ctx *open_ctx(struct scripted_device *device,
  * Without a table
  */
 
+static void to_init(const struct end *end, unsigned lane)
+{
+	struct ibv_qp_attr init = { .qp_state = IBV_QPS_INIT,
+				    .port_num = 1,
+				    .qp_access_flags = IBV_ACCESS_REMOTE_WRITE };
+
+	assert_success(end->control->modify_qp(end->own_qp[lane], &init,
+					       IBV_QP_STATE | IBV_QP_PKEY_INDEX |
+						       IBV_QP_PORT |
+						       IBV_QP_ACCESS_FLAGS));
+}
+
 /* CQ, memory and QPs by the program's own hand, QPs in INIT. */
 static void make_own(struct end *end)
 {
 	struct snt_adopted device = scripted_adopted(end->device);
 	struct ibv_qp_init_attr attr = { .cap = { 200, 200, 4, 4, 0 },
 					 .qp_type = IBV_QPT_RC };
-	struct ibv_qp_attr init = { .qp_state = IBV_QPS_INIT,
-				    .port_num = 1,
-				    .qp_access_flags = IBV_ACCESS_REMOTE_WRITE };
 
 	end->control = device.control;
 	assert_success(device.control->create_cq(device.context, 4000, NULL, NULL, 0,
@@ -79,11 +88,7 @@ static void make_own(struct end *end)
 	for (unsigned i = 0; i < 3; i++) {
 		assert_success(
 			device.control->create_qp(device.pd, &attr, &end->own_qp[i]));
-		assert_success(device.control->modify_qp(end->own_qp[i], &init,
-							 IBV_QP_STATE |
-								 IBV_QP_PKEY_INDEX |
-								 IBV_QP_PORT |
-								 IBV_QP_ACCESS_FLAGS));
+		to_init(end, i);
 	}
 }
 
@@ -191,7 +196,8 @@ static void poll_until(struct scripted_fabric *fabric, struct end *end, unsigned
 		assert_true(i < 1000);
 		scripted_run(fabric, i);
 		assert_success(snt_cq_poll(end->cq, &wc, 1));
-		assert_int_equal(wc.status, SNT_SUCCESS);
+		assert_true(!wc.status ||
+			    (opcode == SNT_CLOSED && wc.status == SNT_FLUSHED));
 	}
 }
 
@@ -238,25 +244,32 @@ static void connect_both(struct end *end)
 		assert_success(snt_qp_connect(end[i].qp, &card[!i]));
 }
 
+/* With a GID or without. */
 static void infiniband_goes_by_lids(void **state)
 {
-	const struct scripted_device_opts device = {
-		.link_layer = IBV_LINK_LAYER_INFINIBAND
-	};
-	struct scripted_fabric *fabric = scripted_fabric_create(1);
+	static const struct ibv_gid_entry none;
+	struct scripted_device_opts device = { .link_layer =
+						       IBV_LINK_LAYER_INFINIBAND };
 	const struct snt_qp_opts opts = { .lanes = 3, .fragment_size = 256 };
-	static struct end end[2];
-	struct snt_card card;
 
 	(void)state;
-	for (unsigned i = 0; i < 2; i++)
-		open_end(&end[i], scripted_device_create(fabric, &device), &opts);
-	assert_success(snt_qp_card(end[1].qp, &card));
-	assert_int_equal(card.device[0].link, SNT_LINK_INFINIBAND);
-	assert_int_not_equal(card.device[0].lid, 0);
-	connect_both(end);
-	write_across(fabric, end);
-	close_both(fabric, end);
+	for (unsigned gids = 0; gids < 2; gids++) {
+		struct scripted_fabric *fabric = scripted_fabric_create(1);
+		static struct end end[2];
+		struct snt_card card;
+
+		device.gids = gids ? NULL : &none;
+		device.gid_count = !gids;
+		for (unsigned i = 0; i < 2; i++)
+			open_end(&end[i], scripted_device_create(fabric, &device),
+				 &opts);
+		assert_success(snt_qp_card(end[1].qp, &card));
+		assert_int_equal(card.device[0].link, SNT_LINK_INFINIBAND);
+		assert_int_not_equal(card.device[0].lid, 0);
+		connect_both(end);
+		write_across(fabric, end);
+		close_both(fabric, end);
+	}
 }
 
 struct seen {
@@ -395,6 +408,32 @@ static void without_random_numbers_there_is_no_qp(void **state)
 	assert_int_equal(scripted_fabric_destroy(fabric), 0);
 }
 
+/* The device's longest message is the limit of what is not cut. */
+static void a_message_is_as_long_as_the_device_can(void **state)
+{
+	const struct scripted_device_opts device = { .message_max = 1024 };
+	const struct snt_qp_opts opts = { .lanes = 1, .fragment_size = 256 };
+	struct scripted_fabric *fabric = scripted_fabric_create(1);
+	static struct end end[2];
+	struct snt_sge sge;
+	struct snt_send_wr wr = {
+		.opcode = SNT_WRITE, .flags = SNT_SIGNALED, .sge = &sge, .sge_count = 1
+	};
+
+	(void)state;
+	for (unsigned i = 0; i < 2; i++)
+		open_end(&end[i], scripted_device_create(fabric, &device), &opts);
+	connect_both(end);
+	wr.remote = &end[1].token;
+	wr.remote_addr = end[1].token.addr;
+	sge = (struct snt_sge){ end[0].mem, end[0].bytes, 1025 };
+	assert_int_equal(snt_qp_post_send(end[0].qp, &wr, 1), -EMSGSIZE);
+	sge.length = 1024;
+	assert_int_equal(snt_qp_post_send(end[0].qp, &wr, 1), 1);
+	poll_until(fabric, &end[0], SNT_WRITE);
+	close_both(fabric, end);
+}
+
 /* As many lanes as there can be, and one more. */
 static void there_is_a_greatest_number_of_lanes(void **state)
 {
@@ -416,6 +455,13 @@ static void there_is_a_greatest_number_of_lanes(void **state)
 	opts.cq = cq;
 	opts.notify_lanes = 33;
 	assert_error(snt_qp_create(ctx, &opts, &qp), EINVAL, "");
+	/* Too many that are adopted are not looked at. */
+	opts = (struct snt_qp_opts){ .size = sizeof(opts),
+				     .cq = cq,
+				     .adopted = (struct ibv_qp *const[]){ NULL },
+				     .adopted_devices = (const unsigned[]){ 0 },
+				     .adopted_count = SNT_LANES_MAX + 1 };
+	assert_error(snt_qp_create(ctx, &opts, &qp), EINVAL, "161 lanes are more");
 	assert_success(snt_cq_destroy(cq));
 	assert_success(snt_ctx_close(ctx));
 	assert_int_equal(scripted_fabric_destroy(fabric), 0);
@@ -492,6 +538,7 @@ static struct snt_card make_card(const struct end *end, const struct snt_card *p
 }
 
 static void open_bare(struct end *end, struct scripted_device *device,
+		      const struct snt_control *control,
 		      const struct snt_qp_opts *given)
 {
 	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts) };
@@ -499,7 +546,7 @@ static void open_bare(struct end *end, struct scripted_device *device,
 
 	end->device = device;
 	make_own(end);
-	end->ctx = open_ctx(device, NULL, NULL);
+	end->ctx = open_ctx(device, control, NULL);
 	cq_opts.adopted = &end->own_cq;
 	assert_success(snt_cq_create(end->ctx, &cq_opts, &end->cq));
 	assert_success(snt_mem_adopt(end->ctx, &end->own_mr, 1, (uintptr_t)end->bytes,
@@ -513,6 +560,23 @@ static void open_bare(struct end *end, struct scripted_device *device,
 	assert_success(snt_qp_create(end->ctx, &opts, &end->qp));
 }
 
+/* A receive that is refused fails the connection, and lanes are RESET by hand. */
+static void expect_undone(struct end *end, const struct snt_card *peer)
+{
+	struct scripted_post_fault fault = { .kind = SCRIPTED_POST_RECV, .error = EIO };
+	struct ibv_qp_attr reset = { .qp_state = IBV_QPS_RESET };
+	struct snt_recv_wr recv = { .wr_id = 3 };
+
+	assert_int_equal(snt_qp_post_recv(end->qp, &recv, 1), 1);
+	scripted_fail_post(end->device, &fault);
+	assert_error(snt_qp_connected(end->qp, peer), EIO, "receives cannot be posted");
+	for (unsigned i = 0; i < 3; i++) {
+		assert_success(
+			end->control->modify_qp(end->own_qp[i], &reset, IBV_QP_STATE));
+		to_init(end, i);
+	}
+}
+
 static void f6_a_qp_without_a_table_lives_and_ends(void **state)
 {
 	const struct snt_qp_opts opts = { .lanes = 2, .fragment_size = 256 };
@@ -521,16 +585,21 @@ static void f6_a_qp_without_a_table_lives_and_ends(void **state)
 	(void)state;
 	for (unsigned order = 0; order < 2; order++) {
 		struct scripted_fabric *fabric = scripted_fabric_create(1);
+		struct scripted_device *device = scripted_device_create(fabric, NULL);
+		struct snt_control part = *scripted_adopted(device).control;
 		static struct end end[2];
 		struct snt_card card[2];
 
-		open_bare(&end[0], scripted_device_create(fabric, NULL), &opts);
+		/* Or with one that cannot do this. */
+		part.modify_qp = NULL;
+		open_bare(&end[0], device, order ? &part : NULL, &opts);
 		open_end(&end[1], scripted_device_create(fabric, NULL), &opts);
 		assert_success(snt_qp_card(end[1].qp, &card[1]));
 		card[0] = make_card(&end[0], &card[1]);
 		assert_success(snt_qp_connect(end[1].qp, &card[0]));
 		assert_error(snt_qp_connect(end[0].qp, &card[1]), EOPNOTSUPP,
 			     "connect its lanes yourself");
+		expect_undone(&end[0], &card[1]);
 		assert_success(snt_qp_connected(end[0].qp, &card[1]));
 		for (unsigned i = 0; i < 3; i++)
 			to_rts(&end[0], i, &card[1]);
@@ -564,6 +633,7 @@ int main(void)
 		cmocka_unit_test(options_arrive_at_the_device),
 		cmocka_unit_test(defaults_arrive_at_the_device),
 		cmocka_unit_test(without_random_numbers_there_is_no_qp),
+		cmocka_unit_test(a_message_is_as_long_as_the_device_can),
 		cmocka_unit_test(there_is_a_greatest_number_of_lanes),
 		cmocka_unit_test(a_default_depth_fits_the_device),
 	};

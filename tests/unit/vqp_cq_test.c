@@ -15,20 +15,23 @@
 
 static void a_poll_of_nothing_is_nothing(void **state)
 {
-	struct vqp_pair *pair = open_pair(2, 2, SNT_SPRAY);
-	struct snt_cq *cq = pair->end[0].cq;
-
 	(void)state;
-	send_wr(pair, SNT_WRITE, 1, 1);
-	vqp_pair_run(pair, 1);
-	for (int max = -1; max <= 0; max++) {
-		assert_int_equal(snt_cq_poll(cq, NULL, max), 0);
-		assert_int_equal(snt_cq_poll_index(cq, 0, NULL, max), 0);
-		assert_int_equal(snt_cq_poll_each(cq, max, NULL, NULL), 0);
+	for (unsigned devices = 1; devices <= 2; devices++) {
+		struct vqp_pair *pair = open_pair(devices, 2, SNT_SPRAY);
+		struct snt_cq *cq = pair->end[0].cq;
+
+		send_wr(pair, SNT_WRITE, 1, 1);
+		vqp_pair_run(pair, 1);
+		for (int max = -1; max <= 0; max++) {
+			assert_int_equal(snt_cq_poll(cq, NULL, max), 0);
+			assert_int_equal(snt_cq_poll_index(cq, 0, NULL, max), 0);
+			assert_int_equal(snt_cq_poll_each(cq, max, NULL, NULL), 0);
+		}
+		expect(pair, 0, 1, SNT_WRITE, SNT_SUCCESS);
+		assert_error(snt_cq_poll_index(cq, devices, NULL, 1), EINVAL,
+			     "no physical CQ");
+		vqp_pair_close(pair);
 	}
-	expect(pair, 0, 1, SNT_WRITE, SNT_SUCCESS);
-	assert_error(snt_cq_poll_index(cq, 2, NULL, 1), EINVAL, "no physical CQ 2");
-	vqp_pair_close(pair);
 }
 
 struct sink {
@@ -184,6 +187,47 @@ static void a_failed_poll_is_reported_in_its_turn(void **state)
 		assert_int_equal(sink.count, i + 1);
 		scripted_fail_poll(snt_cq_physical(cq, 1, NULL), 0);
 	}
+	vqp_pair_close(pair);
+}
+
+/* WRs from 0 on in one call, so that few CQEs stand for many of them. */
+static void send_together(struct vqp_pair *pair, unsigned count)
+{
+	struct snt_send_wr wr[32];
+	struct snt_sge sge[32];
+
+	for (unsigned i = 0; i < count; i++) {
+		wr[i] = vqp_wr(pair, 0, &sge[i], SNT_WRITE, 0, 8);
+		wr[i].wr_id = i;
+	}
+	assert_int_equal(snt_qp_post_send(pair->end[0].qp, wr, count), (int)count);
+	vqp_pair_run(pair, 1);
+}
+
+/* What is known already is reported, and the failure next time. */
+static void a_failed_poll_hides_nothing(void **state)
+{
+	struct snt_qp_opts opts = { .size = sizeof(opts),
+				    .lanes = 1,
+				    .flags = SNT_QP_TRACKED };
+	struct vqp_pair *pair = vqp_pair_open(1, &opts);
+	struct snt_cq *cq = pair->end[0].cq;
+	struct ibv_cq *physical = snt_cq_physical(cq, 0, NULL);
+	struct sink sink = { pair, 0, 0 };
+	struct snt_wc wc[8];
+
+	(void)state;
+	send_together(pair, 4);
+	assert_int_equal(snt_cq_poll_one(cq, wc), 1);
+	scripted_fail_poll(physical, 1);
+	assert_int_equal(snt_cq_poll_index(cq, 0, wc, 8), 3);
+	assert_int_equal(wc[2].wr_id, 3);
+	send_together(pair, 32);
+	scripted_fail_poll(physical, 2);
+	assert_int_equal(snt_cq_poll_each(cq, 1000, count_one, &sink), 32);
+	scripted_fail_poll(physical, 1);
+	assert_error(snt_cq_poll_each(cq, 1000, count_one, &sink), EIO, "scripted0");
+	vqp_expect_none(pair, 0);
 	vqp_pair_close(pair);
 }
 
@@ -472,6 +516,7 @@ int main(void)
 		cmocka_unit_test(one_physical_cq_can_be_polled_alone),
 		cmocka_unit_test(a_busy_cq_does_not_starve_another),
 		cmocka_unit_test(a_failed_poll_is_reported_in_its_turn),
+		cmocka_unit_test(a_failed_poll_hides_nothing),
 		cmocka_unit_test(a_success_says_no_more_than_it_knows),
 		cmocka_unit_test(a_failure_names_its_lane_and_device),
 		cmocka_unit_test(every_status_has_words),

@@ -39,6 +39,7 @@ static const struct shape {
 	{ "SPRAY", 3, SNT_SPRAY, 0, false },
 	{ "DQPLB", 3, SNT_DQPLB, 0, false },
 	{ "DQPLB, two CQs", 3, SNT_DQPLB, 0, true },
+	{ "many lanes, two CQs", 12, SNT_SPRAY, 0, true },
 };
 
 static bool passes_on(const struct shape *shape)

@@ -474,6 +474,14 @@ static void cards_that_do_not_fit_are_refused(void **state)
 	MISFIT(scheme, SNT_DQPLB, "scheme is DQPLB, ours is SPRAY");
 	assert_error(snt_qp_close(qp, 1), ENOTCONN, "");
 	assert_success(snt_qp_destroy(qp));
+	good.window = 0;
+	opts.scheme = SNT_DQPLB;
+	assert_success(snt_qp_create(pair->end[0].ctx, &opts, &qp));
+	assert_error(snt_qp_connect(qp, &good), EINVAL,
+		     "scheme is SPRAY, ours is DQPLB");
+	assert_success(snt_qp_card(qp, &good));
+	MISFIT(lane_depth, 1, "DQPLB needs 2");
+	assert_success(snt_qp_destroy(qp));
 	vqp_pair_close(pair);
 }
 

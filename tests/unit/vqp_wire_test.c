@@ -176,6 +176,45 @@ static void a_lane_gets_many_fragments_in_few_posts(void **state)
 	expect_chains(SNT_DQPLB);
 }
 
+/* Many WRs of one call share chains, whatever their lengths: chains that are full when
+ * the next one begins, single fragments on top, ends that are short. */
+static void one_call_fills_chains_again_and_again(void **state)
+{
+	static const uint64_t lengths[] = { 64 * 256, 64 * 256 + 100, 130 * 256, 1 };
+	struct snt_qp_opts opts = { .size = sizeof(opts),
+				    .lanes = 4,
+				    .lane_depth = 256,
+				    .fragment_size = 256 };
+
+	(void)state;
+	for (unsigned shape = 0; shape < 4; shape++) {
+		struct vqp_pair *pair;
+		struct snt_send_wr wr[84];
+		struct snt_sge sge[84];
+		uint64_t at = 0;
+
+		opts.scheme = shape % 2 ? SNT_DQPLB : SNT_SPRAY;
+		pair = vqp_pair_open(1, &opts);
+		for (unsigned i = 0; i < 84; i++) {
+			uint64_t length = i < 4 ? lengths[i] : 1 + i;
+
+			post_notify(pair, 1, i);
+			wr[i] = vqp_wr(pair, 0, &sge[i],
+				       shape / 2 ? SNT_WRITE_IMM : SNT_WRITE, at,
+				       length);
+			wr[i].wr_id = i;
+			at += length;
+		}
+		for (uint64_t i = 0; i < at; i++)
+			pair->end[0].buffer[i] = i * 7 + (i >> 8);
+		assert_int_equal(snt_qp_post_send(pair->end[0].qp, wr, 84), 84);
+		for (unsigned i = 0; i < 84; i++)
+			expect(pair, 0, i, wr[i].opcode, SNT_SUCCESS);
+		assert_memory_equal(pair->end[0].buffer, pair->end[1].buffer, at);
+		vqp_pair_close(pair);
+	}
+}
+
 /* What a WRITE_IMM looks like: plain writes, or writes that carry a number. */
 static void each_scheme_has_its_own_fragments(void **state)
 {
@@ -197,6 +236,27 @@ static void each_scheme_has_its_own_fragments(void **state)
 						 lane | (lane == 2 ? LAST : 0));
 		}
 		assert_int_equal(peek(pair, 3, 0).wr.opcode, IBV_WR_RDMA_READ);
+		vqp_pair_close(pair);
+	}
+}
+
+/* RC does not wait for what a READ brings before it goes on: ordering points do. */
+static void s1_an_ordering_point_waits_for_reads(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < 4; i++) {
+		struct vqp_pair *pair = open_pair(1, 1, SNT_SPRAY);
+		unsigned opcode = i / 2 ? SNT_FETCH_ADD : SNT_SEND;
+		bool reads = i % 2;
+		struct snt_sge sge;
+		struct snt_send_wr wr = vqp_wr(pair, 0, &sge, opcode, 0, 8);
+		bool fenced;
+
+		send_wr(pair, reads ? SNT_READ : SNT_WRITE, 1, 1);
+		assert_int_equal(snt_qp_post_send(pair->end[0].qp, &wr, 1), 1);
+		assert_int_equal(pending(pair, 0), 2);
+		fenced = peek(pair, 0, 1).wr.send_flags & IBV_SEND_FENCE;
+		assert_int_equal(fenced, reads);
 		vqp_pair_close(pair);
 	}
 }
@@ -475,7 +535,9 @@ int main(void)
 		cmocka_unit_test(a_lane_is_never_deeper_than_agreed),
 		cmocka_unit_test(fragments_name_their_bytes_and_keys),
 		cmocka_unit_test(a_lane_gets_many_fragments_in_few_posts),
+		cmocka_unit_test(one_call_fills_chains_again_and_again),
 		cmocka_unit_test(each_scheme_has_its_own_fragments),
+		cmocka_unit_test(s1_an_ordering_point_waits_for_reads),
 		cmocka_unit_test(inline_bytes_go_with_the_wr),
 		cmocka_unit_test(numbers_count_fragments_and_mark_the_last),
 		cmocka_unit_test(numbers_wrap_at_2_24),

@@ -22,7 +22,7 @@
 #define GAP	   64 /* behind each piece */
 #define GUARD	   0xa5
 #define BUFFER_MAX ((UINT64_C(64) << 20) + 4096)
-#define SECONDS	   60
+#define SECONDS	   120
 #define COUNT_MAX  32
 
 static const unsigned access_all = SNT_ACCESS_LOCAL_WRITE | SNT_ACCESS_REMOTE_WRITE |

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "dev/cm.h"
 #include "dev/soft/core.h"
 #include "dev/soft/qp.h"
 #include "dev/soft/verbs.h"
@@ -166,6 +167,7 @@ static const struct snt_control control = {
 	.destroy_srq = snt__soft_destroy_srq,
 	.get_async_event = snt__soft_get_async_event,
 	.ack_async_event = snt__soft_ack_async_event,
+	.cm = &snt__cm_soft,
 };
 
 const struct snt_control *snt__soft_control(void)

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <sennit/control.h>
 
+#include "dev/cm.h"
 #include "dev/verbs/err.h"
 
 static int query_device(struct ibv_context *context, struct ibv_device_attr *attr_out)
@@ -190,6 +191,7 @@ static const struct snt_control control = {
 	.destroy_srq = destroy_srq,
 	.get_async_event = get_async_event,
 	.ack_async_event = ack_async_event,
+	.cm = &snt__cm_verbs,
 };
 
 const struct snt_control *snt_control_verbs(void)

@@ -27,13 +27,14 @@ static int kernel_device(char *name_out, size_t size)
 	return found;
 }
 
-static int list(struct snt__listing *listing_out)
+static int list(struct snt__value addresses, struct snt__listing *listing_out)
 {
 	struct ibv_device **devices = NULL;
 	int count = 0;
 	int ret = FROM_POINTER(&devices, ibv_get_device_list(&count));
 	char name[256];
 
+	(void)addresses;
 	/* ENOSYS: the kernel has no RDMA support loaded, so there are none. */
 	if (ret && ret != -ENOSYS)
 		return snt__fail(-ret, "cannot list RDMA devices: %s", strerror(-ret));

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: MIT */
+#include "soft/end.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define ACCESS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)
+
+/* What one end tells the other. */
+struct card {
+	uint8_t gid[16];
+	uint64_t addr;
+	uint32_t key, qpn;
+};
+
+_Noreturn void die(const char *what)
+{
+	fprintf(stderr, "soft: %s: %s\n", what, snt_err_text());
+	exit(1);
+}
+
+static void check(int ret, const char *what)
+{
+	if (ret)
+		die(what);
+}
+
+static struct card card_of(const struct end *end)
+{
+	struct snt_gid_info gid = { .size = sizeof(gid) };
+	struct card card = { .addr = (uintptr_t)end->bytes,
+			     .key = end->mr->rkey,
+			     .qpn = end->qp->qp_num };
+
+	check(snt_device_gid(snt_ctx_device(end->ctx, 0), 0, &gid), "gid");
+	memcpy(card.gid, gid.raw, sizeof(card.gid));
+	return card;
+}
+
+static void connect_qp(struct end *end, const struct card *peer)
+{
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_INIT,
+		.port_num = 1,
+		.qp_access_flags = ACCESS,
+		.path_mtu = IBV_MTU_4096,
+		.dest_qp_num = peer->qpn,
+		.max_dest_rd_atomic = 4,
+		.max_rd_atomic = 4,
+		.timeout = 14,
+		.retry_cnt = 7,
+		.rnr_retry = 7,
+		.ah_attr = { .is_global = 1, .port_num = 1, .grh.hop_limit = 64 },
+	};
+
+	memcpy(attr.ah_attr.grh.dgid.raw, peer->gid, sizeof(peer->gid));
+	check(end->control->modify_qp(end->qp, &attr,
+				      IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+					      IBV_QP_ACCESS_FLAGS),
+	      "INIT");
+	attr.qp_state = IBV_QPS_RTR;
+	check(end->control->modify_qp(end->qp, &attr,
+				      IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
+					      IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+					      IBV_QP_MAX_DEST_RD_ATOMIC |
+					      IBV_QP_MIN_RNR_TIMER),
+	      "RTR");
+	attr.qp_state = IBV_QPS_RTS;
+	check(end->control->modify_qp(end->qp, &attr,
+				      IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+					      IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+					      IBV_QP_MAX_QP_RD_ATOMIC),
+	      "RTS");
+	end->peer_addr = peer->addr;
+	end->peer_key = peer->key;
+}
+
+static void make(struct end *end)
+{
+	struct snt_ctx_opts opts = { .size = sizeof(opts), .soft = SNT_SOFT_ONLY };
+	struct ibv_qp_init_attr init = {
+		.qp_type = IBV_QPT_RC,
+		.cap = { END_DEPTH, END_DEPTH, 1, 1, 64 },
+	};
+	struct snt_device *device;
+
+	check(snt_ctx_open(&opts, &end->ctx), "open");
+	device = snt_ctx_device(end->ctx, 0);
+	end->control = snt_device_control(device);
+	end->bytes = aligned_alloc(4096, END_BYTES);
+	if (!end->bytes)
+		die("memory");
+	memset(end->bytes, 1, END_BYTES);
+	check(end->control->create_cq(snt_device_context(device), 2 * END_DEPTH, NULL,
+				      NULL, 0, &end->cq),
+	      "CQ");
+	check(end->control->reg_mr(snt_device_pd(device), end->bytes, END_BYTES, ACCESS,
+				   &end->mr),
+	      "MR");
+	init.send_cq = init.recv_cq = end->cq;
+	check(end->control->create_qp(snt_device_pd(device), &init, &end->qp), "QP");
+}
+
+void end_open(struct end *end, int with)
+{
+	struct card ours, theirs;
+
+	make(end);
+	ours = card_of(end);
+	if (write(with, &ours, sizeof(ours)) != sizeof(ours) ||
+	    read(with, &theirs, sizeof(theirs)) != sizeof(theirs))
+		die("the other process is gone");
+	connect_qp(end, &theirs);
+}
+
+void end_post_write(struct end *end, uint32_t length, unsigned count, bool notify)
+{
+	struct ibv_sge sge = { (uintptr_t)end->bytes, length, end->mr->lkey };
+	struct ibv_send_wr wr[32], *bad;
+
+	for (unsigned i = 0; i < count; i++) {
+		wr[i] = (struct ibv_send_wr){
+			.next = i + 1 < count ? &wr[i + 1] : NULL,
+			.sg_list = &sge,
+			.num_sge = 1,
+			.opcode =
+				notify ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE,
+			.send_flags = i + 1 < count ? 0 : IBV_SEND_SIGNALED,
+		};
+		wr[i].wr.rdma.remote_addr = end->peer_addr;
+		wr[i].wr.rdma.rkey = end->peer_key;
+	}
+	if (ibv_post_send(end->qp, wr, &bad))
+		die("post");
+}
+
+void end_post_recv(struct end *end)
+{
+	struct ibv_recv_wr wr = { 0 }, *bad;
+
+	if (ibv_post_recv(end->qp, &wr, &bad))
+		die("post");
+}
+
+void end_wait(struct end *end, unsigned count)
+{
+	struct ibv_wc wc[16];
+
+	while (count) {
+		int got = ibv_poll_cq(end->cq, count < 16 ? count : 16, wc);
+
+		for (int i = 0; i < got; i++)
+			if (wc[i].status)
+				die(ibv_wc_status_str(wc[i].status));
+		count -= got;
+	}
+}

@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Soft devices between two processes, each compared with the same done by plain sockets:
+ * a TCP stream, UDP with segmentation offload, a UDP ping-pong.
+ */
+#include <netinet/in.h>
+#include <netinet/udp.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "lib/bench.h"
+#include "soft/end.h"
+
+#define MIB   (1u << 20)
+#define BATCH 32
+#define SMALL 64
+/* What an RDMA packet of 64 bytes is with its headers. */
+#define DATAGRAM (12 + 16 + SMALL + 4)
+
+static unsigned char bytes[MIB];
+
+/* Who does what in the other process; each has one, and a socket to it. */
+typedef void (*role_fn)(int control);
+
+static void other_core(void)
+{
+	cpu_set_t all, set;
+
+	sched_getaffinity(0, sizeof(all), &all);
+	CPU_ZERO(&set);
+	for (int i = 0; i < CPU_SETSIZE; i++)
+		if (CPU_ISSET(i, &all) && i != sched_getcpu())
+			CPU_SET(i, &set);
+	if (CPU_COUNT(&set))
+		sched_setaffinity(0, sizeof(set), &set);
+}
+
+static int start(role_fn role)
+{
+	int pair[2];
+
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair))
+		die("socketpair");
+	if (!fork()) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		close(pair[0]);
+		other_core();
+		role(pair[1]);
+		_exit(0);
+	}
+	close(pair[1]);
+	return pair[0];
+}
+
+/* A socket on loopback, which the other process has told or is told of. */
+static int bound(int type, struct sockaddr_in *address)
+{
+	socklen_t size = sizeof(*address);
+	int fd = socket(AF_INET, type, 0), buffer = 4 << 20;
+
+	*address = (struct sockaddr_in){ .sin_family = AF_INET };
+	address->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &buffer, sizeof(buffer));
+	if (bind(fd, (struct sockaddr *)address, sizeof(*address)) ||
+	    getsockname(fd, (struct sockaddr *)address, &size))
+		die("bind");
+	return fd;
+}
+
+/* UDP, connected with that of the other process. */
+static int meet(int control)
+{
+	struct sockaddr_in ours, theirs;
+	int fd = bound(SOCK_DGRAM, &ours);
+
+	if (write(control, &ours, sizeof(ours)) != sizeof(ours) ||
+	    read(control, &theirs, sizeof(theirs)) != sizeof(theirs) ||
+	    connect(fd, (struct sockaddr *)&theirs, sizeof(theirs)))
+		die("the other process is gone");
+	return fd;
+}
+
+/*
+ * One stream of TCP
+ */
+
+static void drain_stream(int control)
+{
+	struct sockaddr_in address;
+	int fd = bound(SOCK_STREAM, &address);
+
+	if (listen(fd, 1) || write(control, &address, sizeof(address)) < 0)
+		die("listen");
+	fd = accept(fd, NULL, NULL);
+	while (read(fd, bytes, sizeof(bytes)) > 0)
+		;
+}
+
+static int connect_stream(void)
+{
+	int control = start(drain_stream), fd = socket(AF_INET, SOCK_STREAM, 0);
+	struct sockaddr_in address;
+
+	if (read(control, &address, sizeof(address)) != sizeof(address) ||
+	    connect(fd, (struct sockaddr *)&address, sizeof(address)))
+		die("connect");
+	return fd;
+}
+
+static void stream_mib(void *arg, unsigned count)
+{
+	for (unsigned i = 0; i < count; i++)
+		for (size_t done = 0; done < MIB;) {
+			ssize_t wrote = write(*(int *)arg, bytes + done, MIB - done);
+
+			if (wrote <= 0)
+				die("write");
+			done += wrote;
+		}
+}
+
+/*
+ * UDP, cut and joined by the kernel
+ */
+
+/* Tells how many datagrams came with each message. */
+static void count_datagrams(int control)
+{
+	int fd = meet(control), on = 1;
+
+	setsockopt(fd, IPPROTO_UDP, UDP_GRO, &on, sizeof(on));
+	for (;;) {
+		ssize_t got = recv(fd, bytes, 65536, 0);
+		uint32_t datagrams = got / DATAGRAM;
+
+		if (got < 0 || send(fd, &datagrams, sizeof(datagrams), 0) < 0)
+			die("recv");
+	}
+}
+
+static void send_datagrams(void *arg, unsigned count)
+{
+	int fd = *(int *)arg, size = DATAGRAM;
+	unsigned sent = 0, done = 0;
+
+	setsockopt(fd, IPPROTO_UDP, UDP_SEGMENT, &size, sizeof(size));
+	while (done < count) {
+		uint32_t datagrams = 0;
+
+		if (sent < count && sent - done < 4 * BATCH) {
+			if (send(fd, bytes, BATCH * DATAGRAM, 0) < 0)
+				die("send");
+			sent += BATCH;
+		} else if (recv(fd, &datagrams, sizeof(datagrams), 0) < 0) {
+			die("recv");
+		}
+		done += datagrams;
+	}
+}
+
+/*
+ * UDP, there and back
+ */
+
+/* Who echoes spins from one word at the control socket to the next. */
+static bool told(int control)
+{
+	char word;
+
+	return recv(control, &word, 1, MSG_DONTWAIT) == 1;
+}
+
+static void echo_datagrams(int control)
+{
+	int fd = meet(control);
+	char go;
+
+	while (read(control, &go, 1) == 1)
+		for (unsigned i = 1; i % 64 || !told(control); i++)
+			if (recv(fd, bytes, DATAGRAM, MSG_DONTWAIT) > 0)
+				send(fd, bytes, DATAGRAM, 0);
+}
+
+struct partner {
+	int control;
+	int fd;
+	struct end end;
+};
+
+static void tell(void *arg)
+{
+	if (write(((struct partner *)arg)->control, "", 1) != 1)
+		die("the other process is gone");
+}
+
+static void ping_datagrams(void *arg, unsigned count)
+{
+	int fd = ((struct partner *)arg)->fd;
+
+	for (unsigned i = 0; i < count; i++) {
+		send(fd, bytes, DATAGRAM, 0);
+		while (recv(fd, bytes, DATAGRAM, MSG_DONTWAIT) < 0)
+			;
+	}
+	tell(arg);
+}
+
+/*
+ * Soft devices
+ */
+
+static void be_written_to(int control)
+{
+	struct end end;
+	char never;
+
+	end_open(&end, control);
+	if (read(control, &never, 1) < 0)
+		die("read");
+}
+
+static void echo_writes(int control)
+{
+	struct end end;
+	struct ibv_wc wc;
+	char go;
+
+	end_open(&end, control);
+	for (unsigned i = 0; i < END_DEPTH / 2; i++)
+		end_post_recv(&end);
+	if (write(control, "", 1) != 1)
+		die("write");
+	while (read(control, &go, 1) == 1)
+		for (unsigned i = 1; i % 64 || !told(control); i++)
+			if (ibv_poll_cq(end.cq, 1, &wc) == 1 &&
+			    wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM) {
+				end_post_recv(&end);
+				end_post_write(&end, SMALL, 1, true);
+			}
+}
+
+static void write_mib(void *arg, unsigned count)
+{
+	struct end *end = arg;
+	unsigned posted = 0, done = 0;
+
+	while (done < count) {
+		for (; posted < count && posted - done < 4; posted++)
+			end_post_write(end, MIB, 1, false);
+		end_wait(end, 1);
+		done++;
+	}
+}
+
+static void write_small(void *arg, unsigned count)
+{
+	struct end *end = arg;
+	unsigned posted = 0, done = 0;
+
+	while (done < count) {
+		for (; posted < count && posted - done < 4 * BATCH; posted += BATCH)
+			end_post_write(end, SMALL, BATCH, false);
+		end_wait(end, 1);
+		done += BATCH;
+	}
+}
+
+static void ping_writes(void *arg, unsigned count)
+{
+	struct end *end = &((struct partner *)arg)->end;
+
+	for (unsigned i = 0; i < count; i++) {
+		end_post_write(end, SMALL, 1, true);
+		end_wait(end, 2);
+		end_post_recv(end);
+	}
+	tell(arg);
+}
+
+static void open_echo(struct partner *partner)
+{
+	char ready;
+
+	partner->control = start(echo_writes);
+	end_open(&partner->end, partner->control);
+	for (unsigned i = 0; i < END_DEPTH / 2; i++)
+		end_post_recv(&partner->end);
+	if (read(partner->control, &ready, 1) != 1)
+		die("read");
+}
+
+int main(int argc, char **argv)
+{
+	static struct partner datagrams, writes;
+	static struct end target;
+	struct bench *bench;
+	int stream, counter, control;
+
+	stream = connect_stream();
+	control = start(count_datagrams);
+	counter = meet(control);
+	datagrams.control = start(echo_datagrams);
+	datagrams.fd = meet(datagrams.control);
+	end_open(&target, start(be_written_to));
+	open_echo(&writes);
+	bench = bench_begin("soft", argc, argv);
+	bench_case(bench, "tcp-write-1m", stream_mib, &stream, 8, NULL);
+	bench_case(bench, "udp-write-1m", write_mib, &target, 8, "tcp-write-1m");
+	bench_case(bench, "gso-rate-64b", send_datagrams, &counter, 4096, NULL);
+	bench_case(bench, "udp-rate-64b", write_small, &target, 4096, "gso-rate-64b");
+	bench_prepared_case(bench, "ping-latency-64b", tell, ping_datagrams, &datagrams,
+			    50, NULL);
+	bench_prepared_case(bench, "udp-latency-64b", tell, ping_writes, &writes, 50,
+			    "ping-latency-64b");
+	return bench_end(bench);
+}

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SNT_DEV_CM_H
+#define SNT_DEV_CM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <infiniband/verbs.h>
+#include <sys/socket.h>
+
+/*
+ * Connection managers: how QPs of two hosts come together by address and port.
+ *
+ * Each kind of device implements one table: verbs through librdmacm, soft devices by
+ * a connection manager of their own. Both speak the same protocol, so the two kinds
+ * reach each other. The shape is librdmacm's, for QPs that librdmacm did not make:
+ *
+ *	server                            client
+ *
+ *	listen                            resolve
+ *	                                  RESOLVED: QP to INIT; connect
+ *	REQUEST: QP to INIT, RTR, RTS;
+ *	accept or reject
+ *	                                  RESPONSE: QP to RTR, RTS;
+ *	                                  establish or reject
+ *	ESTABLISHED
+ *	                       disconnect
+ *	DISCONNECTED                      DISCONNECTED
+ *
+ * REJECTED, FAILED and DISCONNECTED are final: of these an id has at most one event,
+ * which is its last. An id is destroyed at any time, by whoever has it, and after its
+ * QP; the peer is told, if there is one. Nothing blocks.
+ *
+ * A manager belongs to one thread, and its ids with it. There is one for all devices
+ * of a context, whose events come out of one fd; so ids never have to move from one to
+ * another, and connections outlive the listener that they came from.
+ *
+ * Functions return 0 or a negative errno, with a sentence, and write their out pointer
+ * only on success.
+ */
+
+/* What a message has room for. Messages do not tell how much of it is used: what comes
+ * is as long as it can be, with zeros behind what was sent. */
+#define SNT__CM_REQUEST_DATA  56
+#define SNT__CM_RESPONSE_DATA 196
+#define SNT__CM_REJECT_DATA   148
+#define SNT__CM_DATA_MAX      SNT__CM_RESPONSE_DATA
+
+/* What qp_attr() has for the RNR timer, unless told otherwise: 0.64 ms. librdmacm leaves
+ * it 0, which means 655 ms. */
+#define SNT__CM_RNR_TIMER 12
+
+/* Why a peer refuses. Programs that do say no more than SNT__CM_REASON_CONSUMER. */
+enum snt__cm_reason {
+	SNT__CM_REASON_NO_QP = 1,
+	SNT__CM_REASON_NO_RESOURCES = 3,
+	SNT__CM_REASON_TIMEOUT = 4, /* it waited for us, or has lost interest */
+	SNT__CM_REASON_UNSUPPORTED = 5,
+	SNT__CM_REASON_UNKNOWN_ID = 6,
+	SNT__CM_REASON_NOBODY_LISTENS = 8,
+	SNT__CM_REASON_TRANSPORT = 9,
+	SNT__CM_REASON_STALE = 10, /* of an earlier connection; another try may do */
+	SNT__CM_REASON_GID = 12,
+	SNT__CM_REASON_MTU = 26,
+	SNT__CM_REASON_CONSUMER = 28,
+};
+
+enum snt__cm_event_type {
+	SNT__CM_EVENT_RESOLVED,
+	SNT__CM_EVENT_REQUEST,
+	SNT__CM_EVENT_RESPONSE,
+	SNT__CM_EVENT_ESTABLISHED,
+	SNT__CM_EVENT_ADDRESS, /* ours has moved to another port; nothing is lost yet */
+	SNT__CM_EVENT_REJECTED,
+	SNT__CM_EVENT_FAILED,
+	SNT__CM_EVENT_DISCONNECTED,
+};
+
+struct snt__cm_table;
+
+struct snt__cm {
+	const struct snt__cm_table *table;
+};
+
+/* A listener, or one end of a connection. */
+struct snt__cm_id {
+	struct snt__cm *cm;
+	/* Of those that were given to open(). Known from RESOLVED or REQUEST on, and
+	 * not of listeners. */
+	unsigned device;
+	void *user; /* the program's */
+};
+
+struct snt__cm_event {
+	enum snt__cm_event_type type;
+	struct snt__cm_id *id;
+	struct snt__cm_id
+		*listener; /* REQUEST: to whom; `id` is new, and the program's */
+	int status;	   /* FAILED: a negative errno */
+	unsigned reason;   /* REJECTED: enum snt__cm_reason, or another */
+	/* REQUEST and RESPONSE: what the peer offers, and wants from us. */
+	uint32_t qpn;
+	uint8_t responder_resources; /* READs and atomics that it will send at once */
+	uint8_t initiator_depth;     /* the same that it can take */
+	uint8_t rnr_retry_count;
+	bool srq;
+	/* REQUEST, RESPONSE, REJECTED. */
+	uint8_t data_length;
+	uint8_t data[SNT__CM_DATA_MAX];
+};
+
+/* What connect and accept say of our QP. */
+struct snt__cm_param {
+	const void *data; /* copied */
+	uint8_t data_length;
+	uint32_t qpn;
+	bool srq;
+	uint8_t responder_resources; /* READs and atomics that we can take at once */
+	uint8_t initiator_depth;     /* the same that we will send */
+	uint8_t rnr_retry_count;     /* of the peer's QP; 7: for ever */
+	/* Of connect, for the QPs of both ends. 0 for a timeout or an MTU means what
+	 * the device has; librdmacm decides on the MTU itself. */
+	uint8_t retry_count;
+	uint8_t ack_timeout; /* as ibv_qp_attr.timeout */
+	uint8_t mtu;	     /* enum ibv_mtu */
+};
+
+struct snt__cm_device {
+	struct ibv_context *context;
+	uint8_t port;
+};
+
+struct snt__cm_opts {
+	const struct snt__cm_device *devices; /* of the table's kind; copied */
+	unsigned device_count;
+	/* Of each device; 0: the default. What is beyond is refused, to peers with
+	 * SNT__CM_REASON_NO_RESOURCES if the protocol lets us. */
+	unsigned connection_max; /* 1024 */
+	unsigned listener_max;	 /* 16 */
+};
+
+struct snt__cm_table {
+	/**
+	 * open - a manager for devices
+	 *
+	 * Returns: 0; -EINVAL; -EBUSY if a device has one already; -ENOMEM; the errno
+	 * of the fd, such as -ENOENT where the kernel has no rdma_cm.
+	 */
+	int (*open)(const struct snt__cm_opts *opts, struct snt__cm **cm_out);
+
+	/* 0; -EBUSY while it has ids. NULL is legal. What has been destroyed is not
+	 * waited for: peers who have not been told yet find out by themselves. */
+	int (*close)(struct snt__cm *cm);
+
+	/* Readable while there is an event. Does not block. */
+	int (*fd)(struct snt__cm *cm);
+
+	/* 0, or -EAGAIN: none. REQUESTs that cannot be served are refused without one,
+	 * and a request whose sender gives up before it was taken is none. */
+	int (*next_event)(struct snt__cm *cm, struct snt__cm_event *event_out);
+
+	/**
+	 * listen - be there for requests
+	 * @address: the unspecified one means all of all devices; port 0: any
+	 * @backlog: requests that may wait to be taken; 0: 128. More are refused.
+	 *
+	 * Returns: 0; -EADDRINUSE; -EADDRNOTAVAIL, no device has it; -EAFNOSUPPORT;
+	 * -ENOBUFS, too many; -ENOMEM.
+	 */
+	int (*listen)(struct snt__cm *cm, const struct sockaddr *address,
+		      unsigned backlog, struct snt__cm_id **id_out);
+
+	/**
+	 * resolve - find a way to an address, with RESOLVED or FAILED
+	 * @source: one of ours, or NULL for any
+	 *
+	 * Returns: as listen; -ENETUNREACH, no device leads there.
+	 */
+	int (*resolve)(struct snt__cm *cm, const struct sockaddr *source,
+		       const struct sockaddr *target, unsigned timeout_ms,
+		       struct snt__cm_id **id_out);
+
+	/* These return -EINVAL for data that does not fit, and -ENOTCONN in a state
+	 * that does not allow it; the final event is there then, or on its way. */
+	int (*connect)(struct snt__cm_id *id, const struct snt__cm_param *param);
+	int (*accept)(struct snt__cm_id *id, const struct snt__cm_param *param);
+	int (*reject)(struct snt__cm_id *id, const void *data, size_t length);
+	int (*establish)(struct snt__cm_id *id);
+
+	/* The peer is there, even if its message got lost: something was received, or
+	 * IBV_EVENT_COMM_EST has come, which QPs in RTR have. Does nothing where it is
+	 * no news. */
+	int (*notify)(struct snt__cm_id *id);
+
+	/* Has no effect, and succeeds, if it is over already. */
+	int (*disconnect)(struct snt__cm_id *id);
+
+	/* Never fails; the id is gone. NULL is legal. */
+	void (*destroy)(struct snt__cm_id *id);
+
+	/**
+	 * qp_attr - what a QP needs to go to the state in @attr
+	 * @attr: zero but for qp_state: INIT, RTR or RTS
+	 *
+	 * Access flags are all there are; change them, and the rest, at will.
+	 *
+	 * Returns: 0; -ENOTCONN if the peer's part is not known; -EINVAL.
+	 */
+	int (*qp_attr)(struct snt__cm_id *id, struct ibv_qp_attr *attr, int *mask_out);
+
+	/* Whatever is not known is of AF_UNSPEC. Listeners have no peer. */
+	void (*addresses)(struct snt__cm_id *id, struct sockaddr_storage *local_out,
+			  struct sockaddr_storage *peer_out);
+};
+
+extern const struct snt__cm_table snt__cm_verbs;
+extern const struct snt__cm_table snt__cm_soft;
+
+#endif

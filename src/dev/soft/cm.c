@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: MIT */
+#include "dev/soft/cm.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "dev/soft/alloc.h"
+#include "dev/soft/cm_address.h"
+
+#define MS UINT64_C(1000000)
+
+/*
+ * Creation
+ */
+
+#define DEFAULT(field, value)              \
+	do {                               \
+		if (!(field))              \
+			(field) = (value); \
+	} while (0)
+
+static void fill_config(struct snt__soft_cm_config *config)
+{
+	DEFAULT(config->mtu, IBV_MTU_4096);
+	DEFAULT(config->read_max, 16);
+	DEFAULT(config->ack_timeout, 16);
+	DEFAULT(config->connection_max, 1024);
+	DEFAULT(config->linger_max, config->connection_max);
+	DEFAULT(config->listener_max, 16);
+	DEFAULT(config->resend_ns, 25 * MS);
+	DEFAULT(config->resend_max_ns, 1600 * MS);
+	DEFAULT(config->resend_count, 9);
+	DEFAULT(config->wait_max_ns, 60000 * MS);
+	DEFAULT(config->linger_ns, 12000 * MS);
+}
+
+static bool config_valid(const struct snt__soft_cm_config *config)
+{
+	return config->random && config->ready && snt__mtu_bytes(config->mtu) &&
+	       config->ack_timeout <= 31 && config->connection_max <= 1 << 16 &&
+	       config->linger_max <= 1 << 16 && config->listener_max <= 1 << 10 &&
+	       config->resend_count <= 100 &&
+	       config->resend_max_ns <= UINT64_C(1) << 40;
+}
+
+static int alloc_pools(struct snt__soft_cm *cm)
+{
+	uint32_t slots = snt__soft_ring_size(cm->pool_size), i;
+
+	cm->id_bits = (unsigned)__builtin_ctz(slots);
+	cm->heads_mask = slots - 1;
+	cm->pool = snt__soft_alloc(cm->pool_size, sizeof(*cm->pool));
+	cm->unused = snt__soft_alloc(cm->pool_size, sizeof(*cm->unused));
+	cm->listeners =
+		snt__soft_alloc(cm->config.listener_max, sizeof(*cm->listeners));
+	if (!cm->pool || !cm->unused || !cm->listeners)
+		return -ENOMEM;
+	for (i = 0; i < SNT__SOFT_CM_INDICES; i++) {
+		cm->heads[i] = snt__soft_alloc(slots, sizeof(cm->heads[i][0]));
+		if (!cm->heads[i])
+			return -ENOMEM;
+	}
+	for (i = 0; i < cm->pool_size; i++)
+		cm->unused[i] = i;
+	cm->unused_count = cm->pool_size;
+	return snt__soft_timers_init(&cm->timers, cm->pool_size);
+}
+
+int snt__soft_cm_create(const struct snt__soft_cm_config *config,
+			struct snt__soft_cm **cm_out)
+{
+	struct snt__soft_cm_config filled = *config;
+	struct snt__soft_cm *cm;
+	int err;
+
+	fill_config(&filled);
+	if (!config_valid(&filled))
+		return -EINVAL;
+	cm = snt__soft_alloc(1, sizeof(*cm));
+	if (!cm)
+		return -ENOMEM;
+	cm->config = filled;
+	cm->pool_size = filled.connection_max + filled.linger_max;
+	snt__soft_list_init(&cm->ready);
+	snt__soft_list_init(&cm->active);
+	snt__soft_list_init(&cm->lingering);
+	err = alloc_pools(cm);
+	if (err) {
+		snt__soft_cm_destroy(cm);
+		return err;
+	}
+	cm->secret = snt__soft_cm_random(cm);
+	*cm_out = cm;
+	return 0;
+}
+
+void snt__soft_cm_destroy(struct snt__soft_cm *cm)
+{
+	if (!cm)
+		return;
+	snt__soft_timers_finish(&cm->timers);
+	for (unsigned i = 0; i < SNT__SOFT_CM_INDICES; i++)
+		snt__soft_free(cm->heads[i]);
+	snt__soft_free(cm->listeners);
+	snt__soft_free(cm->unused);
+	snt__soft_free(cm->pool);
+	snt__soft_free(cm);
+}
+
+/*
+ * Connections
+ */
+
+/* Never 0, which stands for none, and not what it was the last time. */
+static uint32_t new_id(const struct snt__soft_cm *cm, uint32_t place, uint32_t last)
+{
+	uint32_t id = (uint32_t)snt__soft_cm_random(cm) << cm->id_bits | place;
+
+	while (!id || id == last)
+		id += UINT32_C(1) << cm->id_bits;
+	return id;
+}
+
+struct snt__soft_cm_connection *snt__soft_cm_take(struct snt__soft_cm *cm,
+						  enum snt__soft_cm_state state)
+{
+	struct snt__soft_cm_connection *connection;
+	uint32_t place, last;
+
+	if (cm->live == cm->config.connection_max)
+		return NULL;
+	place = cm->unused[cm->unused_head];
+	cm->unused_head = (cm->unused_head + 1) % cm->pool_size;
+	cm->unused_count--;
+	cm->live++;
+	connection = &cm->pool[place];
+	last = connection->local_id;
+	memset(connection, 0, sizeof(*connection));
+	connection->state = state;
+	connection->passive = state == SNT__SOFT_CM_REQ_RECEIVED;
+	connection->held = !connection->passive;
+	connection->local_id = new_id(cm, place, last);
+	connection->local_psn = snt__soft_cm_random(cm) & SNT__PSN_MASK;
+	connection->path.hop_limit = 64;
+	return connection;
+}
+
+void snt__soft_cm_give(struct snt__soft_cm *cm,
+		       struct snt__soft_cm_connection *connection)
+{
+	uint32_t place = (uint32_t)(connection - cm->pool);
+
+	if (snt__soft_linked(&connection->lingering)) {
+		snt__soft_unlink(&connection->lingering);
+		cm->lingering_count--;
+	} else {
+		cm->live--;
+	}
+	snt__soft_cm_hush(cm, connection);
+	snt__soft_unlink(&connection->active);
+	snt__soft_timer_remove(&cm->timers, &connection->timer);
+	for (unsigned i = 0; i < SNT__SOFT_CM_INDICES; i++)
+		snt__soft_cm_index_remove(cm, i, connection);
+	connection->state = SNT__SOFT_CM_FREE;
+	connection->held = false;
+	cm->unused[(cm->unused_head + cm->unused_count++) % cm->pool_size] = place;
+}
+
+void snt__soft_cm_linger(struct snt__soft_cm *cm,
+			 struct snt__soft_cm_connection *connection)
+{
+	connection->held = false;
+	snt__soft_cm_hush(cm, connection);
+	cm->live--;
+	cm->lingering_count++;
+	snt__soft_list_append(&cm->lingering, &connection->lingering);
+	if (cm->lingering_count <= cm->config.linger_max)
+		return;
+	cm->stats.evicted++;
+	snt__soft_cm_give(cm, snt__soft_container(cm->lingering.next,
+						  struct snt__soft_cm_connection,
+						  lingering));
+}
+
+struct snt__soft_cm_connection *snt__soft_cm_find(struct snt__soft_cm *cm,
+						  uint32_t local_id)
+{
+	uint32_t place = local_id & ((UINT32_C(1) << cm->id_bits) - 1);
+	struct snt__soft_cm_connection *connection;
+
+	if (place >= cm->pool_size)
+		return NULL;
+	connection = &cm->pool[place];
+	if (connection->local_id != local_id ||
+	    connection->state == SNT__SOFT_CM_FREE ||
+	    connection->state == SNT__SOFT_CM_DONE)
+		return NULL;
+	return connection;
+}
+
+/*
+ * Transitions
+ */
+
+void snt__soft_cm_enter(struct snt__soft_cm *cm,
+			struct snt__soft_cm_connection *connection,
+			enum snt__soft_cm_state state)
+{
+	connection->state = state;
+	connection->tries = 0;
+	connection->give_up_at = 0;
+	snt__soft_timer_stop(&connection->timer);
+	if (state >= SNT__SOFT_CM_DREQ_SENT)
+		snt__soft_cm_index_remove(cm, SNT__SOFT_CM_BY_QPN, connection);
+	snt__soft_cm_activate(cm, connection);
+}
+
+void snt__soft_cm_finish(struct snt__soft_cm *cm,
+			 struct snt__soft_cm_connection *connection,
+			 enum snt__cm_event_type event)
+{
+	connection->sending = 0;
+	snt__soft_cm_enter(cm, connection, SNT__SOFT_CM_OVER);
+	if (connection->held)
+		snt__soft_cm_raise(cm, connection, event);
+	else if (!snt__soft_linked(&connection->lingering))
+		snt__soft_cm_linger(cm, connection);
+}
+
+void snt__soft_cm_refuse(struct snt__soft_cm *cm,
+			 struct snt__soft_cm_connection *connection, unsigned reason)
+{
+	connection->about = SNT__CM_ABOUT_OTHER;
+	if (connection->passive)
+		connection->about = SNT__CM_ABOUT_REQ;
+	if (connection->state == SNT__SOFT_CM_REP_RECEIVED)
+		connection->about = SNT__CM_ABOUT_REP;
+	connection->reason = (uint16_t)reason;
+	connection->refused = true;
+	connection->sending = 0;
+	snt__soft_cm_enter(cm, connection, SNT__SOFT_CM_OVER);
+	snt__soft_cm_send(cm, connection, SNT__CM_REJ);
+}
+
+/*
+ * Listeners
+ */
+
+struct snt__soft_cm_listener *snt__soft_cm_listener_find(struct snt__soft_cm *cm,
+							 const uint8_t gid[16],
+							 uint16_t port)
+{
+	for (unsigned i = 0; i < cm->config.listener_max; i++) {
+		struct snt__soft_cm_listener *listener = &cm->listeners[i];
+
+		if (listener->id && listener->port == port &&
+		    snt__soft_cm_covers(listener->gid, gid))
+			return listener;
+	}
+	return NULL;
+}
+
+/* The first listener that is not in use. NULL: there is none. */
+static struct snt__soft_cm_listener *listener_unused(struct snt__soft_cm *cm)
+{
+	for (unsigned i = 0; i < cm->config.listener_max; i++)
+		if (!cm->listeners[i].id)
+			return &cm->listeners[i];
+	return NULL;
+}
+
+int snt__soft_cm_listen(struct snt__soft_cm *cm, const uint8_t gid[16], uint16_t port,
+			unsigned backlog, struct snt__cm_id *id,
+			struct snt__soft_cm_listener **listener_out)
+{
+	struct snt__soft_cm_listener *listener = listener_unused(cm);
+
+	for (unsigned i = 0; i < cm->config.listener_max; i++) {
+		const struct snt__soft_cm_listener *other = &cm->listeners[i];
+
+		if (other->id && other->port == port &&
+		    (snt__soft_cm_covers(other->gid, gid) ||
+		     snt__soft_cm_covers(gid, other->gid)))
+			return -EADDRINUSE;
+	}
+	if (!listener)
+		return -ENOBUFS;
+	*listener = (struct snt__soft_cm_listener){
+		.id = id,
+		.port = port,
+		.backlog = backlog,
+	};
+	memcpy(listener->gid, gid, 16);
+	*listener_out = listener;
+	return 0;
+}
+
+void snt__soft_cm_unlisten(struct snt__soft_cm *cm,
+			   struct snt__soft_cm_listener *listener)
+{
+	struct snt__soft_link *link = cm->ready.next;
+
+	while (link != &cm->ready) {
+		struct snt__soft_cm_connection *connection =
+			snt__soft_container(link, struct snt__soft_cm_connection,
+					    ready);
+
+		link = link->next;
+		if (connection->listener != listener)
+			continue;
+		snt__soft_cm_refuse(cm, connection, SNT__CM_REASON_CONSUMER);
+		snt__soft_cm_linger(cm, connection);
+	}
+	listener->id = NULL;
+}

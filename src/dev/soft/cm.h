@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SNT_DEV_SOFT_CM_H
+#define SNT_DEV_SOFT_CM_H
+
+#include "dev/cm.h"
+#include "dev/soft/cm_wire.h"
+#include "dev/soft/driver.h"
+#include "dev/soft/list.h"
+#include "dev/soft/timer.h"
+
+/*
+ * The connection manager of a soft device, without I/O: like the transport it has no
+ * clock, thread, lock or randomness of its own, and allocates only when it is created.
+ *
+ *	cm.c          creation; connections and listeners come from fixed pools
+ *	cm_index.c    connections by what the peer calls them
+ *	cm_call.c     what the program does
+ *	cm_event.c    what it is told
+ *	cm_input.c    messages from peers
+ *	cm_output.c   messages to them; retransmission and time
+ *	cm_wire.c     how messages look
+ *	cm_manager.c  several of them behind the locks of their devices
+ *	cm_address.c  addresses, as programs have them
+ *	cm_table.c    the table of dev/cm.h
+ *
+ * A connection:
+ *
+ *	active    IDLE -> REQ_SENT -> REP_RECEIVED -> ESTABLISHED
+ *	passive   REQ_RECEIVED -> REP_SENT -> ESTABLISHED
+ *	both      ... -> DREQ_SENT -> OVER -> DONE, or free
+ *
+ * Every message that wants an answer (REQ, REP, DREQ) is sent again, at growing
+ * intervals, until the answer comes or patience ends; an MRA asks for more of it. A
+ * message that is an answer (REP again, RTU, MRA, REJ, DREP) is sent again whenever
+ * what it answers comes again. So a connection that is OVER stays for a while: it
+ * refuses what it has refused before, and nobody takes an old REQ for a new one.
+ *
+ * Two numbers name a connection, one of each end's. Ours has the place in the pool in its
+ * lower bits; the others are random. What names a connection must also come from its
+ * peer's address.
+ *
+ * What always holds:
+ *	- a connection is in `active` if it has something to send, or a timer to start:
+ *	  time is known only when something comes in or goes out
+ *	- it is in `ready` if `pending` is not 0
+ *	- it is in `lingering` if the program has not got it (any more) and it is not a
+ *	  request that waits to be taken
+ *	- `live` counts those that are neither free nor lingering: at most connection_max;
+ *	  of those that linger there are at most linger_max, or the oldest goes
+ */
+
+/* Zero means the default that is given. */
+struct snt__soft_cm_config {
+	void (*random)(void *arg, void *buffer, size_t length);
+	void (*ready)(void *arg); /* there is an event now */
+	void *arg;
+
+	/* What the device can do. */
+	uint64_t guid;
+	uint8_t mtu;	      /* enum ibv_mtu: IBV_MTU_4096 */
+	uint8_t read_max;     /* READs and atomics of a QP: 16 */
+	unsigned ack_timeout; /* of QPs, as in ibv_qp_attr: 16, which is 268 ms */
+
+	unsigned connection_max; /* 1024; at most 1 << 16 */
+	unsigned linger_max;	 /* connection_max */
+	unsigned listener_max;	 /* 16 */
+
+	/* The first interval, the longest, and how many of them follow the first. All
+	 * are lengthened by up to a quarter, by chance. */
+	uint64_t resend_ns;	/* 25 ms */
+	uint64_t resend_max_ns; /* 1.6 s */
+	unsigned resend_count;	/* 9 */
+	/* Peers who ask for more time get so much, altogether. */
+	uint64_t wait_max_ns; /* 60 s */
+	/* What is over is remembered so long, which is longer than patience. */
+	uint64_t linger_ns; /* 12 s */
+};
+
+enum snt__soft_cm_state {
+	SNT__SOFT_CM_FREE,
+	SNT__SOFT_CM_IDLE,
+	SNT__SOFT_CM_REQ_SENT,
+	SNT__SOFT_CM_REP_RECEIVED, /* the program is to establish, or to reject */
+	SNT__SOFT_CM_REQ_RECEIVED, /* the program is to accept, or to reject */
+	SNT__SOFT_CM_REP_SENT,
+	SNT__SOFT_CM_ESTABLISHED,
+	SNT__SOFT_CM_DREQ_SENT,
+	SNT__SOFT_CM_OVER,
+	SNT__SOFT_CM_DONE, /* forgotten by all but the program */
+};
+
+/* What the program holds. */
+struct snt__soft_cm_handle {
+	struct snt__cm_id id;
+	bool listens;
+};
+
+enum snt__soft_cm_index {
+	SNT__SOFT_CM_BY_ID,  /* of those that began with the peer's REQ */
+	SNT__SOFT_CM_BY_QPN, /* of those that are, or may become, established */
+	SNT__SOFT_CM_INDICES
+};
+
+struct snt__soft_cm_entry {
+	struct snt__soft_cm_connection *next;
+	uint32_t number;
+	bool present;
+};
+
+struct snt__soft_cm_connection {
+	struct snt__soft_cm_handle handle;
+	struct snt__soft_cm_listener *listener; /* REQUEST is pending */
+	struct snt__soft_cm_entry entry[SNT__SOFT_CM_INDICES];
+	struct snt__soft_link ready;
+	struct snt__soft_link active;
+	struct snt__soft_link lingering;
+	struct snt__soft_timer timer;
+	uint8_t state;
+	bool passive;
+	bool held;	 /* by the program */
+	bool final;	 /* it has been told, or will be, that it is over */
+	bool refused;	 /* by us: OVER, and a REJ is the answer to what comes again */
+	uint8_t pending; /* events: a bit for each enum snt__cm_event_type */
+	uint8_t sending; /* messages: a bit for each kind, from SNT__CM_REQ on */
+	uint8_t tries;
+	bool was_sent; /* at least once: REQ, REP */
+	uint64_t give_up_at;
+	uint32_t local_id;
+	uint32_t remote_id;
+	uint64_t transaction;
+
+	/* Messages go to path.target. */
+	struct snt__soft_path path;
+	uint16_t local_port;
+	uint16_t peer_port;
+
+	/* The QPs. */
+	uint32_t local_qpn;
+	uint32_t remote_qpn;
+	uint32_t local_psn; /* at which ours receives */
+	uint32_t remote_psn;
+	uint32_t flow_label;
+	uint8_t traffic_class;
+	uint8_t hop_limit;
+	uint8_t mtu;
+	uint8_t ack_timeout;
+	bool local_srq;
+	bool remote_srq;
+	/* As ibv_qp_attr has them, for our QP. */
+	uint8_t responder_resources;
+	uint8_t initiator_depth;
+	uint8_t retry_count;
+	uint8_t rnr_retry_count;
+	/* What we ask of the peer's. */
+	uint8_t offered_resources;
+	uint8_t offered_depth;
+	uint8_t offered_rnr_retry_count;
+
+	/* Private data. The REQ's, and then that of REP or REJ, in either direction: the
+	 * two do not occur at the same time. */
+	uint16_t reason; /* of a REJ, in either direction */
+	uint8_t about;
+	uint8_t answer_length;
+	uint8_t request[SNT__CM_REQUEST_DATA];
+	uint8_t answer[SNT__CM_RESPONSE_DATA];
+};
+
+struct snt__soft_cm_listener {
+	struct snt__cm_id *id; /* NULL: not in use */
+	uint8_t gid[16];       /* 0: all; an IPv4 one of 0: all of IPv4 */
+	uint16_t port;
+	unsigned backlog;
+	unsigned waiting; /* requests that the program has not taken */
+};
+
+/* An answer to a message that belongs to no connection. */
+struct snt__soft_cm_note {
+	struct snt__soft_path path;
+	struct snt__cm_message message; /* without data */
+};
+
+#define SNT__SOFT_CM_NOTES 64
+
+struct snt__soft_cm_stats {
+	uint64_t received;
+	uint64_t malformed;
+	uint64_t unknown; /* of no connection */
+	uint64_t duplicates;
+	uint64_t refused; /* requests, without asking the program */
+	uint64_t sent;
+	uint64_t resent; /* because no answer came */
+	uint64_t given_up;
+	uint64_t evicted; /* from those that linger */
+};
+
+struct snt__soft_cm {
+	struct snt__soft_cm_config config; /* nothing zero */
+	struct snt__soft_cm_connection *pool;
+	unsigned pool_size;
+	unsigned id_bits; /* of a local id that are the place in the pool */
+	uint32_t *unused; /* a ring of places, the longest unused first */
+	uint32_t unused_head;
+	uint32_t unused_count;
+	unsigned live;
+	unsigned lingering_count;
+	struct snt__soft_cm_connection **heads[SNT__SOFT_CM_INDICES];
+	uint32_t heads_mask;
+	uint64_t secret; /* of the index, so that nobody can aim at one chain */
+	struct snt__soft_cm_listener *listeners;
+	struct snt__soft_link ready;
+	struct snt__soft_link active;
+	struct snt__soft_link lingering;
+	struct snt__soft_timers timers;
+	struct snt__soft_cm_note notes[SNT__SOFT_CM_NOTES];
+	uint32_t note_head;
+	uint32_t note_tail;
+	struct snt__soft_cm_stats stats;
+};
+
+/* 0; -EINVAL for numbers out of range; -ENOMEM. */
+int snt__soft_cm_create(const struct snt__soft_cm_config *config,
+			struct snt__soft_cm **cm_out);
+/* Whatever is under way is forgotten, on this side. */
+void snt__soft_cm_destroy(struct snt__soft_cm *cm);
+
+/* How long a message is repeated in vain until its sender gives up, at most. */
+uint64_t snt__soft_cm_patience_ns(const struct snt__soft_cm *cm);
+
+/*
+ * What a device calls.
+ */
+
+void snt__soft_cm_input(struct snt__soft_cm *cm, const struct snt__soft_path *path,
+			const uint8_t mad[SNT__CM_MAD_SIZE], uint64_t now);
+/* False: there is nothing to send. A source port of 0 is for the device to choose. */
+bool snt__soft_cm_output(struct snt__soft_cm *cm, struct snt__soft_path *path_out,
+			 uint8_t mad_out[SNT__CM_MAD_SIZE], uint64_t now);
+uint64_t snt__soft_cm_deadline(struct snt__soft_cm *cm);
+void snt__soft_cm_timer(struct snt__soft_cm *cm, uint64_t now);
+
+/*
+ * What programs call; the table of dev/cm.h says what for. After these there may be
+ * something to send.
+ */
+
+/* 0; -EADDRINUSE; -ENOBUFS. A port is given. */
+int snt__soft_cm_listen(struct snt__soft_cm *cm, const uint8_t gid[16], uint16_t port,
+			unsigned backlog, struct snt__cm_id *id,
+			struct snt__soft_cm_listener **listener_out);
+/* Requests that wait are refused. */
+void snt__soft_cm_unlisten(struct snt__soft_cm *cm,
+			   struct snt__soft_cm_listener *listener);
+/* 0 or -ENOBUFS. */
+int snt__soft_cm_resolve(struct snt__soft_cm *cm, const uint8_t source[16],
+			 const uint8_t target[16], uint16_t port,
+			 struct snt__soft_cm_connection **connection_out);
+int snt__soft_cm_connect(struct snt__soft_cm *cm,
+			 struct snt__soft_cm_connection *connection,
+			 const struct snt__cm_param *param);
+int snt__soft_cm_accept(struct snt__soft_cm *cm,
+			struct snt__soft_cm_connection *connection,
+			const struct snt__cm_param *param);
+int snt__soft_cm_reject(struct snt__soft_cm *cm,
+			struct snt__soft_cm_connection *connection, const void *data,
+			size_t length);
+int snt__soft_cm_establish(struct snt__soft_cm *cm,
+			   struct snt__soft_cm_connection *connection);
+void snt__soft_cm_notify(struct snt__soft_cm *cm,
+			 struct snt__soft_cm_connection *connection);
+int snt__soft_cm_disconnect(struct snt__soft_cm *cm,
+			    struct snt__soft_cm_connection *connection);
+/* The program lets go of it. */
+void snt__soft_cm_release(struct snt__soft_cm *cm,
+			  struct snt__soft_cm_connection *connection);
+/* All but the index of the source GID, which is path.source. 0, -ENOTCONN or -EINVAL. */
+int snt__soft_cm_qp_attr(const struct snt__soft_cm *cm,
+			 const struct snt__soft_cm_connection *connection,
+			 struct ibv_qp_attr *attr, int *mask_out);
+
+/*
+ * Between the files.
+ */
+
+static inline struct snt__soft_cm_connection *snt__soft_cm_of(struct snt__cm_id *id)
+{
+	return snt__soft_container(id, struct snt__soft_cm_connection, handle.id);
+}
+
+/* Looks at `active` soon. */
+static inline void snt__soft_cm_activate(struct snt__soft_cm *cm,
+					 struct snt__soft_cm_connection *connection)
+{
+	if (!snt__soft_linked(&connection->active))
+		snt__soft_list_append(&cm->active, &connection->active);
+}
+
+static inline void snt__soft_cm_send(struct snt__soft_cm *cm,
+				     struct snt__soft_cm_connection *connection,
+				     enum snt__cm_kind kind)
+{
+	connection->sending |= 1u << (kind - SNT__CM_REQ);
+	snt__soft_cm_activate(cm, connection);
+}
+
+static inline uint64_t snt__soft_cm_random(const struct snt__soft_cm *cm)
+{
+	uint64_t value = 0;
+
+	cm->config.random(cm->config.arg, &value, sizeof(value));
+	return value;
+}
+
+/* cm.c */
+/* NULL: too many. It is the program's, or, if passive, waits to be taken. */
+struct snt__soft_cm_connection *snt__soft_cm_take(struct snt__soft_cm *cm,
+						  enum snt__soft_cm_state state);
+void snt__soft_cm_give(struct snt__soft_cm *cm,
+		       struct snt__soft_cm_connection *connection);
+/* Not the program's any more. */
+void snt__soft_cm_linger(struct snt__soft_cm *cm,
+			 struct snt__soft_cm_connection *connection);
+/* By our number. NULL: it names none. */
+struct snt__soft_cm_connection *snt__soft_cm_find(struct snt__soft_cm *cm,
+						  uint32_t local_id);
+/* Who listens there; NULL: nobody. */
+struct snt__soft_cm_listener *snt__soft_cm_listener_find(struct snt__soft_cm *cm,
+							 const uint8_t gid[16],
+							 uint16_t port);
+/* Waits for an answer from now on, or for nothing. */
+void snt__soft_cm_enter(struct snt__soft_cm *cm,
+			struct snt__soft_cm_connection *connection,
+			enum snt__soft_cm_state state);
+/* It is OVER, and the program is told, if it does not know. */
+void snt__soft_cm_finish(struct snt__soft_cm *cm,
+			 struct snt__soft_cm_connection *connection,
+			 enum snt__cm_event_type event);
+/* The same by a REJ of ours, of which the program knows. */
+void snt__soft_cm_refuse(struct snt__soft_cm *cm,
+			 struct snt__soft_cm_connection *connection, unsigned reason);
+
+/* cm_index.c: by the peer's address and a number of its. */
+void snt__soft_cm_index_add(struct snt__soft_cm *cm, enum snt__soft_cm_index index,
+			    struct snt__soft_cm_connection *connection,
+			    uint32_t number);
+void snt__soft_cm_index_remove(struct snt__soft_cm *cm, enum snt__soft_cm_index index,
+			       struct snt__soft_cm_connection *connection);
+/* NULL: there is none. There are never two. */
+struct snt__soft_cm_connection *snt__soft_cm_index_find(const struct snt__soft_cm *cm,
+							enum snt__soft_cm_index index,
+							const uint8_t gid[16],
+							uint32_t number);
+
+/* cm_event.c */
+void snt__soft_cm_raise(struct snt__soft_cm *cm,
+			struct snt__soft_cm_connection *connection,
+			enum snt__cm_event_type type);
+/* Nothing is pending any more. */
+void snt__soft_cm_hush(struct snt__soft_cm *cm,
+		       struct snt__soft_cm_connection *connection);
+/* 0 or -EAGAIN. A connection whose REQUEST is taken is the program's. */
+int snt__soft_cm_next_event(struct snt__soft_cm *cm, struct snt__cm_event *event_out);
+
+#endif

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: MIT */
+/* What the program is told. Nothing is queued: a connection has one bit for each kind of
+ * event, and they come out in the order in which they can happen. */
+#include <errno.h>
+#include <string.h>
+
+#include "dev/soft/cm.h"
+
+#define BIT(type)  (1u << (type))
+#define FINAL_BITS (~0u << SNT__CM_EVENT_REJECTED)
+
+void snt__soft_cm_raise(struct snt__soft_cm *cm,
+			struct snt__soft_cm_connection *connection,
+			enum snt__cm_event_type type)
+{
+	bool first = snt__soft_list_empty(&cm->ready);
+
+	if (BIT(type) & FINAL_BITS) {
+		if (connection->final)
+			return;
+		connection->final = true;
+		/* What it was about to be told cannot be acted upon any more. */
+		connection->pending &= ~BIT(SNT__CM_EVENT_RESPONSE);
+	}
+	connection->pending |= BIT(type);
+	if (!snt__soft_linked(&connection->ready))
+		snt__soft_list_append(&cm->ready, &connection->ready);
+	if (first)
+		cm->config.ready(cm->config.arg);
+}
+
+static void request_done(struct snt__soft_cm_connection *connection)
+{
+	if (connection->listener)
+		connection->listener->waiting--;
+	connection->listener = NULL;
+}
+
+void snt__soft_cm_hush(struct snt__soft_cm *cm,
+		       struct snt__soft_cm_connection *connection)
+{
+	(void)cm;
+	request_done(connection);
+	connection->pending = 0;
+	snt__soft_unlink(&connection->ready);
+}
+
+static void copy_data(struct snt__cm_event *event, const uint8_t *data, uint8_t length)
+{
+	event->data_length = length;
+	memcpy(event->data, data, length);
+}
+
+static void fill(const struct snt__soft_cm_connection *connection,
+		 struct snt__cm_event *event)
+{
+	if (event->type == SNT__CM_EVENT_FAILED)
+		event->status = -ETIMEDOUT;
+	if (event->type == SNT__CM_EVENT_REJECTED) {
+		event->reason = connection->reason;
+		copy_data(event, connection->answer, SNT__CM_REJECT_DATA);
+	}
+	if (event->type != SNT__CM_EVENT_REQUEST &&
+	    event->type != SNT__CM_EVENT_RESPONSE)
+		return;
+	event->qpn = connection->remote_qpn;
+	event->responder_resources = connection->responder_resources;
+	event->initiator_depth = connection->initiator_depth;
+	event->rnr_retry_count = connection->rnr_retry_count;
+	event->srq = connection->remote_srq;
+	if (event->type == SNT__CM_EVENT_REQUEST)
+		copy_data(event, connection->request, SNT__CM_REQUEST_DATA);
+	else
+		copy_data(event, connection->answer, SNT__CM_RESPONSE_DATA);
+}
+
+int snt__soft_cm_next_event(struct snt__soft_cm *cm, struct snt__cm_event *event_out)
+{
+	struct snt__soft_cm_connection *connection;
+
+	if (snt__soft_list_empty(&cm->ready))
+		return -EAGAIN;
+	connection = snt__soft_container(cm->ready.next, struct snt__soft_cm_connection,
+					 ready);
+	memset(event_out, 0, sizeof(*event_out));
+	event_out->type = (enum snt__cm_event_type)__builtin_ctz(connection->pending);
+	event_out->id = &connection->handle.id;
+	if (event_out->type == SNT__CM_EVENT_REQUEST) {
+		event_out->listener = connection->listener->id;
+		connection->held = true;
+		request_done(connection);
+	}
+	fill(connection, event_out);
+	connection->pending &= connection->pending - 1;
+	if (!connection->pending)
+		snt__soft_unlink(&connection->ready);
+	return 0;
+}

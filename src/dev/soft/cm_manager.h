@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SNT_DEV_SOFT_CM_MANAGER_H
+#define SNT_DEV_SOFT_CM_MANAGER_H
+
+#include <sennit/device.h>
+
+#include "dev/soft/cm.h"
+#include "dev/soft/core.h"
+
+/*
+ * A manager of dev/cm.h: one state machine for each of its devices, behind that device's
+ * lock, and one fd for all.
+ */
+
+struct snt__soft_cm_port {
+	struct snt__soft_device *device;
+	struct snt__soft_cm *machine;
+	struct snt__soft_bell bell;
+};
+
+struct snt__soft_cm_manager {
+	struct snt__cm cm;
+	int epoll;
+	unsigned count;
+	unsigned next; /* whose events are taken next */
+	unsigned listeners;
+	struct snt__soft_cm_port port[SNT_DEVICES_MAX];
+};
+
+static inline struct snt__soft_cm_manager *snt__soft_cm_manager(struct snt__cm *cm)
+{
+	return snt__soft_container(cm, struct snt__soft_cm_manager, cm);
+}
+
+/* Part of the table. */
+int snt__soft_cm_manager_open(const struct snt__cm_opts *opts, struct snt__cm **cm_out);
+int snt__soft_cm_manager_close(struct snt__cm *cm);
+int snt__soft_cm_manager_fd(struct snt__cm *cm);
+int snt__soft_cm_manager_event(struct snt__cm *cm, struct snt__cm_event *event_out);
+
+/* After a call that may have made something to send. */
+void snt__soft_cm_unlock_kick(struct snt__soft_cm_port *port);
+
+/* The entry of a device's table, or -1. */
+int snt__soft_cm_gid_index(struct snt__soft_device *device, const uint8_t gid[16]);
+/* Which device has an address; -1: none. */
+int snt__soft_cm_owner(const struct snt__soft_cm_manager *manager,
+		       const uint8_t gid[16]);
+/* The address of ours that is most like the target's. Returns the device, or -1. */
+int snt__soft_cm_nearest(const struct snt__soft_cm_manager *manager,
+			 const uint8_t target[16], uint8_t source_out[16]);
+
+#endif

@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: MIT */
+#include "dev/soft/udp/device.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "dev/soft/alloc.h"
+#include "dev/soft/core.h"
+#include "util/err.h"
+
+/* A user-space peer may have lost its processor for a while: a timeout that is shorter
+ * than a turn of the scheduler would only send everything again. */
+#define ACK_TIMEOUT_MIN UINT64_C(10000000)
+
+/* More than that under way does not make anything faster. */
+#define WINDOW_MAX (512u << 10)
+
+uint64_t snt__udp_now(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * UINT64_C(1000000000) + now.tv_nsec;
+}
+
+/* Apart from the way that is taken mostly. */
+__attribute__((noinline)) static void wait_for(pthread_mutex_t *lock,
+					       atomic_uint *waiters)
+{
+	atomic_fetch_add(waiters, 1);
+	pthread_mutex_lock(lock);
+	atomic_fetch_sub(waiters, 1);
+}
+
+void snt__udp_lock(struct snt__udp_device *device)
+{
+	if (pthread_mutex_trylock(&device->lock))
+		wait_for(&device->lock, &device->waiters);
+}
+
+void snt__udp_unlock(struct snt__udp_device *device)
+{
+	pthread_mutex_unlock(&device->lock);
+}
+
+bool snt__udp_move(struct snt__udp_device *device, uint64_t now)
+{
+	bool moved;
+
+	if (snt__soft_deadline(device->core) <= now)
+		snt__soft_timer(device->core, now);
+	moved = snt__udp_receive(&device->receiver, device->core, now);
+	moved |= snt__udp_send(&device->sender, device->core, now);
+	return moved;
+}
+
+/*
+ * What the device asks its driver for
+ */
+
+static void fill_random(void *arg, void *buffer, size_t length)
+{
+	unsigned char *at = buffer;
+
+	(void)arg;
+	while (length) {
+		ssize_t got = getrandom(at, length, 0);
+
+		if (got > 0) {
+			at += got;
+			length -= got;
+		}
+	}
+}
+
+static void lock(void *arg)
+{
+	snt__udp_lock(arg);
+}
+
+static void unlock(void *arg)
+{
+	snt__udp_unlock(arg);
+}
+
+static void kick(void *arg)
+{
+	struct snt__udp_device *device = arg;
+
+	if (device->foreign)
+		return;
+	snt__udp_lock(device);
+	snt__udp_send(&device->sender, device->core, snt__udp_now());
+	snt__udp_thread_hurry(device);
+	snt__udp_unlock(device);
+}
+
+/*
+ * If somebody has the lock, packets move.
+ *
+ * Who polls all the time gets his completions first: what is to be said to what came in
+ * goes out with what he posts because of it, or when he polls next. The thread, which
+ * sleeps only for a moment meanwhile, sees to it if he does neither.
+ */
+static void progress(void *arg)
+{
+	struct snt__udp_device *device = arg;
+	unsigned polls = atomic_load_explicit(&device->polls, memory_order_relaxed);
+	uint64_t now;
+
+	atomic_store_explicit(&device->polls, polls + 1, memory_order_relaxed);
+	if (device->foreign || pthread_mutex_trylock(&device->lock))
+		return;
+	now = snt__udp_now();
+	if (device->napping) {
+		snt__udp_send(&device->sender, device->core, now);
+		if (snt__soft_deadline(device->core) <= now)
+			snt__soft_timer(device->core, now);
+		snt__udp_receive(&device->receiver, device->core, now);
+	} else if (snt__udp_move(device, now)) {
+		snt__udp_thread_hurry(device);
+	}
+	snt__udp_unlock(device);
+}
+
+static void arm(void *arg)
+{
+	struct snt__udp_device *device = arg;
+
+	if (device->foreign)
+		return;
+	snt__udp_lock(device);
+	snt__udp_thread_watch(device);
+	snt__udp_unlock(device);
+}
+
+static const struct snt__soft_driver driver = {
+	.random = fill_random,
+	.lock = lock,
+	.unlock = unlock,
+	.kick = kick,
+	.progress = progress,
+	.arm = arm,
+};
+
+/*
+ * Making and unmaking
+ */
+
+/*
+ * How many bytes of full packets fit into half of a receive buffer; the other half is for
+ * what others send. In the worst case the kernel counts a packet twice over, and its own
+ * structures. Our buffer says how large a peer's is as well as anything does.
+ */
+static uint32_t window(const struct snt__udp_socket *socket, uint32_t mtu)
+{
+	uint64_t bytes = (uint64_t)socket->receive_bytes / 2 * mtu / (2 * mtu + 768);
+
+	if (bytes > WINDOW_MAX)
+		return WINDOW_MAX;
+	return bytes > mtu ? bytes : mtu;
+}
+
+static int make_core(struct snt__udp_device *device, const struct snt__udp_opts *opts)
+{
+	struct snt__soft_config config = opts->config;
+	uint32_t bytes;
+
+	if (!config.mtu)
+		config.mtu = snt__udp_mtu(device->address.ip_mtu);
+	if (!config.mtu)
+		return snt__fail(EMSGSIZE,
+				 "%s: an interface with an MTU of %u has no room for "
+				 "RDMA packets",
+				 opts->name, device->address.ip_mtu);
+	config.name = opts->name;
+	config.driver = &driver;
+	config.driver_arg = device;
+	config.gids = (const uint8_t(*)[16])device->address.gid;
+	config.gid_count = 1;
+	bytes = window(&device->socket, snt__mtu_bytes(config.mtu));
+	if (!config.request_window)
+		config.request_window = bytes;
+	if (!config.response_window)
+		config.response_window = bytes;
+	if (!config.ack_timeout_min)
+		config.ack_timeout_min = ACK_TIMEOUT_MIN;
+	return snt__soft_device_create(&config, &device->core);
+}
+
+static int init_lock(pthread_mutex_t *lock)
+{
+	pthread_mutexattr_t attr;
+	int error = pthread_mutexattr_init(&attr);
+
+	if (error)
+		return -error;
+	pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_ADAPTIVE_NP);
+	error = pthread_mutex_init(lock, &attr);
+	pthread_mutexattr_destroy(&attr);
+	return -error;
+}
+
+static int start(struct snt__udp_device *device, const struct snt__udp_opts *opts)
+{
+	int ret;
+
+	ret = make_core(device, opts);
+	if (ret)
+		return ret;
+	snt__udp_fork_add(device);
+	ret = snt__udp_thread_start(device, opts->name);
+	if (ret) {
+		snt__udp_fork_remove(device);
+		snt__soft_device_destroy(device->core);
+	}
+	return ret;
+}
+
+static void free_device(struct snt__udp_device *device)
+{
+	snt__udp_receiver_finish(&device->receiver);
+	snt__udp_sender_finish(&device->sender);
+	pthread_mutex_destroy(&device->lock);
+	snt__soft_free(device);
+}
+
+static int make(const struct snt__udp_opts *opts, struct snt__udp_device **device_out)
+{
+	struct snt__udp_device *device = snt__soft_alloc(1, sizeof(*device));
+	int ret;
+
+	if (!device)
+		return -ENOMEM;
+	device->address = *opts->address;
+	device->users = 1;
+	ret = init_lock(&device->lock);
+	if (ret) {
+		snt__soft_free(device);
+		return ret;
+	}
+	ret = snt__udp_sender_init(&device->sender, &device->socket, &device->address);
+	if (!ret)
+		ret = snt__udp_receiver_init(&device->receiver, &device->socket,
+					     &device->address);
+	if (ret) {
+		free_device(device);
+		return ret;
+	}
+	*device_out = device;
+	return 0;
+}
+
+/* Who has the port is for the caller to say. */
+static int complain(const struct snt__udp_opts *opts, int ret)
+{
+	char text[SNT__UDP_ADDRESS_TEXT];
+
+	if (ret == -EADDRINUSE || ret == -EADDRNOTAVAIL || ret == -EMSGSIZE)
+		return ret;
+	return snt__fail(-ret, "%s on %s: cannot be made: %s", opts->name,
+			 snt__udp_address_text(opts->address->gid, text),
+			 strerror(-ret));
+}
+
+int snt__udp_device_create(const struct snt__udp_opts *opts,
+			   struct snt__udp_device **device_out)
+{
+	struct snt__udp_device *device;
+	int ret = make(opts, &device);
+
+	if (ret)
+		return complain(opts, ret);
+	ret = snt__udp_socket_open(&device->address,
+				   opts->buffer_bytes ? opts->buffer_bytes
+						      : SNT__UDP_BUFFER,
+				   &device->socket);
+	if (ret)
+		goto err_free;
+	device->socket.gso &= !opts->no_gso;
+	ret = start(device, opts);
+	if (ret)
+		goto err_socket;
+	*device_out = device;
+	return 0;
+
+err_socket:
+	close(device->socket.fd);
+err_free:
+	free_device(device);
+	return complain(opts, ret);
+}
+
+int snt__udp_device_destroy(struct snt__udp_device *device)
+{
+	int ret;
+
+	if (!device)
+		return 0;
+	if (!device->foreign) {
+		snt__udp_thread_stop(device);
+		snt__udp_fork_remove(device);
+		close(device->socket.fd);
+	}
+	ret = snt__soft_device_destroy(device->core);
+	if (ret)
+		/* Nothing of it moves any more, as in a child. */
+		device->foreign = true;
+	else
+		free_device(device);
+	return ret;
+}
+
+struct snt__udp_device *snt__udp_device_of(struct ibv_context *context)
+{
+	return snt__soft_device_of(context)->driver_arg;
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SNT_DEV_SOFT_UDP_DEVICE_H
+#define SNT_DEV_SOFT_UDP_DEVICE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include "dev/soft/device.h"
+#include "dev/soft/udp/receive.h"
+#include "dev/soft/udp/send.h"
+
+/*
+ * A soft device on a UDP socket.
+ *
+ * Packets move in whatever thread is there: after a post in the one that posted, while a
+ * CQ is polled in the one that polls, else in a thread of the device's own, which sleeps
+ * when nothing happens. One thread for each device, not for all of a process, because
+ * nothing then is shared between devices: two of them use two processors. Whoever moves
+ * packets has the device's lock.
+ *
+ * The thread gives way to programs that poll all the time: it leaves the socket alone as
+ * long as they do, since it would only take turns with them at the cost of a wake-up for
+ * every packet.
+ */
+struct snt__udp_device {
+	pthread_mutex_t lock;
+	atomic_uint waiters; /* for the lock, while somebody has it for long */
+	atomic_uint polls;   /* of CQs; wraps */
+	struct snt__soft_device *core;
+	struct snt__udp_socket socket;
+	struct snt__udp_address address;
+
+	/* The thread. It sleeps until wake_at, or until there is something at the fd;
+	 * 0: it is awake. `napping`: and leaves the socket alone meanwhile. */
+	pthread_t thread;
+	int wake_fd;
+	bool over;
+	bool napping;
+	bool armed; /* somebody stopped polling, to be woken by an event */
+	uint64_t wake_at;
+
+	unsigned users; /* whoever opened it, and lists */
+	bool foreign;	/* this is a child of the process it is of */
+	struct snt__udp_device *next, **to; /* of all devices of the process */
+
+	struct snt__udp_sender sender;
+	struct snt__udp_receiver receiver;
+};
+
+struct snt__udp_opts {
+	const char *name;
+	const struct snt__udp_address *address;
+	uint32_t buffer_bytes; /* of the socket; 0: SNT__UDP_BUFFER */
+	bool no_gso, no_gro;
+	struct snt__soft_config config; /* limits; what is not set is chosen here */
+};
+
+/**
+ * snt__udp_device_create - make a device, with its socket and thread
+ *
+ * Returns: 0; -EADDRINUSE or -EADDRNOTAVAIL, from bind(2), without a sentence; or another
+ * negative errno, with one.
+ */
+int snt__udp_device_create(const struct snt__udp_opts *opts,
+			   struct snt__udp_device **device_out);
+
+/* Returns 0; -EBUSY if something that verbs made is left: the device has ended all the
+ * same, but its memory stays. NULL does nothing. */
+int snt__udp_device_destroy(struct snt__udp_device *device);
+
+/* The device behind the context of one. */
+struct snt__udp_device *snt__udp_device_of(struct ibv_context *context);
+
+/*
+ * Inside
+ */
+
+/* Lets packets move. With the lock. Returns whether any did. */
+bool snt__udp_move(struct snt__udp_device *device, uint64_t now);
+uint64_t snt__udp_now(void);
+void snt__udp_lock(struct snt__udp_device *device);
+void snt__udp_unlock(struct snt__udp_device *device);
+
+/* Returns 0 or a negative errno. */
+int snt__udp_thread_start(struct snt__udp_device *device, const char *name);
+void snt__udp_thread_stop(struct snt__udp_device *device);
+/* Wakes it if it sleeps longer than the device can wait. With the lock. */
+void snt__udp_thread_hurry(struct snt__udp_device *device);
+/* Lets it look after the socket again, because nobody polls any more. With the lock. */
+void snt__udp_thread_watch(struct snt__udp_device *device);
+
+/* A device of this process, of which a child of it is to keep its hands off. */
+void snt__udp_fork_add(struct snt__udp_device *device);
+void snt__udp_fork_remove(struct snt__udp_device *device);
+
+#endif

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A child of the process shares the sockets of its devices and has a copy of all their
+ * state, but none of their threads. If it used them, it would speak in the parent's name
+ * and take the parent's packets. So it cannot: in a child, devices that were opened before
+ * the fork have no socket and every verb fails, but for those that destroy.
+ */
+#include <errno.h>
+#include <unistd.h>
+
+#include "dev/soft/core.h"
+#include "dev/soft/udp/device.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct snt__udp_device *devices;
+
+/* With all locks taken before, the copy is a whole one. */
+static void before_fork(void)
+{
+	pthread_mutex_lock(&lock);
+	for (struct snt__udp_device *device = devices; device; device = device->next)
+		snt__udp_lock(device);
+}
+
+static void unlock_all(void)
+{
+	for (struct snt__udp_device *device = devices; device; device = device->next)
+		snt__udp_unlock(device);
+	pthread_mutex_unlock(&lock);
+}
+
+static int refuse_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
+		       struct ibv_send_wr **bad_wr)
+{
+	(void)qp;
+	*bad_wr = wr;
+	return EIO;
+}
+
+static int refuse_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr,
+		       struct ibv_recv_wr **bad_wr)
+{
+	(void)qp;
+	*bad_wr = wr;
+	return EIO;
+}
+
+static int refuse_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr,
+			   struct ibv_recv_wr **bad_wr)
+{
+	(void)srq;
+	*bad_wr = wr;
+	return EIO;
+}
+
+static int refuse_poll(struct ibv_cq *cq, int count, struct ibv_wc *wc)
+{
+	(void)cq;
+	(void)count;
+	(void)wc;
+	return -EIO;
+}
+
+static int refuse_notify(struct ibv_cq *cq, int solicited_only)
+{
+	(void)cq;
+	(void)solicited_only;
+	return EIO;
+}
+
+static void disown(struct snt__udp_device *device)
+{
+	struct ibv_context_ops *ops = &snt__soft_device_context(device->core)->ops;
+
+	ops->post_send = refuse_send;
+	ops->post_recv = refuse_recv;
+	ops->post_srq_recv = refuse_srq_recv;
+	ops->poll_cq = refuse_poll;
+	ops->req_notify_cq = refuse_notify;
+	/* Without the events of a death: their fds are the parent's, too. */
+	device->core->dead = true;
+	device->core->port_up = false;
+	device->foreign = true;
+	close(device->socket.fd);
+	close(device->wake_fd);
+}
+
+static void in_child(void)
+{
+	for (struct snt__udp_device *device = devices; device; device = device->next)
+		disown(device);
+	unlock_all();
+	devices = NULL;
+}
+
+static void watch_forks(void)
+{
+	pthread_atfork(before_fork, unlock_all, in_child);
+}
+
+void snt__udp_fork_add(struct snt__udp_device *device)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, watch_forks);
+	pthread_mutex_lock(&lock);
+	device->next = devices;
+	device->to = &devices;
+	if (devices)
+		devices->to = &device->next;
+	devices = device;
+	pthread_mutex_unlock(&lock);
+}
+
+void snt__udp_fork_remove(struct snt__udp_device *device)
+{
+	pthread_mutex_lock(&lock);
+	*device->to = device->next;
+	if (device->next)
+		device->next->to = device->to;
+	pthread_mutex_unlock(&lock);
+}

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: MIT */
+/* Where a context finds soft devices: on the addresses that somebody named, or on the
+ * first pair of loopback addresses that nobody has. */
+#include "dev/provider.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <sennit/api.h>
+
+#include "dev/soft/udp/device.h"
+#include "util/err.h"
+
+/*
+ * A list has its devices running, so that nobody takes their addresses before they are
+ * opened. They end with the last who opened them, or with the list.
+ */
+struct devices {
+	unsigned count;
+	struct snt__udp_device *device[SNT_DEVICES_MAX];
+};
+
+static void put(struct snt__udp_device *device)
+{
+	if (!--device->users)
+		snt__udp_device_destroy(device);
+}
+
+static void remove_devices(struct devices *devices)
+{
+	while (devices->count)
+		put(devices->device[--devices->count]);
+}
+
+static int add_device(struct devices *devices, const struct snt__udp_address *address)
+{
+	char name[16];
+	struct snt__udp_opts opts = { .name = name, .address = address };
+	int ret;
+
+	snprintf(name, sizeof(name), "soft%u", devices->count);
+	ret = snt__udp_device_create(&opts, &devices->device[devices->count]);
+	if (!ret)
+		devices->count++;
+	return ret;
+}
+
+/*
+ * Who has the port? The kernel's rxe takes it on all addresses; nobody is told whose
+ * socket it is, but that the module is there can be seen.
+ */
+static int port_taken(const char *where)
+{
+	bool rxe = !access("/sys/module/rdma_rxe", F_OK);
+
+	return snt__fail(
+		EADDRINUSE, "UDP port %u is taken on %s, %s", SNT__WIRE_PORT, where,
+		rxe ? "by the kernel module rdma_rxe, it seems: use its devices, "
+		      "unload it, or run in another network namespace"
+		    : "by another program, or another context of this one: "
+		      "SENNIT_SOFT_ADDRESSES takes another address, and "
+		      "\"ss -ulpn sport = 4791\" shows who it is");
+}
+
+static int add_named(struct devices *devices, struct snt__value list)
+{
+	struct snt__udp_address addresses[SNT_DEVICES_MAX];
+	int count = snt__udp_addresses(list, addresses, SNT_DEVICES_MAX);
+
+	if (count < 0)
+		return count;
+	for (int i = 0; i < count; i++) {
+		int ret = add_device(devices, &addresses[i]);
+		char text[SNT__UDP_ADDRESS_TEXT];
+
+		snt__udp_address_text(addresses[i].gid, text);
+		if (ret == -EADDRINUSE)
+			return port_taken(text);
+		if (ret == -EADDRNOTAVAIL)
+			return snt__fail(EADDRNOTAVAIL,
+					 "%s: no socket can be bound to %s; is its "
+					 "interface up?",
+					 list.origin, text);
+		if (ret)
+			return ret;
+	}
+	return 0;
+}
+
+/* Two, so that every host has what a host with two NICs has. */
+static int add_pair(struct devices *devices)
+{
+	struct snt__udp_address address;
+	int ret = snt__udp_loopback(&address);
+
+	for (unsigned pair = 0; !ret && pair < SNT__UDP_LOOPBACK_MAX / 2; pair++) {
+		for (unsigned i = 0; !ret && i < 2; i++) {
+			snt__udp_loopback_gid(2 * pair + i, address.gid);
+			ret = add_device(devices, &address);
+		}
+		if (!ret)
+			return 0;
+		remove_devices(devices);
+		if (ret == -EADDRINUSE)
+			ret = 0;
+	}
+	return ret ? ret : port_taken("all loopback addresses");
+}
+
+static int list(struct snt__value addresses, struct snt__listing *listing_out)
+{
+	struct devices *devices = calloc(1, sizeof(*devices));
+	int ret;
+
+	if (!devices)
+		return snt__fail(ENOMEM, "no memory for a list of soft devices");
+	ret = *addresses.text ? add_named(devices, addresses) : add_pair(devices);
+	if (ret) {
+		remove_devices(devices);
+		free(devices);
+		return ret;
+	}
+	listing_out->handle = devices;
+	listing_out->count = devices->count;
+	return 0;
+}
+
+static void unlist(struct snt__listing *listing)
+{
+	remove_devices(listing->handle);
+	free(listing->handle);
+}
+
+static struct snt__udp_device *at(const struct snt__listing *listing, unsigned position)
+{
+	return ((struct devices *)listing->handle)->device[position];
+}
+
+static const char *name(const struct snt__listing *listing, unsigned position)
+{
+	return snt__soft_device_context(at(listing, position)->core)->device->name;
+}
+
+static int open_device(const struct snt__listing *listing, unsigned position,
+		       struct ibv_context **context_out)
+{
+	struct snt__udp_device *device = at(listing, position);
+
+	device->users++;
+	*context_out = snt__soft_device_context(device->core);
+	return 0;
+}
+
+static int close_device(struct ibv_context *context)
+{
+	put(snt__udp_device_of(context));
+	return 0;
+}
+
+const struct snt__provider snt__provider_soft = {
+	.kind = SNT_DEVICE_SOFT,
+	.control = snt__soft_control,
+	.list = list,
+	.unlist = unlist,
+	.name = name,
+	.open = open_device,
+	.close = close_device,
+};

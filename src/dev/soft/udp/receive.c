@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: MIT */
+#include "dev/soft/udp/receive.h"
+
+#include <errno.h>
+#include <netinet/udp.h>
+#include <string.h>
+
+#include "dev/soft/alloc.h"
+
+/* The size of what the kernel has joined; 0: it has not. */
+static size_t joined_size(struct msghdr *header)
+{
+	for (struct cmsghdr *control = CMSG_FIRSTHDR(header); control;
+	     control = CMSG_NXTHDR(header, control)) {
+		int size;
+
+		if (control->cmsg_level != IPPROTO_UDP || control->cmsg_type != UDP_GRO)
+			continue;
+		memcpy(&size, CMSG_DATA(control), sizeof(size));
+		return size > 0 ? size : 0;
+	}
+	return 0;
+}
+
+static void set_source(struct snt__udp_receiver *receiver,
+		       const union snt__udp_sockaddr *from)
+{
+	if (!memcmp(&receiver->from, from, sizeof(*from)))
+		return;
+	receiver->from = *from;
+	receiver->path.source_port = from->any.sa_family == AF_INET
+					     ? ntohs(from->v4.sin_port)
+					     : ntohs(from->v6.sin6_port);
+	snt__udp_gid(from, receiver->path.source);
+	snt__icrc_flow_init(&receiver->flow, receiver->path.source,
+			    receiver->path.target, receiver->path.source_port,
+			    SNT__WIRE_PORT);
+	receiver->guess =
+		(struct snt__icrc_ipv4){ .fragment = SNT__ICRC_DONT_FRAGMENT };
+}
+
+/* Nobody fragments, but there may be somebody who does not say so. */
+static bool is_good(struct snt__udp_receiver *receiver, const uint8_t *bytes,
+		    size_t size)
+{
+	struct snt__icrc_ipv4 other = receiver->guess;
+
+	if (!snt__icrc_check_any(&receiver->flow, &receiver->guess, bytes, size))
+		return true;
+	other.fragment ^= SNT__ICRC_DONT_FRAGMENT;
+	if (snt__icrc_check_any(&receiver->flow, &other, bytes, size))
+		return false;
+	receiver->guess = other;
+	return true;
+}
+
+static void take_packet(struct snt__udp_receiver *receiver,
+			struct snt__soft_device *device, const uint8_t *bytes,
+			size_t size, uint64_t now)
+{
+	receiver->stats.packets++;
+	if (!is_good(receiver, bytes, size)) {
+		receiver->stats.damaged++;
+		return;
+	}
+	snt__soft_input(device, &receiver->path, bytes, size - SNT__ICRC_SIZE, now);
+}
+
+/* Identifications: 0 in all packets that our like sends by themselves; counted, by them
+ * from 0, in the segments of one send; or counted all the time, by others. */
+static void take_message(struct snt__udp_receiver *receiver,
+			 struct snt__soft_device *device, unsigned index, uint64_t now)
+{
+	struct msghdr *header = &receiver->headers[index].msg_hdr;
+	size_t left = receiver->headers[index].msg_len;
+	size_t size = joined_size(header);
+	const uint8_t *bytes = receiver->pieces[index].iov_base;
+
+	if ((header->msg_flags & (MSG_TRUNC | MSG_CTRUNC)) || !left) {
+		receiver->stats.damaged++;
+		return;
+	}
+	set_source(receiver, &receiver->names[index]);
+	if (!size || size > left)
+		size = left;
+	if (size < left)
+		receiver->guess.identification = 0;
+	for (; left; left -= size, bytes += size) {
+		if (size > left)
+			size = left;
+		take_packet(receiver, device, bytes, size, now);
+		if (size < left || receiver->guess.identification)
+			receiver->guess.identification++;
+	}
+}
+
+unsigned snt__udp_receive(struct snt__udp_receiver *receiver,
+			  struct snt__soft_device *device, uint64_t now)
+{
+	int count;
+
+	do {
+		count = recvmmsg(receiver->socket->fd, receiver->headers,
+				 SNT__UDP_RECEIVE_BATCH, MSG_DONTWAIT, NULL);
+		receiver->stats.calls++;
+	} while (count < 0 && errno == EINTR);
+	/* An error that waits at the socket is about something that was sent. */
+	if (count <= 0)
+		return 0;
+	receiver->stats.messages += count;
+	for (int i = 0; i < count; i++) {
+		struct msghdr *header = &receiver->headers[i].msg_hdr;
+
+		take_message(receiver, device, i, now);
+		header->msg_namelen = sizeof(receiver->names[i]);
+		header->msg_controllen = sizeof(receiver->control[i]);
+	}
+	return count;
+}
+
+int snt__udp_receiver_init(struct snt__udp_receiver *receiver,
+			   const struct snt__udp_socket *socket,
+			   const struct snt__udp_address *address)
+{
+	receiver->socket = socket;
+	memcpy(receiver->path.target, address->gid, 16);
+	receiver->bytes = snt__soft_alloc(SNT__UDP_RECEIVE_BATCH, SNT__UDP_BUFFER_SIZE);
+	if (!receiver->bytes)
+		return -ENOMEM;
+	for (unsigned i = 0; i < SNT__UDP_RECEIVE_BATCH; i++) {
+		struct msghdr *header = &receiver->headers[i].msg_hdr;
+
+		receiver->pieces[i].iov_base =
+			receiver->bytes + (size_t)i * SNT__UDP_BUFFER_SIZE;
+		receiver->pieces[i].iov_len = SNT__UDP_BUFFER_SIZE;
+		header->msg_name = &receiver->names[i];
+		header->msg_namelen = sizeof(receiver->names[i]);
+		header->msg_iov = &receiver->pieces[i];
+		header->msg_iovlen = 1;
+		header->msg_control = receiver->control[i];
+		header->msg_controllen = sizeof(receiver->control[i]);
+	}
+	return 0;
+}
+
+void snt__udp_receiver_finish(struct snt__udp_receiver *receiver)
+{
+	snt__soft_free(receiver->bytes);
+}

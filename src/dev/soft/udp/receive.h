@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SNT_DEV_SOFT_UDP_RECEIVE_H
+#define SNT_DEV_SOFT_UDP_RECEIVE_H
+
+#include <sys/socket.h>
+#include "dev/soft/driver.h"
+#include "dev/soft/icrc.h"
+#include "dev/soft/udp/socket.h"
+
+/*
+ * Datagrams become packets: taken from the socket in batches, cut apart where the kernel
+ * has joined several of one flow, checked, and given to the device.
+ */
+
+/* The kernel joins no more than that. */
+#define SNT__UDP_BUFFER_SIZE   65536
+#define SNT__UDP_RECEIVE_BATCH 8
+
+struct snt__udp_receive_stats {
+	uint64_t calls;
+	uint64_t messages;
+	uint64_t packets;
+	uint64_t damaged; /* too short, too long, or with a wrong ICRC */
+};
+
+struct snt__udp_receiver {
+	const struct snt__udp_socket *socket;
+	/* From whom the last packet came, and what the next may have. */
+	union snt__udp_sockaddr from;
+	struct snt__soft_path path;
+	struct snt__icrc_flow flow;
+	struct snt__icrc_ipv4 guess;
+
+	struct mmsghdr headers[SNT__UDP_RECEIVE_BATCH];
+	struct iovec pieces[SNT__UDP_RECEIVE_BATCH];
+	union snt__udp_sockaddr names[SNT__UDP_RECEIVE_BATCH];
+	_Alignas(struct cmsghdr)
+		uint8_t control[SNT__UDP_RECEIVE_BATCH][CMSG_SPACE(sizeof(int))];
+	uint8_t *bytes;
+	struct snt__udp_receive_stats stats;
+};
+
+/* Returns 0 or -ENOMEM. */
+int snt__udp_receiver_init(struct snt__udp_receiver *receiver,
+			   const struct snt__udp_socket *socket,
+			   const struct snt__udp_address *address);
+void snt__udp_receiver_finish(struct snt__udp_receiver *receiver);
+
+/* Gives a batch to the device. Returns how many messages there were; fewer than
+ * SNT__UDP_RECEIVE_BATCH: no more for now. */
+unsigned snt__udp_receive(struct snt__udp_receiver *receiver,
+			  struct snt__soft_device *device, uint64_t now);
+
+#endif

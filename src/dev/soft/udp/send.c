@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: MIT */
+#include "dev/soft/udp/send.h"
+
+#include <errno.h>
+#include <netinet/udp.h>
+#include <string.h>
+
+#include "dev/soft/alloc.h"
+
+/* What the kernel cuts a message into, and what it takes of one. */
+#define SEGMENTS_MAX 64
+#define MESSAGE_MAX  65000
+
+#define BTH_SIZE 12
+
+/*
+ * Making messages
+ */
+
+static size_t packet_size(const struct snt__soft_packet *packet)
+{
+	return packet->header_length + packet->payload_length +
+	       snt__wire_pad(packet->payload_length) + SNT__ICRC_SIZE;
+}
+
+/* The source is always the same, and so are its port and the target's. */
+static bool same_way(const struct snt__soft_path *a, const struct snt__soft_path *b)
+{
+	return a == b ||
+	       (a->traffic_class == b->traffic_class && a->hop_limit == b->hop_limit &&
+		!memcmp(a->target, b->target, sizeof(a->target)));
+}
+
+/* Packets that are one message, if there is a kernel to cut it. */
+struct run {
+	unsigned length;
+	size_t bytes;
+	bool ended; /* nothing can follow, not even something shorter */
+};
+
+static struct run find_run(const struct snt__soft_packet *packets, unsigned count)
+{
+	size_t size = packet_size(packets);
+	struct run run = { .length = 1, .bytes = size };
+
+	while (!run.ended && run.length < count) {
+		const struct snt__soft_packet *packet = &packets[run.length];
+		size_t next = packet_size(packet);
+
+		if (next > size || run.length == SEGMENTS_MAX ||
+		    run.bytes + next > MESSAGE_MAX ||
+		    !same_way(packet->path, packets->path))
+			break;
+		run.bytes += next;
+		run.length++;
+		run.ended = next < size;
+	}
+	return run;
+}
+
+/* An acknowledgment comes before the requests of its QP, and it is shorter. At the end of
+ * them it needs no message of its own; nobody minds the order. */
+static bool may_follow(const struct snt__soft_packet *packet, const struct run *run,
+		       const struct snt__soft_packet *packets)
+{
+	return packet->header[0] == SNT__WIRE_ACKNOWLEDGE && !run->ended &&
+	       run->length < SEGMENTS_MAX &&
+	       run->bytes + packet_size(packet) <= MESSAGE_MAX &&
+	       packet_size(packet) < packet_size(packets) &&
+	       same_way(packet->path, packets->path);
+}
+
+static void set_target(struct snt__udp_sender *sender, const uint8_t target[16])
+{
+	if (sender->flow.size && !memcmp(sender->target, target, 16))
+		return;
+	memcpy(sender->target, target, 16);
+	snt__icrc_flow_init(&sender->flow, sender->address->gid, target, SNT__WIRE_PORT,
+			    SNT__WIRE_PORT);
+}
+
+static void stage(struct snt__udp_sender *sender, const struct snt__soft_packet *packet,
+		  uint16_t identification)
+{
+	struct snt__icrc_ipv4 ipv4 = { identification, SNT__ICRC_DONT_FRAGMENT };
+	uint8_t *to = sender->bytes + sender->used;
+	struct iovec payload = { .iov_base = to + packet->header_length,
+				 .iov_len = packet->payload_length };
+
+	memcpy(to, packet->header, packet->header_length);
+	to += packet->header_length;
+	for (unsigned i = 0; i < packet->payload_count; i++) {
+		memcpy(to, packet->payload[i].iov_base, packet->payload[i].iov_len);
+		to += packet->payload[i].iov_len;
+	}
+	to += snt__icrc_seal(&sender->flow, ipv4, packet->header, packet->header_length,
+			     &payload, 1, to);
+	sender->used = to - sender->bytes;
+}
+
+static void add_control(struct msghdr *header, int level, int type, const void *value,
+			size_t size)
+{
+	struct cmsghdr *control =
+		(void *)((uint8_t *)header->msg_control + header->msg_controllen);
+
+	control->cmsg_level = level;
+	control->cmsg_type = type;
+	control->cmsg_len = CMSG_LEN(size);
+	memcpy(CMSG_DATA(control), value, size);
+	header->msg_controllen += CMSG_SPACE(size);
+}
+
+/* The header of a message of which all else is known. One that wants nothing special
+ * costs nothing. */
+static void make_header(struct snt__udp_sender *sender, unsigned index)
+{
+	struct snt__udp_message *message = &sender->messages[index];
+	struct msghdr *header = &sender->headers[index].msg_hdr;
+	bool ipv4 = message->target.any.sa_family == AF_INET;
+	int level = ipv4 ? IPPROTO_IP : IPPROTO_IPV6;
+	int hop_limit = message->hop_limit, traffic_class = message->traffic_class;
+
+	header->msg_name = &message->target;
+	header->msg_namelen =
+		ipv4 ? sizeof(message->target.v4) : sizeof(message->target.v6);
+	header->msg_iov = &message->bytes;
+	header->msg_iovlen = 1;
+	header->msg_control = message->control;
+	header->msg_controllen = 0;
+	if (message->packets > 1)
+		add_control(header, IPPROTO_UDP, UDP_SEGMENT, &message->packet_size,
+			    sizeof(message->packet_size));
+	if (hop_limit != SNT__UDP_HOP_LIMIT)
+		add_control(header, level, ipv4 ? IP_TTL : IPV6_HOPLIMIT, &hop_limit,
+			    sizeof(hop_limit));
+	if (traffic_class)
+		add_control(header, level, ipv4 ? IP_TOS : IPV6_TCLASS, &traffic_class,
+			    sizeof(traffic_class));
+}
+
+/* Adds a message of that many packets, and of one that does not stand there. */
+static void add_message(struct snt__udp_sender *sender,
+			const struct snt__soft_packet *packets, unsigned count,
+			const struct snt__soft_packet *last)
+{
+	struct snt__udp_message *message = &sender->messages[sender->count];
+	const struct snt__soft_path *path = packets->path;
+	uint8_t *begin = sender->bytes + sender->used;
+
+	set_target(sender, path->target);
+	for (unsigned i = 0; i < count; i++)
+		stage(sender, &packets[i], i);
+	if (last)
+		stage(sender, last, count);
+	message->bytes.iov_base = begin;
+	message->bytes.iov_len = sender->bytes + sender->used - begin;
+	snt__udp_sockaddr(path->target, sender->address->scope, SNT__WIRE_PORT,
+			  &message->target);
+	message->packets = count + !!last;
+	message->packet_size = packet_size(packets);
+	message->hop_limit = path->hop_limit;
+	message->traffic_class = path->traffic_class;
+	make_header(sender, sender->count++);
+}
+
+/* Returns how many packets were used. */
+static unsigned add_run(struct snt__udp_sender *sender,
+			const struct snt__soft_packet *packets, unsigned count)
+{
+	struct run run = find_run(packets, count);
+
+	if (run.length == 1 && count > 1) {
+		struct run next = find_run(packets + 1, count - 1);
+
+		if (may_follow(packets, &next, packets + 1)) {
+			add_message(sender, packets + 1, next.length, packets);
+			return 1 + next.length;
+		}
+	}
+	add_message(sender, packets, run.length, NULL);
+	return run.length;
+}
+
+static void add_messages(struct snt__udp_sender *sender, unsigned count)
+{
+	const struct snt__soft_packet *packets = sender->packets;
+	unsigned i = 0;
+
+	sender->next = sender->count = 0;
+	sender->used = 0;
+	while (i < count) {
+		if (sender->socket->gso)
+			i += add_run(sender, packets + i, count - i);
+		else
+			add_message(sender, packets + i++, 1, NULL);
+	}
+	sender->stats.packets += count;
+}
+
+/*
+ * Sending
+ */
+
+/* Of a message, its packet number `number` becomes one of its own: the first of a send,
+ * so that its identification is another. */
+static void cut_packet(struct snt__udp_sender *sender,
+		       const struct snt__udp_message *whole, unsigned number,
+		       struct snt__udp_message *part)
+{
+	struct snt__icrc_ipv4 ipv4 = { 0, SNT__ICRC_DONT_FRAGMENT };
+	size_t begin = (size_t)number * whole->packet_size;
+	uint8_t *bytes = (uint8_t *)whole->bytes.iov_base + begin;
+	size_t size = whole->bytes.iov_len - begin;
+	struct iovec payload = { .iov_base = bytes + BTH_SIZE };
+
+	if (size > whole->packet_size)
+		size = whole->packet_size;
+	payload.iov_len = size - BTH_SIZE - SNT__ICRC_SIZE;
+	snt__icrc_seal(&sender->flow, ipv4, bytes, BTH_SIZE, &payload, 1,
+		       bytes + size - SNT__ICRC_SIZE);
+	*part = *whole;
+	part->bytes = (struct iovec){ bytes, size };
+	part->packets = 1;
+	part->packet_size = size;
+}
+
+/*
+ * The kernel can cut messages, but not on the way that this one takes. It is cut here,
+ * and nothing is left to the kernel from now on. There is room, since a batch has at most
+ * as many messages as packets.
+ */
+static void cut_message(struct snt__udp_sender *sender)
+{
+	struct snt__udp_message *first = &sender->messages[sender->next];
+	const struct snt__udp_message whole = *first;
+	unsigned more = whole.packets - 1;
+	uint8_t target[16];
+
+	sender->socket->gso = false;
+	snt__udp_gid(&whole.target, target);
+	set_target(sender, target);
+	memmove(first + whole.packets, first + 1,
+		(sender->count - sender->next - 1) * sizeof(*first));
+	for (unsigned i = 0; i < whole.packets; i++)
+		cut_packet(sender, &whole, i, first + i);
+	sender->count += more;
+	for (unsigned i = sender->next; i < sender->count; i++)
+		make_header(sender, i);
+}
+
+/* What the next message could not be sent for. False: it has to wait. */
+static bool handle_error(struct snt__udp_sender *sender, int error)
+{
+	if (error == EINTR)
+		return true;
+	if (error == EAGAIN) {
+		sender->stats.stalls++;
+		return false;
+	}
+	if (sender->messages[sender->next].packets > 1 &&
+	    (error == EIO || error == EINVAL || error == EMSGSIZE)) {
+		cut_message(sender);
+		return true;
+	}
+	/* Lost, as on a wire: retries and timeouts tell the program. */
+	sender->stats.failed++;
+	sender->next++;
+	return true;
+}
+
+/* False: the socket has no room for all. */
+static bool flush(struct snt__udp_sender *sender)
+{
+	while (sender->next < sender->count) {
+		int sent = sendmmsg(sender->socket->fd, sender->headers + sender->next,
+				    sender->count - sender->next, MSG_DONTWAIT);
+
+		sender->stats.calls++;
+		if (sent < 0 && !handle_error(sender, errno))
+			return false;
+		if (sent > 0) {
+			sender->stats.messages += sent;
+			sender->next += sent;
+		}
+	}
+	return true;
+}
+
+bool snt__udp_send(struct snt__udp_sender *sender, struct snt__soft_device *device,
+		   uint64_t now)
+{
+	unsigned count = SNT__UDP_SEND_BATCH;
+	bool moved = false;
+
+	while (flush(sender) && count == SNT__UDP_SEND_BATCH) {
+		count = snt__soft_output(device, sender->packets, SNT__UDP_SEND_BATCH,
+					 now);
+		add_messages(sender, count);
+		moved |= count;
+	}
+	return moved;
+}
+
+int snt__udp_sender_init(struct snt__udp_sender *sender, struct snt__udp_socket *socket,
+			 const struct snt__udp_address *address)
+{
+	sender->socket = socket;
+	sender->address = address;
+	sender->bytes = snt__soft_alloc(SNT__UDP_SEND_BATCH, SNT__UDP_PACKET_MAX);
+	return sender->bytes ? 0 : -ENOMEM;
+}
+
+void snt__udp_sender_finish(struct snt__udp_sender *sender)
+{
+	snt__soft_free(sender->bytes);
+}

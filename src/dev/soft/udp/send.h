@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SNT_DEV_SOFT_UDP_SEND_H
+#define SNT_DEV_SOFT_UDP_SEND_H
+
+#include <sys/socket.h>
+#include "dev/soft/driver.h"
+#include "dev/soft/icrc.h"
+#include "dev/soft/udp/socket.h"
+
+/*
+ * Packets become datagrams.
+ *
+ * Packets of one size to one place, and a shorter one at their end, are one message to
+ * the kernel if it can cut it into segments; all messages of a batch are one call.
+ *
+ * Payload is copied before the ICRC is computed. Memory may change while it is sent, and
+ * a READ of something that changes all the time must still arrive. Since the copy is
+ * there, a socket that is full costs nothing: what it did not take is kept and nothing
+ * else is taken from the device until it did.
+ */
+
+#define SNT__UDP_SEND_BATCH 64
+/* Headers, payload, pad and ICRC of a packet. */
+#define SNT__UDP_PACKET_MAX (SNT__WIRE_HEADER_MAX + 4096 + SNT__ICRC_TRAILER_MAX)
+
+struct snt__udp_send_stats {
+	uint64_t calls;
+	uint64_t messages;
+	uint64_t packets;
+	uint64_t
+		failed; /* messages that the kernel refused, for no route or a firewall */
+	uint64_t stalls; /* for which the socket had no room */
+};
+
+/* What one message needs beside its bytes. */
+struct snt__udp_message {
+	struct iovec bytes;
+	union snt__udp_sockaddr target;
+	uint16_t packets;
+	uint16_t packet_size; /* of all but the last */
+	uint8_t hop_limit, traffic_class;
+	/* Segment size, hop limit and traffic class. */
+	_Alignas(struct cmsghdr) uint8_t
+		control[CMSG_SPACE(sizeof(uint16_t)) + 2 * CMSG_SPACE(sizeof(int))];
+};
+
+struct snt__udp_sender {
+	struct snt__udp_socket *socket;
+	const struct snt__udp_address *address;
+	struct snt__icrc_flow flow; /* to the last target */
+	uint8_t target[16];
+	/* Messages [next, count) were not taken by the kernel yet. */
+	unsigned next, count;
+	struct mmsghdr headers[SNT__UDP_SEND_BATCH];
+	struct snt__udp_message messages[SNT__UDP_SEND_BATCH];
+	struct snt__soft_packet packets[SNT__UDP_SEND_BATCH];
+	size_t used; /* of bytes */
+	uint8_t *bytes;
+	struct snt__udp_send_stats stats;
+};
+
+/* Returns 0 or -ENOMEM. */
+int snt__udp_sender_init(struct snt__udp_sender *sender, struct snt__udp_socket *socket,
+			 const struct snt__udp_address *address);
+void snt__udp_sender_finish(struct snt__udp_sender *sender);
+
+/* Sends all that the device has. Returns whether there was something. */
+bool snt__udp_send(struct snt__udp_sender *sender, struct snt__soft_device *device,
+		   uint64_t now);
+
+/* Does something wait until the socket has room? */
+static inline bool snt__udp_sender_stalled(const struct snt__udp_sender *sender)
+{
+	return sender->next != sender->count;
+}
+
+#endif

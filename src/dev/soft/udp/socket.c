@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT */
+#include "dev/soft/udp/socket.h"
+
+#include <errno.h>
+#include <netinet/udp.h>
+#include <unistd.h>
+
+#include "dev/soft/wire.h"
+
+static bool set(int fd, int level, int name, int value)
+{
+	return !setsockopt(fd, level, name, &value, sizeof(value));
+}
+
+static uint32_t get(int fd, int name)
+{
+	socklen_t size = sizeof(int);
+	int value = 0;
+
+	getsockopt(fd, SOL_SOCKET, name, &value, &size);
+	return value < 0 ? 0 : value;
+}
+
+static bool set_up_ip(int fd, bool ipv4)
+{
+	if (ipv4)
+		return set(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO) &&
+		       set(fd, IPPROTO_IP, IP_TTL, SNT__UDP_HOP_LIMIT);
+	/* RoCE has no use for the checksum of UDP, and most of its speakers leave it out,
+	 * which IPv6 forbids all who do not ask for it. */
+	return set(fd, IPPROTO_UDP, UDP_NO_CHECK6_RX, 1) &&
+	       set(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1) &&
+	       set(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO) &&
+	       set(fd, IPPROTO_IPV6, IPV6_UNICAST_HOPS, SNT__UDP_HOP_LIMIT);
+}
+
+static int prepare(struct snt__udp_socket *socket,
+		   const struct snt__udp_address *address, uint32_t buffer_bytes)
+{
+	bool ipv4 = snt__udp_is_ipv4(address->gid);
+	union snt__udp_sockaddr local;
+	socklen_t size =
+		snt__udp_sockaddr(address->gid, address->scope, SNT__WIRE_PORT, &local);
+	int fd = socket->fd;
+
+	if (!set_up_ip(fd, ipv4) || bind(fd, &local.any, size))
+		return -errno;
+	set(fd, SOL_SOCKET, SO_RCVBUF, buffer_bytes);
+	set(fd, SOL_SOCKET, SO_SNDBUF, buffer_bytes);
+	socket->receive_bytes = get(fd, SO_RCVBUF);
+	socket->send_bytes = get(fd, SO_SNDBUF);
+	/* 0: no segments unless a send says so, which is how a kernel is asked. */
+	socket->gso = set(fd, IPPROTO_UDP, UDP_SEGMENT, 0);
+	socket->gro = set(fd, IPPROTO_UDP, UDP_GRO, 1);
+	return 0;
+}
+
+int snt__udp_socket_open(const struct snt__udp_address *address, uint32_t buffer_bytes,
+			 struct snt__udp_socket *socket_out)
+{
+	struct snt__udp_socket new = { 0 };
+	int ret;
+
+	new.fd = socket(snt__udp_is_ipv4(address->gid) ? AF_INET : AF_INET6,
+			SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (new.fd < 0)
+		return -errno;
+	ret = prepare(&new, address, buffer_bytes);
+	if (ret) {
+		close(new.fd);
+		return ret;
+	}
+	*socket_out = new;
+	return 0;
+}

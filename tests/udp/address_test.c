@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: MIT */
+/* Addresses, the lists they come from, and who may have their port. */
+#include "lib/test.h"
+
+#include <net/if.h>
+#include <dirent.h>
+#include <sys/socket.h>
+#include <sennit/sennit.h>
+
+#include "dev/soft/udp/address.h"
+
+static struct snt__udp_address addresses[4];
+
+static int parse(const char *text)
+{
+	return snt__udp_addresses((struct snt__value){ text, "WHERE" }, addresses, 4);
+}
+
+static const char *text_of(unsigned i)
+{
+	static char text[SNT__UDP_ADDRESS_TEXT];
+
+	return snt__udp_address_text(addresses[i].gid, text);
+}
+
+static void lists(void **state)
+{
+	(void)state;
+	assert_int_equal(parse("127.0.0.1,127.9.8.7"), 2);
+	assert_string_equal(text_of(1), "127.9.8.7");
+	assert_int_equal(addresses[1].ip_mtu, addresses[0].ip_mtu);
+	assert_int_equal(addresses[1].scope, 0);
+	assert_true(snt__udp_is_ipv4(addresses[1].gid));
+	assert_true(parse("lo") >= 1);
+	assert_string_equal(text_of(0), "127.0.0.1");
+	assert_error(parse("127.0.0.1,127.0.0.1"), EINVAL,
+		     "WHERE names 127.0.0.1 twice");
+	assert_error(parse("127.0.0.1,lo"), EINVAL, "twice");
+	assert_error(parse("127.0.0.1,,127.0.0.2"), EINVAL, "is not an address");
+	assert_error(parse("127.0.0.1,"), EINVAL, "is not an address");
+	assert_error(parse("127.0.0.256"), EINVAL, "neither an IP address nor");
+	assert_error(parse("nosuch0"), EINVAL, "\"nosuch0\" is neither");
+	assert_error(parse("192.0.2.77"), EADDRNOTAVAIL, "has the address 192.0.2.77");
+	assert_error(parse("2001:db8::1"), EADDRNOTAVAIL, "2001:db8::1");
+	assert_error(parse("127.0.0.1,127.0.0.2,127.0.0.3,127.0.0.4,127.0.0.5"), E2BIG,
+		     "more than 4");
+	assert_error(
+		parse("a-name-that-is-much-longer-than-that-of-any-interface-may-be-"
+		      "anywhere"),
+		EINVAL, "is not an address");
+}
+
+static void loopback(void **state)
+{
+	char text[SNT__UDP_ADDRESS_TEXT];
+	uint8_t gid[16];
+
+	(void)state;
+	assert_success(snt__udp_loopback(&addresses[0]));
+	assert_string_equal(text_of(0), "127.0.0.1");
+	snt__udp_loopback_gid(253, gid);
+	assert_string_equal(snt__udp_address_text(gid, text), "127.0.0.254");
+	snt__udp_loopback_gid(254, gid);
+	assert_string_equal(snt__udp_address_text(gid, text), "127.0.1.1");
+	snt__udp_loopback_gid(SNT__UDP_LOOPBACK_MAX - 1, gid);
+	assert_string_equal(snt__udp_address_text(gid, text), "127.0.15.254");
+}
+
+static void mtus(void **state)
+{
+	static const struct {
+		uint32_t ip_mtu;
+		unsigned mtu;
+	} cases[] = {
+		{ 0, 0 },    { 335, 0 },  { 336, 1 },  { 1280, 3 }, { 1500, 3 },
+		{ 2127, 3 }, { 2128, 4 }, { 4175, 4 }, { 4176, 5 }, { 65536, 5 }
+	};
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++)
+		assert_int_equal(snt__udp_mtu(cases[i].ip_mtu), cases[i].mtu);
+}
+
+static void sockaddrs(void **state)
+{
+	uint8_t link_local[16] = { 0xfe, 0x80, [15] = 1 }, back[16];
+	union snt__udp_sockaddr name;
+
+	(void)state;
+	assert_int_equal(snt__udp_sockaddr(link_local, 7, 4791, &name),
+			 sizeof(name.v6));
+	assert_int_equal(name.v6.sin6_scope_id, 7);
+	assert_int_equal(ntohs(name.v6.sin6_port), 4791);
+	snt__udp_gid(&name, back);
+	assert_memory_equal(back, link_local, 16);
+	snt__udp_loopback_gid(4, link_local);
+	assert_int_equal(snt__udp_sockaddr(link_local, 7, 4791, &name),
+			 sizeof(name.v4));
+	snt__udp_gid(&name, back);
+	assert_memory_equal(back, link_local, 16);
+}
+
+/*
+ * Ports that are taken
+ */
+
+static uint32_t taken_until; /* 127.0.0.x, all up to this */
+
+int __real_bind(int fd, const struct sockaddr *name, socklen_t size);
+int __wrap_bind(int fd, const struct sockaddr *name, socklen_t size);
+
+int __wrap_bind(int fd, const struct sockaddr *name, socklen_t size)
+{
+	const struct sockaddr_in *v4 = (const void *)name;
+
+	if (ntohl(v4->sin_addr.s_addr) <= taken_until) {
+		errno = EADDRINUSE;
+		return -1;
+	}
+	return __real_bind(fd, name, size);
+}
+
+static unsigned open_fds(void)
+{
+	DIR *fds = opendir("/proc/self/fd");
+	unsigned count = 0;
+
+	while (readdir(fds))
+		count++;
+	closedir(fds);
+	return count;
+}
+
+static int open_soft(const char *where, struct snt_ctx **ctx_out)
+{
+	struct snt_ctx_opts opts = { .size = sizeof(opts),
+				     .soft = SNT_SOFT_ONLY,
+				     .soft_addresses = where };
+
+	return snt_ctx_open(&opts, ctx_out);
+}
+
+static unsigned last_byte(struct snt_ctx *ctx, unsigned device)
+{
+	struct snt_gid_info gid = { .size = sizeof(gid) };
+
+	assert_success(snt_device_gid(snt_ctx_device(ctx, device), 0, &gid));
+	return gid.raw[15];
+}
+
+/* The first pair of which both are free. */
+static void next_pair(void **state)
+{
+	unsigned fds = open_fds();
+	struct snt_ctx *ctx;
+
+	(void)state;
+	taken_until = 0x7f000001;
+	assert_success(open_soft(NULL, &ctx));
+	assert_true(last_byte(ctx, 0) >= 3);
+	assert_int_equal(last_byte(ctx, 0) % 2, 1);
+	assert_int_equal(last_byte(ctx, 1), last_byte(ctx, 0) + 1);
+	assert_success(snt_ctx_close(ctx));
+	assert_int_equal(open_fds(), fds);
+}
+
+static void no_pair(void **state)
+{
+	unsigned fds = open_fds();
+	struct snt_ctx *ctx;
+
+	(void)state;
+	taken_until = UINT32_MAX;
+	assert_error(open_soft(NULL, &ctx), EADDRINUSE,
+		     "UDP port 4791 is taken on all loopback addresses, by");
+	assert_error(open_soft("127.5.5.5", &ctx), EADDRINUSE,
+		     "UDP port 4791 is taken on 127.5.5.5, by");
+	taken_until = 0;
+	assert_int_equal(open_fds(), fds);
+}
+
+/* Really taken, by another context of this process. */
+static void taken(void **state)
+{
+	struct snt_ctx *ctx, *other;
+
+	(void)state;
+	taken_until = 0;
+	assert_success(open_soft("127.5.5.6", &ctx));
+	assert_error(open_soft("127.5.5.7,127.5.5.6", &other), EADDRINUSE,
+		     "is taken on 127.5.5.6, by another program, or another context");
+	assert_success(snt_ctx_close(ctx));
+	assert_success(open_soft("127.5.5.7,127.5.5.6", &ctx));
+	assert_int_equal(snt_ctx_device_count(ctx), 2);
+	assert_success(snt_ctx_close(ctx));
+}
+
+/* Every context has its own. */
+static void many_contexts(void **state)
+{
+	struct snt_ctx *ctx[8];
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(ctx); i++)
+		assert_success(open_soft(NULL, &ctx[i]));
+	for (unsigned i = 1; i < ARRAY_SIZE(ctx); i++)
+		assert_int_not_equal(last_byte(ctx[i], 0), last_byte(ctx[i - 1], 0));
+	for (unsigned i = 0; i < ARRAY_SIZE(ctx); i++)
+		assert_success(snt_ctx_close(ctx[i]));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(lists),     cmocka_unit_test(loopback),
+		cmocka_unit_test(mtus),	     cmocka_unit_test(sockaddrs),
+		cmocka_unit_test(next_pair), cmocka_unit_test(no_pair),
+		cmocka_unit_test(taken),     cmocka_unit_test(many_contexts),
+	};
+
+	return cmocka_run_group_tests_name("udp_address", tests, NULL, NULL);
+}

@@ -1,0 +1,521 @@
+/* SPDX-License-Identifier: MIT */
+/* The driver between a device and its socket: what is on the wire, and what if the kernel
+ * does not do as it is asked. */
+#include "udp/side.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <netinet/udp.h>
+#include <pthread.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "udp/faults.h"
+
+#define ALL (SIDE_BYTES / 2)
+
+static int set_up(void **state)
+{
+	(void)state;
+	faults_set((struct faults){ 0 });
+	side_timeout = SIDE_PATIENT;
+	return 0;
+}
+
+/*
+ * On the wire
+ */
+
+/* A socket in place of a device, with the same port. */
+static int listen_at(unsigned number)
+{
+	struct snt__udp_address address = side_address(number);
+	struct timeval patience = { .tv_sec = 10 };
+	union snt__udp_sockaddr local;
+	socklen_t size = snt__udp_sockaddr(address.gid, 0, SNT__WIRE_PORT, &local);
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+	assert_int_equal(bind(fd, &local.any, size), 0);
+	return fd;
+}
+
+static void check_identifications(struct side *side, int fd, bool gso)
+{
+	struct snt__udp_address peer = side_address(2);
+	struct snt__icrc_flow flow;
+	uint8_t bytes[8192];
+
+	snt__icrc_flow_init(&flow, side->device->address.gid, peer.gid, SNT__WIRE_PORT,
+			    SNT__WIRE_PORT);
+	/* FIRST and a MIDDLE, which is shorter; MIDDLEs of one size and a LAST. */
+	for (unsigned i = 0; i < 10; i++) {
+		struct snt__icrc_ipv4 ipv4 = { 0, SNT__ICRC_DONT_FRAGMENT };
+		ssize_t got = recv(fd, bytes, sizeof(bytes), 0);
+
+		assert_true(got > 0);
+		if (gso)
+			ipv4.identification = i < 2 ? i : i - 2;
+		assert_int_equal(snt__icrc_check(&flow, ipv4, bytes, got), 0);
+	}
+}
+
+/* What is sealed is what the kernel sends: 0, and k in segment k. */
+static void identifications(void **state)
+{
+	struct snt__udp_opts opts = { 0 };
+	struct side side, peer;
+	int fd;
+
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		opts.no_gso = i;
+		side_open(&side, 1, &opts);
+		peer = side;
+		peer.device = calloc(1, sizeof(*peer.device));
+		peer.device->address = side_address(2);
+		side_connect(&side, &peer, IBV_MTU_4096);
+		fd = listen_at(2);
+		side_post(&side, &peer, IBV_WR_RDMA_WRITE, 9 * 4096 + 100);
+		check_identifications(&side, fd, !opts.no_gso);
+		close(fd);
+		free(peer.device);
+		side_close(&side);
+	}
+}
+
+static void offloads_are_used(void **state)
+{
+	struct side side[2];
+
+	(void)state;
+	sides_open(side, NULL);
+	side_check(&side[0], &side[1], ALL);
+	side_check(&side[0], &side[1], ALL);
+	assert_true(side[0].device->sender.stats.packets >
+		    5 * side[0].device->sender.stats.messages);
+	assert_true(side[1].device->receiver.stats.packets >
+		    5 * side[1].device->receiver.stats.messages);
+	assert_int_equal(side[1].device->receiver.stats.damaged, 0);
+	sides_close(side);
+}
+
+/*
+ * A kernel that refuses
+ */
+
+static int refused_option;
+
+int __real_setsockopt(int fd, int level, int name, const void *value, socklen_t size);
+int __wrap_setsockopt(int fd, int level, int name, const void *value, socklen_t size);
+
+int __wrap_setsockopt(int fd, int level, int name, const void *value, socklen_t size)
+{
+	if (level == IPPROTO_UDP && name == refused_option) {
+		errno = ENOPROTOOPT;
+		return -1;
+	}
+	return __real_setsockopt(fd, level, name, value, size);
+}
+
+static void kernel_without(void **state)
+{
+	static const int options[] = { UDP_SEGMENT, UDP_GRO };
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(options); i++) {
+		struct side side[2];
+
+		refused_option = options[i];
+		sides_open(side, NULL);
+		refused_option = 0;
+		assert_int_equal(side[0].device->socket.gso, i != 0);
+		assert_int_equal(side[0].device->socket.gro, i != 1);
+		side_check(&side[0], &side[1], ALL);
+		side_post(&side[0], &side[1], IBV_WR_RDMA_READ, ALL);
+		assert_int_equal(side_wait(&side[0]), IBV_WC_SUCCESS);
+		assert_int_equal(side[1].device->receiver.stats.damaged, 0);
+		sides_close(side);
+	}
+}
+
+/* The kernel can, the interface cannot: found out by the first send. */
+static void interface_without(void **state)
+{
+	static const int errors[] = { EIO, EINVAL, EMSGSIZE };
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(errors); i++) {
+		struct side side[2];
+
+		sides_open(side, NULL);
+		faults_set((struct faults){ .segments_error = errors[i] });
+		side_check(&side[0], &side[1], ALL);
+		assert_false(side[0].device->socket.gso);
+		assert_int_equal(side_stats(&side[0]).resent, 0);
+		assert_int_equal(side[0].device->sender.stats.failed, 0);
+		faults_set((struct faults){ 0 });
+		sides_close(side);
+	}
+}
+
+/* What a full socket does not take is sent when it does, and nothing twice. */
+static void socket_full(void **state)
+{
+	struct side side[2];
+
+	(void)state;
+	sides_open(side, NULL);
+	faults_set((struct faults){ .seed = 1, .full = 300 });
+	for (unsigned i = 0; i < 20; i++)
+		side_check(&side[0], &side[1], ALL);
+	assert_true(faults_get().full_count > 20);
+	faults_set((struct faults){ 0 });
+	assert_int_equal(side_stats(&side[0]).resent, 0);
+	assert_int_equal(side_stats(&side[0]).timeouts, 0);
+	sides_close(side);
+}
+
+/* Nobody polls: the thread has to find out that there is room again. */
+static void socket_full_and_nobody_polls(void **state)
+{
+	struct side side[2];
+	struct ibv_cq *cq;
+	void *context;
+
+	(void)state;
+	sides_open(side, NULL);
+	faults_set((struct faults){ .seed = 1, .full = 500 });
+	for (unsigned i = 0; i < 10; i++) {
+		struct ibv_wc wc;
+
+		assert_int_equal(ibv_req_notify_cq(side[0].cq, 0), 0);
+		side_post(&side[0], &side[1], IBV_WR_RDMA_WRITE, ALL);
+		assert_success(
+			side[0].control->get_cq_event(side[0].channel, &cq, &context));
+		side[0].control->ack_cq_events(cq, 1);
+		assert_int_equal(ibv_poll_cq(side[0].cq, 1, &wc), 1);
+		assert_int_equal(wc.status, IBV_WC_SUCCESS);
+	}
+	faults_set((struct faults){ 0 });
+	assert_int_equal(side_stats(&side[0]).resent, 0);
+	sides_close(side);
+}
+
+/* No route, or a firewall: as if it were lost. */
+static void nothing_gets_out(void **state)
+{
+	struct side side[2];
+
+	(void)state;
+	side_timeout = SIDE_IMPATIENT;
+	sides_open(side, NULL);
+	faults_set((struct faults){ .error = ENETUNREACH });
+	side_post(&side[0], &side[1], IBV_WR_RDMA_WRITE, 1000);
+	assert_int_equal(side_wait(&side[0]), IBV_WC_RETRY_EXC_ERR);
+	assert_true(side[0].device->sender.stats.failed >= 8);
+	faults_set((struct faults){ 0 });
+	sides_close(side);
+}
+
+/* However small the buffers are, windows are smaller. */
+static void tiny_buffers(void **state)
+{
+	struct snt__udp_opts opts = { .buffer_bytes = 32 << 10 };
+	struct side side[2];
+
+	(void)state;
+	sides_open(side, &opts);
+	assert_true(side[0].device->socket.receive_bytes < 128 << 10);
+	for (unsigned i = 0; i < 4; i++) {
+		side_check(&side[0], &side[1], ALL);
+		side_post(&side[0], &side[1], IBV_WR_RDMA_READ, ALL);
+		assert_int_equal(side_wait(&side[0]), IBV_WC_SUCCESS);
+	}
+	assert_int_equal(side_stats(&side[0]).resent, 0);
+	assert_int_equal(side_stats(&side[1]).out_of_order, 0);
+	sides_close(side);
+}
+
+static void bad_network(void **state)
+{
+	struct side side[2];
+	struct faults seen;
+
+	(void)state;
+	side_timeout = SIDE_IMPATIENT;
+	sides_open(side, NULL);
+	faults_set((struct faults){ .seed = 1, .lost = 20, .doubled = 20, .late = 20 });
+	for (unsigned i = 0; i < 10; i++)
+		side_check(&side[0], &side[1], ALL);
+	seen = faults_get();
+	assert_true(seen.lost_count && seen.doubled_count && seen.late_count);
+	faults_set((struct faults){ 0 });
+	sides_close(side);
+}
+
+/*
+ * Memory that changes while it is sent
+ */
+
+struct restless {
+	uint64_t *word;
+	bool over;
+};
+
+/* Nobody may do this who minds what he reads, so it is nothing to warn of. */
+__attribute__((no_sanitize("thread"))) static void *change(void *arg)
+{
+	struct restless *restless = arg;
+
+	while (!__atomic_load_n(&restless->over, __ATOMIC_RELAXED))
+		for (unsigned i = 0; i < 64; i++)
+			__atomic_fetch_add(&restless->word[i], 1, __ATOMIC_RELAXED);
+	return NULL;
+}
+
+static void restless_memory(void **state)
+{
+	struct restless restless = { 0 };
+	struct side side[2];
+	pthread_t thread;
+
+	(void)state;
+	sides_open(side, NULL);
+	restless.word = (void *)side[1].bytes;
+	assert_int_equal(pthread_create(&thread, NULL, change, &restless), 0);
+	for (unsigned i = 0; i < 200; i++) {
+		side_post(&side[0], &side[1], IBV_WR_RDMA_READ, 4096);
+		assert_int_equal(side_wait(&side[0]), IBV_WC_SUCCESS);
+	}
+	__atomic_store_n(&restless.over, true, __ATOMIC_RELAXED);
+	pthread_join(thread, NULL);
+	assert_int_equal(side[0].device->receiver.stats.damaged, 0);
+	sides_close(side);
+}
+
+/*
+ * Threads, forks, idleness
+ */
+
+static double cpu_seconds(void)
+{
+	struct rusage usage;
+
+	getrusage(RUSAGE_SELF, &usage);
+	return usage.ru_utime.tv_sec + usage.ru_stime.tv_sec +
+	       (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
+}
+
+/* How often threads of devices have gone to sleep. */
+static long switches(void)
+{
+	DIR *tasks = opendir("/proc/self/task");
+	struct dirent *task;
+	long sum = 0;
+
+	assert_non_null(tasks);
+	while ((task = readdir(tasks))) {
+		char path[300], line[128], name[32] = "";
+		FILE *file;
+
+		snprintf(path, sizeof(path), "/proc/self/task/%s/status", task->d_name);
+		file = fopen(path, "r");
+		while (file && fgets(line, sizeof(line), file)) {
+			long count;
+
+			sscanf(line, "Name: %31s", name);
+			if (!strncmp(name, "side", 4) &&
+			    sscanf(line, "voluntary_ctxt_switches: %ld", &count) == 1)
+				sum += count;
+		}
+		if (file)
+			fclose(file);
+	}
+	closedir(tasks);
+	assert_true(sum > 0);
+	return sum;
+}
+
+/* After the last word has been spoken it takes nothing at all. */
+static void idle_costs_nothing(void **state)
+{
+	const struct timespec settle = { .tv_nsec = 300000000 }, second = { 1, 0 };
+	struct side side[2];
+	double cpu;
+	long before;
+
+	(void)state;
+	sides_open(side, NULL);
+	side_check(&side[0], &side[1], ALL);
+	nanosleep(&settle, NULL);
+	cpu = cpu_seconds();
+	before = switches();
+	nanosleep(&second, NULL);
+	assert_true(cpu_seconds() - cpu < 0.01);
+	assert_int_equal(switches() - before, 0);
+	sides_close(side);
+}
+
+static int use_in_child(struct side *side)
+{
+	struct ibv_sge sge = { (uintptr_t)side->bytes, 8, side->mr->lkey };
+	struct ibv_send_wr *bad, wr = { .sg_list = &sge, .num_sge = 1 };
+	struct ibv_recv_wr *bad_recv, recv = { 0 };
+	struct ibv_pd *pd;
+	struct ibv_wc wc;
+
+	if (ibv_post_send(side->qp, &wr, &bad) != EIO || bad != &wr)
+		return 1;
+	if (ibv_post_recv(side->qp, &recv, &bad_recv) != EIO)
+		return 2;
+	if (ibv_poll_cq(side->cq, 1, &wc) != -EIO)
+		return 3;
+	if (ibv_req_notify_cq(side->cq, 0) != EIO)
+		return 4;
+	if (side->control->alloc_pd(side->context, &pd) != -EIO)
+		return 5;
+	if (fcntl(side->device->socket.fd, F_GETFD) >= 0)
+		return 6;
+	side_close(side);
+	return 0;
+}
+
+static void child_keeps_its_hands_off(void **state)
+{
+	struct side side[2];
+	int status;
+	pid_t child;
+
+	(void)state;
+	sides_open(side, NULL);
+	side_check(&side[0], &side[1], 1000);
+	child = fork();
+	if (!child)
+		_exit(use_in_child(&side[0]));
+	side_check(&side[0], &side[1], ALL);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	side_check(&side[0], &side[1], ALL);
+	sides_close(side);
+}
+
+static void churn(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < 50; i++) {
+		struct side side[2];
+
+		sides_open(side, NULL);
+		side_check(&side[0], &side[1], 10000);
+		sides_close(side);
+	}
+}
+
+/* What verbs made is left: the device ends, and verbs on it fail rather than crash. */
+static void left_over(void **state)
+{
+	struct side side[2];
+
+	(void)state;
+	sides_open(side, NULL);
+	assert_int_equal(snt__udp_device_destroy(side[0].device), -EBUSY);
+	side_post(&side[0], &side[1], IBV_WR_RDMA_WRITE, 100);
+	side[0].device->users = 1;
+	assert_success(side[0].control->destroy_qp(side[0].qp));
+	assert_success(side[0].control->destroy_cq(side[0].cq));
+	assert_success(side[0].control->destroy_channel(side[0].channel));
+	assert_success(side[0].control->dereg_mr(side[0].mr));
+	assert_success(side[0].control->dealloc_pd(side[0].pd));
+	assert_success(snt__udp_device_destroy(side[0].device));
+	free(side[0].bytes);
+	side_close(&side[1]);
+}
+
+/* Several threads, each with a QP and a CQ of its own on one device. */
+struct worker {
+	struct side one, other;
+	pthread_t thread;
+	unsigned number;
+	unsigned failed;
+};
+
+static void *work(void *arg)
+{
+	struct worker *worker = arg;
+	struct side *side = &worker->one;
+	uint32_t length = 30000, at = worker->number * length;
+	struct ibv_sge sge = { (uintptr_t)side->bytes + at, length, side->mr->lkey };
+	struct ibv_wc wc;
+
+	for (unsigned i = 0; i < 200; i++) {
+		struct ibv_send_wr *bad, wr = { .sg_list = &sge,
+						.num_sge = 1,
+						.opcode = IBV_WR_RDMA_WRITE };
+
+		wr.wr.rdma.remote_addr = (uintptr_t)worker->other.bytes + at;
+		wr.wr.rdma.rkey = worker->other.mr->rkey;
+		worker->failed += !!ibv_post_send(side->qp, &wr, &bad);
+		while (!ibv_poll_cq(side->cq, 1, &wc))
+			;
+		worker->failed += wc.status != IBV_WC_SUCCESS;
+	}
+	return NULL;
+}
+
+static void many_threads(void **state)
+{
+	struct worker workers[4];
+	struct side side[2];
+
+	(void)state;
+	sides_open(side, NULL);
+	for (unsigned i = 0; i < ARRAY_SIZE(workers); i++) {
+		struct worker *worker = &workers[i];
+
+		*worker = (struct worker){ .one = side[0],
+					   .other = side[1],
+					   .number = i };
+		assert_success(side->control->create_cq(side->context, 256, NULL, NULL,
+							0, &worker->one.cq));
+		side_make_qp(&worker->one);
+		side_make_qp(&worker->other);
+		side_connect(&worker->one, &worker->other, IBV_MTU_4096);
+		side_connect(&worker->other, &worker->one, IBV_MTU_4096);
+		pthread_create(&worker->thread, NULL, work, worker);
+	}
+	for (unsigned i = 0; i < ARRAY_SIZE(workers); i++) {
+		pthread_join(workers[i].thread, NULL);
+		assert_int_equal(workers[i].failed, 0);
+		assert_success(side->control->destroy_qp(workers[i].one.qp));
+		assert_success(side->control->destroy_qp(workers[i].other.qp));
+		assert_success(side->control->destroy_cq(workers[i].one.cq));
+	}
+	sides_close(side);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(identifications, set_up),
+		cmocka_unit_test_setup(offloads_are_used, set_up),
+		cmocka_unit_test_setup(kernel_without, set_up),
+		cmocka_unit_test_setup(interface_without, set_up),
+		cmocka_unit_test_setup(socket_full, set_up),
+		cmocka_unit_test_setup(socket_full_and_nobody_polls, set_up),
+		cmocka_unit_test_setup(nothing_gets_out, set_up),
+		cmocka_unit_test_setup(tiny_buffers, set_up),
+		cmocka_unit_test_setup(bad_network, set_up),
+		cmocka_unit_test_setup(restless_memory, set_up),
+		cmocka_unit_test_setup(idle_costs_nothing, set_up),
+		cmocka_unit_test_setup(child_keeps_its_hands_off, set_up),
+		cmocka_unit_test_setup(churn, set_up),
+		cmocka_unit_test_setup(left_over, set_up),
+		cmocka_unit_test_setup(many_threads, set_up),
+	};
+
+	return cmocka_run_group_tests_name("udp_driver", tests, NULL, NULL);
+}

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: MIT */
+#include "udp/side.h"
+
+#include <poll.h>
+#include <time.h>
+#include <unistd.h>
+
+#define WAIT_NS UINT64_C(30000000000)
+
+uint8_t side_timeout = SIDE_PATIENT;
+
+struct snt__udp_address side_address(unsigned number)
+{
+	struct snt__udp_address address = { .ip_mtu = 65536 };
+	unsigned pid = getpid();
+
+	snt__udp_loopback_gid(0, address.gid);
+	address.gid[13] = 64 + (pid >> 13 & 63);
+	address.gid[14] = pid >> 5;
+	address.gid[15] = (pid & 31) * 8 + number;
+	assert_true(number < 8);
+	return address;
+}
+
+void side_open(struct side *side, unsigned number, const struct snt__udp_opts *opts)
+{
+	struct snt__udp_address address = side_address(number);
+	struct snt__udp_opts all = opts ? *opts : (struct snt__udp_opts){ 0 };
+	char name[16];
+
+	snprintf(name, sizeof(name), "side%u", number);
+	all.name = name;
+	all.address = &address;
+	memset(side, 0, sizeof(*side));
+	assert_success(snt__udp_device_create(&all, &side->device));
+	side->control = snt__soft_control();
+	side->context = snt__soft_device_context(side->device->core);
+	side->bytes = calloc(1, SIDE_BYTES);
+	assert_non_null(side->bytes);
+	assert_success(side->control->alloc_pd(side->context, &side->pd));
+	assert_success(side->control->create_channel(side->context, &side->channel));
+	assert_success(side->control->reg_mr(side->pd, side->bytes, SIDE_BYTES,
+					     SIDE_ACCESS, &side->mr));
+	assert_success(side->control->create_cq(side->context, 256, NULL, side->channel,
+						0, &side->cq));
+	side_make_qp(side);
+}
+
+void side_make_qp(struct side *side)
+{
+	struct ibv_qp_init_attr init = {
+		.qp_type = IBV_QPT_RC,
+		.cap = { SIDE_DEPTH, SIDE_DEPTH, 1, 1, 0 },
+		.sq_sig_all = 1,
+		.send_cq = side->cq,
+		.recv_cq = side->cq,
+	};
+
+	assert_success(side->control->create_qp(side->pd, &init, &side->qp));
+}
+
+void side_connect(struct side *side, const struct side *to, enum ibv_mtu mtu)
+{
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_INIT,
+		.port_num = 1,
+		.qp_access_flags = SIDE_ACCESS,
+		.path_mtu = mtu,
+		.dest_qp_num = to->qp->qp_num,
+		.max_dest_rd_atomic = 16,
+		.max_rd_atomic = 16,
+		.min_rnr_timer = 1,
+		.timeout = side_timeout,
+		.retry_cnt = 7,
+		.rnr_retry = 7,
+		.ah_attr = { .is_global = 1, .grh.hop_limit = 64 },
+	};
+
+	memcpy(attr.ah_attr.grh.dgid.raw, to->device->address.gid, 16);
+	assert_success(side->control->modify_qp(side->qp, &attr,
+						IBV_QP_STATE | IBV_QP_PKEY_INDEX |
+							IBV_QP_PORT |
+							IBV_QP_ACCESS_FLAGS));
+	attr.qp_state = IBV_QPS_RTR;
+	assert_success(
+		side->control->modify_qp(side->qp, &attr,
+					 IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
+						 IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+						 IBV_QP_MAX_DEST_RD_ATOMIC |
+						 IBV_QP_MIN_RNR_TIMER));
+	attr.qp_state = IBV_QPS_RTS;
+	assert_success(side->control->modify_qp(side->qp, &attr,
+						IBV_QP_STATE | IBV_QP_TIMEOUT |
+							IBV_QP_RETRY_CNT |
+							IBV_QP_RNR_RETRY |
+							IBV_QP_SQ_PSN |
+							IBV_QP_MAX_QP_RD_ATOMIC));
+}
+
+void side_close(struct side *side)
+{
+	assert_success(side->control->destroy_qp(side->qp));
+	assert_success(side->control->destroy_cq(side->cq));
+	assert_success(side->control->destroy_channel(side->channel));
+	assert_success(side->control->dereg_mr(side->mr));
+	assert_success(side->control->dealloc_pd(side->pd));
+	assert_success(snt__udp_device_destroy(side->device));
+	free(side->bytes);
+}
+
+void sides_open(struct side side[2], const struct snt__udp_opts *opts)
+{
+	side_open(&side[0], 1, opts);
+	side_open(&side[1], 2, opts);
+	side_connect(&side[0], &side[1], IBV_MTU_4096);
+	side_connect(&side[1], &side[0], IBV_MTU_4096);
+}
+
+void sides_close(struct side side[2])
+{
+	side_close(&side[0]);
+	side_close(&side[1]);
+}
+
+/* Half of the memory goes out, the other comes in. */
+void side_post(struct side *side, const struct side *to, enum ibv_wr_opcode opcode,
+	       uint32_t length)
+{
+	bool read = opcode == IBV_WR_RDMA_READ;
+	struct ibv_sge sge = { (uintptr_t)side->bytes + (read ? SIDE_BYTES / 2 : 0),
+			       length, side->mr->lkey };
+	struct ibv_send_wr *bad,
+		wr = { .sg_list = &sge, .num_sge = 1, .opcode = opcode };
+
+	wr.wr.rdma.remote_addr = (uintptr_t)to->bytes + (read ? 0 : SIDE_BYTES / 2);
+	wr.wr.rdma.rkey = to->mr->rkey;
+	assert_int_equal(ibv_post_send(side->qp, &wr, &bad), 0);
+}
+
+enum ibv_wc_status side_wait(struct side *side)
+{
+	uint64_t begin = snt__udp_now();
+	struct ibv_wc wc;
+
+	while (!ibv_poll_cq(side->cq, 1, &wc))
+		if (snt__udp_now() - begin > WAIT_NS)
+			fail_msg("no completion came");
+	return wc.status;
+}
+
+void side_check(struct side *side, struct side *to, uint32_t length)
+{
+	static unsigned seed;
+	uint8_t *there = to->bytes + SIDE_BYTES / 2;
+
+	seed++;
+	for (uint32_t i = 0; i < length; i++)
+		side->bytes[i] = i * 7 + i / 251 + seed;
+	side_post(side, to, IBV_WR_RDMA_WRITE, length);
+	assert_int_equal(side_wait(side), IBV_WC_SUCCESS);
+	/* The lock, for what its thread has written. */
+	ibv_req_notify_cq(to->cq, 0);
+	assert_memory_equal(side->bytes, there, length);
+}
+
+struct snt__soft_stats side_stats(struct side *side)
+{
+	struct snt__soft_stats stats;
+
+	snt__udp_lock(side->device);
+	stats = *snt__soft_device_stats(side->device->core);
+	snt__udp_unlock(side->device);
+	return stats;
+}

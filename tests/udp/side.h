@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SENNIT_TESTS_UDP_SIDE_H
+#define SENNIT_TESTS_UDP_SIDE_H
+
+#include "lib/test.h"
+
+#include "dev/soft/udp/device.h"
+
+/*
+ * Soft devices in one process, each on a loopback address of its own that no other test
+ * has, and an RC QP on each. Whatever fails here fails the test.
+ */
+
+#define SIDE_BYTES (1u << 20)
+#define SIDE_DEPTH 64
+#define SIDE_ACCESS                                                                  \
+	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | \
+	 IBV_ACCESS_REMOTE_ATOMIC)
+
+struct side {
+	struct snt__udp_device *device;
+	const struct snt_control *control;
+	struct ibv_context *context;
+	struct ibv_pd *pd;
+	struct ibv_comp_channel *channel;
+	struct ibv_cq *cq;
+	struct ibv_mr *mr;
+	struct ibv_qp *qp;
+	uint8_t *bytes;
+};
+
+/* The timeout of QPs, as verbs have it: a second, so that nothing is sent twice only
+ * because the machine is busy. Tests that lose packets have less. */
+#define SIDE_PATIENT   18
+#define SIDE_IMPATIENT 12
+extern uint8_t side_timeout;
+
+/* An address of this process: 127.64.0.0/10, by process id and number. */
+struct snt__udp_address side_address(unsigned number);
+
+/* opts may be NULL; its name and address are filled in. */
+void side_open(struct side *side, unsigned number, const struct snt__udp_opts *opts);
+void side_make_qp(struct side *side);
+void side_connect(struct side *side, const struct side *to, enum ibv_mtu mtu);
+void side_close(struct side *side);
+
+/* Two of them, connected with each other. */
+void sides_open(struct side side[2], const struct snt__udp_opts *opts);
+void sides_close(struct side side[2]);
+
+void side_post(struct side *side, const struct side *to, enum ibv_wr_opcode opcode,
+	       uint32_t length);
+/* Waits for a completion and returns its status. */
+enum ibv_wc_status side_wait(struct side *side);
+/* A WRITE of that many bytes, which are then there. */
+void side_check(struct side *side, struct side *to, uint32_t length);
+
+/* What the core has counted. */
+struct snt__soft_stats side_stats(struct side *side);
+
+#endif
