@@ -34,7 +34,7 @@ static struct card card_of(const struct end *end)
 			     .key = end->mr->rkey,
 			     .qpn = end->qp->qp_num };
 
-	check(snt_device_gid(snt_ctx_device(end->ctx, 0), 0, &gid), "gid");
+	check(snt_device_gid(end->device, 0, &gid), "gid");
 	memcpy(card.gid, gid.raw, sizeof(card.gid));
 	return card;
 }
@@ -77,42 +77,62 @@ static void connect_qp(struct end *end, const struct card *peer)
 	end->peer_key = peer->key;
 }
 
-static void make(struct end *end)
+void end_make(struct end *end, struct snt_device *device, unsigned qps)
 {
-	struct snt_ctx_opts opts = { .size = sizeof(opts), .soft = SNT_SOFT_ONLY };
-	struct ibv_qp_init_attr init = {
-		.qp_type = IBV_QPT_RC,
-		.cap = { END_DEPTH, END_DEPTH, 1, 1, 64 },
-	};
-	struct snt_device *device;
-
-	check(snt_ctx_open(&opts, &end->ctx), "open");
-	device = snt_ctx_device(end->ctx, 0);
+	end->device = device;
 	end->control = snt_device_control(device);
 	end->bytes = aligned_alloc(4096, END_BYTES);
 	if (!end->bytes)
 		die("memory");
 	memset(end->bytes, 1, END_BYTES);
-	check(end->control->create_cq(snt_device_context(device), 2 * END_DEPTH, NULL,
-				      NULL, 0, &end->cq),
+	check(end->control->create_cq(snt_device_context(device), 2 * END_DEPTH * qps,
+				      NULL, NULL, 0, &end->cq),
 	      "CQ");
 	check(end->control->reg_mr(snt_device_pd(device), end->bytes, END_BYTES, ACCESS,
 				   &end->mr),
 	      "MR");
-	init.send_cq = init.recv_cq = end->cq;
-	check(end->control->create_qp(snt_device_pd(device), &init, &end->qp), "QP");
 }
 
-void end_open(struct end *end, int with)
+void end_add_qp(struct end *end, uint32_t depth)
 {
-	struct card ours, theirs;
+	struct ibv_qp_init_attr init = {
+		.qp_type = IBV_QPT_RC,
+		.cap = { depth, depth, 1, 1, 64 },
+		.send_cq = end->cq,
+		.recv_cq = end->cq,
+	};
 
-	make(end);
-	ours = card_of(end);
+	check(end->control->create_qp(snt_device_pd(end->device), &init, &end->qp),
+	      "QP");
+}
+
+void end_meet(struct end *end, int with)
+{
+	struct card ours = card_of(end), theirs;
+
 	if (write(with, &ours, sizeof(ours)) != sizeof(ours) ||
 	    read(with, &theirs, sizeof(theirs)) != sizeof(theirs))
 		die("the other process is gone");
 	connect_qp(end, &theirs);
+}
+
+void end_pair(struct end *one, struct end *other)
+{
+	struct card of_one = card_of(one), of_other = card_of(other);
+
+	connect_qp(one, &of_other);
+	connect_qp(other, &of_one);
+}
+
+void end_open(struct end *end, int with)
+{
+	struct snt_ctx_opts opts = { .size = sizeof(opts), .soft = SNT_SOFT_ONLY };
+	struct snt_ctx *ctx;
+
+	check(snt_ctx_open(&opts, &ctx), "open");
+	end_make(end, snt_ctx_device(ctx, 0), 1);
+	end_add_qp(end, END_DEPTH);
+	end_meet(end, with);
 }
 
 void end_post_write(struct end *end, uint32_t length, unsigned count, bool notify)

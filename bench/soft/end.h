@@ -8,7 +8,7 @@
 
 /* One end of an RC connection between two processes: plain verbs on a soft device. */
 struct end {
-	struct snt_ctx *ctx;
+	struct snt_device *device;
 	const struct snt_control *control;
 	struct ibv_cq *cq;
 	struct ibv_mr *mr;
@@ -18,13 +18,21 @@ struct end {
 	uint32_t peer_key;
 };
 
-#define END_BYTES (4u << 20)
+#define END_BYTES (1u << 20)
 #define END_DEPTH 256
 
 _Noreturn void die(const char *what);
 
-/* Opens a device, and connects with who does the same at the other end of a socket. */
+/* Opens a context, and an end on its first device, connected with that of who does the
+ * same at the other end of a socket. */
 void end_open(struct end *end, int with);
+
+/* In steps: memory and a CQ for so many QPs; a QP, of which an end may get many, one
+ * after the other; and the connection, with another process or in this one. */
+void end_make(struct end *end, struct snt_device *device, unsigned qps);
+void end_add_qp(struct end *end, uint32_t depth);
+void end_meet(struct end *end, int with);
+void end_pair(struct end *one, struct end *other);
 
 void end_post_write(struct end *end, uint32_t length, unsigned count, bool notify);
 void end_post_recv(struct end *end);

@@ -16,6 +16,7 @@
 
 #include "lib/bench.h"
 #include "soft/end.h"
+#include "soft/resources.h"
 
 #define MIB   (1u << 20)
 #define BATCH 32
@@ -300,8 +301,9 @@ int main(int argc, char **argv)
 	static struct partner datagrams, writes;
 	static struct end target;
 	struct bench *bench;
-	int stream, counter, control;
+	int stream, counter, control, peer;
 
+	peer = start(resources_be_peer);
 	stream = connect_stream();
 	control = start(count_datagrams);
 	counter = meet(control);
@@ -318,5 +320,6 @@ int main(int argc, char **argv)
 			    50, NULL);
 	bench_prepared_case(bench, "udp-latency-64b", tell, ping_writes, &writes, 50,
 			    "ping-latency-64b");
+	resources_measure(bench, peer);
 	return bench_end(bench);
 }
