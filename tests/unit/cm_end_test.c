@@ -88,6 +88,27 @@ static void active_rejects(void **state)
 	}
 }
 
+/* Found by fuzzing: the answer came after the refusal, with the data of the refusal. */
+static void rejected_unheard(void **state)
+{
+	struct kit *kit = kit_open(NULL, false);
+	struct snt__soft_cm_connection *a = kit_connect(kit, 10), *b;
+
+	(void)state;
+	kit_pump(kit);
+	b = kit_request(kit);
+	kit_accept(kit, b, 20);
+	kit_pump(kit);
+	assert_int_equal(snt__soft_cm_reject(kit->cm[A], a, "not you", 8), 0);
+	kit_expect_none(kit, A);
+	kit_pump(kit);
+	kit_expect(kit, B, SNT__CM_EVENT_REJECTED);
+	snt__soft_cm_release(kit->cm[A], a);
+	snt__soft_cm_release(kit->cm[B], b);
+	kit_expect_empty(kit);
+	kit_close(kit);
+}
+
 static void nobody_listens(void **state)
 {
 	struct kit *kit = kit_open(NULL, false);
@@ -709,6 +730,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(passive_rejects),
 		cmocka_unit_test(active_rejects),
+		cmocka_unit_test(rejected_unheard),
 		cmocka_unit_test(nobody_listens),
 		cmocka_unit_test(listener_goes),
 		cmocka_unit_test(one_listener_of_two_goes),

@@ -133,6 +133,8 @@ int snt__soft_cm_reject(struct snt__soft_cm *cm,
 		return -ENOTCONN;
 	if (length > SNT__CM_REJECT_DATA)
 		return -EINVAL;
+	/* An answer that the program has not heard yet is of no use to it. */
+	snt__soft_cm_hush(cm, connection);
 	connection->answer_length = (uint8_t)length;
 	if (length)
 		memcpy(connection->answer, data, length);
