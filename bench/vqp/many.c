@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Does it matter how many virtual QPs report to one CQ? Each case posts and polls
- * on 32 of them, far apart; bytes are what the heap holds for each, with the null
- * device's part of it.
+ * Does it matter how many virtual QPs report to one CQ? Each case does the same: 32
+ * WRs are posted to one of them and polled. In those with "far" they go to 32 of them,
+ * far apart, so that memory and caches have more to do; of 32 QPs these are all. Bytes
+ * are what the heap holds for each, with the null device's part of it.
  */
 #include <malloc.h>
 #include <stdlib.h>
 
 #include "vqp/load.h"
 
-#define ACTIVE 32
+#define FAR 32
 
 struct crowd {
 	unsigned count;
@@ -19,21 +20,31 @@ struct crowd {
 	struct snt_sge sge;
 };
 
-static void run(void *arg, unsigned count)
+/* So many from one to the next of those that are posted to. */
+static void run_steps(struct crowd *crowd, unsigned step, unsigned count)
 {
-	struct crowd *crowd = arg;
-	unsigned step = crowd->count > ACTIVE ? crowd->count / ACTIVE : 1;
-	struct snt_wc wc[32];
+	struct snt_wc wc[FAR];
 
-	for (unsigned done = 0; done < count; done += ACTIVE) {
-		for (unsigned i = 0; i < ACTIVE; i++)
-			snt_qp_post_send(crowd->qp[i * step % crowd->count], &crowd->wr,
-					 1);
-		for (unsigned left = ACTIVE; left;) {
-			left -= snt_cq_poll(crowd->cq, wc, 32);
+	for (unsigned done = 0; done < count; done += FAR) {
+		for (unsigned i = 0; i < FAR; i++)
+			snt_qp_post_send(crowd->qp[i * step], &crowd->wr, 1);
+		for (unsigned left = FAR; left;) {
+			left -= snt_cq_poll(crowd->cq, wc, FAR);
 			bench_use(wc);
 		}
 	}
+}
+
+static void run(void *arg, unsigned count)
+{
+	run_steps(arg, 0, count);
+}
+
+static void run_far(void *arg, unsigned count)
+{
+	struct crowd *crowd = arg;
+
+	run_steps(crowd, crowd->count / FAR, count);
 }
 
 static void poll_empty(void *arg, unsigned count)
@@ -59,7 +70,7 @@ static double make(struct crowd *crowd, unsigned count)
 	struct snt_qp_opts opts = { .size = sizeof(opts),
 				    .lanes = 2,
 				    .lane_depth = 16,
-				    .send_depth = 32,
+				    .send_depth = FAR,
 				    .recv_depth = 8 };
 	struct snt_qp *first;
 	size_t before;
@@ -95,22 +106,30 @@ void add_many(struct bench *bench)
 {
 	static const struct {
 		unsigned count;
-		const char *run, *empty, *bytes;
+		const char *run, *far, *empty, *bytes;
 	} rows[] = {
-		{ 1, "qps-1", "qps-1-empty-poll", "qps-1-bytes" },
-		{ 100, "qps-100", "qps-100-empty-poll", "qps-100-bytes" },
-		{ 10000, "qps-10000", "qps-10000-empty-poll", "qps-10000-bytes" },
+		{ 1, "qps-1", NULL, "qps-1-empty-poll", "qps-1-bytes" },
+		{ 32, "qps-32", "qps-32-far", NULL, NULL },
+		{ 100, "qps-100", "qps-100-far", "qps-100-empty-poll",
+		  "qps-100-bytes" },
+		{ 10000, "qps-10000", "qps-10000-far", "qps-10000-empty-poll",
+		  "qps-10000-bytes" },
 	};
-	static struct crowd crowd[3];
+	static struct crowd crowd[4];
 
-	for (unsigned i = 0; i < 3; i++) {
+	for (unsigned i = 0; i < 4; i++) {
 		double bytes;
 
 		if (!bench_wants(bench, "qps"))
 			return;
 		bytes = make(&crowd[i], rows[i].count);
-		bench_case(bench, rows[i].run, run, &crowd[i], ROUNDS * ACTIVE,
+		bench_case(bench, rows[i].run, run, &crowd[i], ROUNDS * FAR,
 			   i ? rows[0].run : NULL);
+		if (rows[i].far)
+			bench_case(bench, rows[i].far, run_far, &crowd[i], ROUNDS * FAR,
+				   i > 1 ? rows[1].far : NULL);
+		if (!rows[i].empty)
+			continue;
 		bench_case(bench, rows[i].empty, poll_empty, &crowd[i], 1024,
 			   i ? rows[0].empty : NULL);
 		bench_value(bench, rows[i].bytes, bytes, "bytes",

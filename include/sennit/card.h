@@ -17,9 +17,14 @@
  *	... send, receive ...
  *	snt_card_unpack(buffer, size, &peer);  snt_qp_connect(qp, &peer);
  *
+ * Either order will do: a server may connect to the client's card first and answer
+ * with its own then.
+ *
  * Lane i is connected with lane i. Where the two differ in what can be agreed on
- * (MTU, depths, outstanding READs, fragment size), both take the lesser; where
- * not (scheme, number of lanes), connecting is refused with a sentence.
+ * (MTU, depths, outstanding READs, fragment size, number of data lanes), both take
+ * the lesser, and the end with more lanes leaves some unused; where not (scheme, a
+ * single lane that passes WRs on at one end only, too few notify lanes, the kind of
+ * link or address), connecting is refused with a sentence.
  *
  * As bytes a card is compact; as JSON it is readable, and unknown members are
  * ignored, so that versions can grow. Cards from elsewhere are not trusted:
@@ -36,10 +41,10 @@ extern "C" {
 
 struct snt_card_device {
 	uint8_t gid[16];
-	uint16_t lid;	  /* InfiniBand; else 0 */
-	uint8_t link;	  /* enum snt_link */
-	uint8_t gid_type; /* enum snt_gid_type */
-	uint32_t mailbox_key;
+	uint16_t lid;	      /* InfiniBand; else 0 */
+	uint8_t link;	      /* enum snt_link */
+	uint8_t gid_type;     /* enum snt_gid_type */
+	uint32_t mailbox_key; /* of the first notify lane's device, else 0 */
 };
 
 struct snt_card_lane {
@@ -51,11 +56,11 @@ struct snt_card_lane {
 struct snt_card {
 	uint32_t version;
 	uint32_t qp_num;     /* the virtual QP's, for messages */
-	uint64_t generation; /* of the sender's process or QP: a new one each time */
-	uint32_t epoch;	     /* counts reconnections of one generation */
+	uint64_t generation; /* by chance; new when the QP was made or reset */
+	uint32_t epoch;	     /* counts how often it was reset */
 	uint8_t scheme;	     /* enum snt_scheme, never the default */
 	uint8_t flags;	     /* enum snt_qp_flags */
-	uint8_t read_depth;  /* READs and atomics that each lane answers at once */
+	uint8_t read_depth;  /* READs and atomics that each lane answers; not 0 */
 	uint32_t mtu;	     /* bytes: 256, 512, 1024, 2048 or 4096 */
 	uint32_t lane_depth;
 	uint32_t recv_depth;
@@ -65,7 +70,7 @@ struct snt_card {
 	uint32_t data_lanes;   /* 1 to lane_count; the extra lanes follow them */
 	uint32_t lane_count;   /* 1 to SNT_LANES_MAX */
 	/* With SNT_QP_NOTIFY_LENGTH, else 0: where the peer is to write the lengths of
-	 * its WRITE_IMMs, with the devices' keys for it. Slots are 64-bit numbers in
+	 * its WRITE_IMMs, with its device's key for it. Slots are 64-bit numbers in
 	 * network byte order. Notification k, from 0, on the first notify lane writes
 	 * slot k modulo their number. */
 	uint64_t mailbox_addr;	/* a multiple of 8 */
@@ -126,7 +131,11 @@ SNT_API int snt_qp_card(const struct snt_qp *qp, struct snt_card *card_out);
  * snt_qp_connect - connect all lanes with those of a peer
  *
  * Receives may be posted before. If connecting fails, those on a pass-through lane
- * are forgotten by the device without a completion; others are kept.
+ * are forgotten by the device without a completion, or come back as strays (cq.h) if
+ * the peer's messages reached them before that; others are kept.
+ *
+ * A device may refuse to undo what it did, too. Then the next attempt begins with
+ * that, and until it succeeds a pass-through lane takes no receives (-ENOTCONN).
  *
  * Returns: 0, or, with all lanes as they were before,
  *   -EINVAL   cards that do not fit each other, with a sentence why

@@ -77,18 +77,34 @@ struct snt_wc {
 	uint32_t vendor_err; /* on failure, with lane and device */
 	uint16_t lane;
 	uint8_t device;
-	uint8_t flags;	/* enum snt_wc_flags */
-	uint8_t opcode; /* enum snt_opcode */
+	uint8_t flags; /* enum snt_wc_flags */
+	/* enum snt_opcode. Of a pass-through lane (qp.h) what verbs tell: WRITE for
+	 * WRITE_IMM, SEND for SEND_IMM, and 0 on failure. */
+	uint8_t opcode;
 	uint8_t status; /* enum snt_status */
+};
+
+/* Completions are callbacks of ops (op.h) instead of being polled. */
+enum snt_ops {
+	SNT_OPS_NONE = 0,
+	SNT_OPS_EVENTS, /* with events */
+	/* Without events, which not every device has: for programs that never sleep, but call
+	 * snt_loop_poll() all the time. The fd does not tell of them, and waits do not
+	 * sleep while there are any. */
+	SNT_OPS_POLLED,
 };
 
 struct snt_cq_opts {
 	size_t size;
 	uint32_t depth;	     /* of each physical CQ; 0: 4096, or the device's limit */
-	uint32_t per_device; /* physical CQs on one device at most; 0: 16 */
+	uint32_t per_device; /* physical CQs on one device, at most 4096; 0: 16 */
 	/* Physical CQs of the program's own, one for each device of the context, in
 	 * index order; NULL: they are created as needed. Theirs are not added to. */
 	struct ibv_cq *const *adopted;
+	/* 1: the loop's fd (loop.h) becomes readable when there is something to poll. Not
+	 * for adopted CQs. */
+	uint32_t events;
+	uint32_t ops; /* enum snt_ops */
 };
 
 /**
@@ -96,8 +112,8 @@ struct snt_cq_opts {
  * @opts: NULL for all defaults
  *
  * Ownership: adopted CQs stay the program's and must outlive it.
- * Returns: 0; -EINVAL for a depth beyond a device's limit, which the text names;
- * -ENOMEM; the errno of the device.
+ * Returns: 0; -EINVAL for a depth beyond a device's limit, which the text names, or
+ * for options that are out of range or do not go together; -ENOMEM; the errno of the device.
  */
 SNT_API int snt_cq_create(struct snt_ctx *ctx, const struct snt_cq_opts *opts,
 			  struct snt_cq **cq_out);
@@ -115,7 +131,7 @@ SNT_API int snt_cq_destroy(struct snt_cq *cq);
  * snt_cq_poll - up to @max completions
  *
  * Returns: how many were written to @wc, 0 if there is nothing to report now; -EIO if a
- * physical CQ cannot be polled any more, which the text then names.
+ * physical CQ cannot be polled any more, which the text then names; -EINVAL if it has ops.
  */
 SNT_API int snt_cq_poll(struct snt_cq *cq, struct snt_wc *wc, int max);
 
@@ -158,7 +174,8 @@ SNT_API unsigned snt_cq_count(const struct snt_cq *cq);
  * snt_cq_physical - a physical CQ and the device it is on
  * @device_out: may be NULL
  *
- * For programs that poll by themselves and hand over with snt_qp_complete().
+ * For programs that poll by themselves and hand over with snt_qp_complete(). They arm
+ * by themselves, too: snt_loop_arm() may take what they would have polled.
  *
  * Returns: NULL if there is no such index.
  */
@@ -170,7 +187,7 @@ SNT_API struct ibv_cq *snt_cq_physical(const struct snt_cq *cq, unsigned index,
  *
  * They are counted and, if a function is set, handed to it: leftovers of QPs
  * that were destroyed, or of QPs that the program runs by itself on the same
- * physical CQ.
+ * physical CQ. The function must not poll or destroy.
  *
  * Returns: the number so far.
  */

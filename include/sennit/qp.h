@@ -36,9 +36,13 @@
  * single pass-through lane both share one queue, as in verbs.
  *
  * Lanes. A QP of one lane hands WRs straight to the device, with the program's
- * wr_id and by verbs' own rules: a WR fits one message of the port, and at least
- * one WR in each queue depth is signalled. The flag SNT_QP_TRACKED runs a single
- * lane by the rules of many instead.
+ * wr_id and by verbs' own rules: a WR fits one message of the port, and of each
+ * lane_depth sends at least one is signalled; send_depth does not matter. It is a
+ * pass-through lane. When its device refuses a WR all the same, nobody knows whether
+ * it has it: then the WR counts as accepted and the QP fails, and a WR that never
+ * comes back is reported as flushed. It is known by its wr_id, so sends and receives
+ * that are under way should not have the same. The flag SNT_QP_TRACKED runs a
+ * single lane by the rules of many instead.
  *
  * Schemes. How the peer learns that a WRITE_IMM has landed as a whole:
  * SPRAY: fragments are plain writes; when all are acknowledged, an empty
@@ -78,7 +82,8 @@ enum snt_balance {
 	SNT_ROUND_ROBIN,	 /* in turn, or by weights */
 	/* The lane that will have sent it first, by what lanes have shown so far. A slow
 	 * or shared lane then does not hold up the others. Takes the time of the
-	 * context's clock once for each poll that finds something. */
+	 * context's clock for each physical completion, and when an idle lane gets
+	 * something to do. */
 	SNT_BY_TIME,
 };
 
@@ -101,10 +106,12 @@ struct snt_qp_opts {
 	uint32_t devices; /* bit i: use device i; 0: all */
 	/* SPRAY: lanes for notifications. One for each device of the peer that has data
 	 * lanes is needed, so where the ends have different numbers of devices both
-	 * name the larger; 0: one for each of our own. */
+	 * name the larger; 0: one for each of our own. Others have none, and do not
+	 * look at it. */
 	uint32_t notify_lanes;
 	uint32_t lane_depth;	/* fragments under way on one lane; 0: 128 */
-	uint32_t send_depth;	/* WRs accepted and not yet reported; 0: 256 */
+	uint32_t send_depth;	/* WRs accepted and not yet reported; 0: 256. Not of a
+				 * pass-through lane, where lane_depth counts */
 	uint32_t recv_depth;	/* receives of each class; 0: 128 */
 	uint32_t send_sge_max;	/* in one WR; 0: 1 */
 	uint32_t recv_sge_max;	/* in one data receive; 0: 1 */
@@ -119,21 +126,27 @@ struct snt_qp_opts {
 	uint8_t rnr_retry_count; /* 0: 7, which is for ever */
 	uint8_t rnr_timer;	 /* verbs' code; 0: 12, which is 0.64 ms */
 	uint8_t read_depth; /* READs and atomics under way on a lane; 0: 16 or less */
-	/* One per lane, given to the device as the flow label: routers and bonds
-	 * spread lanes by it. NULL: made from the lane's number. */
+	/* One for each data lane that is made, at most 20 bits, given to the device as
+	 * the flow label: routers and bonds spread lanes by it. The lanes behind them
+	 * take the same, beginning with the first. NULL: made from the lane's number. */
 	const uint32_t *flow_labels;
 	enum snt_balance balance;
-	/* One for each data lane, 1 to 65535: their shares in round robin, or what is
-	 * expected of them before anything is known. NULL: all the same. Copied. */
+	/* One for each data lane that is made, also if the peer has fewer: their shares in
+	 * round robin, or what is expected of them before anything is known, 1 to 65535.
+	 * NULL: all the same. Copied. */
 	const uint16_t *weights;
 	/* Physical QPs of the program's own instead of created ones: data lanes first,
 	 * then the extra lanes of the scheme (SPRAY: notify lanes, one for each device
 	 * is usual; DQPLB: one for messages), each on the device of the same position.
-	 * They must report to a physical CQ of the virtual one and must not have
-	 * sq_sig_all. */
+	 * They must report to a physical CQ of the virtual one, have room for 2 more than
+	 * lane_depth sends and recv_depth receives, and must not have sq_sig_all. What the
+	 * program has posted to them by itself comes back as a stray (cq.h). */
 	struct ibv_qp *const *adopted;
 	const unsigned *adopted_devices;
 	size_t adopted_count;
+	/* On which device each created lane is, those behind the data lanes included; lanes
+	 * and, with SPRAY, notify_lanes say how many there are. NULL: dealt in turn. */
+	const unsigned *lane_devices;
 };
 
 /* Numbered as verbs number them. */
@@ -158,8 +171,8 @@ struct snt_send_wr {
 	uint16_t sge_count;
 	uint32_t imm; /* host order; of WRITE_IMM and SEND_IMM */
 	const struct snt_sge *sge;
-	/* Where at the peer; unused by SEND. The token is copied, and its range and
-	 * rights are checked. */
+	/* Where at the peer; unused by SEND, but not by an empty write. The token is
+	 * copied, and its range and rights are checked. */
 	const struct snt_token *remote;
 	uint64_t remote_addr;
 	uint64_t compare_add; /* of atomics */
@@ -175,12 +188,15 @@ struct snt_recv_wr {
 /**
  * snt_qp_create - make a virtual QP and its lanes, not yet connected
  *
- * Returns: 0, or, with nothing left behind,
+ * Returns: 0, or, with nothing left behind but physical CQs that were added to the
+ * virtual one,
  *   -EINVAL    an option out of range or beyond a device's limit, which the text
- *              names with both numbers
+ *              names with both numbers where the device tells its own; adopted QPs
+ *              that are too small, of another device or on another CQ
  *   -EOPNOTSUPP  lanes must be created, or memory registered for
  *              SNT_QP_NOTIFY_LENGTH, but a device has no control table
- *   -ENOSPC    the virtual CQ cannot hold the worst case of this QP
+ *   -ENOSPC    the virtual CQ cannot hold the worst case of this QP; all 2^24 - 1
+ *              numbers are in use
  *   -ENOMEM, or the errno of the device.
  */
 SNT_API int snt_qp_create(struct snt_ctx *ctx, const struct snt_qp_opts *opts,
@@ -219,7 +235,9 @@ SNT_API int snt_qp_post_send(struct snt_qp *qp, const struct snt_send_wr *wr,
 /**
  * snt_qp_post_recv - post receives
  *
- * Returns: as snt_qp_post_send(); -EAGAIN if recv_depth of that class is used up.
+ * Returns: as snt_qp_post_send(); -EAGAIN if recv_depth of that class is used up; the
+ * errno of a device that refuses one on a pass-through lane before it is connected,
+ * after which all that were posted are forgotten.
  */
 SNT_API int snt_qp_post_recv(struct snt_qp *qp, const struct snt_recv_wr *wr,
 			     unsigned count);
@@ -257,6 +275,9 @@ SNT_API int snt_qp_close(struct snt_qp *qp, uint64_t wr_id);
  * snt_qp_destroy - free a virtual QP and its lanes
  *
  * NULL is legal and does nothing.
+ *
+ * If a device is gone, so that closing fails or polls do, it may be destroyed after
+ * snt_qp_close() all the same: what has not been reported never will be.
  *
  * Returns: 0; -EBUSY if it was connected and SNT_CLOSED has not been polled; the
  * errno of a device that refused, after which it can only be destroyed again.
@@ -323,7 +344,7 @@ struct snt_qp_info {
 	uint32_t recv_notifies;
 	/* Since it was made, of all lanes. */
 	uint64_t fragments;
-	uint64_t bytes;
+	uint64_t bytes; /* not of a pass-through lane */
 	uint64_t doorbells;
 	uint64_t completions;
 	uint64_t errors;

@@ -148,6 +148,8 @@ int snt_ctx_open(const struct snt_ctx_opts *user_opts, struct snt_ctx **ctx_out)
 	ctx = calloc(1, sizeof(*ctx));
 	if (!ctx)
 		return snt__fail(ENOMEM, "no memory for a context");
+	snt__list_init(&ctx->event_cqs);
+	snt__list_init(&ctx->polled_cqs);
 	ret = set_up(ctx, &opts);
 	if (ret)
 		goto err_free;
@@ -172,24 +174,32 @@ int snt_ctx_close(struct snt_ctx *ctx)
 
 	if (!ctx)
 		return 0;
+	ret = ctx->hub ? ctx->hub_close(ctx) : 0;
+	if (ret)
+		return ret;
 	if (ctx->mem_count)
 		return snt__fail(
 			EBUSY,
 			"the context has %u memory registrations left; release "
 			"them before closing it",
 			ctx->mem_count);
+	ret = snt__orphans_release(ctx);
+	if (ret)
+		return ret;
 	if (ctx->qp_count || ctx->cq_count)
 		return snt__fail(
 			EBUSY,
 			"the context has %u QPs and %u CQs left; destroy them before "
 			"closing it",
 			ctx->qp_count, ctx->cq_count);
-	ret = snt__mem_release_orphans(ctx);
+	ret = ctx->loop ? ctx->loop_hooks->may_close(ctx) : 0;
 	if (ret)
 		return ret;
 	ret = release_devices(ctx);
 	if (ret)
 		return ret;
+	if (ctx->loop)
+		ctx->loop_hooks->close(ctx);
 	close_devices(ctx);
 	free(ctx);
 	return 0;

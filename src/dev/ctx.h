@@ -6,7 +6,21 @@
 #include <sennit/mem.h>
 
 #include "dev/device.h"
+#include "dev/orphan.h"
+#include "util/list.h"
 #include "util/log.h"
+
+struct snt_cq;
+struct snt__hub;
+struct snt__loop;
+
+/* What the layers below tell the loop, if there is one. */
+struct snt__loop_hooks {
+	int (*may_close)(struct snt_ctx *ctx);
+	void (*close)(struct snt_ctx *ctx);
+	int (*channel_made)(struct snt_ctx *ctx);
+	void (*cq_grown)(struct snt_cq *cq); /* by a physical CQ */
+};
 
 struct snt_ctx {
 	struct snt_device *device[SNT_DEVICES_MAX];
@@ -14,7 +28,15 @@ struct snt_ctx {
 	unsigned mem_count; /* alive, so that closing can be refused */
 	unsigned cq_count;
 	unsigned qp_count;
-	struct snt_mem *orphans;
+	struct snt__orphan *orphans;
+	struct snt__link event_cqs;  /* those with events */
+	struct snt__link polled_cqs; /* those with ops and without events */
+	/* What src/loop knows of this context; NULL: nothing yet. */
+	struct snt__loop *loop;
+	const struct snt__loop_hooks *loop_hooks;
+	/* The same of src/conn. Closing may be refused. */
+	struct snt__hub *hub;
+	int (*hub_close)(struct snt_ctx *ctx);
 	struct snt__log log;
 	snt_clock_fn clock;
 	void *clock_arg;

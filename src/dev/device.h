@@ -26,6 +26,7 @@ struct snt_device {
 	/* A copy, so that a member is NULL also where the table is short. */
 	struct snt_control control;
 	bool has_control;
+	struct ibv_comp_channel *channel; /* of all CQs with events; NULL: none yet */
 	const struct snt__provider *provider; /* NULL: adopted, not ours to close */
 	struct snt__value gid_wish;	      /* "auto" or a table index */
 	unsigned index;
@@ -57,6 +58,10 @@ int snt__device_adopt(const struct snt_adopted *adopted, struct snt__value gid_w
  */
 int snt__device_release(struct snt_device *device);
 void snt__device_close(struct snt_device *device);
+
+/* The device's completion channel, which does not block; made on first use. */
+int snt__device_channel(struct snt_device *device,
+			struct ibv_comp_channel **channel_out);
 
 /* "mlx5_0 port 1", for messages. */
 #define SNT__DEVICE_TEXT (SNT__DEVICE_NAME + 16)

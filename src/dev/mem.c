@@ -115,6 +115,19 @@ static int still_registered(const struct snt_device *device, int ret)
 			 snt__device_text(device, text), strerror(-ret));
 }
 
+static int release_orphan(void *owner)
+{
+	struct snt_mem *mem = owner;
+	const struct snt_device *device;
+	int ret;
+
+	device = deregister_all(mem, &ret);
+	if (device)
+		return still_registered(device, ret);
+	free(mem);
+	return 0;
+}
+
 /* Undoes a registration that failed half-way, without a word: the failure that
  * is worth telling came before. */
 static void undo(struct snt_mem *mem)
@@ -125,24 +138,7 @@ static void undo(struct snt_mem *mem)
 		free(mem);
 		return;
 	}
-	mem->next_orphan = mem->ctx->orphans;
-	mem->ctx->orphans = mem;
-}
-
-int snt__mem_release_orphans(struct snt_ctx *ctx)
-{
-	while (ctx->orphans) {
-		struct snt_mem *mem = ctx->orphans;
-		const struct snt_device *device;
-		int ret;
-
-		device = deregister_all(mem, &ret);
-		if (device)
-			return still_registered(device, ret);
-		ctx->orphans = mem->next_orphan;
-		free(mem);
-	}
-	return 0;
+	snt__orphan_add(mem->ctx, &mem->orphan, release_orphan, mem);
 }
 
 /* The two reasons that people meet, with what they can do. */

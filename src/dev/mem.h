@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <sennit/mem.h>
 
+#include "dev/orphan.h"
+
 /* What the data path reads comes first, and keys lie side by side. */
 struct snt_mem {
 	uint64_t addr;
@@ -15,13 +17,9 @@ struct snt_mem {
 	uint32_t local_key[SNT_DEVICES_MAX];
 	uint32_t remote_key[SNT_DEVICES_MAX];
 	struct ibv_mr *mr[SNT_DEVICES_MAX];
-	struct snt_mem *next_orphan;
-	bool adopted; /* the regions are not ours to deregister */
+	struct snt__orphan orphan; /* of a registration that a later device refused */
+	bool adopted;		   /* the regions are not ours to deregister */
 };
-
-/* Registrations that could not be undone when a later device refused. Closing
- * the context tries again; 0 when none is left. */
-int snt__mem_release_orphans(struct snt_ctx *ctx);
 
 /* Do all `length` bytes from `offset` lie in a range of `size` bytes? Written
  * so that no sum can wrap. */

@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 /* One per thread, since a constructor that fails has no object to hold it. */
-static _Thread_local char last_text[512];
+static _Thread_local char last_text[SNT__ERR_TEXT_MAX];
 
 int snt__fail(int err, const char *format, ...)
 {
@@ -18,6 +18,16 @@ int snt__fail(int err, const char *format, ...)
 	va_end(args);
 	__builtin_memcpy(last_text, text, sizeof(text));
 	return -err;
+}
+
+void snt__err_keep(struct snt__err_kept *kept)
+{
+	__builtin_memcpy(kept->text, last_text, sizeof(last_text));
+}
+
+void snt__err_restore(const struct snt__err_kept *kept)
+{
+	__builtin_memcpy(last_text, kept->text, sizeof(last_text));
 }
 
 const char *snt_err_text(void)

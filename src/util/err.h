@@ -15,4 +15,15 @@
  */
 int snt__fail(int err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+#define SNT__ERR_TEXT_MAX 512
+
+/* For undoing, which may fail as well: the sentence that is worth telling came
+ * before. */
+struct snt__err_kept {
+	char text[SNT__ERR_TEXT_MAX];
+};
+
+void snt__err_keep(struct snt__err_kept *kept);
+void snt__err_restore(const struct snt__err_kept *kept);
+
 #endif

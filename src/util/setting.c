@@ -41,6 +41,11 @@ static const struct snt_setting settings[SNT__SETTING_COUNT] = {
 		.help = "what soft devices are on: IP addresses and network interfaces, "
 			"separated by commas; empty means two free addresses of loopback",
 	},
+	[SNT__SETTING_SPIN] = {
+		.name = "SENNIT_SPIN",
+		.default_value = "0",
+		.help = "how long waits look at CQs before they sleep: nanoseconds, or auto",
+	},
 };
 
 const struct snt_setting *snt_setting_list(size_t *count_out)

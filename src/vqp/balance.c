@@ -4,7 +4,8 @@
  * has a price for a byte. By weights, the lane with the least spent so far is next,
  * and a price is one over a weight. By time, it is the lane whose load would then be
  * done first: a load is what is under way, and a price is the time that the lane
- * took for a byte of late.
+ * took for a byte of late. A lane that was too slow for long is tried again, with one
+ * fragment, and what was known of it before is forgotten.
  */
 #include <errno.h>
 
@@ -14,6 +15,7 @@
 #define PRICE_ONE (1u << 24) /* of weight 1; enough for 65535 below it */
 #define PRICE_MAX (1u << 28) /* 65 us for a byte; no lane is that slow */
 #define LOAD_MAX  (UINT64_C(1) << 34)
+#define LONG_AGO  1024 /* fragments */
 
 int snt__balance_check(const struct snt_qp *qp, const struct snt_qp_opts *opts)
 {
@@ -25,16 +27,20 @@ int snt__balance_check(const struct snt_qp *qp, const struct snt_qp_opts *opts)
 	return 0;
 }
 
-static void forget(struct snt__lane *lane)
+static void forget(struct snt__lane *lane, uint64_t now, uint32_t picks)
 {
 	lane->price = PRICE_ONE / lane->weight;
 	lane->spent = 0;
 	lane->time = lane->volume = 0;
+	/* Of what is under way nobody knows since when. */
+	lane->busy_since = now;
+	lane->picked = picks;
 }
 
 void snt__balance_set(struct snt_qp *qp)
 {
 	uint32_t made = qp->extra - qp->lane;
+	uint64_t now = snt__ctx_now_ns(qp->ctx);
 
 	qp->even = qp->opts.balance == SNT_ROUND_ROBIN;
 	for (uint32_t i = 0; i < made; i++) {
@@ -44,7 +50,7 @@ void snt__balance_set(struct snt_qp *qp)
 			lane->weight = qp->opts.weights[i];
 		else if (!lane->weight)
 			lane->weight = 1;
-		forget(lane);
+		forget(lane, now, qp->picks);
 		qp->even &= lane->weight == qp->lane[0].weight;
 	}
 	qp->by_time = qp->opts.balance == SNT_BY_TIME;
@@ -63,13 +69,27 @@ static uint64_t score(const struct snt_qp *qp, const struct snt__lane *lane,
 }
 
 /*
- * DQPLB: the receiver can only tell early fragments from faults if no lane is left
- * out for long (dqplb.c), so a lane that has been gets the next one.
+ * A lane that was left out for long gets the next one: by time, because it may have
+ * become better; in DQPLB, because the receiver can only tell early fragments from
+ * faults if no lane is left out for long (dqplb.c).
  */
 static bool was_left_out(const struct snt_qp *qp, const struct snt__lane *lane)
 {
-	return lane->sequenced &&
-	       qp->sequence_next - lane->sequence_last > qp->peer_window / 4;
+	return (qp->by_time && qp->picks - lane->picked > LONG_AGO) ||
+	       (lane->sequenced &&
+		qp->sequence_next - lane->sequence_last > qp->peer_window / 4);
+}
+
+/* By time. Its price stays, until this one has shown another. */
+static void note_pick(struct snt_qp *qp, struct snt__lane *lane)
+{
+	if (qp->picks - lane->picked > LONG_AGO) {
+		lane->time = 0;
+		lane->volume = 1;
+	}
+	lane->picked = qp->picks++;
+	if (lane->bytes == lane->bytes_done)
+		lane->busy_since = snt__ctx_now_ns(qp->ctx);
 }
 
 struct snt__lane *snt__balance_pick(struct snt_qp *qp, uint32_t count, uint64_t size)
@@ -95,8 +115,8 @@ struct snt__lane *snt__balance_pick(struct snt_qp *qp, uint32_t count, uint64_t 
 	}
 	if (!best)
 		return NULL;
-	if (qp->by_time && best->bytes == best->bytes_done)
-		best->busy_since = snt__ctx_now_ns(qp->ctx);
+	if (qp->by_time)
+		note_pick(qp, best);
 	best->spent += size * best->price;
 	/* A lane that has no room does not get it all back later. */
 	for (uint32_t i = 0; !qp->by_time && i < qp->data_lanes; i++)

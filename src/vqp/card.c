@@ -141,6 +141,8 @@ static int check_sizes(const struct snt_card *card)
 	if (!ret)
 		ret = check_power("mtu", card->mtu);
 	if (!ret)
+		ret = check_range("read_depth", card->read_depth, 1, UINT8_MAX);
+	if (!ret)
 		ret = check_range("lane_depth", card->lane_depth, 1, DEPTH_MAX);
 	if (!ret)
 		ret = check_range("recv_depth", card->recv_depth, 1, DEPTH_MAX);

@@ -112,13 +112,13 @@ static __attribute__((noinline)) bool take_send(struct snt_qp *qp,
 	lane->completions++;
 	/* It was full, and has room now: what waits begins with it. */
 	if (__builtin_expect(snt__lane_under_way(lane) == lane->limit, 0) &&
-	    lane->is_data)
+	    lane->is_data && qp->next != qp->tail)
 		qp->turn = lane;
 	if (__builtin_expect(wc->status == IBV_WC_SUCCESS, 1)) {
 		retire(qp, lane, sequence + 1);
 	} else {
 		retire(qp, lane, sequence);
-		retire_failed(qp, lane, wc->status, wc->vendor_err);
+		retire_failed(qp, lane, snt__status_of(wc), wc->vendor_err);
 		lane->errors++;
 		snt__lane_kill(lane);
 	}
@@ -198,8 +198,8 @@ static void report_send(const struct snt_qp *qp, const struct snt__slot *slot,
 static int report_closed(struct snt_qp *qp, struct snt_wc *wc)
 {
 	if (!qp->all_ended || qp->closed_reported || qp->markers ||
-	    qp->head != qp->tail || qp->data.head != qp->data.tail ||
-	    qp->notify.head != qp->notify.tail)
+	    !snt__doubt_is_settled(&qp->doubt) || qp->head != qp->tail ||
+	    qp->data.head != qp->data.tail || qp->notify.head != qp->notify.tail)
 		return 0;
 	qp->closed_reported = true;
 	memset(wc, 0, sizeof(*wc));
@@ -207,6 +207,16 @@ static int report_closed(struct snt_qp *qp, struct snt_wc *wc)
 	wc->qp_num = qp->num;
 	wc->opcode = SNT_CLOSED;
 	return 1;
+}
+
+/* Behind all else, once lanes have ended. */
+static __attribute__((noinline)) int report_end(struct snt_qp *qp, struct snt_wc *wc,
+						int max)
+{
+	int count = snt__doubt_report(qp, 0, wc, max);
+
+	return count < max && qp->closing ? count + report_closed(qp, &wc[count])
+					  : count;
 }
 
 int snt__qp_report_sends(struct snt_qp *qp, struct snt_wc *wc, int max)
@@ -228,15 +238,15 @@ int snt__qp_report_sends(struct snt_qp *qp, struct snt_wc *wc, int max)
 		if (__builtin_expect(qp->poisoned && qp->head == qp->poison, 0))
 			qp->poisoned = false;
 	}
-	if (count < max && __builtin_expect(qp->closing, 0))
-		count += report_closed(qp, &wc[count]);
+	if (__builtin_expect(qp->lanes_ended, 0))
+		count += report_end(qp, &wc[count], max - count);
 	return count;
 }
 
 /* A QP that is being closed may always have its last word to say. */
 bool snt__qp_has_sends(const struct snt_qp *qp)
 {
-	return qp->closing ||
+	return qp->closing || snt__doubt_is_due(&qp->doubt, 0) ||
 	       (qp->head != qp->next && !qp->slot[qp->head & qp->mask].pending);
 }
 
@@ -247,7 +257,8 @@ static bool has_done(const struct snt__recv_ring *ring)
 
 bool snt__qp_has_recvs(const struct snt_qp *qp)
 {
-	return has_done(&qp->notify) || has_done(&qp->data);
+	return has_done(&qp->notify) || has_done(&qp->data) ||
+	       snt__doubt_is_due(&qp->doubt, SNT__TAG_RECV);
 }
 
 static void report_recv(const struct snt_qp *qp, const struct snt__recv *recv,
@@ -289,6 +300,9 @@ int snt__qp_report_recvs(struct snt_qp *qp, struct snt_wc *wc, int max)
 	int count = report_ring(qp, &qp->notify, SNT_RECV_NOTIFY, wc, max);
 
 	count += report_ring(qp, &qp->data, SNT_RECV, wc + count, max - count);
+	if (__builtin_expect(!qp->lanes_ended, 1))
+		return count;
+	count += snt__doubt_report(qp, SNT__TAG_RECV, wc + count, max - count);
 	/* The last receive may have been what the end was waiting for. */
 	if (qp->closing)
 		snt__cq_ready(qp->cq, &qp->send_ready);

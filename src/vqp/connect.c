@@ -48,6 +48,15 @@ int snt__qp_to_init(struct snt_qp *qp, struct snt__lane *lane)
 	return ret ? failed(qp, lane, "INIT", ret) : 0;
 }
 
+/* By way of RESET, which forgets receives without a word. */
+static int reset_lane(struct snt_qp *qp, struct snt__lane *lane)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RESET };
+	int ret = device_of(qp, lane)->control.modify_qp(lane->qp, &attr, IBV_QP_STATE);
+
+	return ret ? failed(qp, lane, "RESET", ret) : snt__qp_to_init(qp, lane);
+}
+
 static uint32_t own_mtu(const struct snt_qp *qp)
 {
 	uint32_t mtu = qp->opts.mtu ? qp->opts.mtu : 4096;
@@ -97,6 +106,7 @@ int snt_qp_card(const struct snt_qp *qp, struct snt_card *card_out)
 		.version = SNT_CARD_VERSION,
 		.qp_num = qp->num,
 		.generation = qp->generation,
+		.epoch = qp->epoch,
 		.scheme = qp->scheme,
 		.flags = qp->opts.flags,
 		.read_depth = own_read_depth(qp),
@@ -106,7 +116,7 @@ int snt_qp_card(const struct snt_qp *qp, struct snt_card *card_out)
 		.window = qp->window,
 		.fragment_size = qp->opts.fragment_size,
 		.device_count = qp->ctx->device_count,
-		.data_lanes = qp->data_lanes,
+		.data_lanes = qp->extra - qp->lane, /* as made, whatever a peer has */
 		.lane_count = qp->lane_count,
 	};
 
@@ -196,6 +206,45 @@ static int check_peer(const struct snt_qp *qp, const struct snt_card *peer)
 	return 0;
 }
 
+/* Lanes whose packets the other end would not understand. */
+static int check_link(const struct snt_device *device, const struct snt_card *peer,
+		      unsigned index)
+{
+	static const char *const links[] = { "nothing known", "InfiniBand",
+					     "Ethernet" };
+	static const char *const types[] = { "InfiniBand", "RoCE v1", "RoCE v2" };
+	const struct snt_card_device *remote = &peer->device[index];
+	struct snt_card_device ours = { 0 };
+
+	describe_device(device, &ours);
+	if (!ours.link || !remote->link)
+		return 0;
+	if (ours.link != remote->link)
+		return snt__fail(EINVAL, "%s is on %s, and the peer's device %u on %s",
+				 device->name, links[ours.link], index,
+				 links[remote->link]);
+	if (ours.link == SNT_LINK_ETHERNET && ours.gid_type != remote->gid_type)
+		return snt__fail(EINVAL,
+				 "%s has a %s address, and the peer's device %u one of "
+				 "%s; choose GIDs with SENNIT_GID or snt_ctx_opts.gid",
+				 device->name, types[ours.gid_type], index,
+				 types[remote->gid_type]);
+	return 0;
+}
+
+static int check_links(const struct snt_qp *qp, const struct snt_card *peer)
+{
+	for (uint32_t i = 0; i < qp->lane_count; i++) {
+		const struct snt_card_lane *to = counterpart(qp, &qp->lane[i], peer);
+		int ret = to ? check_link(device_of(qp, &qp->lane[i]), peer, to->device)
+			     : 0;
+
+		if (ret)
+			return ret;
+	}
+	return 0;
+}
+
 static void fill_address(const struct snt_qp *qp, const struct snt__lane *lane,
 			 const struct snt_card_device *remote, struct ibv_ah_attr *ah)
 {
@@ -268,17 +317,36 @@ static void forget_receives(struct snt_qp *qp)
 	snt__qp_retag(qp);
 }
 
-/* Back to INIT, with nothing posted: RESET forgets receives without a word. */
+int snt__qp_reset_lanes(struct snt_qp *qp)
+{
+	struct snt__err_kept kept;
+	int first = 0;
+
+	for (uint32_t i = 0; i < qp->lane_count; i++) {
+		int ret = reset_lane(qp, &qp->lane[i]);
+
+		if (ret && !first) {
+			first = ret;
+			snt__err_keep(&kept);
+		}
+	}
+	if (first)
+		snt__err_restore(&kept);
+	forget_receives(qp);
+	qp->untidy = first != 0;
+	/* Else they might be mixed with old ones, if those are still there. */
+	if (qp->pass_through)
+		qp->data.refusal = first ? -ENOTCONN : 0;
+	return first;
+}
+
 static void disconnect_all(struct snt_qp *qp)
 {
-	for (uint32_t i = 0; i < qp->lane_count; i++) {
-		struct snt__lane *lane = &qp->lane[i];
-		struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RESET };
+	struct snt__err_kept kept;
 
-		device_of(qp, lane)->control.modify_qp(lane->qp, &attr, IBV_QP_STATE);
-		snt__qp_to_init(qp, lane);
-	}
-	forget_receives(qp);
+	snt__err_keep(&kept);
+	snt__qp_reset_lanes(qp);
+	snt__err_restore(&kept);
 }
 
 static void use_common(struct snt_qp *qp, const struct snt_card *peer)
@@ -369,7 +437,12 @@ int snt_qp_connect(struct snt_qp *qp, const struct snt_card *peer)
 				"%s has no control table to connect with; connect its "
 				"lanes yourself and use snt_qp_connected()",
 				device_of(qp, &qp->lane[i])->name);
-	ret = agree(qp, peer);
+	ret = check_links(qp, peer);
+	if (ret)
+		return ret;
+	ret = qp->untidy ? snt__qp_reset_lanes(qp) : 0;
+	if (!ret)
+		ret = agree(qp, peer);
 	if (ret)
 		return ret;
 	ret = post_receives(qp);
@@ -440,6 +513,11 @@ static int end_lane(struct snt_qp *qp, struct snt__lane *lane)
 }
 
 int snt_qp_close(struct snt_qp *qp, uint64_t wr_id)
+{
+	return qp->send_served ? snt__qp_wants_ops(qp) : snt__qp_close(qp, wr_id);
+}
+
+int snt__qp_close(struct snt_qp *qp, uint64_t wr_id)
 {
 	int first = 0;
 

@@ -17,6 +17,7 @@
 
 #define DEPTH_DEFAULT	   4096
 #define PER_DEVICE_DEFAULT 16
+#define PER_DEVICE_MAX	   4096
 
 void snt__cq_list(struct snt_cq *cq, struct snt__ready *ready)
 {
@@ -24,6 +25,8 @@ void snt__cq_list(struct snt_cq *cq, struct snt__ready *ready)
 	ready->next = NULL;
 	*cq->ready_end = ready;
 	cq->ready_end = &ready->next;
+	if (__builtin_expect(cq->notify.idle != NULL, 0))
+		cq->notify.idle(cq);
 }
 
 void snt__cq_forget(struct snt_cq *cq, struct snt__ready *ready)
@@ -119,7 +122,8 @@ static inline bool is_next_arrival(const struct snt__lane *lane,
 		(uint64_t)(lane->tag | SNT__TAG_RECV) << 32 | lane->recv_retired;
 
 	return lane->sequenced && physical->wr_id == next &&
-	       physical->status == IBV_WC_SUCCESS;
+	       physical->status == IBV_WC_SUCCESS &&
+	       lane->recv_retired != lane->recv_posted;
 }
 
 static inline void take_arrival(struct snt__lane *lane, const struct ibv_wc *physical)
@@ -129,14 +133,28 @@ static inline void take_arrival(struct snt__lane *lane, const struct ibv_wc *phy
 	snt__dqplb_take(lane->owner, lane, physical);
 }
 
-/* A run of CQEs of a lane that passes WRs on; how many there were. All but
- * successes, and those of a QP that is being closed, come alone. */
-static inline int take_passed(struct snt__lane *lane, const struct ibv_wc *physical,
-			      int count, struct snt_wc *wc, int *passed)
+/* A CQE of a lane that passes WRs on; how many completions it is. */
+static __attribute__((noinline)) int take_alone(struct snt_cq *cq,
+						struct snt__lane *lane,
+						const struct ibv_wc *physical,
+						struct snt_wc *wc)
+{
+	enum snt__whose whose = snt__pass_take(lane, physical, wc);
+
+	if (whose == SNT__WHOSE_NOBODY)
+		stray(cq, lane->device, physical);
+	return whose == SNT__WHOSE_PROGRAM;
+}
+
+/* A run of them; how many there were. All but successes, and those of a QP that is
+ * being closed, come alone. */
+static inline int take_passed(struct snt_cq *cq, struct snt__lane *lane,
+			      const struct ibv_wc *physical, int count,
+			      struct snt_wc *wc, int *passed)
 {
 	int run = lane->passes ? snt__pass_take_run(lane, physical, count, wc) : 0;
 
-	*passed += run ? run : snt__pass_take(lane, physical, wc);
+	*passed += run ? run : take_alone(cq, lane, physical, wc);
 	return run ? run : 1;
 }
 
@@ -152,7 +170,7 @@ static inline int take_batch(struct snt_cq *cq, unsigned device,
 			snt__route_find(&cq->route, device, physical->qp_num);
 
 		if (lane && lane->is_single) {
-			i += take_passed(lane, physical, count - i, wc + passed,
+			i += take_passed(cq, lane, physical, count - i, wc + passed,
 					 &passed);
 			continue;
 		}
@@ -168,9 +186,10 @@ static inline int take_batch(struct snt_cq *cq, unsigned device,
 	return passed;
 }
 
-static __attribute__((noinline, cold)) int cannot_poll(const struct snt_cq *cq,
-						       const struct snt__physical *from)
+__attribute__((noinline, cold)) int snt__cq_cannot_poll(
+	struct snt_cq *cq, const struct snt__physical *from)
 {
+	cq->unpollable = true;
 	return snt__fail(EIO, "%s: a CQ cannot be polled any more",
 			 cq->ctx->device[from->device]->name);
 }
@@ -187,7 +206,7 @@ static __attribute__((noinline)) int drain(struct snt_cq *cq,
 		int asked = max - total < SNT__BATCH ? max - total : SNT__BATCH;
 
 		if (__builtin_expect(count < 0, 0))
-			return total ? total : cannot_poll(cq, from);
+			return total ? total : snt__cq_cannot_poll(cq, from);
 		total += take_batch(cq, from->device, cq->batch, count, wc + total);
 		if (cq->ready_first)
 			total += harvest(cq, wc + total, max - total);
@@ -207,11 +226,36 @@ static int poll_physical(struct snt_cq *cq, const struct snt__physical *from,
 	return count ? drain(cq, from, count, wc, max) : 0;
 }
 
+static void find_only(struct snt_cq *cq)
+{
+	bool alone = cq->physical_count == 1 && !cq->notify.served;
+
+	cq->only = alone && !cq->notify.has_held ? cq->physical->cq : NULL;
+}
+
+/* What is there without asking a physical CQ: what a look took, and what finished by
+ * other means. */
+static inline int take_waiting(struct snt_cq *cq, struct snt_wc *wc, int max)
+{
+	struct snt__notify *notify = &cq->notify;
+	int total = 0;
+
+	if (__builtin_expect(notify->has_held, 0)) {
+		notify->has_held = false;
+		find_only(cq);
+		total = take_batch(cq, cq->physical[notify->held_from].device,
+				   &notify->held, 1, wc);
+	}
+	if (cq->ready_first)
+		total += harvest(cq, wc + total, max - total);
+	return total;
+}
+
 /* All physical CQs, beginning with another one each time. */
 static __attribute__((noinline)) int poll_all(struct snt_cq *cq, struct snt_wc *wc,
 					      int max)
 {
-	int total = cq->ready_first ? harvest(cq, wc, max) : 0;
+	int total = take_waiting(cq, wc, max);
 	uint32_t first = cq->turn;
 
 	cq->turn = first + 1 < cq->physical_count ? first + 1 : 0;
@@ -229,12 +273,40 @@ static __attribute__((noinline)) int poll_all(struct snt_cq *cq, struct snt_wc *
 	return total;
 }
 
+int snt__cq_poll(struct snt_cq *cq, struct snt_wc *wc, int max)
+{
+	int count;
+
+	if (__builtin_expect(cq->physical_count != 1 || cq->ready_first ||
+				     cq->notify.has_held,
+			     0))
+		return poll_all(cq, wc, max);
+	count = ibv_poll_cq(cq->physical->cq, max < SNT__BATCH ? max : SNT__BATCH,
+			    cq->batch);
+	return count ? drain(cq, cq->physical, count, wc, max) : 0;
+}
+
+static __attribute__((noinline, cold)) int refuse_poll(void)
+{
+	return snt__fail(EINVAL, "this CQ is served by the loop (snt_cq_opts.ops); its "
+				 "completions are callbacks of ops");
+}
+
+/* Not the fastest way. */
+static __attribute__((noinline)) int poll_slowly(struct snt_cq *cq, struct snt_wc *wc,
+						 int max)
+{
+	if (cq->notify.served)
+		return refuse_poll();
+	return max > 0 ? poll_all(cq, wc, max) : 0;
+}
+
 int snt_cq_poll(struct snt_cq *cq, struct snt_wc *wc, int max)
 {
 	int count;
 
 	if (__builtin_expect(!cq->only || cq->ready_first || max <= 0, 0))
-		return max > 0 ? poll_all(cq, wc, max) : 0;
+		return poll_slowly(cq, wc, max);
 	/* An empty CQ is the most frequent case of all. */
 	count = ibv_poll_cq(cq->only, max < SNT__BATCH ? max : SNT__BATCH, cq->batch);
 	return __builtin_expect(!count, 1) ? 0
@@ -253,9 +325,11 @@ int snt_cq_poll_index(struct snt_cq *cq, unsigned index, struct snt_wc *wc, int 
 	if (index >= cq->physical_count)
 		return snt__fail(EINVAL, "there is no physical CQ %u; there are %u",
 				 index, cq->physical_count);
+	if (cq->notify.served)
+		return refuse_poll();
 	if (max <= 0)
 		return 0;
-	total = cq->ready_first ? harvest(cq, wc, max) : 0;
+	total = take_waiting(cq, wc, max);
 	if (total == max)
 		return total;
 	count = poll_physical(cq, &cq->physical[index], wc + total, max - total);
@@ -302,7 +376,8 @@ int snt_qp_complete(struct snt_qp *qp, unsigned device, const struct ibv_wc *phy
 	int total, reported;
 
 	if (!all_of(qp, device, physical, count) ||
-	    (qp->pass_through && (int)count > max))
+	    (qp->pass_through && (int)count > max) || qp->send_served ||
+	    qp->recv_served)
 		return -EINVAL;
 	total = take_batch(qp->cq, device, physical, count, wc);
 	report(&qp->send_ready, wc + total, max - total, &reported);
@@ -340,32 +415,81 @@ uint64_t snt_cq_stray(struct snt_cq *cq,
  * Making and unmaking
  */
 
+static int create_cq(struct snt_cq *cq, unsigned device_index, struct ibv_cq **cq_out)
+{
+	struct snt_device *device = cq->ctx->device[device_index];
+	struct snt__physical *physical = &cq->physical[cq->physical_count];
+	struct ibv_comp_channel *channel = NULL;
+	int ret;
+
+	if (!device->control.create_cq)
+		return snt__fail(EOPNOTSUPP,
+				 "%s has no control table; give its CQ in "
+				 "snt_cq_opts.adopted",
+				 device->name);
+	ret = cq->notify.events ? snt__device_channel(device, &channel) : 0;
+	if (!ret && channel && cq->ctx->loop)
+		ret = cq->ctx->loop_hooks->channel_made(cq->ctx);
+	if (ret)
+		return ret;
+	ret = device->control.create_cq(device->context, cq->depth, physical, channel,
+					0, cq_out);
+	return ret ? snt__fail(-ret, "%s: no CQ with %u entries: %s", device->name,
+			       cq->depth, strerror(-ret))
+		   : 0;
+}
+
 static int add_physical(struct snt_cq *cq, unsigned device_index,
 			struct ibv_cq *adopted)
 {
-	const struct snt_device *device = cq->ctx->device[device_index];
 	struct snt__physical *physical = &cq->physical[cq->physical_count];
 	struct ibv_cq *made = adopted;
-	int ret;
+	int ret = adopted ? 0 : create_cq(cq, device_index, &made);
 
-	if (!adopted) {
-		if (!device->control.create_cq)
-			return snt__fail(EOPNOTSUPP,
-					 "%s has no control table; give its CQ in "
-					 "snt_cq_opts.adopted",
-					 device->name);
-		ret = device->control.create_cq(device->context, cq->depth, NULL, NULL,
-						0, &made);
-		if (ret)
-			return snt__fail(-ret, "%s: no CQ with %u entries: %s",
-					 device->name, cq->depth, strerror(-ret));
-	}
+	if (ret)
+		return ret;
 	*physical = (struct snt__physical){ .cq = made,
 					    .device = device_index,
 					    .depth = made->cqe,
-					    .adopted = adopted != NULL };
+					    .adopted = adopted != NULL,
+					    .owner = cq };
 	cq->physical_count++;
-	cq->only = cq->physical_count == 1 ? made : NULL;
+	find_only(cq);
+	if (cq->notify.events && cq->ctx->loop)
+		cq->ctx->loop_hooks->cq_grown(cq);
+	return 0;
+}
+
+static int no_room(const struct snt_cq *cq, unsigned device, uint32_t count,
+		   uint32_t on_device)
+{
+	return snt__fail(
+		ENOSPC,
+		"%s: a lane may have %u completions at once, and the virtual "
+		"CQ has no CQ with that much room (depth %u, %u of them); raise "
+		"snt_cq_opts.depth or per_device",
+		cq->ctx->device[device]->name, count, cq->depth, on_device);
+}
+
+int snt__cq_find(const struct snt_cq *cq, const struct ibv_cq *physical,
+		 uint32_t *index_out)
+{
+	for (uint32_t i = 0; i < cq->physical_count; i++) {
+		if (cq->physical[i].cq != physical)
+			continue;
+		*index_out = i;
+		return 0;
+	}
+	return -ENOENT;
+}
+
+int snt__cq_reserve_at(struct snt_cq *cq, uint32_t index, uint32_t count)
+{
+	struct snt__physical *physical = &cq->physical[index];
+
+	if (physical->depth - physical->reserved < count)
+		return no_room(cq, physical->device, count, 1);
+	physical->reserved += count;
 	return 0;
 }
 
@@ -389,12 +513,7 @@ int snt__cq_reserve(struct snt_cq *cq, unsigned device, uint32_t count,
 	}
 	if (cq->adopted || on_device * cq->ctx->device_count >= cq->physical_max ||
 	    count > cq->depth)
-		return snt__fail(
-			ENOSPC,
-			"%s: a lane may have %u completions at once, and the virtual "
-			"CQ has no CQ with that much room (depth %u, %u of them); raise "
-			"snt_cq_opts.depth or per_device",
-			cq->ctx->device[device]->name, count, cq->depth, on_device);
+		return no_room(cq, device, count, on_device);
 	ret = add_physical(cq, device, NULL);
 	if (ret)
 		return ret;
@@ -432,9 +551,10 @@ static int free_physical(struct snt_cq *cq)
 	while (cq->physical_count) {
 		struct snt__physical *physical = &cq->physical[cq->physical_count - 1];
 		const struct snt_device *device = cq->ctx->device[physical->device];
-		int ret = physical->adopted ? 0
-					    : device->control.destroy_cq(physical->cq);
+		int ret;
 
+		snt__cq_ack(physical);
+		ret = physical->adopted ? 0 : device->control.destroy_cq(physical->cq);
 		if (ret)
 			return snt__fail(-ret, "%s: a CQ cannot be destroyed: %s",
 					 device->name, strerror(-ret));
@@ -445,13 +565,34 @@ static int free_physical(struct snt_cq *cq)
 	return 0;
 }
 
+static int check_notify(struct snt_cq *cq, const struct snt_cq_opts *opts)
+{
+	if (opts->ops > SNT_OPS_POLLED)
+		return snt__fail(EINVAL,
+				 "snt_cq_opts.ops is %u, which is none of its "
+				 "values",
+				 opts->ops);
+	cq->notify.events = opts->events || opts->ops == SNT_OPS_EVENTS;
+	cq->notify.served = opts->ops;
+	if (cq->notify.events && opts->adopted)
+		return snt__fail(EINVAL, "adopted CQs cannot have events: they have "
+					 "channels of their own, or none");
+	return 0;
+}
+
 static int set_up(struct snt_cq *cq, const struct snt_cq_opts *opts)
 {
 	uint32_t per_device = opts->per_device ? opts->per_device : PER_DEVICE_DEFAULT;
 	int ret = check_depth(cq, opts);
 
+	if (!ret)
+		ret = check_notify(cq, opts);
 	if (ret)
 		return ret;
+	if (per_device > PER_DEVICE_MAX)
+		return snt__fail(EINVAL,
+				 "snt_cq_opts.per_device is %u; it must be at most %d",
+				 per_device, PER_DEVICE_MAX);
 	cq->adopted = opts->adopted != NULL;
 	cq->physical_max = per_device * cq->ctx->device_count;
 	cq->physical = calloc(cq->physical_max, sizeof(*cq->physical));
@@ -489,25 +630,55 @@ int snt_cq_create(struct snt_ctx *ctx, const struct snt_cq_opts *user_opts,
 		free(cq);
 		return ret;
 	}
+	if (cq->notify.events)
+		snt__list_append(&ctx->event_cqs, &cq->notify.all);
+	else if (cq->notify.served)
+		snt__list_append(&ctx->polled_cqs, &cq->notify.all);
 	ctx->cq_count++;
 	*cq_out = cq;
 	return 0;
 }
 
+static int finish(struct snt_cq *cq)
+{
+	int ret = free_physical(cq);
+
+	if (ret)
+		return ret;
+	snt__unlink(&cq->notify.all);
+	snt__unlink(&cq->notify.pending);
+	if (cq->notify.gone)
+		*cq->notify.gone = true;
+	snt__route_finish(&cq->route);
+	cq->ctx->cq_count--;
+	free(cq);
+	return 0;
+}
+
 int snt_cq_destroy(struct snt_cq *cq)
 {
-	int ret;
-
 	if (!cq)
 		return 0;
 	if (cq->qp_count)
 		return snt__fail(EBUSY, "%u QPs report to this CQ; destroy them first",
 				 cq->qp_count);
-	ret = free_physical(cq);
-	if (ret)
-		return ret;
-	snt__route_finish(&cq->route);
-	cq->ctx->cq_count--;
-	free(cq);
-	return 0;
+	/* Lanes that could not be undone hold on to their physical CQs. */
+	snt__orphans_release(cq->ctx);
+	return finish(cq);
+}
+
+static int release_orphan(void *owner)
+{
+	return finish(owner);
+}
+
+void snt__cq_abandon(struct snt_cq *cq)
+{
+	struct snt__err_kept kept;
+	struct snt_ctx *ctx = cq->ctx;
+
+	snt__err_keep(&kept);
+	if (snt_cq_destroy(cq))
+		snt__orphan_add(ctx, &cq->orphan, release_orphan, cq);
+	snt__err_restore(&kept);
 }

@@ -4,6 +4,7 @@
 
 #include <sennit/cq.h>
 
+#include "vqp/notify.h"
 #include "vqp/qp.h"
 #include "vqp/route.h"
 
@@ -14,13 +15,17 @@ struct snt__physical {
 	uint32_t depth;
 	uint32_t reserved;
 	bool adopted;
+	bool armed;	  /* and no event taken since */
+	uint32_t unacked; /* events that were taken */
+	struct snt_cq *owner;
 };
 
 /* Physical CQEs that are taken at once. */
 #define SNT__BATCH 32
 
 struct snt_cq {
-	struct ibv_cq *only; /* the physical CQ, if there is exactly one */
+	/* The physical CQ, if there is exactly one and polling needs nothing but it. */
+	struct ibv_cq *only;
 	struct snt__ready *ready_first;
 	struct snt__physical *physical;
 	uint32_t physical_count;
@@ -35,6 +40,9 @@ struct snt_cq {
 	void (*stray)(void *arg, unsigned device, const struct ibv_wc *wc);
 	void *stray_arg;
 	bool adopted;
+	bool unpollable; /* a poll of a physical CQ has failed */
+	struct snt__notify notify;
+	struct snt__orphan orphan;
 	struct ibv_wc batch[SNT__BATCH];
 };
 
@@ -44,7 +52,17 @@ struct snt_cq {
  */
 int snt__cq_reserve(struct snt_cq *cq, unsigned device, uint32_t count,
 		    uint32_t *index_out);
+/* The same in one of the program's choice. */
+int snt__cq_find(const struct snt_cq *cq, const struct ibv_cq *physical,
+		 uint32_t *index_out);
+int snt__cq_reserve_at(struct snt_cq *cq, uint32_t index, uint32_t count);
 void snt__cq_unreserve(struct snt_cq *cq, uint32_t index, uint32_t count);
+
+/* Destroys a CQ that has no QPs and of which the program does not know. */
+void snt__cq_abandon(struct snt_cq *cq);
+
+/* A physical CQ is broken: -EIO, with a sentence that names its device. */
+int snt__cq_cannot_poll(struct snt_cq *cq, const struct snt__physical *from);
 
 /* Takes a QP off the list. */
 void snt__cq_forget(struct snt_cq *cq, struct snt__ready *ready);

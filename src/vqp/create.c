@@ -6,7 +6,6 @@
  */
 #include <errno.h>
 #include <inttypes.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,10 +14,9 @@
 #include "vqp/cq.h"
 #include "vqp/check.h"
 #include "vqp/layout.h"
+#include "vqp/number.h"
 #include "vqp/options.h"
 #include "vqp/qp.h"
-
-static atomic_uint next_num;
 
 /*
  * Lanes
@@ -43,11 +41,15 @@ static void deal_lanes(struct snt_qp *qp, const uint8_t *list, unsigned count)
 
 		lane->index = i;
 		lane->owner = qp;
-		lane->device =
-			qp->adopted ? qp->opts.adopted_devices[i] : list[turn % count];
+		lane->device = list[turn % count];
+		if (qp->opts.lane_devices)
+			lane->device = qp->opts.lane_devices[i];
+		if (qp->adopted)
+			lane->device = qp->opts.adopted_devices[i];
 		lane->depth = qp->lane_depth;
-		lane->flow_label = qp->opts.flow_labels ? qp->opts.flow_labels[i]
-							: (qp->num * 64 + i) & 0xfffff;
+		lane->flow_label = qp->opts.flow_labels
+					   ? qp->opts.flow_labels[turn % qp->data_lanes]
+					   : (qp->num * 64 + i) & SNT__FLOW_LABEL_MAX;
 	}
 }
 
@@ -85,71 +87,147 @@ static int create_qp(struct snt_qp *qp, struct snt__lane *lane)
 				 device->name);
 	ret = device->control.create_qp(device->pd, &attr, &lane->qp);
 	if (ret)
-		return snt__fail(-ret, "%s: no QP for lane %u: %s", device->name,
-				 lane->index, strerror(-ret));
+		return snt__fail(-ret,
+				 "%s: no QP for lane %u, of %u sends and %u receives, "
+				 "%u and %u SGEs, %u bytes inline: %s",
+				 device->name, lane->index,
+				 qp->lane_depth + SNT__MARKERS,
+				 recv_depth + SNT__MARKERS, qp->send_sge_max,
+				 qp->recv_sge_max, qp->inline_max, strerror(-ret));
 	return snt__qp_to_init(qp, lane);
 }
 
-static int open_lane(struct snt_qp *qp, struct snt__lane *lane)
+/* Completions of a lane find it, and have room. */
+static int join_cqs(struct snt_qp *qp, struct snt__lane *lane)
 {
-	uint32_t recv_depth = lane_recv_depth(qp, lane->index) + SNT__MARKERS;
-	int ret = snt__cq_reserve(qp->cq, lane->device, qp->lane_depth + SNT__MARKERS,
-				  &lane->send_cq_index);
+	int ret = snt__route_add(&qp->cq->route, lane->device, lane->qp->qp_num, lane);
 
-	if (ret)
+	if (ret || qp->recv_cq == qp->cq)
 		return ret;
-	ret = snt__cq_reserve(qp->recv_cq, lane->device, recv_depth,
-			      &lane->recv_cq_index);
-	if (ret)
-		goto err_send;
-	if (qp->adopted)
-		lane->qp = qp->opts.adopted[lane->index];
-	else
-		ret = create_qp(qp, lane);
-	if (ret)
-		goto err_recv;
-	ret = snt__route_add(&qp->cq->route, lane->device, lane->qp->qp_num, lane);
-	if (ret)
-		goto err_recv;
-	if (qp->recv_cq == qp->cq)
-		return 0;
 	ret = snt__route_add(&qp->recv_cq->route, lane->device, lane->qp->qp_num, lane);
-	if (!ret)
-		return 0;
-	snt__route_remove(&qp->cq->route, lane->device, lane->qp->qp_num);
-err_recv:
-	if (lane->qp && !qp->adopted)
-		qp->ctx->device[lane->device]->control.destroy_qp(lane->qp);
-	lane->qp = NULL;
-	snt__cq_unreserve(qp->recv_cq, lane->recv_cq_index, recv_depth);
-err_send:
-	snt__cq_unreserve(qp->cq, lane->send_cq_index, qp->lane_depth + SNT__MARKERS);
+	if (ret)
+		snt__route_remove(&qp->cq->route, lane->device, lane->qp->qp_num);
 	return ret;
 }
 
+static void unreserve(struct snt_qp *qp, const struct snt__lane *lane)
+{
+	snt__cq_unreserve(qp->recv_cq, lane->recv_cq_index,
+			  lane_recv_depth(qp, lane->index) + SNT__MARKERS);
+	snt__cq_unreserve(qp->cq, lane->send_cq_index, qp->lane_depth + SNT__MARKERS);
+}
+
 /* Completions of this QP number are strays from now on. */
-static void forget_lane(struct snt_qp *qp, const struct snt__lane *lane,
-			uint32_t qp_num)
+static void leave_cqs(struct snt_qp *qp, const struct snt__lane *lane, uint32_t qp_num)
 {
 	snt__route_remove(&qp->cq->route, lane->device, qp_num);
 	if (qp->recv_cq != qp->cq)
 		snt__route_remove(&qp->recv_cq->route, lane->device, qp_num);
+	unreserve(qp, lane);
+}
+
+/* A QP of the program's own: of that device, and deep enough as far as it can tell? */
+static int check_own(const struct snt_qp *qp, const struct snt__lane *lane,
+		     struct ibv_qp *own)
+{
+	const struct snt_device *device = qp->ctx->device[lane->device];
+	uint32_t sends = qp->lane_depth + SNT__MARKERS;
+	uint32_t receives = lane_recv_depth(qp, lane->index) + SNT__MARKERS;
+	struct ibv_qp_init_attr init = { 0 };
+	struct ibv_qp_attr attr;
+	int ret;
+
+	if (own->context != device->context)
+		return snt__fail(EINVAL, "adopted lane %u is not of %s", lane->index,
+				 device->name);
+	if (!device->control.query_qp)
+		return 0;
+	ret = device->control.query_qp(own, &attr, IBV_QP_CAP, &init);
+	if (ret)
+		return snt__fail(-ret, "%s: adopted lane %u cannot be queried: %s",
+				 device->name, lane->index, strerror(-ret));
+	if (init.cap.max_send_wr < sends || init.cap.max_recv_wr < receives)
+		return snt__fail(EINVAL,
+				 "%s: adopted lane %u has room for %u sends and %u "
+				 "receives, and needs %u and %u",
+				 device->name, lane->index, init.cap.max_send_wr,
+				 init.cap.max_recv_wr, sends, receives);
+	return 0;
+}
+
+/* In a CQ of the virtual one's choice; in the QP's own if it is adopted. */
+static int reserve_in(struct snt_cq *cq, const struct snt__lane *lane,
+		      const struct ibv_cq *own, uint32_t count, uint32_t *index_out)
+{
+	if (!own)
+		return snt__cq_reserve(cq, lane->device, count, index_out);
+	if (snt__cq_find(cq, own, index_out))
+		return snt__fail(EINVAL,
+				 "adopted lane %u reports to a CQ that is none of its "
+				 "virtual CQ's",
+				 lane->index);
+	return snt__cq_reserve_at(cq, *index_out, count);
+}
+
+static int reserve(struct snt_qp *qp, struct snt__lane *lane)
+{
+	uint32_t recv_depth = lane_recv_depth(qp, lane->index) + SNT__MARKERS;
+	struct ibv_qp *own = qp->adopted ? qp->opts.adopted[lane->index] : NULL;
+	int ret = own ? check_own(qp, lane, own) : 0;
+
+	if (!ret)
+		ret = reserve_in(qp->cq, lane, own ? own->send_cq : NULL,
+				 qp->lane_depth + SNT__MARKERS, &lane->send_cq_index);
+	if (ret)
+		return ret;
+	ret = reserve_in(qp->recv_cq, lane, own ? own->recv_cq : NULL, recv_depth,
+			 &lane->recv_cq_index);
+	if (ret)
+		snt__cq_unreserve(qp->cq, lane->send_cq_index,
+				  qp->lane_depth + SNT__MARKERS);
+	return ret;
+}
+
+/* After a failure there may be a QP, which destroy_lane() is for. */
+static int open_lane(struct snt_qp *qp, struct snt__lane *lane)
+{
+	int ret = reserve(qp, lane);
+
+	if (ret)
+		return ret;
+	if (qp->adopted)
+		lane->qp = qp->opts.adopted[lane->index];
+	else
+		ret = create_qp(qp, lane);
+	if (!ret)
+		ret = join_cqs(qp, lane);
+	if (ret)
+		unreserve(qp, lane);
+	return ret;
+}
+
+static int destroy_lane(struct snt_qp *qp, struct snt__lane *lane)
+{
+	const struct snt_device *device = qp->ctx->device[lane->device];
+	int ret = 0;
+
+	if (lane->qp && !qp->adopted)
+		ret = device->control.destroy_qp(lane->qp);
+	if (ret)
+		return snt__fail(-ret, "%s: lane %u cannot be destroyed: %s",
+				 device->name, lane->index, strerror(-ret));
+	lane->qp = NULL;
+	return 0;
 }
 
 static int close_lane(struct snt_qp *qp, struct snt__lane *lane)
 {
-	const struct snt_device *device = qp->ctx->device[lane->device];
 	uint32_t qp_num = lane->qp->qp_num;
-	int ret = qp->adopted ? 0 : device->control.destroy_qp(lane->qp);
+	int ret = destroy_lane(qp, lane);
 
-	if (ret)
-		return snt__fail(-ret, "%s: lane %u cannot be destroyed: %s",
-				 device->name, lane->index, strerror(-ret));
-	forget_lane(qp, lane, qp_num);
-	snt__cq_unreserve(qp->recv_cq, lane->recv_cq_index,
-			  lane_recv_depth(qp, lane->index) + SNT__MARKERS);
-	snt__cq_unreserve(qp->cq, lane->send_cq_index, qp->lane_depth + SNT__MARKERS);
-	return 0;
+	if (!ret)
+		leave_cqs(qp, lane, qp_num);
+	return ret;
 }
 
 /*
@@ -210,16 +288,10 @@ static uint32_t find_message_max(const struct snt_qp *qp)
 	return least;
 }
 
-/* A lane that the device keeps is lost, with its room in the CQ. */
-static void undo_lanes(struct snt_qp *qp, uint32_t count)
+static void leave_all(struct snt_qp *qp, uint32_t count)
 {
-	while (count--) {
-		struct snt__lane *lane = &qp->lane[count];
-		uint32_t qp_num = lane->qp->qp_num;
-
-		if (close_lane(qp, lane))
-			forget_lane(qp, lane, qp_num);
-	}
+	while (count--)
+		leave_cqs(qp, &qp->lane[count], qp->lane[count].qp->qp_num);
 }
 
 static int open_lanes(struct snt_qp *qp)
@@ -228,7 +300,7 @@ static int open_lanes(struct snt_qp *qp)
 		int ret = open_lane(qp, &qp->lane[i]);
 
 		if (ret) {
-			undo_lanes(qp, i);
+			leave_all(qp, i);
 			return ret;
 		}
 	}
@@ -249,8 +321,22 @@ static int open_all(struct snt_qp *qp)
 		return ret;
 	ret = snt__mailbox_open(qp);
 	if (ret)
-		undo_lanes(qp, qp->lane_count);
+		leave_all(qp, qp->lane_count);
 	return ret;
+}
+
+static int check_labels(const struct snt_qp *qp)
+{
+	const uint32_t *label = qp->opts.flow_labels;
+
+	for (uint32_t i = 0; label && i < qp->data_lanes; i++)
+		if (label[i] > SNT__FLOW_LABEL_MAX)
+			return snt__fail(
+				EINVAL,
+				"snt_qp_opts.flow_labels[%u] is 0x%x, which is "
+				"more than 20 bits",
+				i, label[i]);
+	return 0;
 }
 
 static int set_up(struct snt_qp *qp)
@@ -259,6 +345,8 @@ static int set_up(struct snt_qp *qp)
 	unsigned count = list_devices(qp->ctx, qp->opts.devices, devices);
 	int ret = plan(qp, count);
 
+	if (!ret)
+		ret = check_labels(qp);
 	for (unsigned i = 0; !ret && i < count; i++)
 		ret = snt__qp_opts_fit(&qp->opts, qp->ctx->device[devices[i]]);
 	for (size_t i = 0; !ret && i < qp->opts.adopted_count; i++)
@@ -269,6 +357,11 @@ static int set_up(struct snt_qp *qp)
 				"adopted lane %zu is NULL or on no device of the "
 				"context",
 				i);
+	for (uint32_t i = 0; !ret && qp->opts.lane_devices && i < qp->lane_count; i++)
+		if (qp->opts.lane_devices[i] >= qp->ctx->device_count)
+			ret = snt__fail(EINVAL, "lane %u is to be on device %u of %u",
+					i, qp->opts.lane_devices[i],
+					qp->ctx->device_count);
 	if (ret)
 		return ret;
 	ret = snt__layout_allocate(qp);
@@ -287,10 +380,36 @@ static int set_up(struct snt_qp *qp)
 		qp->lane[i].is_data = true;
 		qp->lane[i].sequenced = qp->scheme == SNT_DQPLB;
 	}
-	ret = open_all(qp);
-	if (ret)
-		free(qp->memory);
-	return ret;
+	return open_all(qp);
+}
+
+/* The QPs of a virtual one that was not made, and itself. */
+static int finish_unmade(void *owner)
+{
+	struct snt_qp *qp = owner;
+
+	for (; qp->lane_count; qp->lane_count--) {
+		int ret = destroy_lane(qp, &qp->lane[qp->lane_count - 1]);
+
+		if (ret)
+			return ret;
+	}
+	free(qp->memory);
+	free(qp);
+	return 0;
+}
+
+static void undo(struct snt_qp *qp)
+{
+	struct snt__err_kept kept;
+
+	snt__number_release(qp->num);
+	if (!qp->memory)
+		qp->lane_count = 0;
+	snt__err_keep(&kept);
+	if (finish_unmade(qp))
+		snt__orphan_add(qp->ctx, &qp->orphan, finish_unmade, qp);
+	snt__err_restore(&kept);
 }
 
 int snt_qp_create(struct snt_ctx *ctx, const struct snt_qp_opts *user_opts,
@@ -314,6 +433,8 @@ int snt_qp_create(struct snt_ctx *ctx, const struct snt_qp_opts *user_opts,
 	qp->opts = opts;
 	qp->cq = opts.cq;
 	qp->recv_cq = opts.recv_cq;
+	qp->send_served = qp->cq->notify.served;
+	qp->recv_served = qp->recv_cq->notify.served;
 	qp->scheme = opts.scheme;
 	qp->adopted = opts.adopted_count != 0;
 	qp->depth = opts.send_depth;
@@ -322,12 +443,13 @@ int snt_qp_create(struct snt_ctx *ctx, const struct snt_qp_opts *user_opts,
 	qp->send_sge_max = opts.send_sge_max;
 	qp->recv_sge_max = opts.recv_sge_max;
 	qp->inline_max = opts.inline_max;
-	qp->num = 1 + atomic_fetch_add(&next_num, 1) % 0xffffff;
+	qp->num = snt__number_take();
 	qp->send_ready = (struct snt__ready){ .qp = qp };
 	qp->recv_ready = (struct snt__ready){ .qp = qp, .receives = true };
-	ret = set_up(qp);
+	ret = qp->num ? set_up(qp)
+		      : snt__fail(ENOSPC, "all numbers of virtual QPs are in use");
 	if (ret) {
-		free(qp);
+		undo(qp);
 		return ret;
 	}
 	snt__balance_set(qp);
@@ -357,11 +479,18 @@ int snt_qp_create_with_cq(struct snt_ctx *ctx, const struct snt_cq_opts *cq_opts
 	opts.cq = cq;
 	ret = snt_qp_create(ctx, &opts, qp_out);
 	if (ret) {
-		snt_cq_destroy(cq);
+		snt__cq_abandon(cq);
 		return ret;
 	}
 	*cq_out = cq;
 	return 0;
+}
+
+/* Was to be closed, but a device that is gone will never say that it is. */
+static bool is_lost(const struct snt_qp *qp)
+{
+	return qp->closing &&
+	       (!qp->all_ended || qp->cq->unpollable || qp->recv_cq->unpollable);
 }
 
 int snt_qp_destroy(struct snt_qp *qp)
@@ -370,7 +499,7 @@ int snt_qp_destroy(struct snt_qp *qp)
 
 	if (!qp)
 		return 0;
-	if (qp->connected && !qp->closed_reported)
+	if (qp->connected && !qp->closed_reported && !is_lost(qp))
 		return snt__fail(EBUSY,
 				 "QP %u is connected; close it, and poll until "
 				 "SNT_CLOSED",
@@ -383,11 +512,13 @@ int snt_qp_destroy(struct snt_qp *qp)
 	ret = snt__mailbox_close(qp);
 	if (ret)
 		return ret;
+	snt__qp_abandon(qp);
 	snt__cq_forget(qp->cq, &qp->send_ready);
 	snt__cq_forget(qp->recv_cq, &qp->recv_ready);
 	qp->cq->qp_count--;
 	qp->recv_cq->qp_count--;
 	qp->ctx->qp_count--;
+	snt__number_release(qp->num);
 	free(qp->rkey);
 	free(qp->memory);
 	free(qp);

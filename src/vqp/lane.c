@@ -37,7 +37,7 @@ static uint64_t marker_id(const struct snt__lane *lane, uint32_t queue,
 			  enum snt__marker marker)
 {
 	if (lane->is_single)
-		return snt__pass_marker(lane->owner, queue);
+		return snt__pass_marker(lane->owner, queue, marker);
 	return (uint64_t)(lane->tag | SNT__TAG_MARKER | queue) << 32 | marker;
 }
 
@@ -79,6 +79,10 @@ void snt__lane_kill(struct snt__lane *lane)
 	snt__lane_mark_recv(lane, SNT__MARKER_KILL);
 	snt__lane_to_error(lane);
 	snt__lane_mark(lane, SNT__MARKER_KILL);
+	/* Only all notify lanes together tell of anything, so that they end together, and
+	 * with them what was to be told. */
+	for (unsigned i = 0; !lane->is_data && i < qp->notify_count; i++)
+		snt__lane_kill(&qp->extra[i]);
 	/* A hole in a sequence cannot be healed, and no lane is no QP. */
 	if (qp->scheme == SNT_DQPLB || !qp->lanes_alive)
 		snt__qp_break(qp);

@@ -96,9 +96,16 @@ struct snt__lane {
 	uint64_t time;	     /* that it took for its volume, in ns, of late */
 	uint64_t volume;     /* 0: nothing known yet */
 	uint64_t busy_since; /* or since the last completion */
+	uint32_t picked;     /* when it was last, by the QP's count */
 	uint32_t sequence_last;
 	uint32_t weight;
 };
+
+/* As completions have it, in 8 bits; what verbs do not know is no success. */
+static inline uint8_t snt__status_of(const struct ibv_wc *wc)
+{
+	return wc->status <= UINT8_MAX ? wc->status : IBV_WC_GENERAL_ERR;
+}
 
 static inline uint32_t snt__lane_under_way(const struct snt__lane *lane)
 {

@@ -13,6 +13,10 @@ int snt__layout_allocate(struct snt_qp *qp);
 /* connect.c: a fresh physical QP to INIT, so that receives can be posted. */
 int snt__qp_to_init(struct snt_qp *qp, struct snt__lane *lane);
 
+/* connect.c: all lanes to INIT with nothing posted, whatever they were in. What fails
+ * is to be repeated before they can be connected. */
+int snt__qp_reset_lanes(struct snt_qp *qp);
+
 /* life.c: new tags for all lanes; what was posted under the old ones is stray. */
 void snt__qp_retag(struct snt_qp *qp);
 

@@ -37,6 +37,7 @@ static int choose_numbers(struct snt_qp *qp)
 		ret = snt__ctx_random(qp->ctx, psn, qp->lane_count * sizeof(psn[0]));
 	if (ret)
 		return snt__fail(-ret, "no random numbers: %s", strerror(-ret));
+	qp->generation_before = qp->generation;
 	qp->generation = generation | 1;
 	for (uint32_t i = 0; i < qp->lane_count; i++)
 		qp->lane[i].psn = psn[i] & 0xffffff;
@@ -91,6 +92,7 @@ int snt__qp_begin(struct snt_qp *qp)
 	qp->read_end = 0;
 	qp->all_ended = false;
 	qp->poisoned = false;
+	qp->doubt = (struct snt__doubt){ 0 };
 	qp->touched_count = 0;
 	qp->markers = 0;
 	qp->lanes_alive = 0;
@@ -111,24 +113,7 @@ int snt__qp_begin(struct snt_qp *qp)
 	return 0;
 }
 
-static int reset_lane(struct snt_qp *qp, struct snt__lane *lane)
-{
-	const struct snt_device *device = qp->ctx->device[lane->device];
-	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RESET };
-	int ret;
-
-	if (!device->control.modify_qp)
-		return snt__fail(EOPNOTSUPP,
-				 "%s has no control table to reset a QP with",
-				 device->name);
-	ret = device->control.modify_qp(lane->qp, &attr, IBV_QP_STATE);
-	if (ret)
-		return snt__fail(-ret, "%s: lane %u cannot go to RESET: %s",
-				 device->name, lane->index, strerror(-ret));
-	return snt__qp_to_init(qp, lane);
-}
-
-int snt_qp_reset(struct snt_qp *qp)
+static int check_reset(const struct snt_qp *qp)
 {
 	if (qp->connected && !qp->closed_reported)
 		return snt__fail(EBUSY,
@@ -136,14 +121,30 @@ int snt_qp_reset(struct snt_qp *qp)
 				 "SNT_CLOSED",
 				 qp->num);
 	for (uint32_t i = 0; i < qp->lane_count; i++) {
-		int ret = reset_lane(qp, &qp->lane[i]);
+		const struct snt_device *device = qp->ctx->device[qp->lane[i].device];
 
-		if (ret)
-			return ret;
+		if (!device->control.modify_qp)
+			return snt__fail(EOPNOTSUPP,
+					 "%s has no control table to reset a QP with",
+					 device->name);
 	}
+	return 0;
+}
+
+int snt_qp_reset(struct snt_qp *qp)
+{
+	int ret = check_reset(qp);
+
+	if (!ret)
+		ret = snt__qp_reset_lanes(qp);
+	if (ret)
+		return ret;
+	snt__qp_abandon(qp);
 	snt__cq_forget(qp->cq, &qp->send_ready);
 	snt__cq_forget(qp->recv_cq, &qp->recv_ready);
-	return snt__qp_begin(qp);
+	ret = snt__qp_begin(qp);
+	qp->epoch += !ret;
+	return ret;
 }
 
 /* On lanes that are connected only the RNR timer can be changed. */

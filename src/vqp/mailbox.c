@@ -28,108 +28,111 @@ static int allocate(struct snt__words *words, uint32_t count)
 	return 0;
 }
 
-static int register_words(struct snt_ctx *ctx, struct snt__words *words, uint32_t count,
-			  unsigned access)
+/* All that is written goes over the first notify lanes, so that one device at each
+ * end has to know of it. */
+static const struct snt_device *device_of(const struct snt_qp *qp)
 {
-	int ret = snt_mem_register(ctx, words->word, count * SLOT, access, &words->mem);
+	return qp->ctx->device[qp->extra->device];
+}
+
+static bool can_register(const struct snt_device *device)
+{
+	return device->control.reg_mr && device->control.dereg_mr;
+}
+
+static int register_words(const struct snt_qp *qp, struct snt__words *words,
+			  uint32_t count, unsigned access)
+{
+	const struct snt_device *device = device_of(qp);
+	int ret = device->control.reg_mr(device->pd, words->word, count * SLOT, access,
+					 &words->mr);
 
 	if (!ret)
 		return 0;
 	free(words->word);
 	words->word = NULL;
-	return ret;
+	return snt__fail(-ret, "%s: cannot register %u lengths of notifications: %s",
+			 device->name, count, strerror(-ret));
 }
 
-static int release(struct snt__words *words)
+static int release(const struct snt_qp *qp, struct snt__words *words)
 {
-	int ret = snt_mem_release(words->mem);
+	int ret = 0;
 
+	if (words->mr)
+		ret = device_of(qp)->control.dereg_mr(words->mr);
 	if (ret)
-		return ret;
+		return snt__fail(-ret,
+				 "%s: cannot deregister lengths of notifications: %s",
+				 device_of(qp)->name, strerror(-ret));
 	free(words->word);
 	*words = (struct snt__words){ 0 };
 	return 0;
 }
 
-/* The name of a device that cannot register memory, or NULL. */
-static const char *find_unable(const struct snt_ctx *ctx)
-{
-	for (unsigned i = 0; i < ctx->device_count; i++) {
-		const struct snt_device *device = ctx->device[i];
-
-		if (!device->control.reg_mr || !device->control.dereg_mr)
-			return device->name;
-	}
-	return NULL;
-}
-
 int snt__mailbox_open(struct snt_qp *qp)
 {
-	const char *unable;
 	uint32_t slots = 2;
 	int ret;
 
 	if (!(qp->opts.flags & SNT_QP_NOTIFY_LENGTH))
 		return 0;
-	unable = find_unable(qp->ctx);
-	if (unable)
+	if (!can_register(device_of(qp)))
 		return snt__fail(EOPNOTSUPP,
 				 "%s has no control table to register the mailbox of "
 				 "SNT_QP_NOTIFY_LENGTH with",
-				 unable);
+				 device_of(qp)->name);
 	while (slots <= qp->recv_depth)
 		slots *= 2;
 	qp->mailbox.in_mask = slots - 1;
 	ret = allocate(&qp->mailbox.in, slots);
 	if (ret)
 		return ret;
-	return register_words(qp->ctx, &qp->mailbox.in, slots,
-			      SNT_ACCESS_LOCAL_WRITE | SNT_ACCESS_REMOTE_WRITE);
+	return register_words(qp, &qp->mailbox.in, slots,
+			      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 }
 
 int snt__mailbox_close(struct snt_qp *qp)
 {
-	int ret = release(&qp->mailbox.in);
+	int ret = release(qp, &qp->mailbox.in);
 
-	return ret ? ret : release(&qp->mailbox.out);
+	return ret ? ret : release(qp, &qp->mailbox.out);
 }
 
 void snt__mailbox_describe(const struct snt_qp *qp, struct snt_card *card)
 {
-	const struct snt_mem *mem = qp->mailbox.in.mem;
+	const struct snt__words *in = &qp->mailbox.in;
 
-	if (!mem)
+	if (!in->mr)
 		return;
-	card->mailbox_addr = mem->addr;
+	card->mailbox_addr = (uintptr_t)in->word;
 	card->mailbox_slots = qp->mailbox.in_mask + 1;
-	for (unsigned i = 0; i < mem->key_count; i++)
-		card->device[i].mailbox_key = mem->remote_key[i];
+	card->device[qp->extra->device].mailbox_key = in->mr->rkey;
 }
 
 /* One for each notification that the lane can have under way. */
 static int make_out(struct snt_qp *qp)
 {
 	struct snt__mailbox *mailbox = &qp->mailbox;
-	const char *unable = find_unable(qp->ctx);
 	bool inlined = qp->inline_max >= SLOT;
 	uint32_t count = qp->extra->run_mask + 1;
 	int ret;
 
 	if (mailbox->out.word)
 		return 0;
-	if (!inlined && unable)
+	if (!inlined && !can_register(device_of(qp)))
 		return snt__fail(EOPNOTSUPP,
 				 "the peer wants to be told lengths, but %s has no "
 				 "control table to register memory for them; create "
 				 "the QP with an inline_max of %zu or more",
-				 unable, SLOT);
+				 device_of(qp)->name, SLOT);
 	ret = allocate(&mailbox->out, count);
 	if (!ret && !inlined)
-		ret = register_words(qp->ctx, &mailbox->out, count, 0);
+		ret = register_words(qp, &mailbox->out, count, 0);
 	if (ret)
 		return ret;
 	mailbox->out_flags = inlined ? IBV_SEND_INLINE : 0;
-	mailbox->out_key = inlined ? 0 : mailbox->out.mem->local_key[qp->extra->device];
+	mailbox->out_key = inlined ? 0 : mailbox->out.mr->lkey;
 	return 0;
 }
 

@@ -28,8 +28,8 @@
 
 /* An array in memory of its own, for devices to read or write. */
 struct snt__words {
-	uint64_t *word; /* NULL: there is none */
-	struct snt_mem *mem;
+	uint64_t *word;	   /* NULL: there is none */
+	struct ibv_mr *mr; /* NULL: not registered */
 };
 
 struct snt__mailbox {

@@ -65,6 +65,7 @@ int snt__qp_opts_check(const struct snt_ctx *ctx, const struct snt_qp_opts *opts
 		{ "inline_max", opts->inline_max, 0, 4096 },
 		{ "fragment_size", opts->fragment_size, 256, UINT64_C(1) << 31 },
 		{ "mtu", opts->mtu, 0, 4096 },
+		{ "service_level", opts->service_level, 0, 15 },
 		{ "timeout", opts->timeout, 1, 31 },
 		{ "retry_count", opts->retry_count, 1, 7 },
 		{ "rnr_retry_count", opts->rnr_retry_count, 1, 7 },
@@ -123,6 +124,12 @@ int snt__qp_opts_fit(const struct snt_qp_opts *opts, const struct snt_device *de
 	if (info->qp_depth_max && opts->recv_depth + SNT__MARKERS > info->qp_depth_max)
 		return beyond(device, "recv_depth (and 2)",
 			      opts->recv_depth + SNT__MARKERS, info->qp_depth_max);
+	if (info->read_in_max && opts->read_depth > info->read_in_max)
+		return beyond(device, "read_depth", opts->read_depth,
+			      info->read_in_max);
+	if (info->read_out_max && opts->read_depth > info->read_out_max)
+		return beyond(device, "read_depth", opts->read_depth,
+			      info->read_out_max);
 	if (info->qp_sge_max && opts->send_sge_max > info->qp_sge_max)
 		return beyond(device, "send_sge_max", opts->send_sge_max,
 			      info->qp_sge_max);
@@ -170,6 +177,7 @@ static const struct changeable {
 	CHANGEABLE(adopted, NEVER),
 	CHANGEABLE(adopted_devices, NEVER),
 	CHANGEABLE(adopted_count, NEVER),
+	CHANGEABLE(lane_devices, NEVER),
 	CHANGEABLE(mtu, UNCONNECTED),
 	CHANGEABLE(fragment_size, UNCONNECTED),
 	CHANGEABLE(traffic_class, UNCONNECTED),

@@ -11,6 +11,9 @@ struct snt_device;
  * dies and one when the QP is closed. */
 #define SNT__MARKERS 2
 
+/* 20 bits. */
+#define SNT__FLOW_LABEL_MAX 0xfffffu
+
 void snt__qp_opts_default(struct snt_qp_opts *opts);
 
 /* Each by itself; -EINVAL names the first that is out of range. */

@@ -2,8 +2,11 @@
 #include "vqp/pass.h"
 
 #include <errno.h>
+#include <string.h>
 
+#include "util/err.h"
 #include "vqp/check.h"
+#include "vqp/layout.h"
 
 #define SGES_MAX 16
 
@@ -82,22 +85,26 @@ static __attribute__((noinline)) int build_general(const struct snt_qp *qp,
 	return 0;
 }
 
-/* Posts what has been built. Returns how many the device took; the reason, if it did
- * not take all of them, in ret_out. */
-static unsigned post_chain(struct snt__lane *lane, unsigned count, int *ret_out)
+/* Posts what has been built. If the device took some, the rest follows. Returns how many
+ * it took, as far as it can be believed. */
+static unsigned post_chain(struct snt__lane *lane, unsigned count)
 {
-	struct ibv_send_wr *last = &lane->chain[count - 1], *next = last->next, *bad;
-	int ret;
+	struct ibv_send_wr *first = lane->chain, *last = &first[count - 1];
+	struct ibv_send_wr *next = last->next, *bad = first;
 
-	bad = lane->chain;
 	last->next = NULL;
-	ret = ibv_post_send(lane->qp, lane->chain, &bad);
+	for (;;) {
+		lane->doorbells++;
+		if (__builtin_expect(!ibv_post_send(lane->qp, first, &bad), 1)) {
+			first = last + 1;
+			break;
+		}
+		if (bad <= first || bad > last)
+			break;
+		first = bad;
+	}
 	last->next = next;
-	lane->doorbells++;
-	if (__builtin_expect(!ret, 1))
-		return count;
-	*ret_out = ret == ENOMEM ? -EAGAIN : -ret;
-	return bad >= lane->chain && bad < lane->chain + count ? bad - lane->chain : 0;
+	return first - lane->chain;
 }
 
 /* A run ends with each signalled WR, whose completion then says that all of it is
@@ -128,13 +135,6 @@ static inline unsigned build_chain(struct snt_qp *qp, const struct snt_send_wr *
 	return built;
 }
 
-/* The device did not take the last so many of the chain. */
-static void unbuild(struct snt__lane *lane, unsigned posted, unsigned built)
-{
-	for (unsigned i = posted; i < built; i++)
-		lane->run_tail -= (lane->chain[i].send_flags & IBV_SEND_SIGNALED) != 0;
-}
-
 static unsigned least(unsigned a, unsigned b, unsigned c)
 {
 	if (b < a)
@@ -147,7 +147,7 @@ int snt__pass_post_send(struct snt_qp *qp, const struct snt_send_wr *wr, unsigne
 	struct snt__known known = SNT__KNOWN_NONE;
 	struct snt__lane *lane = &qp->lane[0];
 	unsigned taken = 0, want, built, posted;
-	int ret = -EAGAIN;
+	int ret = count ? -EAGAIN : -EINVAL;
 
 	if (qp->refusal)
 		return qp->refusal;
@@ -155,12 +155,16 @@ int snt__pass_post_send(struct snt_qp *qp, const struct snt_send_wr *wr, unsigne
 		want = least(count - taken, SNT__CHAIN_MAX,
 			     qp->lane_depth - snt__lane_under_way(lane));
 		built = build_chain(qp, wr + taken, want, &known, &ret);
-		posted = built ? post_chain(lane, built, &ret) : 0;
-		if (__builtin_expect(posted < built, 0))
-			unbuild(lane, posted, built);
-		lane->built += posted;
-		taken += posted;
-	} while (posted && posted == want && taken < count);
+		if (!built)
+			break;
+		posted = post_chain(lane, built);
+		lane->built += built;
+		taken += built;
+		if (__builtin_expect(posted < built, 0)) {
+			snt__doubt_sends(qp, posted, built);
+			break;
+		}
+	} while (built == want && taken < count);
 	lane->fragments += taken;
 	return taken ? (int)taken : ret;
 }
@@ -190,6 +194,23 @@ static int fill_sges(const struct snt_qp *qp, const struct snt_recv_wr *wr,
 	return 0;
 }
 
+/* The device refused a receive, before there is a lane that could fail: whether it has it
+ * or not, it is to forget it, with all others. */
+static __attribute__((noinline, cold)) int forget_early(struct snt_qp *qp, int err)
+{
+	const struct snt_device *device = qp->ctx->device[qp->lane->device];
+
+	if (!device->control.modify_qp)
+		return snt__fail(err, "%s refuses a receive: %s", device->name,
+				 strerror(err));
+	snt__qp_reset_lanes(qp);
+	snt__qp_abandon(qp);
+	return snt__fail(err,
+			 "%s refuses a receive: %s; all that were posted before are "
+			 "forgotten",
+			 device->name, strerror(err));
+}
+
 int snt__pass_post_recv(struct snt_qp *qp, const struct snt_recv_wr *wr, unsigned count)
 {
 	struct snt__lane *lane = &qp->lane[0];
@@ -212,11 +233,13 @@ int snt__pass_post_recv(struct snt_qp *qp, const struct snt_recv_wr *wr, unsigne
 		physical.sg_list = sge;
 		physical.num_sge = wr[taken].sge_count;
 		ret = ibv_post_recv(lane->qp, &physical, &bad);
-		if (ret) {
-			ret = ret == ENOMEM ? -EAGAIN : -ret;
-			break;
-		}
+		if (ret && !qp->connected)
+			return forget_early(qp, ret);
 		lane->recv_posted++;
+		if (ret) {
+			snt__doubt_recv(qp, physical.wr_id);
+			return taken + 1;
+		}
 	}
 	return taken ? (int)taken : ret;
 }
@@ -231,26 +254,33 @@ const uint8_t snt__pass_opcode[SNT__PASS_OPCODES] = {
 	[IBV_WC_RECV_RDMA_WITH_IMM] = SNT_RECV_NOTIFY,
 };
 
-/* The end of the queues: true if this was a marker of ours. */
-static bool take_marker(struct snt_qp *qp, const struct ibv_wc *physical)
+static bool is_marker(uint64_t wr_id, uint64_t generation)
+{
+	return generation &&
+	       !((wr_id ^ generation) & ~(uint64_t)(SNT__PASS_RECV | SNT__PASS_CLOSE));
+}
+
+/* The end of a queue: true if this was a marker of ours. One of the life before may be
+ * late, if the device had refused it and kept it all the same. */
+static bool take_marker(struct snt_qp *qp, uint64_t wr_id)
 {
 	struct snt__lane *lane = &qp->lane[0];
+	uint32_t kind = wr_id ^ qp->generation;
+	bool receives = kind & SNT__PASS_RECV;
 
-	if (!qp->closing)
-		return false;
-	if (physical->wr_id == snt__pass_marker(qp, 0))
-		snt__qp_count_marker(qp, &lane->send_marker_due);
-	else if (physical->wr_id == snt__pass_marker(qp, SNT__TAG_RECV))
-		snt__qp_count_marker(qp, &lane->recv_marker_due);
-	else
-		return false;
+	if (!is_marker(wr_id, qp->generation))
+		return is_marker(wr_id, qp->generation_before);
+	if (kind & SNT__PASS_CLOSE)
+		snt__qp_count_marker(qp, receives ? &lane->recv_marker_due
+						  : &lane->send_marker_due);
+	snt__doubt_end(qp, receives ? SNT__TAG_RECV : 0);
 	snt__cq_ready(qp->cq, &qp->send_ready);
 	return true;
 }
 
 /* A QP with an error is of no use any more; whatever else was posted is flushed.
  * Of an error nobody can say whether it was a receive's. */
-static void fail(struct snt_qp *qp)
+void snt__pass_fail(struct snt_qp *qp)
 {
 	qp->lane[0].alive = false;
 	qp->lanes_alive = 0;
@@ -258,20 +288,24 @@ static void fail(struct snt_qp *qp)
 	qp->data.refusal = -ESHUTDOWN;
 }
 
-bool snt__pass_take(struct snt__lane *lane, const struct ibv_wc *physical,
-		    struct snt_wc *wc)
+enum snt__whose snt__pass_take(struct snt__lane *lane, const struct ibv_wc *physical,
+			       struct snt_wc *wc)
 {
-	if (take_marker(lane->owner, physical))
-		return false;
+	if (take_marker(lane->owner, physical->wr_id))
+		return SNT__WHOSE_OURS;
+	if (physical->status == IBV_WC_SUCCESS &&
+	    !snt__pass_take_run(lane, physical, 1, wc))
+		return SNT__WHOSE_NOBODY;
+	snt__doubt_see(&lane->owner->doubt, physical);
 	if (physical->status == IBV_WC_SUCCESS)
-		return snt__pass_take_run(lane, physical, 1, wc);
+		return SNT__WHOSE_PROGRAM;
 	lane->completions++;
 	lane->errors++;
-	fail(lane->owner);
+	snt__pass_fail(lane->owner);
 	*wc = (struct snt_wc){ .wr_id = physical->wr_id,
 			       .qp_num = lane->owner->num,
-			       .status = physical->status,
+			       .status = snt__status_of(physical),
 			       .vendor_err = physical->vendor_err,
 			       .device = lane->device };
-	return true;
+	return SNT__WHOSE_PROGRAM;
 }

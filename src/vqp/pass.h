@@ -15,14 +15,27 @@ int snt__pass_post_recv(struct snt_qp *qp, const struct snt_recv_wr *wr,
 			unsigned count);
 
 /* The wr_id of what ends a queue; by chance, so that no program uses it too. */
-static inline uint64_t snt__pass_marker(const struct snt_qp *qp, uint32_t queue)
+#define SNT__PASS_RECV	4
+#define SNT__PASS_CLOSE 2
+
+static inline uint64_t snt__pass_marker(const struct snt_qp *qp, uint32_t queue,
+					enum snt__marker marker)
 {
-	return queue ? qp->generation : ~qp->generation;
+	return qp->generation ^ (queue ? SNT__PASS_RECV : 0) ^
+	       (marker == SNT__MARKER_CLOSE ? SNT__PASS_CLOSE : 0);
 }
 
-/* Any completion of the lane; false if it is not for the program. */
-bool snt__pass_take(struct snt__lane *lane, const struct ibv_wc *physical,
-		    struct snt_wc *wc);
+/* No use any more. */
+void snt__pass_fail(struct snt_qp *qp);
+
+/* Any completion of the lane, and whom it is for. */
+enum snt__whose {
+	SNT__WHOSE_OURS,    /* the library's own */
+	SNT__WHOSE_PROGRAM, /* written to wc */
+	SNT__WHOSE_NOBODY,  /* of a WR that was not posted here */
+};
+enum snt__whose snt__pass_take(struct snt__lane *lane, const struct ibv_wc *physical,
+			       struct snt_wc *wc);
 
 /* Verbs' opcodes of completions in our numbers; 0 for those that we do not have. */
 #define SNT__PASS_OPCODES (IBV_WC_RECV_RDMA_WITH_IMM + 1)
@@ -55,7 +68,17 @@ static inline void snt__pass_retire(struct snt__lane *lane, uint32_t signalled)
 	lane->retired = lane->run[(lane->run_head - 1) & lane->run_mask].end;
 }
 
-/* Successes of a lane, one behind the other; how many there were. */
+/* Have no more come back than were posted? Forgotten receives may, and what the program
+ * posted to a QP of its own by itself. */
+static inline bool snt__pass_are_posted(const struct snt__lane *lane, uint32_t receives,
+					uint32_t signalled)
+{
+	return receives <= lane->recv_posted - lane->recv_retired &&
+	       signalled <= lane->run_tail - lane->run_head;
+}
+
+/* Successes of a lane, one behind the other; how many there were. 0, with nothing done,
+ * if the first must be looked at alone. */
 static inline int snt__pass_take_run(struct snt__lane *lane,
 				     const struct ibv_wc *physical, int count,
 				     struct snt_wc *wc)
@@ -72,6 +95,9 @@ static inline int snt__pass_take_run(struct snt__lane *lane,
 		receives += physical->opcode & IBV_WC_RECV;
 	}
 	receives /= IBV_WC_RECV;
+	if (__builtin_expect(!snt__pass_are_posted(lane, receives, taken - receives),
+			     0))
+		return 0;
 	lane->completions += taken;
 	lane->recv_retired += receives;
 	snt__pass_retire(lane, taken - receives);

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "util/err.h"
 #include "vqp/pass.h"
 #include "vqp/spread.h"
 
@@ -153,6 +154,8 @@ static void copy_inline(struct snt_qp *qp, const struct snt_send_wr *wr,
 	slot->addr = (uintptr_t)to;
 	slot->flags |= SNT__SLOT_COPIED;
 	for (unsigned i = 0; i < wr->sge_count; i++) {
+		if (!wr->sge[i].length)
+			continue; /* whatever its address */
 		memcpy(to, wr->sge[i].addr, wr->sge[i].length);
 		to += wr->sge[i].length;
 	}
@@ -170,8 +173,8 @@ static void copy_local(struct snt_qp *qp, const struct snt_send_wr *wr,
 		slot->addr = (uintptr_t)wr->sge->addr;
 		slot->mem = wr->sge->mem;
 	} else {
-		memcpy(&qp->sge[at * qp->send_sge_max], wr->sge,
-		       wr->sge_count * sizeof(*wr->sge));
+		for (unsigned i = 0; i < wr->sge_count; i++)
+			qp->sge[at * qp->send_sge_max + i] = wr->sge[i];
 		qp->sges[at] = (struct snt__sges){ .count = wr->sge_count };
 	}
 }
@@ -204,7 +207,13 @@ static __attribute__((noinline)) int enqueue(struct snt_qp *qp,
 	return 0;
 }
 
-int snt_qp_post_send(struct snt_qp *qp, const struct snt_send_wr *wr, unsigned count)
+__attribute__((noinline, cold)) int snt__qp_wants_ops(const struct snt_qp *qp)
+{
+	return snt__fail(EINVAL, "QP %u reports to a CQ with ops; post ops to it",
+			 qp->num);
+}
+
+int snt__qp_post_send(struct snt_qp *qp, const struct snt_send_wr *wr, unsigned count)
 {
 	struct snt__known known = SNT__KNOWN_NONE;
 	uint32_t room;
@@ -231,4 +240,13 @@ int snt_qp_post_send(struct snt_qp *qp, const struct snt_send_wr *wr, unsigned c
 		return ret;
 	snt__qp_post_chains(qp);
 	return taken;
+}
+
+/* A call, and not the same body twice: then the compiler would no longer put all of
+ * the short way into one loop. */
+int snt_qp_post_send(struct snt_qp *qp, const struct snt_send_wr *wr, unsigned count)
+{
+	if (__builtin_expect(qp->send_served, 0))
+		return snt__qp_wants_ops(qp);
+	return snt__qp_post_send(qp, wr, count);
 }

@@ -7,6 +7,7 @@
 
 #include "dev/ctx.h"
 #include "dev/mem.h"
+#include "vqp/doubt.h"
 #include "vqp/lane.h"
 #include "vqp/mailbox.h"
 
@@ -39,6 +40,7 @@ _Static_assert(sizeof(struct snt__slot) == 64, "one cache line");
 /* Beyond the public flags. */
 #define SNT__SLOT_COPIED 0x80 /* the payload lies in the ring's inline buffer */
 #define SNT__SLOT_NOTIFY 0x40 /* SPRAY: the notification is yet to be sent */
+#define SNT__SLOT_VOID	 0x20 /* taken back: nothing to send or to report */
 
 struct snt__atomic {
 	uint64_t compare_add;
@@ -105,6 +107,7 @@ struct snt_qp {
 	uint32_t lane_limit;  /* the least of the data lanes' */
 	uint32_t lane_count;
 	uint32_t lanes_alive; /* data lanes */
+	uint32_t picks;	      /* of lanes, by time */
 	bool lanes_ended;     /* some are killed or closed, and have markers */
 	uint64_t fragment_size;
 	uint32_t message_max; /* bytes that go out in one piece */
@@ -116,9 +119,12 @@ struct snt_qp {
 	uint8_t scheme;
 	int16_t refusal; /* why nothing can be posted, or 0 */
 	bool pass_through;
+	bool send_served; /* the loop's ops: programs do not post by themselves */
+	bool recv_served;
 	bool even;	   /* lanes take turns */
 	bool by_time;	   /* or are chosen by what they have shown */
 	bool tells_length; /* the peer has a mailbox */
+	bool untidy;	   /* lanes could not be put back to where they were */
 	bool connected;
 	bool broken; /* no further fragment is sent */
 	bool closing;
@@ -163,13 +169,35 @@ struct snt_qp {
 	uint32_t recv_depth;
 	uint64_t close_wr_id;
 	uint32_t markers; /* to come before everything is over */
-	uint64_t generation;
-	uint32_t mtu; /* agreed on */
+	uint64_t generation, generation_before;
+	uint32_t epoch; /* how often it was reset */
+	uint32_t mtu;	/* agreed on */
 	struct snt_qp_opts opts;
 	struct snt__mailbox mailbox;
+	struct snt__doubt doubt;
 	bool adopted;
-	void *memory; /* one block for all rings */
+	/* Of src/loop: receives that were posted before it was connected, and who ends
+	 * them if it never is. */
+	struct snt_op *early;
+	void (*abandon)(struct snt_qp *qp);
+	void *memory;		   /* one block for all rings */
+	struct snt__orphan orphan; /* of one that could not be made */
 };
+
+/* post.c, recv.c, connect.c: the public calls, for ops as well. */
+int snt__qp_post_send(struct snt_qp *qp, const struct snt_send_wr *wr, unsigned count);
+int snt__qp_post_recv(struct snt_qp *qp, const struct snt_recv_wr *wr, unsigned count);
+int snt__qp_close(struct snt_qp *qp, uint64_t wr_id);
+
+/* -EINVAL: what is posted to this QP are ops. */
+int snt__qp_wants_ops(const struct snt_qp *qp);
+
+/* It is about to end, or to begin again, without having been connected. */
+static inline void snt__qp_abandon(struct snt_qp *qp)
+{
+	if (qp->abandon)
+		qp->abandon(qp);
+}
 
 static inline struct snt__slot *snt__qp_slot(struct snt_qp *qp, uint32_t position)
 {

@@ -145,6 +145,13 @@ static inline int admit(struct snt_qp *qp, const struct snt_recv_wr *wr)
 
 int snt_qp_post_recv(struct snt_qp *qp, const struct snt_recv_wr *wr, unsigned count)
 {
+	if (__builtin_expect(qp->recv_served, 0))
+		return snt__qp_wants_ops(qp);
+	return snt__qp_post_recv(qp, wr, count);
+}
+
+int snt__qp_post_recv(struct snt_qp *qp, const struct snt_recv_wr *wr, unsigned count)
+{
 	unsigned taken;
 	int ret = -EINVAL;
 
@@ -217,7 +224,7 @@ static void finish(struct snt__recv_ring *ring, uint32_t position,
 		return;
 	recv->pending--;
 	if (wc->status != IBV_WC_SUCCESS) {
-		fail_recv(recv, wc->status, wc->vendor_err, lane->index);
+		fail_recv(recv, snt__status_of(wc), wc->vendor_err, lane->index);
 		return;
 	}
 	/* A peer may send what this lane is not for. */

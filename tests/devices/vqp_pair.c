@@ -15,6 +15,13 @@ void vqp_pair_clock(snt_clock_fn clock)
 	pair_clock = clock;
 }
 
+static const struct snt_control *pair_control;
+
+void vqp_pair_control(const struct snt_control *control)
+{
+	pair_control = control;
+}
+
 static void open_end(struct vqp_pair *pair, struct vqp_end *end, unsigned devices,
 		     const struct snt_qp_opts *given)
 {
@@ -28,6 +35,8 @@ static void open_end(struct vqp_pair *pair, struct vqp_end *end, unsigned device
 	for (unsigned i = 0; i < devices; i++) {
 		end->device[i] = scripted_device_create(pair->fabric, NULL);
 		adopted[i] = scripted_adopted(end->device[i]);
+		if (pair_control && end == pair->end)
+			adopted[i].control = pair_control;
 	}
 	assert_success(snt_ctx_open(&ctx_opts, &end->ctx));
 	end->buffer = calloc(1, VQP_BUFFER);

@@ -46,6 +46,10 @@ void vqp_pair_connect(struct vqp_pair *pair);
 /* The clock of all pairs that are made from now on; NULL: the real one. */
 void vqp_pair_clock(snt_clock_fn clock);
 
+/* The control table of end 0 of all pairs that are made from now on, to come before
+ * the devices' own; NULL: none. */
+void vqp_pair_control(const struct snt_control *control);
+
 /* Closes what is connected, polls until the end, and expects nothing left. */
 void vqp_pair_close(struct vqp_pair *pair);
 

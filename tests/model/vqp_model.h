@@ -161,7 +161,8 @@ struct raid {
 	bool announced[LANES_MAX]; /* a raw immediate is to follow */
 	bool numbered[LANES_MAX];  /* and there was a number before */
 	uint32_t number[LANES_MAX];
-	bool violated; /* the victim has got what no program of ours sends */
+	struct snt_token mailbox; /* the victim's; its length may be 0 */
+	bool violated;		  /* the victim has got what no program of ours sends */
 };
 
 struct link {
@@ -245,6 +246,17 @@ static inline bool is_ordering(const struct send *send)
 static inline bool is_sequenced(const struct link *link)
 {
 	return link->scheme == SNT_DQPLB && !link->pass;
+}
+
+/* May an end be told lengths, and is it? Each in its own direction. */
+static inline bool lacks_length(const struct link *link)
+{
+	return link->scheme == SNT_SPRAY && !link->pass;
+}
+
+static inline bool wants_length(const struct end *end)
+{
+	return end->opts.flags & SNT_QP_NOTIFY_LENGTH;
 }
 
 /* Of a pass-through lane all receives are in one queue, and have room for data. */

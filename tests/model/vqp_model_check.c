@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "vqp_model.h"
 
+#include <arpa/inet.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -335,7 +336,7 @@ static int check_notification(struct link *link, unsigned end, int index,
 	if (!effect_seen(link, !end, index))
 		return wrong(link, "end %u: the peer's WR %d is not there in full", end,
 			     index);
-	if (unknown != (link->scheme == SNT_SPRAY && !link->pass) ||
+	if (unknown != (lacks_length(link) && !wants_length(&link->end[end])) ||
 	    (!unknown && wc->length != send->length))
 		return wrong(link, "end %u: length %llu of notification %d", end,
 			     (unsigned long long)wc->length, index);
@@ -367,13 +368,17 @@ static int check_arrival(struct link *link, unsigned end, const struct recv *rec
 		    : check_notification(link, end, index, recv, wc);
 }
 
-/* Whoever sent it: no more bytes than there was room for. */
+/* Whoever sent it: no more bytes than there was room for, and no length from nowhere.
+ * One that was asked for is whatever the peer says. */
 static int check_raid(struct link *link, const struct recv *recv,
 		      const struct snt_wc *wc)
 {
 	if (wc->opcode == SNT_RECV && wc->length > recv->room)
 		return wrong(link, "%llu bytes in a receive of %u",
 			     (unsigned long long)wc->length, recv->room);
+	if (wc->opcode == SNT_RECV_NOTIFY && lacks_length(link) &&
+	    !wants_length(&link->end[1]) && !(wc->flags & SNT_WC_LENGTH_UNKNOWN))
+		return wrong(link, "a length that nobody asked for");
 	return 0;
 }
 
@@ -481,6 +486,16 @@ static int local_owner(const struct end *here, uint64_t addr)
 	return at < OUT_SIZE ? here->out_owner[at / GRAIN] : NOBODY;
 }
 
+/* A notification may go to a mailbox, of which the model knows nothing; then its
+ * immediate tells, unless it is 0. */
+static int notifier(const struct end *here, uint32_t imm)
+{
+	for (int i = 0; imm && i < here->sends; i++)
+		if (here->send[i].opcode == SNT_WRITE_IMM && here->send[i].imm == imm)
+			return i;
+	return NOBODY;
+}
+
 int owner_of(const struct link *link, unsigned end, const struct scripted_send *send)
 {
 	const struct end *here = &link->end[end], *there = &link->end[!end];
@@ -493,6 +508,9 @@ int owner_of(const struct link *link, unsigned end, const struct scripted_send *
 
 		return index < LINK_IDS ? (int)index : NOBODY;
 	}
+	if (send->wr.opcode == IBV_WR_RDMA_WRITE_WITH_IMM && send->wr.num_sge &&
+	    lacks_length(link))
+		return notifier(here, ntohl(send->wr.imm_data));
 	if (send->wr.num_sge && !(send->wr.send_flags & IBV_SEND_INLINE))
 		return local_owner(here, send->sge[0].addr);
 	return write && at < IN_SIZE ? there->in_owner[at / GRAIN] : NOBODY;

@@ -26,8 +26,8 @@ static int fail_completion(struct link *link)
 	};
 	struct world *world = link->world;
 	enum ibv_wc_status status = statuses[dice(world, 5)];
-	unsigned end = dice(world, 2);
-	struct ibv_qp *qp = link->end[end].lane[dice(world, link->end[end].lanes)];
+	unsigned end = dice(world, 2), lane = dice(world, link->end[end].lanes);
+	struct ibv_qp *qp = link->end[end].lane[lane];
 	struct scripted_send send;
 	int owner;
 
@@ -40,8 +40,9 @@ static int fail_completion(struct link *link)
 	link->faulty = true;
 	link->injected++;
 	/* What follows from it may be seen before it, on another CQ: receives that
-	 * are flushed and, in DQPLB, the peer breaking as well. */
-	if (owner >= 0 && qp->send_cq == qp->recv_cq && !is_sequenced(link))
+	 * are flushed and, in DQPLB or of a notify lane, the peer ending others. */
+	if (owner >= 0 && qp->send_cq == qp->recv_cq && !is_sequenced(link) &&
+	    lane < link->end[end].opts.lanes)
 		link->end[end].send[owner].injected = status;
 	if (world->trace)
 		printf("# link %u, end %u: WR %d is made to fail with %d\n",
@@ -50,21 +51,9 @@ static int fail_completion(struct link *link)
 	return 0;
 }
 
-/* Can this post refuse a WR and send it all the same? Pass-through lanes have no
- * answer to that, as verbs have none. */
-static bool may_lie(const struct world *world, const struct link *link)
-{
-	for (unsigned i = 0; !link && i < world->links; i++)
-		if (world->link[i].pass)
-			return false;
-	return !link || !link->pass;
-}
-
 static int fail_post(struct world *world)
 {
 	static const int errors[] = { ENOMEM, EIO, EINVAL };
-	static const enum scripted_post_mode honest[] = { SCRIPTED_REFUSE_ALL,
-							  SCRIPTED_ACCEPT_SOME };
 	unsigned index = dice(world, 2), device;
 	struct host *host = &world->host[index];
 	struct link *link = chance(world, 50) ? pick_link(world) : NULL;
@@ -72,7 +61,7 @@ static int fail_post(struct world *world)
 		.kind = chance(world, 75) ? SCRIPTED_POST_SEND : SCRIPTED_POST_RECV,
 		.nth = 1 + dice(world, 5),
 		.error = errors[dice(world, 3)],
-		.mode = may_lie(world, link) ? dice(world, 4) : honest[dice(world, 2)],
+		.mode = dice(world, 4),
 		.accept = dice(world, 4),
 	};
 

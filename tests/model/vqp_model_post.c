@@ -334,8 +334,7 @@ static bool may_refuse(const struct link *link, const struct end *here, int ret,
 		return false;
 	if (ret == -EAGAIN && most >= send_depth(link, here))
 		return true;
-	/* What a device refuses on a pass-through lane has no other place to go. */
-	return (due && ret == -due) || (link->pass && link->faulty);
+	return due && ret == -due;
 }
 
 /* Was it right to accept so many? */
@@ -435,6 +434,21 @@ static void cut_recv(struct link *link, struct end *here, const struct recv *rec
 	}
 }
 
+/* A device that refuses a receive on a pass-through lane forgets all, as long as there
+ * is no connection that could fail instead. */
+static bool forget_recvs(struct link *link, struct end *here, int ret)
+{
+	struct snt_qp_info info = { .size = sizeof(info) };
+
+	if (!link->pass || !link->faulty || snt_qp_query(here->qp, &info) ||
+	    info.state != SNT_QP_UNCONNECTED)
+		return false;
+	if (ret != -ENOMEM && ret != -EIO && ret != -EINVAL)
+		return false;
+	here->class_done[1] = here->class_posted[1];
+	return true;
+}
+
 int post_recv(struct link *link, unsigned end, bool wanted)
 {
 	struct end *here = &link->end[end];
@@ -465,8 +479,9 @@ int post_recv(struct link *link, unsigned end, bool wanted)
 		here->class_order[data][here->class_posted[data]++] = here->recvs++;
 		return 0;
 	}
-	if ((ret == -ERANGE && bad) || (ret == -ESHUTDOWN && here->closing) ||
-	    (ret == -EAGAIN && full) || (ret < 0 && link->faulty))
+	if ((ret == -ERANGE && bad) || (ret == -EAGAIN && full) ||
+	    (ret == -ESHUTDOWN && (here->closing || link->faulty)) ||
+	    forget_recvs(link, here, ret))
 		return 0;
 	return wrong(link, "end %u: receive %d (%s): %d, %u waiting", end, here->recvs,
 		     data ? "data" : "notify", ret, waiting);

@@ -105,6 +105,35 @@ static int post_empty_recv(struct ibv_qp *qp)
 	return ibv_post_recv(qp, &wr, &bad);
 }
 
+/* Where the victim is to write lengths: to a place that the raider has, to one that
+ * it has not, or nowhere. */
+static void offer_mailbox(struct link *link, struct snt_card *card)
+{
+	const struct end *raider = &link->end[0];
+
+	card->flags &= ~SNT_QP_NOTIFY_LENGTH;
+	card->mailbox_addr = 0;
+	card->mailbox_slots = 0;
+	card->device[0].mailbox_key = 0;
+	if (!lacks_length(link) || chance(link->world, 30))
+		return;
+	card->flags |= SNT_QP_NOTIFY_LENGTH;
+	card->mailbox_addr = (uintptr_t)raider->memory + RAID;
+	card->mailbox_slots = RAID_SIZE / sizeof(uint64_t);
+	card->device[0].mailbox_key =
+		raider->token.key[0] ^ (chance(link->world, 20) ? 1 : 0);
+}
+
+static void find_mailbox(struct link *link, const struct snt_card *victim)
+{
+	struct snt_token *mailbox = &link->raid.mailbox;
+
+	mailbox->addr = victim->mailbox_addr;
+	mailbox->length = victim->mailbox_slots * sizeof(uint64_t);
+	for (unsigned i = 0; i < victim->device_count; i++)
+		mailbox->key[i] = victim->device[i].mailbox_key;
+}
+
 /* The victim's own card, with other QPs on one device. */
 int raid_connect(struct link *link)
 {
@@ -120,6 +149,8 @@ int raid_connect(struct link *link)
 	link->raid.window = victim.window;
 	card.device_count = 1;
 	memcpy(card.device[0].gid, gid.raw, sizeof(gid.raw));
+	offer_mailbox(link, &card);
+	find_mailbox(link, &victim);
 	for (unsigned i = 0; i < raider->lanes; i++) {
 		card.lane[i] =
 			(struct snt_card_lane){ .qp_num = raider->lane[i]->qp_num,
@@ -233,10 +264,33 @@ static void describe(struct link *link, unsigned lane, struct ibv_send_wr *wr,
 	wr->wr_id = violates ? VIOLATION : 0;
 }
 
+/* Into the victim's mailbox, as it should be or nearly, or else into a place that
+ * is there for it. */
+static void aim(struct link *link, unsigned lane, uint32_t length,
+		struct ibv_send_wr *wr)
+{
+	struct world *world = link->world;
+	const struct end *victim = &link->end[1];
+	const struct snt_token *mailbox = &link->raid.mailbox;
+	unsigned device = victim->lane_device[lane];
+
+	if (length && length <= mailbox->length && chance(world, 50)) {
+		wr->wr.rdma.remote_addr =
+			mailbox->addr + dice(world, mailbox->length - length + 1);
+		wr->wr.rdma.rkey = mailbox->key[device];
+	} else {
+		wr->wr.rdma.remote_addr = (uintptr_t)victim->memory + RAID +
+					  dice(world, RAID_SIZE - length);
+		wr->wr.rdma.rkey = victim->token.key[device];
+	}
+	if (chance(world, 2))
+		wr->wr.rdma.rkey ^= 1u << dice(world, 32);
+}
+
 void raid(struct link *link)
 {
 	struct world *world = link->world;
-	struct end *raider = &link->end[0], *victim = &link->end[1];
+	struct end *raider = &link->end[0];
 	unsigned lane = dice(world, raider->lanes);
 	uint32_t length = chance(world, 40) ? 0 : dice(world, 400);
 	struct ibv_sge sge;
@@ -246,15 +300,14 @@ void raid(struct link *link)
 	struct ibv_send_wr *bad;
 	struct raid before = link->raid;
 
+	/* As long as a length. */
+	if (link->raid.mailbox.length && chance(world, 50))
+		length = sizeof(uint64_t);
 	if (chance(world, 30))
 		post_empty_recv(raider->lane[lane]);
 	describe(link, lane, &wr, length);
 	snt_mem_sge(raider->mem, 0, OUT, length, &sge);
-	wr.wr.rdma.remote_addr =
-		(uintptr_t)victim->memory + RAID + dice(world, RAID_SIZE - length);
-	wr.wr.rdma.rkey = victim->token.key[victim->lane_device[lane]];
-	if (chance(world, 2))
-		wr.wr.rdma.rkey ^= 1u << dice(world, 32);
+	aim(link, lane, length, &wr);
 	if (world->trace)
 		printf("# raider: lane %u opcode %u imm 0x%x length %u%s\n", lane,
 		       wr.opcode, ntohl(wr.imm_data), length,

@@ -25,13 +25,13 @@ int wrong(const struct link *link, const char *format, ...)
 	va_list args;
 
 	printf("# seed %llu, link %u of %u (%s, lanes %u/%u, devices %u/%u, depths lane "
-	       "%u/%u send %u/%u recv %u/%u, %s%s%s): ",
+	       "%u/%u send %u/%u recv %u/%u, lengths wanted %d/%d, %s%s%s): ",
 	       (unsigned long long)world->seed, link->index, world->links,
 	       kind_of(link), end[0].opts.lanes, end[1].opts.lanes,
 	       end[0].host->devices, end[1].host->devices, end[0].opts.lane_depth,
 	       end[1].opts.lane_depth, end[0].opts.send_depth, end[1].opts.send_depth,
-	       end[0].opts.recv_depth, end[1].opts.recv_depth,
-	       link->faulty ? "with faults" : "no faults",
+	       end[0].opts.recv_depth, end[1].opts.recv_depth, wants_length(&end[0]),
+	       wants_length(&end[1]), link->faulty ? "with faults" : "no faults",
 	       link->hostile ? ", hostile peer" : "", world->wraps ? ", wraps" : "");
 	va_start(args, format);
 	vprintf(format, args);
@@ -175,6 +175,8 @@ static void choose_opts(struct link *link, struct end *end, uint32_t lanes)
 		end->opts.weights = end->weights;
 	if (chance(world, 20))
 		end->opts.balance = SNT_BY_TIME;
+	if (lacks_length(link) && chance(world, 50))
+		end->opts.flags |= SNT_QP_NOTIFY_LENGTH;
 	/* A notification for each device of the peer. */
 	if (world->host[0].devices != world->host[1].devices && !link->hostile)
 		end->opts.notify_lanes = DEVICES_MAX;
@@ -330,7 +332,12 @@ static int connect_link(struct link *link)
 	if (link->hostile)
 		return raid_connect(link);
 	for (unsigned i = 0; i < 2; i++) {
-		int ret = snt_qp_connect(link->end[i].qp, &card[!i]);
+		int ret;
+
+		/* A server makes its card when it is connected. */
+		if (i && snt_qp_card(link->end[0].qp, &card[0]))
+			return wrong(link, "late card: %s", snt_err_text());
+		ret = snt_qp_connect(link->end[i].qp, &card[!i]);
 
 		/* Faults of an earlier life may be waiting; no more than these. */
 		for (unsigned tries = 0; ret && link->faulty && tries < 12; tries++)

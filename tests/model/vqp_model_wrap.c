@@ -35,6 +35,14 @@ static void wrap_qp(struct world *world, struct snt_qp *qp)
 	}
 }
 
+/* The place of a length in the mailbox is the number of its notification, on which
+ * both ends agree. */
+static void match_mailboxes(struct snt_qp *one, struct snt_qp *other)
+{
+	one->extra->built = one->extra->retired = other->notify.tail;
+	other->extra->built = other->extra->retired = one->notify.tail;
+}
+
 void wrap_counters(struct link *link)
 {
 	struct world *world = link->world;
@@ -46,4 +54,6 @@ void wrap_counters(struct link *link)
 		if (is_sequenced(link))
 			snt__dqplb_init(link->end[i].qp, first);
 	}
+	if (lacks_length(link))
+		match_mailboxes(link->end[0].qp, link->end[1].qp);
 }

@@ -25,11 +25,12 @@ int wrong(const struct link *link, const char *format, ...)
 	const struct world *world = link->world;
 	va_list args;
 
-	printf("# seed %llu, link %u of %u (%s, lanes %u, devices %u/%u, %s%s) at %llu "
-	       "ns:\n",
+	printf("# seed %llu, link %u of %u (%s, lanes %u, devices %u/%u, lengths wanted "
+	       "%d/%d, %s%s) at %llu ns:\n",
 	       (unsigned long long)world->seed, link->index, world->links,
 	       kind_of(link), link->end[1].opts.lanes, world->host[0].devices,
-	       world->host[1].devices, link->faulty ? "with faults" : "no faults",
+	       world->host[1].devices, wants_length(&link->end[0]),
+	       wants_length(&link->end[1]), link->faulty ? "with faults" : "no faults",
 	       world->wraps ? ", wraps" : "",
 	       (unsigned long long)(fabric.sim ? snt__sim_now(fabric.sim) : 0));
 	va_start(args, format);
@@ -163,6 +164,8 @@ static void choose_opts(struct link *link, struct end *end, uint32_t lanes)
 		end->opts.weights = end->weights;
 	if (chance(world, 40))
 		end->opts.balance = SNT_BY_TIME;
+	if (lacks_length(link) && chance(world, 50))
+		end->opts.flags |= SNT_QP_NOTIFY_LENGTH;
 	/* A notification for each device of the peer. */
 	if (world->host[0].devices != world->host[1].devices)
 		end->opts.notify_lanes = DEVICES_MAX;

@@ -20,6 +20,7 @@ static struct vqp_pair *open_balanced(enum snt_scheme scheme, enum snt_balance b
 				    .scheme = scheme,
 				    .lanes = LANES,
 				    .lane_depth = 64,
+				    .send_depth = 4096,
 				    .fragment_size = FRAGMENT,
 				    .balance = balance,
 				    .weights = weights };
@@ -178,6 +179,114 @@ static void dqplb_uses_every_lane_now_and_then(void **state)
 	vqp_pair_close(pair);
 }
 
+/* One WR of so many fragments after the other, each done within 10 us. Counts what
+ * lanes carry. */
+static void send_lightly(struct vqp_pair *pair, unsigned wrs, unsigned fragments,
+			 uint64_t *carried)
+{
+	struct snt_wc wc;
+
+	for (unsigned i = 0; i < LANES; i++)
+		carried[i] = -lane_info(pair, 0, i).fragments;
+	for (unsigned i = 0; i < wrs; i++) {
+		send_wr(pair, SNT_WRITE, i, fragments);
+		clock_now += 10000;
+		vqp_pair_run(pair, i);
+		while (snt_cq_poll(pair->end[0].cq, &wc, 1) == 1)
+			assert_int_equal(wc.status, SNT_SUCCESS);
+	}
+	for (unsigned i = 0; i < LANES; i++)
+		carried[i] += lane_info(pair, 0, i).fragments;
+}
+
+/* Nobody knows since when its lanes have been busy. */
+static void by_time_may_begin_with_busy_lanes(void **state)
+{
+	struct vqp_pair *pair = open_balanced(SNT_SPRAY, SNT_ROUND_ROBIN, NULL);
+	struct snt_qp_opts change = { .size = sizeof(change), .balance = SNT_BY_TIME };
+	uint64_t carried[LANES];
+
+	(void)state;
+	clock_now = UINT64_C(30) * 86400 * 1000000000; /* long after it was made */
+	send_wr(pair, SNT_WRITE, 1, 2);
+	assert_success(snt_qp_modify(pair->end[0].qp, &change));
+	clock_now += 10000;
+	expect(pair, 0, 1, SNT_WRITE, SNT_SUCCESS);
+	send_lightly(pair, 500, 4, carried);
+	for (unsigned i = 0; i < LANES; i++)
+		assert_in_range(carried[i], 400, 600);
+	vqp_pair_close(pair);
+}
+
+/* It is tried again, now and then. */
+static void by_time_one_stall_is_not_for_ever(void **state)
+{
+	const uint64_t price[LANES] = { 1000, 1000, 1000, 1000 };
+	struct vqp_pair *pair = open_balanced(SNT_SPRAY, SNT_BY_TIME, NULL);
+	uint64_t carried[LANES], busy_until[LANES];
+	struct snt_wc wc;
+
+	(void)state;
+	clock_now = 1;
+	send_lightly(pair, 20, 4, carried);
+	send_wr(pair, SNT_WRITE, 1, 4);
+	clock_now += 10000;
+	for (unsigned i = 1; i < LANES; i++)
+		scripted_complete(lane_qp(pair, 0, i), IBV_WC_SUCCESS);
+	assert_int_equal(snt_cq_poll(pair->end[0].cq, &wc, 1), 0);
+	clock_now += 500000000;
+	expect(pair, 0, 1, SNT_WRITE, SNT_SUCCESS);
+	for (unsigned i = 0; i < LANES; i++) {
+		busy_until[i] = clock_now;
+		carried[i] = -lane_info(pair, 0, i).fragments;
+	}
+	for (unsigned i = 0; i < 500; i++) {
+		send_wr(pair, SNT_WRITE, i, 16);
+		play(pair, price, busy_until, clock_now + 10000);
+	}
+	for (unsigned i = 0; i < LANES; i++)
+		assert_in_range(carried[i] + lane_info(pair, 0, i).fragments, 1600,
+				2400);
+	vqp_pair_close(pair);
+}
+
+/* Trying a lane that stays slow costs no more than that. */
+static void by_time_a_lane_that_stays_slow_is_left_out(void **state)
+{
+	const uint64_t price[LANES] = { 1000, 1000, 1000, 100000 };
+	uint64_t carried[LANES];
+
+	(void)state;
+	measure(SNT_SPRAY, SNT_BY_TIME, price, carried);
+	assert_in_range(sum(carried), 0.95 * 12040, 12040);
+}
+
+/* A lane that was full and is free again comes first only if something waits. */
+static void turns_are_kept_on_the_narrowest_lanes(void **state)
+{
+	const enum snt_scheme schemes[] = { SNT_SPRAY, SNT_DQPLB };
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(schemes); i++) {
+		struct snt_qp_opts opts = { .size = sizeof(opts),
+					    .lanes = LANES,
+					    .scheme = schemes[i],
+					    .lane_depth = 1 + i,
+					    .fragment_size = FRAGMENT };
+		struct vqp_pair *pair = vqp_pair_open(1, &opts);
+
+		for (unsigned j = 0; j < 10 * LANES; j++) {
+			post_notify(pair, 1, j);
+			send_wr(pair, SNT_WRITE_IMM, j, 1);
+			expect(pair, 0, j, SNT_WRITE_IMM, SNT_SUCCESS);
+			expect(pair, 1, j, SNT_RECV_NOTIFY, SNT_SUCCESS);
+		}
+		for (unsigned j = 0; j < LANES; j++)
+			assert_int_equal(lane_info(pair, 0, j).bytes, 10 * FRAGMENT);
+		vqp_pair_close(pair);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -187,6 +296,10 @@ int main(void)
 		cmocka_unit_test(by_time_equal_lanes_get_equal_shares),
 		cmocka_unit_test(by_time_begins_with_weights),
 		cmocka_unit_test(dqplb_uses_every_lane_now_and_then),
+		cmocka_unit_test(by_time_may_begin_with_busy_lanes),
+		cmocka_unit_test(by_time_one_stall_is_not_for_ever),
+		cmocka_unit_test(by_time_a_lane_that_stays_slow_is_left_out),
+		cmocka_unit_test(turns_are_kept_on_the_narrowest_lanes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

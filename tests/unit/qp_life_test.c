@@ -64,6 +64,7 @@ static void a_closed_qp_lives_again(void **state)
 		struct vqp_pair *pair = open_pair(2, 4, schemes[i]);
 		struct ibv_qp *lane = lane_qp(pair, 0, 3);
 		uint64_t generation = query(pair, 0).generation;
+		struct snt_card card;
 
 		for (unsigned life = 0; life < 3; life++) {
 			talk(pair);
@@ -78,6 +79,8 @@ static void a_closed_qp_lives_again(void **state)
 			assert_int_equal(query(pair, 0).state, SNT_QP_UNCONNECTED);
 			assert_ptr_equal(lane_qp(pair, 0, 3), lane);
 			assert_true(query(pair, 0).generation != generation);
+			assert_success(snt_qp_card(pair->end[0].qp, &card));
+			assert_int_equal(card.epoch, life + 1);
 			vqp_pair_connect(pair);
 		}
 		talk(pair);

@@ -37,8 +37,8 @@ static void the_card_tells_of_the_mailbox(void **state)
 		assert_int_equal(card[1].flags, SNT_QP_NOTIFY_LENGTH);
 		assert_int_equal(card[1].mailbox_slots, depths[i][1]);
 		assert_int_not_equal(card[1].mailbox_addr, 0);
-		assert_int_not_equal(card[1].device[0].mailbox_key,
-				     card[1].device[1].mailbox_key);
+		assert_int_not_equal(card[1].device[0].mailbox_key, 0);
+		assert_int_equal(card[1].device[1].mailbox_key, 0);
 		vqp_pair_close(pair);
 	}
 }
@@ -198,7 +198,8 @@ static void every_refusal_to_make_it_is_undone(void **state)
 			}
 		}
 		scripted_fail_control(failing, 0, 0);
-		assert_true(met_registration);
+		/* The first notify lane is on the first device. */
+		assert_int_equal(met_registration, !device);
 		assert_success(snt_qp_destroy(qp));
 		assert_int_equal(regions(pair, 0), 1);
 		vqp_pair_close(pair);
@@ -270,23 +271,54 @@ static void every_failure_to_tell_is_undone(void **state)
 	vqp_pair_close(pair);
 }
 
-static void every_registration_to_tell_may_fail(void **state)
+static unsigned regions_of(const struct vqp_pair *pair, unsigned end, unsigned device)
+{
+	return scripted_live(pair->end[end].device[device], SCRIPTED_MR);
+}
+
+/* Nothing is registered where it is of no use: at either end the device of the first
+ * notify lane is the only one. */
+static void one_device_knows_of_the_lengths(void **state)
 {
 	(void)state;
 	for (unsigned device = 0; device < 2; device++) {
-		struct vqp_pair *pair = make_pair(2, options(0), options(ASKS));
-		struct scripted_device *failing = pair->end[0].device[device];
+		struct snt_qp_opts tells = options(0), asks = options(ASKS);
+		struct vqp_pair *pair;
+
+		tells.devices = asks.devices = 1u << device;
+		tells.notify_lanes = asks.notify_lanes = 2;
+		pair = make_pair(2, tells, asks);
+		vqp_pair_connect(pair);
+		for (unsigned end = 0; end < 2; end++) {
+			assert_int_equal(regions_of(pair, end, device), 2);
+			assert_int_equal(regions_of(pair, end, !device), 1);
+		}
+		post_notify(pair, 1, 1);
+		write_from(pair, 0, 1, 17);
+		expect_length(pair, 1, 1, 17);
+		vqp_pair_close(pair);
+	}
+}
+
+static void a_registration_to_tell_may_fail(void **state)
+{
+	(void)state;
+	for (unsigned device = 0; device < 2; device++) {
+		struct snt_qp_opts tells = options(0), asks = options(ASKS);
+		struct scripted_device *failing;
+		struct vqp_pair *pair;
 		struct snt_card card;
 
+		tells.devices = asks.devices = 1u << device;
+		pair = make_pair(2, tells, asks);
+		failing = pair->end[0].device[device];
 		assert_success(snt_qp_card(pair->end[1].qp, &card));
 		scripted_fail_control(failing, 1, ENOSPC);
 		assert_error(snt_qp_connect(pair->end[0].qp, &card), ENOSPC,
 			     device ? "scripted1" : "scripted0");
 		assert_string_equal(scripted_failed_control(failing), "reg_mr");
 		for (unsigned i = 0; i < 2; i++)
-			assert_int_equal(scripted_live(pair->end[0].device[i],
-						       SCRIPTED_MR),
-					 1);
+			assert_int_equal(regions_of(pair, 0, i), 1);
 		vqp_pair_connect(pair);
 		post_notify(pair, 1, 1);
 		write_from(pair, 0, 1, 17);
@@ -343,7 +375,8 @@ int main(void)
 		cmocka_unit_test(every_refusal_to_make_it_is_undone),
 		cmocka_unit_test(every_want_of_memory_is_undone),
 		cmocka_unit_test(every_failure_to_tell_is_undone),
-		cmocka_unit_test(every_registration_to_tell_may_fail),
+		cmocka_unit_test(one_device_knows_of_the_lengths),
+		cmocka_unit_test(a_registration_to_tell_may_fail),
 		cmocka_unit_test(a_failed_release_can_be_repeated),
 	};
 

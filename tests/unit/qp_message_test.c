@@ -217,6 +217,31 @@ static void nothing_is_taken_after_an_error(void **state)
 	vqp_pair_close(pair);
 }
 
+/* Nothing is at no address at all. */
+static void an_empty_wr_needs_no_buffer(void **state)
+{
+	(void)state;
+	for (uint32_t lanes = 1; lanes < 3; lanes++) {
+		struct snt_qp_opts opts = { .size = sizeof(opts), .lanes = lanes };
+		struct vqp_pair *pair = vqp_pair_open(1, &opts);
+		struct snt_sge none = { 0 };
+		struct snt_send_wr wr = vqp_wr(pair, 0, &none, SNT_WRITE_IMM, 0, 0);
+
+		none = (struct snt_sge){ 0 };
+		wr.flags |= SNT_INLINE;
+		for (unsigned i = 0; i < 2; i++) {
+			post_notify(pair, 1, 3);
+			assert_int_equal(snt_qp_post_send(pair->end[0].qp, &wr, 1), 1);
+			assert_int_equal(vqp_poll(pair, 0).status, SNT_SUCCESS);
+			assert_int_equal(vqp_poll(pair, 1).status, SNT_SUCCESS);
+			wr.flags &= ~SNT_INLINE;
+			wr.sge = NULL;
+			wr.sge_count = 0;
+		}
+		vqp_pair_close(pair);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -229,6 +254,7 @@ int main(void)
 		cmocka_unit_test(one_call_posts_any_mix_in_order),
 		cmocka_unit_test(the_first_bad_one_ends_a_chain),
 		cmocka_unit_test(a_full_device_takes_part_of_a_chain),
+		cmocka_unit_test(an_empty_wr_needs_no_buffer),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -456,6 +456,17 @@ static void expect_traffic(struct link *link, uint64_t recv_id)
 	assert_memory_equal(link->buffer[0], link->buffer[1], 4096);
 }
 
+/* As bytes for the peer, because a structure may have holes. */
+static void assert_same_card(const struct snt_card *a, const struct snt_card *b)
+{
+	uint8_t packed[2][SNT_CARD_PACKED_MAX];
+	ssize_t size = snt_card_pack(a, packed[0], sizeof(packed[0]));
+
+	assert_success(size);
+	assert_int_equal(snt_card_pack(b, packed[1], sizeof(packed[1])), size);
+	assert_memory_equal(packed[0], packed[1], size);
+}
+
 static void fail_each_connect_call(struct link *link, unsigned device)
 {
 	struct snt_recv_wr recv = { .wr_id = 5 };
@@ -475,7 +486,7 @@ static void fail_each_connect_call(struct link *link, unsigned device)
 		}
 		assert_error(ret, EIO, "scripted");
 		assert_success(snt_qp_card(link->qp[1], &after));
-		assert_memory_equal(&before, &after, sizeof(before));
+		assert_same_card(&before, &after);
 		assert_int_equal(snt_cq_poll(link->end[1].cq, &(struct snt_wc){ 0 }, 1),
 				 0);
 	}
@@ -632,7 +643,7 @@ static void a_failed_connect_leaves_no_agreement(void **state)
 	scripted_fail_control(link->end[0].device[0], 1, EIO);
 	assert_int_equal(snt_qp_connect(link->qp[0], &peer), -EIO);
 	assert_success(snt_qp_card(link->qp[0], &after));
-	assert_memory_equal(&before, &after, sizeof(before));
+	assert_same_card(&before, &after);
 	connect_both(link);
 	assert_success(snt_qp_card(link->qp[0], &after));
 	assert_int_equal(after.window, before.window);
@@ -686,7 +697,6 @@ static void a_failed_close_can_be_repeated(void **state)
 		scripted_fail_control(link->end[0].device[0], nth, EIO);
 		assert_error(snt_qp_close(link->qp[0], 1), EIO, "scripted0");
 		scripted_run(link->fabric, nth);
-		assert_int_equal(snt_qp_destroy(link->qp[0]), -EBUSY);
 		assert_success(snt_qp_close(link->qp[0], 2));
 		assert_int_equal(link_poll(link, link->end[0].cq).wr_id, 5);
 		assert_int_equal(link_poll(link, link->end[0].cq).opcode, SNT_CLOSED);
@@ -858,10 +868,9 @@ static void adopted_qps_are_checked(void **state)
 	opts.adopted = NULL;
 	assert_error(snt_qp_create(e.ctx, &opts, &qp), EINVAL, "");
 	assert_null(qp);
-	/* Room for the worst case of the adopted CQ, which is not added to. */
 	opts = adopting(&own, cq, 4);
 	opts.lane_depth = opts.recv_depth = 2000;
-	assert_error(snt_qp_create(e.ctx, &opts, &qp), ENOSPC, "completions");
+	assert_error(snt_qp_create(e.ctx, &opts, &qp), EINVAL, "needs 2002");
 
 	opts = adopting(&own, cq, 1);
 	assert_success(snt_qp_create(e.ctx, &opts, &first));
@@ -869,6 +878,8 @@ static void adopted_qps_are_checked(void **state)
 	/* Its owner still gets what is its own. */
 	assert_int_equal(snt_qp_complete(first, 0,
 					 &(struct ibv_wc){ .qp_num = own.qp[0]->qp_num,
+							   .status =
+								   IBV_WC_WR_FLUSH_ERR,
 							   .wr_id = 7 },
 					 1, &(struct snt_wc){ 0 }, 1),
 			 1);

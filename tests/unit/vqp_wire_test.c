@@ -261,6 +261,58 @@ static void s1_an_ordering_point_waits_for_reads(void **state)
 	}
 }
 
+/* So many WRs after it. */
+static void jump(struct snt_qp *qp, uint32_t count)
+{
+	qp->head += count;
+	qp->ordered = qp->next = qp->tail = qp->head;
+}
+
+static bool is_fenced_after(struct vqp_pair *pair, unsigned opcode)
+{
+	struct snt_sge sge;
+	struct snt_send_wr wr = vqp_wr(pair, 0, &sge, SNT_FETCH_ADD, 0, 8);
+	bool fenced;
+
+	send_wr(pair, opcode, 1, 1);
+	assert_int_equal(snt_qp_post_send(pair->end[0].qp, &wr, 1), 1);
+	fenced = peek(pair, 0, 1).wr.send_flags & IBV_SEND_FENCE;
+	expect(pair, 0, 1, opcode, SNT_SUCCESS);
+	expect(pair, 0, 1, SNT_FETCH_ADD, SNT_SUCCESS);
+	return fenced;
+}
+
+/* Positions wrap. A fence for a READ that was reported billions of WRs ago, or never
+ * was, would only cost time. */
+static void a_read_of_long_ago_needs_no_fence(void **state)
+{
+	static const uint32_t counts[] = { 0,
+					   1,
+					   (1u << 31) - 3,
+					   (1u << 31) - 2,
+					   1u << 31,
+					   (1u << 31) + 9,
+					   UINT32_MAX - 9 };
+
+	(void)state;
+	for (unsigned i = 0; i < 2 * ARRAY_SIZE(counts); i++) {
+		struct vqp_pair *pair = open_pair(1, 1, SNT_SPRAY);
+		struct snt_qp *qp = pair->end[0].qp;
+
+		if (i % 2) {
+			send_wr(pair, SNT_READ, 1, 1);
+			expect(pair, 0, 1, SNT_READ, SNT_SUCCESS);
+		}
+		jump(qp, counts[i / 2]);
+		assert_false(is_fenced_after(pair, SNT_WRITE));
+		assert_true(is_fenced_after(pair, SNT_READ));
+		assert_false(is_fenced_after(pair, SNT_WRITE));
+		jump(qp, 1u << 31);
+		assert_false(is_fenced_after(pair, SNT_WRITE));
+		vqp_pair_close(pair);
+	}
+}
+
 /* Inline bytes are the device's from the post on, whatever becomes of the buffer. */
 static void inline_bytes_go_with_the_wr(void **state)
 {
@@ -538,6 +590,7 @@ int main(void)
 		cmocka_unit_test(one_call_fills_chains_again_and_again),
 		cmocka_unit_test(each_scheme_has_its_own_fragments),
 		cmocka_unit_test(s1_an_ordering_point_waits_for_reads),
+		cmocka_unit_test(a_read_of_long_ago_needs_no_fence),
 		cmocka_unit_test(inline_bytes_go_with_the_wr),
 		cmocka_unit_test(numbers_count_fragments_and_mark_the_last),
 		cmocka_unit_test(numbers_wrap_at_2_24),

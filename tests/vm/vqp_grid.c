@@ -15,14 +15,20 @@ const struct grid_values grid_columns[GRID_COLUMNS] = {
 	[GRID_SCHEME] = { "scheme", 2, { SNT_SPRAY, SNT_DQPLB } },
 	[GRID_FRAGMENT] = { "fragments of", 4, { 256, 4096, 65536, 1 << 20 } },
 	[GRID_DEVICES] = { "devices", 3, { 1, 2, 3 } },
+	[GRID_ASKS] = { "lengths wanted by", 4, { 0, 1, 2, 3 } },
 };
 
 bool grid_is_legal(const struct grid_cell *cell)
 {
 	uint64_t work = grid_value(cell, GRID_WORK);
 	uint64_t length = grid_value(cell, GRID_LENGTH);
-	bool whole = work == GRID_SEND || grid_value(cell, GRID_LANES) == 1;
+	bool single = grid_value(cell, GRID_LANES) == 1;
+	bool whole = work == GRID_SEND || single;
+	bool unknown = work == GRID_WRITE_IMM && !single &&
+		       grid_value(cell, GRID_SCHEME) == SNT_SPRAY;
 
+	if (grid_value(cell, GRID_ASKS) && !unknown)
+		return false;
 	if (work == GRID_ATOMICS)
 		return length == 8;
 	return !whole || length <= GRID_MESSAGE_MAX;
@@ -145,7 +151,8 @@ struct grid_cell *grid_most(unsigned *count_out)
 
 	for (unsigned i = 0; cells && i < count; i++)
 		if (grid_cost(&cells[i]) <= GRID_COST_LONG ||
-		    grid_value(&cells[i], GRID_DEVICES) == 3)
+		    (grid_value(&cells[i], GRID_DEVICES) == 3 &&
+		     !grid_value(&cells[i], GRID_ASKS)))
 			cells[kept++] = cells[i];
 	*count_out = kept;
 	return cells;

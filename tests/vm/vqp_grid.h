@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 /*
- * What virtual QPs are tried with on real devices: a grid of six columns, and the
+ * What virtual QPs are tried with on real devices: a grid of seven columns, and the
  * cells of it that are chosen so that each pair of values of two columns, if any cell
  * has it, is in one of them. tests/unit/vqp_grid_test.c proves that.
  */
@@ -27,6 +27,7 @@ enum grid_column {
 	GRID_SCHEME, /* enum snt_scheme */
 	GRID_FRAGMENT,
 	GRID_DEVICES, /* as bits */
+	GRID_ASKS,    /* bit i: end i wants to be told lengths */
 	GRID_COLUMNS,
 };
 
@@ -56,7 +57,8 @@ static inline uint64_t grid_value(const struct grid_cell *cell, enum grid_column
 /* The longest message of rxe, which is what is not cut into fragments. */
 #define GRID_MESSAGE_MAX (8 << 20)
 
-/* Can it be done at all? Atomics have 8 bytes; messages fit the port. */
+/* Can it be done at all? Atomics have 8 bytes; messages fit the port; lengths are
+ * told of writes with immediate where they are not known anyway. */
 bool grid_is_legal(const struct grid_cell *cell);
 
 /* How many physical WRs it takes, about. */
@@ -64,8 +66,8 @@ uint64_t grid_cost(const struct grid_cell *cell);
 
 /*
  * All legal cells, cheap ones first; the pairwise choice; and what is run where time
- * does not matter much: all but those that take long and are on one device only. To
- * be freed; NULL without memory.
+ * does not matter much: all but those that take long, unless they are on both devices
+ * and nobody asks for lengths. To be freed; NULL without memory.
  */
 struct grid_cell *grid_all(unsigned *count_out);
 struct grid_cell *grid_pairwise(unsigned *count_out);

@@ -59,13 +59,17 @@ static bool open_end(struct end *end, const struct snt_qp_opts *given)
 	return true;
 }
 
-static bool open_both(struct end *end, const struct snt_qp_opts *opts)
+/* Bit i of @asks: end i wants to be told lengths. */
+static bool open_both(struct end *end, struct snt_qp_opts opts, unsigned asks)
 {
+	const uint32_t flags = opts.flags;
 	struct snt_card card[2];
 
-	for (int i = 0; i < 2; i++)
-		if (!open_end(&end[i], opts) || snt_qp_card(end[i].qp, &card[i]))
+	for (int i = 0; i < 2; i++) {
+		opts.flags = flags | (asks >> i & 1 ? SNT_QP_NOTIFY_LENGTH : 0);
+		if (!open_end(&end[i], &opts) || snt_qp_card(end[i].qp, &card[i]))
 			return wrong("open");
+	}
 	for (int i = 0; i < 2; i++)
 		if (snt_qp_connect(end[i].qp, &card[!i]))
 			return wrong("connect");
@@ -232,7 +236,29 @@ static bool post_receives(struct end *end, const struct job *job, bool data)
 	return true;
 }
 
-static bool run_write(struct end *end, const struct job *job, unsigned opcode)
+/* Only in SPRAY is there a length that the receiver does not know, unless it asked. */
+static bool knows_length(const struct grid_cell *cell)
+{
+	return grid_value(cell, GRID_SCHEME) == SNT_DQPLB ||
+	       grid_value(cell, GRID_LANES) == 1 || grid_value(cell, GRID_ASKS) & 2;
+}
+
+static bool check_notification(const struct grid_cell *cell, const struct job *job,
+			       const struct snt_wc *wc, unsigned number)
+{
+	bool unknown = wc->flags & SNT_WC_LENGTH_UNKNOWN;
+
+	if (wc->opcode == SNT_RECV_NOTIFY && wc->imm == 0xc0ffee00 + number &&
+	    unknown != knows_length(cell) && (unknown || wc->length == job->length))
+		return true;
+	snprintf(why, sizeof(why),
+		 "notification %u: opcode %u, imm 0x%x, %" PRIu64 " bytes%s", number,
+		 wc->opcode, wc->imm, wc->length, unknown ? ", not known" : "");
+	return false;
+}
+
+static bool run_write(struct end *end, const struct grid_cell *cell,
+		      const struct job *job, unsigned opcode)
 {
 	bool notifies = opcode == SNT_WRITE_IMM;
 	struct snt_wc wc[COUNT_MAX];
@@ -244,10 +270,8 @@ static bool run_write(struct end *end, const struct job *job, unsigned opcode)
 	    !same(job, end[0].buffer + FROM, end[1].buffer + TO, "write"))
 		return false;
 	for (unsigned i = 0; notifies && i < job->count; i++)
-		if (wc[i].opcode != SNT_RECV_NOTIFY || wc[i].imm != 0xc0ffee00 + i ||
-		    (!(wc[i].flags & SNT_WC_LENGTH_UNKNOWN) &&
-		     wc[i].length != job->length))
-			return wrong("notification");
+		if (!check_notification(cell, job, &wc[i], i))
+			return false;
 	return true;
 }
 
@@ -317,9 +341,9 @@ static bool run_work(struct end *end, const struct grid_cell *cell)
 
 	switch (grid_value(cell, GRID_WORK)) {
 	case GRID_WRITE:
-		return run_write(end, &job, SNT_WRITE);
+		return run_write(end, cell, &job, SNT_WRITE);
 	case GRID_WRITE_IMM:
-		return run_write(end, &job, SNT_WRITE_IMM);
+		return run_write(end, cell, &job, SNT_WRITE_IMM);
 	case GRID_READ:
 		return run_read(end, &job);
 	case GRID_SEND:
@@ -368,7 +392,8 @@ static bool run_cell(struct end *end, const struct grid_cell *cell)
 		.scheme = grid_value(cell, GRID_SCHEME),
 		.fragment_size = grid_value(cell, GRID_FRAGMENT),
 	};
-	bool good = open_both(end, &opts) && run_work(end, cell);
+	bool good = open_both(end, opts, grid_value(cell, GRID_ASKS)) &&
+		    run_work(end, cell);
 
 	return close_both(end) && good;
 }
@@ -395,7 +420,7 @@ static bool run_dying(struct end *end, enum snt_scheme scheme)
 	time_t deadline = time(NULL) + SECONDS;
 	unsigned failed = 0, next = 0;
 
-	if (!open_both(end, &opts))
+	if (!open_both(end, opts, 0))
 		return false;
 	bad.key[0] ^= 0xffffff00;
 	for (wr.wr_id = 0; wr.wr_id < 8; wr.wr_id++)
@@ -448,24 +473,27 @@ static void describe(const struct grid_cell *cell, char *text, size_t size)
 {
 	static const char *const works[] = { "write", "write with immediate", "read",
 					     "send", "atomics" };
+	static const char *const asks[] = { "", ", the sender asks for lengths",
+					    ", the receiver asks for lengths",
+					    ", both ask for lengths" };
 	uint64_t lanes = grid_value(cell, GRID_LANES);
 
 	snprintf(text, size,
 		 "%s, %" PRIu64 " bytes, devices 0x%" PRIx64 ", %s%" PRIu64
-		 " lanes, %s, fragments of %" PRIu64,
+		 " lanes, %s, fragments of %" PRIu64 "%s",
 		 works[grid_value(cell, GRID_WORK)], grid_value(cell, GRID_LENGTH),
 		 grid_value(cell, GRID_DEVICES),
 		 lanes == GRID_TRACKED ? "tracked " : "",
 		 lanes == GRID_TRACKED ? 1 : lanes,
 		 grid_value(cell, GRID_SCHEME) == SNT_SPRAY ? "SPRAY" : "DQPLB",
-		 grid_value(cell, GRID_FRAGMENT));
+		 grid_value(cell, GRID_FRAGMENT), asks[grid_value(cell, GRID_ASKS)]);
 }
 
 static unsigned run_grid(struct end *end, const struct grid_cell *cells, unsigned count,
 			 unsigned only)
 {
 	unsigned failed = 0;
-	char text[160];
+	char text[200];
 
 	for (unsigned i = 1; i <= count; i++) {
 		if (only && only != i)

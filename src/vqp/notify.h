@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SNT_VQP_NOTIFY_H
+#define SNT_VQP_NOTIFY_H
+
+#include <infiniband/verbs.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "util/list.h"
+
+struct snt_cq;
+struct snt__physical;
+
+/*
+ * What a virtual CQ has to do with sleeping. Its physical CQs have one channel for each
+ * device, and each of them is armed, or not, on its own. The layer above, which sleeps,
+ * keeps its own state here as well, because a CQ may come and go without it.
+ *
+ * Arming and looking comes in this order, always: an event tells of what comes after
+ * a CQ was armed, so whatever came before must be looked for afterwards. A look takes a
+ * physical CQE if there is one, since verbs cannot look without taking; it is held
+ * until somebody polls.
+ */
+struct snt__notify {
+	bool events; /* the physical CQs have channels */
+	bool served; /* by the layer above: programs do not poll it */
+	bool has_held;
+	uint32_t held_from; /* which physical CQ */
+	struct ibv_wc held;
+	struct snt__link all; /* in the context's list of such CQs */
+
+	/* Of the layer above. `idle` is set while it believes that there is nothing to
+	 * do but to wait for an event; called when that is no longer true. */
+	void (*idle)(struct snt_cq *cq);
+	bool stale;  /* it may have found something whose event is still to come */
+	bool failed; /* it cannot be polled any more */
+	bool *gone;  /* set when the CQ is destroyed */
+	struct snt__link pending;
+	void (*ready)(void *arg, struct snt_cq *cq); /* of the program */
+	void *ready_arg;
+};
+
+/* All physical CQs that are not armed are. 0, or the errno of the device. */
+int snt__cq_arm(struct snt_cq *cq);
+
+/* Is there anything to poll? 1, 0, or -EIO. */
+int snt__cq_look(struct snt_cq *cq);
+
+/* An event of this physical CQ came. */
+void snt__cq_take_event(struct snt__physical *physical);
+
+/* All events that were taken are acknowledged, before it is destroyed. */
+void snt__cq_ack(struct snt__physical *physical);
+
+/* As snt_cq_poll(), whoever serves it. */
+struct snt_wc;
+int snt__cq_poll(struct snt_cq *cq, struct snt_wc *wc, int max);
+
+#endif

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+#include "vqp/number.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#define NUMBERS 0xffffffu
+#define BITS	32
+
+/* A bit for each that is in use; pages of it are touched as far as it counts. */
+static atomic_uint in_use[NUMBERS / BITS + 1];
+static atomic_uint next;
+
+static bool claim(uint32_t num)
+{
+	uint32_t bit = 1u << num % BITS;
+
+	return !(atomic_fetch_or(&in_use[num / BITS], bit) & bit);
+}
+
+uint32_t snt__number_take(void)
+{
+	for (uint32_t tries = 0; tries < NUMBERS; tries++) {
+		uint32_t num = 1 + atomic_fetch_add(&next, 1) % NUMBERS;
+
+		if (claim(num))
+			return num;
+	}
+	return 0;
+}
+
+void snt__number_release(uint32_t num)
+{
+	atomic_fetch_and(&in_use[num / BITS], ~(1u << num % BITS));
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SNT_VQP_NUMBER_H
+#define SNT_VQP_NUMBER_H
+
+#include <stdint.h>
+
+/*
+ * Numbers of virtual QPs: 1 to 2^24 - 1, as cards carry them, and unique in the
+ * process. They are given out in turn, so that one does not come again soon.
+ *
+ * Thread: any.
+ */
+
+/* 0 if all are in use. */
+uint32_t snt__number_take(void);
+void snt__number_release(uint32_t num);
+
+#endif

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Taking back. A WR that waits in the ring, with nothing of it sent, can be made to
+ * never have been; its slot stays where it is, without a meaning. Whatever has been sent
+ * can only be ended together with all else that is on its lanes.
+ */
+#include "vqp/withdraw.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "util/err.h"
+#include "vqp/pass.h"
+#include "vqp/qp.h"
+
+bool snt__qp_withdraw(struct snt_qp *qp, uint32_t position)
+{
+	struct snt__slot *slot;
+
+	if (qp->pass_through || position - qp->next >= qp->tail - qp->next)
+		return false;
+	slot = snt__qp_slot(qp, position);
+	if (position == qp->next && slot->sent)
+		return false;
+	slot->pending = 0;
+	slot->flags = SNT__SLOT_VOID;
+	/* It may have been all that those behind it were waiting for. */
+	snt__qp_dispatch(qp);
+	return true;
+}
+
+/* Can all that is under way be ended? */
+static int check_control(const struct snt_qp *qp)
+{
+	for (uint32_t i = 0; i < qp->lane_count; i++) {
+		const struct snt_device *device = qp->ctx->device[qp->lane[i].device];
+
+		if (!device->control.modify_qp)
+			return snt__fail(EOPNOTSUPP,
+					 "%s has no control table to put a QP to ERR "
+					 "with",
+					 device->name);
+	}
+	return 0;
+}
+
+int snt__qp_abort(struct snt_qp *qp)
+{
+	int ret = check_control(qp);
+
+	if (ret)
+		return ret;
+	if (!qp->pass_through) {
+		snt__qp_break(qp);
+		snt__qp_dispatch(qp);
+		return 0;
+	}
+	ret = snt__lane_to_error(qp->lane);
+	if (ret)
+		return snt__fail(-ret, "%s: QP %u cannot go to ERR: %s",
+				 qp->ctx->device[qp->lane->device]->name, qp->num,
+				 strerror(-ret));
+	snt__pass_fail(qp);
+	return 0;
+}

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SNT_VQP_WITHDRAW_H
+#define SNT_VQP_WITHDRAW_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct snt_qp;
+
+/* Takes back a send of which nothing has been sent, so that it is never reported. False:
+ * it is too late. */
+bool snt__qp_withdraw(struct snt_qp *qp, uint32_t position);
+
+/* Ends all that is under way, as a fatal error would. */
+int snt__qp_abort(struct snt_qp *qp);
+
+#endif
