@@ -10,7 +10,9 @@
 #include <sennit/ctx.h>
 #include <sennit/device.h>
 #include <sennit/err.h>
+#include <sennit/loop.h>
 #include <sennit/mem.h>
+#include <sennit/op.h>
 #include <sennit/qp.h>
 #include <sennit/setting.h>
 

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Bursts of 16 writes on the scripted device, with its channels: polled, and served by
+ * dispatch when the fd is readable. Values are ns per write, the device's own cost
+ * included in both; and the system calls of one burst: one epoll_wait(), and the read()
+ * of the device's channel. (That it is empty afterwards costs another read() on real
+ * devices, and an fcntl() here.)
+ */
+#include <poll.h>
+
+#include "devices/scripted.h"
+#include "loop/cases.h"
+
+#define BATCH  16
+#define ROUNDS 16
+#define COUNT  (BATCH * ROUNDS)
+
+static struct scripted_fabric *fabric;
+
+static struct world {
+	struct snt_ctx *ctx;
+	struct snt_mem *mem;
+	struct snt_token token;
+	char buffer[4096];
+	struct snt_cq *cq;
+	struct snt_qp *qp[2];
+	struct snt_sge sge;
+	struct snt_send_wr wr[BATCH];
+	struct snt_op op[BATCH];
+	struct snt_op *ops[BATCH];
+	unsigned done;
+} polled, served;
+
+static void count(struct snt_op *op)
+{
+	struct world *world = op->arg;
+
+	world->done++;
+}
+
+static void poll_bursts(void *arg, unsigned total)
+{
+	struct world *world = arg;
+	struct snt_wc wc[BATCH];
+
+	for (unsigned i = 0; i < total; i += BATCH) {
+		snt_qp_post_send(world->qp[0], world->wr, BATCH);
+		for (int left = BATCH; left;)
+			left -= snt_cq_poll(world->cq, wc, BATCH);
+	}
+}
+
+static void dispatch_bursts(void *arg, unsigned total)
+{
+	struct world *world = arg;
+
+	for (unsigned i = 0; i < total; i += BATCH) {
+		snt_op_batch(world->qp[0], world->ops, world->wr, BATCH);
+		for (world->done = 0; world->done < BATCH;)
+			snt_loop_dispatch(world->ctx, 0);
+	}
+}
+
+static void connect_qps(struct world *world, uint32_t ops)
+{
+	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts), .ops = ops };
+	struct snt_qp_opts qp_opts = { .size = sizeof(qp_opts), .recv_depth = 2 };
+	struct snt_card card[2];
+
+	if (snt_cq_create(world->ctx, &cq_opts, &world->cq))
+		die("no CQ");
+	qp_opts.cq = world->cq;
+	for (int i = 0; i < 2; i++)
+		if (snt_qp_create(world->ctx, &qp_opts, &world->qp[i]) ||
+		    snt_qp_card(world->qp[i], &card[i]))
+			die("no QP");
+	for (int i = 0; i < 2; i++)
+		if (snt_qp_connect(world->qp[i], &card[!i]))
+			die("no connection");
+}
+
+static void make(struct world *world, uint32_t ops)
+{
+	struct snt_adopted adopted =
+		scripted_adopted(scripted_device_create(fabric, NULL));
+	struct snt_ctx_opts opts = { .size = sizeof(opts),
+				     .adopted = &adopted,
+				     .adopted_count = 1 };
+
+	if (snt_ctx_open(&opts, &world->ctx) ||
+	    snt_mem_register(world->ctx, world->buffer, sizeof(world->buffer),
+			     SNT_ACCESS_LOCAL_WRITE | SNT_ACCESS_REMOTE_WRITE,
+			     &world->mem) ||
+	    snt_mem_token(world->mem, &world->token))
+		die("cannot begin");
+	world->sge = (struct snt_sge){ world->mem, world->buffer, 64 };
+	for (int i = 0; i < BATCH; i++) {
+		world->wr[i] = (struct snt_send_wr){ .opcode = SNT_WRITE,
+						     .flags = SNT_SIGNALED,
+						     .sge_count = 1,
+						     .sge = &world->sge,
+						     .remote = &world->token,
+						     .remote_addr = world->token.addr };
+		world->op[i].done = count;
+		world->op[i].arg = world;
+		world->ops[i] = &world->op[i];
+	}
+	connect_qps(world, ops);
+}
+
+/* What a program that sleeps on the fd, and its loop, ask of the kernel in a burst; the
+ * program's own poll(2) comes on top. */
+static void count_syscalls(struct bench *bench)
+{
+	struct pollfd poller = { .fd = snt_loop_fd(served.ctx), .events = POLLIN };
+	unsigned wakes = 0, bursts = 1000;
+
+	while (poll(&poller, 1, 0) == 1)
+		snt_loop_dispatch(served.ctx, 0);
+	for (unsigned i = 0; i < bursts; i++) {
+		snt_op_batch(served.qp[0], served.ops, served.wr, BATCH);
+		served.done = 0;
+		syscall_counting = true;
+		for (; poll(&poller, 1, 0) == 1; wakes++)
+			snt_loop_dispatch(served.ctx, 0);
+		syscall_counting = false;
+		if (served.done != BATCH)
+			die("a wake-up was lost");
+	}
+	bench_value(bench, "burst-wake-ups", (double)wakes / bursts, "wake-ups", NULL);
+	bench_value(bench, "burst-epoll-waits",
+		    (double)syscall_counts[SYSCALL_EPOLL_WAIT] / bursts, "calls", NULL);
+	bench_value(bench, "burst-channel-reads",
+		    (double)syscall_counts[SYSCALL_READ] / bursts, "calls", NULL);
+	bench_value(bench, "burst-all-calls",
+		    (double)(syscall_counts[SYSCALL_EPOLL_WAIT] +
+			     syscall_counts[SYSCALL_READ] +
+			     syscall_counts[SYSCALL_WRITE]) /
+			    bursts,
+		    "calls", NULL);
+}
+
+void add_bursts(struct bench *bench)
+{
+	fabric = scripted_fabric_create(1);
+	scripted_eager(fabric, true);
+	make(&polled, 0);
+	make(&served, SNT_OPS_EVENTS);
+	if (snt_loop_fd(served.ctx) < 0)
+		die("no fd");
+	bench_case(bench, "burst-polled", poll_bursts, &polled, COUNT, NULL);
+	bench_case(bench, "burst-dispatched", dispatch_bursts, &served, COUNT,
+		   "burst-polled");
+	if (bench_wants(bench, "burst-"))
+		count_syscalls(bench);
+}

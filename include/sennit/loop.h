@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SENNIT_LOOP_H
+#define SENNIT_LOOP_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sennit/api.h>
+#include <sennit/cq.h>
+#include <sennit/ctx.h>
+
+/*
+ * The loop: one file descriptor for a whole context, to be watched by whatever event
+ * loop the program has, and one function to be called when it is readable.
+ *
+ *	int fd = snt_loop_fd(ctx);
+ *	...let epoll, poll, libuv, libevent, ... watch fd for reading; when it fires:
+ *	snt_loop_dispatch(ctx, 0);
+ *
+ * Behind the fd are the completion channels of all devices, their asynchronous
+ * events, one timer for all deadlines, and one bell for other threads. It does not
+ * matter whether the fd is watched by level or by edge: whenever dispatch returns,
+ * either everything is armed and nothing is left to do, or the fd has been made
+ * readable anew.
+ *
+ * Which CQs. Those made with snt_cq_opts::ops (their completions are callbacks, op.h)
+ * are served by dispatch as a whole. Those made with snt_cq_opts::events alone are
+ * polled by the program: in a function given to snt_cq_watch(), which dispatch calls,
+ * or wherever else it wants to; then it calls snt_loop_arm() before it sleeps. All
+ * others have nothing to do with the loop.
+ *
+ * Callbacks run inside snt_loop_dispatch(), snt_loop_poll(), snt_loop_wait() and
+ * snt_op_wait(), and nowhere else. Every call of the library is legal in them but
+ * for these four, which are -EBUSY there. Whatever is destroyed in a callback is
+ * gone when the call returns, as anywhere else, the context included; callbacks of ops
+ * that had finished before still come.
+ *
+ * Not everybody needs the fd. Without snt_loop_fd() and snt_loop_wait() there is
+ * none, nothing is ever armed, and snt_loop_poll() serves all CQs without a
+ * system call. A context that uses no part of this header has no file descriptor for
+ * it either.
+ *
+ * After a fork the child must not use the loop: what the fd refers to is the
+ * parent's. Every call here is -ECHILD in it, except stopping a timer.
+ *
+ * Thread: owner, for every call here but snt_loop_wake().
+ */
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct snt_qp;
+
+/**
+ * snt_loop_fd - the file descriptor to be watched for reading
+ *
+ * The first call makes it. It stays the same until the context is closed and is
+ * closed with it. It is an epoll instance, so it can be added to another epoll, to
+ * poll(2), select(2) and io_uring; the program must not read from it nor add to it.
+ * What has been done before the first call is not lost: the fd is readable then.
+ *
+ * Ownership: the context's.
+ * Returns: the fd; -ECHILD after a fork; -ENOMEM; the errno of epoll_create1(2),
+ * eventfd(2), timerfd_create(2) or epoll_ctl(2).
+ */
+SNT_API int snt_loop_fd(struct snt_ctx *ctx);
+
+/**
+ * snt_loop_dispatch - do what there is to do, and get ready for sleeping
+ * @budget: callbacks to be run at most, more or less fairly over all CQs; 0: 256
+ *
+ * Takes all events off the channels, serves the CQs they were for, arms them, and
+ * looks again; runs timers that are due; acknowledges what it took. When it returns
+ * nothing is left and all is armed, or the budget has come to its end and the fd is
+ * readable. It never blocks. To call it when nothing has happened is harmless.
+ * Without an fd it is snt_loop_poll().
+ *
+ * Returns: how many callbacks it ran, deadlines of ops that passed included;
+ *   -EBUSY   inside a callback
+ *   -ECHILD  after a fork
+ *   -EINVAL  a negative budget
+ *   -EIO     a CQ cannot be polled any more; the text names its device. The others are
+ *            served all the same, and it is left out from now on.
+ */
+SNT_API int snt_loop_dispatch(struct snt_ctx *ctx, int budget);
+
+/**
+ * snt_loop_poll - the same for programs that never sleep
+ * @budget: as in snt_loop_dispatch()
+ *
+ * Looks at every CQ with ops and every watched one, and runs timers that are due and
+ * the function of snt_loop_wakes(). Nothing is armed, and there is no system call but
+ * those of the devices. Asynchronous events are left to snt_loop_dispatch(), as are
+ * events on the channels: a program that has an fd and is about to sleep on it calls
+ * snt_loop_arm() first.
+ *
+ * Returns: as snt_loop_dispatch().
+ */
+SNT_API int snt_loop_poll(struct snt_ctx *ctx, int budget);
+
+/**
+ * snt_loop_arm - may the program sleep on the fd?
+ *
+ * For programs that polled by themselves since the last dispatch, be it with
+ * snt_cq_poll() or with snt_loop_poll(). Arms every CQ with events, and looks whether
+ * something came before that. What it finds is kept for the next poll. No callback
+ * runs.
+ *
+ * Returns: 0: sleep; what comes from now on makes the fd readable; 1: do not sleep
+ * but poll or dispatch first; -ECHILD; -EIO, the errno of the device or of
+ * snt_loop_fd().
+ */
+SNT_API int snt_loop_arm(struct snt_ctx *ctx);
+
+/**
+ * snt_loop_timeout - how long a program may sleep before a timer is due
+ *
+ * For programs that hand a timeout to their own poll(2). Nobody has to: the fd
+ * becomes readable for timers as well.
+ *
+ * Returns: milliseconds, rounded up; 0 if there is something to do now; -1 if there
+ * is no timer.
+ */
+SNT_API int snt_loop_timeout(struct snt_ctx *ctx);
+
+/**
+ * snt_loop_wake - make the fd readable from anywhere
+ *
+ * One dispatch follows one or many wakes; what the waking thread wrote before is
+ * visible to it. The context must not be closed meanwhile.
+ *
+ * Thread: any, also in signal handlers.
+ * Returns: 0; without a text, -ENOENT if there is no fd yet; -ECHILD after a fork.
+ */
+SNT_API int snt_loop_wake(struct snt_ctx *ctx);
+
+/**
+ * snt_loop_wakes - a function for dispatch to call after snt_loop_wake()
+ * @woken: NULL: none. It counts as a callback.
+ *
+ * Returns: 0; -ECHILD; -ENOMEM.
+ */
+SNT_API int snt_loop_wakes(struct snt_ctx *ctx,
+			   void (*woken)(void *arg, struct snt_ctx *ctx), void *arg);
+
+/**
+ * snt_loop_wait - sleep until something has been done
+ * @timeout_ns: -1: for ever; 0: do not sleep
+ *
+ * A whole event loop for programs that have no other. Looks at the CQs as long as
+ * snt_loop_spin() says, then sleeps on the fd, then dispatches. It may return early
+ * with nothing done; snt_loop_wake() and signals make it do so.
+ *
+ * Returns: how many callbacks it ran, 0 if time is up or it was woken; -EBUSY inside
+ * a callback; otherwise as snt_loop_fd() and snt_loop_dispatch().
+ */
+SNT_API int snt_loop_wait(struct snt_ctx *ctx, int64_t timeout_ns);
+
+/* As long as it has paid off lately, and not at all when it does not. */
+#define SNT_SPIN_AUTO (-1)
+
+/**
+ * snt_loop_spin - how long to look at the CQs before sleeping
+ * @spin_ns: nanoseconds, at most a second; 0: sleep at once; or SNT_SPIN_AUTO
+ *
+ * Of snt_loop_wait() and snt_op_wait(). A completion that comes while they look costs
+ * no system call at all. Until this is called it is as SENNIT_SPIN says, a number or
+ * "auto", else 0.
+ *
+ * Returns: 0; -EINVAL; -ECHILD; -ENOMEM.
+ */
+SNT_API int snt_loop_spin(struct snt_ctx *ctx, int64_t spin_ns);
+
+/**
+ * snt_loop_now - what time it is by the context's clock
+ *
+ * Returns: nanoseconds.
+ */
+SNT_API uint64_t snt_loop_now(const struct snt_ctx *ctx);
+
+/**
+ * snt_cq_watch - a function for dispatch to call when a CQ should be polled
+ * @cq: made with snt_cq_opts::events, and not with ops
+ * @ready: polls @cq until there is less than it asked for; NULL: none any more
+ *
+ * It may be called in vain. What it leaves in the CQ makes dispatch call it again,
+ * sooner or later.
+ *
+ * Returns: 0; -EINVAL if the CQ has no events, or ops.
+ */
+SNT_API int snt_cq_watch(struct snt_cq *cq, void (*ready)(void *arg, struct snt_cq *cq),
+			 void *arg);
+
+/*
+ * Timers
+ */
+
+/* Owned by the program; zero it before its first use. While it runs it must stay
+ * where it is. Members below `arg` are the library's. */
+struct snt_timer {
+	void (*fired)(struct snt_timer *timer);
+	void *arg;
+	struct snt_ctx *ctx; /* NULL: does not run */
+	uint64_t deadline_ns;
+	struct snt_timer *child, *next, *prev;
+};
+
+/**
+ * snt_timer_start, snt_timer_start_at - let a timer fire, once
+ * @delay_ns: from now
+ * @deadline_ns: by snt_loop_now(); in the past: with the next dispatch
+ *
+ * One that runs already is moved. In its function it does not run any more, and can be
+ * started again or freed. Any number of timers share one timerfd; timers of the same
+ * deadline fire in any order. A context that is closed forgets its timers. Starting and
+ * stopping cost no system call, except when a timer becomes the first to fire.
+ *
+ * Ownership: the timer stays the program's.
+ * Returns: 0; -EINVAL without a function; -EBUSY if it runs in another context;
+ * -ECHILD; -ENOMEM; the errno of timerfd_create(2).
+ */
+SNT_API int snt_timer_start(struct snt_ctx *ctx, struct snt_timer *timer,
+			    uint64_t delay_ns);
+SNT_API int snt_timer_start_at(struct snt_ctx *ctx, struct snt_timer *timer,
+			       uint64_t deadline_ns);
+
+/**
+ * snt_timer_stop - do not let it fire
+ *
+ * Returns: 1 if it ran; 0 if it did not, because it has fired, or was never started.
+ */
+SNT_API int snt_timer_stop(struct snt_timer *timer);
+
+/*
+ * Events of devices
+ */
+
+enum snt_event_type {
+	SNT_EVENT_OTHER = 0,	/* none of these; verbs_type has its number */
+	SNT_EVENT_DEVICE_FATAL, /* the device is of no use any more */
+	SNT_EVENT_PORT_ACTIVE,
+	SNT_EVENT_PORT_DOWN,
+	SNT_EVENT_GID_CHANGE, /* snt_device_refresh() has the new ones */
+	SNT_EVENT_LID_CHANGE,
+	SNT_EVENT_PKEY_CHANGE,
+	SNT_EVENT_SM_CHANGE,
+	SNT_EVENT_QP_FATAL,
+	SNT_EVENT_QP_REQUEST, /* a peer asked for what is not allowed, or malformed */
+	SNT_EVENT_QP_ACCESS,
+	SNT_EVENT_QP_ESTABLISHED,
+	SNT_EVENT_QP_DRAINED,
+	SNT_EVENT_QP_LAST_WQE,
+	SNT_EVENT_QP_MIGRATED,
+	SNT_EVENT_CQ_ERROR,
+	SNT_EVENT_SRQ_ERROR,
+	SNT_EVENT_SRQ_LIMIT,
+};
+
+/* Valid during the call only. */
+struct snt_event {
+	enum snt_event_type type;
+	int verbs_type;		 /* enum ibv_event_type */
+	unsigned device;	 /* index in the context */
+	const char *device_name; /* "mlx5_0" */
+	uint8_t port;		 /* of events of a port, else 0 */
+	uint32_t qp_num;	 /* the device's number, of events of a QP, else 0 */
+	struct snt_qp *qp; /* whose lane that is, if it reports to a CQ with events */
+	const char *text;  /* "mlx5_0 port 1: port is down" */
+};
+
+/**
+ * snt_loop_events - a function for dispatch to call with events of devices
+ * @happened: NULL: none any more
+ *
+ * From this call on dispatch takes the asynchronous events of all devices of the
+ * context, those of adopted devices too, and makes the fd that they come from
+ * non-blocking. Before it they are not touched. They are acknowledged before the
+ * function is called, so that it can destroy what they are about. Each is a line in
+ * the log as well. Devices without a control table have none.
+ *
+ * The flow of completions tells of a dead lane by itself; the event only says why.
+ *
+ * Returns: 0; -ECHILD; -ENOMEM; the errno of fcntl(2) or epoll_ctl(2).
+ */
+SNT_API int snt_loop_events(struct snt_ctx *ctx,
+			    void (*happened)(void *arg, const struct snt_event *event),
+			    void *arg);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

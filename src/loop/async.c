@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Asynchronous events of devices, in words of our own and with the device's name.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <infiniband/verbs.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "loop/loop.h"
+#include "util/err.h"
+#include "vqp/cq.h"
+
+enum element {
+	OF_DEVICE,
+	OF_PORT,
+	OF_QP,
+	OF_CQ,
+	OF_SRQ,
+};
+
+static const struct kind {
+	enum snt_event_type type;
+	enum element element;
+} kinds[] = {
+	[IBV_EVENT_CQ_ERR] = { SNT_EVENT_CQ_ERROR, OF_CQ },
+	[IBV_EVENT_QP_FATAL] = { SNT_EVENT_QP_FATAL, OF_QP },
+	[IBV_EVENT_QP_REQ_ERR] = { SNT_EVENT_QP_REQUEST, OF_QP },
+	[IBV_EVENT_QP_ACCESS_ERR] = { SNT_EVENT_QP_ACCESS, OF_QP },
+	[IBV_EVENT_COMM_EST] = { SNT_EVENT_QP_ESTABLISHED, OF_QP },
+	[IBV_EVENT_SQ_DRAINED] = { SNT_EVENT_QP_DRAINED, OF_QP },
+	[IBV_EVENT_PATH_MIG] = { SNT_EVENT_QP_MIGRATED, OF_QP },
+	[IBV_EVENT_PATH_MIG_ERR] = { SNT_EVENT_QP_MIGRATED, OF_QP },
+	[IBV_EVENT_DEVICE_FATAL] = { SNT_EVENT_DEVICE_FATAL, OF_DEVICE },
+	[IBV_EVENT_PORT_ACTIVE] = { SNT_EVENT_PORT_ACTIVE, OF_PORT },
+	[IBV_EVENT_PORT_ERR] = { SNT_EVENT_PORT_DOWN, OF_PORT },
+	[IBV_EVENT_LID_CHANGE] = { SNT_EVENT_LID_CHANGE, OF_PORT },
+	[IBV_EVENT_PKEY_CHANGE] = { SNT_EVENT_PKEY_CHANGE, OF_PORT },
+	[IBV_EVENT_SM_CHANGE] = { SNT_EVENT_SM_CHANGE, OF_PORT },
+	[IBV_EVENT_SRQ_ERR] = { SNT_EVENT_SRQ_ERROR, OF_SRQ },
+	[IBV_EVENT_SRQ_LIMIT_REACHED] = { SNT_EVENT_SRQ_LIMIT, OF_SRQ },
+	[IBV_EVENT_QP_LAST_WQE_REACHED] = { SNT_EVENT_QP_LAST_WQE, OF_QP },
+	[IBV_EVENT_CLIENT_REREGISTER] = { SNT_EVENT_OTHER, OF_PORT },
+	[IBV_EVENT_GID_CHANGE] = { SNT_EVENT_GID_CHANGE, OF_PORT },
+};
+
+static struct snt_qp *owner_of(const struct snt_ctx *ctx, unsigned device,
+			       uint32_t qp_num)
+{
+	const struct snt__link *list = &ctx->event_cqs;
+
+	for (const struct snt__link *at = list->next; at != list; at = at->next) {
+		struct snt_cq *cq = snt__container(at, struct snt_cq, notify.all);
+		struct snt__lane *lane = snt__route_find(&cq->route, device, qp_num);
+
+		if (lane)
+			return lane->owner;
+	}
+	return NULL;
+}
+
+static void describe(const struct snt_device *device,
+		     const struct ibv_async_event *from, const struct snt_event *event,
+		     char *text, size_t size)
+{
+	const char *what = ibv_event_type_str(from->event_type);
+
+	if (event->qp_num && event->qp)
+		snprintf(text, size, "%s: QP 0x%06x, a lane of QP %u: %s", device->name,
+			 event->qp_num, snt_qp_num(event->qp), what);
+	else if (event->qp_num)
+		snprintf(text, size, "%s: QP 0x%06x: %s", device->name, event->qp_num,
+			 what);
+	else if (event->port)
+		snprintf(text, size, "%s port %u: %s", device->name, event->port, what);
+	else
+		snprintf(text, size, "%s: %s", device->name, what);
+}
+
+static struct snt_event translate(const struct snt_ctx *ctx,
+				  const struct snt_device *device,
+				  const struct ibv_async_event *from)
+{
+	struct snt_event event = { .verbs_type = from->event_type,
+				   .device = device->index,
+				   .device_name = device->name };
+	struct kind kind = { SNT_EVENT_OTHER, OF_DEVICE };
+
+	if ((unsigned)from->event_type < sizeof(kinds) / sizeof(kinds[0]))
+		kind = kinds[from->event_type];
+	event.type = kind.type;
+	if (kind.element == OF_PORT)
+		event.port = from->element.port_num;
+	if (kind.element == OF_QP) {
+		event.qp_num = from->element.qp->qp_num;
+		event.qp = owner_of(ctx, device->index, event.qp_num);
+	}
+	return event;
+}
+
+static bool is_bad(enum snt_event_type type)
+{
+	return type == SNT_EVENT_DEVICE_FATAL || type == SNT_EVENT_PORT_DOWN ||
+	       type == SNT_EVENT_QP_FATAL || type == SNT_EVENT_QP_REQUEST ||
+	       type == SNT_EVENT_QP_ACCESS || type == SNT_EVENT_CQ_ERROR ||
+	       type == SNT_EVENT_SRQ_ERROR;
+}
+
+/* Acknowledged first: the function may destroy what it is about, which would wait for
+ * that. */
+static void tell(struct snt__loop *loop, const struct snt_device *device,
+		 struct ibv_async_event *from)
+{
+	struct snt_event event = translate(loop->ctx, device, from);
+	char text[160];
+
+	describe(device, from, &event, text, sizeof(text));
+	device->control.ack_async_event(from);
+	event.text = text;
+	snt__log(&loop->ctx->log, is_bad(event.type) ? SNT_LOG_WARN : SNT_LOG_INFO,
+		 "%s", text);
+	loop->happened(loop->happened_arg, &event);
+}
+
+static int ready(struct snt__source *source, int budget)
+{
+	struct snt__channel *async =
+		snt__container(source, struct snt__channel, source);
+	const struct snt_device *device = async->device;
+	struct snt__round *run = async->loop->run;
+	int count = 0, ret = 0;
+
+	while (count < budget) {
+		struct ibv_async_event event;
+
+		ret = device->control.get_async_event(device->context, &event);
+		if (ret)
+			break;
+		tell(run->loop, device, &event);
+		count++;
+		if (run->gone || !run->loop->happened)
+			return count;
+	}
+	if (!ret || ret == -EAGAIN)
+		return count;
+	return snt__fail(-ret, "%s: no asynchronous event: %s", device->name,
+			 strerror(-ret));
+}
+
+static int add(struct snt__loop *loop, struct snt_device *device)
+{
+	struct snt__channel *async = &loop->async[device->index];
+	int fd = device->context->async_fd;
+	int flags, ret;
+
+	if (async->device || !device->control.get_async_event ||
+	    !device->control.ack_async_event)
+		return 0;
+	flags = fcntl(fd, F_GETFL);
+	if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0)
+		return snt__fail(errno, "%s: its events would block: %s", device->name,
+				 strerror(errno));
+	async->source = (struct snt__source){ .fd = fd, .ready = ready };
+	ret = snt__loop_add(loop, &async->source);
+	if (ret)
+		return ret;
+	async->device = device;
+	async->loop = loop;
+	return 0;
+}
+
+static void remove_all(struct snt__loop *loop)
+{
+	for (unsigned i = 0; i < loop->ctx->device_count; i++) {
+		if (loop->async[i].device)
+			snt__loop_remove(loop, &loop->async[i].source);
+		loop->async[i].device = NULL;
+	}
+}
+
+int snt_loop_events(struct snt_ctx *ctx,
+		    void (*happened)(void *arg, const struct snt_event *event),
+		    void *arg)
+{
+	struct snt__loop *loop;
+	int ret = snt__loop_get(ctx, &loop);
+
+	if (ret)
+		return ret;
+	loop->happened = happened;
+	loop->happened_arg = arg;
+	for (unsigned i = 0; happened && !ret && i < ctx->device_count; i++)
+		ret = add(loop, ctx->device[i]);
+	if (ret || !happened) {
+		loop->happened = NULL;
+		remove_all(loop);
+	}
+	return ret;
+}

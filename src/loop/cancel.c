@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Not waiting any longer. What waits in the ring of its QP is taken back; of what is in
+ * the hands of a device only the meaning of its completion can change.
+ */
+#include <errno.h>
+
+#include "loop/op.h"
+#include "util/err.h"
+#include "vqp/qp.h"
+#include "vqp/withdraw.h"
+
+static int abort_qp(struct snt_op *op)
+{
+	struct snt_qp *qp = op->qp;
+	int ret;
+
+	if (!qp->connected)
+		return snt__fail(ENOTCONN,
+				 "QP %u is not connected: there is nothing to abort",
+				 qp->num);
+	if (qp->broken || qp->closing || qp->refusal)
+		return 0; /* on its way already */
+	ret = snt__qp_abort(qp);
+	if (!ret)
+		snt__log(&qp->ctx->log, SNT_LOG_WARN,
+			 "QP %u is broken: an op on it was aborted", qp->num);
+	return ret;
+}
+
+static int end(struct snt_op *op, enum snt_cancel how, int reason)
+{
+	int ret;
+
+	if (!op->cancel && !(op->flags & SNT__OP_RECV) &&
+	    snt__qp_withdraw(op->qp, op->position)) {
+		op->cancel = how;
+		snt__op_end(op, reason);
+		return 0;
+	}
+	ret = how == SNT_ABORT ? abort_qp(op) : 0;
+	if (ret)
+		return ret;
+	op->cancel = how;
+	if (!op->reason)
+		op->reason = reason;
+	return 0;
+}
+
+static int check(const struct snt_op *op, enum snt_cancel how)
+{
+	if (op->state == SNT__OP_UNUSED)
+		return snt__fail(ENOENT, "the op is not in use");
+	if (how != SNT_DETACH && how != SNT_ABORT)
+		return snt__fail(EINVAL, "%d is no way to cancel an op", how);
+	if (op->flags & SNT__OP_CLOSE)
+		return snt__fail(EOPNOTSUPP, "the closing of a QP cannot be cancelled");
+	if (op->state == SNT__OP_OVER || (int)how <= op->cancel)
+		return snt__fail(EALREADY, "the op has been cancelled before");
+	return 0;
+}
+
+int snt_op_cancel(struct snt_op *op, enum snt_cancel how)
+{
+	int ret = check(op, how);
+
+	return ret ? ret : end(op, how, -ECANCELED);
+}
+
+static void too_late(struct snt_timer *timer)
+{
+	struct snt_op *op = snt__container(timer, struct snt_op, timer);
+
+	if (end(op, op->late, -ETIMEDOUT))
+		end(op, SNT_DETACH, -ETIMEDOUT);
+}
+
+static int set_deadline(struct snt_op *op, enum snt_cancel how)
+{
+	int ret = check(op, how);
+
+	if (!ret && op->cancel)
+		ret = snt__fail(EALREADY, "the op has been cancelled before");
+	if (ret)
+		return ret;
+	op->late = how;
+	op->timer.fired = too_late;
+	return 0;
+}
+
+int snt_op_deadline(struct snt_op *op, uint64_t deadline_ns, enum snt_cancel how)
+{
+	int ret = set_deadline(op, how);
+
+	return ret ? ret : snt_timer_start_at(op->qp->ctx, &op->timer, deadline_ns);
+}
+
+int snt_op_timeout(struct snt_op *op, uint64_t timeout_ns, enum snt_cancel how)
+{
+	int ret = set_deadline(op, how);
+
+	return ret ? ret : snt_timer_start(op->qp->ctx, &op->timer, timeout_ns);
+}

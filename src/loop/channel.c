@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Completion channels. One serves all CQs of a device, and each event says which one it
+ * is for. A channel is read until it is empty, every time: whoever waits by edge would
+ * never hear of what was left.
+ */
+#include <errno.h>
+#include <infiniband/verbs.h>
+#include <string.h>
+
+#include "loop/loop.h"
+#include "util/err.h"
+#include "vqp/cq.h"
+
+int snt__channel_drain(struct snt__channel *channel)
+{
+	const struct snt_device *device = channel->device;
+	struct ibv_cq *cq;
+	void *physical;
+	int ret;
+
+	while (!(ret = device->control.get_cq_event(device->channel, &cq, &physical))) {
+		struct snt__physical *from = physical;
+
+		snt__cq_take_event(from);
+		snt__serve_later(from->owner);
+	}
+	return ret == -EAGAIN ? 0
+			      : snt__fail(-ret, "%s: no event from its channel: %s",
+					  device->name, strerror(-ret));
+}
+
+int snt__channel_drain_all(struct snt__loop *loop)
+{
+	for (unsigned i = 0; i < loop->ctx->device_count; i++) {
+		int ret = loop->channel[i].device
+				  ? snt__channel_drain(&loop->channel[i])
+				  : 0;
+
+		if (ret)
+			return ret;
+	}
+	return 0;
+}
+
+static int ready(struct snt__source *source, int budget)
+{
+	(void)budget;
+	return snt__channel_drain(snt__container(source, struct snt__channel, source));
+}
+
+int snt__channel_add_all(struct snt__loop *loop)
+{
+	for (unsigned i = 0; i < loop->ctx->device_count; i++) {
+		struct snt__channel *channel = &loop->channel[i];
+		struct snt_device *device = loop->ctx->device[i];
+		int ret;
+
+		if (channel->device || !device->channel)
+			continue;
+		channel->source = (struct snt__source){ .fd = device->channel->fd,
+							.ready = ready };
+		ret = snt__loop_add(loop, &channel->source);
+		if (ret)
+			return ret;
+		channel->device = device;
+		channel->loop = loop;
+	}
+	return 0;
+}

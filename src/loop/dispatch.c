@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the fd tells, and what is done about it.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+#include "loop/loop.h"
+#include "util/err.h"
+#include "vqp/cq.h"
+
+#define BUDGET_DEFAULT 256
+#define EVENTS	       16
+
+/*
+ * Collecting
+ */
+
+static int wait_fd(const struct snt__loop *loop, struct epoll_event *events,
+		   int64_t timeout_ns)
+{
+	struct timespec timeout = { .tv_sec = timeout_ns / 1000000000,
+				    .tv_nsec = timeout_ns % 1000000000 };
+	int64_t rounded_ms = timeout_ns / 1000000 + (timeout_ns % 1000000 != 0);
+	int count;
+
+	if (timeout_ns <= 0)
+		return epoll_wait(loop->fd, events, EVENTS, timeout_ns ? -1 : 0);
+	count = epoll_pwait2(loop->fd, events, EVENTS, &timeout, NULL);
+	if (count >= 0 || errno != ENOSYS)
+		return count;
+	return epoll_wait(loop->fd, events, EVENTS,
+			  rounded_ms < INT_MAX ? (int)rounded_ms : INT_MAX);
+}
+
+static void note(struct snt__loop *loop, struct snt__source *source)
+{
+	if (source == &loop->bell)
+		return;
+	if (source == &loop->clock)
+		loop->clock_set_ns = SNT__NEVER;
+	else if (!snt__linked(&source->readable))
+		snt__list_append(&loop->readable, &source->readable);
+}
+
+int snt__loop_collect(struct snt__loop *loop, int64_t timeout_ns)
+{
+	struct epoll_event events[EVENTS];
+	int count;
+
+	do {
+		count = wait_fd(loop, events, timeout_ns);
+		if (count < 0)
+			return errno == EINTR ? 0
+					      : snt__fail(errno, "the loop's fd: %s",
+							  strerror(errno));
+		for (int i = 0; i < count; i++)
+			note(loop, events[i].data.ptr);
+		timeout_ns = 0;
+	} while (count == EVENTS);
+	/* From here on wakes ring again; those before are seen by this run. */
+	if (atomic_load(&loop->rung))
+		atomic_store(&loop->rung, false);
+	return 0;
+}
+
+/* Without an fd nothing tells which source is readable, so all of them may be. */
+static void suspect_all(struct snt__loop *loop)
+{
+	struct snt__link *list = &loop->sources;
+
+	for (struct snt__link *at = list->next; at != list; at = at->next)
+		note(loop, snt__container(at, struct snt__source, all));
+	snt__serve_list_later(&loop->ctx->event_cqs);
+}
+
+/*
+ * Running
+ */
+
+static void run_wake(struct snt__round *run)
+{
+	struct snt__loop *loop = run->loop;
+
+	if (!atomic_load_explicit(&loop->woken, memory_order_relaxed))
+		return;
+	atomic_exchange(&loop->woken, false);
+	if (!loop->on_wake)
+		return;
+	run->count++;
+	run->left--;
+	loop->on_wake(loop->on_wake_arg, loop->ctx);
+}
+
+static void run_sources(struct snt__round *run)
+{
+	struct snt__loop *loop = run->loop;
+
+	while (!run->gone && run->left > 0 && !snt__list_empty(&loop->readable)) {
+		struct snt__source *source =
+			snt__container(loop->readable.next, struct snt__source,
+				       readable);
+		int ret;
+
+		snt__unlink(&source->readable);
+		ret = source->ready(source, run->left);
+		if (ret < 0)
+			run->error = ret;
+		/* By level it reports what it left, but not everybody waits by level. */
+		run->again |= ret >= run->left;
+		run->count += ret > 0 ? ret : 0;
+		run->left -= ret > 0 ? ret : 0;
+	}
+}
+
+/* Completions come before deadlines that passed while they waited, but leave
+ * something of the budget for them. */
+static int reserve_for_timers(struct snt__round *run)
+{
+	if (run->gone || !snt__timer_due(run))
+		return 0;
+	if (run->left > 1)
+		return (run->left + 3) / 4;
+	run->loop->timer_turn = !run->loop->timer_turn;
+	return run->loop->timer_turn;
+}
+
+static bool has_work(const struct snt__loop *loop)
+{
+	return !snt__list_empty(&loop->pending) || !snt__list_empty(&loop->readable) ||
+	       loop->over;
+}
+
+int snt__loop_run(struct snt__loop *loop, int budget, bool arms, bool *gone)
+{
+	struct snt__round run = { .loop = loop, .left = budget, .arms = arms };
+	int reserve;
+
+	loop->run = &run;
+	run_wake(&run);
+	run_sources(&run);
+	snt__op_run_over(&run);
+	reserve = reserve_for_timers(&run);
+	snt__serve_pending(&run, reserve);
+	if (reserve)
+		snt__timer_run(&run);
+	*gone = run.gone;
+	if (run.gone)
+		return run.count;
+	loop->run = NULL;
+	if (snt__loop_has_fd(loop))
+		snt__timer_set(loop);
+	/* The budget has come to its end before the work. */
+	if (arms && (run.again || has_work(loop)))
+		snt__loop_ring(loop);
+	return run.error ? run.error : run.count;
+}
+
+int snt__loop_poll(struct snt__loop *loop, int budget, bool *gone)
+{
+	snt__serve_list_later(&loop->ctx->event_cqs);
+	snt__serve_list_later(&loop->ctx->polled_cqs);
+	return snt__loop_run(loop, budget, false, gone);
+}
+
+int snt__loop_enter(struct snt_ctx *ctx, int budget, struct snt__loop **loop_out)
+{
+	int ret = snt__loop_get(ctx, loop_out);
+
+	if (ret)
+		return ret;
+	if ((*loop_out)->run)
+		return snt__fail(EBUSY, "callbacks cannot dispatch, poll or wait");
+	return budget < 0 ? snt__fail(EINVAL, "a budget of %d callbacks", budget) : 0;
+}
+
+int snt_loop_dispatch(struct snt_ctx *ctx, int budget)
+{
+	struct snt__loop *loop;
+	bool gone;
+	int ret = snt__loop_enter(ctx, budget, &loop);
+
+	if (ret)
+		return ret;
+	if (snt__loop_has_fd(loop))
+		ret = snt__loop_collect(loop, 0);
+	else
+		suspect_all(loop);
+	if (ret)
+		return ret;
+	snt__serve_list_later(&ctx->polled_cqs);
+	return snt__loop_run(loop, budget ? budget : BUDGET_DEFAULT,
+			     snt__loop_has_fd(loop), &gone);
+}
+
+int snt_loop_poll(struct snt_ctx *ctx, int budget)
+{
+	struct snt__loop *loop;
+	bool gone;
+	int ret = snt__loop_enter(ctx, budget, &loop);
+
+	return ret ? ret
+		   : snt__loop_poll(loop, budget ? budget : BUDGET_DEFAULT, &gone);
+}
+
+/*
+ * Before sleeping
+ */
+
+int snt__loop_arm(struct snt__loop *loop)
+{
+	struct snt__link *list = &loop->ctx->event_cqs;
+	int ret = snt__channel_drain_all(loop);
+	bool found = false;
+
+	if (ret)
+		return ret;
+	for (struct snt__link *at = list->next; at != list; at = at->next) {
+		struct snt_cq *cq = snt__container(at, struct snt_cq, notify.all);
+
+		if (cq->notify.failed)
+			continue;
+		cq->notify.stale = false;
+		ret = snt__serve_settle(cq);
+		if (ret < 0) {
+			cq->notify.failed = true;
+			return ret;
+		}
+		if (ret > 0)
+			snt__serve_later(cq);
+		found |= ret > 0;
+	}
+	return found || has_work(loop) || atomic_load(&loop->woken);
+}
+
+int snt_loop_arm(struct snt_ctx *ctx)
+{
+	struct snt__loop *loop;
+	int ret = snt__loop_get(ctx, &loop);
+
+	if (!ret)
+		ret = snt__loop_open(loop);
+	return ret ? ret : snt__loop_arm(loop);
+}
+
+int snt_loop_timeout(struct snt_ctx *ctx)
+{
+	struct snt__loop *loop;
+	uint64_t now, left;
+	int ret = snt__loop_get(ctx, &loop);
+
+	if (ret)
+		return ret;
+	if (has_work(loop) || atomic_load(&loop->woken))
+		return 0;
+	if (!loop->timers)
+		return -1;
+	now = snt__ctx_now_ns(ctx);
+	if (loop->timers->deadline_ns <= now)
+		return 0;
+	left = (loop->timers->deadline_ns - now - 1) / 1000000 + 1;
+	return left < INT_MAX ? (int)left : INT_MAX;
+}

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SNT_LOOP_LOOP_H
+#define SNT_LOOP_LOOP_H
+
+#include <sennit/loop.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "dev/ctx.h"
+#include "util/list.h"
+
+/*
+ * The loop of a context. It is made by the first call that needs it; its fd by the first
+ * that asks for it.
+ *
+ * A CQ with events is in one of two states. Idle: armed, looked at afterwards, and
+ * nothing found; whatever comes next makes the fd readable. Pending: on a list, to be
+ * served by the next dispatch. Whoever makes a CQ pending outside of dispatch rings the
+ * bell, which makes the fd readable as well. Dispatch ends with no CQ pending, or rings
+ * the bell. So there is no moment at which somebody sleeps on the fd and something is
+ * there that nobody will tell of.
+ */
+
+struct snt_op;
+
+/* An fd that dispatch looks after, for as long as it is added. */
+struct snt__source {
+	int fd;
+	/* The fd is readable. Reads until it is not, unless that many callbacks have been
+	 * run; returns how many. */
+	int (*ready)(struct snt__source *source, int budget);
+	struct snt__link all;
+	struct snt__link readable;
+};
+
+/* One call that runs callbacks. They may do anything, also close the context. */
+struct snt__round {
+	struct snt__loop *loop;
+	int left; /* callbacks that may still run */
+	int count;
+	int error;
+	bool gone;	 /* the context, and the loop with it */
+	bool arms;	 /* CQs that are done with are armed, else left pending */
+	bool again;	 /* a source had more than the budget allowed */
+	uint64_t now_ns; /* if there are timers */
+};
+
+/* A completion channel, or the asynchronous events, of a device. */
+struct snt__channel {
+	struct snt__source source;
+	struct snt__loop *loop;
+	struct snt_device *device; /* NULL: not in use */
+};
+
+/* A timerfd that is not set. */
+#define SNT__NEVER UINT64_MAX
+
+struct snt__loop {
+	struct snt_ctx *ctx;
+	unsigned fork_mark; /* of the process that made it */
+	int fd;		    /* -1: none yet */
+	struct snt__source bell;
+	struct snt__source clock;
+	atomic_bool rung;  /* the bell; its event is still to be taken */
+	atomic_bool woken; /* by snt_loop_wake() */
+	struct snt__round *run;
+
+	struct snt__link sources;
+	struct snt__link readable;
+	struct snt__link pending; /* CQs */
+	struct snt_op *over;	  /* ops that ended without a completion */
+	struct snt_op **over_end;
+
+	struct snt_timer *timers;
+	uint64_t clock_set_ns; /* when the timerfd fires, or has fired */
+	struct snt_timer retry;
+	bool timer_turn; /* of the last callback in a budget of 1 */
+
+	struct snt__channel channel[SNT_DEVICES_MAX];
+	struct snt__channel async[SNT_DEVICES_MAX];
+	void (*happened)(void *arg, const struct snt_event *event);
+	void *happened_arg;
+	void (*on_wake)(void *arg, struct snt_ctx *ctx);
+	void *on_wake_arg;
+
+	int64_t spin_ns; /* or SNT_SPIN_AUTO */
+	uint64_t gap_ns; /* how long it took lately until something came */
+	unsigned probes;
+	/* Instead of sleeping, in simulated time: until the fd is readable, a timer is
+	 * due or time is up. NULL: epoll_wait(2). */
+	int (*sleep)(void *arg, int fd, int64_t timeout_ns);
+	void *sleep_arg;
+};
+
+/* loop.c: made if there is none; -ECHILD in another process. */
+int snt__loop_get(struct snt_ctx *ctx, struct snt__loop **loop_out);
+
+/* loop.c: it has an fd from now on. */
+int snt__loop_open(struct snt__loop *loop);
+
+/* loop.c: the fd is readable from now on. */
+void snt__loop_ring(struct snt__loop *loop);
+
+/* loop.c: fds of others, also before there is a loop's own. */
+int snt__loop_add(struct snt__loop *loop, struct snt__source *source);
+void snt__loop_remove(struct snt__loop *loop, struct snt__source *source);
+
+static inline bool snt__loop_has_fd(const struct snt__loop *loop)
+{
+	return loop->fd >= 0;
+}
+
+/* fork.c: changes in the child. */
+extern atomic_uint snt__fork_mark;
+void snt__fork_watch(void);
+
+/* channel.c: adds those that devices have by now. */
+int snt__channel_add_all(struct snt__loop *loop);
+/* channel.c: CQs whose events are there become pending. */
+int snt__channel_drain(struct snt__channel *channel);
+int snt__channel_drain_all(struct snt__loop *loop);
+
+/* dispatch.c */
+int snt__loop_collect(struct snt__loop *loop, int64_t timeout_ns);
+/* Runs callbacks; returns how many, or what went wrong. After the context was closed in
+ * one of them nothing of it may be touched. */
+int snt__loop_run(struct snt__loop *loop, int budget, bool arms, bool *gone);
+int snt__loop_poll(struct snt__loop *loop, int budget, bool *gone);
+int snt__loop_arm(struct snt__loop *loop);
+/* May callbacks be run now? */
+int snt__loop_enter(struct snt_ctx *ctx, int budget, struct snt__loop **loop_out);
+
+/* serve.c: does the loop do anything for it by itself? */
+bool snt__serve_wants(const struct snt_cq *cq);
+/* serve.c: it is pending; and the bell rings, unless callbacks are being run. */
+void snt__serve_later(struct snt_cq *cq);
+void snt__serve_soon(struct snt_cq *cq);
+void snt__serve_list_later(struct snt__link *list);
+/* serve.c: as long as there are callbacks left beyond so many. */
+void snt__serve_pending(struct snt__round *run, int reserve);
+/* serve.c: arms it; 1 if it has to be polled first, 0 if it is idle now. */
+int snt__serve_settle(struct snt_cq *cq);
+
+/* timer.c */
+void snt__timer_run(struct snt__round *run);
+/* Looks at the clock, if there is a timer. */
+bool snt__timer_due(struct snt__round *run);
+int snt__timer_open(struct snt__loop *loop);
+/* The timerfd is set to the first timer, if it is not set to something earlier. */
+void snt__timer_set(struct snt__loop *loop);
+void snt__timer_forget_all(struct snt__loop *loop);
+
+/* op.c: callbacks of ops that ended without a completion. */
+void snt__op_add_over(struct snt__loop *loop, struct snt_op *op);
+void snt__op_run_over(struct snt__round *run);
+
+#endif

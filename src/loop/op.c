@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Ends of ops: by a completion, or without one.
+ */
+#include "loop/op.h"
+
+#include <errno.h>
+
+#include "vqp/qp.h"
+
+static int error_of(unsigned status)
+{
+	switch (status) {
+	case SNT_SUCCESS:
+		return 0;
+	case SNT_FLUSHED:
+		return -ESHUTDOWN;
+	case SNT_RETRY_EXC_ERR:
+		return -EHOSTUNREACH;
+	case SNT_RNR_RETRY_EXC_ERR:
+		return -ENOBUFS;
+	case SNT_LOC_PROT_ERR:
+	case SNT_LOC_ACCESS_ERR:
+	case SNT_REM_ACCESS_ERR:
+		return -EACCES;
+	case SNT_LOC_LEN_ERR:
+		return -EMSGSIZE;
+	case SNT_REM_INV_REQ_ERR:
+	case SNT_REM_OP_ERR:
+		return -EREMOTEIO;
+	case SNT_BAD_RESP_ERR:
+		return -EPROTO;
+	default:
+		return -EIO;
+	}
+}
+
+/* From here on it is the program's again. */
+static inline void call_back(struct snt_op *op)
+{
+	struct snt__waiter *waiter = op->waiter;
+
+	op->state = SNT__OP_UNUSED;
+	if (__builtin_expect(waiter != NULL, 0)) {
+		op->waiter = NULL;
+		waiter->done = true;
+		waiter->result = op->result;
+	}
+	if (op->done)
+		op->done(op);
+}
+
+static __attribute__((noinline)) void take_special(struct snt_op *op)
+{
+	if (op->flags & SNT__OP_EARLY) {
+		*op->to = op->next;
+		if (op->next)
+			op->next->to = op->to;
+	}
+	if (op->flags & SNT__OP_ATOMIC && !op->wc.status)
+		op->old = *op->old_from;
+}
+
+void snt__op_complete(struct snt_op *op, const struct snt_wc *wc)
+{
+	uint8_t opcode = op->wc.opcode;
+
+	op->wc = *wc;
+	/* A lane that passes WRs on does not know what failed. */
+	if (__builtin_expect(wc->status, 0))
+		op->wc.opcode = opcode;
+	op->result = op->reason ? op->reason : error_of(wc->status);
+	if (__builtin_expect(op->flags & (SNT__OP_EARLY | SNT__OP_ATOMIC), 0))
+		take_special(op);
+	if (__builtin_expect(op->timer.ctx != NULL, 0))
+		snt_timer_stop(&op->timer);
+	call_back(op);
+}
+
+void snt__op_add_over(struct snt__loop *loop, struct snt_op *op)
+{
+	op->next = NULL;
+	*loop->over_end = op;
+	loop->over_end = &op->next;
+	if (!loop->run)
+		snt__loop_ring(loop);
+}
+
+void snt__op_end(struct snt_op *op, int reason)
+{
+	snt_timer_stop(&op->timer);
+	op->state = SNT__OP_OVER;
+	op->result = reason;
+	op->wc = (struct snt_wc){ .wr_id = (uintptr_t)op,
+				  .qp_num = op->qp->num,
+				  .opcode = op->wc.opcode };
+	snt__op_add_over(op->qp->ctx->loop, op);
+}
+
+void snt__op_run_over(struct snt__round *run)
+{
+	struct snt__loop *loop = run->loop;
+
+	while (!run->gone && run->left > 0 && loop->over) {
+		struct snt_op *op = loop->over;
+
+		loop->over = op->next;
+		if (!loop->over)
+			loop->over_end = &loop->over;
+		run->count++;
+		run->left--;
+		call_back(op);
+	}
+}
+
+int snt_op_pending(const struct snt_op *op)
+{
+	return op->state != SNT__OP_UNUSED;
+}

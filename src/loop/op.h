@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SNT_LOOP_OP_H
+#define SNT_LOOP_OP_H
+
+#include <sennit/op.h>
+
+#include "loop/loop.h"
+
+/*
+ * Ops. The wr_id of what an op posts is its address, and the first member of an op is
+ * the function that takes the completion: whatever begins like an op can share a CQ
+ * with ops.
+ */
+
+enum snt__op_state {
+	SNT__OP_UNUSED = 0,
+	SNT__OP_POSTED,
+	SNT__OP_OVER, /* without a completion; waits for its callback */
+};
+
+enum snt__op_flags {
+	SNT__OP_RECV = 1 << 0,
+	SNT__OP_EARLY = 1 << 1, /* a receive in its QP's list, not connected then */
+	SNT__OP_ATOMIC = 1 << 2,
+	SNT__OP_CLOSE = 1 << 3,
+};
+
+/* On the stack of snt_op_wait(), since the op may be anything after its callback. */
+struct snt__waiter {
+	bool done;
+	int result;
+};
+
+/* op.c: a completion of the op. */
+void snt__op_complete(struct snt_op *op, const struct snt_wc *wc);
+
+/* op.c: it ends without a completion, at the next dispatch, and for this reason. */
+void snt__op_end(struct snt_op *op, int reason);
+
+#endif

@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Verbs as ops. An op becomes the library's when the post has succeeded, not before, so
+ * that one which was refused is as it was.
+ */
+#include <errno.h>
+
+#include "loop/op.h"
+#include "util/err.h"
+#include "vqp/qp.h"
+
+/* WRs that are handed down at once, and so the most for one doorbell. */
+#define BATCH 64
+
+static int refuse_qp(const struct snt_qp *qp)
+{
+	return snt__fail(EINVAL,
+			 "QP %u does not report to a CQ with ops (snt_cq_opts.ops)",
+			 qp->num);
+}
+
+/* Where the loop is, and this is the process it is of. */
+static inline int check_loop(struct snt_qp *qp)
+{
+	struct snt__loop *loop = qp->ctx->loop;
+
+	if (__builtin_expect(loop && loop->fork_mark ==
+					     atomic_load_explicit(&snt__fork_mark,
+								  memory_order_relaxed),
+			     1))
+		return 0;
+	return snt__loop_get(qp->ctx, &loop);
+}
+
+static inline int check(struct snt_qp *qp, const struct snt_op *op, bool served)
+{
+	if (__builtin_expect(!served, 0))
+		return refuse_qp(qp);
+	if (__builtin_expect(op->state != SNT__OP_UNUSED, 0))
+		return snt__fail(EALREADY, "the op is in use");
+	return check_loop(qp);
+}
+
+static inline void accept(struct snt_op *op, struct snt_qp *qp, uint8_t opcode,
+			  uint8_t flags, uint32_t position)
+{
+	op->complete = snt__op_complete;
+	op->reason = 0;
+	op->state = SNT__OP_POSTED;
+	op->cancel = 0;
+	op->flags = flags;
+	op->position = position;
+	op->wc.opcode = opcode;
+	op->qp = qp;
+	op->waiter = NULL;
+}
+
+/*
+ * Sends
+ */
+
+static inline int post(struct snt_qp *qp, struct snt_op *op, struct snt_send_wr *wr)
+{
+	uint32_t position = qp->tail;
+	int ret = check(qp, op, qp->send_served);
+
+	if (ret)
+		return ret;
+	wr->wr_id = (uintptr_t)op;
+	wr->flags |= SNT_SIGNALED;
+	ret = snt__qp_post_send(qp, wr, 1);
+	if (ret < 0)
+		return ret;
+	accept(op, qp, wr->opcode, 0, position);
+	return 0;
+}
+
+int snt_op_send(struct snt_qp *qp, struct snt_op *op, const struct snt_sge *sge,
+		unsigned sge_count, unsigned flags)
+{
+	struct snt_send_wr wr = {
+		.opcode = SNT_SEND, .flags = flags, .sge_count = sge_count, .sge = sge
+	};
+
+	return post(qp, op, &wr);
+}
+
+int snt_op_send_imm(struct snt_qp *qp, struct snt_op *op, const struct snt_sge *sge,
+		    unsigned sge_count, uint32_t imm, unsigned flags)
+{
+	struct snt_send_wr wr = { .opcode = SNT_SEND_IMM,
+				  .flags = flags,
+				  .sge_count = sge_count,
+				  .imm = imm,
+				  .sge = sge };
+
+	return post(qp, op, &wr);
+}
+
+int snt_op_read(struct snt_qp *qp, struct snt_op *op, const struct snt_sge *sge,
+		unsigned sge_count, const struct snt_token *remote,
+		uint64_t remote_addr, unsigned flags)
+{
+	struct snt_send_wr wr = { .opcode = SNT_READ,
+				  .flags = flags,
+				  .sge_count = sge_count,
+				  .sge = sge,
+				  .remote = remote,
+				  .remote_addr = remote_addr };
+
+	return post(qp, op, &wr);
+}
+
+int snt_op_write(struct snt_qp *qp, struct snt_op *op, const struct snt_sge *sge,
+		 unsigned sge_count, const struct snt_token *remote,
+		 uint64_t remote_addr, unsigned flags)
+{
+	struct snt_send_wr wr = { .opcode = SNT_WRITE,
+				  .flags = flags,
+				  .sge_count = sge_count,
+				  .sge = sge,
+				  .remote = remote,
+				  .remote_addr = remote_addr };
+
+	return post(qp, op, &wr);
+}
+
+int snt_op_write_imm(struct snt_qp *qp, struct snt_op *op, const struct snt_sge *sge,
+		     unsigned sge_count, const struct snt_token *remote,
+		     uint64_t remote_addr, uint32_t imm, unsigned flags)
+{
+	struct snt_send_wr wr = { .opcode = SNT_WRITE_IMM,
+				  .flags = flags,
+				  .sge_count = sge_count,
+				  .imm = imm,
+				  .sge = sge,
+				  .remote = remote,
+				  .remote_addr = remote_addr };
+
+	return post(qp, op, &wr);
+}
+
+static int post_atomic(struct snt_qp *qp, struct snt_op *op, struct snt_send_wr *wr)
+{
+	int ret = post(qp, op, wr);
+
+	if (ret)
+		return ret;
+	op->flags = SNT__OP_ATOMIC;
+	op->old_from = wr->sge->addr;
+	return 0;
+}
+
+int snt_op_cmp_swap(struct snt_qp *qp, struct snt_op *op, const struct snt_sge *result,
+		    const struct snt_token *remote, uint64_t remote_addr,
+		    uint64_t compare, uint64_t swap, unsigned flags)
+{
+	struct snt_send_wr wr = { .opcode = SNT_CMP_SWAP,
+				  .flags = flags,
+				  .sge_count = 1,
+				  .sge = result,
+				  .remote = remote,
+				  .remote_addr = remote_addr,
+				  .compare_add = compare,
+				  .swap = swap };
+
+	return post_atomic(qp, op, &wr);
+}
+
+int snt_op_fetch_add(struct snt_qp *qp, struct snt_op *op, const struct snt_sge *result,
+		     const struct snt_token *remote, uint64_t remote_addr, uint64_t add,
+		     unsigned flags)
+{
+	struct snt_send_wr wr = { .opcode = SNT_FETCH_ADD,
+				  .flags = flags,
+				  .sge_count = 1,
+				  .sge = result,
+				  .remote = remote,
+				  .remote_addr = remote_addr,
+				  .compare_add = add };
+
+	return post_atomic(qp, op, &wr);
+}
+
+static void accept_wr(struct snt_op *op, struct snt_qp *qp,
+		      const struct snt_send_wr *wr, uint32_t position)
+{
+	bool atomic = wr->opcode >= SNT_CMP_SWAP;
+
+	accept(op, qp, wr->opcode, atomic ? SNT__OP_ATOMIC : 0, position);
+	if (atomic)
+		op->old_from = wr->sge->addr;
+}
+
+/* At most BATCH of them. */
+static int post_some(struct snt_qp *qp, struct snt_op *const *ops,
+		     const struct snt_send_wr *wr, unsigned count)
+{
+	struct snt_send_wr batch[BATCH];
+	uint32_t position = qp->tail;
+	unsigned good;
+	int ret = 0;
+
+	for (good = 0; good < count; good++) {
+		ret = check(qp, ops[good], qp->send_served);
+		if (ret)
+			break;
+		batch[good] = wr[good];
+		batch[good].wr_id = (uintptr_t)ops[good];
+		batch[good].flags |= SNT_SIGNALED;
+	}
+	if (!good)
+		return ret;
+	ret = snt__qp_post_send(qp, batch, good);
+	for (int i = 0; i < ret; i++)
+		accept_wr(ops[i], qp, &wr[i], position + i);
+	return ret;
+}
+
+int snt_op_batch(struct snt_qp *qp, struct snt_op *const *ops,
+		 const struct snt_send_wr *wr, unsigned count)
+{
+	unsigned taken = 0;
+
+	if (!count)
+		return snt__fail(EINVAL, "a batch of no ops");
+	while (taken < count) {
+		unsigned part = count - taken < BATCH ? count - taken : BATCH;
+		int ret = post_some(qp, ops + taken, wr + taken, part);
+
+		if (ret < 0)
+			return taken ? (int)taken : ret;
+		taken += ret;
+		if ((unsigned)ret < part)
+			break;
+	}
+	return taken;
+}
+
+/*
+ * Receives
+ */
+
+/* The QP has never been connected and never will be; its receives do not come back. */
+static void abandon(struct snt_qp *qp)
+{
+	while (qp->early) {
+		struct snt_op *op = qp->early;
+
+		qp->early = op->next;
+		op->flags &= ~SNT__OP_EARLY;
+		snt__op_end(op, op->reason ? op->reason : -ECANCELED);
+	}
+}
+
+static void list_early(struct snt_qp *qp, struct snt_op *op)
+{
+	op->flags |= SNT__OP_EARLY;
+	op->next = qp->early;
+	op->to = &qp->early;
+	if (qp->early)
+		qp->early->to = &op->next;
+	qp->early = op;
+	qp->abandon = abandon;
+}
+
+static int post_recv(struct snt_qp *qp, struct snt_op *op, struct snt_recv_wr *wr)
+{
+	int ret = check(qp, op, qp->recv_served);
+
+	if (ret)
+		return ret;
+	wr->wr_id = (uintptr_t)op;
+	ret = snt__qp_post_recv(qp, wr, 1);
+	if (ret < 0)
+		return ret;
+	accept(op, qp, wr->sge_count ? SNT_RECV : SNT_RECV_NOTIFY, SNT__OP_RECV, 0);
+	if (__builtin_expect(!qp->connected, 0))
+		list_early(qp, op);
+	return 0;
+}
+
+int snt_op_recv(struct snt_qp *qp, struct snt_op *op, const struct snt_sge *sge,
+		unsigned sge_count)
+{
+	struct snt_recv_wr wr = { .sge = sge, .sge_count = sge_count };
+
+	return post_recv(qp, op, &wr);
+}
+
+int snt_op_recv_batch(struct snt_qp *qp, struct snt_op *const *ops,
+		      const struct snt_recv_wr *wr, unsigned count)
+{
+	unsigned taken;
+	int ret = 0;
+
+	if (!count)
+		return snt__fail(EINVAL, "a batch of no ops");
+	for (taken = 0; taken < count; taken++) {
+		struct snt_recv_wr one = wr[taken];
+
+		ret = post_recv(qp, ops[taken], &one);
+		if (ret)
+			break;
+	}
+	return taken ? (int)taken : ret;
+}
+
+/*
+ * The end
+ */
+
+int snt_op_close(struct snt_qp *qp, struct snt_op *op)
+{
+	int ret = check(qp, op, qp->send_served);
+
+	if (!ret)
+		ret = snt__qp_close(qp, (uintptr_t)op);
+	if (ret)
+		return ret;
+	accept(op, qp, SNT_CLOSED, SNT__OP_CLOSE, 0);
+	return 0;
+}

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Serving CQs: those with ops are polled, for those that are watched the program's
+ * function is called, in turn, until they are empty. Then they are armed and looked at
+ * once more; only what was empty after it had been armed is left to the events.
+ */
+#include <errno.h>
+#include <sennit/op.h>
+
+#include "loop/loop.h"
+#include "util/err.h"
+#include "vqp/cq.h"
+
+#define BATCH 32
+
+/* Turns without a callback, since not every CQE is the last of its WR, until dispatch
+ * gives up the processor. */
+#define TURNS_MAX 1024
+
+/* How long something may wait that no event will tell of. */
+#define RETRY_NS 1000000
+
+bool snt__serve_wants(const struct snt_cq *cq)
+{
+	return !cq->notify.failed && (cq->notify.served || cq->notify.ready);
+}
+
+void snt__serve_later(struct snt_cq *cq)
+{
+	cq->notify.idle = NULL;
+	if (snt__serve_wants(cq) && !snt__linked(&cq->notify.pending))
+		snt__list_append(&cq->ctx->loop->pending, &cq->notify.pending);
+}
+
+void snt__serve_soon(struct snt_cq *cq)
+{
+	snt__serve_later(cq);
+	if (!cq->ctx->loop->run)
+		snt__loop_ring(cq->ctx->loop);
+}
+
+void snt__serve_list_later(struct snt__link *list)
+{
+	for (struct snt__link *at = list->next; at != list; at = at->next)
+		snt__serve_later(snt__container(at, struct snt_cq, notify.all));
+}
+
+static void fail(struct snt__round *run, struct snt_cq *cq, int error)
+{
+	cq->notify.failed = true;
+	cq->notify.idle = NULL;
+	snt__unlink(&cq->notify.pending);
+	run->error = error;
+}
+
+/* What is listed there has no event of its own: a marker that its lane refused. */
+static void retry(struct snt_timer *timer)
+{
+	struct snt__loop *loop = timer->arg;
+	struct snt__link *all = &loop->ctx->event_cqs;
+
+	for (struct snt__link *at = all->next; at != all; at = at->next) {
+		struct snt_cq *cq = snt__container(at, struct snt_cq, notify.all);
+
+		if (cq->ready_first)
+			snt__serve_soon(cq);
+	}
+}
+
+static int retry_later(struct snt__loop *loop)
+{
+	loop->retry.fired = retry;
+	loop->retry.arg = loop;
+	return loop->retry.ctx ? 0 : snt_timer_start(loop->ctx, &loop->retry, RETRY_NS);
+}
+
+static int drain_channels(struct snt_cq *cq)
+{
+	struct snt__loop *loop = cq->ctx->loop;
+
+	for (uint32_t i = 0; i < cq->physical_count; i++) {
+		struct snt__channel *channel = &loop->channel[cq->physical[i].device];
+		int ret = channel->device ? snt__channel_drain(channel) : 0;
+
+		if (ret)
+			return ret;
+	}
+	return 0;
+}
+
+int snt__serve_settle(struct snt_cq *cq)
+{
+	struct snt__notify *notify = &cq->notify;
+	int ret = notify->stale ? drain_channels(cq) : 0;
+
+	if (!ret && notify->events)
+		ret = snt__cq_arm(cq);
+	if (!ret)
+		ret = snt__cq_look(cq);
+	/* What was found may have come with an event, which is of no use then. */
+	notify->stale = ret > 0;
+	if (ret)
+		return ret;
+	snt__unlink(&notify->pending);
+	notify->idle = notify->events ? snt__serve_soon : NULL;
+	return 0;
+}
+
+/* Nothing came of the last poll, nor of the look: only time helps. */
+static void park(struct snt__round *run, struct snt_cq *cq)
+{
+	int ret = retry_later(run->loop);
+
+	if (ret) {
+		fail(run, cq, ret);
+		return;
+	}
+	snt__unlink(&cq->notify.pending);
+	cq->notify.idle = snt__serve_soon;
+}
+
+/* Returns how many completions there were. */
+static int serve_ops(struct snt__round *run, struct snt_cq *cq, int max)
+{
+	struct snt_wc wc[BATCH];
+	int count = snt__cq_poll(cq, wc, max < BATCH ? max : BATCH);
+
+	for (int i = 0; i < count; i++) {
+		struct snt_op *op = (struct snt_op *)(uintptr_t)wc[i].wr_id;
+
+		op->complete(op, &wc[i]);
+	}
+	run->count += count > 0 ? count : 0;
+	run->left -= count > 0 ? count : 0;
+	return count;
+}
+
+static int serve_watch(struct snt__round *run, struct snt_cq *cq)
+{
+	int ret = snt__cq_look(cq);
+
+	if (ret <= 0)
+		return ret;
+	cq->notify.ready(cq->notify.ready_arg, cq);
+	run->count++;
+	run->left--;
+	return ret;
+}
+
+/* One turn. Whatever a callback destroyed is not touched any more. */
+static void serve(struct snt__round *run, struct snt_cq *cq, int max)
+{
+	bool gone = false;
+	int want = max < BATCH ? max : BATCH;
+	int count;
+
+	cq->notify.gone = &gone;
+	count = cq->notify.served ? serve_ops(run, cq, want) : serve_watch(run, cq);
+	if (gone || run->gone)
+		return;
+	cq->notify.gone = NULL;
+	if (count < 0) {
+		fail(run, cq, count);
+		return;
+	}
+	if (!run->arms) {
+		cq->notify.stale |= count > 0;
+		return;
+	}
+	/* Where more keeps coming it is not worth while to arm. */
+	if (!snt__serve_wants(cq) || count == want || (count && cq->notify.stale))
+		return;
+	want = snt__serve_settle(cq);
+	if (want < 0)
+		fail(run, cq, want);
+	else if (want && !count && !cq->notify.has_held)
+		park(run, cq);
+}
+
+/* Each in turn, for as long as something comes of it. */
+static void serve_until_idle(struct snt__round *run, int reserve)
+{
+	struct snt__loop *loop = run->loop;
+	unsigned idle_turns = 0;
+
+	while (!run->gone && run->left > reserve && !snt__list_empty(&loop->pending) &&
+	       idle_turns < TURNS_MAX) {
+		struct snt__link *first = loop->pending.next;
+		int before = run->count;
+
+		/* To the end first: afterwards it may be gone. */
+		snt__unlink(first);
+		snt__list_append(&loop->pending, first);
+		serve(run, snt__container(first, struct snt_cq, notify.pending),
+		      run->left - reserve);
+		idle_turns += run->count == before;
+	}
+}
+
+/* Each once. */
+static void serve_once(struct snt__round *run, int reserve)
+{
+	struct snt__link *list = &run->loop->pending;
+	unsigned turns = 0;
+
+	for (struct snt__link *at = list->next; at != list; at = at->next)
+		turns++;
+	while (!run->gone && run->left > reserve && turns-- && !snt__list_empty(list)) {
+		struct snt__link *first = list->next;
+
+		snt__unlink(first);
+		snt__list_append(list, first);
+		serve(run, snt__container(first, struct snt_cq, notify.pending),
+		      run->left - reserve);
+	}
+}
+
+void snt__serve_pending(struct snt__round *run, int reserve)
+{
+	if (run->arms)
+		serve_until_idle(run, reserve);
+	else
+		serve_once(run, reserve);
+}
+
+int snt_cq_watch(struct snt_cq *cq, void (*ready)(void *arg, struct snt_cq *cq),
+		 void *arg)
+{
+	struct snt__loop *loop;
+	int ret;
+
+	if (!cq->notify.events || cq->notify.served)
+		return snt__fail(EINVAL,
+				 "this CQ has %s; only CQs with events alone "
+				 "(snt_cq_opts.events) can be watched",
+				 cq->notify.served ? "ops" : "no events");
+	ret = snt__loop_get(cq->ctx, &loop);
+	if (ret)
+		return ret;
+	cq->notify.ready = ready;
+	cq->notify.ready_arg = arg;
+	snt__unlink(&cq->notify.pending);
+	snt__serve_soon(cq);
+	return 0;
+}

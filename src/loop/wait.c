@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Waiting: first with open eyes, then asleep.
+ */
+#include <errno.h>
+
+#include "loop/op.h"
+#include "vqp/qp.h"
+
+#define BUDGET 256
+
+/* Of SNT_SPIN_AUTO: to spin for longer is never worth while, and what to begin with. */
+#define AUTO_MAX_NS   100000
+#define AUTO_FIRST_NS 20000
+/* What was waited for longer counts as that, so that one hiccup does not decide. */
+#define GAP_MAX_NS (2 * AUTO_MAX_NS)
+/* One wait in so many finds out whether it would pay off again. */
+#define PROBE 16
+
+static int64_t spin_for(struct snt__loop *loop)
+{
+	uint64_t twice = 2 * loop->gap_ns;
+
+	if (loop->spin_ns != SNT_SPIN_AUTO)
+		return loop->spin_ns;
+	if (!loop->gap_ns)
+		return AUTO_FIRST_NS;
+	if (loop->gap_ns >= AUTO_MAX_NS)
+		return ++loop->probes % PROBE ? 0 : AUTO_MAX_NS;
+	return twice < AUTO_MAX_NS ? (int64_t)twice : AUTO_MAX_NS;
+}
+
+/* How long it took until something came, over the last few times: quick to believe that
+ * answers are fast, slow to believe that they are not. */
+static void learn(struct snt__loop *loop, uint64_t gap_ns)
+{
+	if (gap_ns > GAP_MAX_NS)
+		gap_ns = GAP_MAX_NS;
+	if (!loop->gap_ns)
+		loop->gap_ns = AUTO_FIRST_NS / 2;
+	if (gap_ns < loop->gap_ns)
+		loop->gap_ns -= (loop->gap_ns - gap_ns) / 2;
+	else
+		loop->gap_ns += (gap_ns - loop->gap_ns) / 8;
+	loop->gap_ns += !loop->gap_ns;
+}
+
+/* Polls between two looks at the clock. */
+#define SPINS 8
+
+/* Spinning between two looks at the fd, where nobody sleeps. */
+#define AWAKE_NS 50000
+
+static bool is_woken(struct snt__loop *loop)
+{
+	return atomic_load_explicit(&loop->woken, memory_order_relaxed);
+}
+
+/* What is left of a time; -1 is for ever. */
+static int64_t left_of(const struct snt_ctx *ctx, int64_t timeout_ns, uint64_t begin)
+{
+	uint64_t spent;
+
+	if (timeout_ns <= 0)
+		return timeout_ns;
+	spent = snt__ctx_now_ns(ctx) - begin;
+	return spent < (uint64_t)timeout_ns ? timeout_ns - (int64_t)spent : 0;
+}
+
+/* Returns what came, 0 if nothing did. The clock is looked at now and then only. */
+static int spin(struct snt__loop *loop, uint64_t begin, uint64_t spin_ns, bool *woken,
+		bool *gone)
+{
+	struct snt_ctx *ctx = loop->ctx;
+
+	do {
+		for (int i = 0; i < SPINS; i++) {
+			int count;
+
+			*woken = is_woken(loop);
+			count = snt__loop_poll(loop, BUDGET, gone);
+			if (count || *woken || *gone)
+				return count;
+		}
+	} while (snt__ctx_now_ns(ctx) - begin < spin_ns);
+	return 0;
+}
+
+static int sleep_on(struct snt__loop *loop, int64_t timeout_ns)
+{
+	int ret = 0;
+
+	if (loop->sleep && timeout_ns) {
+		ret = loop->sleep(loop->sleep_arg, loop->fd, timeout_ns);
+		timeout_ns = 0;
+	}
+	return ret ? ret : snt__loop_collect(loop, timeout_ns);
+}
+
+static int wake_up(struct snt__loop *loop, int64_t timeout_ns, bool *gone)
+{
+	int ret = sleep_on(loop, timeout_ns);
+
+	if (ret)
+		return ret;
+	snt__serve_list_later(&loop->ctx->polled_cqs);
+	return snt__loop_run(loop, BUDGET, true, gone);
+}
+
+/* There are CQs that wake nobody. */
+static int wait_awake(struct snt__loop *loop, int64_t timeout_ns, uint64_t begin,
+		      bool *gone)
+{
+	for (;;) {
+		int64_t left = left_of(loop->ctx, timeout_ns, begin);
+		bool woken;
+		int ret =
+			spin(loop, snt__ctx_now_ns(loop->ctx), AWAKE_NS, &woken, gone);
+
+		if (ret || woken || *gone)
+			return ret;
+		woken = is_woken(loop);
+		if (snt__loop_has_fd(loop))
+			ret = wake_up(loop, 0, gone);
+		if (ret || woken || *gone || !left)
+			return ret;
+	}
+}
+
+static int wait_asleep(struct snt__loop *loop, int64_t timeout_ns, uint64_t begin,
+		       bool *gone)
+{
+	int ret = snt__loop_open(loop);
+
+	if (!ret)
+		ret = snt__loop_arm(loop);
+	if (ret < 0)
+		return ret;
+	return wake_up(loop, ret ? 0 : left_of(loop->ctx, timeout_ns, begin), gone);
+}
+
+static int wait(struct snt_ctx *ctx, int64_t timeout_ns, bool *gone)
+{
+	struct snt__loop *loop;
+	int ret = snt__loop_enter(ctx, BUDGET, &loop);
+	bool woken = false;
+	int64_t spin_ns;
+	uint64_t begin;
+
+	if (ret)
+		return ret;
+	begin = snt__ctx_now_ns(ctx);
+	if (!snt__list_empty(&ctx->polled_cqs))
+		return wait_awake(loop, timeout_ns, begin, gone);
+	spin_ns = spin_for(loop);
+	if (timeout_ns >= 0 && timeout_ns < spin_ns)
+		spin_ns = timeout_ns;
+	if (spin_ns)
+		ret = spin(loop, begin, spin_ns, &woken, gone);
+	if (!ret && !woken && !*gone)
+		ret = wait_asleep(loop, timeout_ns, begin, gone);
+	if (!*gone && ret >= 0 && loop->spin_ns == SNT_SPIN_AUTO)
+		learn(loop, snt__ctx_now_ns(ctx) - begin);
+	return ret;
+}
+
+int snt_loop_wait(struct snt_ctx *ctx, int64_t timeout_ns)
+{
+	bool gone = false;
+
+	return wait(ctx, timeout_ns, &gone);
+}
+
+int snt_op_wait(struct snt_op *op, int64_t timeout_ns)
+{
+	struct snt__waiter waiter = { 0 };
+	struct snt_ctx *ctx;
+	bool gone = false;
+	uint64_t begin;
+
+	if (op->state == SNT__OP_UNUSED)
+		return op->result;
+	ctx = op->qp->ctx;
+	begin = snt__ctx_now_ns(ctx);
+	op->waiter = &waiter;
+	for (;;) {
+		int64_t left = left_of(ctx, timeout_ns, begin);
+		int ret = wait(ctx, left, &gone);
+
+		if (waiter.done)
+			return waiter.result;
+		if (ret < 0 || gone || !left) {
+			op->waiter = NULL;
+			return ret < 0 ? ret : -EINPROGRESS;
+		}
+	}
+}

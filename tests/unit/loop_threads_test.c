@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What other threads have to do with a loop: they wake it, contexts move between them,
+ * and a device has one of its own.
+ */
+#include "lib/test.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <sennit/sennit.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#define ACCESS                                                                       \
+	(SNT_ACCESS_LOCAL_WRITE | SNT_ACCESS_REMOTE_WRITE | SNT_ACCESS_REMOTE_READ | \
+	 SNT_ACCESS_REMOTE_ATOMIC)
+
+struct end {
+	struct snt_ctx *ctx;
+	struct snt_cq *cq;
+	struct snt_qp *qp;
+	struct snt_mem *mem;
+	struct snt_op send, recv;
+	unsigned char buffer[4096];
+	unsigned rounds;
+	bool answers;
+	int spin;
+	unsigned received;
+};
+
+static void open_end(struct end *end)
+{
+	struct snt_ctx_opts ctx_opts = { .size = sizeof(ctx_opts),
+					 .soft = SNT_SOFT_ONLY };
+	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts), .ops = SNT_OPS_EVENTS };
+	struct snt_qp_opts qp_opts = { .size = sizeof(qp_opts), .lanes = 1 };
+
+	memset(end, 0, sizeof(*end));
+	assert_success(snt_ctx_open(&ctx_opts, &end->ctx));
+	assert_success(snt_mem_register(end->ctx, end->buffer, sizeof(end->buffer),
+					ACCESS, &end->mem));
+	assert_success(snt_qp_create_with_cq(end->ctx, &cq_opts, &qp_opts, &end->cq,
+					     &end->qp));
+}
+
+static void connect_ends(struct end end[2])
+{
+	struct snt_card card[2];
+
+	for (int i = 0; i < 2; i++)
+		assert_success(snt_qp_card(end[i].qp, &card[i]));
+	for (int i = 0; i < 2; i++)
+		assert_success(snt_qp_connect(end[i].qp, &card[!i]));
+}
+
+static void close_end(struct end *end)
+{
+	struct snt_op op = { 0 };
+
+	assert_success(snt_op_close(end->qp, &op));
+	assert_int_equal(snt_op_wait(&op, -1), 0);
+	assert_success(snt_qp_destroy(end->qp));
+	assert_success(snt_cq_destroy(end->cq));
+	assert_success(snt_mem_release(end->mem));
+	assert_success(snt_ctx_close(end->ctx));
+}
+
+/*
+ * Wakes
+ */
+
+static int plain; /* handed over by nothing but the wake */
+static sem_t taken;
+static unsigned wakes;
+
+static void take(void *arg, struct snt_ctx *ctx)
+{
+	(void)arg;
+	(void)ctx;
+	assert_int_equal(plain, (int)++wakes);
+	sem_post(&taken);
+}
+
+#define WAKES 2000
+
+static void *wake_often(void *arg)
+{
+	for (int i = 1; i <= WAKES; i++) {
+		plain = i;
+		if (snt_loop_wake(arg))
+			break;
+		while (sem_wait(&taken))
+			;
+	}
+	return NULL;
+}
+
+static void wakes_hand_over(void **state)
+{
+	static struct end end;
+	pthread_t thread;
+
+	(void)state;
+	wakes = 0;
+	sem_init(&taken, 0, 0);
+	open_end(&end);
+	assert_success(snt_loop_fd(end.ctx));
+	assert_success(snt_loop_wakes(end.ctx, take, NULL));
+	assert_int_equal(pthread_create(&thread, NULL, wake_often, end.ctx), 0);
+	while (wakes < WAKES) {
+		/* Asleep, spinning, and by hand. */
+		assert_success(snt_loop_spin(end.ctx, wakes % 2 ? 20000 : 0));
+		if (wakes % 3)
+			assert_success(snt_loop_wait(end.ctx, -1));
+		else
+			assert_success(snt_loop_dispatch(end.ctx, 0));
+	}
+	pthread_join(thread, NULL);
+	assert_success(snt_qp_destroy(end.qp));
+	assert_success(snt_cq_destroy(end.cq));
+	assert_success(snt_mem_release(end.mem));
+	assert_success(snt_ctx_close(end.ctx));
+}
+
+static atomic_uint storms;
+
+static void *wake_in_a_storm(void *arg)
+{
+	for (int i = 0; i < WAKES; i++)
+		snt_loop_wake(arg);
+	atomic_fetch_add(&storms, 1);
+	snt_loop_wake(arg);
+	return NULL;
+}
+
+/* Whenever the last of them wakes, the loop runs afterwards. */
+static void wakes_of_many_threads(void **state)
+{
+	static struct end end;
+	pthread_t thread[3];
+
+	(void)state;
+	atomic_store(&storms, 0);
+	open_end(&end);
+	assert_success(snt_loop_fd(end.ctx));
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(pthread_create(&thread[i], NULL, wake_in_a_storm,
+						end.ctx),
+				 0);
+	while (atomic_load(&storms) < 3)
+		assert_success(snt_loop_wait(end.ctx, -1));
+	for (int i = 0; i < 3; i++)
+		pthread_join(thread[i], NULL);
+	assert_success(snt_qp_destroy(end.qp));
+	assert_success(snt_cq_destroy(end.cq));
+	assert_success(snt_mem_release(end.mem));
+	assert_success(snt_ctx_close(end.ctx));
+}
+
+/*
+ * Talks: each end in a thread of its own, over devices with threads of their own. A
+ * wake-up that is lost is a test that hangs.
+ */
+
+static void received(struct snt_op *op)
+{
+	struct end *end = op->arg;
+
+	assert_int_equal(op->result, 0);
+	end->received++;
+}
+
+static int post(struct end *end, bool sends)
+{
+	struct snt_sge from = { end->mem, end->buffer, 64 };
+	struct snt_sge to = { end->mem, end->buffer + 2048, 64 };
+
+	return sends ? snt_op_send(end->qp, &end->send, &from, 1, 0)
+		     : snt_op_recv(end->qp, &end->recv, &to, 1);
+}
+
+static void *talk(void *arg)
+{
+	struct end *end = arg;
+
+	snt_loop_spin(end->ctx, end->spin);
+	for (unsigned i = 0; i < end->rounds; i++) {
+		if (!end->answers && post(end, true))
+			return "no send";
+		while (end->received <= i)
+			if (snt_loop_wait(end->ctx, -1) < 0)
+				return "no wait";
+		if (i + 1 < end->rounds && post(end, false))
+			return "no receive";
+		if (snt_op_pending(&end->send) && snt_op_wait(&end->send, -1))
+			return "no end of a send";
+		if (end->answers && post(end, true))
+			return "no answer";
+	}
+	return snt_op_pending(&end->send) && snt_op_wait(&end->send, -1) ? "no last"
+									 : NULL;
+}
+
+static void talk_in_threads(struct end end[2], unsigned rounds, int spin)
+{
+	pthread_t thread[2];
+
+	for (int i = 0; i < 2; i++) {
+		end[i].rounds = rounds;
+		end[i].answers = i;
+		end[i].spin = spin;
+		end[i].received = 0;
+		end[i].recv.done = received;
+		end[i].recv.arg = &end[i];
+		assert_success(post(&end[i], false));
+	}
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(pthread_create(&thread[i], NULL, talk, &end[i]), 0);
+	for (int i = 0; i < 2; i++) {
+		void *wrong;
+
+		pthread_join(thread[i], &wrong);
+		if (wrong)
+			fail_msg("end %d: %s: %s", i, (char *)wrong, snt_err_text());
+	}
+}
+
+/* Every talk is in new threads, so the contexts move. */
+static void talks_in_threads(void **state)
+{
+	static const int spins[] = { 0, SNT_SPIN_AUTO, 50000, 0 };
+	static struct end end[2];
+
+	(void)state;
+	for (int i = 0; i < 2; i++)
+		open_end(&end[i]);
+	connect_ends(end);
+	for (unsigned i = 0; i < ARRAY_SIZE(spins); i++)
+		talk_in_threads(end, 500, spins[i]);
+	for (int i = 0; i < 2; i++)
+		close_end(&end[i]);
+}
+
+/* On a device with a thread as well: armed, and left alone. */
+static void an_idle_second(void **state)
+{
+	static struct end end[2];
+	struct pollfd poller = { .events = POLLIN };
+	unsigned wakes_seen = 0;
+	uint64_t until;
+
+	(void)state;
+	for (int i = 0; i < 2; i++)
+		open_end(&end[i]);
+	connect_ends(end);
+	talk_in_threads(end, 10, 0);
+	poller.fd = snt_loop_fd(end[0].ctx);
+	until = snt_loop_now(end[0].ctx) + 1000000000;
+	for (;;) {
+		uint64_t now = snt_loop_now(end[0].ctx);
+
+		if (now >= until || poll(&poller, 1, (until - now) / 1000000 + 1) == 0)
+			break;
+		wakes_seen++;
+		assert_success(snt_loop_dispatch(end[0].ctx, 0));
+	}
+	assert_in_range(wakes_seen, 0, 2);
+	for (int i = 0; i < 2; i++)
+		close_end(&end[i]);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(wakes_hand_over),
+		cmocka_unit_test(wakes_of_many_threads),
+		cmocka_unit_test(talks_in_threads),
+		cmocka_unit_test(an_idle_second),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What an op and a burst cost: no allocation ever, no system call without an fd, and
+ * with it only those that cannot be done without.
+ */
+#include "lib/test.h"
+
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stdbool.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/timerfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "unit/loop_kit.h"
+
+static bool watching;
+static unsigned allocations, waits, writes, settings;
+
+#define WRAP(counter, type, name, params, args) \
+	type __real_##name params;              \
+	type __wrap_##name params;              \
+	type __wrap_##name params               \
+	{                                       \
+		counter += watching;            \
+		return __real_##name args;      \
+	}
+
+WRAP(allocations, void *, malloc, (size_t size), (size))
+WRAP(allocations, void *, calloc, (size_t count, size_t size), (count, size))
+WRAP(allocations, void *, realloc, (void *old, size_t size), (old, size))
+WRAP(waits, int, epoll_wait, (int fd, struct epoll_event *events, int max, int timeout),
+     (fd, events, max, timeout))
+WRAP(writes, ssize_t, write, (int fd, const void *bytes, size_t length),
+     (fd, bytes, length))
+WRAP(settings, int, timerfd_settime,
+     (int fd, int flags, const struct itimerspec *at, struct itimerspec *old),
+     (fd, flags, at, old))
+
+void __real_free(void *old);
+void __wrap_free(void *old);
+void __wrap_free(void *old)
+{
+	allocations += watching;
+	__real_free(old);
+}
+
+/* Calls to the device, on top of the scripted one's. */
+static unsigned events, arms, polls, acks;
+static const struct snt_control *real;
+static int (*real_poll)(struct ibv_cq *cq, int max, struct ibv_wc *wc);
+static int (*real_notify)(struct ibv_cq *cq, int solicited);
+
+static int count_event(struct ibv_comp_channel *channel, struct ibv_cq **cq,
+		       void **context)
+{
+	events += watching;
+	return real->get_cq_event(channel, cq, context);
+}
+
+static void count_ack(struct ibv_cq *cq, unsigned count)
+{
+	acks += watching;
+	real->ack_cq_events(cq, count);
+}
+
+static int count_poll(struct ibv_cq *cq, int max, struct ibv_wc *wc)
+{
+	polls += watching;
+	return real_poll(cq, max, wc);
+}
+
+static int count_arm(struct ibv_cq *cq, int solicited)
+{
+	arms += watching;
+	return real_notify(cq, solicited);
+}
+
+static const struct snt_control *instrument(const struct snt_adopted *adopted)
+{
+	static struct snt_control control;
+	struct ibv_context_ops *ops = &adopted->context->ops;
+
+	real = adopted->control;
+	control = *real;
+	control.get_cq_event = count_event;
+	control.ack_cq_events = count_ack;
+	real_poll = ops->poll_cq;
+	real_notify = ops->req_notify_cq;
+	ops->poll_cq = count_poll;
+	ops->req_notify_cq = count_arm;
+	return &control;
+}
+
+static void reset_counters(void)
+{
+	allocations = waits = writes = settings = 0;
+	events = arms = polls = acks = 0;
+}
+
+/* Every verb, deadlines, and ops that are cancelled; false on any failure. */
+static bool traffic(struct loop_pair *pair, bool dispatches)
+{
+	static struct snt_op op[8], recv[2];
+	struct snt_sge sge = loop_sge(pair, 0, 0, 3000), word = loop_sge(pair, 0, 0, 8);
+	struct snt_sge small = loop_sge(pair, 0, 0, 100),
+		       to = loop_sge(pair, 1, 0, 100);
+	struct snt_qp *qp = pair->end[0].qp;
+	const struct snt_token *token = &pair->end[1].token;
+	uint64_t addr = token->addr;
+	bool good = true;
+
+	for (unsigned i = 0; i < 100; i++) {
+		good &= !snt_op_recv(pair->end[1].qp, &recv[0], &to, 1);
+		good &= !snt_op_recv(pair->end[1].qp, &recv[1], NULL, 0);
+		good &= !snt_op_write(qp, &op[0], &sge, 1, token, addr, 0);
+		good &= !snt_op_write_imm(qp, &op[1], &sge, 1, token, addr, i, 0);
+		good &= !snt_op_read(qp, &op[2], &sge, 1, token, addr, 0);
+		good &= !snt_op_send(qp, &op[3], &small, 1, 0);
+		good &= !snt_op_fetch_add(qp, &op[4], &word, token, addr, 1, 0);
+		good &= !snt_op_write(qp, &op[5], &sge, 1, token, addr, 0);
+		good &= !snt_op_write(qp, &op[6], &sge, 1, token, addr, 0);
+		good &= !snt_op_timeout(&op[5], UINT64_C(3600000000000), SNT_DETACH);
+		good &= !snt_op_cancel(&op[6], SNT_DETACH);
+		for (int n = 0;
+		     n < 100 && (snt_op_pending(&op[5]) || snt_op_pending(&op[6]) ||
+				 snt_op_pending(&recv[1]));
+		     n++) {
+			scripted_run(pair->fabric, n);
+			for (int end = 0; end < 2; end++) {
+				struct snt_ctx *ctx = pair->end[end].ctx;
+
+				good &= (dispatches ? snt_loop_dispatch(ctx, 0)
+						    : snt_loop_poll(ctx, 0)) >= 0;
+			}
+		}
+		good &= !op[5].result && op[6].result == -ECANCELED && !recv[1].result;
+	}
+	return good;
+}
+
+static void nothing_is_allocated(void **state)
+{
+	(void)state;
+	for (int scheme = SNT_SPRAY; scheme <= SNT_DQPLB; scheme++) {
+		for (int with_fd = 0; with_fd < 2; with_fd++) {
+			struct loop_pair *pair =
+				loop_pair_lanes(scheme, SNT_OPS_EVENTS);
+			struct snt_ctx *ctx = pair->end[0].ctx;
+
+			assert_success(with_fd ? snt_loop_fd(ctx)
+					       : snt_loop_poll(ctx, 0));
+			assert_success(snt_loop_poll(pair->end[1].ctx, 0));
+			reset_counters();
+			watching = true;
+			assert_true(traffic(pair, with_fd));
+			watching = false;
+			assert_int_equal(allocations, 0);
+			loop_pair_close(pair);
+		}
+	}
+}
+
+/* From here on any system call but exit ends the process. */
+static void forbid_system_calls(void)
+{
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_exit_group, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+	};
+	struct sock_fprog program = { sizeof(filter) / sizeof(filter[0]), filter };
+
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
+		_exit(2);
+}
+
+static void without_an_fd_no_system_call_is_made(void **state)
+{
+	(void)state;
+	for (int scheme = SNT_SPRAY; scheme <= SNT_DQPLB; scheme++) {
+		struct loop_pair *pair = loop_pair_lanes(scheme, SNT_OPS_POLLED);
+		pid_t child = fork();
+		int status;
+
+		assert_true(child >= 0);
+		if (!child) {
+			for (int end = 0; end < 2; end++)
+				snt_loop_poll(pair->end[end].ctx, 0);
+			forbid_system_calls();
+			syscall(SYS_exit_group, traffic(pair, false) ? 0 : 1);
+		}
+		assert_int_equal(waitpid(child, &status, 0), child);
+		assert_true(WIFEXITED(status));
+		assert_int_equal(WEXITSTATUS(status), 0);
+		loop_pair_close(pair);
+	}
+}
+
+#define BURST 16
+
+/* An epoll_wait(), the channel until it is empty, one arming, one look; nothing else. */
+static void a_burst_has_its_price(void **state)
+{
+	struct loop_opts opts = { .ops = SNT_OPS_EVENTS, .instrument = instrument };
+	struct loop_pair *pair = loop_pair_open(&opts);
+	struct snt_ctx *ctx = pair->end[0].ctx;
+	struct snt_op op[BURST] = { { 0 } };
+	unsigned ack_calls = 0;
+
+	(void)state;
+	assert_success(snt_loop_fd(ctx));
+	assert_success(snt_loop_dispatch(ctx, 0));
+	for (unsigned burst = 0; burst < 128; burst++) {
+		for (int i = 0; i < BURST; i++) {
+			assert_success(loop_write(pair, 0, &op[i], 0, 8));
+			assert_success(snt_op_timeout(&op[i], UINT64_C(60000000000),
+						      SNT_DETACH));
+		}
+		loop_pair_run(pair);
+		reset_counters();
+		watching = true;
+		assert_int_equal(snt_loop_dispatch(ctx, 0), BURST);
+		watching = false;
+		assert_int_equal(waits, 1);
+		assert_int_equal(events, 2);
+		assert_int_equal(arms, 1);
+		assert_int_equal(polls, 2);
+		assert_int_equal(writes, 0);
+		assert_int_equal(settings, 0);
+		assert_int_equal(allocations, 0);
+		ack_calls += acks;
+	}
+	assert_int_equal(ack_calls, 2); /* of 64 each */
+	loop_pair_close(pair);
+}
+
+/* Deadlines that are kept do not set the timer. */
+static void kept_deadlines_cost_no_system_call(void **state)
+{
+	struct loop_pair *pair = loop_pair_simple();
+	struct snt_ctx *ctx = pair->end[0].ctx;
+	struct snt_op op = { 0 };
+
+	(void)state;
+	assert_success(snt_loop_fd(ctx));
+	reset_counters();
+	watching = true;
+	for (int i = 0; i < 1000; i++) {
+		assert_success(loop_write(pair, 0, &op, 0, 8));
+		assert_success(snt_op_timeout(&op, UINT64_C(1000000000), SNT_DETACH));
+		loop_pair_run(pair);
+		assert_int_equal(snt_loop_dispatch(ctx, 0), 1);
+	}
+	watching = false;
+	assert_int_equal(settings, 1);
+	loop_pair_close(pair);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(nothing_is_allocated),
+		cmocka_unit_test(without_an_fd_no_system_call_is_made),
+		cmocka_unit_test(a_burst_has_its_price),
+		cmocka_unit_test(kept_deadlines_cost_no_system_call),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
