@@ -2,19 +2,25 @@
 /*
  * How an RDMA device behaves, as a program sees it through verbs.
  *
- *	conformance [--scripted | --sim | --udp ADDRESS] [--list] [--case NAME]
+ *	conformance [--scripted | --sim | --udp ADDRESS|auto] [--list] [--case NAME]
  *
  * Prints for each case its name, a tab and what was observed. Nothing is judged
  * here: compare.py compares it with the table in docs/conformance.md.
  */
+#include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "dev/soft/sim/device.h"
 #include "devices/scripted.h"
 #include "kit.h"
+
+#define ADDRESS_WAIT_MS 60000
+/* How it ends where there is no IPv6, say: nothing can be observed. */
+#define NO_SUCH_ADDRESS 77
 
 static const struct conformance_case *const themes[] = {
 	cases_device, cases_memory, cases_data,	 cases_order, cases_error,   cases_peer,
@@ -65,13 +71,34 @@ static bool open_sim(struct kit *kit, struct place *place, struct snt_ctx_opts *
 	return true;
 }
 
-static bool open_kit(struct kit *kit, const struct wish *wish, struct place *place,
-		     struct snt_ctx **ctx_out)
+/* "auto" is what a context takes by itself. */
+static const char *soft_addresses(const struct wish *wish)
+{
+	return wish->udp && strcmp(wish->udp, "auto") ? wish->udp : NULL;
+}
+
+/* IPv6 has one loopback address, of which another test may be the owner for a while. */
+static int open_ctx(const struct snt_ctx_opts *opts, struct snt_ctx **ctx_out)
+{
+	const struct timespec while_ms = { .tv_nsec = 50000000 };
+	int ret = snt_ctx_open(opts, ctx_out);
+
+	for (unsigned i = 0; ret == -EADDRINUSE && i < ADDRESS_WAIT_MS / 50; i++) {
+		nanosleep(&while_ms, NULL);
+		ret = snt_ctx_open(opts, ctx_out);
+	}
+	return ret;
+}
+
+/* Returns 0 or a negative errno, and has said why. */
+static int open_kit(struct kit *kit, const struct wish *wish, struct place *place,
+		    struct snt_ctx **ctx_out)
 {
 	struct snt_ctx_opts opts = { .size = sizeof(opts),
 				     .soft = wish->udp ? SNT_SOFT_ONLY : 0,
-				     .soft_addresses = wish->udp };
+				     .soft_addresses = soft_addresses(wish) };
 	struct snt_adopted adopted;
+	int ret;
 
 	if (wish->scripted) {
 		place->scripted = scripted_fabric_create(1);
@@ -83,11 +110,12 @@ static bool open_kit(struct kit *kit, const struct wish *wish, struct place *pla
 	}
 	if (wish->sim && !open_sim(kit, place, &opts)) {
 		fprintf(stderr, "conformance: %s\n", snt_err_text());
-		return false;
+		return -ENOMEM;
 	}
-	if (snt_ctx_open(&opts, ctx_out)) {
+	ret = open_ctx(&opts, ctx_out);
+	if (ret) {
 		fprintf(stderr, "conformance: %s\n", snt_err_text());
-		return false;
+		return ret;
 	}
 	kit->device = snt_ctx_device(*ctx_out, 0);
 	kit->control = snt_device_control(kit->device);
@@ -99,7 +127,7 @@ static bool open_kit(struct kit *kit, const struct wish *wish, struct place *pla
 	for (unsigned i = 0; !snt_device_gid(kit->device, i, &kit->gid); i++)
 		if ((int32_t)kit->gid.index == kit->info.gid_index)
 			break;
-	return true;
+	return 0;
 }
 
 /* Returns how many there were. */
@@ -125,10 +153,12 @@ static int perform(const struct wish *wish)
 	struct place place = { 0 };
 	struct snt_ctx *ctx = NULL;
 	struct kit kit = { 0 };
-	int failed = 0;
+	int failed = 0, ret = 0;
 
-	if (!wish->list && !open_kit(&kit, wish, &place, &ctx))
-		return 1;
+	if (!wish->list)
+		ret = open_kit(&kit, wish, &place, &ctx);
+	if (ret)
+		return ret == -EADDRNOTAVAIL ? NO_SUCH_ADDRESS : 1;
 	if (!run(&kit, wish)) {
 		fprintf(stderr, "conformance: no such case\n");
 		failed = 1;
@@ -177,7 +207,7 @@ int main(int argc, char **argv)
 			break;
 		default:
 			fprintf(stderr,
-				"usage: %s [--scripted | --sim | --udp ADDRESS] "
+				"usage: %s [--scripted | --sim | --udp ADDRESS|auto] "
 				"[--list] [--case NAME]\n",
 				argv[0]);
 			return 2;

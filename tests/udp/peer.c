@@ -11,9 +11,10 @@
 #include <string.h>
 #include <unistd.h>
 
-/* How often a CQ is looked at before its events are waited for, and for how long. */
+/* How often a CQ is looked at before its events are waited for, and for how long: 8 MiB
+ * take their time on a bad network. */
 #define SPINS	1000
-#define WAIT_MS 60000
+#define WAIT_MS 240000
 
 _Noreturn void peer_fail(const struct peer *peer, const char *format, ...)
 {

@@ -14,9 +14,14 @@
 /* A user-space peer may have lost its processor for a while: a timeout that is shorter
  * than a turn of the scheduler would only send everything again. */
 #define ACK_TIMEOUT_MIN UINT64_C(10000000)
+/* Several for each of some thousand connections. */
+#define QP_MAX 16384
 
 /* More than that under way does not make anything faster. */
 #define WINDOW_MAX (512u << 10)
+
+/* Batches that are taken before a timer is, at most: others wait for the lock. */
+#define LATE_MAX 64
 
 uint64_t snt__udp_now(void)
 {
@@ -46,13 +51,28 @@ void snt__udp_unlock(struct snt__udp_device *device)
 	pthread_mutex_unlock(&device->lock);
 }
 
+/*
+ * Takes what came in, and then what did not. Whoever had to wait for a processor finds
+ * answers and timers that have run out meanwhile: the answers count, so all of them are
+ * taken before a timer is.
+ */
+static bool take_in(struct snt__udp_device *device, uint64_t now)
+{
+	unsigned count = snt__udp_receive(&device->receiver, device->core, now);
+	bool moved = count;
+
+	if (snt__soft_deadline(device->core) > now)
+		return moved;
+	for (unsigned i = 0; count == SNT__UDP_RECEIVE_BATCH && i < LATE_MAX; i++)
+		count = snt__udp_receive(&device->receiver, device->core, now);
+	snt__soft_timer(device->core, now);
+	return moved;
+}
+
 bool snt__udp_move(struct snt__udp_device *device, uint64_t now)
 {
-	bool moved;
+	bool moved = take_in(device, now);
 
-	if (snt__soft_deadline(device->core) <= now)
-		snt__soft_timer(device->core, now);
-	moved = snt__udp_receive(&device->receiver, device->core, now);
 	moved |= snt__udp_send(&device->sender, device->core, now);
 	return moved;
 }
@@ -117,9 +137,7 @@ static void progress(void *arg)
 	now = snt__udp_now();
 	if (device->napping) {
 		snt__udp_send(&device->sender, device->core, now);
-		if (snt__soft_deadline(device->core) <= now)
-			snt__soft_timer(device->core, now);
-		snt__udp_receive(&device->receiver, device->core, now);
+		take_in(device, now);
 	} else if (snt__udp_move(device, now)) {
 		snt__udp_thread_hurry(device);
 	}
@@ -176,6 +194,8 @@ static int make_core(struct snt__udp_device *device, const struct snt__udp_opts 
 				 "%s: an interface with an MTU of %u has no room for "
 				 "RDMA packets",
 				 opts->name, device->address.ip_mtu);
+	if (!config.qp_max)
+		config.qp_max = QP_MAX;
 	config.name = opts->name;
 	config.driver = &driver;
 	config.driver_arg = device;

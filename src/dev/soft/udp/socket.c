@@ -34,6 +34,20 @@ static bool set_up_ip(int fd, bool ipv4)
 	       set(fd, IPPROTO_IPV6, IPV6_UNICAST_HOPS, SNT__UDP_HOP_LIMIT);
 }
 
+/*
+ * rxe, and a NIC all the more, sends half a megabyte at once and does not mind how much
+ * fits. So whoever may have more than is granted to everybody takes it, but reckons with
+ * what everybody has: peers may be nobody special.
+ */
+static void set_buffers(struct snt__udp_socket *socket, uint32_t bytes)
+{
+	set(socket->fd, SOL_SOCKET, SO_RCVBUF, bytes);
+	set(socket->fd, SOL_SOCKET, SO_SNDBUF, bytes);
+	socket->receive_bytes = get(socket->fd, SO_RCVBUF);
+	socket->send_bytes = get(socket->fd, SO_SNDBUF);
+	set(socket->fd, SOL_SOCKET, SO_RCVBUFFORCE, bytes);
+}
+
 static int prepare(struct snt__udp_socket *socket,
 		   const struct snt__udp_address *address, uint32_t buffer_bytes)
 {
@@ -45,10 +59,7 @@ static int prepare(struct snt__udp_socket *socket,
 
 	if (!set_up_ip(fd, ipv4) || bind(fd, &local.any, size))
 		return -errno;
-	set(fd, SOL_SOCKET, SO_RCVBUF, buffer_bytes);
-	set(fd, SOL_SOCKET, SO_SNDBUF, buffer_bytes);
-	socket->receive_bytes = get(fd, SO_RCVBUF);
-	socket->send_bytes = get(fd, SO_SNDBUF);
+	set_buffers(socket, buffer_bytes);
 	/* 0: no segments unless a send says so, which is how a kernel is asked. */
 	socket->gso = set(fd, IPPROTO_UDP, UDP_SEGMENT, 0);
 	socket->gro = set(fd, IPPROTO_UDP, UDP_GRO, 1);

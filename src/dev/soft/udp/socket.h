@@ -14,7 +14,8 @@
 struct snt__udp_socket {
 	int fd;
 	bool gso, gro; /* the kernel has them */
-	/* What was granted, as the kernel counts: a packet takes more than its bytes. */
+	/* What is granted to everybody, as the kernel counts: a packet takes more than its
+	 * bytes. With privileges there may be more to receive. */
 	uint32_t receive_bytes, send_bytes;
 };
 
