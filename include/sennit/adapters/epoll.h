@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SENNIT_ADAPTERS_EPOLL_H
+#define SENNIT_ADAPTERS_EPOLL_H
+
+#include <errno.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sennit/loop.h>
+
+/*
+ * A context in a loop of epoll(7).
+ *
+ *	struct snt_epoll sennit = { 0 };
+ *
+ *	snt_epoll_attach(&sennit, ctx, epoll_fd, 0);
+ *	for (;;) {
+ *		count = epoll_wait(epoll_fd, events, 16, -1);
+ *		for (int i = 0; i < count; i++)
+ *			if (events[i].data.ptr == &sennit)
+ *				snt_epoll_ready(&sennit);
+ *			else
+ *				...the program's own...
+ *	}
+ *
+ * Programs that have something else than a pointer in epoll_event::data need no
+ * adapter: they add snt_loop_fd() by themselves and call snt_loop_dispatch().
+ *
+ * One object for each context; it stays where it is while attached. Detach before the
+ * context is closed; both are legal in callbacks, as is freeing the object afterwards. An
+ * event that epoll_wait() had returned before is not to be handed over then.
+ *
+ * Thread: the context's owner, who runs the loop, for every call here.
+ */
+
+/* Zero it before its first use. */
+struct snt_epoll {
+	/* The program's. */
+	int budget; /* callbacks in one turn of the loop; 0: as snt_loop_dispatch() */
+
+	/* The adapter's. */
+	struct snt_ctx *ctx; /* NULL: not attached */
+	int epoll_fd;
+	int fd;
+};
+
+/**
+ * snt_epoll_attach - have a context watched
+ * @flags: EPOLLET, EPOLLWAKEUP, EPOLLEXCLUSIVE, or 0. By edge and by level are the
+ *	same to sennit; not EPOLLONESHOT.
+ *
+ * Returns: 0; -EALREADY if it is attached; the errno of snt_loop_fd() or epoll_ctl(2).
+ */
+static inline int snt_epoll_attach(struct snt_epoll *self, struct snt_ctx *ctx,
+				   int epoll_fd, uint32_t flags)
+{
+	struct epoll_event event;
+
+	if (self->ctx)
+		return -EALREADY;
+	self->fd = snt_loop_fd(ctx);
+	if (self->fd < 0)
+		return self->fd;
+	memset(&event, 0, sizeof(event));
+	event.events = EPOLLIN | flags;
+	event.data.ptr = self;
+	if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, self->fd, &event))
+		return -errno;
+	self->epoll_fd = epoll_fd;
+	self->ctx = ctx;
+	return 0;
+}
+
+/**
+ * snt_epoll_ready - the event is there: callbacks run
+ *
+ * Returns: as snt_loop_dispatch(); 0 if it is not attached.
+ */
+static inline int snt_epoll_ready(struct snt_epoll *self)
+{
+	return self->ctx ? snt_loop_dispatch(self->ctx, self->budget) : 0;
+}
+
+/**
+ * snt_epoll_detach - do not have it watched any more
+ *
+ * Nothing is lost: what comes is told of when it is attached again, here or elsewhere.
+ */
+static inline void snt_epoll_detach(struct snt_epoll *self)
+{
+	if (self->ctx)
+		epoll_ctl(self->epoll_fd, EPOLL_CTL_DEL, self->fd, NULL);
+	self->ctx = NULL;
+}
+
+#endif

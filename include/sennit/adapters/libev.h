@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SENNIT_ADAPTERS_LIBEV_H
+#define SENNIT_ADAPTERS_LIBEV_H
+
+#include <errno.h>
+#include <stddef.h>
+#include <ev.h>
+#include <sennit/loop.h>
+
+/*
+ * A context in a loop of libev.
+ *
+ *	struct snt_libev sennit = { 0 };
+ *
+ *	snt_libev_attach(&sennit, ctx, EV_DEFAULT);
+ *	ev_run(EV_DEFAULT, 0);
+ *
+ * Callbacks then run inside ev_run(). They must not call it themselves. This header and
+ * libevent's cannot be included in the same file.
+ *
+ * One object for each context; it stays where it is while attached. Detach before the
+ * context is closed; both are legal in callbacks, as is freeing the object afterwards.
+ *
+ * Thread: the context's owner, who runs the loop, for every call here.
+ */
+
+/* Zero it before its first use. */
+struct snt_libev {
+	/* The program's. */
+	int budget; /* callbacks in one turn of the loop; 0: as snt_loop_dispatch() */
+	/* What snt_loop_dispatch() returned, if negative; -EBADF if libev gave up the fd,
+	 * which is not watched any more then; NULL: none. */
+	void (*failed)(struct snt_libev *self, int error);
+	void *arg;
+
+	/* The adapter's. */
+	struct snt_ctx *ctx; /* NULL: not attached */
+	struct ev_loop *loop;
+	ev_io io;
+	int *gone; /* set to 1 by detach, for those who run callbacks */
+};
+
+static inline void snt_libev_ready(struct ev_loop *loop, ev_io *io, int events)
+{
+	struct snt_libev *self = (struct snt_libev *)io->data;
+	int gone = 0;
+	int ret = -EBADF;
+
+	(void)loop;
+	self->gone = &gone;
+	if (!(events & EV_ERROR))
+		ret = snt_loop_dispatch(self->ctx, self->budget);
+	if (gone)
+		return;
+	self->gone = NULL;
+	if (ret < 0 && self->failed)
+		self->failed(self, ret);
+}
+
+/**
+ * snt_libev_attach - have a context watched
+ *
+ * Returns: 0; -EALREADY if it is attached; the errno of snt_loop_fd().
+ */
+static inline int snt_libev_attach(struct snt_libev *self, struct snt_ctx *ctx,
+				   struct ev_loop *loop)
+{
+	int fd = self->ctx ? -EALREADY : snt_loop_fd(ctx);
+
+	if (fd < 0)
+		return fd;
+	ev_io_init(&self->io, snt_libev_ready, fd, EV_READ);
+	self->io.data = self;
+	self->loop = loop;
+	self->ctx = ctx;
+	ev_io_start(loop, &self->io);
+	return 0;
+}
+
+/**
+ * snt_libev_detach - do not have it watched any more
+ *
+ * Nothing is lost: what comes is told of when it is attached again, here or elsewhere.
+ */
+static inline void snt_libev_detach(struct snt_libev *self)
+{
+	if (!self->ctx)
+		return;
+	ev_io_stop(self->loop, &self->io);
+	self->ctx = NULL;
+	if (self->gone)
+		*self->gone = 1;
+	self->gone = NULL;
+}
+
+#endif

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SENNIT_ADAPTERS_LIBEVENT_H
+#define SENNIT_ADAPTERS_LIBEVENT_H
+
+#include <errno.h>
+#include <stddef.h>
+#include <event2/event.h>
+#include <sennit/loop.h>
+
+/*
+ * A context in a loop of libevent 2.
+ *
+ *	struct snt_libevent sennit = { 0 };
+ *
+ *	snt_libevent_attach(&sennit, ctx, base);
+ *	event_base_dispatch(base);
+ *
+ * Callbacks then run inside event_base_dispatch(). They must not call it themselves.
+ * This header and libev's cannot be included in the same file.
+ *
+ * One object for each context; it stays where it is while attached. Detach before the
+ * context is closed; both are legal in callbacks, as is freeing the object afterwards.
+ *
+ * Thread: the context's owner, who runs the loop, for every call here.
+ */
+
+/* Zero it before its first use. */
+struct snt_libevent {
+	/* The program's. */
+	int budget; /* callbacks in one turn of the loop; 0: as snt_loop_dispatch() */
+	/* What snt_loop_dispatch() returned, if negative; NULL: none. */
+	void (*failed)(struct snt_libevent *self, int error);
+	void *arg;
+
+	/* The adapter's. */
+	struct snt_ctx *ctx; /* NULL: not attached */
+	struct event *event;
+	int *gone; /* set to 1 by detach, for those who run callbacks */
+};
+
+static inline void snt_libevent_ready(evutil_socket_t fd, short events, void *arg)
+{
+	struct snt_libevent *self = (struct snt_libevent *)arg;
+	int gone = 0;
+	int ret;
+
+	(void)fd;
+	(void)events;
+	self->gone = &gone;
+	ret = snt_loop_dispatch(self->ctx, self->budget);
+	if (gone)
+		return;
+	self->gone = NULL;
+	if (ret < 0 && self->failed)
+		self->failed(self, ret);
+}
+
+/**
+ * snt_libevent_attach - have a context watched
+ *
+ * Returns: 0; -EALREADY if it is attached; the errno of snt_loop_fd(); -ENOMEM if
+ * libevent refuses, for any reason.
+ */
+static inline int snt_libevent_attach(struct snt_libevent *self, struct snt_ctx *ctx,
+				      struct event_base *base)
+{
+	int fd = self->ctx ? -EALREADY : snt_loop_fd(ctx);
+
+	if (fd < 0)
+		return fd;
+	self->event =
+		event_new(base, fd, EV_READ | EV_PERSIST, snt_libevent_ready, self);
+	if (!self->event)
+		return -ENOMEM;
+	if (event_add(self->event, NULL)) {
+		event_free(self->event);
+		return -ENOMEM;
+	}
+	self->ctx = ctx;
+	return 0;
+}
+
+/**
+ * snt_libevent_detach - do not have it watched any more
+ *
+ * Nothing is lost: what comes is told of when it is attached again, here or elsewhere.
+ */
+static inline void snt_libevent_detach(struct snt_libevent *self)
+{
+	if (!self->ctx)
+		return;
+	event_free(self->event);
+	self->ctx = NULL;
+	if (self->gone)
+		*self->gone = 1;
+	self->gone = NULL;
+}
+
+#endif

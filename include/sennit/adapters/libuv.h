@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SENNIT_ADAPTERS_LIBUV_H
+#define SENNIT_ADAPTERS_LIBUV_H
+
+#include <errno.h>
+#include <stdlib.h>
+#include <uv.h>
+#include <sennit/loop.h>
+
+/*
+ * A context in a loop of libuv.
+ *
+ *	struct snt_libuv sennit = { 0 };
+ *
+ *	snt_libuv_attach(&sennit, ctx, uv_default_loop());
+ *	uv_run(uv_default_loop(), UV_RUN_DEFAULT);
+ *
+ * Callbacks then run inside uv_run(). They must not call it themselves.
+ *
+ * One object for each context; it stays where it is while attached. Detach before the
+ * context is closed; both are legal in callbacks, as is freeing the object afterwards.
+ * The loop forgets its handle in a later turn, so uv_loop_close() needs one more
+ * uv_run(), as after any uv_close(). While attached the handle keeps uv_run() going,
+ * unless uv_unref() is called on it.
+ *
+ * Thread: the context's owner, who runs the loop, for every call here.
+ */
+
+/* Zero it before its first use. */
+struct snt_libuv {
+	/* The program's. */
+	int budget; /* callbacks in one turn of the loop; 0: as snt_loop_dispatch() */
+	/* What snt_loop_dispatch() returned, or libuv, if negative; NULL: none. */
+	void (*failed)(struct snt_libuv *self, int error);
+	void *arg;
+
+	/* The adapter's. */
+	struct snt_ctx *ctx; /* NULL: not attached */
+	uv_poll_t *handle;
+	int *gone; /* set to 1 by detach, for those who run callbacks */
+};
+
+static inline void snt_libuv_ready(uv_poll_t *handle, int status, int events)
+{
+	struct snt_libuv *self = (struct snt_libuv *)handle->data;
+	int gone = 0;
+
+	(void)events;
+	self->gone = &gone;
+	if (!status)
+		status = snt_loop_dispatch(self->ctx, self->budget);
+	if (gone)
+		return;
+	self->gone = NULL;
+	if (status < 0 && self->failed)
+		self->failed(self, status);
+}
+
+static inline void snt_libuv_free(uv_handle_t *handle)
+{
+	free(handle);
+}
+
+/**
+ * snt_libuv_detach - do not have it watched any more
+ *
+ * Nothing is lost: what comes is told of when it is attached again, here or elsewhere.
+ */
+static inline void snt_libuv_detach(struct snt_libuv *self)
+{
+	if (!self->ctx)
+		return;
+	uv_close((uv_handle_t *)self->handle, snt_libuv_free);
+	self->ctx = NULL;
+	self->handle = NULL;
+	if (self->gone)
+		*self->gone = 1;
+	self->gone = NULL;
+}
+
+/**
+ * snt_libuv_attach - have a context watched
+ *
+ * Returns: 0; -EALREADY if it is attached; -ENOMEM; the errno of snt_loop_fd(),
+ * uv_poll_init() or uv_poll_start().
+ */
+static inline int snt_libuv_attach(struct snt_libuv *self, struct snt_ctx *ctx,
+				   uv_loop_t *loop)
+{
+	int fd = self->ctx ? -EALREADY : snt_loop_fd(ctx);
+	int ret;
+
+	if (fd < 0)
+		return fd;
+	self->handle = (uv_poll_t *)malloc(sizeof(*self->handle));
+	if (!self->handle)
+		return -ENOMEM;
+	ret = uv_poll_init(loop, self->handle, fd);
+	if (ret) {
+		free(self->handle);
+		return ret;
+	}
+	self->handle->data = self;
+	self->ctx = ctx;
+	ret = uv_poll_start(self->handle, UV_READABLE, snt_libuv_ready);
+	if (ret)
+		snt_libuv_detach(self);
+	return ret;
+}
+
+#endif

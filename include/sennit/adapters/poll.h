@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SENNIT_ADAPTERS_POLL_H
+#define SENNIT_ADAPTERS_POLL_H
+
+#include <errno.h>
+#include <poll.h>
+#include <stddef.h>
+#include <sennit/loop.h>
+
+/*
+ * A context in a loop of poll(2).
+ *
+ *	struct snt_poll sennit = { 0 };
+ *	struct pollfd fds[16];
+ *
+ *	snt_poll_attach(&sennit, ctx, &fds[0]);
+ *	...
+ *	while (poll(fds, count, -1) >= 0) {
+ *		snt_poll_ready(&sennit, &fds[0]);
+ *		...the program's own...
+ *	}
+ *
+ * Timers and deadlines make the fd readable as well: the timeout is for the program's
+ * own purposes. The array is the program's, and the entry may have another place each
+ * time.
+ *
+ * One object for each context. Detach before the context is closed; both are legal in
+ * callbacks, as is freeing the object afterwards.
+ *
+ * Thread: the context's owner, who runs the loop, for every call here.
+ */
+
+/* Zero it before its first use. */
+struct snt_poll {
+	/* The program's. */
+	int budget; /* callbacks in one turn of the loop; 0: as snt_loop_dispatch() */
+
+	/* The adapter's. */
+	struct snt_ctx *ctx; /* NULL: not attached */
+};
+
+/**
+ * snt_poll_attach - have a context watched
+ * @entry: filled in
+ *
+ * Returns: 0; -EALREADY if it is attached; the errno of snt_loop_fd().
+ */
+static inline int snt_poll_attach(struct snt_poll *self, struct snt_ctx *ctx,
+				  struct pollfd *entry)
+{
+	int fd;
+
+	if (self->ctx)
+		return -EALREADY;
+	fd = snt_loop_fd(ctx);
+	if (fd < 0)
+		return fd;
+	entry->fd = fd;
+	entry->events = POLLIN;
+	entry->revents = 0;
+	self->ctx = ctx;
+	return 0;
+}
+
+/**
+ * snt_poll_ready - after poll(2) has returned: callbacks run if the entry is readable
+ *
+ * Returns: as snt_loop_dispatch(); 0 if there is nothing to do, or it is not attached.
+ */
+static inline int snt_poll_ready(struct snt_poll *self, struct pollfd *entry)
+{
+	int is_ready = self->ctx && entry->revents;
+
+	entry->revents = 0;
+	return is_ready ? snt_loop_dispatch(self->ctx, self->budget) : 0;
+}
+
+/**
+ * snt_poll_detach - do not have it watched any more
+ * @entry: poll(2) leaves it out from now on
+ *
+ * Nothing is lost: what comes is told of when it is attached again, here or elsewhere.
+ */
+static inline void snt_poll_detach(struct snt_poll *self, struct pollfd *entry)
+{
+	entry->fd = -1;
+	entry->revents = 0;
+	self->ctx = NULL;
+}
+
+#endif
