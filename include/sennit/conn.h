@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SENNIT_CONN_H
+#define SENNIT_CONN_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <sennit/api.h>
+#include <sennit/ctx.h>
+#include <sennit/loop.h>
+#include <sennit/qp.h>
+
+/*
+ * Connections by address: one end listens, the other connects, and what both get is a
+ * connected virtual QP (qp.h), whose lanes have all been tried.
+ *
+ *	server                                  client
+ *
+ *	snt_listener_create()                   snt_conn_connect()
+ *	requested(): snt_conn_accept()
+ *	event(SNT_CONN_CONNECTED)               event(SNT_CONN_CONNECTED)
+ *	             ... snt_conn_qp(): post and poll as ever ...
+ *	event(SNT_CONN_PEER_DONE)               snt_conn_disconnect()
+ *	snt_conn_disconnect()
+ *	event(SNT_CONN_OVER)                    event(SNT_CONN_OVER)
+ *	snt_conn_destroy()                      snt_conn_destroy()
+ *
+ * Programs that cannot use addresses exchange cards by themselves (card.h) and do
+ * without all of this.
+ *
+ * What happens in between. The two ends agree on a version and, if they have a
+ * secret, prove to each other that they know it; tell each other their devices; and try
+ * pairs of devices, one of each end's, with real messages in both directions: one of a
+ * few bytes, one as long as the MTU, an empty one. Pairs that do not work are left
+ * out, and why is remembered (snt_conn_explain()). Then the end that connects deals the
+ * lanes over the pairs that work, and both make their virtual QP accordingly. Nothing
+ * of this comes out of the program's CQ. All that a peer says is checked; until it has
+ * proved to know the secret it costs no more than the connection itself, of which a
+ * listener has a limited number.
+ *
+ * The carrier. Messages of the connection itself travel on
+ * SNT_CARRIER_CM: an RC QP of its own, made by rdma_cm, or by the soft devices' own
+ * connection manager, which speaks the same; addresses are those of RDMA devices;
+ * SNT_CARRIER_TCP: a TCP connection, for networks or containers without rdma_cm; lanes
+ * may be on devices that have nothing to do with its address.
+ * It stays as long as the connection does.
+ *
+ * Detecting the end. A peer that has crashed, or whose host or network is gone, is
+ * noticed within detect_ns: the carrier is tried every quarter of that, and all of its
+ * timers are made from it. A peer that is merely busy, or stopped, is not dead: its
+ * device or kernel answers for it.
+ *
+ * Who is who. Each context has an identity, chosen by chance when it makes its first
+ * connection, so that a peer which was restarted on the same address is known to be
+ * another one. Peers that have a name (snt_conn_opts::name) are connected once: when
+ * one comes again, with the same name at the same listener, its old connection is over,
+ * with -ESTALE.
+ *
+ * Progress is made, and functions are called, by the context's loop (loop.h), that is, in
+ * snt_loop_dispatch(), snt_loop_wait(), snt_op_wait() and the waiting calls of this
+ * header, which are -EBUSY inside of such a function. All other calls are legal there,
+ * destroying the connection included; but a context is not closed there while connections
+ * are on their way out.
+ *
+ * Thread: owner, for every call here.
+ */
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct snt_conn;
+struct snt_listener;
+
+/* The program's own bytes in a request, an answer or a refusal. */
+#define SNT_CONN_DATA_MAX 256
+/* A name, with its NUL. */
+#define SNT_CONN_NAME_MAX 32
+/* The shortest and longest secret. */
+#define SNT_CONN_SECRET_MIN 16
+#define SNT_CONN_SECRET_MAX 256
+
+enum snt_carrier {
+	SNT_CARRIER_DEFAULT = 0, /* SNT_CARRIER_CM */
+	SNT_CARRIER_CM,
+	SNT_CARRIER_TCP,
+};
+
+enum snt_conn_state {
+	SNT_CONN_REQUESTED = 1, /* by the peer: accept or reject */
+	SNT_CONN_CONNECTING,
+	SNT_CONN_ESTABLISHED,
+	SNT_CONN_DISCONNECTING,
+	SNT_CONN_ENDED, /* has come to its end, or never came to be */
+};
+
+enum snt_conn_event {
+	/* The QP is made and not yet connected: the time to post receives which must be
+	 * there before the peer can send. */
+	SNT_CONN_PREPARE = 1,
+	SNT_CONN_CONNECTED, /* it can be used */
+	/* The peer disconnects: all that it posted has arrived. Its turn is over, ours
+	 * is not: post what is left, then call snt_conn_disconnect(). Without an event
+	 * function the library does. */
+	SNT_CONN_PEER_DONE,
+	/* The last one: snt_conn_query() has status and text. A QP that was made is
+	 * closed: its completions come, then its SNT_CLOSED. One that reports to a CQ with
+	 * ops is closed already. */
+	SNT_CONN_OVER,
+	/* It was lost, or did not come to be, and will be tried again (retries). What
+	 * becomes of the QP is the same as with OVER; once it has closed there will be
+	 * another. */
+	SNT_CONN_RETRYING,
+};
+
+struct snt_conn_opts {
+	size_t size;
+	/* The QP to be made, copied. Required. `lanes` is what is wished for, and the
+	 * lesser wish of the two ends counts; 0: as many as the end that has more
+	 * devices has. `devices` limits which are tried. notify_lanes, lane_devices,
+	 * flow_labels and weights must be 0, adopted QPs cannot be used. */
+	const struct snt_qp_opts *qp;
+	void (*event)(void *arg, struct snt_conn *conn, enum snt_conn_event event);
+	void *arg;
+	/* Where to, of snt_conn_connect(): "10.0.0.1", "fe80::1%eth0" or a name, whose
+	 * first address of a family that there is a device for is taken; finding it
+	 * may block. A port is a number. */
+	const char *host;
+	uint16_t port;
+	const char *source; /* a numeric address of ours; NULL: any */
+	enum snt_carrier carrier;
+	/* For the peer's program; copied. */
+	const void *data;
+	size_t data_length;
+	/* Both ends have the same, or none; copied. -EOPNOTSUPP in a library that was
+	 * built without libcrypto. */
+	const void *secret;
+	size_t secret_length;
+	/* Both ends connect to each other at the same time, and want one connection: the
+	 * listener of ours that the peer connects to, under the same name. Of the two attempts
+	 * one is chosen, and is this connection at both ends; nobody is asked to accept it. If
+	 * only one end tries, the other is asked, as ever. NULL: not so. */
+	struct snt_listener *meet;
+	const char *name;   /* of ours, see above; NULL: none */
+	uint64_t setup_ns;  /* for all of the setup; 0: 10 s */
+	uint64_t detect_ns; /* see above, from 50 ms; the lesser of both ends; 0: 5 s */
+	uint64_t close_wr_id; /* of the QP's SNT_CLOSED, on a CQ without ops */
+	/* Of snt_conn_connect(): after a failure that may pass, and after the loss of a
+	 * connection, try again so many times. The pause is 10 ms at first, twice as
+	 * much each time up to 10 s, and shortened by up to a half by chance. */
+	uint32_t retries;
+};
+
+/**
+ * snt_conn_connect - connect to a listener
+ *
+ * The connection is there at once, and established, or over, later.
+ *
+ * Ownership: the program's, until snt_conn_destroy(), also if it fails later.
+ * Returns: 0, or, with nothing left behind,
+ *   -EINVAL         an option out of range; a host or port that is none
+ *   -EOPNOTSUPP     no device of the context has a connection manager; a secret
+ *                   without libcrypto; adopted QPs
+ *   -EADDRNOTAVAIL  the source is none of ours
+ *   -ENETUNREACH    no device leads there
+ *   -ENOMEM, or the errno of the system or device.
+ */
+SNT_API int snt_conn_connect(struct snt_ctx *ctx, const struct snt_conn_opts *opts,
+			     struct snt_conn **conn_out);
+
+/**
+ * snt_conn_accept - accept what was requested
+ * @opts: host, port, source, carrier and retries must be 0; secret and name are the
+ *	listener's
+ *
+ * Returns: 0; -EINVAL as snt_conn_connect(); -EALREADY if it was accepted or
+ * rejected before; -ENOTCONN if the peer has gone meanwhile.
+ */
+SNT_API int snt_conn_accept(struct snt_conn *conn, const struct snt_conn_opts *opts);
+
+/**
+ * snt_conn_reject - refuse what was requested
+ * @text: a reason for people; NULL: none
+ *
+ * The peer's connection ends with -ECONNREFUSED, and has data and text. Ours is gone
+ * when the call returns.
+ *
+ * Returns: 0; -EINVAL if data is too long; -EALREADY as snt_conn_accept().
+ */
+SNT_API int snt_conn_reject(struct snt_conn *conn, const char *text, const void *data,
+			    size_t data_length);
+
+/**
+ * snt_conn_disconnect - end a connection, with all that was posted before
+ *
+ * When everything posted has been acknowledged (polled, where the QP reports to a CQ
+ * that the program polls), the peer is told, and has SNT_CONN_PEER_DONE. When it has
+ * disconnected as well, the connection is over, with status 0. A peer that does not is
+ * waited for.
+ *
+ * Returns: 0; -EALREADY if it was called before; -ENOTCONN if it is not established.
+ */
+SNT_API int snt_conn_disconnect(struct snt_conn *conn);
+
+/**
+ * snt_conn_abort - end a connection, or the attempt at one, now
+ * @text: a reason for the peer's people; NULL: none
+ *
+ * SNT_CONN_OVER follows here with -ECANCELED, at the peer with -ECONNABORTED. What was
+ * posted is flushed.
+ *
+ * Returns: 0; -ENOTCONN if it is over already.
+ */
+SNT_API int snt_conn_abort(struct snt_conn *conn, const char *text);
+
+/**
+ * snt_conn_destroy - free a connection and its QP
+ *
+ * One that is not over is aborted without an event, if it has no QP yet. NULL is legal
+ * and does nothing.
+ *
+ * Returns: 0; -EBUSY if its QP has been connected and SNT_CLOSED has not been polled;
+ * the errno of a device that refused, after which it can be destroyed again.
+ */
+SNT_API int snt_conn_destroy(struct snt_conn *conn);
+
+/**
+ * snt_conn_wait - wait until a connection is established, or over
+ * @timeout_ns: -1: for ever
+ *
+ * Returns: 0 if it is established; its status if it is over; -EINPROGRESS if time is
+ * up; -EBUSY inside of a function.
+ */
+SNT_API int snt_conn_wait(struct snt_conn *conn, int64_t timeout_ns);
+
+/**
+ * snt_conn_wait_over - wait until a connection is over
+ *
+ * Returns: its status; otherwise as snt_conn_wait().
+ */
+SNT_API int snt_conn_wait_over(struct snt_conn *conn, int64_t timeout_ns);
+
+/**
+ * snt_conn_qp - the virtual QP
+ *
+ * Ownership: the connection's. With retries, another one after each CONNECTED.
+ * Returns: NULL before SNT_CONN_PREPARE.
+ */
+SNT_API struct snt_qp *snt_conn_qp(const struct snt_conn *conn);
+
+struct snt_conn_info {
+	size_t size;
+	enum snt_conn_state state;
+	int32_t status;		/* of one that is over: 0 or -errno */
+	const char *text;	/* why, never NULL; until the connection is destroyed */
+	int32_t authenticated;	/* the peer knows the secret */
+	uint64_t peer_identity; /* of its context; 0: not known yet */
+	uint32_t attempts;
+	uint32_t mtu; /* agreed on */
+	uint32_t pairs_tried;
+	uint32_t pairs_good;
+	uint64_t detect_ns;	/* agreed on */
+	uint64_t setup_took_ns; /* once established */
+	/* The peer's: of its request, answer or refusal. */
+	const void *data;
+	size_t data_length;
+	char peer_name[SNT_CONN_NAME_MAX];
+	char peer_address[64]; /* "10.0.0.1:4000", "[fe80::1]:4000" */
+};
+
+/**
+ * snt_conn_query - what is known of a connection
+ *
+ * Returns: 0; -EINVAL if info_out->size is too small.
+ */
+SNT_API int snt_conn_query(const struct snt_conn *conn, struct snt_conn_info *info_out);
+
+/**
+ * snt_conn_explain - every choice that was made, with its reason, as lines of text
+ *
+ * Returns: the length of the whole text, as snprintf(3): what did not fit is cut off.
+ */
+SNT_API ssize_t snt_conn_explain(const struct snt_conn *conn, char *buffer,
+				 size_t size);
+
+struct snt_listener_opts {
+	size_t size;
+	const char *host; /* an address of ours, or a name; NULL: all */
+	uint16_t port;	  /* 0: any that is free */
+	enum snt_carrier carrier;
+	uint32_t backlog; /* connections on their way to being requested; 0: 1024 */
+	uint32_t connection_max; /* all that came from this listener; 0: 4096 */
+	const void *secret;	 /* as in snt_conn_opts */
+	size_t secret_length;
+	uint64_t setup_ns; /* as in snt_conn_opts */
+	/* Somebody wants to be connected, and knows the secret: accept or reject, now or
+	 * later. The connection is the program's from now on. NULL: snt_listener_wait()
+	 * has it. */
+	void (*requested)(void *arg, struct snt_listener *listener,
+			  struct snt_conn *conn);
+	void *arg;
+};
+
+/**
+ * snt_listener_create - listen for connections
+ *
+ * Returns: 0, or, with nothing left behind, -EINVAL; -EADDRINUSE; -EADDRNOTAVAIL;
+ * -EOPNOTSUPP as snt_conn_connect(); -ENOMEM, or the errno of the system or device.
+ */
+SNT_API int snt_listener_create(struct snt_ctx *ctx,
+				const struct snt_listener_opts *opts,
+				struct snt_listener **listener_out);
+
+/**
+ * snt_listener_port - on which port
+ */
+SNT_API uint16_t snt_listener_port(const struct snt_listener *listener);
+
+/**
+ * snt_listener_wait - wait for a request
+ * @timeout_ns: -1: for ever; 0: do not wait
+ *
+ * For listeners without a function.
+ *
+ * Ownership: the connection is the program's.
+ * Returns: 0; -EAGAIN if there is none in time; -EINVAL if there is a function; -EBUSY
+ * inside of one.
+ */
+SNT_API int snt_listener_wait(struct snt_listener *listener, int64_t timeout_ns,
+			      struct snt_conn **conn_out);
+
+/**
+ * snt_listener_destroy - listen no more
+ *
+ * Connections that the program has go on; others are refused. NULL is legal and does
+ * nothing.
+ *
+ * Returns: 0.
+ */
+SNT_API int snt_listener_destroy(struct snt_listener *listener);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

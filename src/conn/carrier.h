@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SNT_CONN_CARRIER_H
+#define SNT_CONN_CARRIER_H
+
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#include "conn/hub.h"
+
+/*
+ * What messages of a connection travel on: in order, once and unharmed, or not at all. A
+ * carrier is made by whoever connects or listens, belongs to its connection, and ends by
+ * itself when that closes it: what was given to it to be sent goes out first.
+ */
+
+struct snt__carrier;
+struct snt_conn;
+
+struct snt__carrier_table {
+	const char *name;
+	/* For a message of any length? If not, snt__conn_writable() will tell. */
+	bool (*has_room)(struct snt__carrier *carrier);
+	/* What breaks is told by snt__conn_lost(). */
+	void (*send)(struct snt__carrier *carrier, const void *bytes, size_t length);
+	/* The connection wants to hear no more of it. */
+	void (*close)(struct snt__carrier *carrier);
+	/* Is the peer still there? NULL: by a message. */
+	void (*ping)(struct snt__carrier *carrier);
+	/* Within how much time it is to notice that the peer is gone. */
+	void (*detect)(struct snt__carrier *carrier, uint64_t detect_ns);
+	void (*peer)(struct snt__carrier *carrier, struct sockaddr_storage *out);
+};
+
+struct snt__carrier {
+	const struct snt__carrier_table *table;
+	struct snt__hub *hub;
+	struct snt_conn *conn; /* NULL: on its way out */
+};
+
+/* conn.c: what a carrier tells its connection. Nothing of the program's is called. */
+void snt__conn_up(struct snt_conn *conn);
+void snt__conn_input(struct snt_conn *conn, const void *bytes, size_t length);
+void snt__conn_writable(struct snt_conn *conn);
+void snt__conn_lost(struct snt_conn *conn, int error, const char *text);
+
+/* Where listeners get theirs from. */
+struct snt__ear;
+
+struct snt__ear_table {
+	void (*close)(struct snt__ear *ear);
+	uint16_t (*port)(const struct snt__ear *ear);
+};
+
+struct snt_listener;
+
+struct snt__ear {
+	const struct snt__ear_table *table;
+	struct snt__hub *hub;
+	struct snt_listener *listener;
+};
+
+/* listener.c: somebody is there. The new connection takes the carrier; NULL: there are too
+ * many, the carrier stays the caller's. */
+struct snt_conn *snt__listener_heard(struct snt_listener *listener,
+				     struct snt__carrier *carrier);
+/* listener.c: without making one, would there be room? */
+bool snt__listener_has_room(const struct snt_listener *listener);
+
+/* tcp.c */
+int snt__tcp_connect(struct snt__hub *hub, const struct sockaddr *source,
+		     const struct sockaddr *target, struct snt_conn *conn,
+		     struct snt__carrier **carrier_out);
+int snt__tcp_listen(struct snt__hub *hub, const struct sockaddr *address,
+		    unsigned backlog, struct snt_listener *listener,
+		    struct snt__ear **ear_out);
+
+/* address.c */
+#define SNT__ADDRESS_TEXT 64
+socklen_t snt__address_size(const struct sockaddr *address);
+const char *snt__address_text(const struct sockaddr_storage *address, char *buffer);
+/* The addresses of a host or, if NULL, the unspecified ones; at most @max. Returns how
+ * many, or a negative errno with a sentence. */
+int snt__address_find(const char *host, uint16_t port, bool passive,
+		      struct sockaddr_storage *out, unsigned max);
+uint16_t snt__address_port(const struct sockaddr_storage *address);
+void snt__address_set_port(struct sockaddr_storage *address, uint16_t port);
+
+#endif

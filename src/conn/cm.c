@@ -1,0 +1,705 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A carrier: one RC QP, made by us like any lane, and connected by a connection manager.
+ * Receives for a few messages are always there, and no more than two messages of ours are
+ * under way, so that a peer which keeps to the rules always has room.
+ */
+#include "conn/cm.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sennit/card.h>
+#include <sennit/op.h>
+
+#include "conn/cm_hub.h"
+#include "conn/message.h"
+#include "util/err.h"
+#include "vqp/qp.h"
+
+#define MS_NS	   UINT64_C(1000000)
+#define LINGER_NS  (500 * MS_NS)
+#define RESOLVE_MS 2000
+#define RECVS	   6
+#define SENDS	   2
+#define RETRIES	   7
+/* Of the peer's QP, if it is longer than what we can choose from. */
+#define TIMEOUT_MAX 20
+
+struct slot {
+	struct snt_op op;
+	uint8_t *bytes;
+};
+
+struct cm {
+	struct snt__carrier carrier;
+	struct snt__cm_manager *manager;
+	struct snt__cm_id *id;
+	struct snt_qp *qp;
+	struct snt_mem *mem;
+	uint8_t *bytes;
+	struct snt_timer timer;
+	struct snt_op close;
+	bool established;
+	bool broken;
+	bool closing; /* the QP is being closed, or was never connected */
+	unsigned ops;
+	unsigned sending;
+	uint8_t timeout;
+	uint64_t detect_ns;
+	struct snt_op ping;
+	struct slot recv[RECVS];
+	struct slot send[SENDS];
+};
+
+static struct cm *cm_of(struct snt__carrier *carrier)
+{
+	return snt__container(carrier, struct cm, carrier);
+}
+
+/*
+ * The end
+ */
+
+static void free_if_done(struct cm *cm)
+{
+	if (cm->carrier.conn || cm->ops || cm->qp)
+		return;
+	snt_timer_stop(&cm->timer);
+	if (cm->id)
+		cm->manager->cm->table->destroy(cm->id);
+	snt_mem_release(cm->mem);
+	free(cm->bytes);
+	cm->carrier.hub->lingering--;
+	free(cm);
+}
+
+static void break_down(struct cm *cm, int error, const char *text)
+{
+	if (cm->broken || !cm->carrier.conn)
+		return;
+	cm->broken = true;
+	snt__conn_lost(cm->carrier.conn, error, text);
+}
+
+/* The last completion of all. */
+static void closed(struct snt_op *op)
+{
+	struct cm *cm = op->arg;
+
+	cm->ops--;
+	if (!snt_qp_destroy(cm->qp))
+		cm->qp = NULL;
+	break_down(cm, -ECONNRESET, "it has disconnected");
+	free_if_done(cm);
+}
+
+/* May free it, if it has no connection any more. */
+static void end_qp(struct cm *cm)
+{
+	if (cm->closing) {
+		free_if_done(cm);
+		return;
+	}
+	cm->closing = true;
+	snt_timer_stop(&cm->timer);
+	if (cm->id && cm->established)
+		cm->manager->cm->table->disconnect(cm->id);
+	cm->close.done = closed;
+	cm->close.arg = cm;
+	if (cm->qp && cm->qp->connected && !snt_op_close(cm->qp, &cm->close)) {
+		cm->ops++;
+		return;
+	}
+	if (!snt_qp_destroy(cm->qp))
+		cm->qp = NULL;
+	break_down(cm, -ECONNRESET, "it has disconnected");
+	free_if_done(cm);
+}
+
+static void timer_fired(struct snt_timer *timer)
+{
+	struct cm *cm = timer->arg;
+
+	if (cm->carrier.conn)
+		break_down(cm, -ETIMEDOUT, "it does not answer");
+	else
+		end_qp(cm);
+}
+
+static void cm_close(struct snt__carrier *carrier)
+{
+	struct cm *cm = cm_of(carrier);
+
+	carrier->conn = NULL;
+	if (cm->sending && !cm->broken && !cm->closing &&
+	    !snt_timer_start(carrier->hub->ctx, &cm->timer, LINGER_NS))
+		return;
+	end_qp(cm);
+}
+
+/*
+ * Messages
+ */
+
+static void receive(struct cm *cm, struct slot *slot);
+
+static void received(struct snt_op *op)
+{
+	struct slot *slot = snt__container(op, struct slot, op);
+	struct cm *cm = op->arg;
+
+	cm->ops--;
+	if (op->result) {
+		if (!cm->closing)
+			break_down(cm, op->result, "the carrier's QP has failed");
+	} else if (cm->carrier.conn && !cm->broken) {
+		/* The message may overtake the manager's. */
+		if (!cm->established)
+			cm->manager->cm->table->notify(cm->id);
+		snt__conn_input(cm->carrier.conn, slot->bytes, (size_t)op->wc.length);
+		if (!cm->closing)
+			receive(cm, slot);
+	}
+	free_if_done(cm);
+}
+
+static void receive(struct cm *cm, struct slot *slot)
+{
+	struct snt_sge sge = { cm->mem, slot->bytes, SNT__MESSAGE_MAX };
+
+	slot->op.done = received;
+	slot->op.arg = cm;
+	if (snt_op_recv(cm->qp, &slot->op, &sge, 1))
+		break_down(cm, -EIO, "the carrier's QP takes no receives");
+	else
+		cm->ops++;
+}
+
+static void sent(struct snt_op *op)
+{
+	struct cm *cm = op->arg;
+
+	cm->ops--;
+	cm->sending--;
+	if (op->result && !cm->closing)
+		break_down(cm, op->result, "it does not answer");
+	if (cm->carrier.conn)
+		snt__conn_writable(cm->carrier.conn);
+	else if (!cm->sending || op->result)
+		end_qp(cm); /* the last words are out, or will never be */
+}
+
+static bool cm_has_room(struct snt__carrier *carrier)
+{
+	const struct cm *cm = cm_of(carrier);
+
+	return !cm->broken && !cm->closing && cm->sending < SENDS;
+}
+
+static void cm_send(struct snt__carrier *carrier, const void *bytes, size_t length)
+{
+	struct cm *cm = cm_of(carrier);
+	struct slot *slot = cm->send;
+	struct snt_sge sge;
+
+	while (snt_op_pending(&slot->op))
+		slot++;
+	memcpy(slot->bytes, bytes, length);
+	sge = (struct snt_sge){ cm->mem, slot->bytes, length };
+	slot->op.done = sent;
+	slot->op.arg = cm;
+	if (snt_op_send(cm->qp, &slot->op, &sge, 1, 0)) {
+		break_down(cm, -EIO, "the carrier's QP takes no sends");
+		return;
+	}
+	cm->ops++;
+	cm->sending++;
+}
+
+static void cm_detect(struct snt__carrier *carrier, uint64_t detect_ns)
+{
+	cm_of(carrier)->detect_ns = detect_ns;
+}
+
+static void answered(struct snt_op *op)
+{
+	struct cm *cm = op->arg;
+
+	cm->ops--;
+	if (cm->carrier.conn)
+		snt_timer_stop(&cm->timer);
+	if (op->result && !cm->closing)
+		break_down(cm, op->result, "it does not answer");
+	free_if_done(cm);
+}
+
+/*
+ * A write of nothing to nowhere: the peer's device answers by itself. A PING goes out
+ * each quarter of the detection time, and is waited for for five eighths of it.
+ */
+static void cm_ping(struct snt__carrier *carrier)
+{
+	static const struct snt_token nowhere = { .length = 1,
+						  .access = SNT_ACCESS_REMOTE_WRITE,
+						  .key_count = 1 };
+	struct cm *cm = cm_of(carrier);
+
+	if (cm->broken || cm->closing || snt_op_pending(&cm->ping))
+		return;
+	cm->ping.done = answered;
+	cm->ping.arg = cm;
+	if (snt_op_write(cm->qp, &cm->ping, NULL, 0, &nowhere, 0, 0)) {
+		break_down(cm, -EIO, "the carrier's QP takes no writes");
+		return;
+	}
+	cm->ops++;
+	snt_timer_start(carrier->hub->ctx, &cm->timer, cm->detect_ns * 5 / 8);
+}
+
+static void cm_peer(struct snt__carrier *carrier, struct sockaddr_storage *out)
+{
+	struct cm *cm = cm_of(carrier);
+	struct sockaddr_storage local;
+
+	cm->manager->cm->table->addresses(cm->id, &local, out);
+}
+
+static const struct snt__carrier_table table = {
+	.name = "CM",
+	.has_room = cm_has_room,
+	.send = cm_send,
+	.ping = cm_ping,
+	.close = cm_close,
+	.detect = cm_detect,
+	.peer = cm_peer,
+};
+
+/*
+ * Making
+ */
+
+static int make(struct snt__hub *hub, struct snt__cm_manager *manager,
+		struct cm **cm_out)
+{
+	const size_t size = (size_t)(RECVS + SENDS) * SNT__MESSAGE_MAX;
+	struct cm *cm = calloc(1, sizeof(*cm));
+	int ret = 0;
+
+	if (cm)
+		cm->bytes = calloc(1, size);
+	if (!cm || !cm->bytes)
+		ret = snt__fail(ENOMEM, "no memory for a carrier");
+	if (!ret)
+		ret = snt_mem_register(hub->ctx, cm->bytes, size,
+				       SNT_ACCESS_LOCAL_WRITE, &cm->mem);
+	if (ret) {
+		free(cm ? cm->bytes : NULL);
+		free(cm);
+		return ret;
+	}
+	cm->carrier = (struct snt__carrier){ .table = &table, .hub = hub };
+	cm->manager = manager;
+	cm->timeout = TIMEOUT_MAX;
+	cm->timer.fired = timer_fired;
+	cm->timer.arg = cm;
+	for (unsigned i = 0; i < RECVS; i++)
+		cm->recv[i].bytes = cm->bytes + (size_t)i * SNT__MESSAGE_MAX;
+	for (unsigned i = 0; i < SENDS; i++)
+		cm->send[i].bytes = cm->bytes + (size_t)(RECVS + i) * SNT__MESSAGE_MAX;
+	hub->lingering++;
+	*cm_out = cm;
+	return 0;
+}
+
+static int make_qp(struct cm *cm)
+{
+	const struct snt_qp_opts opts = {
+		.size = sizeof(opts),
+		.cq = cm->carrier.hub->cq,
+		.lanes = 1,
+		.devices = 1u << cm->manager->device[cm->id->device],
+		.lane_depth = SENDS + 1,
+		.send_depth = SENDS + 1,
+		.recv_depth = RECVS,
+		.read_depth = 1,
+	};
+	int ret = snt_qp_create(cm->carrier.hub->ctx, &opts, &cm->qp);
+
+	for (unsigned i = 0; !ret && i < RECVS; i++) {
+		receive(cm, &cm->recv[i]);
+		ret = cm->broken ? -EIO : 0;
+	}
+	return ret;
+}
+
+static int move_to(struct cm *cm, enum ibv_qp_state state)
+{
+	struct snt_device *device =
+		cm->carrier.hub->ctx->device[cm->qp->lane[0].device];
+	struct ibv_qp_attr attr = { .qp_state = state };
+	int mask = 0;
+	int ret = cm->manager->cm->table->qp_attr(cm->id, &attr, &mask);
+
+	if (ret)
+		return ret;
+	if (state == IBV_QPS_RTS) {
+		attr.timeout = cm->timeout;
+		attr.retry_cnt = RETRIES;
+		attr.rnr_retry = 7;
+		mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY;
+	} else {
+		/* librdmacm leaves it 0, which is 655 ms. */
+		attr.min_rnr_timer = SNT__CM_RNR_TIMER;
+		mask |= IBV_QP_MIN_RNR_TIMER;
+	}
+	ret = device->control.modify_qp(cm->qp->lane[0].qp, &attr, mask);
+	return ret ? snt__fail(-ret, "%s: the carrier's QP cannot be connected: %s",
+			       device->name, strerror(-ret))
+		   : 0;
+}
+
+/* The virtual QP has to know that its lane is connected; with whom does not matter. */
+static int connect_qp(struct cm *cm, uint32_t qpn)
+{
+	const struct snt_card card = {
+		.version = SNT_CARD_VERSION,
+		.qp_num = 1,
+		.generation = 1,
+		.scheme = SNT_SPRAY,
+		.read_depth = 1,
+		.mtu = 4096,
+		.lane_depth = SENDS + 1,
+		.recv_depth = RECVS,
+		.fragment_size = 4096,
+		.device_count = 1,
+		.data_lanes = 1,
+		.lane_count = 1,
+		.lane = { { .qp_num = qpn } },
+	};
+	int ret = move_to(cm, IBV_QPS_RTR);
+
+	if (!ret)
+		ret = move_to(cm, IBV_QPS_RTS);
+	return ret ? ret : snt_qp_connected(cm->qp, &card);
+}
+
+/* How long a QP tries before it gives up: a message, and the PING that waits behind it,
+ * within the detection time. */
+static uint8_t timeout_for(uint32_t detect_ms)
+{
+	uint64_t each_ns = detect_ms * MS_NS * 5 / 8 / (RETRIES + 1);
+	uint8_t timeout = 1;
+
+	while (timeout < TIMEOUT_MAX && (UINT64_C(4096) << (timeout + 1)) <= each_ns)
+		timeout++;
+	return timeout;
+}
+
+/*
+ * Private data: u32 "SNTC", u8 version, u8 timeout of QPs
+ */
+
+#define MAGIC	  "SNTC"
+#define DATA_SIZE 6
+
+/* What every path has, or the port if it has less: messages are short. */
+static uint8_t least_mtu(const struct cm *cm)
+{
+	const struct snt_device *device =
+		cm->carrier.hub->ctx->device[cm->qp->lane[0].device];
+	uint32_t mtu = device->port.info.mtu;
+
+	return mtu && mtu < 1024 ? (uint8_t)(__builtin_ctz(mtu) - 7) : IBV_MTU_1024;
+}
+
+static struct snt__cm_param param_of(const struct cm *cm, uint8_t *data)
+{
+	memcpy(data, MAGIC, 4);
+	data[4] = SNT__PROTOCOL_VERSION;
+	data[5] = cm->timeout;
+	return (struct snt__cm_param){
+		.data = data,
+		.data_length = DATA_SIZE,
+		.qpn = cm->qp->lane[0].qp->qp_num,
+		.responder_resources = 1,
+		.initiator_depth = 1,
+		.rnr_retry_count = 7,
+		.retry_count = RETRIES,
+		.ack_timeout = cm->timeout,
+		.mtu = least_mtu(cm),
+	};
+}
+
+static bool is_ours(const struct snt__cm_event *event)
+{
+	return event->data_length >= DATA_SIZE && !memcmp(event->data, MAGIC, 4) &&
+	       event->data[5] >= 1 && event->data[5] <= 31;
+}
+
+/*
+ * Events
+ */
+
+static void resolved(struct cm *cm)
+{
+	uint8_t data[DATA_SIZE];
+	struct snt__cm_param param;
+	int ret = make_qp(cm);
+
+	if (!ret) {
+		param = param_of(cm, data);
+		ret = cm->manager->cm->table->connect(cm->id, &param);
+	}
+	if (ret)
+		break_down(cm, ret, snt_err_text());
+}
+
+static void responded(struct cm *cm, const struct snt__cm_event *event)
+{
+	int ret = is_ours(event)
+			  ? connect_qp(cm, event->qpn)
+			  : snt__fail(EPROTO, "it does not speak sennit's protocol");
+
+	if (!ret)
+		ret = cm->manager->cm->table->establish(cm->id);
+	if (ret) {
+		cm->manager->cm->table->reject(cm->id, NULL, 0);
+		break_down(cm, ret, snt_err_text());
+		return;
+	}
+	cm->established = true;
+	snt__conn_up(cm->carrier.conn);
+}
+
+/* Listeners say why in an END; managers only by a number. */
+static void rejected(struct cm *cm, const struct snt__cm_event *event)
+{
+	struct snt__header header;
+	char text[64];
+
+	if (!snt__header_unpack(event->data, event->data_length, &header) &&
+	    header.type == SNT__MESSAGE_END &&
+	    snt__message_size(&header) <= event->data_length)
+		snt__conn_input(cm->carrier.conn, event->data,
+				snt__message_size(&header));
+	if (event->reason == SNT__CM_REASON_NOBODY_LISTENS)
+		snprintf(text, sizeof(text), "nobody listens there");
+	else
+		snprintf(text, sizeof(text), "it is refused, with reason %u",
+			 event->reason);
+	break_down(cm,
+		   event->reason == SNT__CM_REASON_NO_RESOURCES ? -EBUSY
+								: -ECONNREFUSED,
+		   text);
+}
+
+static void happened(struct cm *cm, const struct snt__cm_event *event)
+{
+	/* One that is on its way out has nothing more to hear. */
+	if (!cm->carrier.conn)
+		return;
+	switch (event->type) {
+	case SNT__CM_EVENT_RESOLVED:
+		resolved(cm);
+		break;
+	case SNT__CM_EVENT_RESPONSE:
+		responded(cm, event);
+		break;
+	case SNT__CM_EVENT_ESTABLISHED:
+		cm->established = true;
+		break;
+	case SNT__CM_EVENT_REJECTED:
+		rejected(cm, event);
+		break;
+	case SNT__CM_EVENT_FAILED:
+		break_down(cm, event->status, strerror(-event->status));
+		break;
+	case SNT__CM_EVENT_DISCONNECTED:
+		/* What was received before comes first, then that the QP is closed. */
+		end_qp(cm);
+		break;
+	default:
+		break;
+	}
+}
+
+int snt__cm_connect(struct snt__hub *hub, const struct sockaddr *source,
+		    const struct sockaddr *target, uint32_t detect_ms,
+		    struct snt_conn *conn, struct snt__carrier **carrier_out)
+{
+	struct cm *cm = NULL;
+	int ret = snt__cm_hub_open(hub);
+
+	for (unsigned i = 0; !ret && i < hub->cm->count; i++) {
+		struct snt__cm_manager *manager = &hub->cm->manager[i];
+
+		ret = make(hub, manager, &cm);
+		if (ret)
+			return ret;
+		ret = manager->cm->table->resolve(manager->cm, source, target,
+						  RESOLVE_MS, &cm->id);
+		if (!ret) {
+			cm->id->user = cm;
+			cm->timeout = timeout_for(detect_ms);
+			cm->carrier.conn = conn;
+			*carrier_out = &cm->carrier;
+			return 0;
+		}
+		free_if_done(cm);
+		/* Another kind of device may lead there. */
+		if ((ret == -ENETUNREACH || ret == -EADDRNOTAVAIL) &&
+		    i + 1 < hub->cm->count)
+			ret = 0;
+	}
+	return ret;
+}
+
+/*
+ * Listening
+ */
+
+struct ear {
+	struct snt__ear ear;
+	unsigned count;
+	struct snt__cm_id *id[SNT__CM_KINDS_MAX];
+	uint16_t port;
+};
+
+static void turn_away(struct snt__cm_id *id, enum snt__end_code code, const char *text)
+{
+	uint8_t data[SNT__LAST_WORD_MAX];
+
+	id->cm->table->reject(id, data, snt__last_word(code, text, data));
+	id->cm->table->destroy(id);
+}
+
+static int answer(struct cm *cm, const struct snt__cm_event *event)
+{
+	uint8_t data[DATA_SIZE];
+	struct snt__cm_param param;
+	int ret = make_qp(cm);
+
+	if (!ret)
+		ret = connect_qp(cm, event->qpn);
+	if (ret)
+		return ret;
+	param = param_of(cm, data);
+	return cm->manager->cm->table->accept(cm->id, &param);
+}
+
+static void requested(struct snt__cm_manager *manager,
+		      const struct snt__cm_event *event)
+{
+	struct ear *ear = event->listener->user;
+	struct snt__hub *hub = ear->ear.hub;
+	struct cm *cm = NULL;
+
+	if (!is_ours(event)) {
+		turn_away(event->id, SNT__END_PROTOCOL,
+			  "this is a listener of sennit's");
+		return;
+	}
+	if (!snt__listener_has_room(ear->ear.listener) || make(hub, manager, &cm)) {
+		turn_away(event->id, SNT__END_RESOURCES,
+			  "there are too many connections");
+		return;
+	}
+	cm->id = event->id;
+	cm->id->user = cm;
+	if (event->data[5] < cm->timeout)
+		cm->timeout = event->data[5];
+	if (answer(cm, event)) {
+		cm->id = NULL;
+		end_qp(cm);
+		turn_away(event->id, SNT__END_RESOURCES, "there is no QP left");
+		return;
+	}
+	cm->carrier.conn = snt__listener_heard(ear->ear.listener, &cm->carrier);
+	if (cm->carrier.conn)
+		snt__conn_up(cm->carrier.conn);
+	else
+		end_qp(cm);
+}
+
+void snt__cm_ready(struct snt__cm_manager *manager)
+{
+	struct snt__cm_event event;
+
+	while (!manager->cm->table->next_event(manager->cm, &event)) {
+		if (event.type == SNT__CM_EVENT_REQUEST)
+			requested(manager, &event);
+		else if (event.id->user)
+			happened(event.id->user, &event);
+	}
+}
+
+static void ear_close(struct snt__ear *base)
+{
+	struct ear *ear = snt__container(base, struct ear, ear);
+
+	while (ear->count) {
+		struct snt__cm_id *id = ear->id[--ear->count];
+
+		id->cm->table->destroy(id);
+	}
+	free(ear);
+}
+
+static uint16_t ear_port(const struct snt__ear *base)
+{
+	return snt__container(base, struct ear, ear)->port;
+}
+
+static const struct snt__ear_table ear_table = { ear_close, ear_port };
+
+/* One port, at all managers that have the address. */
+static int listen_all(struct ear *ear, const struct sockaddr *address, unsigned backlog)
+{
+	struct snt__hub *hub = ear->ear.hub;
+	struct sockaddr_storage at = { 0 }, peer;
+	int ret = -EADDRNOTAVAIL;
+
+	memcpy(&at, address, snt__address_size(address));
+	for (unsigned i = 0; i < hub->cm->count; i++) {
+		struct snt__cm *cm = hub->cm->manager[i].cm;
+		struct snt__cm_id **id = &ear->id[ear->count];
+
+		ret = cm->table->listen(cm, (struct sockaddr *)&at, backlog, id);
+		if (ret == -EADDRNOTAVAIL)
+			continue;
+		if (ret)
+			return ret;
+		(*id)->user = ear;
+		ear->count++;
+		cm->table->addresses(*id, &at, &peer);
+		ear->port = snt__address_port(&at);
+		memcpy(&at, address, snt__address_size(address));
+		snt__address_set_port(&at, ear->port);
+	}
+	return ear->count ? 0 : ret;
+}
+
+int snt__cm_listen(struct snt__hub *hub, const struct sockaddr *address,
+		   unsigned backlog, struct snt_listener *listener,
+		   struct snt__ear **ear_out)
+{
+	struct ear *ear;
+	int ret = snt__cm_hub_open(hub);
+
+	if (ret)
+		return ret;
+	ear = calloc(1, sizeof(*ear));
+	if (!ear)
+		return snt__fail(ENOMEM, "no memory for a listener");
+	ear->ear = (struct snt__ear){ &ear_table, hub, listener };
+	ret = listen_all(ear, address, backlog);
+	if (ret) {
+		ear_close(&ear->ear);
+		return ret;
+	}
+	*ear_out = &ear->ear;
+	return 0;
+}

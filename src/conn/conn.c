@@ -1,0 +1,570 @@
+/* SPDX-License-Identifier: MIT */
+/* Connections as the program sees them. */
+#include "conn/conn.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "conn/cm.h"
+#include "util/err.h"
+#include "util/opts.h"
+#include "vqp/qp.h"
+
+#define MS_NS	       UINT64_C(1000000)
+#define SETUP_DEFAULT  (10000 * MS_NS)
+#define BACK_OFF_FIRST (10 * MS_NS)
+#define BACK_OFF_MAX   (10000 * MS_NS)
+#define ADDRESSES_MAX  4
+#define POLL_NS	       MS_NS
+
+/* Beside the public ones. */
+#define EVENT_REQUEST 0
+
+/*
+ * The end of an attempt
+ */
+
+static void qp_closed(struct snt_op *op)
+{
+	struct snt_conn *conn = op->arg;
+
+	conn->events |= 1u << SNT_CONN_OVER;
+	snt__hub_add_work(conn->hub, &conn->worker);
+}
+
+static void close_qp(struct snt_conn *conn)
+{
+	if (!conn->qp || !conn->qp->connected || conn->qp_closing)
+		return;
+	conn->qp_closing = true;
+	conn->close_op.done = qp_closed;
+	conn->close_op.arg = conn;
+	if (conn->qp->send_served)
+		snt_op_close(conn->qp, &conn->close_op);
+	else
+		snt_qp_close(conn->qp, conn->close_wr_id);
+}
+
+static void close_carrier(struct snt_conn *conn)
+{
+	if (!conn->carrier)
+		return;
+	conn->carrier->table->close(conn->carrier);
+	conn->carrier = NULL;
+	conn->carried = false;
+}
+
+/* All but the QP is let go, and that is told to end. */
+void snt__conn_shut(struct snt_conn *conn)
+{
+	snt__unlink(&conn->in_waiting);
+	close_carrier(conn);
+	snt__scouting_close(conn->scouting);
+	conn->scouting = NULL;
+	close_qp(conn);
+}
+
+/* May another attempt go better? */
+static bool may_pass(const struct snt_conn *conn)
+{
+	switch (conn->hs.error) {
+	case -ECONNREFUSED:
+		return !conn->hs.by_peer;
+	case -EBUSY:
+	case -ECONNRESET:
+	case -EHOSTDOWN:
+	case -EHOSTUNREACH:
+	case -ENETUNREACH:
+	case -EPIPE:
+	case -ETIMEDOUT:
+		return true;
+	default:
+		return false;
+	}
+}
+
+static uint64_t back_off(const struct snt_conn *conn)
+{
+	uint64_t delay = BACK_OFF_FIRST;
+	uint32_t chance = 0;
+
+	for (uint32_t i = 1; i < conn->attempts && delay < BACK_OFF_MAX; i++)
+		delay *= 2;
+	if (delay > BACK_OFF_MAX)
+		delay = BACK_OFF_MAX;
+	if (snt__ctx_random(conn->hub->ctx, &chance, sizeof(chance)))
+		chance = 0;
+	return delay - delay / 2 * (chance % 1024) / 1024;
+}
+
+static void try_later(struct snt_conn *conn)
+{
+	conn->waiting = true;
+	conn->retries--;
+	snt_timer_start(conn->hub->ctx, &conn->timer, back_off(conn));
+}
+
+static int start(struct snt_conn *conn);
+
+/* The QP of the last attempt has to go first, and that may take the program's polling. */
+static void try_again(struct snt_conn *conn)
+{
+	int ret;
+
+	if (conn->qp && conn->qp->connected && !conn->qp->closed_reported) {
+		snt_timer_start(conn->hub->ctx, &conn->timer, POLL_NS);
+		return;
+	}
+	ret = snt_qp_destroy(conn->qp);
+	if (!ret) {
+		conn->qp = NULL;
+		conn->qp_closing = conn->leaving = conn->up = conn->told_up = false;
+		ret = start(conn);
+	}
+	conn->waiting = false;
+	if (!ret)
+		return;
+	snt__conn_fail(conn, SNT__END_FAILED, ret, snt_err_text());
+	conn->hs.error = ret;
+	conn->events |= 1u << SNT_CONN_OVER;
+	snt__hub_add_work(conn->hub, &conn->worker);
+}
+
+/*
+ * Telling the program
+ */
+
+static int call(struct snt_conn *conn, enum snt_conn_event event)
+{
+	if (!conn->event || !conn->programs)
+		return 0;
+	conn->event(conn->arg, conn, event);
+	return 1;
+}
+
+static int tell_over(struct snt_conn *conn)
+{
+	snt__conn_shut(conn);
+	if (snt_op_pending(&conn->close_op))
+		return 0; /* qp_closed() comes back to this */
+	if (!conn->programs || snt__linked(&conn->in_requests)) {
+		snt__conn_free(conn);
+		return 0;
+	}
+	if (snt__meet_awaits(conn))
+		return 0;
+	if (conn->retries && !conn->leaving && may_pass(conn)) {
+		try_later(conn);
+		return call(conn, SNT_CONN_RETRYING);
+	}
+	snt_timer_stop(&conn->timer);
+	snt__listener_forget(conn);
+	snt__unlink(&conn->in_meetings);
+	conn->over = true;
+	return call(conn, SNT_CONN_OVER);
+}
+
+/* The next thing that the program is to know. Last of all, since it may destroy the
+ * connection. */
+static int tell(struct snt_conn *conn)
+{
+	unsigned event;
+
+	if (!conn->events)
+		return 0;
+	event = (unsigned)__builtin_ctz(conn->events);
+	conn->events &= (uint8_t)(conn->events - 1);
+	conn->prepared = event == SNT_CONN_PREPARE;
+	if (conn->events || conn->prepared)
+		snt__hub_add_work(conn->hub, &conn->worker);
+	switch (event) {
+	case EVENT_REQUEST:
+		return snt__listener_tell(conn);
+	case SNT_CONN_CONNECTED:
+		conn->told_up = true;
+		return call(conn, SNT_CONN_CONNECTED);
+	case SNT_CONN_PEER_DONE:
+		if (!conn->event)
+			snt_conn_disconnect(conn);
+		return call(conn, SNT_CONN_PEER_DONE);
+	case SNT_CONN_OVER:
+		return tell_over(conn);
+	default:
+		return call(conn, (enum snt_conn_event)event);
+	}
+}
+
+static int work(struct snt__worker *worker)
+{
+	struct snt_conn *conn = snt__container(worker, struct snt_conn, worker);
+
+	if (conn->meeting) {
+		conn->meeting = false;
+		if (snt__meet(conn))
+			return 0;
+	}
+	if (conn->may_scout) {
+		conn->may_scout = false;
+		snt__conn_scout(conn);
+	}
+	if (conn->prepared) {
+		conn->prepared = false;
+		snt__conn_prepared(conn);
+	}
+	snt__conn_step(conn);
+	return tell(conn);
+}
+
+static void timer_fired(struct snt_timer *timer)
+{
+	struct snt_conn *conn = timer->arg;
+
+	if (conn->waiting) {
+		try_again(conn);
+		return;
+	}
+	if (conn->awaits) {
+		conn->awaits = false;
+		conn->hs.error = -ETIMEDOUT;
+		conn->events |= 1u << SNT_CONN_OVER;
+		snt__hub_add_work(conn->hub, &conn->worker);
+		return;
+	}
+	snt__handshake_timer(&conn->hs, snt__hub_now(conn->hub));
+	snt__conn_step(conn);
+}
+
+/*
+ * Making and freeing
+ */
+
+int snt__conn_make(struct snt__hub *hub, struct snt_conn **conn_out)
+{
+	struct snt_conn *conn = calloc(1, sizeof(*conn));
+
+	if (!conn)
+		return snt__fail(ENOMEM, "no memory for a connection");
+	conn->hub = hub;
+	conn->worker.work = work;
+	conn->timer.fired = timer_fired;
+	conn->timer.arg = conn;
+	conn->setup_ns = SETUP_DEFAULT;
+	conn->peer.ss_family = AF_UNSPEC;
+	*conn_out = conn;
+	return 0;
+}
+
+void snt__conn_free(struct snt_conn *conn)
+{
+	for (struct snt__conn_waiter *at = conn->waiter; at; at = at->next)
+		at->gone = true;
+	snt__listener_forget(conn);
+	close_carrier(conn);
+	snt__scouting_close(conn->scouting);
+	snt_timer_stop(&conn->timer);
+	snt__unlink(&conn->in_waiting);
+	snt__unlink(&conn->in_meetings);
+	snt__unlink(&conn->worker.link);
+	conn->hub->users -= conn->programs;
+	explicit_bzero(conn, sizeof(*conn));
+	free(conn);
+}
+
+static int start(struct snt_conn *conn)
+{
+	uint8_t nonce[SNT__NONCE_SIZE];
+	const struct sockaddr *source = (struct sockaddr *)&conn->source;
+	const struct sockaddr *target = (struct sockaddr *)&conn->target;
+	int ret = snt__ctx_random(conn->hub->ctx, nonce, sizeof(nonce));
+
+	if (ret)
+		return snt__fail(-ret, "no random numbers: %s", strerror(-ret));
+	conn->attempts++;
+	conn->began_at = snt__hub_now(conn->hub);
+	snt__handshake_init(&conn->hs,
+			    &(struct snt__handshake_opts){
+				    .connects = true,
+				    .identity = conn->hub->identity,
+				    .nonce = nonce,
+				    .offer = &conn->offer,
+				    .secret = conn->secret_length ? conn->secret : NULL,
+				    .secret_length = conn->secret_length,
+				    .deadline = conn->began_at + conn->setup_ns,
+			    });
+	if (conn->source.ss_family == AF_UNSPEC)
+		source = NULL;
+	if (conn->carrier_kind == SNT_CARRIER_TCP)
+		ret = snt__tcp_connect(conn->hub, source, target, conn, &conn->carrier);
+	else
+		ret = snt__cm_connect(conn->hub, source, target, conn->offer.detect_ms,
+				      conn, &conn->carrier);
+	if (!ret)
+		ret = snt_timer_start_at(conn->hub->ctx, &conn->timer,
+					 snt__handshake_due(&conn->hs));
+	return ret;
+}
+
+/* The first address that one can get to from here, as far as that is known by now. */
+static int start_at_any(struct snt_conn *conn, const char *host, uint16_t port)
+{
+	struct sockaddr_storage found[ADDRESSES_MAX];
+	int count = snt__address_find(host, port, false, found, ADDRESSES_MAX);
+	int ret = count;
+
+	for (int i = 0; i < count; i++) {
+		conn->target = found[i];
+		ret = start(conn);
+		if (ret != -ENETUNREACH && ret != -EADDRNOTAVAIL &&
+		    ret != -EAFNOSUPPORT)
+			break;
+	}
+	return ret;
+}
+
+static int find_source(struct snt_conn *conn, const struct snt_conn_opts *opts)
+{
+	int ret;
+
+	if (!opts->host || !opts->port)
+		return snt__fail(EINVAL, "snt_conn_opts.host or port is missing");
+	conn->source.ss_family = AF_UNSPEC;
+	if (!opts->source)
+		return 0;
+	ret = snt__address_find(opts->source, 0, true, &conn->source, 1);
+	return ret < 0 ? ret : 0;
+}
+
+/* What both ends can choose. */
+static int take_opts(struct snt_conn *conn, const struct snt_conn_opts *opts)
+{
+	int ret = snt__offer_make(conn->hub->ctx, opts, &conn->offer);
+
+	if (ret)
+		return ret;
+	ret = snt__opts_import(&conn->qp_opts, sizeof(conn->qp_opts), opts->qp,
+			       "struct snt_qp_opts");
+	if (ret)
+		return ret;
+	conn->qp_opts.size = sizeof(conn->qp_opts);
+	conn->event = opts->event;
+	conn->arg = opts->arg;
+	conn->close_wr_id = opts->close_wr_id;
+	if (opts->setup_ns)
+		conn->setup_ns = opts->setup_ns;
+	return 0;
+}
+
+static int set_up(struct snt_conn *conn, const struct snt_conn_opts *opts)
+{
+	int ret = snt__offer_check_secret(opts->secret, opts->secret_length);
+
+	if (!ret)
+		ret = take_opts(conn, opts);
+	if (!ret)
+		ret = find_source(conn, opts);
+	if (ret)
+		return ret;
+	if (opts->carrier > SNT_CARRIER_TCP)
+		return snt__fail(EINVAL, "snt_conn_opts.carrier is %u, which is none",
+				 opts->carrier);
+	conn->carrier_kind = opts->carrier ? opts->carrier : SNT_CARRIER_CM;
+	conn->secret_length = opts->secret_length;
+	if (opts->secret)
+		memcpy(conn->secret, opts->secret, opts->secret_length);
+	conn->retries = opts->retries;
+	conn->meet = opts->meet;
+	if (conn->meet && !opts->name)
+		return snt__fail(EINVAL,
+				 "a meeting needs a name, the same at both ends");
+	if (conn->meet) {
+		conn->offer.meets = true;
+		snt__list_append(&conn->hub->meetings, &conn->in_meetings);
+	}
+	return start_at_any(conn, opts->host, opts->port);
+}
+
+int snt_conn_connect(struct snt_ctx *ctx, const struct snt_conn_opts *user_opts,
+		     struct snt_conn **conn_out)
+{
+	struct snt_conn_opts opts;
+	struct snt_conn *conn = NULL;
+	struct snt__hub *hub;
+	int ret = snt__opts_import(&opts, sizeof(opts), user_opts,
+				   "struct snt_conn_opts");
+
+	if (!ret)
+		ret = snt__hub_get(ctx, &hub);
+	if (!ret)
+		ret = snt__conn_make(hub, &conn);
+	if (ret)
+		return ret;
+	conn->programs = true;
+	hub->users++;
+	ret = set_up(conn, &opts);
+	if (ret) {
+		snt__conn_free(conn);
+		return ret;
+	}
+	*conn_out = conn;
+	return 0;
+}
+
+int snt_conn_accept(struct snt_conn *conn, const struct snt_conn_opts *user_opts)
+{
+	struct snt_conn_opts opts;
+	int ret = snt__opts_import(&opts, sizeof(opts), user_opts,
+				   "struct snt_conn_opts");
+
+	if (ret)
+		return ret;
+	if (!conn->requested)
+		return snt__fail(EALREADY, "there is no request to be accepted");
+	if (snt__handshake_over(&conn->hs))
+		return snt__fail(ENOTCONN, "the peer has gone: %s", conn->hs.text);
+	if (opts.host || opts.port || opts.source || opts.carrier || opts.retries ||
+	    opts.secret || opts.name || opts.meet)
+		return snt__fail(EINVAL, "an option is for the end that connects only");
+	ret = take_opts(conn, &opts);
+	if (ret)
+		return ret;
+	conn->requested = false;
+	snt__handshake_accept(&conn->hs, &conn->offer);
+	snt__conn_step(conn);
+	return 0;
+}
+
+int snt_conn_reject(struct snt_conn *conn, const char *text, const void *data,
+		    size_t data_length)
+{
+	if (!conn->requested)
+		return snt__fail(EALREADY, "there is no request to be rejected");
+	if (data_length > SNT_CONN_DATA_MAX)
+		return snt__fail(EINVAL, "%zu bytes of data, of which %d are the most",
+				 data_length, SNT_CONN_DATA_MAX);
+	snt__handshake_end(&conn->hs, SNT__END_REFUSED, -ECANCELED,
+			   text ? text : "it is refused", data, data_length);
+	snt__conn_step(conn);
+	snt__conn_free(conn);
+	return 0;
+}
+
+int snt_conn_disconnect(struct snt_conn *conn)
+{
+	if (conn->leaving)
+		return snt__fail(EALREADY, "it is being disconnected already");
+	if (conn->hs.state != SNT__HS_UP)
+		return snt__fail(ENOTCONN, "it is not established: %s", conn->hs.text);
+	conn->leaving = true;
+	snt__conn_step(conn);
+	return 0;
+}
+
+int snt_conn_abort(struct snt_conn *conn, const char *text)
+{
+	if (conn->over)
+		return snt__fail(ENOTCONN, "it is over already: %s", conn->hs.text);
+	conn->retries = 0;
+	if (conn->waiting || conn->awaits) {
+		conn->waiting = conn->awaits = false;
+		conn->hs.error = -ECANCELED;
+		conn->events |= 1u << SNT_CONN_OVER;
+		snt__hub_add_work(conn->hub, &conn->worker);
+		return 0;
+	}
+	snt__handshake_end(&conn->hs, SNT__END_ABORTED, -ECANCELED,
+			   text ? text : "it is aborted", NULL, 0);
+	snt__conn_step(conn);
+	return 0;
+}
+
+/* Nothing of it may be in the hands of a device. */
+static int release_qp(struct snt_conn *conn)
+{
+	int ret;
+
+	if (!conn->qp)
+		return 0;
+	if (conn->qp->connected && !conn->qp_closing)
+		return snt__fail(EBUSY,
+				 "it is connected; disconnect or abort it before "
+				 "destroying it");
+	if (snt_op_pending(&conn->close_op))
+		return snt__fail(EBUSY, "its QP is being closed; dispatch");
+	ret = snt_qp_destroy(conn->qp);
+	if (!ret)
+		conn->qp = NULL;
+	return ret;
+}
+
+int snt_conn_destroy(struct snt_conn *conn)
+{
+	int ret;
+
+	if (!conn)
+		return 0;
+	ret = release_qp(conn);
+	if (ret)
+		return ret;
+	if (!conn->over && !conn->waiting && !conn->awaits) {
+		snt__conn_fail(conn, SNT__END_ABORTED, -ECANCELED, "it is given up");
+		snt__conn_step(conn);
+	}
+	snt__conn_free(conn);
+	return 0;
+}
+
+struct snt_qp *snt_conn_qp(const struct snt_conn *conn)
+{
+	return conn->qp;
+}
+
+/*
+ * Waiting
+ */
+
+static int wait_until(struct snt_conn *conn, int64_t timeout_ns, bool over)
+{
+	struct snt_ctx *ctx = conn->hub->ctx;
+	struct snt__conn_waiter waiter = { .next = conn->waiter };
+	uint64_t begin = snt__hub_now(conn->hub);
+	int ret = 0;
+
+	conn->waiter = &waiter;
+	while (!waiter.gone && !conn->over && (over || !conn->told_up)) {
+		int64_t left = -1;
+
+		if (timeout_ns >= 0) {
+			uint64_t spent = snt__ctx_now_ns(ctx) - begin;
+
+			left = timeout_ns - (int64_t)spent;
+			if (left <= 0) {
+				ret = -EINPROGRESS;
+				break;
+			}
+		}
+		ret = snt_loop_wait(ctx, left);
+		if (ret < 0)
+			break;
+		ret = 0;
+	}
+	if (waiter.gone)
+		return snt__fail(ECANCELED, "the connection was destroyed meanwhile");
+	conn->waiter = waiter.next;
+	if (ret == -EINPROGRESS)
+		return snt__fail(EINPROGRESS, "it takes longer than that");
+	if (!ret && conn->over && conn->hs.error)
+		return snt__fail(-conn->hs.error, "%s", conn->hs.text);
+	return ret;
+}
+
+int snt_conn_wait(struct snt_conn *conn, int64_t timeout_ns)
+{
+	return wait_until(conn, timeout_ns, false);
+}
+
+int snt_conn_wait_over(struct snt_conn *conn, int64_t timeout_ns)
+{
+	return wait_until(conn, timeout_ns, true);
+}

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SNT_CONN_CONN_H
+#define SNT_CONN_CONN_H
+
+#include <sennit/conn.h>
+#include <sennit/op.h>
+
+#include "conn/carrier.h"
+#include "conn/handshake.h"
+#include "conn/scout.h"
+
+/*
+ * A connection: the engine (handshake.h), what it travels on (carrier.h), what tries
+ * pairs of devices (scout.h), and the program's QP. conn_step.c does what the engine
+ * wants; conn.c is what the program sees.
+ */
+/* On the stack of whoever waits, since functions may destroy the connection. */
+struct snt__conn_waiter {
+	struct snt__conn_waiter *next;
+	bool gone;
+};
+
+struct snt_conn {
+	struct snt__hub *hub;
+	struct snt__worker worker;
+	struct snt_timer timer; /* of the engine, of waiting for sends, of a new try */
+	struct snt__handshake hs;
+	struct snt__carrier *carrier; /* NULL: none yet, or no more */
+	struct snt__scouting *scouting;
+	struct snt_listener *listener; /* it came from; NULL: none, or gone */
+	struct snt__link in_listener;
+	struct snt__link in_requests;
+	struct snt__link in_meetings;
+	struct snt_listener *meet;   /* by which the peer may call at the same time */
+	struct snt__link in_waiting; /* for a turn to try pairs */
+
+	struct snt_qp_opts qp_opts;
+	struct snt_qp *qp;
+	struct snt_op close_op;
+	bool qp_closing;
+
+	bool programs;	/* the program has it */
+	bool requested; /* and is to accept or reject */
+	bool told_up;	/* it knows that it is established */
+	bool carried;	/* messages can go out */
+	bool leaving;	/* snt_conn_disconnect() was called */
+	bool over;	/* as the program is to see it */
+	bool waiting;	/* for a new try */
+	bool meeting;	/* it may be the other end's attempt at one of ours */
+	bool awaits;	/* the other end's attempt is the one that counts */
+	bool may_scout; /* its turn has come */
+	bool prepared;	/* the program has seen the QP, which can be connected now */
+	bool up;	/* is, or was, established */
+	uint8_t events; /* to be told: a bit for each enum snt_conn_event, or 0 for a
+			 * request */
+	struct snt__conn_waiter *waiter;
+
+	void (*event)(void *arg, struct snt_conn *conn, enum snt_conn_event event);
+	void *arg;
+	uint64_t setup_ns;
+	uint64_t detect_ns;
+	uint64_t close_wr_id;
+	uint64_t began_at;
+	uint64_t took_ns;
+
+	/* Of the end that connects: all that a new try needs. */
+	struct sockaddr_storage target;
+	struct sockaddr_storage source; /* AF_UNSPEC: any */
+	enum snt_carrier carrier_kind;
+	uint32_t retries;
+	uint32_t attempts;
+	struct snt__offer offer;
+
+	size_t secret_length;
+	uint8_t secret[SNT_CONN_SECRET_MAX];
+	struct sockaddr_storage peer;
+};
+
+/* conn_step.c: does all that can be done now, but for what concerns the program. */
+void snt__conn_step(struct snt_conn *conn);
+
+/* conn_step.c: the turn to try pairs has come. */
+void snt__conn_scout(struct snt_conn *conn);
+
+/* conn_step.c: the program has had its turn with the QP. */
+void snt__conn_prepared(struct snt_conn *conn);
+
+/* conn_step.c: ends it for the engine's reasons. */
+void snt__conn_fail(struct snt_conn *conn, enum snt__end_code code, int error,
+		    const char *text);
+
+/* conn.c: a connection that nobody knows of yet. */
+int snt__conn_make(struct snt__hub *hub, struct snt_conn **conn_out);
+/* conn.c: frees it, with all that it has. */
+void snt__conn_free(struct snt_conn *conn);
+
+/* listener.c: of a connection that came from one. */
+int snt__listener_tell(struct snt_conn *conn); /* calls requested() */
+void snt__listener_request(struct snt_conn *conn);
+void snt__listener_forget(struct snt_conn *conn);
+
+/* meet.c: is there one of ours that it may be the other end of? */
+bool snt__meet_expected(const struct snt_conn *conn);
+/* meet.c: settles it. True: the connection is gone, or on its way. */
+bool snt__meet(struct snt_conn *conn);
+/* meet.c: of an attempt that is over: wait for the other end's? */
+bool snt__meet_awaits(struct snt_conn *conn);
+
+/* conn.c: what an attempt has made goes, but for the connection itself. */
+void snt__conn_shut(struct snt_conn *conn);
+
+/* offer.c: what the context's devices have to offer. */
+int snt__offer_make(struct snt_ctx *ctx, const struct snt_conn_opts *opts,
+		    struct snt__offer *offer);
+int snt__offer_check_secret(const void *secret, size_t length);
+
+#endif

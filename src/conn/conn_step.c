@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: MIT */
+/* Doing what the engine wants, with devices and carriers. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sennit/card.h>
+
+#include "conn/conn.h"
+#include "util/err.h"
+#include "vqp/qp.h"
+
+#define MS_NS UINT64_C(1000000)
+/* How often it is looked whether all has been acknowledged. */
+#define DRAIN_NS MS_NS
+/* The part of the setup that one round of trials may take. */
+#define PROBE_SHARE 4
+
+void snt__conn_fail(struct snt_conn *conn, enum snt__end_code code, int error,
+		    const char *text)
+{
+	snt__handshake_end(&conn->hs, code, error, text, NULL, 0);
+}
+
+static void tell(struct snt_conn *conn, enum snt_conn_event event)
+{
+	conn->events |= (uint8_t)(1u << event);
+	snt__hub_add_work(conn->hub, &conn->worker);
+}
+
+/*
+ * Trials
+ */
+
+static void connect_scouts(struct snt_conn *conn)
+{
+	struct snt__handshake *hs = &conn->hs;
+	int ret = snt__scouting_connect(conn->scouting, &hs->theirs, &hs->peer_probe,
+					conn->setup_ns / PROBE_SHARE);
+
+	if (ret)
+		snt__conn_fail(conn, SNT__END_FAILED, ret, snt_err_text());
+}
+
+void snt__conn_scout(struct snt_conn *conn)
+{
+	struct snt__scout scouts[SNT__PAIRS_MAX] = { 0 };
+	int ret;
+
+	if (snt__handshake_over(&conn->hs))
+		return;
+	ret = snt__scouting_begin(conn->hub, conn, conn->hs.connects, &conn->qp_opts,
+				  &conn->hs.probe, scouts, &conn->scouting);
+	if (ret) {
+		snt__conn_fail(conn, SNT__END_RESOURCES, ret, snt_err_text());
+		return;
+	}
+	snt__handshake_scouts(&conn->hs, scouts);
+	if (!conn->hs.connects)
+		connect_scouts(conn);
+}
+
+void snt__conn_may_scout(struct snt__link *waiting)
+{
+	struct snt_conn *conn =
+		snt__container(waiting->next, struct snt_conn, in_waiting);
+
+	snt__unlink(&conn->in_waiting);
+	conn->may_scout = true;
+	snt__hub_add_work(conn->hub, &conn->worker);
+}
+
+/* Not all at once, or a storm of connections would need several times the QPs that the
+ * connections themselves do. */
+static void scout(struct snt_conn *conn)
+{
+	snt__scouting_close(conn->scouting);
+	conn->scouting = NULL;
+	if (snt__scouting_may_begin(conn->hub, conn->hs.connects))
+		snt__conn_scout(conn);
+	else
+		snt__list_append(&conn->hub->scout_waiting[conn->hs.connects],
+				 &conn->in_waiting);
+}
+
+/* From inside of the scouts, who must not be ended here. */
+void snt__conn_probed(struct snt_conn *conn, const uint8_t *verdict)
+{
+	snt__handshake_probed(&conn->hs, verdict);
+	snt__hub_add_work(conn->hub, &conn->worker);
+}
+
+/*
+ * The QP
+ */
+
+static int make_qp(struct snt_conn *conn)
+{
+	const struct snt__plan *plan = &conn->hs.plan;
+	unsigned devices[SNT_LANES_MAX];
+	struct snt_qp_opts opts = conn->qp_opts;
+
+	for (unsigned i = 0; i < plan->lane_count; i++)
+		devices[i] = plan->lane[i].local;
+	opts.lanes = plan->data_lanes;
+	opts.devices = 0;
+	opts.mtu = plan->mtu;
+	opts.lane_devices = devices;
+	if (plan->lane_count > plan->data_lanes) {
+		opts.flags |= SNT_QP_TRACKED;
+		if (conn->hs.ours.scheme == SNT_SPRAY)
+			opts.notify_lanes = plan->lane_count - plan->data_lanes;
+	}
+	return snt_qp_create(conn->hub->ctx, &opts, &conn->qp);
+}
+
+static void make(struct snt_conn *conn)
+{
+	int ret;
+
+	snt__scouting_close(conn->scouting);
+	conn->scouting = NULL;
+	ret = make_qp(conn);
+	if (ret)
+		snt__conn_fail(conn, SNT__END_RESOURCES, ret, snt_err_text());
+	else
+		tell(conn, SNT_CONN_PREPARE);
+}
+
+/* The program has had its turn. */
+void snt__conn_prepared(struct snt_conn *conn)
+{
+	struct snt_card card;
+	int ret;
+
+	if (snt__handshake_over(&conn->hs))
+		return;
+	ret = snt_qp_card(conn->qp, &card);
+	if (!ret && !conn->hs.connects)
+		ret = snt_qp_connect(conn->qp, &conn->hs.peer_card);
+	if (ret)
+		snt__conn_fail(conn, SNT__END_MISMATCH, ret, snt_err_text());
+	else
+		snt__handshake_card(&conn->hs, &card);
+}
+
+static void connect_qp(struct snt_conn *conn)
+{
+	int ret = snt_qp_connect(conn->qp, &conn->hs.peer_card);
+
+	if (ret)
+		snt__conn_fail(conn, SNT__END_MISMATCH, ret, snt_err_text());
+	else
+		snt__handshake_connected(&conn->hs, snt__hub_now(conn->hub));
+}
+
+static void come_up(struct snt_conn *conn)
+{
+	conn->up = true;
+	conn->took_ns = snt__hub_now(conn->hub) - conn->began_at;
+	conn->carrier->table->detect(conn->carrier, 4 * conn->hs.ping_interval);
+	tell(conn, SNT_CONN_CONNECTED);
+}
+
+/* Has all that was posted been acknowledged? */
+static bool is_drained(const struct snt_qp *qp)
+{
+	if (qp->pass_through)
+		return qp->lane[0].run_head == qp->lane[0].run_tail || !qp->lanes_alive;
+	return (qp->next == qp->tail && !qp->under_way && !qp->notifies_due) ||
+	       qp->broken;
+}
+
+static void leave_if_drained(struct snt_conn *conn)
+{
+	if (conn->leaving && conn->hs.state == SNT__HS_UP && !conn->hs.bye_sent &&
+	    is_drained(conn->qp))
+		snt__handshake_bye(&conn->hs);
+}
+
+/*
+ * All of it
+ */
+
+static void act(struct snt_conn *conn, enum snt__handshake_action action)
+{
+	switch (action) {
+	case SNT__DO_ASK:
+		snt__listener_request(conn);
+		break;
+	case SNT__DO_SCOUT:
+		scout(conn);
+		break;
+	case SNT__DO_PROBE:
+		connect_scouts(conn);
+		break;
+	case SNT__DO_MAKE:
+		make(conn);
+		break;
+	case SNT__DO_CONNECT:
+		connect_qp(conn);
+		break;
+	case SNT__DO_UP:
+		come_up(conn);
+		break;
+	case SNT__DO_LEAVE:
+		tell(conn, SNT_CONN_PEER_DONE);
+		break;
+	case SNT__DO_END:
+		tell(conn, SNT_CONN_OVER);
+		break;
+	case SNT__DO_NOTHING:
+		break;
+	}
+}
+
+static void send_all(struct snt_conn *conn)
+{
+	uint8_t bytes[SNT__MESSAGE_MAX];
+
+	if (conn->carrier && conn->carrier->table->ping &&
+	    snt__handshake_take_ping(&conn->hs))
+		conn->carrier->table->ping(conn->carrier);
+	while (conn->carried && conn->carrier && snt__handshake_has_output(&conn->hs) &&
+	       conn->carrier->table->has_room(conn->carrier)) {
+		size_t length = snt__handshake_output(&conn->hs, bytes);
+
+		conn->carrier->table->send(conn->carrier, bytes, length);
+	}
+}
+
+static void set_timer(struct snt_conn *conn)
+{
+	uint64_t due = snt__handshake_due(&conn->hs);
+	bool drains =
+		conn->leaving && conn->hs.state == SNT__HS_UP && !conn->hs.bye_sent;
+
+	if (conn->waiting || conn->awaits)
+		return;
+	if (drains && due > snt__hub_now(conn->hub) + DRAIN_NS)
+		due = snt__hub_now(conn->hub) + DRAIN_NS;
+	if (due == UINT64_MAX)
+		snt_timer_stop(&conn->timer);
+	else if (!conn->timer.ctx || conn->timer.deadline_ns != due)
+		snt_timer_start_at(conn->hub->ctx, &conn->timer, due);
+}
+
+void snt__conn_step(struct snt_conn *conn)
+{
+	enum snt__handshake_action action;
+
+	leave_if_drained(conn);
+	while ((action = snt__handshake_action(&conn->hs)))
+		act(conn, action);
+	send_all(conn);
+	/* Only what is over has nothing to wait for. */
+	set_timer(conn);
+}
+
+/*
+ * What carriers tell
+ */
+
+void snt__conn_up(struct snt_conn *conn)
+{
+	conn->carried = true;
+	conn->carrier->table->peer(conn->carrier, &conn->peer);
+	snt__conn_step(conn);
+}
+
+void snt__conn_input(struct snt_conn *conn, const void *bytes, size_t length)
+{
+	snt__handshake_input(&conn->hs, bytes, length, snt__hub_now(conn->hub));
+	snt__conn_step(conn);
+}
+
+void snt__conn_writable(struct snt_conn *conn)
+{
+	snt__conn_step(conn);
+}
+
+void snt__conn_lost(struct snt_conn *conn, int error, const char *text)
+{
+	snt__handshake_lost(&conn->hs, error, text);
+	snt__hub_add_work(conn->hub, &conn->worker);
+}

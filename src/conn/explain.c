@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: MIT */
+/* What is known of a connection, for programs and for people. */
+#include <arpa/inet.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "conn/conn.h"
+#include "util/opts.h"
+
+static enum snt_conn_state state_of(const struct snt_conn *conn)
+{
+	if (conn->over)
+		return SNT_CONN_ENDED;
+	if (conn->requested)
+		return SNT_CONN_REQUESTED;
+	if (!conn->told_up)
+		return SNT_CONN_CONNECTING;
+	return conn->leaving ? SNT_CONN_DISCONNECTING : SNT_CONN_ESTABLISHED;
+}
+
+static void count_pairs(const struct snt_conn *conn, struct snt_conn_info *info)
+{
+	for (unsigned i = 0; i < conn->hs.trials.count; i++) {
+		const struct snt__trial *trial = &conn->hs.trials.trial[i];
+
+		info->pairs_tried += trial->ours != SNT__VERDICT_NONE;
+		info->pairs_good +=
+			trial->ours == SNT__VERDICT_GOOD &&
+			(trial->theirs == SNT__VERDICT_GOOD || !conn->hs.connects);
+	}
+}
+
+int snt_conn_query(const struct snt_conn *conn, struct snt_conn_info *info_out)
+{
+	const struct snt__handshake *hs = &conn->hs;
+	struct snt_conn_info info = {
+		.state = state_of(conn),
+		.status = conn->over ? hs->error : 0,
+		.text = hs->text,
+		.authenticated = hs->proven,
+		.peer_identity = hs->peer_hello.identity,
+		.attempts = conn->attempts,
+		.mtu = hs->plan.mtu,
+		.detect_ns = 4 * hs->ping_interval,
+		.setup_took_ns = conn->took_ns,
+		.data = hs->theirs.data,
+		.data_length = hs->theirs.data_length,
+	};
+
+	if (hs->by_peer && hs->end.data_length) {
+		info.data = hs->end.data;
+		info.data_length = hs->end.data_length;
+	}
+	memcpy(info.peer_name, hs->theirs.name, sizeof(hs->theirs.name));
+	snt__address_text(&conn->peer, info.peer_address);
+	count_pairs(conn, &info);
+	return snt__info_export(info_out, &info, sizeof(info), "struct snt_conn_info");
+}
+
+/*
+ * Lines
+ */
+
+struct writer {
+	char *buffer;
+	size_t size;
+	size_t length; /* of all, also what did not fit */
+};
+
+__attribute__((format(printf, 2, 3))) static void say(struct writer *writer,
+						      const char *format, ...)
+{
+	size_t room = writer->length < writer->size ? writer->size - writer->length : 0;
+	va_list args;
+	int length;
+
+	va_start(args, format);
+	length = vsnprintf(room ? writer->buffer + writer->length : NULL, room, format,
+			   args);
+	va_end(args);
+	if (length > 0)
+		writer->length += (size_t)length;
+}
+
+static const char *gid_text(const struct snt_card_device *device, char *buffer)
+{
+	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
+
+	if (device->link == SNT_LINK_INFINIBAND)
+		snprintf(buffer, INET6_ADDRSTRLEN, "LID %u", device->lid);
+	else if (!memcmp(device->gid, mapped, sizeof(mapped)))
+		inet_ntop(AF_INET, device->gid + 12, buffer, INET6_ADDRSTRLEN);
+	else
+		inet_ntop(AF_INET6, device->gid, buffer, INET6_ADDRSTRLEN);
+	return buffer;
+}
+
+static void say_devices(struct writer *writer, const struct snt_conn *conn)
+{
+	const struct snt__handshake *hs = &conn->hs;
+	char text[INET6_ADDRSTRLEN];
+
+	for (unsigned i = 0; i < hs->ours.device_count; i++) {
+		const struct snt_device *device = conn->hub->ctx->device[i];
+
+		say(writer, "our device %u: %s, MTU %u, GID %s%s\n", i, device->name,
+		    hs->ours.device[i].mtu, device->port.gid_reason,
+		    hs->ours.devices >> i & 1 ? "" : "; not to be used");
+	}
+	for (unsigned i = 0; i < hs->theirs.device_count; i++)
+		say(writer, "the peer's device %u: MTU %u, GID %s%s\n", i,
+		    hs->theirs.device[i].mtu,
+		    gid_text(&hs->theirs.device[i].address, text),
+		    hs->theirs.devices >> i & 1 ? "" : "; not to be used");
+}
+
+static void say_pairs(struct writer *writer, const struct snt__handshake *hs)
+{
+	for (unsigned i = 0; i < hs->trials.count; i++) {
+		const struct snt__trial *trial = &hs->trials.trial[i];
+
+		say(writer, "pair %u-%u: %s", trial->pair.local, trial->pair.remote,
+		    snt__verdict_text(trial->ours));
+		if (hs->connects && trial->theirs != trial->ours &&
+		    trial->theirs != SNT__VERDICT_NONE)
+			say(writer, "; seen from the peer: %s",
+			    snt__verdict_text(trial->theirs));
+		say(writer, "\n");
+	}
+}
+
+static void say_plan(struct writer *writer, const struct snt__handshake *hs)
+{
+	const struct snt__plan *plan = &hs->plan;
+
+	if (!plan->lane_count)
+		return;
+	say(writer, "MTU %u: we have %u, the peer %u%s\n", plan->mtu, hs->ours.mtu,
+	    hs->theirs.mtu,
+	    plan->mtu < snt__plan_mtu(&hs->ours, &hs->theirs)
+		    ? ", but the network in between has less"
+		    : ", and each device its own");
+	say(writer, "lanes: %u of data, %u in all: we wish for %u, the peer for %u\n",
+	    plan->data_lanes, plan->lane_count, hs->ours.lanes, hs->theirs.lanes);
+	for (unsigned i = 0; i < plan->lane_count; i++)
+		say(writer, "lane %u%s: our device %u, the peer's %u\n", i,
+		    i < plan->data_lanes ? "" : " (no data)", plan->lane[i].local,
+		    plan->lane[i].remote);
+}
+
+ssize_t snt_conn_explain(const struct snt_conn *conn, char *buffer, size_t size)
+{
+	const struct snt__handshake *hs = &conn->hs;
+	struct writer writer = { buffer, size, 0 };
+	char text[SNT__ADDRESS_TEXT];
+
+	if (size)
+		buffer[0] = 0;
+	say(&writer, "we %s; the peer is %s", hs->connects ? "connect" : "accept",
+	    snt__address_text(&conn->peer, text));
+	if (hs->peer_hello.identity)
+		say(&writer, ", identity %016llx",
+		    (unsigned long long)hs->peer_hello.identity);
+	say(&writer, "%s\n",
+	    hs->proven	 ? ", which knows the secret"
+	    : hs->secret ? ", which has not proved to know the secret"
+			 : "; there is no secret");
+	say_devices(&writer, conn);
+	say_pairs(&writer, hs);
+	say_plan(&writer, hs);
+	if (hs->ping_interval)
+		say(&writer,
+		    "detection within %llu ms: we wish for %u, the peer for %u\n",
+		    (unsigned long long)(4 * hs->ping_interval / 1000000),
+		    hs->ours.detect_ms, hs->theirs.detect_ms);
+	if (snt__handshake_over(hs))
+		say(&writer, "over: %s\n", hs->text);
+	return (ssize_t)writer.length;
+}

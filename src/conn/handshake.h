@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SNT_CONN_HANDSHAKE_H
+#define SNT_CONN_HANDSHAKE_H
+
+#include "conn/mac.h"
+#include "conn/message.h"
+#include "conn/plan.h"
+
+/*
+ * One end of a connection, without I/O: no clock, socket, device, allocation or
+ * randomness inside, so that all that can happen can be tried out.
+ *
+ *	input()     a message has come
+ *	output()    the next message to be sent, if there is one
+ *	timer()     time has passed
+ *	action()    what is to be done now; the answers are
+ *	            accept(), scouts(), probed(), card(), connected(), and fail() to all
+ *
+ * The carrier between the two ends delivers messages in order, once, and unharmed, or
+ * breaks, and says so by lost(). A message that does not fit the state is a fault of the
+ * peer and the end of the connection, with one exception: END always fits.
+ *
+ * What always holds:
+ *	- in setup something is awaited: a message, an answer to an action, or the end of
+ *	  the setup time, which comes in any case
+ *	- once over, for whatever reason, it stays so; if the peer does not know why it is
+ *	  told by END, and that is all that is ever sent
+ *	- both ends take the same plan, or one of them is over
+ *	- with a secret nothing but HELLO, WELCOME and END is looked into before its tag
+ *	  has proved that the peer knows it, in this very connection
+ */
+
+enum snt__handshake_state {
+	SNT__HS_HELLO,	 /* connector: awaits WELCOME; acceptor: awaits HELLO */
+	SNT__HS_OFFER,	 /* awaits ANSWER; awaits OFFER */
+	SNT__HS_ASK,	 /* acceptor: awaits accept() */
+	SNT__HS_SCOUT,	 /* awaits scouts(); acceptor: or, before that, PROBE or PLAN */
+	SNT__HS_PROBE,	 /* connector: awaits PROBING */
+	SNT__HS_PROBING, /* awaits probed(); connector: and PROBED */
+	SNT__HS_PLAN,	 /* awaits card() */
+	SNT__HS_CARD,	 /* awaits CARD; awaits READY */
+	SNT__HS_CONNECT, /* connector: awaits connected() */
+	SNT__HS_UP,
+	SNT__HS_OVER,
+};
+
+enum snt__handshake_action {
+	SNT__DO_NOTHING,
+	SNT__DO_ASK,   /* accept or refuse what is in `theirs` */
+	SNT__DO_SCOUT, /* make scouts for probe.scout[]; acceptor: and connect them */
+	SNT__DO_PROBE, /* connector: connect scouts with peer_probe.scout[], and try */
+	SNT__DO_MAKE,  /* make the QP by `plan`; acceptor: and connect it */
+	SNT__DO_CONNECT, /* connector: connect it with peer_card */
+	SNT__DO_UP,	 /* it is connected */
+	SNT__DO_LEAVE,	 /* the peer has said BYE, and we have not */
+	SNT__DO_END,	 /* it is over: error, text */
+};
+
+struct snt__handshake {
+	/* Set by init. */
+	bool connects;
+	struct snt__hello hello;
+	struct snt__offer ours; /* of an acceptor: from accept() on */
+	const void *secret;
+	size_t secret_length;
+	uint64_t deadline; /* of the setup */
+
+	uint8_t state;
+	uint8_t action;
+	uint16_t sending; /* a bit for each type of message that is due */
+	bool keyed;	  /* tags are made and expected */
+	bool proven;	  /* a tag of the peer's was right */
+	bool scouting;	  /* acceptor in SCOUT: a round is under way */
+	bool probed_ours, probed_theirs;
+	bool bye_sent, bye_received;
+	uint64_t session;
+	uint64_t sent, received; /* tagged messages */
+	uint8_t key_out[SNT__MAC_SIZE], key_in[SNT__MAC_SIZE];
+	uint64_t ping_at;
+	uint64_t ping_interval;
+
+	struct snt__hello peer_hello;
+	struct snt__offer theirs;
+	struct snt__trials trials;
+	uint8_t batch[SNT__PAIRS_MAX];	/* trials of this round */
+	uint8_t result[SNT__PAIRS_MAX]; /* and our verdicts on them */
+	uint16_t mtu;
+	struct snt__probe probe;      /* ours, of this round */
+	struct snt__probe peer_probe; /* theirs */
+	struct snt__plan plan;
+	struct snt_card peer_card;
+	size_t card_length;
+	uint8_t card[SNT_CARD_PACKED_MAX];
+
+	/* How it ended. */
+	int error;
+	bool by_peer;
+	char text[256];
+	struct snt__end end; /* to be sent, or as received */
+};
+
+struct snt__handshake_opts {
+	bool connects;
+	uint64_t identity;
+	const uint8_t *nonce;		/* SNT__NONCE_SIZE */
+	const struct snt__offer *offer; /* connector */
+	const void *secret;		/* stays the caller's; NULL: none */
+	size_t secret_length;
+	uint64_t deadline;
+};
+
+void snt__handshake_init(struct snt__handshake *hs,
+			 const struct snt__handshake_opts *opts);
+
+void snt__handshake_input(struct snt__handshake *hs, const void *bytes, size_t length,
+			  uint64_t now);
+
+/* Its length, or 0: there is none. @bytes: SNT__MESSAGE_MAX */
+size_t snt__handshake_output(struct snt__handshake *hs, uint8_t *bytes);
+
+static inline bool snt__handshake_has_output(const struct snt__handshake *hs)
+{
+	return hs->sending;
+}
+
+/* Instead of a PING the carrier may ask the peer's device or kernel, which answers even if
+ * its program does not. True: now is the time. */
+static inline bool snt__handshake_take_ping(struct snt__handshake *hs)
+{
+	bool due = hs->sending >> SNT__MESSAGE_PING & 1;
+
+	hs->sending &= (uint16_t) ~(1u << SNT__MESSAGE_PING);
+	return due;
+}
+
+void snt__handshake_timer(struct snt__handshake *hs, uint64_t now);
+
+/* When timer() has something to do; UINT64_MAX: never. */
+uint64_t snt__handshake_due(const struct snt__handshake *hs);
+
+enum snt__handshake_action snt__handshake_action(struct snt__handshake *hs);
+
+/* The carrier has broken. @error: a negative errno; a text that says how, or NULL. */
+void snt__handshake_lost(struct snt__handshake *hs, int error, const char *text);
+
+/* Answers to actions. */
+void snt__handshake_accept(struct snt__handshake *hs, const struct snt__offer *offer);
+/* @scout: probe.count of them: QP number and PSN, or a verdict */
+void snt__handshake_scouts(struct snt__handshake *hs, const struct snt__scout *scout);
+/* @verdict: probe.count of them */
+void snt__handshake_probed(struct snt__handshake *hs, const uint8_t *verdict);
+void snt__handshake_card(struct snt__handshake *hs, const struct snt_card *card);
+void snt__handshake_connected(struct snt__handshake *hs, uint64_t now);
+
+/* All that was posted has arrived: tell the peer. */
+void snt__handshake_bye(struct snt__handshake *hs);
+
+/* It is over, by us. @error: a negative errno for our own program; @data may be NULL. */
+void snt__handshake_end(struct snt__handshake *hs, enum snt__end_code code, int error,
+			const char *text, const void *data, size_t data_length);
+
+static inline bool snt__handshake_over(const struct snt__handshake *hs)
+{
+	return hs->state == SNT__HS_OVER;
+}
+
+#endif

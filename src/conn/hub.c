@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: MIT */
+#include "conn/hub.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+#include <sennit/cq.h>
+
+#include "conn/cm.h"
+#include "util/err.h"
+
+/* How long closing the context waits for QPs to let go: not by a clock, which may be one
+ * that stands still. */
+#define CLOSE_TURNS   4000
+#define CLOSE_TURN_NS 1000000
+#define CQ_DEPTH      4096
+#define CQ_MAX	      64
+
+/*
+ * Work
+ */
+
+/* One function of the program's each time, since the context may be gone after it. */
+static void work_due(struct snt_timer *timer)
+{
+	struct snt__hub *hub = timer->arg;
+
+	while (!snt__list_empty(&hub->work)) {
+		struct snt__worker *worker =
+			snt__container(hub->work.next, struct snt__worker, link);
+
+		snt__unlink(&worker->link);
+		if (!snt__list_empty(&hub->work))
+			snt_timer_start_at(hub->ctx, &hub->timer, 0);
+		if (worker->work(worker))
+			return;
+	}
+}
+
+void snt__hub_add_work(struct snt__hub *hub, struct snt__worker *worker)
+{
+	if (!snt__linked(&worker->link))
+		snt__list_append(&hub->work, &worker->link);
+	if (!hub->timer.ctx)
+		snt_timer_start_at(hub->ctx, &hub->timer, 0);
+}
+
+/*
+ * File descriptors. One event at a time, since whoever handles one may end the next.
+ */
+
+static int look(struct snt__source *source, int budget)
+{
+	struct snt__hub *hub = snt__container(source, struct snt__hub, source);
+	struct epoll_event event;
+
+	(void)budget;
+	while (epoll_wait(hub->epoll, &event, 1, 0) == 1) {
+		struct snt__watch *watch = event.data.ptr;
+
+		watch->ready(watch, event.events);
+	}
+	return 0;
+}
+
+int snt__hub_watch(struct snt__hub *hub, struct snt__watch *watch, uint32_t events)
+{
+	struct epoll_event event = { .events = events, .data.ptr = watch };
+
+	if (epoll_ctl(hub->epoll, EPOLL_CTL_ADD, watch->fd, &event))
+		return snt__fail(errno, "an fd cannot be watched: %s", strerror(errno));
+	return 0;
+}
+
+void snt__hub_rewatch(struct snt__hub *hub, struct snt__watch *watch, uint32_t events)
+{
+	struct epoll_event event = { .events = events, .data.ptr = watch };
+
+	epoll_ctl(hub->epoll, EPOLL_CTL_MOD, watch->fd, &event);
+}
+
+void snt__hub_unwatch(struct snt__hub *hub, struct snt__watch *watch)
+{
+	epoll_ctl(hub->epoll, EPOLL_CTL_DEL, watch->fd, NULL);
+}
+
+/*
+ * The whole
+ */
+
+static void free_hub(struct snt__hub *hub)
+{
+	snt_timer_stop(&hub->timer);
+	snt__cm_hub_close(hub);
+	snt__loop_remove(hub->loop, &hub->source);
+	close(hub->epoll);
+	snt_cq_destroy(hub->cq);
+	hub->ctx->hub = NULL;
+	free(hub);
+}
+
+/* What the program has is the program's to destroy; the rest ends by itself. */
+static int close_hub(struct snt_ctx *ctx)
+{
+	struct snt__hub *hub = ctx->hub;
+
+	if (hub->users)
+		return snt__fail(EBUSY,
+				 "the context has %u connections and listeners left; "
+				 "destroy them before closing it",
+				 hub->users);
+	for (int i = 0; hub->lingering && i < CLOSE_TURNS; i++) {
+		int ret = snt_loop_wait(ctx, CLOSE_TURN_NS);
+
+		if (ret < 0)
+			return ret;
+	}
+	if (hub->lingering)
+		return snt__fail(EBUSY, "%u connections are still on their way out",
+				 hub->lingering);
+	free_hub(hub);
+	return 0;
+}
+
+static int open_hub(struct snt__hub *hub)
+{
+	const struct snt_cq_opts opts = { .size = sizeof(opts),
+					  .depth = CQ_DEPTH,
+					  .per_device = CQ_MAX,
+					  .ops = SNT_OPS_EVENTS };
+	int ret = snt__loop_get(hub->ctx, &hub->loop);
+
+	if (!ret)
+		ret = snt__loop_open(hub->loop);
+	if (!ret)
+		ret = snt__ctx_random(hub->ctx, &hub->identity, sizeof(hub->identity));
+	if (ret)
+		return ret;
+	hub->identity |= 1;
+	hub->epoll = epoll_create1(EPOLL_CLOEXEC);
+	if (hub->epoll < 0)
+		return snt__fail(errno, "no epoll instance: %s", strerror(errno));
+	ret = snt_cq_create(hub->ctx, &opts, &hub->cq);
+	if (ret)
+		goto err_epoll;
+	hub->source = (struct snt__source){ .fd = hub->epoll, .ready = look };
+	ret = snt__loop_add(hub->loop, &hub->source);
+	if (ret)
+		goto err_cq;
+	return 0;
+
+err_cq:
+	snt_cq_destroy(hub->cq);
+err_epoll:
+	close(hub->epoll);
+	return ret;
+}
+
+int snt__hub_get(struct snt_ctx *ctx, struct snt__hub **hub_out)
+{
+	struct snt__hub *hub = ctx->hub;
+	int ret;
+
+	if (hub) {
+		*hub_out = hub;
+		return 0;
+	}
+	hub = calloc(1, sizeof(*hub));
+	if (!hub)
+		return snt__fail(ENOMEM, "no memory for connections");
+	hub->ctx = ctx;
+	hub->timer.fired = work_due;
+	hub->timer.arg = hub;
+	snt__list_init(&hub->work);
+	snt__list_init(&hub->meetings);
+	for (unsigned i = 0; i < 2; i++)
+		snt__list_init(&hub->scout_waiting[i]);
+	ret = open_hub(hub);
+	if (ret) {
+		free(hub);
+		return ret;
+	}
+	ctx->hub = hub;
+	ctx->hub_close = close_hub;
+	*hub_out = hub;
+	return 0;
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SNT_CONN_HUB_H
+#define SNT_CONN_HUB_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "dev/ctx.h"
+#include "loop/loop.h"
+#include "util/list.h"
+
+/*
+ * What all connections of a context share: who it is, a CQ of their own, and their place
+ * in its loop. Made by the first connection or listener, and gone with the context.
+ *
+ * Whoever has something to do is on the list `work`, and one timer that is due lets the
+ * next dispatch see to it. So nothing of the program's is called from inside of anything
+ * but dispatch, and what is called may destroy anything.
+ */
+
+/* A file descriptor; level-triggered. */
+struct snt__watch {
+	int fd;
+	void (*ready)(struct snt__watch *watch, uint32_t events);
+};
+
+/* Somebody with something to do. */
+struct snt__worker {
+	struct snt__link link;
+	/* May end its own existence, and that of others. Returns how many functions of the
+	 * program it called, 0 or 1. */
+	int (*work)(struct snt__worker *worker);
+};
+
+struct snt__hub {
+	struct snt_ctx *ctx;
+	struct snt__loop *loop;
+	uint64_t identity;
+	struct snt_cq *cq; /* of carriers and scouts; with ops */
+	int epoll;
+	struct snt__source source;
+	struct snt_timer timer;
+	struct snt__link work;
+	struct snt__link meetings; /* connections that are to meet another */
+	unsigned users;		   /* connections and listeners that the program has */
+	unsigned lingering;	   /* carriers and scouts, on their way out or not */
+	struct snt__cm_hub *cm;
+	/* Trials under way, and connections that wait for their turn; of those that accept,
+	 * and those that connect. Were they one, two contexts that connect to each other
+	 * could wait for each other. */
+	unsigned scoutings[2];
+	struct snt__link scout_waiting[2];
+};
+
+/* Made if there is none. */
+int snt__hub_get(struct snt_ctx *ctx, struct snt__hub **hub_out);
+
+/* Also from inside of work(). */
+void snt__hub_add_work(struct snt__hub *hub, struct snt__worker *worker);
+
+int snt__hub_watch(struct snt__hub *hub, struct snt__watch *watch, uint32_t events);
+void snt__hub_rewatch(struct snt__hub *hub, struct snt__watch *watch, uint32_t events);
+void snt__hub_unwatch(struct snt__hub *hub, struct snt__watch *watch);
+
+static inline uint64_t snt__hub_now(const struct snt__hub *hub)
+{
+	return snt__ctx_now_ns(hub->ctx);
+}
+
+#endif

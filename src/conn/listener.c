@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: MIT */
+/* Listeners: who may come, how many, and who is told. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "conn/cm.h"
+#include "conn/conn.h"
+#include "util/err.h"
+#include "util/opts.h"
+
+#define EARS_MAX	   4
+#define BACKLOG_DEFAULT	   1024
+#define CONNECTION_DEFAULT 4096
+#define EVENT_REQUEST	   0
+
+struct snt_listener {
+	struct snt__hub *hub;
+	struct snt__ear *ear[EARS_MAX];
+	unsigned ear_count;
+	struct snt__link conns;	   /* all that came from it and are not over */
+	struct snt__link requests; /* for snt_listener_wait() */
+	unsigned backlog, pending;
+	unsigned connection_max, connection_count;
+	uint64_t setup_ns;
+	void (*requested)(void *arg, struct snt_listener *listener,
+			  struct snt_conn *conn);
+	void *arg;
+	size_t secret_length;
+	uint8_t secret[SNT_CONN_SECRET_MAX];
+};
+
+bool snt__listener_has_room(const struct snt_listener *listener)
+{
+	return listener->pending < listener->backlog &&
+	       listener->connection_count < listener->connection_max;
+}
+
+struct snt_conn *snt__listener_heard(struct snt_listener *listener,
+				     struct snt__carrier *carrier)
+{
+	uint8_t nonce[SNT__NONCE_SIZE];
+	struct snt__hub *hub = listener->hub;
+	struct snt_conn *conn;
+
+	if (!snt__listener_has_room(listener) ||
+	    snt__ctx_random(hub->ctx, nonce, sizeof(nonce)) ||
+	    snt__conn_make(hub, &conn))
+		return NULL;
+	conn->listener = listener;
+	conn->carrier = carrier;
+	conn->began_at = snt__hub_now(hub);
+	conn->attempts = 1;
+	if (listener->setup_ns)
+		conn->setup_ns = listener->setup_ns;
+	conn->secret_length = listener->secret_length;
+	memcpy(conn->secret, listener->secret, listener->secret_length);
+	snt__handshake_init(&conn->hs,
+			    &(struct snt__handshake_opts){
+				    .identity = hub->identity,
+				    .nonce = nonce,
+				    .secret = conn->secret_length ? conn->secret : NULL,
+				    .secret_length = conn->secret_length,
+				    .deadline = conn->began_at + conn->setup_ns,
+			    });
+	snt__list_append(&listener->conns, &conn->in_listener);
+	listener->pending++;
+	listener->connection_count++;
+	return conn;
+}
+
+void snt__listener_forget(struct snt_conn *conn)
+{
+	struct snt_listener *listener = conn->listener;
+
+	snt__unlink(&conn->in_listener);
+	snt__unlink(&conn->in_requests);
+	if (!listener)
+		return;
+	listener->connection_count--;
+	listener->pending -= !conn->programs;
+	conn->listener = NULL;
+}
+
+/* A peer that has come again has no use for its old connection, which it may not even
+ * remember. */
+static void supersede(struct snt_conn *conn)
+{
+	struct snt__link *list = &conn->listener->conns;
+
+	if (!conn->hs.theirs.name[0] || conn->hs.theirs.meets)
+		return;
+	for (struct snt__link *at = list->next; at != list; at = at->next) {
+		struct snt_conn *old = snt__container(at, struct snt_conn, in_listener);
+
+		if (old == conn || strcmp(old->hs.theirs.name, conn->hs.theirs.name))
+			continue;
+		snt__conn_fail(old, SNT__END_SUPERSEDED, -ESTALE,
+			       "the peer has made a new connection");
+		snt__hub_add_work(old->hub, &old->worker);
+	}
+}
+
+void snt__listener_request(struct snt_conn *conn)
+{
+	struct snt_listener *listener = conn->listener;
+
+	if (snt__meet_expected(conn)) {
+		conn->meeting = true;
+		snt__hub_add_work(conn->hub, &conn->worker);
+		return;
+	}
+	supersede(conn);
+	listener->pending--;
+	conn->programs = conn->requested = true;
+	conn->hub->users++;
+	if (listener->requested) {
+		conn->events |= 1u << EVENT_REQUEST;
+		snt__hub_add_work(conn->hub, &conn->worker);
+	} else {
+		snt__list_append(&listener->requests, &conn->in_requests);
+	}
+}
+
+int snt__listener_tell(struct snt_conn *conn)
+{
+	struct snt_listener *listener = conn->listener;
+
+	if (!listener)
+		return 0;
+	listener->requested(listener->arg, listener, conn);
+	return 1;
+}
+
+/*
+ * Making and unmaking
+ */
+
+static int add_ear(struct snt_listener *listener, const struct snt_listener_opts *opts,
+		   const struct sockaddr_storage *address)
+{
+	struct snt__ear **ear = &listener->ear[listener->ear_count];
+	const struct sockaddr *at = (const struct sockaddr *)address;
+	int ret;
+
+	if (opts->carrier == SNT_CARRIER_TCP)
+		ret = snt__tcp_listen(listener->hub, at, listener->backlog, listener,
+				      ear);
+	else
+		ret = snt__cm_listen(listener->hub, at, listener->backlog, listener,
+				     ear);
+	listener->ear_count += !ret;
+	return ret;
+}
+
+static int listen_on(struct snt_listener *listener,
+		     const struct snt_listener_opts *opts)
+{
+	struct sockaddr_storage address[EARS_MAX];
+	int count = snt__address_find(opts->host, opts->port, true, address, EARS_MAX);
+	int ret = 0;
+
+	/* IPv6's unspecified address is IPv4's as well, for TCP; a name's first address is
+	 * what others find first. */
+	if (count > 0 && !opts->host && opts->carrier == SNT_CARRIER_TCP)
+		for (int i = 0; i < count; i++)
+			if (address[i].ss_family == AF_INET)
+				address[0] = address[i];
+	if (count < 0)
+		return count;
+	for (int i = 0; i < count; i++) {
+		ret = add_ear(listener, opts, &address[i]);
+		if (!ret)
+			return 0;
+	}
+	return ret;
+}
+
+static int set_up(struct snt_listener *listener, const struct snt_listener_opts *opts)
+{
+	int ret = snt__offer_check_secret(opts->secret, opts->secret_length);
+
+	if (ret)
+		return ret;
+	if (opts->carrier > SNT_CARRIER_TCP)
+		return snt__fail(EINVAL,
+				 "snt_listener_opts.carrier is %u, which is none",
+				 opts->carrier);
+	listener->backlog = opts->backlog ? opts->backlog : BACKLOG_DEFAULT;
+	listener->connection_max =
+		opts->connection_max ? opts->connection_max : CONNECTION_DEFAULT;
+	listener->setup_ns = opts->setup_ns;
+	listener->requested = opts->requested;
+	listener->arg = opts->arg;
+	listener->secret_length = opts->secret_length;
+	if (opts->secret)
+		memcpy(listener->secret, opts->secret, opts->secret_length);
+	return listen_on(listener, opts);
+}
+
+int snt_listener_create(struct snt_ctx *ctx, const struct snt_listener_opts *user_opts,
+			struct snt_listener **listener_out)
+{
+	struct snt_listener_opts opts;
+	struct snt_listener *listener;
+	struct snt__hub *hub;
+	int ret = snt__opts_import(&opts, sizeof(opts), user_opts,
+				   "struct snt_listener_opts");
+
+	if (!ret)
+		ret = snt__hub_get(ctx, &hub);
+	if (ret)
+		return ret;
+	listener = calloc(1, sizeof(*listener));
+	if (!listener)
+		return snt__fail(ENOMEM, "no memory for a listener");
+	listener->hub = hub;
+	snt__list_init(&listener->conns);
+	snt__list_init(&listener->requests);
+	ret = set_up(listener, &opts);
+	if (ret) {
+		free(listener);
+		return ret;
+	}
+	hub->users++;
+	*listener_out = listener;
+	return 0;
+}
+
+uint16_t snt_listener_port(const struct snt_listener *listener)
+{
+	return listener->ear[0]->table->port(listener->ear[0]);
+}
+
+static struct snt_conn *first_conn(struct snt_listener *listener)
+{
+	return snt__container(listener->conns.next, struct snt_conn, in_listener);
+}
+
+int snt_listener_destroy(struct snt_listener *listener)
+{
+	if (!listener)
+		return 0;
+	while (listener->ear_count) {
+		struct snt__ear *ear = listener->ear[--listener->ear_count];
+
+		ear->table->close(ear);
+	}
+	for (struct snt__link *at = listener->hub->meetings.next;
+	     at != &listener->hub->meetings; at = at->next) {
+		struct snt_conn *conn =
+			snt__container(at, struct snt_conn, in_meetings);
+
+		if (conn->meet == listener)
+			conn->meet = NULL;
+	}
+	while (!snt__list_empty(&listener->requests))
+		snt_conn_reject(snt__container(listener->requests.next, struct snt_conn,
+					       in_requests),
+				"nobody listens any more", NULL, 0);
+	while (!snt__list_empty(&listener->conns)) {
+		struct snt_conn *conn = first_conn(listener);
+
+		/* The program has it, and has been told so. */
+		if (conn->programs && !(conn->events & 1u << EVENT_REQUEST)) {
+			snt__listener_forget(conn);
+			continue;
+		}
+		snt__conn_fail(conn, SNT__END_REFUSED, -ECANCELED,
+			       "nobody listens any more");
+		snt__conn_step(conn);
+		snt__conn_free(conn);
+	}
+	listener->hub->users--;
+	explicit_bzero(listener, sizeof(*listener));
+	free(listener);
+	return 0;
+}
+
+int snt_listener_wait(struct snt_listener *listener, int64_t timeout_ns,
+		      struct snt_conn **conn_out)
+{
+	struct snt_ctx *ctx = listener->hub->ctx;
+	uint64_t begin = snt__ctx_now_ns(ctx);
+	struct snt_conn *conn;
+
+	if (listener->requested)
+		return snt__fail(EINVAL, "the listener has a function for requests");
+	while (snt__list_empty(&listener->requests)) {
+		int64_t left = timeout_ns;
+		int ret;
+
+		if (timeout_ns > 0) {
+			left = timeout_ns - (int64_t)(snt__ctx_now_ns(ctx) - begin);
+			if (left <= 0)
+				return snt__fail(EAGAIN, "there is no request");
+		}
+		ret = snt_loop_wait(ctx, left);
+		if (ret < 0)
+			return ret;
+		if (!timeout_ns && snt__list_empty(&listener->requests))
+			return snt__fail(EAGAIN, "there is no request");
+	}
+	conn = snt__container(listener->requests.next, struct snt_conn, in_requests);
+	snt__unlink(&conn->in_requests);
+	*conn_out = conn;
+	return 0;
+}

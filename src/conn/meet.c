@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Two ends that connect to each other at the same time, under one name. Of their two
+ * attempts that of the end with the greater identity counts. The other end gives its own
+ * up and takes the carrier of the one that came; the first tells those who come that it is
+ * on its way to them. Both decide by the same two numbers, so neither has to know what the
+ * other has seen so far.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "conn/conn.h"
+#include "vqp/qp.h"
+
+static struct snt_conn *find(const struct snt_conn *conn)
+{
+	struct snt__link *list = &conn->hub->meetings;
+
+	if (!conn->hs.theirs.meets || !conn->listener)
+		return NULL;
+	for (struct snt__link *at = list->next; at != list; at = at->next) {
+		struct snt_conn *ours =
+			snt__container(at, struct snt_conn, in_meetings);
+
+		if (ours->meet == conn->listener && !ours->up && !ours->over &&
+		    !(ours->qp && ours->qp->connected) &&
+		    !strcmp(ours->offer.name, conn->hs.theirs.name))
+			return ours;
+	}
+	return NULL;
+}
+
+bool snt__meet_expected(const struct snt_conn *conn)
+{
+	return conn->hs.peer_hello.identity != conn->hub->identity && find(conn);
+}
+
+/* What our own attempt has made so far goes; a QP may have been made, but not connected. */
+static bool give_up_own(struct snt_conn *ours)
+{
+	if (!snt__handshake_over(&ours->hs)) {
+		snt__conn_fail(ours, SNT__END_MEET, -EALREADY,
+			       "the other end's attempt is the one that counts");
+		snt__conn_step(ours);
+	}
+	snt__conn_shut(ours);
+	if (snt_qp_destroy(ours->qp))
+		return false;
+	ours->qp = NULL;
+	return true;
+}
+
+/* Takes over everything of the connection that has come. */
+static void take_over(struct snt_conn *ours, struct snt_conn *theirs)
+{
+	ours->hs = theirs->hs;
+	memcpy(ours->secret, theirs->secret, sizeof(ours->secret));
+	ours->secret_length = theirs->secret_length;
+	ours->hs.secret = ours->secret_length ? ours->secret : NULL;
+	ours->carrier = theirs->carrier;
+	ours->carrier->conn = ours;
+	ours->carried = true;
+	ours->peer = theirs->peer;
+	ours->events = 0;
+	ours->prepared = ours->may_scout = ours->waiting = ours->awaits = false;
+	theirs->carrier = NULL;
+	snt__conn_free(theirs);
+	snt__handshake_accept(&ours->hs, &ours->offer);
+	snt__conn_step(ours);
+}
+
+bool snt__meet(struct snt_conn *conn)
+{
+	struct snt_conn *ours = find(conn);
+
+	if (snt__handshake_over(&conn->hs))
+		return false;
+	if (!ours) {
+		snt__listener_request(conn);
+		return false;
+	}
+	if (conn->hs.peer_hello.identity < conn->hub->identity) {
+		snt__conn_fail(conn, SNT__END_MEET, -EALREADY,
+			       "this end's attempt is the one that counts");
+		return false;
+	}
+	if (give_up_own(ours))
+		take_over(ours, conn);
+	return true;
+}
+
+bool snt__meet_awaits(struct snt_conn *conn)
+{
+	if (!conn->meet || !conn->hs.by_peer || conn->hs.end.code != SNT__END_MEET ||
+	    conn->leaving)
+		return false;
+	conn->awaits = true;
+	return !snt_timer_start_at(conn->hub->ctx, &conn->timer,
+				   conn->began_at + conn->setup_ns);
+}

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: MIT */
+/* What this end has to offer, and whether the program's options can be had. */
+#include <errno.h>
+#include <string.h>
+
+#include "conn/conn.h"
+#include "util/err.h"
+
+#define DETECT_DEFAULT_MS 5000
+#define DETECT_MIN_MS	  50
+#define DETECT_MAX_MS	  3600000
+#define NS_PER_MS	  UINT64_C(1000000)
+#define LANES_MAX	  128
+
+int snt__offer_check_secret(const void *secret, size_t length)
+{
+	if (!secret && !length)
+		return 0;
+	if (!secret || length < SNT_CONN_SECRET_MIN || length > SNT_CONN_SECRET_MAX)
+		return snt__fail(EINVAL, "a secret has %d to %d bytes, not %zu",
+				 SNT_CONN_SECRET_MIN, SNT_CONN_SECRET_MAX, length);
+	if (!snt__mac_available())
+		return snt__fail(EOPNOTSUPP,
+				 "this library was built without libcrypto, so that it "
+				 "cannot use a secret");
+	return 0;
+}
+
+static int describe_device(const struct snt_device *device,
+			   struct snt__offer_device *out)
+{
+	const struct snt__port *port = &device->port;
+
+	if (!device->has_control)
+		return snt__fail(
+			EOPNOTSUPP,
+			"%s has no control table, so it cannot be connected by "
+			"address",
+			device->name);
+	out->mtu = (uint16_t)port->info.mtu;
+	out->address.link = (uint8_t)port->info.link;
+	if (port->info.link == SNT_LINK_INFINIBAND)
+		out->address.lid = port->info.lid;
+	if (port->gid_best < 0)
+		return 0;
+	out->address.gid_type = (uint8_t)port->gid[port->gid_best].type;
+	memcpy(out->address.gid, port->gid[port->gid_best].raw,
+	       sizeof(out->address.gid));
+	return 0;
+}
+
+static int describe_devices(struct snt_ctx *ctx, uint32_t wanted,
+			    struct snt__offer *offer)
+{
+	offer->device_count = (uint8_t)ctx->device_count;
+	for (unsigned i = 0; i < ctx->device_count; i++) {
+		int ret = describe_device(ctx->device[i], &offer->device[i]);
+
+		if (ret)
+			return ret;
+		if (!wanted || wanted >> i & 1)
+			offer->devices |= 1u << i;
+	}
+	if (offer->devices && (!wanted || wanted == offer->devices))
+		return 0;
+	return snt__fail(EINVAL,
+			 "snt_qp_opts.devices 0x%x names devices beyond the %u of the "
+			 "context",
+			 wanted, ctx->device_count);
+}
+
+static int check_qp(const struct snt_qp_opts *qp)
+{
+	if (!qp || !qp->cq)
+		return snt__fail(EINVAL, "snt_conn_opts.qp, or its cq, is NULL");
+	if (qp->adopted_count || qp->adopted)
+		return snt__fail(EOPNOTSUPP,
+				 "adopted QPs cannot be connected by address");
+	if (qp->notify_lanes || qp->lane_devices || qp->flow_labels || qp->weights)
+		return snt__fail(EINVAL,
+				 "notify_lanes, lane_devices, flow_labels and weights "
+				 "depend on what the peer has; leave them 0");
+	if (qp->lanes > LANES_MAX)
+		return snt__fail(EINVAL, "%u lanes are more than the %d of one QP",
+				 qp->lanes, LANES_MAX);
+	return 0;
+}
+
+static int set_words(const struct snt_conn_opts *opts, struct snt__offer *offer)
+{
+	if (opts->data_length > SNT_CONN_DATA_MAX || (opts->data_length && !opts->data))
+		return snt__fail(EINVAL, "%zu bytes of data, of which %d are the most",
+				 opts->data_length, SNT_CONN_DATA_MAX);
+	if (opts->name && (!opts->name[0] || strlen(opts->name) >= SNT_CONN_NAME_MAX))
+		return snt__fail(EINVAL, "a name has 1 to %d characters",
+				 SNT_CONN_NAME_MAX - 1);
+	offer->data_length = (uint16_t)opts->data_length;
+	if (opts->data_length)
+		memcpy(offer->data, opts->data, opts->data_length);
+	if (opts->name)
+		memcpy(offer->name, opts->name, strlen(opts->name));
+	return 0;
+}
+
+int snt__offer_make(struct snt_ctx *ctx, const struct snt_conn_opts *opts,
+		    struct snt__offer *offer)
+{
+	const struct snt_qp_opts *qp = opts->qp;
+	uint64_t detect_ms = opts->detect_ns / NS_PER_MS;
+	int ret = check_qp(qp);
+
+	if (ret)
+		return ret;
+	memset(offer, 0, sizeof(*offer));
+	offer->scheme = qp->scheme ? (uint8_t)qp->scheme : SNT_SPRAY;
+	offer->flags = (uint8_t)qp->flags;
+	offer->lanes = (uint8_t)qp->lanes;
+	offer->mtu = qp->mtu ? (uint16_t)qp->mtu : 4096;
+	if (!opts->detect_ns)
+		detect_ms = DETECT_DEFAULT_MS;
+	if (detect_ms < DETECT_MIN_MS || detect_ms > DETECT_MAX_MS)
+		return snt__fail(
+			EINVAL,
+			"snt_conn_opts.detect_ns is %llu; it must be from 50 ms "
+			"to an hour",
+			(unsigned long long)opts->detect_ns);
+	offer->detect_ms = (uint32_t)detect_ms;
+	ret = describe_devices(ctx, qp->devices, offer);
+	return ret ? ret : set_words(opts, offer);
+}

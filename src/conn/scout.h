@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SNT_CONN_SCOUT_H
+#define SNT_CONN_SCOUT_H
+
+#include <sennit/qp.h>
+
+#include "conn/hub.h"
+#include "conn/message.h"
+
+/*
+ * Trying pairs of devices: a QP of one lane for each, on which both ends send three
+ * messages, a short one, one as long as the MTU, and an empty one. They are made and
+ * connected as lanes are, so that what works for them works for lanes. The end that
+ * accepts sends when it has heard something, since before it cannot know that the other
+ * is ready.
+ */
+struct snt__scouting;
+struct snt_conn;
+
+/* May another begin, or are there so many that it should wait for snt__conn_may_scout()? */
+bool snt__scouting_may_begin(const struct snt__hub *hub, bool connects);
+
+/*
+ * QPs for the pairs in probe->scout[]. Their numbers, or why there are none, are written
+ * to @out. @like: traffic class and the like.
+ */
+int snt__scouting_begin(struct snt__hub *hub, struct snt_conn *conn, bool connects,
+			const struct snt_qp_opts *like, const struct snt__probe *probe,
+			struct snt__scout *out, struct snt__scouting **scouting_out);
+
+/* Connects them with those of the peer. Verdicts follow, by snt__conn_probed(), at the
+ * latest after @patience_ns. */
+int snt__scouting_connect(struct snt__scouting *scouting, const struct snt__offer *peer,
+			  const struct snt__probe *peer_probe, uint64_t patience_ns);
+
+/* Ends them; they free themselves. NULL is legal. */
+void snt__scouting_close(struct snt__scouting *scouting);
+
+/* conn_step.c: the first of those that wait in the list has its turn. */
+void snt__conn_may_scout(struct snt__link *waiting);
+
+/* conn_step.c */
+void snt__conn_probed(struct snt_conn *conn, const uint8_t *verdict);
+
+#endif

@@ -1,0 +1,447 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Messages on a TCP connection. A message says in its header how long it is, so that
+ * nothing is needed around it. What a peer sends is limited by one message that is read
+ * at a time.
+ */
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "conn/carrier.h"
+#include "conn/message.h"
+#include "util/err.h"
+
+#define MS_NS UINT64_C(1000000)
+/* How long what was said last may take to get out. */
+#define LINGER_NS (500 * MS_NS)
+/* Messages that are taken at once, before others have their turn. */
+#define TURN 16
+
+struct tcp {
+	struct snt__carrier carrier;
+	struct snt__watch watch;
+	struct snt_timer timer; /* of the last words */
+	bool connecting;
+	bool broken;
+	bool blocked; /* waits for being writable */
+	size_t in_length;
+	size_t out_length, out_sent;
+	uint8_t in[SNT__MESSAGE_MAX];
+	uint8_t out[2 * SNT__MESSAGE_MAX];
+};
+
+static struct tcp *tcp_of(struct snt__carrier *carrier)
+{
+	return snt__container(carrier, struct tcp, carrier);
+}
+
+static void destroy(struct tcp *tcp)
+{
+	snt_timer_stop(&tcp->timer);
+	snt__hub_unwatch(tcp->carrier.hub, &tcp->watch);
+	close(tcp->watch.fd);
+	tcp->carrier.hub->lingering--;
+	free(tcp);
+}
+
+/* It is of no use any more. False: it is gone altogether. */
+static bool break_down(struct tcp *tcp, int error, const char *text)
+{
+	struct snt_conn *conn = tcp->carrier.conn;
+
+	if (!conn) {
+		destroy(tcp);
+		return false;
+	}
+	if (tcp->broken)
+		return true;
+	tcp->broken = true;
+	snt__hub_rewatch(tcp->carrier.hub, &tcp->watch, 0);
+	snt__conn_lost(conn, error, text);
+	return true;
+}
+
+static void watch_for(struct tcp *tcp, bool writable)
+{
+	if (tcp->blocked == writable)
+		return;
+	tcp->blocked = writable;
+	snt__hub_rewatch(tcp->carrier.hub, &tcp->watch,
+			 EPOLLIN | (writable ? EPOLLOUT : 0));
+}
+
+/* False: it is gone. */
+static bool flush(struct tcp *tcp)
+{
+	while (tcp->out_sent < tcp->out_length) {
+		ssize_t sent = send(tcp->watch.fd, tcp->out + tcp->out_sent,
+				    tcp->out_length - tcp->out_sent,
+				    MSG_NOSIGNAL | MSG_DONTWAIT);
+
+		if (sent < 0 && errno == EINTR)
+			continue;
+		if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+			watch_for(tcp, true);
+			return true;
+		}
+		if (sent < 0)
+			return break_down(tcp, -errno, strerror(errno));
+		tcp->out_sent += (size_t)sent;
+	}
+	tcp->out_sent = tcp->out_length = 0;
+	watch_for(tcp, false);
+	return true;
+}
+
+static bool tcp_has_room(struct snt__carrier *carrier)
+{
+	const struct tcp *tcp = tcp_of(carrier);
+
+	return !tcp->connecting && !tcp->broken &&
+	       tcp->out_length + SNT__MESSAGE_MAX <= sizeof(tcp->out);
+}
+
+static void tcp_send(struct snt__carrier *carrier, const void *bytes, size_t length)
+{
+	struct tcp *tcp = tcp_of(carrier);
+
+	memcpy(tcp->out + tcp->out_length, bytes, length);
+	tcp->out_length += length;
+	flush(tcp);
+}
+
+static void patience_ends(struct snt_timer *timer)
+{
+	destroy(timer->arg);
+}
+
+static void tcp_close(struct snt__carrier *carrier)
+{
+	struct tcp *tcp = tcp_of(carrier);
+
+	carrier->conn = NULL;
+	if (tcp->broken || tcp->connecting || !tcp->out_length) {
+		destroy(tcp);
+		return;
+	}
+	tcp->timer.fired = patience_ends;
+	tcp->timer.arg = tcp;
+	if (snt_timer_start(carrier->hub->ctx, &tcp->timer, LINGER_NS))
+		destroy(tcp);
+}
+
+/* PINGs that nobody acknowledges end the connection in this time. */
+static void tcp_detect(struct snt__carrier *carrier, uint64_t detect_ns)
+{
+	unsigned ms = (unsigned)(detect_ns * 3 / 4 / MS_NS);
+
+	setsockopt(tcp_of(carrier)->watch.fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms,
+		   sizeof(ms));
+}
+
+static void tcp_peer(struct snt__carrier *carrier, struct sockaddr_storage *out)
+{
+	socklen_t size = sizeof(*out);
+
+	if (getpeername(tcp_of(carrier)->watch.fd, (struct sockaddr *)out, &size))
+		out->ss_family = AF_UNSPEC;
+}
+
+static const struct snt__carrier_table table = {
+	.name = "TCP",
+	.has_room = tcp_has_room,
+	.send = tcp_send,
+	.close = tcp_close,
+	.detect = tcp_detect,
+	.peer = tcp_peer,
+};
+
+/*
+ * What comes
+ */
+
+/* How many bytes are missing of the message that is being read; 0: it is whole; -1: it is
+ * none. */
+static ssize_t missing(const struct tcp *tcp)
+{
+	struct snt__header header;
+
+	if (tcp->in_length < SNT__HEADER_SIZE)
+		return (ssize_t)(SNT__HEADER_SIZE - tcp->in_length);
+	if (snt__header_unpack(tcp->in, tcp->in_length, &header))
+		return -1;
+	return (ssize_t)(snt__message_size(&header) - tcp->in_length);
+}
+
+/* False: nothing more for now. */
+static bool read_some(struct tcp *tcp, size_t length)
+{
+	ssize_t got =
+		recv(tcp->watch.fd, tcp->in + tcp->in_length, length, MSG_DONTWAIT);
+
+	if (got > 0) {
+		tcp->in_length += (size_t)got;
+		return true;
+	}
+	if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
+		return false;
+	if (got < 0)
+		break_down(tcp, -errno, strerror(errno));
+	else
+		break_down(tcp, -ECONNRESET, "it has closed the TCP connection");
+	return false;
+}
+
+static void read_messages(struct tcp *tcp)
+{
+	for (unsigned taken = 0; taken < TURN && !tcp->broken;) {
+		ssize_t length = missing(tcp);
+
+		if (length < 0) {
+			/* Whoever this is does not speak our language; the engine says so. */
+			snt__conn_input(tcp->carrier.conn, tcp->in, tcp->in_length);
+			break_down(tcp, -EPROTO, "it does not speak sennit's protocol");
+			return;
+		}
+		if (length && !read_some(tcp, (size_t)length))
+			return;
+		if (missing(tcp))
+			continue;
+		snt__conn_input(tcp->carrier.conn, tcp->in, tcp->in_length);
+		tcp->in_length = 0;
+		taken++;
+	}
+}
+
+static bool finish_connecting(struct tcp *tcp)
+{
+	int error = 0;
+	socklen_t size = sizeof(error);
+
+	getsockopt(tcp->watch.fd, SOL_SOCKET, SO_ERROR, &error, &size);
+	if (error)
+		return break_down(tcp, -error, strerror(error)) && false;
+	tcp->connecting = false;
+	tcp->blocked = true;
+	watch_for(tcp, false);
+	snt__conn_up(tcp->carrier.conn);
+	return true;
+}
+
+static void tcp_ready(struct snt__watch *watch, uint32_t events)
+{
+	struct tcp *tcp = snt__container(watch, struct tcp, watch);
+
+	if (tcp->broken) {
+		/* Errors are reported whether they are asked for or not. */
+		snt__hub_unwatch(tcp->carrier.hub, watch);
+		return;
+	}
+	if (tcp->connecting && !finish_connecting(tcp))
+		return;
+	if (events & (EPOLLOUT | EPOLLERR) && tcp->out_length && !flush(tcp))
+		return;
+	if (!tcp->carrier.conn) {
+		if (!tcp->out_length)
+			destroy(tcp);
+		return;
+	}
+	if (events & EPOLLOUT)
+		snt__conn_writable(tcp->carrier.conn);
+	if (events & (EPOLLIN | EPOLLHUP | EPOLLERR))
+		read_messages(tcp);
+}
+
+/*
+ * Making them
+ */
+
+static int make(struct snt__hub *hub, int fd, struct tcp **tcp_out)
+{
+	struct tcp *tcp = calloc(1, sizeof(*tcp));
+	int one = 1;
+
+	if (!tcp)
+		return snt__fail(ENOMEM, "no memory for a TCP connection");
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	tcp->carrier.table = &table;
+	tcp->carrier.hub = hub;
+	tcp->watch = (struct snt__watch){ .fd = fd, .ready = tcp_ready };
+	hub->lingering++;
+	*tcp_out = tcp;
+	return 0;
+}
+
+static void unmake(struct tcp *tcp)
+{
+	tcp->carrier.hub->lingering--;
+	free(tcp);
+}
+
+static int open_socket(const struct sockaddr *source, const struct sockaddr *target,
+		       int *fd_out)
+{
+	int fd = socket(target->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK,
+			0);
+	int ret;
+
+	if (fd < 0)
+		return snt__fail(errno, "no TCP socket: %s", strerror(errno));
+	if (source && bind(fd, source, snt__address_size(source))) {
+		ret = snt__fail(errno, "the source address cannot be used: %s",
+				strerror(errno));
+		close(fd);
+		return ret;
+	}
+	if (connect(fd, target, snt__address_size(target)) && errno != EINPROGRESS) {
+		ret = snt__fail(errno, "no TCP connection: %s", strerror(errno));
+		close(fd);
+		return ret;
+	}
+	*fd_out = fd;
+	return 0;
+}
+
+int snt__tcp_connect(struct snt__hub *hub, const struct sockaddr *source,
+		     const struct sockaddr *target, struct snt_conn *conn,
+		     struct snt__carrier **carrier_out)
+{
+	struct tcp *tcp = NULL;
+	int fd = -1, ret = open_socket(source, target, &fd);
+
+	if (ret)
+		return ret;
+	ret = make(hub, fd, &tcp);
+	if (ret)
+		goto err_close;
+	tcp->connecting = true;
+	tcp->carrier.conn = conn;
+	ret = snt__hub_watch(hub, &tcp->watch, EPOLLOUT);
+	if (ret)
+		goto err_unmake;
+	*carrier_out = &tcp->carrier;
+	return 0;
+
+err_unmake:
+	unmake(tcp);
+err_close:
+	close(fd);
+	return ret;
+}
+
+/*
+ * Listening
+ */
+
+struct ear {
+	struct snt__ear ear;
+	struct snt__watch watch;
+	uint16_t port;
+};
+
+static void take_one(struct ear *ear, int fd)
+{
+	uint8_t word[SNT__LAST_WORD_MAX];
+	struct tcp *tcp = NULL;
+
+	if (make(ear->ear.hub, fd, &tcp)) {
+		close(fd);
+		return;
+	}
+	if (snt__hub_watch(ear->ear.hub, &tcp->watch, EPOLLIN)) {
+		unmake(tcp);
+		close(fd);
+		return;
+	}
+	tcp->carrier.conn = snt__listener_heard(ear->ear.listener, &tcp->carrier);
+	if (tcp->carrier.conn) {
+		snt__conn_up(tcp->carrier.conn);
+		return;
+	}
+	tcp_send(&tcp->carrier, word,
+		 snt__last_word(SNT__END_RESOURCES, "there are too many connections",
+				word));
+	tcp_close(&tcp->carrier);
+}
+
+static void ear_ready(struct snt__watch *watch, uint32_t events)
+{
+	struct ear *ear = snt__container(watch, struct ear, watch);
+	int fd;
+
+	(void)events;
+	for (unsigned i = 0; i < TURN; i++) {
+		fd = accept4(watch->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		if (fd < 0)
+			return;
+		take_one(ear, fd);
+	}
+}
+
+static void ear_close(struct snt__ear *base)
+{
+	struct ear *ear = snt__container(base, struct ear, ear);
+
+	snt__hub_unwatch(base->hub, &ear->watch);
+	close(ear->watch.fd);
+	free(ear);
+}
+
+static uint16_t ear_port(const struct snt__ear *base)
+{
+	return snt__container(base, struct ear, ear)->port;
+}
+
+static const struct snt__ear_table ear_table = { ear_close, ear_port };
+
+static int open_ear(const struct sockaddr *address, unsigned backlog, struct ear *ear)
+{
+	struct sockaddr_storage bound = { 0 };
+	socklen_t size = sizeof(bound);
+	int one = 1, ret;
+	int fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK,
+			0);
+
+	if (fd < 0)
+		return snt__fail(errno, "no TCP socket: %s", strerror(errno));
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	if (bind(fd, address, snt__address_size(address)) || listen(fd, (int)backlog) ||
+	    getsockname(fd, (struct sockaddr *)&bound, &size)) {
+		ret = snt__fail(errno, "TCP cannot listen there: %s", strerror(errno));
+		close(fd);
+		return ret;
+	}
+	ear->watch = (struct snt__watch){ .fd = fd, .ready = ear_ready };
+	ear->port = snt__address_port(&bound);
+	return 0;
+}
+
+int snt__tcp_listen(struct snt__hub *hub, const struct sockaddr *address,
+		    unsigned backlog, struct snt_listener *listener,
+		    struct snt__ear **ear_out)
+{
+	struct ear *ear = calloc(1, sizeof(*ear));
+	int ret;
+
+	if (!ear)
+		return snt__fail(ENOMEM, "no memory for a listener");
+	ear->ear = (struct snt__ear){ &ear_table, hub, listener };
+	ret = open_ear(address, backlog, ear);
+	if (ret)
+		goto err_free;
+	ret = snt__hub_watch(hub, &ear->watch, EPOLLIN);
+	if (ret)
+		goto err_close;
+	*ear_out = &ear->ear;
+	return 0;
+
+err_close:
+	close(ear->watch.fd);
+err_free:
+	free(ear);
+	return ret;
+}

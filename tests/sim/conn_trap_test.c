@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: MIT */
+/* What goes wrong on real fabrics, one by one, in virtual time. */
+#include "lib/test.h"
+
+#include "conn/mac.h"
+#include "conn_world.h"
+
+static void good(const char *text)
+{
+	if (text)
+		fail_msg("%s", text);
+}
+
+static void open_world(struct conn_world *world, unsigned a, unsigned b)
+{
+	struct snt__sim_device_opts opts = { 0 };
+
+	good(conn_world_open(world, 1));
+	for (unsigned i = 0; i < a; i++)
+		good(conn_world_add_device(world, 0, &opts));
+	for (unsigned i = 0; i < b; i++)
+		good(conn_world_add_device(world, 1, &opts));
+}
+
+static void finish(struct conn_world *world)
+{
+	good(conn_world_send(world, 0, 1));
+	good(conn_world_send(world, 1, 2));
+	good(conn_world_leave(world, 0));
+	good(conn_world_close(world));
+}
+
+static void expect_text(struct conn_world *world, unsigned end, const char *phrase)
+{
+	char text[4096];
+
+	snt_conn_explain(world->end[end].conn, text, sizeof(text));
+	if (!strstr(text, phrase))
+		fail_msg("\"%s\" is not in:\n%s", phrase, text);
+}
+
+/* Nothing is wrong, for comparison. */
+static void all_is_well(void **state)
+{
+	struct conn_world world;
+
+	(void)state;
+	open_world(&world, 2, 2);
+	good(conn_world_ready(&world));
+	good(conn_world_connect(&world));
+	good(conn_world_run(&world, SNT_CONN_CONNECTED, 1000 * CONN_MS));
+	expect_text(&world, 0, "pair 0-0: works");
+	expect_text(&world, 1, "pair 1-1: works");
+	finish(&world);
+}
+
+/* Not every NIC reaches every other one. */
+static void a_rail_that_leads_nowhere(void **state)
+{
+	struct conn_world world;
+
+	(void)state;
+	open_world(&world, 2, 2);
+	good(conn_world_ready(&world));
+	snt__sim_device_cut(world.end[1].device[1], true);
+	good(conn_world_connect(&world));
+	good(conn_world_run(&world, SNT_CONN_CONNECTED, 9000 * CONN_MS));
+	expect_text(&world, 0, "pair 1-1: nothing comes through");
+	expect_text(&world, 0, "pair 0-1: nothing comes through");
+	/* The first round has two pairs, the second the other two. */
+	expect_text(&world, 0, "pair 1-0: works");
+	finish(&world);
+}
+
+static void ports_of_different_mtus(void **state)
+{
+	struct snt__sim_device_opts small = { .config = { .mtu = IBV_MTU_1024 } };
+	struct conn_world world;
+
+	(void)state;
+	open_world(&world, 1, 0);
+	good(conn_world_add_device(&world, 1, &small));
+	good(conn_world_ready(&world));
+	good(conn_world_connect(&world));
+	good(conn_world_run(&world, SNT_CONN_CONNECTED, 1000 * CONN_MS));
+	expect_text(&world, 0, "MTU 1024");
+	finish(&world);
+}
+
+/* Both ports have 4096, but a switch in between drops what is longer than 2000. */
+static void a_switch_of_a_smaller_mtu(void **state)
+{
+	const struct snt__sim_link_opts narrow = { .mbps = 100000,
+						   .queue_bytes = 2000 };
+	struct snt__sim_device_opts opts = { .out = &narrow, .in = &narrow };
+	struct conn_world world;
+
+	(void)state;
+	open_world(&world, 1, 0);
+	good(conn_world_add_device(&world, 1, &opts));
+	good(conn_world_ready(&world));
+	world.connect.setup_ns = world.listen.setup_ns = 60000 * CONN_MS;
+	good(conn_world_connect(&world));
+	good(conn_world_run(&world, SNT_CONN_CONNECTED, 60000 * CONN_MS));
+	expect_text(&world, 0, "MTU 1024");
+	expect_text(&world, 0, "the network in between has less");
+	good(conn_world_close(&world));
+}
+
+/* One end has IPv6 only on its second device, and index 0 is not what counts. */
+static void gids_of_different_kinds(void **state)
+{
+	struct snt__sim_device_opts opts = { .ipv6 = true };
+	struct conn_world world;
+
+	(void)state;
+	open_world(&world, 2, 1);
+	good(conn_world_add_device(&world, 1, &opts));
+	good(conn_world_ready(&world));
+	good(conn_world_connect(&world));
+	good(conn_world_run(&world, SNT_CONN_CONNECTED, 9000 * CONN_MS));
+	expect_text(&world, 0, "pair 1-1: their addresses are of different kinds");
+	finish(&world);
+}
+
+/* Everything by IPv6, and from the second device. */
+static void ipv6_and_a_source(void **state)
+{
+	struct snt__sim_device_opts opts = { .ipv6 = true };
+	struct snt_gid_info gid = { .size = sizeof(gid) };
+	struct snt_conn_info info = { .size = sizeof(info) };
+	struct conn_world world;
+
+	(void)state;
+	good(conn_world_open(&world, 1));
+	for (unsigned i = 0; i < 2; i++) {
+		good(conn_world_add_device(&world, 0, &opts));
+		good(conn_world_add_device(&world, 1, &opts));
+	}
+	good(conn_world_ready(&world));
+	snt_device_gid(snt_ctx_device(world.end[0].ctx, 1), 0, &gid);
+	world.connect.source = gid.text;
+	good(conn_world_connect(&world));
+	good(conn_world_run(&world, SNT_CONN_CONNECTED, 1000 * CONN_MS));
+	assert_success(snt_conn_query(world.end[1].conn, &info));
+	if (!strstr(info.peer_address, gid.text))
+		fail_msg("from %s, not from %s", info.peer_address, gid.text);
+	finish(&world);
+
+	open_world(&world, 1, 1);
+	good(conn_world_ready(&world));
+	world.connect.source = "192.0.2.1";
+	assert_non_null(conn_world_connect(&world));
+	good(conn_world_close(&world));
+}
+
+/* The host is gone in the middle of it, and nobody says so. */
+static void a_host_that_vanishes(void **state)
+{
+	struct conn_world world;
+	uint64_t begin;
+
+	(void)state;
+	open_world(&world, 2, 2);
+	good(conn_world_ready(&world));
+	world.connect.detect_ns = 300 * CONN_MS;
+	good(conn_world_connect(&world));
+	good(conn_world_run(&world, SNT_CONN_CONNECTED, 1000 * CONN_MS));
+	for (unsigned i = 0; i < 2; i++)
+		snt__sim_device_cut(world.end[0].device[i], true);
+	begin = snt__sim_now(world.sim);
+	good(conn_world_run(&world, SNT_CONN_OVER, 10000 * CONN_MS));
+	assert_true(snt__sim_now(world.sim) - begin <= 300 * CONN_MS);
+	assert_int_not_equal(conn_world_status(&world, 0), 0);
+	assert_int_not_equal(conn_world_status(&world, 1), 0);
+	good(conn_world_close(&world));
+}
+
+/*
+ * Both at once
+ */
+
+static unsigned requests;
+
+static void requested_here(void *arg, struct snt_listener *listener,
+			   struct snt_conn *conn)
+{
+	(void)arg;
+	(void)listener;
+	requests++;
+	snt_conn_reject(conn, "nobody was to be asked", NULL, 0);
+}
+
+static void connect_late(void *arg)
+{
+	struct conn_world *world = arg;
+
+	assert_success(snt_conn_connect(world->end[1].ctx, &world->accept,
+					&world->end[1].conn));
+}
+
+/* @delay_ns: by how much the second end comes later */
+static void meet(uint64_t seed, uint64_t delay_ns, const char *shared)
+{
+	const struct snt__sim_link_opts link = { .delay_ns = 20000,
+						 .jitter_ns = 30000 };
+	struct snt__sim_device_opts opts = { .out = &link, .in = &link };
+	struct snt_gid_info gid = { .size = sizeof(gid) };
+	struct snt_listener *second;
+	struct conn_world world;
+
+	good(conn_world_open(&world, seed));
+	good(conn_world_add_device(&world, 0, &opts));
+	good(conn_world_add_device(&world, 1, &opts));
+	good(conn_world_ready(&world));
+	world.listen.requested = requested_here;
+	world.listen.secret = world.connect.secret = world.accept.secret = shared;
+	world.listen.secret_length = world.connect.secret_length =
+		world.accept.secret_length = shared ? strlen(shared) : 0;
+	/* A listener at the first end, too, for the second to connect to. */
+	snt_device_gid(snt_ctx_device(world.end[0].ctx, 0), 0, &gid);
+	world.accept.host = world.listen.host = gid.text;
+	assert_success(snt_listener_create(world.end[0].ctx, &world.listen, &second));
+	world.accept.port = snt_listener_port(second);
+	world.accept.name = world.connect.name = "0 and 1";
+	world.listen.host = world.connect.host;
+	world.connect.meet = second;
+	assert_success(
+		snt_listener_create(world.end[1].ctx, &world.listen, &world.listener));
+	world.accept.meet = world.listener;
+	world.connect.port = snt_listener_port(world.listener);
+	assert_success(
+		snt_conn_connect(world.end[0].ctx, &world.connect, &world.end[0].conn));
+	snt__sim_at(world.sim, snt__sim_now(world.sim) + delay_ns, connect_late,
+		    &world);
+	good(conn_world_run(&world, SNT_CONN_CONNECTED, 5000 * CONN_MS));
+	good(conn_world_send(&world, 0, 1));
+	good(conn_world_send(&world, 1, 2));
+	good(conn_world_leave(&world, 0));
+	snt_listener_destroy(second);
+	good(conn_world_close(&world));
+}
+
+static const char *secret(unsigned seed)
+{
+	return seed & 1 && snt__mac_available() ? "a secret of ours" : NULL;
+}
+
+/* However the two attempts fall together, they become one connection. */
+static void both_at_once(void **state)
+{
+	(void)state;
+	requests = 0;
+	for (unsigned seed = 1; seed <= 20; seed++)
+		for (unsigned i = 0; i < 10; i++)
+			meet(seed, i * UINT64_C(15000), secret(seed));
+	assert_int_equal(requests, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(all_is_well),
+		cmocka_unit_test(a_rail_that_leads_nowhere),
+		cmocka_unit_test(ports_of_different_mtus),
+		cmocka_unit_test(a_switch_of_a_smaller_mtu),
+		cmocka_unit_test(gids_of_different_kinds),
+		cmocka_unit_test(ipv6_and_a_source),
+		cmocka_unit_test(a_host_that_vanishes),
+		cmocka_unit_test(both_at_once),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: MIT */
+/* A peer in another process, which is killed in the middle of everything. */
+#include "conn_kit.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define DETECT_MS 800
+
+static enum snt_carrier carrier_of(void **state)
+{
+	return *(enum snt_carrier *)*state;
+}
+
+static uint64_t now_ms(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return (uint64_t)time.tv_sec * 1000 + (uint64_t)time.tv_nsec / 1000000;
+}
+
+/* The listening half of a kit, in the parent; the other in a child. */
+struct pair {
+	struct kit kit;
+	pid_t child;
+	int up; /* the child says that it is connected */
+};
+
+static void child_fails(const char *what)
+{
+	fprintf(stderr, "child: %s: %s\n", what, snt_err_text());
+	_exit(1);
+}
+
+/* Connects, says so, and keeps the loop running until it is told to stop. */
+static void run_child(const struct snt_conn_opts *like, const char *address, int up,
+		      int port_from)
+{
+	struct snt_ctx_opts ctx_opts = { .size = sizeof(ctx_opts),
+					 .soft = SNT_SOFT_ONLY,
+					 .soft_addresses = address };
+	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts), .ops = SNT_OPS_EVENTS };
+	struct snt_qp_opts qp = { .size = sizeof(qp) };
+	struct snt_conn_opts opts = *like;
+	struct snt_conn *conn;
+	struct snt_ctx *ctx;
+
+	if (read(port_from, &opts.port, sizeof(opts.port)) != sizeof(opts.port))
+		_exit(1);
+	if (snt_ctx_open(&ctx_opts, &ctx) || snt_cq_create(ctx, &cq_opts, &qp.cq))
+		child_fails("set-up");
+	opts.qp = &qp;
+	opts.event = NULL;
+	opts.data = NULL;
+	opts.data_length = 0;
+	if (snt_conn_connect(ctx, &opts, &conn) || snt_conn_wait(conn, 10000000000))
+		child_fails("connect");
+	if (write(up, "u", 1) != 1)
+		_exit(1);
+	snt_conn_wait_over(conn, -1);
+	_exit(0);
+}
+
+static void start(struct pair *pair, enum snt_carrier carrier)
+{
+	int up[2], port[2];
+	uint16_t number;
+
+	/* Soft devices have threads, which a fork does not take along. */
+	assert_int_equal(pipe(up), 0);
+	assert_int_equal(pipe(port), 0);
+	memset(pair, 0, sizeof(*pair));
+	pair->child = fork();
+	assert_true(pair->child >= 0);
+	if (!pair->child) {
+		char own[24], host[24];
+		unsigned id = (unsigned)getppid() % 4096;
+		struct snt_conn_opts like = {
+			.size = sizeof(like),
+			.host = host,
+			.carrier = carrier,
+			.detect_ns = UINT64_C(1000000) * DETECT_MS,
+		};
+
+		snprintf(host, sizeof(host), "127.%u.%u.17", 160 + id / 256, id % 256);
+		snprintf(own, sizeof(own), "127.%u.%u.33", 160 + id / 256, id % 256);
+		run_child(&like, own, up[1], port[0]);
+	}
+	close(up[1]);
+	kit_open(&pair->kit, carrier, 1);
+	pair->kit.accept.detect_ns = UINT64_C(1000000) * DETECT_MS;
+	kit_listen(&pair->kit);
+	number = snt_listener_port(pair->kit.listener);
+	assert_int_equal(write(port[1], &number, sizeof(number)), sizeof(number));
+	close(port[0]);
+	close(port[1]);
+	pair->up = up[0];
+}
+
+static bool acceptor_up(struct kit *kit)
+{
+	return kit->end[1].events[SNT_CONN_CONNECTED];
+}
+
+static bool acceptor_over(struct kit *kit)
+{
+	return kit->end[1].events[SNT_CONN_OVER];
+}
+
+static void a_killed_peer_is_noticed(void **state)
+{
+	struct pair pair;
+	uint64_t killed_at;
+	int status;
+
+	start(&pair, carrier_of(state));
+	kit_until(&pair.kit, acceptor_up);
+	kill(pair.child, SIGKILL);
+	killed_at = now_ms();
+	kit_until(&pair.kit, acceptor_over);
+	print_message("# noticed after %u ms\n", (unsigned)(now_ms() - killed_at));
+	/* Twice as long, since tests share their machine with others. */
+	assert_true(now_ms() - killed_at < 2 * DETECT_MS);
+	assert_int_not_equal(kit_status(&pair.kit, 1), 0);
+	waitpid(pair.child, &status, 0);
+	close(pair.up);
+	kit_close(&pair.kit);
+}
+
+/* A peer that does nothing for longer than that is not dead. */
+static void a_stopped_peer_is_not_dead(void **state)
+{
+	struct pair pair;
+	uint64_t begin;
+	int status;
+	char byte;
+
+	start(&pair, carrier_of(state));
+	kit_until(&pair.kit, acceptor_up);
+	assert_int_equal(read(pair.up, &byte, 1), 1);
+	if (carrier_of(state) == SNT_CARRIER_TCP) {
+		/* Of soft devices the process itself has to answer. */
+		kill(pair.child, SIGSTOP);
+		begin = now_ms();
+		while (now_ms() - begin < 3 * DETECT_MS)
+			kit_turn(&pair.kit);
+		assert_int_equal(pair.kit.end[1].events[SNT_CONN_OVER], 0);
+		kill(pair.child, SIGCONT);
+	}
+	assert_success(snt_conn_disconnect(pair.kit.end[1].conn));
+	kit_until(&pair.kit, acceptor_over);
+	assert_int_equal(kit_status(&pair.kit, 1), 0);
+	assert_int_equal(waitpid(pair.child, &status, 0), pair.child);
+	assert_int_equal(status, 0);
+	close(pair.up);
+	kit_close(&pair.kit);
+}
+
+int main(void)
+{
+	static enum snt_carrier tcp = SNT_CARRIER_TCP, cm = SNT_CARRIER_CM;
+	const struct CMUnitTest tests[] = {
+		{ "a_killed_peer_is_noticed (TCP)", a_killed_peer_is_noticed, NULL,
+		  NULL, &tcp },
+		{ "a_killed_peer_is_noticed (CM)", a_killed_peer_is_noticed, NULL, NULL,
+		  &cm },
+		{ "a_stopped_peer_is_not_dead (TCP)", a_stopped_peer_is_not_dead, NULL,
+		  NULL, &tcp },
+		{ "a_stopped_peer_is_not_dead (CM)", a_stopped_peer_is_not_dead, NULL,
+		  NULL, &cm },
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

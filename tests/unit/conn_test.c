@@ -1,0 +1,421 @@
+/* SPDX-License-Identifier: MIT */
+/* Connections by address on soft devices, by both kinds of carrier. */
+#include "conn_kit.h"
+
+#include <arpa/inet.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static enum snt_carrier carrier_of(void **state)
+{
+	return *(enum snt_carrier *)*state;
+}
+
+static void connects_and_disconnects(void **state)
+{
+	struct snt_conn_info info = { .size = sizeof(info) };
+	struct kit kit;
+	char text[4096];
+
+	kit_open(&kit, carrier_of(state), 2);
+	kit_listen(&kit);
+	kit_connect(&kit);
+	kit_until(&kit, kit_both_up);
+	for (unsigned i = 0; i < 2; i++) {
+		assert_success(snt_conn_query(kit.end[i].conn, &info));
+		assert_int_equal(info.state, SNT_CONN_ESTABLISHED);
+		assert_int_equal(info.data_length, i ? 5 : 7);
+		assert_memory_equal(info.data, i ? "hello" : "welcome",
+				    info.data_length);
+		assert_int_equal(info.pairs_good, 2);
+		assert_int_equal(snt_qp_lanes(snt_conn_qp(kit.end[i].conn)), 2);
+		assert_int_equal(kit.end[i].events[SNT_CONN_PREPARE], 1);
+		assert_true(snt_conn_explain(kit.end[i].conn, text, sizeof(text)) <
+			    (ssize_t)sizeof(text));
+		assert_non_null(strstr(text, "pair 1-1: works"));
+	}
+	kit_check_data(&kit, 0);
+	kit_check_data(&kit, 1);
+	kit_disconnect(&kit);
+	kit_close(&kit);
+}
+
+static void a_single_lane(void **state)
+{
+	struct kit kit;
+
+	kit_open(&kit, carrier_of(state), 1);
+	kit.qp[0].lanes = 1;
+	kit_listen(&kit);
+	kit_connect(&kit);
+	kit_until(&kit, kit_both_up);
+	kit_check_data(&kit, 0);
+	kit_check_data(&kit, 1);
+	kit_disconnect(&kit);
+	kit_close(&kit);
+}
+
+static void another_scheme(void **state)
+{
+	struct kit kit;
+
+	kit_open(&kit, carrier_of(state), 2);
+	kit.qp[0].scheme = kit.qp[1].scheme = SNT_DQPLB;
+	kit.qp[0].lanes = 4;
+	kit.qp[1].lanes = 3;
+	kit_listen(&kit);
+	kit_connect(&kit);
+	kit_until(&kit, kit_both_up);
+	assert_int_equal(snt_qp_lanes(snt_conn_qp(kit.end[0].conn)), 3);
+	kit_check_data(&kit, 0);
+	kit_disconnect(&kit);
+	kit_close(&kit);
+}
+
+static bool connector_over(struct kit *kit)
+{
+	return kit->end[0].events[SNT_CONN_OVER];
+}
+
+static void rejected(void **state)
+{
+	struct snt_conn_info info = { .size = sizeof(info) };
+	struct kit kit;
+
+	kit_open(&kit, carrier_of(state), 1);
+	kit.reject = true;
+	kit_listen(&kit);
+	kit_connect(&kit);
+	kit_until(&kit, connector_over);
+	assert_success(snt_conn_query(kit.end[0].conn, &info));
+	assert_int_equal(info.status, -ECONNREFUSED);
+	assert_non_null(strstr(info.text, "not today"));
+	assert_int_equal(info.data_length, 3);
+	assert_memory_equal(info.data, "why", 3);
+	kit_close(&kit);
+}
+
+static void nobody_listens(void **state)
+{
+	struct kit kit;
+
+	kit_open(&kit, carrier_of(state), 1);
+	kit_listen(&kit);
+	assert_success(snt_listener_destroy(kit.listener));
+	kit.listener = NULL;
+	kit_connect(&kit);
+	kit_until(&kit, connector_over);
+	assert_int_equal(kit_status(&kit, 0), -ECONNREFUSED);
+	kit_close(&kit);
+}
+
+static void secrets(void **state)
+{
+	static const char secret[] = "a secret of some length";
+	static const char other[] = "another secret of it";
+	struct snt_conn_info info = { .size = sizeof(info) };
+	struct kit kit;
+
+#ifndef SNT_HAVE_CRYPTO
+	skip();
+#endif
+	kit_open(&kit, carrier_of(state), 1);
+	kit.listen.secret = kit.connect.secret = secret;
+	kit.listen.secret_length = kit.connect.secret_length = strlen(secret);
+	kit_listen(&kit);
+	kit_connect(&kit);
+	kit_until(&kit, kit_both_up);
+	assert_success(snt_conn_query(kit.end[0].conn, &info));
+	assert_int_equal(info.authenticated, 1);
+	kit_disconnect(&kit);
+	kit_destroy_conns(&kit);
+
+	kit.connect.secret = other;
+	kit.connect.secret_length = strlen(other);
+	kit.requests = 0;
+	kit_connect(&kit);
+	kit_until(&kit, connector_over);
+	assert_int_equal(kit_status(&kit, 0), -EACCES);
+	assert_int_equal(kit.requests, 0);
+	kit_close(&kit);
+}
+
+static void aborted(void **state)
+{
+	struct kit kit;
+
+	kit_open(&kit, carrier_of(state), 2);
+	kit_listen(&kit);
+	kit_connect(&kit);
+	kit_until(&kit, kit_both_up);
+	assert_error(snt_conn_destroy(kit.end[0].conn), EBUSY, "disconnect or abort");
+	assert_success(snt_conn_abort(kit.end[0].conn, "had enough"));
+	kit_until(&kit, kit_both_over);
+	assert_int_equal(kit_status(&kit, 0), -ECANCELED);
+	assert_int_equal(kit_status(&kit, 1), -ECONNABORTED);
+	assert_non_null(strstr(kit_text(&kit, 1), "had enough"));
+	kit_close(&kit);
+}
+
+/* Whatever the phase, giving up leaves nothing behind at either end. */
+static void given_up_in_every_phase(void **state)
+{
+	for (unsigned turns = 0; turns < 30; turns++) {
+		struct kit kit;
+
+		kit_open(&kit, carrier_of(state), 2);
+		kit_listen(&kit);
+		kit_connect(&kit);
+		for (unsigned i = 0; i < turns; i++)
+			kit_turn(&kit);
+		if (kit.end[0].events[SNT_CONN_CONNECTED]) {
+			assert_success(snt_conn_abort(kit.end[0].conn, NULL));
+			kit_until(&kit, connector_over);
+		}
+		/* A QP that was connected a moment ago has to be closed first. */
+		while (snt_conn_destroy(kit.end[0].conn)) {
+			snt_conn_abort(kit.end[0].conn, NULL);
+			kit_turn(&kit);
+		}
+		kit.end[0].conn = NULL;
+		while (kit.end[1].conn && !kit.end[1].events[SNT_CONN_OVER])
+			kit_turn(&kit);
+		kit_close(&kit);
+	}
+}
+
+/* A peer of this name comes again: its old connection is of no use to anybody. */
+static void a_name_that_comes_again(void **state)
+{
+	struct kit kit;
+
+	kit_open(&kit, carrier_of(state), 1);
+	kit.connect.name = "worker 7";
+	kit_listen(&kit);
+	kit_connect(&kit);
+	kit_until(&kit, kit_both_up);
+	kit.second = true;
+	kit.connect.event = kit.accept.event = NULL;
+	assert_success(snt_conn_connect(kit.end[0].ctx, &kit.connect, &kit.extra[0]));
+	kit_until(&kit, kit_both_over);
+	assert_int_equal(kit_status(&kit, 0), -ESTALE);
+	assert_int_equal(kit_status(&kit, 1), -ESTALE);
+	while (snt_conn_wait(kit.extra[0], 0))
+		kit_turn(&kit);
+	while (snt_conn_wait(kit.extra[1], 0))
+		kit_turn(&kit);
+	/* Without a function, the library follows when the peer disconnects. */
+	assert_success(snt_conn_disconnect(kit.extra[0]));
+	while (snt_conn_wait_over(kit.extra[0], 0) ||
+	       snt_conn_wait_over(kit.extra[1], 0))
+		kit_turn(&kit);
+	assert_success(snt_conn_destroy(kit.extra[0]));
+	assert_success(snt_conn_destroy(kit.extra[1]));
+	kit_close(&kit);
+}
+
+/* The first attempts find nobody. */
+static void tried_again(void **state)
+{
+	struct snt_conn_info info = { .size = sizeof(info) };
+	struct kit kit;
+
+	kit_open(&kit, carrier_of(state), 1);
+	kit_listen(&kit);
+	assert_success(snt_listener_destroy(kit.listener));
+	kit.listener = NULL;
+	kit.connect.retries = 20;
+	kit_connect(&kit);
+	while (kit.end[0].events[SNT_CONN_RETRYING] < 3)
+		kit_turn(&kit);
+	kit.listen.port = kit.connect.port;
+	kit_listen(&kit);
+	kit_until(&kit, kit_both_up);
+	kit_check_data(&kit, 0);
+	assert_success(snt_conn_query(kit.end[0].conn, &info));
+	assert_true(info.attempts > 3);
+	assert_int_equal(kit.end[0].events[SNT_CONN_OVER], 0);
+	kit_disconnect(&kit);
+	kit_close(&kit);
+}
+
+/* QPs that the program polls: it sees their completions, and their SNT_CLOSED. */
+static void polled_by_the_program(void **state)
+{
+	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts), .events = 1 };
+	struct snt_cq *cq[2];
+	struct snt_wc wc;
+	struct kit kit;
+
+	kit_open(&kit, carrier_of(state), 2);
+	for (unsigned i = 0; i < 2; i++) {
+		assert_success(snt_cq_create(kit.end[i].ctx, &cq_opts, &cq[i]));
+		kit.qp[i].cq = cq[i];
+	}
+	kit.connect.close_wr_id = 70;
+	kit.accept.close_wr_id = 71;
+	kit_listen(&kit);
+	kit_connect(&kit);
+	kit_until(&kit, kit_both_up);
+	/* Nothing of the setup comes out of it. */
+	assert_int_equal(snt_cq_poll(cq[0], &wc, 1), 0);
+	assert_int_equal(snt_cq_poll(cq[1], &wc, 1), 0);
+	assert_success(
+		snt_qp_post_send(snt_conn_qp(kit.end[0].conn),
+				 &(struct snt_send_wr){
+					 .wr_id = 5,
+					 .opcode = SNT_WRITE,
+					 .flags = SNT_SIGNALED,
+					 .sge_count = 1,
+					 .sge = &(struct snt_sge){ kit.end[0].mem,
+								   kit.end[0].bytes,
+								   100 },
+					 .remote = &kit.end[1].token,
+					 .remote_addr = kit.end[1].token.addr },
+				 1));
+	assert_success(snt_conn_disconnect(kit.end[0].conn));
+	/* What was posted has to be polled before the peer is told. */
+	while (snt_cq_poll(cq[0], &wc, 1) == 0)
+		kit_turn(&kit);
+	assert_int_equal(wc.wr_id, 5);
+	assert_int_equal(wc.status, 0);
+	while (!kit.end[1].events[SNT_CONN_PEER_DONE])
+		kit_turn(&kit);
+	assert_success(snt_conn_disconnect(kit.end[1].conn));
+	kit_until(&kit, kit_both_over);
+	for (unsigned i = 0; i < 2; i++) {
+		assert_error(snt_conn_destroy(kit.end[i].conn), EBUSY, "SNT_CLOSED");
+		while (snt_cq_poll(cq[i], &wc, 1) == 0)
+			kit_turn(&kit);
+		assert_int_equal(wc.opcode, SNT_CLOSED);
+		assert_int_equal(wc.wr_id, 70 + i);
+		assert_success(snt_conn_destroy(kit.end[i].conn));
+		kit.end[i].conn = NULL;
+		assert_success(snt_cq_destroy(cq[i]));
+	}
+	kit_close(&kit);
+}
+
+/*
+ * Strangers who speak TCP, but nothing else.
+ */
+
+static int call_raw(struct kit *kit, const void *bytes, size_t length)
+{
+	struct sockaddr_in to = { .sin_family = AF_INET,
+				  .sin_port = htons(kit->connect.port) };
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	assert_true(fd >= 0);
+	inet_pton(AF_INET, kit->end[1].address, &to.sin_addr);
+	assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof(to)), 0);
+	assert_int_equal(send(fd, bytes, length, MSG_NOSIGNAL), length);
+	return fd;
+}
+
+/* Until the listener has closed it; what it said before that. */
+static size_t hear_out(struct kit *kit, int fd, uint8_t *bytes, size_t size)
+{
+	size_t length = 0;
+
+	for (unsigned i = 0; i < 2000; i++) {
+		ssize_t got = recv(fd, bytes + length, size - length, MSG_DONTWAIT);
+
+		if (got == 0 || (got < 0 && errno == ECONNRESET)) {
+			close(fd);
+			return length;
+		}
+		if (got > 0)
+			length += (size_t)got;
+		kit_turn(kit);
+	}
+	fail_msg("the listener keeps a stranger");
+	return 0;
+}
+
+static void strangers(void **state)
+{
+	static const char http[] = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+	/* A header that promises the longest of bodies, and none of the kind. */
+	static const uint8_t liar[16] = { 'S', 'N', 'T', 1, 3, 0, 0x0b, 0xd0 };
+	static const uint8_t huge[16] = { 'S', 'N', 'T', 1, 1, 0, 0xff, 0xff };
+	uint8_t said[512];
+	struct kit kit;
+
+	(void)state;
+	kit_open(&kit, SNT_CARRIER_TCP, 1);
+	kit.listen.setup_ns = UINT64_C(300000000);
+	kit_listen(&kit);
+	/* To what is no message there is no answer; silence ends with the setup time. */
+	assert_int_equal(hear_out(&kit, call_raw(&kit, http, sizeof(http)), said,
+				  sizeof(said)),
+			 0);
+	assert_int_equal(hear_out(&kit, call_raw(&kit, huge, sizeof(huge)), said,
+				  sizeof(said)),
+			 0);
+	assert_int_equal(hear_out(&kit, call_raw(&kit, liar, sizeof(liar)), said,
+				  sizeof(said)),
+			 0);
+	assert_int_equal(hear_out(&kit, call_raw(&kit, liar, 3), said, sizeof(said)),
+			 0);
+	assert_int_equal(kit.requests, 0);
+	kit_connect(&kit);
+	kit_until(&kit, kit_both_up);
+	kit_disconnect(&kit);
+	kit_close(&kit);
+}
+
+static void too_many_strangers(void **state)
+{
+	struct kit kit;
+	int fd[2];
+
+	(void)state;
+	kit_open(&kit, SNT_CARRIER_TCP, 1);
+	kit.listen.setup_ns = UINT64_C(500000000);
+	kit.listen.backlog = 2;
+	kit_listen(&kit);
+	for (unsigned i = 0; i < 2; i++)
+		fd[i] = call_raw(&kit, "S", 1);
+	kit_turn(&kit);
+	kit_connect(&kit);
+	kit_until(&kit, connector_over);
+	assert_int_equal(kit_status(&kit, 0), -EBUSY);
+	assert_non_null(strstr(kit_text(&kit, 0), "too many connections"));
+	kit_destroy_conns(&kit);
+	/* Half-open ones go when their time is up. */
+	kit.connect.retries = 10;
+	kit_connect(&kit);
+	kit_until(&kit, kit_both_up);
+	for (unsigned i = 0; i < 2; i++)
+		close(fd[i]);
+	kit_disconnect(&kit);
+	kit_close(&kit);
+}
+
+int main(void)
+{
+	static enum snt_carrier tcp = SNT_CARRIER_TCP, cm = SNT_CARRIER_CM;
+#define BOTH(test)                                   \
+	{ #test " (TCP)", test, NULL, NULL, &tcp },  \
+	{                                            \
+#test " (CM)", test, NULL, NULL, &cm \
+	}
+	const struct CMUnitTest tests[] = {
+		BOTH(connects_and_disconnects),
+		BOTH(a_single_lane),
+		BOTH(another_scheme),
+		BOTH(rejected),
+		BOTH(nobody_listens),
+		BOTH(secrets),
+		BOTH(aborted),
+		BOTH(given_up_in_every_phase),
+		BOTH(a_name_that_comes_again),
+		BOTH(tried_again),
+		BOTH(polled_by_the_program),
+		cmocka_unit_test(strangers),
+		cmocka_unit_test(too_many_strangers),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
