@@ -94,7 +94,9 @@ struct snt_control {
 	int (*query_srq)(struct ibv_srq *srq, struct ibv_srq_attr *attr_out);
 	int (*destroy_srq)(struct ibv_srq *srq);
 
-	/* Device events; their fd is ibv_context::async_fd. */
+	/* Device events; their fd is ibv_context::async_fd. While one was taken and not
+	 * acknowledged, destroying what it is about is -EBUSY on the library's own
+	 * devices; libibverbs waits. So it is with the events of a CQ. */
 	int (*get_async_event)(struct ibv_context *context,
 			       struct ibv_async_event *event_out);
 	void (*ack_async_event)(struct ibv_async_event *event);

@@ -26,7 +26,7 @@ static struct {
 	const char *program;
 	struct verdict *verdict;
 	uint64_t seeds, packets, bytes, events, virtual_ns;
-	uint64_t hash;
+	uint64_t hash, seen;
 	char replay[512]; /* ready to be written by a signal handler */
 } state;
 
@@ -53,13 +53,19 @@ int search_wrong(const char *format, ...)
 	return -1;
 }
 
+void search_saw(uint64_t what)
+{
+	state.seen = (state.seen ^ what) * 0x9e3779b97f4a7c15;
+	state.seen ^= state.seen >> 32;
+}
+
 void search_count(const struct snt__sim *sim)
 {
 	state.packets += sim->stats.sent;
 	state.bytes += sim->stats.sent_bytes;
 	state.events += sim->stats.events;
 	state.virtual_ns += sim->now;
-	state.hash = snt__sim_hash(sim);
+	state.hash = snt__sim_hash(sim) ^ state.seen;
 }
 
 static void describe(const struct search_plan *plan, char *text, size_t size)
@@ -128,6 +134,7 @@ static int run(const struct search_plan *plan)
 
 	describe(plan, state.replay, sizeof(state.replay));
 	state.verdict->text[0] = '\0';
+	state.seen = 0;
 	alarm(SECONDS_MAX);
 	ret = state.search->run(plan);
 	alarm(0);

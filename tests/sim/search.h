@@ -49,7 +49,10 @@ int search_wrong(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int search_wrong_args(const char *format, va_list args)
 	__attribute__((format(printf, 1, 0)));
 
-/* Before a fabric goes: what it did is added up, and its hash is this seed's. */
+/* Something that the same seed has to bring about everywhere, beside packets. */
+void search_saw(uint64_t what);
+/* Before a fabric goes: what it did is added up. Its hash, and that of what was seen, is
+ * this seed's. */
 void search_count(const struct snt__sim *sim);
 
 static inline bool search_has(const struct search_plan *plan, unsigned kind)

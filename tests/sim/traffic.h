@@ -40,7 +40,9 @@
 #define OUT_SIZE    (56 << 10)
 #define RECV	    (OUT + OUT_SIZE)
 #define RECV_ROOM   1536
-#define MEMORY	    (RECV + RECV_ROOM * RECVS_MAX)
+#define EDGE	    (RECV + RECV_ROOM * RECVS_MAX) /* never changes */
+#define EDGE_SIZE   SOURCE_SIZE			   /* the longest that goes beyond it */
+#define MEMORY	    (EDGE + EDGE_SIZE)
 
 /* Memory of a device: a word for everybody's atomics, receives of its SRQ. */
 #define SRQ_RECV      64
@@ -66,6 +68,9 @@ enum fault {
 	BAD,	   /* requests that the peer must refuse */
 	RNR,	   /* receives are late */
 	GIVE_UP,   /* few retries */
+	RESET,	   /* all QPs are put into RESET in the middle of everything */
+	DEREG,	   /* memory is registered anew while copies are on their way */
+	PAUSE,	   /* QPs are put into SQD and back */
 	FAULTS
 };
 
@@ -149,6 +154,7 @@ struct device {
 	struct ibv_srq *srq;
 	struct ibv_mr *mr;
 	unsigned char *memory;
+	uint32_t lost; /* of a million packets, there and back; with corrupt ones */
 	struct recv recv[SRQ_RECVS_MAX];
 	int recvs, recvs_done;
 	int adds, adds_done;		 /* to the shared word */
@@ -168,8 +174,7 @@ struct world {
 	uint64_t random;
 	uint32_t faults; /* kinds that this seed has */
 	uint32_t ops;	 /* posted */
-	bool lossy;	 /* so much gets lost that retries may run out */
-	bool harmed;	 /* the same, for some time or for ever */
+	bool harmed;	 /* some are cut off, for some time or for ever */
 };
 
 static inline uint32_t dice(struct world *world, uint32_t bound)
@@ -258,6 +263,7 @@ const unsigned char *source_image(const struct end *end);
 int world_open(struct world *world, const struct search_plan *plan);
 int world_connect(struct world *world, struct end *end);
 int world_set_state(struct world *world, struct end *end, enum ibv_qp_state state);
+int world_register_anew(struct world *world, struct end *end);
 enum ibv_qp_state world_state(const struct end *end);
 int world_close(struct world *world);
 
@@ -270,6 +276,8 @@ int post_recv(struct world *world, struct end *end);
 int post_recvs(struct world *world, struct end *end);
 
 /* traffic_check.c */
+/* What was posted and not reported never will be. */
+void abandon(struct end *end);
 int check_completion(struct world *world, struct device *device,
 		     const struct ibv_wc *wc);
 /* All of this end's WRs are done: are they, and is memory what it must be? */

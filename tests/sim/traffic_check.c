@@ -5,6 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
+/* What is less likely than this does not happen in all the seeds that anybody tries. */
+#define ONCE_IN 1e-9
+
 /*
  * What memory tells
  */
@@ -99,6 +102,20 @@ static void retire(struct end *end, struct send *send)
 		memset(end->memory + send->piece[i], SPOILED, send->piece_length[i]);
 }
 
+void abandon(struct end *end)
+{
+	for (; end->sends_done < end->sends; end->sends_done++) {
+		end->send[end->sends_done].failed = true;
+		retire(end, &end->send[end->sends_done]);
+	}
+	for (; end->recvs_done < end->recvs; end->recvs_done++) {
+		struct recv *recv = &end->recv[end->recvs_done];
+
+		recv->done = true;
+		memset(recv->bytes, SPOILED, recv->room);
+	}
+}
+
 /* Once it is known that a WRITE is there, its place is the peer's again: nothing may be
  * written there any more. */
 static void consume(struct end *end, struct send *send)
@@ -128,12 +145,40 @@ static int check_success(struct world *world, struct end *end, int index)
 	return ret;
 }
 
-/* A WR that the peer refuses is told why, if nothing else is wrong with either. */
-static bool must_be_told(const struct end *end, const struct send *send)
+/* How likely it is at most that a packet, or the answer to it, gets lost; not counting
+ * queues that are full. */
+static double loss(const struct end *end)
+{
+	return (end->device->lost + end->peer->device->lost) / 1e6;
+}
+
+/* A WR that the peer refuses is told why, once, if nothing else is wrong with either. If
+ * that overtakes the answer to an earlier READ it comes to nothing. */
+static bool must_be_told(const struct world *world, const struct end *end,
+			 const struct send *send)
 {
 	const struct end *peer = end->peer;
 
+	if (has(world, BANDWIDTH) || has(world, REORDER) || loss(end) > 0)
+		return false;
 	return send->bad && !peer->in_error && !peer->sent_bad && peer->rnr_retry == 7;
+}
+
+/* With few retries anything may use them up: a copy of a WR that was not taken may be,
+ * and then what follows it is missing. With many they are used up by loss alone, if so
+ * many packets in a row, or the answers to them, can be lost; one retry less for what was
+ * only late. */
+static bool retries_may_run_out(const struct world *world, const struct end *end)
+{
+	double all = 1;
+
+	if (has(world, BANDWIDTH))
+		return true;
+	if (end->retry_cnt < 7)
+		return loss(end) > 0 || has(world, REORDER) || has(world, DUPLICATE);
+	for (unsigned i = 0; i < 7; i++)
+		all *= loss(end);
+	return all > ONCE_IN;
 }
 
 /* May the first WR that fails do so with this status? */
@@ -146,11 +191,9 @@ static bool may_fail(const struct world *world, const struct end *end,
 	case IBV_WC_WR_FLUSH_ERR:
 		return end->in_error || end->device->killed || peer->sent_bad;
 	case IBV_WC_RETRY_EXC_ERR:
-		/* A copy of a WR that was not taken may be; then what follows it is
-		 * missing, which costs a retry as well. */
-		return world->lossy || world->harmed ||
-		       (has(world, DUPLICATE) && end->retry_cnt < 7) ||
-		       (world_state(peer) == IBV_QPS_ERR && !must_be_told(end, send));
+		return world->harmed || retries_may_run_out(world, end) ||
+		       (world_state(peer) == IBV_QPS_ERR &&
+			!must_be_told(world, end, send));
 	case IBV_WC_RNR_RETRY_EXC_ERR:
 		return end->rnr_retry < 7 && takes_receive(send);
 	case IBV_WC_REM_ACCESS_ERR:
@@ -207,6 +250,12 @@ static bool opcode_fits(const struct send *send, enum ibv_wc_opcode opcode)
 	}
 }
 
+/* Of these byte_len says something. */
+static bool brings_bytes(const struct send *send)
+{
+	return send->opcode == IBV_WR_RDMA_READ || is_atomic(send);
+}
+
 static int check_send(struct world *world, struct end *end, const struct ibv_wc *wc)
 {
 	uint64_t id = ID_SEND | end->pair << 20 | end->side << 16;
@@ -228,6 +277,9 @@ static int check_send(struct world *world, struct end *end, const struct ibv_wc 
 	if (!opcode_fits(&end->send[index], wc->opcode))
 		return wrong(world, "%u.%u: WR %d: opcode %d", end->pair, end->side,
 			     index, wc->opcode);
+	if (brings_bytes(&end->send[index]) && wc->byte_len != end->send[index].length)
+		return wrong(world, "%u.%u: WR %d: %u bytes", end->pair, end->side,
+			     index, wc->byte_len);
 	return check_success(world, end, index);
 }
 
@@ -343,6 +395,8 @@ int check_completion(struct world *world, struct device *device,
 			     wc->qp_num, device->sim->name);
 	trace(world, "%u.%u: wr_id 0x%llx %s", end->pair, end->side,
 	      (unsigned long long)wc->wr_id, ibv_wc_status_str(wc->status));
+	search_saw(wc->wr_id);
+	search_saw((uint64_t)wc->status << 32 | (unsigned)wc->opcode);
 	return wc->wr_id >> 48 == ID_RECV >> 48 ? check_recv(world, end, wc)
 						: check_send(world, end, wc);
 }
@@ -351,10 +405,14 @@ int check_completion(struct world *world, struct device *device,
  * When all is over
  */
 
+static bool is_all(const unsigned char *bytes, uint32_t length, uint8_t value)
+{
+	return !length || (bytes[0] == value && !memcmp(bytes, bytes + 1, length - 1));
+}
+
 static bool is_spoiled(const unsigned char *bytes, uint32_t length)
 {
-	return !length ||
-	       (bytes[0] == SPOILED && !memcmp(bytes, bytes + 1, length - 1));
+	return is_all(bytes, length, SPOILED);
 }
 
 static int check_spoiled(struct world *world, const struct end *end,
@@ -381,10 +439,10 @@ static int check_buffers(struct world *world, const struct end *end)
 	if (memcmp(end->memory + SOURCE, source_image(end), SOURCE_SIZE))
 		return wrong(world, "%u.%u: the source has changed", end->pair,
 			     end->side);
-	for (uint32_t i = 0; i < CANARY_SIZE; i++)
-		if (end->memory[CANARY + i] != GUARD)
-			return wrong(world, "%u.%u: a bad WR had an effect", end->pair,
-				     end->side);
+	if (!is_all(end->memory + CANARY, CANARY_SIZE, GUARD) ||
+	    !is_all(end->memory + EDGE, EDGE_SIZE, GUARD))
+		return wrong(world, "%u.%u: a bad WR had an effect", end->pair,
+			     end->side);
 	return 0;
 }
 

@@ -110,19 +110,46 @@ static int receive(struct end *end)
 	return ahead < RECVS_AHEAD ? post_recv(&world, end) : 0;
 }
 
+static bool is_lost(const struct end *end)
+{
+	return is_dead(end) || end->device->killed;
+}
+
+/* Dead, or in RESET for ever, since its peer is. */
+static bool is_gone(const struct end *end)
+{
+	return is_dead(end) || world_state(end) == IBV_QPS_RESET;
+}
+
+static int resume(struct end *end)
+{
+	return world_state(end) == IBV_QPS_SQD
+		       ? world_set_state(&world, end, IBV_QPS_RTS)
+		       : 0;
+}
+
+static int pause_or_resume(struct end *end)
+{
+	return world_state(end) == IBV_QPS_RTS
+		       ? world_set_state(&world, end, IBV_QPS_SQD)
+		       : resume(end);
+}
+
 static int act(void)
 {
 	struct end *end = pick_end();
 	uint32_t what = dice(&world, 100);
 
 	if (what < 35)
-		return is_dead(end) ? 0 : post_sends(&world, end);
+		return is_gone(end) ? 0 : post_sends(&world, end);
 	if (what < 50)
-		return is_dead(end) ? 0 : receive(end);
+		return is_gone(end) ? 0 : receive(end);
 	if (what < 75)
 		return poll_device(&world.device[dice(&world, world.devices)]);
-	if (what < 76 && has(&world, ERROR) && !is_dead(end))
+	if (what < 76 && has(&world, ERROR) && !is_gone(end))
 		return world_set_state(&world, end, IBV_QPS_ERR);
+	if (what < 79 && has(&world, PAUSE) && !is_lost(end))
+		return pause_or_resume(end);
 	for (uint32_t i = dice(&world, 40); i > 0; i--)
 		snt__sim_step(world.sim);
 	return 0;
@@ -159,9 +186,10 @@ static bool all(bool (*fn)(const struct end *end))
 
 static int help_along(struct end *end)
 {
-	if (is_dead(end))
+	if (is_gone(end))
 		return 0;
-	return post_recvs(&world, end) || post_marker(&world, end) ? -1 : 0;
+	return resume(end) || post_recvs(&world, end) || post_marker(&world, end) ? -1
+										  : 0;
 }
 
 static int stuck(const char *what)
@@ -200,22 +228,91 @@ static int drain(bool (*done)(const struct end *end), const char *what)
 	return 0;
 }
 
-/* Everybody into ERR, so that receives are given back and nothing is sent. */
-static int end_round(void)
+static int set_states(enum ibv_qp_state state)
 {
-	if (drain(sends_are_done, "sends"))
-		return -1;
 	for (unsigned i = 0; i < world.pairs * 2; i++)
-		if (!is_dead(&world.end[i / 2][i % 2]) &&
-		    world_set_state(&world, &world.end[i / 2][i % 2], IBV_QPS_ERR))
+		if (!is_gone(&world.end[i / 2][i % 2]) &&
+		    world_set_state(&world, &world.end[i / 2][i % 2], state))
 			return -1;
-	if (drain(recvs_are_done, "receives"))
-		return -1;
+	return 0;
+}
+
+static void land_packets(void)
+{
 	while (snt__sim_in_flight(world.sim) && snt__sim_step(world.sim))
 		;
+}
+
+/* Are all that this end's peer has sent in good order, and none but copies under way? */
+static bool is_at_rest(const struct end *end)
+{
+	return !is_dead(end) && !is_dead(end->peer) && !end->device->killed &&
+	       world_state(end) == IBV_QPS_RTS && world_state(end->peer) == IBV_QPS_RTS;
+}
+
+/* Memory that nobody needs any more goes away; copies of READs that come late must not
+ * do harm. */
+static int renew_memory(void)
+{
+	bool at_rest[PAIRS_MAX * 2];
+
+	for (unsigned i = 0; i < world.pairs * 2; i++) {
+		at_rest[i] = is_at_rest(&world.end[i / 2][i % 2]);
+		if (at_rest[i] && world_register_anew(&world, &world.end[i / 2][i % 2]))
+			return -1;
+	}
+	land_packets();
+	for (unsigned i = 0; i < world.pairs * 2; i++) {
+		const struct end *end = &world.end[i / 2][i % 2];
+
+		if (at_rest[i] && !world.harmed && world_state(end) != IBV_QPS_RTS)
+			return wrong(&world, "%u.%u: a copy has done harm", end->pair,
+				     end->side);
+	}
+	return 0;
+}
+
+/* Everybody into ERR, so that receives are given back and nothing is sent. */
+static int come_to_an_end(void)
+{
+	if (drain(sends_are_done, "sends") || (has(&world, DEREG) && renew_memory()) ||
+	    set_states(IBV_QPS_ERR) || drain(recvs_are_done, "receives"))
+		return -1;
+	land_packets();
 	for (unsigned i = 0; i < 64; i++)
 		if (poll_all())
 			return -1;
+	return 0;
+}
+
+/* Everybody into RESET, whatever is under way, as soon as all that has happened is
+ * known. */
+static int break_off(void)
+{
+	for (unsigned i = 0; i < world.devices * CQS_MAX; i++) {
+		struct device *device = &world.device[i / CQS_MAX];
+		int count = 1;
+
+		while (count > 0 && i % CQS_MAX < device->cqs &&
+		       !device->sim->host->dead)
+			count = poll_some(device, i % CQS_MAX);
+		if (count < 0)
+			return -1;
+	}
+	if (set_states(IBV_QPS_RESET))
+		return -1;
+	for (unsigned i = 0; i < world.pairs * 2; i++)
+		abandon(&world.end[i / 2][i % 2]);
+	land_packets();
+	return 0;
+}
+
+static int end_round(void)
+{
+	bool breaks = has(&world, RESET) && chance(&world, 70);
+
+	if (breaks ? break_off() : come_to_an_end())
+		return -1;
 	for (unsigned i = 0; i < world.pairs * 2; i++)
 		if (check_end(&world, &world.end[i / 2][i % 2]))
 			return -1;
@@ -239,11 +336,6 @@ static void forget(struct end *end)
 	end->word_before = end->word;
 }
 
-static bool is_lost(const struct end *end)
-{
-	return is_dead(end) || end->device->killed;
-}
-
 static int begin_round(void)
 {
 	for (unsigned i = 0; i < world.pairs; i++) {
@@ -252,7 +344,9 @@ static int begin_round(void)
 		if (is_lost(&end[0]) || is_lost(&end[1]))
 			continue;
 		for (unsigned side = 0; side < 2; side++) {
-			if (world_set_state(&world, &end[side], IBV_QPS_RESET))
+			/* Some are there already; once has to be enough. */
+			if (!is_gone(&end[side]) &&
+			    world_set_state(&world, &end[side], IBV_QPS_RESET))
 				return -1;
 			forget(&end[side]);
 		}
@@ -264,7 +358,9 @@ static int begin_round(void)
 
 static int play_all(void)
 {
-	uint32_t rounds = chance(&world, 70) ? 1 : between(&world, 2, ROUNDS_MAX);
+	uint32_t rounds = chance(&world, 70) && !has(&world, RESET)
+				  ? 1
+				  : between(&world, 2, ROUNDS_MAX);
 
 	for (uint32_t i = 0; i < rounds; i++) {
 		if (i && begin_round())
@@ -298,6 +394,9 @@ static const char *const kinds[FAULTS + 1] = {
 	[BAD] = "bad",
 	[RNR] = "rnr",
 	[GIVE_UP] = "give-up",
+	[RESET] = "reset",
+	[DEREG] = "dereg",
+	[PAUSE] = "pause",
 };
 
 int main(int argc, char **argv)

@@ -56,6 +56,7 @@ static void fill_memory(struct world *world, unsigned char *memory)
 		memset(memory, EMPTY, MEMORY);
 		memset(memory + WORD, 0, SOURCE - WORD);
 		memset(memory + CANARY, GUARD, CANARY_SIZE);
+		memset(memory + EDGE, GUARD, EDGE_SIZE);
 		memcpy(memory + SOURCE, source_image(end), SOURCE_SIZE);
 		memory += MEMORY;
 	}
@@ -136,6 +137,7 @@ static int open_device(struct world *world, unsigned index)
 	device->control = device->sim->adopted->control;
 	device->context = device->sim->adopted->context;
 	device->pd = device->sim->adopted->pd;
+	device->lost = out.loss + out.corrupt + in.loss + in.corrupt;
 	return 0;
 }
 
@@ -155,8 +157,6 @@ static int open_fabric(struct world *world)
 	for (unsigned i = 0; i < world->devices; i++)
 		if (open_device(world, i))
 			return -1;
-	world->lossy = has(world, LOSS) || has(world, CORRUPT) || has(world, REORDER) ||
-		       has(world, BANDWIDTH);
 	return 0;
 }
 
@@ -185,11 +185,14 @@ static int open_objects(struct world *world, struct device *device)
 
 static void choose_qp(struct world *world, struct end *end)
 {
+	static const uint32_t inline_max[] = { 0, 128,
+					       512 }; /* also more than an MTU */
+
 	end->cap = (struct ibv_qp_cap){ .max_send_wr = between(world, 2, 16),
 					.max_recv_wr = between(world, 1, 16),
 					.max_send_sge = between(world, 1, PIECES_MAX),
 					.max_recv_sge = between(world, 1, PIECES_MAX),
-					.max_inline_data = dice(world, 2) * 128 };
+					.max_inline_data = inline_max[dice(world, 3)] };
 	end->sig_all = chance(world, 15);
 	end->srq = end->device->srq && chance(world, 50);
 	end->send_cq = end->device->cq[dice(world, end->device->cqs)];
@@ -328,6 +331,18 @@ int world_set_state(struct world *world, struct end *end, enum ibv_qp_state stat
 			     state, ret);
 	end->in_error = state == IBV_QPS_ERR;
 	return 0;
+}
+
+/* With other keys. */
+int world_register_anew(struct world *world, struct end *end)
+{
+	const struct snt_control *control = end->device->control;
+	int ret = control->dereg_mr(end->mr);
+
+	if (!ret)
+		ret = control->reg_mr(end->device->pd, end->memory, MEMORY, ACCESS,
+				      &end->mr);
+	return ret ? wrong(world, "memory: %d", ret) : 0;
 }
 
 /* Both ends of its pair. PSNs often begin where they are about to wrap. */

@@ -317,6 +317,38 @@ static void inline_is_copied(void **state)
 	kit_close(kit);
 }
 
+static enum kit_fate drop_chosen(struct kit *kit, const struct kit_frame *frame)
+{
+	return frame->index == kit->chosen ? KIT_DROP : KIT_PASS;
+}
+
+/* Inline data of several packets, one of which is lost and sent again. */
+static void inline_of_several_packets(void **state)
+{
+	(void)state;
+	for (unsigned lost = 0; lost < 5; lost++) {
+		struct kit *kit = kit_open(
+			&(struct kit_opts){ .mtu = IBV_MTU_256,
+					    .cap = { .max_inline_data = 1000 },
+					    .config = { .inline_max = 1000 } });
+
+		kit->fate = drop_chosen;
+		kit->chosen = lost;
+		kit_fill(kit, A, 0, 1000, 1);
+		kit_send(kit, A,
+			 &(struct kit_send){ .id = 1,
+					     .opcode = IBV_WR_RDMA_WRITE,
+					     .far = FAR,
+					     .length = 1000,
+					     .flags = IBV_SEND_INLINE });
+		memset(kit->end[A].bytes, 0xff, 1000);
+		kit_run(kit);
+		kit_expect(kit, A, 1, IBV_WC_SUCCESS);
+		check_far(kit, FAR, 1000);
+		kit_close(kit);
+	}
+}
+
 /* Without the fence the WRITE would carry what was there before the READ. */
 static void fence_waits(void **state)
 {
@@ -517,6 +549,36 @@ static void turns_are_fair(void **state)
 	kit_close(kit);
 }
 
+/* Whoever is read from without end gets a word in, from the same QP, within two turns. */
+static void answers_leave_room_for_requests(void **state)
+{
+	static struct snt__soft_packet packets[96];
+	struct kit *kit = kit_open(NULL);
+	unsigned requests = 0, answers = 0, count;
+
+	(void)state;
+	for (unsigned i = 0; i < 4; i++)
+		kit_send(kit, B,
+			 &(struct kit_send){ .id = i,
+					     .opcode = IBV_WR_RDMA_READ,
+					     .far = FAR,
+					     .length = 60000 });
+	kit_exchange(kit);
+	kit_send(kit, A, &(struct kit_send){ .id = 9, .opcode = IBV_WR_RDMA_WRITE });
+	for (unsigned i = 0; i < 96; i += count) {
+		count = snt__soft_output(kit->end[A].device, packets, 32, 0);
+		assert_int_equal(count, 32);
+		for (unsigned j = 0; j < count; j++)
+			if (packets[j].header[0] == SNT__WIRE_WRITE_ONLY)
+				requests++;
+			else if (!requests)
+				answers++;
+	}
+	assert_int_equal(requests, 1);
+	assert_in_range(answers, 32, 64);
+	kit_close(kit);
+}
+
 /* One kick for all that is posted before anybody looks. */
 static void kicks_are_few(void **state)
 {
@@ -547,6 +609,7 @@ int main(void)
 		cmocka_unit_test(atomics),
 		cmocka_unit_test(scattered),
 		cmocka_unit_test(inline_is_copied),
+		cmocka_unit_test(inline_of_several_packets),
 		cmocka_unit_test(fence_waits),
 		cmocka_unit_test(unsignalled),
 		cmocka_unit_test(read_limit_is_kept),
@@ -555,6 +618,7 @@ int main(void)
 		cmocka_unit_test(lengths_start_anew),
 		cmocka_unit_test(middle_packets_run),
 		cmocka_unit_test(turns_are_fair),
+		cmocka_unit_test(answers_leave_room_for_requests),
 		cmocka_unit_test(kicks_are_few),
 	};
 

@@ -216,6 +216,49 @@ static void foreign_domain(void **state)
 	kit_close(kit);
 }
 
+/* Receives of a shared queue are of its own protection domain, whatever the QP's is. */
+static void domain_of_a_shared_queue(void **state)
+{
+	struct kit *kit = kit_open(&(struct kit_opts){ .unconnected = true });
+	const struct snt_control *control = kit->control;
+	struct kit_end *b = &kit->end[B];
+	struct ibv_srq_init_attr attr = { .attr = { .max_wr = 4, .max_sge = 1 } };
+	struct ibv_mr *mr, *mr_of_qp = b->mr;
+	struct ibv_pd *pd;
+
+	(void)state;
+	assert_int_equal(control->alloc_pd(b->context, &pd), 0);
+	assert_int_equal(control->create_srq(pd, &attr, &b->srq), 0);
+	assert_int_equal(control->reg_mr(pd, b->bytes, KIT_BYTES, KIT_ACCESS, &mr), 0);
+	assert_int_equal(control->destroy_qp(b->qp), 0);
+	kit_make_qp(kit, B);
+	kit_connect(kit, A);
+	kit_connect(kit, B);
+	b->mr = mr;
+	kit_recv(kit, B, 70, FAR, 64);
+	b->mr = mr_of_qp;
+	kit_recv(kit, B, 71, FAR, 64);
+	kit_fill(kit, A, 0, 64, 1);
+	for (unsigned i = 1; i < 3; i++)
+		kit_send(kit, A,
+			 &(struct kit_send){
+				 .id = i, .opcode = IBV_WR_SEND, .length = 64 });
+	kit_run(kit);
+	kit_expect(kit, B, 70, IBV_WC_SUCCESS);
+	kit_check(kit, B, FAR, 64, 1);
+	kit_expect(kit, B, 71, IBV_WC_LOC_PROT_ERR);
+	kit_expect(kit, A, 1, IBV_WC_SUCCESS);
+	kit_expect(kit, A, 2, IBV_WC_REM_OP_ERR);
+	kit_expect_event(kit, B, IBV_EVENT_QP_LAST_WQE_REACHED);
+	assert_int_equal(control->destroy_qp(b->qp), 0);
+	b->qp = NULL;
+	assert_int_equal(control->destroy_srq(b->srq), 0);
+	b->srq = NULL;
+	assert_int_equal(control->dereg_mr(mr), 0);
+	assert_int_equal(control->dealloc_pd(pd), 0);
+	kit_close(kit);
+}
+
 /* A key that was given back stays dead, also when its slot is used again. */
 static void stale_keys(void **state)
 {
@@ -905,6 +948,7 @@ int main(void)
 		cmocka_unit_test(keys_are_checked),
 		cmocka_unit_test(region_rights),
 		cmocka_unit_test(foreign_domain),
+		cmocka_unit_test(domain_of_a_shared_queue),
 		cmocka_unit_test(stale_keys),
 		cmocka_unit_test(queue_rights),
 		cmocka_unit_test(nothing_needs_no_key),

@@ -493,6 +493,16 @@ static void atomics_are_replayed(void **state)
 		assert_int_equal(packet.ack.original, 5 * add.psn);
 	}
 	assert_int_equal(*at, 1000);
+	/* Elsewhere, or with another key, it is not the same. */
+	add.psn = 0;
+	add.atomic.addr += 8;
+	kit_inject(kit, B, &add, NULL);
+	add.atomic.addr -= 8;
+	add.atomic.key ^= 1 << 30;
+	kit_inject(kit, B, &add, NULL);
+	add.atomic.key ^= 1 << 30;
+	assert_int_equal(kit_swallow(kit, B), 0);
+	assert_int_equal(at[1], 0);
 	/* The third takes the place of the first, which nobody remembers then. */
 	add.psn = 2;
 	kit_inject(kit, B, &add, NULL);
@@ -534,6 +544,29 @@ static void reads_are_revoked(void **state)
 	(void)state;
 	revoked(false);
 	revoked(true);
+}
+
+/* A copy of a READ that was answered is late, and its memory gone: nobody minds. */
+static void late_copy_of_a_read(void **state)
+{
+	struct kit *kit = kit_open(NULL);
+	struct snt__wire_packet read = packet_for(kit, B, SNT__WIRE_READ_REQUEST, 0, 0);
+
+	(void)state;
+	read.reth.addr = (uintptr_t)kit->end[B].bytes + FAR;
+	read.reth.key = kit->end[B].mr->rkey;
+	read.reth.length = 5000;
+	kit_inject(kit, B, &read, NULL);
+	assert_int_equal(kit_swallow(kit, B), 5);
+	assert_int_equal(kit->control->dereg_mr(kit->end[B].mr), 0);
+	kit->end[B].mr = NULL;
+	kit_inject(kit, B, &read, NULL);
+	/* What waits behind it is answered. */
+	inject(kit, SNT__WIRE_WRITE_ONLY, 5, 0);
+	expect_nak(kit, SNT__SYNDROME_ACK_UNLIMITED, 5);
+	assert_int_equal(kit_state(kit, B), IBV_QPS_RTS);
+	kit_expect_no_event(kit, B);
+	kit_close(kit);
 }
 
 /* Who waits for a receive to be posted does not let himself be hurried. */
@@ -821,6 +854,7 @@ int main(void)
 		cmocka_unit_test(false_duplicates),
 		cmocka_unit_test(atomics_are_replayed),
 		cmocka_unit_test(reads_are_revoked),
+		cmocka_unit_test(late_copy_of_a_read),
 		cmocka_unit_test(waiting_is_not_disturbed),
 		cmocka_unit_test(lost_before_and_after_waiting),
 		cmocka_unit_test(late_responses_count),

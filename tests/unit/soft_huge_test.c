@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Soft devices: the longest message that there is, 2 GiB, without as much memory. */
+/* Soft devices: the longest message that there is, 2 GiB, without as much memory; and so
+ * many packets that their numbers come round. */
 #include "lib/test.h"
 #include "soft_kit.h"
 
@@ -113,9 +114,88 @@ static void there_and_back(void **state)
 	kit_close(kit);
 }
 
+/*
+ * So many packets that their numbers come round.
+ */
+
+#define FAR    4096u
+#define NUMBER (1u << 24)
+
+static struct snt__wire_packet request(struct kit *kit, uint8_t opcode, uint32_t psn)
+{
+	return (struct snt__wire_packet){ .opcode = opcode,
+					  .pkey = 0xffff,
+					  .qpn = kit->end[B].qp->qp_num,
+					  .psn = psn };
+}
+
+/* Empty WRITEs, with these numbers, to which nobody wants an answer. */
+static void write_up_to(struct kit *kit, uint32_t psn, uint32_t end)
+{
+	struct snt__wire_packet packet = request(kit, SNT__WIRE_WRITE_ONLY, 0);
+
+	for (; psn != end; psn++) {
+		packet.psn = psn % NUMBER;
+		kit_inject(kit, B, &packet, NULL);
+	}
+	assert_int_equal(kit_swallow(kit, B), 0);
+}
+
+/* What B says to a request. */
+static unsigned ask(struct kit *kit, const struct snt__wire_packet *packet,
+		    struct snt__wire_packet *answer_out)
+{
+	struct snt__soft_packet out[8];
+	unsigned count;
+
+	kit_inject(kit, B, packet, NULL);
+	count = snt__soft_output(kit->end[B].device, out, 8, 0);
+	if (count)
+		assert_int_equal(snt__wire_decode(out[0].header, out[0].header_length,
+						  answer_out),
+				 0);
+	return count;
+}
+
+/* READs and atomics of a round ago do not answer those of now. */
+static void numbers_come_round(void **state)
+{
+	struct kit *kit = kit_open(NULL);
+	struct snt__wire_packet add = request(kit, SNT__WIRE_FETCH_ADD, 0);
+	struct snt__wire_packet read = request(kit, SNT__WIRE_READ_REQUEST, 2);
+	struct snt__wire_packet write = request(kit, SNT__WIRE_WRITE_ONLY, 1);
+	struct snt__wire_packet answer;
+
+	(void)state;
+	add.atomic.addr = read.reth.addr = (uintptr_t)kit->end[B].bytes + FAR;
+	add.atomic.key = read.reth.key = kit->end[B].mr->rkey;
+	add.atomic.swap_add = 5;
+	read.reth.length = 6 * 1024;
+	write.flags = SNT__WIRE_ACK_REQUEST;
+	assert_int_equal(ask(kit, &add, &answer), 1);
+	write_up_to(kit, 1, 2);
+	assert_int_equal(ask(kit, &read, &answer), 6);
+	write_up_to(kit, 8, NUMBER);
+	/* The same number, but not the same. */
+	for (unsigned i = 0; i < 2; i++) {
+		assert_int_equal(ask(kit, &add, &answer), 1);
+		assert_int_equal(answer.ack.original, 5);
+	}
+	/* Nothing old is in the way of an ACK. */
+	write_up_to(kit, NUMBER + 1, NUMBER + 6);
+	assert_int_equal(ask(kit, &write, &answer), 1);
+	assert_int_equal(answer.psn, 5);
+	read.psn = 6;
+	read.reth.length = 2 * 1024;
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(ask(kit, &read, &answer), 2);
+	kit_close(kit);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(there_and_back) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(there_and_back),
+					    cmocka_unit_test(numbers_come_round) };
 
 	return cmocka_run_group_tests_name("soft_huge", tests, NULL, NULL);
 }

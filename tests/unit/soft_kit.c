@@ -24,11 +24,15 @@ static void driver_random(void *arg, void *buffer, size_t length)
 		bytes[i] = (uint8_t)random_next(&kit->random);
 }
 
+static void collect(struct kit *kit);
+
 static void driver_kick(void *arg)
 {
 	struct kit *kit = arg;
 
 	kit->kicks++;
+	if (kit->eager)
+		collect(kit);
 }
 
 static int driver_wait(void *arg, int fd)
@@ -493,7 +497,7 @@ unsigned kit_swallow(struct kit *kit, unsigned end)
 void kit_inject(struct kit *kit, unsigned to, const struct snt__wire_packet *packet,
 		const void *payload)
 {
-	uint8_t bytes[SNT__WIRE_HEADER_MAX + 4096 + 4] = { 0 };
+	uint8_t bytes[SNT__WIRE_HEADER_MAX + 4096 + 4];
 	struct snt__soft_path path = { .hop_limit = 64 };
 	size_t length = snt__wire_encode(packet, bytes);
 
@@ -501,7 +505,9 @@ void kit_inject(struct kit *kit, unsigned to, const struct snt__wire_packet *pac
 	gid_of(kit, to, path.target);
 	if (packet->payload_length)
 		memcpy(bytes + length, payload, packet->payload_length);
-	length += packet->payload_length + snt__wire_pad(packet->payload_length);
+	length += packet->payload_length;
+	memset(bytes + length, 0, snt__wire_pad(packet->payload_length));
+	length += snt__wire_pad(packet->payload_length);
 	snt__soft_input(kit->end[to].device, &path, bytes, length, kit->now);
 }
 

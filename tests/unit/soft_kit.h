@@ -83,6 +83,7 @@ struct kit {
 	uint64_t now;
 	uint64_t random;
 	unsigned kicks;
+	bool eager; /* packets are on the wire as soon as there is a kick */
 	struct kit_frame *first, **last; /* on the wire */
 	struct kit_frame *late;		 /* held up, until `late_left` have passed */
 	unsigned late_left;

@@ -400,6 +400,42 @@ static void same_seed_same_packets(void **state)
 	assert_int_not_equal(hash_of_chaos(1), hash_of_chaos(2));
 }
 
+/* Each packet takes its time. */
+static enum kit_fate slow(struct kit *kit, const struct kit_frame *frame)
+{
+	(void)frame;
+	kit->now += 3000000;
+	for (unsigned end = A; end < ENDS; end++)
+		snt__soft_timer(kit->end[end].device, kit->now);
+	return KIT_PASS;
+}
+
+/* A message that takes many times as long as a timeout: as long as there is progress
+ * nobody loses patience. */
+static void progress_is_no_timeout(void **state)
+{
+	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_RDMA_WRITE,
+						      IBV_WR_RDMA_READ };
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(opcodes); i++) {
+		struct kit *kit = kit_open(
+			&(struct kit_opts){ .config = { .request_window = 8192,
+							.response_window = 8192 } });
+
+		kit->fate = slow;
+		kit_send(kit, A,
+			 &(struct kit_send){
+				 .id = 1, .opcode = opcodes[i], .length = 200000 });
+		kit_run(kit);
+		kit_expect(kit, A, 1, IBV_WC_SUCCESS);
+		assert_true(kit->now > 500000000);
+		assert_int_equal(kit_stats(kit, A)->timeouts, 0);
+		assert_int_equal(kit_stats(kit, A)->resent, 0);
+		kit_close(kit);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -413,6 +449,7 @@ int main(void)
 		cmocka_unit_test(long_messages),
 		cmocka_unit_test(lost_response_is_asked_for_once),
 		cmocka_unit_test(lost_reads_give_back_their_room),
+		cmocka_unit_test(progress_is_no_timeout),
 		cmocka_unit_test(same_seed_same_packets),
 	};
 

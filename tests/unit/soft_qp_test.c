@@ -198,8 +198,11 @@ static void receive_posted_in_init(void **state)
 	kit_expect(kit, A, 1, IBV_WC_SUCCESS);
 	kit_expect(kit, B, 70, IBV_WC_SUCCESS);
 	assert_int_equal(kit_state(kit, B), IBV_QPS_RTR);
-	/* Somebody has to tell a server whose last handshake got lost. */
+	/* Somebody has to tell a server whose last handshake got lost; once. */
 	kit_expect_event(kit, B, IBV_EVENT_COMM_EST);
+	kit_send(kit, A, &(struct kit_send){ .opcode = IBV_WR_RDMA_WRITE, .id = 2 });
+	kit_run(kit);
+	kit_expect(kit, A, 2, IBV_WC_SUCCESS);
 	kit_expect_no_event(kit, B);
 	kit_close(kit);
 }
@@ -405,6 +408,89 @@ static void reset_discards(void **state)
 	kit_expect(kit, B, 70, IBV_WC_SUCCESS);
 	kit_check(kit, A, 0, 5000, 2);
 	kit_close(kit);
+}
+
+static enum kit_fate drop_when_chosen(struct kit *kit, const struct kit_frame *frame)
+{
+	return kit->chosen && frame->to == kit->chosen - 1 && frame->index >= 12
+		       ? KIT_DROP
+		       : KIT_PASS;
+}
+
+/* A message that is cut off in its middle, on its way to that end, does not go on in the
+ * next life of the QP. */
+static void reset_in_the_middle(enum ibv_wr_opcode opcode, unsigned lossy_to)
+{
+	struct kit *kit =
+		kit_open(&(struct kit_opts){ .config = { .request_window = 4096 } });
+
+	kit->fate = drop_when_chosen;
+	kit->chosen = lossy_to + 1;
+	kit_recv(kit, B, 70, FAR, 60000);
+	kit_send(kit, A,
+		 &(struct kit_send){
+			 .id = 1, .opcode = opcode, .far = FAR, .length = 60000 });
+	kit_run_for(kit, 1000000);
+	kit->chosen = 0;
+	for (unsigned end = A; end < ENDS; end++)
+		assert_int_equal(kit_modify(kit, end, IBV_QPS_RESET), 0);
+	kit_connect(kit, A);
+	kit_connect(kit, B);
+	memset(kit->end[A].bytes, 0, KIT_BYTES);
+	memset(kit->end[B].bytes, 0, KIT_BYTES);
+	kit_fill(kit, A, 0, 20000, 1);
+	kit_fill(kit, B, FAR, 20000, 2);
+	kit_recv(kit, B, 71, FAR, 20000);
+	kit_send(kit, A,
+		 &(struct kit_send){
+			 .id = 2, .opcode = opcode, .far = FAR, .length = 20000 });
+	kit_run(kit);
+	kit_expect(kit, A, 2, IBV_WC_SUCCESS);
+	if (opcode == IBV_WR_RDMA_READ)
+		kit_check(kit, A, 0, 20000, 2);
+	else
+		kit_check(kit, B, FAR, 20000, 1);
+	kit_check_zero(kit, A, 20000, 60000);
+	kit_check_zero(kit, B, FAR + 20000, 60000);
+	kit_close(kit);
+}
+
+static void reset_in_the_middle_of_a_message(void **state)
+{
+	(void)state;
+	reset_in_the_middle(IBV_WR_RDMA_WRITE, B);
+	reset_in_the_middle(IBV_WR_SEND, B);
+	reset_in_the_middle(IBV_WR_RDMA_READ, A);
+}
+
+/* Whoever has his receive may leave at once: his peer is still told. */
+static void last_answer_is_sent(void **state)
+{
+	(void)state;
+	for (unsigned destroyed = 0; destroyed < 2; destroyed++) {
+		struct kit *kit = kit_open(NULL);
+
+		kit->eager = true;
+		kit_recv(kit, B, 70, FAR, 64);
+		kit_send(kit, A, &(struct kit_send){ .id = 1, .opcode = IBV_WR_SEND });
+		kit_send(kit, A,
+			 &(struct kit_send){ .id = 2,
+					     .opcode = IBV_WR_ATOMIC_FETCH_AND_ADD,
+					     .far = FAR,
+					     .length = 8 });
+		kit_exchange(kit);
+		kit_expect(kit, B, 70, IBV_WC_SUCCESS);
+		if (destroyed) {
+			assert_int_equal(kit->control->destroy_qp(kit->end[B].qp), 0);
+			kit->end[B].qp = NULL;
+		} else {
+			assert_int_equal(kit_modify(kit, B, IBV_QPS_ERR), 0);
+		}
+		kit_pump(kit);
+		kit_expect(kit, A, 1, IBV_WC_SUCCESS);
+		kit_expect(kit, A, 2, IBV_WC_SUCCESS);
+		kit_close(kit);
+	}
 }
 
 static void completions_outlive_their_qp(void **state)
@@ -629,6 +715,8 @@ int main(void)
 		cmocka_unit_test(post_in_error_unconnected),
 		cmocka_unit_test(half_a_message_is_flushed),
 		cmocka_unit_test(reset_discards),
+		cmocka_unit_test(reset_in_the_middle_of_a_message),
+		cmocka_unit_test(last_answer_is_sent),
 		cmocka_unit_test(completions_outlive_their_qp),
 		cmocka_unit_test(destroyed_while_busy),
 		cmocka_unit_test(drained),

@@ -44,9 +44,11 @@ static void respond_one(struct snt__soft_qp *qp, const struct snt__soft_send *se
 static bool land(struct snt__soft_qp *qp, const uint8_t *bytes, uint32_t length)
 {
 	struct snt__soft_requester *requester = &qp->requester;
+	uint32_t head = requester->head;
 
 	return snt__soft_scatter(&qp->device->memory, qp->ibv.pd,
-				 snt__soft_send_sges(requester, requester->head),
+				 snt__soft_send_sges(requester, head),
+				 snt__soft_send_at(requester, head)->sge_count,
 				 &requester->landing, bytes, length);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The control table, and what the device says of itself. */
 #include <errno.h>
+#include <limits.h>
 #include <string.h>
 
 #include "dev/cm.h"
@@ -29,13 +30,13 @@ static int query_device(struct ibv_context *context, struct ibv_device_attr *att
 		.max_cq = (int)limits->cq_max,
 		.max_cqe = (int)limits->cqe_max,
 		.max_mr = (int)limits->mr_max,
-		.max_pd = 1 << 16,
+		.max_pd = INT_MAX, /* as many as there is memory for, like AHs */
 		.max_qp_rd_atom = (int)limits->read_max,
 		.max_res_rd_atom = (int)(limits->read_max * limits->qp_max),
 		.max_qp_init_rd_atom = (int)limits->read_max,
 		/* They are the processor's own, also for a peer's requests. */
 		.atomic_cap = IBV_ATOMIC_GLOB,
-		.max_ah = 1 << 16,
+		.max_ah = INT_MAX,
 		.max_srq = (int)limits->srq_max,
 		.max_srq_wr = (int)limits->srq_wr_max,
 		.max_srq_sge = SNT__SOFT_SGE_MAX,

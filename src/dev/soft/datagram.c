@@ -85,8 +85,8 @@ static bool gather(struct snt__soft_qp *qp, const struct snt__soft_send *send,
 		return true;
 	}
 	count = snt__soft_span(&qp->device->memory, qp->ibv.pd,
-			       snt__soft_send_sges(requester, requester->head), &cursor,
-			       send->length, 0, out->payload);
+			       snt__soft_send_sges(requester, requester->head),
+			       send->sge_count, &cursor, send->length, 0, out->payload);
 	out->payload_count = count < 0 ? 0 : count;
 	return count >= 0;
 }
@@ -185,10 +185,11 @@ static void make_grh(const struct snt__soft_path *path, uint32_t udp_length,
 
 static bool scatter(struct snt__soft_qp *qp, const uint8_t *bytes, uint32_t length)
 {
-	struct snt__soft_recv *recv = &qp->responder.recv;
+	struct snt__soft_responder *responder = &qp->responder;
+	struct snt__soft_recv *recv = &responder->recv;
 
-	return snt__soft_scatter(&qp->device->memory, qp->ibv.pd, recv->sges,
-				 &recv->cursor, bytes, length);
+	return snt__soft_scatter(&qp->device->memory, responder->queue->pd, recv->sges,
+				 recv->sge_count, &recv->cursor, bytes, length);
 }
 
 /* BTH, DETH and, perhaps, immediate; pad and ICRC; and the UDP header. */

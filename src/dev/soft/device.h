@@ -91,7 +91,8 @@ void snt__soft_device_set_gid(struct snt__soft_device *device, unsigned index,
 			      const uint8_t gid[16]);
 
 /* The end, with IBV_EVENT_DEVICE_FATAL. All QPs go to ERR, nothing is sent or received
- * any more, and of the control table only destroying works; the rest is -EIO. */
+ * any more, and of the control table only destroying, queries, channels and events work;
+ * the rest is -EIO. */
 void snt__soft_device_kill(struct snt__soft_device *device);
 
 /*

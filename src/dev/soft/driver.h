@@ -77,7 +77,8 @@ struct snt__soft_driver {
 	void (*unlock)(void *arg);
 	/* There is something for snt__soft_output(), because of a verb. Comes
 	 * without the lock, at the end of the verb; several verbs may share one
-	 * kick if nothing was output in between. */
+	 * kick if nothing was output in between. Before a QP is destroyed it is the
+	 * last chance to take what that QP has. */
 	void (*kick)(void *arg);
 	/* Somebody polls a CQ: a chance to move packets. Comes without the lock,
 	 * before the CQ is looked at. NULL: none needed. */

@@ -8,7 +8,8 @@
 /*
  * What wakes programs: completion channels and async events, each an eventfd that is
  * readable while something waits. Nothing is queued that would need memory: a CQ
- * counts its events, and every object has one bit for each kind of async event.
+ * counts its events, and every object has one bit for each kind of async event, which
+ * come in the order of their numbers.
  */
 
 struct snt__soft_device;

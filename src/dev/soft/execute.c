@@ -41,7 +41,7 @@ static bool take_recv(struct snt__soft_qp *qp)
 static void move_on(struct snt__soft_responder *responder, uint16_t parts,
 		    uint8_t message, uint32_t length)
 {
-	responder->expected = snt__psn_add(responder->expected, 1);
+	responder->expected++;
 	responder->got += length;
 	responder->message = message;
 	if (!(parts & SNT__WIRE_LAST))
@@ -93,8 +93,8 @@ static enum snt__soft_verdict execute_send(struct snt__soft_qp *qp,
 		snt__soft_recv_fail(qp, IBV_WC_LOC_LEN_ERR);
 		return SNT__SOFT_INVALID;
 	}
-	if (!snt__soft_scatter(&qp->device->memory, qp->ibv.pd, recv->sges,
-			       &recv->cursor, packet->payload,
+	if (!snt__soft_scatter(&qp->device->memory, responder->queue->pd, recv->sges,
+			       recv->sge_count, &recv->cursor, packet->payload,
 			       packet->payload_length)) {
 		snt__soft_recv_fail(qp, IBV_WC_LOC_PROT_ERR);
 		return SNT__SOFT_BROKEN;
@@ -176,8 +176,8 @@ static void remember(struct snt__soft_qp *qp, struct snt__soft_memo *memo,
 
 	*memo = *content;
 	memo->state = SNT__SOFT_MEMO_NEW;
-	memo->psn = responder->expected;
-	responder->expected = snt__psn_add(responder->expected, memo->count);
+	memo->first = responder->expected;
+	responder->expected += memo->count;
 	responder->msn = snt__psn_add(responder->msn, 1);
 	memo->msn = responder->msn;
 	snt__soft_memo_answer(responder, memo - responder->memos, 0, memo->count);

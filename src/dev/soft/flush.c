@@ -99,20 +99,16 @@ void snt__soft_qp_quiesce(struct snt__soft_qp *qp)
 	responder->message = SNT__SOFT_MESSAGE_NONE;
 	responder->waiting_count = 0;
 	responder->answer = false;
-	responder->dying = false;
 	snt__soft_unlink(&qp->active);
 }
 
-/* A responder that is dying has something left to say. */
+/* The responder says what it has left to say. */
 void snt__soft_qp_error(struct snt__soft_qp *qp)
 {
 	if (qp->ibv.state == IBV_QPS_ERR)
 		return;
 	qp->ibv.state = IBV_QPS_ERR;
-	if (qp->responder.dying)
-		quiesce_requester(qp);
-	else
-		snt__soft_qp_quiesce(qp);
+	quiesce_requester(qp);
 	snt__soft_flush(qp);
 	if (qp->ibv.srq)
 		snt__soft_raise(&qp->object, IBV_EVENT_QP_LAST_WQE_REACHED);

@@ -40,16 +40,20 @@ struct snt__soft_cursor snt__soft_seek(const struct ibv_sge *sge, unsigned count
 }
 
 int snt__soft_span(const struct snt__soft_memory *memory, const struct ibv_pd *pd,
-		   const struct ibv_sge *sge, struct snt__soft_cursor *cursor,
-		   uint32_t length, unsigned access, struct iovec *pieces)
+		   const struct ibv_sge *sge, unsigned sge_count,
+		   struct snt__soft_cursor *cursor, uint32_t length, unsigned access,
+		   struct iovec *pieces)
 {
 	struct snt__soft_cursor at = *cursor;
 	int count = 0;
 
 	while (length) {
 		const struct ibv_sge *from = &sge[at.index];
-		uint32_t part = from->length - at.offset;
+		uint32_t part;
 
+		if (at.index >= sge_count)
+			return -1;
+		part = from->length - at.offset;
 		if (part > length)
 			part = length;
 		if (part) {
@@ -75,14 +79,15 @@ int snt__soft_span(const struct snt__soft_memory *memory, const struct ibv_pd *p
 }
 
 bool snt__soft_scatter(const struct snt__soft_memory *memory, const struct ibv_pd *pd,
-		       const struct ibv_sge *sge, struct snt__soft_cursor *cursor,
-		       const uint8_t *bytes, uint32_t length)
+		       const struct ibv_sge *sge, unsigned sge_count,
+		       struct snt__soft_cursor *cursor, const uint8_t *bytes,
+		       uint32_t length)
 {
 	struct iovec pieces[SNT__SOFT_SGE_MAX];
 	int i, count;
 
-	count = snt__soft_span(memory, pd, sge, cursor, length, IBV_ACCESS_LOCAL_WRITE,
-			       pieces);
+	count = snt__soft_span(memory, pd, sge, sge_count, cursor, length,
+			       IBV_ACCESS_LOCAL_WRITE, pieces);
 	for (i = 0; i < count; i++) {
 		memcpy(pieces[i].iov_base, bytes, pieces[i].iov_len);
 		bytes += pieces[i].iov_len;

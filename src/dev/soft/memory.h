@@ -105,20 +105,22 @@ struct snt__soft_cursor snt__soft_seek(const struct ibv_sge *sge, unsigned count
 
 /**
  * snt__soft_span - the memory of the next bytes of an SGE list
+ * @sge_count: at most SNT__SOFT_SGE_MAX, for which there is room in @pieces
  * @cursor: where they begin; moved behind them on success
- * @pieces: room for SNT__SOFT_SGE_MAX
  *
- * The list is long enough. Empty SGEs name no memory, so their keys are not looked at.
+ * Empty SGEs name no memory, so their keys are not looked at.
  *
- * Returns: how many pieces, or -1 if a key does not grant it.
+ * Returns: how many pieces, or -1 if a key does not grant it, or the list is too short.
  */
 int snt__soft_span(const struct snt__soft_memory *memory, const struct ibv_pd *pd,
-		   const struct ibv_sge *sge, struct snt__soft_cursor *cursor,
-		   uint32_t length, unsigned access, struct iovec *pieces);
+		   const struct ibv_sge *sge, unsigned sge_count,
+		   struct snt__soft_cursor *cursor, uint32_t length, unsigned access,
+		   struct iovec *pieces);
 
 /* Copies to where snt__soft_span() says, or nothing and returns false. */
 bool snt__soft_scatter(const struct snt__soft_memory *memory, const struct ibv_pd *pd,
-		       const struct ibv_sge *sge, struct snt__soft_cursor *cursor,
-		       const uint8_t *bytes, uint32_t length);
+		       const struct ibv_sge *sge, unsigned sge_count,
+		       struct snt__soft_cursor *cursor, const uint8_t *bytes,
+		       uint32_t length);
 
 #endif

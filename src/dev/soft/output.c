@@ -7,15 +7,20 @@
  * enough for the others. */
 #define TURN 32
 
+/* Answers go first, unless they have taken all of the last turn. */
 static unsigned qp_output(struct snt__soft_qp *qp, struct snt__soft_packet *packets,
 			  unsigned max, uint64_t now)
 {
-	unsigned count;
+	bool requests_first = qp->requests_first;
+	unsigned count = 0;
 
 	if (qp->ibv.qp_type == IBV_QPT_UD)
 		return snt__soft_datagram_output(qp, packets, max);
-	count = snt__soft_respond_output(qp, packets, max);
-	if (count < max)
+	if (requests_first)
+		count = snt__soft_request_output(qp, packets, max, now);
+	count += snt__soft_respond_output(qp, packets + count, max - count);
+	qp->requests_first = !requests_first && count == max;
+	if (!requests_first)
 		count +=
 			snt__soft_request_output(qp, packets + count, max - count, now);
 	return count;

@@ -64,8 +64,8 @@ static int alloc_requester(struct snt__soft_requester *requester,
 	return requester->paths ? 0 : -ENOMEM;
 }
 
-static int alloc_responder(struct snt__soft_qp *qp, const struct ibv_qp_init_attr *attr,
-			   unsigned read_max)
+static int alloc_responder(struct snt__soft_qp *qp, struct ibv_pd *pd,
+			   const struct ibv_qp_init_attr *attr, unsigned read_max)
 {
 	struct snt__soft_responder *responder = &qp->responder;
 	unsigned sge_max = attr->cap.max_recv_sge;
@@ -74,7 +74,7 @@ static int alloc_responder(struct snt__soft_qp *qp, const struct ibv_qp_init_att
 	if (attr->srq) {
 		responder->queue = &snt__soft_srq(attr->srq)->queue;
 		sge_max = responder->queue->sge_max;
-	} else if (snt__soft_recv_queue_init(&qp->recv_queue, attr->cap.max_recv_wr,
+	} else if (snt__soft_recv_queue_init(&qp->recv_queue, pd, attr->cap.max_recv_wr,
 					     sge_max)) {
 		qp->recv_queue = (struct snt__soft_recv_queue){ 0 };
 		return -ENOMEM;
@@ -95,7 +95,7 @@ static struct snt__soft_qp *alloc_qp(struct ibv_pd *pd, struct ibv_qp_init_attr 
 	if (!qp)
 		return NULL;
 	if (alloc_requester(&qp->requester, attr) ||
-	    alloc_responder(qp, attr, device->limits.read_max)) {
+	    alloc_responder(qp, pd, attr, device->limits.read_max)) {
 		free_qp(qp);
 		return NULL;
 	}
@@ -199,12 +199,25 @@ static void leave_qp(struct snt__soft_device *device, struct snt__soft_qp *qp)
 	count_users(qp, -1);
 }
 
+/* If it has something left to say, the driver has a chance to send it. */
+static void say_goodbye(struct snt__soft_device *device, const struct snt__soft_qp *qp)
+{
+	bool active;
+
+	snt__soft_lock(device);
+	active = snt__soft_linked(&qp->active);
+	snt__soft_unlock(device);
+	if (active)
+		device->driver->kick(device->driver_arg);
+}
+
 int snt__soft_destroy_qp(struct ibv_qp *ibv_qp)
 {
 	struct snt__soft_qp *qp = snt__soft_qp(ibv_qp);
 	struct snt__soft_device *device = qp->device;
 	bool busy;
 
+	say_goodbye(device, qp);
 	snt__soft_lock(device);
 	busy = snt__soft_object_busy(&qp->object);
 	if (!busy)

@@ -43,7 +43,8 @@
  *
  * Responder
  * ---------
- *	expected  the PSN of the next request
+ *	expected  the number of the next request; its lower 24 bits are the PSN, and
+ *	          it does not wrap either
  *	message   what FIRST has begun and LAST has not ended; `recv` is the receive that
  *	          it goes to if it is a SEND, else addr, rkey and left say where to
  *
@@ -54,8 +55,10 @@
  * Thus an ACK never overtakes the answer of a request that it covers.
  *
  * After a request out of order there is one NAK, and silence until the expected one
- * comes (`nak_sent`). After a NAK that is fatal the QP is in ERR, but what had been
- * accepted is still answered, and the NAK sent; `dying` tells it from other QPs in ERR.
+ * comes (`nak_sent`).
+ *
+ * In ERR nothing is executed any more, but what was is still answered, and a NAK sent:
+ * whoever has a completion and leaves does not leave his peer in doubt.
  */
 
 enum snt__soft_send_flag {
@@ -142,7 +145,7 @@ struct snt__soft_memo {
 	uint8_t state;
 	bool queued;
 	uint8_t kind;
-	uint32_t psn; /* of response 0 */
+	uint64_t first; /* the number of response 0 */
 	uint32_t msn;
 	uint32_t rkey;
 	uint64_t addr;
@@ -162,14 +165,13 @@ enum snt__soft_message {
 };
 
 struct snt__soft_responder {
-	uint32_t expected;
+	uint64_t expected;
 	uint32_t msn;
 	uint8_t message;
 	bool nak_sent;
-	bool dying;
 	bool answer; /* to be sent: */
 	uint8_t answer_syndrome;
-	uint32_t answer_psn;
+	uint64_t answer_number;
 	/* The message. */
 	uint32_t rkey;
 	uint64_t addr;
@@ -203,6 +205,7 @@ struct snt__soft_qp {
 	uint32_t qkey;
 	bool signal_all;
 	bool established;
+	bool requests_first; /* in its next turn to send, not answers */
 	uint16_t source_port;
 	struct snt__soft_requester requester;
 	struct snt__soft_responder responder;
@@ -258,13 +261,14 @@ static inline uint32_t snt__soft_packets(uint32_t length, uint32_t mtu)
 /* A packet to the peer: begun, and turned into what a driver sends. In between, the
  * headers that its opcode has are set, and only those. */
 static inline void snt__soft_packet_begin(const struct snt__soft_qp *qp, uint8_t opcode,
-					  uint32_t psn, struct snt__wire_packet *packet)
+					  uint64_t number,
+					  struct snt__wire_packet *packet)
 {
 	packet->opcode = opcode;
 	packet->flags = SNT__WIRE_MIGRATED;
 	packet->pkey = SNT__WIRE_PKEY_DEFAULT;
 	packet->qpn = qp->peer_qpn;
-	packet->psn = psn & SNT__PSN_MASK;
+	packet->psn = number & SNT__PSN_MASK;
 	packet->payload_length = 0;
 }
 
@@ -368,7 +372,7 @@ void snt__soft_memo_answer(struct snt__soft_responder *responder, unsigned index
 			   uint32_t start, uint32_t stop);
 /* Room for a new READ or atomic, or NULL if there are too many. */
 struct snt__soft_memo *snt__soft_memo_new(struct snt__soft_responder *responder);
-/* An ACK up to that PSN, or a NAK at it. */
-void snt__soft_answer(struct snt__soft_qp *qp, uint8_t syndrome, uint32_t psn);
+/* An ACK up to that number, or a NAK at it. */
+void snt__soft_answer(struct snt__soft_qp *qp, uint8_t syndrome, uint64_t number);
 
 #endif

@@ -6,8 +6,8 @@
 
 #include "dev/soft/core.h"
 
-int snt__soft_recv_queue_init(struct snt__soft_recv_queue *queue, unsigned depth,
-			      unsigned sge_max)
+int snt__soft_recv_queue_init(struct snt__soft_recv_queue *queue, struct ibv_pd *pd,
+			      unsigned depth, unsigned sge_max)
 {
 	uint32_t slots = snt__soft_ring_size(depth);
 
@@ -17,6 +17,7 @@ int snt__soft_recv_queue_init(struct snt__soft_recv_queue *queue, unsigned depth
 		snt__soft_recv_queue_finish(queue);
 		return -ENOMEM;
 	}
+	queue->pd = pd;
 	queue->mask = slots - 1;
 	queue->depth = depth;
 	queue->sge_max = sge_max;
@@ -136,7 +137,7 @@ int snt__soft_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr,
 	srq = snt__soft_alloc(1, sizeof(*srq));
 	if (!srq)
 		return -ENOMEM;
-	err = snt__soft_recv_queue_init(&srq->queue, attr->attr.max_wr,
+	err = snt__soft_recv_queue_init(&srq->queue, pd, attr->attr.max_wr,
 					attr->attr.max_sge);
 	if (err) {
 		snt__soft_free(srq);

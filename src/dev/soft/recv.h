@@ -19,6 +19,7 @@ struct snt__soft_recv_slot {
 
 /* head and tail count without end; tail - head is at most depth. */
 struct snt__soft_recv_queue {
+	struct ibv_pd *pd; /* whose keys its SGEs have */
 	struct snt__soft_recv_slot *slots;
 	struct ibv_sge *sges; /* sge_max for each slot */
 	uint32_t mask;
@@ -50,8 +51,8 @@ static inline struct snt__soft_srq *snt__soft_srq(struct ibv_srq *srq)
 	return snt__soft_container(srq, struct snt__soft_srq, ibv);
 }
 
-int snt__soft_recv_queue_init(struct snt__soft_recv_queue *queue, unsigned depth,
-			      unsigned sge_max);
+int snt__soft_recv_queue_init(struct snt__soft_recv_queue *queue, struct ibv_pd *pd,
+			      unsigned depth, unsigned sge_max);
 void snt__soft_recv_queue_finish(struct snt__soft_recv_queue *queue);
 
 /* Moves the oldest receive to where the QP works on it. False if there is none. */

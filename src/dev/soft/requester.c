@@ -81,7 +81,8 @@ static bool gather(struct snt__soft_qp *qp, const struct snt__soft_send *send,
 	}
 	count = snt__soft_span(&qp->device->memory, qp->ibv.pd,
 			       snt__soft_send_sges(requester, requester->at),
-			       &requester->cursor, length, 0, out->payload);
+			       send->sge_count, &requester->cursor, length, 0,
+			       out->payload);
 	out->payload_count = count < 0 ? 0 : count;
 	return count >= 0;
 }
@@ -202,7 +203,7 @@ static void drain(struct snt__soft_qp *qp)
 {
 	struct snt__soft_requester *requester = &qp->requester;
 
-	if (requester->drained || requester->una != requester->sent ||
+	if (requester->drained ||
 	    (requester->head != requester->tail &&
 	     snt__soft_send_at(requester, requester->head)->first < requester->sent))
 		return;

@@ -56,16 +56,16 @@ struct snt__soft_memo *snt__soft_memo_new(struct snt__soft_responder *responder)
 
 /* A NAK is not replaced by an ACK that says less. One that waits for a request which has
  * come in the meantime is. */
-void snt__soft_answer(struct snt__soft_qp *qp, uint8_t syndrome, uint32_t psn)
+void snt__soft_answer(struct snt__soft_qp *qp, uint8_t syndrome, uint64_t number)
 {
 	struct snt__soft_responder *responder = &qp->responder;
 
 	if (responder->answer && syndrome == SNT__SYNDROME_ACK_UNLIMITED &&
-	    snt__psn_diff(psn, responder->answer_psn) < 0)
+	    number < responder->answer_number)
 		return;
 	responder->answer = true;
 	responder->answer_syndrome = syndrome;
-	responder->answer_psn = psn;
+	responder->answer_number = number;
 	snt__soft_qp_activate(qp);
 }
 
@@ -80,7 +80,7 @@ static bool send_read(struct snt__soft_qp *qp, struct snt__soft_memo *memo,
 	snt__soft_packet_begin(qp,
 			       snt__wire_opcode(SNT__WIRE_KIND_READ_RESPONSE,
 						memo->at == memo->start, last, false),
-			       memo->psn + memo->at, &packet);
+			       memo->first + memo->at, &packet);
 	packet.ack.syndrome = SNT__SYNDROME_ACK_UNLIMITED;
 	packet.ack.msn = memo->msn;
 	packet.payload_length =
@@ -104,7 +104,7 @@ static void send_atomic(struct snt__soft_qp *qp, const struct snt__soft_memo *me
 {
 	struct snt__wire_packet packet = { 0 };
 
-	snt__soft_packet_begin(qp, SNT__WIRE_ATOMIC_ACKNOWLEDGE, memo->psn, &packet);
+	snt__soft_packet_begin(qp, SNT__WIRE_ATOMIC_ACKNOWLEDGE, memo->first, &packet);
 	packet.ack.syndrome = SNT__SYNDROME_ACK_UNLIMITED;
 	packet.ack.msn = memo->msn;
 	packet.ack.original = memo->original;
@@ -120,16 +120,15 @@ static void revoke(struct snt__soft_qp *qp, const struct snt__soft_memo *memo)
 
 	responder->waiting_count = 0;
 	responder->answer = false;
-	snt__soft_answer(qp, SNT__SYNDROME_NAK_ACCESS,
-			 snt__psn_add(memo->psn, memo->at));
-	responder->dying = true;
+	snt__soft_answer(qp, SNT__SYNDROME_NAK_ACCESS, memo->first + memo->at);
 	if (qp->ibv.state == IBV_QPS_ERR)
 		return;
 	snt__soft_raise(&qp->object, IBV_EVENT_QP_ACCESS_ERR);
 	snt__soft_qp_error(qp);
 }
 
-/* One packet for the memo that is first. */
+/* One packet for the memo that is first. If its memory is gone after it was answered,
+ * whoever asks again is late, or has only himself to blame. */
 static bool send_memo(struct snt__soft_qp *qp, struct snt__soft_packet *out)
 {
 	struct snt__soft_responder *responder = &qp->responder;
@@ -138,7 +137,10 @@ static bool send_memo(struct snt__soft_qp *qp, struct snt__soft_packet *out)
 
 	if (memo->kind == SNT__WIRE_KIND_READ) {
 		if (!send_read(qp, memo, out)) {
-			revoke(qp, memo);
+			if (memo->state == SNT__SOFT_MEMO_NEW)
+				revoke(qp, memo);
+			else
+				dequeue(responder, index);
 			return false;
 		}
 	} else {
@@ -156,7 +158,7 @@ static void send_answer(struct snt__soft_qp *qp, struct snt__soft_packet *out)
 	struct snt__soft_responder *responder = &qp->responder;
 	struct snt__wire_packet packet = { 0 };
 
-	snt__soft_packet_begin(qp, SNT__WIRE_ACKNOWLEDGE, responder->answer_psn,
+	snt__soft_packet_begin(qp, SNT__WIRE_ACKNOWLEDGE, responder->answer_number,
 			       &packet);
 	packet.ack.syndrome = responder->answer_syndrome;
 	packet.ack.msn = responder->msn;

@@ -14,14 +14,10 @@ static uint8_t nak_syndrome(enum snt__soft_verdict verdict)
 	}
 }
 
-/* The QP is in ERR from now on, but for what it still has to say. A receive that
- * failed has told by its completion, the rest is told by an event. */
+/* A receive that failed has told by its completion, the rest is told by an event. */
 static void fail(struct snt__soft_qp *qp, enum snt__soft_verdict verdict)
 {
-	struct snt__soft_responder *responder = &qp->responder;
-
-	snt__soft_answer(qp, nak_syndrome(verdict), responder->expected);
-	responder->dying = true;
+	snt__soft_answer(qp, nak_syndrome(verdict), qp->responder.expected);
 	if (verdict == SNT__SOFT_INVALID)
 		snt__soft_raise(&qp->object, IBV_EVENT_QP_REQ_ERR);
 	else if (verdict == SNT__SOFT_DENIED)
@@ -56,7 +52,7 @@ static bool has_answer(const struct snt__wire_packet *packet)
 	return snt__wire_opcodes[packet->opcode].kind >= SNT__WIRE_KIND_READ;
 }
 
-/* In order. How far the expected PSN moves depends on what it was. */
+/* In order. How far the expected number moves depends on what it was. */
 static void execute(struct snt__soft_qp *qp, const struct snt__wire_packet *packet)
 {
 	struct snt__soft_responder *responder = &qp->responder;
@@ -74,18 +70,18 @@ static void execute(struct snt__soft_qp *qp, const struct snt__wire_packet *pack
 		fail(qp, verdict);
 	else if ((packet->flags & SNT__WIRE_ACK_REQUEST) && !has_answer(packet))
 		snt__soft_answer(qp, SNT__SYNDROME_ACK_UNLIMITED,
-				 snt__psn_add(responder->expected, -1));
+				 responder->expected - 1);
 }
 
 /*
  * Duplicates
  */
 
-/* The memo of which the packet is a repetition, in part or as a whole; -1: it is so old
- * that nobody remembers, or not what it was. */
+/* The memo of which the packet with this number is a repetition, in part or as a whole;
+ * -1: it is so old that nobody remembers, or not what it was. */
 static int find_memo(const struct snt__soft_qp *qp,
-		     const struct snt__wire_packet *packet, uint32_t *start_out,
-		     uint32_t *stop_out)
+		     const struct snt__wire_packet *packet, uint64_t number,
+		     uint32_t *start_out, uint32_t *stop_out)
 {
 	const struct snt__soft_responder *responder = &qp->responder;
 	uint8_t kind = snt__wire_opcodes[packet->opcode].kind;
@@ -97,14 +93,13 @@ static int find_memo(const struct snt__soft_qp *qp,
 
 	for (i = 0; i < responder->memo_count; i++) {
 		const struct snt__soft_memo *memo = &responder->memos[i];
-		int32_t start = snt__psn_diff(packet->psn, memo->psn);
-		uint64_t offset = (uint64_t)start * qp->mtu;
+		uint64_t start = number - memo->first;
 
 		if (memo->state == SNT__SOFT_MEMO_FREE || memo->kind != kind ||
-		    start < 0 || (uint32_t)start >= memo->count)
+		    number < memo->first || start >= memo->count)
 			continue;
-		if (memo->rkey != rkey || memo->addr + offset != addr ||
-		    count > memo->count - (uint32_t)start)
+		if (memo->rkey != rkey || memo->addr + start * qp->mtu != addr ||
+		    count > memo->count - start)
 			return -1;
 		*start_out = (uint32_t)start;
 		*stop_out = (uint32_t)start + count;
@@ -113,26 +108,27 @@ static int find_memo(const struct snt__soft_qp *qp,
 	return -1;
 }
 
-/* How much can be acknowledged to somebody who repeats a request with this PSN: all, but
- * nothing beyond a READ or an atomic whose answer he may miss. */
-static uint32_t acknowledged(const struct snt__soft_responder *responder, uint32_t psn)
+/* How much can be acknowledged to somebody who repeats the request of this number: all,
+ * but nothing beyond a READ or an atomic whose answer he may miss. */
+static uint64_t acknowledged(const struct snt__soft_responder *responder,
+			     uint64_t number)
 {
-	uint32_t upto = responder->expected;
+	uint64_t upto = responder->expected;
 	unsigned i;
 
 	for (i = 0; i < responder->memo_count; i++) {
 		const struct snt__soft_memo *memo = &responder->memos[i];
 
-		if (memo->state != SNT__SOFT_MEMO_FREE &&
-		    snt__psn_diff(memo->psn, psn) > 0 &&
-		    snt__psn_diff(upto, memo->psn) > 0)
-			upto = memo->psn;
+		if (memo->state != SNT__SOFT_MEMO_FREE && memo->first > number &&
+		    memo->first < upto)
+			upto = memo->first;
 	}
-	return snt__psn_add(upto, -1);
+	return upto - 1;
 }
 
 /* Nothing is executed twice, except for READs. */
-static void duplicate(struct snt__soft_qp *qp, const struct snt__wire_packet *packet)
+static void duplicate(struct snt__soft_qp *qp, const struct snt__wire_packet *packet,
+		      uint64_t number)
 {
 	struct snt__soft_responder *responder = &qp->responder;
 	uint32_t start, stop;
@@ -141,10 +137,10 @@ static void duplicate(struct snt__soft_qp *qp, const struct snt__wire_packet *pa
 	qp->device->stats.duplicates++;
 	if (!has_answer(packet)) {
 		snt__soft_answer(qp, SNT__SYNDROME_ACK_UNLIMITED,
-				 acknowledged(responder, packet->psn));
+				 acknowledged(responder, number));
 		return;
 	}
-	index = find_memo(qp, packet, &start, &stop);
+	index = find_memo(qp, packet, number, &start, &stop);
 	if (index < 0)
 		return;
 	snt__soft_memo_answer(responder, index, start, stop);
@@ -154,7 +150,8 @@ static void duplicate(struct snt__soft_qp *qp, const struct snt__wire_packet *pa
 void snt__soft_respond_input(struct snt__soft_qp *qp,
 			     const struct snt__wire_packet *packet)
 {
-	int32_t ahead = snt__psn_diff(packet->psn, qp->responder.expected);
+	uint64_t expected = qp->responder.expected;
+	int32_t ahead = snt__psn_diff(packet->psn, expected & SNT__PSN_MASK);
 
 	if (!qp->established && qp->ibv.state == IBV_QPS_RTR && ahead <= 0) {
 		qp->established = true;
@@ -163,7 +160,7 @@ void snt__soft_respond_input(struct snt__soft_qp *qp,
 	if (ahead > 0)
 		out_of_order(qp);
 	else if (ahead < 0)
-		duplicate(qp, packet);
+		duplicate(qp, packet, expected + ahead);
 	else
 		execute(qp, packet);
 }

@@ -148,7 +148,8 @@ static void make_ready_to_receive(struct snt__soft_qp *qp)
 	snt__soft_path_init(qp->device, &attr->ah_attr, qp->source_port, &qp->path);
 	qp->mtu = snt__mtu_bytes(attr->path_mtu);
 	qp->peer_qpn = attr->dest_qp_num & SNT__PSN_MASK;
-	responder->expected = attr->rq_psn & SNT__PSN_MASK;
+	/* A round later, so that whatever comes again has a number, too. */
+	responder->expected = (attr->rq_psn & SNT__PSN_MASK) + SNT__PSN_MASK + 1;
 	responder->memo_count = attr->max_dest_rd_atomic;
 	requester->window = clamp(limits->request_window / qp->mtu, 4, 4096);
 	requester->ack_mask = floor_power(requester->window / 4) - 1;
@@ -185,6 +186,7 @@ static void reset(struct snt__soft_qp *qp)
 	requester->una = requester->next = requester->sent = requester->end = 0;
 	requester->rewound_once = false;
 	requester->backoff = 0;
+	requester->cursor = (struct snt__soft_cursor){ 0 };
 	requester->landing = (struct snt__soft_cursor){ 0 };
 	responder->msn = 0;
 	responder->nak_sent = false;
@@ -194,6 +196,7 @@ static void reset(struct snt__soft_qp *qp)
 	       qp->device->limits.read_max * sizeof(*responder->memos));
 	qp->recv_queue.head = qp->recv_queue.tail = 0;
 	qp->established = false;
+	qp->requests_first = false;
 	memset(&qp->attr, 0, sizeof(qp->attr));
 	qp->access = 0;
 	qp->ibv.state = IBV_QPS_RESET;
@@ -261,7 +264,7 @@ int snt__soft_query_qp(struct ibv_qp *ibv_qp, struct ibv_qp_attr *attr_out, int 
 	attr_out->qp_state = ibv_qp->state;
 	attr_out->cur_qp_state = ibv_qp->state;
 	attr_out->sq_psn = qp->requester.next & SNT__PSN_MASK;
-	attr_out->rq_psn = qp->responder.expected;
+	attr_out->rq_psn = qp->responder.expected & SNT__PSN_MASK;
 	attr_out->sq_draining = ibv_qp->state == IBV_QPS_SQD && !qp->requester.drained;
 	attr_out->cap = qp->init.cap;
 	snt__soft_unlock(qp->device);
