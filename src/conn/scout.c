@@ -35,7 +35,9 @@ struct snt__scouting {
 	struct snt_conn *conn; /* NULL: nobody wants to know any more */
 	struct snt_timer timer;
 	struct snt_mem *mem;
-	uint8_t *bytes; /* what is sent, then what is received */
+	/* What all send; then for each a place where it receives, since devices write at
+	 * the same time. */
+	uint8_t *bytes;
 	uint16_t mtu;
 	bool connects;
 	bool closing;
@@ -185,7 +187,9 @@ static void received(struct snt_op *op)
 static int listen_up(struct scout *scout)
 {
 	struct snt__scouting *scouting = scout->owner;
-	struct snt_sge sge = { scouting->mem, scouting->bytes + BYTES_MAX, BYTES_MAX };
+	size_t place = 1 + (size_t)(scout - scouting->scout);
+	struct snt_sge sge = { scouting->mem, scouting->bytes + place * BYTES_MAX,
+			       BYTES_MAX };
 
 	for (unsigned i = 0; i < MESSAGES; i++) {
 		int ret;
@@ -278,13 +282,14 @@ static int allocate(struct snt__hub *hub, const struct snt__probe *probe,
 {
 	struct snt__scouting *scouting =
 		calloc(1, sizeof(*scouting) + probe->count * sizeof(struct scout));
+	size_t places = 1 + (size_t)probe->count;
 	int ret;
 
 	if (!scouting)
 		return snt__fail(ENOMEM, "no memory for trying pairs of devices");
-	scouting->bytes = calloc(2, BYTES_MAX);
+	scouting->bytes = calloc(places, BYTES_MAX);
 	ret = scouting->bytes
-		      ? snt_mem_register(hub->ctx, scouting->bytes, 2 * BYTES_MAX,
+		      ? snt_mem_register(hub->ctx, scouting->bytes, places * BYTES_MAX,
 					 SNT_ACCESS_LOCAL_WRITE, &scouting->mem)
 		      : snt__fail(ENOMEM, "no memory for trying pairs of devices");
 	if (ret) {
