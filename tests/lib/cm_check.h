@@ -13,8 +13,8 @@ static inline bool cm_check_timer(const struct snt__soft_cm_connection *connecti
 
 static inline const char *cm_check_free(const struct snt__soft_cm_connection *c)
 {
-	if (snt__soft_linked(&c->ready) || snt__soft_linked(&c->active) ||
-	    snt__soft_linked(&c->lingering))
+	if (snt__linked(&c->ready) || snt__linked(&c->active) ||
+	    snt__linked(&c->lingering))
 		return "a free connection is in a list";
 	if (c->entry[0].present || c->entry[1].present || c->timer.place)
 		return "a free connection is in an index, or has a timer";
@@ -31,17 +31,17 @@ static inline const char *cm_check_one(struct snt__soft_cm *cm,
 	bool by_qpn = c->state >= SNT__SOFT_CM_REP_RECEIVED &&
 		      c->state <= SNT__SOFT_CM_ESTABLISHED;
 
-	if (snt__soft_linked(&c->lingering) != (!c->held && !waits))
+	if (snt__linked(&c->lingering) != (!c->held && !waits))
 		return "lingering is not what it should be";
-	if (snt__soft_linked(&c->ready) != (c->pending != 0))
+	if (snt__linked(&c->ready) != (c->pending != 0))
 		return "ready without an event, or the other way round";
 	if (waits != (c->pending >> SNT__CM_EVENT_REQUEST & 1) ||
 	    (waits && (c->held || c->state != SNT__SOFT_CM_REQ_RECEIVED)))
 		return "a request that waits does not";
-	if (c->sending && !snt__soft_linked(&c->active))
+	if (c->sending && !snt__linked(&c->active))
 		return "a message is forgotten";
 	if ((resends || c->state == SNT__SOFT_CM_OVER) && !cm_check_timer(c) &&
-	    !snt__soft_linked(&c->active))
+	    !snt__linked(&c->active))
 		return "nothing will ever happen to a connection";
 	if (!(resends || c->state == SNT__SOFT_CM_OVER) && cm_check_timer(c))
 		return "a timer runs for nothing";
@@ -76,8 +76,8 @@ static inline const char *cm_check(struct snt__soft_cm *cm)
 			return wrong;
 		if (c->state == SNT__SOFT_CM_FREE)
 			continue;
-		lingering += snt__soft_linked(&c->lingering);
-		live += !snt__soft_linked(&c->lingering);
+		lingering += snt__linked(&c->lingering);
+		live += !snt__linked(&c->lingering);
 		waiting += c->listener != NULL;
 	}
 	for (unsigned i = 0; i < cm->config.listener_max; i++) {

@@ -81,9 +81,9 @@ int snt__soft_cm_create(const struct snt__soft_cm_config *config,
 		return -ENOMEM;
 	cm->config = filled;
 	cm->pool_size = filled.connection_max + filled.linger_max;
-	snt__soft_list_init(&cm->ready);
-	snt__soft_list_init(&cm->active);
-	snt__soft_list_init(&cm->lingering);
+	snt__list_init(&cm->ready);
+	snt__list_init(&cm->active);
+	snt__list_init(&cm->lingering);
 	err = alloc_pools(cm);
 	if (err) {
 		snt__soft_cm_destroy(cm);
@@ -150,14 +150,14 @@ void snt__soft_cm_give(struct snt__soft_cm *cm,
 {
 	uint32_t place = (uint32_t)(connection - cm->pool);
 
-	if (snt__soft_linked(&connection->lingering)) {
-		snt__soft_unlink(&connection->lingering);
+	if (snt__linked(&connection->lingering)) {
+		snt__unlink(&connection->lingering);
 		cm->lingering_count--;
 	} else {
 		cm->live--;
 	}
 	snt__soft_cm_hush(cm, connection);
-	snt__soft_unlink(&connection->active);
+	snt__unlink(&connection->active);
 	snt__soft_timer_remove(&cm->timers, &connection->timer);
 	for (unsigned i = 0; i < SNT__SOFT_CM_INDICES; i++)
 		snt__soft_cm_index_remove(cm, i, connection);
@@ -173,13 +173,13 @@ void snt__soft_cm_linger(struct snt__soft_cm *cm,
 	snt__soft_cm_hush(cm, connection);
 	cm->live--;
 	cm->lingering_count++;
-	snt__soft_list_append(&cm->lingering, &connection->lingering);
+	snt__list_append(&cm->lingering, &connection->lingering);
 	if (cm->lingering_count <= cm->config.linger_max)
 		return;
 	cm->stats.evicted++;
-	snt__soft_cm_give(cm, snt__soft_container(cm->lingering.next,
-						  struct snt__soft_cm_connection,
-						  lingering));
+	snt__soft_cm_give(cm,
+			  snt__container(cm->lingering.next,
+					 struct snt__soft_cm_connection, lingering));
 }
 
 struct snt__soft_cm_connection *snt__soft_cm_find(struct snt__soft_cm *cm,
@@ -223,7 +223,7 @@ void snt__soft_cm_finish(struct snt__soft_cm *cm,
 	snt__soft_cm_enter(cm, connection, SNT__SOFT_CM_OVER);
 	if (connection->held)
 		snt__soft_cm_raise(cm, connection, event);
-	else if (!snt__soft_linked(&connection->lingering))
+	else if (!snt__linked(&connection->lingering))
 		snt__soft_cm_linger(cm, connection);
 }
 
@@ -298,12 +298,11 @@ int snt__soft_cm_listen(struct snt__soft_cm *cm, const uint8_t gid[16], uint16_t
 void snt__soft_cm_unlisten(struct snt__soft_cm *cm,
 			   struct snt__soft_cm_listener *listener)
 {
-	struct snt__soft_link *link = cm->ready.next;
+	struct snt__link *link = cm->ready.next;
 
 	while (link != &cm->ready) {
 		struct snt__soft_cm_connection *connection =
-			snt__soft_container(link, struct snt__soft_cm_connection,
-					    ready);
+			snt__container(link, struct snt__soft_cm_connection, ready);
 
 		link = link->next;
 		if (connection->listener != listener)

@@ -5,7 +5,7 @@
 #include "dev/cm.h"
 #include "dev/soft/cm_wire.h"
 #include "dev/soft/driver.h"
-#include "dev/soft/list.h"
+#include "util/list.h"
 #include "dev/soft/timer.h"
 
 /*
@@ -111,9 +111,9 @@ struct snt__soft_cm_connection {
 	struct snt__soft_cm_handle handle;
 	struct snt__soft_cm_listener *listener; /* REQUEST is pending */
 	struct snt__soft_cm_entry entry[SNT__SOFT_CM_INDICES];
-	struct snt__soft_link ready;
-	struct snt__soft_link active;
-	struct snt__soft_link lingering;
+	struct snt__link ready;
+	struct snt__link active;
+	struct snt__link lingering;
 	struct snt__soft_timer timer;
 	uint8_t state;
 	bool passive;
@@ -207,9 +207,9 @@ struct snt__soft_cm {
 	uint32_t heads_mask;
 	uint64_t secret; /* of the index, so that nobody can aim at one chain */
 	struct snt__soft_cm_listener *listeners;
-	struct snt__soft_link ready;
-	struct snt__soft_link active;
-	struct snt__soft_link lingering;
+	struct snt__link ready;
+	struct snt__link active;
+	struct snt__link lingering;
 	struct snt__soft_timers timers;
 	struct snt__soft_cm_note notes[SNT__SOFT_CM_NOTES];
 	uint32_t note_head;
@@ -283,15 +283,15 @@ int snt__soft_cm_qp_attr(const struct snt__soft_cm *cm,
 
 static inline struct snt__soft_cm_connection *snt__soft_cm_of(struct snt__cm_id *id)
 {
-	return snt__soft_container(id, struct snt__soft_cm_connection, handle.id);
+	return snt__container(id, struct snt__soft_cm_connection, handle.id);
 }
 
 /* Looks at `active` soon. */
 static inline void snt__soft_cm_activate(struct snt__soft_cm *cm,
 					 struct snt__soft_cm_connection *connection)
 {
-	if (!snt__soft_linked(&connection->active))
-		snt__soft_list_append(&cm->active, &connection->active);
+	if (!snt__linked(&connection->active))
+		snt__list_append(&cm->active, &connection->active);
 }
 
 static inline void snt__soft_cm_send(struct snt__soft_cm *cm,

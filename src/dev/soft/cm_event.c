@@ -13,7 +13,7 @@ void snt__soft_cm_raise(struct snt__soft_cm *cm,
 			struct snt__soft_cm_connection *connection,
 			enum snt__cm_event_type type)
 {
-	bool first = snt__soft_list_empty(&cm->ready);
+	bool first = snt__list_empty(&cm->ready);
 
 	if (BIT(type) & FINAL_BITS) {
 		if (connection->final)
@@ -23,8 +23,8 @@ void snt__soft_cm_raise(struct snt__soft_cm *cm,
 		connection->pending &= ~BIT(SNT__CM_EVENT_RESPONSE);
 	}
 	connection->pending |= BIT(type);
-	if (!snt__soft_linked(&connection->ready))
-		snt__soft_list_append(&cm->ready, &connection->ready);
+	if (!snt__linked(&connection->ready))
+		snt__list_append(&cm->ready, &connection->ready);
 	if (first)
 		cm->config.ready(cm->config.arg);
 }
@@ -42,7 +42,7 @@ void snt__soft_cm_hush(struct snt__soft_cm *cm,
 	(void)cm;
 	request_done(connection);
 	connection->pending = 0;
-	snt__soft_unlink(&connection->ready);
+	snt__unlink(&connection->ready);
 }
 
 static void copy_data(struct snt__cm_event *event, const uint8_t *data, uint8_t length)
@@ -78,10 +78,10 @@ int snt__soft_cm_next_event(struct snt__soft_cm *cm, struct snt__cm_event *event
 {
 	struct snt__soft_cm_connection *connection;
 
-	if (snt__soft_list_empty(&cm->ready))
+	if (snt__list_empty(&cm->ready))
 		return -EAGAIN;
-	connection = snt__soft_container(cm->ready.next, struct snt__soft_cm_connection,
-					 ready);
+	connection =
+		snt__container(cm->ready.next, struct snt__soft_cm_connection, ready);
 	memset(event_out, 0, sizeof(*event_out));
 	event_out->type = (enum snt__cm_event_type)__builtin_ctz(connection->pending);
 	event_out->id = &connection->handle.id;
@@ -93,6 +93,6 @@ int snt__soft_cm_next_event(struct snt__soft_cm *cm, struct snt__cm_event *event
 	fill(connection, event_out);
 	connection->pending &= connection->pending - 1;
 	if (!connection->pending)
-		snt__soft_unlink(&connection->ready);
+		snt__unlink(&connection->ready);
 	return 0;
 }

@@ -267,7 +267,7 @@ int snt__soft_cm_manager_event(struct snt__cm *cm, struct snt__cm_event *event_o
 			event_out->id->cm = cm;
 			event_out->id->device = index;
 		}
-		if (snt__soft_list_empty(&port->machine->ready))
+		if (snt__list_empty(&port->machine->ready))
 			snt__soft_bell_quiet(&port->bell);
 		snt__soft_unlock(port->device);
 		if (!ret)

@@ -29,7 +29,7 @@ struct snt__soft_cm_manager {
 
 static inline struct snt__soft_cm_manager *snt__soft_cm_manager(struct snt__cm *cm)
 {
-	return snt__soft_container(cm, struct snt__soft_cm_manager, cm);
+	return snt__container(cm, struct snt__soft_cm_manager, cm);
 }
 
 /* Part of the table. */

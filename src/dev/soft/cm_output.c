@@ -226,9 +226,7 @@ void snt__soft_cm_timer(struct snt__soft_cm *cm, uint64_t now)
 	struct snt__soft_timer *timer;
 
 	while ((timer = snt__soft_timers_expired(&cm->timers, now)))
-		expire(cm,
-		       snt__soft_container(timer, struct snt__soft_cm_connection,
-					   timer),
+		expire(cm, snt__container(timer, struct snt__soft_cm_connection, timer),
 		       now);
 }
 
@@ -256,15 +254,15 @@ bool snt__soft_cm_output(struct snt__soft_cm *cm, struct snt__soft_path *path_ou
 		cm->stats.sent++;
 		return true;
 	}
-	while (!snt__soft_list_empty(&cm->active)) {
+	while (!snt__list_empty(&cm->active)) {
 		struct snt__soft_cm_connection *connection =
-			snt__soft_container(cm->active.next,
-					    struct snt__soft_cm_connection, active);
+			snt__container(cm->active.next, struct snt__soft_cm_connection,
+				       active);
 		unsigned kind;
 
 		start_timer(cm, connection, now);
 		if (!connection->sending) {
-			snt__soft_unlink(&connection->active);
+			snt__unlink(&connection->active);
 			continue;
 		}
 		kind = SNT__CM_REQ + (unsigned)__builtin_ctz(connection->sending);
@@ -274,7 +272,7 @@ bool snt__soft_cm_output(struct snt__soft_cm *cm, struct snt__soft_path *path_ou
 		*path_out = connection->path;
 		make(cm, connection, kind, mad_out);
 		if (!connection->sending)
-			snt__soft_unlink(&connection->active);
+			snt__unlink(&connection->active);
 		cm->stats.sent++;
 		return true;
 	}

@@ -26,12 +26,12 @@ static struct snt__soft_cm_port *port_of(const struct snt__cm_id *id)
 
 static bool is_listener(const struct snt__cm_id *id)
 {
-	return snt__soft_container(id, const struct snt__soft_cm_handle, id)->listens;
+	return snt__container(id, const struct snt__soft_cm_handle, id)->listens;
 }
 
 static struct listener *listener_of(struct snt__cm_id *id)
 {
-	return snt__soft_container(id, struct listener, handle.id);
+	return snt__container(id, struct listener, handle.id);
 }
 
 /*
@@ -270,7 +270,7 @@ static void destroy(struct snt__cm_id *id)
 	port = port_of(id);
 	snt__soft_lock(port->device);
 	snt__soft_cm_release(port->machine, snt__soft_cm_of(id));
-	if (snt__soft_list_empty(&port->machine->ready))
+	if (snt__list_empty(&port->machine->ready))
 		snt__soft_bell_quiet(&port->bell);
 	snt__soft_cm_unlock_kick(port);
 }

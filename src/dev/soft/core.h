@@ -42,8 +42,8 @@ struct snt__soft_device {
 	/* By packet. */
 	struct snt__soft_qp **qps; /* by the lower bits of a QP number */
 	uint32_t qp_mask;
-	uint32_t reads_bytes;	      /* of responses that READs have asked for */
-	struct snt__soft_link active; /* QPs with something to send */
+	uint32_t reads_bytes;	 /* of responses that READs have asked for */
+	struct snt__link active; /* QPs with something to send */
 	struct snt__soft_memory memory;
 	struct snt__soft_timers timers;
 	struct snt__soft_stats stats;
@@ -57,7 +57,7 @@ struct snt__soft_device {
 	struct snt__soft_config limits; /* nothing zero; its pointers are not valid */
 	struct snt__soft_mads mads;
 	struct snt__soft_object object; /* of port and device events */
-	struct snt__soft_link events;	/* objects with async events */
+	struct snt__link events;	/* objects with async events */
 	struct snt__soft_bell async;
 	uint32_t *qp_free; /* a ring of table indices, the longest unused first */
 	uint32_t qp_free_head;
@@ -81,7 +81,7 @@ struct snt__soft_pd {
 
 static inline struct snt__soft_pd *snt__soft_pd(struct ibv_pd *pd)
 {
-	return snt__soft_container(pd, struct snt__soft_pd, ibv);
+	return snt__container(pd, struct snt__soft_pd, ibv);
 }
 
 static inline void snt__soft_lock(struct snt__soft_device *device)
@@ -99,7 +99,7 @@ static inline void snt__soft_unlock(struct snt__soft_device *device)
 /* The same at the end of a verb after which there may be something to send. */
 static inline void snt__soft_unlock_kick(struct snt__soft_device *device)
 {
-	bool kick = !device->kicked && !snt__soft_list_empty(&device->active);
+	bool kick = !device->kicked && !snt__list_empty(&device->active);
 
 	device->kicked |= kick;
 	snt__soft_unlock(device);

@@ -11,7 +11,7 @@
 
 static struct snt__soft_channel *channel_of(struct ibv_comp_channel *channel)
 {
-	return snt__soft_container(channel, struct snt__soft_channel, ibv);
+	return snt__container(channel, struct snt__soft_channel, ibv);
 }
 
 int snt__soft_create_channel(struct ibv_context *context,
@@ -31,7 +31,7 @@ int snt__soft_create_channel(struct ibv_context *context,
 	}
 	channel->ibv.context = context;
 	channel->ibv.fd = channel->bell.fd;
-	snt__soft_list_init(&channel->cqs);
+	snt__list_init(&channel->cqs);
 	snt__soft_lock(device);
 	device->object_count++;
 	snt__soft_unlock(device);
@@ -59,8 +59,8 @@ int snt__soft_destroy_channel(struct ibv_comp_channel *ibv_channel)
 
 static void unlink_ready(struct snt__soft_channel *channel, struct snt__soft_cq *cq)
 {
-	snt__soft_unlink(&cq->ready);
-	if (snt__soft_list_empty(&channel->cqs))
+	snt__unlink(&cq->ready);
+	if (snt__list_empty(&channel->cqs))
 		snt__soft_bell_quiet(&channel->bell);
 }
 
@@ -72,7 +72,7 @@ static void cq_event(struct snt__soft_cq *cq)
 		return;
 	channel = channel_of(cq->ibv.channel);
 	if (!cq->events++)
-		snt__soft_list_append(&channel->cqs, &cq->ready);
+		snt__list_append(&channel->cqs, &cq->ready);
 	snt__soft_bell_ring(&channel->bell);
 }
 
@@ -80,13 +80,13 @@ static struct snt__soft_cq *take_event(struct snt__soft_channel *channel)
 {
 	struct snt__soft_cq *cq;
 
-	if (snt__soft_list_empty(&channel->cqs))
+	if (snt__list_empty(&channel->cqs))
 		return NULL;
-	cq = snt__soft_container(channel->cqs.next, struct snt__soft_cq, ready);
+	cq = snt__container(channel->cqs.next, struct snt__soft_cq, ready);
 	cq->events_taken++;
 	unlink_ready(channel, cq);
 	if (--cq->events) {
-		snt__soft_list_append(&channel->cqs, &cq->ready);
+		snt__list_append(&channel->cqs, &cq->ready);
 		snt__soft_bell_ring(&channel->bell);
 	}
 	return cq;

@@ -11,7 +11,7 @@
 struct snt__soft_channel {
 	struct ibv_comp_channel ibv;
 	struct snt__soft_bell bell;
-	struct snt__soft_link cqs; /* with events that were not taken, in turn */
+	struct snt__link cqs; /* with events that were not taken, in turn */
 	unsigned users;
 };
 
@@ -32,15 +32,15 @@ struct snt__soft_cq {
 	uint8_t armed;
 	bool overrun; /* its event came; there is one */
 	struct snt__soft_object object;
-	struct snt__soft_link ready; /* in the channel, while `events` */
-	unsigned events;	     /* of the channel that were not taken */
+	struct snt__link ready; /* in the channel, while `events` */
+	unsigned events;	/* of the channel that were not taken */
 	unsigned events_taken;
 	unsigned events_acked;
 };
 
 static inline struct snt__soft_cq *snt__soft_cq(struct ibv_cq *cq)
 {
-	return snt__soft_container(cq, struct snt__soft_cq, ibv);
+	return snt__container(cq, struct snt__soft_cq, ibv);
 }
 
 /* Adds a completion. Errors count as solicited. */

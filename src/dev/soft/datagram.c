@@ -48,7 +48,7 @@ int snt__soft_destroy_ah(struct ibv_ah *ibv_ah)
 	snt__soft_pd(ibv_ah->pd)->users--;
 	device->object_count--;
 	snt__soft_unlock(device);
-	snt__soft_free(snt__soft_container(ibv_ah, struct snt__soft_ah, ibv));
+	snt__soft_free(snt__container(ibv_ah, struct snt__soft_ah, ibv));
 	return 0;
 }
 
@@ -59,7 +59,7 @@ void snt__soft_datagram_address(struct snt__soft_qp *qp, uint32_t position,
 	struct snt__soft_send *send = snt__soft_send_at(requester, position);
 
 	requester->paths[position & requester->mask] =
-		snt__soft_container(wr->wr.ud.ah, struct snt__soft_ah, ibv)->path;
+		snt__container(wr->wr.ud.ah, struct snt__soft_ah, ibv)->path;
 	send->datagram.qpn = wr->wr.ud.remote_qpn;
 	/* A key with the highest bit set means that of the QP. */
 	send->datagram.qkey =

@@ -118,8 +118,8 @@ int snt__soft_device_create(const struct snt__soft_config *config,
 	device->driver_arg = config->driver_arg;
 	device->port_up = !config->port_down;
 	device->object.device = device;
-	snt__soft_list_init(&device->active);
-	snt__soft_list_init(&device->events);
+	snt__list_init(&device->active);
+	snt__list_init(&device->events);
 	if (config->gid_count)
 		memcpy(device->gids, config->gids, (size_t)config->gid_count * 16);
 	err = alloc_tables(device);
@@ -153,7 +153,7 @@ struct ibv_context *snt__soft_device_context(struct snt__soft_device *device)
 
 struct snt__soft_device *snt__soft_device_of(struct ibv_context *context)
 {
-	return snt__soft_container(context, struct snt__soft_device, verbs.context);
+	return snt__container(context, struct snt__soft_device, verbs.context);
 }
 
 const struct snt__soft_stats *snt__soft_device_stats(

@@ -76,8 +76,8 @@ void snt__soft_raise(struct snt__soft_object *object, enum ibv_event_type type)
 
 	object->pending &= ~superseded(type);
 	object->pending |= 1u << type;
-	if (!snt__soft_linked(&object->events))
-		snt__soft_list_append(&device->events, &object->events);
+	if (!snt__linked(&object->events))
+		snt__list_append(&device->events, &object->events);
 	snt__soft_bell_ring(&device->async);
 }
 
@@ -86,8 +86,8 @@ void snt__soft_forget(struct snt__soft_object *object)
 	struct snt__soft_device *device = object->device;
 
 	object->pending = 0;
-	snt__soft_unlink(&object->events);
-	if (snt__soft_list_empty(&device->events))
+	snt__unlink(&object->events);
+	if (snt__list_empty(&device->events))
 		snt__soft_bell_quiet(&device->async);
 }
 
@@ -97,12 +97,12 @@ static void set_element(struct ibv_async_event *event, struct snt__soft_object *
 	switch (event->event_type) {
 	case IBV_EVENT_CQ_ERR:
 		event->element.cq =
-			&snt__soft_container(object, struct snt__soft_cq, object)->ibv;
+			&snt__container(object, struct snt__soft_cq, object)->ibv;
 		break;
 	case IBV_EVENT_SRQ_ERR:
 	case IBV_EVENT_SRQ_LIMIT_REACHED:
 		event->element.srq =
-			&snt__soft_container(object, struct snt__soft_srq, object)->ibv;
+			&snt__container(object, struct snt__soft_srq, object)->ibv;
 		break;
 	case IBV_EVENT_QP_FATAL:
 	case IBV_EVENT_QP_REQ_ERR:
@@ -111,7 +111,7 @@ static void set_element(struct ibv_async_event *event, struct snt__soft_object *
 	case IBV_EVENT_SQ_DRAINED:
 	case IBV_EVENT_QP_LAST_WQE_REACHED:
 		event->element.qp =
-			&snt__soft_container(object, struct snt__soft_qp, object)->ibv;
+			&snt__container(object, struct snt__soft_qp, object)->ibv;
 		break;
 	default:
 		event->element.port_num = 1;
@@ -144,10 +144,9 @@ static bool take_event(struct snt__soft_device *device, struct ibv_async_event *
 {
 	struct snt__soft_object *object;
 
-	if (snt__soft_list_empty(&device->events))
+	if (snt__list_empty(&device->events))
 		return false;
-	object = snt__soft_container(device->events.next, struct snt__soft_object,
-				     events);
+	object = snt__container(device->events.next, struct snt__soft_object, events);
 	memset(event, 0, sizeof(*event));
 	event->event_type = (enum ibv_event_type)__builtin_ctz(object->pending);
 	set_element(event, object);

@@ -3,7 +3,7 @@
 #define SNT_DEV_SOFT_EVENT_H
 
 #include <infiniband/verbs.h>
-#include "dev/soft/list.h"
+#include "util/list.h"
 
 /*
  * What wakes programs: completion channels and async events, each an eventfd that is
@@ -35,7 +35,7 @@ int snt__soft_bell_wait(struct snt__soft_device *device,
  * event that was taken has been acknowledged. */
 struct snt__soft_object {
 	struct snt__soft_device *device;
-	struct snt__soft_link events;
+	struct snt__link events;
 	uint32_t pending;
 	unsigned taken;
 	unsigned acked;

@@ -99,7 +99,7 @@ void snt__soft_qp_quiesce(struct snt__soft_qp *qp)
 	responder->message = SNT__SOFT_MESSAGE_NONE;
 	responder->waiting_count = 0;
 	responder->answer = false;
-	snt__soft_unlink(&qp->active);
+	snt__unlink(&qp->active);
 }
 
 /* The responder says what it has left to say. */

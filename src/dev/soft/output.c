@@ -31,15 +31,14 @@ static unsigned take_turns(struct snt__soft_device *device,
 {
 	unsigned count = 0;
 
-	while (count < max && !snt__soft_list_empty(&device->active)) {
-		struct snt__soft_qp *qp =
-			snt__soft_container(device->active.next, struct snt__soft_qp,
-					    active);
+	while (count < max && !snt__list_empty(&device->active)) {
+		struct snt__soft_qp *qp = snt__container(device->active.next,
+							 struct snt__soft_qp, active);
 		unsigned turn = max - count < TURN ? max - count : TURN;
 		unsigned sent;
 
 		/* It comes back to the end if there was no end to what it has. */
-		snt__soft_unlink(&qp->active);
+		snt__unlink(&qp->active);
 		sent = qp_output(qp, packets + count, turn, now);
 		if (sent == turn)
 			snt__soft_qp_activate(qp);
@@ -82,8 +81,7 @@ void snt__soft_timer(struct snt__soft_device *device, uint64_t now)
 	struct snt__soft_timer *timer;
 
 	while ((timer = snt__soft_timers_expired(&device->timers, now)))
-		snt__soft_timeout(
-			snt__soft_container(timer, struct snt__soft_qp, timer));
+		snt__soft_timeout(snt__container(timer, struct snt__soft_qp, timer));
 	if (mads->agent)
 		mads->agent->timer(mads->arg, now);
 }

@@ -205,7 +205,7 @@ static void say_goodbye(struct snt__soft_device *device, const struct snt__soft_
 	bool active;
 
 	snt__soft_lock(device);
-	active = snt__soft_linked(&qp->active);
+	active = snt__linked(&qp->active);
 	snt__soft_unlock(device);
 	if (active)
 		device->driver->kick(device->driver_arg);

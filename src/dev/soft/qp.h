@@ -197,7 +197,7 @@ struct snt__soft_qp {
 	void *xrcd;
 
 	struct snt__soft_device *device;
-	struct snt__soft_link active;
+	struct snt__link active;
 	uint32_t mtu;
 	uint32_t peer_qpn;
 	struct snt__soft_path path;
@@ -221,7 +221,7 @@ struct snt__soft_qp {
 
 static inline struct snt__soft_qp *snt__soft_qp(struct ibv_qp *qp)
 {
-	return snt__soft_container(qp, struct snt__soft_qp, ibv);
+	return snt__container(qp, struct snt__soft_qp, ibv);
 }
 
 static inline struct snt__soft_send *snt__soft_send_at(
@@ -247,8 +247,8 @@ static inline uint8_t *snt__soft_send_inline(
 /* There is, or may be, something to send. */
 static inline void snt__soft_qp_activate(struct snt__soft_qp *qp)
 {
-	if (!snt__soft_linked(&qp->active))
-		snt__soft_list_append(&qp->device->active, &qp->active);
+	if (!snt__linked(&qp->active))
+		snt__list_append(&qp->device->active, &qp->active);
 }
 
 /* The packets of a message; an empty one has one, too. An MTU is a power of two. */

@@ -48,7 +48,7 @@ struct snt__soft_srq {
 
 static inline struct snt__soft_srq *snt__soft_srq(struct ibv_srq *srq)
 {
-	return snt__soft_container(srq, struct snt__soft_srq, ibv);
+	return snt__container(srq, struct snt__soft_srq, ibv);
 }
 
 int snt__soft_recv_queue_init(struct snt__soft_recv_queue *queue, struct ibv_pd *pd,

@@ -197,7 +197,7 @@ static void leave_region(struct snt__soft_memory *memory, uint32_t slot)
 int snt__soft_dereg_mr(struct ibv_mr *ibv_mr)
 {
 	struct snt__soft_device *device = snt__soft_device_of(ibv_mr->context);
-	struct snt__soft_mr *mr = snt__soft_container(ibv_mr, struct snt__soft_mr, ibv);
+	struct snt__soft_mr *mr = snt__container(ibv_mr, struct snt__soft_mr, ibv);
 
 	snt__soft_lock(device);
 	leave_region(&device->memory, mr->slot);
