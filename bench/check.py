@@ -12,7 +12,7 @@ import sys
 
 def main() -> None:
     done = subprocess.run([sys.argv[1], "--json", "--passes", "3"], check=True,
-                          capture_output=True, text=True)
+                          stdout=subprocess.PIPE, text=True)
     lines = done.stdout.splitlines()
     print(f"1..{len(lines)}")
     for number, line in enumerate(lines, 1):

@@ -48,14 +48,27 @@ static void usage(const char *program)
 	exit(2);
 }
 
+/* What the program was given, but for the core that it measures on. */
+static cpu_set_t other_cores;
+
 /* One core for all passes: moving between cores is the loudest noise. */
 static void stay_on_this_core(void)
 {
+	int core = sched_getcpu();
 	cpu_set_t set;
 
 	CPU_ZERO(&set);
-	CPU_SET(sched_getcpu(), &set);
+	CPU_SET(core, &set);
+	if (sched_getaffinity(0, sizeof(other_cores), &other_cores))
+		CPU_ZERO(&other_cores);
+	CPU_CLR(core, &other_cores);
 	sched_setaffinity(0, sizeof(set), &set);
+}
+
+void bench_other_core(void)
+{
+	if (CPU_COUNT(&other_cores))
+		sched_setaffinity(0, sizeof(other_cores), &other_cores);
 }
 
 struct bench *bench_begin(const char *name, int argc, char **argv)

@@ -41,6 +41,10 @@ void bench_prepared_case(struct bench *bench, const char *name,
 void bench_value(struct bench *bench, const char *name, double value, const char *unit,
 		 const char *baseline);
 
+/* The calling process, a child of the one that measures, and all that it starts from now
+ * on leave the core of that one to it, if there is another. */
+void bench_other_core(void);
+
 /* Is there a use for cases that begin like this? Preparing some takes long. */
 bool bench_wants(const struct bench *bench, const char *prefix);
 

@@ -4,7 +4,6 @@
  * with open eyes only, for a while before sleeping, as long as it pays off, and not at
  * all. The other process spins. Values are ns for the way there and back.
  */
-#include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -100,19 +99,6 @@ static void echo(int control)
 		}
 }
 
-static void other_core(void)
-{
-	cpu_set_t all, set;
-
-	sched_getaffinity(0, sizeof(all), &all);
-	CPU_ZERO(&set);
-	for (int i = 0; i < CPU_SETSIZE; i++)
-		if (CPU_ISSET(i, &all) && i != sched_getcpu())
-			CPU_SET(i, &set);
-	if (CPU_COUNT(&set))
-		sched_setaffinity(0, sizeof(set), &set);
-}
-
 static int start(void)
 {
 	int pair[2];
@@ -122,7 +108,7 @@ static int start(void)
 	if (!fork()) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		close(pair[0]);
-		other_core();
+		bench_other_core();
 		echo(pair[1]);
 		_exit(0);
 	}

@@ -49,7 +49,7 @@ static void connect_qp(struct end *end, const struct card *peer)
 		.dest_qp_num = peer->qpn,
 		.max_dest_rd_atomic = 4,
 		.max_rd_atomic = 4,
-		.timeout = 14,
+		.timeout = 17, /* nothing gets lost, but the machine may be busy */
 		.retry_cnt = 7,
 		.rnr_retry = 7,
 		.ah_attr = { .is_global = 1, .port_num = 1, .grh.hop_limit = 64 },

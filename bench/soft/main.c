@@ -5,7 +5,6 @@
  */
 #include <netinet/in.h>
 #include <netinet/udp.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +16,7 @@
 #include "lib/bench.h"
 #include "soft/end.h"
 #include "soft/resources.h"
+#include "soft/shm.h"
 
 #define MIB   (1u << 20)
 #define BATCH 32
@@ -29,19 +29,6 @@ static unsigned char bytes[MIB];
 /* Who does what in the other process; each has one, and a socket to it. */
 typedef void (*role_fn)(int control);
 
-static void other_core(void)
-{
-	cpu_set_t all, set;
-
-	sched_getaffinity(0, sizeof(all), &all);
-	CPU_ZERO(&set);
-	for (int i = 0; i < CPU_SETSIZE; i++)
-		if (CPU_ISSET(i, &all) && i != sched_getcpu())
-			CPU_SET(i, &set);
-	if (CPU_COUNT(&set))
-		sched_setaffinity(0, sizeof(set), &set);
-}
-
 static int start(role_fn role)
 {
 	int pair[2];
@@ -51,7 +38,7 @@ static int start(role_fn role)
 	if (!fork()) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		close(pair[0]);
-		other_core();
+		bench_other_core();
 		role(pair[1]);
 		_exit(0);
 	}
@@ -91,16 +78,23 @@ static int meet(int control)
  * One stream of TCP
  */
 
+/* Says so for every MiB that it has got. */
 static void drain_stream(int control)
 {
 	struct sockaddr_in address;
 	int fd = bound(SOCK_STREAM, &address);
+	size_t total = 0;
+	ssize_t got;
 
 	if (listen(fd, 1) || write(control, &address, sizeof(address)) < 0)
 		die("listen");
 	fd = accept(fd, NULL, NULL);
-	while (read(fd, bytes, sizeof(bytes)) > 0)
-		;
+	while ((got = read(fd, bytes, sizeof(bytes))) > 0) {
+		total += got;
+		for (; total >= MIB; total -= MIB)
+			if (write(fd, "", 1) != 1)
+				die("write");
+	}
 }
 
 static int connect_stream(void)
@@ -114,16 +108,27 @@ static int connect_stream(void)
 	return fd;
 }
 
+/* It is over when all has arrived: sockets hold many MiB. */
 static void stream_mib(void *arg, unsigned count)
 {
+	int fd = *(int *)arg;
+	char done[64];
+
 	for (unsigned i = 0; i < count; i++)
-		for (size_t done = 0; done < MIB;) {
-			ssize_t wrote = write(*(int *)arg, bytes + done, MIB - done);
+		for (size_t sent = 0; sent < MIB;) {
+			ssize_t wrote = write(fd, bytes + sent, MIB - sent);
 
 			if (wrote <= 0)
 				die("write");
-			done += wrote;
+			sent += wrote;
 		}
+	while (count) {
+		ssize_t got = read(fd, done, count < 64 ? count : 64);
+
+		if (got <= 0)
+			die("read");
+		count -= got;
+	}
 }
 
 /*
@@ -298,11 +303,14 @@ static void open_echo(struct partner *partner)
 
 int main(int argc, char **argv)
 {
-	static struct partner datagrams, writes;
-	static struct end target;
+	static struct partner datagrams, writes, shm_writes;
+	static struct end target, shm_target;
 	struct bench *bench;
 	int stream, counter, control, peer;
 
+	/* First of all, so that everybody knows who is on which core. */
+	bench = bench_begin("soft", argc, argv);
+	setenv("SENNIT_SOFT_SHM", "off", 1);
 	peer = start(resources_be_peer);
 	stream = connect_stream();
 	control = start(count_datagrams);
@@ -311,15 +319,27 @@ int main(int argc, char **argv)
 	datagrams.fd = meet(datagrams.control);
 	end_open(&target, start(be_written_to));
 	open_echo(&writes);
-	bench = bench_begin("soft", argc, argv);
-	bench_case(bench, "tcp-write-1m", stream_mib, &stream, 8, NULL);
-	bench_case(bench, "udp-write-1m", write_mib, &target, 8, "tcp-write-1m");
-	bench_case(bench, "gso-rate-64b", send_datagrams, &counter, 4096, NULL);
-	bench_case(bench, "udp-rate-64b", write_small, &target, 4096, "gso-rate-64b");
+	setenv("SENNIT_SOFT_SHM", "on", 1);
+	end_open(&shm_target, start(be_written_to));
+	open_echo(&shm_writes);
+	setenv("SENNIT_SOFT_SHM", "off", 1);
+	bench_case(bench, "tcp-write-1m", stream_mib, &stream, 16, NULL);
+	bench_case(bench, "udp-write-1m", write_mib, &target, 16, "tcp-write-1m");
+	bench_case(bench, "gso-rate-64b", send_datagrams, &counter, 16384, NULL);
+	bench_case(bench, "udp-rate-64b", write_small, &target, 16384, "gso-rate-64b");
 	bench_prepared_case(bench, "ping-latency-64b", tell, ping_datagrams, &datagrams,
-			    50, NULL);
-	bench_prepared_case(bench, "udp-latency-64b", tell, ping_writes, &writes, 50,
+			    500, NULL);
+	bench_prepared_case(bench, "udp-latency-64b", tell, ping_writes, &writes, 500,
 			    "ping-latency-64b");
+	bench_case(bench, "memcpy-write-1m", shm_copy_mib, NULL, 16, NULL);
+	bench_case(bench, "shm-write-1m", write_mib, &shm_target, 16,
+		   "memcpy-write-1m");
+	bench_case(bench, "shm-write-1m-tcp", write_mib, &shm_target, 16,
+		   "tcp-write-1m");
+	bench_case(bench, "shm-rate-64b", write_small, &shm_target, 4096,
+		   "gso-rate-64b");
+	bench_prepared_case(bench, "shm-latency-64b", tell, ping_writes, &shm_writes,
+			    50, "ping-latency-64b");
 	resources_measure(bench, peer);
 	return bench_end(bench);
 }

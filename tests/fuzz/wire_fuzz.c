@@ -16,8 +16,8 @@ static const uint8_t gid[2][16] = {
 };
 
 /* The packet with its trailer passes; the flow decides on the version of IP. */
-static void expect_sealed(const struct snt__icrc_flow *flow, const uint8_t *data,
-			  size_t size, const struct snt__wire_packet *packet)
+static void expect_sealed(struct snt__icrc_flow *flow, const uint8_t *data, size_t size,
+			  const struct snt__wire_packet *packet)
 {
 	size_t header = packet->payload - data;
 	const struct iovec payload = { (void *)packet->payload,

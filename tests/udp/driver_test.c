@@ -442,6 +442,85 @@ static void idle_costs_nothing(void **state)
 	sides_close(side);
 }
 
+/*
+ * Who polls all the time has the socket to himself
+ */
+
+static bool thread_naps(struct side *side)
+{
+	bool naps;
+
+	snt__udp_lock(side->device);
+	naps = side->device->napping;
+	snt__udp_unlock(side->device);
+	return naps;
+}
+
+/* Something has to come, so that the thread wakes up and sees who is there. */
+static void poll_until_thread_naps(struct side *side, struct side *peer)
+{
+	uint64_t end = snt__udp_now() + UINT64_C(30000000000);
+	struct ibv_wc wc;
+
+	for (unsigned i = 0; !thread_naps(side); i++) {
+		assert_true(snt__udp_now() < end);
+		if (i % 1000 == 0) {
+			side_post(peer, side, IBV_WR_RDMA_WRITE, 100);
+			assert_int_equal(side_wait(peer), IBV_WC_SUCCESS);
+		}
+		for (unsigned k = 0; k < 100; k++)
+			assert_int_equal(ibv_poll_cq(side->cq, 1, &wc), 0);
+	}
+}
+
+/* He takes a request and goes away with the answer: the thread finds out. */
+static void poller_leaves_without_a_word(void **state)
+{
+	struct side side[2];
+
+	(void)state;
+	sides_open(side, NULL);
+	for (unsigned i = 0; i < 20; i++) {
+		struct ibv_wc wc;
+		uint64_t before;
+
+		poll_until_thread_naps(&side[1], &side[0]);
+		before = side_stats(&side[1]).packets_in;
+		side_post(&side[0], &side[1], IBV_WR_RDMA_WRITE, 100);
+		while (side_stats(&side[1]).packets_in == before)
+			ibv_poll_cq(side[1].cq, 1, &wc);
+		assert_int_equal(side_wait(&side[0]), IBV_WC_SUCCESS);
+	}
+	assert_int_equal(side_stats(&side[0]).resent, 0);
+	sides_close(side);
+}
+
+/* Who wants an event instead of polling gets it at once, not after a nap. */
+static void poller_goes_to_sleep(void **state)
+{
+	struct side side[2];
+
+	(void)state;
+	sides_open(side, NULL);
+	for (unsigned i = 0; i < 50; i++) {
+		struct ibv_cq *cq;
+		struct ibv_wc wc;
+		void *context;
+
+		poll_until_thread_naps(&side[0], &side[1]);
+		assert_int_equal(ibv_req_notify_cq(side[0].cq, 0), 0);
+		side_post(&side[0], &side[1], IBV_WR_RDMA_WRITE, 100);
+		assert_success(
+			side[0].control->get_cq_event(side[0].channel, &cq, &context));
+		side[0].control->ack_cq_events(cq, 1);
+		assert_int_equal(ibv_poll_cq(side[0].cq, 1, &wc), 1);
+		assert_int_equal(wc.status, IBV_WC_SUCCESS);
+		assert_false(thread_naps(&side[0]));
+	}
+	assert_int_equal(side_stats(&side[0]).resent, 0);
+	sides_close(side);
+}
+
 static int use_in_child(struct side *side)
 {
 	struct ibv_sge sge = { (uintptr_t)side->bytes, 8, side->mr->lkey };
@@ -595,6 +674,8 @@ int main(void)
 		cmocka_unit_test_setup(late_but_answered, set_up),
 		cmocka_unit_test_setup(restless_memory, set_up),
 		cmocka_unit_test_setup(idle_costs_nothing, set_up),
+		cmocka_unit_test_setup(poller_leaves_without_a_word, set_up),
+		cmocka_unit_test_setup(poller_goes_to_sleep, set_up),
 		cmocka_unit_test_setup(child_keeps_its_hands_off, set_up),
 		cmocka_unit_test_setup(churn, set_up),
 		cmocka_unit_test_setup(left_over, set_up),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* CRC-32 against its definition, and our own against that of the library. */
+/* CRC-32 against its definition, in every way that this machine can compute it. */
 #include "lib/test.h"
 
 #include "dev/soft/crc.h"
@@ -96,6 +96,51 @@ static void pieces_make_a_whole(void **state)
 	free(bytes);
 }
 
+/* Beyond the sizes at which a way begins to take several blocks at a time. */
+static void check_way(const struct snt__crc32_way *way)
+{
+	uint64_t random = 3;
+
+	for (size_t length = 0; length < 1200; length += length < 600 ? 1 : 7) {
+		uint8_t *from = random_bytes(length, &random);
+		uint8_t *to = random_bytes(length, &random);
+		uint32_t before = random_next(&random);
+		uint32_t crc = definition(before, from, length);
+
+		assert_int_equal(way->only(before, from, length), crc);
+		assert_int_equal(way->copy(before, to, from, length), crc);
+		if (length)
+			assert_memory_equal(to, from, length);
+		free(to);
+		free(from);
+	}
+}
+
+static void fold_128_is_as_defined(void **state)
+{
+	(void)state;
+	if (!snt__crc32_fold_128())
+		skip();
+	check_way(snt__crc32_fold_128());
+}
+
+static void fold_512_is_as_defined(void **state)
+{
+	(void)state;
+	if (!snt__crc32_fold_512())
+		skip();
+	check_way(snt__crc32_fold_512());
+}
+
+/* What is chosen, from the first use on. */
+static void copies_are_as_defined(void **state)
+{
+	const struct snt__crc32_way way = { snt__crc32, snt__crc32_copy };
+
+	(void)state;
+	check_way(&way);
+}
+
 /* libdeflate would begin anew. */
 static void nothing_at_null_changes_nothing(void **state)
 {
@@ -111,6 +156,9 @@ int main(void)
 		cmocka_unit_test(single_bytes_are_as_defined),
 		cmocka_unit_test(all_lengths_and_alignments_are_as_defined),
 		cmocka_unit_test(pieces_make_a_whole),
+		cmocka_unit_test(fold_128_is_as_defined),
+		cmocka_unit_test(fold_512_is_as_defined),
+		cmocka_unit_test(copies_are_as_defined),
 		cmocka_unit_test(nothing_at_null_changes_nothing),
 	};
 

@@ -512,6 +512,46 @@ static void middle_packets_run(void **state)
 	kit_close(kit);
 }
 
+/* As if the peer had got all up to that packet. */
+static void acknowledge(struct kit *kit, uint32_t psn)
+{
+	struct snt__wire_packet packet = {
+		.opcode = SNT__WIRE_ACKNOWLEDGE,
+		.pkey = SNT__WIRE_PKEY_DEFAULT,
+		.qpn = kit->end[A].qp->qp_num,
+		.psn = psn,
+		.ack = { .syndrome = SNT__SYNDROME_ACK_UNLIMITED },
+	};
+
+	kit_inject(kit, A, &packet, NULL);
+}
+
+/* A message that is longer than the window stops at the end of a run, of which the first
+ * begins behind two packets. One that ends within the window does not. */
+static void windows_open_by_runs(void **state)
+{
+	struct kit *kit = kit_open(&(struct kit_opts){
+		.config = { .request_window = 16 * 1024, .run_bytes = 4 * 1040 } });
+
+	(void)state;
+	kit_send(kit, A,
+		 &(struct kit_send){ .opcode = IBV_WR_RDMA_WRITE,
+				     .far = FAR,
+				     .length = 23 * 1024 });
+	assert_int_equal(kit_swallow(kit, A), 2 + 3 * 4);
+	/* Room for three packets, and for four. */
+	acknowledge(kit, 0);
+	assert_int_equal(kit_swallow(kit, A), 0);
+	acknowledge(kit, 1);
+	assert_int_equal(kit_swallow(kit, A), 4);
+	acknowledge(kit, 2);
+	assert_int_equal(kit_swallow(kit, A), 0);
+	/* The end is in reach. */
+	acknowledge(kit, 6);
+	assert_int_equal(kit_swallow(kit, A), 5);
+	kit_close(kit);
+}
+
 /* Whoever has most to send does not get more than the others. */
 static void turns_are_fair(void **state)
 {
@@ -617,6 +657,7 @@ int main(void)
 		cmocka_unit_test(reads_acknowledge),
 		cmocka_unit_test(lengths_start_anew),
 		cmocka_unit_test(middle_packets_run),
+		cmocka_unit_test(windows_open_by_runs),
 		cmocka_unit_test(turns_are_fair),
 		cmocka_unit_test(answers_leave_room_for_requests),
 		cmocka_unit_test(kicks_are_few),

@@ -289,8 +289,10 @@ static void long_messages(void **state)
 
 	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(opcodes); i++) {
-		struct kit *kit = kit_open(
-			&(struct kit_opts){ .mtu = IBV_MTU_256, .timeout = 12 });
+		struct kit *kit = kit_open(&(struct kit_opts){
+			.mtu = IBV_MTU_256,
+			.timeout = 12,
+			.config = { .request_window = 12000, .run_bytes = 8 * 272 } });
 		bool read = opcodes[i] == IBV_WR_RDMA_READ;
 
 		kit->fate = chaos;

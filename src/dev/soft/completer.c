@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What responses do to requests. */
-#include "dev/soft/qp.h"
+#include "dev/soft/burst.h"
 
 /* Acknowledges up to a number, and retires what is complete. Stops, and returns false,
  * at a READ or an atomic: those need their own response, so that one which is passed
@@ -52,27 +52,41 @@ static bool land(struct snt__soft_qp *qp, const uint8_t *bytes, uint32_t length)
 				 &requester->landing, bytes, length);
 }
 
-static uint32_t response_length(const struct snt__soft_qp *qp,
-				const struct snt__soft_send *send)
+/* How many responses a packet is, of those that are expected; 0: it is none of them. */
+static uint32_t response_count(const struct snt__soft_qp *qp,
+			       const struct snt__soft_send *send, size_t length)
 {
-	uint64_t number = qp->requester.una;
-	uint32_t offset = (uint32_t)(number - send->first) * qp->mtu;
+	uint32_t done = (uint32_t)(qp->requester.una - send->first);
+	uint32_t left = send->length - done * qp->mtu;
+	uint32_t count;
 
-	return number + 1 == send->end ? send->length - offset : qp->mtu;
+	/* All are full, but for the last of them. */
+	if (length > left || (length < left && (!length || length & (qp->mtu - 1))))
+		return 0;
+	count = snt__soft_packets(length, qp->mtu);
+	return count <= qp->device->burst_max ? count : 0;
 }
 
 static enum ibv_wc_status read_response(struct snt__soft_qp *qp,
 					const struct snt__wire_packet *packet)
 {
-	const struct snt__soft_send *send =
-		snt__soft_send_at(&qp->requester, qp->requester.head);
+	struct snt__soft_requester *requester = &qp->requester;
+	uint32_t head = requester->head, count = 0;
+	const struct snt__soft_send *send = snt__soft_send_at(requester, head);
+	enum snt__soft_verdict verdict;
 
-	if (send->kind != SNT__WIRE_KIND_READ ||
-	    packet->payload_length != response_length(qp, send))
+	if (send->kind == SNT__WIRE_KIND_READ)
+		count = response_count(qp, send, packet->payload_length);
+	if (!count)
 		return IBV_WC_BAD_RESP_ERR;
-	if (!land(qp, packet->payload, packet->payload_length))
+	verdict = snt__soft_payload_scatter(qp->device, packet, qp->ibv.pd,
+					    snt__soft_send_sges(requester, head),
+					    send->sge_count, &requester->landing);
+	if (verdict == SNT__SOFT_BROKEN)
 		return IBV_WC_LOC_PROT_ERR;
-	respond_one(qp, send);
+	if (verdict == SNT__SOFT_DONE)
+		while (count--)
+			respond_one(qp, send);
 	return IBV_WC_SUCCESS;
 }
 

@@ -15,6 +15,7 @@
  *
  *	device.c       creation, port, GIDs
  *	input.c        where packets come in: to which QP
+ *	burst.c        packets that stand for several
  *	output.c       where they go out: fairly over QPs; timers
  *	qp.h           the state of a QP, and what always holds
  *	qp.c           QPs are made and found
@@ -37,6 +38,7 @@
  */
 
 struct snt__soft_qp;
+struct snt__soft_source;
 
 struct snt__soft_device {
 	/* By packet. */
@@ -49,6 +51,9 @@ struct snt__soft_device {
 	struct snt__soft_stats stats;
 	bool port_up;
 	bool dead;
+	uint32_t burst_max; /* packets that the one being input may stand for */
+	const struct snt__soft_source *source; /* of its payload; NULL: it is there */
+	uint64_t source_skip;		       /* bytes that are not wanted again */
 	bool kicked; /* the driver knows that there is something to send */
 	const struct snt__soft_driver *driver;
 	void *driver_arg;
@@ -71,6 +76,9 @@ struct snt__soft_device {
 	/* What programs see. */
 	struct verbs_context verbs;
 	struct ibv_device ibv;
+	/* Where drivers have theirs: who asks one of them whether a device is its own makes
+	 * it look here. */
+	const void *driver_ops;
 };
 
 /* `users` counts MRs, QPs, SRQs and AHs. */
@@ -114,6 +122,11 @@ static inline uint64_t snt__soft_random(struct snt__soft_device *device)
 	device->driver->random(device->driver_arg, &value, sizeof(value));
 	return value;
 }
+
+/* input.c: a packet goes to its QP, or is counted as dropped. */
+void snt__soft_deliver(struct snt__soft_device *device,
+		       const struct snt__soft_path *path,
+		       const struct snt__wire_packet *packet, uint64_t now);
 
 /* Is there such an entry, and is it not empty? */
 bool snt__soft_gid_valid(const struct snt__soft_device *device, unsigned index);

@@ -3,6 +3,9 @@
 
 #include <endian.h>
 #include <string.h>
+#ifdef SNT_HAVE_LIBDEFLATE
+#include <libdeflate.h>
+#endif
 
 /* A CRC is linear: the entry of a byte is the sum of those of its bits. */
 #define ENTRY(i, a, b, c, d, e, f, g, h)                                         \
@@ -69,3 +72,52 @@ uint32_t snt__crc32_portable(uint32_t crc, const void *data, size_t length)
 		crc = crc >> 8 ^ table[0][(crc ^ *at) & 255];
 	return ~crc;
 }
+
+/*
+ * Which way
+ */
+
+static uint32_t only(uint32_t crc, const void *data, size_t length)
+{
+#ifdef SNT_HAVE_LIBDEFLATE
+	/* It takes an empty piece at NULL for a new beginning. */
+	return length ? libdeflate_crc32(crc, data, length) : crc;
+#else
+	return snt__crc32_portable(crc, data, length);
+#endif
+}
+
+static uint32_t copy(uint32_t crc, void *to, const void *from, size_t length)
+{
+	if (length)
+		memcpy(to, from, length);
+	return only(crc, to, length);
+}
+
+static const struct snt__crc32_way plain = { only, copy };
+
+static const struct snt__crc32_way *choose(void)
+{
+	const struct snt__crc32_way *way = snt__crc32_fold_512();
+
+	if (!way)
+		way = snt__crc32_fold_128();
+	if (!way)
+		way = &plain;
+	atomic_store_explicit(&snt__crc32_way, way, memory_order_relaxed);
+	return way;
+}
+
+static uint32_t first_only(uint32_t crc, const void *data, size_t length)
+{
+	return choose()->only(crc, data, length);
+}
+
+static uint32_t first_copy(uint32_t crc, void *to, const void *from, size_t length)
+{
+	return choose()->copy(crc, to, from, length);
+}
+
+static const struct snt__crc32_way unknown = { first_only, first_copy };
+
+_Atomic(const struct snt__crc32_way *) snt__crc32_way = &unknown;

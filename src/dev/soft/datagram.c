@@ -8,6 +8,11 @@
  * 20 bytes of nothing and an IPv4 one. */
 #define GRH_SIZE 40
 
+/* A completion tells which of them it is, where there is no service level to tell. Verbs
+ * have no word for it; these are what NICs say and UCX looks at: with UDP, IPv6 or IPv4. */
+#define SL_IPV6 (8 | 1)
+#define SL_IPV4 (8 | 2)
+
 /*
  * Addresses
  */
@@ -209,6 +214,7 @@ static void deliver(struct snt__soft_qp *qp, const struct snt__soft_path *path,
 		.byte_len = GRH_SIZE + packet->payload_length,
 		.src_qp = packet->datagram.source_qpn,
 		.wc_flags = IBV_WC_GRH,
+		.sl = snt__soft_is_ipv4(path->source) ? SL_IPV4 : SL_IPV6,
 	};
 	uint8_t grh[GRH_SIZE];
 

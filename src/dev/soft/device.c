@@ -118,6 +118,7 @@ int snt__soft_device_create(const struct snt__soft_config *config,
 	device->driver_arg = config->driver_arg;
 	device->port_up = !config->port_down;
 	device->object.device = device;
+	device->burst_max = 1;
 	snt__list_init(&device->active);
 	snt__list_init(&device->events);
 	if (config->gid_count)

@@ -40,6 +40,9 @@ struct snt__soft_config {
 	 * one chunk under way. */
 	uint32_t request_window;  /* 512 KiB */
 	uint32_t response_window; /* 256 KiB */
+	/* How many bytes, with headers, the wire takes best at once; 0: any. Who waits for
+	 * a window to open waits until so much fits in. */
+	uint32_t run_bytes;
 	/* An acknowledgment is not given up sooner, whatever a QP's timeout says. */
 	uint64_t ack_timeout_min; /* 0 ns */
 

@@ -86,6 +86,10 @@ struct snt__soft_driver {
 	/* Somebody who polled wants an event instead: packets have to move without
 	 * him. Comes without the lock. NULL: they do anyway. */
 	void (*arm)(void *arg);
+	/* A QP is being connected with an address. Returns how many bytes of payload one
+	 * packet on the way there may have beyond what the MTU allows; see burst.h.
+	 * Comes with the lock. NULL, or 0: none. */
+	uint32_t (*reach)(void *arg, const uint8_t target[16]);
 	/* Somebody wants to sleep until the fd, of a channel or of async events, is
 	 * readable. Comes without the lock. Returns 0 to look again, or a negative
 	 * errno, with which the verb fails. NULL: poll(2). */

@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "dev/soft/qp.h"
+#include "dev/soft/burst.h"
 
 /* A FIRST begins a message where there is none, all others go on with theirs. */
 static bool sequence_valid(const struct snt__soft_responder *responder,
@@ -21,9 +21,11 @@ static bool sequence_valid(const struct snt__soft_responder *responder,
 /* All packets but the last are full, and the last of several is not empty. */
 static bool length_valid(const struct snt__soft_qp *qp, uint16_t parts, size_t length)
 {
+	if (length > (size_t)qp->mtu * qp->device->burst_max)
+		return false;
 	if (!(parts & SNT__WIRE_LAST))
-		return length == qp->mtu;
-	return length <= qp->mtu && (length || (parts & SNT__WIRE_FIRST));
+		return length && !(length & (qp->mtu - 1));
+	return length || (parts & SNT__WIRE_FIRST);
 }
 
 static bool take_recv(struct snt__soft_qp *qp)
@@ -37,11 +39,23 @@ static bool take_recv(struct snt__soft_qp *qp)
 	return true;
 }
 
-/* The packet is done. */
-static void move_on(struct snt__soft_responder *responder, uint16_t parts,
-		    uint8_t message, uint32_t length)
+/* The payload was gone: as if the packet had never come, and nothing was taken. */
+static enum snt__soft_verdict lose(struct snt__soft_responder *responder, bool taken)
 {
-	responder->expected++;
+	if (taken) {
+		responder->queue->head--;
+		responder->recv.taken = false;
+	}
+	return SNT__SOFT_LOST;
+}
+
+/* The packet is done. */
+static void move_on(struct snt__soft_qp *qp, uint16_t parts, uint8_t message,
+		    uint32_t length)
+{
+	struct snt__soft_responder *responder = &qp->responder;
+
+	responder->expected += snt__soft_packets(length, qp->mtu);
 	responder->got += length;
 	responder->message = message;
 	if (!(parts & SNT__WIRE_LAST))
@@ -79,6 +93,7 @@ static enum snt__soft_verdict execute_send(struct snt__soft_qp *qp,
 {
 	struct snt__soft_responder *responder = &qp->responder;
 	struct snt__soft_recv *recv = &responder->recv;
+	enum snt__soft_verdict verdict;
 
 	/* Nothing here has invalidated a key for a peer, ever. */
 	if (parts & SNT__WIRE_IETH)
@@ -93,13 +108,15 @@ static enum snt__soft_verdict execute_send(struct snt__soft_qp *qp,
 		snt__soft_recv_fail(qp, IBV_WC_LOC_LEN_ERR);
 		return SNT__SOFT_INVALID;
 	}
-	if (!snt__soft_scatter(&qp->device->memory, responder->queue->pd, recv->sges,
-			       recv->sge_count, &recv->cursor, packet->payload,
-			       packet->payload_length)) {
+	verdict = snt__soft_payload_scatter(qp->device, packet, responder->queue->pd,
+					    recv->sges, recv->sge_count, &recv->cursor);
+	if (verdict == SNT__SOFT_LOST)
+		return lose(responder, parts & SNT__WIRE_FIRST);
+	if (verdict == SNT__SOFT_BROKEN) {
 		snt__soft_recv_fail(qp, IBV_WC_LOC_PROT_ERR);
 		return SNT__SOFT_BROKEN;
 	}
-	move_on(responder, parts, SNT__SOFT_MESSAGE_SEND, packet->payload_length);
+	move_on(qp, parts, SNT__SOFT_MESSAGE_SEND, packet->payload_length);
 	if (parts & SNT__WIRE_LAST)
 		complete_recv(qp, packet, IBV_WC_RECV);
 	return SNT__SOFT_DONE;
@@ -130,6 +147,25 @@ static enum snt__soft_verdict begin_write(struct snt__soft_qp *qp,
 	return SNT__SOFT_DONE;
 }
 
+/* Only the last packet needs a receive: of a burst that finds none, the others are done. */
+static enum snt__soft_verdict write_before_last(struct snt__soft_qp *qp,
+						const struct snt__wire_packet *packet,
+						uint16_t parts, uint8_t *to)
+{
+	struct snt__soft_responder *responder = &qp->responder;
+	uint32_t count = snt__soft_packets(packet->payload_length, qp->mtu);
+	uint32_t length = (count - 1) * qp->mtu;
+
+	if (!length)
+		return SNT__SOFT_RNR;
+	if (!snt__soft_payload(qp->device, packet, &(struct iovec){ to, length }, 1))
+		return SNT__SOFT_LOST;
+	responder->addr += length;
+	responder->left -= length;
+	move_on(qp, parts & ~SNT__WIRE_LAST, SNT__SOFT_MESSAGE_WRITE, length);
+	return SNT__SOFT_RNR;
+}
+
 static enum snt__soft_verdict execute_write(struct snt__soft_qp *qp,
 					    const struct snt__wire_packet *packet,
 					    uint16_t parts)
@@ -154,12 +190,13 @@ static enum snt__soft_verdict execute_write(struct snt__soft_qp *qp,
 			return SNT__SOFT_DENIED;
 	}
 	if ((parts & SNT__WIRE_IMMEDIATE) && !take_recv(qp))
-		return SNT__SOFT_RNR;
-	if (length)
-		memcpy(to, packet->payload, length);
+		return write_before_last(qp, packet, parts, to);
+	if (length &&
+	    !snt__soft_payload(qp->device, packet, &(struct iovec){ to, length }, 1))
+		return lose(responder, parts & SNT__WIRE_IMMEDIATE);
 	responder->addr += length;
 	responder->left -= length;
-	move_on(responder, parts, SNT__SOFT_MESSAGE_WRITE, length);
+	move_on(qp, parts, SNT__SOFT_MESSAGE_WRITE, length);
 	if (parts & SNT__WIRE_IMMEDIATE)
 		complete_recv(qp, packet, IBV_WC_RECV_RDMA_WITH_IMM);
 	return SNT__SOFT_DONE;

@@ -34,6 +34,7 @@ void snt__icrc_flow_init(struct snt__icrc_flow *flow, const uint8_t source[16],
 {
 	uint8_t *ip = flow->bytes + LRH_SIZE, *udp;
 
+	flow->length = 0;
 	memset(flow->bytes, 0xff, sizeof(flow->bytes));
 	if (is_mapped(source)) {
 		flow->size = IPV4_SIZE;
@@ -51,80 +52,6 @@ void snt__icrc_flow_init(struct snt__icrc_flow *flow, const uint8_t source[16],
 	udp = flow->bytes + flow->size - 8;
 	put_16(udp, source_port);
 	put_16(udp + 2, target_port);
-}
-
-/*
- * All that comes before the BTH of a packet with `length` bytes from BTH to ICRC.
- * Returns where in `bytes` the BTH goes.
- */
-static uint8_t *lay_out(const struct snt__icrc_flow *flow, struct snt__icrc_ipv4 ipv4,
-			size_t length, uint8_t bytes[IPV6_SIZE])
-{
-	uint8_t *ip = bytes + LRH_SIZE, *bth = bytes + flow->size;
-
-	memcpy(bytes, flow->bytes, sizeof(flow->bytes));
-	if (flow->size == IPV4_SIZE) {
-		put_16(ip + 2, 20 + 8 + length);
-		put_16(ip + 4, ipv4.identification);
-		put_16(ip + 6, ipv4.fragment);
-	} else {
-		put_16(ip + 4, 8 + length);
-	}
-	put_16(bth - 4, 8 + length);
-	return bth;
-}
-
-size_t snt__icrc_seal(const struct snt__icrc_flow *flow, struct snt__icrc_ipv4 ipv4,
-		      const uint8_t header[SNT__WIRE_HEADER_MAX], size_t header_length,
-		      const struct iovec *payload, unsigned payload_count,
-		      uint8_t trailer_out[SNT__ICRC_TRAILER_MAX])
-{
-	uint8_t bytes[IPV6_SIZE + SNT__WIRE_HEADER_MAX], *bth;
-	size_t length = header_length, pad;
-	uint32_t crc;
-
-	for (unsigned i = 0; i < payload_count; i++)
-		length += payload[i].iov_len;
-	pad = snt__wire_pad(length);
-	bth = lay_out(flow, ipv4, length + pad + SNT__ICRC_SIZE, bytes);
-	memcpy(bth, header, SNT__WIRE_HEADER_MAX);
-	bth[4] = 0xff; /* congestion bits */
-	crc = snt__crc32(0, bytes, flow->size + header_length);
-	for (unsigned i = 0; i < payload_count; i++)
-		crc = snt__crc32(crc, payload[i].iov_base, payload[i].iov_len);
-	memset(trailer_out, 0, 3);
-	crc = htole32(snt__crc32(crc, trailer_out, pad));
-	memcpy(trailer_out + pad, &crc, sizeof(crc));
-	return pad + sizeof(crc);
-}
-
-/* What the packet's ICRC differs by from the one that it should have. */
-static uint32_t difference(const struct snt__icrc_flow *flow,
-			   struct snt__icrc_ipv4 ipv4, const uint8_t *packet,
-			   size_t length)
-{
-	uint8_t bytes[IPV6_SIZE + BTH_SIZE], *bth = lay_out(flow, ipv4, length, bytes);
-	uint32_t crc, icrc;
-
-	memcpy(bth, packet, BTH_SIZE);
-	bth[4] = 0xff;
-	crc = snt__crc32(0, bytes, flow->size + BTH_SIZE);
-	crc = snt__crc32(crc, packet + BTH_SIZE, length - BTH_SIZE - SNT__ICRC_SIZE);
-	memcpy(&icrc, packet + length - SNT__ICRC_SIZE, sizeof(icrc));
-	return crc ^ le32toh(icrc);
-}
-
-static bool has_length(size_t length)
-{
-	return length >= BTH_SIZE + SNT__ICRC_SIZE && length <= LENGTH_MAX;
-}
-
-int snt__icrc_check(const struct snt__icrc_flow *flow, struct snt__icrc_ipv4 ipv4,
-		    const uint8_t *packet, size_t length)
-{
-	if (!has_length(length) || difference(flow, ipv4, packet, length))
-		return -EBADMSG;
-	return 0;
 }
 
 /* The product of two polynomials, whose lowest power is in the highest bit. */
@@ -160,11 +87,113 @@ static uint32_t pull_back(uint32_t difference, size_t words)
 	return difference;
 }
 
+/* All that comes before the BTH, with an identification of 0. */
+static uint32_t header_crc(struct snt__icrc_flow *flow, uint16_t fragment,
+			   size_t length)
+{
+	uint8_t *ip = flow->bytes + LRH_SIZE;
+
+	if (flow->size == IPV4_SIZE) {
+		put_16(ip + 2, 20 + 8 + length);
+		put_16(ip + 4, 0);
+		put_16(ip + 6, fragment);
+	} else {
+		put_16(ip + 4, 8 + length);
+	}
+	put_16(flow->bytes + flow->size - 4, 8 + length);
+	return snt__crc32(0, flow->bytes, flow->size);
+}
+
+/* A CRC is linear: what an identification adds is the sum of what its bits add. */
+static uint32_t identification_crc(unsigned identification)
+{
+	/* By bit, behind the rest of the IP header and that of UDP. */
+	static const uint32_t of_bit[16] = {
+		0x9b73ead4, 0xed96d3e9, 0x005ca193, 0x00b94326, 0x0172864c, 0x02e50c98,
+		0x05ca1930, 0x0b943260, 0x81256527, 0xd93bcc0f, 0x69069e5f, 0xd20d3cbe,
+		0x7f6b7f3d, 0xfed6fe7a, 0x26dcfab5, 0x4db9f56a,
+	};
+	uint32_t crc = 0;
+
+	for (; identification; identification &= identification - 1)
+		crc ^= of_bit[__builtin_ctz(identification)];
+	return crc;
+}
+
+/*
+ * The ICRC sees all ones in the byte of the BTH that has the congestion bits. Whatever it
+ * is on the wire, the same comes out if the sum is another, by this, at the beginning of
+ * the BTH, four bytes before. Mostly the byte is 0.
+ */
+static inline uint32_t mask_congestion(uint8_t byte)
+{
+	return byte ? pull_back(byte ^ 0xff, 1) : 0x0f6a70d9;
+}
+
+uint32_t snt__icrc_begin(struct snt__icrc_flow *flow, struct snt__icrc_ipv4 ipv4,
+			 const uint8_t *bth, size_t length)
+{
+	uint32_t crc = mask_congestion(bth[4]);
+
+	if (flow->length != length || flow->fragment != ipv4.fragment) {
+		flow->crc = header_crc(flow, ipv4.fragment, length);
+		flow->fragment = ipv4.fragment;
+		flow->length = length;
+	}
+	if (flow->size == IPV4_SIZE)
+		crc ^= identification_crc(ipv4.identification);
+	return crc ^ flow->crc;
+}
+
+size_t snt__icrc_seal(struct snt__icrc_flow *flow, struct snt__icrc_ipv4 ipv4,
+		      const uint8_t header[SNT__WIRE_HEADER_MAX], size_t header_length,
+		      const struct iovec *payload, unsigned payload_count,
+		      uint8_t trailer_out[SNT__ICRC_TRAILER_MAX])
+{
+	size_t length = header_length, pad;
+	uint32_t crc;
+
+	for (unsigned i = 0; i < payload_count; i++)
+		length += payload[i].iov_len;
+	pad = snt__wire_pad(length);
+	crc = snt__icrc_begin(flow, ipv4, header, length + pad + SNT__ICRC_SIZE);
+	crc = snt__crc32(crc, header, header_length);
+	for (unsigned i = 0; i < payload_count; i++)
+		crc = snt__crc32(crc, payload[i].iov_base, payload[i].iov_len);
+	memset(trailer_out, 0, 3);
+	crc = htole32(snt__crc32(crc, trailer_out, pad));
+	memcpy(trailer_out + pad, &crc, sizeof(crc));
+	return pad + sizeof(crc);
+}
+
+/* What the packet's ICRC differs by from the one that it should have. */
+static uint32_t difference(struct snt__icrc_flow *flow, struct snt__icrc_ipv4 ipv4,
+			   const uint8_t *packet, size_t length)
+{
+	uint32_t crc = snt__icrc_begin(flow, ipv4, packet, length), icrc;
+
+	crc = snt__crc32(crc, packet, length - SNT__ICRC_SIZE);
+	memcpy(&icrc, packet + length - SNT__ICRC_SIZE, sizeof(icrc));
+	return crc ^ le32toh(icrc);
+}
+static bool has_length(size_t length)
+{
+	return length >= BTH_SIZE + SNT__ICRC_SIZE && length <= LENGTH_MAX;
+}
+
+int snt__icrc_check(struct snt__icrc_flow *flow, struct snt__icrc_ipv4 ipv4,
+		    const uint8_t *packet, size_t length)
+{
+	if (!has_length(length) || difference(flow, ipv4, packet, length))
+		return -EBADMSG;
+	return 0;
+}
+
 /*
  * If only the identification is not as guessed, the difference before it is just its
  * own, and has no other bits. Behind it come 16 bytes of IP and 8 of UDP.
  */
-int snt__icrc_check_any(const struct snt__icrc_flow *flow, struct snt__icrc_ipv4 *guess,
+int snt__icrc_check_any(struct snt__icrc_flow *flow, struct snt__icrc_ipv4 *guess,
 			const uint8_t *packet, size_t length)
 {
 	uint32_t found;

@@ -17,10 +17,14 @@
 #define SNT__ICRC_SIZE	      4
 #define SNT__ICRC_TRAILER_MAX 7 /* pad and ICRC */
 
-/* The headers below the BTH, as the ICRC sees them: once per flow. */
+/* The headers below the BTH, as the ICRC sees them: once per flow. What was computed for
+ * the last packet is kept, since the next one is mostly as long. */
 struct snt__icrc_flow {
 	uint8_t bytes[56]; /* LRH stand-in, IP, UDP; what differs by packet is open */
 	uint8_t size;	   /* 36 for IPv4, 56 for IPv6 */
+	uint16_t fragment; /* of the last packet */
+	uint16_t length;   /* of it, from BTH to ICRC; 0: there was none */
+	uint32_t crc;	   /* up to its BTH, if its identification was 0 */
 };
 
 /* Addresses as in a GID, both of the same family; an IPv4 address is a mapped one. */
@@ -38,11 +42,19 @@ struct snt__icrc_ipv4 {
 #define SNT__ICRC_DONT_FRAGMENT 0x4000
 
 /*
+ * What snt__crc32() begins with, to have the ICRC in the end, if it continues with the
+ * bytes of a packet as they are, from the BTH to the pad. `length` is that from BTH to
+ * ICRC.
+ */
+uint32_t snt__icrc_begin(struct snt__icrc_flow *flow, struct snt__icrc_ipv4 ipv4,
+			 const uint8_t *bth, size_t length);
+
+/*
  * Writes what follows the payload of a packet: pad and ICRC. `header` is what
  * snt__wire_encode() made, in a buffer of the full size. Returns the number of bytes
  * written, 4 to 7.
  */
-size_t snt__icrc_seal(const struct snt__icrc_flow *flow, struct snt__icrc_ipv4 ipv4,
+size_t snt__icrc_seal(struct snt__icrc_flow *flow, struct snt__icrc_ipv4 ipv4,
 		      const uint8_t header[SNT__WIRE_HEADER_MAX], size_t header_length,
 		      const struct iovec *payload, unsigned payload_count,
 		      uint8_t trailer_out[SNT__ICRC_TRAILER_MAX]);
@@ -51,7 +63,7 @@ size_t snt__icrc_seal(const struct snt__icrc_flow *flow, struct snt__icrc_ipv4 i
  * Is the ICRC of a packet, from BTH to ICRC, right? Returns 0, or -EBADMSG, also for a
  * packet that is too short or too long to have one.
  */
-int snt__icrc_check(const struct snt__icrc_flow *flow, struct snt__icrc_ipv4 ipv4,
+int snt__icrc_check(struct snt__icrc_flow *flow, struct snt__icrc_ipv4 ipv4,
 		    const uint8_t *packet, size_t length);
 
 /*
@@ -60,7 +72,7 @@ int snt__icrc_check(const struct snt__icrc_flow *flow, struct snt__icrc_ipv4 ipv
  * with random damage gets through; single flipped bits do not. It is faster if the guess
  * is right; a wrong one becomes what was found. IPv6 is checked in full.
  */
-int snt__icrc_check_any(const struct snt__icrc_flow *flow, struct snt__icrc_ipv4 *guess,
+int snt__icrc_check_any(struct snt__icrc_flow *flow, struct snt__icrc_ipv4 *guess,
 			const uint8_t *packet, size_t length);
 
 #endif

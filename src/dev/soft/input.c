@@ -55,19 +55,29 @@ static bool pkey_valid(uint16_t pkey)
 	return (pkey & 0x7fff) == (SNT__WIRE_PKEY_DEFAULT & 0x7fff);
 }
 
+void snt__soft_deliver(struct snt__soft_device *device,
+		       const struct snt__soft_path *path,
+		       const struct snt__wire_packet *packet, uint64_t now)
+{
+	bool wanted = false;
+
+	if (device->port_up && pkey_valid(packet->pkey)) {
+		if (snt__wire_transport(packet->opcode) == SNT__WIRE_UD)
+			wanted = datagram(device, path, packet, now);
+		else
+			wanted = connected(device, path, packet, now);
+	}
+	device->stats.dropped += !wanted;
+}
+
 void snt__soft_input(struct snt__soft_device *device, const struct snt__soft_path *path,
 		     const uint8_t *bytes, size_t length, uint64_t now)
 {
 	struct snt__wire_packet packet;
-	bool wanted = false;
 
 	device->stats.packets_in++;
-	if (device->port_up && snt__wire_decode(bytes, length, &packet) == 0 &&
-	    pkey_valid(packet.pkey)) {
-		if (snt__wire_transport(packet.opcode) == SNT__WIRE_UD)
-			wanted = datagram(device, path, &packet, now);
-		else
-			wanted = connected(device, path, &packet, now);
-	}
-	device->stats.dropped += !wanted;
+	if (snt__wire_decode(bytes, length, &packet) == 0)
+		snt__soft_deliver(device, path, &packet, now);
+	else
+		device->stats.dropped++;
 }

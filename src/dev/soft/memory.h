@@ -50,6 +50,9 @@ struct snt__soft_mr {
 int snt__soft_memory_init(struct snt__soft_memory *memory, unsigned max);
 void snt__soft_memory_finish(struct snt__soft_memory *memory);
 
+/* Where verbs, here and at peers, name its first byte @iova. */
+int snt__soft_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
+			  unsigned access, struct ibv_mr **mr_out);
 int snt__soft_reg_mr(struct ibv_pd *pd, void *addr, size_t length, unsigned access,
 		     struct ibv_mr **mr_out);
 int snt__soft_reg_dmabuf_mr(struct ibv_pd *pd, int fd, uint64_t offset, size_t length,

@@ -118,6 +118,7 @@ struct snt__soft_requester {
 	uint32_t sge_max;
 	uint32_t inline_max;
 	uint32_t window; /* packets, other than responses, under way */
+	uint32_t run;	 /* packets that go out best together; 1: any number */
 	uint32_t chunk;	 /* packets; a power of two */
 	uint32_t reads_packets;
 	uint16_t reads;
@@ -199,6 +200,7 @@ struct snt__soft_qp {
 	struct snt__soft_device *device;
 	struct snt__link active;
 	uint32_t mtu;
+	uint32_t burst; /* packets that may go as one; 1 on a wire */
 	uint32_t peer_qpn;
 	struct snt__soft_path path;
 	uint32_t access;
@@ -361,6 +363,7 @@ enum snt__soft_verdict {
 	SNT__SOFT_INVALID, /* NAKs, by their syndrome */
 	SNT__SOFT_DENIED,
 	SNT__SOFT_BROKEN, /* a receive that cannot be used */
+	SNT__SOFT_LOST,	  /* nothing: its payload was gone */
 };
 
 enum snt__soft_verdict snt__soft_execute(struct snt__soft_qp *qp,

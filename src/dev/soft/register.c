@@ -123,12 +123,12 @@ static int create_mr(const struct snt__soft_region *wanted,
 	return 0;
 }
 
-int snt__soft_reg_mr(struct ibv_pd *pd, void *addr, size_t length, unsigned access,
-		     struct ibv_mr **mr_out)
+int snt__soft_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
+			  unsigned access, struct ibv_mr **mr_out)
 {
 	struct snt__soft_region wanted = {
 		.pd = pd,
-		.addr = (uintptr_t)addr,
+		.addr = iova,
 		.length = length,
 		.bytes = addr,
 		.access = access,
@@ -141,9 +141,17 @@ int snt__soft_reg_mr(struct ibv_pd *pd, void *addr, size_t length, unsigned acce
 	err = check_mapped(addr, length, access);
 	if (!err)
 		err = create_mr(&wanted, &mr);
-	if (!err)
-		*mr_out = &mr->ibv;
-	return err;
+	if (err)
+		return err;
+	mr->ibv.addr = addr;
+	*mr_out = &mr->ibv;
+	return 0;
+}
+
+int snt__soft_reg_mr(struct ibv_pd *pd, void *addr, size_t length, unsigned access,
+		     struct ibv_mr **mr_out)
+{
+	return snt__soft_reg_mr_iova(pd, addr, length, (uintptr_t)addr, access, mr_out);
 }
 
 int snt__soft_reg_dmabuf_mr(struct ibv_pd *pd, int fd, uint64_t offset, size_t length,

@@ -2,7 +2,8 @@
 /* Requests become packets, in order. */
 #include "dev/soft/qp.h"
 
-/* Keys are checked as a whole when a WR begins, and again with each packet. */
+/* Keys are checked as a whole when a WR begins, and again with each packet; once is enough
+ * if that is the only one. */
 static bool keys_valid(const struct snt__soft_qp *qp, const struct snt__soft_send *send)
 {
 	const struct snt__soft_requester *requester = &qp->requester;
@@ -10,7 +11,8 @@ static bool keys_valid(const struct snt__soft_qp *qp, const struct snt__soft_sen
 	unsigned access = snt__soft_send_reads(send) ? IBV_ACCESS_LOCAL_WRITE : 0;
 	unsigned i;
 
-	if (send->flags & SNT__SOFT_INLINE)
+	if ((send->flags & SNT__SOFT_INLINE) ||
+	    (send->end - send->first == 1 && !snt__soft_send_reads(send)))
 		return true;
 	for (i = 0; i < send->sge_count; i++) {
 		if (sges[i].length &&
@@ -70,45 +72,75 @@ static bool gather(struct snt__soft_qp *qp, const struct snt__soft_send *send,
 		   uint32_t offset, uint32_t length, struct snt__soft_packet *out)
 {
 	struct snt__soft_requester *requester = &qp->requester;
+	const struct ibv_sge *sges = snt__soft_send_sges(requester, requester->at);
+	struct iovec *first = &out->payload[0];
 	int count;
 
-	if (send->flags & SNT__SOFT_INLINE) {
-		out->payload[0].iov_base =
-			snt__soft_send_inline(requester, requester->at) + offset;
-		out->payload[0].iov_len = length;
-		out->payload_count = length != 0;
-		return true;
+	if (!(send->flags & SNT__SOFT_INLINE) && send->sge_count > 1) {
+		count = snt__soft_span(&qp->device->memory, qp->ibv.pd, sges,
+				       send->sge_count, &requester->cursor, length, 0,
+				       out->payload);
+		out->payload_count = count < 0 ? 0 : count;
+		return count >= 0;
 	}
-	count = snt__soft_span(&qp->device->memory, qp->ibv.pd,
-			       snt__soft_send_sges(requester, requester->at),
-			       send->sge_count, &requester->cursor, length, 0,
-			       out->payload);
-	out->payload_count = count < 0 ? 0 : count;
-	return count >= 0;
+	out->payload_count = length != 0;
+	if (!length)
+		return true;
+	/* In one piece there is nothing to be looked for. */
+	first->iov_len = length;
+	first->iov_base =
+		send->flags & SNT__SOFT_INLINE
+			? snt__soft_send_inline(requester, requester->at) + offset
+			: snt__soft_local(&qp->device->memory, qp->ibv.pd, sges->lkey,
+					  sges->addr + offset, length, 0);
+	return first->iov_base;
 }
 
-/* One packet of a SEND or a WRITE. */
+/*
+ * The number at which the window ends. A message that goes on beyond it stops earlier, at
+ * the end of a run: the rest goes with what the next acknowledgment makes room for, which
+ * is sure to come, for a run is at most a fourth of the window. Runs begin behind the
+ * first two packets of a message, of which one is longer than the others.
+ */
+static uint64_t window_end(const struct snt__soft_requester *requester,
+			   const struct snt__soft_send *send)
+{
+	uint64_t end = requester->una + requester->reads_packets + requester->window;
+
+	if (end >= send->end || end < send->first + 2)
+		return end;
+	return end - (end - send->first - 2) % requester->run;
+}
+
+/* One packet of a SEND or a WRITE, or several that go as one. */
 static bool send_data(struct snt__soft_qp *qp, struct snt__soft_send *send,
 		      struct snt__soft_packet *out)
 {
 	struct snt__soft_requester *requester = &qp->requester;
 	uint64_t number = requester->next;
 	uint32_t offset = (uint32_t)(number - send->first) * qp->mtu;
-	bool last = number + 1 == send->end;
+	uint64_t next = number + qp->burst, end = window_end(requester, send);
 	bool immediate = send->flags & SNT__SOFT_WITH_IMM;
 	struct snt__wire_packet packet = { 0 };
+	bool last;
 
-	if (number - requester->una - requester->reads_packets >= requester->window)
+	if (number >= end)
 		return false;
+	if (next > end)
+		next = end;
+	if (next > send->end)
+		next = send->end;
+	last = next == send->end;
 	snt__soft_packet_begin(qp,
 			       snt__wire_opcode(send->kind, !offset, last, immediate),
 			       number, &packet);
-	packet.payload_length = last ? send->length - offset : qp->mtu;
+	packet.payload_length =
+		last ? send->length - offset : (size_t)(next - number) * qp->mtu;
 	if (!gather(qp, send, offset, packet.payload_length, out)) {
 		condemn(qp, send, IBV_WC_LOC_PROT_ERR);
 		return false;
 	}
-	if (last || (number & requester->ack_mask) == requester->ack_mask)
+	if (last || ((number ^ next) & ~(uint64_t)requester->ack_mask))
 		packet.flags |= SNT__WIRE_ACK_REQUEST;
 	if (last && (send->flags & SNT__SOFT_WANTS_EVENT))
 		packet.flags |= SNT__WIRE_SOLICITED;
@@ -119,7 +151,7 @@ static bool send_data(struct snt__soft_qp *qp, struct snt__soft_send *send,
 		packet.reth.length = send->length;
 	}
 	snt__soft_packet_end(&qp->path, &packet, out);
-	move_on(qp, send, number + 1);
+	move_on(qp, send, next);
 	return true;
 }
 

@@ -69,22 +69,26 @@ void snt__soft_answer(struct snt__soft_qp *qp, uint8_t syndrome, uint64_t number
 	snt__soft_qp_activate(qp);
 }
 
-/* The next response of a READ. False if its memory is gone. */
-static bool send_read(struct snt__soft_qp *qp, struct snt__soft_memo *memo,
-		      struct snt__soft_packet *out)
+/* The next response of a READ, or several as one. Returns how many; 0 if its memory is
+ * gone. */
+static uint32_t send_read(struct snt__soft_qp *qp, struct snt__soft_memo *memo,
+			  struct snt__soft_packet *out)
 {
-	bool last = memo->at + 1 == memo->stop;
+	uint32_t left = memo->stop - memo->at;
+	uint32_t count = left < qp->burst ? left : qp->burst;
 	uint32_t offset = memo->at * qp->mtu;
 	struct snt__wire_packet packet = { 0 };
 
 	snt__soft_packet_begin(qp,
 			       snt__wire_opcode(SNT__WIRE_KIND_READ_RESPONSE,
-						memo->at == memo->start, last, false),
+						memo->at == memo->start, count == left,
+						false),
 			       memo->first + memo->at, &packet);
 	packet.ack.syndrome = SNT__SYNDROME_ACK_UNLIMITED;
 	packet.ack.msn = memo->msn;
-	packet.payload_length =
-		memo->at + 1 == memo->count ? memo->length - offset : qp->mtu;
+	packet.payload_length = memo->at + count == memo->count
+					? memo->length - offset
+					: (size_t)count * qp->mtu;
 	out->payload_count = packet.payload_length != 0;
 	if (packet.payload_length) {
 		out->payload[0].iov_len = packet.payload_length;
@@ -93,10 +97,10 @@ static bool send_read(struct snt__soft_qp *qp, struct snt__soft_memo *memo,
 					 memo->addr + offset, packet.payload_length,
 					 IBV_ACCESS_REMOTE_READ);
 		if (!out->payload[0].iov_base)
-			return false;
+			return 0;
 	}
 	snt__soft_packet_end(&qp->path, &packet, out);
-	return true;
+	return count;
 }
 
 static void send_atomic(struct snt__soft_qp *qp, const struct snt__soft_memo *memo,
@@ -134,9 +138,11 @@ static bool send_memo(struct snt__soft_qp *qp, struct snt__soft_packet *out)
 	struct snt__soft_responder *responder = &qp->responder;
 	unsigned index = responder->waiting[0];
 	struct snt__soft_memo *memo = &responder->memos[index];
+	uint32_t sent = 1;
 
 	if (memo->kind == SNT__WIRE_KIND_READ) {
-		if (!send_read(qp, memo, out)) {
+		sent = send_read(qp, memo, out);
+		if (!sent) {
 			if (memo->state == SNT__SOFT_MEMO_NEW)
 				revoke(qp, memo);
 			else
@@ -146,7 +152,8 @@ static bool send_memo(struct snt__soft_qp *qp, struct snt__soft_packet *out)
 	} else {
 		send_atomic(qp, memo, out);
 	}
-	if (++memo->at == memo->stop) {
+	memo->at += sent;
+	if (memo->at == memo->stop) {
 		memo->state = SNT__SOFT_MEMO_ANSWERED;
 		dequeue(responder, index);
 	}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Requests from the peer are judged: in order, again, or too early. */
-#include "dev/soft/qp.h"
+#include "dev/soft/burst.h"
 
 static uint8_t nak_syndrome(enum snt__soft_verdict verdict)
 {
@@ -66,6 +66,8 @@ static void execute(struct snt__soft_qp *qp, const struct snt__wire_packet *pack
 	verdict = snt__soft_execute(qp, packet);
 	if (verdict == SNT__SOFT_RNR)
 		not_ready(qp);
+	else if (verdict == SNT__SOFT_LOST)
+		qp->device->stats.dropped++;
 	else if (verdict != SNT__SOFT_DONE)
 		fail(qp, verdict);
 	else if ((packet->flags & SNT__WIRE_ACK_REQUEST) && !has_answer(packet))
@@ -152,7 +154,13 @@ void snt__soft_respond_input(struct snt__soft_qp *qp,
 {
 	uint64_t expected = qp->responder.expected;
 	int32_t ahead = snt__psn_diff(packet->psn, expected & SNT__PSN_MASK);
+	struct snt__wire_packet rest;
 
+	if (ahead < 0 && qp->device->burst_max > 1 &&
+	    snt__soft_burst_rest(qp, packet, -ahead, &rest)) {
+		packet = &rest;
+		ahead = 0;
+	}
 	if (!qp->established && qp->ibv.state == IBV_QPS_RTR && ahead <= 0) {
 		qp->established = true;
 		snt__soft_raise(&qp->object, IBV_EVENT_COMM_EST);

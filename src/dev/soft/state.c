@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "dev/soft/burst.h"
 #include "dev/soft/qp.h"
 
 struct transition {
@@ -12,6 +13,9 @@ struct transition {
 	int required;
 	int optional;
 };
+
+/* BTH and ICRC, which are all that most packets have beside payload. */
+#define FULL_HEADERS 16
 
 #define RC IBV_QPT_RC
 #define UD IBV_QPT_UD
@@ -147,12 +151,15 @@ static void make_ready_to_receive(struct snt__soft_qp *qp)
 	}
 	snt__soft_path_init(qp->device, &attr->ah_attr, qp->source_port, &qp->path);
 	qp->mtu = snt__mtu_bytes(attr->path_mtu);
+	qp->burst = snt__soft_burst_reach(qp);
 	qp->peer_qpn = attr->dest_qp_num & SNT__PSN_MASK;
 	/* A round later, so that whatever comes again has a number, too. */
 	responder->expected = (attr->rq_psn & SNT__PSN_MASK) + SNT__PSN_MASK + 1;
 	responder->memo_count = attr->max_dest_rd_atomic;
 	requester->window = clamp(limits->request_window / qp->mtu, 4, 4096);
 	requester->ack_mask = floor_power(requester->window / 4) - 1;
+	requester->run = clamp(limits->run_bytes / (qp->mtu + FULL_HEADERS), 1,
+			       qp->burst > 1 ? 1 : requester->window / 4);
 	requester->chunk =
 		floor_power(clamp(limits->response_window / 4 / qp->mtu, 1, 64));
 }

@@ -23,6 +23,12 @@
 /* Batches that are taken before a timer is, at most: others wait for the lock. */
 #define LATE_MAX 64
 
+/* In ns. Where packets come through memory, the socket has to wait so long. */
+#define SOCKET_PAUSE UINT64_C(10000)
+/* How often whoever moves packets sees to links, too. The thread is woken for them, but who
+ * polls all the time may keep it from its processor, and from the lock. */
+#define SERVE_PAUSE UINT64_C(1000000)
+
 uint64_t snt__udp_now(void)
 {
 	struct timespec now;
@@ -58,15 +64,37 @@ void snt__udp_unlock(struct snt__udp_device *device)
  */
 static bool take_in(struct snt__udp_device *device, uint64_t now)
 {
-	unsigned count = snt__udp_receive(&device->receiver, device->core, now);
-	bool moved = count;
+	bool late = snt__soft_deadline(device->core) <= now;
+	bool moved = snt__shm_receive(&device->shm, now);
+	unsigned count = 0;
 
-	if (snt__soft_deadline(device->core) > now)
-		return moved;
-	for (unsigned i = 0; count == SNT__UDP_RECEIVE_BATCH && i < LATE_MAX; i++)
+	if (device->shm.fd >= 0 && now - device->served_at >= SERVE_PAUSE) {
+		device->served_at = now;
+		snt__shm_serve(&device->shm, now);
+	}
+	if (late || !snt__shm_linked(&device->shm) || device->socket_busy ||
+	    now - device->socket_at >= SOCKET_PAUSE) {
 		count = snt__udp_receive(&device->receiver, device->core, now);
+		device->socket_at = now;
+		device->socket_busy = count;
+		moved |= count;
+	}
+	if (!late || snt__soft_deadline(device->core) > now)
+		return moved;
+	for (unsigned i = 0; count && i < LATE_MAX; i++)
+		count = snt__udp_receive(&device->receiver, device->core, now);
+	for (unsigned i = 0; i < LATE_MAX && snt__shm_receive(&device->shm, now); i++)
+		;
 	snt__soft_timer(device->core, now);
 	return moved;
+}
+
+uint64_t snt__udp_deadline(struct snt__udp_device *device)
+{
+	uint64_t deadline = snt__soft_deadline(device->core);
+	uint64_t shm = snt__shm_deadline(&device->shm);
+
+	return shm < deadline ? shm : deadline;
 }
 
 bool snt__udp_move(struct snt__udp_device *device, uint64_t now)
@@ -109,38 +137,68 @@ static void unlock(void *arg)
 static void kick(void *arg)
 {
 	struct snt__udp_device *device = arg;
+	uint64_t now;
 
 	if (device->foreign)
 		return;
 	snt__udp_lock(device);
-	snt__udp_send(&device->sender, device->core, snt__udp_now());
+	now = snt__udp_now();
+	snt__udp_send(&device->sender, device->core, now);
 	snt__udp_thread_hurry(device);
+	if (device->polled)
+		snt__udp_set_polled_at(device, snt__udp_polled_at(device) +
+						       snt__udp_now() - now);
 	snt__udp_unlock(device);
 }
 
+/* Who polls without a pause for long enough is known to do it all the time. */
+static void note_poll(struct snt__udp_device *device, uint64_t now)
+{
+	if (snt__udp_pause(device, now) > SNT__UDP_POLL_PAUSE)
+		device->polling_since = now;
+	snt__udp_set_polled_at(device, now);
+	if (now - device->polling_since >= SNT__UDP_POLL_ENOUGH)
+		device->polled = true;
+}
+
 /*
- * If somebody has the lock, packets move.
- *
  * Who polls all the time gets his completions first: what is to be said to what came in
  * goes out with what he posts because of it, or when he polls next. The thread, which
  * sleeps only for a moment meanwhile, sees to it if he does neither.
  */
+static bool move_for_poller(struct snt__udp_device *device, uint64_t now)
+{
+	bool moved;
+
+	if (!device->napping) {
+		moved = snt__udp_move(device, now);
+		if (moved || snt__shm_deadline(&device->shm) != SNT__SOFT_NEVER)
+			snt__udp_thread_hurry(device);
+		return moved;
+	}
+	moved = snt__udp_send(&device->sender, device->core, now);
+	moved |= take_in(device, now);
+	return moved;
+}
+
+/* If somebody has the lock, packets move. Time that is spent in here is not a pause. */
 static void progress(void *arg)
 {
 	struct snt__udp_device *device = arg;
 	unsigned polls = atomic_load_explicit(&device->polls, memory_order_relaxed);
 	uint64_t now;
 
-	atomic_store_explicit(&device->polls, polls + 1, memory_order_relaxed);
-	if (device->foreign || pthread_mutex_trylock(&device->lock))
+	if (device->foreign)
 		return;
-	now = snt__udp_now();
-	if (device->napping) {
-		snt__udp_send(&device->sender, device->core, now);
-		take_in(device, now);
-	} else if (snt__udp_move(device, now)) {
-		snt__udp_thread_hurry(device);
+	atomic_store_explicit(&device->polls, polls + 1, memory_order_relaxed);
+	if (pthread_mutex_trylock(&device->lock)) {
+		snt__udp_set_polled_at(device, snt__udp_now());
+		return;
 	}
+	now = snt__udp_now();
+	note_poll(device, now);
+	if (move_for_poller(device, now))
+		snt__udp_set_polled_at(device, snt__udp_now());
 	snt__udp_unlock(device);
 }
 
@@ -155,6 +213,13 @@ static void arm(void *arg)
 	snt__udp_unlock(device);
 }
 
+static uint32_t reach(void *arg, const uint8_t target[16])
+{
+	struct snt__udp_device *device = arg;
+
+	return snt__shm_reach(&device->shm, target);
+}
+
 static const struct snt__soft_driver driver = {
 	.random = fill_random,
 	.lock = lock,
@@ -162,6 +227,7 @@ static const struct snt__soft_driver driver = {
 	.kick = kick,
 	.progress = progress,
 	.arm = arm,
+	.reach = reach,
 };
 
 /*
@@ -206,6 +272,8 @@ static int make_core(struct snt__udp_device *device, const struct snt__udp_opts 
 		config.request_window = bytes;
 	if (!config.response_window)
 		config.response_window = bytes;
+	if (device->socket.gso)
+		config.run_bytes = SNT__UDP_MESSAGE_MAX;
 	if (!config.ack_timeout_min)
 		config.ack_timeout_min = ACK_TIMEOUT_MIN;
 	return snt__soft_device_create(&config, &device->core);
@@ -231,10 +299,15 @@ static int start(struct snt__udp_device *device, const struct snt__udp_opts *opt
 	ret = make_core(device, opts);
 	if (ret)
 		return ret;
+	/* Who cannot be found that way is found by its socket. */
+	device->shm.pull = opts->shm_pull;
+	if (opts->shm)
+		snt__shm_open(&device->shm, device->address.gid, device->core);
 	snt__udp_fork_add(device);
 	ret = snt__udp_thread_start(device, opts->name);
 	if (ret) {
 		snt__udp_fork_remove(device);
+		snt__shm_close(&device->shm, true);
 		snt__soft_device_destroy(device->core);
 	}
 	return ret;
@@ -257,6 +330,8 @@ static int make(const struct snt__udp_opts *opts, struct snt__udp_device **devic
 		return -ENOMEM;
 	device->address = *opts->address;
 	device->users = 1;
+	snt__shm_init(&device->shm);
+	device->sender.shm = &device->shm;
 	ret = init_lock(&device->lock);
 	if (ret) {
 		snt__soft_free(device);
@@ -323,6 +398,7 @@ int snt__udp_device_destroy(struct snt__udp_device *device)
 	if (!device->foreign) {
 		snt__udp_thread_stop(device);
 		snt__udp_fork_remove(device);
+		snt__shm_close(&device->shm, true);
 		close(device->socket.fd);
 	}
 	ret = snt__soft_device_destroy(device->core);

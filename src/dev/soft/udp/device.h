@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include "dev/soft/device.h"
+#include "dev/soft/shm/shm.h"
 #include "dev/soft/udp/receive.h"
 #include "dev/soft/udp/send.h"
 
@@ -24,18 +25,30 @@
 struct snt__udp_device {
 	pthread_mutex_t lock;
 	atomic_uint waiters; /* for the lock, while somebody has it for long */
-	atomic_uint polls;   /* of CQs; wraps */
 	struct snt__soft_device *core;
 	struct snt__udp_socket socket;
 	struct snt__udp_address address;
+	struct snt__shm shm; /* to devices on the same host, if there is any */
+	/* While packets come that way, the socket is looked at now and then only. */
+	uint64_t socket_at; /* when it was */
+	bool socket_busy;   /* and there was something */
+	uint64_t served_at; /* when who moves packets last saw to links */
+
+	/* Somebody polls all the time, if so for a while without a pause, until the thread
+	 * finds that nobody does, or somebody wants to be woken by an event. polled_at is
+	 * also set without the lock. */
+	bool polled;
+	atomic_uint polls; /* counted, also without the lock; wraps */
+	atomic_uint_least64_t polled_at;
+	uint64_t polling_since;
 
 	/* The thread. It sleeps until wake_at, or until there is something at the fd;
-	 * 0: it is awake. `napping`: and leaves the socket alone meanwhile. */
+	 * 0: it is awake. `napping`: for a moment, and leaves the socket alone. */
 	pthread_t thread;
 	int wake_fd;
 	bool over;
 	bool napping;
-	bool armed; /* somebody stopped polling, to be woken by an event */
+	bool resting; /* who puts something into a ring has to wake it */
 	uint64_t wake_at;
 
 	unsigned users; /* whoever opened it, and lists */
@@ -46,11 +59,17 @@ struct snt__udp_device {
 	struct snt__udp_receiver receiver;
 };
 
+/* In ns: what is a pause between two polls, and how long is all the time. */
+#define SNT__UDP_POLL_PAUSE  20000
+#define SNT__UDP_POLL_ENOUGH 50000
+
 struct snt__udp_opts {
 	const char *name;
 	const struct snt__udp_address *address;
 	uint32_t buffer_bytes; /* of the socket; 0: SNT__UDP_BUFFER */
 	bool no_gso, no_gro;
+	bool shm;      /* devices on the same host are reached through memory */
+	bool shm_pull; /* and read long payload where it is */
 	struct snt__soft_config config; /* limits; what is not set is chosen here */
 };
 
@@ -74,6 +93,22 @@ struct snt__udp_device *snt__udp_device_of(struct ibv_context *context);
  * Inside
  */
 
+static inline uint64_t snt__udp_polled_at(const struct snt__udp_device *device)
+{
+	return atomic_load_explicit(&device->polled_at, memory_order_relaxed);
+}
+
+static inline void snt__udp_set_polled_at(struct snt__udp_device *device, uint64_t now)
+{
+	atomic_store_explicit(&device->polled_at, now, memory_order_relaxed);
+}
+
+/* How long nobody has polled. */
+static inline int64_t snt__udp_pause(const struct snt__udp_device *device, uint64_t now)
+{
+	return (int64_t)(now - snt__udp_polled_at(device));
+}
+
 /* Lets packets move. With the lock. Returns whether any did. */
 bool snt__udp_move(struct snt__udp_device *device, uint64_t now);
 uint64_t snt__udp_now(void);
@@ -83,6 +118,8 @@ void snt__udp_unlock(struct snt__udp_device *device);
 /* Returns 0 or a negative errno. */
 int snt__udp_thread_start(struct snt__udp_device *device, const char *name);
 void snt__udp_thread_stop(struct snt__udp_device *device);
+/* When the device next has something to do by itself. With the lock. */
+uint64_t snt__udp_deadline(struct snt__udp_device *device);
 /* Wakes it if it sleeps longer than the device can wait. With the lock. */
 void snt__udp_thread_hurry(struct snt__udp_device *device);
 /* Lets it look after the socket again, because nobody polls any more. With the lock. */

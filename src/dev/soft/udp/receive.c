@@ -100,10 +100,11 @@ unsigned snt__udp_receive(struct snt__udp_receiver *receiver,
 	int count;
 
 	do {
-		count = recvmmsg(receiver->socket->fd, receiver->headers,
-				 SNT__UDP_RECEIVE_BATCH, MSG_DONTWAIT, NULL);
+		count = recvmmsg(receiver->socket->fd, receiver->headers, receiver->ask,
+				 MSG_DONTWAIT, NULL);
 		receiver->stats.calls++;
 	} while (count < 0 && errno == EINTR);
+	receiver->ask = count > 0 ? SNT__UDP_RECEIVE_BATCH : 1;
 	/* An error that waits at the socket is about something that was sent. */
 	if (count <= 0)
 		return 0;
@@ -123,6 +124,7 @@ int snt__udp_receiver_init(struct snt__udp_receiver *receiver,
 			   const struct snt__udp_address *address)
 {
 	receiver->socket = socket;
+	receiver->ask = 1;
 	memcpy(receiver->path.target, address->gid, 16);
 	receiver->bytes = snt__soft_alloc(SNT__UDP_RECEIVE_BATCH, SNT__UDP_BUFFER_SIZE);
 	if (!receiver->bytes)

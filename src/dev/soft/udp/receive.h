@@ -25,6 +25,9 @@ struct snt__udp_receive_stats {
 
 struct snt__udp_receiver {
 	const struct snt__udp_socket *socket;
+	/* How many messages to ask for: one if there was none lately, for it will come
+	 * alone, and to look for more costs time. */
+	unsigned ask;
 	/* From whom the last packet came, and what the next may have. */
 	union snt__udp_sockaddr from;
 	struct snt__soft_path path;
@@ -46,8 +49,7 @@ int snt__udp_receiver_init(struct snt__udp_receiver *receiver,
 			   const struct snt__udp_address *address);
 void snt__udp_receiver_finish(struct snt__udp_receiver *receiver);
 
-/* Gives a batch to the device. Returns how many messages there were; fewer than
- * SNT__UDP_RECEIVE_BATCH: no more for now. */
+/* Gives a batch to the device. Returns how many messages there were; 0: no more for now. */
 unsigned snt__udp_receive(struct snt__udp_receiver *receiver,
 			  struct snt__soft_device *device, uint64_t now);
 

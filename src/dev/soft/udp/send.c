@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 #include "dev/soft/udp/send.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <netinet/udp.h>
 #include <string.h>
 
 #include "dev/soft/alloc.h"
+#include "dev/soft/crc.h"
 
-/* What the kernel cuts a message into, and what it takes of one. */
+/* What the kernel cuts a message into. */
 #define SEGMENTS_MAX 64
-#define MESSAGE_MAX  65000
 
 #define BTH_SIZE 12
 
@@ -48,7 +49,7 @@ static struct run find_run(const struct snt__soft_packet *packets, unsigned coun
 		size_t next = packet_size(packet);
 
 		if (next > size || run.length == SEGMENTS_MAX ||
-		    run.bytes + next > MESSAGE_MAX ||
+		    run.bytes + next > SNT__UDP_MESSAGE_MAX ||
 		    !same_way(packet->path, packets->path))
 			break;
 		run.bytes += next;
@@ -65,7 +66,7 @@ static bool may_follow(const struct snt__soft_packet *packet, const struct run *
 {
 	return packet->header[0] == SNT__WIRE_ACKNOWLEDGE && !run->ended &&
 	       run->length < SEGMENTS_MAX &&
-	       run->bytes + packet_size(packet) <= MESSAGE_MAX &&
+	       run->bytes + packet_size(packet) <= SNT__UDP_MESSAGE_MAX &&
 	       packet_size(packet) < packet_size(packets) &&
 	       same_way(packet->path, packets->path);
 }
@@ -79,23 +80,37 @@ static void set_target(struct snt__udp_sender *sender, const uint8_t target[16])
 			    SNT__WIRE_PORT);
 }
 
+/* Copies the payload. Returns the CRC of what it has become, and all before it. */
+static uint32_t copy_payload(const struct snt__soft_packet *packet, uint8_t *to,
+			     uint32_t crc)
+{
+	for (unsigned i = 0; i < packet->payload_count; i++) {
+		const struct iovec *piece = &packet->payload[i];
+
+		crc = snt__crc32_copy(crc, to, piece->iov_base, piece->iov_len);
+		to += piece->iov_len;
+	}
+	return crc;
+}
+
 static void stage(struct snt__udp_sender *sender, const struct snt__soft_packet *packet,
 		  uint16_t identification)
 {
 	struct snt__icrc_ipv4 ipv4 = { identification, SNT__ICRC_DONT_FRAGMENT };
-	uint8_t *to = sender->bytes + sender->used;
-	struct iovec payload = { .iov_base = to + packet->header_length,
-				 .iov_len = packet->payload_length };
+	uint8_t *bytes = sender->bytes + sender->used;
+	size_t size = packet_size(packet), pad = snt__wire_pad(packet->payload_length);
+	uint8_t *end = bytes + size - SNT__ICRC_SIZE;
+	uint32_t crc = snt__icrc_begin(&sender->flow, ipv4, packet->header, size);
 
-	memcpy(to, packet->header, packet->header_length);
-	to += packet->header_length;
-	for (unsigned i = 0; i < packet->payload_count; i++) {
-		memcpy(to, packet->payload[i].iov_base, packet->payload[i].iov_len);
-		to += packet->payload[i].iov_len;
+	crc = snt__crc32_copy(crc, bytes, packet->header, packet->header_length);
+	crc = copy_payload(packet, bytes + packet->header_length, crc);
+	if (pad) {
+		memset(end - pad, 0, pad);
+		crc = snt__crc32(crc, end - pad, pad);
 	}
-	to += snt__icrc_seal(&sender->flow, ipv4, packet->header, packet->header_length,
-			     &payload, 1, to);
-	sender->used = to - sender->bytes;
+	crc = htole32(crc);
+	memcpy(end, &crc, sizeof(crc));
+	sender->used += size;
 }
 
 static void add_control(struct msghdr *header, int level, int type, const void *value,
@@ -180,22 +195,6 @@ static unsigned add_run(struct snt__udp_sender *sender,
 	}
 	add_message(sender, packets, run.length, NULL);
 	return run.length;
-}
-
-static void add_messages(struct snt__udp_sender *sender, unsigned count)
-{
-	const struct snt__soft_packet *packets = sender->packets;
-	unsigned i = 0;
-
-	sender->next = sender->count = 0;
-	sender->used = 0;
-	while (i < count) {
-		if (sender->socket->gso)
-			i += add_run(sender, packets + i, count - i);
-		else
-			add_message(sender, packets + i++, 1, NULL);
-	}
-	sender->stats.packets += count;
 }
 
 /*
@@ -287,16 +286,49 @@ static bool flush(struct snt__udp_sender *sender)
 	return true;
 }
 
+static bool flush_and_reset(struct snt__udp_sender *sender)
+{
+	if (!flush(sender))
+		return false;
+	sender->next = sender->count = 0;
+	sender->used = 0;
+	return true;
+}
+
+/*
+ * Sends a batch. Long messages go as soon as they are made, while they are in the
+ * processor's cache. If the socket is full, the rest is made all the same: it is no longer
+ * the device's.
+ */
+static void send_batch(struct snt__udp_sender *sender, unsigned count)
+{
+	const struct snt__soft_packet *packets = sender->packets;
+	bool full = false;
+	unsigned i = 0;
+
+	while (i < count) {
+		if (sender->socket->gso)
+			i += add_run(sender, packets + i, count - i);
+		else
+			add_message(sender, packets + i++, 1, NULL);
+		if (!full && sender->used >= SNT__UDP_MESSAGE_MAX / 2)
+			full = !flush_and_reset(sender);
+	}
+	sender->stats.packets += count;
+}
+
 bool snt__udp_send(struct snt__udp_sender *sender, struct snt__soft_device *device,
 		   uint64_t now)
 {
-	unsigned count = SNT__UDP_SEND_BATCH;
+	unsigned max = SNT__UDP_SEND_BATCH, count = max;
 	bool moved = false;
 
-	while (flush(sender) && count == SNT__UDP_SEND_BATCH) {
-		count = snt__soft_output(device, sender->packets, SNT__UDP_SEND_BATCH,
-					 now);
-		add_messages(sender, count);
+	while (flush_and_reset(sender) && count == max) {
+		max = snt__shm_send_max(sender->shm, SNT__UDP_SEND_BATCH, now);
+		if (!max)
+			break;
+		count = snt__soft_output(device, sender->packets, max, now);
+		send_batch(sender, snt__shm_send(sender->shm, sender->packets, count));
 		moved |= count;
 	}
 	return moved;

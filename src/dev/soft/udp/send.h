@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include "dev/soft/driver.h"
 #include "dev/soft/icrc.h"
+#include "dev/soft/shm/shm.h"
 #include "dev/soft/udp/socket.h"
 
 /*
@@ -19,7 +20,10 @@
  * else is taken from the device until it did.
  */
 
-#define SNT__UDP_SEND_BATCH 64
+/* Four runs of the longest packets. */
+#define SNT__UDP_SEND_BATCH 60
+/* What the kernel takes at once. */
+#define SNT__UDP_MESSAGE_MAX 65000
 /* Headers, payload, pad and ICRC of a packet. */
 #define SNT__UDP_PACKET_MAX (SNT__WIRE_HEADER_MAX + 4096 + SNT__ICRC_TRAILER_MAX)
 
@@ -45,6 +49,7 @@ struct snt__udp_message {
 };
 
 struct snt__udp_sender {
+	struct snt__shm *shm; /* to which packets go first */
 	struct snt__udp_socket *socket;
 	const struct snt__udp_address *address;
 	struct snt__icrc_flow flow; /* to the last target */

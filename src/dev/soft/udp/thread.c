@@ -12,22 +12,22 @@
 
 /* All in ns. How long it goes on looking before it sleeps. */
 #define SPIN UINT64_C(20000)
-/* Programs that poll at least this often on average have the socket to themselves. That
- * is found out over some time, and lasts until it is found out again. */
-#define OFTEN  UINT64_C(20000)
-#define PERIOD UINT64_C(200000)
-#define NAP    UINT64_C(500000)
+/* How long it leaves the socket to who polls all the time, before it sees whether he still
+ * does. */
+#define NAP	  UINT64_C(500000)
+#define POLLS_MIN 4
 /* If a device was in use lately, its thread wakes up so often by itself, rather than be
  * woken whenever something begins. */
 #define HORIZON UINT64_C(50000000)
+
+/* However busy it is, it sees who comes and goes. */
+#define SERVE UINT64_C(1000000)
 
 #define YIELDS_MAX 200
 
 struct rhythm {
 	uint64_t active_at; /* when there was something to do */
-	uint64_t judged_at; /* when polls were counted */
-	unsigned polls;
-	bool polled; /* often */
+	uint64_t served_at; /* when links were served */
 };
 
 static uint64_t sooner(uint64_t a, uint64_t b)
@@ -35,33 +35,12 @@ static uint64_t sooner(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-static void judge_polls(struct snt__udp_device *device, struct rhythm *rhythm,
-			uint64_t now)
-{
-	unsigned polls = atomic_load_explicit(&device->polls, memory_order_relaxed);
-	uint64_t since = now - rhythm->judged_at;
-
-	if (device->armed) {
-		/* They are about to sleep. */
-		device->armed = false;
-		rhythm->polled = false;
-	} else if (since >= PERIOD) {
-		rhythm->polled = (polls - rhythm->polls) * OFTEN > since;
-	} else {
-		return;
-	}
-	rhythm->polls = polls;
-	rhythm->judged_at = now;
-}
-
 /* How long to sleep; `now`: not at all. */
 static uint64_t sleep_end(struct snt__udp_device *device, const struct rhythm *rhythm,
 			  uint64_t now)
 {
-	uint64_t deadline = snt__soft_deadline(device->core);
+	uint64_t deadline = snt__udp_deadline(device);
 
-	if (rhythm->polled)
-		return now + NAP;
 	if (now - rhythm->active_at < SPIN || deadline <= now)
 		return now;
 	if (now - rhythm->active_at < HORIZON)
@@ -79,47 +58,112 @@ static void let_others(struct snt__udp_device *device)
 	}
 }
 
+/* Returns whether somebody wants something: to wake it, or of its links. */
+static bool sleep_on(struct snt__udp_device *device, struct rhythm *rhythm,
+		     struct pollfd *fds, unsigned count, uint64_t time)
+{
+	struct timespec timeout = { .tv_sec = time / UINT64_C(1000000000),
+				    .tv_nsec = time % UINT64_C(1000000000) };
+	eventfd_t wakes;
+
+	ppoll(fds, count, time == SNT__SOFT_NEVER ? NULL : &timeout, NULL);
+	if (fds[1].revents)
+		rhythm->served_at = 0;
+	if (fds[0].revents)
+		eventfd_read(device->wake_fd, &wakes);
+	return fds[0].revents || fds[1].revents;
+}
+
 static void sleep_for(struct snt__udp_device *device, struct rhythm *rhythm,
 		      uint64_t time, bool stalled)
 {
 	struct pollfd fds[] = {
 		{ .fd = device->wake_fd, .events = POLLIN },
+		{ .fd = device->shm.fd, .events = POLLIN },
 		{ .fd = device->socket.fd,
 		  .events = stalled ? POLLIN | POLLOUT : POLLIN },
 	};
-	struct timespec timeout = { .tv_sec = time / UINT64_C(1000000000),
-				    .tv_nsec = time % UINT64_C(1000000000) };
-	eventfd_t count;
 
-	ppoll(fds, rhythm->polled ? 1 : 2, time == SNT__SOFT_NEVER ? NULL : &timeout,
-	      NULL);
-	if (!fds[0].revents)
-		return;
-	eventfd_read(device->wake_fd, &count);
+	if (sleep_on(device, rhythm, fds, 3, time))
+		rhythm->active_at = snt__udp_now();
+}
+
+/* Has anybody polled during a nap? Who seems to have stopped may have lost his processor
+ * for a while, or be in the middle of a long move, for which he has the lock. */
+static bool still_polled(struct snt__udp_device *device, unsigned *polls)
+{
+	unsigned before = *polls;
+
+	*polls = atomic_load_explicit(&device->polls, memory_order_relaxed);
+	if (*polls - before >= POLLS_MIN)
+		return true;
+	snt__udp_lock(device);
+	device->polled &= snt__udp_pause(device, snt__udp_now()) <= SNT__UDP_POLL_PAUSE;
+	snt__udp_unlock(device);
+	return false;
+}
+
+/* As long as somebody polls all the time. */
+static void nap(struct snt__udp_device *device, struct rhythm *rhythm)
+{
+	unsigned polls = atomic_load_explicit(&device->polls, memory_order_relaxed);
+	struct pollfd fds[] = {
+		{ .fd = device->wake_fd, .events = POLLIN },
+		{ .fd = device->shm.fd, .events = POLLIN },
+	};
+
+	while (!sleep_on(device, rhythm, fds, 2, NAP) && still_polled(device, &polls))
+		;
 	rhythm->active_at = snt__udp_now();
+}
+
+/* Who has put something into a ring need not wake who is awake. */
+static void rouse(struct snt__udp_device *device, struct rhythm *rhythm, uint64_t now)
+{
+	if (device->shm.fd < 0)
+		return;
+	if (device->resting)
+		snt__shm_wake(&device->shm);
+	device->resting = false;
+	if (now - rhythm->served_at < SERVE)
+		return;
+	snt__shm_serve(&device->shm, now);
+	rhythm->served_at = now;
+}
+
+/* Returns false if there is something to do instead. */
+static bool rest(struct snt__udp_device *device)
+{
+	device->resting = snt__shm_sleep(&device->shm);
+	return device->resting;
 }
 
 /* Moves what there is, then sleeps if there is nothing. False: it is over. */
 static bool look(struct snt__udp_device *device, struct rhythm *rhythm)
 {
 	uint64_t now = snt__udp_now(), end;
-	bool over, stalled;
+	bool over, stalled, polled;
 
 	snt__udp_lock(device);
-	judge_polls(device, rhythm, now);
-	if (rhythm->polled)
+	rouse(device, rhythm, now);
+	polled = device->polled;
+	if (polled)
 		snt__udp_send(&device->sender, device->core, now);
 	else if (snt__udp_move(device, now))
 		rhythm->active_at = now;
-	end = sleep_end(device, rhythm, now);
+	end = polled ? now + NAP : sleep_end(device, rhythm, now);
+	if (end > now && !polled && !rest(device))
+		end = now;
 	device->wake_at = end > now ? end : 0;
-	device->napping = rhythm->polled;
+	device->napping = polled;
 	over = device->over;
 	stalled = snt__udp_sender_stalled(&device->sender);
 	snt__udp_unlock(device);
 	if (over)
 		return false;
-	if (end > now)
+	if (polled)
+		nap(device, rhythm);
+	else if (end > now)
 		sleep_for(device, rhythm, end == SNT__SOFT_NEVER ? end : end - now,
 			  stalled);
 	else
@@ -129,7 +173,7 @@ static bool look(struct snt__udp_device *device, struct rhythm *rhythm)
 
 static void *run(void *arg)
 {
-	struct rhythm rhythm = { .judged_at = snt__udp_now() };
+	struct rhythm rhythm = { 0 };
 
 	while (look(arg, &rhythm))
 		;
@@ -146,14 +190,15 @@ static void wake(struct snt__udp_device *device)
 void snt__udp_thread_hurry(struct snt__udp_device *device)
 {
 	if (device->wake_at && !device->napping &&
-	    (snt__soft_deadline(device->core) < device->wake_at ||
+	    (snt__udp_deadline(device) < device->wake_at ||
 	     snt__udp_sender_stalled(&device->sender)))
 		wake(device);
 }
 
 void snt__udp_thread_watch(struct snt__udp_device *device)
 {
-	device->armed = true;
+	device->polled = false;
+	snt__udp_set_polled_at(device, 0);
 	if (device->wake_at && device->napping)
 		wake(device);
 }
