@@ -41,6 +41,12 @@ static const struct snt_setting settings[SNT__SETTING_COUNT] = {
 		.help = "what soft devices are on: IP addresses and network interfaces, "
 			"separated by commas; empty means two free addresses of loopback",
 	},
+	[SNT__SETTING_SOFT_SHM] = {
+		.name = "SENNIT_SOFT_SHM",
+		.default_value = "on",
+		.help = "soft devices of one user on one host meet in shared memory: on; "
+			"pull (the kernel copies long payload, once); off (they use UDP)",
+	},
 	[SNT__SETTING_SPIN] = {
 		.name = "SENNIT_SPIN",
 		.default_value = "0",

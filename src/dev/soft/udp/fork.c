@@ -81,6 +81,7 @@ static void disown(struct snt__udp_device *device)
 	device->core->dead = true;
 	device->core->port_up = false;
 	device->foreign = true;
+	snt__shm_close(&device->shm, false);
 	close(device->socket.fd);
 	close(device->wake_fd);
 }

@@ -19,6 +19,7 @@
  */
 struct devices {
 	unsigned count;
+	bool shm, shm_pull;
 	struct snt__udp_device *device[SNT_DEVICES_MAX];
 };
 
@@ -37,7 +38,10 @@ static void remove_devices(struct devices *devices)
 static int add_device(struct devices *devices, const struct snt__udp_address *address)
 {
 	char name[16];
-	struct snt__udp_opts opts = { .name = name, .address = address };
+	struct snt__udp_opts opts = { .name = name,
+				      .address = address,
+				      .shm = devices->shm,
+				      .shm_pull = devices->shm_pull };
 	int ret;
 
 	snprintf(name, sizeof(name), "soft%u", devices->count);
@@ -109,6 +113,20 @@ static int add_pair(struct devices *devices)
 	return ret ? ret : port_taken("all loopback addresses");
 }
 
+static int choose_shm(struct devices *devices)
+{
+	static const char *const words[] = { "on", "pull", "off", NULL };
+	int word =
+		snt__setting_word(snt__setting_get(SNT__SETTING_SOFT_SHM, NULL, NULL),
+				  words);
+
+	if (word < 0)
+		return word;
+	devices->shm = word < 2;
+	devices->shm_pull = word == 1;
+	return 0;
+}
+
 static int list(struct snt__value addresses, struct snt__listing *listing_out)
 {
 	struct devices *devices = calloc(1, sizeof(*devices));
@@ -116,7 +134,10 @@ static int list(struct snt__value addresses, struct snt__listing *listing_out)
 
 	if (!devices)
 		return snt__fail(ENOMEM, "no memory for a list of soft devices");
-	ret = *addresses.text ? add_named(devices, addresses) : add_pair(devices);
+	ret = choose_shm(devices);
+	if (!ret)
+		ret = *addresses.text ? add_named(devices, addresses)
+				      : add_pair(devices);
 	if (ret) {
 		remove_devices(devices);
 		free(devices);

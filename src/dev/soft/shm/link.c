@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: MIT */
+#include "dev/soft/shm/link.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "dev/soft/alloc.h"
+
+#define BACKLOG 64
+
+/* Bytes on the socket. */
+enum word {
+	WORD_BELL = 'b',
+	WORD_PULLS = 'p', /* from who takes: it can read our memory */
+};
+
+/*
+ * Names and users
+ */
+
+socklen_t snt__shm_name(const uint8_t gid[16], struct sockaddr_un *name)
+{
+	int length;
+
+	*name = (struct sockaddr_un){ .sun_family = AF_UNIX };
+	length = snprintf(name->sun_path + 1, sizeof(name->sun_path) - 1,
+			  "sennit-shm-%u-", geteuid());
+	for (unsigned i = 0; i < 16; i++)
+		length += snprintf(name->sun_path + 1 + length,
+				   sizeof(name->sun_path) - 1 - length, "%02x", gid[i]);
+	return offsetof(struct sockaddr_un, sun_path) + 1 + length;
+}
+
+/* Anybody can have the name. */
+static bool same_user(int fd, pid_t *pid_out)
+{
+	struct ucred other;
+	socklen_t size = sizeof(other);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &other, &size) ||
+	    other.uid != geteuid())
+		return false;
+	*pid_out = other.pid;
+	return true;
+}
+
+static int open_socket(void)
+{
+	return socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+}
+
+int snt__shm_listen(const uint8_t gid[16])
+{
+	struct sockaddr_un name;
+	socklen_t size = snt__shm_name(gid, &name);
+	int fd = open_socket();
+
+	if (fd >= 0 &&
+	    (bind(fd, (struct sockaddr *)&name, size) || listen(fd, BACKLOG))) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+/*
+ * Memory
+ */
+
+/* A child has no use for it, and would keep its process from having left it. */
+static bool map(struct snt__shm_link *link, int memory)
+{
+	void *area = mmap(NULL, sizeof(struct snt__shm_area), PROT_READ | PROT_WRITE,
+			  MAP_SHARED, memory, 0);
+
+	if (area == MAP_FAILED)
+		return false;
+	madvise(area, sizeof(struct snt__shm_area), MADV_DONTFORK);
+	link->area = area;
+	link->producer.area = area;
+	link->consumer.area = area;
+	return true;
+}
+
+static int make_memory(void)
+{
+	int fd = memfd_create("sennit-shm", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	if (fd >= 0 && (ftruncate(fd, sizeof(struct snt__shm_area)) ||
+			fcntl(fd, F_ADD_SEALS, SNT__SHM_SEALS))) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+/* What is not sealed could be cut off under our feet. */
+static bool memory_good(int fd)
+{
+	struct stat stat;
+	int seals = fcntl(fd, F_GET_SEALS);
+
+	return seals >= 0 && (seals & SNT__SHM_SEALS) == SNT__SHM_SEALS &&
+	       !(seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)) && !fstat(fd, &stat) &&
+	       stat.st_size == sizeof(struct snt__shm_area);
+}
+
+/*
+ * Out
+ */
+
+static struct snt__shm_link *new_link(int fd, bool out)
+{
+	struct snt__shm_link *link = snt__soft_alloc(1, sizeof(*link));
+
+	if (!link) {
+		close(fd);
+		return NULL;
+	}
+	link->fd = fd;
+	link->out = out;
+	return link;
+}
+
+static bool send_greeting(struct snt__shm_link *link, const uint8_t ours[16],
+			  int memory)
+{
+	struct snt__shm_greeting greeting = { .version = SNT__SHM_VERSION,
+					      .size = sizeof(struct snt__shm_area) };
+	struct iovec bytes = { &greeting, sizeof(greeting) };
+	union {
+		struct cmsghdr header;
+		uint8_t space[CMSG_SPACE(sizeof(int))];
+	} control = { 0 };
+	struct msghdr message = { .msg_iov = &bytes,
+				  .msg_iovlen = 1,
+				  .msg_control = &control,
+				  .msg_controllen = sizeof(control) };
+
+	memcpy(greeting.gid, ours, sizeof(greeting.gid));
+	greeting.proof = snt__shm_prove();
+	control.header.cmsg_level = SOL_SOCKET;
+	control.header.cmsg_type = SCM_RIGHTS;
+	control.header.cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(&control.header), &memory, sizeof(int));
+	return sendmsg(link->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) ==
+	       sizeof(greeting);
+}
+
+static bool greet(struct snt__shm_link *link, const uint8_t ours[16])
+{
+	int memory = make_memory();
+	bool done;
+
+	if (memory < 0)
+		return false;
+	done = map(link, memory) && send_greeting(link, ours, memory);
+	close(memory);
+	link->greeted = done;
+	return done;
+}
+
+struct snt__shm_link *snt__shm_connect(const uint8_t ours[16], const uint8_t theirs[16])
+{
+	struct sockaddr_un name;
+	socklen_t size = snt__shm_name(theirs, &name);
+	struct snt__shm_link *link;
+	int fd = open_socket();
+
+	if (fd < 0)
+		return NULL;
+	link = new_link(fd, true);
+	if (!link)
+		return NULL;
+	memcpy(link->gid, theirs, sizeof(link->gid));
+	if (connect(fd, (struct sockaddr *)&name, size) || !same_user(fd, &link->pid) ||
+	    !greet(link, ours)) {
+		snt__shm_link_free(link, true);
+		return NULL;
+	}
+	return link;
+}
+
+/*
+ * In
+ */
+
+struct snt__shm_link *snt__shm_accept(int listener, const uint8_t ours[16])
+{
+	int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	struct snt__shm_link *link;
+
+	if (fd < 0)
+		return NULL;
+	link = new_link(fd, false);
+	if (!link)
+		return NULL;
+	if (!same_user(fd, &link->pid)) {
+		snt__shm_link_free(link, true);
+		return NULL;
+	}
+	memcpy(link->path.target, ours, sizeof(link->path.target));
+	return link;
+}
+
+static void say(const struct snt__shm_link *link, enum word word)
+{
+	uint8_t byte = word;
+
+	/* One that is full has bells enough. */
+	(void)!send(link->fd, &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+static int take_fd(struct msghdr *message)
+{
+	struct cmsghdr *control = CMSG_FIRSTHDR(message);
+	int fd;
+
+	if (!control || control->cmsg_level != SOL_SOCKET ||
+	    control->cmsg_type != SCM_RIGHTS ||
+	    control->cmsg_len != CMSG_LEN(sizeof(int)))
+		return -1;
+	memcpy(&fd, CMSG_DATA(control), sizeof(fd));
+	return fd;
+}
+
+/* Returns the memory, or -1. */
+static int receive_greeting(const struct snt__shm_link *link,
+			    struct snt__shm_greeting *greeting)
+{
+	struct iovec bytes = { greeting, sizeof(*greeting) };
+	union {
+		struct cmsghdr header;
+		uint8_t space[CMSG_SPACE(sizeof(int))];
+	} control = { 0 };
+	struct msghdr message = { .msg_iov = &bytes,
+				  .msg_iovlen = 1,
+				  .msg_control = &control,
+				  .msg_controllen = sizeof(control) };
+	ssize_t got = recvmsg(link->fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	int fd;
+
+	if (got < 0)
+		return -1;
+	fd = take_fd(&message);
+	if (fd >= 0 && (got != sizeof(*greeting) ||
+			(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) ||
+			greeting->version != SNT__SHM_VERSION ||
+			greeting->size != sizeof(struct snt__shm_area))) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+static bool be_greeted(struct snt__shm_link *link)
+{
+	struct snt__shm_greeting greeting;
+	int memory = receive_greeting(link, &greeting);
+
+	if (memory < 0)
+		return false;
+	link->greeted = memory_good(memory) && map(link, memory);
+	close(memory);
+	if (!link->greeted)
+		return false;
+	memcpy(link->gid, greeting.gid, sizeof(link->gid));
+	memcpy(link->path.source, greeting.gid, sizeof(link->path.source));
+	link->path.source_port = SNT__WIRE_PORT;
+	link->pulls = snt__shm_proven(link->pid, &greeting.proof);
+	if (link->pulls)
+		say(link, WORD_PULLS);
+	return true;
+}
+
+/*
+ * Both
+ */
+
+bool snt__shm_listen_to(struct snt__shm_link *link)
+{
+	uint8_t words[64];
+	ssize_t got;
+
+	if (!link->greeted)
+		return be_greeted(link);
+	/* Bells are one byte each; if there are more, the fd stays readable. */
+	got = recv(link->fd, words, sizeof(words), MSG_DONTWAIT);
+	if (got < 0)
+		return errno == EAGAIN || errno == EINTR;
+	if (link->out && got && words[0] == WORD_PULLS)
+		link->pulls = true;
+	return got;
+}
+
+void snt__shm_ring_bell(const struct snt__shm_link *link)
+{
+	say(link, WORD_BELL);
+}
+
+bool snt__shm_lives(const struct snt__shm_link *link)
+{
+	struct pollfd end = { .fd = link->fd };
+
+	return poll(&end, 1, 0) == 0;
+}
+
+void snt__shm_link_free(struct snt__shm_link *link, bool ours)
+{
+	close(link->fd);
+	if (link->area && ours)
+		munmap(link->area, sizeof(*link->area));
+	snt__soft_free(link);
+}

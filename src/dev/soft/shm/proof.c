@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+#include "dev/soft/shm/proof.h"
+
+#include <pthread.h>
+#include <sys/random.h>
+#include <sys/uio.h>
+
+/*
+ * The proof is a number that nobody can guess, at an address that its owner tells. It is
+ * there for as long as the process is.
+ */
+static uint64_t secret;
+
+static void choose_secret(void)
+{
+	if (getrandom(&secret, sizeof(secret), 0) != sizeof(secret))
+		secret = 0;
+}
+
+struct snt__shm_proof snt__shm_prove(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, choose_secret);
+	return (struct snt__shm_proof){ (uintptr_t)&secret, secret };
+}
+
+bool snt__shm_proven(pid_t pid, const struct snt__shm_proof *proof)
+{
+	uint64_t value = 0;
+	struct iovec to = { &value, sizeof(value) };
+	struct iovec from = { (void *)(uintptr_t)proof->addr, sizeof(value) };
+
+	return pid > 0 && proof->value &&
+	       process_vm_readv(pid, &to, 1, &from, 1, 0) == sizeof(value) &&
+	       value == proof->value;
+}

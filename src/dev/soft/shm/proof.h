@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SNT_DEV_SOFT_SHM_PROOF_H
+#define SNT_DEV_SOFT_SHM_PROOF_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* Whether one process may read the memory of another is tried out when they meet. */
+
+/* Something in our memory, and where it is. */
+struct snt__shm_proof {
+	uint64_t addr;
+	uint64_t value;
+};
+
+struct snt__shm_proof snt__shm_prove(void);
+/* Can the memory of that process be read, and is it the one who sent the proof? */
+bool snt__shm_proven(pid_t pid, const struct snt__shm_proof *proof);
+
+#endif

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT */
+/* Packets come out of rings. */
+#include "dev/soft/burst.h"
+#include "dev/soft/shm/pull.h"
+#include "dev/soft/shm/shm.h"
+
+/* What is taken from a ring before others have their turn, and answers go out. */
+#define PACKETS 64
+#define BYTES	(256u << 10)
+
+static void take(struct snt__shm *shm, const struct snt__shm_link *link,
+		 struct snt__shm_record *record, uint64_t now)
+{
+	struct snt__shm_pull pull;
+
+	if (record->piece_count) {
+		shm->stats.pulled++;
+		snt__shm_pull_init(&pull, link, record);
+	}
+	snt__soft_input_burst(shm->core, &link->path, record->header,
+			      record->header_length, record->payload,
+			      record->payload_length,
+			      record->piece_count ? &pull.source : NULL, now);
+}
+
+/* Returns how many packets; -1: the ring is broken. */
+static int receive(struct snt__shm *shm, struct snt__shm_link *link, uint64_t now)
+{
+	struct snt__shm_record record;
+	uint32_t bytes = 0;
+	int count = 0, got = 1;
+
+	while (count < PACKETS && bytes < BYTES) {
+		got = snt__shm_take(&link->consumer, &record);
+		if (got <= 0)
+			break;
+		/* Nobody asked who cannot pull to do so. */
+		if (record.piece_count && !link->pulls)
+			return -1;
+		take(shm, link, &record, now);
+		bytes += record.payload_length;
+		count++;
+	}
+	if (count && snt__shm_release(&link->consumer)) {
+		shm->stats.bells++;
+		snt__shm_ring_bell(link);
+	}
+	shm->stats.packets_in += count;
+	return got < 0 ? -1 : count;
+}
+
+/* No more than a ring holds: nobody goes on for ever. */
+void snt__shm_drain(struct snt__shm *shm, struct snt__shm_link *link, uint64_t now)
+{
+	uint64_t end = link->consumer.head + SNT__SHM_RING_SIZE;
+
+	while ((int64_t)(end - link->consumer.head) > 0 && receive(shm, link, now) > 0)
+		;
+}
+
+unsigned snt__shm_receive(struct snt__shm *shm, uint64_t now)
+{
+	unsigned count = 0;
+
+	for (struct snt__link *at = shm->ins.next, *next; at != &shm->ins; at = next) {
+		struct snt__shm_link *link =
+			snt__container(at, struct snt__shm_link, list);
+		int got;
+
+		next = at->next;
+		if (!link->greeted || !snt__shm_ready(&link->consumer))
+			continue;
+		got = receive(shm, link, now);
+		if (got < 0)
+			snt__shm_break(shm, link);
+		else
+			count += got;
+	}
+	return count;
+}

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: MIT */
+/* Packets go into rings. */
+#include "dev/soft/shm/shm.h"
+
+/* The most that a record takes. */
+#define RECORD_MAX (SNT__SHM_PAYLOAD_MAX + 2 * SNT__SHM_LINE)
+
+/* The other's position is in a cache line of the other's: it is looked at only if there is
+ * less room than this by what is known of it. */
+#define ENOUGH (SNT__SHM_RING_SIZE / 4 * 3)
+
+/* Others need not wait for more than that to be told of it: while they copy, so do we. */
+#define TELL_BYTES (16u << 10)
+
+/* In ns. Who has not made room for so long has stopped, perhaps for good. Nobody else is
+ * to wait for it: what it has no room for is lost, as on a wire. */
+#define PATIENCE UINT64_C(50000000)
+
+/* Below that a call to the kernel costs more than any copy. */
+#define PULL_MIN (16u << 10)
+
+static struct snt__shm_link *link_at(struct snt__link *at)
+{
+	return snt__container(at, struct snt__shm_link, list);
+}
+
+/* Records do not wrap, so that one place is lost at the end of the ring. */
+static unsigned records_in(uint32_t room)
+{
+	return room / RECORD_MAX - (room >= RECORD_MAX);
+}
+
+static void stall(struct snt__shm *shm, struct snt__shm_link *link, uint64_t now)
+{
+	if (link->stalled_at && link->stalled_head == link->producer.head) {
+		link->blocked = now - link->stalled_at >= PATIENCE;
+		return;
+	}
+	link->stalled_at = now;
+	link->stalled_head = link->producer.head;
+	shm->stats.stalls++;
+}
+
+/* How many packets have a place in its ring in any case. */
+static unsigned link_max(struct snt__shm *shm, struct snt__shm_link *link, unsigned max,
+			 uint64_t now)
+{
+	unsigned records = records_in(snt__shm_room(&link->producer, ENOUGH));
+
+	if (!records) {
+		snt__shm_await_room(&link->producer);
+		records = records_in(snt__shm_room(&link->producer, 0));
+	}
+	if (!records) {
+		stall(shm, link, now);
+		return link->blocked ? max : 0;
+	}
+	link->stalled_at = 0;
+	link->blocked = false;
+	return records;
+}
+
+unsigned snt__shm_send_max(struct snt__shm *shm, unsigned max, uint64_t now)
+{
+	for (struct snt__link *at = shm->outs.next, *next; at != &shm->outs;
+	     at = next) {
+		unsigned records = link_max(shm, link_at(at), max, now);
+
+		next = at->next;
+		if (link_at(at)->producer.broken)
+			snt__shm_break(shm, link_at(at));
+		else if (records < max)
+			max = records;
+	}
+	return max;
+}
+
+uint64_t snt__shm_deadline(const struct snt__shm *shm)
+{
+	uint64_t deadline = SNT__SOFT_NEVER;
+
+	for (struct snt__link *at = shm->outs.next; at != &shm->outs; at = at->next) {
+		const struct snt__shm_link *link = link_at(at);
+
+		if (link->stalled_at && !link->blocked &&
+		    link->stalled_at + PATIENCE < deadline)
+			deadline = link->stalled_at + PATIENCE;
+	}
+	return deadline;
+}
+
+static void tell(struct snt__shm *shm, struct snt__shm_link *link)
+{
+	if (!snt__shm_tell(&link->producer))
+		return;
+	shm->stats.bells++;
+	snt__shm_ring_bell(link);
+}
+
+/* Only what waits for an answer stays where it is until it was read. */
+static bool by_reference(const struct snt__shm *shm, const struct snt__shm_link *link,
+			 const struct snt__soft_packet *packet)
+{
+	return shm->pull && link->pulls && packet->payload_length >= PULL_MIN &&
+	       snt__wire_transport(packet->header[0]) == SNT__WIRE_RC;
+}
+
+static void put(struct snt__shm *shm, struct snt__shm_link *link,
+		const struct snt__soft_packet *packet)
+{
+	struct snt__shm_producer *producer = &link->producer;
+
+	if (link->blocked && records_in(snt__shm_room(producer, 2 * RECORD_MAX)) == 0) {
+		shm->stats.lost++;
+		return;
+	}
+	snt__shm_put(producer, packet, by_reference(shm, link, packet));
+	shm->stats.packets_out++;
+	if (producer->tail - producer->told >= TELL_BYTES)
+		tell(shm, link);
+}
+
+unsigned snt__shm_send(struct snt__shm *shm, struct snt__soft_packet *packets,
+		       unsigned count)
+{
+	const struct snt__soft_path *path = NULL;
+	struct snt__shm_link *link = NULL;
+	unsigned others = 0;
+
+	if (snt__list_empty(&shm->outs))
+		return count;
+	for (unsigned i = 0; i < count; i++) {
+		if (packets[i].path != path) {
+			path = packets[i].path;
+			link = snt__shm_find(shm, path->target);
+		}
+		if (link)
+			put(shm, link, &packets[i]);
+		else if (others++ != i)
+			packets[others - 1] = packets[i];
+	}
+	for (struct snt__link *at = shm->outs.next; at != &shm->outs; at = at->next)
+		tell(shm, link_at(at));
+	return others;
+}

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: MIT */
+#include "dev/soft/shm/shm.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "dev/soft/burst.h"
+#include "dev/soft/shm/pull.h"
+
+/* Who wants more links than that to one device can use sockets. */
+#define LINKS_IN_MAX 256
+
+#define EVENTS 8
+
+static bool add_fd(struct snt__shm *shm, int fd, struct snt__shm_link *link)
+{
+	struct epoll_event event = { .events = EPOLLIN, .data.ptr = link };
+
+	return !epoll_ctl(shm->fd, EPOLL_CTL_ADD, fd, &event);
+}
+
+/* The other is told at once, also if a child of ours has the socket still. */
+static void remove_link(struct snt__shm *shm, struct snt__shm_link *link)
+{
+	snt__unlink(&link->list);
+	epoll_ctl(shm->fd, EPOLL_CTL_DEL, link->fd, NULL);
+	shutdown(link->fd, SHUT_RDWR);
+	if (link->out)
+		snt__soft_device_set_reach(shm->core, link->gid, 0);
+	else
+		shm->in_count--;
+	snt__shm_link_free(link, true);
+}
+
+void snt__shm_break(struct snt__shm *shm, struct snt__shm_link *link)
+{
+	shm->stats.broken++;
+	remove_link(shm, link);
+}
+
+/*
+ * Meeting
+ */
+
+struct snt__shm_link *snt__shm_find(struct snt__shm *shm, const uint8_t target[16])
+{
+	for (struct snt__link *at = shm->outs.next; at != &shm->outs; at = at->next) {
+		struct snt__shm_link *link =
+			snt__container(at, struct snt__shm_link, list);
+
+		if (!memcmp(link->gid, target, 16))
+			return link;
+	}
+	return NULL;
+}
+
+uint32_t snt__shm_reach(struct snt__shm *shm, const uint8_t target[16])
+{
+	struct snt__shm_link *link;
+
+	if (shm->fd < 0)
+		return 0;
+	if (snt__shm_find(shm, target))
+		return SNT__SHM_PAYLOAD_MAX;
+	link = snt__shm_connect(shm->gid, target);
+	if (!link)
+		return 0;
+	if (!add_fd(shm, link->fd, link)) {
+		snt__shm_link_free(link, true);
+		return 0;
+	}
+	snt__list_append(&shm->outs, &link->list);
+	shm->stats.links_out++;
+	snt__soft_device_set_reach(shm->core, target, SNT__SHM_PAYLOAD_MAX);
+	return SNT__SHM_PAYLOAD_MAX;
+}
+
+static void welcome(struct snt__shm *shm)
+{
+	struct snt__shm_link *link = snt__shm_accept(shm->listener, shm->gid);
+
+	if (!link)
+		return;
+	if (shm->in_count == LINKS_IN_MAX || !add_fd(shm, link->fd, link)) {
+		snt__shm_link_free(link, true);
+		return;
+	}
+	snt__list_append(&shm->ins, &link->list);
+	shm->in_count++;
+	shm->stats.links_in++;
+}
+
+void snt__shm_serve(struct snt__shm *shm, uint64_t now)
+{
+	struct epoll_event events[EVENTS];
+	int count = epoll_wait(shm->fd, events, EVENTS, 0);
+
+	/* Each is about a link of its own, so that none of them is gone. */
+	for (int i = 0; i < count; i++) {
+		struct snt__shm_link *link = events[i].data.ptr;
+
+		if (!link) {
+			welcome(shm);
+		} else if (!snt__shm_listen_to(link)) {
+			if (!link->out && link->greeted)
+				snt__shm_drain(shm, link, now);
+			remove_link(shm, link);
+		}
+	}
+}
+
+/*
+ * Making and unmaking
+ */
+
+void snt__shm_init(struct snt__shm *shm)
+{
+	shm->fd = shm->listener = -1;
+	snt__list_init(&shm->outs);
+	snt__list_init(&shm->ins);
+}
+
+int snt__shm_open(struct snt__shm *shm, const uint8_t gid[16],
+		  struct snt__soft_device *core)
+{
+	int error;
+
+	memcpy(shm->gid, gid, sizeof(shm->gid));
+	shm->core = core;
+	shm->fd = epoll_create1(EPOLL_CLOEXEC);
+	if (shm->fd < 0)
+		return -errno;
+	shm->listener = snt__shm_listen(gid);
+	if (shm->listener >= 0 && add_fd(shm, shm->listener, NULL))
+		return 0;
+	error = errno;
+	snt__shm_close(shm, true);
+	return -error;
+}
+
+static void free_links(struct snt__link *list, bool ours)
+{
+	while (!snt__list_empty(list)) {
+		struct snt__shm_link *link =
+			snt__container(list->next, struct snt__shm_link, list);
+
+		snt__unlink(&link->list);
+		snt__shm_link_free(link, ours);
+	}
+}
+
+void snt__shm_close(struct snt__shm *shm, bool ours)
+{
+	free_links(&shm->outs, ours);
+	free_links(&shm->ins, ours);
+	shm->in_count = 0;
+	if (shm->listener >= 0)
+		close(shm->listener);
+	if (shm->fd >= 0)
+		close(shm->fd);
+	shm->fd = shm->listener = -1;
+}
+
+/*
+ * Sleeping
+ */
+
+void snt__shm_wake(struct snt__shm *shm)
+{
+	for (struct snt__link *at = shm->ins.next; at != &shm->ins; at = at->next) {
+		struct snt__shm_link *link =
+			snt__container(at, struct snt__shm_link, list);
+
+		if (link->greeted)
+			snt__shm_rise(&link->consumer);
+	}
+}
+
+bool snt__shm_sleep(struct snt__shm *shm)
+{
+	for (struct snt__link *at = shm->ins.next; at != &shm->ins; at = at->next) {
+		struct snt__shm_link *link =
+			snt__container(at, struct snt__shm_link, list);
+
+		if (link->greeted && !snt__shm_rest(&link->consumer)) {
+			snt__shm_wake(shm);
+			return false;
+		}
+	}
+	return true;
+}
