@@ -31,6 +31,7 @@ struct ibv_cq;
 struct ibv_device_attr;
 struct ibv_gid_entry;
 struct ibv_mr;
+struct ibv_mw;
 struct ibv_pd;
 struct ibv_port_attr;
 struct ibv_qp;
@@ -104,6 +105,10 @@ struct snt_control {
 	/* How connections by address are made. The library's own tables have it; it
 	 * is nothing for programs to fill in. */
 	const struct snt__cm_table *cm;
+
+	/* Memory windows, of type 2. */
+	int (*alloc_mw)(struct ibv_pd *pd, struct ibv_mw **mw_out);
+	int (*dealloc_mw)(struct ibv_mw *mw);
 };
 
 /**

@@ -41,6 +41,8 @@ enum snt_opcode {
 	SNT_RECV,	 /* a data receive, consumed by a SEND */
 	SNT_RECV_NOTIFY, /* a notification receive, consumed by a WRITE_IMM */
 	SNT_CLOSED,	 /* not of a WR: the last word of a QP, after snt_qp_close() */
+	SNT_BIND,	 /* of a memory window (mw.h) */
+	SNT_INVALIDATE,	 /* the same */
 };
 
 /* Numbered as verbs number ibv_wc_status. */
@@ -50,6 +52,7 @@ enum snt_status {
 	SNT_LOC_QP_OP_ERR = 2,
 	SNT_LOC_PROT_ERR = 4,
 	SNT_FLUSHED = 5,
+	SNT_MW_BIND_ERR = 6,
 	SNT_BAD_RESP_ERR = 7,
 	SNT_LOC_ACCESS_ERR = 8,
 	SNT_REM_INV_REQ_ERR = 9,
@@ -65,6 +68,8 @@ enum snt_wc_flags {
 	SNT_WC_WITH_IMM = 1 << 0,
 	/* A notification whose sender did not say how much it had written. */
 	SNT_WC_LENGTH_UNKNOWN = 1 << 1,
+	/* The sender invalidated a memory window, whose key is in `imm` (mw.h). */
+	SNT_WC_WITH_INV = 1 << 2,
 };
 
 struct snt_wc {
@@ -134,6 +139,42 @@ SNT_API int snt_cq_destroy(struct snt_cq *cq);
  * physical CQ cannot be polled any more, which the text then names; -EINVAL if it has ops.
  */
 SNT_API int snt_cq_poll(struct snt_cq *cq, struct snt_wc *wc, int max);
+
+/*
+ * Where it can be inline, finding nothing costs hardly more than with verbs. This is what
+ * every CQ begins with, and for that alone. SNT_NO_INLINE, if defined before, leaves the
+ * function in the library.
+ */
+struct ibv_cq;
+struct ibv_wc;
+struct snt__ready;
+struct snt__cq_front {
+	/* Where the device has it, of the only physical CQ; NULL if there is more to look
+	 * at. */
+	int (**poll)(struct ibv_cq *cq, int max, struct ibv_wc *batch);
+	struct ibv_cq *only;
+	struct snt__ready *ready; /* first of those that have something to report */
+	struct ibv_wc *batch;
+	int batch_max;
+	int (*take)(struct snt_cq *cq, int count, struct snt_wc *wc, int max);
+	int (*poll_all)(struct snt_cq *cq, struct snt_wc *wc, int max);
+};
+
+#if defined(__GNUC__) && defined(__OPTIMIZE__) && !defined(SNT_NO_INLINE)
+extern __inline __attribute__((gnu_inline, always_inline)) int snt_cq_poll(
+	struct snt_cq *cq, struct snt_wc *wc, int max)
+{
+	const struct snt__cq_front *front = (const struct snt__cq_front *)cq;
+	int count;
+
+	if (__builtin_expect(!front->poll || front->ready || max <= 0, 0))
+		return front->poll_all(cq, wc, max);
+	count = (*front->poll)(front->only,
+			       max < front->batch_max ? max : front->batch_max,
+			       front->batch);
+	return __builtin_expect(!count, 1) ? 0 : front->take(cq, count, wc, max);
+}
+#endif
 
 /**
  * snt_cq_poll_one - one completion, if there is one

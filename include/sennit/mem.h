@@ -30,6 +30,7 @@ enum snt_access {
 	SNT_ACCESS_REMOTE_WRITE = 1 << 1, /* needs LOCAL_WRITE */
 	SNT_ACCESS_REMOTE_READ = 1 << 2,
 	SNT_ACCESS_REMOTE_ATOMIC = 1 << 3, /* needs LOCAL_WRITE */
+	SNT_ACCESS_WINDOW = 1 << 4, /* memory windows can be bound to it (mw.h) */
 	/* A hint: devices without it ignore it. */
 	SNT_ACCESS_RELAXED_ORDERING = 1 << 20,
 };
@@ -54,7 +55,8 @@ struct snt_token {
  * Returns: 0, or, with nothing registered anywhere,
  *   -EINVAL      no bytes, an address range that wraps, unknown access bits, or
  *                remote write or atomic without local write
- *   -EOPNOTSUPP  an adopted device without a control table: snt_mem_adopt()
+ *   -EOPNOTSUPP  an adopted device without a control table: snt_mem_adopt(); or
+ *                SNT_ACCESS_WINDOW, and a device has no memory windows
  *   -ENOMEM      also for a locked-memory limit, which the text then states
  *   or the errno of the device that refused, which the text names.
  */

@@ -66,6 +66,7 @@ extern "C" {
 struct ibv_qp;
 struct ibv_wc;
 struct snt_card;
+struct snt_srq;
 
 /* The most lanes of one QP, those for notifications and messages included. */
 #define SNT_LANES_MAX 160
@@ -147,6 +148,10 @@ struct snt_qp_opts {
 	/* On which device each created lane is, those behind the data lanes included; lanes
 	 * and, with SPRAY, notify_lanes say how many there are. NULL: dealt in turn. */
 	const unsigned *lane_devices;
+	/* Receives come from there (srq.h), and are posted there. One lane that passes WRs
+	 * on, on the device of the SRQ; recv_cq is that of the SRQ if it is NULL, and
+	 * recv_depth and recv_sge_max do not matter. */
+	struct snt_srq *srq;
 };
 
 /* Numbered as verbs number them. */
@@ -252,7 +257,7 @@ SNT_API int snt_qp_post_recv(struct snt_qp *qp, const struct snt_recv_wr *wr,
  * nothing is kept, so that @max must not be less than @count.
  *
  * Returns: how many were written to @wc; -EINVAL, with nothing changed, if one of
- * them belongs to another QP.
+ * them belongs to another QP, or the QP has an SRQ or ops.
  */
 SNT_API int snt_qp_complete(struct snt_qp *qp, unsigned device,
 			    const struct ibv_wc *physical, unsigned count,

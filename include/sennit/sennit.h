@@ -13,6 +13,7 @@
 #include <sennit/err.h>
 #include <sennit/loop.h>
 #include <sennit/mem.h>
+#include <sennit/mw.h>
 #include <sennit/op.h>
 #include <sennit/qp.h>
 #include <sennit/setting.h>

@@ -15,6 +15,7 @@ struct snt_ctx;
 struct snt__port {
 	struct snt_device_info info;
 	struct snt_gid_info *gid; /* info.gid_count of them */
+	uint32_t cap_flags;	  /* as verbs have them; 0 without a control table */
 	int gid_best;		  /* position in gid, -1: none */
 	int gid_error;		  /* why a slot could not be read, if one could not */
 	char gid_reason[192];

@@ -18,13 +18,17 @@ _Static_assert((int)SNT_ACCESS_REMOTE_WRITE == (int)IBV_ACCESS_REMOTE_WRITE,
 _Static_assert((int)SNT_ACCESS_REMOTE_READ == (int)IBV_ACCESS_REMOTE_READ, "as verbs");
 _Static_assert((int)SNT_ACCESS_REMOTE_ATOMIC == (int)IBV_ACCESS_REMOTE_ATOMIC,
 	       "as verbs");
+_Static_assert((int)SNT_ACCESS_WINDOW == (int)IBV_ACCESS_MW_BIND, "as verbs");
 _Static_assert((int)SNT_ACCESS_RELAXED_ORDERING == (int)IBV_ACCESS_RELAXED_ORDERING,
 	       "as verbs");
 
 #define ACCESS_WRITING (SNT_ACCESS_REMOTE_WRITE | SNT_ACCESS_REMOTE_ATOMIC)
 #define ACCESS_REMOTE  (ACCESS_WRITING | SNT_ACCESS_REMOTE_READ)
-#define ACCESS_ALL \
-	(ACCESS_REMOTE | SNT_ACCESS_LOCAL_WRITE | SNT_ACCESS_RELAXED_ORDERING)
+#define ACCESS_ALL                                                    \
+	(ACCESS_REMOTE | SNT_ACCESS_LOCAL_WRITE | SNT_ACCESS_WINDOW | \
+	 SNT_ACCESS_RELAXED_ORDERING)
+
+#define WINDOW_TYPES (IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B)
 
 /* What is to be registered, as the device calls take it. */
 struct request {
@@ -188,6 +192,9 @@ static int register_on(const struct snt_device *device, const struct request *re
 		return cannot(device,
 			      "was adopted without the means to register memory; "
 			      "register it yourself and use snt_mem_adopt()");
+	if (request->access & SNT_ACCESS_WINDOW &&
+	    !(device->port.cap_flags & WINDOW_TYPES))
+		return cannot(device, "the device has no memory windows");
 	if (!request->addr && !control->reg_dmabuf_mr)
 		return cannot(device, "the device has no support for dma-buf");
 	if (request->addr)

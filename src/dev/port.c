@@ -185,6 +185,7 @@ int snt__port_probe(const struct snt_device *device, struct snt__port *port_out)
 	ret = control->query_port(device->context, device->number, &port_attr);
 	if (ret)
 		return failed_to(device, ret, "the port");
+	port_out->cap_flags = device_attr.device_cap_flags;
 	take_limits(&device_attr, &port_out->info);
 	take_port(&port_attr, &port_out->info);
 	if (control->query_numa_node)

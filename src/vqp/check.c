@@ -3,8 +3,8 @@
 
 #include <errno.h>
 
-/* The most fragments of one WR, so that counters cannot wrap. */
-#define FRAGMENTS_MAX (1u << 30)
+/* One WR has fewer than 2^30 fragments, so that counters cannot wrap. */
+#define FRAGMENTS_BITS 30
 
 const struct snt__rule snt__rules[] = {
 	[SNT_WRITE] = { SNT__SHAPE_SPREAD, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE,
@@ -24,23 +24,37 @@ const struct snt__rule snt__rules[] = {
 			    SNT_ACCESS_LOCAL_WRITE },
 };
 
+static uint64_t least(uint64_t a, uint64_t b, uint64_t c)
+{
+	if (b < a)
+		a = b;
+	return c < a ? c : a;
+}
+
 bool snt__check_rights(const struct snt_qp *qp, const struct snt_send_wr *wr,
 		       struct snt__known *known)
 {
-	const struct snt_mem *mem = wr->sge->mem;
-	const struct snt_token *token = wr->remote;
 	const struct snt__rule *rule;
+	const struct snt_mem *mem;
+	const struct snt_token *token = wr->remote;
 
-	if (wr->opcode < SNT_WRITE || wr->opcode > SNT_READ)
+	if (wr->sge_count != 1 || wr->flags & ~(SNT_SIGNALED | SNT_SOLICITED) ||
+	    wr->opcode < SNT_WRITE || wr->opcode > SNT_READ)
 		return false;
 	rule = &snt__rules[wr->opcode];
+	mem = wr->sge->mem;
 	if (!mem || mem->ctx != qp->ctx || rule->local_access & ~mem->access ||
 	    !token || token->key_count < qp->remote_count ||
 	    rule->remote_access & ~token->access)
 		return false;
-	*known = (struct snt__known){ mem, token, wr->opcode,
-				      mem->local_key[qp->lane[0].device],
-				      token->key[qp->lane[0].remote_device] };
+	known->mem = mem;
+	known->token = token;
+	known->length_max = least(qp->simple_max, mem->length, token->length);
+	known->local_key = mem->local_key[qp->lane[0].device];
+	known->remote_key = token->key[qp->lane[0].remote_device];
+	known->form = snt__wr_form(wr);
+	known->verb = rule->verb;
+	known->whole_verb = rule->whole_verb;
 	return true;
 }
 
@@ -106,7 +120,7 @@ static int check_length(const struct snt_qp *qp, const struct snt_send_wr *wr,
 		return -EINVAL;
 	if (one_piece && length > qp->message_max)
 		return -EMSGSIZE;
-	if (length / qp->fragment_size >= FRAGMENTS_MAX)
+	if (length >> FRAGMENTS_BITS >= qp->fragment_size)
 		return -EINVAL;
 	return 0;
 }

@@ -2,7 +2,10 @@
 #ifndef SNT_VQP_CHECK_H
 #define SNT_VQP_CHECK_H
 
+#include <endian.h>
 #include <limits.h>
+#include <stddef.h>
+#include <string.h>
 
 #include "vqp/qp.h"
 
@@ -39,22 +42,45 @@ extern const struct snt__rule snt__rules[];
 struct snt__known {
 	const struct snt_mem *mem;
 	const struct snt_token *token;
-	unsigned opcode;
-	uint32_t local_key; /* on the first lane */
+	uint64_t length_max; /* that a WR may have, and that both places hold */
+	uint32_t local_key;  /* on the first lane */
 	uint32_t remote_key;
+	uint32_t form;
+	uint8_t verb, whole_verb; /* of its rule */
 };
 
-#define SNT__KNOWN_NONE            \
-	{                          \
-		.opcode = UINT_MAX \
+/*
+ * Opcode, flags and number of SGEs in one word, without those flags that make no
+ * difference here: most WRs of a call are of one form.
+ */
+static inline uint32_t snt__wr_form(const struct snt_send_wr *wr)
+{
+	uint32_t form;
+
+	memcpy(&form, (const char *)wr + offsetof(struct snt_send_wr, opcode),
+	       sizeof(form));
+	return form & ~htole32((SNT_SIGNALED | SNT_SOLICITED) << 8);
+}
+
+_Static_assert(offsetof(struct snt_send_wr, flags) ==
+			       offsetof(struct snt_send_wr, opcode) + 1 &&
+		       offsetof(struct snt_send_wr, imm) ==
+			       offsetof(struct snt_send_wr, opcode) + sizeof(uint32_t),
+	       "a word");
+
+/* No WR is of this form. */
+#define SNT__KNOWN_NONE          \
+	{                        \
+		.form = UINT_MAX \
 	}
 
-/* May a WR with this opcode be of this memory and this token? Then they are known. */
+/* Is it a write or read of one SGE, with nothing else to it, and may it be of this memory
+ * and this token? Then they are known. */
 bool snt__check_rights(const struct snt_qp *qp, const struct snt_send_wr *wr,
 		       struct snt__known *known);
 
-/* A write or read of one SGE, with nothing else to it, and in order? Not a reason to
- * refuse if not: then snt__check_wr knows more. */
+/* The same, and is it in order? Not a reason to refuse if not: then snt__check_wr knows
+ * more. */
 static inline bool snt__check_simple(const struct snt_qp *qp,
 				     const struct snt_send_wr *wr,
 				     struct snt__known *known)
@@ -63,17 +89,16 @@ static inline bool snt__check_simple(const struct snt_qp *qp,
 	const struct snt_token *token = wr->remote;
 	uint64_t length;
 
-	if (wr->sge_count != 1 || wr->flags & ~(SNT_SIGNALED | SNT_SOLICITED))
-		return false;
-	if (__builtin_expect(sge->mem != known->mem || token != known->token ||
-				     wr->opcode != known->opcode,
+	if (__builtin_expect(snt__wr_form(wr) != known->form ||
+				     sge->mem != known->mem || token != known->token,
 			     0) &&
 	    !snt__check_rights(qp, wr, known))
 		return false;
+	/* Neither difference of lengths can wrap. */
 	length = sge->length;
-	return length - 1 < qp->simple_max &&
-	       snt__mem_holds(sge->mem, (uintptr_t)sge->addr, length) &&
-	       snt__token_holds(token, wr->remote_addr, length);
+	return length - 1 < known->length_max &&
+	       (uintptr_t)sge->addr - known->mem->addr <= known->mem->length - length &&
+	       wr->remote_addr - token->addr <= token->length - length;
 }
 
 /* 0, or a negative errno as of snt_qp_post_send(). */

@@ -479,24 +479,34 @@ int snt_qp_connected(struct snt_qp *qp, const struct snt_card *peer)
  * a QP that is in ERR already.
  */
 
+/*
+ * Nobody keeps a list of the receives of a lane that passes WRs on, so that there only the
+ * marker can tell when the last has come back: if it is refused, polling tries again, when
+ * what is in its way has been flushed. Others end with their sends. Those of an SRQ are not
+ * this QP's to end.
+ */
+static void end_receives(struct snt_qp *qp, struct snt__lane *lane)
+{
+	int ret;
+
+	if (lane->marked)
+		return;
+	ret = qp->srq ? 0 : snt__lane_mark_recv(lane, SNT__MARKER_CLOSE);
+	if (ret && !qp->pass_through)
+		return;
+	lane->wants_recv_marker = ret != 0;
+	lane->marked = true;
+	lane->recv_marker_due = true;
+	qp->markers++;
+}
+
 static int end_lane(struct snt_qp *qp, struct snt__lane *lane)
 {
 	int ret;
 
 	if (lane->ended || !lane->used)
 		return 0;
-	ret = lane->marked ? 0 : snt__lane_mark_recv(lane, SNT__MARKER_CLOSE);
-	if (!ret && !lane->marked) {
-		lane->marked = true;
-		lane->recv_marker_due = true;
-		qp->markers++;
-	}
-	/* Nobody keeps a list of the receives of a lane that passes WRs on, so that
-	 * only the marker can tell when the last has come back. */
-	if (ret && qp->pass_through)
-		return snt__fail(-ret,
-				 "%s: the end of the receives cannot be posted: %s",
-				 device_of(qp, lane)->name, strerror(-ret));
+	end_receives(qp, lane);
 	ret = snt__lane_to_error(lane);
 	if (ret && ret != -EOPNOTSUPP)
 		return snt__fail(-ret, "%s: lane %u cannot go to ERR: %s",

@@ -5,6 +5,7 @@
  * completion each, always fit. The others only change the state of their QP, which
  * goes on a list; what the list's QPs have to report fills the rest of the array.
  */
+#define SNT_NO_INLINE /* of snt_cq_poll(), which is here */
 #include "vqp/cq.h"
 
 #include <errno.h>
@@ -14,6 +15,7 @@
 #include "util/err.h"
 #include "util/opts.h"
 #include "vqp/pass.h"
+#include "vqp/srq.h"
 
 #define DEPTH_DEFAULT	   4096
 #define PER_DEVICE_DEFAULT 16
@@ -31,7 +33,7 @@ void snt__cq_list(struct snt_cq *cq, struct snt__ready *ready)
 
 void snt__cq_forget(struct snt_cq *cq, struct snt__ready *ready)
 {
-	struct snt__ready **link = &cq->ready_first;
+	struct snt__ready **link = &cq->front.ready;
 
 	while (*link && *link != ready)
 		link = &(*link)->next;
@@ -52,20 +54,36 @@ static __attribute__((noinline, cold)) void stray(struct snt_cq *cq, unsigned de
 }
 
 /* A refused marker has nobody else to try it again. */
+static bool retry_marker(struct snt_qp *qp, struct snt__lane *lane)
+{
+	if (lane->wants_marker)
+		snt__lane_mark(lane,
+			       qp->closing ? SNT__MARKER_CLOSE : SNT__MARKER_KILL);
+	if (lane->wants_recv_marker)
+		lane->wants_recv_marker =
+			snt__lane_mark_recv(lane, SNT__MARKER_CLOSE) != 0;
+	return lane->wants_marker || lane->wants_recv_marker;
+}
+
 static bool retry_markers(struct snt_qp *qp)
 {
 	bool again = false;
 
-	for (uint32_t i = 0; i < qp->lane_count; i++) {
-		struct snt__lane *lane = &qp->lane[i];
-
-		if (!lane->wants_marker)
-			continue;
-		snt__lane_mark(lane,
-			       qp->closing ? SNT__MARKER_CLOSE : SNT__MARKER_KILL);
-		again |= lane->wants_marker;
-	}
+	for (uint32_t i = 0; i < qp->lane_count; i++)
+		again |= retry_marker(qp, &qp->lane[i]);
 	return again;
+}
+
+/* The completion of nobody's lane, or of one that is gone; how many it is. */
+static __attribute__((noinline, cold)) int take_homeless(struct snt_cq *cq,
+							 unsigned device,
+							 const struct ibv_wc *physical,
+							 struct snt_wc *wc)
+{
+	if (cq->srq_count && snt__srq_take_late(cq, physical, wc))
+		return 1;
+	stray(cq, device, physical);
+	return 0;
 }
 
 /* What one QP has to report; true if there may be more. */
@@ -76,7 +94,7 @@ static bool report(struct snt__ready *ready, struct snt_wc *wc, int max, int *co
 
 	if (ready->receives) {
 		*count_out = snt__qp_report_recvs(qp, wc, max);
-		return *count_out == max && snt__qp_has_recvs(qp);
+		return qp->draining || (*count_out == max && snt__qp_has_recvs(qp));
 	}
 	again = __builtin_expect(qp->lanes_ended, 0) && retry_markers(qp);
 	*count_out = snt__qp_report_sends(qp, wc, max);
@@ -88,7 +106,7 @@ static bool report(struct snt__ready *ready, struct snt_wc *wc, int max, int *co
 /* Goes once through the list. */
 static int harvest(struct snt_cq *cq, struct snt_wc *wc, int max)
 {
-	struct snt__ready *ready = cq->ready_first;
+	struct snt__ready *ready = cq->front.ready;
 	struct snt__ready *last = NULL;
 	int total = 0;
 
@@ -96,9 +114,9 @@ static int harvest(struct snt_cq *cq, struct snt_wc *wc, int max)
 		bool again;
 		int count;
 
-		cq->ready_first = ready->next;
-		if (!cq->ready_first)
-			cq->ready_end = &cq->ready_first;
+		cq->front.ready = ready->next;
+		if (!cq->front.ready)
+			cq->ready_end = &cq->front.ready;
 		ready->listed = false;
 		again = report(ready, wc + total, max - total, &count);
 		total += count;
@@ -107,30 +125,11 @@ static int harvest(struct snt_cq *cq, struct snt_wc *wc, int max)
 			if (!last)
 				last = ready;
 		}
-		ready = cq->ready_first;
+		ready = cq->front.ready;
 		if (ready == last)
 			break;
 	}
 	return total;
-}
-
-/* DQPLB: the CQE of the receive whose turn it is. */
-static inline bool is_next_arrival(const struct snt__lane *lane,
-				   const struct ibv_wc *physical)
-{
-	uint64_t next =
-		(uint64_t)(lane->tag | SNT__TAG_RECV) << 32 | lane->recv_retired;
-
-	return lane->sequenced && physical->wr_id == next &&
-	       physical->status == IBV_WC_SUCCESS &&
-	       lane->recv_retired != lane->recv_posted;
-}
-
-static inline void take_arrival(struct snt__lane *lane, const struct ibv_wc *physical)
-{
-	lane->recv_retired++;
-	lane->completions++;
-	snt__dqplb_take(lane->owner, lane, physical);
 }
 
 /* A CQE of a lane that passes WRs on; how many completions it is. */
@@ -146,44 +145,50 @@ static __attribute__((noinline)) int take_alone(struct snt_cq *cq,
 	return whose == SNT__WHOSE_PROGRAM;
 }
 
-/* A run of them; how many there were. All but successes, and those of a QP that is
- * being closed, come alone. */
-static inline int take_passed(struct snt_cq *cq, struct snt__lane *lane,
-			      const struct ibv_wc *physical, int count,
-			      struct snt_wc *wc, int *passed)
+/* Those of lanes that report at once: successes of one that passes WRs on, arrivals in
+ * order. How many there were; 0: the first comes alone. */
+static inline int take_run(struct snt_cq *cq, struct snt__lane *lane,
+			   const struct ibv_wc *physical, int count, struct snt_wc *wc,
+			   int *reported)
 {
-	int run = lane->passes ? snt__pass_take_run(lane, physical, count, wc) : 0;
-
-	*passed += run ? run : take_alone(cq, lane, physical, wc);
-	return run ? run : 1;
+	if (lane->passes)
+		return snt__pass_take_run(lane, physical, count, wc, reported);
+	if (lane->sequenced && physical->wr_id >> 32 & SNT__TAG_RECV)
+		return snt__dqplb_take_run(lane, &cq->route, physical, count, wc,
+					   reported);
+	return 0;
 }
 
-/* A batch of physical CQEs; how many completions they were at once. */
+/* A batch of physical CQEs; how many completions they were at once. There is room for
+ * one each, or for those of lanes that pass WRs on only. */
 static inline int take_batch(struct snt_cq *cq, unsigned device,
-			     const struct ibv_wc *batch, int count, struct snt_wc *wc)
+			     const struct ibv_wc *batch, int count, struct snt_wc *wc,
+			     bool has_room)
 {
-	int passed = 0;
+	int total = 0;
 
 	for (int i = 0; i < count;) {
 		const struct ibv_wc *physical = &batch[i];
 		struct snt__lane *lane =
 			snt__route_find(&cq->route, device, physical->qp_num);
+		int run = lane && has_room ? take_run(cq, lane, physical, count - i,
+						      wc + total, &total)
+					   : 0;
 
-		if (lane && lane->is_single) {
-			i += take_passed(cq, lane, physical, count - i, wc + passed,
-					 &passed);
+		if (run) {
+			i += run;
 			continue;
 		}
 		i++;
 		if (__builtin_expect(!lane, 0))
-			stray(cq, device, physical);
-		else if (is_next_arrival(lane, physical))
-			take_arrival(lane, physical);
+			total += take_homeless(cq, device, physical, wc + total);
+		else if (lane->is_single)
+			total += take_alone(cq, lane, physical, wc + total);
 		else if (__builtin_expect(!snt__qp_take(lane->owner, lane, physical),
 					  0))
 			stray(cq, device, physical);
 	}
-	return passed;
+	return total;
 }
 
 __attribute__((noinline, cold)) int snt__cq_cannot_poll(
@@ -197,7 +202,7 @@ __attribute__((noinline, cold)) int snt__cq_cannot_poll(
 /* Batches of one physical CQ until it is empty or the array is full; the first has
  * been polled already. */
 static __attribute__((noinline)) int drain(struct snt_cq *cq,
-					   const struct snt__physical *from, int count,
+					   struct snt__physical *from, int count,
 					   struct snt_wc *wc, int max)
 {
 	int total = 0;
@@ -207,30 +212,37 @@ static __attribute__((noinline)) int drain(struct snt_cq *cq,
 
 		if (__builtin_expect(count < 0, 0))
 			return total ? total : snt__cq_cannot_poll(cq, from);
-		total += take_batch(cq, from->device, cq->batch, count, wc + total);
-		if (cq->ready_first)
+		if (__builtin_expect(from->draining && count < asked, 0))
+			snt__srq_drained(from);
+		total += take_batch(cq, from->device, cq->batch, count, wc + total,
+				    true);
+		if (cq->front.ready)
 			total += harvest(cq, wc + total, max - total);
-		if (count < asked || total == max)
+		if ((count < asked && !from->draining) || total == max)
 			return total;
 		asked = max - total < SNT__BATCH ? max - total : SNT__BATCH;
 		count = ibv_poll_cq(from->cq, asked, cq->batch);
 	}
 }
 
-static int poll_physical(struct snt_cq *cq, const struct snt__physical *from,
+static int poll_physical(struct snt_cq *cq, struct snt__physical *from,
 			 struct snt_wc *wc, int max)
 {
 	int asked = max < SNT__BATCH ? max : SNT__BATCH;
 	int count = ibv_poll_cq(from->cq, asked, cq->batch);
 
-	return count ? drain(cq, from, count, wc, max) : 0;
+	return count || from->draining ? drain(cq, from, count, wc, max) : 0;
 }
 
+/* Is there one physical CQ, and nothing else to look at? */
 static void find_only(struct snt_cq *cq)
 {
-	bool alone = cq->physical_count == 1 && !cq->notify.served;
+	struct ibv_cq *only = cq->physical->cq;
+	bool alone =
+		cq->physical_count == 1 && !cq->notify.served && !cq->notify.has_held;
 
-	cq->only = alone && !cq->notify.has_held ? cq->physical->cq : NULL;
+	cq->front.only = only;
+	cq->front.poll = alone ? &only->context->ops.poll_cq : NULL;
 }
 
 /* What is there without asking a physical CQ: what a look took, and what finished by
@@ -244,9 +256,9 @@ static inline int take_waiting(struct snt_cq *cq, struct snt_wc *wc, int max)
 		notify->has_held = false;
 		find_only(cq);
 		total = take_batch(cq, cq->physical[notify->held_from].device,
-				   &notify->held, 1, wc);
+				   &notify->held, 1, wc, true);
 	}
-	if (cq->ready_first)
+	if (cq->front.ready)
 		total += harvest(cq, wc + total, max - total);
 	return total;
 }
@@ -277,7 +289,7 @@ int snt__cq_poll(struct snt_cq *cq, struct snt_wc *wc, int max)
 {
 	int count;
 
-	if (__builtin_expect(cq->physical_count != 1 || cq->ready_first ||
+	if (__builtin_expect(cq->physical_count != 1 || cq->front.ready ||
 				     cq->notify.has_held,
 			     0))
 		return poll_all(cq, wc, max);
@@ -301,16 +313,22 @@ static __attribute__((noinline)) int poll_slowly(struct snt_cq *cq, struct snt_w
 	return max > 0 ? poll_all(cq, wc, max) : 0;
 }
 
+static int take_first(struct snt_cq *cq, int count, struct snt_wc *wc, int max)
+{
+	return drain(cq, cq->physical, count, wc, max);
+}
+
 int snt_cq_poll(struct snt_cq *cq, struct snt_wc *wc, int max)
 {
+	const struct snt__cq_front *front = &cq->front;
 	int count;
 
-	if (__builtin_expect(!cq->only || cq->ready_first || max <= 0, 0))
+	if (__builtin_expect(!front->poll || front->ready || max <= 0, 0))
 		return poll_slowly(cq, wc, max);
 	/* An empty CQ is the most frequent case of all. */
-	count = ibv_poll_cq(cq->only, max < SNT__BATCH ? max : SNT__BATCH, cq->batch);
-	return __builtin_expect(!count, 1) ? 0
-					   : drain(cq, cq->physical, count, wc, max);
+	count = (*front->poll)(front->only, max < SNT__BATCH ? max : SNT__BATCH,
+			       cq->batch);
+	return __builtin_expect(!count, 1) ? 0 : take_first(cq, count, wc, max);
 }
 
 int snt_cq_poll_one(struct snt_cq *cq, struct snt_wc *wc)
@@ -377,9 +395,9 @@ int snt_qp_complete(struct snt_qp *qp, unsigned device, const struct ibv_wc *phy
 
 	if (!all_of(qp, device, physical, count) ||
 	    (qp->pass_through && (int)count > max) || qp->send_served ||
-	    qp->recv_served)
+	    qp->recv_served || qp->srq)
 		return -EINVAL;
-	total = take_batch(qp->cq, device, physical, count, wc);
+	total = take_batch(qp->cq, device, physical, count, wc, (int)count <= max);
 	report(&qp->send_ready, wc + total, max - total, &reported);
 	total += reported;
 	report(&qp->recv_ready, wc + total, max - total, &reported);
@@ -623,7 +641,11 @@ int snt_cq_create(struct snt_ctx *ctx, const struct snt_cq_opts *user_opts,
 	if (!cq)
 		return snt__fail(ENOMEM, "no memory for a virtual CQ");
 	cq->ctx = ctx;
-	cq->ready_end = &cq->ready_first;
+	cq->front.batch = cq->batch;
+	cq->front.batch_max = SNT__BATCH;
+	cq->front.take = take_first;
+	cq->front.poll_all = poll_slowly;
+	cq->ready_end = &cq->front.ready;
 	ret = set_up(cq, &opts);
 	if (ret) {
 		free_physical(cq);
@@ -662,6 +684,11 @@ int snt_cq_destroy(struct snt_cq *cq)
 	if (cq->qp_count)
 		return snt__fail(EBUSY, "%u QPs report to this CQ; destroy them first",
 				 cq->qp_count);
+	if (cq->srq_count)
+		return snt__fail(EBUSY,
+				 "%u shared receive queues report to this CQ; destroy "
+				 "them first",
+				 cq->srq_count);
 	/* Lanes that could not be undone hold on to their physical CQs. */
 	snt__orphans_release(cq->ctx);
 	return finish(cq);

@@ -15,8 +15,9 @@ struct snt__physical {
 	uint32_t depth;
 	uint32_t reserved;
 	bool adopted;
-	bool armed;	  /* and no event taken since */
-	uint32_t unacked; /* events that were taken */
+	bool armed;		 /* and no event taken since */
+	uint32_t unacked;	 /* events that were taken */
+	struct snt_qp *draining; /* QPs that wait until it has been found empty */
 	struct snt_cq *owner;
 };
 
@@ -24,9 +25,7 @@ struct snt__physical {
 #define SNT__BATCH 32
 
 struct snt_cq {
-	/* The physical CQ, if there is exactly one and polling needs nothing but it. */
-	struct ibv_cq *only;
-	struct snt__ready *ready_first;
+	struct snt__cq_front front; /* first: programs' inline polls read it */
 	struct snt__physical *physical;
 	uint32_t physical_count;
 	uint32_t turn; /* the physical CQ that is looked at first */
@@ -36,6 +35,7 @@ struct snt_cq {
 	uint32_t physical_max;
 	uint32_t depth;
 	uint32_t qp_count;
+	uint32_t srq_count;
 	uint64_t stray_count;
 	void (*stray)(void *arg, unsigned device, const struct ibv_wc *wc);
 	void *stray_arg;

@@ -17,6 +17,7 @@
 #include "vqp/number.h"
 #include "vqp/options.h"
 #include "vqp/qp.h"
+#include "vqp/srq.h"
 
 /*
  * Lanes
@@ -64,18 +65,25 @@ static uint32_t lane_recv_depth(const struct snt_qp *qp, uint32_t lane)
 	return 0;
 }
 
+/* Completions of receives that may be there at once, unless they are an SRQ's. */
+static uint32_t recv_room(const struct snt_qp *qp, uint32_t lane)
+{
+	return qp->srq ? 0 : lane_recv_depth(qp, lane) + SNT__MARKERS;
+}
+
 static int create_qp(struct snt_qp *qp, struct snt__lane *lane)
 {
 	struct snt_device *device = qp->ctx->device[lane->device];
-	uint32_t recv_depth = lane_recv_depth(qp, lane->index);
+	uint32_t recv_depth = recv_room(qp, lane->index);
 	struct ibv_qp_init_attr attr = {
 		.send_cq = qp->cq->physical[lane->send_cq_index].cq,
 		.recv_cq = qp->recv_cq->physical[lane->recv_cq_index].cq,
 		.cap = { .max_send_wr = qp->lane_depth + SNT__MARKERS,
-			 .max_recv_wr = recv_depth + SNT__MARKERS,
+			 .max_recv_wr = recv_depth,
 			 .max_send_sge = qp->send_sge_max,
-			 .max_recv_sge = qp->recv_sge_max,
+			 .max_recv_sge = qp->srq ? 0 : qp->recv_sge_max,
 			 .max_inline_data = qp->inline_max },
+		.srq = qp->srq ? qp->srq->srq : NULL,
 		.qp_type = IBV_QPT_RC,
 	};
 	int ret;
@@ -91,9 +99,9 @@ static int create_qp(struct snt_qp *qp, struct snt__lane *lane)
 				 "%s: no QP for lane %u, of %u sends and %u receives, "
 				 "%u and %u SGEs, %u bytes inline: %s",
 				 device->name, lane->index,
-				 qp->lane_depth + SNT__MARKERS,
-				 recv_depth + SNT__MARKERS, qp->send_sge_max,
-				 qp->recv_sge_max, qp->inline_max, strerror(-ret));
+				 qp->lane_depth + SNT__MARKERS, recv_depth,
+				 qp->send_sge_max, qp->recv_sge_max, qp->inline_max,
+				 strerror(-ret));
 	return snt__qp_to_init(qp, lane);
 }
 
@@ -112,8 +120,7 @@ static int join_cqs(struct snt_qp *qp, struct snt__lane *lane)
 
 static void unreserve(struct snt_qp *qp, const struct snt__lane *lane)
 {
-	snt__cq_unreserve(qp->recv_cq, lane->recv_cq_index,
-			  lane_recv_depth(qp, lane->index) + SNT__MARKERS);
+	snt__cq_unreserve(qp->recv_cq, lane->recv_cq_index, recv_room(qp, lane->index));
 	snt__cq_unreserve(qp->cq, lane->send_cq_index, qp->lane_depth + SNT__MARKERS);
 }
 
@@ -132,7 +139,7 @@ static int check_own(const struct snt_qp *qp, const struct snt__lane *lane,
 {
 	const struct snt_device *device = qp->ctx->device[lane->device];
 	uint32_t sends = qp->lane_depth + SNT__MARKERS;
-	uint32_t receives = lane_recv_depth(qp, lane->index) + SNT__MARKERS;
+	uint32_t receives = recv_room(qp, lane->index);
 	struct ibv_qp_init_attr init = { 0 };
 	struct ibv_qp_attr attr;
 	int ret;
@@ -171,7 +178,7 @@ static int reserve_in(struct snt_cq *cq, const struct snt__lane *lane,
 
 static int reserve(struct snt_qp *qp, struct snt__lane *lane)
 {
-	uint32_t recv_depth = lane_recv_depth(qp, lane->index) + SNT__MARKERS;
+	uint32_t recv_depth = recv_room(qp, lane->index);
 	struct ibv_qp *own = qp->adopted ? qp->opts.adopted[lane->index] : NULL;
 	int ret = own ? check_own(qp, lane, own) : 0;
 
@@ -180,6 +187,10 @@ static int reserve(struct snt_qp *qp, struct snt__lane *lane)
 				 qp->lane_depth + SNT__MARKERS, &lane->send_cq_index);
 	if (ret)
 		return ret;
+	if (qp->srq) {
+		lane->recv_cq_index = qp->srq->cq_index;
+		return 0;
+	}
 	ret = reserve_in(qp->recv_cq, lane, own ? own->recv_cq : NULL, recv_depth,
 			 &lane->recv_cq_index);
 	if (ret)
@@ -378,7 +389,7 @@ static int set_up(struct snt_qp *qp)
 	qp->lane[0].is_single = qp->pass_through;
 	for (uint32_t i = 0; i < qp->data_lanes; i++) {
 		qp->lane[i].is_data = true;
-		qp->lane[i].sequenced = qp->scheme == SNT_DQPLB;
+		qp->lane[i].sequenced = qp->scheme == SNT_DQPLB && !qp->pass_through;
 	}
 	return open_all(qp);
 }
@@ -422,6 +433,9 @@ int snt_qp_create(struct snt_ctx *ctx, const struct snt_qp_opts *user_opts,
 
 	if (ret)
 		return ret;
+	ret = snt__srq_settle(ctx, &opts);
+	if (ret)
+		return ret;
 	snt__qp_opts_default(&opts);
 	ret = snt__qp_opts_check(ctx, &opts);
 	if (ret)
@@ -433,6 +447,7 @@ int snt_qp_create(struct snt_ctx *ctx, const struct snt_qp_opts *user_opts,
 	qp->opts = opts;
 	qp->cq = opts.cq;
 	qp->recv_cq = opts.recv_cq;
+	qp->srq = opts.srq;
 	qp->send_served = qp->cq->notify.served;
 	qp->recv_served = qp->recv_cq->notify.served;
 	qp->scheme = opts.scheme;
@@ -444,6 +459,7 @@ int snt_qp_create(struct snt_ctx *ctx, const struct snt_qp_opts *user_opts,
 	qp->recv_sge_max = opts.recv_sge_max;
 	qp->inline_max = opts.inline_max;
 	qp->num = snt__number_take();
+	qp->blank.qp_num = qp->num;
 	qp->send_ready = (struct snt__ready){ .qp = qp };
 	qp->recv_ready = (struct snt__ready){ .qp = qp, .receives = true };
 	ret = qp->num ? set_up(qp)
@@ -453,6 +469,8 @@ int snt_qp_create(struct snt_ctx *ctx, const struct snt_qp_opts *user_opts,
 		return ret;
 	}
 	snt__balance_set(qp);
+	if (qp->srq)
+		qp->srq->qp_count++;
 	qp->cq->qp_count++;
 	qp->recv_cq->qp_count++;
 	ctx->qp_count++;
@@ -513,6 +531,8 @@ int snt_qp_destroy(struct snt_qp *qp)
 	if (ret)
 		return ret;
 	snt__qp_abandon(qp);
+	if (qp->srq)
+		snt__srq_leave(qp);
 	snt__cq_forget(qp->cq, &qp->send_ready);
 	snt__cq_forget(qp->recv_cq, &qp->recv_ready);
 	qp->cq->qp_count--;

@@ -19,6 +19,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "vqp/route.h"
 #include "vqp/spread.h"
 
 enum {
@@ -339,11 +340,9 @@ static void take_early(struct snt_qp *qp, struct snt__lane *lane, uint32_t imm,
 	match_stashed(qp);
 }
 
-/* Not in order, or not alone. */
-static __attribute__((noinline)) void take_any(struct snt_qp *qp,
-					       struct snt__lane *lane, uint32_t imm,
-					       const struct ibv_wc *wc)
+void snt__dqplb_take(struct snt_qp *qp, struct snt__lane *lane, const struct ibv_wc *wc)
 {
+	uint32_t imm = ntohl(wc->imm_data);
 	enum verdict verdict;
 
 	if (qp->broken)
@@ -374,39 +373,81 @@ void snt__dqplb_break(struct snt_qp *qp)
 	qp->reorder->irregular++;
 }
 
-/* What may have to be done behind one that was in order. */
-static __attribute__((noinline)) void list_and_refill(struct snt_qp *qp,
-						      struct snt__lane *lane)
+/*
+ * Mostly everything is in order, and every message has its receive: then fragments go
+ * neither through the window nor through the ring.
+ */
+
+/* The CQE of the lane's receive whose turn it is, with the fragment whose turn it is? */
+static inline bool is_next(const struct snt__lane *lane, const struct ibv_wc *wc,
+			   uint32_t imm, uint32_t expected)
 {
-	snt__cq_ready(qp->recv_cq, &qp->recv_ready);
-	replenish(qp, lane);
+	uint64_t wr_id =
+		(uint64_t)(lane->tag | SNT__TAG_RECV) << 32 | lane->recv_retired;
+
+	return lane->sequenced && wc->wr_id == wr_id && wc->status == IBV_WC_SUCCESS &&
+	       wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM &&
+	       (imm & ~SNT__IMM_LAST) == expected &&
+	       lane->recv_retired != lane->recv_posted;
 }
 
-/*
- * Mostly everything is in order, and the next fragment does not go through the
- * window. Nothing is called here but at the end, so that no register is saved.
- */
-void snt__dqplb_take(struct snt_qp *qp, struct snt__lane *lane, const struct ibv_wc *wc)
+static inline void report_message(const struct snt_qp *qp, uint64_t wr_id,
+				  uint64_t length, struct snt_wc *wc)
 {
-	struct snt__reorder *reorder = qp->reorder;
-	uint32_t imm = ntohl(wc->imm_data);
-	bool ends = imm & SNT__IMM_LAST;
+	*wc = qp->blank;
+	wc->wr_id = wr_id;
+	wc->length = length;
+	wc->flags = SNT_WC_WITH_IMM;
+	wc->opcode = SNT_RECV_NOTIFY;
+}
 
-	if (__builtin_expect(reorder->irregular ||
-				     (imm & ~SNT__IMM_LAST) != reorder->expected ||
-				     wc->opcode != IBV_WC_RECV_RDMA_WITH_IMM ||
-				     (ends && qp->notify.done == qp->notify.tail),
-			     0)) {
-		take_any(qp, lane, imm, wc);
-		return;
+int snt__dqplb_take_run(struct snt__lane *lane, const struct snt__route *route,
+			const struct ibv_wc *physical, int count, struct snt_wc *wc,
+			int *reported)
+{
+	struct snt_qp *qp = lane->owner;
+	struct snt__reorder *reorder = qp->reorder;
+	struct snt__recv_ring *ring = &qp->notify;
+	const unsigned device = lane->device;
+	const uint32_t tail = ring->tail, mask = ring->mask;
+	uint32_t expected = reorder->expected, done = ring->done;
+	uint64_t length = reorder->length;
+	bool refills = false;
+	int left = count;
+
+	if (reorder->irregular || ring->head != done || qp->lanes_ended)
+		return 0;
+	for (;;) {
+		uint32_t imm = ntohl(physical->imm_data);
+
+		if (!is_next(lane, physical, imm, expected))
+			break;
+		if (imm & SNT__IMM_LAST) {
+			if (done == tail)
+				break;
+			report_message(qp, ring->recv[done++ & mask].wr_id,
+				       length + physical->byte_len, wc++);
+			length = 0;
+		} else {
+			length += physical->byte_len;
+		}
+		expected = (expected + 1) & SNT__IMM_SEQUENCE;
+		lane->completions++;
+		lane->recv_retired++;
+		left--;
+		refills = (int32_t)(lane->recv_retired - lane->refill_at) >= 0;
+		if (refills || !left)
+			break;
+		physical++;
+		lane = snt__route_find(route, device, physical->qp_num);
+		if (!lane || lane->owner != qp)
+			break;
 	}
-	reorder->length += wc->byte_len;
-	reorder->expected = (reorder->expected + 1) & SNT__IMM_SEQUENCE;
-	if (ends)
-		deliver(qp, 0);
-	if (__builtin_expect((ends && !qp->recv_ready.listed) ||
-				     (int32_t)(lane->recv_retired - lane->refill_at) >=
-					     0,
-			     0))
-		list_and_refill(qp, lane);
+	*reported += done - ring->done;
+	reorder->expected = expected;
+	reorder->length = length;
+	ring->head = ring->done = done;
+	if (refills)
+		refill(qp, lane);
+	return count - left;
 }

@@ -62,9 +62,10 @@ struct snt__lane {
 	bool used;	   /* has a counterpart at the peer */
 	bool sequenced;	   /* a data lane of DQPLB */
 	bool is_single;	   /* the only one of a QP that passes WRs on */
-	bool passes;	   /* the same, until it is being closed */
+	bool passes;	   /* the same, until it is being closed; not with an SRQ */
 	bool touched;	   /* on the QP's list of lanes with a chain to post */
 	bool wants_marker; /* its marker was refused for now */
+	bool wants_recv_marker; /* the same of its receives */
 	/* Closing. A device may complete a marker that it had refused, so each is
 	 * waited for once, however many come. */
 	bool marked; /* the receive marker is in */

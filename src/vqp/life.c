@@ -57,9 +57,10 @@ static void empty_lane(struct snt__lane *lane)
 	lane->limit = 0;
 	lane->bytes_done = lane->bytes;
 	lane->sequence_last = 0;
-	lane->wants_marker = lane->marked = lane->ended = false;
+	lane->wants_marker = lane->wants_recv_marker = false;
+	lane->marked = lane->ended = false;
 	lane->send_marker_due = lane->recv_marker_due = false;
-	lane->passes = lane->is_single;
+	lane->passes = lane->is_single && !lane->owner->srq;
 }
 
 static void empty_ring(struct snt__recv_ring *ring)

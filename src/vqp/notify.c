@@ -32,7 +32,7 @@ int snt__cq_look(struct snt_cq *cq)
 {
 	struct snt__notify *notify = &cq->notify;
 
-	if (cq->ready_first || notify->has_held)
+	if (cq->front.ready || notify->has_held)
 		return 1;
 	for (uint32_t i = 0; i < cq->physical_count; i++) {
 		int count = ibv_poll_cq(cq->physical[i].cq, 1, &notify->held);
@@ -43,7 +43,7 @@ int snt__cq_look(struct snt_cq *cq)
 			continue;
 		notify->has_held = true;
 		notify->held_from = i;
-		cq->only = NULL;
+		cq->front.poll = NULL;
 		return 1;
 	}
 	return 0;

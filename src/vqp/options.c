@@ -178,6 +178,7 @@ static const struct changeable {
 	CHANGEABLE(adopted_devices, NEVER),
 	CHANGEABLE(adopted_count, NEVER),
 	CHANGEABLE(lane_devices, NEVER),
+	CHANGEABLE(srq, NEVER),
 	CHANGEABLE(mtu, UNCONNECTED),
 	CHANGEABLE(fragment_size, UNCONNECTED),
 	CHANGEABLE(traffic_class, UNCONNECTED),

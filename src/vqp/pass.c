@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 #include "vqp/pass.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <string.h>
 
 #include "util/err.h"
 #include "vqp/check.h"
 #include "vqp/layout.h"
-
-#define SGES_MAX 16
+#include "vqp/srq.h"
 
 _Static_assert((int)SNT_FENCE == (int)IBV_SEND_FENCE &&
 		       (int)SNT_SIGNALED == (int)IBV_SEND_SIGNALED &&
@@ -16,29 +16,29 @@ _Static_assert((int)SNT_FENCE == (int)IBV_SEND_FENCE &&
 		       (int)SNT_INLINE == (int)IBV_SEND_INLINE,
 	       "flags are passed on as they are");
 
-static inline void build_common(const struct snt_send_wr *wr,
-				struct ibv_send_wr *physical)
-{
-	physical->wr_id = wr->wr_id;
-	physical->num_sge = wr->sge_count;
-	physical->opcode = snt__rules[wr->opcode].whole_verb;
-	physical->send_flags = wr->flags;
-	physical->imm_data = htonl(wr->imm);
-}
-
-/* The most frequent kind: one SGE, and a place at the peer. */
+/* The most frequent kind: one SGE, and a place at the peer. All is read before anything
+ * is written, since the compiler cannot know that these are different places. */
 static inline bool build_simple(const struct snt_qp *qp, const struct snt_send_wr *wr,
 				struct snt__known *known, struct ibv_send_wr *physical)
 {
-	struct ibv_sge *sge = physical->sg_list;
+	struct ibv_sge *to = physical->sg_list;
+	const struct snt_sge *from = wr->sge;
+	uint64_t wr_id = wr->wr_id, remote_addr = wr->remote_addr;
+	uint32_t imm = wr->imm, flags = wr->flags;
+	struct ibv_sge sge;
 
 	if (!snt__check_simple(qp, wr, known))
 		return false;
-	build_common(wr, physical);
-	sge->addr = (uintptr_t)wr->sge->addr;
-	sge->length = wr->sge->length;
-	sge->lkey = known->local_key;
-	physical->wr.rdma.remote_addr = wr->remote_addr;
+	sge.addr = (uintptr_t)from->addr;
+	sge.length = from->length;
+	sge.lkey = known->local_key;
+	*to = sge;
+	physical->wr_id = wr_id;
+	physical->num_sge = 1;
+	physical->opcode = known->whole_verb;
+	physical->send_flags = flags;
+	physical->imm_data = htonl(imm);
+	physical->wr.rdma.remote_addr = remote_addr;
 	physical->wr.rdma.rkey = known->remote_key;
 	return true;
 }
@@ -59,9 +59,9 @@ static void build_remote(const struct snt_qp *qp, const struct snt_send_wr *wr,
 	physical->wr.rdma.rkey = key;
 }
 
-static __attribute__((noinline)) int build_general(const struct snt_qp *qp,
-						   const struct snt_send_wr *wr,
-						   struct ibv_send_wr *physical)
+__attribute__((noinline)) int snt__pass_build(const struct snt_qp *qp,
+					      const struct snt_send_wr *wr,
+					      struct ibv_send_wr *physical)
 {
 	uint8_t device = qp->lane[0].device;
 	uint64_t length;
@@ -69,7 +69,11 @@ static __attribute__((noinline)) int build_general(const struct snt_qp *qp,
 
 	if (ret)
 		return ret;
-	build_common(wr, physical);
+	physical->wr_id = wr->wr_id;
+	physical->num_sge = wr->sge_count;
+	physical->opcode = snt__rules[wr->opcode].whole_verb;
+	physical->send_flags = wr->flags;
+	physical->imm_data = htonl(wr->imm);
 	for (unsigned i = 0; i < wr->sge_count; i++) {
 		const struct snt_sge *from = &wr->sge[i];
 		bool has_key = !(wr->flags & SNT_INLINE);
@@ -107,31 +111,32 @@ static unsigned post_chain(struct snt__lane *lane, unsigned count)
 	return first - lane->chain;
 }
 
-/* A run ends with each signalled WR, whose completion then says that all of it is
- * done. */
-static inline void end_run(struct snt__lane *lane, uint32_t built, uint32_t flags)
-{
-	lane->run[lane->run_tail & lane->run_mask].end = built;
-	lane->run_tail += (flags & SNT_SIGNALED) / SNT_SIGNALED;
-}
-
-/* The next chain; how many of the WRs are in it. */
-static inline unsigned build_chain(struct snt_qp *qp, const struct snt_send_wr *wr,
-				   unsigned count, struct snt__known *known,
-				   int *ret_out)
+/*
+ * The next chain; how many of the WRs are in it. A run ends with each signalled WR, whose
+ * completion then says that all of it is done.
+ */
+static __attribute__((noinline)) unsigned build_chain(struct snt_qp *qp,
+						      const struct snt_send_wr *wr,
+						      unsigned count,
+						      struct snt__known *known,
+						      int *ret_out)
 {
 	struct snt__lane *lane = &qp->lane[0];
 	struct ibv_send_wr *physical = lane->chain;
+	struct snt__run *run = lane->run;
+	uint32_t tail = lane->run_tail, mask = lane->run_mask, end = lane->built;
 	unsigned built;
 
 	for (built = 0; built < count; built++, wr++, physical++) {
 		if (!build_simple(qp, wr, known, physical)) {
-			*ret_out = build_general(qp, wr, physical);
+			*ret_out = snt__pass_build(qp, wr, physical);
 			if (*ret_out)
 				break;
 		}
-		end_run(lane, lane->built + built + 1, wr->flags);
+		run[tail & mask].end = ++end;
+		tail += (wr->flags & SNT_SIGNALED) / SNT_SIGNALED;
 	}
+	lane->run_tail = tail;
 	return built;
 }
 
@@ -169,17 +174,63 @@ int snt__pass_post_send(struct snt_qp *qp, const struct snt_send_wr *wr, unsigne
 	return taken ? (int)taken : ret;
 }
 
-static int fill_sges(const struct snt_qp *qp, const struct snt_recv_wr *wr,
-		     struct ibv_sge *to)
+int snt__pass_post_one(struct snt_qp *qp, const struct ibv_send_wr *wr)
 {
-	uint8_t device = qp->lane[0].device;
+	struct snt__lane *lane = &qp->lane[0];
+	struct ibv_send_wr *first = lane->chain, *next = first->next;
+	struct ibv_sge *sges = first->sg_list;
+	bool posted;
 
-	if (wr->sge_count > qp->recv_sge_max)
+	if (snt__lane_under_way(lane) == qp->lane_depth)
+		return -EAGAIN;
+	*first = *wr;
+	first->next = next;
+	lane->run[lane->run_tail & lane->run_mask].end = ++lane->built;
+	lane->run_tail += (wr->send_flags & SNT_SIGNALED) / SNT_SIGNALED;
+	posted = post_chain(lane, 1) == 1;
+	first->sg_list = sges;
+	lane->fragments++;
+	if (!posted)
+		snt__doubt_sends(qp, 0, 1);
+	return 0;
+}
+
+/* The sequence number behind the last that is signalled, or known to be done. */
+static uint32_t signalled_end(const struct snt__lane *lane)
+{
+	if (lane->run_head == lane->run_tail)
+		return lane->retired;
+	return lane->run[(lane->run_tail - 1) & lane->run_mask].end;
+}
+
+bool snt__pass_is_drained(const struct snt_qp *qp)
+{
+	return qp->lane->run_head == qp->lane->run_tail || !qp->lanes_alive;
+}
+
+void snt__pass_ask(struct snt_qp *qp)
+{
+	const struct ibv_send_wr wr = {
+		.wr_id = qp->generation ^ SNT__PASS_ASKED,
+		.opcode = IBV_WR_RDMA_WRITE,
+		.send_flags = IBV_SEND_SIGNALED,
+	};
+
+	if (signalled_end(qp->lane) == qp->lane->built || !qp->lanes_alive)
+		return;
+	qp->lane->passes = false;
+	snt__pass_post_one(qp, &wr);
+}
+
+int snt__pass_fill_sges(const struct snt_ctx *ctx, uint8_t device, uint32_t sge_max,
+			const struct snt_recv_wr *wr, struct ibv_sge *to)
+{
+	if (wr->sge_count > sge_max)
 		return -EINVAL;
 	for (unsigned i = 0; i < wr->sge_count; i++) {
 		const struct snt_sge *from = &wr->sge[i];
 
-		if (!from->mem || from->mem->ctx != qp->ctx)
+		if (!from->mem || from->mem->ctx != ctx)
 			return -EINVAL;
 		if (from->length > UINT32_MAX)
 			return -EMSGSIZE;
@@ -219,12 +270,17 @@ int snt__pass_post_recv(struct snt_qp *qp, const struct snt_recv_wr *wr, unsigne
 
 	if (qp->data.refusal)
 		return qp->data.refusal;
+	if (qp->srq)
+		return snt__fail(EINVAL,
+				 "QP %u has a shared receive queue; post to that",
+				 qp->num);
 	for (taken = 0; taken < count; taken++) {
-		struct ibv_sge sge[SGES_MAX];
+		struct ibv_sge sge[SNT__PASS_SGES_MAX];
 		struct ibv_recv_wr physical, *bad;
 
 		ret = lane->recv_posted - lane->recv_retired < qp->recv_depth
-			      ? fill_sges(qp, &wr[taken], sge)
+			      ? snt__pass_fill_sges(qp->ctx, lane->device,
+						    qp->recv_sge_max, &wr[taken], sge)
 			      : -EAGAIN;
 		if (ret)
 			break;
@@ -244,20 +300,105 @@ int snt__pass_post_recv(struct snt_qp *qp, const struct snt_recv_wr *wr, unsigne
 	return taken ? (int)taken : ret;
 }
 
-const uint8_t snt__pass_opcode[SNT__PASS_OPCODES] = {
+/* Verbs' opcodes of completions in our numbers; 0 for those that we do not have. */
+static const uint8_t opcodes[UINT8_MAX + 1] = {
 	[IBV_WC_SEND] = SNT_SEND,
 	[IBV_WC_RDMA_WRITE] = SNT_WRITE,
 	[IBV_WC_RDMA_READ] = SNT_READ,
 	[IBV_WC_COMP_SWAP] = SNT_CMP_SWAP,
 	[IBV_WC_FETCH_ADD] = SNT_FETCH_ADD,
+	[IBV_WC_BIND_MW] = SNT_BIND,
+	[IBV_WC_LOCAL_INV] = SNT_INVALIDATE,
 	[IBV_WC_RECV] = SNT_RECV,
 	[IBV_WC_RECV_RDMA_WITH_IMM] = SNT_RECV_NOTIFY,
 };
 
+/* What only some successes have. Of sends, devices leave the length as it was. */
+static inline void translate_more(const struct ibv_wc *physical, struct snt_wc *wc)
+{
+	if (physical->opcode & IBV_WC_RECV)
+		wc->length = physical->byte_len;
+	if (physical->wc_flags & IBV_WC_WITH_IMM) {
+		wc->flags = SNT_WC_WITH_IMM;
+		wc->imm = ntohl(physical->imm_data);
+	} else if (physical->wc_flags & IBV_WC_WITH_INV) {
+		wc->flags = SNT_WC_WITH_INV;
+		wc->imm = physical->invalidated_rkey;
+	}
+}
+
+/* A success, in our words; `blank` has what all of a QP have in common. */
+static inline void translate(const struct ibv_wc *physical, const struct snt_wc *blank,
+			     struct snt_wc *wc)
+{
+	*wc = *blank;
+	wc->wr_id = physical->wr_id;
+	wc->opcode = opcodes[(uint8_t)physical->opcode];
+	if (physical->opcode & IBV_WC_RECV ||
+	    __builtin_expect(physical->wc_flags & (IBV_WC_WITH_IMM | IBV_WC_WITH_INV),
+			     0))
+		translate_more(physical, wc);
+}
+
+/* So many signalled sends are done, and with them all before. */
+static inline void retire(struct snt__lane *lane, uint32_t signalled)
+{
+	if (!signalled)
+		return;
+	lane->run_head += signalled;
+	lane->retired = lane->run[(lane->run_head - 1) & lane->run_mask].end;
+}
+
+/* Have no more come back than were posted? Forgotten receives may, and what the program
+ * posted to a QP of its own by itself. */
+static inline bool are_posted(const struct snt__lane *lane, uint32_t receives,
+			      uint32_t signalled)
+{
+	return receives <= lane->recv_posted - lane->recv_retired &&
+	       signalled <= lane->run_tail - lane->run_head;
+}
+
+int snt__pass_take_run(struct snt__lane *lane, const struct ibv_wc *physical, int count,
+		       struct snt_wc *wc, int *reported)
+{
+	const struct snt_wc *blank = &lane->owner->blank;
+	const uint32_t physical_num = physical->qp_num;
+	uint32_t receives = 0;
+	int taken;
+
+	for (taken = 0; taken < count; taken++, physical++, wc++) {
+		if (physical->status != IBV_WC_SUCCESS ||
+		    physical->qp_num != physical_num)
+			break;
+		translate(physical, blank, wc);
+		receives += physical->opcode & IBV_WC_RECV;
+	}
+	receives /= IBV_WC_RECV;
+	if (__builtin_expect(!are_posted(lane, receives, taken - receives), 0))
+		return 0;
+	lane->completions += taken;
+	lane->recv_retired += receives;
+	retire(lane, taken - receives);
+	*reported += taken;
+	return taken;
+}
+
 static bool is_marker(uint64_t wr_id, uint64_t generation)
 {
 	return generation &&
-	       !((wr_id ^ generation) & ~(uint64_t)(SNT__PASS_RECV | SNT__PASS_CLOSE));
+	       !((wr_id ^ generation) &
+		 ~(uint64_t)(SNT__PASS_RECV | SNT__PASS_CLOSE | SNT__PASS_ASKED));
+}
+
+static bool take_answer(struct snt_qp *qp, const struct ibv_wc *physical)
+{
+	if (physical->wr_id != (qp->generation ^ SNT__PASS_ASKED))
+		return false;
+	if (qp->lane->run_head != qp->lane->run_tail)
+		retire(qp->lane, 1);
+	if (physical->status != IBV_WC_SUCCESS)
+		snt__pass_fail(qp);
+	return true;
 }
 
 /* The end of a queue: true if this was a marker of ours. One of the life before may be
@@ -273,6 +414,10 @@ static bool take_marker(struct snt_qp *qp, uint64_t wr_id)
 	if (kind & SNT__PASS_CLOSE)
 		snt__qp_count_marker(qp, receives ? &lane->recv_marker_due
 						  : &lane->send_marker_due);
+	if (receives && kind & SNT__PASS_CLOSE)
+		lane->wants_recv_marker = false; /* this one had been refused */
+	if (qp->srq && kind & SNT__PASS_CLOSE)
+		snt__srq_drain(qp);
 	snt__doubt_end(qp, receives ? SNT__TAG_RECV : 0);
 	snt__cq_ready(qp->cq, &qp->send_ready);
 	return true;
@@ -288,24 +433,52 @@ void snt__pass_fail(struct snt_qp *qp)
 	qp->data.refusal = -ESHUTDOWN;
 }
 
-enum snt__whose snt__pass_take(struct snt__lane *lane, const struct ibv_wc *physical,
-			       struct snt_wc *wc)
+static void take_failure(struct snt__lane *lane, const struct ibv_wc *physical,
+			 uint64_t wr_id, struct snt_wc *wc)
 {
-	if (take_marker(lane->owner, physical->wr_id))
-		return SNT__WHOSE_OURS;
-	if (physical->status == IBV_WC_SUCCESS &&
-	    !snt__pass_take_run(lane, physical, 1, wc))
-		return SNT__WHOSE_NOBODY;
-	snt__doubt_see(&lane->owner->doubt, physical);
-	if (physical->status == IBV_WC_SUCCESS)
-		return SNT__WHOSE_PROGRAM;
 	lane->completions++;
 	lane->errors++;
 	snt__pass_fail(lane->owner);
-	*wc = (struct snt_wc){ .wr_id = physical->wr_id,
+	*wc = (struct snt_wc){ .wr_id = wr_id,
 			       .qp_num = lane->owner->num,
 			       .status = snt__status_of(physical),
 			       .vendor_err = physical->vendor_err,
 			       .device = lane->device };
+}
+
+/* Of a receive that the QP shares with others. */
+static void take_shared(struct snt__lane *lane, const struct ibv_wc *physical,
+			uint64_t wr_id, struct snt_wc *wc)
+{
+	if (physical->status != IBV_WC_SUCCESS) {
+		take_failure(lane, physical, wr_id, wc);
+		return;
+	}
+	lane->completions++;
+	translate(physical, &lane->owner->blank, wc);
+	wc->wr_id = wr_id;
+}
+
+enum snt__whose snt__pass_take(struct snt__lane *lane, const struct ibv_wc *physical,
+			       struct snt_wc *wc)
+{
+	struct snt_srq *srq = lane->owner->srq;
+	int reported = 0;
+	uint64_t wr_id;
+
+	if (take_answer(lane->owner, physical) ||
+	    take_marker(lane->owner, physical->wr_id))
+		return SNT__WHOSE_OURS;
+	if (srq && snt__srq_take(srq, physical->wr_id, &wr_id)) {
+		take_shared(lane, physical, wr_id, wc);
+		return SNT__WHOSE_PROGRAM;
+	}
+	if (physical->status == IBV_WC_SUCCESS &&
+	    !snt__pass_take_run(lane, physical, 1, wc, &reported))
+		return SNT__WHOSE_NOBODY;
+	snt__doubt_see(&lane->owner->doubt, physical);
+	if (physical->status == IBV_WC_SUCCESS)
+		return SNT__WHOSE_PROGRAM;
+	take_failure(lane, physical, physical->wr_id, wc);
 	return SNT__WHOSE_PROGRAM;
 }

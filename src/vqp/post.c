@@ -128,7 +128,7 @@ static inline bool send_at_once(struct snt_qp *qp, const struct snt_send_wr *wr,
 	cut.local_key = wr->sge->mem->local_key;
 	cut.remote_key = wr->remote->key;
 	cut.position = qp->tail;
-	cut.verb = snt__rules[wr->opcode].verb;
+	cut.verb = known->verb;
 	cut.flags = wr->flags & SNT_SOLICITED;
 	cut.last = NULL;
 	sent = qp->scheme == SNT_DQPLB && wr->opcode == SNT_WRITE_IMM
@@ -179,6 +179,51 @@ static void copy_local(struct snt_qp *qp, const struct snt_send_wr *wr,
 	}
 }
 
+/* Several SGEs that are one fragment, while nothing waits: they need not be kept. */
+static inline bool goes_at_once(const struct snt_qp *qp, const struct snt_send_wr *wr,
+				uint64_t length)
+{
+	return wr->sge_count > 1 && length - 1 < qp->fragment_size && qp->even &&
+	       qp->next == qp->tail &&
+	       (wr->opcode == SNT_WRITE || wr->opcode == SNT_READ) &&
+	       !(wr->flags & ~(SNT_SIGNALED | SNT_SOLICITED)) &&
+	       snt__lane_has_room(qp->turn, 1);
+}
+
+static inline void send_list(struct snt_qp *qp, const struct snt_send_wr *wr,
+			     uint64_t length)
+{
+	struct snt__lane *lane = qp->turn;
+	const uint8_t device = lane->device;
+	struct ibv_send_wr *physical;
+	struct ibv_sge *to;
+
+	snt__qp_touch(qp, lane);
+	physical = snt__lane_add(lane, qp->tail, 0, length);
+	to = physical->sg_list;
+	for (unsigned i = 0; i < wr->sge_count; i++) {
+		const struct snt_sge *from = &wr->sge[i];
+
+		if (!from->length)
+			continue;
+		to->addr = (uintptr_t)from->addr;
+		to->length = from->length;
+		to->lkey = from->mem->local_key[device];
+		to++;
+	}
+	physical->num_sge = to - physical->sg_list;
+	physical->opcode = snt__rules[wr->opcode].verb;
+	physical->send_flags = wr->flags & SNT_SOLICITED;
+	physical->wr.rdma.remote_addr = wr->remote_addr;
+	physical->wr.rdma.rkey = wr->remote->key[lane->remote_device];
+	qp->turn = snt__lane_after(qp, lane);
+	qp->under_way++;
+	qp->plain_under_way++;
+	take_slot(qp, wr, length, 1);
+	qp->tail++;
+	qp->next++;
+}
+
 static __attribute__((noinline)) int enqueue(struct snt_qp *qp,
 					     const struct snt_send_wr *wr)
 {
@@ -189,6 +234,10 @@ static __attribute__((noinline)) int enqueue(struct snt_qp *qp,
 
 	if (ret)
 		return ret;
+	if (goes_at_once(qp, wr, length)) {
+		send_list(qp, wr, length);
+		return 0;
+	}
 	spread = snt__rules[wr->opcode].shape == SNT__SHAPE_SPREAD;
 	slot = take_slot(qp, wr, length, spread ? snt__fragment_count(qp, length) : 1);
 	slot->sent = 0;

@@ -165,6 +165,7 @@ struct snt_qp {
 
 	struct snt_ctx *ctx;
 	uint32_t num;
+	struct snt_wc blank; /* what all its completions have in common */
 	uint32_t lane_depth;
 	uint32_t recv_depth;
 	uint64_t close_wr_id;
@@ -176,6 +177,9 @@ struct snt_qp {
 	struct snt__mailbox mailbox;
 	struct snt__doubt doubt;
 	bool adopted;
+	struct snt_srq *srq; /* takes its receives from there; NULL: has its own */
+	bool draining;	     /* until the CQ of its receives is empty */
+	struct snt_qp *draining_next;
 	/* Of src/loop: receives that were posted before it was connected, and who ends
 	 * them if it never is. */
 	struct snt_op *early;
@@ -265,6 +269,15 @@ size_t snt__dqplb_size(uint32_t window);
 void snt__dqplb_init(struct snt_qp *qp, uint32_t first);
 void snt__dqplb_take(struct snt_qp *qp, struct snt__lane *lane,
 		     const struct ibv_wc *wc);
+/*
+ * CQEs of one device, the first of which is this lane's: as many as are in order and of
+ * one QP, of which those that end a message are reported at once. Returns how many were
+ * taken. 0, with nothing done, if the first is to go through snt__qp_take().
+ */
+struct snt__route;
+int snt__dqplb_take_run(struct snt__lane *lane, const struct snt__route *route,
+			const struct ibv_wc *physical, int count, struct snt_wc *wc,
+			int *reported);
 void snt__dqplb_match(struct snt_qp *qp);
 void snt__dqplb_break(struct snt_qp *qp);
 int snt__dqplb_fill(struct snt_qp *qp, struct snt__lane *lane);

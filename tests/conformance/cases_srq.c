@@ -95,6 +95,64 @@ static void empty(struct scene *scene)
 	say_wcs(scene, B, 1);
 }
 
+/* A SEND to an SRQ of another PD than the QPs', whose receive is in this MR. */
+static void play_across(struct scene *scene, struct ibv_pd *pd, unsigned mr)
+{
+	struct ibv_pd *own = scene->pd;
+	struct pair_opts opts = PAIR_DEFAULTS;
+	struct recv recv;
+	bool made;
+
+	scene->pd = pd;
+	made = make_srq(scene, 15) &&
+	       make_mr(scene, 1, scene->bytes + SIDE, 4096, ACCESS_ALL);
+	scene->pd = own;
+	opts.srq = scene->srq;
+	opts.cap.max_recv_wr = 0;
+	opts.cap.max_recv_sge = 0;
+	if (!made || !make_pair(scene, &opts))
+		return;
+	recv_init(scene, &recv, 64);
+	recv.sge[0].lkey = scene->mr[mr]->lkey;
+	say(scene, "post_srq_recv %s", verb_name(post_srq(scene, &recv)));
+	do_send(scene, A, IBV_WR_SEND, 64);
+	say_all_wcs(scene, A, 1);
+	say_all_wcs(scene, B, 1);
+	say_data(scene, "memory", SIDE, 64);
+}
+
+static void across(struct scene *scene, unsigned mr)
+{
+	const struct snt_control *control = scene->control;
+	struct ibv_pd *pd;
+	int ret = control->alloc_pd(scene->kit->context, &pd);
+
+	if (ret) {
+		say(scene, "alloc_pd %s", control_name(ret));
+		return;
+	}
+	play_across(scene, pd, mr);
+	drop_qp(scene, A);
+	drop_qp(scene, B);
+	ret = scene->srq ? control->destroy_srq(scene->srq) : 0;
+	if (!ret)
+		scene->srq = NULL;
+	drop_mr(scene, 1);
+	ret = control->dealloc_pd(pd);
+	if (ret)
+		say(scene, "dealloc_pd %s", control_name(ret));
+}
+
+static void memory_of_its_pd(struct scene *scene)
+{
+	across(scene, 1);
+}
+
+static void memory_of_the_qps_pd(struct scene *scene)
+{
+	across(scene, 0);
+}
+
 static void own_receive(struct scene *scene)
 {
 	struct recv recv;
@@ -209,6 +267,10 @@ const struct conformance_case cases_srq[] = {
 	{ "srq-full", "receives until the SRQ of 7 is full", full },
 	{ "srq-empty", "SEND; the receive is posted only later", empty },
 	{ "srq-own-receive", "post_recv on a QP that has an SRQ", own_receive },
+	{ "srq-pd", "SRQ of another PD than the QPs', receive in memory of the SRQ's",
+	  memory_of_its_pd },
+	{ "srq-pd-qp", "the same, receive in memory of the QPs' PD",
+	  memory_of_the_qps_pd },
 	{ "srq-limit", "limit 3 on 4 receives, taken one by one", limit },
 	{ "srq-limit-late", "limit 5 on 2 receives, then one is taken", limit_at_once },
 	{ "srq-bad-limit", "limit greater than the depth", bad_limit },

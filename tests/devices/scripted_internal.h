@@ -259,7 +259,7 @@ int scripted__reg_dmabuf_mr(struct ibv_pd *pd, int fd, uint64_t offset, size_t l
 			    uint64_t iova, unsigned access, struct ibv_mr **mr_out);
 int scripted__dereg_mr(struct ibv_mr *mr);
 void scripted__mr_free(struct scripted_mr *mr);
-bool scripted__local_spans(struct scripted_qp *qp, const struct ibv_sge *sge,
+bool scripted__local_spans(const struct ibv_pd *pd, const struct ibv_sge *sge,
 			   int num_sge, unsigned access,
 			   struct scripted_spans *spans_out);
 bool scripted__remote_span(struct scripted_qp *qp, uint32_t rkey, uint64_t addr,

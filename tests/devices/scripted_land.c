@@ -39,8 +39,8 @@ static enum ibv_wc_status check_local(struct flight *flight,
 		flight->local.length = slot->inline_length;
 		flight->local.span[0].bytes = slot->inline_bytes;
 		flight->local.span[0].length = slot->inline_length;
-	} else if (!scripted__local_spans(qp, slot->sge, slot->wr.num_sge, access,
-					  &flight->local)) {
+	} else if (!scripted__local_spans(qp->ibv.pd, slot->sge, slot->wr.num_sge,
+					  access, &flight->local)) {
 		return IBV_WC_LOC_PROT_ERR;
 	}
 	if (flight->local.length > device->limits.message_max ||
@@ -216,6 +216,12 @@ static int land_atomic(struct flight *flight)
 	return 0;
 }
 
+/* The memory of receives is that of their queue's PD. */
+static const struct ibv_pd *recv_pd(const struct scripted_qp *qp)
+{
+	return qp->ibv.srq ? qp->ibv.srq->pd : qp->ibv.pd;
+}
+
 static int land_send(struct flight *flight)
 {
 	struct scripted_recv_queue *queue = scripted__recv_queue(flight->peer);
@@ -235,8 +241,9 @@ static int land_send(struct flight *flight)
 	}
 	/* No bytes touch no memory, whatever the receive names. */
 	if (flight->local.length) {
-		if (!scripted__local_spans(flight->peer, slot->sge, slot->num_sge,
-					   IBV_ACCESS_LOCAL_WRITE, &into)) {
+		if (!scripted__local_spans(recv_pd(flight->peer), slot->sge,
+					   slot->num_sge, IBV_ACCESS_LOCAL_WRITE,
+					   &into)) {
 			scripted__fail_recv(flight->peer, IBV_WC_LOC_PROT_ERR);
 			scripted__qp_error(flight->peer);
 			return IBV_WC_REM_OP_ERR;

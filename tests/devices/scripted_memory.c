@@ -160,10 +160,10 @@ int scripted__dereg_mr(struct ibv_mr *ibv_mr)
  */
 
 static bool span_add(struct scripted_spans *spans, const struct scripted_mr *mr,
-		     const struct scripted_qp *qp, uint64_t addr, uint64_t length,
+		     const struct ibv_pd *pd, uint64_t addr, uint64_t length,
 		     unsigned access)
 {
-	if (!mr || mr->ibv.pd != qp->ibv.pd || (access & ~mr->access))
+	if (!mr || mr->ibv.pd != pd || (access & ~mr->access))
 		return false;
 	if (addr < mr->iova || length > mr->ibv.length ||
 	    addr - mr->iova > mr->ibv.length - length)
@@ -177,7 +177,7 @@ static bool span_add(struct scripted_spans *spans, const struct scripted_mr *mr,
 
 /* The memory of a local SGE list, or false if a key does not grant it. Empty SGEs
  * name no memory and their key is not looked at. */
-bool scripted__local_spans(struct scripted_qp *qp, const struct ibv_sge *sge,
+bool scripted__local_spans(const struct ibv_pd *pd, const struct ibv_sge *sge,
 			   int num_sge, unsigned access,
 			   struct scripted_spans *spans_out)
 {
@@ -190,8 +190,8 @@ bool scripted__local_spans(struct scripted_qp *qp, const struct ibv_sge *sge,
 
 		if (!sge[i].length)
 			continue;
-		mr = key_find(qp->object.device, sge[i].lkey);
-		if (!span_add(spans_out, mr, qp, sge[i].addr, sge[i].length, access))
+		mr = key_find(scripted__device(pd->context), sge[i].lkey);
+		if (!span_add(spans_out, mr, pd, sge[i].addr, sge[i].length, access))
 			return false;
 	}
 	return true;
@@ -213,7 +213,7 @@ bool scripted__remote_span(struct scripted_qp *qp, uint32_t rkey, uint64_t addr,
 		return true;
 	if (rkey & KEY_REMOTE)
 		mr = key_find(qp->object.device, rkey & ~KEY_REMOTE);
-	return span_add(span_out, mr, qp, addr, length, access);
+	return span_add(span_out, mr, qp->ibv.pd, addr, length, access);
 }
 
 /* memmove(), because a QP may be connected to its own memory. */

@@ -190,6 +190,7 @@ struct world {
 	bool wraps;    /* counters begin shortly before they wrap */
 	uint64_t seed;
 	bool trace; /* VQP_MODEL_TRACE is set: says all that happens */
+	void (*saw)(const struct snt_wc *wc); /* each completion; or NULL */
 };
 
 /* Prints what went wrong; always -1. */

@@ -461,6 +461,8 @@ int check_completion(struct world *world, unsigned host, const struct snt_cq *cq
 		       "imm 0x%x\n",
 		       link->index, host, wc->opcode, (unsigned long long)wc->wr_id,
 		       wc->status, (unsigned long long)wc->length, wc->imm);
+	if (world->saw)
+		world->saw(wc);
 	if (link->end[host].closed)
 		return wrong(link, "end %u: a completion after SNT_CLOSED", host);
 	due = is_recv(link, wc) ? link->end[host].recv_cq : link->end[host].cq;

@@ -889,6 +889,52 @@ static void adopted_qps_are_checked(void **state)
 	close_alone(&e);
 }
 
+/* Where each lane is, those behind the data lanes included, if the program says so. */
+static void lanes_are_where_they_are_wished(void **state)
+{
+	static const struct {
+		enum snt_scheme scheme;
+		uint32_t lanes, notify_lanes, all;
+		unsigned device[5];
+	} cases[] = {
+		{ SNT_SPRAY, 3, 2, 5, { 2, 0, 2, 1, 0 } },
+		{ SNT_DQPLB, 2, 0, 3, { 1, 1, 0 } },
+		{ SNT_SPRAY, 1, 0, 1, { 2 } }, /* passes WRs on */
+	};
+	struct end end = open_alone(3);
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct snt_qp_opts opts = options(&end, cases[i].lanes);
+		struct snt_lane_info info = { .size = sizeof(info) };
+		unsigned devices[5];
+		struct snt_qp *qp;
+
+		memcpy(devices, cases[i].device, sizeof(devices));
+		opts.scheme = cases[i].scheme;
+		opts.notify_lanes = cases[i].notify_lanes;
+		opts.lane_devices = devices;
+		assert_success(snt_qp_create(end.ctx, &opts, &qp));
+		/* Only looked at by the call. */
+		memset(devices, 0xff, sizeof(devices));
+		for (unsigned lane = 0; lane < cases[i].all; lane++) {
+			assert_success(snt_qp_lane(qp, lane, &info));
+			assert_int_equal(info.device, cases[i].device[lane]);
+			assert_ptr_equal(info.qp->context,
+					 snt_device_context(
+						 snt_ctx_device(end.ctx, info.device)));
+		}
+		assert_int_equal(snt_qp_lane(qp, cases[i].all, &info), -ENOENT);
+		assert_success(snt_qp_destroy(qp));
+		devices[cases[i].all - 1] = 3;
+		memcpy(devices, cases[i].device,
+		       (cases[i].all - 1) * sizeof(devices[0]));
+		assert_error(snt_qp_create(end.ctx, &opts, &qp), EINVAL,
+			     "is to be on device 3 of 3");
+	}
+	close_alone(&end);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -910,6 +956,7 @@ int main(void)
 		cmocka_unit_test(unconnected_qps_take_no_sends),
 		cmocka_unit_test(a_failed_close_can_be_repeated),
 		cmocka_unit_test(receives_have_a_cq_of_their_own),
+		cmocka_unit_test(lanes_are_where_they_are_wished),
 		cmocka_unit_test(adopted_qps_work_and_stay),
 		cmocka_unit_test(adopted_qps_are_checked),
 	};

@@ -248,6 +248,45 @@ static void a_foreign_send_is_not_counted(void **state)
 	vqp_pair_close(pair);
 }
 
+/* The device refuses the end of the receives, and may have it all the same, until there
+ * is no room for another. */
+static void close_under(enum scripted_post_mode mode)
+{
+	struct vqp_pair *pair = vqp_pair_open(1, &single);
+	bool seen[DEPTH] = { false };
+	struct snt_wc wc;
+
+	for (unsigned i = 0; i < DEPTH; i++)
+		post_data(pair, 0, i, 0, 64);
+	for (unsigned nth = 1; nth <= 3; nth++)
+		scripted_fail_post(pair->end[0].device[0],
+				   &(struct scripted_post_fault){
+					   .kind = SCRIPTED_POST_RECV,
+					   .mode = mode,
+					   .nth = nth,
+					   .error = ENOMEM,
+				   });
+	assert_success(snt_qp_close(pair->end[0].qp, 77));
+	for (unsigned i = 0; i < DEPTH; i++) {
+		wc = vqp_poll(pair, 0);
+		assert_in_range(wc.wr_id, 0, DEPTH - 1);
+		assert_int_equal(wc.status, SNT_FLUSHED);
+		assert_false(seen[wc.wr_id]);
+		seen[wc.wr_id] = true;
+	}
+	expect(pair, 0, 77, SNT_CLOSED, SNT_SUCCESS);
+	vqp_expect_none(pair, 0);
+	assert_success(snt_qp_reset(pair->end[0].qp));
+	vqp_pair_close(pair);
+}
+
+static void closing_does_not_need_room(void **state)
+{
+	(void)state;
+	close_under(SCRIPTED_REFUSE_ALL);
+	close_under(SCRIPTED_QUEUE_ALL_BAD_FIRST);
+}
+
 static void nothing_is_malformed(void **state)
 {
 	struct vqp_pair *pair = vqp_pair_open(1, &single);
@@ -273,6 +312,7 @@ int main(void)
 		cmocka_unit_test(a_receive_that_fails_before_connecting),
 		cmocka_unit_test(a_forgotten_receive_is_not_counted),
 		cmocka_unit_test(a_foreign_send_is_not_counted),
+		cmocka_unit_test(closing_does_not_need_room),
 		cmocka_unit_test(nothing_is_malformed),
 	};
 

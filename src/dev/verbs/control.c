@@ -164,6 +164,16 @@ static void ack_async_event(struct ibv_async_event *event)
 	ibv_ack_async_event(event);
 }
 
+static int alloc_mw(struct ibv_pd *pd, struct ibv_mw **mw_out)
+{
+	return FROM_POINTER(mw_out, ibv_alloc_mw(pd, IBV_MW_TYPE_2));
+}
+
+static int dealloc_mw(struct ibv_mw *mw)
+{
+	return FROM_INT(ibv_dealloc_mw(mw));
+}
+
 static const struct snt_control control = {
 	.size = sizeof(control),
 	.query_device = query_device,
@@ -192,6 +202,8 @@ static const struct snt_control control = {
 	.get_async_event = get_async_event,
 	.ack_async_event = ack_async_event,
 	.cm = &snt__cm_verbs,
+	.alloc_mw = alloc_mw,
+	.dealloc_mw = dealloc_mw,
 };
 
 const struct snt_control *snt_control_verbs(void)

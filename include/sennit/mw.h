@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SENNIT_MW_H
+#define SENNIT_MW_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sennit/api.h>
+#include <sennit/ctx.h>
+#include <sennit/mem.h>
+#include <sennit/qp.h>
+
+/*
+ * Memory windows (type 2): a peer gets at a part of a memory, for as long as it should,
+ * and by one QP only; taking it away again costs a WR and no registration.
+ *
+ *	snt_mw_bind(qp, mw, &range, SNT_ACCESS_REMOTE_WRITE, wr_id, SNT_SIGNALED);
+ *	snt_mw_token(mw, &token);
+ *	...pack the token and send it on the same QP, which is behind the bind...
+ *	...the peer writes, then says so, by snt_mw_send_inv() at best...
+ *	snt_mw_invalidate(qp, mw, wr_id, SNT_SIGNALED);      unless the peer did
+ *
+ * Windows are bound, and used, through QPs of a single lane that passes WRs on, on the
+ * device of the window. The memory must have been registered with SNT_ACCESS_WINDOW, and
+ * with SNT_ACCESS_LOCAL_WRITE if the window is for writing; it needs no remote rights of
+ * its own. A window that is bound must be invalidated before it is bound again; a device
+ * ends a QP that does otherwise. What is posted on the same QP after a bind or an
+ * invalidation is behind it.
+ *
+ * The library looks at ranges and rights; what a window is bound to at the moment, the
+ * device knows. Soft devices have no windows. rxe of Linux 6.1 has some that grant the
+ * whole memory, by any of its addresses, and does not set SNT_WC_WITH_INV.
+ *
+ * Thread: owner, for every call here.
+ */
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct snt_mw;
+struct snt_op;
+
+/**
+ * snt_mw_alloc - make a window, bound to nothing
+ * @device: index in the context
+ *
+ * Returns: 0; -EOPNOTSUPP if the device, which the text names, has no windows of type 2;
+ * -EINVAL if there is no such device; -ENOMEM; the errno of the device.
+ */
+SNT_API int snt_mw_alloc(struct snt_ctx *ctx, unsigned device, struct snt_mw **mw_out);
+
+/**
+ * snt_mw_free - free a window, whatever it is bound to
+ *
+ * NULL is legal and does nothing. Of what was posted with it all must have completed, or
+ * the QP must have failed or be closed. Free it, or invalidate it, before the QP that it
+ * is bound to is destroyed: a device may refuse to do that, or wait for the window.
+ *
+ * Returns: 0; the errno of the device.
+ */
+SNT_API int snt_mw_free(struct snt_mw *mw);
+
+/**
+ * snt_mw_bind - bind a window to a range, for the peer of this QP
+ * @range: bytes of a memory
+ * @access: SNT_ACCESS_REMOTE_* bits, at least one
+ * @flags: SNT_SIGNALED, SNT_FENCE
+ *
+ * The completion's opcode is SNT_BIND. The key changes with each bind.
+ *
+ * Returns: 0; -EINVAL for another kind of QP, or one on another device, or unknown bits;
+ * -ERANGE outside of the memory, or no bytes; -EACCES if the memory has no
+ * SNT_ACCESS_WINDOW, or is not for writing; or as snt_qp_post_send().
+ */
+SNT_API int snt_mw_bind(struct snt_qp *qp, struct snt_mw *mw,
+			const struct snt_sge *range, unsigned access, uint64_t wr_id,
+			unsigned flags);
+
+/**
+ * snt_mw_token - what the peer needs to use it, as it was bound last
+ *
+ * Returns: 0; -ENOENT if it was never bound.
+ */
+SNT_API int snt_mw_token(const struct snt_mw *mw, struct snt_token *token_out);
+
+/**
+ * snt_mw_invalidate - take a window back
+ * @flags: SNT_SIGNALED, SNT_FENCE
+ *
+ * The completion's opcode is SNT_INVALIDATE. From then on the key is of no use.
+ *
+ * Returns: 0; -EINVAL as snt_mw_bind(); -ENOENT if it was never bound; or as
+ * snt_qp_post_send().
+ */
+SNT_API int snt_mw_invalidate(struct snt_qp *qp, struct snt_mw *mw, uint64_t wr_id,
+			      unsigned flags);
+
+/**
+ * snt_mw_send_inv - send a message which takes a window of the peer's back
+ * @window: the token that it gave us
+ *
+ * The receive's completion has SNT_WC_WITH_INV, and the key in `imm`.
+ *
+ * Returns: 0; -EINVAL for another kind of QP; -EOPNOTSUPP if the device, which the text
+ * names, cannot; or as snt_qp_post_send().
+ */
+SNT_API int snt_mw_send_inv(struct snt_qp *qp, const struct snt_sge *sge,
+			    unsigned sge_count, const struct snt_token *window,
+			    uint64_t wr_id, unsigned flags);
+
+/**
+ * snt_op_bind, snt_op_invalidate, snt_op_send_inv - the same as ops
+ *
+ * Cancel: as snt_op_write(), by SNT_DETACH or SNT_ABORT.
+ * Returns: as the calls above; and as snt_op_send().
+ */
+SNT_API int snt_op_bind(struct snt_qp *qp, struct snt_op *op, struct snt_mw *mw,
+			const struct snt_sge *range, unsigned access, unsigned flags);
+SNT_API int snt_op_invalidate(struct snt_qp *qp, struct snt_op *op, struct snt_mw *mw,
+			      unsigned flags);
+SNT_API int snt_op_send_inv(struct snt_qp *qp, struct snt_op *op,
+			    const struct snt_sge *sge, unsigned sge_count,
+			    const struct snt_token *window, unsigned flags);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

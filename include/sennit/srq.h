@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SENNIT_SRQ_H
+#define SENNIT_SRQ_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sennit/api.h>
+#include <sennit/cq.h>
+#include <sennit/ctx.h>
+#include <sennit/qp.h>
+
+/*
+ * A shared receive queue: one stock of receives for many QPs, so that a thousand quiet
+ * connections need no receives of their own. For QPs of a single lane that passes WRs
+ * on, made with snt_qp_opts::srq; they are on the device of the SRQ.
+ *
+ * Whatever comes for one of them takes the receive that was posted first. Its completion
+ * has the wr_id of the receive and the number of the QP it came to. All of them are
+ * reported to one CQ, which is given when the SRQ is made: that is where their room is
+ * reserved, once and not for each QP.
+ *
+ * When the stock runs low an event tells (snt_srq_arm()). When it is empty, senders
+ * wait, as their rnr_retry_count says.
+ *
+ * A QP that fails or is closed gives back no receives but those that a message had begun
+ * to fill: they are flushed, before its SNT_CLOSED. The others stay for the rest.
+ *
+ * Thread: owner, for every call here.
+ */
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct snt_srq;
+
+struct snt_srq_opts {
+	size_t size;
+	/* Required: where receives are reported; the recv_cq of all its QPs. With ops
+	 * (snt_cq_opts::ops) receives are ops, posted by snt_op_srq_recv() in op.h. */
+	struct snt_cq *cq;
+	uint32_t device;  /* index in the context */
+	uint32_t depth;	  /* receives posted and not yet reported; 0: 1024 */
+	uint32_t sge_max; /* in one receive; 0: 1 */
+};
+
+/**
+ * snt_srq_create - make a shared receive queue, empty
+ *
+ * Returns: 0; -EINVAL for options out of range, or a CQ of another context; -EOPNOTSUPP
+ * if the device cannot make one; -ENOSPC if the CQ has no room for @depth completions;
+ * -ENOMEM; the errno of the device.
+ */
+SNT_API int snt_srq_create(struct snt_ctx *ctx, const struct snt_srq_opts *opts,
+			   struct snt_srq **srq_out);
+
+/**
+ * snt_srq_destroy - destroy it
+ *
+ * NULL is legal and does nothing. Receives that are left are forgotten; ops among them
+ * end with -ECANCELED, in the next dispatch.
+ *
+ * Returns: 0; -EBUSY while a QP uses it; the errno of the device.
+ */
+SNT_API int snt_srq_destroy(struct snt_srq *srq);
+
+/**
+ * snt_srq_post_recv - post receives
+ * @wr: without an SGE it is good for empty messages and notifications only
+ *
+ * They are taken in order until one is refused. One that the device itself refuses counts
+ * as posted, since nobody knows whether it has it, and nothing can be posted after it.
+ *
+ * Returns: how many were taken, at least 1; or, if the first was refused,
+ *   -EAGAIN    all of depth is used up: poll
+ *   -EINVAL    no receives, too many SGEs, or memory of another context; the CQ has ops
+ *   -ERANGE    outside of a memory
+ *   -EACCES    the memory is not for writing
+ *   -EMSGSIZE  an SGE of more than 32 bits
+ *   -ESHUTDOWN the device had refused one
+ */
+SNT_API int snt_srq_post_recv(struct snt_srq *srq, const struct snt_recv_wr *wr,
+			      unsigned count);
+
+/**
+ * snt_srq_arm - tell, once, when there are fewer receives than this
+ * @limit: 0: do not
+ *
+ * The event is SNT_EVENT_SRQ_LIMIT of snt_loop_events(), with this SRQ in snt_event::srq.
+ * It counts what the device has: those that wait to be polled are gone already. Where
+ * there are fewer when it is armed it comes with the next message.
+ *
+ * Returns: 0; -EINVAL if it is more than the depth; -EOPNOTSUPP if the device cannot;
+ * the errno of the device.
+ */
+SNT_API int snt_srq_arm(struct snt_srq *srq, uint32_t limit);
+
+struct snt_srq_info {
+	size_t size;
+	uint32_t device;
+	uint32_t depth;
+	uint32_t sge_max;
+	uint32_t posted; /* and not yet reported */
+	uint32_t qps;	 /* that use it */
+};
+
+/**
+ * snt_srq_query - what is known of it
+ *
+ * Returns: 0; -EINVAL if info_out->size is too small.
+ */
+SNT_API int snt_srq_query(const struct snt_srq *srq, struct snt_srq_info *info_out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SNT_VQP_SRQ_H
+#define SNT_VQP_SRQ_H
+
+#include <sennit/srq.h>
+
+#include "vqp/qp.h"
+
+/*
+ * A shared receive queue. Its receives are known to the device by the address of their
+ * slot: of a completion that failed nothing is defined but the wr_id, and no wr_id that a
+ * program chooses for a send, be it a number or an address, is one of these.
+ */
+
+struct snt__srq_slot {
+	uint64_t wr_id;
+	struct snt__srq_slot *next; /* if it is free */
+	bool used;
+};
+
+struct snt_srq {
+	struct ibv_srq *srq;
+	struct snt_ctx *ctx;
+	struct snt_cq *cq;
+	struct snt__srq_slot *slot, *free;
+	uint32_t cq_index; /* where room for all of them is reserved */
+	uint32_t depth;
+	uint32_t sge_max;
+	uint32_t used;
+	uint32_t qp_count;
+	uint8_t device;
+	bool failed; /* the device refused a receive that it had room for */
+	struct snt__link all;
+	/* Of src/loop: who ends what is left when it is destroyed. */
+	void (*abandon)(struct snt_srq *srq);
+};
+
+struct snt__physical;
+
+/* For ops as well. */
+int snt__srq_post_recv(struct snt_srq *srq, const struct snt_recv_wr *wr,
+		       unsigned count);
+
+/* What a QP with an SRQ must be, and what follows from it; before defaults are set. */
+int snt__srq_settle(const struct snt_ctx *ctx, struct snt_qp_opts *opts);
+
+/* A completion: true if it is of a receive of this SRQ, whose slot is free then. */
+bool snt__srq_take(struct snt_srq *srq, uint64_t physical_id, uint64_t *wr_id_out);
+
+/* The same of a QP that is gone, for all SRQs which report to this CQ. */
+bool snt__srq_take_late(const struct snt_cq *cq, const struct ibv_wc *physical,
+			struct snt_wc *wc);
+
+/* NULL: none of ours. */
+struct snt_srq *snt__srq_find(const struct snt_ctx *ctx, const struct ibv_srq *srq);
+
+/*
+ * Closing. Receives end with no marker, since they are not the QP's. But once the send
+ * queue's marker has come, and the CQ of receives was found empty after that, no more
+ * will come.
+ */
+void snt__srq_drain(struct snt_qp *qp);
+void snt__srq_drained(struct snt__physical *physical);
+/* It ends without. */
+void snt__srq_leave(struct snt_qp *qp);
+
+#endif
