@@ -140,6 +140,53 @@ static void count_syscalls(struct bench *bench)
 		    "calls", NULL);
 }
 
+/*
+ * What turns cost: 16 writes whose callbacks post them again, so that there is always more
+ * to do, and a program that lets its other fds have their turn after so many callbacks.
+ */
+
+static unsigned repeats;
+
+static void again(struct snt_op *op)
+{
+	served.done++;
+	if (repeats) {
+		repeats--;
+		snt_op_batch(served.qp[0], &op, served.wr, 1);
+	}
+}
+
+static void take_turns(void *arg, unsigned total)
+{
+	struct pollfd poller = { .fd = snt_loop_fd(served.ctx), .events = POLLIN };
+	int budget = *(const int *)arg;
+
+	for (int i = 0; i < BATCH; i++)
+		served.op[i].done = again;
+	repeats = total - BATCH;
+	served.done = 0;
+	snt_op_batch(served.qp[0], served.ops, served.wr, BATCH);
+	while (served.done < total && poll(&poller, 1, -1) == 1)
+		snt_loop_dispatch(served.ctx, budget);
+	for (int i = 0; i < BATCH; i++)
+		served.op[i].done = count;
+}
+
+static void add_turns(struct bench *bench)
+{
+	static const struct {
+		int budget;
+		const char *name;
+	} turns[] = { { 256, "turns-of-256" },
+		      { 64, "turns-of-64" },
+		      { 32, "turns-of-32" },
+		      { 16, "turns-of-16" } };
+
+	for (unsigned i = 0; i < sizeof(turns) / sizeof(turns[0]); i++)
+		bench_case(bench, turns[i].name, take_turns, (void *)&turns[i].budget,
+			   16 * COUNT, i ? turns[0].name : NULL);
+}
+
 void add_bursts(struct bench *bench)
 {
 	fabric = scripted_fabric_create(1);
@@ -151,6 +198,7 @@ void add_bursts(struct bench *bench)
 	bench_case(bench, "burst-polled", poll_bursts, &polled, COUNT, NULL);
 	bench_case(bench, "burst-dispatched", dispatch_bursts, &served, COUNT,
 		   "burst-polled");
+	add_turns(bench);
 	if (bench_wants(bench, "burst-"))
 		count_syscalls(bench);
 }

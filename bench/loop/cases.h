@@ -23,6 +23,7 @@ extern bool syscall_counting;
 void add_ops(struct bench *bench);
 void add_bursts(struct bench *bench);
 void add_answers(struct bench *bench);
+void add_idle(struct bench *bench);
 void add_latency(struct bench *bench);
 
 #endif

@@ -21,6 +21,8 @@ int main(int argc, char **argv)
 	add_ops(bench);
 	add_bursts(bench);
 	add_answers(bench);
+	if (bench_wants(bench, "idle"))
+		add_idle(bench);
 	if (bench_wants(bench, "wait"))
 		add_latency(bench);
 	return bench_end(bench);

@@ -118,13 +118,15 @@ struct snt_conn_opts {
 	/* The QP to be made, copied. Required. `lanes` is what is wished for, and the
 	 * lesser wish of the two ends counts; 0: as many as the end that has more
 	 * devices has. `devices` limits which are tried. notify_lanes, lane_devices,
-	 * flow_labels and weights must be 0, adopted QPs cannot be used. */
+	 * flow_labels and weights must be 0, adopted QPs cannot be used. With an SRQ
+	 * (srq.h) `lanes` is 1. */
 	const struct snt_qp_opts *qp;
 	void (*event)(void *arg, struct snt_conn *conn, enum snt_conn_event event);
 	void *arg;
 	/* Where to, of snt_conn_connect(): "10.0.0.1", "fe80::1%eth0" or a name, whose
-	 * first address of a family that there is a device for is taken; finding it
-	 * may block. A port is a number. */
+	 * first address of a family that there is a device for is taken. A name is looked
+	 * for meanwhile, in a thread of its own; if there is none the connection ends, with
+	 * -EINVAL, or -EHOSTUNREACH if that may pass. A port is a number. */
 	const char *host;
 	uint16_t port;
 	const char *source; /* a numeric address of ours; NULL: any */
@@ -163,6 +165,7 @@ struct snt_conn_opts {
  *                   without libcrypto; adopted QPs
  *   -EADDRNOTAVAIL  the source is none of ours
  *   -ENETUNREACH    no device leads there
+ *   -EAGAIN         64 names are being looked for already, in this process
  *   -ENOMEM, or the errno of the system or device.
  */
 SNT_API int snt_conn_connect(struct snt_ctx *ctx, const struct snt_conn_opts *opts,
@@ -285,8 +288,9 @@ SNT_API ssize_t snt_conn_explain(const struct snt_conn *conn, char *buffer,
 
 struct snt_listener_opts {
 	size_t size;
-	const char *host; /* an address of ours, or a name; NULL: all */
-	uint16_t port;	  /* 0: any that is free */
+	const char
+		*host; /* an address of ours, or a name, which may block; NULL: all */
+	uint16_t port; /* 0: any that is free */
 	enum snt_carrier carrier;
 	uint32_t backlog; /* connections on their way to being requested; 0: 1024 */
 	uint32_t connection_max; /* all that came from this listener; 0: 4096 */

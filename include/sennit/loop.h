@@ -50,6 +50,7 @@ extern "C" {
 #endif
 
 struct snt_qp;
+struct snt_srq;
 
 /**
  * snt_loop_fd - the file descriptor to be watched for reading
@@ -67,7 +68,7 @@ SNT_API int snt_loop_fd(struct snt_ctx *ctx);
 
 /**
  * snt_loop_dispatch - do what there is to do, and get ready for sleeping
- * @budget: callbacks to be run at most, more or less fairly over all CQs; 0: 256
+ * @budget: callbacks to be run at most, more or less fairly over all CQs; 0: 64
  *
  * Takes all events off the channels, serves the CQs they were for, arms them, and
  * looks again; runs timers that are due; acknowledges what it took. When it returns
@@ -81,6 +82,12 @@ SNT_API int snt_loop_fd(struct snt_ctx *ctx);
  *   -EINVAL  a negative budget
  *   -EIO     a CQ cannot be polled any more; the text names its device. The others are
  *            served all the same, and it is left out from now on.
+ *
+ * After -EIO no op of that CQ's QPs gets its callback by itself, since nobody can say any
+ * more what became of it. To get their memory back: snt_op_close() each QP, so that its
+ * device lets go; snt_op_cancel() each op, that of the close included, whose callbacks
+ * then come with the next dispatch; then the QPs and the CQ can be destroyed. Connections
+ * (conn.h) are aborted; the ops of their QPs are the program's to cancel.
  */
 SNT_API int snt_loop_dispatch(struct snt_ctx *ctx, int budget);
 
@@ -253,7 +260,7 @@ enum snt_event_type {
 	SNT_EVENT_QP_MIGRATED,
 	SNT_EVENT_CQ_ERROR,
 	SNT_EVENT_SRQ_ERROR,
-	SNT_EVENT_SRQ_LIMIT,
+	SNT_EVENT_SRQ_LIMIT, /* fewer receives than snt_srq_arm() said */
 };
 
 /* Valid during the call only. */
@@ -264,8 +271,9 @@ struct snt_event {
 	const char *device_name; /* "mlx5_0" */
 	uint8_t port;		 /* of events of a port, else 0 */
 	uint32_t qp_num;	 /* the device's number, of events of a QP, else 0 */
-	struct snt_qp *qp; /* whose lane that is, if it reports to a CQ with events */
-	const char *text;  /* "mlx5_0 port 1: port is down" */
+	struct snt_qp *qp;   /* whose lane that is, if it reports to a CQ with events */
+	struct snt_srq *srq; /* of events of one that the context made, else NULL */
+	const char *text;    /* "mlx5_0 port 1: port is down" */
 };
 
 /**

@@ -9,6 +9,7 @@
 #include <sennit/loop.h>
 #include <sennit/mem.h>
 #include <sennit/qp.h>
+#include <sennit/srq.h>
 
 /*
  * Asynchronous verbs. An op is one operation on a virtual QP, in memory that the
@@ -87,7 +88,8 @@ struct snt_op {
 	struct snt_wc wc;
 
 	/* The library's. */
-	struct snt_qp *qp;
+	struct snt_qp *qp;   /* NULL: a receive of an SRQ, which is of no QP yet */
+	struct snt_ctx *ctx; /* outlives the QP, or the SRQ */
 	const uint64_t *old_from;
 	struct snt_op *next, **to;
 	void *waiter;
@@ -130,6 +132,21 @@ SNT_API int snt_op_send_imm(struct snt_qp *qp, struct snt_op *op,
  */
 SNT_API int snt_op_recv(struct snt_qp *qp, struct snt_op *op, const struct snt_sge *sge,
 			unsigned sge_count);
+
+/**
+ * snt_op_srq_recv - receive a message or a notification of any QP that shares receives
+ * @srq: made with a CQ that has ops (srq.h)
+ *
+ * The callback finds in op->wc what came, and in op->wc.qp_num for which QP.
+ *
+ * Cancel: as with snt_op_recv() by SNT_DETACH: it takes the next message of any of them
+ * with it. SNT_ABORT is -EOPNOTSUPP, since no QP would be the right one to break. Those
+ * that are left when the SRQ is destroyed end with -ECANCELED.
+ * Returns: 0; -EINVAL if the CQ has no ops; -EALREADY if the op is in use; -ECHILD; or
+ * as snt_srq_post_recv().
+ */
+SNT_API int snt_op_srq_recv(struct snt_srq *srq, struct snt_op *op,
+			    const struct snt_sge *sge, unsigned sge_count);
 
 /**
  * snt_op_read - read memory of the peer
@@ -227,6 +244,9 @@ SNT_API int snt_op_close(struct snt_qp *qp, struct snt_op *op);
  * callback comes, with -ECANCELED, and until then the op's memory is not free: RC has
  * no way to take a WR back. Of what was cancelled nobody can say whether it happened
  * at the peer, but op->wc.status is 0 if it is known to.
+ *
+ * Where the CQ cannot be polled any more and the QP is being closed (snt_loop_dispatch()
+ * has more on it), an op ends at once, one of snt_op_close() too.
  *
  * SNT_ABORT breaks the QP, as a fatal error would: snt_qp_query() has SNT_QP_BROKEN,
  * all its other ops end with -ESHUTDOWN, and the log says so. After SNT_DETACH it may

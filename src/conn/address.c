@@ -48,13 +48,24 @@ const char *snt__address_text(const struct sockaddr_storage *address, char *buff
 	return buffer;
 }
 
-int snt__address_find(const char *host, uint16_t port, bool passive,
+static int error_of(int ret)
+{
+	switch (ret) {
+	case EAI_MEMORY:
+		return ENOMEM;
+	case EAI_AGAIN:
+		return EHOSTUNREACH;
+	default:
+		return EINVAL;
+	}
+}
+
+int snt__address_find(const char *host, uint16_t port, int flags,
 		      struct sockaddr_storage *out, unsigned max)
 {
 	const struct addrinfo hints = { .ai_family = AF_UNSPEC,
 					.ai_socktype = SOCK_STREAM,
-					.ai_flags = (passive ? AI_PASSIVE : 0) |
-						    AI_NUMERICSERV };
+					.ai_flags = flags | AI_NUMERICSERV };
 	struct addrinfo *list;
 	unsigned count = 0;
 	char service[8];
@@ -62,9 +73,10 @@ int snt__address_find(const char *host, uint16_t port, bool passive,
 
 	snprintf(service, sizeof(service), "%u", port);
 	ret = getaddrinfo(host, service, &hints, &list);
+	if (ret == EAI_NONAME && flags & AI_NUMERICHOST)
+		return snt__fail(ENOENT, "\"%s\" is not a numeric address", host);
 	if (ret)
-		return snt__fail(ret == EAI_MEMORY ? ENOMEM : EINVAL,
-				 "the host \"%s\" cannot be found: %s",
+		return snt__fail(error_of(ret), "the host \"%s\" cannot be found: %s",
 				 host ? host : "", gai_strerror(ret));
 	for (const struct addrinfo *at = list; at && count < max; at = at->ai_next) {
 		if (at->ai_family != AF_INET && at->ai_family != AF_INET6)

@@ -27,7 +27,8 @@ struct snt__carrier_table {
 	void (*send)(struct snt__carrier *carrier, const void *bytes, size_t length);
 	/* The connection wants to hear no more of it. */
 	void (*close)(struct snt__carrier *carrier);
-	/* Is the peer still there? NULL: by a message. */
+	/* Is the peer still there? By nothing that its program would have to do. NULL, or
+	 * where messages without a byte get lost: by a message. */
 	void (*ping)(struct snt__carrier *carrier);
 	/* Within how much time it is to notice that the peer is gone. */
 	void (*detect)(struct snt__carrier *carrier, uint64_t detect_ns);
@@ -81,9 +82,11 @@ int snt__tcp_listen(struct snt__hub *hub, const struct sockaddr *address,
 #define SNT__ADDRESS_TEXT 64
 socklen_t snt__address_size(const struct sockaddr *address);
 const char *snt__address_text(const struct sockaddr_storage *address, char *buffer);
-/* The addresses of a host or, if NULL, the unspecified ones; at most @max. Returns how
- * many, or a negative errno with a sentence. */
-int snt__address_find(const char *host, uint16_t port, bool passive,
+/* The addresses of a host or, if NULL, the unspecified ones; at most @max. @flags are
+ * AI_PASSIVE, for an address of ours, and AI_NUMERICHOST, for those that need not be
+ * looked for. Returns how many, or a negative errno with a sentence; -ENOENT: it is not
+ * a numeric one. */
+int snt__address_find(const char *host, uint16_t port, int flags,
 		      struct sockaddr_storage *out, unsigned max);
 uint16_t snt__address_port(const struct sockaddr_storage *address);
 void snt__address_set_port(struct sockaddr_storage *address, uint16_t port);

@@ -3,14 +3,16 @@
 #include "conn/conn.h"
 
 #include <errno.h>
+#include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 
 #include "conn/cm.h"
 #include "util/err.h"
 #include "util/opts.h"
-#include "vqp/qp.h"
+#include "vqp/cq.h"
 
 #define MS_NS	       UINT64_C(1000000)
 #define SETUP_DEFAULT  (10000 * MS_NS)
@@ -45,6 +47,9 @@ static void close_qp(struct snt_conn *conn)
 		snt_op_close(conn->qp, &conn->close_op);
 	else
 		snt_qp_close(conn->qp, conn->close_wr_id);
+	/* Nobody else will tell that it is closed. */
+	if (conn->qp->cq->unpollable && snt_op_pending(&conn->close_op))
+		snt_op_cancel(&conn->close_op, SNT_DETACH);
 }
 
 static void close_carrier(struct snt_conn *conn)
@@ -56,10 +61,20 @@ static void close_carrier(struct snt_conn *conn)
 	conn->carried = false;
 }
 
+static void drop_lookup(struct snt_conn *conn)
+{
+	if (!conn->lookup)
+		return;
+	snt__hub_unwatch(conn->hub, &conn->lookup_watch);
+	snt__lookup_drop(conn->lookup);
+	conn->lookup = NULL;
+}
+
 /* All but the QP is let go, and that is told to end. */
 void snt__conn_shut(struct snt_conn *conn)
 {
 	snt__unlink(&conn->in_waiting);
+	drop_lookup(conn);
 	close_carrier(conn);
 	snt__scouting_close(conn->scouting);
 	conn->scouting = NULL;
@@ -261,6 +276,8 @@ void snt__conn_free(struct snt_conn *conn)
 	for (struct snt__conn_waiter *at = conn->waiter; at; at = at->next)
 		at->gone = true;
 	snt__listener_forget(conn);
+	drop_lookup(conn);
+	free(conn->host);
 	close_carrier(conn);
 	snt__scouting_close(conn->scouting);
 	snt_timer_stop(&conn->timer);
@@ -272,17 +289,14 @@ void snt__conn_free(struct snt_conn *conn)
 	free(conn);
 }
 
-static int start(struct snt_conn *conn)
+/* The engine begins anew. */
+static int begin(struct snt_conn *conn)
 {
 	uint8_t nonce[SNT__NONCE_SIZE];
-	const struct sockaddr *source = (struct sockaddr *)&conn->source;
-	const struct sockaddr *target = (struct sockaddr *)&conn->target;
 	int ret = snt__ctx_random(conn->hub->ctx, nonce, sizeof(nonce));
 
 	if (ret)
 		return snt__fail(-ret, "no random numbers: %s", strerror(-ret));
-	conn->attempts++;
-	conn->began_at = snt__hub_now(conn->hub);
 	snt__handshake_init(&conn->hs,
 			    &(struct snt__handshake_opts){
 				    .connects = true,
@@ -293,6 +307,23 @@ static int start(struct snt_conn *conn)
 				    .secret_length = conn->secret_length,
 				    .deadline = conn->began_at + conn->setup_ns,
 			    });
+	return 0;
+}
+
+static int start_timer(struct snt_conn *conn)
+{
+	return snt_timer_start_at(conn->hub->ctx, &conn->timer,
+				  snt__handshake_due(&conn->hs));
+}
+
+static int call_target(struct snt_conn *conn)
+{
+	const struct sockaddr *source = (struct sockaddr *)&conn->source;
+	const struct sockaddr *target = (struct sockaddr *)&conn->target;
+	int ret = begin(conn);
+
+	if (ret)
+		return ret;
 	if (conn->source.ss_family == AF_UNSPEC)
 		source = NULL;
 	if (conn->carrier_kind == SNT_CARRIER_TCP)
@@ -300,27 +331,80 @@ static int start(struct snt_conn *conn)
 	else
 		ret = snt__cm_connect(conn->hub, source, target, conn->offer.detect_ms,
 				      conn, &conn->carrier);
-	if (!ret)
-		ret = snt_timer_start_at(conn->hub->ctx, &conn->timer,
-					 snt__handshake_due(&conn->hs));
-	return ret;
+	return ret ? ret : start_timer(conn);
 }
 
 /* The first address that one can get to from here, as far as that is known by now. */
-static int start_at_any(struct snt_conn *conn, const char *host, uint16_t port)
+static int call_any(struct snt_conn *conn, const struct sockaddr_storage *found,
+		    int count)
 {
-	struct sockaddr_storage found[ADDRESSES_MAX];
-	int count = snt__address_find(host, port, false, found, ADDRESSES_MAX);
-	int ret = count;
+	int ret = -EINVAL;
 
 	for (int i = 0; i < count; i++) {
 		conn->target = found[i];
-		ret = start(conn);
+		ret = call_target(conn);
 		if (ret != -ENETUNREACH && ret != -EADDRNOTAVAIL &&
 		    ret != -EAFNOSUPPORT)
 			break;
 	}
 	return ret;
+}
+
+static void looked_up(struct snt__watch *watch, uint32_t events)
+{
+	struct snt_conn *conn = snt__container(watch, struct snt_conn, lookup_watch);
+	struct sockaddr_storage found[ADDRESSES_MAX];
+	int ret = snt__lookup_result(conn->lookup, found, ADDRESSES_MAX);
+
+	(void)events;
+	drop_lookup(conn);
+	if (ret > 0)
+		ret = call_any(conn, found, ret);
+	if (!ret)
+		return;
+	conn->target.ss_family = AF_UNSPEC;
+	snt__conn_fail(conn, SNT__END_FAILED, ret, snt_err_text());
+	conn->hs.error = ret;
+	snt__conn_step(conn);
+}
+
+static int look_up(struct snt_conn *conn)
+{
+	int ret = begin(conn);
+
+	if (!ret)
+		ret = snt__lookup_start(conn->host, conn->port, &conn->lookup);
+	if (ret)
+		return ret;
+	conn->lookup_watch = (struct snt__watch){ .fd = snt__lookup_fd(conn->lookup),
+						  .ready = looked_up };
+	ret = snt__hub_watch(conn->hub, &conn->lookup_watch, EPOLLIN);
+	return ret ? ret : start_timer(conn);
+}
+
+/* Another attempt. */
+static int start(struct snt_conn *conn)
+{
+	conn->attempts++;
+	conn->began_at = snt__hub_now(conn->hub);
+	return conn->target.ss_family == AF_UNSPEC ? look_up(conn) : call_target(conn);
+}
+
+static int start_at(struct snt_conn *conn, const char *host, uint16_t port)
+{
+	struct sockaddr_storage found[ADDRESSES_MAX];
+	int count = snt__address_find(host, port, AI_NUMERICHOST, found, ADDRESSES_MAX);
+
+	conn->target.ss_family = AF_UNSPEC;
+	if (count == -ENOENT) {
+		conn->port = port;
+		conn->host = strdup(host);
+		return conn->host ? start(conn)
+				  : snt__fail(ENOMEM, "no memory for a host's name");
+	}
+	conn->attempts++;
+	conn->began_at = snt__hub_now(conn->hub);
+	return count < 0 ? count : call_any(conn, found, count);
 }
 
 static int find_source(struct snt_conn *conn, const struct snt_conn_opts *opts)
@@ -332,7 +416,10 @@ static int find_source(struct snt_conn *conn, const struct snt_conn_opts *opts)
 	conn->source.ss_family = AF_UNSPEC;
 	if (!opts->source)
 		return 0;
-	ret = snt__address_find(opts->source, 0, true, &conn->source, 1);
+	ret = snt__address_find(opts->source, 0, AI_PASSIVE | AI_NUMERICHOST,
+				&conn->source, 1);
+	if (ret == -ENOENT)
+		ret = -EINVAL;
 	return ret < 0 ? ret : 0;
 }
 
@@ -382,7 +469,7 @@ static int set_up(struct snt_conn *conn, const struct snt_conn_opts *opts)
 		conn->offer.meets = true;
 		snt__list_append(&conn->hub->meetings, &conn->in_meetings);
 	}
-	return start_at_any(conn, opts->host, opts->port);
+	return start_at(conn, opts->host, opts->port);
 }
 
 int snt_conn_connect(struct snt_ctx *ctx, const struct snt_conn_opts *user_opts,
@@ -490,8 +577,11 @@ static int release_qp(struct snt_conn *conn)
 		return snt__fail(EBUSY,
 				 "it is connected; disconnect or abort it before "
 				 "destroying it");
-	if (snt_op_pending(&conn->close_op))
+	if (snt_op_pending(&conn->close_op)) {
+		if (conn->qp->cq->unpollable)
+			snt_op_cancel(&conn->close_op, SNT_DETACH);
 		return snt__fail(EBUSY, "its QP is being closed; dispatch");
+	}
 	ret = snt_qp_destroy(conn->qp);
 	if (!ret)
 		conn->qp = NULL;

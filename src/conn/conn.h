@@ -7,6 +7,7 @@
 
 #include "conn/carrier.h"
 #include "conn/handshake.h"
+#include "conn/lookup.h"
 #include "conn/scout.h"
 
 /*
@@ -64,7 +65,11 @@ struct snt_conn {
 	uint64_t took_ns;
 
 	/* Of the end that connects: all that a new try needs. */
-	struct sockaddr_storage target;
+	char *host; /* to be looked for; NULL: not needed */
+	uint16_t port;
+	struct snt__lookup *lookup; /* under way */
+	struct snt__watch lookup_watch;
+	struct sockaddr_storage target; /* AF_UNSPEC: not found yet */
 	struct sockaddr_storage source; /* AF_UNSPEC: any */
 	enum snt_carrier carrier_kind;
 	uint32_t retries;

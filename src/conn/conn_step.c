@@ -7,7 +7,7 @@
 
 #include "conn/conn.h"
 #include "util/err.h"
-#include "vqp/qp.h"
+#include "vqp/pass.h"
 
 #define MS_NS UINT64_C(1000000)
 /* How often it is looked whether all has been acknowledged. */
@@ -165,15 +165,18 @@ static void come_up(struct snt_conn *conn)
 static bool is_drained(const struct snt_qp *qp)
 {
 	if (qp->pass_through)
-		return qp->lane[0].run_head == qp->lane[0].run_tail || !qp->lanes_alive;
+		return snt__pass_is_drained(qp);
 	return (qp->next == qp->tail && !qp->under_way && !qp->notifies_due) ||
 	       qp->broken;
 }
 
 static void leave_if_drained(struct snt_conn *conn)
 {
-	if (conn->leaving && conn->hs.state == SNT__HS_UP && !conn->hs.bye_sent &&
-	    is_drained(conn->qp))
+	if (!conn->leaving || conn->hs.state != SNT__HS_UP || conn->hs.bye_sent)
+		return;
+	if (conn->qp->pass_through)
+		snt__pass_ask(conn->qp);
+	if (is_drained(conn->qp))
 		snt__handshake_bye(&conn->hs);
 }
 
@@ -213,11 +216,24 @@ static void act(struct snt_conn *conn, enum snt__handshake_action action)
 	}
 }
 
+/* Messages without a byte in them get lost somewhere, and a carrier's ping may be one. */
+static bool loses_empty(const struct snt_conn *conn)
+{
+	const struct snt__trials *trials = &conn->hs.trials;
+
+	for (unsigned i = 0; i < trials->count; i++)
+		if (trials->trial[i].ours == SNT__VERDICT_EMPTY ||
+		    trials->trial[i].ours == SNT__VERDICT_UNHEARD ||
+		    trials->trial[i].theirs == SNT__VERDICT_EMPTY)
+			return true;
+	return false;
+}
+
 static void send_all(struct snt_conn *conn)
 {
 	uint8_t bytes[SNT__MESSAGE_MAX];
 
-	if (conn->carrier && conn->carrier->table->ping &&
+	if (conn->carrier && conn->carrier->table->ping && !loses_empty(conn) &&
 	    snt__handshake_take_ping(&conn->hs))
 		conn->carrier->table->ping(conn->carrier);
 	while (conn->carried && conn->carrier && snt__handshake_has_output(&conn->hs) &&

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Listeners: who may come, how many, and who is told. */
 #include <errno.h>
+#include <netdb.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -157,7 +158,8 @@ static int listen_on(struct snt_listener *listener,
 		     const struct snt_listener_opts *opts)
 {
 	struct sockaddr_storage address[EARS_MAX];
-	int count = snt__address_find(opts->host, opts->port, true, address, EARS_MAX);
+	int count = snt__address_find(opts->host, opts->port, AI_PASSIVE, address,
+				      EARS_MAX);
 	int ret = 0;
 
 	/* IPv6's unspecified address is IPv4's as well, for TCP; a name's first address is

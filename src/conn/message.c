@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "util/bytes.h"
+
 #define MAGIC	    0x534e5400u /* "SNT", version */
 #define DEVICE_SIZE 22
 #define SCOUT_SIZE  10
@@ -19,39 +21,6 @@ _Static_assert(SNT__HEADER_SIZE + 4 + 2 * SNT_LANES_MAX + SNT_CARD_PACKED_MAX +
 		       SNT__MESSAGE_MAX,
 	       "the longest PLAN fits");
 
-static void put16(uint8_t *at, uint32_t value)
-{
-	at[0] = (uint8_t)(value >> 8);
-	at[1] = (uint8_t)value;
-}
-
-static void put32(uint8_t *at, uint32_t value)
-{
-	put16(at, value >> 16);
-	put16(at + 2, value);
-}
-
-static void put64(uint8_t *at, uint64_t value)
-{
-	put32(at, (uint32_t)(value >> 32));
-	put32(at + 4, (uint32_t)value);
-}
-
-static uint16_t get16(const uint8_t *at)
-{
-	return (uint16_t)(at[0] << 8 | at[1]);
-}
-
-static uint32_t get32(const uint8_t *at)
-{
-	return (uint32_t)get16(at) << 16 | get16(at + 2);
-}
-
-static uint64_t get64(const uint8_t *at)
-{
-	return (uint64_t)get32(at) << 32 | get32(at + 4);
-}
-
 static bool is_mtu(uint32_t mtu)
 {
 	return mtu >= 256 && mtu <= 4096 && !(mtu & (mtu - 1));
@@ -63,11 +32,11 @@ static bool is_mtu(uint32_t mtu)
 
 void snt__header_pack(const struct snt__header *header, uint8_t *at)
 {
-	put32(at, MAGIC | header->version);
+	snt__put32(at, MAGIC | header->version);
 	at[4] = header->type;
 	at[5] = header->tagged;
-	put16(at + 6, header->length);
-	put64(at + 8, header->session);
+	snt__put16(at + 6, header->length);
+	snt__put64(at + 8, header->session);
 }
 
 const char *snt__header_unpack(const uint8_t *at, size_t length,
@@ -77,14 +46,14 @@ const char *snt__header_unpack(const uint8_t *at, size_t length,
 
 	if (length < SNT__HEADER_SIZE)
 		return "it is shorter than a header";
-	if ((get32(at) & ~0xffu) != MAGIC)
+	if ((snt__get32(at) & ~0xffu) != MAGIC)
 		return "it does not begin as a message of sennit";
 	header = (struct snt__header){
 		.version = at[3],
 		.type = at[4],
 		.tagged = at[5],
-		.length = get16(at + 6),
-		.session = get64(at + 8),
+		.length = snt__get16(at + 6),
+		.session = snt__get64(at + 8),
 	};
 	if (at[5] > 1)
 		return "it has unknown flags";
@@ -106,8 +75,8 @@ size_t snt__hello_pack(const struct snt__hello *hello, uint8_t *at)
 {
 	at[0] = hello->version;
 	at[1] = hello->secret;
-	put16(at + 2, 0);
-	put64(at + 4, hello->identity);
+	snt__put16(at + 2, 0);
+	snt__put64(at + 4, hello->identity);
 	memcpy(at + 12, hello->nonce, SNT__NONCE_SIZE);
 	return HELLO_SIZE;
 }
@@ -116,14 +85,14 @@ const char *snt__hello_unpack(const uint8_t *at, size_t length, struct snt__hell
 {
 	if (length != HELLO_SIZE)
 		return "its length is wrong";
-	if (at[1] > 1 || get16(at + 2))
+	if (at[1] > 1 || snt__get16(at + 2))
 		return "reserved bytes are not 0";
-	if (!at[0] || !get64(at + 4))
+	if (!at[0] || !snt__get64(at + 4))
 		return "version or identity is 0";
 	*out = (struct snt__hello){
 		.version = at[0],
 		.secret = at[1],
-		.identity = get64(at + 4),
+		.identity = snt__get64(at + 4),
 	};
 	memcpy(out->nonce, at + 12, SNT__NONCE_SIZE);
 	return NULL;
@@ -143,10 +112,10 @@ const char *snt__hello_unpack(const uint8_t *at, size_t length, struct snt__hell
 static size_t pack_device(const struct snt__offer_device *device, uint8_t *at)
 {
 	memcpy(at, device->address.gid, 16);
-	put16(at + 16, device->address.lid);
+	snt__put16(at + 16, device->address.lid);
 	at[18] = device->address.link;
 	at[19] = device->address.gid_type;
-	put16(at + 20, device->mtu);
+	snt__put16(at + 20, device->mtu);
 	return DEVICE_SIZE;
 }
 
@@ -159,12 +128,12 @@ size_t snt__offer_pack(const struct snt__offer *offer, uint8_t *at)
 	at[1] = offer->flags;
 	at[2] = offer->lanes;
 	at[3] = offer->device_count;
-	put32(at + 4, offer->devices);
-	put16(at + 8, offer->mtu);
+	snt__put32(at + 4, offer->devices);
+	snt__put16(at + 8, offer->mtu);
 	at[10] = (uint8_t)name_length;
 	at[11] = offer->meets;
-	put16(at + 12, offer->data_length);
-	put32(at + 14, offer->detect_ms);
+	snt__put16(at + 12, offer->data_length);
+	snt__put32(at + 14, offer->detect_ms);
 	for (unsigned i = 0; i < offer->device_count; i++)
 		to += pack_device(&offer->device[i], to);
 	memcpy(to, offer->name, name_length);
@@ -178,10 +147,10 @@ static const char *unpack_device(const uint8_t *at, struct snt__offer_device *ou
 	static const uint8_t no_gid[16];
 
 	memcpy(out->address.gid, at, 16);
-	out->address.lid = get16(at + 16);
+	out->address.lid = snt__get16(at + 16);
 	out->address.link = at[18];
 	out->address.gid_type = at[19];
-	out->mtu = get16(at + 20);
+	out->mtu = snt__get16(at + 20);
 	if (out->address.link > SNT_LINK_ETHERNET ||
 	    out->address.gid_type > SNT_GID_ROCE_V2)
 		return "a device is of an unknown kind";
@@ -196,10 +165,10 @@ static const char *unpack_offer_fixed(const uint8_t *at, struct snt__offer *out)
 	out->flags = at[1];
 	out->lanes = at[2];
 	out->device_count = at[3];
-	out->devices = get32(at + 4);
-	out->mtu = get16(at + 8);
-	out->data_length = get16(at + 12);
-	out->detect_ms = get32(at + 14);
+	out->devices = snt__get32(at + 4);
+	out->mtu = snt__get16(at + 8);
+	out->data_length = snt__get16(at + 12);
+	out->detect_ms = snt__get32(at + 14);
 	out->meets = at[11];
 	if (out->scheme != SNT_SPRAY && out->scheme != SNT_DQPLB)
 		return "the scheme is unknown";
@@ -253,31 +222,20 @@ const char *snt__offer_unpack(const uint8_t *at, size_t length, struct snt__offe
  * u8 device, u8 remote, u8 verdict, u8 zero, u24 QP number, u24 PSN
  */
 
-static void put24(uint8_t *at, uint32_t value)
-{
-	at[0] = (uint8_t)(value >> 16);
-	put16(at + 1, value);
-}
-
-static uint32_t get24(const uint8_t *at)
-{
-	return (uint32_t)at[0] << 16 | get16(at + 1);
-}
-
 size_t snt__probe_pack(const struct snt__probe *probe, uint8_t *at)
 {
 	uint8_t *to = at + 4;
 
 	at[0] = probe->round;
 	at[1] = probe->count;
-	put16(at + 2, probe->mtu);
+	snt__put16(at + 2, probe->mtu);
 	for (unsigned i = 0; i < probe->count; i++, to += SCOUT_SIZE) {
 		to[0] = probe->scout[i].device;
 		to[1] = probe->scout[i].remote;
 		to[2] = probe->scout[i].verdict;
 		to[3] = 0;
-		put24(to + 4, probe->scout[i].qp_num);
-		put24(to + 7, probe->scout[i].psn);
+		snt__put24(to + 4, probe->scout[i].qp_num);
+		snt__put24(to + 7, probe->scout[i].psn);
 	}
 	return (size_t)(to - at);
 }
@@ -291,7 +249,7 @@ const char *snt__probe_unpack(const uint8_t *at, size_t length, struct snt__prob
 		return "its length is wrong";
 	*out = (struct snt__probe){ .round = at[0],
 				    .count = at[1],
-				    .mtu = get16(at + 2) };
+				    .mtu = snt__get16(at + 2) };
 	if (!is_mtu(out->mtu))
 		return "the MTU is none";
 	for (unsigned i = 0; i < out->count; i++, from += SCOUT_SIZE) {
@@ -301,8 +259,8 @@ const char *snt__probe_unpack(const uint8_t *at, size_t length, struct snt__prob
 			.device = from[0],
 			.remote = from[1],
 			.verdict = from[2],
-			.qp_num = get24(from + 4),
-			.psn = get24(from + 7),
+			.qp_num = snt__get24(from + 4),
+			.psn = snt__get24(from + 7),
 		};
 		if (scout->device >= SNT_DEVICES_MAX ||
 		    scout->remote >= SNT_DEVICES_MAX)
@@ -320,7 +278,7 @@ const char *snt__probe_unpack(const uint8_t *at, size_t length, struct snt__prob
 
 size_t snt__plan_pack(const struct snt__plan *plan, uint8_t *at)
 {
-	put16(at, plan->mtu);
+	snt__put16(at, plan->mtu);
 	at[2] = plan->data_lanes;
 	at[3] = plan->lane_count;
 	for (unsigned i = 0; i < plan->lane_count; i++) {
@@ -337,7 +295,7 @@ const char *snt__plan_unpack(const uint8_t *at, size_t length, struct snt__plan 
 
 	if (length < 4 || at[3] > SNT_LANES_MAX || length < 4u + 2 * at[3])
 		return "it is too short";
-	plan.mtu = get16(at);
+	plan.mtu = snt__get16(at);
 	plan.data_lanes = at[2];
 	plan.lane_count = at[3];
 	if (!is_mtu(plan.mtu))
@@ -363,7 +321,7 @@ size_t snt__end_pack(const struct snt__end *end, uint8_t *at)
 {
 	at[0] = end->code;
 	at[1] = end->text_length;
-	put16(at + 2, end->data_length);
+	snt__put16(at + 2, end->data_length);
 	memcpy(at + 4, end->text, end->text_length);
 	memcpy(at + 4 + end->text_length, end->data, end->data_length);
 	return 4u + end->text_length + end->data_length;
@@ -386,7 +344,7 @@ const char *snt__end_unpack(const uint8_t *at, size_t length, struct snt__end *o
 		return "it is too short";
 	end.code = at[0];
 	end.text_length = at[1];
-	end.data_length = get16(at + 2);
+	end.data_length = snt__get16(at + 2);
 	if (!end.code || end.code >= SNT__END_CODES)
 		return "its code is unknown";
 	if (end.text_length > SNT__END_TEXT_MAX || end.data_length > SNT__DATA_MAX ||

@@ -11,6 +11,7 @@
 #include "loop/loop.h"
 #include "util/err.h"
 #include "vqp/cq.h"
+#include "vqp/srq.h"
 
 enum element {
 	OF_DEVICE,
@@ -96,6 +97,8 @@ static struct snt_event translate(const struct snt_ctx *ctx,
 		event.qp_num = from->element.qp->qp_num;
 		event.qp = owner_of(ctx, device->index, event.qp_num);
 	}
+	if (kind.element == OF_SRQ)
+		event.srq = snt__srq_find(ctx, from->element.srq);
 	return event;
 }
 

@@ -7,7 +7,7 @@
 
 #include "loop/op.h"
 #include "util/err.h"
-#include "vqp/qp.h"
+#include "vqp/cq.h"
 #include "vqp/withdraw.h"
 
 static int abort_qp(struct snt_op *op)
@@ -15,6 +15,9 @@ static int abort_qp(struct snt_op *op)
 	struct snt_qp *qp = op->qp;
 	int ret;
 
+	if (!qp)
+		return snt__fail(EOPNOTSUPP, "a shared receive is no QP's: there is "
+					     "none to abort");
 	if (!qp->connected)
 		return snt__fail(ENOTCONN,
 				 "QP %u is not connected: there is nothing to abort",
@@ -28,9 +31,27 @@ static int abort_qp(struct snt_op *op)
 	return ret;
 }
 
+/* Its completion cannot be polled any more, and its QP has been told to end. */
+static bool is_lost(const struct snt_op *op)
+{
+	const struct snt_qp *qp = op->qp;
+	const struct snt_cq *cq;
+
+	if (!qp || !qp->closing || op->state != SNT__OP_POSTED)
+		return false;
+	cq = op->flags & SNT__OP_RECV ? qp->recv_cq : qp->cq;
+	return cq->unpollable;
+}
+
 static int end(struct snt_op *op, enum snt_cancel how, int reason)
 {
 	int ret;
+
+	if (is_lost(op)) {
+		snt__op_unlist(op);
+		snt__op_end(op, op->reason ? op->reason : reason);
+		return 0;
+	}
 
 	if (!op->cancel && !(op->flags & SNT__OP_RECV) &&
 	    snt__qp_withdraw(op->qp, op->position)) {
@@ -53,6 +74,8 @@ static int check(const struct snt_op *op, enum snt_cancel how)
 		return snt__fail(ENOENT, "the op is not in use");
 	if (how != SNT_DETACH && how != SNT_ABORT)
 		return snt__fail(EINVAL, "%d is no way to cancel an op", how);
+	if (is_lost(op))
+		return 0;
 	if (op->flags & SNT__OP_CLOSE)
 		return snt__fail(EOPNOTSUPP, "the closing of a QP cannot be cancelled");
 	if (op->state == SNT__OP_OVER || (int)how <= op->cancel)
@@ -92,12 +115,12 @@ int snt_op_deadline(struct snt_op *op, uint64_t deadline_ns, enum snt_cancel how
 {
 	int ret = set_deadline(op, how);
 
-	return ret ? ret : snt_timer_start_at(op->qp->ctx, &op->timer, deadline_ns);
+	return ret ? ret : snt_timer_start_at(op->ctx, &op->timer, deadline_ns);
 }
 
 int snt_op_timeout(struct snt_op *op, uint64_t timeout_ns, enum snt_cancel how)
 {
 	int ret = set_deadline(op, how);
 
-	return ret ? ret : snt_timer_start(op->qp->ctx, &op->timer, timeout_ns);
+	return ret ? ret : snt_timer_start(op->ctx, &op->timer, timeout_ns);
 }

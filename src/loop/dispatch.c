@@ -11,7 +11,8 @@
 #include "util/err.h"
 #include "vqp/cq.h"
 
-#define BUDGET_DEFAULT 256
+/* Between fairness to the program's other fds and the cost of a turn: docs/loop.md. */
+#define BUDGET_DEFAULT 64
 #define EVENTS	       16
 
 /*
@@ -225,7 +226,7 @@ int snt__loop_arm(struct snt__loop *loop)
 		cq->notify.stale = false;
 		ret = snt__serve_settle(cq);
 		if (ret < 0) {
-			cq->notify.failed = true;
+			snt__serve_never(cq);
 			return ret;
 		}
 		if (ret > 0)

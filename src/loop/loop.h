@@ -136,6 +136,8 @@ bool snt__serve_wants(const struct snt_cq *cq);
 void snt__serve_later(struct snt_cq *cq);
 void snt__serve_soon(struct snt_cq *cq);
 void snt__serve_list_later(struct snt__link *list);
+/* serve.c: it cannot be polled any more. */
+void snt__serve_never(struct snt_cq *cq);
 /* serve.c: as long as there are callbacks left beyond so many. */
 void snt__serve_pending(struct snt__round *run, int reserve);
 /* serve.c: arms it; 1 if it has to be polled first, 0 if it is idle now. */

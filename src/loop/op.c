@@ -50,13 +50,19 @@ static inline void call_back(struct snt_op *op)
 		op->done(op);
 }
 
+void snt__op_unlist(struct snt_op *op)
+{
+	if (!(op->flags & SNT__OP_EARLY))
+		return;
+	*op->to = op->next;
+	if (op->next)
+		op->next->to = op->to;
+	op->flags &= ~SNT__OP_EARLY;
+}
+
 static __attribute__((noinline)) void take_special(struct snt_op *op)
 {
-	if (op->flags & SNT__OP_EARLY) {
-		*op->to = op->next;
-		if (op->next)
-			op->next->to = op->to;
-	}
+	snt__op_unlist(op);
 	if (op->flags & SNT__OP_ATOMIC && !op->wc.status)
 		op->old = *op->old_from;
 }
@@ -92,9 +98,9 @@ void snt__op_end(struct snt_op *op, int reason)
 	op->state = SNT__OP_OVER;
 	op->result = reason;
 	op->wc = (struct snt_wc){ .wr_id = (uintptr_t)op,
-				  .qp_num = op->qp->num,
+				  .qp_num = op->qp ? op->qp->num : 0,
 				  .opcode = op->wc.opcode };
-	snt__op_add_over(op->qp->ctx->loop, op);
+	snt__op_add_over(op->ctx->loop, op);
 }
 
 void snt__op_run_over(struct snt__round *run)

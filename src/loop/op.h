@@ -34,6 +34,9 @@ struct snt__waiter {
 /* op.c: a completion of the op. */
 void snt__op_complete(struct snt_op *op, const struct snt_wc *wc);
 
+/* op.c: it is no early receive any more, if it was one. */
+void snt__op_unlist(struct snt_op *op);
+
 /* op.c: it ends without a completion, at the next dispatch, and for this reason. */
 void snt__op_end(struct snt_op *op, int reason);
 

@@ -7,7 +7,9 @@
 
 #include "loop/op.h"
 #include "util/err.h"
-#include "vqp/qp.h"
+#include "vqp/cq.h"
+#include "vqp/mw.h"
+#include "vqp/srq.h"
 
 /* WRs that are handed down at once, and so the most for one doorbell. */
 #define BATCH 64
@@ -20,29 +22,34 @@ static int refuse_qp(const struct snt_qp *qp)
 }
 
 /* Where the loop is, and this is the process it is of. */
-static inline int check_loop(struct snt_qp *qp)
+static inline int check_loop(struct snt_ctx *ctx)
 {
-	struct snt__loop *loop = qp->ctx->loop;
+	struct snt__loop *loop = ctx->loop;
 
 	if (__builtin_expect(loop && loop->fork_mark ==
 					     atomic_load_explicit(&snt__fork_mark,
 								  memory_order_relaxed),
 			     1))
 		return 0;
-	return snt__loop_get(qp->ctx, &loop);
+	return snt__loop_get(ctx, &loop);
+}
+
+static inline int check_op(struct snt_ctx *ctx, const struct snt_op *op)
+{
+	if (__builtin_expect(op->state != SNT__OP_UNUSED, 0))
+		return snt__fail(EALREADY, "the op is in use");
+	return check_loop(ctx);
 }
 
 static inline int check(struct snt_qp *qp, const struct snt_op *op, bool served)
 {
 	if (__builtin_expect(!served, 0))
 		return refuse_qp(qp);
-	if (__builtin_expect(op->state != SNT__OP_UNUSED, 0))
-		return snt__fail(EALREADY, "the op is in use");
-	return check_loop(qp);
+	return check_op(qp->ctx, op);
 }
 
-static inline void accept(struct snt_op *op, struct snt_qp *qp, uint8_t opcode,
-			  uint8_t flags, uint32_t position)
+static inline void accept_for(struct snt_op *op, struct snt_ctx *ctx, struct snt_qp *qp,
+			      uint8_t opcode, uint8_t flags, uint32_t position)
 {
 	op->complete = snt__op_complete;
 	op->reason = 0;
@@ -52,7 +59,14 @@ static inline void accept(struct snt_op *op, struct snt_qp *qp, uint8_t opcode,
 	op->position = position;
 	op->wc.opcode = opcode;
 	op->qp = qp;
+	op->ctx = ctx;
 	op->waiter = NULL;
+}
+
+static inline void accept(struct snt_op *op, struct snt_qp *qp, uint8_t opcode,
+			  uint8_t flags, uint32_t position)
+{
+	accept_for(op, qp->ctx, qp, opcode, flags, position);
 }
 
 /*
@@ -182,6 +196,52 @@ int snt_op_fetch_add(struct snt_qp *qp, struct snt_op *op, const struct snt_sge 
 	return post_atomic(qp, op, &wr);
 }
 
+/*
+ * Memory windows
+ */
+
+int snt_op_bind(struct snt_qp *qp, struct snt_op *op, struct snt_mw *mw,
+		const struct snt_sge *range, unsigned access, unsigned flags)
+{
+	int ret = check(qp, op, qp->send_served);
+
+	if (!ret)
+		ret = snt__mw_bind(qp, mw, range, access, (uintptr_t)op,
+				   flags | SNT_SIGNALED);
+	if (!ret)
+		accept(op, qp, SNT_BIND, 0, 0);
+	return ret;
+}
+
+int snt_op_invalidate(struct snt_qp *qp, struct snt_op *op, struct snt_mw *mw,
+		      unsigned flags)
+{
+	int ret = check(qp, op, qp->send_served);
+
+	if (!ret)
+		ret = snt__mw_invalidate(qp, mw, (uintptr_t)op, flags | SNT_SIGNALED);
+	if (!ret)
+		accept(op, qp, SNT_INVALIDATE, 0, 0);
+	return ret;
+}
+
+int snt_op_send_inv(struct snt_qp *qp, struct snt_op *op, const struct snt_sge *sge,
+		    unsigned sge_count, const struct snt_token *window, unsigned flags)
+{
+	int ret = check(qp, op, qp->send_served);
+
+	if (!ret)
+		ret = snt__mw_send_inv(qp, sge, sge_count, window, (uintptr_t)op,
+				       flags | SNT_SIGNALED);
+	if (!ret)
+		accept(op, qp, SNT_SEND, 0, 0);
+	return ret;
+}
+
+/*
+ * Several at once
+ */
+
 static void accept_wr(struct snt_op *op, struct snt_qp *qp,
 		      const struct snt_send_wr *wr, uint32_t position)
 {
@@ -304,6 +364,38 @@ int snt_op_recv_batch(struct snt_qp *qp, struct snt_op *const *ops,
 			break;
 	}
 	return taken ? (int)taken : ret;
+}
+
+static void abandon_shared(struct snt_srq *srq)
+{
+	for (uint32_t i = 0; i < srq->depth; i++) {
+		struct snt_op *op = (struct snt_op *)(uintptr_t)srq->slot[i].wr_id;
+
+		if (srq->slot[i].used)
+			snt__op_end(op, op->reason ? op->reason : -ECANCELED);
+	}
+}
+
+int snt_op_srq_recv(struct snt_srq *srq, struct snt_op *op, const struct snt_sge *sge,
+		    unsigned sge_count)
+{
+	struct snt_recv_wr wr = { .wr_id = (uintptr_t)op,
+				  .sge = sge,
+				  .sge_count = sge_count };
+	int ret = srq->cq->notify.served
+			  ? check_op(srq->ctx, op)
+			  : snt__fail(EINVAL, "the shared receive queue does "
+					      "not report to a CQ with ops");
+
+	if (ret)
+		return ret;
+	ret = snt__srq_post_recv(srq, &wr, 1);
+	if (ret < 0)
+		return ret;
+	accept_for(op, srq->ctx, NULL, sge_count ? SNT_RECV : SNT_RECV_NOTIFY,
+		   SNT__OP_RECV, 0);
+	srq->abandon = abandon_shared;
+	return 0;
 }
 
 /*

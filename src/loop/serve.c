@@ -45,11 +45,16 @@ void snt__serve_list_later(struct snt__link *list)
 		snt__serve_later(snt__container(at, struct snt_cq, notify.all));
 }
 
-static void fail(struct snt__round *run, struct snt_cq *cq, int error)
+void snt__serve_never(struct snt_cq *cq)
 {
 	cq->notify.failed = true;
 	cq->notify.idle = NULL;
 	snt__unlink(&cq->notify.pending);
+}
+
+static void fail(struct snt__round *run, struct snt_cq *cq, int error)
+{
+	snt__serve_never(cq);
 	run->error = error;
 }
 
@@ -62,7 +67,7 @@ static void retry(struct snt_timer *timer)
 	for (struct snt__link *at = all->next; at != all; at = at->next) {
 		struct snt_cq *cq = snt__container(at, struct snt_cq, notify.all);
 
-		if (cq->ready_first)
+		if (cq->front.ready)
 			snt__serve_soon(cq);
 	}
 }

@@ -180,7 +180,7 @@ int snt_op_wait(struct snt_op *op, int64_t timeout_ns)
 
 	if (op->state == SNT__OP_UNUSED)
 		return op->result;
-	ctx = op->qp->ctx;
+	ctx = op->ctx;
 	begin = snt__ctx_now_ns(ctx);
 	op->waiter = &waiter;
 	for (;;) {

@@ -43,6 +43,7 @@ struct end {
 	struct snt__sim_host *host;
 	struct snt_ctx *ctx;
 	struct snt_cq *cq;
+	struct snt_srq *srq; /* NULL: receives are the QP's */
 	struct snt_qp *qp;
 	struct snt_mem *mem;
 	struct snt_token token;
@@ -67,6 +68,7 @@ static struct {
 	struct end end[2];
 	bool closing;
 	bool pass;
+	bool shared; /* receives */
 	char text[200];
 } world;
 
@@ -90,7 +92,9 @@ static unsigned dice(unsigned bound)
 static int post_recv(struct end *end, int notify, unsigned i)
 {
 	struct snt_sge sge = { end->mem, end->memory + REST, SLOT };
-	int ret = snt_op_recv(end->qp, &end->recv[notify][i], &sge, !notify);
+	struct snt_op *op = &end->recv[notify][i];
+	int ret = end->srq ? snt_op_srq_recv(end->srq, op, &sge, !notify)
+			   : snt_op_recv(end->qp, op, &sge, !notify);
 
 	if (!ret)
 		end->recvs++;
@@ -299,6 +303,7 @@ static int open_end(struct end *end, const struct snt_qp_opts *given)
 	struct snt__sim_device_opts device_opts = { .out = &cable, .in = &cable };
 	struct snt_ctx_opts ctx_opts = { .size = sizeof(ctx_opts) };
 	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts), .ops = SNT_OPS_EVENTS };
+	struct snt_srq_opts srq_opts = { .size = sizeof(srq_opts), .depth = RECVS };
 	struct snt_qp_opts qp_opts = *given;
 	struct snt__sim_device *device;
 	int ret = snt__sim_host_create(world.sim, &end->host);
@@ -321,7 +326,10 @@ static int open_end(struct end *end, const struct snt_qp_opts *given)
 		ret = snt_mem_token(end->mem, &end->token);
 	if (!ret)
 		ret = snt_cq_create(end->ctx, &cq_opts, &end->cq);
-	qp_opts.cq = end->cq;
+	qp_opts.cq = srq_opts.cq = end->cq;
+	if (!ret && world.shared)
+		ret = snt_srq_create(end->ctx, &srq_opts, &end->srq);
+	qp_opts.srq = end->srq;
 	if (!ret)
 		ret = snt_qp_create(end->ctx, &qp_opts, &end->qp);
 	return ret ? ret : post_recvs(end);
@@ -341,6 +349,7 @@ static int open_world(uint64_t seed)
 	memset(&world, 0, sizeof(world));
 	world.random = seed;
 	world.pass = !dice(3);
+	world.shared = world.pass && dice(2);
 	opts.lanes = world.pass ? 1 : 2 + dice(3);
 	opts.scheme = dice(2) ? SNT_SPRAY : SNT_DQPLB;
 	ret = snt__sim_create(&sim_opts, &world.sim);
@@ -372,6 +381,20 @@ static int close_qps(void)
 			return wrong("closing", i);
 	}
 	return run();
+}
+
+/* What is in an SRQ outlives the QPs, and ends with it. */
+static int end_shared(struct end *end)
+{
+	if (!end->srq)
+		return 0;
+	if (snt_qp_destroy(end->qp) || snt_srq_destroy(end->srq))
+		return -1;
+	end->qp = NULL;
+	while (end->recvs != end->recvs_done)
+		if (snt_loop_dispatch(end->ctx, end->budget) <= 0)
+			return -1;
+	return 0;
 }
 
 static int close_world(void)
@@ -420,6 +443,8 @@ static int try_seed(uint64_t seed)
 		ret = run();
 	if (!ret)
 		ret = close_qps();
+	for (int i = 0; !ret && i < 2; i++)
+		ret = end_shared(&world.end[i]) ? wrong("shared receives", i) : 0;
 	for (int i = 0; !ret && i < 2; i++)
 		ret = judge(&world.end[i], &world.end[!i], i);
 	return ret ? ret : close_world();

@@ -177,6 +177,271 @@ static void a_host_that_vanishes(void **state)
 }
 
 /*
+ * A network in between that drops messages without a byte in them, as some that are
+ * virtual do.
+ */
+
+static const struct snt__sim_device *drops_empty[2];
+
+static bool is_empty(const uint8_t *bytes, size_t length)
+{
+	/* SEND and WRITE in one packet, without and with an immediate, and how long their
+	 * headers are. */
+	static const struct {
+		uint8_t opcode, size;
+	} kinds[] = { { 0x04, 12 }, { 0x05, 16 }, { 0x0a, 28 }, { 0x0b, 32 } };
+
+	for (unsigned i = 0; i < ARRAY_SIZE(kinds); i++)
+		if (bytes[0] == kinds[i].opcode)
+			return length == kinds[i].size;
+	return false;
+}
+
+/* What came, to come again later; the last so many. */
+#define KEPT 512
+
+static struct kept {
+	struct snt__sim_device *device;
+	struct snt__soft_path path;
+	uint8_t bytes[4200];
+	size_t length;
+} kept[KEPT];
+static unsigned kept_count;
+static bool keeps;
+
+static void keep(struct snt__sim_device *device, const struct snt__soft_path *path,
+		 const uint8_t *bytes, size_t length)
+{
+	struct kept *to = &kept[kept_count++ % KEPT];
+
+	to->device = device;
+	to->path = *path;
+	to->length = length < sizeof(to->bytes) ? length : sizeof(to->bytes);
+	memcpy(to->bytes, bytes, to->length);
+}
+
+void __real_snt__sim_device_receive(struct snt__sim_device *device,
+				    const struct snt__soft_path *path,
+				    const uint8_t *bytes, size_t length);
+void __wrap_snt__sim_device_receive(struct snt__sim_device *device,
+				    const struct snt__soft_path *path,
+				    const uint8_t *bytes, size_t length);
+void __wrap_snt__sim_device_receive(struct snt__sim_device *device,
+				    const struct snt__soft_path *path,
+				    const uint8_t *bytes, size_t length)
+{
+	if ((device == drops_empty[0] || device == drops_empty[1]) &&
+	    is_empty(bytes, length))
+		return;
+	if (keeps)
+		keep(device, path, bytes, length);
+	__real_snt__sim_device_receive(device, path, bytes, length);
+}
+
+static void empty_messages_that_get_lost(void **state)
+{
+	(void)state;
+	/* On the second rail, then on that of the carrier. */
+	for (unsigned rail = 2; rail--;) {
+		char text[80];
+		struct conn_world world;
+
+		open_world(&world, 2, 2);
+		for (unsigned i = 0; i < 2; i++)
+			drops_empty[i] = world.end[i].device[rail];
+		good(conn_world_ready(&world));
+		world.connect.detect_ns = 300 * CONN_MS;
+		good(conn_world_connect(&world));
+		good(conn_world_run(&world, SNT_CONN_CONNECTED, 20000 * CONN_MS));
+		snprintf(text, sizeof(text),
+			 "pair %u-%u: messages come through, but no empty ones", rail,
+			 rail);
+		expect_text(&world, 0, text);
+		snprintf(text, sizeof(text), "pair %u-%u: works", !rail, !rail);
+		expect_text(&world, 0, text);
+		/* It is not taken for dead. */
+		while (conn_world_step(&world, snt__sim_now(world.sim) + CONN_MS) &&
+		       snt__sim_now(world.sim) < 30000 * CONN_MS)
+			continue;
+		assert_int_equal(world.end[0].events[SNT_CONN_OVER], 0);
+		assert_int_equal(world.end[1].events[SNT_CONN_OVER], 0);
+		finish(&world);
+		drops_empty[0] = drops_empty[1] = NULL;
+	}
+}
+
+/* Where there is nothing else it says so, and does not begin. */
+static void nothing_but_a_network_that_loses_them(void **state)
+{
+	struct conn_world world;
+
+	(void)state;
+	open_world(&world, 1, 1);
+	for (unsigned i = 0; i < 2; i++)
+		drops_empty[i] = world.end[i].device[0];
+	good(conn_world_ready(&world));
+	good(conn_world_connect(&world));
+	good(conn_world_run(&world, SNT_CONN_OVER, 20000 * CONN_MS));
+	assert_int_not_equal(conn_world_status(&world, 0), 0);
+	expect_text(&world, 0, "pair 0-0: messages come through, but no empty ones");
+	good(conn_world_close(&world));
+	drops_empty[0] = drops_empty[1] = NULL;
+}
+
+/*
+ * QP numbers are a device's own affair: two NICs may give out the same ones, and one gives
+ * out again what it had given to others before. Here the part that is chance always comes
+ * out the same, so that they differ by their place in the device's table only.
+ */
+
+#define NUMBERS 64
+
+static struct conn_world *numbered;
+static struct {
+	const struct snt__sim_device *device;
+	uint32_t num;
+} given[NUMBERS];
+static unsigned given_count;
+
+static struct snt__sim_device *device_of(const struct ibv_context *context)
+{
+	for (unsigned end = 0; end < 2; end++)
+		for (unsigned i = 0; i < numbered->end[end].devices; i++)
+			if (numbered->end[end].device[i]->adopted->context == context)
+				return numbered->end[end].device[i];
+	fail_msg("a QP on no device");
+	return NULL;
+}
+
+int __real_snt__soft_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr,
+			       struct ibv_qp **qp_out);
+int __wrap_snt__soft_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr,
+			       struct ibv_qp **qp_out);
+int __wrap_snt__soft_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr,
+			       struct ibv_qp **qp_out)
+{
+	struct snt__sim_device *device;
+	int ret;
+
+	if (!numbered)
+		return __real_snt__soft_create_qp(pd, attr, qp_out);
+	device = device_of(pd->context);
+	device->random = 77;
+	ret = __real_snt__soft_create_qp(pd, attr, qp_out);
+	if (!ret && given_count < NUMBERS) {
+		given[given_count].device = device;
+		given[given_count++].num = (*qp_out)->qp_num;
+	}
+	return ret;
+}
+
+/* Of both ends; which of them were given out at least twice, by the same device or not? */
+static unsigned count_again(bool same_device)
+{
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < given_count; i++)
+		for (unsigned n = 0; n < i; n++)
+			if (given[i].num == given[n].num &&
+			    (given[i].device == given[n].device) == same_device) {
+				count++;
+				break;
+			}
+	return count;
+}
+
+static void nics_with_the_same_qp_numbers(void **state)
+{
+	struct conn_world world;
+	struct snt_qp *qp;
+
+	(void)state;
+	numbered = &world;
+	given_count = 0;
+	open_world(&world, 2, 2);
+	good(conn_world_ready(&world));
+	good(conn_world_connect(&world));
+	good(conn_world_run(&world, SNT_CONN_CONNECTED, 1000 * CONN_MS));
+	qp = snt_conn_qp(world.end[0].conn);
+	assert_int_equal(snt_qp_lanes(qp), 2);
+	assert_true(count_again(false) >= 4);
+	finish(&world);
+	numbered = NULL;
+}
+
+static void come_again(void)
+{
+	unsigned count = kept_count < KEPT ? kept_count : KEPT;
+
+	keeps = false;
+	for (unsigned i = 0; i < count; i++)
+		__real_snt__sim_device_receive(kept[i].device, &kept[i].path,
+					       kept[i].bytes, kept[i].length);
+}
+
+static void connect_again(struct conn_world *world)
+{
+	for (unsigned end = 0; end < 2; end++) {
+		assert_success(snt_conn_destroy(world->end[end].conn));
+		world->end[end].conn = NULL;
+		memset(world->end[end].events, 0, sizeof(world->end[0].events));
+	}
+	assert_success(snt_conn_connect(world->end[0].ctx, &world->connect,
+					&world->end[0].conn));
+	good(conn_world_run(world, SNT_CONN_CONNECTED, 9000 * CONN_MS));
+}
+
+static uint32_t number_of(struct conn_world *world, unsigned end)
+{
+	struct snt_lane_info info = { .size = sizeof(info) };
+
+	assert_success(snt_qp_lane(snt_conn_qp(world->end[end].conn), 0, &info));
+	return info.qp->qp_num;
+}
+
+/* All packets of a connection that is over come again, to one with the same numbers. */
+static void qp_numbers_that_come_again(void **state)
+{
+	struct snt__sim_device_opts opts = { .config = { .qp_max = 8 } };
+	uint32_t num[2];
+	struct conn_world world;
+
+	(void)state;
+	numbered = &world;
+	given_count = kept_count = 0;
+	good(conn_world_open(&world, 1));
+	for (unsigned i = 0; i < 2; i++)
+		good(conn_world_add_device(&world, i, &opts));
+	good(conn_world_ready(&world));
+	world.end[0].qp.lanes = 1;
+	good(conn_world_connect(&world));
+	good(conn_world_run(&world, SNT_CONN_CONNECTED, 9000 * CONN_MS));
+	for (unsigned i = 0; i < 2; i++)
+		num[i] = number_of(&world, i);
+	keeps = true;
+	good(conn_world_send(&world, 0, 1));
+	good(conn_world_send(&world, 1, 2));
+	keeps = false;
+	good(conn_world_leave(&world, 0));
+	for (unsigned i = 0; i < 8; i++) {
+		connect_again(&world);
+		if (number_of(&world, 0) == num[0] && number_of(&world, 1) == num[1])
+			break;
+		good(conn_world_leave(&world, 0));
+	}
+	assert_int_equal(number_of(&world, 0), num[0]);
+	assert_int_equal(number_of(&world, 1), num[1]);
+	assert_true(count_again(true) > 0);
+	come_again();
+	/* Other bytes, or it would not matter whose they are. */
+	good(conn_world_send(&world, 0, 50));
+	good(conn_world_send(&world, 1, 60));
+	good(conn_world_leave(&world, 0));
+	good(conn_world_close(&world));
+	numbered = NULL;
+}
+
+/*
  * Both at once
  */
 
@@ -267,6 +532,10 @@ int main(void)
 		cmocka_unit_test(gids_of_different_kinds),
 		cmocka_unit_test(ipv6_and_a_source),
 		cmocka_unit_test(a_host_that_vanishes),
+		cmocka_unit_test(empty_messages_that_get_lost),
+		cmocka_unit_test(nothing_but_a_network_that_loses_them),
+		cmocka_unit_test(nics_with_the_same_qp_numbers),
+		cmocka_unit_test(qp_numbers_that_come_again),
 		cmocka_unit_test(both_at_once),
 	};
 

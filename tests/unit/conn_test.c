@@ -3,6 +3,7 @@
 #include "conn_kit.h"
 
 #include <arpa/inet.h>
+#include <infiniband/verbs.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -296,6 +297,133 @@ static void polled_by_the_program(void **state)
 	kit_close(&kit);
 }
 
+/* Nobody signals them, and all the same they arrive before the peer hears of the end. */
+static void unsignalled_to_the_last(void **state)
+{
+	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts), .events = 1 };
+	struct snt_cq *cq[2];
+	struct snt_wc wc;
+	struct kit kit;
+	struct snt_sge sge;
+	struct snt_send_wr wr = { .opcode = SNT_WRITE, .sge = &sge, .sge_count = 1 };
+
+	kit_open(&kit, carrier_of(state), 1);
+	for (unsigned i = 0; i < 2; i++) {
+		assert_success(snt_cq_create(kit.end[i].ctx, &cq_opts, &cq[i]));
+		kit.qp[i].cq = cq[i];
+		kit.qp[i].lanes = 1;
+	}
+	kit_listen(&kit);
+	kit_connect(&kit);
+	kit_until(&kit, kit_both_up);
+	wr.remote = &kit.end[1].token;
+	wr.remote_addr = kit.end[1].token.addr;
+	sge = (struct snt_sge){ kit.end[0].mem, kit.end[0].bytes, KIT_BYTES / 2 };
+	memset(kit.end[0].bytes + KIT_BYTES / 2, 'z', KIT_BYTES / 2);
+	/* The last of many says something else. */
+	for (unsigned i = 0; i < 100; i++) {
+		if (i == 99)
+			sge.addr = kit.end[0].bytes + KIT_BYTES / 2;
+		assert_int_equal(snt_qp_post_send(snt_conn_qp(kit.end[0].conn), &wr, 1),
+				 1);
+	}
+	assert_success(snt_conn_disconnect(kit.end[0].conn));
+	while (!kit.end[1].events[SNT_CONN_PEER_DONE]) {
+		kit_turn(&kit);
+		/* Nor does the program hear of what was asked for instead of them. */
+		assert_int_equal(snt_cq_poll(cq[0], &wc, 1), 0);
+	}
+	assert_int_equal(kit.end[1].bytes[0], 'z');
+	assert_int_equal(kit.end[1].bytes[KIT_BYTES / 2 - 1], 'z');
+	assert_success(snt_conn_disconnect(kit.end[1].conn));
+	kit_until(&kit, kit_both_over);
+	for (unsigned i = 0; i < 2; i++) {
+		assert_int_equal(kit_status(&kit, i), 0);
+		while (snt_cq_poll(cq[i], &wc, 1) == 0)
+			kit_turn(&kit);
+		assert_int_equal(wc.opcode, SNT_CLOSED);
+		assert_success(snt_conn_destroy(kit.end[i].conn));
+		kit.end[i].conn = NULL;
+		assert_success(snt_cq_destroy(cq[i]));
+	}
+	kit_close(&kit);
+}
+
+/* Receives from a stock that connections share. */
+static void with_shared_receives(void **state)
+{
+	struct snt_op recv = { 0 }, send = { 0 };
+	struct snt_srq_opts opts = { .size = sizeof(opts) };
+	struct snt_srq *srq;
+	struct snt_sge sge;
+	struct kit kit;
+
+	kit_open(&kit, carrier_of(state), 1);
+	opts.cq = kit.end[1].cq;
+	assert_success(snt_srq_create(kit.end[1].ctx, &opts, &srq));
+	kit.qp[0].lanes = kit.qp[1].lanes = 1;
+	kit.qp[1].srq = srq;
+	kit_listen(&kit);
+	kit_connect(&kit);
+	kit_until(&kit, kit_both_up);
+	sge = (struct snt_sge){ kit.end[1].mem, kit.end[1].bytes, 64 };
+	assert_success(snt_op_srq_recv(srq, &recv, &sge, 1));
+	sge = (struct snt_sge){ kit.end[0].mem, kit.end[0].bytes, 64 };
+	assert_success(snt_op_send(snt_conn_qp(kit.end[0].conn), &send, &sge, 1, 0));
+	while (snt_op_pending(&recv) || snt_op_pending(&send))
+		kit_turn(&kit);
+	assert_int_equal(recv.result, 0);
+	assert_int_equal(recv.wc.qp_num, snt_qp_num(snt_conn_qp(kit.end[1].conn)));
+	kit_disconnect(&kit);
+	kit_destroy_conns(&kit);
+	assert_success(snt_srq_destroy(srq));
+	kit_close(&kit);
+}
+
+static struct ibv_cq *broken;
+static int (*poll_other)(struct ibv_cq *cq, int max, struct ibv_wc *wc);
+
+static int poll_broken(struct ibv_cq *cq, int max, struct ibv_wc *wc)
+{
+	return cq == broken ? -1 : poll_other(cq, max, wc);
+}
+
+/* A connection whose CQ can be polled no more comes to an end, and can be destroyed. */
+static void a_cq_that_breaks(void **state)
+{
+	struct snt_sge sge;
+	struct snt_op op = { 0 };
+	struct ibv_context *context;
+	struct kit_end *end;
+	struct kit kit;
+	int ret;
+
+	kit_open(&kit, carrier_of(state), 1);
+	kit_listen(&kit);
+	kit_connect(&kit);
+	kit_until(&kit, kit_both_up);
+	end = &kit.end[0];
+	context = snt_device_context(snt_ctx_device(end->ctx, 0));
+	broken = snt_cq_physical(end->cq, 0, NULL);
+	poll_other = context->ops.poll_cq;
+	context->ops.poll_cq = poll_broken;
+	sge = (struct snt_sge){ end->mem, end->bytes, 64 };
+	assert_success(snt_op_write(snt_conn_qp(end->conn), &op, &sge, 1,
+				    &kit.end[1].token, kit.end[1].token.addr, 0));
+	do
+		ret = snt_loop_wait(end->ctx, 1000000000);
+	while (ret >= 0);
+	assert_error(ret, EIO, "cannot be polled");
+	assert_success(snt_conn_abort(end->conn, "its CQ is broken"));
+	kit_until(&kit, kit_both_over);
+	assert_int_equal(snt_op_pending(&op), 1);
+	assert_success(snt_op_cancel(&op, SNT_DETACH));
+	while (snt_op_pending(&op))
+		kit_turn(&kit);
+	context->ops.poll_cq = poll_other;
+	kit_close(&kit);
+}
+
 /*
  * Strangers who speak TCP, but nothing else.
  */
@@ -413,6 +541,9 @@ int main(void)
 		BOTH(a_name_that_comes_again),
 		BOTH(tried_again),
 		BOTH(polled_by_the_program),
+		BOTH(unsignalled_to_the_last),
+		BOTH(with_shared_receives),
+		BOTH(a_cq_that_breaks),
 		cmocka_unit_test(strangers),
 		cmocka_unit_test(too_many_strangers),
 	};

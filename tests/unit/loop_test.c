@@ -599,6 +599,29 @@ static void a_broken_cq_does_not_stop_the_others(void **state)
 	loop_pair_close(pair);
 }
 
+/* Also if it is found out before sleeping. */
+static void a_broken_cq_is_told_of_once(void **state)
+{
+	struct loop_pair *pair = loop_pair_simple();
+	struct snt_ctx *ctx = pair->end[0].ctx;
+	struct ibv_cq *physical = snt_cq_physical(pair->end[0].cq, 0, NULL);
+	struct snt_op op = { 0 };
+
+	(void)state;
+	assert_success(snt_loop_fd(ctx));
+	scripted_fail_poll(physical, 1);
+	assert_error(snt_loop_arm(ctx), EIO, "cannot be polled");
+	scripted_fail_poll(physical, 1);
+	assert_int_equal(snt_loop_dispatch(ctx, 0), 0);
+	assert_int_equal(snt_loop_arm(ctx), 0);
+	assert_success(snt_op_close(pair->end[0].qp, &op));
+	assert_success(snt_op_cancel(&op, SNT_DETACH));
+	assert_int_equal(snt_op_wait(&op, -1), -ECANCELED);
+	assert_success(snt_qp_destroy(pair->end[0].qp));
+	pair->end[0].qp = NULL;
+	loop_pair_close(pair);
+}
+
 static void options_that_do_not_go_together(void **state)
 {
 	struct loop_pair *pair = loop_pair_simple();
@@ -771,6 +794,7 @@ int main(void)
 		cmocka_unit_test(the_environment_says_how_long_to_spin),
 		cmocka_unit_test(a_fork_is_noticed),
 		cmocka_unit_test(a_broken_cq_does_not_stop_the_others),
+		cmocka_unit_test(a_broken_cq_is_told_of_once),
 		cmocka_unit_test(options_that_do_not_go_together),
 		cmocka_unit_test(a_device_without_channels_says_so),
 		cmocka_unit_test(a_channel_that_cannot_be_made),

@@ -548,6 +548,46 @@ static void every_op_has_one_end(void **state)
 	}
 }
 
+/* As loop.h says: close, cancel, dispatch, destroy. */
+static void ops_of_a_cq_that_broke(void **state)
+{
+	(void)state;
+	for (int lanes = 1; lanes < 3; lanes++) {
+		struct loop_opts opts = { .ops = SNT_OPS_EVENTS,
+					  .qp = { .lanes = lanes } };
+		struct loop_pair *pair = loop_pair_open(&opts);
+		struct loop_end *end = &pair->end[0];
+		struct snt_sge sge = loop_sge(pair, 0, 0, 64);
+		struct snt_op op[3] = { { .done = loop_done },
+					{ .done = loop_done },
+					{ .done = loop_done } };
+
+		assert_success(loop_write(pair, 0, &op[0], 0, 64));
+		assert_success(snt_op_recv(end->qp, &op[1], &sge, 1));
+		assert_success(snt_op_timeout(&op[0], 1000000, SNT_DETACH));
+		scripted_fail_poll(snt_cq_physical(end->cq, 0, NULL), 1);
+		loop_pair_run(pair);
+		assert_error(snt_loop_dispatch(end->ctx, 0), EIO, "cannot be polled");
+		/* Not yet: its memory may still be in use. */
+		assert_success(snt_op_cancel(&op[1], SNT_DETACH));
+		assert_success(snt_loop_dispatch(end->ctx, 0));
+		assert_int_equal(loop_done_count, 0);
+		assert_success(snt_op_close(end->qp, &op[2]));
+		for (int i = 0; i < 3; i++)
+			assert_success(snt_op_cancel(&op[i], SNT_DETACH));
+		assert_error(snt_op_cancel(&op[0], SNT_ABORT), EALREADY, "before");
+		assert_int_equal(snt_loop_dispatch(end->ctx, 0), 3);
+		assert_int_equal(loop_done_count, 3);
+		for (int i = 0; i < 3; i++) {
+			assert_int_equal(op[i].result, -ECANCELED);
+			assert_int_equal(snt_op_pending(&op[i]), 0);
+		}
+		assert_success(snt_qp_destroy(end->qp));
+		end->qp = NULL;
+		loop_pair_close(pair);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -566,6 +606,7 @@ int main(void)
 		cmocka_unit_test(completions_come_before_deadlines),
 		cmocka_unit_test(a_storm_of_deadlines),
 		cmocka_unit_test(every_op_has_one_end),
+		cmocka_unit_test(ops_of_a_cq_that_broke),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

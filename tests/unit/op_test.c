@@ -540,6 +540,22 @@ static void early_receives_end_with_their_qp(void **state)
 	}
 }
 
+/* It may be waited for when its QP is no more. */
+static void an_early_receive_outlives_its_qp(void **state)
+{
+	struct loop_opts opts = { .ops = SNT_OPS_EVENTS, .unconnected = true };
+	struct loop_pair *pair = loop_pair_open(&opts);
+	struct snt_sge sge = loop_sge(pair, 0, 0, 64);
+	struct snt_op op = { 0 };
+
+	(void)state;
+	assert_success(snt_op_recv(pair->end[0].qp, &op, &sge, 1));
+	assert_success(snt_qp_destroy(pair->end[0].qp));
+	pair->end[0].qp = NULL;
+	assert_int_equal(snt_op_wait(&op, -1), -ECANCELED);
+	loop_pair_close(pair);
+}
+
 /* What a device refuses it may have taken, so all that it has is forgotten. */
 static void a_refused_receive_ends_those_before_it(void **state)
 {
@@ -717,6 +733,7 @@ int main(void)
 		cmocka_unit_test(callbacks_may_destroy_everything),
 		cmocka_unit_test(what_had_finished_gets_its_callback),
 		cmocka_unit_test(early_receives_end_with_their_qp),
+		cmocka_unit_test(an_early_receive_outlives_its_qp),
 		cmocka_unit_test(a_refused_receive_ends_those_before_it),
 		cmocka_unit_test(early_receives_work_once_connected),
 		cmocka_unit_test(without_events_ops_are_polled),

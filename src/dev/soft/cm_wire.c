@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "dev/soft/wire.h"
+#include "util/bytes.h"
 
 /* The MAD header. */
 #define BASE_VERSION  1
@@ -48,17 +49,6 @@ static uint32_t get24(const uint8_t *at)
 	return snt__wire_get32(at) >> 8;
 }
 
-static void put16(uint8_t *at, uint16_t value)
-{
-	at[0] = value >> 8;
-	at[1] = (uint8_t)value;
-}
-
-static uint16_t get16(const uint8_t *at)
-{
-	return (uint16_t)(at[0] << 8 | at[1]);
-}
-
 /*
  * REQ
  */
@@ -74,7 +64,7 @@ static void encode_req(const struct snt__cm_req *req, uint8_t *at)
 			req->flow_control));
 	put24(at + 44, req->psn,
 	      (uint8_t)(req->local_timeout << 3 | (req->retry_count & 7)));
-	put16(at + 48, req->pkey);
+	snt__put16(at + 48, req->pkey);
 	at[50] = (uint8_t)(req->mtu << 4 | (req->rnr_retry_count & 7));
 	at[51] = (uint8_t)(req->retries_max << 4 | req->srq << 3);
 	snt__wire_put32(at + 52, NO_LIDS);
@@ -99,7 +89,7 @@ static void decode_req(const uint8_t *at, struct snt__cm_req *req)
 	req->psn = get24(at + 44);
 	req->local_timeout = at[47] >> 3;
 	req->retry_count = at[47] & 7;
-	req->pkey = get16(at + 48);
+	req->pkey = snt__get16(at + 48);
 	req->mtu = at[50] >> 4;
 	req->rnr_retry_count = at[50] & 7;
 	req->retries_max = at[51] >> 4;
@@ -150,7 +140,7 @@ static void encode_rej(const struct snt__cm_message *message, uint8_t *at)
 		length = SNT__CM_REJ_INFO;
 	at[8] = (uint8_t)(message->rej.about << 6);
 	at[9] = (uint8_t)(length << 1);
-	put16(at + 10, message->rej.reason);
+	snt__put16(at + 10, message->rej.reason);
 	if (length)
 		memcpy(at + 12, message->rej.info, length);
 }
@@ -159,7 +149,7 @@ static int decode_rej(const uint8_t *at, struct snt__cm_message *message)
 {
 	message->rej.about = at[8] >> 6;
 	message->rej.info_length = at[9] >> 1;
-	message->rej.reason = get16(at + 10);
+	message->rej.reason = snt__get16(at + 10);
 	message->rej.info = at + 12;
 	return message->rej.info_length <= SNT__CM_REJ_INFO ? 0 : -EBADMSG;
 }
@@ -175,7 +165,7 @@ static void encode_header(const struct snt__cm_message *message, uint8_t *at)
 	at[2] = CLASS_VERSION;
 	at[3] = METHOD_SEND;
 	snt__wire_put64(at + 8, message->transaction);
-	put16(at + 16, message->kind);
+	snt__put16(at + 16, message->kind);
 }
 
 void snt__cm_encode(const struct snt__cm_message *message,
@@ -210,7 +200,7 @@ int snt__cm_decode(const uint8_t mad[SNT__CM_MAD_SIZE],
 		   struct snt__cm_message *message_out)
 {
 	const uint8_t *at = mad + HEADER_SIZE;
-	uint16_t attribute = get16(mad + 16);
+	uint16_t attribute = snt__get16(mad + 16);
 
 	if (mad[0] != BASE_VERSION || mad[1] != CLASS || mad[2] != CLASS_VERSION ||
 	    mad[3] != METHOD_SEND)
@@ -252,7 +242,7 @@ void snt__cm_addresses_encode(const struct snt__cm_addresses *addresses,
 
 	memset(bytes, 0, SNT__CM_ADDRESSES_SIZE);
 	bytes[1] = ipv4 ? 0x40 : 0x60;
-	put16(bytes + 2, addresses->port);
+	snt__put16(bytes + 2, addresses->port);
 	memcpy(bytes + 4 + skip, addresses->source + skip, 16 - skip);
 	memcpy(bytes + 20 + skip, addresses->target + skip, 16 - skip);
 }
@@ -269,6 +259,6 @@ int snt__cm_addresses_decode(const uint8_t bytes[SNT__CM_ADDRESSES_SIZE],
 	memcpy(addresses_out->target, mapped, skip);
 	memcpy(addresses_out->source + skip, bytes + 4 + skip, 16 - skip);
 	memcpy(addresses_out->target + skip, bytes + 20 + skip, 16 - skip);
-	addresses_out->port = get16(bytes + 2);
+	addresses_out->port = snt__get16(bytes + 2);
 	return 0;
 }

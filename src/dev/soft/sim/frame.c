@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "dev/soft/icrc.h"
+#include "util/bytes.h"
 
 #define IPV4_SIZE 20
 #define IPV6_SIZE 40
@@ -20,24 +21,13 @@ static bool is_ipv4(const uint8_t address[16])
 	return !memcmp(address, mapped, sizeof(mapped));
 }
 
-static void put16(uint8_t *at, uint16_t value)
-{
-	at[0] = value >> 8;
-	at[1] = value;
-}
-
-static uint16_t get16(const uint8_t *at)
-{
-	return at[0] << 8 | at[1];
-}
-
 /* Of a header that includes its own checksum it is 0. */
 static uint16_t ipv4_checksum(const uint8_t *header)
 {
 	uint32_t sum = 0;
 
 	for (unsigned i = 0; i < IPV4_SIZE; i += 2)
-		sum += get16(header + i);
+		sum += snt__get16(header + i);
 	sum = (sum & 0xffff) + (sum >> 16);
 	return ~(sum + (sum >> 16));
 }
@@ -48,21 +38,22 @@ static void write_ipv4(const struct snt__soft_path *path, uint16_t length,
 	memset(to, 0, IPV4_SIZE);
 	to[0] = 0x45;
 	to[1] = path->traffic_class;
-	put16(to + 2, length);
-	put16(to + 4, identification);
-	put16(to + 6, SNT__ICRC_DONT_FRAGMENT);
+	snt__put16(to + 2, length);
+	snt__put16(to + 4, identification);
+	snt__put16(to + 6, SNT__ICRC_DONT_FRAGMENT);
 	to[8] = path->hop_limit;
 	to[9] = UDP;
 	memcpy(to + 12, path->source + 12, 4);
 	memcpy(to + 16, path->target + 12, 4);
-	put16(to + 10, ipv4_checksum(to));
+	snt__put16(to + 10, ipv4_checksum(to));
 }
 
 static void write_ipv6(const struct snt__soft_path *path, uint16_t length, uint8_t *to)
 {
-	put16(to, 0x6000 | path->traffic_class << 4 | (path->flow_label >> 16 & 15));
-	put16(to + 2, path->flow_label);
-	put16(to + 4, length - IPV6_SIZE);
+	snt__put16(to,
+		   0x6000 | path->traffic_class << 4 | (path->flow_label >> 16 & 15));
+	snt__put16(to + 2, path->flow_label);
+	snt__put16(to + 4, length - IPV6_SIZE);
 	to[6] = UDP;
 	to[7] = path->hop_limit;
 	memcpy(to + 8, path->source, 16);
@@ -71,10 +62,10 @@ static void write_ipv6(const struct snt__soft_path *path, uint16_t length, uint8
 
 static void write_udp(const struct snt__soft_path *path, uint16_t length, uint8_t *to)
 {
-	put16(to, path->source_port);
-	put16(to + 2, SNT__WIRE_PORT);
-	put16(to + 4, length);
-	put16(to + 6, 0); /* the ICRC serves */
+	snt__put16(to, path->source_port);
+	snt__put16(to + 2, SNT__WIRE_PORT);
+	snt__put16(to + 4, length);
+	snt__put16(to + 6, 0); /* the ICRC serves */
 }
 
 static size_t write_payload(const struct snt__soft_packet *packet, uint8_t *to)
@@ -126,11 +117,11 @@ static void map(uint8_t address[16], const uint8_t *ipv4)
 static int read_ipv4(const uint8_t *bytes, size_t length, struct snt__soft_path *path,
 		     struct snt__icrc_ipv4 *variable)
 {
-	if (length < IPV4_SIZE || bytes[0] != 0x45 || get16(bytes + 2) != length ||
+	if (length < IPV4_SIZE || bytes[0] != 0x45 || snt__get16(bytes + 2) != length ||
 	    bytes[9] != UDP || ipv4_checksum(bytes))
 		return -EBADMSG;
-	variable->identification = get16(bytes + 4);
-	variable->fragment = get16(bytes + 6);
+	variable->identification = snt__get16(bytes + 4);
+	variable->fragment = snt__get16(bytes + 6);
 	path->traffic_class = bytes[1];
 	path->hop_limit = bytes[8];
 	map(path->source, bytes + 12);
@@ -141,10 +132,10 @@ static int read_ipv4(const uint8_t *bytes, size_t length, struct snt__soft_path 
 static int read_ipv6(const uint8_t *bytes, size_t length, struct snt__soft_path *path)
 {
 	if (length < IPV6_SIZE || bytes[0] >> 4 != 6 ||
-	    get16(bytes + 4) != length - IPV6_SIZE || bytes[6] != UDP)
+	    snt__get16(bytes + 4) != length - IPV6_SIZE || bytes[6] != UDP)
 		return -EBADMSG;
-	path->traffic_class = get16(bytes) >> 4 & 0xff;
-	path->flow_label = (bytes[1] & 15) << 16 | get16(bytes + 2);
+	path->traffic_class = snt__get16(bytes) >> 4 & 0xff;
+	path->flow_label = (bytes[1] & 15) << 16 | snt__get16(bytes + 2);
 	path->hop_limit = bytes[7];
 	memcpy(path->source, bytes + 8, 16);
 	memcpy(path->target, bytes + 24, 16);
@@ -163,10 +154,10 @@ int snt__sim_frame_read(const uint8_t *bytes, size_t length,
 	if (ipv4 ? read_ipv4(bytes, length, &frame.path, &variable)
 		 : read_ipv6(bytes, length, &frame.path))
 		return -EBADMSG;
-	if (length < ip + UDP_SIZE || get16(bytes + ip + 2) != SNT__WIRE_PORT ||
-	    get16(bytes + ip + 4) != length - ip || get16(bytes + ip + 6))
+	if (length < ip + UDP_SIZE || snt__get16(bytes + ip + 2) != SNT__WIRE_PORT ||
+	    snt__get16(bytes + ip + 4) != length - ip || snt__get16(bytes + ip + 6))
 		return -EBADMSG;
-	frame.path.source_port = get16(bytes + ip);
+	frame.path.source_port = snt__get16(bytes + ip);
 	snt__icrc_flow_init(&flow, frame.path.source, frame.path.target,
 			    frame.path.source_port, SNT__WIRE_PORT);
 	frame.bytes = bytes + ip + UDP_SIZE;

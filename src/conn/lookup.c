@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: MIT */
+#include "conn/lookup.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "util/err.h"
+
+#define ADDRESSES_MAX 4
+
+struct snt__lookup {
+	atomic_int holders; /* the thread, and who asked */
+	atomic_bool done;   /* what is below does not change any more */
+	int fd;
+	uint16_t port;
+	int result;
+	struct sockaddr_storage address[ADDRESSES_MAX];
+	char text[256]; /* of a failure */
+	char host[];
+};
+
+static atomic_uint running;
+
+unsigned snt__lookup_count(void)
+{
+	return atomic_load(&running);
+}
+
+void snt__lookup_drop(struct snt__lookup *lookup)
+{
+	if (!lookup || atomic_fetch_sub(&lookup->holders, 1) > 1)
+		return;
+	close(lookup->fd);
+	free(lookup);
+}
+
+static void *look(void *arg)
+{
+	struct snt__lookup *lookup = arg;
+	uint64_t one = 1;
+
+	lookup->result = snt__address_find(lookup->host, lookup->port, 0,
+					   lookup->address, ADDRESSES_MAX);
+	if (lookup->result < 0)
+		snprintf(lookup->text, sizeof(lookup->text), "%s", snt_err_text());
+	atomic_store(&lookup->done, true);
+	/* A counter that was 0 has room. */
+	(void)!write(lookup->fd, &one, sizeof(one));
+	snt__lookup_drop(lookup);
+	atomic_fetch_sub(&running, 1);
+	return NULL;
+}
+
+/* Signals are for the program's threads. */
+static int start_thread(struct snt__lookup *lookup)
+{
+	sigset_t all, before;
+	pthread_attr_t attr;
+	pthread_t thread;
+	int ret;
+
+	sigfillset(&all);
+	pthread_attr_init(&attr);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	ret = pthread_create(&thread, &attr, look, lookup);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	pthread_attr_destroy(&attr);
+	return ret;
+}
+
+static struct snt__lookup *make(const char *host, uint16_t port)
+{
+	size_t length = strlen(host) + 1;
+	int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	struct snt__lookup *lookup;
+
+	if (fd < 0)
+		return NULL;
+	lookup = calloc(1, sizeof(*lookup) + length);
+	if (!lookup) {
+		close(fd);
+		errno = ENOMEM;
+		return NULL;
+	}
+	memcpy(lookup->host, host, length);
+	lookup->fd = fd;
+	lookup->port = port;
+	atomic_init(&lookup->holders, 2);
+	return lookup;
+}
+
+int snt__lookup_start(const char *host, uint16_t port, struct snt__lookup **lookup_out)
+{
+	struct snt__lookup *lookup;
+	int ret;
+
+	if (atomic_fetch_add(&running, 1) >= SNT__LOOKUPS_MAX) {
+		ret = snt__fail(EAGAIN,
+				"%d host names are being looked for already; try "
+				"again, or use addresses",
+				SNT__LOOKUPS_MAX);
+		goto err_count;
+	}
+	lookup = make(host, port);
+	if (!lookup) {
+		ret = snt__fail(errno, "nothing to look for a host with: %s",
+				strerror(errno));
+		goto err_count;
+	}
+	ret = start_thread(lookup);
+	if (ret) {
+		ret = snt__fail(ret, "no thread to look for a host: %s", strerror(ret));
+		goto err_free;
+	}
+	*lookup_out = lookup;
+	return 0;
+
+err_free:
+	close(lookup->fd);
+	free(lookup);
+err_count:
+	atomic_fetch_sub(&running, 1);
+	return ret;
+}
+
+int snt__lookup_fd(const struct snt__lookup *lookup)
+{
+	return lookup->fd;
+}
+
+int snt__lookup_result(const struct snt__lookup *lookup, struct sockaddr_storage *out,
+		       unsigned max)
+{
+	unsigned count;
+
+	if (!atomic_load(&lookup->done))
+		return -EINPROGRESS;
+	if (lookup->result < 0)
+		return snt__fail(-lookup->result, "%s", lookup->text);
+	count = (unsigned)lookup->result < max ? (unsigned)lookup->result : max;
+	memcpy(out, lookup->address, count * sizeof(*out));
+	return (int)count;
+}
