@@ -17,5 +17,7 @@
 #include <sennit/op.h>
 #include <sennit/qp.h>
 #include <sennit/setting.h>
+#include <sennit/stream.h>
+#include <sennit/srq.h>
 
 #endif

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The tests that docs/upstream-tests.md names exist, and are run."""
+"""The tests that docs/upstream-tests.md and docs/stream.md name exist, and are run."""
 
 import re
 
@@ -8,6 +8,11 @@ from tap import ROOT, Report
 
 NAMED = re.compile(r"`(\w+_test\.c): (\w+)`")
 FILE = re.compile(r"`(\w+_test\.c)`")
+
+
+def place(file: str):
+    folder = "stream" if file.startswith("stream_") else "unit"
+    return ROOT / "tests" / folder / file
 
 
 def missing(page: str):
@@ -23,7 +28,8 @@ def missing(page: str):
 
 def main() -> None:
     report = Report()
-    page = (ROOT / "docs/upstream-tests.md").read_text()
+    page = "".join((ROOT / "docs" / name).read_text()
+                   for name in ("upstream-tests.md", "stream.md"))
     report.check("tests that are named exist", list(missing(page)))
     report.check("enough of them are named",
                  [] if len(NAMED.findall(page)) > 30 else ["is the pattern right?"])

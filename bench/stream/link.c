@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: MIT */
+#include "stream/link.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <malloc.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <sennit/sennit.h>
+
+struct where {
+	char host[64];
+	uint16_t port;
+};
+
+void die(const char *what)
+{
+	fprintf(stderr, "bench-stream: %s: %s, %s\n", what, strerror(errno),
+		snt_err_text());
+	exit(1);
+}
+
+static void check(long ret, const char *what)
+{
+	if (ret < 0)
+		die(what);
+}
+
+static void tell(int control, const struct where *where)
+{
+	check(write(control, where, sizeof(*where)), "control");
+}
+
+static struct where ask(int control)
+{
+	struct where where;
+
+	if (read(control, &where, sizeof(where)) != sizeof(where))
+		die("control");
+	return where;
+}
+
+void link_read_all(struct link *link, void *buffer, size_t length, bool spins)
+{
+	uint8_t *to = buffer;
+
+	while (length) {
+		size_t part = link->table->read(link, to, length, spins);
+
+		to += part;
+		length -= part;
+	}
+}
+
+void link_write_all(struct link *link, const void *buffer, size_t length, bool spins)
+{
+	const uint8_t *from = buffer;
+
+	while (length) {
+		size_t part = link->table->write(link, from, length, spins);
+
+		from += part;
+		length -= part;
+	}
+}
+
+/*
+ * TCP
+ */
+
+static size_t tcp_result(ssize_t ret)
+{
+	if (ret > 0)
+		return (size_t)ret;
+	if (ret < 0 && errno == EAGAIN)
+		return 0;
+	if (!ret)
+		exit(0); /* the other end is done */
+	die("TCP");
+	return 0;
+}
+
+static size_t tcp_try_read(struct link *link, void *buffer, size_t length)
+{
+	return tcp_result(recv(link->fd, buffer, length, MSG_DONTWAIT));
+}
+
+static size_t tcp_try_write(struct link *link, const void *buffer, size_t length)
+{
+	return tcp_result(send(link->fd, buffer, length, MSG_DONTWAIT | MSG_NOSIGNAL));
+}
+
+static size_t tcp_read(struct link *link, void *buffer, size_t length, bool spins)
+{
+	size_t part;
+
+	if (!spins)
+		return tcp_result(recv(link->fd, buffer, length, 0));
+	while (!(part = tcp_try_read(link, buffer, length)))
+		;
+	return part;
+}
+
+static size_t tcp_write(struct link *link, const void *buffer, size_t length,
+			bool spins)
+{
+	size_t part;
+
+	if (!spins)
+		return tcp_result(send(link->fd, buffer, length, MSG_NOSIGNAL));
+	while (!(part = tcp_try_write(link, buffer, length)))
+		;
+	return part;
+}
+
+static void tcp_flush(struct link *link)
+{
+	(void)link;
+}
+
+static const struct link_table tcp_table = { tcp_read, tcp_write, tcp_try_read,
+					     tcp_try_write, tcp_flush };
+
+static void tcp_use(struct link *link, int fd)
+{
+	int on = 1;
+
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+	link->fd = fd;
+	link->table = &tcp_table;
+}
+
+void tcp_listen(struct link *link, int control)
+{
+	struct where where = { .host = "127.0.0.1" };
+	struct sockaddr_in at = { .sin_family = AF_INET };
+	socklen_t size = sizeof(at);
+	int listener = socket(AF_INET, SOCK_STREAM, 0);
+
+	inet_pton(AF_INET, where.host, &at.sin_addr);
+	check(bind(listener, (struct sockaddr *)&at, size), "bind");
+	check(listen(listener, 1), "listen");
+	check(getsockname(listener, (struct sockaddr *)&at, &size), "getsockname");
+	where.port = ntohs(at.sin_port);
+	tell(control, &where);
+	tcp_use(link, accept(listener, NULL, NULL));
+	close(listener);
+}
+
+void tcp_connect(struct link *link, int control)
+{
+	struct where where = ask(control);
+	struct sockaddr_in at = { .sin_family = AF_INET,
+				  .sin_port = htons(where.port) };
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	inet_pton(AF_INET, where.host, &at.sin_addr);
+	check(connect(fd, (struct sockaddr *)&at, sizeof(at)), "connect");
+	tcp_use(link, fd);
+}
+
+/*
+ * Streams
+ */
+
+static size_t stream_result(ssize_t ret)
+{
+	if (ret > 0)
+		return (size_t)ret;
+	if (ret == -EAGAIN)
+		return 0;
+	if (!ret)
+		exit(0);
+	die("stream");
+	return 0;
+}
+
+static size_t stream_try_read(struct link *link, void *buffer, size_t length)
+{
+	size_t part = stream_result(snt_stream_read(link->stream, buffer, length));
+
+	if (!part)
+		snt_loop_poll(link->ctx, 0);
+	return part;
+}
+
+static size_t stream_try_write(struct link *link, const void *buffer, size_t length)
+{
+	size_t part = stream_result(snt_stream_write(link->stream, buffer, length));
+
+	if (!part)
+		snt_loop_poll(link->ctx, 0);
+	return part;
+}
+
+static size_t stream_read(struct link *link, void *buffer, size_t length, bool spins)
+{
+	size_t part;
+
+	while (!(part = stream_result(snt_stream_read(link->stream, buffer, length))))
+		if (spins)
+			snt_loop_poll(link->ctx, 0);
+		else
+			snt_stream_wait(link->stream, SNT_STREAM_READABLE, -1);
+	return part;
+}
+
+static size_t stream_write(struct link *link, const void *buffer, size_t length,
+			   bool spins)
+{
+	size_t part;
+
+	while (!(part = stream_result(snt_stream_write(link->stream, buffer, length))))
+		if (spins)
+			snt_loop_poll(link->ctx, 0);
+		else
+			snt_stream_wait(link->stream, SNT_STREAM_WRITABLE, -1);
+	return part;
+}
+
+static void stream_flush(struct link *link)
+{
+	while (snt_stream_flush(link->stream) == -EAGAIN)
+		check(snt_stream_wait(link->stream, SNT_STREAM_FLUSHED, -1), "flush");
+}
+
+static const struct link_table stream_table = { stream_read, stream_write,
+						stream_try_read, stream_try_write,
+						stream_flush };
+
+static const struct snt_stream_opts defaults = { .size = sizeof(defaults), .lanes = 1 };
+
+void stream_listen(struct link *link, int control)
+{
+	struct snt_stream_listener_opts opts = { .size = sizeof(opts),
+						 .stream = &defaults };
+	struct snt_gid_info gid = { .size = sizeof(gid) };
+	struct snt_stream_listener *listener;
+	struct where where = { .port = 0 };
+
+	check(snt_ctx_open(NULL, &link->ctx), "open");
+	check(snt_stream_listener_create(link->ctx, &opts, &listener), "listen");
+	check(snt_device_gid(snt_ctx_device(link->ctx, 0), 0, &gid), "address");
+	snprintf(where.host, sizeof(where.host), "%s", gid.text);
+	where.port = snt_stream_listener_port(listener);
+	tell(control, &where);
+	check(snt_stream_listener_wait(listener, -1, &link->stream), "accept");
+	link->table = &stream_table;
+}
+
+void stream_connect(struct link *link, int control)
+{
+	struct where where = ask(control);
+	struct snt_stream_opts opts = defaults;
+
+	opts.host = where.host;
+	opts.port = where.port;
+	check(snt_ctx_open(NULL, &link->ctx), "open");
+	check(snt_stream_connect(link->ctx, &opts, &link->stream), "connect");
+	check(snt_stream_wait(link->stream, SNT_STREAM_OPEN, -1), "connect");
+	link->table = &stream_table;
+}
+
+#define IDLE_STREAMS 64
+#define IDLE_RING    4096
+
+double stream_memory(void)
+{
+	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts), .ops = SNT_OPS_EVENTS };
+	struct snt_qp_opts qp_opts = { .size = sizeof(qp_opts), .recv_depth = 160 };
+	struct snt_stream_opts opts = { .size = sizeof(opts),
+					.recv_size = IDLE_RING,
+					.send_size = IDLE_RING };
+	struct snt_stream *stream[IDLE_STREAMS];
+	struct snt_qp *qp[IDLE_STREAMS];
+	struct snt_ctx *ctx;
+	size_t before;
+	double bytes;
+
+	check(snt_ctx_open(NULL, &ctx), "open");
+	check(snt_cq_create(ctx, &cq_opts, &qp_opts.cq), "CQ");
+	for (unsigned i = 0; i < IDLE_STREAMS; i++)
+		check(snt_qp_create(ctx, &qp_opts, &qp[i]), "QP");
+	/* What the first one of a context makes for all. */
+	check(snt_stream_create(qp[0], &opts, &stream[0]), "stream");
+	before = mallinfo2().uordblks;
+	for (unsigned i = 1; i < IDLE_STREAMS; i++)
+		check(snt_stream_create(qp[i], &opts, &stream[i]), "stream");
+	bytes = (double)(mallinfo2().uordblks - before) / (IDLE_STREAMS - 1) -
+		2 * IDLE_RING;
+	for (unsigned i = 0; i < IDLE_STREAMS; i++)
+		snt_stream_destroy(stream[i]);
+	snt_loop_dispatch(ctx, 0);
+	for (unsigned i = 0; i < IDLE_STREAMS; i++)
+		check(snt_qp_destroy(qp[i]), "QP");
+	check(snt_cq_destroy(qp_opts.cq), "CQ");
+	check(snt_ctx_close(ctx), "close");
+	return bytes;
+}

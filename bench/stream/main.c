@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Streams between two processes, each case beside the same program on TCP. Values are
+ * times, so that a ratio below 1 means that the stream is faster.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "lib/bench.h"
+#include "stream/link.h"
+
+#define MIB	  (1u << 20)
+#define SMALL	  64
+#define PER_DEPTH 4000
+
+static unsigned char bytes[MIB];
+
+/* What the other process is to do. */
+struct order {
+	enum {
+		SINK,
+		ECHO,
+		CPU
+	} kind;
+	uint64_t length; /* bytes in all */
+	bool spins;
+};
+
+struct end {
+	struct link link;
+	int control;
+	/* The shape of the next echo. */
+	unsigned depth;
+	bool spins;
+};
+
+static uint64_t cpu_ns(void)
+{
+	struct rusage use;
+
+	getrusage(RUSAGE_SELF, &use);
+	return (uint64_t)(use.ru_utime.tv_sec + use.ru_stime.tv_sec) * 1000000000 +
+	       (uint64_t)(use.ru_utime.tv_usec + use.ru_stime.tv_usec) * 1000;
+}
+
+/*
+ * The other process
+ */
+
+static void sink(struct link *link, uint64_t length)
+{
+	while (length)
+		length -= link->table->read(link, bytes,
+					    length < MIB ? (size_t)length : MIB, false);
+	link_write_all(link, "!", 1, false);
+}
+
+static void echo(struct link *link, uint64_t length, bool spins)
+{
+	while (length) {
+		size_t part = link->table->read(link, bytes, MIB, spins);
+
+		link_write_all(link, bytes, part, spins);
+		length -= part;
+	}
+}
+
+static void serve(struct link *link, int control)
+{
+	struct order order;
+
+	while (read(control, &order, sizeof(order)) == sizeof(order)) {
+		uint64_t spent = cpu_ns();
+
+		if (order.kind == SINK)
+			sink(link, order.length);
+		else if (order.kind == ECHO)
+			echo(link, order.length, order.spins);
+		link->table->flush(link);
+		if (order.kind == CPU && write(control, &spent, sizeof(spent)) < 0)
+			die("control");
+	}
+}
+
+static void start(struct end *end, void (*listen)(struct link *link, int control),
+		  void (*connect)(struct link *link, int control))
+{
+	int pair[2];
+
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair))
+		die("socketpair");
+	if (!fork()) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		close(pair[0]);
+		listen(&end->link, pair[1]);
+		serve(&end->link, pair[1]);
+		_exit(0);
+	}
+	close(pair[1]);
+	end->control = pair[0];
+	connect(&end->link, pair[0]);
+}
+
+static void give(const struct end *end, struct order order)
+{
+	if (write(end->control, &order, sizeof(order)) < 0)
+		die("control");
+}
+
+/*
+ * Cases
+ */
+
+static void throughput(void *arg, unsigned count)
+{
+	struct end *end = arg;
+	char done;
+
+	give(end, (struct order){ SINK, (uint64_t)count * MIB, false });
+	for (unsigned i = 0; i < count; i++)
+		link_write_all(&end->link, bytes, MIB, false);
+	link_read_all(&end->link, &done, 1, false);
+}
+
+/* One question after the other. */
+static void latency(void *arg, unsigned count)
+{
+	struct end *end = arg;
+	unsigned char answer[SMALL];
+
+	give(end, (struct order){ ECHO, (uint64_t)count * SMALL, true });
+	for (unsigned i = 0; i < count; i++) {
+		link_write_all(&end->link, bytes, SMALL, true);
+		link_read_all(&end->link, answer, SMALL, true);
+	}
+}
+
+/* So many questions are under way at a time, each written by itself. */
+static void rate(void *arg, unsigned count)
+{
+	struct end *end = arg;
+	static unsigned char answers[65536];
+	const struct link_table *table = end->link.table;
+	uint64_t out = 0, in = 0, all = (uint64_t)count * SMALL;
+	uint64_t window = (uint64_t)end->depth * SMALL;
+
+	give(end, (struct order){ ECHO, all, true });
+	while (in < all) {
+		if (out < all && out - in < window)
+			out += table->try_write(&end->link, bytes, SMALL - out % SMALL);
+		if (out == all || out - in >= window)
+			in += table->try_read(&end->link, answers, sizeof(answers));
+	}
+}
+
+static uint64_t cpu_of_both(const struct end *end)
+{
+	uint64_t other;
+
+	give(end, (struct order){ CPU, 0, false });
+	if (read(end->control, &other, sizeof(other)) != sizeof(other))
+		die("control");
+	return other + cpu_ns();
+}
+
+static double cpu_per_kib(struct end *end, unsigned count)
+{
+	uint64_t begin = cpu_of_both(end);
+
+	throughput(end, count);
+	return (double)(cpu_of_both(end) - begin) / (count * 1024.0);
+}
+
+static double seconds(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+static double rate_at(struct end *end, unsigned depth)
+{
+	double best = 0;
+
+	end->depth = depth;
+	for (int i = 0; i < 3; i++) {
+		unsigned count = depth < 16 ? PER_DEPTH / 10 : PER_DEPTH;
+		double begin = seconds(), speed;
+
+		rate(end, count);
+		speed = count / (seconds() - begin);
+		if (speed > best)
+			best = speed;
+	}
+	return best;
+}
+
+/* The most that throughput ever falls while depth grows. */
+static void depths(struct bench *bench, struct end *end)
+{
+	static const char *const names[] = { "rate-depth-1",   "rate-depth-4",
+					     "rate-depth-16",  "rate-depth-64",
+					     "rate-depth-256", "rate-depth-1024",
+					     "rate-depth-4096" };
+	double best = 0, least = 1;
+
+	for (unsigned i = 0, depth = 1; depth <= 4096; depth *= 4, i++) {
+		double speed = rate_at(end, depth);
+
+		bench_value(bench, names[i], speed, "messages/s", NULL);
+		if (best && speed / best < least)
+			least = speed / best;
+		if (speed > best)
+			best = speed;
+	}
+	bench_value(bench, "rate-depth-worst", least, "of the best before", NULL);
+}
+
+int main(int argc, char **argv)
+{
+	struct bench *bench = bench_begin("stream", argc, argv);
+	static struct end tcp, stream;
+
+	/* Nothing of a device is in the processes that are forked. */
+	start(&tcp, tcp_listen, tcp_connect);
+	start(&stream, stream_listen, stream_connect);
+	tcp.depth = stream.depth = 64;
+	bench_case(bench, "tcp-throughput-1m", throughput, &tcp, 32, NULL);
+	bench_case(bench, "throughput-1m", throughput, &stream, 32,
+		   "tcp-throughput-1m");
+	bench_case(bench, "tcp-echo-64b-latency", latency, &tcp, 200, NULL);
+	bench_case(bench, "echo-64b-latency", latency, &stream, 200,
+		   "tcp-echo-64b-latency");
+	bench_case(bench, "tcp-echo-64b-rate", rate, &tcp, 2000, NULL);
+	bench_case(bench, "echo-64b-rate", rate, &stream, 2000, "tcp-echo-64b-rate");
+	if (bench_wants(bench, "tcp-cpu") || bench_wants(bench, "cpu")) {
+		bench_value(bench, "tcp-cpu", cpu_per_kib(&tcp, 128), "ns/KiB", NULL);
+		bench_value(bench, "cpu", cpu_per_kib(&stream, 128), "ns/KiB",
+			    "tcp-cpu");
+	}
+	if (bench_wants(bench, "rate-depth"))
+		depths(bench, &stream);
+	stream.depth = 64;
+	if (bench_wants(bench, "memory"))
+		bench_value(bench, "memory", stream_memory(), "bytes/idle stream",
+			    NULL);
+	return bench_end(bench);
+}

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a stream is on: a connection of its own, or a QP of the program's, which has nobody
+ * to tell the peer that it ends and is closed by the stream.
+ */
+#include <errno.h>
+#include <sennit/card.h>
+
+#include "conn/conn.h"
+#include "stream/stream.h"
+#include "util/err.h"
+#include "util/opts.h"
+#include "vqp/qp.h"
+
+#define WRS_MIN 9
+
+/* How long an abort may take to be said. */
+#define ABORT_NS UINT64_C(500000000)
+
+/*
+ * Of the program's QP
+ */
+
+static void qp_closed(struct snt_op *op)
+{
+	struct snt_stream *stream = op->arg;
+
+	stream->qp = NULL;
+	if (!stream->over)
+		snt__stream_end(stream, 0, NULL);
+	snt__stream_tell(stream);
+}
+
+bool snt__stream_close_qp(struct snt_stream *stream)
+{
+	struct snt_qp *qp = stream->qp;
+
+	if (stream->conn || !qp)
+		return false;
+	if (!qp->connected) {
+		/* Its receives are ours, and nobody must get them. */
+		snt_qp_reset(qp);
+		stream->qp = NULL;
+		return false;
+	}
+	if (snt_op_pending(&stream->close_op))
+		return true;
+	stream->closing_qp = true;
+	stream->close_op.done = qp_closed;
+	stream->close_op.arg = stream;
+	snt_op_close(qp, &stream->close_op);
+	return true;
+}
+
+static void said_abort(struct snt_op *op)
+{
+	snt__stream_close_qp(op->arg);
+}
+
+/* So that the peer need not find out by itself; within reason, since it may be gone. */
+static int say_abort(struct snt_stream *stream)
+{
+	int ret;
+
+	stream->close_op.done = said_abort;
+	stream->close_op.arg = stream;
+	ret = snt_op_write_imm(stream->qp, &stream->close_op, NULL, 0, &stream->remote,
+			       stream->remote.addr,
+			       snt__word(SNT__WORD_END, SNT__WORD_ABORTED), 0);
+	if (!ret)
+		snt_op_timeout(&stream->close_op, ABORT_NS, SNT_ABORT);
+	return ret;
+}
+
+static void cut_qp(struct snt_stream *stream)
+{
+	/* One that has aborted does not listen any more. */
+	bool may = stream->open && stream->status != -ECONNABORTED &&
+		   snt__outflow_may_tell(&stream->out, 2);
+
+	if (may && !say_abort(stream))
+		return;
+	if (!snt__stream_close_qp(stream)) {
+		snt__stream_end(stream, 0, NULL);
+		snt__stream_tell_later(stream);
+	}
+}
+
+/*
+ * Both
+ */
+
+void snt__stream_cut(struct snt_stream *stream, const char *text)
+{
+	if (stream->conn)
+		snt_conn_abort(stream->conn, text);
+	else
+		cut_qp(stream);
+}
+
+bool snt__stream_give_up(struct snt_stream *stream)
+{
+	if (!stream->conn || snt_conn_destroy(stream->conn))
+		return false;
+	stream->conn = NULL;
+	stream->qp = NULL;
+	stream->failed = true;
+	stream->status = -ECANCELED;
+	snt__stream_end(stream, 0, NULL);
+	return true;
+}
+
+void snt__stream_greeting(const struct snt_stream *stream,
+			  struct snt__greeting *greeting)
+{
+	*greeting = (struct snt__greeting){ .receives = stream->in.receives,
+					    .data_length = stream->data_length };
+	for (unsigned i = 0; i < stream->data_length; i++)
+		greeting->data[i] = stream->data[i];
+	snt_mem_token(stream->ring_mem, &greeting->ring);
+}
+
+/*
+ * By cards
+ */
+
+/* Receives that a peer can rely on, whatever lanes its messages take. */
+static uint32_t receives_of(const struct snt_qp *qp)
+{
+	uint32_t lane = qp->lane_depth - qp->recv_batch + 1;
+	bool dqplb = !qp->pass_through && qp->scheme == SNT_DQPLB;
+	uint32_t receives = dqplb && lane < qp->recv_depth ? lane : qp->recv_depth;
+
+	return receives < 1 << 13 ? receives : (1 << 13) - 1;
+}
+
+static int check_qp(const struct snt_qp *qp)
+{
+	uint32_t wrs = qp->pass_through ? qp->lane_depth : qp->depth;
+
+	if (qp->connected)
+		return snt__fail(EINVAL,
+				 "QP %u is connected; a stream begins before that",
+				 qp->num);
+	if (!qp->send_served || !qp->recv_served)
+		return snt__fail(
+			EINVAL,
+			"QP %u does not report to a CQ with ops (snt_cq_opts.ops)",
+			qp->num);
+	if (receives_of(qp) < SNT__RECEIVES_KEPT + SNT__MESSAGE_COST_MAX)
+		return snt__fail(
+			EINVAL,
+			"QP %u has %u receives for a peer to rely on (recv_depth, "
+			"lane_depth), a stream needs %d",
+			qp->num, receives_of(qp),
+			SNT__RECEIVES_KEPT + SNT__MESSAGE_COST_MAX);
+	if (wrs < WRS_MIN)
+		return snt__fail(EINVAL, "QP %u takes %u sends, a stream needs %d",
+				 qp->num, wrs, WRS_MIN);
+	return 0;
+}
+
+static int check_opts(const struct snt_stream_opts *opts)
+{
+	if (opts->depth || opts->lanes || opts->devices || opts->mtu || opts->cq ||
+	    opts->inline_max || opts->host || opts->port || opts->source ||
+	    opts->carrier || opts->secret || opts->name || opts->setup_ns ||
+	    opts->detect_ns)
+		return snt__fail(EINVAL,
+				 "an option is the QP's, or for streams by address");
+	return 0;
+}
+
+int snt_stream_create(struct snt_qp *qp, const struct snt_stream_opts *user_opts,
+		      struct snt_stream **stream_out)
+{
+	struct snt_stream_opts opts;
+	struct snt_stream *stream;
+	int ret = snt__opts_import(&opts, sizeof(opts), user_opts,
+				   "struct snt_stream_opts");
+
+	if (!ret)
+		ret = check_opts(&opts);
+	if (!ret)
+		ret = check_qp(qp);
+	if (!ret)
+		ret = snt__stream_make(qp->ctx, &opts, receives_of(qp),
+				       qp->pass_through ? qp->lane_depth : qp->depth,
+				       &stream);
+	if (ret)
+		return ret;
+	ret = snt__stream_prepare(stream, qp);
+	if (ret) {
+		snt__stream_unmake(stream);
+		return ret;
+	}
+	stream->programs = true;
+	*stream_out = stream;
+	return 0;
+}
+
+ssize_t snt_stream_offer(const struct snt_stream *stream, void *buffer, size_t size)
+{
+	struct snt__greeting greeting;
+
+	snt__stream_greeting(stream, &greeting);
+	return snt__greeting_pack(&greeting, buffer, size);
+}
+
+int snt_stream_start(struct snt_stream *stream, const void *offer, size_t length)
+{
+	struct snt__greeting peer;
+	int ret;
+
+	if (stream->open || stream->conn || stream->failed)
+		return snt__fail(EALREADY, "the stream has begun");
+	if (!stream->qp->connected)
+		return snt__fail(ENOTCONN, "QP %u is not connected", stream->qp->num);
+	ret = snt__greeting_unpack(offer, length, &peer);
+	if (ret)
+		return ret;
+	snt__stream_meet(stream, &peer);
+	snt__stream_begin(stream);
+	snt__stream_tell_later(stream);
+	return 0;
+}

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: MIT */
+/* Streams by address: each has a connection, whose requests carry the offers. */
+#include <errno.h>
+#include <string.h>
+
+#include "conn/conn.h"
+#include "stream/stream.h"
+#include "util/err.h"
+#include "util/opts.h"
+#include "vqp/qp.h"
+
+#define DEPTH_DEFAULT 64
+#define DEPTH_MAX     4096
+/* WRs beyond those of data. */
+#define WRS_MORE 8
+/* Receives of a lane that may be missing, since they are replaced in batches. */
+#define RECEIVES_MORE 16
+
+static uint32_t depth_of(const struct snt_stream_opts *opts)
+{
+	return opts->depth ? opts->depth : DEPTH_DEFAULT;
+}
+
+/* Any number of messages, and all of them on one lane: it has receives for that. */
+static uint32_t receives_of(const struct snt_stream_opts *opts)
+{
+	uint32_t receives = SNT__RECEIVES_KEPT + SNT__MESSAGE_COST_MAX * depth_of(opts);
+
+	return receives < 1 << 13 ? receives : (1 << 13) - 1;
+}
+
+/*
+ * Events of the connection
+ */
+
+static int meet(struct snt_stream *stream, struct snt_conn *conn)
+{
+	struct snt_conn_info info = { .size = sizeof(info) };
+	struct snt__greeting peer;
+	int ret = snt_conn_query(conn, &info);
+
+	if (!ret)
+		ret = snt__greeting_unpack(info.data, info.data_length, &peer);
+	if (!ret)
+		ret = snt__stream_prepare(stream, snt_conn_qp(conn));
+	if (!ret)
+		snt__stream_meet(stream, &peer);
+	return ret;
+}
+
+static void end(struct snt_stream *stream, struct snt_conn *conn)
+{
+	struct snt_conn_info info = { .size = sizeof(info) };
+
+	snt_conn_query(conn, &info);
+	snt__stream_end(stream, info.status, info.text);
+	if (stream->listener)
+		snt_stream_destroy(stream);
+	else
+		snt__stream_tell(stream);
+}
+
+static void on_event(void *arg, struct snt_conn *conn, enum snt_conn_event event)
+{
+	struct snt_stream *stream = arg;
+	int ret;
+
+	switch (event) {
+	case SNT_CONN_PREPARE:
+		ret = meet(stream, conn);
+		if (ret)
+			snt__stream_fail(stream, -ret, "%s", snt_err_text());
+		break;
+	case SNT_CONN_CONNECTED:
+		if (stream->failed)
+			break;
+		snt__stream_begin(stream);
+		if (stream->listener)
+			snt__stream_listener_tell(stream);
+		else
+			snt__stream_tell(stream);
+		break;
+	case SNT_CONN_OVER:
+		end(stream, conn);
+		break;
+	default:
+		break;
+	}
+}
+
+/*
+ * Making
+ */
+
+int snt__stream_make_for_conn(struct snt_ctx *ctx, const struct snt_stream_opts *opts,
+			      struct snt_stream **stream_out)
+{
+	if (depth_of(opts) > DEPTH_MAX)
+		return snt__fail(EINVAL, "snt_stream_opts.depth is %u, more than %d",
+				 opts->depth, DEPTH_MAX);
+	return snt__stream_make(ctx, opts, receives_of(opts), depth_of(opts) + WRS_MORE,
+				stream_out);
+}
+
+int snt__stream_conn_opts(struct snt_stream *stream, const struct snt_stream_opts *opts,
+			  uint8_t *offer, struct snt_qp_opts *qp,
+			  struct snt_conn_opts *conn)
+{
+	ssize_t length = snt_stream_offer(stream, offer, SNT_STREAM_OFFER_MAX);
+
+	if (length < 0)
+		return (int)length;
+	*qp = (struct snt_qp_opts){
+		.size = sizeof(*qp),
+		.cq = opts->cq ? opts->cq : stream->hub->cq,
+		.scheme = SNT_DQPLB,
+		.lanes = opts->lanes,
+		.devices = opts->devices,
+		.mtu = opts->mtu,
+		.inline_max = opts->inline_max,
+		.lane_depth = stream->in.receives + RECEIVES_MORE,
+		.recv_depth = stream->in.receives,
+		.send_depth = stream->wr_limit,
+	};
+	*conn = (struct snt_conn_opts){
+		.size = sizeof(*conn),
+		.qp = qp,
+		.event = on_event,
+		.arg = stream,
+		.data = offer,
+		.data_length = (size_t)length,
+		.setup_ns = opts->setup_ns,
+		.detect_ns = opts->detect_ns,
+	};
+	return 0;
+}
+
+int snt_stream_connect(struct snt_ctx *ctx, const struct snt_stream_opts *user_opts,
+		       struct snt_stream **stream_out)
+{
+	uint8_t offer[SNT_STREAM_OFFER_MAX];
+	struct snt_stream_opts opts;
+	struct snt_conn_opts conn;
+	struct snt_qp_opts qp;
+	struct snt_stream *stream;
+	int ret = snt__opts_import(&opts, sizeof(opts), user_opts,
+				   "struct snt_stream_opts");
+
+	if (!ret)
+		ret = snt__stream_make_for_conn(ctx, &opts, &stream);
+	if (ret)
+		return ret;
+	ret = snt__stream_conn_opts(stream, &opts, offer, &qp, &conn);
+	conn.host = opts.host;
+	conn.port = opts.port;
+	conn.source = opts.source;
+	conn.carrier = opts.carrier;
+	conn.secret = opts.secret;
+	conn.secret_length = opts.secret_length;
+	conn.name = opts.name;
+	if (!ret)
+		ret = snt_conn_connect(ctx, &conn, &stream->conn);
+	if (ret) {
+		snt__stream_unmake(stream);
+		return ret;
+	}
+	stream->programs = true;
+	*stream_out = stream;
+	return 0;
+}

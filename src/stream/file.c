@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <string.h>
+
+#include "stream/stream.h"
+
+static int wait_for(struct snt_stream *stream, unsigned event)
+{
+	int ret = snt_stream_wait(stream, event, -1);
+
+	/* What the stream has come to the next call tells. */
+	return ret < 0 && !(stream->over && ret == stream->status) ? ret : 0;
+}
+
+static ssize_t read_some(void *cookie, char *buffer, size_t size)
+{
+	ssize_t ret;
+
+	while ((ret = snt_stream_read(cookie, buffer, size)) == -EAGAIN) {
+		ret = wait_for(cookie, SNT_STREAM_READABLE);
+		if (ret)
+			break;
+	}
+	if (ret >= 0)
+		return ret;
+	errno = (int)-ret;
+	return -1;
+}
+
+/* Less than all is an error by the rules of fopencookie(3). */
+static ssize_t write_some(void *cookie, const char *buffer, size_t size)
+{
+	size_t done = 0;
+	ssize_t ret = 0;
+
+	while (done < size) {
+		ret = snt_stream_write(cookie, buffer + done, size - done);
+		if (ret == -EAGAIN)
+			ret = wait_for(cookie, SNT_STREAM_WRITABLE);
+		if (ret < 0)
+			break;
+		done += (size_t)ret;
+	}
+	if (ret < 0)
+		errno = (int)-ret;
+	return (ssize_t)done;
+}
+
+static int flush(void *cookie)
+{
+	struct snt_stream *stream = cookie;
+	int ret;
+
+	while ((ret = snt_stream_flush(stream)) == -EAGAIN) {
+		ret = wait_for(stream, SNT_STREAM_FLUSHED);
+		if (ret)
+			break;
+	}
+	if (!ret)
+		return 0;
+	errno = -ret;
+	return -1;
+}
+
+FILE *snt_stream_file(struct snt_stream *stream, const char *mode)
+{
+	bool both = !strcmp(mode, "r+") || !strcmp(mode, "w+");
+	bool reads = both || !strcmp(mode, "r");
+	bool writes = both || !strcmp(mode, "w");
+	cookie_io_functions_t functions = { .read = reads ? read_some : NULL,
+					    .write = writes ? write_some : NULL,
+					    .close = writes ? flush : NULL };
+
+	if (!reads && !writes) {
+		errno = EINVAL;
+		return NULL;
+	}
+	return fopencookie(stream, mode, functions);
+}

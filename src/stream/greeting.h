@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SNT_STREAM_GREETING_H
+#define SNT_STREAM_GREETING_H
+
+#include <sennit/stream.h>
+
+/*
+ * What the ends tell each other before anything else: where the ring is, how long, how
+ * many receives there are.
+ */
+struct snt__greeting {
+	uint32_t receives;
+	struct snt_token ring; /* its length is the ring's */
+	uint8_t data_length;
+	uint8_t data[SNT_STREAM_DATA_MAX];
+};
+
+/* Returns the number of bytes, at most SNT_STREAM_OFFER_MAX; -ENOSPC. */
+ssize_t snt__greeting_pack(const struct snt__greeting *greeting, void *buffer,
+			   size_t size);
+
+/* Trusts nothing. -EPROTONOSUPPORT, -EBADMSG. */
+int snt__greeting_unpack(const void *buffer, size_t size,
+			 struct snt__greeting *greeting_out);
+
+#endif

@@ -1,0 +1,385 @@
+/* SPDX-License-Identifier: MIT */
+/* Lives of streams: memory, beginning, failing, ending. */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <infiniband/verbs.h>
+
+#include "conn/conn.h"
+#include "stream/stream.h"
+#include "util/err.h"
+#include "util/opts.h"
+#include "vqp/qp.h"
+
+#define RING_DEFAULT (UINT64_C(1) << 20)
+#define CHUNK_MAX    (UINT64_C(1) << 18)
+#define PAGE	     4096
+#define RECV_BATCH   4
+
+/*
+ * Memory
+ */
+
+static uint64_t round_up(uint64_t size)
+{
+	uint64_t rounded = SNT_STREAM_RING_MIN;
+
+	while (rounded < size)
+		rounded *= 2;
+	return rounded;
+}
+
+static int check_size(const char *name, uint64_t *size)
+{
+	if (!*size)
+		*size = RING_DEFAULT;
+	if (*size > SNT_STREAM_RING_MAX)
+		return snt__fail(EINVAL, "snt_stream_opts.%s is %llu, more than %llu",
+				 name, (unsigned long long)*size,
+				 (unsigned long long)SNT_STREAM_RING_MAX);
+	*size = round_up(*size);
+	return 0;
+}
+
+static int make_memory(struct snt_ctx *ctx, uint64_t size, unsigned access,
+		       uint8_t **memory_out, struct snt_mem **mem_out)
+{
+	void *memory;
+	int ret;
+
+	if (posix_memalign(&memory, PAGE, size))
+		return snt__fail(ENOMEM, "no %llu bytes of memory for a stream",
+				 (unsigned long long)size);
+	ret = snt_mem_register(ctx, memory, size, access, mem_out);
+	if (ret)
+		free(memory);
+	else
+		*memory_out = memory;
+	return ret;
+}
+
+static int make_rings(struct snt_stream *stream, uint64_t recv_size)
+{
+	const unsigned remote = SNT_ACCESS_LOCAL_WRITE | SNT_ACCESS_REMOTE_WRITE;
+	int ret = make_memory(stream->ctx, recv_size, remote, &stream->ring,
+			      &stream->ring_mem);
+
+	if (ret)
+		return ret;
+	ret = make_memory(stream->ctx, stream->stage_size, 0, &stream->stage,
+			  &stream->stage_mem);
+	if (ret)
+		goto err_ring;
+	stream->lot = calloc(stream->lot_mask + 1, sizeof(*stream->lot));
+	if (!stream->lot) {
+		ret = snt__fail(ENOMEM, "no memory for a stream");
+		goto err_stage;
+	}
+	return 0;
+
+err_stage:
+	snt_mem_release(stream->stage_mem);
+	free(stream->stage);
+err_ring:
+	snt_mem_release(stream->ring_mem);
+	free(stream->ring);
+	return ret;
+}
+
+/* Every message of a stream is a write with an immediate. */
+static int check_devices(const struct snt_ctx *ctx)
+{
+	for (unsigned i = 0; i < ctx->device_count; i++) {
+		const struct ibv_device *ibv = ctx->device[i]->context->device;
+
+		if (ibv && ibv->transport_type == IBV_TRANSPORT_IWARP)
+			return snt__fail(
+				EOPNOTSUPP,
+				"%s is an iWARP device, which has no write with "
+				"immediate, so that it cannot have streams",
+				ctx->device[i]->name);
+	}
+	return 0;
+}
+
+static int take_opts(struct snt_stream *stream, const struct snt_stream_opts *opts)
+{
+	if (opts->data_length > SNT_STREAM_DATA_MAX ||
+	    (opts->data_length && !opts->data))
+		return snt__fail(EINVAL, "%zu bytes of data, of which %d are the most",
+				 opts->data_length, SNT_STREAM_DATA_MAX);
+	if (opts->data_length)
+		memcpy(stream->data, opts->data, opts->data_length);
+	stream->data_length = (uint8_t)opts->data_length;
+	stream->ready = opts->ready;
+	stream->arg = opts->arg;
+	return 0;
+}
+
+static void set_up(struct snt_stream *stream, struct snt_ctx *ctx, uint32_t wr_limit)
+{
+	stream->send_port.complete = snt__stream_sent;
+	stream->recv_port.complete = snt__stream_received;
+	stream->send_port.stream = stream->recv_port.stream = stream;
+	stream->ctx = ctx;
+	stream->worker.work = snt__stream_work;
+	stream->wr_limit = wr_limit;
+	for (stream->lot_mask = 15; stream->lot_mask + 1 < wr_limit;)
+		stream->lot_mask = stream->lot_mask * 2 + 1;
+	stream->send_end = &stream->send_first;
+	stream->send_done_end = &stream->send_done;
+	stream->low = 1;
+	stream->wants_read = true;
+	/* Until the peer has told what it has. */
+	snt__outflow_init(&stream->out, SNT_STREAM_RING_MIN, SNT__RECEIVES_KEPT);
+	stream->chunk = stream->stage_size;
+}
+
+int snt__stream_make(struct snt_ctx *ctx, const struct snt_stream_opts *opts,
+		     uint32_t receives, uint32_t wr_limit,
+		     struct snt_stream **stream_out)
+{
+	uint64_t recv_size = opts->recv_size, send_size = opts->send_size;
+	struct snt_stream *stream;
+	int ret = check_devices(ctx);
+
+	if (!ret)
+		ret = check_size("recv_size", &recv_size);
+	if (!ret)
+		ret = check_size("send_size", &send_size);
+	if (ret)
+		return ret;
+	stream = calloc(1, sizeof(*stream));
+	if (!stream)
+		return snt__fail(ENOMEM, "no memory for a stream");
+	stream->stage_size = send_size;
+	set_up(stream, ctx, wr_limit);
+	snt__inflow_init(&stream->in, recv_size, receives);
+	stream->recv_batch =
+		receives - SNT__RECEIVES_KEPT < 8 * RECV_BATCH ? 1 : RECV_BATCH;
+	ret = snt__hub_get(ctx, &stream->hub);
+	if (!ret)
+		ret = take_opts(stream, opts);
+	if (!ret)
+		ret = make_rings(stream, recv_size);
+	if (ret) {
+		free(stream);
+		return ret;
+	}
+	*stream_out = stream;
+	return 0;
+}
+
+void snt__stream_unmake(struct snt_stream *stream)
+{
+	for (struct snt__stream_waiter *at = stream->waiter; at; at = at->next)
+		at->gone = true;
+	snt__unlink(&stream->worker.link);
+	snt_mem_release(stream->ring_mem);
+	snt_mem_release(stream->stage_mem);
+	free(stream->ring);
+	free(stream->stage);
+	free(stream->lot);
+	free(stream);
+}
+
+/*
+ * Beginning
+ */
+
+int snt__stream_prepare(struct snt_stream *stream, struct snt_qp *qp)
+{
+	stream->qp = qp;
+	stream->inline_max = qp->pass_through ? qp->inline_max : 0;
+	return snt__stream_post_receives(stream, stream->in.receives);
+}
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+void snt__stream_meet(struct snt_stream *stream, const struct snt__greeting *peer)
+{
+	uint64_t size = peer->ring.length;
+
+	snt__outflow_init(&stream->out, size, peer->receives);
+	stream->remote = peer->ring;
+	stream->peer_data_length = peer->data_length;
+	memcpy(stream->peer_data, peer->data, peer->data_length);
+	stream->chunk = least(least(size / 8, stream->stage_size / 8), CHUNK_MAX);
+	stream->chunk = least(stream->chunk, stream->qp->fragment_size);
+}
+
+void snt__stream_begin(struct snt_stream *stream)
+{
+	stream->open = true;
+	stream->count.lanes = stream->qp->data_lanes;
+	snt__stream_pump(stream);
+}
+
+/*
+ * Failing and ending
+ */
+
+void snt__stream_fail(struct snt_stream *stream, int error, const char *format, ...)
+{
+	va_list args;
+
+	if (stream->failed || stream->over)
+		return;
+	va_start(args, format);
+	vsnprintf(stream->text, sizeof(stream->text), format, args);
+	va_end(args);
+	stream->failed = true;
+	stream->status = -error;
+	snt__stream_cut(stream, stream->text);
+}
+
+static int error_of(unsigned status)
+{
+	switch (status) {
+	case SNT_FLUSHED:
+		return 0;
+	case SNT_RETRY_EXC_ERR:
+		return EHOSTUNREACH;
+	case SNT_RNR_RETRY_EXC_ERR:
+		return ENOBUFS;
+	case SNT_REM_ACCESS_ERR:
+		return EACCES;
+	case SNT_REM_INV_REQ_ERR:
+	case SNT_REM_OP_ERR:
+		return EREMOTEIO;
+	default:
+		return EIO;
+	}
+}
+
+/* What is flushed has a reason, which somebody else will tell. */
+void snt__stream_lose(struct snt_stream *stream, const struct snt_wc *wc)
+{
+	if (stream->leaving || stream->closing_qp)
+		return;
+	snt__stream_fail(stream, error_of(wc->status), "a message was lost: %s",
+			 snt_status_text(wc->status));
+}
+
+/* All that was to be said has been said, in both directions. */
+static bool is_complete(const struct snt_stream *stream)
+{
+	return stream->in.ended && stream->end_acked;
+}
+
+void snt__stream_leave(struct snt_stream *stream)
+{
+	if (!stream->open || stream->leaving || stream->failed || !is_complete(stream))
+		return;
+	stream->leaving = true;
+	if (stream->conn)
+		snt_conn_disconnect(stream->conn);
+	else
+		snt__stream_end(stream, 0, NULL);
+}
+
+/* The first reason counts, but for one that is only the shadow of another. */
+void snt__stream_end(struct snt_stream *stream, int error, const char *text)
+{
+	if (!stream->failed && !is_complete(stream)) {
+		stream->failed = true;
+		stream->text[0] = '\0';
+	}
+	if (stream->failed && !stream->status) {
+		bool known = error && error != -ECANCELED;
+
+		stream->status = known ? error : -ECONNRESET;
+		if (known || !stream->text[0])
+			snprintf(stream->text, sizeof(stream->text), "%s",
+				 text && text[0] ? text : "the connection has ended");
+	}
+	stream->over = true;
+	snt__stream_drop_sends(stream);
+}
+
+int snt_stream_abort(struct snt_stream *stream, const char *text)
+{
+	if (stream->failed || stream->over)
+		return snt__fail(EALREADY, "the stream has ended");
+	snt__stream_fail(stream, ECANCELED, "%s", text ? text : "it is aborted");
+	return 0;
+}
+
+/*
+ * Destroying. One that devices have a hand in goes when they have let go, and keeps the
+ * context from being closed meanwhile.
+ */
+
+static void linger(struct snt_stream *stream)
+{
+	stream->hub->lingering++;
+	if (stream->conn)
+		stream->hub->users--;
+}
+
+static void stop_lingering(struct snt_stream *stream)
+{
+	stream->hub->lingering--;
+	if (stream->conn)
+		stream->hub->users++;
+}
+
+void snt__stream_free(struct snt_stream *stream)
+{
+	/* The rest comes when it is closed. */
+	if (snt__stream_close_qp(stream))
+		return;
+	stop_lingering(stream);
+	if (snt_conn_destroy(stream->conn)) {
+		/* A device does not let go: neither do we. */
+		linger(stream);
+		return;
+	}
+	snt__stream_unmake(stream);
+}
+
+int snt_stream_destroy(struct snt_stream *stream)
+{
+	if (!stream)
+		return 0;
+	for (struct snt__stream_waiter *at = stream->waiter; at; at = at->next)
+		at->gone = true;
+	stream->waiter = NULL;
+	snt__stream_listener_forget(stream);
+	stream->busy++;
+	if (!stream->over && !snt__stream_give_up(stream))
+		snt__stream_fail(stream, ECANCELED, "it is destroyed");
+	linger(stream);
+	stream->dead = true;
+	stream->programs = false;
+	stream->busy--;
+	if (stream->over && !stream->busy)
+		snt__stream_tell_later(stream);
+	return 0;
+}
+
+int snt_stream_close(struct snt_stream *stream, int64_t timeout_ns)
+{
+	int ret;
+
+	if (!stream->failed && !stream->shut)
+		snt_stream_shutdown(stream);
+	ret = stream->over || !timeout_ns
+		      ? 0
+		      : snt_stream_wait(stream, SNT_STREAM_OVER, timeout_ns);
+	if (ret < 0 && !(ret == stream->status && stream->over))
+		return ret;
+	if (!stream->over)
+		return snt__fail(EINPROGRESS, "the stream has not ended yet");
+	if (stream->status)
+		return snt__fail(-stream->status, "%s", stream->text);
+	if (snt__inflow_unread(&stream->in))
+		return snt__fail(ENODATA, "%llu bytes have not been read",
+				 (unsigned long long)snt__inflow_unread(&stream->in));
+	return snt_stream_destroy(stream);
+}

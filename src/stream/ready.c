@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Readiness: what the program wished for, whether it is so, and who is told. Wishes are
+ * fulfilled by completions and by events of the connection, all of which come from the
+ * loop and end in snt__stream_tell().
+ */
+#include <errno.h>
+
+#include "stream/stream.h"
+#include "util/err.h"
+
+static inline bool is_readable(const struct snt_stream *stream)
+{
+	return snt__inflow_unread(&stream->in) >= stream->low || stream->in.ended ||
+	       stream->over;
+}
+
+/* A quarter of the stage, which is always free sooner or later. */
+static inline bool is_writable(const struct snt_stream *stream)
+{
+	uint64_t used = stream->staged - stream->released;
+
+	return stream->stage_size - used >= stream->stage_size / 4 || stream->failed;
+}
+
+static inline bool is_flushed(const struct snt_stream *stream)
+{
+	return (stream->open && snt__stream_all_arrived(stream)) || stream->failed;
+}
+
+unsigned snt__stream_state(const struct snt_stream *stream)
+{
+	return (stream->open ? SNT_STREAM_OPEN : 0) |
+	       (is_readable(stream) ? SNT_STREAM_READABLE : 0) |
+	       (is_writable(stream) ? SNT_STREAM_WRITABLE : 0) |
+	       (is_flushed(stream) ? SNT_STREAM_FLUSHED : 0) |
+	       (stream->over ? SNT_STREAM_OVER : 0);
+}
+
+/* Takes wishes that are fulfilled off the list. */
+static inline unsigned take_events(struct snt_stream *stream)
+{
+	unsigned events = 0;
+
+	if (stream->wants_read && is_readable(stream)) {
+		stream->wants_read = false;
+		events |= SNT_STREAM_READABLE;
+	}
+	if (stream->wants_write && is_writable(stream)) {
+		stream->wants_write = false;
+		events |= SNT_STREAM_WRITABLE;
+	}
+	if (stream->wants_flush && is_flushed(stream)) {
+		stream->wants_flush = false;
+		events |= SNT_STREAM_FLUSHED;
+	}
+	if (stream->open && !stream->told_open) {
+		stream->told_open = true;
+		events |= SNT_STREAM_OPEN;
+	}
+	if (stream->over && !stream->told_over) {
+		stream->told_over = true;
+		events |= SNT_STREAM_OVER;
+	}
+	return events;
+}
+
+static void release_sends(struct snt_stream *stream)
+{
+	while (stream->send_done) {
+		struct snt_stream_send *send = stream->send_done;
+
+		stream->send_done = send->next;
+		if (!stream->send_done)
+			stream->send_done_end = &stream->send_done;
+		send->released(send);
+	}
+}
+
+void snt__stream_tell(struct snt_stream *stream)
+{
+	unsigned events;
+
+	stream->busy++;
+	if (stream->send_done)
+		release_sends(stream);
+	if (stream->ready && stream->programs) {
+		events = take_events(stream);
+		if (events)
+			stream->ready(stream->arg, stream, events);
+	}
+	stream->busy--;
+	if (stream->dead && stream->over && !stream->busy)
+		snt__stream_free(stream);
+}
+
+int snt__stream_work(struct snt__worker *worker)
+{
+	snt__stream_tell(snt__container(worker, struct snt_stream, worker));
+	return 1;
+}
+
+void snt__stream_tell_later(struct snt_stream *stream)
+{
+	snt__hub_add_work(stream->hub, &stream->worker);
+}
+
+void snt_stream_on_ready(struct snt_stream *stream,
+			 void (*ready)(void *arg, struct snt_stream *stream,
+				       unsigned events),
+			 void *arg)
+{
+	stream->ready = ready;
+	stream->arg = arg;
+	if (ready)
+		snt__stream_tell_later(stream);
+}
+
+/*
+ * Waiting
+ */
+
+static int wait_result(const struct snt_stream *stream, unsigned found)
+{
+	if (found == SNT_STREAM_OVER && stream->status)
+		return snt__fail(-stream->status, "%s", stream->text);
+	return (int)found;
+}
+
+/* What is left of a time; -1: for ever. */
+static int64_t time_left(const struct snt_stream *stream, int64_t timeout_ns,
+			 uint64_t begin)
+{
+	uint64_t spent;
+
+	if (timeout_ns <= 0)
+		return timeout_ns;
+	spent = snt_loop_now(stream->ctx) - begin;
+	return spent < (uint64_t)timeout_ns ? timeout_ns - (int64_t)spent : 0;
+}
+
+int snt_stream_wait(struct snt_stream *stream, unsigned events, int64_t timeout_ns)
+{
+	struct snt__stream_waiter waiter = { .next = stream->waiter };
+	uint64_t begin = timeout_ns > 0 ? snt_loop_now(stream->ctx) : 0;
+	unsigned found;
+	int ret = 0;
+
+	stream->waiter = &waiter;
+	for (;;) {
+		int64_t left = time_left(stream, timeout_ns, begin);
+
+		found = snt__stream_state(stream) & (events | SNT_STREAM_OVER);
+		if (found)
+			break;
+		ret = snt_loop_wait(stream->ctx, left);
+		if (waiter.gone)
+			return snt__fail(ECANCELED,
+					 "the stream was destroyed meanwhile");
+		found = snt__stream_state(stream) & (events | SNT_STREAM_OVER);
+		if (found || ret < 0 || !left)
+			break;
+	}
+	stream->waiter = waiter.next;
+	if (found)
+		return wait_result(stream, found);
+	return ret < 0 ? ret : snt__fail(EINPROGRESS, "it takes longer than that");
+}
+
+/*
+ * Blocking calls
+ */
+
+/* Returns 0 to go on. */
+static int wait_more(struct snt_stream *stream, unsigned event, int64_t timeout_ns,
+		     uint64_t begin)
+{
+	int ret;
+
+	if (timeout_ns > 0 && !time_left(stream, timeout_ns, begin))
+		return snt__fail(EINPROGRESS, "it takes longer than that");
+	ret = snt_stream_wait(stream, event, time_left(stream, timeout_ns, begin));
+	return ret == -EBUSY || ret == -ECHILD || ret == -ECANCELED ||
+			       ret == -EINPROGRESS
+		       ? ret
+		       : 0;
+}
+
+ssize_t snt_stream_read_all(struct snt_stream *stream, void *buffer, size_t length,
+			    int64_t timeout_ns)
+{
+	uint64_t begin = snt_loop_now(stream->ctx);
+	uint8_t *to = buffer;
+	size_t done = 0;
+	ssize_t ret = 0;
+
+	while (done < length) {
+		ret = snt_stream_read(stream, to + done, length - done);
+		if (ret == -EAGAIN)
+			ret = wait_more(stream, SNT_STREAM_READABLE, timeout_ns, begin);
+		else if (!ret)
+			break;
+		if (ret < 0)
+			break;
+		done += (size_t)ret;
+	}
+	return done ? (ssize_t)done : ret;
+}
+
+ssize_t snt_stream_write_all(struct snt_stream *stream, const void *buffer,
+			     size_t length, int64_t timeout_ns)
+{
+	uint64_t begin = snt_loop_now(stream->ctx);
+	const uint8_t *from = buffer;
+	size_t done = 0;
+	ssize_t ret = 0;
+
+	while (done < length) {
+		ret = snt_stream_write(stream, from + done, length - done);
+		if (ret == -EAGAIN)
+			ret = wait_more(stream, SNT_STREAM_WRITABLE, timeout_ns, begin);
+		if (ret < 0)
+			break;
+		done += (size_t)ret;
+	}
+	return done ? (ssize_t)done : ret;
+}

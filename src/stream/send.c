@@ -1,0 +1,469 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Sending: what the program wrote goes to the stage, from there to the peer's ring as the
+ * peer has room, with credits for the other direction along.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <string.h>
+
+#include "dev/mem.h"
+#include "stream/stream.h"
+#include "util/err.h"
+#include "vqp/qp.h"
+
+/* WRs that are posted at once. */
+#define BATCH 8
+
+/* With so many signalled messages under way one that could be longer waits for more: the
+ * next completion sends it in any case. */
+#define WINDOW 2
+
+/* WRs that data never takes. */
+#define WRS_KEPT 4
+
+struct batch {
+	struct snt_send_wr wr[BATCH];
+	struct snt_sge sge[BATCH];
+	unsigned count;
+};
+
+static inline uint64_t least(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+static inline bool is_dqplb(const struct snt_stream *stream)
+{
+	return !stream->qp->pass_through && stream->qp->scheme == SNT_DQPLB;
+}
+
+static inline bool is_spray(const struct snt_stream *stream)
+{
+	return !stream->qp->pass_through && stream->qp->scheme != SNT_DQPLB;
+}
+
+/*
+ * One WR
+ */
+
+static inline struct snt_send_wr *next_wr(struct snt_stream *stream,
+					  struct batch *batch, uint32_t word)
+{
+	struct snt_send_wr *wr = &batch->wr[batch->count];
+	struct snt_sge *sge = &batch->sge[batch->count];
+
+	batch->count++;
+	wr->wr_id = (uintptr_t)&stream->send_port;
+	wr->opcode = SNT_WRITE_IMM;
+	wr->flags = 0;
+	wr->sge_count = 0;
+	wr->imm = word;
+	wr->sge = sge;
+	wr->remote = &stream->remote;
+	wr->remote_addr =
+		stream->remote.addr + (stream->out.sent & (stream->out.size - 1));
+	return wr;
+}
+
+/* It will be heard of, and with it those before it. */
+static inline void announce(struct snt_stream *stream, struct snt_send_wr *wr)
+{
+	wr->flags |= SNT_SIGNALED;
+	stream->data_lots += stream->quiet.has_data;
+	stream->lot[stream->lot_tail++ & stream->lot_mask] = stream->quiet;
+	stream->quiet = (struct snt__lot){ 0 };
+}
+
+static inline unsigned cost_of(const struct snt_stream *stream, uint32_t word)
+{
+	return 1 + (word && is_dqplb(stream));
+}
+
+/* A message without bytes. */
+static bool add_word(struct snt_stream *stream, struct batch *batch, uint32_t word,
+		     bool ends)
+{
+	struct snt_send_wr *wr = next_wr(stream, batch, word);
+
+	snt__outflow_spend_other(&stream->out, cost_of(stream, word));
+	stream->wrs++;
+	stream->quiet.wrs++;
+	stream->quiet.ends = ends;
+	announce(stream, wr);
+	return true;
+}
+
+static inline bool may_add_word(const struct snt_stream *stream)
+{
+	return stream->wrs < stream->wr_limit &&
+	       snt__outflow_may_tell(&stream->out, is_dqplb(stream) ? 2 : 1);
+}
+
+static bool add_credit(struct snt_stream *stream, struct batch *batch)
+{
+	bool done = stream->in.ended && stream->end_posted;
+
+	if (done || !snt__inflow_due(&stream->in) || !may_add_word(stream))
+		return false;
+	stream->count.credits_sent++;
+	return add_word(stream, batch, snt__inflow_tell(&stream->in), false);
+}
+
+/* Behind all data. */
+static bool add_end(struct snt_stream *stream, struct batch *batch)
+{
+	if (!stream->shut || stream->end_posted || stream->posted != stream->staged ||
+	    stream->send_next || !may_add_word(stream))
+		return false;
+	stream->end_posted = true;
+	return add_word(stream, batch,
+			snt__word(SNT__WORD_END,
+				  (uint32_t)stream->out.sent & SNT__WORD_POSITION),
+			true);
+}
+
+/*
+ * Data
+ */
+
+/* Bytes in one piece, here and at the peer. */
+struct piece {
+	struct snt_stream_send *send; /* whose they are; NULL: of the stage */
+	uint64_t have;		      /* that could go, had they room */
+	uint64_t length;
+	bool last; /* of all that there is to send */
+};
+
+static inline struct piece next_piece(const struct snt_stream *stream)
+{
+	struct snt_stream_send *send = stream->send_next;
+	uint64_t staged = (send ? send->at : stream->staged) - stream->posted;
+	uint64_t to = stream->out.sent & (stream->out.size - 1);
+	struct piece piece = { .have = staged };
+
+	if (!staged && send) {
+		piece.send = send;
+		piece.have = send->length - send->sent;
+	}
+	piece.length = least(least(piece.have, stream->chunk), stream->out.size - to);
+	if (!piece.send)
+		piece.length = least(piece.length,
+				     stream->stage_size - (stream->posted &
+							   (stream->stage_size - 1)));
+	piece.last =
+		piece.length == piece.have &&
+		(piece.send ? !send->next && stream->staged == stream->posted : !send);
+	return piece;
+}
+
+/* The peer's room for it. Not less than an eighth of the ring, or a slow reader would be
+ * sent crumbs; he tells when a quarter is free. */
+static inline bool fit(struct snt_stream *stream, struct piece *piece)
+{
+	uint64_t room = snt__outflow_room(&stream->out);
+
+	if (__builtin_expect(piece->length <= room, 1))
+		return true;
+	if (room < stream->out.size / 8) {
+		stream->count.stalls += !stream->stalled;
+		stream->stalled = true;
+		return false;
+	}
+	piece->length = room;
+	piece->last = false;
+	return true;
+}
+
+/* Might more come to go along, and will something make it go if not? */
+static inline bool may_wait(const struct snt_stream *stream, const struct piece *piece)
+{
+	return piece->last && !piece->send && piece->length < stream->chunk &&
+	       stream->data_lots >= WINDOW && !stream->urgent && !stream->shut;
+}
+
+/* What goes along in the immediate. */
+static inline uint32_t choose_word(struct snt_stream *stream, uint64_t length)
+{
+	struct snt__inflow *in = &stream->in;
+	bool extra = is_dqplb(stream); /* costs a receive more */
+
+	if (is_spray(stream))
+		return snt__word(SNT__WORD_LENGTH, (uint32_t)length);
+	if (extra && (!snt__inflow_worth(in) || !snt__outflow_may(&stream->out, 2)))
+		return 0;
+	stream->count.credits_along++;
+	return snt__inflow_tell(in);
+}
+
+static inline void take_piece(struct snt_stream *stream, const struct piece *piece,
+			      struct snt_sge *sge)
+{
+	struct snt_stream_send *send = piece->send;
+
+	sge->length = piece->length;
+	if (!send) {
+		sge->mem = stream->stage_mem;
+		sge->addr = stream->stage + (stream->posted & (stream->stage_size - 1));
+		stream->posted += piece->length;
+		stream->quiet.staged += (uint32_t)piece->length;
+		return;
+	}
+	sge->mem = send->mem;
+	sge->addr = (uint8_t *)(uintptr_t)send->addr + send->sent;
+	send->sent += piece->length;
+	if (send->sent < send->length)
+		return;
+	stream->send_next = send->next;
+	stream->quiet.sends++;
+}
+
+static bool add_data(struct snt_stream *stream, struct batch *batch)
+{
+	struct piece piece = next_piece(stream);
+	struct snt_send_wr *wr;
+	uint32_t word;
+
+	if (!piece.length || may_wait(stream, &piece) || !fit(stream, &piece) ||
+	    stream->wrs + WRS_KEPT >= stream->wr_limit ||
+	    !snt__outflow_may(&stream->out, 1))
+		return false;
+	word = choose_word(stream, piece.length);
+	wr = next_wr(stream, batch, word);
+	take_piece(stream, &piece, (struct snt_sge *)wr->sge);
+	wr->sge_count = 1;
+	if (piece.length <= stream->inline_max)
+		wr->flags = SNT_INLINE;
+	snt__outflow_spend(&stream->out, piece.length, cost_of(stream, word));
+	stream->count.messages_sent++;
+	stream->quiet.has_data = true;
+	stream->wrs++;
+	stream->quiet.wrs++;
+	if (piece.last || stream->quiet.sends ||
+	    stream->quiet.staged >= stream->stage_size / 8 ||
+	    stream->quiet.wrs >= stream->wr_limit / 4)
+		announce(stream, wr);
+	return true;
+}
+
+/*
+ * All
+ */
+
+static bool post(struct snt_stream *stream, struct batch *batch)
+{
+	int ret = snt__qp_post_send(stream->qp, batch->wr, batch->count);
+
+	if (__builtin_expect(ret == (int)batch->count, 1))
+		return true;
+	/* It breaks, and completions will tell why; or it counts otherwise than we do. */
+	snt__stream_fail(stream, ret == -ESHUTDOWN ? 0 : EIO,
+			 "the QP takes nothing more");
+	return false;
+}
+
+void snt__stream_pump(struct snt_stream *stream)
+{
+	struct batch batch;
+
+	do {
+		if (!stream->open || stream->failed)
+			return;
+		batch.count = 0;
+		while (batch.count < BATCH && add_data(stream, &batch))
+			;
+		if (batch.count < BATCH)
+			add_credit(stream, &batch);
+		if (batch.count < BATCH)
+			add_end(stream, &batch);
+		if (!batch.count)
+			return;
+	} while (post(stream, &batch) && batch.count == BATCH);
+}
+
+/* Registered ones that are done with, in the order in which they were sent. */
+static void finish_sends(struct snt_stream *stream, unsigned count, int result)
+{
+	while (count-- && stream->send_first) {
+		struct snt_stream_send *send = stream->send_first;
+
+		stream->send_first = send->next;
+		if (!stream->send_first)
+			stream->send_end = &stream->send_first;
+		send->result = result;
+		send->next = NULL;
+		*stream->send_done_end = send;
+		stream->send_done_end = &send->next;
+	}
+}
+
+void snt__stream_drop_sends(struct snt_stream *stream)
+{
+	stream->send_next = NULL;
+	finish_sends(stream, UINT_MAX, stream->status ? stream->status : -ECONNRESET);
+}
+
+static inline void finish_lot(struct snt_stream *stream)
+{
+	struct snt__lot lot = stream->lot[stream->lot_head++ & stream->lot_mask];
+
+	stream->released += lot.staged;
+	stream->wrs -= lot.wrs;
+	stream->data_lots -= lot.has_data;
+	if (lot.sends)
+		finish_sends(stream, lot.sends, 0);
+	if (stream->urgent && snt__stream_all_arrived(stream))
+		stream->urgent = false;
+	if (lot.ends) {
+		stream->end_acked = true;
+		snt__stream_leave(stream);
+	}
+}
+
+void snt__stream_sent(struct snt_op *op, const struct snt_wc *wc)
+{
+	struct snt_stream *stream = ((struct snt__stream_port *)op)->stream;
+
+	if (__builtin_expect(stream->failed, 0))
+		return;
+	if (__builtin_expect(wc->status != SNT_SUCCESS, 0)) {
+		snt__stream_lose(stream, wc);
+	} else {
+		finish_lot(stream);
+		snt__stream_pump(stream);
+	}
+	snt__stream_tell(stream);
+}
+
+/*
+ * Calls
+ */
+
+int snt__stream_refuse(const struct snt_stream *stream)
+{
+	if (stream->failed)
+		return snt__fail(stream->status ? -stream->status : ECONNRESET, "%s",
+				 stream->text);
+	if (stream->shut)
+		return snt__fail(EPIPE, "the stream has been shut down by this end");
+	return 0;
+}
+
+/* Whole messages leave as soon as they are there, so that the peer can begin. */
+static size_t stage_bytes(struct snt_stream *stream, const uint8_t *from, size_t length)
+{
+	uint64_t mask = stream->stage_size - 1;
+	size_t done = 0;
+
+	while (done < length) {
+		uint64_t at = stream->staged & mask;
+		uint64_t room =
+			stream->stage_size - (stream->staged - stream->released);
+		uint64_t part = least(least(room, stream->stage_size - at),
+				      least(length - done, stream->chunk));
+
+		if (!part)
+			break;
+		memcpy(stream->stage + at, from + done, part);
+		stream->staged += part;
+		done += part;
+		if (stream->staged - stream->posted >= stream->chunk)
+			snt__stream_pump(stream);
+	}
+	return done;
+}
+
+static ssize_t wrote(struct snt_stream *stream, size_t done, size_t length)
+{
+	if (done < length)
+		stream->wants_write = true;
+	if (!done && length)
+		return -EAGAIN;
+	stream->count.bytes_written += done;
+	snt__stream_pump(stream);
+	return (ssize_t)done;
+}
+
+ssize_t snt_stream_write(struct snt_stream *stream, const void *buffer, size_t length)
+{
+	int ret = snt__stream_refuse(stream);
+
+	if (ret)
+		return ret;
+	if (length > SSIZE_MAX)
+		return snt__fail(EINVAL, "%zu bytes are too many for one call", length);
+	return wrote(stream, stage_bytes(stream, buffer, length), length);
+}
+
+ssize_t snt_stream_writev(struct snt_stream *stream, const struct iovec *iov, int count)
+{
+	size_t done = 0, length = 0;
+	int ret = snt__stream_refuse(stream);
+
+	if (ret)
+		return ret;
+	for (int i = 0; i < count; i++) {
+		if (iov[i].iov_len > SSIZE_MAX - length)
+			return snt__fail(EINVAL, "too many bytes for one call");
+		length += iov[i].iov_len;
+	}
+	if (count < 0)
+		return snt__fail(EINVAL, "%d buffers", count);
+	for (int i = 0; i < count; i++) {
+		size_t part = stage_bytes(stream, iov[i].iov_base, iov[i].iov_len);
+
+		done += part;
+		if (part < iov[i].iov_len)
+			break;
+	}
+	return wrote(stream, done, length);
+}
+
+int snt_stream_write_registered(struct snt_stream *stream, struct snt_stream_send *send)
+{
+	int ret = snt__stream_refuse(stream);
+
+	if (ret)
+		return ret;
+	if (!send->mem || !send->length || !send->released)
+		return snt__fail(EINVAL,
+				 "a registered send needs memory, a length and a "
+				 "function");
+	if (send->mem->ctx != stream->ctx)
+		return snt__fail(EINVAL, "the memory is registered in another context");
+	if (!snt__mem_holds(send->mem, (uintptr_t)send->addr, send->length))
+		return snt__fail(ERANGE, "%llu bytes are outside of the memory",
+				 (unsigned long long)send->length);
+	send->at = stream->staged;
+	send->sent = 0;
+	send->next = NULL;
+	*stream->send_end = send;
+	stream->send_end = &send->next;
+	if (!stream->send_next)
+		stream->send_next = send;
+	stream->count.bytes_written += send->length;
+	snt__stream_pump(stream);
+	return 0;
+}
+
+int snt_stream_flush(struct snt_stream *stream)
+{
+	if (stream->failed)
+		return snt__stream_refuse(stream);
+	if (stream->open && snt__stream_all_arrived(stream))
+		return 0;
+	stream->urgent = stream->wants_flush = true;
+	snt__stream_pump(stream);
+	return -EAGAIN;
+}
+
+int snt_stream_shutdown(struct snt_stream *stream)
+{
+	if (stream->failed)
+		return snt__stream_refuse(stream);
+	if (stream->shut)
+		return snt__fail(EALREADY, "the stream has been shut down before");
+	stream->shut = true;
+	snt__stream_pump(stream);
+	return 0;
+}

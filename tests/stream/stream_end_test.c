@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: MIT */
+/* Ends of streams: in good order, by force, by accident, and at any moment. */
+#include "kit.h"
+
+static char buffer[4096];
+
+/* Data, then the end: all of the data is read before it. */
+static void data_then_shutdown_on(const struct kit_way *way)
+{
+	struct kit_opts opts = { .recv_size = { 4096, 4096 }, .send_size = 65536 };
+	uint64_t got = 0;
+
+	kit_open(way, &opts);
+	assert_int_equal(kit_write_some(0, 0, 50000), 50000);
+	assert_success(snt_stream_shutdown(kit_end(0)));
+	assert_error(snt_stream_shutdown(kit_end(0)), EALREADY, "before");
+	assert_error(snt_stream_write(kit_end(0), "x", 1), EPIPE, "shut down");
+	while (got < 50000) {
+		kit_until(snt__stream_state(kit_end(1)) & SNT_STREAM_READABLE);
+		got += kit_read_some(1, got, 1000);
+	}
+	kit_until(snt__stream_state(kit_end(1)) & SNT_STREAM_READABLE);
+	assert_int_equal(snt_stream_read(kit_end(1), buffer, 10), 0);
+	assert_int_equal(snt_stream_read(kit_end(1), buffer, 10), 0);
+	/* The other half goes on. */
+	kit_transfer(1, 0, 30000, 3000, 3000);
+	assert_int_equal(kit_info(0).state, SNT_STREAM_RUNNING);
+	assert_success(snt_stream_shutdown(kit_end(1)));
+	kit_until(kit_is_over(0) && kit_is_over(1));
+	assert_int_equal(kit_info(0).status, 0);
+	assert_int_equal(kit_info(1).status, 0);
+	assert_int_equal(snt_stream_read(kit_end(0), buffer, 10), 0);
+	kit_close();
+}
+
+KIT_EACH_WAY(data_then_shutdown)
+
+/* What both have written before both shut down is there when all is over. */
+static void graceful_shutdown_on(const struct kit_way *way)
+{
+	kit_open(way, NULL);
+	for (unsigned i = 0; i < 2; i++) {
+		assert_int_equal(kit_write_some(i, 0, 100000), 100000);
+		assert_success(snt_stream_shutdown(kit_end(i)));
+	}
+	kit_until(kit_is_over(0) && kit_is_over(1));
+	for (unsigned i = 0; i < 2; i++) {
+		assert_error(snt_stream_close(kit_end(i), 0), ENODATA, "100000 bytes");
+		assert_int_equal(kit_read_some(i, 0, 200000), 100000);
+		assert_int_equal(snt_stream_read(kit_end(i), buffer, 10), 0);
+		assert_success(snt_stream_close(kit_end(i), 0));
+		world.end[i].stream = NULL;
+	}
+	kit_close();
+}
+
+KIT_EACH_WAY(graceful_shutdown)
+
+/* A close that is not over yet leaves everything as it is. */
+static void close_takes_two_on(const struct kit_way *way)
+{
+	kit_open(way, NULL);
+	assert_error(snt_stream_close(kit_end(0), 0), EINPROGRESS, "not ended");
+	kit_until(snt__stream_state(kit_end(1)) & SNT_STREAM_READABLE);
+	assert_int_equal(snt_stream_read(kit_end(1), buffer, 10), 0);
+	kit_transfer(1, 0, 100, 100, 100);
+	assert_error(snt_stream_close(kit_end(1), 0), EINPROGRESS, "not ended");
+	kit_until(kit_is_over(0) && kit_is_over(1));
+	for (unsigned i = 0; i < 2; i++) {
+		assert_success(snt_stream_close(kit_end(i), 0));
+		world.end[i].stream = NULL;
+	}
+	kit_close();
+}
+
+KIT_EACH_WAY(close_takes_two)
+
+/* Bytes that have arrived are read before the error. */
+static void error_after_data_on(const struct kit_way *way)
+{
+	kit_open(way, NULL);
+	kit_write_some(0, 0, 3000);
+	kit_until(!snt_stream_flush(kit_end(0)));
+	assert_success(snt_stream_abort(kit_end(0), "enough of it"));
+	assert_error(snt_stream_abort(kit_end(0), NULL), EALREADY, "ended");
+	assert_error(snt_stream_write(kit_end(0), "x", 1), ECANCELED, "enough of it");
+	assert_error(snt_stream_flush(kit_end(0)), ECANCELED, "enough of it");
+	kit_until(kit_is_over(0) && kit_is_over(1));
+	assert_int_equal(kit_info(1).status, -ECONNABORTED);
+	assert_error(snt_stream_write(kit_end(1), "x", 1), ECONNABORTED, "");
+	assert_int_equal(kit_read_some(1, 0, 1000), 1000);
+	assert_int_equal(kit_read_some(1, 1000, 10000), 2000);
+	assert_error(snt_stream_read(kit_end(1), buffer, 10), ECONNABORTED, "");
+	assert_error(snt_stream_read(kit_end(0), buffer, 10), ECANCELED,
+		     "enough of it");
+	if (!way->by_card)
+		assert_non_null(strstr(kit_info(1).text, "enough of it"));
+	kit_close();
+}
+
+KIT_EACH_WAY(error_after_data)
+
+/* The peer is gone: writing fails soon, and everything else is quick. */
+static void write_after_peer_drop_on(const struct kit_way *way)
+{
+	kit_open(way, NULL);
+	snt_stream_destroy(kit_end(1));
+	world.end[1].stream = NULL;
+	for (;;) {
+		ssize_t ret = snt_stream_write(kit_end(0), buffer, 100);
+
+		if (ret < 0 && ret != -EAGAIN)
+			break;
+		kit_until(kit_is_over(0) ||
+			  world_step(&world, world_now(&world) + WORLD_MS));
+	}
+	kit_until(kit_is_over(0));
+	assert_true(snt_stream_shutdown(kit_end(0)) < 0);
+	assert_int_equal(kit_info(0).status, -ECONNABORTED);
+	assert_error(snt_stream_close(kit_end(0), 0), ECONNABORTED, "");
+	kit_close();
+}
+
+KIT_EACH_WAY(write_after_peer_drop)
+
+/* Both ends vanish with much under way. */
+static void drop_safety_on(const struct kit_way *way)
+{
+	for (unsigned steps = 0; steps < 40; steps += kit_real() ? 9 : 1) {
+		kit_open(way, NULL);
+		for (unsigned i = 0; i < 2; i++)
+			kit_write_some(i, 0, 500000);
+		for (unsigned i = 0; i < steps; i++)
+			world_step(&world, world_now(&world) + WORLD_MS);
+		snt_stream_destroy(kit_end(steps % 2));
+		world.end[steps % 2].stream = NULL;
+		kit_close();
+	}
+}
+
+KIT_EACH_WAY(drop_safety)
+
+/*
+ * Cancelling
+ */
+
+static unsigned calls;
+
+static void destroy_at_once(void *arg, struct snt_stream *stream, unsigned events)
+{
+	struct world_end *end = arg;
+
+	calls++;
+	assert_true(events);
+	snt_stream_destroy(stream);
+	end->stream = NULL;
+}
+
+/* In the function that tells of it, whatever it is. */
+static void destroyed_inside_on(const struct kit_way *way)
+{
+	struct kit_opts opts = { .ready = destroy_at_once };
+
+	calls = 0;
+	kit_open_world(&opts);
+	world.by_card = way->by_card;
+	world.end[0].opts.lanes = world.end[1].opts.lanes =
+		way->by_card ? 0 : way->lanes;
+	world.end[0].qp_opts.scheme = world.end[1].qp_opts.scheme = way->scheme;
+	assert_null(world_connect(&world));
+	if (!way->by_card)
+		snt_stream_write(kit_end(0), "hello", 5);
+	kit_until(calls >= 1);
+	kit_close();
+}
+
+KIT_EACH_WAY(destroyed_inside)
+
+/* At every step of connecting and of the first bytes. */
+static void cancelled_anywhere(void **state)
+{
+	bool opened = false;
+
+	(void)state;
+	for (unsigned steps = 0; steps < 400 && !opened; steps += kit_real() ? 23 : 1) {
+		kit_open_world(NULL);
+		assert_null(world_connect(&world));
+		snt_stream_write(kit_end(0), "hello", 5);
+		for (unsigned i = 0; i < steps; i++)
+			world_step(&world, world_now(&world) + WORLD_MS);
+		opened = kit_end(1) && kit_info(1).readable;
+		snt_stream_destroy(kit_end(0));
+		world.end[0].stream = NULL;
+		kit_close();
+	}
+	assert_true(opened || kit_real());
+}
+
+/* And the end that accepts, too. */
+static void listener_cancelled_anywhere(void **state)
+{
+	(void)state;
+	for (unsigned steps = 0; steps < 120; steps += kit_real() ? 17 : 1) {
+		kit_open_world(NULL);
+		assert_null(world_connect(&world));
+		for (unsigned i = 0; i < steps; i++)
+			world_step(&world, world_now(&world) + WORLD_MS);
+		snt_stream_listener_destroy(world.listener);
+		world.listener = NULL;
+		if (!kit_end(1))
+			kit_until(kit_is_over(0));
+		kit_close();
+	}
+}
+
+static unsigned released_count;
+static int released_result;
+
+static void count_release(struct snt_stream_send *send)
+{
+	released_count++;
+	released_result = send->result;
+	if (send->arg) {
+		snt_stream_destroy(send->arg);
+		world.end[0].stream = NULL;
+	}
+}
+
+/* Memory comes back once, with an error, and not before devices have let go of it. */
+static void registered_and_aborted_on(const struct kit_way *way)
+{
+	struct kit_opts opts = { .recv_size = { 1024, 1024 } };
+	struct snt_stream_send send[3];
+	static uint8_t memory[3][2000];
+	struct snt_mem *mem;
+
+	for (unsigned inside = 0; inside < 2; inside++) {
+		kit_open(way, &opts);
+		released_count = 0;
+		assert_success(snt_mem_register(world.end[0].ctx, memory,
+						sizeof(memory), 0, &mem));
+		for (unsigned i = 0; i < 3; i++) {
+			send[i] = (struct snt_stream_send){
+				.mem = mem,
+				.addr = memory[i],
+				.length = 2000,
+				.released = count_release,
+				.arg = inside && i == 1 ? kit_end(0) : NULL,
+			};
+			assert_success(
+				snt_stream_write_registered(kit_end(0), &send[i]));
+		}
+		kit_until(kit_info(1).readable > 500);
+		assert_success(snt_stream_abort(kit_end(0), NULL));
+		assert_int_equal(released_count, 0);
+		kit_until(released_count == 3);
+		assert_int_equal(released_result, -ECANCELED);
+		snt_stream_destroy(kit_end(0));
+		world.end[0].stream = NULL;
+		assert_success(snt_mem_release(mem));
+		kit_close();
+	}
+}
+
+KIT_EACH_WAY(registered_and_aborted)
+
+/* A wait that takes too long can be repeated, and loses nothing. */
+static void wait_times_out(void **state)
+{
+	(void)state;
+	if (!kit_real())
+		return;
+	kit_open(&kit_ways[0], NULL);
+	assert_error(snt_stream_wait(kit_end(1), SNT_STREAM_READABLE, WORLD_MS),
+		     EINPROGRESS, "longer");
+	assert_error(snt_stream_read_all(kit_end(1), buffer, 10, WORLD_MS), EINPROGRESS,
+		     "longer");
+	assert_int_equal(snt_stream_write_all(kit_end(0), "hello", 5, -1), 5);
+	assert_int_equal(snt_stream_wait(kit_end(1), SNT_STREAM_READABLE, -1),
+			 SNT_STREAM_READABLE);
+	/* What came in time is not lost. */
+	assert_int_equal(snt_stream_read_all(kit_end(1), buffer, 10, WORLD_MS), 5);
+	assert_memory_equal(buffer, "hello", 5);
+	snt_stream_abort(kit_end(0), NULL);
+	assert_error(snt_stream_wait(kit_end(0), SNT_STREAM_OVER, -1), ECANCELED, "");
+	assert_error(snt_stream_wait(kit_end(1), SNT_STREAM_OVER, -1), ECONNABORTED,
+		     "");
+	assert_int_equal(snt_stream_wait(kit_end(1), SNT_STREAM_READABLE, -1),
+			 SNT_STREAM_READABLE | SNT_STREAM_OVER);
+	kit_close();
+}
+
+/*
+ * Who cannot be reached
+ */
+
+static void nobody_listens(void **state)
+{
+	(void)state;
+	kit_open_world(NULL);
+	assert_null(world_listen(&world));
+	world.end[0].opts.port ^= 1;
+	assert_success(snt_stream_connect(world.end[0].ctx, &world.end[0].opts,
+					  &world.end[0].stream));
+	assert_true(snt_stream_write(kit_end(0), "into the void", 13) == 13);
+	kit_until(kit_is_over(0));
+	assert_int_equal(kit_info(0).status, -ECONNREFUSED);
+	assert_error(snt_stream_read(kit_end(0), buffer, 10), ECONNREFUSED, "");
+	kit_close();
+}
+
+/* A listener for connections that are not streams, and the other way round. */
+static void not_a_stream(void **state)
+{
+	struct snt_qp_opts qp = { .size = sizeof(qp) };
+	struct snt_conn_opts opts = { .size = sizeof(opts), .qp = &qp, .data = "abc" };
+	struct snt_conn_info info = { .size = sizeof(info) };
+	struct snt_conn *conn;
+
+	(void)state;
+	kit_open_world(NULL);
+	assert_null(world_listen(&world));
+	qp.cq = world.end[0].cq;
+	qp.scheme = SNT_DQPLB;
+	opts.host = world.end[0].opts.host;
+	opts.port = world.end[0].opts.port;
+	opts.data_length = 3;
+	assert_success(snt_conn_connect(world.end[0].ctx, &opts, &conn));
+	kit_until(!snt_conn_query(conn, &info) && info.state == SNT_CONN_ENDED);
+	assert_int_equal(info.status, -ECONNREFUSED);
+	assert_non_null(strstr(info.text, "no stream's offer"));
+	snt_conn_destroy(conn);
+	kit_close();
+}
+
+static void streams_by_wait(void **state)
+{
+	struct snt_stream *stream;
+
+	(void)state;
+	kit_open_world(NULL);
+	assert_null(world_listen(&world));
+	assert_error(snt_stream_listener_wait(world.listener, 0, &stream), EINVAL,
+		     "function");
+	snt_stream_listener_destroy(world.listener);
+	world.listen.accepted = NULL;
+	assert_null(world_listen(&world));
+	assert_error(snt_stream_listener_wait(world.listener, 0, &stream), EAGAIN, "");
+	assert_null(world_connect(&world));
+	kit_until(snt__stream_state(kit_end(0)) & SNT_STREAM_OPEN);
+	kit_until(!snt_stream_listener_wait(world.listener, 0, &world.end[1].stream));
+	kit_transfer(0, 0, 1000, 1000, 1000);
+	kit_finish();
+}
+
+/* Bytes of the programs come along with the connection. */
+static void data_along(void **state)
+{
+	(void)state;
+	kit_open_world(NULL);
+	world.end[0].opts.data = "from the client";
+	world.end[0].opts.data_length = 16;
+	world.end[1].opts.data = "from the server";
+	world.end[1].opts.data_length = 16;
+	assert_null(world_connected(&world));
+	assert_string_equal(kit_info(0).data, "from the server");
+	assert_string_equal(kit_info(1).data, "from the client");
+	assert_int_equal(kit_info(1).data_length, 16);
+	kit_finish();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(data_then_shutdown),
+		cmocka_unit_test(graceful_shutdown),
+		cmocka_unit_test(close_takes_two),
+		cmocka_unit_test(error_after_data),
+		cmocka_unit_test(write_after_peer_drop),
+		cmocka_unit_test(drop_safety),
+		cmocka_unit_test(destroyed_inside),
+		cmocka_unit_test(cancelled_anywhere),
+		cmocka_unit_test(listener_cancelled_anywhere),
+		cmocka_unit_test(registered_and_aborted),
+		cmocka_unit_test(wait_times_out),
+		cmocka_unit_test(nobody_listens),
+		cmocka_unit_test(not_a_stream),
+		cmocka_unit_test(streams_by_wait),
+		cmocka_unit_test(data_along),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
