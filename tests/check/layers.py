@@ -12,11 +12,14 @@ from tap import ROOT, Report, files, name, output
 
 # Highest first. A folder includes only from itself and from those below it;
 # public headers may be included by all, and include only one another.
-LAYERS = ["src/stream", "src/conn", "src/loop", "src/vqp", "src/dev", "src/util"]
+LAYERS = ["src/preload", "src/stream", "src/conn", "src/loop", "src/vqp", "src/dev", "src/util"]
 
 # Kinds of devices: nothing outside may know them, except through the tables
 # that src/dev/provider.h and the public headers declare.
 KINDS = ["src/dev/verbs", "src/dev/soft"]
+
+# No part of the library: it stands for libibverbs and librdmacm themselves, on soft devices.
+PRELOAD = "src/preload/"
 
 # The only archive members that may refer to functions of libibverbs and
 # librdmacm. Pure helpers, which take no object, are fine anywhere.

@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: MIT */
+/* Event channels and events. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "preload/cm.h"
+
+/*
+ * Channels
+ */
+
+static int watch(int epoll, int fd)
+{
+	struct epoll_event event = { .events = EPOLLIN };
+
+	return epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event);
+}
+
+/* It is asked without waiting; whoever waits does so at the fd for both. */
+static int open_real(struct snt__preload_channel *channel)
+{
+	if (!snt__preload_wants_real() || !snt__real()->rdma_create_event_channel)
+		return 0;
+	channel->real = snt__real()->rdma_create_event_channel();
+	if (!channel->real)
+		return 0;
+	if (fcntl(channel->real->fd, F_SETFL, O_NONBLOCK))
+		return -1;
+	return watch(channel->rdma.fd, channel->real->fd);
+}
+
+static void free_channel(struct snt__preload_channel *channel)
+{
+	if (channel->real)
+		snt__real()->rdma_destroy_event_channel(channel->real);
+	if (channel->bell >= 0)
+		close(channel->bell);
+	if (channel->rdma.fd >= 0)
+		close(channel->rdma.fd);
+	free(channel);
+}
+
+struct rdma_event_channel *rdma_create_event_channel(void)
+{
+	struct snt__preload_channel *channel;
+
+	if (BYPASSED())
+		return snt__real()->rdma_create_event_channel();
+	channel = calloc(1, sizeof(*channel));
+	if (!channel)
+		return NULL;
+	snt__list_init(&channel->events);
+	channel->rdma.fd = epoll_create1(EPOLL_CLOEXEC);
+	channel->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (channel->rdma.fd < 0 || channel->bell < 0 ||
+	    watch(channel->rdma.fd, channel->bell) || open_real(channel)) {
+		free_channel(channel);
+		return NULL;
+	}
+	if (!channel->real && !snt__preload_devices().count) {
+		free_channel(channel);
+		errno = ENODEV;
+		return NULL;
+	}
+	return &channel->rdma;
+}
+
+/* All its ids are gone, and with them all events. */
+void rdma_destroy_event_channel(struct rdma_event_channel *channel)
+{
+	if (BYPASSED())
+		snt__real()->rdma_destroy_event_channel(channel);
+	else
+		free_channel(snt__preload_channel(channel));
+}
+
+/*
+ * What waits to be taken
+ */
+
+void snt__preload_queue(struct snt__preload_channel *channel,
+			struct snt__preload_event *event)
+{
+	snt__list_append(&channel->events, &event->link);
+	eventfd_write(channel->bell, 1);
+}
+
+int snt__preload_raise(struct snt__preload_id *id, enum rdma_cm_event_type type)
+{
+	struct snt__preload_event *event = calloc(1, sizeof(*event));
+
+	if (!event)
+		return -ENOMEM;
+	event->rdma.id = &id->rdma;
+	event->rdma.event = type;
+	event->owner = id;
+	snt__preload_queue(snt__preload_channel(id->rdma.channel), event);
+	return 0;
+}
+
+static void unqueue(struct snt__preload_channel *channel,
+		    struct snt__preload_event *event)
+{
+	eventfd_t count;
+
+	snt__unlink(&event->link);
+	if (snt__list_empty(&channel->events))
+		eventfd_read(channel->bell, &count);
+}
+
+static bool is_request(const struct snt__preload_event *event)
+{
+	return event->rdma.event == RDMA_CM_EVENT_CONNECT_REQUEST;
+}
+
+/* The first that concerns an id; NULL: none. */
+static struct snt__preload_event *find_event(const struct snt__preload_id *id)
+{
+	struct snt__link *events = &snt__preload_channel(id->rdma.channel)->events;
+
+	for (struct snt__link *at = events->next; at != events; at = at->next) {
+		struct snt__preload_event *event =
+			snt__container(at, struct snt__preload_event, link);
+
+		if (event->owner == id || event->rdma.id == &id->rdma)
+			return event;
+	}
+	return NULL;
+}
+
+/* A request that nobody has seen goes with whom it was for. */
+void snt__preload_purge(struct snt__preload_id *id)
+{
+	struct snt__preload_event *event;
+
+	while ((event = find_event(id))) {
+		struct snt__preload_id *about = snt__preload_id(event->rdma.id);
+
+		unqueue(snt__preload_channel(id->rdma.channel), event);
+		if (is_request(event) && about != id) {
+			snt__preload_purge(about);
+			snt__preload_id_free(about);
+		}
+		free(event);
+	}
+}
+
+void snt__preload_move(struct snt__preload_id *id, struct snt__preload_channel *to)
+{
+	struct snt__preload_channel *from = snt__preload_channel(id->rdma.channel);
+	struct snt__link moved;
+	struct snt__preload_event *event;
+
+	snt__list_init(&moved);
+	while ((event = find_event(id))) {
+		unqueue(from, event);
+		snt__list_append(&moved, &event->link);
+	}
+	id->rdma.channel = &to->rdma;
+	while (!snt__list_empty(&moved)) {
+		event = snt__container(moved.next, struct snt__preload_event, link);
+		snt__unlink(&event->link);
+		snt__preload_queue(to, event);
+	}
+}
+
+/*
+ * Taking
+ */
+
+/* librdmacm does this part when a program takes the event, if the QP is of its making. */
+static void respond(struct snt__preload_event *event)
+{
+	struct snt__preload_id *id = snt__preload_id(event->rdma.id);
+	const struct snt__cm_table *table = id->soft->cm->table;
+	int ret = snt__preload_qp_enter(id, IBV_QPS_RTR, NULL);
+
+	if (!ret)
+		ret = snt__preload_qp_enter(id, IBV_QPS_RTS, NULL);
+	if (!ret)
+		ret = table->establish(id->soft);
+	if (!ret) {
+		event->rdma.event = RDMA_CM_EVENT_ESTABLISHED;
+		return;
+	}
+	table->reject(id->soft, NULL, 0);
+	event->rdma.event = RDMA_CM_EVENT_CONNECT_ERROR;
+	event->rdma.status = ret;
+}
+
+static struct snt__preload_event *take_soft(struct snt__preload_channel *channel)
+{
+	struct snt__preload_event *event = NULL;
+
+	pthread_mutex_lock(&snt__preload_cm_lock);
+	if (!snt__list_empty(&channel->events)) {
+		event = snt__container(channel->events.next, struct snt__preload_event,
+				       link);
+		unqueue(channel, event);
+		event->owner->events_taken++;
+		if (is_request(event))
+			event->owner->waiting--;
+		if (event->rdma.event == RDMA_CM_EVENT_CONNECT_RESPONSE &&
+		    event->rdma.id->qp)
+			respond(event);
+	}
+	pthread_mutex_unlock(&snt__preload_cm_lock);
+	return event;
+}
+
+/* A new id of librdmacm has the context of the listener. */
+static struct snt__preload_id *adopt(struct rdma_cm_id *real)
+{
+	struct snt__preload_id *listener = real->context;
+	struct snt__preload_id *id;
+
+	pthread_mutex_lock(&snt__preload_cm_lock);
+	id = snt__preload_id_alloc(snt__preload_channel(listener->rdma.channel),
+				   listener->rdma.context, listener->rdma.ps);
+	pthread_mutex_unlock(&snt__preload_cm_lock);
+	if (!id)
+		return NULL;
+	id->real = real;
+	real->context = id;
+	return id;
+}
+
+static int refuse(struct rdma_cm_event *real, struct snt__preload_event *event)
+{
+	struct rdma_cm_id *id = real->id;
+
+	free(event);
+	snt__real()->rdma_reject(id, NULL, 0);
+	snt__real()->rdma_ack_cm_event(real);
+	snt__real()->rdma_destroy_id(id);
+	return -ENOMEM;
+}
+
+static int take_real(struct snt__preload_channel *channel,
+		     struct snt__preload_event **event_out)
+{
+	struct snt__preload_event *event;
+	struct rdma_cm_event *real;
+	struct snt__preload_id *id;
+
+	if (!channel->real)
+		return -EAGAIN;
+	event = calloc(1, sizeof(*event));
+	if (!event)
+		return -ENOMEM;
+	if (snt__real()->rdma_get_cm_event(channel->real, &real)) {
+		free(event);
+		return -errno;
+	}
+	if (real->event == RDMA_CM_EVENT_CONNECT_REQUEST)
+		id = adopt(real->id);
+	else
+		id = real->id->context;
+	if (!id)
+		return refuse(real, event);
+	snt__preload_mirror(id);
+	event->rdma = *real;
+	event->rdma.id = &id->rdma;
+	if (real->listen_id)
+		event->rdma.listen_id = real->listen_id->context;
+	event->real = real;
+	*event_out = event;
+	return 0;
+}
+
+int rdma_get_cm_event(struct rdma_event_channel *rdma_channel,
+		      struct rdma_cm_event **event_out)
+{
+	struct snt__preload_channel *channel = snt__preload_channel(rdma_channel);
+	struct snt__preload_event *event;
+
+	if (BYPASSED())
+		return snt__real()->rdma_get_cm_event(rdma_channel, event_out);
+	for (;;) {
+		struct pollfd wait = { .fd = rdma_channel->fd, .events = POLLIN };
+		int ret = 0;
+
+		event = take_soft(channel);
+		if (!event)
+			ret = take_real(channel, &event);
+		if (!ret)
+			break;
+		if (ret != -EAGAIN || fcntl(rdma_channel->fd, F_GETFL) & O_NONBLOCK)
+			return AS_MINUS_ONE(ret);
+		if (poll(&wait, 1, -1) < 0)
+			return -1;
+	}
+	*event_out = &event->rdma;
+	return 0;
+}
+
+int rdma_ack_cm_event(struct rdma_cm_event *rdma)
+{
+	struct snt__preload_event *event = (struct snt__preload_event *)rdma;
+
+	if (BYPASSED())
+		return snt__real()->rdma_ack_cm_event(rdma);
+	if (!rdma)
+		return AS_MINUS_ONE(-EINVAL);
+	if (event->real) {
+		snt__real()->rdma_ack_cm_event(event->real);
+	} else {
+		pthread_mutex_lock(&snt__preload_cm_lock);
+		event->owner->events_taken--;
+		pthread_cond_broadcast(&snt__preload_cm_acked);
+		pthread_mutex_unlock(&snt__preload_cm_lock);
+	}
+	free(event);
+	return 0;
+}

@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: MIT */
+/* Soft devices as libibverbs lists and opens its own. */
+#include <endian.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "dev/provider.h"
+#include "dev/soft/core.h"
+#include "dev/soft/udp/device.h"
+#include "preload/preload.h"
+#include "preload/real.h"
+#include "util/err.h"
+#include "util/log.h"
+#include "util/setting.h"
+
+/*
+ * Devices live as long as the process, so that whoever lists devices twice finds the same
+ * addresses. A child of the process has none of them and makes its own.
+ */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pid_t made_by;
+static struct snt__listing listing; /* is kept, and the devices with it */
+static struct snt__listing parents __attribute__((used)); /* the same of the parent */
+static struct ibv_context *contexts[SNT_DEVICES_MAX];
+static unsigned context_count; /* read without the lock: what is below it stays */
+
+enum wish {
+	BOTH,
+	NEVER,
+	ONLY,
+};
+
+static void complain(void)
+{
+	char text[SNT__ERR_TEXT_MAX + 32];
+
+	snprintf(text, sizeof(text), "no soft devices: %s", snt_err_text());
+	snt__log_stderr(NULL, SNT_LOG_WARN, text);
+}
+
+static enum wish wish;
+
+/* What SENNIT_SOFT says, except that auto means soft devices beside others: who preloads
+ * this library wants some. */
+static void read_wish(void)
+{
+	static const char *const words[] = { "auto", "never", "only", NULL };
+	int word = snt__setting_word(snt__setting_get(SNT__SETTING_SOFT, NULL, NULL),
+				     words);
+
+	if (word < 0)
+		complain();
+	wish = word < 0 ? NEVER : (enum wish)word;
+}
+
+static enum wish get_wish(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, read_wish);
+	return wish;
+}
+
+/* Where the kernel would have them; files.c makes some of it up. */
+static void name_files(struct ibv_device *device)
+{
+	snprintf(device->dev_name, sizeof(device->dev_name), "%.32s", device->name);
+	snprintf(device->dev_path, sizeof(device->dev_path),
+		 "/sys/class/infiniband_verbs/%.32s", device->name);
+	snprintf(device->ibdev_path, sizeof(device->ibdev_path),
+		 "/sys/class/infiniband/%.32s", device->name);
+}
+
+static void make(void)
+{
+	const struct snt__provider *provider = &snt__provider_soft;
+
+	if (get_wish() == NEVER)
+		return;
+	if (provider->list(snt__setting_get(SNT__SETTING_SOFT_ADDRESSES, NULL, NULL),
+			   &listing)) {
+		complain();
+		return;
+	}
+	for (unsigned i = 0; i < listing.count; i++) {
+		provider->open(&listing, i, &contexts[i]);
+		name_files(contexts[i]->device);
+	}
+	__atomic_store_n(&context_count, listing.count, __ATOMIC_RELEASE);
+}
+
+struct snt__preload_devices snt__preload_devices(void)
+{
+	struct snt__preload_devices devices = { .context = contexts };
+
+	pthread_mutex_lock(&lock);
+	if (made_by != getpid()) {
+		made_by = getpid();
+		parents = listing;
+		context_count = 0;
+		make();
+	}
+	devices.count = context_count;
+	pthread_mutex_unlock(&lock);
+	return devices;
+}
+
+bool snt__preload_may_end(void)
+{
+	const struct timespec moment = { .tv_nsec = 1000000 };
+
+	for (unsigned i = 0; i < context_count; i++) {
+		struct snt__udp_device *device = snt__udp_device_of(contexts[i]);
+
+		for (unsigned tries = 0; pthread_mutex_trylock(&device->lock);
+		     tries++) {
+			if (tries == 20)
+				return false;
+			nanosleep(&moment, NULL);
+		}
+		pthread_mutex_unlock(&device->lock);
+	}
+	return made_by == getpid();
+}
+
+/* What was received last may not have been acknowledged: who polls says so with the next
+ * poll, and the device's own thread is not quick enough for a process that ends. */
+__attribute__((destructor)) static void say_goodbye(void)
+{
+	if (!snt__preload_may_end())
+		return;
+	for (unsigned i = 0; i < context_count; i++) {
+		struct snt__soft_device *device = snt__soft_device_of(contexts[i]);
+
+		device->driver->kick(device->driver_arg);
+	}
+}
+
+bool snt__preload_wants_real(void)
+{
+	return get_wish() != ONLY;
+}
+
+/* Also true of those that the parent had, all of whose verbs fail. */
+bool snt__preload_is_soft(const struct ibv_context *context)
+{
+	return context->cmd_fd < 0 && context->device &&
+	       context->device ==
+		       &snt__soft_device_of((struct ibv_context *)context)->ibv;
+}
+
+const struct snt_control *snt__preload_control(void)
+{
+	return snt__soft_control();
+}
+
+static unsigned count_contexts(void)
+{
+	return __atomic_load_n(&context_count, __ATOMIC_ACQUIRE);
+}
+
+static struct ibv_context *context_of(const struct ibv_device *device)
+{
+	for (unsigned i = 0; i < count_contexts(); i++)
+		if (contexts[i]->device == device)
+			return contexts[i];
+	return NULL;
+}
+
+const struct ibv_device *snt__preload_find(const char *name, size_t length)
+{
+	for (unsigned i = 0; i < count_contexts(); i++) {
+		const struct ibv_device *device = contexts[i]->device;
+
+		if (strlen(device->name) == length &&
+		    memcmp(device->name, name, length) == 0)
+			return device;
+	}
+	return NULL;
+}
+
+/*
+ * Lists. The kernel's devices come first: who takes the first one takes a real one.
+ */
+
+struct list {
+	struct ibv_device **real;
+	struct ibv_device *device[];
+};
+
+static struct list *make_list(struct ibv_device **real, int real_count)
+{
+	struct snt__preload_devices soft = snt__preload_devices();
+	struct list *list = calloc(1, sizeof(*list) + (real_count + soft.count + 1) *
+							      sizeof(list->device[0]));
+
+	if (!list)
+		return NULL;
+	list->real = real;
+	for (int i = 0; i < real_count; i++)
+		list->device[i] = real[i];
+	for (unsigned i = 0; i < soft.count; i++)
+		list->device[real_count + i] = soft.context[i]->device;
+	return list;
+}
+
+struct ibv_device **ibv_get_device_list(int *count_out)
+{
+	struct ibv_device **real = NULL;
+	int count = 0, errno_real = ENOSYS;
+	struct list *list;
+
+	if (BYPASSED())
+		return snt__real()->ibv_get_device_list(count_out);
+	if (snt__preload_wants_real() && snt__real()->ibv_get_device_list) {
+		real = snt__real()->ibv_get_device_list(&count);
+		errno_real = errno;
+	}
+	list = make_list(real, real ? count : 0);
+	if (list && !real && !list->device[0]) {
+		free(list);
+		list = NULL;
+		errno = errno_real;
+	}
+	if (!list) {
+		if (real)
+			snt__real()->ibv_free_device_list(real);
+		return NULL;
+	}
+	if (count_out)
+		for (*count_out = 0; list->device[*count_out]; (*count_out)++)
+			;
+	return list->device;
+}
+
+void ibv_free_device_list(struct ibv_device **devices)
+{
+	struct list *list;
+
+	if (BYPASSED()) {
+		snt__real()->ibv_free_device_list(devices);
+		return;
+	}
+	list = snt__container(devices, struct list, device);
+	if (list->real)
+		snt__real()->ibv_free_device_list(list->real);
+	free(list);
+}
+
+/*
+ * One device
+ */
+
+const char *ibv_get_device_name(struct ibv_device *device)
+{
+	return device->name;
+}
+
+__be64 ibv_get_device_guid(struct ibv_device *device)
+{
+	struct ibv_context *context = context_of(device);
+
+	if (!context)
+		return snt__real()->ibv_get_device_guid(device);
+	return snt__soft_device_of(context)->guid;
+}
+
+int ibv_get_device_index(struct ibv_device *device)
+{
+	if (!context_of(device))
+		return snt__real()->ibv_get_device_index(device);
+	return -1;
+}
+
+/* A soft device has one context, however often it is opened, and keeps it. */
+struct ibv_context *ibv_open_device(struct ibv_device *device)
+{
+	struct ibv_context *context = context_of(device);
+
+	return context ? context : snt__real()->ibv_open_device(device);
+}
+
+int ibv_close_device(struct ibv_context *context)
+{
+	if (!snt__preload_is_soft(context))
+		return snt__real()->ibv_close_device(context);
+	return 0;
+}

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Files that a device of the kernel has and programs look at without asking verbs. UCX wants
+ * a character device, and the type of each GID from sysfs:
+ *
+ *	/dev/infiniband/soft0
+ *	/sys/class/infiniband/soft0/ports/1/gid_attrs/types/0
+ *
+ * All other paths go on to the C library. The names are given to the assembler, because
+ * headers may turn `open` into `open64`.
+ */
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "preload/preload.h"
+
+#define DEV    "/dev/infiniband/"
+#define CLASS  "/sys/class/infiniband/"
+#define TYPES  "/ports/1/gid_attrs/types/"
+#define ROCE_2 "RoCE v2\n"
+
+typedef int open_function(const char *path, int flags, ...);
+typedef int stat_function(const char *path, struct stat *stat_out);
+typedef int access_function(const char *path, int mode);
+
+open_function snt__preload_open __asm__("open");
+open_function snt__preload_open64 __asm__("open64");
+stat_function snt__preload_stat __asm__("stat");
+stat_function snt__preload_stat64 __asm__("stat64");
+access_function snt__preload_access __asm__("access");
+
+/* The next library's function of a name, which is looked up once. */
+#define NEXT(type, name)                                                            \
+	({                                                                          \
+		static type *next;                                                  \
+		void *symbol;                                                       \
+                                                                                    \
+		if (!__atomic_load_n(&next, __ATOMIC_RELAXED)) {                    \
+			symbol = dlsym(RTLD_NEXT, name);                            \
+			__atomic_store_n((void **)&next, symbol, __ATOMIC_RELAXED); \
+		}                                                                   \
+		__atomic_load_n(&next, __ATOMIC_RELAXED);                           \
+	})
+
+/* What follows the name of a soft device behind a prefix; NULL: it is another path. */
+static const char *behind_name(const char *path, const char *prefix)
+{
+	size_t length = strlen(prefix);
+	const char *name;
+
+	if (!path || strncmp(path, prefix, length) != 0)
+		return NULL;
+	name = path + length;
+	length = strcspn(name, "/");
+	return snt__preload_find(name, length) ? name + length : NULL;
+}
+
+static bool is_device(const char *path)
+{
+	const char *rest = behind_name(path, DEV);
+
+	return rest && !*rest;
+}
+
+/* All GIDs of soft devices are of the same type; which are there, verbs tell. */
+static bool is_type(const char *path)
+{
+	const char *rest = behind_name(path, CLASS);
+
+	return rest && strncmp(rest, TYPES, strlen(TYPES)) == 0;
+}
+
+static int open_text(const char *text)
+{
+	int fd = memfd_create("sennit", MFD_CLOEXEC);
+
+	if (fd < 0)
+		return -1;
+	if (write(fd, text, strlen(text)) < 0 || lseek(fd, 0, SEEK_SET) < 0) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+#define TAKE_MODE(mode, flags)                           \
+	do {                                             \
+		va_list args;                            \
+                                                         \
+		va_start(args, flags);                   \
+		if ((flags) & (O_CREAT | __O_TMPFILE))   \
+			(mode) = va_arg(args, unsigned); \
+		va_end(args);                            \
+	} while (0)
+
+int snt__preload_open(const char *path, int flags, ...)
+{
+	unsigned mode = 0;
+
+	TAKE_MODE(mode, flags);
+	if (is_type(path))
+		return open_text(ROCE_2);
+	return NEXT(open_function, "open")(path, flags, mode);
+}
+
+int snt__preload_open64(const char *path, int flags, ...)
+{
+	unsigned mode = 0;
+
+	TAKE_MODE(mode, flags);
+	if (is_type(path))
+		return open_text(ROCE_2);
+	return NEXT(open_function, "open64")(path, flags, mode);
+}
+
+int snt__preload_stat(const char *path, struct stat *stat_out)
+{
+	return NEXT(stat_function, "stat")(is_device(path) ? "/dev/null" : path,
+					   stat_out);
+}
+
+int snt__preload_stat64(const char *path, struct stat *stat_out)
+{
+	return NEXT(stat_function, "stat64")(is_device(path) ? "/dev/null" : path,
+					     stat_out);
+}
+
+int snt__preload_access(const char *path, int mode)
+{
+	return NEXT(access_function, "access")(is_device(path) ? "/dev/null" : path,
+					       mode);
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+/* The libraries that programs mean. They are loaded when the first of their functions is
+ * called: most processes that inherit LD_PRELOAD have nothing to do with RDMA. */
+#include "preload/real.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "preload/preload.h"
+
+static struct snt__real real;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+/* Such libraries are not unloaded: their functions are at hand from now on. */
+static void *load(const char *name)
+{
+	return dlopen(name, RTLD_NOW | RTLD_LOCAL);
+}
+
+/* ISO C knows no conversion from what dlsym() returns to a function. */
+static void find(void *library, const char *name, void *function_out)
+{
+	void *symbol = library ? dlsym(library, name) : NULL;
+
+	memcpy(function_out, &symbol, sizeof(symbol));
+}
+
+static void find_all(void)
+{
+	void *verbs = load("libibverbs.so.1");
+	void *cm = load("librdmacm.so.1");
+
+#define X(name) find(verbs, #name, &real.name);
+	SNT__REAL_VERBS(X)
+#undef X
+#define X(name) find(cm, #name, &real.name);
+	SNT__REAL_CM(X)
+#undef X
+}
+
+const struct snt__real *snt__real(void)
+{
+	pthread_once(&once, find_all);
+	return &real;
+}
+
+static bool begins(const char *text, const char *word)
+{
+	return strncmp(text, word, strlen(word)) == 0;
+}
+
+bool snt__preload_bypassed(const void *caller)
+{
+	const char *name;
+	Dl_info info;
+
+	if (!dladdr(caller, &info) || !info.dli_fname)
+		return false;
+	name = strrchr(info.dli_fname, '/');
+	name = name ? name + 1 : info.dli_fname;
+	return begins(name, "librdmacm.so") || begins(name, "libsennit.so");
+}
