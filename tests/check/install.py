@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""A program outside of the tree builds against what `make install` puts down.
+"""A program outside of the tree builds against what `make install` puts down, and what else
+is put down is of use.
 
 usage: install.py BUILD-FOLDER C-COMPILER
 """
 
 import os
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -37,10 +40,75 @@ def build_hello(build: str, cc: str, root: Path):
         yield done.stderr
 
 
-def start_up(root: Path):
+CMAKE_PROJECT = """cmake_minimum_required(VERSION 3.13)
+project(hello C)
+find_package(sennit 0.1 REQUIRED)
+add_executable(hello {source})
+target_link_libraries(hello sennit::sennit)
+"""
+
+
+def build_with_cmake(cc: str, root: Path):
+    """The same by find_package() alone."""
+    folder = root / "cmake-hello"
+    folder.mkdir()
+    source = ROOT / "examples/01-hello.c"
+    (folder / "CMakeLists.txt").write_text(CMAKE_PROJECT.format(source=source))
+    (prefix,) = {p.parent.parent for p in root.glob("**/bin/sennit")}
+    for words in (["-S", str(folder), "-B", str(folder), f"-DCMAKE_C_COMPILER={cc}",
+                   f"-DCMAKE_PREFIX_PATH={prefix}"], ["--build", str(folder)]):
+        done = run("cmake", *words)
+        if done.returncode:
+            yield done.stdout + done.stderr
+            return
+    yield from start_up(root, folder / "hello")
+
+
+def soname_differs(root: Path):
+    """The SONAME has the version that programs depend on, and symbols have it, too."""
+    (library,) = root.glob("**/libsennit.so")
+    dynamic = run("readelf", "-d", str(library)).stdout
+    if "Library soname: [libsennit.so.0.1]" not in dynamic:
+        yield dynamic
+    if " snt_ctx_open@@SENNIT_0.1" not in run("nm", "-D", str(library)).stdout:
+        yield "snt_ctx_open has no version"
+
+
+def tool_differs(root: Path):
+    """The tool starts, and each of its commands has a manual page."""
+    (library,) = root.glob("**/libsennit.so")
+    (tool,) = root.glob("**/bin/sennit")
+    done = run(str(tool), "help", LD_LIBRARY_PATH=str(library.parent))
+    if done.returncode or "Commands:" not in done.stdout:
+        yield f"status {done.returncode}: {done.stdout}{done.stderr}"
+    names = re.findall(r"^  ([a-z]+) +\w", done.stdout.partition("Commands:")[2], re.M)
+    for page in ["sennit.1", *(f"sennit-{name}.1" for name in names)]:
+        if len(list(root.glob(f"**/man1/{page}"))) != 1:
+            yield f"there is no {page}"
+
+
+def pages_differ(root: Path):
+    """Each function has a manual page."""
+    (library,) = root.glob("**/libsennit.so")
+    for line in run("nm", "-D", "--defined-only", str(library)).stdout.splitlines():
+        symbol = line.split()[-1].split("@")[0]
+        if symbol.startswith("snt_") and not list(root.glob(f"**/man3/{symbol}.3")):
+            yield f"there is no {symbol}.3"
+
+
+def groff_warns(root: Path):
+    """What the program behind man(1) has to say against the pages."""
+    pages = [str(page) for page in sorted(root.glob("**/man[13]/*"))
+             if not page.read_text().startswith(".so ")]
+    done = run("groff", "-man", "-Kutf8", "-Tutf8", "-rLL=120n", "-ww", "-z", *pages)
+    if done.returncode or done.stderr or not pages:
+        yield done.stderr
+
+
+def start_up(root: Path, program: Path):
     """It lists devices, soft ones where there are no others."""
     (library,) = root.glob("**/libsennit.so")
-    done = run(str(root / "hello"), LD_LIBRARY_PATH=str(library.parent))
+    done = run(str(program), LD_LIBRARY_PATH=str(library.parent))
     devices = Path("/sys/class/infiniband")
     name = "GID" if devices.is_dir() and any(devices.iterdir()) else "soft0"
     good = done.returncode == 0 and name in done.stdout
@@ -55,7 +123,23 @@ def main() -> None:
         problems = list(build_hello(build, cc, Path(folder)))
         report.check("hello builds with pkg-config alone", problems)
         report.check("hello starts, with or without RDMA devices",
-                     problems or list(start_up(Path(folder))))
+                     problems or list(start_up(Path(folder), Path(folder) / "hello")))
+        if problems:
+            report.end()
+        if shutil.which("cmake"):
+            report.check("hello builds with CMake alone, and starts",
+                         list(build_with_cmake(cc, Path(folder))))
+        else:
+            report.check("hello builds with CMake alone # SKIP there is no cmake", [])
+        report.check("the library has its SONAME, and symbols have a version",
+                     list(soname_differs(Path(folder))))
+        report.check("the tool starts, and its commands have manual pages",
+                     list(tool_differs(Path(folder))))
+        report.check("functions have manual pages", list(pages_differ(Path(folder))))
+        if shutil.which("groff"):
+            report.check("man(1) has nothing against them", list(groff_warns(Path(folder))))
+        else:
+            report.check("man(1) has nothing against them # SKIP there is no groff", [])
     report.end()
 
 

@@ -1,0 +1,263 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""The tool's command line: help, wrong options, exit statuses, what goes where.
+
+usage: cli.py SENNIT
+"""
+
+import os
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from kit import Cases, Skip, Tool, environment, expect, objects
+
+EXECUTABLE = 0o755
+
+
+def commands(tool: Tool) -> list:
+    return [found["name"] for found in objects(tool("help", "--json").stdout)]
+
+
+def helps(tool: Tool):
+    """every command has a help that fits a terminal and shows examples"""
+    for name in commands(tool):
+        done = tool(name, "--help")
+        yield from expect(done, 0, f"usage: sennit {name}")
+        yield from expect(done, 0, "Examples:\n  ")
+        yield from expect(done, 0, "--json")
+        if done.stderr:
+            yield f"{name}: stderr: {done.stderr}"
+        if done.stdout != tool("help", name).stdout:
+            yield f"sennit help {name} says something else"
+        for line in done.stdout.splitlines():
+            # What cannot be broken, a long option or example, stands by itself.
+            if len(line) > 80 and len(line.split()) > 3 and not line.startswith("usage"):
+                yield f"{name}: {len(line)} columns: {line}"
+
+
+def helps_name_defaults(tool: Tool):
+    """helps name defaults"""
+    yield from expect(tool("ping", "--help"), 0, "(default: 18515)")
+    yield from expect(tool("serve", "--help"), 0, "(default: 64)")
+
+
+def whole_help(tool: Tool):
+    """the help of all names every command and every exit status"""
+    done = tool("--help")
+    for name in commands(tool):
+        yield from expect(done, 0, f"\n  {name} ")
+    for status in range(5):
+        yield from expect(done, 0, f"\n  {status}  ")
+    yield from expect(tool("--version"), 0, "sennit ")
+
+
+def nothing(tool: Tool):
+    """no command at all is wrong usage, and stdout stays empty"""
+    done = tool()
+    yield from expect(done, 2, err="for help: sennit --help")
+    if done.stdout:
+        yield done.stdout
+
+
+def nearest_command(tool: Tool):
+    """a command that is nearly one gets a suggestion"""
+    yield from expect(tool("pign"), 2, err='did you mean "sennit ping"')
+    yield from expect(tool("strerr"), 2, err='did you mean "sennit strerror"')
+    done = tool("qqqqqqqqqq")
+    yield from expect(done, 2, err='there is no "qqqqqqqqqq"')
+    if "did you mean" in done.stderr:
+        yield done.stderr
+
+
+def wrong_options(tool: Tool):
+    """options that are wrong are named, with what would be right"""
+    for words, text in [
+            (["info", "--devcies", "x"], "did you mean --devices?"),
+            (["info", "-Z"], "there is no option -Z"),
+            (["info", "--soft"], "--soft needs an argument"),
+            (["ping", "-p"], "-p needs an argument"),
+            (["info", "--soft", "perhaps"], "none of default|auto|never|only"),
+            (["info", "--config=1"], "--config takes no argument"),
+            (["ping", "--port", "http", "x"], "not a number such as 4096"),
+            (["ping", "--port", "65536", "x"], "from 0 to 65535"),
+            (["ping", "--port", "-1", "x"], "not a number"),
+            (["ping", "--port", "1k1", "x"], "not a number"),
+            (["ping", "--port", "99999999999999999999", "x"], "not a number"),
+            (["ping", "--setup-time", "soon", "x"], "not a time such as"),
+            (["ping", "--setup-time", "1ms", "x"], "at least 100 ms"),
+            (["info", "more"], '"more" is too much'),
+            (["strerror"], "something is missing"),
+            (["ping"], "say either --serve, or which host"),
+            (["ping", "--serve", "host"], "say either --serve, or which host"),
+            (["cp", "a"], "something is missing"),
+            (["cp", "a", "b"], "one must be here, and the other HOST:PATH"),
+            (["cp", "h:a", "h:b"], "one must be here, and the other HOST:PATH"),
+            (["cp", "h:a", "i:b", "."], "all sources must be on one host"),
+            (["cp", ":a", "."], "does not name a host"),
+            (["cp", "[fe80::1", "."], "not [ADDRESS]:PATH"),
+            (["cp", "h:a", "h:b", "-"], "one file goes to standard output"),
+            (["sim", "--seeds", "0"], "at least 1 is needed")]:
+        done = tool(*words)
+        yield from expect(done, 2, err=text)
+        yield from expect(done, 2, err=f"for help: sennit {words[0]} --help")
+        if done.stdout:
+            yield f"{words}: stdout: {done.stdout}"
+
+
+def json_errors(tool: Tool):
+    """with --json errors are objects, wherever it stands"""
+    for words in (["ping", "--json", "--port", "x", "h"], ["ping", "--port", "x", "--json"]):
+        (found,) = objects(tool(*words).stdout)
+        if found["status"] != 2 or "--port" not in found["error"] or found["schema"] != 1:
+            yield str(found)
+    (found,) = objects(tool("serve", "--json", "/nonexistent").stdout)
+    if found["status"] != 1 or found["command"] != "serve":
+        yield str(found)
+
+
+def errnos(tool: Tool):
+    """strerror knows errnos by number, sign and name"""
+    for word in ("110", "-110", "etimedout", "ETIMEDOUT"):
+        yield from expect(tool("strerror", "--", word), 0, "ETIMEDOUT (110): Connection timed")
+    yield from expect(tool("strerror", "ENODEV"), 0, "in sennit: no such RDMA device")
+    yield from expect(tool("strerror", "EACCESS"), 2, err="did you mean EACCES?")
+    yield from expect(tool("strerror", "0"), 2, err='there is no errno "0"')
+    numbers = [o["number"] for o in objects(tool("strerror", "--json", "1", "2").stdout)]
+    if numbers != [1, 2]:
+        yield str(numbers)
+
+
+def information(tool: Tool):
+    """info tells devices, GIDs with the chosen one, limits and settings"""
+    done = tool("info", "--verbose")
+    for word in ("soft0 port 1, soft, Ethernet, active", "MTU 4096", "GID 0   *", "chosen: ",
+                 "qp_max", "memlock", "SENNIT_SOFT=only    (set)", "SENNIT_GID=auto"):
+        yield from expect(done, 0, word)
+    (found,) = objects(tool("info", "--json").stdout)
+    device = found["devices"][0]
+    if not device["limits"]["qp_max"] or sum(g["chosen"] for g in device["gids"]) != 1:
+        yield str(device)
+    settings = {s["name"]: s for s in found["settings"]}
+    if settings["SENNIT_SOFT"]["value"] != "only" or not all(
+            s["help"] for s in settings.values()):
+        yield str(settings)
+
+
+def information_without_devices(tool: Tool):
+    """info without devices fails, says what to do, and tells the rest all the same"""
+    if Path("/sys/class/infiniband").is_dir() and os.listdir("/sys/class/infiniband"):
+        raise Skip("this host has RDMA devices")
+    done = tool("info", "--soft", "never")
+    yield from expect(done, 1, "SENNIT_SOFT=", "SENNIT_SOFT=only takes")
+    (first, second) = objects(tool("info", "--soft", "never", "--json").stdout)
+    if "no devices" not in first["error"] or not second["settings"]:
+        yield f"{first} {second}"
+    yield from expect(tool("info", "--config", "--soft", "never"), 0, "SENNIT_DEVICES=")
+
+
+def full_stdout(tool: Tool):
+    """results that cannot be written are an error"""
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([tool.path, "info"], stdout=full, stderr=subprocess.PIPE,
+                              text=True, env=environment())
+    if done.returncode != 1 or "could not be written" not in done.stderr:
+        yield f"{done.returncode}: {done.stderr}"
+
+
+def simulators(tool: Tool):
+    """sim lists simulators and replays a seed of one"""
+    build = Path(tool.path).resolve().parent.parent.parent
+    if not (build / "tests/sim/traffic_sim").exists():
+        raise Skip("there is no traffic_sim in this build")
+    yield from expect(tool("sim"), 0, "traffic ")
+    yield from expect(tool("sim", "traffic", "--seed", "7"), 0, "ok 1 - 1 seeds")
+    yield from expect(tool("sim", "select_model", "--seeds", "3"), 0, "ok 1 - 3 seeds")
+    (found,) = objects(tool("sim", "traffic", "--seed", "7", "--json").stdout)
+    if not found["ok"] or found["seed"] != 7 or "ok 1 - 1 seeds" not in found["lines"]:
+        yield str(found)
+    yield from expect(tool("sim", "nonesuch"), 2, err="`sennit sim` lists them")
+    yield from expect(tool("sim", "--build", "/tmp"), 1, err="no build folder of sennit")
+
+
+def moved(tool: Tool, folder: Path) -> Tool:
+    """The tool as if it were installed, with nothing beside it."""
+    copy = folder / "bin/sennit"
+    copy.parent.mkdir()
+    shutil.copy(tool.path, copy)
+    return Tool(str(copy))
+
+
+def far_from_build(tool: Tool):
+    """away from a build folder, sim and run say what is missing"""
+    build = str(Path(tool.path).resolve().parent.parent.parent)
+    with tempfile.TemporaryDirectory() as folder:
+        other = moved(tool, Path(folder))
+        where = {"LD_LIBRARY_PATH": build}
+        yield from expect(other("sim", env=where), 1, err="there are no simulators beside")
+        yield from expect(other("run", "true", env=where), 1, err="--preload FILE")
+
+
+def static_program() -> bytes:
+    """The first bytes of a program without an interpreter: one part, to be loaded."""
+    ident = b"\x7fELF\x02\x01\x01" + bytes(9)
+    header = struct.pack("<HHIQQQIHHHHHH", 2, 62, 1, 0, 64, 0, 0, 64, 56, 1, 0, 0, 0)
+    return ident + header + struct.pack("<IIQQQQQQ", 1, 5, 0, 0, 0, 0, 0, 0)
+
+
+def running(tool: Tool):
+    """run says what LD_PRELOAD is, and refuses what it cannot reach"""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "library.so").touch()
+        preload = ["--preload", folder / "library.so"]
+        yield from expect(tool("run", *preload, "--print", "ls", "--help"), 0,
+                          f"LD_PRELOAD={folder}/library.so\n")
+        done = tool("run", *preload, "--print", "ls", env={"LD_PRELOAD": "/nonexistent.so"})
+        yield from expect(done, 0, f"LD_PRELOAD={folder}/library.so:/nonexistent.so\n")
+        yield from expect(tool("run", *preload, "nonesuch"), 127, err="no such program")
+        (folder / "static").write_bytes(static_program())
+        (folder / "static").chmod(EXECUTABLE)
+        yield from expect(tool("run", *preload, folder / "static"), 1, err="linked statically")
+        (folder / "raised").write_bytes(b"#!/bin/sh\n")
+        (folder / "raised").chmod(0o4755)
+        yield from expect(tool("run", *preload, folder / "raised"), 1, err="set-user-ID")
+        yield from expect(tool("run", "--preload", folder / "none", "ls"), 1, err="No such file")
+
+
+def running_for_real(tool: Tool):
+    """run passes on arguments, settings and the exit status"""
+    build = Path(tool.path).resolve().parent.parent.parent
+    if not (build / "src/preload/libsennit-preload.so").exists():
+        raise Skip("there is no preload library in this build")
+    done = tool("run", "--devices", "soft0", "--", "sh", "-c",
+                'echo "$1 $SENNIT_DEVICES"; exit 7', "sh", "--help")
+    yield from expect(done, 7, "--help soft0\n")
+
+
+def manuals(tool: Tool):
+    """every command is a manual page"""
+    for name in commands(tool):
+        page = tool("help", "--man", name).stdout
+        if not page.startswith(f".TH SENNIT\\-{name} 1 "):
+            yield f"{name}: {page[:60]}"
+        for section in ("NAME", "SYNOPSIS", "OPTIONS", "EXAMPLES", "EXIT STATUS"):
+            if not re.search(f"^.SH {section}$", page, re.M):
+                yield f"{name} has no {section}"
+
+
+def main() -> None:
+    tool, cases = Tool(sys.argv[1]), Cases()
+    for case in (helps, helps_name_defaults, whole_help, nothing, nearest_command,
+                 wrong_options, json_errors, errnos, information,
+                 information_without_devices, full_stdout, simulators, far_from_build,
+                 running, running_for_real, manuals):
+        cases.run(case, tool)
+    cases.report.end()
+
+
+main()

@@ -1,0 +1,614 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""sennit cp and serve: what arrives, and what is lost when something goes wrong: nothing.
+
+usage: copy.py SENNIT
+"""
+
+import os
+import random
+import re
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+
+from kit import Cases, Server, Skip, Tool, environment, expect, objects, wait_until
+
+MIB = 1 << 20
+PART = ".sennit-part"
+# Where the loss of a peer is waited for. A busy machine is not to be taken for a lost one.
+SOON = ["--detect-time", "2s"]
+
+
+def part_of(path: Path) -> Path:
+    return path.parent / f".{path.name}{PART}"
+
+
+def noise(length: int, seed: int = 1) -> bytes:
+    """Bytes that do not repeat."""
+    return random.Random(seed).randbytes(length)
+
+
+class Bench:
+    """A server, the folder it serves, and a folder of ours."""
+
+    def __init__(self, tool: Tool, folder: Path, *words, **options) -> None:
+        self.tool = tool
+        self.here, self.there = folder / "here", folder / "there"
+        for place in (self.here, self.there):
+            place.mkdir(exist_ok=True)
+        self.server = Server(tool, "serve", self.there, *words, **options)
+        self.at = f"{self.server.host}:"
+        self.port = ["--port", str(self.server.port)]
+
+    def cp(self, *words, **options):
+        return self.tool("cp", *self.port, *words, **options)
+
+    def start(self, *words, **options):
+        return self.tool.start("cp", *self.port, *words, **options)
+
+    def summary(self, *words) -> dict:
+        return objects(self.cp("--json", *words).stdout)[-1]
+
+
+@contextmanager
+def bench(tool: Tool, *words, **options):
+    with tempfile.TemporaryDirectory() as folder:
+        place = Bench(tool, Path(folder), *words, **options)
+        with place.server:
+            yield place
+
+
+def tree(folder: Path) -> dict:
+    """All files and folders below, and what is in them."""
+    return {str(p.relative_to(folder)): p.read_bytes() if p.is_file() else None
+            for p in folder.rglob("*") if not p.is_symlink()}
+
+
+def differs(left: Path, right: Path):
+    if tree(left) != tree(right):
+        yield f"{sorted(tree(left))} is not {sorted(tree(right))}, or has other bytes"
+
+
+#
+# What works
+#
+
+def to_and_fro(tool: Tool):
+    """files of all sizes go there and come back"""
+    with bench(tool) as b:
+        for size in (0, 1, 4096, 256 * 1024, 256 * 1024 + 1, 5 * MIB + 3):
+            (b.here / f"f{size}").write_bytes(noise(size))
+        files = sorted(b.here.iterdir())
+        yield from expect(b.cp(*files, b.at), 0, f"{len(files)} files, ")
+        yield from differs(b.here, b.there)
+        back = b.here.parent / "back"
+        back.mkdir()
+        yield from expect(b.cp(*[b.at + f.name for f in files], back), 0, "SHA-256 right")
+        yield from differs(b.there, back)
+
+
+def names(tool: Tool):
+    """into a folder that is there, or under a new name"""
+    with bench(tool) as b:
+        (b.here / "a").write_text("a")
+        (b.there / "sub").mkdir()
+        for target, where in (("sub", "sub/a"), ("sub/", "sub/a"), ("b", "b"),
+                              ("sub/c", "sub/c"), ("/d", "d")):
+            yield from expect(b.cp(b.here / "a", b.at + target), 0)
+            if not (b.there / where).is_file():
+                yield f"{target}: there is no {where}"
+        yield from expect(b.cp(b.here / "a", b.at + "none/"), 1, err="no such folder")
+        yield from expect(b.cp(b.here / "a", b.at + "none/x"), 1, err="No such file")
+        yield from expect(b.cp(b.here / "a", b.here / "a", b.at + "b"), 1, err="is no folder")
+        yield from expect(b.cp(b.at + "b", b.here / "new"), 0)
+        if (b.here / "new").read_text() != "a":
+            yield "new"
+        yield from expect(b.cp(b.at + "b", f"{b.here}/none/"), 1, err="make the folder first")
+
+
+def folders(tool: Tool):
+    """folders with all that is in them, without links and the like, which is said"""
+    with bench(tool) as b:
+        top = b.here / "top"
+        (top / "x/y/z").mkdir(parents=True)
+        (top / "empty").mkdir()
+        (top / "x/y/z/deep").write_bytes(noise(100000))
+        (top / "x/one").write_text("1")
+        yield from expect(b.cp(top, b.at), 0, "2 files")
+        yield from differs(b.here, b.there)
+        (top / "link").symlink_to("/etc/passwd")
+        os.mkfifo(top / "pipe")
+        done = b.cp(top, b.at + "again")
+        yield from expect(done, 3, "2 not copied", "link is a symbolic link, and was left out")
+        yield from expect(done, 3, err="pipe is a pipe, and was left out")
+        yield from differs(b.there / "top", b.there / "again")
+        yield from expect(b.cp(b.at + "again", b.here / "back"), 0)
+        yield from differs(b.there / "again", b.here / "back")
+        everything = b.here / "everything"
+        everything.mkdir()
+        yield from expect(b.cp(b.at, everything), 0)
+        yield from differs(b.there, everything)
+
+
+def odd_names(tool: Tool):
+    """names with anything in them are copied, and do nothing to a terminal"""
+    with bench(tool) as b:
+        names = [b"a\xffb", "\u00e4 b:c".encode(), b"x\x1b[31my", b"-", b"n" * 255]
+        for name in names:
+            with open(os.path.join(os.fsencode(b.here), name), "wb") as file:
+                file.write(name)
+        yield from expect(b.cp(b.here, b.at), 0, "5 files")
+        yield from differs(b.here, b.there / "here")
+        os.mkfifo(b.here / "p\x1b[31mq")
+        done = b.cp(b.here, b.at)
+        yield from expect(done, 3, err="p?[31mq is a pipe")
+
+
+def pipes(tool: Tool):
+    """standard input and output"""
+    with bench(tool) as b:
+        yield from expect(b.cp("-", b.at + "f", stdin="from a pipe\n"), 0, "1 file,")
+        done = b.cp(b.at + "f", "-")
+        yield from expect(done, 0, "from a pipe\n")
+        if done.stdout != "from a pipe\n" or done.stderr:
+            yield f"{done.stdout} {done.stderr}"
+        (b.there / "folder").mkdir()
+        yield from expect(b.cp(b.at + "folder", "-"), 1, err="only a file can go there")
+
+
+def rights_and_times(tool: Tool):
+    """files have the rights that they had, less the mask, and with -t their times"""
+    with bench(tool) as b:
+        file = b.here / "f"
+        file.write_text("x")
+        file.chmod(0o751)
+        os.utime(file, ns=(0, 1234567890_123456789))
+        yield from expect(b.cp("-t", file, b.at), 0)
+        found = (b.there / "f").stat()
+        mask = os.umask(0)
+        os.umask(mask)
+        if found.st_mode & 0o7777 != 0o751 & ~mask or \
+                found.st_mtime_ns != 1234567890_123456789:
+            yield str(found)
+
+
+def progress(tool: Tool):
+    """progress with rate and ETA on a terminal, and gone at the end; none in a pipe"""
+    with bench(tool) as b:
+        big = b.here / "big"
+        with big.open("wb") as file:
+            file.truncate(96 * MIB)
+        out, shown, status = tool.on_terminal("cp", *b.port, big, b.at)
+        if status or "1 file, 96 MiB" not in out or not re.search(
+                r"\d+%  .* of 96 MiB  .*b/s  ETA .*  big", shown):
+            yield f"{status}: {out}{shown[:400]!r}"
+        if not re.search("\r +\r$", shown):
+            yield f"something is left: {shown[-200:]!r}"
+        done = b.cp(big, b.at)
+        yield from expect(done, 0)
+        if done.stderr or "\r" in done.stdout:
+            yield f"{done.stdout!r} {done.stderr!r}"
+
+
+def many_at_once(tool: Tool):
+    """several hosts at the same time"""
+    with bench(tool) as b:
+        for i in range(4):
+            (b.here / f"f{i}").write_bytes(noise(3 * MIB, i * 1000))
+        children = [b.start(b.here / f"f{i}", b.at) for i in range(4)]
+        for child in children:
+            out, err = child.communicate(timeout=60)
+            if child.returncode:
+                yield f"{out}{err}"
+        yield from differs(b.here, b.there)
+
+
+#
+# Going on
+#
+
+def resumes(tool: Tool):
+    """what is there from before is used, if it is the same"""
+    with bench(tool) as b:
+        data = noise(3 * MIB)
+        (b.here / "f").write_bytes(data)
+        part_of(b.there / "f").write_bytes(data[:2 * MIB])
+        found = b.summary(b.here / "f", b.at)
+        if found["bytes_resumed"] != 2 * MIB or found["bytes_moved"] != MIB:
+            yield str(found)
+        part_of(b.here / "back").write_bytes(data[:MIB])
+        found = b.summary(b.at + "f", b.here / "back")
+        if found["bytes_resumed"] != MIB or found["bytes_moved"] != 2 * MIB:
+            yield str(found)
+        if {(b.there / "f").read_bytes(), (b.here / "back").read_bytes()} != {data}:
+            yield "other bytes"
+        if list(b.there.glob(f".*{PART}")):
+            yield "something is left"
+
+
+def folders_again(tool: Tool):
+    """a folder again: what is the same is not sent, what differs is"""
+    with bench(tool) as b:
+        for i in range(4):
+            (b.here / f"f{i}").write_bytes(noise(10000, i))
+        first = b.summary(b.here, b.at)
+        (b.here / "f1").write_bytes(noise(10000, 99))
+        (b.here / "f2").write_bytes(noise(9999, 2))
+        (b.there / "here/f3").chmod(0o600)
+        (b.here / "f3").chmod(0o644)
+        again = b.summary(b.here, b.at)
+        if first["bytes_moved"] != 40000 or again["bytes_moved"] != 19999 or \
+                again["bytes_resumed"] != 20000:
+            yield f"{first} {again}"
+        yield from differs(b.here, b.there / "here")
+        if (b.there / "here/f3").stat().st_mode & 0o777 != 0o644:
+            yield "it has the rights that it had"
+        (b.there / "here/f1").write_bytes(noise(10000, 5))
+        back = b.summary(b.at + "here", b.here.parent)
+        if back["bytes_moved"] != 10000:
+            yield str(back)
+        yield from differs(b.here, b.there / "here")
+
+
+def does_not_mix(tool: Tool):
+    """what is there from before is not used if it is something else, or longer"""
+    with bench(tool) as b:
+        data = noise(3 * MIB)
+        (b.here / "f").write_bytes(data)
+        for other in (noise(2 * MIB, 7), data[:MIB] + b"x" + data[MIB + 1:2 * MIB],
+                      data + b"more"):
+            part_of(b.there / "f").write_bytes(other)
+            found = b.summary(b.here / "f", b.at)
+            if found["bytes_resumed"] or (b.there / "f").read_bytes() != data:
+                yield f"{len(other)}: {found}"
+
+
+def large_file(folder: Path, mib: int) -> Path:
+    """Of many bytes that take no room."""
+    path = folder / "large"
+    with path.open("wb") as file:
+        file.truncate(mib * MIB)
+        file.seek(mib * MIB // 2)
+        file.write(noise(4096))
+    return path
+
+
+def caught_under_way(b: Bench, source, target, part: Path, mib: int):
+    """A copy that was stopped while it had written something, and not all."""
+    child = b.start(source, target)
+    wait_until(lambda: (part.exists() and part.stat().st_size > MIB) or
+               child.poll() is not None, "the first bytes")
+    child.send_signal(signal.SIGSTOP)
+    if child.poll() is None and part.exists() and part.stat().st_size < mib * MIB // 2:
+        return child
+    child.kill()
+    child.communicate()
+    return None
+
+
+def catch(tool: Tool, direction: str):
+    """Tries with larger files until one is caught."""
+    for mib in (96, 384, 1536):
+        with bench(tool, *SOON) as b:
+            there = direction == "there"
+            source = large_file(b.here if there else b.there, mib)
+            target = (b.there if there else b.here) / "large"
+            child = caught_under_way(
+                b, source if there else b.at + "large", b.at if there else b.here,
+                part_of(target), mib)
+            if child:
+                yield b, child, source, target
+                return
+    raise Skip("this machine copies 1.5 GiB before it can be stopped")
+
+
+def client_killed(tool: Tool):
+    """a client that is killed while it sends: what came is kept and used"""
+    for b, child, source, target in catch(tool, "there"):
+        child.kill()
+        child.communicate()
+        b.server.wait_for("of it are kept, and copying it again goes on from there")
+        if target.exists():
+            yield "half a file has its name"
+        kept = part_of(target).stat().st_size
+        found = b.summary(source, b.at)
+        if found["bytes_resumed"] != kept or target.read_bytes() != source.read_bytes():
+            yield f"{kept}: {found}"
+
+
+def client_killed_receiving(tool: Tool):
+    """a client that is killed while it receives: the same"""
+    for b, child, source, target in catch(tool, "back"):
+        child.kill()
+        child.communicate()
+        if target.exists():
+            yield "half a file has its name"
+        kept = part_of(target).stat().st_size
+        found = b.summary(b.at + "large", b.here)
+        if found["bytes_resumed"] != kept or target.read_bytes() != source.read_bytes():
+            yield f"{kept}: {found}"
+
+
+def server_killed(tool: Tool):
+    """a server that is killed: the client says so, and goes on with the next server"""
+    for b, child, source, target in catch(tool, "there"):
+        b.server.kill()
+        child.send_signal(signal.SIGCONT)
+        _, err = child.communicate(timeout=60)
+        if child.returncode != 1 or b"the connection is lost" not in err or \
+                b"the same command again goes on from there" not in err:
+            yield f"{child.returncode}: {err.decode()}"
+        kept = part_of(target).stat().st_size
+        with Server(tool, "serve", b.there) as server:
+            found = objects(tool("cp", "--json", "--port", server.port, source,
+                                 f"{server.host}:").stdout)[-1]
+            if found["bytes_resumed"] != kept or \
+                    target.read_bytes() != source.read_bytes():
+                yield f"{kept}: {found}"
+
+
+def changed(tool: Tool):
+    """a file that changes while it is copied is not taken, and the old one stays"""
+    for b, child, source, target in catch(tool, "there"):
+        target.write_text("old")
+        with source.open("ab") as file:
+            file.write(b"more")
+        child.send_signal(signal.SIGCONT)
+        _, err = child.communicate(timeout=60)
+        if child.returncode != 1 or b"changed while it was being copied" not in err:
+            yield f"{child.returncode}: {err.decode()}"
+        if target.read_text() != "old" or part_of(target).exists():
+            yield "it was taken"
+
+
+def waits_for(path: Path, length: int) -> None:
+    wait_until(lambda: path.exists() and path.stat().st_size >= length, str(path))
+
+
+def two_writers(tool: Tool):
+    """two who copy to one name: the second is told, and nothing is mixed"""
+    with bench(tool) as b:
+        first = b.start("-", b.at + "f", stdin=subprocess.PIPE)
+        first.stdin.write(noise(MIB))
+        first.stdin.flush()
+        waits_for(part_of(b.there / "f"), MIB // 2)
+        yield from expect(b.cp("-", b.at + "f", stdin="other"), 1,
+                          err="somebody else is copying to it just now")
+        first.communicate(timeout=60)
+        if first.returncode or (b.there / "f").read_bytes() != noise(MIB):
+            yield "the first has lost"
+
+
+#
+# What cannot be written
+#
+
+def file_limit(tool: Tool):
+    """a server that cannot write more says so, and the rest goes on"""
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (MIB, MIB))
+
+    with bench(tool, preexec_fn=limit) as b:
+        (b.here / "a").write_bytes(noise(8 * MIB))
+        (b.here / "b").write_bytes(noise(1000))
+        (b.there / "a").write_text("old")
+        done = b.cp(b.here / "a", b.here / "b", b.at)
+        yield from expect(done, 3, "1 file, ", "a: writing it failed: File too large; 1 MiB")
+        if (b.there / "a").read_text() != "old" or not (b.there / "b").exists():
+            yield "the old file is gone, or the next did not come"
+
+
+@contextmanager
+def small_disk(folder: Path):
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)],
+                          capture_output=True, text=True)
+    if done.returncode:
+        raise Skip("no file system may be mounted here")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=False)
+
+
+def full_disk(tool: Tool):
+    """a full disk: said, kept, and gone on with when there is room"""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "there").mkdir()
+        with small_disk(folder / "there"):
+            b = Bench(tool, folder)
+            with b.server:
+                (b.there / "filler").write_bytes(bytes(MIB))
+                (b.here / "f").write_bytes(noise(3 * MIB // 2))
+                done = b.cp(b.here / "f", b.at)
+                yield from expect(done, 1, err="No space left on device; ")
+                yield from expect(done, 1, err="of it are kept")
+                (b.there / "filler").unlink()
+                found = b.summary(b.here / "f", b.at)
+                if not found["bytes_resumed"] or \
+                        (b.there / "f").read_bytes() != noise(3 * MIB // 2):
+                    yield str(found)
+
+
+def rights(tool: Tool):
+    """files and folders without rights are named, and the rest goes on"""
+    def drop():
+        os.setgroups([])
+        os.setgid(65534)
+        os.setuid(65534)
+
+    raised = os.geteuid() == 0
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        for part in ("there/closed", "there/open", "here"):
+            (folder / part).mkdir(parents=True)
+        (folder / "there/closed/f").write_text("secret")
+        (folder / "there/open").chmod(0o777)
+        (folder / "there/closed").chmod(0o700 if raised else 0)
+        (folder / "there/open/unreadable").write_text("secret")
+        (folder / "there/open/unreadable").chmod(0o600 if raised else 0)
+        (folder / "there/open/readable").write_text("known")
+        (folder / "there").chmod(0o755 if raised else 0o555)
+        try:
+            b = Bench(tool, folder, preexec_fn=drop if raised else None)
+        except (RuntimeError, PermissionError, subprocess.SubprocessError):
+            raise Skip("nobody may not run the tool where it is")
+        with b.server:
+            done = b.cp(b.at + "open", b.here)
+            yield from expect(done, 3, "1 file, ", "unreadable: Permission denied")
+            (b.here / "new").write_text("new")
+            yield from expect(b.cp(b.here / "new", b.at), 1, err="Permission denied")
+            yield from expect(b.cp(b.here / "new", b.at + "closed/"), 1,
+                              err="Permission denied")
+            yield from expect(b.cp(b.here / "new", b.at + "open"), 0)
+        (folder / "there").chmod(0o755)
+        (folder / "there/closed").chmod(0o700)
+
+
+def read_only(tool: Tool):
+    """a server that only gives"""
+    with bench(tool, "--read-only") as b:
+        (b.here / "f").write_text("x")
+        (b.there / "g").write_text("y")
+        yield from expect(b.cp(b.here / "f", b.at), 1, err="takes nothing")
+        yield from expect(b.cp(b.at + "g", b.here), 0)
+        if (b.there / "f").exists():
+            yield "it took it"
+
+
+#
+# Who may, and where
+#
+
+def paths(tool: Tool):
+    """nothing leads out of the served folder"""
+    with bench(tool) as b:
+        outside = b.here.parent / "outside"
+        outside.mkdir()
+        (outside / "secret").write_text("secret")
+        (b.there / "out").symlink_to(outside)
+        (b.there / "file").symlink_to(outside / "secret")
+        (b.here / "f").write_text("x")
+        for path in ("../outside/secret", "out/secret", "file", "a/../../outside/secret",
+                     str(outside / "secret"), "..", "./../outside/secret"):
+            done = b.cp(b.at + path, b.here / "got")
+            yield from expect(done, 1)
+            if (b.here / "got").exists():
+                yield f"{path} leads out"
+        for path in ("../outside/", "../outside/new", "out/", "out/new", "out", "..",
+                     str(outside) + "/new"):
+            yield from expect(b.cp(b.here / "f", b.at + path), 1)
+        if sorted(os.listdir(outside)) != ["secret"]:
+            yield f"something came out: {os.listdir(outside)}"
+        yield from expect(b.cp(b.here / "f", b.at + "file"), 1, err="a symbolic link of this")
+        if (outside / "secret").read_text() != "secret":
+            yield "a link was written through"
+        yield from expect(b.cp(b.here / "f", b.at + f".f{PART}"), 1, err="no path below")
+
+
+def parts_in_the_way(tool: Tool):
+    """what stands where a part goes is not written through"""
+    with bench(tool) as b:
+        outside = b.here.parent / "outside"
+        outside.write_text("old")
+        (b.here / "f").write_text("new")
+        part_of(b.there / "f").symlink_to(outside)
+        yield from expect(b.cp(b.here / "f", b.at), 1, err="cannot be written")
+        part_of(b.there / "f").unlink()
+        os.link(outside, part_of(b.there / "f"))
+        yield from expect(b.cp(b.here / "f", b.at), 1, err="in the way, and not ours")
+        if outside.read_text() != "old":
+            yield "it was written through"
+
+
+def secrets(tool: Tool):
+    """who does not know the secret gets nothing"""
+    with tempfile.TemporaryDirectory() as name:
+        key, other = Path(name) / "key", Path(name) / "other"
+        key.write_text("0123456789abcdef")
+        other.write_text("0123456789abcdeX")
+        for file in (key, other):
+            file.chmod(0o600)
+        with bench(tool, "--secret-file", key) as b:
+            (b.there / "f").write_text("x")
+            for words in ([], ["--secret-file", other]):
+                yield from expect(b.cp(*words, b.at + "f", b.here), 1,
+                                  err="give both ends a --secret-file")
+            if list(b.here.iterdir()):
+                yield "it came all the same"
+            yield from expect(b.cp("--secret-file", key, b.at + "f", b.here), 0)
+            if "whoever reaches this port" in b.server.said():
+                yield b.server.said()
+
+
+def liars(tool: Tool, liar: str):
+    """peers that lie, at either end, get and do nothing"""
+    with bench(tool) as b:
+        (b.there / "f").write_text("old")
+        cases = subprocess.run([liar], capture_output=True, text=True).stdout.split()
+        for case in cases:
+            if case.startswith("serve-"):
+                continue
+            done = subprocess.run([liar, case, b.server.host, str(b.server.port)],
+                                  capture_output=True, text=True, env=environment(),
+                                  timeout=60)
+            if done.returncode:
+                yield f"{case}: {done.stdout}{done.stderr}"
+        if tree(b.there) != {"f": b"old"}:
+            yield f"it did something: {tree(b.there)}"
+        yield from expect(b.cp(b.at + "f", b.here), 0)
+        for case in cases:
+            if case.startswith("serve-"):
+                yield from lying_server(tool, liar, case)
+
+
+def lying_server(tool: Tool, liar: str, case: str):
+    child = subprocess.Popen([liar, case], stdout=subprocess.PIPE, text=True,
+                             env=environment())
+    host, port = child.stdout.readline().split()
+    with tempfile.TemporaryDirectory() as name:
+        target = Path(name) / "a/b"
+        target.mkdir(parents=True)
+        (target / "f").write_text("old")
+        done = tool("cp", "--port", port, f"{host}:f", target)
+        status = 4 if case == "serve-damaged" else 1
+        if done.returncode != status or tree(Path(name)) != \
+                {"a": None, "a/b": None, "a/b/f": b"old"}:
+            yield f"{case}: {done.returncode} {done.stderr} {tree(Path(name))}"
+    child.kill()
+    child.communicate()
+
+
+def stops(tool: Tool):
+    """a server that is told to end does, with status 0"""
+    with bench(tool) as b:
+        first = b.start("-", b.at + "f", stdin=subprocess.PIPE)
+        first.stdin.write(noise(MIB))
+        first.stdin.flush()
+        waits_for(part_of(b.there / "f"), MIB // 2)
+        status = b.server.stop()
+        if status:
+            yield f"status {status}: {b.server.said()}"
+        _, err = first.communicate(timeout=60)
+        if first.returncode != 1 or b"the server ends" not in err:
+            yield f"{first.returncode}: {err.decode()}"
+
+
+def main() -> None:
+    tool, cases = Tool(sys.argv[1]), Cases()
+    for case in (to_and_fro, names, folders, odd_names, pipes, rights_and_times, progress, many_at_once,
+                 resumes, folders_again, does_not_mix, client_killed, client_killed_receiving,
+                 server_killed, changed, two_writers, file_limit, full_disk, rights,
+                 read_only, paths, parts_in_the_way, secrets, stops):
+        cases.run(case, tool)
+    cases.run(liars, tool, sys.argv[2])
+    cases.report.end()
+
+
+main()

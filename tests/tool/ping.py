@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""sennit ping: what works between two ends, and what is said of the rest.
+
+usage: ping.py SENNIT
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+
+from kit import Cases, Server, Skip, Tool, expect, objects, wait_until
+
+
+def ping(tool: Tool, server: Server, *words):
+    return tool("ping", server.host, "--port", server.port, *words)
+
+
+def works(tool: Tool):
+    """all pairs work: lanes, pairs and both ends' words"""
+    with Server(tool, "ping", "--serve", "--count", "3") as server:
+        done = ping(tool, server, "--lanes", "4")
+        yield from expect(done, 0, "4 lanes, MTU 4096, connected in ")
+        yield from expect(done, 0, "lane 3: soft1 (")
+        yield from expect(done, 0, "2 of 2 pairs of devices work:\n  + soft0 (")
+        if done.stderr:
+            yield done.stderr
+        yield from expect(ping(tool, server, "--verbose"), 0, "we connect; the peer is ")
+        (found,) = objects(ping(tool, server, "--json").stdout)
+        if len(found["lanes"]) != 2 or found["left_out_ours"] or \
+                not found["pairs"][0]["works"]:
+            yield str(found)
+        if server.child.wait(60):
+            yield f"the server ends with {server.child.returncode}"
+        lines = server.child.stdout.read().decode().splitlines()
+        if len(lines) != 3 or "4 lanes, 2 of 2 pairs" not in lines[0]:
+            yield str(lines)
+
+
+def with_address_of_all(tool: Tool, server: Server, addresses: str):
+    """There is but one ::1, which others may have for a while."""
+    tries = []
+
+    def is_had() -> bool:
+        tries.append(ping(tool, server, "--soft-addresses", addresses))
+        return "no devices" not in tries[-1].stderr or \
+            "no interface of this host" in tries[-1].stderr
+
+    wait_until(is_had, addresses)
+    if "no devices" in tries[-1].stderr:
+        raise Skip("this host has no IPv6")
+    return tries[-1]
+
+
+def partly(tool: Tool):
+    """a device without a pair that works is named, with advice, and the status is 3"""
+    with Server(tool, "ping", "--serve") as server:
+        done = with_address_of_all(tool, server, "127.77.0.1,::1")
+        yield from expect(done, 3, "! soft1 (::1) - ")
+        yield from expect(done, 3, "\nwithout a pair that works:\n  soft1 (::1)\n")
+        if "give both an address of the same kind" not in " ".join(done.stdout.split()):
+            yield done.stdout
+        if max(map(len, done.stdout.splitlines())) > 80:
+            yield done.stdout
+        if server.stop():
+            yield "the server does not end well"
+
+
+def refused(tool: Tool):
+    """where nobody listens, it says so and what to start"""
+    with Server(tool, "ping", "--serve") as server:
+        done = tool("ping", server.host, "--port", "1")
+        yield from expect(done, 1, err="nobody listens there")
+        yield from expect(done, 1, err="start a server there first: sennit ping --serve")
+        (found,) = objects(tool("ping", server.host, "--port", "1", "--json").stdout)
+        if found["status"] != 1 or "start a server" not in found["next"]:
+            yield str(found)
+
+
+def unreachable(tool: Tool):
+    """from loopback devices to another host: the advice is about addresses"""
+    done = tool("ping", "192.0.2.1", "--setup-time", "200ms")
+    yield from expect(done, 1, err="--soft-addresses eth0")
+
+
+def secrets(tool: Tool):
+    """a secret must be known at both ends"""
+    with tempfile.TemporaryDirectory() as name:
+        key, other, short = (Path(name) / file for file in ("key", "other", "short"))
+        key.write_text("0123456789abcdef\n")
+        other.write_text("0123456789abcdeX\n")
+        short.write_text("0123\n")
+        for file in (key, other):
+            file.chmod(0o600)
+        with Server(tool, "ping", "--serve", "--secret-file", key) as server:
+            if "libcrypto" in server.said():
+                raise Skip("built without libcrypto")
+            done = ping(tool, server, "--secret-file", key)
+            yield from expect(done, 0, "and the peer knows the secret")
+            for words in (["--secret-file", other], []):
+                yield from expect(ping(tool, server, *words), 1,
+                                  err="give both ends a --secret-file")
+            done = ping(tool, server, "--secret-file", short)
+            yield from expect(done, 1, err="the secret has 4 bytes, and 16 to 256")
+            yield from expect(done, 1, err="can be read by others")
+            yield from expect(ping(tool, server, "--secret-file", "/nonexistent"), 1,
+                              err="No such file")
+
+
+def by_tcp(tool: Tool):
+    """over a TCP carrier"""
+    with Server(tool, "ping", "--serve", "--carrier", "tcp") as server:
+        done = tool("ping", "127.0.0.1", "--port", server.port, "--carrier", "tcp")
+        yield from expect(done, 0, "2 of 2 pairs of devices work")
+
+
+def main() -> None:
+    tool, cases = Tool(sys.argv[1]), Cases()
+    for case in (works, partly, refused, unreachable, secrets, by_tcp):
+        cases.run(case, tool)
+    cases.report.end()
+
+
+main()

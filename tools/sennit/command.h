@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SENNIT_TOOL_COMMAND_H
+#define SENNIT_TOOL_COMMAND_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "options.h"
+#include "output.h"
+
+/*
+ * The tool is a table of subcommands. All that there is to know of one, for parsing, for
+ * --help and for its manual page, stands in its struct command; to add one, define it in
+ * a file of its own and name it in main.c.
+ */
+
+/* How every subcommand ends; `sennit help` and sennit(1) show this list. */
+enum status {
+	STATUS_OK = 0,
+	STATUS_FAILED = 1, /* and said why */
+	STATUS_USAGE = 2,  /* wrong options or arguments: nothing was done */
+	STATUS_PARTLY = 3, /* some of it: lanes that do not work, files not copied */
+	STATUS_DATA = 4,   /* bytes did not arrive as they were sent */
+};
+
+struct example {
+	const char *line; /* as typed */
+	const char *what;
+};
+
+struct command {
+	const char *name;
+	const char *summary;   /* one line without a full stop */
+	const char *arguments; /* as in usage: "[HOST]"; "" where there are none */
+	/* Paragraphs, separated by empty lines; lines that begin with a blank are shown
+	 * as they are. */
+	const char *description;
+	const struct option_entry *options; /* ended by an empty one; NULL: none */
+	const struct example *examples;	    /* ended by an empty one */
+	int argument_min, argument_max;	    /* -1: any number */
+	bool stops_at_argument; /* what follows the first argument is not for us */
+	size_t opts_size;	/* of the structure that options are stored in */
+	/* Gets that structure, filled with defaults and what was given, and the arguments
+	 * that are no options. Returns an enum status. */
+	int (*run)(const void *opts, int count, char **argument);
+};
+
+/* All of them, ended by NULL. */
+extern const struct command *const commands[];
+
+const struct command *command_find(const char *name);
+
+/* As in `sennit ping --help`, and as a manual page. */
+void command_help(const struct command *command);
+void command_manual(const struct command *command);
+/* The same of the tool as a whole. */
+void tool_help(void);
+void tool_manual(void);
+
+#endif

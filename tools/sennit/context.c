@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT */
+#include "context.h"
+
+#include <errno.h>
+#include <sennit/err.h>
+
+#include "command.h"
+
+const struct option_entry context_options[] = {
+	{ .kind = OPTION_GROUP,
+	  .help = "Devices (`sennit info` lists them; the environment says the same)" },
+	{ .kind = OPTION_TEXT,
+	  .letter = 'd',
+	  .name = "devices",
+	  .argument = "LIST",
+	  .offset = offsetof(struct context_opts, devices),
+	  .help = "which to use, as SENNIT_DEVICES: mlx5_0,mlx5_1:2,^rxe" },
+	{ .kind = OPTION_CHOICE,
+	  .name = "soft",
+	  .argument = "default|auto|never|only",
+	  .offset = offsetof(struct context_opts, soft),
+	  .help = "soft devices, as SENNIT_SOFT" },
+	{ .kind = OPTION_TEXT,
+	  .name = "soft-addresses",
+	  .argument = "LIST",
+	  .offset = offsetof(struct context_opts, soft_addresses),
+	  .help = "what soft devices are on, as SENNIT_SOFT_ADDRESSES: eth0,10.0.0.1" },
+	{ .kind = OPTION_TEXT,
+	  .name = "gid",
+	  .argument = "INDEX",
+	  .offset = offsetof(struct context_opts, gid),
+	  .help = "GID table index on every port, as SENNIT_GID" },
+	{ 0 },
+};
+
+static void log_line(void *arg, enum snt_log_level level, const char *text)
+{
+	static const char *const name[] = { "", "error", "warning", "info", "debug" };
+
+	(void)arg;
+	output_note("%s: %s", name[level], text);
+}
+
+const char *context_remedy(int error)
+{
+	switch (-error) {
+	case ENODEV:
+		return "`sennit info` lists the devices of this host; SENNIT_SOFT=only takes "
+		       "soft ones instead";
+	case ENETDOWN:
+		return "look at the port's cable and at `ip link`, or choose other devices "
+		       "with --devices";
+	case EADDRINUSE:
+		return "choose another port with --port, or other addresses with "
+		       "--soft-addresses";
+	case EADDRNOTAVAIL:
+		return "`ip address` lists the addresses of this host";
+	case ENOMEM:
+		return "locked memory may be too little: `ulimit -l` shows its limit in KiB";
+	case EPERM:
+	case EACCES:
+		return "the devices in /dev/infiniband must be readable and writable";
+	default:
+		return NULL;
+	}
+}
+
+int context_open(const struct context_opts *opts, struct snt_ctx **ctx_out)
+{
+	struct snt_ctx_opts ctx_opts = {
+		.size = sizeof(ctx_opts),
+		.devices = opts->devices,
+		.soft = (enum snt_soft)opts->soft,
+		.soft_addresses = opts->soft_addresses,
+		.gid = opts->gid,
+		.log = log_line,
+	};
+	int ret = snt_ctx_open(&ctx_opts, ctx_out);
+
+	if (!ret)
+		return STATUS_OK;
+	return output_failed(context_remedy(ret), "no devices: %s", snt_err_text());
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SENNIT_TOOL_CONTEXT_H
+#define SENNIT_TOOL_CONTEXT_H
+
+#include <stddef.h>
+#include <sennit/ctx.h>
+
+#include "options.h"
+
+/* Options that choose devices, for all subcommands that open some. */
+struct context_opts {
+	const char *devices;
+	int soft; /* 0: as the environment says, else enum snt_soft */
+	const char *soft_addresses;
+	const char *gid;
+};
+
+/* To be named in the table of a subcommand, as an OPTION_TABLE. */
+extern const struct option_entry context_options[];
+
+/* Opens a context whose log goes to stderr, warnings and worse unless SENNIT_LOG says
+ * otherwise. Returns an enum status, having said what is wrong. */
+int context_open(const struct context_opts *opts, struct snt_ctx **ctx_out);
+
+/* What to do about a call that returned this error, in a sentence; NULL: nothing known. */
+const char *context_remedy(int error);
+
+#endif

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SENNIT_TOOL_COPY_FRAME_H
+#define SENNIT_TOOL_COPY_FRAME_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/*
+ * What `sennit cp` and `sennit serve` say to each other on a stream: frames of a type, a
+ * length and fields, numbers in network order.
+ *
+ *	client                  server
+ *	OPEN                    READY, or RESULT with an error
+ *
+ * Then one of them sends files, the client where it pushes and the server where it pulls,
+ * and the other receives:
+ *
+ *	sender                  receiver
+ *	DIRECTORY               RESULT
+ *	FILE                    HAVE: how much of it is there from before, and its digest
+ *	START: from where on
+ *	DATA...
+ *	DONE: digest of all     RESULT; if something is wrong, before DONE
+ *	PROBLEM: something that cannot be sent
+ *	END                     END
+ */
+
+#define COPY_VERSION	 1
+#define COPY_HEADER	 8
+#define COPY_DIGEST	 32 /* bytes of the longest digest */
+#define COPY_PATH_MAX	 4096
+#define COPY_TEXT_MAX	 1024
+#define COPY_CONTROL_MAX (COPY_PATH_MAX + 64) /* the longest frame but DATA */
+#define COPY_DATA_MAX	 (256 << 10)
+#define COPY_UNKNOWN	 UINT64_MAX /* the size of what comes out of a pipe */
+
+enum copy_type {
+	COPY_OPEN = 1,
+	COPY_READY,
+	COPY_DIRECTORY,
+	COPY_FILE,
+	COPY_HAVE,
+	COPY_START,
+	COPY_DATA,
+	COPY_DONE,
+	COPY_RESULT,
+	COPY_PROBLEM,
+	COPY_END,
+};
+
+enum copy_open_flags {
+	COPY_PULL = 1 << 0,  /* the server sends */
+	COPY_INTO = 1 << 1,  /* the path must be a directory to put things into */
+	COPY_TIMES = 1 << 2, /* files keep their modification times */
+	COPY_ALONE = 1 << 3, /* a file, and no folder */
+	COPY_FLAGS_ALL = 15,
+};
+
+enum copy_done {
+	COPY_WHOLE,
+	COPY_CHANGED,  /* the file changed while it was read */
+	COPY_GIVEN_UP, /* the receiver had said that it is of no use */
+	COPY_UNREADABLE,
+	COPY_DONES,
+};
+
+/* Any of them; each type has its own fields, others are 0. */
+struct copy_frame {
+	enum copy_type type;
+	uint32_t length;	     /* of DATA */
+	uint32_t version;	     /* OPEN */
+	uint32_t flags;		     /* OPEN */
+	uint32_t digests;	     /* OPEN: those known; READY: the one chosen */
+	uint32_t mode;		     /* DIRECTORY, FILE */
+	uint32_t error;		     /* RESULT, PROBLEM: an errno, or 0 */
+	uint32_t done;		     /* DONE */
+	uint64_t size;		     /* FILE */
+	uint64_t mtime_ns;	     /* FILE */
+	uint64_t offset;	     /* HAVE, START */
+	uint8_t digest[COPY_DIGEST]; /* HAVE, DONE */
+	/* OPEN, DIRECTORY, FILE: the path; RESULT, PROBLEM: a sentence. */
+	char text[COPY_PATH_MAX];
+};
+
+/* With its header; of DATA the header alone. Returns the number of bytes; -ENOSPC. */
+ssize_t copy_frame_pack(const struct copy_frame *frame, void *buffer, size_t size);
+
+/* How long the frame is, without its header, judged by the first COPY_HEADER bytes.
+ * -EBADMSG if it is none, or too long. */
+ssize_t copy_frame_length(const void *header);
+
+/* All but DATA, of which there is only the header: `length` bytes with the header.
+ * Trusts nothing. 0; -EBADMSG. */
+int copy_frame_unpack(const void *buffer, size_t length, struct copy_frame *frame_out);
+
+#endif

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SENNIT_TOOL_COPY_LINK_H
+#define SENNIT_TOOL_COPY_LINK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/uio.h>
+#include <sennit/stream.h>
+
+#include "copy_frame.h"
+
+/* Frames over a stream, without waiting for anything. */
+struct copy_link {
+	struct snt_stream *stream;
+	uint8_t *out; /* frames that the stream has not taken yet: begin to end */
+	size_t begin, end;
+	uint32_t data_left; /* bytes of DATA that come before the next frame */
+	int error;	    /* why it is over; 0: it is not */
+	char text[256];
+};
+
+/* 0; -ENOMEM. The stream stays the caller's. */
+int copy_link_begin(struct copy_link *link, struct snt_stream *stream);
+void copy_link_end(struct copy_link *link);
+
+/* Is there room for a frame, or for the most DATA? */
+bool copy_link_has_room(struct copy_link *link, size_t size);
+/* There is room. */
+void copy_link_put(struct copy_link *link, const struct copy_frame *frame);
+/* Where to put bytes of DATA, COPY_DATA_MAX of them at most; then how many there are. */
+uint8_t *copy_link_data(struct copy_link *link);
+void copy_link_put_data(struct copy_link *link, uint32_t length);
+
+/* Gives the stream what it takes. 1: something; 0: nothing; or the link's error. */
+int copy_link_push(struct copy_link *link);
+/* The next frame that has come as a whole. 1; 0: none now, also while there are bytes of DATA
+ * left; or the link's error, -EPIPE if the peer has ended. */
+int copy_link_next(struct copy_link *link, struct copy_frame *frame);
+/* Bytes of DATA that have come, where they are; then how many are not needed any more. How
+ * many there are, 0, or the link's error. */
+ssize_t copy_link_bytes(struct copy_link *link, struct iovec iov[2]);
+void copy_link_consume(struct copy_link *link, size_t length);
+
+/* The peer breaks the rules, or cannot be served: ends it. Returns -error. */
+int copy_link_fail(struct copy_link *link, int error, const char *text);
+
+#endif

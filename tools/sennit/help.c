@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: MIT */
+/* sennit help: what --help says, and the manual pages, from the tables of subcommands. */
+#include <stdio.h>
+#include <string.h>
+
+#include "command.h"
+#include "commands.h"
+
+static const struct {
+	enum status status;
+	const char *meaning;
+} statuses[] = {
+	{ STATUS_OK, "all is well" },
+	{ STATUS_FAILED, "it failed; a message says why, and what to do" },
+	{ STATUS_USAGE, "wrong options or arguments; nothing was done" },
+	{ STATUS_PARTLY,
+	  "some of it: lanes that do not work, files that were not copied" },
+	{ STATUS_DATA, "bytes did not arrive as they were sent" },
+};
+#define STATUS_COUNT (sizeof(statuses) / sizeof(*statuses))
+
+static const char tool_about[] =
+	"Many RDMA queue pairs, on one NIC or many, as one: see what a host has, find out "
+	"what works between two, measure it, and copy files over it.\n\n"
+	"Which devices are used is for SENNIT_DEVICES and the other settings to say; `sennit "
+	"info` lists them. Where a host has no RDMA device, soft devices on UDP sockets "
+	"stand in.";
+
+/* Every subcommand has these two. */
+static const struct option_entry common[] = {
+	{ .kind = OPTION_FLAG,
+	  .name = "json",
+	  .help = "results as JSON, one object per line; messages stay on stderr" },
+	{ .kind = OPTION_FLAG, .letter = 'h', .name = "help", .help = "this help" },
+	{ 0 },
+};
+
+/*
+ * As text
+ */
+
+static void paragraphs(const char *text)
+{
+	while (*text) {
+		size_t length = strcspn(text, "\n");
+		char line[2048];
+
+		snprintf(line, sizeof(line), "%.*s", (int)length, text);
+		if (*line == ' ' || !*line)
+			puts(line);
+		else
+			output_fill(line, 0);
+		text += length;
+		text += *text == '\n';
+	}
+}
+
+static void option_line(void *arg, const struct option_entry *entry, size_t base)
+{
+	enum {
+		COLUMN = 28
+	};
+	char left[128], right[1024];
+	int length;
+
+	(void)arg, (void)base;
+	if (entry->kind == OPTION_GROUP) {
+		printf("\n%s:\n", entry->help);
+		return;
+	}
+	length =
+		snprintf(left, sizeof(left), "  %c%c%s --%s%s%s",
+			 entry->letter ? '-' : ' ', entry->letter ? entry->letter : ' ',
+			 entry->letter ? "," : " ", entry->name,
+			 entry->argument ? " " : "",
+			 entry->argument ? entry->argument : "");
+	snprintf(right, sizeof(right), "%s%s%s%s", entry->help,
+		 entry->standard ? " (default: " : "",
+		 entry->standard ? entry->standard : "", entry->standard ? ")" : "");
+	printf("%-*s", COLUMN, left);
+	if (length >= COLUMN)
+		printf("\n%*s", COLUMN, "");
+	output_fill(right, COLUMN);
+}
+
+void command_help(const struct command *command)
+{
+	const struct example *example = command->examples;
+
+	printf("usage: sennit %s [OPTION]...%s%s\n\n", command->name,
+	       *command->arguments ? " " : "", command->arguments);
+	paragraphs(command->description);
+	if (command->options && command->options->kind != OPTION_GROUP)
+		puts("\nOptions:");
+	options_each(command->options, option_line, NULL);
+	puts(command->options ? "\nAs everywhere:" : "\nOptions:");
+	options_each(common, option_line, NULL);
+	puts("\nExamples:");
+	for (; example && example->line; example++) {
+		printf("  %s\n      ", example->line);
+		output_fill(example->what, 6);
+	}
+}
+
+void tool_help(void)
+{
+	puts("usage: sennit COMMAND [OPTION]... [ARGUMENT]...\n");
+	paragraphs(tool_about);
+	puts("\nCommands:");
+	for (size_t i = 0; commands[i]; i++)
+		printf("  %-12s%s\n", commands[i]->name, commands[i]->summary);
+	puts("\n`sennit COMMAND --help` tells more of each; so does `man sennit-COMMAND`.");
+	puts("\nExit status:");
+	for (size_t i = 0; i < STATUS_COUNT; i++)
+		printf("  %d  %s\n", statuses[i].status, statuses[i].meaning);
+}
+
+/*
+ * As manual pages
+ */
+
+/* Text in which nothing is a request or an escape. */
+static void roff(const char *text)
+{
+	for (const char *c = text; *c; c++) {
+		if ((*c == '.' || *c == '\'') && (c == text || c[-1] == '\n'))
+			fputs("\\&", stdout);
+		if (*c == '\\')
+			fputs("\\e", stdout);
+		else if (*c == '-')
+			fputs("\\-", stdout);
+		else
+			putchar(*c);
+	}
+}
+
+static void roff_paragraphs(const char *text)
+{
+	bool verbatim = false;
+
+	while (*text) {
+		size_t length = strcspn(text, "\n");
+		char line[2048];
+
+		snprintf(line, sizeof(line), "%.*s", (int)length, text);
+		if (verbatim != (*line == ' '))
+			puts(verbatim ? ".EE\n.PP" : ".PP\n.EX");
+		else if (!*line)
+			puts(".PP");
+		verbatim = *line == ' ';
+		if (*line) {
+			roff(line);
+			putchar('\n');
+		}
+		text += length;
+		text += *text == '\n';
+	}
+	if (verbatim)
+		puts(".EE");
+}
+
+static void roff_option(void *arg, const struct option_entry *entry, size_t base)
+{
+	(void)arg, (void)base;
+	if (entry->kind == OPTION_GROUP) {
+		printf(".SS ");
+		roff(entry->help);
+		putchar('\n');
+		return;
+	}
+	puts(".TP");
+	if (entry->letter)
+		printf("\\fB\\-%c\\fR, ", entry->letter);
+	printf("\\fB\\-\\-");
+	roff(entry->name);
+	printf("\\fR");
+	if (entry->argument) {
+		printf(" \\fI");
+		roff(entry->argument);
+		printf("\\fR");
+	}
+	putchar('\n');
+	roff(entry->help);
+	if (entry->standard) {
+		printf(" (default: ");
+		roff(entry->standard);
+		putchar(')');
+	}
+	putchar('\n');
+}
+
+static void roff_statuses(void)
+{
+	puts(".SH EXIT STATUS");
+	for (size_t i = 0; i < STATUS_COUNT; i++) {
+		printf(".TP\n.B %d\n", statuses[i].status);
+		roff(statuses[i].meaning);
+		putchar('\n');
+	}
+}
+
+void command_manual(const struct command *command)
+{
+	const struct example *example = command->examples;
+
+	printf(".TH SENNIT\\-%s 1 \"\" \"sennit %s\" \"sennit\"\n.SH NAME\nsennit\\-%s \\- ",
+	       command->name, TOOL_VERSION, command->name);
+	roff(command->summary);
+	printf("\n.SH SYNOPSIS\n.B sennit %s\n[\\fIOPTION\\fR]... ", command->name);
+	roff(command->arguments);
+	puts("\n.SH DESCRIPTION");
+	roff_paragraphs(command->description);
+	puts(".SH OPTIONS");
+	options_each(command->options, roff_option, NULL);
+	if (command->options)
+		puts(".SS As everywhere");
+	options_each(common, roff_option, NULL);
+	puts(".SH EXAMPLES");
+	for (; example && example->line; example++) {
+		printf(".TP\n.B ");
+		roff(example->line);
+		putchar('\n');
+		roff(example->what);
+		putchar('\n');
+	}
+	roff_statuses();
+	puts(".SH SEE ALSO\n.BR sennit (1)");
+}
+
+void tool_manual(void)
+{
+	printf(".TH SENNIT 1 \"\" \"sennit %s\" \"sennit\"\n.SH NAME\nsennit \\- "
+	       "see, try, measure and use RDMA between hosts\n.SH SYNOPSIS\n"
+	       ".B sennit\n\\fICOMMAND\\fR [\\fIOPTION\\fR]... [\\fIARGUMENT\\fR]...\n"
+	       ".SH DESCRIPTION\n",
+	       TOOL_VERSION);
+	roff_paragraphs(tool_about);
+	puts(".SH COMMANDS");
+	for (size_t i = 0; commands[i]; i++) {
+		printf(".TP\n.BR sennit\\-%s (1)\n", commands[i]->name);
+		roff(commands[i]->summary);
+		putchar('\n');
+	}
+	roff_statuses();
+}
+
+/*
+ * The subcommand
+ */
+
+struct help_opts {
+	bool man;
+};
+
+static int help_run(const void *opts_in, int count, char **argument)
+{
+	const struct help_opts *opts = opts_in;
+	const struct command *command = count ? command_find(argument[0]) : NULL;
+
+	if (count && !command)
+		return output_usage("there is no \"%s\"", argument[0]);
+	if (output.json) {
+		for (size_t i = 0; commands[i]; i++) {
+			json_t *object = output_object();
+
+			json_object_set_new(object, "name",
+					    json_string(commands[i]->name));
+			json_object_set_new(object, "summary",
+					    json_string(commands[i]->summary));
+			output_json(object);
+		}
+	} else if (command) {
+		(opts->man ? command_manual : command_help)(command);
+	} else {
+		(opts->man ? tool_manual : tool_help)();
+	}
+	return STATUS_OK;
+}
+
+const struct command help_command = {
+	.name = "help",
+	.summary = "what the tool can do, or one of its commands",
+	.arguments = "[COMMAND]",
+	.description = "Shows the list of commands, or what one of them does.",
+	.options =
+		(const struct option_entry[]){
+			{ .kind = OPTION_FLAG,
+			  .name = "man",
+			  .offset = offsetof(struct help_opts, man),
+			  .help = "as the source of a manual page" },
+			{ 0 },
+		},
+	.examples =
+		(const struct example[]){
+			{ "sennit help ping", "the same as sennit ping --help" },
+			{ "sennit help --man ping | man -l -", "as a manual page" },
+			{ 0 },
+		},
+	.argument_max = 1,
+	.opts_size = sizeof(struct help_opts),
+	.run = help_run,
+};

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: MIT */
+#include "peer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <sennit/sennit.h>
+
+#include "command.h"
+#include "context.h"
+
+const struct option_entry peer_options[] = {
+	{ .kind = OPTION_GROUP, .help = "Connections (both ends need the same)" },
+	{ .kind = OPTION_NUMBER,
+	  .letter = 'p',
+	  .name = "port",
+	  .argument = "PORT",
+	  .offset = offsetof(struct peer_opts, port),
+	  .standard = PEER_PORT,
+	  .max = UINT16_MAX,
+	  .help = "where the server listens; a server with 0 takes one that is free" },
+	{ .kind = OPTION_CHOICE,
+	  .name = "carrier",
+	  .argument = "cm|tcp",
+	  .offset = offsetof(struct peer_opts, carrier),
+	  .standard = "cm",
+	  .help = "how connections are made: by the devices' connection manager, where "
+		  "addresses are those of RDMA devices, or over TCP, for networks without" },
+	{ .kind = OPTION_TEXT,
+	  .name = "secret-file",
+	  .argument = "FILE",
+	  .offset = offsetof(struct peer_opts, secret_file),
+	  .help = "16 to 256 bytes that both ends know, to keep strangers out: "
+		  "openssl rand -hex 32 >FILE" },
+	{ .kind = OPTION_TEXT,
+	  .name = "source",
+	  .argument = "ADDRESS",
+	  .offset = offsetof(struct peer_opts, source),
+	  .help = "an address of this host to connect from, or to listen on alone" },
+	{ .kind = OPTION_TIME,
+	  .name = "setup-time",
+	  .argument = "TIME",
+	  .offset = offsetof(struct peer_opts, setup_ns),
+	  .standard = "10s",
+	  .min = 100000000,
+	  .help = "for a connection to come about, with all lanes tried" },
+	{ .kind = OPTION_TIME,
+	  .name = "detect-time",
+	  .argument = "TIME",
+	  .offset = offsetof(struct peer_opts, detect_ns),
+	  .standard = "5s",
+	  .min = 50000000,
+	  .help = "within which the loss of the peer is noticed; the lesser of both ends" },
+	{ 0 },
+};
+
+/*
+ * The secret
+ */
+
+static int check_secret(const char *name, struct peer_secret *secret)
+{
+	while (secret->length && (secret->bytes[secret->length - 1] == '\n' ||
+				  secret->bytes[secret->length - 1] == '\r'))
+		secret->length--;
+	if (secret->length >= SNT_CONN_SECRET_MIN)
+		return STATUS_OK;
+	return output_failed("make one with: openssl rand -hex 32 >FILE",
+			     "%s: the secret has %zu bytes, and %d to %d are needed",
+			     name, secret->length, SNT_CONN_SECRET_MIN,
+			     SNT_CONN_SECRET_MAX);
+}
+
+int peer_secret_read(const struct peer_opts *opts, struct peer_secret *secret)
+{
+	const char *name = opts->secret_file;
+	struct stat stat;
+	ssize_t length;
+	char more;
+	int fd;
+
+	secret->length = 0;
+	if (!name)
+		return STATUS_OK;
+	fd = open(name, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return output_failed(NULL, "%s: %s", name, strerror(errno));
+	if (!fstat(fd, &stat) && S_ISREG(stat.st_mode) && stat.st_mode & 077)
+		output_note("%s can be read by others; do: chmod 600 %s", name, name);
+	while (secret->length < sizeof(secret->bytes) &&
+	       (length = read(fd, secret->bytes + secret->length,
+			      sizeof(secret->bytes) - secret->length)) > 0)
+		secret->length += (size_t)length;
+	length = read(fd, &more, 1);
+	close(fd);
+	if (length > 0 && more != '\n')
+		return output_failed(NULL, "%s: more than %d bytes are no secret", name,
+				     SNT_CONN_SECRET_MAX);
+	if (length < 0)
+		return output_failed(NULL, "%s: %s", name, strerror(errno));
+	return check_secret(name, secret);
+}
+
+static enum snt_carrier carrier_of(const struct peer_opts *opts)
+{
+	return opts->carrier ? SNT_CARRIER_TCP : SNT_CARRIER_CM;
+}
+
+void peer_connect_opts(const struct peer_opts *opts, const struct peer_secret *secret,
+		       const char *host, struct snt_stream_opts *stream)
+{
+	stream->host = host;
+	stream->port = (uint16_t)opts->port;
+	stream->source = opts->source;
+	stream->carrier = carrier_of(opts);
+	stream->setup_ns = opts->setup_ns;
+	stream->detect_ns = opts->detect_ns;
+	if (secret->length) {
+		stream->secret = secret->bytes;
+		stream->secret_length = secret->length;
+	}
+}
+
+void peer_listen_opts(const struct peer_opts *opts, const struct peer_secret *secret,
+		      struct snt_stream_listener_opts *listen)
+{
+	listen->host = opts->source;
+	listen->port = (uint16_t)opts->port;
+	listen->carrier = carrier_of(opts);
+	listen->setup_ns = opts->setup_ns;
+	if (secret->length) {
+		listen->secret = secret->bytes;
+		listen->secret_length = secret->length;
+	}
+}
+
+/*
+ * Words
+ */
+
+void peer_say_listening(struct snt_ctx *ctx, uint16_t port)
+{
+	json_t *addresses = json_array();
+	char line[1024] = "";
+	size_t used = 0;
+
+	for (unsigned i = 0; i < snt_ctx_device_count(ctx); i++) {
+		struct snt_device_info info = { .size = sizeof(info) };
+		struct snt_gid_info gid = { .size = sizeof(gid) };
+		const struct snt_device *device = snt_ctx_device(ctx, i);
+
+		snt_device_query(device, &info);
+		for (uint32_t j = 0; !snt_device_gid(device, j, &gid); j++) {
+			if ((int32_t)gid.index != info.gid_index)
+				continue;
+			json_array_append_new(addresses, json_string(gid.text));
+			if (used < sizeof(line))
+				used += (size_t)snprintf(line + used,
+							 sizeof(line) - used, "%s%s",
+							 used ? ", " : "", gid.text);
+		}
+	}
+	output_note("listening on port %u, devices at %s", port, line);
+	if (output.json) {
+		json_t *object = output_object();
+
+		json_object_set_new(object, "listening", json_integer(port));
+		json_object_set(object, "addresses", addresses);
+		output_json(object);
+	}
+	json_decref(addresses);
+}
+
+/* Soft devices on loopback addresses, as they are by default, lead nowhere else. */
+static bool is_on_loopback(struct snt_ctx *ctx)
+{
+	struct snt_gid_info gid = { .size = sizeof(gid) };
+
+	for (unsigned i = 0; i < snt_ctx_device_count(ctx); i++)
+		for (uint32_t j = 0; !snt_device_gid(snt_ctx_device(ctx, i), j, &gid);
+		     j++)
+			if (strncmp(gid.text, "127.", 4) && strcmp(gid.text, "::1"))
+				return false;
+	return true;
+}
+
+static const char *advice(const struct peer_opts *opts, int error, bool on_loopback)
+{
+	switch (-error) {
+	case ECONNREFUSED:
+		return "start a server there first: sennit ping --serve, or sennit serve";
+	case ETIMEDOUT:
+	case EHOSTUNREACH:
+	case EHOSTDOWN:
+	case ENETUNREACH:
+		if (on_loopback)
+			return "the devices of this end are on loopback addresses, which reach "
+			       "this host only: --soft-addresses eth0, at both ends";
+		if (opts->carrier)
+			return "try it with ping(8), then look at firewalls on both hosts: TCP "
+			       "to this port must be let through";
+		return "the host must be given as an address of one of its RDMA devices, which "
+		       "`sennit info` shows there, and UDP port 4791 must be let through; "
+		       "--carrier tcp goes by ordinary TCP instead";
+	case EACCES:
+		return "give both ends a --secret-file with the same bytes, or neither";
+	case EPROTO:
+	case EPROTONOSUPPORT:
+		return "are both ends of the same version? sennit --version";
+	default:
+		return context_remedy(error);
+	}
+}
+
+int peer_failed(struct snt_ctx *ctx, const char *host, const struct peer_opts *opts,
+		int error, const char *text)
+{
+	bool on_loopback = is_on_loopback(ctx) && strncmp(host, "127.", 4);
+
+	return output_failed(advice(opts, error, on_loopback),
+			     "no connection to %s port %u: %s", host,
+			     (unsigned)opts->port, *text ? text : strerror(-error));
+}

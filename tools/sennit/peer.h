@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SENNIT_TOOL_PEER_H
+#define SENNIT_TOOL_PEER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sennit/stream.h>
+
+#include "options.h"
+
+/* What subcommands that talk to another host over streams have in common: options, the
+ * secret, and words about what went wrong. */
+
+#define PEER_PORT "18515"
+
+struct peer_opts {
+	uint64_t port;
+	int carrier; /* 0: CM, 1: TCP; see peer_carrier() */
+	const char *source;
+	const char *secret_file;
+	uint64_t setup_ns;
+	uint64_t detect_ns;
+};
+
+/* To be named in the table of a subcommand, as an OPTION_TABLE. */
+extern const struct option_entry peer_options[];
+
+struct peer_secret {
+	unsigned char bytes[SNT_CONN_SECRET_MAX];
+	size_t length; /* 0: none */
+};
+
+/* Reads the secret's file, where there is one. Returns an enum status, having said what is
+ * wrong. */
+int peer_secret_read(const struct peer_opts *opts, struct peer_secret *secret);
+
+/* What the options say, into fields of stream.h; the rest is left alone. The secret must stay
+ * until the call that they are for. */
+void peer_connect_opts(const struct peer_opts *opts, const struct peer_secret *secret,
+		       const char *host, struct snt_stream_opts *stream);
+void peer_listen_opts(const struct peer_opts *opts, const struct peer_secret *secret,
+		      struct snt_stream_listener_opts *listen);
+
+/* "listening on ADDRESS, ADDRESS, port N": a note, or an object with --json. */
+void peer_say_listening(struct snt_ctx *ctx, uint16_t port);
+
+/* Says why there is no connection, and what to do about it. Returns STATUS_FAILED. */
+int peer_failed(struct snt_ctx *ctx, const char *host, const struct peer_opts *opts,
+		int error, const char *text);
+
+#endif

@@ -1,0 +1,548 @@
+/* SPDX-License-Identifier: MIT */
+/* sennit ping: which lanes work between two hosts, and what is wrong with the others. */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sennit/sennit.h>
+
+#include "command.h"
+#include "commands.h"
+#include "context.h"
+#include "peer.h"
+
+#define EXPLAIN_MAX 65536
+/* Nothing goes over the stream. */
+#define RING SNT_STREAM_RING_MIN
+
+struct ping_opts {
+	struct context_opts context;
+	struct peer_opts peer;
+	bool serve;
+	bool verbose;
+	uint64_t count;
+	uint64_t lanes;
+};
+
+/*
+ * What was tried. The library tells it in lines of text; those that are not understood are
+ * shown as they are.
+ */
+
+struct pair {
+	unsigned ours, theirs;
+	char verdict[128];
+	char from_peer[128]; /* "": the same */
+};
+
+struct tried {
+	char text[EXPLAIN_MAX];
+	char ours[SNT_DEVICES_MAX][96];	  /* "rxe0 (192.168.77.1)" */
+	char theirs[SNT_DEVICES_MAX][64]; /* "192.168.77.2" */
+	struct pair *pair;
+	size_t pair_count;
+};
+
+static void read_pair(struct tried *tried, const char *line)
+{
+	struct pair pair = { 0 };
+	struct pair *more;
+
+	if (sscanf(line, "pair %u-%u: %127[^;\n]; seen from the peer: %127[^\n]",
+		   &pair.ours, &pair.theirs, pair.verdict, pair.from_peer) < 3 ||
+	    pair.ours >= SNT_DEVICES_MAX || pair.theirs >= SNT_DEVICES_MAX)
+		return;
+	more = reallocarray(tried->pair, tried->pair_count + 1, sizeof(pair));
+	if (!more)
+		return;
+	tried->pair = more;
+	tried->pair[tried->pair_count++] = pair;
+}
+
+static void read_tried(struct tried *tried, const struct snt_conn *conn)
+{
+	unsigned i;
+	char name[64], gid[64];
+
+	snt_conn_explain(conn, tried->text, sizeof(tried->text));
+	for (const char *line = tried->text; *line; line += *line == '\n') {
+		if (sscanf(line, "our device %u: %63[^,], MTU %*u, GID %63[^ ,;\n]", &i,
+			   name, gid) == 3 &&
+		    i < SNT_DEVICES_MAX)
+			snprintf(tried->ours[i], sizeof(tried->ours[i]),
+				 "%.40s (%.50s)", name, gid);
+		if (sscanf(line, "the peer's device %u: MTU %*u, GID %63[^;\n]", &i,
+			   gid) == 2 &&
+		    i < SNT_DEVICES_MAX)
+			snprintf(tried->theirs[i], sizeof(tried->theirs[i]), "%s", gid);
+		if (!strncmp(line, "pair ", 5))
+			read_pair(tried, line);
+		line += strcspn(line, "\n");
+	}
+}
+
+/* What a network engineer can do about a pair. */
+static const struct {
+	const char *verdict; /* as the library says it */
+	const char *advice;
+} advices[] = {
+	{ "nothing comes through",
+	  "no packet gets there, or no answer gets back. If the two are on networks with no "
+	  "route between them, that is as it should be. Else: `ip route get` on both hosts; "
+	  "UDP port 4791 in firewalls; the VLAN and, on RoCE, the GID type of both ends" },
+	{ "short messages come through, but none as long as the MTU",
+	  "long packets are lost on the way: give every interface and switch port in between "
+	  "an MTU that is at least 100 bytes larger than the RDMA MTU, or lower that of the "
+	  "interfaces" },
+	{ "messages come through, but no empty ones",
+	  "packets without payload are lost: something in between drops frames that are short; "
+	  "look at its counters of runts" },
+	{ "works in one direction only",
+	  "a firewall, or a route that goes another way back: compare `ip route get` on both "
+	  "hosts, and set rp_filter to 2 where a host has several interfaces" },
+	{ "no QP could be made for it",
+	  "a device has no resources left: `sennit info` shows limits, `ulimit -l` how much "
+	  "memory may be locked, `rdma resource` who has them" },
+	{ "their addresses are of different kinds",
+	  "one is IPv4, the other IPv6, or one InfiniBand: give both an address of the same "
+	  "kind, or choose it with --gid" },
+};
+
+static const char *advice_for(const char *verdict)
+{
+	for (size_t i = 0; i < sizeof(advices) / sizeof(*advices); i++)
+		if (!strcmp(advices[i].verdict, verdict))
+			return advices[i].advice;
+	return NULL;
+}
+
+static bool works(const struct pair *pair)
+{
+	return !strcmp(pair->verdict, "works") && !*pair->from_peer;
+}
+
+static bool is_bad(const struct pair *pair)
+{
+	return !works(pair) && strcmp(pair->verdict, "not tried");
+}
+
+/* A device of ours, or of the peer, is in no pair that works. */
+static bool is_left_out(const struct tried *tried, bool ours, unsigned device)
+{
+	bool seen = false;
+
+	for (size_t i = 0; i < tried->pair_count; i++) {
+		const struct pair *pair = &tried->pair[i];
+
+		if ((ours ? pair->ours : pair->theirs) != device)
+			continue;
+		if (works(pair))
+			return false;
+		seen |= is_bad(pair);
+	}
+	return seen;
+}
+
+/* Pairs across two separate networks never work, and nobody misses them: what counts is
+ * whether each device has one that does. */
+static bool is_any_left_out(const struct tried *tried)
+{
+	for (unsigned i = 0; i < SNT_DEVICES_MAX; i++)
+		if (is_left_out(tried, true, i) || is_left_out(tried, false, i))
+			return true;
+	return false;
+}
+
+/*
+ * Telling it
+ */
+
+/* The worse of what the two ends saw. */
+static const char *verdict_of(const struct pair *pair)
+{
+	return *pair->from_peer && !strcmp(pair->verdict, "works") ? pair->from_peer
+								   : pair->verdict;
+}
+
+static void say_pairs(const struct tried *tried)
+{
+	for (size_t i = 0; i < tried->pair_count; i++) {
+		const struct pair *pair = &tried->pair[i];
+
+		output_text("  %s %s - %s: %s%s%s\n",
+			    works(pair)	   ? "+"
+			    : is_bad(pair) ? "!"
+					   : " ",
+			    tried->ours[pair->ours], tried->theirs[pair->theirs],
+			    pair->verdict,
+			    *pair->from_peer ? "; seen from the peer: " : "",
+			    pair->from_peer);
+	}
+}
+
+/* Which of the verdicts are those of a device that has no other? */
+static bool is_needed(const struct tried *tried, const char *verdict)
+{
+	for (size_t i = 0; i < tried->pair_count; i++) {
+		const struct pair *pair = &tried->pair[i];
+
+		if (is_bad(pair) && !strcmp(verdict_of(pair), verdict) &&
+		    (is_left_out(tried, true, pair->ours) ||
+		     is_left_out(tried, false, pair->theirs)))
+			return true;
+	}
+	return false;
+}
+
+static void say_advice(const struct tried *tried)
+{
+	if (output.json || !is_any_left_out(tried))
+		return;
+	output_text("without a pair that works:\n");
+	for (unsigned i = 0; i < SNT_DEVICES_MAX; i++)
+		if (is_left_out(tried, true, i))
+			output_text("  %s\n", tried->ours[i]);
+	for (unsigned i = 0; i < SNT_DEVICES_MAX; i++)
+		if (is_left_out(tried, false, i))
+			output_text("  the peer's %s\n", tried->theirs[i]);
+	for (size_t i = 0; i < sizeof(advices) / sizeof(*advices); i++) {
+		if (!is_needed(tried, advices[i].verdict))
+			continue;
+		output_text("what to do where %s:\n  ", advices[i].verdict);
+		output_fill(advices[i].advice, 2);
+	}
+}
+
+static void say_lanes(const struct tried *tried, struct snt_qp *qp)
+{
+	struct snt_lane_info lane = { .size = sizeof(lane) };
+
+	for (unsigned i = 0; i < snt_qp_lanes(qp) && !snt_qp_lane(qp, i, &lane); i++)
+		output_text("  lane %u: %s - %s%s\n", i, tried->ours[lane.device],
+			    tried->theirs[lane.remote_device],
+			    lane.alive ? "" : ", dead");
+}
+
+static void say_text(const struct tried *tried, const struct snt_conn *conn,
+		     const char *host, bool verbose)
+{
+	struct snt_conn_info info = { .size = sizeof(info) };
+	struct snt_qp *qp = snt_conn_qp(conn);
+	char time[OUTPUT_QUANTITY];
+
+	snt_conn_query(conn, &info);
+	output_text("%s (%s): %u lanes, MTU %u, connected in %s%s\n", host,
+		    info.peer_address, snt_qp_lanes(qp), info.mtu,
+		    output_duration(time, (double)info.setup_took_ns / 1e9),
+		    info.authenticated ? ", and the peer knows the secret" : "");
+	say_lanes(tried, qp);
+	output_text("%u of %u pairs of devices work:\n", info.pairs_good,
+		    info.pairs_tried);
+	say_pairs(tried);
+	say_advice(tried);
+	if (verbose)
+		output_text("\n%s", tried->text);
+}
+
+static json_t *json_pairs(const struct tried *tried)
+{
+	json_t *pairs = json_array();
+
+	for (size_t i = 0; i < tried->pair_count; i++) {
+		const struct pair *pair = &tried->pair[i];
+		const char *advice = advice_for(verdict_of(pair));
+		json_t *object =
+			json_pack("{s:s, s:s, s:b, s:b, s:s}", "ours",
+				  tried->ours[pair->ours], "theirs",
+				  tried->theirs[pair->theirs], "works", works(pair),
+				  "tried", works(pair) || is_bad(pair), "verdict",
+				  pair->verdict);
+
+		if (*pair->from_peer)
+			json_object_set_new(object, "from_peer",
+					    json_string(pair->from_peer));
+		if (advice)
+			json_object_set_new(object, "advice", json_string(advice));
+		json_array_append_new(pairs, object);
+	}
+	return pairs;
+}
+
+static json_t *json_left_out(const struct tried *tried, bool ours)
+{
+	json_t *array = json_array();
+
+	for (unsigned i = 0; i < SNT_DEVICES_MAX; i++)
+		if (is_left_out(tried, ours, i))
+			json_array_append_new(array,
+					      json_string(ours ? tried->ours[i]
+							       : tried->theirs[i]));
+	return array;
+}
+
+static json_t *json_lanes(const struct tried *tried, struct snt_qp *qp)
+{
+	struct snt_lane_info lane = { .size = sizeof(lane) };
+	json_t *lanes = json_array();
+
+	for (unsigned i = 0; i < snt_qp_lanes(qp) && !snt_qp_lane(qp, i, &lane); i++)
+		json_array_append_new(lanes,
+				      json_pack("{s:s, s:s, s:b}", "ours",
+						tried->ours[lane.device], "theirs",
+						tried->theirs[lane.remote_device],
+						"alive", lane.alive));
+	return lanes;
+}
+
+static void say_json(const struct tried *tried, const struct snt_conn *conn,
+		     const char *host)
+{
+	struct snt_conn_info info = { .size = sizeof(info) };
+	json_t *object = output_object();
+
+	snt_conn_query(conn, &info);
+	json_object_update_new(
+		object,
+		json_pack(
+			"{s:s, s:s, s:i, s:f, s:b, s:i, s:i, s:o, s:o, s:o, s:o, s:s}",
+			"host", host, "address", info.peer_address, "mtu",
+			(int)info.mtu, "setup_s", (double)info.setup_took_ns / 1e9,
+			"authenticated", info.authenticated, "pairs_good",
+			(int)info.pairs_good, "pairs_tried", (int)info.pairs_tried,
+			"left_out_ours", json_left_out(tried, true), "left_out_theirs",
+			json_left_out(tried, false), "lanes",
+			json_lanes(tried, snt_conn_qp(conn)), "pairs",
+			json_pairs(tried), "explain", tried->text));
+	output_json(object);
+}
+
+/*
+ * The end that asks
+ */
+
+/* No connection: what was tried is all the more worth telling. */
+static int not_connected(const struct ping_opts *opts, struct snt_ctx *ctx,
+			 struct snt_stream *stream, const char *host, int error)
+{
+	struct snt_stream_info info = { .size = sizeof(info) };
+	struct tried *tried = calloc(1, sizeof(*tried));
+
+	snt_stream_query(stream, &info);
+	if (tried && snt_stream_conn(stream)) {
+		read_tried(tried, snt_stream_conn(stream));
+		if (tried->pair_count)
+			output_text("between here and %s:\n", host);
+		say_pairs(tried);
+		say_advice(tried);
+		free(tried->pair);
+	}
+	free(tried);
+	return peer_failed(ctx, host, &opts->peer, error, info.text);
+}
+
+static int tell(const struct ping_opts *opts, const struct snt_conn *conn,
+		const char *host)
+{
+	struct tried *tried = calloc(1, sizeof(*tried));
+	int status;
+
+	if (!tried)
+		return output_failed(NULL, "out of memory");
+	read_tried(tried, conn);
+	if (output.json)
+		say_json(tried, conn, host);
+	else
+		say_text(tried, conn, host, opts->verbose);
+	status = is_any_left_out(tried) ? STATUS_PARTLY : STATUS_OK;
+	free(tried->pair);
+	free(tried);
+	return status;
+}
+
+static int ping_host(const struct ping_opts *opts, struct snt_ctx *ctx,
+		     const struct peer_secret *secret, const char *host)
+{
+	struct snt_stream_opts stream_opts = { .size = sizeof(stream_opts),
+					       .lanes = (uint32_t)opts->lanes,
+					       .recv_size = RING,
+					       .send_size = RING };
+	struct snt_stream *stream;
+	int ret, status;
+
+	peer_connect_opts(&opts->peer, secret, host, &stream_opts);
+	ret = snt_stream_connect(ctx, &stream_opts, &stream);
+	if (ret)
+		return peer_failed(ctx, host, &opts->peer, ret, snt_err_text());
+	ret = snt_stream_wait(stream, SNT_STREAM_OPEN,
+			      (int64_t)(opts->peer.setup_ns + 1000000000));
+	status = ret < 0 ? not_connected(opts, ctx, stream, host, ret)
+			 : tell(opts, snt_stream_conn(stream), host);
+	if (ret < 0 || snt_stream_close(stream, 1000000000))
+		snt_stream_destroy(stream);
+	return status;
+}
+
+/*
+ * The end that answers
+ */
+
+static volatile sig_atomic_t stopped;
+static uint64_t answered;
+
+static void on_signal(int number)
+{
+	(void)number;
+	stopped = 1;
+}
+
+/* Nothing is said on the stream: when the peer ends, so do we. */
+static void on_ready(void *arg, struct snt_stream *stream, unsigned events)
+{
+	char byte;
+
+	(void)arg;
+	if (events & SNT_STREAM_OVER) {
+		snt_stream_destroy(stream);
+		answered++;
+	} else if (!snt_stream_read(stream, &byte, 1)) {
+		snt_stream_shutdown(stream);
+	}
+}
+
+static void on_accepted(void *arg, struct snt_stream_listener *listener,
+			struct snt_stream *stream)
+{
+	struct snt_conn_info info = { .size = sizeof(info) };
+	unsigned lanes = snt_qp_lanes(snt_conn_qp(snt_stream_conn(stream)));
+
+	(void)arg, (void)listener;
+	snt_conn_query(snt_stream_conn(stream), &info);
+	output_text("%s: %u lanes, %u of %u pairs of devices work\n", info.peer_address,
+		    lanes, info.pairs_good, info.pairs_tried);
+	if (output.json) {
+		json_t *object = output_object();
+
+		json_object_update_new(object,
+				       json_pack("{s:s, s:i, s:i, s:i}", "peer",
+						 info.peer_address, "lanes", (int)lanes,
+						 "pairs_good", (int)info.pairs_good,
+						 "pairs_tried", (int)info.pairs_tried));
+		output_json(object);
+	}
+	fflush(stdout);
+	snt_stream_on_ready(stream, on_ready, NULL);
+	on_ready(NULL, stream, 0);
+}
+
+static int serve(const struct ping_opts *opts, struct snt_ctx *ctx,
+		 const struct peer_secret *secret)
+{
+	struct snt_stream_opts stream = { .size = sizeof(stream),
+					  .recv_size = RING,
+					  .send_size = RING };
+	struct snt_stream_listener_opts listen = { .size = sizeof(listen),
+						   .stream = &stream,
+						   .accepted = on_accepted };
+	struct sigaction action = { .sa_handler = on_signal };
+	struct snt_stream_listener *listener;
+	int ret;
+
+	peer_listen_opts(&opts->peer, secret, &listen);
+	ret = snt_stream_listener_create(ctx, &listen, &listener);
+	if (ret)
+		return output_failed(context_remedy(ret), "cannot listen: %s",
+				     snt_err_text());
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
+	peer_say_listening(ctx, snt_stream_listener_port(listener));
+	while (!stopped && ret >= 0 && (!opts->count || answered < opts->count))
+		ret = snt_loop_wait(ctx, 1000000000);
+	snt_stream_listener_destroy(listener);
+	if (ret < 0)
+		return output_failed(NULL, "the loop failed: %s", snt_err_text());
+	return STATUS_OK;
+}
+
+static int ping_run(const void *opts_in, int count, char **argument)
+{
+	const struct ping_opts *opts = opts_in;
+	struct peer_secret secret;
+	struct snt_ctx *ctx;
+	int status;
+
+	if (opts->serve == (count == 1))
+		return output_usage("say either --serve, or which host to ping");
+	status = peer_secret_read(&opts->peer, &secret);
+	if (status)
+		return status;
+	status = context_open(&opts->context, &ctx);
+	if (!status) {
+		status = opts->serve ? serve(opts, ctx, &secret)
+				     : ping_host(opts, ctx, &secret, argument[0]);
+		snt_ctx_close(ctx);
+	}
+	explicit_bzero(&secret, sizeof(secret));
+	return status;
+}
+
+const struct command ping_command = {
+	.name = "ping",
+	.summary =
+		"which lanes work between two hosts, and what is wrong with the rest",
+	.arguments = "HOST | --serve",
+	.description =
+		"Connects to a host on which `sennit ping --serve`, or `sennit serve`, "
+		"is running, and tries all pairs of devices, one of each host's, with "
+		"real messages in both directions: short ones, ones as long as the "
+		"MTU, empty ones. Says which work and how lanes were dealt over them, "
+		"and of the others what is wrong and what to look at.\n\n"
+		"Pairs across two networks that are separate on purpose do not work, "
+		"and nobody needs them. The exit status is 3 if a device, at either "
+		"end, has no pair that works.",
+	.options =
+		(const struct option_entry[]){
+			{ .kind = OPTION_FLAG,
+			  .name = "serve",
+			  .offset = offsetof(struct ping_opts, serve),
+			  .help = "answer pings, until interrupted" },
+			{ .kind = OPTION_NUMBER,
+			  .letter = 'c',
+			  .name = "count",
+			  .argument = "N",
+			  .offset = offsetof(struct ping_opts, count),
+			  .help = "with --serve: end after so many pings" },
+			{ .kind = OPTION_NUMBER,
+			  .letter = 'q',
+			  .name = "lanes",
+			  .argument = "N",
+			  .offset = offsetof(struct ping_opts, lanes),
+			  .max = SNT_LANES_MAX,
+			  .standard = "0",
+			  .help = "lanes to ask for; 0: one for each device" },
+			{ .kind = OPTION_FLAG,
+			  .letter = 'v',
+			  .name = "verbose",
+			  .offset = offsetof(struct ping_opts, verbose),
+			  .help = "also every choice that was made, with its reason" },
+			{ .kind = OPTION_TABLE,
+			  .table = peer_options,
+			  .offset = offsetof(struct ping_opts, peer) },
+			{ .kind = OPTION_TABLE,
+			  .table = context_options,
+			  .offset = offsetof(struct ping_opts, context) },
+			{ 0 },
+		},
+	.examples =
+		(const struct example[]){
+			{ "sennit ping --serve", "on one host, then" },
+			{ "sennit ping 10.0.0.1",
+			  "on the other, with an address of its RDMA devices" },
+			{ "sennit ping --carrier tcp --json node7 | jq .pairs",
+			  "by ordinary TCP, for a script" },
+			{ 0 },
+		},
+	.argument_max = 1,
+	.opts_size = sizeof(struct ping_opts),
+	.run = ping_run,
+};

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SENNIT_TOOL_PLACE_H
+#define SENNIT_TOOL_PLACE_H
+
+#include <limits.h>
+#include <stdbool.h>
+
+/*
+ * Where this program is, and what is beside it: in an installation PREFIX/bin, in a build
+ * folder BUILD/tools/sennit.
+ */
+
+/* A path relative to the folder of this program, if there is such a file. */
+bool place_find(const char *relative, char path[PATH_MAX]);
+
+#endif

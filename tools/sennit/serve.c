@@ -1,0 +1,483 @@
+/* SPDX-License-Identifier: MIT */
+/* sennit serve: a folder, for `sennit cp` of other hosts. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <sennit/sennit.h>
+
+#include "command.h"
+#include "commands.h"
+#include "context.h"
+#include "copy.h"
+#include "copy_path.h"
+#include "peer.h"
+
+/* Of one session, before it is another's turn. */
+#define STEPS_MAX 32
+
+struct serve_opts {
+	struct context_opts context;
+	struct peer_opts peer;
+	bool read_only;
+	bool verbose;
+	uint64_t lanes;
+	uint64_t ring;
+	uint64_t session_max;
+};
+
+struct session {
+	struct session *next;
+	struct snt_stream *stream;
+	struct copy_link link;
+	enum {
+		OPENING,
+		SENDING,
+		RECEIVING,
+		CLOSING
+	} state;
+	struct copy_report report;
+	struct copy_sender sender;
+	struct copy_receiver receiver;
+	struct copy_source source; /* of the sender */
+	int source_folder;
+	char path[COPY_PATH_MAX]; /* that was asked for */
+	char peer[64];
+};
+
+static struct {
+	const struct serve_opts *opts;
+	int root;
+	struct session *sessions;
+} server;
+
+static volatile sig_atomic_t stopped;
+
+static void on_signal(int number)
+{
+	(void)number;
+	stopped = 1;
+}
+
+/*
+ * Sessions
+ */
+
+static void on_problem(void *arg, const char *text)
+{
+	const struct session *session = arg;
+
+	output_note("%s: %s", session->peer, text);
+}
+
+static void on_accepted(void *arg, struct snt_stream_listener *listener,
+			struct snt_stream *stream)
+{
+	struct snt_conn_info info = { .size = sizeof(info) };
+	struct session *session = calloc(1, sizeof(*session));
+
+	(void)arg, (void)listener;
+	if (!session || copy_link_begin(&session->link, stream)) {
+		free(session);
+		snt_stream_abort(stream, "out of memory");
+		snt_stream_destroy(stream);
+		output_note("a peer was turned away: out of memory");
+		return;
+	}
+	session->stream = stream;
+	session->source_folder = -1;
+	if (snt_stream_conn(stream) && !snt_conn_query(snt_stream_conn(stream), &info))
+		memcpy(session->peer, info.peer_address, sizeof(session->peer));
+	session->report.problem = on_problem;
+	session->report.arg = session;
+	session->next = server.sessions;
+	server.sessions = session;
+	if (server.opts->verbose)
+		output_note("%s: connected", session->peer);
+}
+
+static int close_session(struct session *session)
+{
+	session->state = CLOSING;
+	if (session->link.error && session->link.error != EPIPE)
+		output_note("%s: %s", session->peer, session->link.text);
+	else
+		snt_stream_shutdown(session->stream);
+	return 0;
+}
+
+static void free_session(struct session *session)
+{
+	snt_stream_destroy(session->stream);
+	copy_link_end(&session->link);
+	free(session);
+}
+
+/*
+ * What a peer asks for
+ */
+
+static int answer(struct session *session, int error, const char *text)
+{
+	struct copy_frame frame = { .type = COPY_RESULT, .error = (uint32_t)error };
+
+	snprintf(frame.text, COPY_TEXT_MAX, "%.500s: %.500s", session->path,
+		 text ? text : strerror(error));
+	on_problem(session, frame.text);
+	copy_link_put(&session->link, &frame);
+	return 1;
+}
+
+static int answer_ready(struct session *session, uint32_t digest)
+{
+	struct copy_frame frame = { .type = COPY_READY, .digests = digest };
+
+	copy_link_put(&session->link, &frame);
+	return 1;
+}
+
+static int begin_sending(struct session *session, uint32_t digest, uint32_t flags)
+{
+	struct copy_source *source = &session->source;
+	int folder =
+		flags & COPY_ALONE ? copy_path_folder(server.root, session->path) : -1;
+
+	if (folder >= 0) {
+		close(folder);
+		return answer(session, EISDIR,
+			      "it is a folder, and only a file can go there");
+	}
+	*source = (struct copy_source){ .name = ".", .top = "" };
+	folder = *session->path
+			 ? copy_path_parent(server.root, session->path, &source->name)
+			 : copy_path_folder(server.root, "");
+	if (folder < 0)
+		return answer(session, -folder, NULL);
+	if (*session->path)
+		source->top = source->name;
+	source->folder = session->source_folder = folder;
+	copy_sender_begin(&session->sender, &session->link, &session->report, digest,
+			  source, 1);
+	session->state = SENDING;
+	return answer_ready(session, digest);
+}
+
+/* Into a folder of this name, if there is one, else under this name. */
+static int begin_receiving(struct session *session, uint32_t digest, uint32_t flags)
+{
+	struct copy_receiver *receiver = &session->receiver;
+	int folder = copy_path_folder(server.root, session->path);
+	const char *name = "";
+
+	if (server.opts->read_only) {
+		if (folder >= 0)
+			close(folder);
+		return answer(session, EROFS,
+			      "this server only gives, and takes nothing");
+	}
+	if (folder == -ELOOP || (folder == -ENOTDIR && flags & COPY_INTO))
+		return answer(session, ENOTDIR, "this is no folder to copy into");
+	if (folder == -ENOENT && flags & COPY_INTO)
+		return answer(session, ENOENT, "there is no such folder to copy into");
+	if (folder == -ENOENT || folder == -ENOTDIR)
+		folder = copy_path_parent(server.root, session->path, &name);
+	if (folder < 0)
+		return answer(session, -folder, NULL);
+	memset(receiver, 0, sizeof(*receiver));
+	snprintf(receiver->name, sizeof(receiver->name), "%s", name);
+	receiver->keep_times = flags & COPY_TIMES;
+	copy_receiver_begin(receiver, &session->link, &session->report, digest, folder);
+	session->state = RECEIVING;
+	return answer_ready(session, digest);
+}
+
+static int on_open(struct session *session, struct copy_frame *frame)
+{
+	uint32_t digest = copy_digest_best(frame->digests);
+	const char *path = frame->text + strspn(frame->text, "/");
+	size_t length = strlen(path);
+
+	while (length && path[length - 1] == '/')
+		length--;
+	snprintf(session->path, sizeof(session->path), "%.*s", (int)length, path);
+	if (frame->version != COPY_VERSION)
+		return answer(session, EPROTONOSUPPORT,
+			      "the two ends are of different versions");
+	if (!digest)
+		return answer(session, EPROTONOSUPPORT,
+			      "the two ends share no checksum");
+	if (!strcmp(session->path, "."))
+		session->path[0] = '\0';
+	if (copy_path_check(session->path))
+		return answer(
+			session, EINVAL,
+			"this is no path below the folder that is served: no \"..\", no "
+			"empty names");
+	if (server.opts->verbose)
+		output_note("%s: %s %s", session->peer,
+			    frame->flags & COPY_PULL ? "takes" : "brings",
+			    *session->path ? session->path : "/");
+	return frame->flags & COPY_PULL
+		       ? begin_sending(session, digest, frame->flags)
+		       : begin_receiving(session, digest, frame->flags);
+}
+
+static int step_open(struct session *session)
+{
+	struct copy_frame frame;
+	int pushed = copy_link_push(&session->link), ret;
+
+	if (pushed < 0)
+		return pushed;
+	if (!copy_link_has_room(&session->link, COPY_CONTROL_MAX))
+		return 0;
+	ret = copy_link_next(&session->link, &frame);
+	if (ret <= 0)
+		return ret < 0 ? ret : pushed;
+	if (frame.type != COPY_OPEN)
+		return copy_link_fail(&session->link, EPROTO,
+				      "the peer says something out of turn");
+	return on_open(session, &frame);
+}
+
+static void end_transfer(struct session *session)
+{
+	const struct copy_report *report = &session->report;
+	char size[OUTPUT_QUANTITY];
+
+	if (session->state == SENDING)
+		copy_sender_end(&session->sender);
+	else if (session->state == RECEIVING)
+		copy_receiver_end(&session->receiver);
+	if (session->source_folder >= 0)
+		close(session->source_folder);
+	session->source_folder = -1;
+	if (server.opts->verbose)
+		output_note("%s: %s %s in %llu files; problems: %llu", session->peer,
+			    session->state == SENDING ? "took" : "brought",
+			    output_bytes(size, report->bytes),
+			    (unsigned long long)report->files,
+			    (unsigned long long)report->problems);
+	session->report = (struct copy_report){ .problem = on_problem, .arg = session };
+	session->state = OPENING;
+}
+
+/* 1: there is more to do; 0: not now; -1: it is gone. */
+static int step_session(struct session *session)
+{
+	struct snt_stream_info info = { .size = sizeof(info) };
+	int ret = 0;
+
+	switch (session->state) {
+	case OPENING:
+		ret = step_open(session);
+		break;
+	case SENDING:
+		ret = copy_sender_step(&session->sender);
+		if (ret >= 0 && session->sender.over)
+			end_transfer(session);
+		break;
+	case RECEIVING:
+		ret = copy_receiver_step(&session->receiver);
+		if (ret >= 0 && session->receiver.over)
+			end_transfer(session);
+		break;
+	case CLOSING:
+		snt_stream_query(session->stream, &info);
+		return info.state == SNT_STREAM_ENDED ? -1 : 0;
+	}
+	if (ret >= 0)
+		return ret;
+	if (session->state != OPENING)
+		end_transfer(session);
+	return close_session(session);
+}
+
+static bool step_all(void)
+{
+	struct session **link = &server.sessions;
+	bool did = false;
+
+	while (*link) {
+		struct session *session = *link;
+		int ret = 1;
+
+		for (int i = 0; i < STEPS_MAX && ret > 0; i++)
+			ret = step_session(session);
+		did |= ret > 0;
+		if (ret < 0) {
+			*link = session->next;
+			free_session(session);
+		} else {
+			link = &session->next;
+		}
+	}
+	return did;
+}
+
+/*
+ * The server
+ */
+
+static void end_sessions(void)
+{
+	while (server.sessions) {
+		struct session *session = server.sessions;
+
+		server.sessions = session->next;
+		if (session->state == SENDING || session->state == RECEIVING)
+			end_transfer(session);
+		snt_stream_abort(session->stream, "the server ends");
+		free_session(session);
+	}
+}
+
+static int serve_until_stopped(struct snt_ctx *ctx)
+{
+	struct sigaction action = { .sa_handler = on_signal };
+	int ret = 0;
+
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
+	while (!stopped && ret >= 0)
+		ret = snt_loop_wait(ctx, step_all() ? 0 : 1000000000);
+	end_sessions();
+	if (ret < 0)
+		return output_failed(NULL, "the loop failed: %s", snt_err_text());
+	return STATUS_OK;
+}
+
+static int serve(const struct serve_opts *opts, struct snt_ctx *ctx)
+{
+	struct snt_stream_opts stream = { .size = sizeof(stream),
+					  .lanes = (uint32_t)opts->lanes,
+					  .detect_ns = opts->peer.detect_ns,
+					  .recv_size = opts->ring,
+					  .send_size = opts->ring };
+	struct snt_stream_listener_opts listen = { .size = sizeof(listen),
+						   .stream = &stream,
+						   .connection_max =
+							   (uint32_t)opts->session_max,
+						   .accepted = on_accepted };
+	struct snt_stream_listener *listener;
+	struct peer_secret secret;
+	int status = peer_secret_read(&opts->peer, &secret);
+	int ret;
+
+	if (status)
+		return status;
+	peer_listen_opts(&opts->peer, &secret, &listen);
+	ret = snt_stream_listener_create(ctx, &listen, &listener);
+	explicit_bzero(&secret, sizeof(secret));
+	if (ret)
+		return output_failed(context_remedy(ret), "cannot listen: %s",
+				     snt_err_text());
+	if (!listen.secret)
+		output_note(
+			"whoever reaches this port can %s the folder; --secret-file keeps "
+			"strangers out",
+			opts->read_only ? "read" : "read and write");
+	peer_say_listening(ctx, snt_stream_listener_port(listener));
+	status = serve_until_stopped(ctx);
+	snt_stream_listener_destroy(listener);
+	return status;
+}
+
+static int serve_run(const void *opts_in, int count, char **argument)
+{
+	const struct serve_opts *opts = opts_in;
+	const char *folder = count ? argument[0] : ".";
+	struct snt_ctx *ctx;
+	int status;
+
+	server.opts = opts;
+	server.root = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (server.root < 0)
+		return output_failed(NULL, "%s: %s", folder, strerror(errno));
+	/* A file that may not grow is an error of write(2), and not our end. */
+	signal(SIGXFSZ, SIG_IGN);
+	status = context_open(&opts->context, &ctx);
+	if (!status) {
+		status = serve(opts, ctx);
+		snt_ctx_close(ctx);
+	}
+	close(server.root);
+	return status;
+}
+
+const struct command serve_command = {
+	.name = "serve",
+	.summary = "offer a folder to sennit cp of other hosts",
+	.arguments = "[FOLDER]",
+	.description =
+		"Lets `sennit cp` of other hosts put files into a folder and take them "
+		"from it, until interrupted. Nothing outside of the folder can be "
+		"reached: paths with \"..\" are refused, and symbolic links are not "
+		"followed, wherever they lead. Any number of hosts may copy at the "
+		"same time, and `sennit ping` is answered, too.\n\n"
+		"A file that is being written has the name .NAME" COPY_PART_SUFFIX
+		"until it is there as a whole, its checksum is right and it is on "
+		"disk; then it takes its name at once. What is left of one that was "
+		"interrupted is used when the same file is copied again, and can be "
+		"removed at any time.\n\n"
+		"With a secret only those who know it are connected. Nothing is "
+		"encrypted.",
+	.options =
+		(const struct option_entry[]){
+			{ .kind = OPTION_FLAG,
+			  .letter = 'r',
+			  .name = "read-only",
+			  .offset = offsetof(struct serve_opts, read_only),
+			  .help = "give files, and take none" },
+			{ .kind = OPTION_NUMBER,
+			  .letter = 'q',
+			  .name = "lanes",
+			  .argument = "N",
+			  .offset = offsetof(struct serve_opts, lanes),
+			  .max = SNT_LANES_MAX,
+			  .standard = "0",
+			  .help = "lanes of a connection; 0: one for each device" },
+			{ .kind = OPTION_NUMBER,
+			  .name = "ring",
+			  .argument = "BYTES",
+			  .offset = offsetof(struct serve_opts, ring),
+			  .min = 64 << 10,
+			  .max = SNT_STREAM_RING_MAX,
+			  .standard = "4M",
+			  .help = "memory for each direction of a connection" },
+			{ .kind = OPTION_NUMBER,
+			  .name = "connections",
+			  .argument = "N",
+			  .offset = offsetof(struct serve_opts, session_max),
+			  .min = 1,
+			  .max = 4096,
+			  .standard = "64",
+			  .help = "how many at a time" },
+			{ .kind = OPTION_FLAG,
+			  .letter = 'v',
+			  .name = "verbose",
+			  .offset = offsetof(struct serve_opts, verbose),
+			  .help = "say who copies what" },
+			{ .kind = OPTION_TABLE,
+			  .table = peer_options,
+			  .offset = offsetof(struct serve_opts, peer) },
+			{ .kind = OPTION_TABLE,
+			  .table = context_options,
+			  .offset = offsetof(struct serve_opts, context) },
+			{ 0 },
+		},
+	.examples =
+		(const struct example[]){
+			{ "sennit serve --secret-file key /srv/data",
+			  "on one host, then" },
+			{ "sennit cp --secret-file key big.bin 10.0.0.1:sub/",
+			  "on another" },
+			{ 0 },
+		},
+	.argument_max = 1,
+	.opts_size = sizeof(struct serve_opts),
+	.run = serve_run,
+};

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: MIT */
+/* sennit strerror: an errno by number or by name, and what it means in sennit. */
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "command.h"
+#include "commands.h"
+
+#define ERRNO_MAX 4095
+
+/* What a number means here, where that is more than its name says. */
+static const struct {
+	int number;
+	const char *meaning;
+} meanings[] = {
+	{ EINVAL, "an option, setting or argument is malformed or out of range" },
+	{ E2BIG,
+	  "a structure is from a newer header and has fields set that this library "
+	  "does not know; or there are more devices than a context holds" },
+	{ ENODEV,
+	  "no such RDMA device, or none at all: `sennit info` lists what there is, "
+	  "SENNIT_DEVICES and SENNIT_SOFT choose" },
+	{ ENETDOWN,
+	  "the port that was selected is not active: look at its cable and at "
+	  "`ip link`, then at `sennit info`" },
+	{ EEXIST, "a device is selected or adopted twice" },
+	{ EADDRNOTAVAIL,
+	  "a port has no usable GID, or an address is none of this host: "
+	  "give the network interface an address, or change SENNIT_GID or "
+	  "SENNIT_SOFT_ADDRESSES" },
+	{ EADDRINUSE,
+	  "somebody has this port already: another program, another context, or "
+	  "the kernel's rxe (UDP 4791)" },
+	{ EOPNOTSUPP, "the device or this build of the library cannot do it" },
+	{ ENOMEM, "memory is short, or may not be locked: look at `ulimit -l`" },
+	{ EBUSY,
+	  "something that was made from it is still there, or the call is not legal "
+	  "inside of a callback" },
+	{ ECHILD, "the process was forked: what belongs to the parent cannot be used" },
+	{ ENETUNREACH,
+	  "no device of this host leads there: `sennit info` shows addresses" },
+	{ ECONNREFUSED, "nobody listens there, or the peer said no" },
+	{ ETIMEDOUT, "the peer, or the network in between, did not answer in time" },
+	{ ECONNRESET, "the peer's end is gone without a word" },
+	{ ECONNABORTED, "the peer ended the connection on purpose" },
+	{ ECANCELED, "this end ended it on purpose" },
+	{ ESTALE, "the same peer has connected anew" },
+	{ EACCES, "the peer does not know the secret, or knows another one" },
+	{ EPROTO, "the peer does not keep to the protocol: another version?" },
+	{ EIO, "a device failed" },
+};
+
+static const char *meaning_of(int number)
+{
+	for (size_t i = 0; i < sizeof(meanings) / sizeof(*meanings); i++)
+		if (meanings[i].number == number)
+			return meanings[i].meaning;
+	return NULL;
+}
+
+static int by_name(const char *name)
+{
+	for (int i = 1; i <= ERRNO_MAX; i++) {
+		const char *other = strerrorname_np(i);
+
+		if (other && !strcasecmp(other, name))
+			return i;
+	}
+	/* Names that share their number with one of the above. */
+	if (!strcasecmp(name, "EWOULDBLOCK"))
+		return EWOULDBLOCK;
+	if (!strcasecmp(name, "ENOTSUP"))
+		return ENOTSUP;
+	return 0;
+}
+
+static const char *errno_name(const void *arg, size_t i)
+{
+	const char *name = i + 1 <= ERRNO_MAX ? strerrorname_np((int)i + 1) : NULL;
+
+	(void)arg;
+	/* There are gaps in the numbers, which are not the end. */
+	return !name && i < 133 ? "-" : name;
+}
+
+static int number_of(const char *text)
+{
+	char *end;
+	long number = strtol(text, &end, 10);
+
+	if (*end || end == text)
+		return by_name(text);
+	number = number < 0 ? -number : number;
+	return number <= ERRNO_MAX && strerrorname_np((int)number) ? (int)number : 0;
+}
+
+static int explain(const char *text)
+{
+	int number = number_of(text);
+	const char *meaning = meaning_of(number);
+	json_t *object;
+
+	if (!number) {
+		const char *nearest = options_nearest(text, errno_name, NULL);
+
+		return output_usage("there is no errno \"%s\"%s%s%s", text,
+				    nearest ? "; did you mean " : "",
+				    nearest ? nearest : "", nearest ? "?" : "");
+	}
+	output_text("%s (%d): %s\n", strerrorname_np(number), number, strerror(number));
+	if (meaning)
+		output_text("  in sennit: %s\n", meaning);
+	if (!output.json)
+		return STATUS_OK;
+	object = output_object();
+	json_object_set_new(object, "number", json_integer(number));
+	json_object_set_new(object, "name", json_string(strerrorname_np(number)));
+	json_object_set_new(object, "text", json_string(strerror(number)));
+	if (meaning)
+		json_object_set_new(object, "meaning", json_string(meaning));
+	output_json(object);
+	return STATUS_OK;
+}
+
+static int strerror_run(const void *opts, int count, char **argument)
+{
+	int status = STATUS_OK;
+
+	(void)opts;
+	for (int i = 0; i < count && !status; i++)
+		status = explain(argument[i]);
+	return status;
+}
+
+const struct command strerror_command = {
+	.name = "strerror",
+	.summary = "what an errno is called and what it means in sennit",
+	.arguments = "NUMBER|NAME...",
+	.description =
+		"Calls of the library return negative errnos; with or without the sign, "
+		"and by name, this explains them. The sentence that snt_err_text() has "
+		"after a failure says more.",
+	.examples =
+		(const struct example[]){
+			{ "sennit strerror 110", "by number" },
+			{ "sennit strerror ENETDOWN EACCES", "by name" },
+			{ 0 },
+		},
+	.argument_min = 1,
+	.argument_max = -1,
+	.run = strerror_run,
+};
