@@ -11,7 +11,9 @@ build: setup-build ## build the library, tests, benchmarks: build/libsennit.so
 	@scripts/configure $(BUILD)
 	@ninja -C $(BUILD)
 
-demo: setup-demo build ## see it work: bytes over every RDMA device, checked
+demo: setup-demo ## see it work: two processes, four lanes, every byte compared
+	@scripts/configure $(BUILD)
+	@ninja -C $(BUILD) tools/sennit/sennit
 	@scripts/demo $(BUILD)
 
 check: setup-check ## all tests that fit into 15 minutes; what CI runs
@@ -35,6 +37,7 @@ fuzz: setup-check ## fuzz every parser of outside bytes: make fuzz SECONDS=60
 install: build ## install; DESTDIR= and PREFIX= as usual
 	@meson configure $(BUILD) --prefix $(or $(PREFIX),/usr/local) >/dev/null
 	@meson install -C $(BUILD)
+	@[ -n "$(DESTDIR)" ] || [ "$$(id -u)" != 0 ] || ldconfig
 
 clean: ## remove all build folders
 	rm -rf $(BUILD) build-*

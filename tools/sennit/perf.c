@@ -1,0 +1,537 @@
+/* SPDX-License-Identifier: MIT */
+/* sennit perf: options, and who is at which end. */
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "command.h"
+#include "commands.h"
+#include "context.h"
+#include "perf_client.h"
+#include "perf_control.h"
+#include "perf_error.h"
+#include "perf_server.h"
+#include "perf_show.h"
+#include "perf_sweep.h"
+#include "report.h"
+
+struct perf_opts {
+	struct context_opts context;
+	const char *port, *bind;
+	bool local;
+
+	const char *op, *test, *size, *lanes, *depth, *scheme, *fragment;
+	bool all, verify, events, ignored;
+	uint64_t messages, duration_ns, warmup_ns, runs, batch, mtu, seed;
+	int balance;
+
+	bool show_lanes;
+	const char *report;
+};
+
+#define AT(member) offsetof(struct perf_opts, member)
+
+static const struct option_entry perf_options[] = {
+	{ OPTION_GROUP, .help = "Who" },
+	{ OPTION_FLAG, .name = "local", .offset = AT(local),
+	  .help = "both ends on this host, as two processes with half of its processors each" },
+	{ OPTION_TEXT, 'p', "port", "PORT", AT(port), PERF_PORT_TEXT,
+	  .help = "of the server" },
+	{ OPTION_TEXT, 0, "bind", "ADDRESS", AT(bind),
+	  .help = "the server listens on this address only" },
+	{ OPTION_GROUP,
+	  .help = "What (lists such as 64,4k,1m; ranges 1-8, 64-1m*4, 10-50+10)" },
+	{ OPTION_TEXT, 'o', "op", "LIST", AT(op),
+	  .help = "write, write-imm, read, send, fetch-add, cmp-swap, stream, all; write if "
+		  "not given" },
+	{ OPTION_TEXT, 0, "test", "LIST", AT(test),
+	  .help = "bw, lat, rate, all; bw,lat if not given" },
+	{ OPTION_TEXT, 's', "size", "LIST", AT(size),
+	  .help = "of messages; 64,4k,64k,1m if not given" },
+	{ OPTION_FLAG, 'a', "all", .offset = AT(all),
+	  .help = "all sizes from 2 to 8m" },
+	{ OPTION_TEXT, 'q', "lanes", "LIST", AT(lanes),
+	  .help = "QPs that the virtual one has; one for each device if not given" },
+	{ OPTION_TEXT, 't', "depth", "LIST", AT(depth),
+	  .help = "messages under way; 128 if not given" },
+	{ OPTION_TEXT, 0, "scheme", "LIST", AT(scheme),
+	  .help = "spray, dqplb, all; spray if not given" },
+	{ OPTION_TEXT, 0, "fragment", "LIST", AT(fragment),
+	  .help = "bytes that go to one lane at once, a multiple of 64; 1m if not given" },
+	{ OPTION_CHOICE, 0, "balance", "default|turns|time", AT(balance),
+	  .help = "which lane is next: in turn, or the one that is done first" },
+	{ OPTION_NUMBER, 'l', "batch", "COUNT", AT(batch), "1", 1, PERF_BATCH_MAX,
+	  .help = "messages posted in one call" },
+	{ OPTION_NUMBER, 'm', "mtu", "BYTES", AT(mtu), "0", 0, 4096,
+	  .help = "of a packet; 0: what the ports have" },
+	{ OPTION_FLAG, 'e', "events", .offset = AT(events),
+	  .help = "sleep until there is something to do, rather than spin" },
+	{ OPTION_FLAG, 0, "verify", .offset = AT(verify),
+	  .help = "compare every byte; filling and comparing are part of the time" },
+	{ OPTION_NUMBER, 0, "seed", "NUMBER", AT(seed), "0",
+	  .help = "of the bytes that are verified; 0: by chance" },
+	{ OPTION_GROUP, .help = "How long" },
+	{ OPTION_NUMBER, 'n', "iterations", "COUNT", AT(messages), "0",
+	  .help = "messages in a run, rather than a time" },
+	{ OPTION_TIME, 'D', "duration", "TIME", AT(duration_ns), "300ms", 1000000,
+	  UINT64_C(3600000000000), .help = "of a run" },
+	{ OPTION_TIME, 'w', "warm-up", "TIME", AT(warmup_ns), "50ms", 0,
+	  UINT64_C(3600000000000), .help = "before the first run of each case" },
+	{ OPTION_NUMBER, 0, "runs", "COUNT", AT(runs), "3", 1, PERF_RUNS_MAX,
+	  .help = "of each case; the median counts" },
+	{ OPTION_GROUP, .help = "Output" },
+	{ OPTION_FLAG, 0, "lane-rows", .offset = AT(show_lanes),
+	  .help = "also what each lane carried, of the last size" },
+	{ OPTION_TEXT, 0, "report", "FILE", AT(report),
+	  .help = "also a page with plots, one HTML file for any browser" },
+	{ OPTION_FLAG, 'F', "force", .offset = AT(ignored),
+	  .help = "nothing: perftest has it" },
+	{ OPTION_TABLE, .offset = AT(context), .table = context_options },
+	{ 0 },
+};
+
+/*
+ * Options
+ */
+
+static int wrong_list(const char *option, const char *text)
+{
+	return output_usage("--%s is \"%s\", which is not such a list", option, text);
+}
+
+static const char *scheme_name(unsigned scheme)
+{
+	return perf_scheme_name(scheme);
+}
+
+static int words_of(const char *option, const char *text, const char *standard,
+		    const char *(*name)(unsigned), unsigned last,
+		    struct perf_list *list)
+{
+	if (!perf_list_words(text ? text : standard, name, last, list))
+		return 0;
+	return wrong_list(option, text);
+}
+
+static int numbers_of(const char *option, const char *text, const char *standard,
+		      struct perf_list *list)
+{
+	if (!perf_list_parse(text ? text : standard, list))
+		return 0;
+	return wrong_list(option, text);
+}
+
+static int sweep_of(const struct perf_opts *opts, struct perf_sweep *sweep)
+{
+	int status;
+
+	*sweep = (struct perf_sweep){
+		.sizes_given = opts->size || opts->all,
+		.common = { .balance = (uint8_t)opts->balance,
+			    .verify = opts->verify,
+			    .events = opts->events,
+			    .batch = (uint32_t)opts->batch,
+			    .mtu = (uint32_t)opts->mtu,
+			    .seed = opts->seed },
+	};
+	status = words_of("op", opts->op, "write", perf_op_name, PERF_OP_LAST,
+			  &sweep->op);
+	if (!status)
+		status = words_of("test", opts->test, "bw,lat", perf_kind_name,
+				  PERF_RATE, &sweep->kind);
+	if (!status)
+		status = words_of("scheme", opts->scheme, "spray", scheme_name,
+				  SNT_DQPLB, &sweep->scheme);
+	if (!status)
+		status = numbers_of("size", opts->all ? "2-8m" : opts->size, "64",
+				    &sweep->size);
+	/* Lanes are known once the devices are. */
+	if (!status)
+		status = numbers_of("lanes", opts->lanes, "0", &sweep->lanes);
+	if (!status)
+		status = numbers_of("depth", opts->depth, "128", &sweep->depth);
+	if (!status)
+		status = numbers_of("fragment", opts->fragment, "0", &sweep->fragment);
+	return status;
+}
+
+/* A server that had options would not use them. */
+static int refuse_options(const struct perf_opts *opts)
+{
+	if (opts->op || opts->test || opts->size || opts->lanes || opts->depth ||
+	    opts->scheme || opts->fragment || opts->all || opts->verify ||
+	    opts->events || opts->messages || opts->report)
+		return output_usage(
+			"without a host this is the server, which takes no such "
+			"options: give them to the client, or add --local");
+	return 0;
+}
+
+/*
+ * The client
+ */
+
+static void show_progress(const struct perf_case *c, unsigned run, unsigned runs,
+			  uint64_t messages, uint64_t elapsed_ns)
+{
+	double seconds = (double)elapsed_ns / 1e9;
+	char title[PERF_TITLE], size[PERF_SIZE_TEXT], rate[OUTPUT_QUANTITY];
+
+	output_progress("%s, %s: %s %u of %u, %s", perf_title(title, c),
+			perf_size_text(size, c->size),
+			run ? "run" : "warming up for run", run ? run : 1, runs,
+			output_rate(rate,
+				    (double)messages * (double)c->size / seconds));
+}
+
+/* Results, and what has become of the whole. */
+struct session {
+	struct perf_client client;
+	const struct perf_opts *opts;
+	struct perf_case *cases;
+	struct perf_result *results;
+	int count;
+	unsigned failed;
+	uint64_t wrong;
+};
+
+static bool ends_series(const struct session *session, int i)
+{
+	return i + 1 == session->count ||
+	       !perf_same_series(&session->cases[i], &session->cases[i + 1]);
+}
+
+static void show_result(struct session *session, int i)
+{
+	const struct perf_result *result = &session->results[i];
+
+	output_progress_end();
+	if (output.json)
+		output_json(perf_json(&session->client, result));
+	perf_show_row(result, i ? result - 1 : NULL);
+	if (session->opts->show_lanes && !*result->failure && ends_series(session, i))
+		perf_show_lanes(result);
+	fflush(stdout);
+}
+
+/* -1: the server cannot be used any more. */
+static int measure(struct session *session)
+{
+	for (int i = 0; i < session->count; i++) {
+		struct perf_result *result = &session->results[i];
+
+		if (perf_client_measure(&session->client, &session->cases[i], result))
+			session->failed++;
+		session->wrong += perf_result_wrong(result);
+		show_result(session, i);
+		if (session->client.under_way) {
+			session->count = i + 1;
+			return output_failed(NULL, "stopped after %d cases: %s", i + 1,
+					     perf_error_text());
+		}
+	}
+	return STATUS_OK;
+}
+
+static void show_verified(const struct session *session)
+{
+	uint64_t checked = 0;
+	char bytes[OUTPUT_QUANTITY];
+
+	for (int i = 0; i < session->count; i++)
+		checked += perf_result_checked(&session->results[i]);
+	if (checked && !session->wrong)
+		output_text("\n%s compared, every byte as it was sent\n",
+			    output_bytes(bytes, checked));
+}
+
+static int conclude(struct session *session, int status)
+{
+	show_verified(session);
+	if (session->opts->report) {
+		int written = report_write(session->opts->report, &session->client,
+					   session->results, session->count);
+
+		if (written)
+			return output_failed(NULL, "%s: %s", session->opts->report,
+					     strerror(-written));
+		output_text("\nThe report, for any browser: %s\n",
+			    session->opts->report);
+	}
+	if (session->wrong) {
+		output_failed(
+			"repeat it with the same --seed, and look at `sennit info`",
+			"%llu bytes did not arrive as they were sent",
+			(unsigned long long)session->wrong);
+		return STATUS_DATA;
+	}
+	if (status)
+		return status;
+	if (!session->failed)
+		return STATUS_OK;
+	return session->failed == (unsigned)session->count ? STATUS_FAILED
+							   : STATUS_PARTLY;
+}
+
+/* One for each device of the end that has more, unless it was said. */
+static int make_cases(struct session *session, struct perf_sweep *sweep)
+{
+	const struct perf_client *client = &session->client;
+	uint32_t here = client->here.device_count, there = client->there.device_count;
+
+	for (unsigned i = 0; i < sweep->lanes.count; i++)
+		if (!sweep->lanes.value[i])
+			sweep->lanes.value[i] = here > there ? here : there;
+	if (sweep->common.verify && !sweep->common.seed &&
+	    getrandom(&sweep->common.seed, sizeof(uint32_t), 0) < 0)
+		sweep->common.seed = 1;
+	session->cases = calloc(PERF_CASES_MAX, sizeof(*session->cases));
+	if (!session->cases)
+		return output_failed(NULL, "out of memory");
+	session->count = perf_sweep_cases(sweep, session->cases);
+	if (session->count < 0)
+		return output_usage("more than %u cases: make lists shorter",
+				    PERF_CASES_MAX);
+	for (int i = 0; i < session->count; i++)
+		if (perf_case_check(&session->cases[i]))
+			return output_usage("%s", perf_error_text());
+	session->results = calloc((size_t)session->count, sizeof(*session->results));
+	return session->results ? STATUS_OK : output_failed(NULL, "out of memory");
+}
+
+static void introduce(const struct perf_client *client)
+{
+	const struct perf_hello *here = &client->here, *there = &client->there;
+
+	output_text("%s (%s) and %s (%s)\n", here->host, here->devices, there->host,
+		    there->devices);
+	if (client->plan.messages)
+		output_text("%u runs of %llu messages for each size\n\n",
+			    client->plan.runs,
+			    (unsigned long long)client->plan.messages);
+	else
+		output_text("%u runs of %.3g s for each size\n\n", client->plan.runs,
+			    (double)client->plan.duration_ns / 1e9);
+}
+
+static int ask(const struct perf_opts *opts, struct perf_sweep *sweep, int control)
+{
+	struct session session = {
+		.opts = opts,
+		.client = { .end.control = control,
+			    .plan = { .messages = opts->messages,
+				      .duration_ns = opts->duration_ns,
+				      .warmup_ns = opts->warmup_ns,
+				      .runs = (unsigned)opts->runs } },
+	};
+	int status = context_open(&opts->context, &session.client.end.ctx);
+
+	if (status)
+		return status;
+	if (output_shows_progress())
+		session.client.progress = show_progress;
+	if (perf_client_greet(&session.client))
+		status = output_failed(NULL, "%s", perf_error_text());
+	if (!status)
+		status = make_cases(&session, sweep);
+	if (!status) {
+		introduce(&session.client);
+		status = conclude(&session, measure(&session));
+	}
+	for (int i = 0; session.results && i < session.count; i++)
+		perf_result_free(&session.results[i]);
+	free(session.results);
+	free(session.cases);
+	snt_ctx_close(session.client.end.ctx);
+	return status;
+}
+
+static int be_client(const struct perf_opts *opts, struct perf_sweep *sweep,
+		     const char *host)
+{
+	int control, status;
+
+	if (perf_dial(host, opts->port, &control))
+		return output_failed("is `sennit perf` running there, without a host?",
+				     "%s", perf_error_text());
+	status = ask(opts, sweep, control);
+	close(control);
+	return status;
+}
+
+/*
+ * The server
+ */
+
+static void accept_next(struct snt_ctx *ctx, int listener)
+{
+	int control = accept4(listener, NULL, NULL, SOCK_CLOEXEC), on = 1;
+
+	if (control < 0)
+		return;
+	setsockopt(control, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+	setsockopt(control, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+	if (perf_serve_client(ctx, control))
+		output_note("a client: %s", perf_error_text());
+	close(control);
+}
+
+static unsigned port_of(int listener)
+{
+	struct sockaddr_in6 address = { 0 };
+	socklen_t size = sizeof(address);
+
+	/* It is at the same place in both families. */
+	getsockname(listener, (struct sockaddr *)&address, &size);
+	return ntohs(address.sin6_port);
+}
+
+static int be_server(const struct perf_opts *opts)
+{
+	struct snt_ctx *ctx;
+	int listener, status = context_open(&opts->context, &ctx);
+
+	if (status)
+		return status;
+	if (perf_listen(opts->bind, opts->port, &listener)) {
+		snt_ctx_close(ctx);
+		return output_failed("another port can be chosen with --port", "%s",
+				     perf_error_text());
+	}
+	output_note("waiting for clients on port %u; to end it, press Ctrl-C",
+		    port_of(listener));
+	for (;;)
+		accept_next(ctx, listener);
+}
+
+/*
+ * Both
+ */
+
+static int serve_parent(const struct perf_opts *opts, int control)
+{
+	struct snt_ctx *ctx;
+	int status = context_open(&opts->context, &ctx);
+
+	if (status)
+		return status;
+	if (perf_serve_client(ctx, control)) {
+		output_note("the server's end: %s", perf_error_text());
+		status = STATUS_FAILED;
+	}
+	snt_ctx_close(ctx);
+	return status;
+}
+
+/* Each end has half of the processors: two that spin on the same one, while another is
+ * idle, would measure the scheduler. */
+static void take_half(bool second)
+{
+	cpu_set_t all, half;
+	int seen = 0, count;
+
+	if (sched_getaffinity(0, sizeof(all), &all))
+		return;
+	count = CPU_COUNT(&all);
+	CPU_ZERO(&half);
+	for (int i = 0; i < CPU_SETSIZE; i++)
+		if (CPU_ISSET(i, &all) && (seen++ >= count / 2) == second)
+			CPU_SET(i, &half);
+	if (count > 1)
+		sched_setaffinity(0, sizeof(half), &half);
+}
+
+/* The child is the server, because the parent has the terminal. */
+static int be_both(const struct perf_opts *opts, struct perf_sweep *sweep)
+{
+	int pair[2], status, ended = 0;
+	pid_t child, parent = getpid();
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
+		return output_failed(NULL, "socketpair: %s", strerror(errno));
+	fflush(NULL);
+	child = fork();
+	if (child < 0)
+		return output_failed(NULL, "fork: %s", strerror(errno));
+	if (!child) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (getppid() != parent)
+			_exit(STATUS_FAILED);
+		output.json = false;
+		take_half(true);
+		close(pair[0]);
+		_exit(serve_parent(opts, pair[1]));
+	}
+	take_half(false);
+	close(pair[1]);
+	status = ask(opts, sweep, pair[0]);
+	close(pair[0]);
+	waitpid(child, &ended, 0);
+	return status ? status : ended ? STATUS_FAILED : STATUS_OK;
+}
+
+static int run(const void *arg, int count, char **argument)
+{
+	const struct perf_opts *opts = arg;
+	struct perf_sweep sweep;
+	int status;
+
+	if (opts->local && count)
+		return output_usage("--local has no host");
+	if (!opts->local && !count) {
+		status = refuse_options(opts);
+		return status ? status : be_server(opts);
+	}
+	status = sweep_of(opts, &sweep);
+	if (status)
+		return status;
+	return opts->local ? be_both(opts, &sweep)
+			   : be_client(opts, &sweep, argument[0]);
+}
+
+static const struct example examples[] = {
+	{ "sennit perf", "on one host" },
+	{ "sennit perf 10.0.0.1", "on the other: writes of some sizes" },
+	{ "sennit perf --local -q 1-8 -s 1m --test bw", "how lanes add up" },
+	{ "sennit perf --local --op all --verify",
+	  "every operation, every byte compared" },
+	{ "sennit perf 10.0.0.1 -a --report out.html",
+	  "all sizes, as a page with plots" },
+	{ 0 },
+};
+
+const struct command perf_command = {
+	.name = "perf",
+	.summary = "measure bandwidth, latency and message rate between two hosts",
+	.arguments = "[HOST]",
+	.description =
+		"Without a host it is the server, which serves one client after the other. "
+		"All options but those of devices and the port are the client's, who sends "
+		"them to the server. Options that perftest has too have its letters.\n\n"
+		"bw: as many messages under way as the depth says. lat: one at a time; of "
+		"write-imm, send and stream half of the time there and back, of all others "
+		"the time until the message is complete, that is, there and back. rate: as "
+		"bw, with messages posted in batches.\n\n"
+		"Gb/s are 10^9 bits of payload. The figure is the median of all runs, its "
+		"spread half of the distance between their quartiles. Percentiles are of "
+		"all messages of all runs. CPU is processor time by time, of client and "
+		"server, 100% being one processor. Wake-ups are how often a thread slept and "
+		"was woken, for each message.\n\n"
+		"The server trusts nobody, but serves anybody: run it where only those can "
+		"reach it who may.",
+	.options = perf_options,
+	.examples = examples,
+	.argument_max = 1,
+	.opts_size = sizeof(struct perf_opts),
+	.run = run,
+};

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: MIT */
+#include "perf_case.h"
+
+#include <errno.h>
+#include <sennit/qp.h>
+
+#include "perf_error.h"
+
+/* What slots may take in each direction, unless two messages need more. */
+#define MEMORY (UINT64_C(32) << 20)
+
+#define WINDOW_MAX 1024u
+
+static uint64_t clamp(uint64_t value, uint64_t min, uint64_t max)
+{
+	return value < min ? min : value > max ? max : value;
+}
+
+bool perf_case_is_atomic(const struct perf_case *c)
+{
+	return c->op == PERF_FETCH_ADD || c->op == PERF_CMP_SWAP;
+}
+
+bool perf_case_echoes(const struct perf_case *c)
+{
+	return c->kind == PERF_LATENCY &&
+	       (c->op == PERF_WRITE_IMM || c->op == PERF_SEND || c->op == PERF_STREAM);
+}
+
+/* A plain write is noticed by nobody, so that it must be announced to be looked at. */
+bool perf_case_flows(const struct perf_case *c)
+{
+	return !perf_case_echoes(c) &&
+	       (c->op == PERF_WRITE_IMM || c->op == PERF_SEND || c->op == PERF_STREAM ||
+		(c->op == PERF_WRITE && c->verify));
+}
+
+static int check_words(const struct perf_case *c)
+{
+	if (c->kind < PERF_BANDWIDTH || c->kind > PERF_RATE)
+		return perf_fail(EINVAL, "there is no test %u", c->kind);
+	if (c->op < PERF_WRITE || c->op > PERF_OP_LAST)
+		return perf_fail(EINVAL, "there is no operation %u", c->op);
+	if (c->scheme > SNT_DQPLB)
+		return perf_fail(EINVAL, "there is no scheme %u", c->scheme);
+	if (c->balance > SNT_BY_TIME)
+		return perf_fail(EINVAL, "there is no balance %u", c->balance);
+	return 0;
+}
+
+int perf_case_check(const struct perf_case *c)
+{
+	int ret = check_words(c);
+
+	if (ret)
+		return ret;
+	if (!c->size || c->size > PERF_SIZE_MAX)
+		return perf_fail(EINVAL,
+				 "a size of %llu bytes: 1 to %llu can be measured",
+				 (unsigned long long)c->size,
+				 (unsigned long long)PERF_SIZE_MAX);
+	if (perf_case_is_atomic(c) && c->size != 8)
+		return perf_fail(EINVAL, "atomics have 8 bytes, not %llu",
+				 (unsigned long long)c->size);
+	if (!c->depth || c->depth > PERF_DEPTH_MAX)
+		return perf_fail(EINVAL, "a depth of %u: it can be 1 to %u", c->depth,
+				 PERF_DEPTH_MAX);
+	if (!c->batch || c->batch > PERF_BATCH_MAX || c->batch > c->depth)
+		return perf_fail(
+			EINVAL,
+			"a batch of %u: it can be 1 to %u, and no more than the "
+			"depth of %u",
+			c->batch, PERF_BATCH_MAX, c->depth);
+	if (!c->lanes || c->lanes > PERF_LANES_MAX)
+		return perf_fail(EINVAL, "%u lanes: there can be 1 to %u", c->lanes,
+				 PERF_LANES_MAX);
+	if (c->mtu > 4096 || (c->mtu & (c->mtu - 1)) || (c->mtu && c->mtu < 256))
+		return perf_fail(EINVAL,
+				 "an MTU of %u: 256, 512, 1024, 2048 and 4096 exist",
+				 c->mtu);
+	if (c->fragment % 64 || c->fragment > PERF_SIZE_MAX)
+		return perf_fail(EINVAL,
+				 "fragments of %llu bytes: a multiple of 64 is needed",
+				 (unsigned long long)c->fragment);
+	return 0;
+}
+
+/* Where nothing is verified, messages share two slots, as in perftest: what is measured is
+ * the transport and not the cache. */
+struct perf_shape perf_case_shape(const struct perf_case *c)
+{
+	struct perf_shape shape;
+
+	shape.stride = (c->size + 63) / 64 * 64;
+	shape.window = (uint32_t)clamp(UINT64_C(2) * c->depth, 2, WINDOW_MAX);
+	if (c->verify)
+		shape.window = (uint32_t)clamp(MEMORY / shape.stride, 2, shape.window);
+	shape.slots = c->verify ? shape.window : 2;
+	shape.credit = (uint32_t)clamp(shape.window / 4, 1, shape.window);
+	shape.signaled = c->verify || c->kind == PERF_LATENCY
+				 ? 1
+				 : (uint32_t)clamp(c->depth / 8, 1, 32);
+	shape.memory = 2 * shape.slots * shape.stride;
+	return shape;
+}
+
+const char *perf_kind_name(unsigned kind)
+{
+	static const char *const name[] = { "?", "bw", "lat", "rate" };
+
+	return name[kind <= PERF_RATE ? kind : 0];
+}
+
+const char *perf_op_name(unsigned op)
+{
+	static const char *const name[] = {
+		"?",	"write",     "write-imm", "read",
+		"send", "fetch-add", "cmp-swap",  "stream"
+	};
+
+	return name[op <= PERF_OP_LAST ? op : 0];
+}
+
+const char *perf_scheme_name(unsigned scheme)
+{
+	return scheme == SNT_DQPLB ? "dqplb" : "spray";
+}

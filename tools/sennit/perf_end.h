@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TOOL_PERF_END_H
+#define TOOL_PERF_END_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sennit/sennit.h>
+
+#include "perf_case.h"
+#include "perf_wire.h"
+
+/*
+ * One end of a measurement: a context for all cases and, for each case, a virtual QP with
+ * its memory. Both ends are made of the same; perf_flow.h and perf_echo.h move messages
+ * between them. Calls return 0 or a negative errno with a text (perf_error.h).
+ */
+struct perf_end {
+	struct snt_ctx *ctx;
+	int control; /* the socket to the other end */
+	uint32_t peer_devices;
+
+	struct perf_case c;
+	struct perf_shape shape;
+	bool receives_data; /* of SENDs, into slots; else notifications */
+	struct snt_cq *cq;
+	struct snt_qp *qp;
+	struct snt_mem *mem;
+	unsigned char *memory;
+	size_t mapped;
+	bool connected;
+	struct snt_token peer;
+
+	/* Of streams (perf_stream.h). */
+	struct snt_stream *stream;
+	struct perf_offer {
+		size_t length;
+		unsigned char bytes[PERF_OFFER_MAX];
+	} offer, peer_offer;
+	size_t stream_at; /* bytes of the next message that have been read */
+
+	/* Since the case began. Completions of what is not a message, announcements and
+	 * credits, have the wr_id PERF_ASIDE. */
+	uint64_t posted, done;
+	uint64_t received, recv_posted;
+	/* Of the client: messages that there is room for; of the server: those that it
+	 * has told to be taken. */
+	uint64_t credited;
+	uint64_t announced;
+
+	struct perf_use use; /* of this run */
+	uint64_t cpu_begin_ns, wakeups_begin, begin_ns;
+	uint64_t idle_polls, idle_since_ns;
+};
+
+#define PERF_ASIDE UINT64_MAX
+
+void perf_end_hello(const struct perf_end *end, struct perf_hello *hello_out);
+
+/* A case's QP and memory; then what the other end needs of them; then its own. */
+int perf_end_make(struct perf_end *end, const struct perf_case *c, bool serves);
+int perf_end_address(struct perf_end *end, struct perf_address *address_out);
+int perf_end_connect(struct perf_end *end, const struct perf_address *peer);
+/* Also of one that was made in part. */
+void perf_end_unmake(struct perf_end *end);
+
+/* Slots: what goes out, what comes in, and where that is at the other end. */
+unsigned char *perf_end_out(const struct perf_end *end, uint64_t message);
+unsigned char *perf_end_in(const struct perf_end *end, uint64_t message);
+uint64_t perf_end_remote_in(const struct perf_end *end, uint64_t message);
+uint64_t perf_end_remote_out(const struct perf_end *end, uint64_t message);
+
+int perf_end_post(struct perf_end *end, const struct snt_send_wr *wr, unsigned count);
+/* An empty write with this immediate, after all that was posted before. */
+int perf_end_tell(struct perf_end *end, uint32_t imm);
+/* A receive for one more message. */
+int perf_end_recv(struct perf_end *end);
+
+/* Completions; where there are none and the case has events, sleeps until there are, or
+ * the other end has sent a message, or some time has passed. -EIO, with a text, if one
+ * failed. Returns how many. */
+#define PERF_POLL_MAX 32
+int perf_end_poll(struct perf_end *end, struct snt_wc *wc);
+
+/* To be called after each poll, with what it returned. Returns 0; 1 if the other end has
+ * sent a message, which is looked for now and then while there is nothing to poll;
+ * -ETIMEDOUT if there has been neither for too long. */
+int perf_end_idle(struct perf_end *end, int polled);
+
+/* Compares a message that has come with what it should be, and keeps count of it. */
+void perf_end_verify(struct perf_end *end, const void *memory, uint64_t message);
+/* Something other than bytes that is not as it should be. */
+void perf_end_wrong(struct perf_end *end, uint64_t message);
+
+void perf_end_begin(struct perf_end *end);
+void perf_end_finish(struct perf_end *end);
+
+#endif

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT */
+/* A result as an object: one for each case, with all that is needed to repeat it. */
+#include "output.h"
+#include "perf_show.h"
+
+static json_int_t whole(uint64_t value)
+{
+	return value > INT64_MAX ? INT64_MAX : (json_int_t)value;
+}
+
+static json_t *spread_json(struct spread spread)
+{
+	return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f}", "median", spread.median,
+			 "min", spread.min, "max", spread.max, "low", spread.low,
+			 "high", spread.high, "deviation", spread.deviation);
+}
+
+static json_t *latency_json(const struct histogram *latency)
+{
+	static const struct {
+		const char *name;
+		double share;
+	} at[] = { { "p50", 0.5 },
+		   { "p90", 0.9 },
+		   { "p99", 0.99 },
+		   { "p99.9", 0.999 },
+		   { "p99.99", 0.9999 } };
+	json_t *object =
+		json_pack("{s:I, s:f, s:I, s:I}", "count", whole(latency->count),
+			  "mean", histogram_mean(latency), "min",
+			  whole(latency->count ? latency->min : 0), "max",
+			  whole(latency->max));
+
+	for (unsigned i = 0; i < sizeof(at) / sizeof(*at); i++)
+		json_object_set_new(object, at[i].name,
+				    json_integer(
+					    whole(histogram_at(latency, at[i].share))));
+	return object;
+}
+
+static json_t *host_json(const struct perf_hello *hello)
+{
+	return json_pack("{s:s, s:s, s:s, s:s, s:s}", "host", hello->host, "sennit",
+			 hello->version, "kernel", hello->kernel, "cpu", hello->cpu,
+			 "devices", hello->devices);
+}
+
+static json_t *use_json(const struct perf_use *use)
+{
+	return json_pack("{s:I, s:I, s:I}", "elapsed_ns", whole(use->elapsed_ns),
+			 "cpu_ns", whole(use->cpu_ns), "wakeups", whole(use->wakeups));
+}
+
+static json_t *runs_json(const struct perf_result *result)
+{
+	json_t *runs = json_array();
+
+	for (unsigned i = 0; i < result->run_count; i++) {
+		const struct perf_run *run = &result->run[i];
+
+		json_array_append_new(runs,
+				      json_pack("{s:I, s:I, s:o, s:o}", "messages",
+						whole(run->messages), "elapsed_ns",
+						whole(run->elapsed_ns), "client",
+						use_json(&run->client), "server",
+						use_json(&run->server)));
+	}
+	return runs;
+}
+
+static json_t *lanes_json(const struct perf_result *result)
+{
+	json_t *lanes = json_array();
+
+	for (unsigned i = 0; i < result->lane_count; i++) {
+		const struct perf_lane_row *lane = &result->lane[i];
+
+		json_array_append_new(
+			lanes,
+			json_pack("{s:i, s:s, s:i, s:b, s:b, s:I, s:I, s:I, s:I, s:I}",
+				  "lane", (int)i, "device", lane->device,
+				  "remote_device", (int)lane->remote_device, "data",
+				  lane->data, "alive", lane->alive, "fragments",
+				  whole(lane->fragments), "bytes", whole(lane->bytes),
+				  "doorbells", whole(lane->doorbells), "completions",
+				  whole(lane->completions), "errors",
+				  whole(lane->errors)));
+	}
+	return lanes;
+}
+
+static void add_case(json_t *object, const struct perf_case *c)
+{
+	json_t *options =
+		json_pack("{s:s, s:s, s:I, s:i, s:i, s:i, s:s, s:I, s:b, s:b, s:I}",
+			  "test", perf_kind_name(c->kind), "op", perf_op_name(c->op),
+			  "size", whole(c->size), "lanes", (int)c->lanes, "depth",
+			  (int)c->depth, "batch", (int)c->batch, "scheme",
+			  perf_scheme_name(c->scheme), "fragment", whole(c->fragment),
+			  "events", c->events, "verify", c->verify, "seed",
+			  whole(c->seed));
+
+	json_object_update(object, options);
+	json_decref(options);
+}
+
+static void add_figures(json_t *object, const struct perf_result *result)
+{
+	json_t *figures = json_pack(
+		"{s:o, s:o, s:o, s:o, s:I, s:I, s:{s:f, s:f}, s:{s:f, s:f}, s:I, s:i}",
+		"bytes_per_second", spread_json(perf_result_rate(result)),
+		"messages_per_second", spread_json(perf_result_messages(result)),
+		"runs", runs_json(result), "lane_rows", lanes_json(result),
+		"verified_bytes", whole(perf_result_checked(result)), "wrong_bytes",
+		whole(perf_result_wrong(result)), "cpu", "client",
+		perf_result_cpu(result, false), "server", perf_result_cpu(result, true),
+		"wakeups_per_message", "client", perf_result_wakeups(result, false),
+		"server", perf_result_wakeups(result, true), "fragment_size",
+		whole(result->fragment_size), "mtu", (int)result->mtu);
+
+	json_object_update(object, figures);
+	json_decref(figures);
+	if (result->latency)
+		json_object_set_new(object, "latency_ns",
+				    latency_json(result->latency));
+}
+
+json_t *perf_json(const struct perf_client *client, const struct perf_result *result)
+{
+	json_t *object = output_object();
+
+	add_case(object, &result->c);
+	json_object_set_new(object, "client", host_json(&client->here));
+	json_object_set_new(object, "server", host_json(&client->there));
+	if (*result->failure)
+		json_object_set_new(object, "failure", json_string(result->failure));
+	else
+		add_figures(object, result);
+	return object;
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TOOL_PERF_SHOW_H
+#define TOOL_PERF_SHOW_H
+
+#include <jansson.h>
+
+#include "perf_client.h"
+#include "perf_result.h"
+
+/* Results as tables for people, and as JSON (perf_json.c). */
+
+/* The next row, with a heading if it is the first of its series (@before: the row before
+ * it; NULL: none). */
+void perf_show_row(const struct perf_result *result, const struct perf_result *before);
+/* Which lanes carried the last row. */
+void perf_show_lanes(const struct perf_result *result);
+
+/* Differ in nothing but size? */
+bool perf_same_series(const struct perf_case *a, const struct perf_case *b);
+/* "write bandwidth, 4 lanes, spray, depth 128" */
+#define PERF_TITLE 128
+const char *perf_title(char *buffer, const struct perf_case *c);
+/* The same without its kind. */
+const char *perf_series(char *buffer, const struct perf_case *c);
+/* "64", "4k", "1m", as typed. */
+#define PERF_SIZE_TEXT 24
+const char *perf_size_text(char *buffer, uint64_t size);
+
+json_t *perf_json(const struct perf_client *client, const struct perf_result *result);
+
+#endif

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: MIT */
+#include "perf_wire.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "perf_error.h"
+
+/*
+ * One walk over the members serves both directions, so that they cannot differ: a cursor
+ * either writes what it is shown or fills it in.
+ */
+struct cursor {
+	unsigned char *at, *end;
+	bool writes;
+	bool bad; /* too short, or a value that is none; nothing is touched any more */
+};
+
+static bool take(struct cursor *cursor, size_t length)
+{
+	if ((size_t)(cursor->end - cursor->at) < length)
+		cursor->bad = true;
+	return !cursor->bad;
+}
+
+static uint64_t number(struct cursor *cursor, uint64_t value, unsigned bytes)
+{
+	uint64_t read = 0;
+
+	if (!take(cursor, bytes))
+		return value;
+	for (unsigned i = 0; i < bytes; i++, cursor->at++) {
+		if (cursor->writes)
+			*cursor->at = (unsigned char)(value >> 8 * (bytes - 1 - i));
+		read = read << 8 | *cursor->at;
+	}
+	return read;
+}
+
+static void number8(struct cursor *cursor, uint8_t *value)
+{
+	*value = (uint8_t)number(cursor, *value, 1);
+}
+
+static void number32(struct cursor *cursor, uint32_t *value)
+{
+	*value = (uint32_t)number(cursor, *value, 4);
+}
+
+static void number64(struct cursor *cursor, uint64_t *value)
+{
+	*value = number(cursor, *value, 8);
+}
+
+static void yes_or_no(struct cursor *cursor, bool *value)
+{
+	uint64_t is = number(cursor, *value, 1);
+
+	cursor->bad |= is > 1;
+	*value = is == 1;
+}
+
+static void bytes(struct cursor *cursor, void *memory, size_t *length, size_t max)
+{
+	uint64_t is = number(cursor, *length, 2);
+
+	if (is > max)
+		cursor->bad = true;
+	if (!take(cursor, is))
+		return;
+	if (cursor->writes)
+		memcpy(cursor->at, memory, is);
+	else
+		memcpy(memory, cursor->at, is);
+	cursor->at += is;
+	*length = is;
+}
+
+static bool printable(char letter)
+{
+	return letter >= ' ' && letter <= '~';
+}
+
+/* What comes from elsewhere is shown to people: nothing but printable ASCII. */
+static void text(struct cursor *cursor, char *value)
+{
+	size_t length = cursor->writes ? strnlen(value, PERF_TEXT_MAX - 1) : 0;
+
+	for (size_t i = 0; i < length; i++)
+		if (!printable(value[i]))
+			value[i] = '?';
+	bytes(cursor, value, &length, PERF_TEXT_MAX - 1);
+	if (cursor->writes || cursor->bad)
+		return;
+	value[length] = 0;
+	for (size_t i = 0; i < length; i++)
+		cursor->bad |= !printable(value[i]);
+}
+
+static void walk_hello(struct cursor *cursor, struct perf_hello *hello)
+{
+	number32(cursor, &hello->device_count);
+	cursor->bad |= !hello->device_count || hello->device_count > SNT_DEVICES_MAX;
+	text(cursor, hello->version);
+	text(cursor, hello->host);
+	text(cursor, hello->kernel);
+	text(cursor, hello->cpu);
+	text(cursor, hello->devices);
+}
+
+/* Of what is in range perf_case_check() has more to say. */
+static void walk_case(struct cursor *cursor, struct perf_case *c)
+{
+	number8(cursor, &c->kind);
+	number8(cursor, &c->op);
+	number8(cursor, &c->scheme);
+	number8(cursor, &c->balance);
+	yes_or_no(cursor, &c->verify);
+	yes_or_no(cursor, &c->events);
+	number32(cursor, &c->lanes);
+	number32(cursor, &c->depth);
+	number32(cursor, &c->batch);
+	number32(cursor, &c->mtu);
+	number64(cursor, &c->size);
+	number64(cursor, &c->fragment);
+	number64(cursor, &c->seed);
+}
+
+static void walk_use(struct cursor *cursor, struct perf_use *use)
+{
+	number64(cursor, &use->elapsed_ns);
+	number64(cursor, &use->cpu_ns);
+	number64(cursor, &use->wakeups);
+	number64(cursor, &use->messages);
+	number64(cursor, &use->checked_bytes);
+	number64(cursor, &use->wrong_bytes);
+	number64(cursor, &use->wrong_message);
+	number64(cursor, &use->wrong_offset);
+}
+
+static void walk(struct cursor *cursor, struct perf_message *message)
+{
+	switch (message->type) {
+	case PERF_HELLO:
+		walk_hello(cursor, &message->hello);
+		break;
+	case PERF_CASE:
+		walk_case(cursor, &message->c);
+		break;
+	case PERF_READY:
+	case PERF_CONNECT:
+		bytes(cursor, message->address.card, &message->address.card_length,
+		      PERF_CARD_MAX);
+		bytes(cursor, message->address.token, &message->address.token_length,
+		      PERF_TOKEN_MAX);
+		bytes(cursor, message->address.offer, &message->address.offer_length,
+		      PERF_OFFER_MAX);
+		break;
+	case PERF_STOP:
+		number64(cursor, &message->messages);
+		break;
+	case PERF_RESULT:
+		walk_use(cursor, &message->use);
+		break;
+	case PERF_FAILED:
+		text(cursor, message->text);
+		break;
+	default: /* the others have no body */
+		break;
+	}
+}
+
+size_t perf_encode(const struct perf_message *message, unsigned char *frame)
+{
+	struct perf_message copy = *message;
+	struct cursor cursor = { .at = frame + PERF_HEADER,
+				 .end = frame + PERF_HEADER + PERF_BODY_MAX,
+				 .writes = true };
+	struct cursor header = { .at = frame,
+				 .end = frame + PERF_HEADER,
+				 .writes = true };
+	size_t length;
+
+	walk(&cursor, &copy);
+	length = (size_t)(cursor.at - frame);
+	number(&header, length - PERF_HEADER, 4);
+	number(&header, PERF_VERSION, 2);
+	number(&header, message->type, 2);
+	return length;
+}
+
+int perf_decode_header(const unsigned char *header, uint16_t *type_out)
+{
+	unsigned char copy[PERF_HEADER];
+	struct cursor cursor = { .at = copy, .end = copy + sizeof(copy) };
+	uint64_t length, version;
+
+	memcpy(copy, header, sizeof(copy));
+	length = number(&cursor, 0, 4);
+	version = number(&cursor, 0, 2);
+	*type_out = (uint16_t)number(&cursor, 0, 2);
+	if (length > PERF_BODY_MAX || *type_out < PERF_HELLO || *type_out > PERF_FAILED)
+		return perf_fail(EBADMSG,
+				 "the other end does not speak as sennit perf does");
+	if (version != PERF_VERSION)
+		return perf_fail(
+			EPROTONOSUPPORT,
+			"the other end speaks version %u of sennit perf, this one "
+			"version %u: install the same sennit on both",
+			(unsigned)version, PERF_VERSION);
+	return (int)length;
+}
+
+int perf_decode(uint16_t type, const unsigned char *body, size_t length,
+		struct perf_message *message_out)
+{
+	/* Only read from: the cursor does not write. */
+	struct cursor cursor = { .at = (unsigned char *)(uintptr_t)body };
+
+	cursor.end = cursor.at + length;
+	memset(message_out, 0, sizeof(*message_out));
+	message_out->type = type;
+	walk(&cursor, message_out);
+	if (cursor.bad || cursor.at != cursor.end)
+		return perf_fail(EBADMSG,
+				 "the other end sent a malformed message of type %u",
+				 type);
+	return 0;
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TOOL_REPORT_H
+#define TOOL_REPORT_H
+
+#include <stdio.h>
+
+#include "perf_client.h"
+#include "perf_result.h"
+
+/* Writes results as one HTML page that needs nothing else: no script, no font, no network.
+ * Returns 0 or a negative errno. */
+int report_write(const char *path, const struct perf_client *client,
+		 const struct perf_result *results, int count);
+
+/* Its parts (report_plots.c). */
+struct report {
+	FILE *file;
+	const struct perf_client *client;
+	const struct perf_result *result;
+	int count;
+};
+
+void report_plots(const struct report *report);
+
+#endif
