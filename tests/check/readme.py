@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The README's example is the one that is compiled, and its links lead somewhere."""
+"""README's example is the one that is compiled, links lead somewhere, examples are short."""
 
 import re
 
 from tap import ROOT, Report, files, name
 
+EXAMPLE_MAX = 150
 LINK = re.compile(r"\]\(([^)#:]+)(#[^)]*)?\)")
 
 
@@ -24,12 +25,20 @@ def dead_links(page):
             yield f"{name(page)}: {target}"
 
 
+def long_examples():
+    for example in files("examples/[0-9]*.c"):
+        lines = len(example.read_text().splitlines())
+        if lines > EXAMPLE_MAX:
+            yield f"{name(example)}: {lines} lines; {EXAMPLE_MAX} are enough"
+
+
 def main() -> None:
     report = Report()
     pages = files("*.md", "docs/*.md", "tests/**/*.md")
     report.check("README's example is examples/01-hello.c", example_differs())
     report.check("links between pages lead somewhere",
                  [e for p in pages for e in dead_links(p)])
+    report.check("numbered examples are short", list(long_examples()))
     report.end()
 
 

@@ -17,12 +17,12 @@ def place(file: str):
 
 def missing(page: str):
     for file, test in NAMED.findall(page):
-        path = ROOT / "tests/unit" / file
+        path = place(file)
         text = path.read_text() if path.exists() else ""
         if not re.search(rf"(cmocka_unit_test|TEST)\({test}\)", text):
             yield f"{file} does not run {test}"
     for file in FILE.findall(page):
-        if not (ROOT / "tests/unit" / file).exists():
+        if not place(file).exists():
             yield f"there is no {file}"
 
 

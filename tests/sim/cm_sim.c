@@ -78,8 +78,8 @@ static int harm(void)
 {
 	struct host *host = &world.host[dice(world.hosts)];
 	struct snt__sim_device *device = host->device[dice(host->devices)].sim;
-	uint64_t later =
-		snt__sim_now(world.sim) + dice(2000) * (chance(30) ? 20 * MS : MS);
+	uint64_t unit = chance(30) ? 20 * MS : MS;
+	uint64_t later = snt__sim_now(world.sim) + dice(2000) * unit;
 
 	if (host->dead)
 		return 0;

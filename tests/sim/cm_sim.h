@@ -116,6 +116,7 @@ struct world {
 
 extern struct world world;
 
+/* One throw a statement: compilers differ in what they evaluate first. */
 static inline uint32_t dice(uint32_t bound)
 {
 	return random_below(&world.random, bound);

@@ -159,18 +159,19 @@ static void post_send(struct end *end)
 static struct snt__cm_param param_of(struct end *end, uint8_t *data, size_t size)
 {
 	struct token token = { .end = end->index, .peer = end->peer };
-
-	write_data(&token, data, size);
-	return (struct snt__cm_param){
+	struct snt__cm_param param = {
 		.data = data,
 		.data_length = (uint8_t)size,
-		.qpn = new_qpn(end),
-		.responder_resources = (uint8_t)dice(20),
-		.initiator_depth = (uint8_t)dice(20),
 		.retry_count = 7,
 		.rnr_retry_count = 7,
-		.mtu = (uint8_t)dice(6),
 	};
+
+	write_data(&token, data, size);
+	param.qpn = new_qpn(end);
+	param.responder_resources = (uint8_t)dice(20);
+	param.initiator_depth = (uint8_t)dice(20);
+	param.mtu = (uint8_t)dice(6);
+	return param;
 }
 
 /* A call that came too late: the end of it must be there already. */
@@ -210,8 +211,9 @@ int start_connect(void)
 	struct host *from = &world.host[dice(world.hosts)];
 	unsigned to = dice(world.hosts + chance(5));
 	unsigned devices = to < world.hosts ? world.host[to].devices : 1;
+	unsigned device = dice(devices);
 	struct sockaddr_storage target =
-		address_of(to, dice(devices), chance(5) ? PORT + 1 : PORT);
+		address_of(to, device, chance(5) ? PORT + 1 : PORT);
 	struct sockaddr_storage source =
 		address_of(from->index, dice(from->devices), 0);
 	struct snt__cm_id *id;

@@ -65,7 +65,9 @@ void search_count(const struct snt__sim *sim)
 	state.bytes += sim->stats.sent_bytes;
 	state.events += sim->stats.events;
 	state.virtual_ns += sim->now;
-	state.hash = snt__sim_hash(sim) ^ state.seen;
+	state.hash = state.seen;
+	if (!state.search->has_addresses)
+		state.hash ^= snt__sim_hash(sim);
 }
 
 static void describe(const struct search_plan *plan, char *text, size_t size)

@@ -37,6 +37,9 @@ struct search {
 	const char *const *kinds; /* of faults, up to a NULL */
 	uint32_t ops_max;
 	uint64_t seeds_default;
+	/* Packets have addresses of this process in them, so that hashes are of what was
+	 * seen alone. */
+	bool has_addresses;
 	/* 0, or -1 after search_wrong(). */
 	int (*run)(const struct search_plan *plan);
 };

@@ -150,6 +150,7 @@ struct device {
 	struct ibv_comp_channel *channel;
 	struct ibv_cq *cq[CQS_MAX];
 	bool asleep[CQS_MAX]; /* not polled before there is an event */
+	bool dozes[CQS_MAX];  /* asleep, and waked by what is solicited only */
 	unsigned cqs;
 	struct ibv_srq *srq;
 	struct ibv_mr *mr;
@@ -280,6 +281,8 @@ int post_recvs(struct world *world, struct end *end);
 void abandon(struct end *end);
 int check_completion(struct world *world, struct device *device,
 		     const struct ibv_wc *wc);
+/* Does the next completion, which is this one, wake those who wait for solicited ones? */
+bool is_loud(struct world *world, const struct device *device, const struct ibv_wc *wc);
 /* All of this end's WRs are done: are they, and is memory what it must be? */
 int check_end(struct world *world, struct end *end);
 int check_device(struct world *world, struct device *device);

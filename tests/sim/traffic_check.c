@@ -379,17 +379,39 @@ static int check_recv(struct world *world, struct end *end, const struct ibv_wc 
 	return ret;
 }
 
+static struct end *find_end(struct world *world, const struct device *device,
+			    uint32_t qp_num)
+{
+	for (unsigned i = 0; i < world->pairs * 2; i++) {
+		struct end *end = &world->end[i / 2][i % 2];
+
+		if (end->device == device && end->qp->qp_num == qp_num)
+			return end;
+	}
+	return NULL;
+}
+
+static bool is_recv(const struct ibv_wc *wc)
+{
+	return wc->wr_id >> 48 == ID_RECV >> 48;
+}
+
+bool is_loud(struct world *world, const struct device *device, const struct ibv_wc *wc)
+{
+	const struct end *end = find_end(world, device, wc->qp_num);
+	const struct end *peer = end ? end->peer : NULL;
+
+	if (wc->status != IBV_WC_SUCCESS)
+		return true;
+	return peer && is_recv(wc) && peer->arrived < peer->consumers &&
+	       peer->send[peer->consumer[peer->arrived]].flags & IBV_SEND_SOLICITED;
+}
+
 int check_completion(struct world *world, struct device *device,
 		     const struct ibv_wc *wc)
 {
-	struct end *end = NULL;
+	struct end *end = find_end(world, device, wc->qp_num);
 
-	for (unsigned i = 0; i < world->pairs * 2; i++) {
-		struct end *candidate = &world->end[i / 2][i % 2];
-
-		if (candidate->device == device && candidate->qp->qp_num == wc->qp_num)
-			end = candidate;
-	}
 	if (!end)
 		return wrong(world, "a completion of QP %u, which %s does not have",
 			     wc->qp_num, device->sim->name);
@@ -397,8 +419,7 @@ int check_completion(struct world *world, struct device *device,
 	      (unsigned long long)wc->wr_id, ibv_wc_status_str(wc->status));
 	search_saw(wc->wr_id);
 	search_saw((uint64_t)wc->status << 32 | (unsigned)wc->opcode);
-	return wc->wr_id >> 48 == ID_RECV >> 48 ? check_recv(world, end, wc)
-						: check_send(world, end, wc);
+	return is_recv(wc) ? check_recv(world, end, wc) : check_send(world, end, wc);
 }
 
 /*

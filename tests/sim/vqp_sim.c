@@ -77,8 +77,12 @@ static void kill_device(struct world *world)
 		printf("# %s dies\n", device->name);
 }
 
+/* Longer than any packet takes. */
+#define LAND_NS UINT64_C(2000000000)
+
 /* A QP goes to ERR by itself, as when its port is gone. What it has sent arrives
- * before anything else happens, or it might undo what comes later to its place. */
+ * before anything else happens, or it might undo what comes later to its place. Others
+ * may have something under way for ever, where nobody posts a receive. */
 static int fail_lane(struct world *world)
 {
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
@@ -86,6 +90,7 @@ static int fail_lane(struct world *world)
 	unsigned end = dice(world, 2);
 	struct end *here = &link->end[end];
 	struct ibv_qp *qp = here->lane[dice(world, here->lanes)];
+	uint64_t deadline = snt__sim_now(fabric.sim) + LAND_NS;
 
 	link->faulty = true;
 	link->other_faults++;
@@ -93,7 +98,8 @@ static int fail_lane(struct world *world)
 		printf("# link %u, end %u: lane %u goes to ERR\n", link->index, end,
 		       qp->qp_num);
 	snt__soft_control()->modify_qp(qp, &attr, IBV_QP_STATE);
-	while (snt__sim_in_flight(fabric.sim) && snt__sim_step(fabric.sim))
+	while (snt__sim_in_flight(fabric.sim) && snt__sim_now(fabric.sim) < deadline &&
+	       snt__sim_step(fabric.sim))
 		if (check_effects(world))
 			return -1;
 	return 0;
@@ -297,6 +303,15 @@ static void choose_faults(struct world *world)
 	world->may_fail = fabric.faults >> CUT;
 }
 
+/* Whose turn it was, when and with what end. */
+static void saw(const struct snt_wc *wc)
+{
+	search_saw(wc->wr_id);
+	search_saw((uint64_t)wc->status << 32 | wc->opcode << 8 | wc->flags);
+	search_saw(wc->length);
+	search_saw(snt__sim_now(fabric.sim));
+}
+
 static int run(const struct search_plan *plan)
 {
 	static struct world world;
@@ -308,6 +323,7 @@ static int run(const struct search_plan *plan)
 	world.seed = plan->seed;
 	world.random = plan->seed;
 	world.trace = plan->verbose;
+	world.saw = saw;
 	world.link[0].world = &world;
 	choose_faults(&world);
 	ret = sequence(&world);
@@ -328,6 +344,7 @@ int main(int argc, char **argv)
 		.kinds = kinds,
 		.ops_max = OPERATIONS,
 		.seeds_default = 1000,
+		.has_addresses = true,
 		.run = run,
 	};
 
