@@ -332,6 +332,34 @@ static void response_withdrawn(void **state)
 	kit_close(kit);
 }
 
+static enum kit_fate delay_response(struct kit *kit, const struct kit_frame *frame)
+{
+	bool delays = frame->message.kind == SNT__CM_REP && !kit->chosen;
+
+	kit->chosen |= delays;
+	return delays ? KIT_LATE : KIT_PASS;
+}
+
+/* The same, and what takes it back comes first: the response must not be believed. */
+static void withdrawal_overtakes_response(void **state)
+{
+	struct kit *kit = kit_open(NULL, false);
+	struct snt__soft_cm_connection *a = kit_connect(kit, 10), *b;
+
+	(void)state;
+	kit_pump(kit);
+	b = kit_request(kit);
+	kit->fate = delay_response;
+	kit_accept(kit, b, 20);
+	kit_pump(kit);
+	snt__soft_cm_release(kit->cm[B], b);
+	kit_run_for(kit, 10 * SECOND);
+	assert_ptr_equal(kit_expect(kit, A, SNT__CM_EVENT_DISCONNECTED).id,
+			 &a->handle.id);
+	kit_expect_none(kit, A);
+	kit_close(kit);
+}
+
 /*
  * Letting go
  */
@@ -739,6 +767,7 @@ int main(void)
 		cmocka_unit_test(disconnect_unanswered),
 		cmocka_unit_test(patience_begins_anew),
 		cmocka_unit_test(response_withdrawn),
+		cmocka_unit_test(withdrawal_overtakes_response),
 		cmocka_unit_test(let_go_in_every_phase),
 		cmocka_unit_test(both_let_go_in_every_phase),
 		cmocka_unit_test(crash_in_every_phase),

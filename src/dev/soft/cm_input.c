@@ -368,11 +368,23 @@ static void mra(struct snt__soft_cm *cm, struct snt__soft_cm_connection *connect
 	snt__soft_timer_set(&cm->timers, &connection->timer, until);
 }
 
+/* It has overtaken the REP that it takes back. Who answered it would believe the REP and
+ * be the only one to do so; unanswered, it comes again. */
+static bool is_early(struct snt__soft_cm *cm, const struct snt__soft_path *path,
+		     const struct snt__cm_message *message)
+{
+	const struct snt__soft_cm_connection *connection = named(cm, path, message);
+
+	return connection && connection->state == SNT__SOFT_CM_REQ_SENT;
+}
+
 static void dreq(struct snt__soft_cm *cm, const struct snt__soft_path *path,
 		 const struct snt__cm_message *message)
 {
 	struct snt__soft_cm_connection *connection = known(cm, path, message);
 
+	if (is_early(cm, path, message))
+		return;
 	if (!connection) {
 		cm->stats.unknown++;
 		note(cm, path, message, SNT__CM_DREP);
