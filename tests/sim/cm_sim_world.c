@@ -197,10 +197,12 @@ int crash_host(struct host *host)
 	for (unsigned i = 0; i < world.ends; i++) {
 		struct end *end = &world.end[i];
 
-		if (end->host != host || end->stage == DESTROYED)
+		if (end->host != host)
 			continue;
+		/* What it had to say to the peer of one that is gone dies with it. */
 		end->crashed = true;
-		destroy_end(end);
+		if (end->stage != DESTROYED)
+			destroy_end(end);
 	}
 	table->destroy(host->listener);
 	host->listener = NULL;
