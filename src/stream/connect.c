@@ -9,6 +9,9 @@
 #include "util/opts.h"
 #include "vqp/qp.h"
 
+/* 0.27 s, eight times: a host that is busy, or paused for a moment, is not dead. Who is
+ * dead is found out by the connection, in detect_ns. */
+#define LANE_TIMEOUT  16
 #define DEPTH_DEFAULT 64
 #define DEPTH_MAX     4096
 /* WRs beyond those of data. */
@@ -118,6 +121,7 @@ int snt__stream_conn_opts(struct snt_stream *stream, const struct snt_stream_opt
 		.devices = opts->devices,
 		.mtu = opts->mtu,
 		.inline_max = opts->inline_max,
+		.timeout = LANE_TIMEOUT,
 		.lane_depth = stream->in.receives + RECEIVES_MORE,
 		.recv_depth = stream->in.receives,
 		.send_depth = stream->wr_limit,

@@ -74,7 +74,7 @@ int snt__greeting_unpack(const void *buffer, size_t size,
 	memcpy(&header, from, sizeof(header));
 	before = sizeof(header) + header.data_length;
 	if (header.magic != htobe32(MAGIC))
-		return snt__fail(EBADMSG, "the peer does not want a stream");
+		return snt__fail(EBADMSG, "the peer is connected, but not by a stream");
 	if (header.version != VERSION)
 		return snt__fail(EPROTONOSUPPORT,
 				 "the peer's streams have version %u, ours %u",

@@ -237,7 +237,7 @@ static void offers(void **state)
 		}
 	}
 	assert_error(snt__greeting_unpack("abcdefgh", 8, &copy), EBADMSG,
-		     "does not want a stream");
+		     "not by a stream");
 	packed[4] = 2;
 	assert_error(snt__greeting_unpack(packed, (size_t)length, &copy),
 		     EPROTONOSUPPORT, "version");
