@@ -138,6 +138,16 @@ static inline enum snt__handshake_action ends_answer(struct snt__handshake *hs,
 	return action;
 }
 
+/* As bytes that have no gaps. */
+static inline bool ends_same_card(const struct snt_card *a, const struct snt_card *b)
+{
+	static uint8_t packed[2][SNT_CARD_PACKED_MAX];
+	ssize_t length = snt_card_pack(a, packed[0], sizeof(packed[0]));
+
+	return length > 0 && snt_card_pack(b, packed[1], sizeof(packed[1])) == length &&
+	       !memcmp(packed[0], packed[1], (size_t)length);
+}
+
 /* What is wrong with two ends that are both up, or NULL. */
 static inline const char *ends_fault(const struct snt__handshake *a,
 				     const struct snt__handshake *b)
@@ -159,10 +169,10 @@ static inline const char *ends_fault(const struct snt__handshake *a,
 	if (a->ping_interval != b->ping_interval)
 		return "two detection times";
 	card = ends_card(a);
-	if (memcmp(&card, &b->peer_card, sizeof(card)))
+	if (!ends_same_card(&card, &b->peer_card))
 		return "the first one's card did not arrive";
 	card = ends_card(b);
-	if (memcmp(&card, &a->peer_card, sizeof(card)))
+	if (!ends_same_card(&card, &a->peer_card))
 		return "the second one's card did not arrive";
 	if (a->keyed != b->keyed || a->proven != a->keyed || b->proven != b->keyed)
 		return "a secret that was not proved";
