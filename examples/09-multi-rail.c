@@ -25,21 +25,24 @@ static void show_lanes(const struct end *end)
 	}
 }
 
-/* Keeps DEPTH ops under way: each is posted again when it is over. */
+/* Keeps DEPTH ops under way, each with a place of its own: it is posted again when it is
+ * over. */
 static void write_all(struct end *client)
 {
-	struct snt_sge sge = { client->mem, client->memory, LENGTH };
 	struct snt_op op[DEPTH] = { 0 };
 	char text[4096];
 
 	for (unsigned i = 0; i < WRITES + DEPTH; i++) {
 		struct snt_op *next = &op[i % DEPTH];
+		size_t at = i % DEPTH * LENGTH;
+		struct snt_sge sge = { client->mem, client->memory + at, LENGTH };
 
 		if (i >= DEPTH)
 			ends_await(next, "write");
 		if (i < WRITES)
 			ends_check(snt_op_write(client->qp, next, &sge, 1,
-						&client->peer, client->peer.addr, 0),
+						&client->peer, client->peer.addr + at,
+						0),
 				   "write");
 	}
 	snt_conn_explain(client->conn[0], text, sizeof(text));
@@ -51,7 +54,7 @@ int main(int argc, char **argv)
 {
 	const struct ends ends = {
 		.name = "multi-rail",
-		.length = LENGTH,
+		.length = DEPTH * LENGTH,
 		.access = SNT_ACCESS_REMOTE_WRITE,
 		.clients = 1,
 		.qp = { .lanes = 4, .fragment_size = 32 << 10, .balance = SNT_BY_TIME },
