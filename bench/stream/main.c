@@ -99,6 +99,7 @@ static void start(struct end *end, void (*listen)(struct link *link, int control
 	if (!fork()) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		close(pair[0]);
+		bench_other_core();
 		listen(&end->link, pair[1]);
 		serve(&end->link, pair[1]);
 		_exit(0);
