@@ -71,6 +71,7 @@ static bool take_in(struct snt__udp_device *device, uint64_t now)
 	if (device->shm.fd >= 0 && now - device->served_at >= SERVE_PAUSE) {
 		device->served_at = now;
 		snt__shm_serve(&device->shm, now);
+		snt__udp_thread_stay(device);
 	}
 	if (late || !snt__shm_linked(&device->shm) || device->socket_busy ||
 	    now - device->socket_at >= SOCKET_PAUSE) {

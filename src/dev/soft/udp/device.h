@@ -122,6 +122,9 @@ void snt__udp_thread_stop(struct snt__udp_device *device);
 uint64_t snt__udp_deadline(struct snt__udp_device *device);
 /* Wakes it if it sleeps longer than the device can wait. With the lock. */
 void snt__udp_thread_hurry(struct snt__udp_device *device);
+/* Somebody else has served the links, and may have heard a bell that was for it, or welcomed
+ * a link that does not know that it sleeps. With the lock. */
+void snt__udp_thread_stay(struct snt__udp_device *device);
 /* Lets it look after the socket again, because nobody polls any more. With the lock. */
 void snt__udp_thread_watch(struct snt__udp_device *device);
 

@@ -195,6 +195,13 @@ void snt__udp_thread_hurry(struct snt__udp_device *device)
 		wake(device);
 }
 
+/* If something is there it looks itself, else the next one who puts something rings. */
+void snt__udp_thread_stay(struct snt__udp_device *device)
+{
+	if (device->resting && !snt__shm_sleep(&device->shm))
+		wake(device);
+}
+
 void snt__udp_thread_watch(struct snt__udp_device *device)
 {
 	device->polled = false;
