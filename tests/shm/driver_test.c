@@ -284,6 +284,38 @@ static void hears_last_words(void **state)
 	side_timeout = SIDE_PATIENT;
 }
 
+static struct snt__shm_consumer *only_consumer(struct side *side)
+{
+	struct snt__link *first = side->device->shm.ins.next;
+
+	return &snt__container(first, struct snt__shm_link, list)->consumer;
+}
+
+/* Who polls may hear the bell that was for the thread: the next one must be rung, too. */
+static void bell_is_heard_by_another(void **state)
+{
+	struct side side[2];
+	bool rests;
+
+	(void)state;
+	sides_open(side, &by_memory);
+	side_check(&side[0], &side[1], 1);
+	do {
+		snt__udp_lock(side[1].device);
+		rests = side[1].device->resting;
+		if (!rests)
+			snt__udp_unlock(side[1].device);
+	} while (!rests);
+	side_post(&side[0], &side[1], IBV_WR_RDMA_WRITE, 100);
+	while (atomic_load(&only_consumer(&side[1])->area->sleeps))
+		;
+	snt__udp_move(side[1].device, snt__udp_now() + 1000 * 1000 * 1000);
+	assert_int_equal(atomic_load(&only_consumer(&side[1])->area->sleeps), 1);
+	snt__udp_unlock(side[1].device);
+	assert_int_equal(side_wait(&side[0]), IBV_WC_SUCCESS);
+	sides_close(side);
+}
+
 /* One device, with one peer each way. */
 static void mixes_both(void **state)
 {
@@ -449,6 +481,7 @@ int main(void)
 		cmocka_unit_test(falls_back_in_the_middle),
 		cmocka_unit_test(meets_again),
 		cmocka_unit_test(hears_last_words),
+		cmocka_unit_test(bell_is_heard_by_another),
 		cmocka_unit_test(mixes_both),
 		cmocka_unit_test(bears_with_who_stops),
 		cmocka_unit_test(survives_forks),
