@@ -101,6 +101,32 @@ static inline bool snt__check_simple(const struct snt_qp *qp,
 	       wr->remote_addr - token->addr <= token->length - length;
 }
 
+/*
+ * The same of a WR that is posted alone, of which nothing is worth remembering. Returns its
+ * rule; NULL as above.
+ */
+static inline const struct snt__rule *snt__check_alone(const struct snt_qp *qp,
+						       const struct snt_send_wr *wr,
+						       uint64_t length_max)
+{
+	const struct snt_sge *sge = wr->sge;
+	const struct snt_token *token = wr->remote;
+	const struct snt__rule *rule;
+
+	/* One SGE, and a write or read. */
+	if (le32toh(snt__wr_form(wr)) - (1u << 16 | SNT_WRITE) > SNT_READ - SNT_WRITE ||
+	    sge->length - 1 >= length_max || !sge->mem || !token)
+		return NULL;
+	rule = &snt__rules[wr->opcode];
+	if (sge->mem->ctx != qp->ctx || rule->local_access & ~sge->mem->access ||
+	    !snt__mem_holds(sge->mem, (uintptr_t)sge->addr, sge->length) ||
+	    token->key_count < qp->remote_count ||
+	    rule->remote_access & ~token->access ||
+	    !snt__token_holds(token, wr->remote_addr, sge->length))
+		return NULL;
+	return rule;
+}
+
 /* 0, or a negative errno as of snt_qp_post_send(). */
 int snt__check_wr(const struct snt_qp *qp, const struct snt_send_wr *wr,
 		  uint64_t *length_out);

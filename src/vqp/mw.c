@@ -225,6 +225,9 @@ int snt__mw_send_inv(struct snt_qp *qp, const struct snt_sge *sge, unsigned sge_
 	struct ibv_send_wr wr = { .sg_list = sges };
 	int ret = check_send(qp, window);
 
+	/* What a WR has no bits for would be cut off unseen. */
+	if (!ret && (sge_count > UINT16_MAX || flags > UINT8_MAX))
+		ret = -EINVAL;
 	if (!ret)
 		ret = snt__pass_build(qp, &send, &wr);
 	if (ret)

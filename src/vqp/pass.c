@@ -147,7 +147,46 @@ static unsigned least(unsigned a, unsigned b, unsigned c)
 	return c < a ? c : a;
 }
 
-int snt__pass_post_send(struct snt_qp *qp, const struct snt_send_wr *wr, unsigned count)
+/* One WR of the most frequent kind. False: nothing was done. */
+static __attribute__((noinline)) bool post_alone(struct snt_qp *qp,
+						 const struct snt_send_wr *wr)
+{
+	struct snt__lane *lane = &qp->lane[0];
+	struct ibv_send_wr *physical = lane->chain, *next = physical->next, *bad;
+	const struct snt__rule *rule;
+	struct ibv_sge *sge = physical->sg_list;
+	int ret;
+
+	if (qp->refusal || snt__lane_under_way(lane) == qp->lane_depth)
+		return false;
+	rule = snt__check_alone(qp, wr, qp->simple_max);
+	if (!rule)
+		return false;
+	sge->addr = (uintptr_t)wr->sge->addr;
+	sge->length = wr->sge->length;
+	sge->lkey = wr->sge->mem->local_key[lane->device];
+	physical->wr_id = wr->wr_id;
+	physical->next = NULL;
+	physical->num_sge = 1;
+	physical->opcode = rule->whole_verb;
+	physical->send_flags = wr->flags;
+	physical->imm_data = htonl(wr->imm);
+	physical->wr.rdma.remote_addr = wr->remote_addr;
+	physical->wr.rdma.rkey = wr->remote->key[lane->remote_device];
+	lane->run[lane->run_tail & lane->run_mask].end = ++lane->built;
+	lane->run_tail += (wr->flags & SNT_SIGNALED) / SNT_SIGNALED;
+	lane->fragments++;
+	lane->doorbells++;
+	ret = ibv_post_send(lane->qp, physical, &bad);
+	physical->next = next;
+	if (__builtin_expect(ret, 0))
+		snt__doubt_sends(qp, 0, 1);
+	return true;
+}
+
+static __attribute__((noinline)) int post_many(struct snt_qp *qp,
+					       const struct snt_send_wr *wr,
+					       unsigned count)
 {
 	struct snt__known known = SNT__KNOWN_NONE;
 	struct snt__lane *lane = &qp->lane[0];
@@ -172,6 +211,13 @@ int snt__pass_post_send(struct snt_qp *qp, const struct snt_send_wr *wr, unsigne
 	} while (built == want && taken < count);
 	lane->fragments += taken;
 	return taken ? (int)taken : ret;
+}
+
+int snt__pass_post_send(struct snt_qp *qp, const struct snt_send_wr *wr, unsigned count)
+{
+	if (count == 1 && post_alone(qp, wr))
+		return 1;
+	return post_many(qp, wr, count);
 }
 
 int snt__pass_post_one(struct snt_qp *qp, const struct ibv_send_wr *wr)

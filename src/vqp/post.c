@@ -142,6 +142,60 @@ static inline bool send_at_once(struct snt_qp *qp, const struct snt_send_wr *wr,
 }
 
 /*
+ * Alone
+ */
+
+/* The device refused a WR, or so it says. */
+static __attribute__((noinline, cold)) void fail_alone(struct snt_qp *qp,
+						       struct snt__lane *lane)
+{
+	snt__lane_kill(lane);
+	snt__qp_post_chains(qp);
+}
+
+/* One WR that is one fragment, on the lane whose turn it is: the chain need not be built
+ * to be taken apart again. False: nothing was done. */
+static __attribute__((noinline)) bool send_alone(struct snt_qp *qp,
+						 const struct snt_send_wr *wr)
+{
+	struct snt__lane *lane = qp->turn;
+	const struct snt__rule *rule;
+	struct ibv_send_wr physical, *bad;
+	struct ibv_sge sge;
+
+	if (qp->refusal || !qp->even || qp->next != qp->tail ||
+	    qp->tail - qp->head == qp->depth || !snt__lane_has_room(lane, 1) ||
+	    wr->opcode == SNT_WRITE_IMM)
+		return false;
+	rule = snt__check_alone(qp, wr, qp->fragment_size);
+	if (!rule)
+		return false;
+	sge.addr = (uintptr_t)wr->sge->addr;
+	sge.length = wr->sge->length;
+	sge.lkey = wr->sge->mem->local_key[lane->device];
+	physical.wr_id = (uint64_t)lane->tag << 32 | lane->built++;
+	physical.next = NULL;
+	physical.sg_list = &sge;
+	physical.num_sge = 1;
+	physical.opcode = rule->verb;
+	physical.send_flags = IBV_SEND_SIGNALED | (wr->flags & SNT_SOLICITED);
+	physical.wr.rdma.remote_addr = wr->remote_addr;
+	physical.wr.rdma.rkey = wr->remote->key[lane->remote_device];
+	snt__lane_add_run(lane, qp->tail, lane->built, 0, sge.length);
+	take_slot(qp, wr, sge.length, 1);
+	qp->turn = snt__lane_after(qp, lane);
+	qp->under_way++;
+	qp->plain_under_way++;
+	qp->tail++;
+	qp->next++;
+	lane->fragments++;
+	lane->doorbells++;
+	if (__builtin_expect(ibv_post_send(lane->qp, &physical, &bad), 0))
+		fail_alone(qp, lane);
+	return true;
+}
+
+/*
  * Into the ring
  */
 
@@ -262,15 +316,15 @@ __attribute__((noinline, cold)) int snt__qp_wants_ops(const struct snt_qp *qp)
 			 qp->num);
 }
 
-int snt__qp_post_send(struct snt_qp *qp, const struct snt_send_wr *wr, unsigned count)
+static __attribute__((noinline)) int post_many(struct snt_qp *qp,
+					       const struct snt_send_wr *wr,
+					       unsigned count)
 {
 	struct snt__known known = SNT__KNOWN_NONE;
 	uint32_t room;
 	unsigned taken;
 	int ret = -EINVAL;
 
-	if (qp->pass_through)
-		return snt__pass_post_send(qp, wr, count);
 	if (__builtin_expect(qp->refusal, 0))
 		return qp->refusal;
 	room = qp->depth - (qp->tail - qp->head);
@@ -291,8 +345,15 @@ int snt__qp_post_send(struct snt_qp *qp, const struct snt_send_wr *wr, unsigned 
 	return taken;
 }
 
-/* A call, and not the same body twice: then the compiler would no longer put all of
- * the short way into one loop. */
+int snt__qp_post_send(struct snt_qp *qp, const struct snt_send_wr *wr, unsigned count)
+{
+	if (qp->pass_through)
+		return snt__pass_post_send(qp, wr, count);
+	if (count == 1 && send_alone(qp, wr))
+		return 1;
+	return post_many(qp, wr, count);
+}
+
 int snt_qp_post_send(struct snt_qp *qp, const struct snt_send_wr *wr, unsigned count)
 {
 	if (__builtin_expect(qp->send_served, 0))

@@ -214,6 +214,23 @@ static void h4_a_refused_fragment_ends_in_a_completion(void **state)
 	expect_one_end(pair, false);
 }
 
+/* One fragment has a way of its own, where there is no chain. */
+static void h4_a_refused_wr_of_one_fragment_ends_in_a_completion(void **state)
+{
+	struct vqp_pair *pair = open_pair(1, 2, SNT_SPRAY);
+
+	(void)state;
+	refuse(pair, lane_qp(pair, 0, 1), 1, SCRIPTED_REFUSE_ALL, 0);
+	for (unsigned i = 1; i <= 4; i++)
+		send_wr(pair, SNT_WRITE, i, 1);
+	expect(pair, 0, 1, SNT_WRITE, SNT_SUCCESS);
+	expect(pair, 0, 2, SNT_WRITE, SNT_FLUSHED);
+	expect(pair, 0, 3, SNT_WRITE, SNT_SUCCESS);
+	expect(pair, 0, 4, SNT_WRITE, SNT_SUCCESS);
+	vqp_expect_none(pair, 0);
+	vqp_pair_close(pair);
+}
+
 static void h4_a_chain_that_was_taken_in_part_goes_on(void **state)
 {
 	(void)state;
@@ -698,6 +715,7 @@ int main(void)
 		cmocka_unit_test(h3_a_reported_failure_is_forgotten),
 		cmocka_unit_test(h3_the_first_error_is_the_status),
 		cmocka_unit_test(h4_a_refused_fragment_ends_in_a_completion),
+		cmocka_unit_test(h4_a_refused_wr_of_one_fragment_ends_in_a_completion),
 		cmocka_unit_test(h4_a_chain_that_was_taken_in_part_goes_on),
 		cmocka_unit_test(h4_a_second_refusal_ends_in_a_completion),
 		cmocka_unit_test(h4_a_lie_about_what_was_taken),
