@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "vqp/qp.h"
+#include "vqp/route.h"
 
 /* The first error wins, but a flush is only the shadow of another. */
 void snt__qp_fail_slot(struct snt_qp *qp, uint32_t position, unsigned status,
@@ -100,21 +101,26 @@ static __attribute__((noinline)) bool take_send_marker(struct snt_qp *qp,
 	return true;
 }
 
-static __attribute__((noinline)) bool take_send(struct snt_qp *qp,
-						struct snt__lane *lane,
-						const struct ibv_wc *wc)
+/* A completion of something that is under way. */
+static inline void count_completion(struct snt_qp *qp, struct snt__lane *lane)
 {
-	uint32_t sequence = (uint32_t)wc->wr_id;
-	uint64_t before = lane->bytes_done;
-
-	if (sequence - lane->retired >= lane->built - lane->retired)
-		return false; /* long retired */
 	lane->completions++;
 	/* It was full, and has room now: what waits begins with it. */
 	if (__builtin_expect(snt__lane_under_way(lane) == lane->limit, 0) &&
 	    lane->is_data && qp->next != qp->tail)
 		qp->turn = lane;
-	if (__builtin_expect(wc->status == IBV_WC_SUCCESS, 1)) {
+}
+
+static bool take_send(struct snt_qp *qp, struct snt__lane *lane,
+		      const struct ibv_wc *wc)
+{
+	uint32_t sequence = (uint32_t)wc->wr_id;
+	uint64_t before = lane->bytes_done;
+
+	if (!snt__lane_has(lane, sequence))
+		return false; /* long retired */
+	count_completion(qp, lane);
+	if (wc->status == IBV_WC_SUCCESS) {
 		retire(qp, lane, sequence + 1);
 	} else {
 		retire(qp, lane, sequence);
@@ -122,10 +128,36 @@ static __attribute__((noinline)) bool take_send(struct snt_qp *qp,
 		lane->errors++;
 		snt__lane_kill(lane);
 	}
-	if (__builtin_expect(qp->by_time && lane->is_data, 0))
+	if (qp->by_time && lane->is_data)
 		snt__balance_learn(qp, lane, lane->bytes_done - before);
 	snt__cq_ready(qp->cq, &qp->send_ready);
 	return true;
+}
+
+int snt__qp_take_sends(struct snt__lane *lane, const struct snt__route *route,
+		       unsigned device, const struct ibv_wc *wc, int count)
+{
+	struct snt_qp *qp = lane->owner;
+	int taken = 0;
+
+	if (qp->by_time)
+		return 0;
+	do {
+		uint32_t sequence = (uint32_t)wc->wr_id;
+
+		if (wc->wr_id >> 32 != lane->tag || wc->status != IBV_WC_SUCCESS ||
+		    !snt__lane_has(lane, sequence))
+			break;
+		count_completion(qp, lane);
+		retire(qp, lane, sequence + 1);
+		wc++;
+		if (++taken == count)
+			break;
+		lane = snt__route_find(route, device, wc->qp_num);
+	} while (lane && lane->owner == qp);
+	if (taken)
+		snt__cq_ready(qp->cq, &qp->send_ready);
+	return taken;
 }
 
 static bool take_recv(struct snt_qp *qp, struct snt__lane *lane,

@@ -145,14 +145,18 @@ static __attribute__((noinline)) int take_alone(struct snt_cq *cq,
 	return whose == SNT__WHOSE_PROGRAM;
 }
 
-/* Those of lanes that report at once: successes of one that passes WRs on, arrivals in
- * order. How many there were; 0: the first comes alone. */
-static inline int take_run(struct snt_cq *cq, struct snt__lane *lane,
+/* Those that follow each other mostly: successes of a lane that passes WRs on, arrivals in
+ * order, sends of one QP. How many there were; 0: the first comes alone. */
+static inline int take_run(struct snt_cq *cq, unsigned device, struct snt__lane *lane,
 			   const struct ibv_wc *physical, int count, struct snt_wc *wc,
 			   int *reported)
 {
-	if (lane->passes)
-		return snt__pass_take_run(lane, physical, count, wc, reported);
+	if (lane->is_single)
+		return lane->passes
+			       ? snt__pass_take_run(lane, physical, count, wc, reported)
+			       : 0;
+	if (physical->wr_id >> 32 == lane->tag)
+		return snt__qp_take_sends(lane, &cq->route, device, physical, count);
 	if (lane->sequenced && physical->wr_id >> 32 & SNT__TAG_RECV)
 		return snt__dqplb_take_run(lane, &cq->route, physical, count, wc,
 					   reported);
@@ -171,8 +175,8 @@ static inline int take_batch(struct snt_cq *cq, unsigned device,
 		const struct ibv_wc *physical = &batch[i];
 		struct snt__lane *lane =
 			snt__route_find(&cq->route, device, physical->qp_num);
-		int run = lane && has_room ? take_run(cq, lane, physical, count - i,
-						      wc + total, &total)
+		int run = lane && has_room ? take_run(cq, device, lane, physical,
+						      count - i, wc + total, &total)
 					   : 0;
 
 		if (run) {

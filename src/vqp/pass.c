@@ -25,14 +25,10 @@ static inline bool build_simple(const struct snt_qp *qp, const struct snt_send_w
 	const struct snt_sge *from = wr->sge;
 	uint64_t wr_id = wr->wr_id, remote_addr = wr->remote_addr;
 	uint32_t imm = wr->imm, flags = wr->flags;
-	struct ibv_sge sge;
 
 	if (!snt__check_simple(qp, wr, known))
 		return false;
-	sge.addr = (uintptr_t)from->addr;
-	sge.length = from->length;
-	sge.lkey = known->local_key;
-	*to = sge;
+	snt__sge_set(to, (uintptr_t)from->addr, from->length, known->local_key);
 	physical->wr_id = wr_id;
 	physical->num_sge = 1;
 	physical->opcode = known->whole_verb;
@@ -162,9 +158,8 @@ static __attribute__((noinline)) bool post_alone(struct snt_qp *qp,
 	rule = snt__check_alone(qp, wr, qp->simple_max);
 	if (!rule)
 		return false;
-	sge->addr = (uintptr_t)wr->sge->addr;
-	sge->length = wr->sge->length;
-	sge->lkey = wr->sge->mem->local_key[lane->device];
+	snt__sge_set(sge, (uintptr_t)wr->sge->addr, wr->sge->length,
+		     wr->sge->mem->local_key[lane->device]);
 	physical->wr_id = wr->wr_id;
 	physical->next = NULL;
 	physical->num_sge = 1;

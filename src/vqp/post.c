@@ -153,6 +153,13 @@ static __attribute__((noinline, cold)) void fail_alone(struct snt_qp *qp,
 	snt__qp_post_chains(qp);
 }
 
+/* One fragment without a notification? */
+static inline bool is_short(const struct snt_qp *qp, const struct snt_send_wr *wr)
+{
+	return wr->sge_count == 1 && wr->opcode != SNT_WRITE_IMM &&
+	       wr->sge->length <= qp->fragment_size;
+}
+
 /* One WR that is one fragment, on the lane whose turn it is: the chain need not be built
  * to be taken apart again. False: nothing was done. */
 static __attribute__((noinline)) bool send_alone(struct snt_qp *qp,
@@ -164,15 +171,13 @@ static __attribute__((noinline)) bool send_alone(struct snt_qp *qp,
 	struct ibv_sge sge;
 
 	if (qp->refusal || !qp->even || qp->next != qp->tail ||
-	    qp->tail - qp->head == qp->depth || !snt__lane_has_room(lane, 1) ||
-	    wr->opcode == SNT_WRITE_IMM)
+	    qp->tail - qp->head == qp->depth || !snt__lane_has_room(lane, 1))
 		return false;
 	rule = snt__check_alone(qp, wr, qp->fragment_size);
 	if (!rule)
 		return false;
-	sge.addr = (uintptr_t)wr->sge->addr;
-	sge.length = wr->sge->length;
-	sge.lkey = wr->sge->mem->local_key[lane->device];
+	snt__sge_set(&sge, (uintptr_t)wr->sge->addr, wr->sge->length,
+		     wr->sge->mem->local_key[lane->device]);
 	physical.wr_id = (uint64_t)lane->tag << 32 | lane->built++;
 	physical.next = NULL;
 	physical.sg_list = &sge;
@@ -181,8 +186,8 @@ static __attribute__((noinline)) bool send_alone(struct snt_qp *qp,
 	physical.send_flags = IBV_SEND_SIGNALED | (wr->flags & SNT_SOLICITED);
 	physical.wr.rdma.remote_addr = wr->remote_addr;
 	physical.wr.rdma.rkey = wr->remote->key[lane->remote_device];
-	snt__lane_add_run(lane, qp->tail, lane->built, 0, sge.length);
-	take_slot(qp, wr, sge.length, 1);
+	snt__lane_add_run(lane, qp->tail, lane->built, 0, wr->sge->length);
+	take_slot(qp, wr, wr->sge->length, 1);
 	qp->turn = snt__lane_after(qp, lane);
 	qp->under_way++;
 	qp->plain_under_way++;
@@ -349,7 +354,7 @@ int snt__qp_post_send(struct snt_qp *qp, const struct snt_send_wr *wr, unsigned 
 {
 	if (qp->pass_through)
 		return snt__pass_post_send(qp, wr, count);
-	if (count == 1 && send_alone(qp, wr))
+	if (count == 1 && is_short(qp, wr) && send_alone(qp, wr))
 		return 1;
 	return post_many(qp, wr, count);
 }

@@ -237,6 +237,14 @@ static inline void snt__qp_count_marker(struct snt_qp *qp, bool *due)
 
 /* complete.c: one physical completion of one of its lanes. False: not ours. */
 bool snt__qp_take(struct snt_qp *qp, struct snt__lane *lane, const struct ibv_wc *wc);
+/*
+ * CQEs of one device, the first of which is this lane's: as many as are successes of sends
+ * of one QP. Returns how many were taken. 0, with nothing done, if the first is to go
+ * through snt__qp_take().
+ */
+struct snt__route;
+int snt__qp_take_sends(struct snt__lane *lane, const struct snt__route *route,
+		       unsigned device, const struct ibv_wc *wc, int count);
 
 /* complete.c: a WR fails, with its first status. */
 void snt__qp_fail_slot(struct snt_qp *qp, uint32_t position, unsigned status,
@@ -274,7 +282,6 @@ void snt__dqplb_take(struct snt_qp *qp, struct snt__lane *lane,
  * one QP, of which those that end a message are reported at once. Returns how many were
  * taken. 0, with nothing done, if the first is to go through snt__qp_take().
  */
-struct snt__route;
 int snt__dqplb_take_run(struct snt__lane *lane, const struct snt__route *route,
 			const struct ibv_wc *physical, int count, struct snt_wc *wc,
 			int *reported);

@@ -69,11 +69,7 @@ static inline __attribute__((always_inline)) void snt__lane_build(
 	lane->built = end;
 	snt__lane_add_run(lane, cut->position, end, sequence, count * size);
 	do {
-		struct ibv_sge *sge = wr->sg_list;
-
-		sge->addr = addr;
-		sge->length = size;
-		sge->lkey = local_key;
+		snt__sge_set(wr->sg_list, addr, size, local_key);
 		wr->wr_id = tag | at;
 		wr->num_sge = 1;
 		wr->opcode = cut->verb;
