@@ -64,6 +64,19 @@ SNT_API int snt_mem_register(struct snt_ctx *ctx, void *addr, size_t length,
 			     unsigned access, struct snt_mem **mem_out);
 
 /**
+ * snt_mem_alloc - memory that is made for its purpose, and registered
+ *
+ * Whole pages, all bytes 0, at snt_mem_addr(); snt_mem_release() frees it. Between soft
+ * devices on one host what is sent from such memory is copied once, to where it belongs,
+ * where other memory is copied twice; for all other devices it is memory like any other.
+ * A child of the process does not have it.
+ *
+ * Returns: as snt_mem_register().
+ */
+SNT_API int snt_mem_alloc(struct snt_ctx *ctx, size_t length, unsigned access,
+			  struct snt_mem **mem_out);
+
+/**
  * snt_mem_register_dmabuf - register part of a dma-buf, say GPU memory
  * @fd: the dma-buf; may be closed after the call
  * @offset: where in the dma-buf the memory begins

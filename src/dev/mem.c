@@ -80,6 +80,12 @@ static struct snt_mem *mem_new(struct snt_ctx *ctx, uint64_t addr, size_t length
 	return mem;
 }
 
+static void mem_free(struct snt_mem *mem)
+{
+	snt__place_free(mem->place);
+	free(mem);
+}
+
 static void mem_add_key(struct snt_mem *mem, struct ibv_mr *mr)
 {
 	mem->local_key[mem->key_count] = mr->lkey;
@@ -128,7 +134,7 @@ static int release_orphan(void *owner)
 	device = deregister_all(mem, &ret);
 	if (device)
 		return still_registered(device, ret);
-	free(mem);
+	mem_free(mem);
 	return 0;
 }
 
@@ -139,7 +145,7 @@ static void undo(struct snt_mem *mem)
 	int ret;
 
 	if (!deregister_all(mem, &ret)) {
-		free(mem);
+		mem_free(mem);
 		return;
 	}
 	snt__orphan_add(mem->ctx, &mem->orphan, release_orphan, mem);
@@ -211,6 +217,27 @@ static int register_on(const struct snt_device *device, const struct request *re
 	return ret ? refused(device, ret, request) : 0;
 }
 
+/* With a failure the memory is gone. */
+static int register_mem(struct snt_mem *mem, const struct request *request,
+			struct snt_mem **mem_out)
+{
+	struct snt_ctx *ctx = mem->ctx;
+
+	for (unsigned i = 0; i < ctx->device_count; i++) {
+		struct ibv_mr *mr = NULL;
+		int ret = register_on(ctx->device[i], request, &mr);
+
+		if (ret) {
+			undo(mem);
+			return ret;
+		}
+		mem_add_key(mem, mr);
+	}
+	ctx->mem_count++;
+	*mem_out = mem;
+	return 0;
+}
+
 static int register_all(struct snt_ctx *ctx, const struct request *request,
 			struct snt_mem **mem_out)
 {
@@ -220,23 +247,7 @@ static int register_all(struct snt_ctx *ctx, const struct request *request,
 	if (ret)
 		return ret;
 	mem = mem_new(ctx, request->iova, request->length, request->access);
-	if (!mem)
-		return -ENOMEM;
-	for (unsigned i = 0; i < ctx->device_count; i++) {
-		struct ibv_mr *mr = NULL;
-
-		ret = register_on(ctx->device[i], request, &mr);
-		if (ret)
-			goto err_undo;
-		mem_add_key(mem, mr);
-	}
-	ctx->mem_count++;
-	*mem_out = mem;
-	return 0;
-
-err_undo:
-	undo(mem);
-	return ret;
+	return mem ? register_mem(mem, request, mem_out) : -ENOMEM;
 }
 
 int snt_mem_register(struct snt_ctx *ctx, void *addr, size_t length, unsigned access,
@@ -252,6 +263,31 @@ int snt_mem_register(struct snt_ctx *ctx, void *addr, size_t length, unsigned ac
 	if (!addr)
 		return snt__fail(EINVAL, "memory to register is at NULL");
 	return register_all(ctx, &request, mem_out);
+}
+
+int snt_mem_alloc(struct snt_ctx *ctx, size_t length, unsigned access,
+		  struct snt_mem **mem_out)
+{
+	struct request request = { .length = length, .access = access };
+	struct snt__place *place;
+	struct snt_mem *mem;
+	int ret = check_request(0, length, access);
+
+	if (ret)
+		return ret;
+	ret = snt__place_make(length, &place);
+	if (ret)
+		return snt__fail(-ret, "cannot make memory of %zu bytes: %s", length,
+				 strerror(-ret));
+	request.addr = place->bytes;
+	request.iova = (uintptr_t)place->bytes;
+	mem = mem_new(ctx, request.iova, length, access);
+	if (!mem) {
+		snt__place_free(place);
+		return -ENOMEM;
+	}
+	mem->place = place;
+	return register_mem(mem, &request, mem_out);
 }
 
 int snt_mem_register_dmabuf(struct snt_ctx *ctx, int fd, uint64_t offset, size_t length,
@@ -325,7 +361,7 @@ int snt_mem_release(struct snt_mem *mem)
 		return still_registered(device, ret);
 	}
 	mem->ctx->mem_count--;
-	free(mem);
+	mem_free(mem);
 	return 0;
 }
 

@@ -6,6 +6,7 @@
 #include <sennit/mem.h>
 
 #include "dev/orphan.h"
+#include "dev/place.h"
 
 /* What the data path reads comes first, and keys lie side by side. */
 struct snt_mem {
@@ -19,6 +20,7 @@ struct snt_mem {
 	struct ibv_mr *mr[SNT_DEVICES_MAX];
 	struct snt__orphan orphan; /* of a registration that a later device refused */
 	bool adopted;		   /* the regions are not ours to deregister */
+	struct snt__place *place;  /* where it is, if we made it */
 };
 
 /* Do all `length` bytes from `offset` lie in a range of `size` bytes? Written

@@ -18,6 +18,8 @@
 
 static const struct snt__udp_opts by_memory = { .shm = true };
 
+#define PLACE_BYTES 16384u
+
 static struct snt__shm_stats shm_stats(struct side *side)
 {
 	struct snt__shm_stats stats;
@@ -252,10 +254,42 @@ static void forge_right(const struct target *target, struct snt__soft_packet *pa
 	packet->payload[0].iov_len = ALLOWED;
 }
 
-static void put(struct snt__shm_link *link, const struct snt__soft_packet *packet,
-		bool by_reference)
+/* In the attacker's memory, or in one of the places that he has offered, or of those that
+ * he has not. */
+static void forge_pieces(uint64_t *state, const struct snt__soft_packet *packet,
+			 struct snt__shm_piece *pieces)
 {
-	snt__shm_put(&link->producer, packet, by_reference);
+	for (unsigned i = 0; i < packet->payload_count; i++)
+		pieces[i] = (struct snt__shm_piece){
+			.place = random_below(state, 4),
+			.addr = random_below(state, 2)
+					? random_below(state, 2 * PLACE_BYTES)
+					: random_next(state),
+			.length = packet->payload[i].iov_len,
+		};
+}
+
+/* Some of them good, some of them not. */
+static void forge_offers(const struct snt__shm_link *link, uint64_t *state)
+{
+	for (unsigned i = 0; i < 3; i++) {
+		int fd = make_memory(PLACE_BYTES,
+				     random_below(state, 2) ? SNT__SHM_SEALS : 0);
+
+		snt__shm_say(link, SNT__SHM_WORD_OFFER, random_below(state, 4),
+			     random_below(state, 8) ? fd : -1);
+		close(fd);
+	}
+	if (!random_below(state, 4))
+		snt__shm_say(link, SNT__SHM_WORD_END, random_below(state, 4), -1);
+	if (!random_below(state, 8))
+		snt__shm_say(link, random_below(state, 256), random_next(state), -1);
+}
+
+static void put(struct snt__shm_link *link, const struct snt__soft_packet *packet,
+		const struct snt__shm_piece *pieces)
+{
+	snt__shm_put(&link->producer, packet, pieces);
 	if (snt__shm_tell(&link->producer))
 		snt__shm_ring_bell(link);
 }
@@ -287,17 +321,21 @@ static void attack(struct target *target, struct snt__shm_link *link, uint64_t *
 	struct snt__soft_packet packet = { 0 };
 	struct snt__shm_area *area = link->area;
 
+	forge_offers(link, state);
 	if (random_below(state, 2)) {
 		forge_right(target, &packet);
-		put(link, &packet, false);
+		put(link, &packet, NULL);
 	}
 	for (unsigned i = 0; i < FORGED; i++) {
+		struct snt__shm_piece pieces[SNT__SOFT_SGE_MAX];
+
 		if (snt__shm_room(&link->producer, SNT__SHM_RING_SIZE / 4) <
 		    SNT__SHM_RING_SIZE / 4)
 			break;
 		forge(target, state, random_below(state, 3) ? i / 2 : ALLOWED / 1024,
 		      &packet);
-		put(link, &packet, random_below(state, 8) == 0);
+		forge_pieces(state, &packet, pieces);
+		put(link, &packet, random_below(state, 8) ? NULL : pieces);
 	}
 	if (random_below(state, 2))
 		await_device(link);

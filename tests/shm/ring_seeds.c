@@ -50,6 +50,7 @@ static void put(struct test *test)
 {
 	struct expected *expected = &test->queue[test->tail % QUEUE_MAX];
 	struct snt__soft_packet packet = { .payload_length = choose_length(test) };
+	struct snt__shm_piece pieces[3];
 	uint32_t begin = 0;
 
 	expected->length = packet.payload_length;
@@ -66,11 +67,13 @@ static void put(struct test *test)
 
 		if (packet.payload_count < 2 && part > 1)
 			part = 1 + random_below(&test->state, part);
+		pieces[packet.payload_count] =
+			(struct snt__shm_piece){ .addr = begin, .length = part };
 		packet.payload[packet.payload_count].iov_base = test->bytes + begin;
 		packet.payload[packet.payload_count++].iov_len = part;
 		begin += part;
 	}
-	snt__shm_put(&test->producer, &packet, expected->by_reference);
+	snt__shm_put(&test->producer, &packet, expected->by_reference ? pieces : NULL);
 	test->tail++;
 }
 

@@ -2,6 +2,7 @@
 /* Memory on all devices or on none, and its ranges. */
 #include "lib/test.h"
 
+#include <fcntl.h>
 #include <infiniband/verbs.h>
 #include <sennit/sennit.h>
 
@@ -234,6 +235,86 @@ static void regions_can_be_adopted(void **state)
 	ibv_dereg_mr(mr[2]);
 }
 
+static unsigned open_fds(void)
+{
+	unsigned count = 0;
+
+	for (int fd = 0; fd < 64; fd++)
+		count += fcntl(fd, F_GETFD) >= 0;
+	return count;
+}
+
+static void memory_can_be_made(void **state)
+{
+	struct snt_mem *mem[2];
+	struct snt_token token;
+	unsigned fds = open_fds();
+
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		unsigned char *bytes;
+
+		assert_success(snt_mem_alloc(ctx, 10000 + i, ALL, &mem[i]));
+		bytes = (unsigned char *)(uintptr_t)snt_mem_addr(mem[i]);
+		assert_int_equal((uintptr_t)bytes % 4096, 0);
+		assert_int_equal(snt_mem_length(mem[i]), 10000 + i);
+		for (unsigned at = 0; at < 10000 + i; at++)
+			assert_int_equal(bytes[at]++, 0);
+		assert_success(snt_mem_token(mem[i], &token));
+		assert_int_equal(token.key_count, 3);
+	}
+	for (unsigned i = 0; i < 2; i++)
+		assert_success(snt_mem_release(mem[i]));
+	assert_int_equal(open_fds(), fds);
+	assert_error(snt_mem_alloc(ctx, 0, ALL, mem), EINVAL, "no bytes");
+	assert_error(snt_mem_alloc(ctx, 1, 1 << 9, mem), EINVAL, "no SNT_ACCESS");
+	assert_error(snt_mem_alloc(ctx, SIZE_MAX - 1, ALL, mem), ENOMEM,
+		     "cannot make memory of");
+	assert_int_equal(open_fds(), fds);
+}
+
+static void every_failing_call_of_making_is_undone(void **state)
+{
+	unsigned nth = 0, fds = open_fds();
+
+	(void)state;
+	for (;;) {
+		struct snt_mem *mem = NULL;
+		int ret;
+
+		fault_arm(++nth);
+		ret = snt_mem_alloc(ctx, sizeof(buffer), ALL, &mem);
+		if (!fault_was_hit()) {
+			fault_arm(0);
+			assert_success(ret);
+			assert_success(snt_mem_release(mem));
+			break;
+		}
+		assert_true(ret < 0);
+		assert_null(mem);
+		assert_int_equal(fake_live(), idle);
+		assert_int_equal(open_fds(), fds);
+	}
+	assert_int_equal(nth, 6); /* two of calloc, three devices, and none */
+}
+
+static void what_a_device_holds_on_to_is_not_unmapped(void **state)
+{
+	struct snt_mem *mem;
+	unsigned fds = open_fds();
+	volatile char *bytes;
+
+	(void)state;
+	assert_success(snt_mem_alloc(ctx, 4096, ALL, &mem));
+	bytes = (volatile char *)(uintptr_t)snt_mem_addr(mem);
+	fault_arm(2);
+	assert_error(snt_mem_release(mem), FAKE_ERRNO, "cannot deregister");
+	bytes[4095] = 1;
+	assert_int_equal(open_fds(), fds + 1);
+	assert_success(snt_mem_release(mem));
+	assert_int_equal(open_fds(), fds);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -247,6 +328,9 @@ int main(void)
 		TEST(context_with_memory_stays_open),
 		TEST(dmabuf_needs_all_devices),
 		TEST(regions_can_be_adopted),
+		TEST(memory_can_be_made),
+		TEST(every_failing_call_of_making_is_undone),
+		TEST(what_a_device_holds_on_to_is_not_unmapped),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -90,6 +90,9 @@ struct snt__soft_driver {
 	 * packet on the way there may have beyond what the MTU allows; see burst.h.
 	 * Comes with the lock. NULL, or 0: none. */
 	uint32_t (*reach)(void *arg, const uint8_t target[16]);
+	/* A region is being deregistered: nothing will be sent from there any more. Comes
+	 * with the lock. NULL: that makes no difference. */
+	void (*forget)(void *arg, const void *bytes, size_t length);
 	/* Somebody wants to sleep until the fd, of a channel or of async events, is
 	 * readable. Comes without the lock. Returns 0 to look again, or a negative
 	 * errno, with which the verb fails. NULL: poll(2). */

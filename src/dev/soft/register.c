@@ -208,6 +208,10 @@ int snt__soft_dereg_mr(struct ibv_mr *ibv_mr)
 	struct snt__soft_mr *mr = snt__container(ibv_mr, struct snt__soft_mr, ibv);
 
 	snt__soft_lock(device);
+	if (device->driver->forget)
+		device->driver->forget(device->driver_arg,
+				       device->memory.regions[mr->slot].bytes,
+				       ibv_mr->length);
 	leave_region(&device->memory, mr->slot);
 	snt__soft_pd(ibv_mr->pd)->users--;
 	device->object_count--;

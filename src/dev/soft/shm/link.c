@@ -18,11 +18,78 @@
 
 #define BACKLOG 64
 
-/* Bytes on the socket. */
-enum word {
-	WORD_BELL = 'b',
-	WORD_PULLS = 'p', /* from who takes: it can read our memory */
+/* For one fd that goes along with a message. */
+union enclosure {
+	struct cmsghdr header;
+	uint8_t space[CMSG_SPACE(sizeof(int))];
 };
+
+/*
+ * Messages
+ */
+
+static bool send_with(const struct snt__shm_link *link, const void *bytes, size_t size,
+		      int fd)
+{
+	struct iovec all = { (void *)bytes, size };
+	union enclosure control = { 0 };
+	struct msghdr message = { .msg_iov = &all, .msg_iovlen = 1 };
+
+	if (fd >= 0) {
+		control.header.cmsg_level = SOL_SOCKET;
+		control.header.cmsg_type = SCM_RIGHTS;
+		control.header.cmsg_len = CMSG_LEN(sizeof(int));
+		memcpy(CMSG_DATA(&control.header), &fd, sizeof(int));
+		message.msg_control = &control;
+		message.msg_controllen = sizeof(control);
+	}
+	return sendmsg(link->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) ==
+	       (ssize_t)size;
+}
+
+static int take_fd(struct msghdr *message)
+{
+	struct cmsghdr *control = CMSG_FIRSTHDR(message);
+	int fd;
+
+	if (!control || control->cmsg_level != SOL_SOCKET ||
+	    control->cmsg_type != SCM_RIGHTS ||
+	    control->cmsg_len != CMSG_LEN(sizeof(int)))
+		return -1;
+	memcpy(&fd, CMSG_DATA(control), sizeof(fd));
+	return fd;
+}
+
+/* Returns how many bytes came, with an fd or -1, as recv(2); more than fit are none. */
+static ssize_t receive_with(const struct snt__shm_link *link, void *bytes, size_t size,
+			    int *fd_out)
+{
+	struct iovec all = { bytes, size };
+	union enclosure control = { 0 };
+	/* Not the whole space: with its padding there is room for a second fd. */
+	struct msghdr message = { .msg_iov = &all,
+				  .msg_iovlen = 1,
+				  .msg_control = &control,
+				  .msg_controllen = CMSG_LEN(sizeof(int)) };
+	ssize_t got = recvmsg(link->fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+
+	*fd_out = got < 0 ? -1 : take_fd(&message);
+	if (got <= 0 || !(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)))
+		return got;
+	if (*fd_out >= 0)
+		close(*fd_out);
+	*fd_out = -1;
+	return 0;
+}
+
+/* A socket that is full has bells enough. */
+bool snt__shm_say(const struct snt__shm_link *link, enum snt__shm_word word,
+		  uint64_t id, int fd)
+{
+	struct snt__shm_message message = { .word = word, .id = id };
+
+	return send_with(link, &message, sizeof(message), fd);
+}
 
 /*
  * Names and users
@@ -137,24 +204,10 @@ static bool send_greeting(struct snt__shm_link *link, const uint8_t ours[16],
 {
 	struct snt__shm_greeting greeting = { .version = SNT__SHM_VERSION,
 					      .size = sizeof(struct snt__shm_area) };
-	struct iovec bytes = { &greeting, sizeof(greeting) };
-	union {
-		struct cmsghdr header;
-		uint8_t space[CMSG_SPACE(sizeof(int))];
-	} control = { 0 };
-	struct msghdr message = { .msg_iov = &bytes,
-				  .msg_iovlen = 1,
-				  .msg_control = &control,
-				  .msg_controllen = sizeof(control) };
 
 	memcpy(greeting.gid, ours, sizeof(greeting.gid));
 	greeting.proof = snt__shm_prove();
-	control.header.cmsg_level = SOL_SOCKET;
-	control.header.cmsg_type = SCM_RIGHTS;
-	control.header.cmsg_len = CMSG_LEN(sizeof(int));
-	memcpy(CMSG_DATA(&control.header), &memory, sizeof(int));
-	return sendmsg(link->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) ==
-	       sizeof(greeting);
+	return send_with(link, &greeting, sizeof(greeting), memory);
 }
 
 static bool greet(struct snt__shm_link *link, const uint8_t ours[16])
@@ -213,50 +266,16 @@ struct snt__shm_link *snt__shm_accept(int listener, const uint8_t ours[16])
 	return link;
 }
 
-static void say(const struct snt__shm_link *link, enum word word)
-{
-	uint8_t byte = word;
-
-	/* One that is full has bells enough. */
-	(void)!send(link->fd, &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
-}
-
-static int take_fd(struct msghdr *message)
-{
-	struct cmsghdr *control = CMSG_FIRSTHDR(message);
-	int fd;
-
-	if (!control || control->cmsg_level != SOL_SOCKET ||
-	    control->cmsg_type != SCM_RIGHTS ||
-	    control->cmsg_len != CMSG_LEN(sizeof(int)))
-		return -1;
-	memcpy(&fd, CMSG_DATA(control), sizeof(fd));
-	return fd;
-}
-
 /* Returns the memory, or -1. */
 static int receive_greeting(const struct snt__shm_link *link,
 			    struct snt__shm_greeting *greeting)
 {
-	struct iovec bytes = { greeting, sizeof(*greeting) };
-	union {
-		struct cmsghdr header;
-		uint8_t space[CMSG_SPACE(sizeof(int))];
-	} control = { 0 };
-	struct msghdr message = { .msg_iov = &bytes,
-				  .msg_iovlen = 1,
-				  .msg_control = &control,
-				  .msg_controllen = sizeof(control) };
-	ssize_t got = recvmsg(link->fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 	int fd;
+	ssize_t got = receive_with(link, greeting, sizeof(*greeting), &fd);
 
-	if (got < 0)
-		return -1;
-	fd = take_fd(&message);
-	if (fd >= 0 && (got != sizeof(*greeting) ||
-			(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) ||
-			greeting->version != SNT__SHM_VERSION ||
-			greeting->size != sizeof(struct snt__shm_area))) {
+	if (fd >= 0 &&
+	    (got != sizeof(*greeting) || greeting->version != SNT__SHM_VERSION ||
+	     greeting->size != sizeof(struct snt__shm_area))) {
 		close(fd);
 		return -1;
 	}
@@ -279,7 +298,7 @@ static bool be_greeted(struct snt__shm_link *link)
 	link->path.source_port = SNT__WIRE_PORT;
 	link->pulls = snt__shm_proven(link->pid, &greeting.proof);
 	if (link->pulls)
-		say(link, WORD_PULLS);
+		snt__shm_say(link, SNT__SHM_WORD_PULLS, 0, -1);
 	return true;
 }
 
@@ -287,25 +306,43 @@ static bool be_greeted(struct snt__shm_link *link)
  * Both
  */
 
+/* Who puts hears that the other can do something, who takes what he is to do. */
+static void hear(struct snt__shm_link *link, const struct snt__shm_message *message,
+		 int fd)
+{
+	if (link->out && message->word == SNT__SHM_WORD_PULLS)
+		link->pulls = true;
+	else if (link->out && message->word == SNT__SHM_WORD_MAPPED)
+		snt__shm_share_mapped(link, message->id);
+	else if (!link->out && message->word == SNT__SHM_WORD_END)
+		snt__shm_share_unmap(link, message->id);
+	else if (!link->out && message->word == SNT__SHM_WORD_OFFER && fd >= 0 &&
+		 snt__shm_share_map(link, message->id, fd))
+		snt__shm_say(link, SNT__SHM_WORD_MAPPED, message->id, -1);
+}
+
 bool snt__shm_listen_to(struct snt__shm_link *link)
 {
-	uint8_t words[64];
+	struct snt__shm_message message;
 	ssize_t got;
+	int fd;
 
 	if (!link->greeted)
 		return be_greeted(link);
-	/* Bells are one byte each; if there are more, the fd stays readable. */
-	got = recv(link->fd, words, sizeof(words), MSG_DONTWAIT);
+	/* One at a time: if there are more, the fd stays readable. */
+	got = receive_with(link, &message, sizeof(message), &fd);
 	if (got < 0)
 		return errno == EAGAIN || errno == EINTR;
-	if (link->out && got && words[0] == WORD_PULLS)
-		link->pulls = true;
-	return got;
+	if (got == sizeof(message))
+		hear(link, &message, fd);
+	if (fd >= 0)
+		close(fd);
+	return got == sizeof(message);
 }
 
 void snt__shm_ring_bell(const struct snt__shm_link *link)
 {
-	say(link, WORD_BELL);
+	snt__shm_say(link, SNT__SHM_WORD_BELL, 0, -1);
 }
 
 bool snt__shm_lives(const struct snt__shm_link *link)
@@ -320,5 +357,7 @@ void snt__shm_link_free(struct snt__shm_link *link, bool ours)
 	close(link->fd);
 	if (link->area && ours)
 		munmap(link->area, sizeof(*link->area));
+	if (!link->out && ours)
+		snt__shm_share_unmap_all(link);
 	snt__soft_free(link);
 }

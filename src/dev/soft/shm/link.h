@@ -7,6 +7,7 @@
 #include <sys/un.h>
 #include "dev/soft/shm/proof.h"
 #include "dev/soft/shm/ring.h"
+#include "dev/soft/shm/share.h"
 #include "util/list.h"
 
 /*
@@ -20,8 +21,9 @@
  * time do not get in each other's way. The ring is sealed: nobody can make it shorter,
  * which would be SIGBUS for the other.
  *
- * The socket stays. Its end is the end of the other process, or of its device; bytes on
- * it are bells, for those who sleep. No fd of the other's is ever read or written.
+ * The socket stays. Its end is the end of the other process, or of its device; messages on
+ * it are bells, for those who sleep, and words about memory (share.h). No fd of the
+ * other's is ever read or written.
  */
 
 /* The first message of who connects; the memory comes with it. */
@@ -33,8 +35,23 @@ struct snt__shm_greeting {
 };
 
 /* Changes whenever anything that is shared does. */
-#define SNT__SHM_VERSION 0x534e5431u
+#define SNT__SHM_VERSION 0x534e5432u
 #define SNT__SHM_SEALS	 (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
+
+/* What a message on the socket is about. */
+enum snt__shm_word {
+	SNT__SHM_WORD_BELL = 'b',
+	SNT__SHM_WORD_PULLS = 'p',  /* from who takes: it can read our memory */
+	SNT__SHM_WORD_OFFER = 'o',  /* from who puts: a place, whose fd comes with it */
+	SNT__SHM_WORD_MAPPED = 'm', /* from who takes: the answer */
+	SNT__SHM_WORD_END = 'e',    /* from who puts: it is of no use any more */
+};
+
+struct snt__shm_message {
+	uint8_t word;
+	uint8_t spare[7];
+	uint64_t id; /* of a place, else 0 */
+};
 
 struct snt__shm_link {
 	struct snt__link list;
@@ -51,6 +68,7 @@ struct snt__shm_link {
 	struct snt__shm_producer producer;
 	struct snt__shm_consumer consumer;
 	struct snt__soft_path path; /* in */
+	struct snt__shm_shares shares;
 };
 
 /* The name of the device of an address. Returns its size. */
@@ -72,6 +90,10 @@ bool snt__shm_listen_to(struct snt__shm_link *link);
 
 /* Wakes the other. */
 void snt__shm_ring_bell(const struct snt__shm_link *link);
+
+/* Tells the other, with an fd or -1. False: there is no room for it now. */
+bool snt__shm_say(const struct snt__shm_link *link, enum snt__shm_word word,
+		  uint64_t id, int fd);
 
 /* Is the other still who it was? Who dies closes its socket before anybody else can have
  * its process id. */

@@ -1,13 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 #include "dev/soft/shm/pull.h"
 
+#include <string.h>
 #include <sys/uio.h>
 
-/* The pieces from an offset on, as many as bring that many bytes. Returns how many. */
-static unsigned pieces_from(const struct snt__shm_record *record, uint64_t offset,
-			    uint64_t length, struct iovec *from)
+/* The pieces from an offset on, as many as bring that many bytes. Returns how many; 0: one
+ * of them is in no place that we have. `foreign_out`: they are at addresses of the other
+ * process. Nobody mixes the two. */
+static unsigned pieces_from(const struct snt__shm_pull *pull, uint64_t offset,
+			    uint64_t length, struct iovec *from, bool *foreign_out)
 {
+	const struct snt__shm_record *record = pull->record;
 	unsigned count = 0;
+
+	*foreign_out = !record->pieces->place;
 
 	for (unsigned i = 0; length && i < record->piece_count; i++) {
 		const struct snt__shm_piece *piece = &record->pieces[i];
@@ -19,12 +25,41 @@ static unsigned pieces_from(const struct snt__shm_record *record, uint64_t offse
 		}
 		part = piece->length - offset < length ? piece->length - offset
 						       : length;
-		from[count].iov_base = (void *)(uintptr_t)(piece->addr + offset);
+		if (!piece->place != *foreign_out)
+			return 0;
+		from[count].iov_base =
+			piece->place
+				? (void *)snt__shm_share_bytes(pull->link, piece->place,
+							       piece->addr + offset,
+							       part)
+				: (void *)(uintptr_t)(piece->addr + offset);
+		if (!from[count].iov_base)
+			return 0;
 		from[count++].iov_len = part;
 		length -= part;
 		offset = 0;
 	}
 	return count;
+}
+
+/* Both lists are of the same length. */
+static void copy_pieces(struct iovec *from, const struct iovec *to, unsigned count)
+{
+	for (unsigned i = 0; i < count; i++) {
+		uint8_t *at = to[i].iov_base;
+		size_t left = to[i].iov_len;
+
+		while (left) {
+			size_t part = from->iov_len < left ? from->iov_len : left;
+
+			memcpy(at, from->iov_base, part);
+			at += part;
+			left -= part;
+			from->iov_base = (uint8_t *)from->iov_base + part;
+			from->iov_len -= part;
+			from += !from->iov_len;
+		}
+	}
 }
 
 /* What was read counts only if the other is still there: its process id may be that of
@@ -37,10 +72,17 @@ static bool copy(const struct snt__soft_source *source, uint64_t offset,
 	struct iovec from[SNT__SOFT_SGE_MAX];
 	uint64_t length = 0;
 	unsigned pieces;
+	bool foreign;
 
 	for (unsigned i = 0; i < count; i++)
 		length += to[i].iov_len;
-	pieces = pieces_from(pull->record, offset, length, from);
+	pieces = pieces_from(pull, offset, length, from, &foreign);
+	if (!pieces)
+		return !length;
+	if (!foreign) {
+		copy_pieces(from, to, count);
+		return true;
+	}
 	return process_vm_readv(pull->link->pid, to, count, from, pieces, 0) ==
 		       (ssize_t)length &&
 	       snt__shm_lives(pull->link);

@@ -14,7 +14,10 @@ static void take(struct snt__shm *shm, const struct snt__shm_link *link,
 	struct snt__shm_pull pull;
 
 	if (record->piece_count) {
-		shm->stats.pulled++;
+		if (record->pieces->place)
+			shm->stats.shared++;
+		else
+			shm->stats.pulled++;
 		snt__shm_pull_init(&pull, link, record);
 	}
 	snt__soft_input_burst(shm->core, &link->path, record->header,
@@ -35,7 +38,7 @@ static int receive(struct snt__shm *shm, struct snt__shm_link *link, uint64_t no
 		if (got <= 0)
 			break;
 		/* Nobody asked who cannot pull to do so. */
-		if (record.piece_count && !link->pulls)
+		if (record.piece_count && !record.pieces->place && !link->pulls)
 			return -1;
 		take(shm, link, &record, now);
 		bytes += record.payload_length;

@@ -69,19 +69,6 @@ uint32_t snt__shm_room(struct snt__shm_producer *producer, uint32_t wanted)
 	return room(producer);
 }
 
-static void put_pieces(uint8_t *to, const struct snt__soft_packet *packet)
-{
-	for (unsigned i = 0; i < packet->payload_count; i++) {
-		struct snt__shm_piece piece = {
-			.addr = (uintptr_t)packet->payload[i].iov_base,
-			.length = packet->payload[i].iov_len,
-		};
-
-		memcpy(to, &piece, sizeof(piece));
-		to += sizeof(piece);
-	}
-}
-
 static void put_payload(uint8_t *to, const struct snt__soft_packet *packet)
 {
 	for (unsigned i = 0; i < packet->payload_count; i++) {
@@ -99,17 +86,17 @@ static void skip(struct snt__shm_producer *producer)
 }
 
 void snt__shm_put(struct snt__shm_producer *producer,
-		  const struct snt__soft_packet *packet, bool by_reference)
+		  const struct snt__soft_packet *packet,
+		  const struct snt__shm_piece *pieces)
 {
-	uint32_t length =
-		by_reference ? packet->payload_count * sizeof(struct snt__shm_piece)
-			     : packet->payload_length;
+	uint32_t length = pieces ? packet->payload_count * sizeof(*pieces)
+				 : packet->payload_length;
 	uint32_t size = lines(sizeof(struct front) + length);
 	struct mark mark = {
 		.length = packet->payload_length,
-		.kind = by_reference ? KIND_REFERENCE : KIND_PACKET,
+		.kind = pieces ? KIND_REFERENCE : KIND_PACKET,
 		.header_length = packet->header_length,
-		.piece_count = by_reference ? packet->payload_count : 0,
+		.piece_count = pieces ? packet->payload_count : 0,
 	};
 	uint8_t *to;
 
@@ -119,8 +106,8 @@ void snt__shm_put(struct snt__shm_producer *producer,
 	memcpy(to, &mark, sizeof(mark));
 	memcpy(to + sizeof(mark), packet->header, sizeof(packet->header));
 	to += sizeof(struct front);
-	if (by_reference)
-		put_pieces(to, packet);
+	if (pieces)
+		memcpy(to, pieces, length);
 	else
 		put_payload(to, packet);
 	producer->tail += size;

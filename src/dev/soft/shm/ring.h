@@ -38,9 +38,11 @@ struct snt__shm_area {
 	_Alignas(4096) uint8_t bytes[SNT__SHM_RING_SIZE];
 };
 
-/* A piece of payload in the memory of who puts. */
+/* A piece of payload that is not in the ring. */
 struct snt__shm_piece {
-	uint64_t addr;
+	uint64_t
+		place; /* share.h; 0: in the memory of the process of who puts (pull.h) */
+	uint64_t addr; /* in the place, from its beginning */
 	uint64_t length;
 };
 
@@ -60,10 +62,12 @@ struct snt__shm_producer {
  * position only if there seem to be fewer than are wanted. */
 uint32_t snt__shm_room(struct snt__shm_producer *producer, uint32_t wanted);
 
-/* Puts a packet with its payload, or with the place of its payload (`by_reference`).
- * There is room for it, and for a place at the end of the ring where it does not fit. */
+/* Puts a packet with its payload or, unless NULL, with where the pieces of its payload
+ * are. There is room for it, and for a place at the end of the ring where it does not
+ * fit. */
 void snt__shm_put(struct snt__shm_producer *producer,
-		  const struct snt__soft_packet *packet, bool by_reference);
+		  const struct snt__soft_packet *packet,
+		  const struct snt__shm_piece *pieces);
 
 /* The other can take what was put. Returns whether it sleeps and wants to be woken; it is
  * said once. */

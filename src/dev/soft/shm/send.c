@@ -16,8 +16,10 @@
  * to wait for it: what it has no room for is lost, as on a wire. */
 #define PATIENCE UINT64_C(50000000)
 
-/* Below that a call to the kernel costs more than any copy. */
-#define PULL_MIN (16u << 10)
+/* Below that a call to the kernel costs more than any copy, and a copy less than to find
+ * out where to read. */
+#define PULL_MIN  (16u << 10)
+#define SHARE_MIN (4u << 10)
 
 static struct snt__shm_link *link_at(struct snt__link *at)
 {
@@ -97,24 +99,61 @@ static void tell(struct snt__shm *shm, struct snt__shm_link *link)
 	snt__shm_ring_bell(link);
 }
 
-/* Only what waits for an answer stays where it is until it was read. */
-static bool by_reference(const struct snt__shm *shm, const struct snt__shm_link *link,
-			 const struct snt__soft_packet *packet)
+/* Can the other read all of the payload where it is? */
+static bool find_shared(struct snt__shm_link *link,
+			const struct snt__soft_packet *packet,
+			struct snt__shm_piece *pieces)
 {
-	return shm->pull && link->pulls && packet->payload_length >= PULL_MIN &&
-	       snt__wire_transport(packet->header[0]) == SNT__WIRE_RC;
+	for (unsigned i = 0; i < packet->payload_count; i++) {
+		const struct iovec *bytes = &packet->payload[i];
+
+		pieces[i].length = bytes->iov_len;
+		if (!snt__shm_share_find(link, bytes->iov_base, bytes->iov_len,
+					 &pieces[i].place, &pieces[i].addr))
+			return false;
+	}
+	return true;
+}
+
+static void name_all(const struct snt__soft_packet *packet,
+		     struct snt__shm_piece *pieces)
+{
+	for (unsigned i = 0; i < packet->payload_count; i++)
+		pieces[i] = (struct snt__shm_piece){
+			.addr = (uintptr_t)packet->payload[i].iov_base,
+			.length = packet->payload[i].iov_len,
+		};
+}
+
+/* Where the other is to read the payload, or false. Only what waits for an answer stays
+ * where it is until it was read. */
+static bool by_reference(const struct snt__shm *shm, struct snt__shm_link *link,
+			 const struct snt__soft_packet *packet,
+			 struct snt__shm_piece *pieces)
+{
+	if (packet->payload_length < SHARE_MIN ||
+	    snt__wire_transport(packet->header[0]) != SNT__WIRE_RC)
+		return false;
+	if (find_shared(link, packet, pieces))
+		return true;
+	if (!shm->pull || !link->pulls || packet->payload_length < PULL_MIN)
+		return false;
+	name_all(packet, pieces);
+	return true;
 }
 
 static void put(struct snt__shm *shm, struct snt__shm_link *link,
 		const struct snt__soft_packet *packet)
 {
 	struct snt__shm_producer *producer = &link->producer;
+	struct snt__shm_piece pieces[SNT__SOFT_SGE_MAX];
 
 	if (link->blocked && records_in(snt__shm_room(producer, 2 * RECORD_MAX)) == 0) {
 		shm->stats.lost++;
 		return;
 	}
-	snt__shm_put(producer, packet, by_reference(shm, link, packet));
+	snt__shm_put(producer, packet,
+		     by_reference(shm, link, packet, pieces) ? pieces : NULL);
 	shm->stats.packets_out++;
 	if (producer->tail - producer->told >= TELL_BYTES)
 		tell(shm, link);

@@ -112,6 +112,13 @@ void snt__shm_serve(struct snt__shm *shm, uint64_t now)
 	}
 }
 
+void snt__shm_forget(struct snt__shm *shm, const void *bytes, size_t length)
+{
+	for (struct snt__link *at = shm->outs.next; at != &shm->outs; at = at->next)
+		snt__shm_share_end(snt__container(at, struct snt__shm_link, list),
+				   bytes, length);
+}
+
 /*
  * Making and unmaking
  */

@@ -16,7 +16,8 @@
 
 struct snt__shm_stats {
 	uint64_t packets_out, packets_in;
-	uint64_t pulled; /* packets whose payload was read where it was */
+	uint64_t shared; /* packets whose payload was read in a place that both know */
+	uint64_t pulled; /* and in the memory of the other process */
 	uint64_t lost;	 /* for which there was no room, for too long */
 	uint64_t bells;	 /* that were rung */
 	uint64_t stalls; /* for which rings had no room */
@@ -54,6 +55,9 @@ unsigned snt__shm_send(struct snt__shm *shm, struct snt__soft_packet *packets,
 		       unsigned count);
 /* Until when there has to be another attempt to send; SNT__SOFT_NEVER: none waits. */
 uint64_t snt__shm_deadline(const struct snt__shm *shm);
+
+/* Nothing will be sent from there any more. */
+void snt__shm_forget(struct snt__shm *shm, const void *bytes, size_t length);
 
 /* Gives a batch of what came in to the device. Returns how many packets it was. */
 unsigned snt__shm_receive(struct snt__shm *shm, uint64_t now);

@@ -221,6 +221,14 @@ static uint32_t reach(void *arg, const uint8_t target[16])
 	return snt__shm_reach(&device->shm, target);
 }
 
+static void forget(void *arg, const void *bytes, size_t length)
+{
+	struct snt__udp_device *device = arg;
+
+	if (!device->foreign)
+		snt__shm_forget(&device->shm, bytes, length);
+}
+
 static const struct snt__soft_driver driver = {
 	.random = fill_random,
 	.lock = lock,
@@ -229,6 +237,7 @@ static const struct snt__soft_driver driver = {
 	.progress = progress,
 	.arm = arm,
 	.reach = reach,
+	.forget = forget,
 };
 
 /*

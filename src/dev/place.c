@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: MIT */
+#include "dev/place.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
+
+/* In the order of their addresses. */
+static struct {
+	pthread_mutex_t lock;
+	struct snt__place **place;
+	size_t room;
+	atomic_size_t count; /* changed with the lock */
+	uint64_t last_id;
+} all = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+/* The first place that ends behind an address. */
+static size_t position(uintptr_t address)
+{
+	size_t first = 0, end = all.count;
+
+	while (first < end) {
+		size_t middle = first + (end - first) / 2;
+		const struct snt__place *place = all.place[middle];
+
+		if ((uintptr_t)place->bytes + place->size <= address)
+			first = middle + 1;
+		else
+			end = middle;
+	}
+	return first;
+}
+
+static bool grow(void)
+{
+	size_t room = all.room ? 2 * all.room : 8;
+	struct snt__place **more;
+
+	if (all.count < all.room)
+		return true;
+	more = realloc(all.place, room * sizeof(*more));
+	if (!more)
+		return false;
+	all.place = more;
+	all.room = room;
+	return true;
+}
+
+static int enter(struct snt__place *place)
+{
+	size_t at;
+	int ret = -ENOMEM;
+
+	pthread_mutex_lock(&all.lock);
+	if (grow()) {
+		at = position((uintptr_t)place->bytes);
+		memmove(&all.place[at + 1], &all.place[at],
+			(all.count - at) * sizeof(*all.place));
+		all.place[at] = place;
+		all.count++;
+		place->id = ++all.last_id;
+		ret = 0;
+	}
+	pthread_mutex_unlock(&all.lock);
+	return ret;
+}
+
+static void leave(struct snt__place *place)
+{
+	size_t at;
+
+	pthread_mutex_lock(&all.lock);
+	at = position((uintptr_t)place->bytes);
+	all.count--;
+	memmove(&all.place[at], &all.place[at + 1],
+		(all.count - at) * sizeof(*all.place));
+	if (!all.count) {
+		free(all.place);
+		all.place = NULL;
+		all.room = 0;
+	}
+	pthread_mutex_unlock(&all.lock);
+}
+
+/* A child shares nothing with who talks to its parent's devices. */
+static int map(struct snt__place *place)
+{
+	if (ftruncate(place->fd, (off_t)place->size) ||
+	    fcntl(place->fd, F_ADD_SEALS, SEALS))
+		return -errno;
+	place->bytes = mmap(NULL, place->size, PROT_READ | PROT_WRITE, MAP_SHARED,
+			    place->fd, 0);
+	if (place->bytes == MAP_FAILED)
+		return -errno;
+	madvise(place->bytes, place->size, MADV_DONTFORK);
+	return 0;
+}
+
+int snt__place_make(size_t length, struct snt__place **place_out)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	struct snt__place *place;
+	int ret;
+
+	if (length > SIZE_MAX / 2)
+		return -ENOMEM;
+	place = calloc(1, sizeof(*place));
+	if (!place)
+		return -ENOMEM;
+	place->size = (length + page - 1) & -page;
+	place->fd = memfd_create("sennit-mem", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (place->fd < 0) {
+		ret = -errno;
+		goto err_free;
+	}
+	ret = map(place);
+	if (ret)
+		goto err_close;
+	ret = enter(place);
+	if (ret)
+		goto err_unmap;
+	*place_out = place;
+	return 0;
+
+err_unmap:
+	munmap(place->bytes, place->size);
+err_close:
+	close(place->fd);
+err_free:
+	free(place);
+	return ret;
+}
+
+void snt__place_free(struct snt__place *place)
+{
+	if (!place)
+		return;
+	leave(place);
+	munmap(place->bytes, place->size);
+	close(place->fd);
+	free(place);
+}
+
+bool snt__place_find(const void *bytes, size_t length, struct snt__place *place_out)
+{
+	uintptr_t address = (uintptr_t)bytes;
+	bool found = false;
+	size_t at;
+
+	if (!atomic_load_explicit(&all.count, memory_order_relaxed))
+		return false;
+	pthread_mutex_lock(&all.lock);
+	at = position(address);
+	if (at < all.count) {
+		const struct snt__place *place = all.place[at];
+		uintptr_t begin = (uintptr_t)place->bytes;
+
+		found = begin <= address && length <= begin + place->size - address;
+		*place_out = *place;
+		place_out->fd = -1;
+	}
+	pthread_mutex_unlock(&all.lock);
+	return found;
+}
+
+int snt__place_fd(uint64_t id)
+{
+	int fd = -1;
+
+	pthread_mutex_lock(&all.lock);
+	for (size_t i = 0; i < all.count; i++)
+		if (all.place[i]->id == id)
+			fd = fcntl(all.place[i]->fd, F_DUPFD_CLOEXEC, 0);
+	pthread_mutex_unlock(&all.lock);
+	return fd;
+}
+
+/* What is not sealed could be cut off, and huge pages need not be there: SIGBUS, both. */
+size_t snt__place_size(int fd)
+{
+	int seals = fcntl(fd, F_GET_SEALS);
+	struct statfs system;
+	struct stat stat;
+
+	if (seals < 0 || (seals & SEALS) != SEALS || fstatfs(fd, &system) ||
+	    system.f_type != TMPFS_MAGIC || fstat(fd, &stat) || stat.st_size <= 0)
+		return 0;
+	return (size_t)stat.st_size;
+}

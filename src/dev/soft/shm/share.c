@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: MIT */
+#include "dev/soft/shm/share.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "dev/place.h"
+#include "dev/soft/shm/link.h"
+
+/* Larger ones are not faulted in at once: everybody would wait for it. */
+#define POPULATE_MAX (4u << 20)
+
+static struct snt__shm_share *find(struct snt__shm_shares *shares, uint64_t id)
+{
+	for (unsigned i = 0; i < shares->end; i++)
+		if (shares->share[i].id == id)
+			return &shares->share[i];
+	return NULL;
+}
+
+/* One that is free, or NULL. */
+static struct snt__shm_share *add(struct snt__shm_shares *shares)
+{
+	struct snt__shm_share *share = find(shares, 0);
+
+	if (share)
+		return share;
+	return shares->end < SNT__SHM_PLACES_MAX ? &shares->share[shares->end++] : NULL;
+}
+
+static void drop(struct snt__shm_shares *shares, struct snt__shm_share *share)
+{
+	*share = (struct snt__shm_share){ 0 };
+	while (shares->end && !shares->share[shares->end - 1].id)
+		shares->end--;
+}
+
+/*
+ * Who puts
+ */
+
+static void offer(struct snt__shm_link *link, const struct snt__place *place)
+{
+	struct snt__shm_share *share = add(&link->shares);
+	int fd;
+
+	if (!share)
+		return;
+	fd = snt__place_fd(place->id);
+	if (fd >= 0 && snt__shm_say(link, SNT__SHM_WORD_OFFER, place->id, fd))
+		*share = (struct snt__shm_share){ .id = place->id,
+						  .bytes = place->bytes,
+						  .size = place->size };
+	else
+		drop(&link->shares, share);
+	if (fd >= 0)
+		close(fd);
+}
+
+bool snt__shm_share_find(struct snt__shm_link *link, const void *bytes, size_t length,
+			 uint64_t *id_out, uint64_t *offset_out)
+{
+	struct snt__shm_share *share;
+	struct snt__place place;
+
+	/* An address may be that of another place by now, but an id is never. */
+	if (!snt__place_find(bytes, length, &place))
+		return false;
+	share = find(&link->shares, place.id);
+	if (!share)
+		offer(link, &place);
+	if (!share || !share->mapped || share->over)
+		return false;
+	*id_out = place.id;
+	*offset_out = (const uint8_t *)bytes - place.bytes;
+	return true;
+}
+
+void snt__shm_share_mapped(struct snt__shm_link *link, uint64_t id)
+{
+	struct snt__shm_share *share = id ? find(&link->shares, id) : NULL;
+
+	if (share)
+		share->mapped = true;
+}
+
+/* If the socket is full the other is told with the next. */
+void snt__shm_share_end(struct snt__shm_link *link, const uint8_t *bytes, size_t length)
+{
+	for (unsigned i = link->shares.end; i-- > 0;) {
+		struct snt__shm_share *share = &link->shares.share[i];
+
+		share->over |=
+			share->id &&
+			(uintptr_t)bytes < (uintptr_t)share->bytes + share->size &&
+			(uintptr_t)share->bytes < (uintptr_t)bytes + length;
+		if (share->over && snt__shm_say(link, SNT__SHM_WORD_END, share->id, -1))
+			drop(&link->shares, share);
+	}
+}
+
+/*
+ * Who takes
+ */
+
+bool snt__shm_share_map(struct snt__shm_link *link, uint64_t id, int fd)
+{
+	size_t size = snt__place_size(fd);
+	struct snt__shm_share *share;
+	void *bytes;
+
+	if (!id || !size || find(&link->shares, id))
+		return false;
+	share = add(&link->shares);
+	if (!share)
+		return false;
+	bytes = mmap(NULL, size, PROT_READ,
+		     MAP_SHARED | (size <= POPULATE_MAX ? MAP_POPULATE : 0), fd, 0);
+	if (bytes == MAP_FAILED) {
+		drop(&link->shares, share);
+		return false;
+	}
+	madvise(bytes, size, MADV_DONTFORK);
+	*share = (struct snt__shm_share){ .id = id, .bytes = bytes, .size = size };
+	return true;
+}
+
+static void unmap(struct snt__shm_link *link, struct snt__shm_share *share)
+{
+	munmap((void *)share->bytes, share->size);
+	drop(&link->shares, share);
+}
+
+void snt__shm_share_unmap(struct snt__shm_link *link, uint64_t id)
+{
+	struct snt__shm_share *share = id ? find(&link->shares, id) : NULL;
+
+	if (share)
+		unmap(link, share);
+}
+
+void snt__shm_share_unmap_all(struct snt__shm_link *link)
+{
+	while (link->shares.end)
+		unmap(link, &link->shares.share[link->shares.end - 1]);
+}
+
+const uint8_t *snt__shm_share_bytes(const struct snt__shm_link *link, uint64_t id,
+				    uint64_t offset, size_t length)
+{
+	const struct snt__shm_shares *shares = &link->shares;
+
+	for (unsigned i = 0; i < shares->end; i++) {
+		const struct snt__shm_share *share = &shares->share[i];
+
+		if (share->id == id)
+			return offset <= share->size && length <= share->size - offset
+				       ? share->bytes + offset
+				       : NULL;
+	}
+	return NULL;
+}
