@@ -73,6 +73,7 @@ struct end {
 	uint64_t since; /* of what it waits for: an answer */
 	/* What it did, ever. */
 	bool accepted, established, told_established, rejected, left, failed, crashed;
+	bool turned_away; /* by a device, before any program knew of it */
 	unsigned finals;
 	bool got; /* the peer's message, over QPs */
 	bool sent;

@@ -448,9 +448,11 @@ static bool may_reject(const struct end *end, const struct snt__cm_event *event)
 	if (event->reason == SNT__CM_REASON_NOBODY_LISTENS ||
 	    event->reason == SNT__CM_REASON_NO_RESOURCES)
 		return !end->passive;
-	/* Of an active one we do not know who has got its request. */
+	/* Of an active one we do not know who has got its request. And one copy of it may
+	 * have been turned away, of which nobody keeps a record, where another was
+	 * taken. */
 	return !peer || may_break(end) || peer->left || peer->rejected ||
-	       peer->failed || peer->crashed;
+	       peer->turned_away || peer->failed || peer->crashed;
 }
 
 static int on_rejected(struct end *end, const struct snt__cm_event *event)
@@ -460,6 +462,7 @@ static int on_rejected(struct end *end, const struct snt__cm_event *event)
 
 	if (!may_reject(end, event))
 		return wrong(end, "rejected by nobody: %u", event->reason);
+	end->turned_away = event->reason != SNT__CM_REASON_CONSUMER;
 	if (memcmp(event->data, zeros, sizeof(zeros)) == 0)
 		return 0;
 	if (!read_data(event, SNT__CM_REJECT_DATA, &token) ||
