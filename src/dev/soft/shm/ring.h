@@ -40,9 +40,8 @@ struct snt__shm_area {
 
 /* A piece of payload that is not in the ring. */
 struct snt__shm_piece {
-	uint64_t
-		place; /* share.h; 0: in the memory of the process of who puts (pull.h) */
-	uint64_t addr; /* in the place, from its beginning */
+	uint64_t place; /* share.h; 0: in memory of the process who puts, see pull.h */
+	uint64_t addr;	/* in the place, from its beginning */
 	uint64_t length;
 };
 
