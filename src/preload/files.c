@@ -35,18 +35,38 @@ stat_function snt__preload_stat __asm__("stat");
 stat_function snt__preload_stat64 __asm__("stat64");
 access_function snt__preload_access __asm__("access");
 
-/* The next library's function of a name, which is looked up once. */
-#define NEXT(type, name)                                                            \
-	({                                                                          \
-		static type *next;                                                  \
-		void *symbol;                                                       \
-                                                                                    \
-		if (!__atomic_load_n(&next, __ATOMIC_RELAXED)) {                    \
-			symbol = dlsym(RTLD_NEXT, name);                            \
-			__atomic_store_n((void **)&next, symbol, __ATOMIC_RELAXED); \
-		}                                                                   \
-		__atomic_load_n(&next, __ATOMIC_RELAXED);                           \
-	})
+/*
+ * The C library's own. They are looked up when this library is loaded: later another thread
+ * may be in the middle of dlopen(), for which dlsym() would wait, or be gone with it, in the
+ * child of a fork. Libraries that are loaded before come first, and look by themselves.
+ */
+static struct {
+	open_function *open, *open64;
+	stat_function *stat, *stat64;
+	access_function *access;
+} next;
+
+#define NEXT(name) ((__typeof__(next.name))look_up((void **)&next.name, #name))
+
+static void *look_up(void **function, const char *name)
+{
+	void *symbol = __atomic_load_n(function, __ATOMIC_RELAXED);
+
+	if (!symbol) {
+		symbol = dlsym(RTLD_NEXT, name);
+		__atomic_store_n(function, symbol, __ATOMIC_RELAXED);
+	}
+	return symbol;
+}
+
+__attribute__((constructor)) static void look_up_all(void)
+{
+	NEXT(open);
+	NEXT(open64);
+	NEXT(stat);
+	NEXT(stat64);
+	NEXT(access);
+}
 
 /* What follows the name of a soft device behind a prefix; NULL: it is another path. */
 static const char *behind_name(const char *path, const char *prefix)
@@ -106,7 +126,7 @@ int snt__preload_open(const char *path, int flags, ...)
 	TAKE_MODE(mode, flags);
 	if (is_type(path))
 		return open_text(ROCE_2);
-	return NEXT(open_function, "open")(path, flags, mode);
+	return NEXT(open)(path, flags, mode);
 }
 
 int snt__preload_open64(const char *path, int flags, ...)
@@ -116,23 +136,20 @@ int snt__preload_open64(const char *path, int flags, ...)
 	TAKE_MODE(mode, flags);
 	if (is_type(path))
 		return open_text(ROCE_2);
-	return NEXT(open_function, "open64")(path, flags, mode);
+	return NEXT(open64)(path, flags, mode);
 }
 
 int snt__preload_stat(const char *path, struct stat *stat_out)
 {
-	return NEXT(stat_function, "stat")(is_device(path) ? "/dev/null" : path,
-					   stat_out);
+	return NEXT(stat)(is_device(path) ? "/dev/null" : path, stat_out);
 }
 
 int snt__preload_stat64(const char *path, struct stat *stat_out)
 {
-	return NEXT(stat_function, "stat64")(is_device(path) ? "/dev/null" : path,
-					     stat_out);
+	return NEXT(stat64)(is_device(path) ? "/dev/null" : path, stat_out);
 }
 
 int snt__preload_access(const char *path, int mode)
 {
-	return NEXT(access_function, "access")(is_device(path) ? "/dev/null" : path,
-					       mode);
+	return NEXT(access)(is_device(path) ? "/dev/null" : path, mode);
 }
