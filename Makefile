@@ -34,10 +34,13 @@ sim: build ## replay or search seeds: make sim SEED=7 SEEDS=1000
 fuzz: setup-check ## fuzz every parser of outside bytes: make fuzz SECONDS=60
 	@scripts/fuzz $(or $(SECONDS),60)
 
-install: build ## install; DESTDIR= and PREFIX= as usual
+install: setup-build ## install; DESTDIR= and PREFIX= as usual
+	@scripts/configure $(BUILD)
 	@meson configure $(BUILD) --prefix $(or $(PREFIX),/usr/local) >/dev/null
-	@meson install -C $(BUILD)
+	@ninja -C $(BUILD) installed
+	@meson install -C $(BUILD) --no-rebuild --quiet
 	@[ -n "$(DESTDIR)" ] || [ "$$(id -u)" != 0 ] || ldconfig
+	@echo "installed below $(DESTDIR)$(or $(PREFIX),/usr/local): sennit, libsennit, headers, manual pages"
 
 clean: ## remove all build folders
 	rm -rf $(BUILD) build-*

@@ -6,6 +6,7 @@ is put down is of use.
 usage: install.py BUILD-FOLDER C-COMPILER
 """
 
+import json
 import os
 import re
 import shutil
@@ -38,6 +39,17 @@ def build_hello(build: str, cc: str, root: Path):
                "-o", str(root / "hello"), *flags.stdout.split())
     if done.returncode:
         yield done.stderr
+
+
+def not_built(build: str):
+    """`make install` builds what it installs, and no tests."""
+    built = set(run("ninja", "-C", build, "-t", "query", "installed").stdout.split())
+    there = Path(build).resolve()
+    for path in json.loads(run("meson", "introspect", "--installed", build).stdout):
+        if there in Path(path).parents and Path(path).suffix != ".pc" and \
+                "cmake" not in Path(path).parts and \
+                str(Path(path).relative_to(there)) not in built:
+            yield f"{path} is not part of `installed` in tools/meson.build"
 
 
 CMAKE_PROJECT = """cmake_minimum_required(VERSION 3.13)
@@ -75,16 +87,20 @@ def soname_differs(root: Path):
 
 
 def tool_differs(root: Path):
-    """The tool starts, and each of its commands has a manual page."""
-    (library,) = root.glob("**/libsennit.so")
+    """The tool starts, wherever it is; commands have manual pages, and shells know them."""
     (tool,) = root.glob("**/bin/sennit")
-    done = run(str(tool), "help", LD_LIBRARY_PATH=str(library.parent))
+    done = run(str(tool), "help")
     if done.returncode or "Commands:" not in done.stdout:
         yield f"status {done.returncode}: {done.stdout}{done.stderr}"
-    names = re.findall(r"^  ([a-z]+) +\w", done.stdout.partition("Commands:")[2], re.M)
+    listed = done.stdout.partition("Commands:\n")[2].partition("\n\n")[0]
+    names = re.findall(r"^  ([a-z]+) +\w", listed, re.M)
     for page in ["sennit.1", *(f"sennit-{name}.1" for name in names)]:
         if len(list(root.glob(f"**/man1/{page}"))) != 1:
             yield f"there is no {page}"
+    for script in ("bash-completion/completions/sennit", "zsh/site-functions/_sennit"):
+        found = list(root.glob(f"**/share/{script}"))
+        if len(found) != 1 or "strerror" not in found[0].read_text():
+            yield f"there is no {script}"
 
 
 def pages_differ(root: Path):
@@ -131,9 +147,10 @@ def main() -> None:
                          list(build_with_cmake(cc, Path(folder))))
         else:
             report.check("hello builds with CMake alone # SKIP there is no cmake", [])
+        report.check("what is installed is built for it", list(not_built(build)))
         report.check("the library has its SONAME, and symbols have a version",
                      list(soname_differs(Path(folder))))
-        report.check("the tool starts, and its commands have manual pages",
+        report.check("the tool starts, and has manual pages and completion",
                      list(tool_differs(Path(folder))))
         report.check("functions have manual pages", list(pages_differ(Path(folder))))
         if shutil.which("groff"):

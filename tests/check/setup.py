@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What scripts/setup does on machines that lack something, with made-up tools."""
+"""What scripts do on machines that lack something, with made-up tools."""
 
 import shutil
 import subprocess
@@ -77,6 +77,25 @@ def not_debian(folder: str):
         yield f"status {done.returncode}: {done.stderr}"
 
 
+def libraries_are_found(folder: str):
+    """On a plain Debian, which has no dpkg-architecture: install.py has the rest."""
+    machine = Machine(folder, "")
+    for name, text in (("meson", 'echo "$*" >"$(dirname "$0")/calls"'),
+                       ("cc", "[ $1 = -print-multiarch ] && echo some-linux-gnu"),
+                       ("other-cc", "exit 1"), ("rm", "")):
+        (machine.path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (machine.path / name).chmod(0o755)
+    for compiler, wanted in (("cc", "setup FOLDER --libdir lib/some-linux-gnu --more"),
+                             ("other-cc", "setup FOLDER --more")):
+        there = str(machine.path / "build")
+        done = subprocess.run([str(ROOT / "scripts/configure"), there, "--more"],
+                              text=True, capture_output=True,
+                              env={"PATH": str(machine.path), "CC": compiler})
+        called = (machine.path / "calls").read_text().strip().replace(there, "FOLDER")
+        if done.returncode or called != wanted:
+            yield f"status {done.returncode}: meson {called}: {done.stderr}"
+
+
 def wrong_task(folder: str):
     done = Machine(folder, "").setup("nothing")
     if done.returncode != 2 or "usage" not in done.stderr:
@@ -90,6 +109,7 @@ def main() -> None:
             ("what is missing is installed, by name", installs_after_update),
             ("what cannot be installed is named, with the command", cannot_install),
             ("another distribution is told what to install", not_debian),
+            ("libraries go where the compiler looks for them", libraries_are_found),
             ("a wrong task is a usage error", wrong_task)):
         with tempfile.TemporaryDirectory() as folder:
             report.check(what, list(case(folder)))
