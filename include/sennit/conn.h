@@ -48,7 +48,7 @@
  * Detecting the end. A peer that has crashed, or whose host or network is gone, is
  * noticed within detect_ns: the carrier is tried every quarter of that, and all of its
  * timers are made from it. A peer that is merely busy, or stopped, is not dead: its
- * device or kernel answers for it.
+ * device or kernel answers for it. Only a soft device stops with its process.
  *
  * Who is who. Each context has an identity, chosen by chance when it makes its first
  * connection, so that a peer which was restarted on the same address is known to be
@@ -61,6 +61,9 @@
  * header, which are -EBUSY inside of such a function. All other calls are legal there,
  * destroying the connection included; but a context is not closed there while connections
  * are on their way out.
+ *
+ * After a fork they are the parent's. Calls that would change something, destroying
+ * included, are -ECHILD in the child.
  *
  * Thread: owner, for every call here.
  */
@@ -107,8 +110,8 @@ enum snt_conn_event {
 	 * closed: its completions come, then its SNT_CLOSED. One that reports to a CQ with
 	 * ops is closed already. */
 	SNT_CONN_OVER,
-	/* It was lost, or did not come to be, and will be tried again (retries). What
-	 * becomes of the QP is the same as with OVER; once it has closed there will be
+	/* The connection was lost, or its setup failed, and another attempt will follow
+	 * (retries). The QP, if there was one, ends as with OVER; the next attempt makes
 	 * another. */
 	SNT_CONN_RETRYING,
 };
@@ -138,10 +141,11 @@ struct snt_conn_opts {
 	 * built without libcrypto. */
 	const void *secret;
 	size_t secret_length;
-	/* Both ends connect to each other at the same time, and want one connection: the
-	 * listener of ours that the peer connects to, under the same name. Of the two attempts
-	 * one is chosen, and is this connection at both ends; nobody is asked to accept it. If
-	 * only one end tries, the other is asked, as ever. NULL: not so. */
+	/* For two programs that connect to each other at the same time, under the same name,
+	 * and want one connection of it: our listener, which the peer connects to. One of the
+	 * two attempts is chosen and becomes this connection, at both ends, without requested()
+	 * being called. If the peer does not try, its listener is asked, as ever. NULL: no
+	 * meeting. */
 	struct snt_listener *meet;
 	const char *name;   /* of ours, see above; NULL: none */
 	uint64_t setup_ns;  /* for all of the setup; 0: 10 s */
@@ -219,7 +223,7 @@ SNT_API int snt_conn_abort(struct snt_conn *conn, const char *text);
 /**
  * snt_conn_destroy - free a connection and its QP
  *
- * One that is not over is aborted without an event, if it has no QP yet. NULL is legal
+ * One that has no QP yet need not be over: it is given up, without an event. NULL is legal
  * and does nothing.
  *
  * Returns: 0; -EBUSY if its QP has been connected and SNT_CLOSED has not been polled;
@@ -229,10 +233,11 @@ SNT_API int snt_conn_destroy(struct snt_conn *conn);
 
 /**
  * snt_conn_wait - wait until a connection is established, or over
- * @timeout_ns: -1: for ever
+ * @timeout_ns: -1: for ever; 0: dispatch once, and do not wait
  *
  * Returns: 0 if it is established; its status if it is over; -EINPROGRESS if time is
- * up; -EBUSY inside of a function.
+ * up; -EBUSY inside of a function; -ECANCELED if it was destroyed meanwhile; the errno of
+ * the loop.
  */
 SNT_API int snt_conn_wait(struct snt_conn *conn, int64_t timeout_ns);
 
@@ -286,6 +291,47 @@ SNT_API int snt_conn_query(const struct snt_conn *conn, struct snt_conn_info *in
 SNT_API ssize_t snt_conn_explain(const struct snt_conn *conn, char *buffer,
 				 size_t size);
 
+/* What became of a pair of devices, one of each end's. */
+enum snt_pair_verdict {
+	SNT_PAIR_NOT_TRIED = 0, /* there was no need, or no time */
+	SNT_PAIR_WORKS,
+	SNT_PAIR_SILENT,    /* nothing comes through */
+	SNT_PAIR_MTU,	    /* short messages do, but none as long as the MTU */
+	SNT_PAIR_EMPTY,	    /* messages do, but no empty ones */
+	SNT_PAIR_ONE_WAY,   /* works in one direction only */
+	SNT_PAIR_RESOURCES, /* no QP could be made for it */
+	SNT_PAIR_KIND, /* addresses of different kinds: IPv4 and IPv6, or InfiniBand */
+};
+
+struct snt_conn_pair_info {
+	size_t size;
+	uint32_t device;	/* ours, as in snt_ctx_device() */
+	uint32_t remote_device; /* the peer's */
+	const char *name;	/* of ours, until the context is closed */
+	char address[64];	/* of ours: its GID, or "LID 7" */
+	char remote_address[64];
+	int32_t works;		       /* as far as this end knows */
+	int32_t lane;		       /* the first that is on it; -1: none */
+	uint32_t lane_count;	       /* how many are, those without data included */
+	enum snt_pair_verdict verdict; /* of this end */
+	/* Of the other one, which tells it to the end that connects; else NOT_TRIED. */
+	enum snt_pair_verdict peer_verdict;
+	const char *text; /* what the verdict means, in words; static */
+	const char *peer_text;
+};
+
+/**
+ * snt_conn_pair - what became of a pair of devices
+ * @pair: from 0, the best first
+ *
+ * What snt_conn_explain() says of pairs, for programs. Also of a connection that is over,
+ * or never came to be: then it says why. With retries, of the last try.
+ *
+ * Returns: 0; -ENOENT past the last; -EINVAL if info_out->size is too small.
+ */
+SNT_API int snt_conn_pair(const struct snt_conn *conn, unsigned pair,
+			  struct snt_conn_pair_info *info_out);
+
 struct snt_listener_opts {
 	size_t size;
 	const char
@@ -293,8 +339,10 @@ struct snt_listener_opts {
 	uint16_t port; /* 0: any that is free */
 	enum snt_carrier carrier;
 	uint32_t backlog; /* connections on their way to being requested; 0: 1024 */
-	uint32_t connection_max; /* all that came from this listener; 0: 4096 */
-	const void *secret;	 /* as in snt_conn_opts */
+	/* All that came from this listener; 0: 4096, which is all that a context can have
+	 * by SNT_CARRIER_CM. */
+	uint32_t connection_max;
+	const void *secret; /* as in snt_conn_opts */
 	size_t secret_length;
 	uint64_t setup_ns; /* as in snt_conn_opts */
 	/* Somebody wants to be connected, and knows the secret: accept or reject, now or
@@ -328,7 +376,7 @@ SNT_API uint16_t snt_listener_port(const struct snt_listener *listener);
  *
  * Ownership: the connection is the program's.
  * Returns: 0; -EAGAIN if there is none in time; -EINVAL if there is a function; -EBUSY
- * inside of one.
+ * inside of one; -ECANCELED if the listener was destroyed meanwhile; the errno of the loop.
  */
 SNT_API int snt_listener_wait(struct snt_listener *listener, int64_t timeout_ns,
 			      struct snt_conn **conn_out);

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* What is known of a connection, for programs and for people. */
 #include <arpa/inet.h>
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "conn/conn.h"
+#include "util/err.h"
 #include "util/opts.h"
 
 static enum snt_conn_state state_of(const struct snt_conn *conn)
@@ -19,15 +21,20 @@ static enum snt_conn_state state_of(const struct snt_conn *conn)
 	return conn->leaving ? SNT_CONN_DISCONNECTING : SNT_CONN_ESTABLISHED;
 }
 
+/* Only the end that connects is told what the other saw. */
+static bool works(const struct snt__handshake *hs, const struct snt__trial *trial)
+{
+	return trial->ours == SNT__VERDICT_GOOD &&
+	       (trial->theirs == SNT__VERDICT_GOOD || !hs->connects);
+}
+
 static void count_pairs(const struct snt_conn *conn, struct snt_conn_info *info)
 {
 	for (unsigned i = 0; i < conn->hs.trials.count; i++) {
 		const struct snt__trial *trial = &conn->hs.trials.trial[i];
 
 		info->pairs_tried += trial->ours != SNT__VERDICT_NONE;
-		info->pairs_good +=
-			trial->ours == SNT__VERDICT_GOOD &&
-			(trial->theirs == SNT__VERDICT_GOOD || !conn->hs.connects);
+		info->pairs_good += works(&conn->hs, trial);
 	}
 }
 
@@ -59,6 +66,73 @@ int snt_conn_query(const struct snt_conn *conn, struct snt_conn_info *info_out)
 }
 
 /*
+ * Pairs
+ */
+
+static const char *gid_text(const struct snt_card_device *device, char *buffer)
+{
+	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
+
+	if (device->link == SNT_LINK_INFINIBAND)
+		snprintf(buffer, INET6_ADDRSTRLEN, "LID %u", device->lid);
+	else if (!memcmp(device->gid, mapped, sizeof(mapped)))
+		inet_ntop(AF_INET, device->gid + 12, buffer, INET6_ADDRSTRLEN);
+	else
+		inet_ntop(AF_INET6, device->gid, buffer, INET6_ADDRSTRLEN);
+	return buffer;
+}
+
+/* What is told on the wire is what programs see. */
+_Static_assert((int)SNT_PAIR_NOT_TRIED == SNT__VERDICT_NONE &&
+		       (int)SNT_PAIR_WORKS == SNT__VERDICT_GOOD &&
+		       (int)SNT_PAIR_SILENT == SNT__VERDICT_SILENT &&
+		       (int)SNT_PAIR_MTU == SNT__VERDICT_MTU &&
+		       (int)SNT_PAIR_EMPTY == SNT__VERDICT_EMPTY &&
+		       (int)SNT_PAIR_ONE_WAY == SNT__VERDICT_UNHEARD &&
+		       (int)SNT_PAIR_RESOURCES == SNT__VERDICT_RESOURCES &&
+		       (int)SNT_PAIR_KIND == SNT__VERDICT_KIND &&
+		       (int)SNT_PAIR_KIND + 1 == SNT__VERDICTS,
+	       "verdicts have the same numbers");
+
+static void find_lanes(const struct snt__plan *plan, struct snt_conn_pair_info *info)
+{
+	info->lane = -1;
+	for (unsigned i = 0; i < plan->lane_count; i++) {
+		if (plan->lane[i].local != info->device ||
+		    plan->lane[i].remote != info->remote_device)
+			continue;
+		if (!info->lane_count++)
+			info->lane = (int32_t)i;
+	}
+}
+
+int snt_conn_pair(const struct snt_conn *conn, unsigned pair,
+		  struct snt_conn_pair_info *info_out)
+{
+	const struct snt__handshake *hs = &conn->hs;
+	const struct snt__trial *trial;
+	struct snt_conn_pair_info info = { 0 };
+
+	if (pair >= hs->trials.count)
+		return snt__fail(ENOENT, "there are %u pairs, so none with number %u",
+				 hs->trials.count, pair);
+	trial = &hs->trials.trial[pair];
+	info.device = trial->pair.local;
+	info.remote_device = trial->pair.remote;
+	info.name = conn->hub->ctx->device[info.device]->name;
+	gid_text(&hs->ours.device[info.device].address, info.address);
+	gid_text(&hs->theirs.device[info.remote_device].address, info.remote_address);
+	info.works = works(hs, trial);
+	info.verdict = trial->ours;
+	info.peer_verdict = hs->connects ? trial->theirs : SNT_PAIR_NOT_TRIED;
+	info.text = snt__verdict_text(info.verdict);
+	info.peer_text = snt__verdict_text(info.peer_verdict);
+	find_lanes(&hs->plan, &info);
+	return snt__info_export(info_out, &info, sizeof(info),
+				"struct snt_conn_pair_info");
+}
+
+/*
  * Lines
  */
 
@@ -81,19 +155,6 @@ __attribute__((format(printf, 2, 3))) static void say(struct writer *writer,
 	va_end(args);
 	if (length > 0)
 		writer->length += (size_t)length;
-}
-
-static const char *gid_text(const struct snt_card_device *device, char *buffer)
-{
-	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
-
-	if (device->link == SNT_LINK_INFINIBAND)
-		snprintf(buffer, INET6_ADDRSTRLEN, "LID %u", device->lid);
-	else if (!memcmp(device->gid, mapped, sizeof(mapped)))
-		inet_ntop(AF_INET, device->gid + 12, buffer, INET6_ADDRSTRLEN);
-	else
-		inet_ntop(AF_INET6, device->gid, buffer, INET6_ADDRSTRLEN);
-	return buffer;
 }
 
 static void say_devices(struct writer *writer, const struct snt_conn *conn)

@@ -30,13 +30,71 @@ static void finish(struct conn_world *world)
 	good(conn_world_close(world));
 }
 
+static void expect_phrase(const char *text, const char *phrase)
+{
+	if (!strstr(text, phrase))
+		fail_msg("\"%s\" is not in:\n%s", phrase, text);
+}
+
+/* Programs are told the same of pairs as people. */
+static void expect_pairs(const struct snt_conn *conn, const char *text)
+{
+	struct snt_conn_pair_info pair = { .size = sizeof(pair) };
+	struct snt_conn_info info = { .size = sizeof(info) };
+	unsigned count, works = 0;
+	char phrase[256];
+
+	assert_success(snt_conn_query(conn, &info));
+	for (count = 0; !snt_conn_pair(conn, count, &pair); count++) {
+		snprintf(phrase, sizeof(phrase), "pair %u-%u: %s", pair.device,
+			 pair.remote_device, pair.text);
+		expect_phrase(text, phrase);
+		snprintf(phrase, sizeof(phrase), "our device %u: %s, MTU", pair.device,
+			 pair.name);
+		expect_phrase(text, phrase);
+		snprintf(phrase, sizeof(phrase), "GID %s", pair.address);
+		expect_phrase(text, phrase);
+		snprintf(phrase, sizeof(phrase), "GID %s", pair.remote_address);
+		expect_phrase(text, phrase);
+		snprintf(phrase, sizeof(phrase), "our device %u, the peer's %u\n",
+			 pair.device, pair.remote_device);
+		assert_int_equal(!!strstr(text, phrase), pair.lane >= 0);
+		assert_int_equal(pair.lane >= 0, pair.lane_count > 0);
+		works += !!pair.works;
+	}
+	assert_int_equal(works, info.pairs_good);
+	assert_error(snt_conn_pair(conn, count, &pair), ENOENT, "none with number");
+	pair.size = 1;
+	if (count)
+		assert_error(snt_conn_pair(conn, 0, &pair), EINVAL, "size");
+}
+
 static void expect_text(struct conn_world *world, unsigned end, const char *phrase)
 {
 	char text[4096];
 
 	snt_conn_explain(world->end[end].conn, text, sizeof(text));
-	if (!strstr(text, phrase))
-		fail_msg("\"%s\" is not in:\n%s", phrase, text);
+	expect_phrase(text, phrase);
+	expect_pairs(world->end[end].conn, text);
+}
+
+/* What the end that connects knows of a pair, and how many lanes are on it. */
+static void expect_pair(struct conn_world *world, unsigned local, unsigned remote,
+			enum snt_pair_verdict verdict, unsigned lanes)
+{
+	struct snt_conn_pair_info pair = { .size = sizeof(pair) };
+	unsigned i = 0;
+
+	while (!snt_conn_pair(world->end[0].conn, i++, &pair)) {
+		if (pair.device != local || pair.remote_device != remote)
+			continue;
+		assert_int_equal(pair.verdict, verdict);
+		assert_int_equal(pair.peer_verdict, verdict);
+		assert_int_equal(pair.works, verdict == SNT_PAIR_WORKS);
+		assert_int_equal(pair.lane_count, lanes);
+		return;
+	}
+	fail_msg("there is no pair %u-%u", local, remote);
 }
 
 /* Nothing is wrong, for comparison. */
@@ -69,6 +127,9 @@ static void a_rail_that_leads_nowhere(void **state)
 	expect_text(&world, 0, "pair 0-1: nothing comes through");
 	/* The first round has two pairs, the second the other two. */
 	expect_text(&world, 0, "pair 1-0: works");
+	expect_pair(&world, 1, 1, SNT_PAIR_SILENT, 0);
+	expect_pair(&world, 0, 0, SNT_PAIR_WORKS, 2);
+	expect_pair(&world, 1, 0, SNT_PAIR_WORKS, 2);
 	finish(&world);
 }
 
