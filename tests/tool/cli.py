@@ -6,8 +6,10 @@ usage: cli.py SENNIT
 """
 
 import os
+import pty
 import re
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -25,8 +27,14 @@ def commands(tool: Tool) -> list:
 
 def helps(tool: Tool):
     """every command has a help that fits a terminal and shows examples"""
+    for line in tool("help").stdout.splitlines():
+        if len(line) > 80:
+            yield f"{len(line)} columns: {line}"
     for name in commands(tool):
         done = tool(name, "--help")
+        # A word that is put together of parts keeps its blanks.
+        if re.search(r"\.(so|sennit-part)\w", done.stdout):
+            yield f"{name}: two words have become one: {done.stdout}"
         yield from expect(done, 0, f"usage: sennit {name}")
         yield from expect(done, 0, "Examples:\n  ")
         yield from expect(done, 0, "--json")
@@ -99,6 +107,18 @@ def wrong_options(tool: Tool):
             (["cp", "h:a", "h:b"], "one must be here, and the other HOST:PATH"),
             (["cp", "h:a", "i:b", "."], "all sources must be on one host"),
             (["cp", ":a", "."], "does not name a host"),
+            (["cp", "", "h:"], "neither a file nor HOST:PATH"),
+            (["cp", "h:a", ""], "neither a file nor HOST:PATH"),
+            (["cp", "--port", "0", "h:a", "."], "--port 0 is for servers"),
+            (["cp", "a/x", "b", "c/x/", "h:"], 'two of the sources are called "x"'),
+            (["cp", "h:a/x", "h:x", "."], 'two of the sources are called "x"'),
+            (["cp", "-", "-", "h:"], "two of the sources are called"),
+            (["ping", ""], '"" is no host'),
+            (["ping", "--port", "0", "h"], "--port 0 is for servers"),
+            (["perf", ""], '"" is no host'),
+            (["perf", "--port", "99999"], "from 0 to 65535"),
+            (["perf", "--local", "--op", "frob"], "no list of these: all, write, "),
+            (["perf", "--local", "--size", "1e9"], "no list such as 64,4k,1m"),
             (["cp", "[fe80::1", "."], "not [ADDRESS]:PATH"),
             (["cp", "h:a", "h:b", "-"], "one file goes to standard output"),
             (["sim", "--seeds", "0"], "at least 1 is needed")]:
@@ -115,6 +135,17 @@ def json_errors(tool: Tool):
         (found,) = objects(tool(*words).stdout)
         if found["status"] != 2 or "--port" not in found["error"] or found["schema"] != 1:
             yield str(found)
+    for words in (["--json"], ["frob", "--json"], ["", "--json"]):
+        (found,) = objects(tool(*words).stdout)
+        if found["status"] != 2 or "there is no" not in found["error"]:
+            yield str(found)
+    (found,) = objects(tool("run", "--json", "--preload", tool.path,
+                            "/nonexistent").stdout)
+    if found["status"] != 127:
+        yield str(found)
+    (found,) = objects(tool("--version", "--json").stdout)
+    if not found["version"]:
+        yield str(found)
     (found,) = objects(tool("serve", "--json", "/nonexistent").stdout)
     if found["status"] != 1 or found["command"] != "serve":
         yield str(found)
@@ -123,10 +154,17 @@ def json_errors(tool: Tool):
 def errnos(tool: Tool):
     """strerror knows errnos by number, sign and name"""
     for word in ("110", "-110", "etimedout", "ETIMEDOUT"):
-        yield from expect(tool("strerror", "--", word), 0, "ETIMEDOUT (110): Connection timed")
+        yield from expect(tool("strerror", word), 0, "ETIMEDOUT (110): Connection timed")
     yield from expect(tool("strerror", "ENODEV"), 0, "in sennit: no such RDMA device")
     yield from expect(tool("strerror", "EACCESS"), 2, err="did you mean EACCES?")
     yield from expect(tool("strerror", "0"), 2, err='there is no errno "0"')
+    for words in (["RETRY_EXC_ERR"], ["ibv_wc_retry_exc_err"], ["--status", "12"]):
+        yield from expect(tool("strerror", *words), 0, "SNT_RETRY_EXC_ERR (status 12): ")
+    yield from expect(tool("strerror", "IBV_WC_WR_FLUSH_ERR"), 0, "SNT_FLUSHED (status 5)")
+    yield from expect(tool("strerror", "--status", "99"), 2, err='there is no status "99"')
+    (found,) = objects(tool("strerror", "--json", "FLUSHED").stdout)
+    if found["name"] != "SNT_FLUSHED" or found["completion_status"] != 5:
+        yield str(found)
     numbers = [o["number"] for o in objects(tool("strerror", "--json", "1", "2").stdout)]
     if numbers != [1, 2]:
         yield str(numbers)
@@ -160,13 +198,73 @@ def information_without_devices(tool: Tool):
     yield from expect(tool("info", "--config", "--soft", "never"), 0, "SENNIT_DEVICES=")
 
 
+def names_of_options(tool: Tool):
+    """what is wrong with devices is told by the names of options"""
+    for words, text in ((["--gid", "x"], '--gid is "x"'),
+                        (["--soft-addresses", "lo,lo"], "--soft-addresses names ")):
+        yield from expect(tool("info", *words), 1, err=text)
+
+
+def report_first(tool: Tool):
+    """a report that cannot be written is told before anything is measured"""
+    done = tool("perf", "--local", "--json", "--report", "/nonexistent/report.html")
+    (found,) = objects(done.stdout)
+    yield from expect(done, 1, err="/nonexistent/report.html: No such file")
+    if found["status"] != 1:
+        yield str(found)
+
+
 def full_stdout(tool: Tool):
-    """results that cannot be written are an error"""
-    with open("/dev/full", "w") as full:
-        done = subprocess.run([tool.path, "info"], stdout=full, stderr=subprocess.PIPE,
-                              text=True, env=environment())
-    if done.returncode != 1 or "could not be written" not in done.stderr:
+    """results that cannot be written are an error, which is told once"""
+    for words in (["info"], ["info", "--json"], ["help", "--json"]):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([tool.path, *words], stdout=full, stderr=subprocess.PIPE,
+                                  text=True, env=environment())
+        if done.returncode != 1 or done.stderr.count("could not be written") != 1 or \
+                "No space left" not in done.stderr:
+            yield f"{words}: {done.returncode}: {done.stderr}"
+
+
+def closed_files(tool: Tool):
+    """where stdout is closed, no file of the tool's own takes its place"""
+    line = ["sh", "-c", 'exec "$@" <&- >&-', "sh", tool.path, "perf", "--local", "--size",
+            "64", "--test", "bw", "--iterations", "1", "--runs", "1", "--warm-up", "0"]
+    done = subprocess.run(line, stderr=subprocess.PIPE, text=True, env=environment())
+    # The end that talks to the other through a socket has nothing against it.
+    if done.returncode != 1 or "Bad file descriptor" not in done.stderr or \
+            "the other end" in done.stderr:
         yield f"{done.returncode}: {done.stderr}"
+
+
+def plain_messages(tool: Tool):
+    """what a message quotes cannot look like another one, or change a terminal"""
+    for locale, shown in (("C.UTF-8", "a?b?[31m?\u00fc?x"), ("C", "a?b?[31m?????x")):
+        done = subprocess.run([tool.path, b"a\nb\x1b[31m\xff\xc3\xbc\xc2\x9bx"],
+                              stderr=subprocess.PIPE, env=environment(LC_ALL=locale))
+        said = done.stderr.decode(errors="replace")
+        if f'there is no "{shown}' not in said or said.count("\n") != 2:
+            yield f"{locale}: {said!r}"
+
+
+def interrupted(tool: Tool):
+    """who is interrupted leaves no line of progress behind, and ends by the signal"""
+    ours, theirs = pty.openpty()
+    child = subprocess.Popen([tool.path, "perf", "--local", "--size", "64", "--duration",
+                              "60s"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                             stderr=theirs, env=environment())
+    os.close(theirs)
+    shown = b""
+    while b"run 1 of" not in shown:
+        shown += os.read(ours, 4096)
+    child.send_signal(signal.SIGINT)
+    while True:
+        try:
+            shown += os.read(ours, 4096)
+        except OSError:  # the other side is gone
+            break
+    os.close(ours)
+    if child.wait() != -signal.SIGINT or not re.search(rb"\r +\r$", shown):
+        yield f"{child.returncode}: {shown[-200:]!r}"
 
 
 def simulators(tool: Tool):
@@ -220,6 +318,10 @@ def running(tool: Tool):
         done = tool("run", *preload, "--print", "ls", env={"LD_PRELOAD": "/nonexistent.so"})
         yield from expect(done, 0, f"LD_PRELOAD={folder}/library.so:/nonexistent.so\n")
         yield from expect(tool("run", *preload, "nonesuch"), 127, err="no such program")
+        yield from expect(tool("run", *preload, ""), 127, err="no such program")
+        yield from expect(tool("run", *preload, folder), 126, err="Permission denied")
+        yield from expect(tool("run", *preload, folder / "library.so"), 126,
+                          err="Permission denied")
         (folder / "static").write_bytes(static_program())
         (folder / "static").chmod(EXECUTABLE)
         yield from expect(tool("run", *preload, folder / "static"), 1, err="linked statically")
@@ -243,7 +345,11 @@ def running_for_real(tool: Tool):
 
 
 def manuals(tool: Tool):
-    """every command is a manual page"""
+    """every command is a manual page; that of the tool has settings and examples"""
+    page = tool("help", "--man").stdout
+    for word in (".SH ENVIRONMENT\n", ".B SENNIT_DEVICES\n", ".SH EXAMPLES\n", "sennit (3)"):
+        if word not in page:
+            yield f"there is no {word!r} in sennit(1)"
     for name in commands(tool):
         page = tool("help", "--man", name).stdout
         if not page.startswith(f".TH SENNIT\\-{name} 1 "):
@@ -257,7 +363,8 @@ def main() -> None:
     tool, cases = Tool(sys.argv[1]), Cases()
     for case in (helps, helps_name_defaults, whole_help, nothing, nearest_command,
                  wrong_options, json_errors, errnos, information,
-                 information_without_devices, full_stdout, simulators, far_from_build,
+                 information_without_devices, names_of_options, report_first, full_stdout,
+                 closed_files, plain_messages, interrupted, simulators, far_from_build,
                  running, running_for_real, manuals):
         cases.run(case, tool)
     cases.report.end()

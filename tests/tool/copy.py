@@ -10,6 +10,7 @@ import random
 import re
 import resource
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -104,7 +105,8 @@ def names(tool: Tool):
                 yield f"{target}: there is no {where}"
         yield from expect(b.cp(b.here / "a", b.at + "none/"), 1, err="no such folder")
         yield from expect(b.cp(b.here / "a", b.at + "none/x"), 1, err="No such file")
-        yield from expect(b.cp(b.here / "a", b.here / "a", b.at + "b"), 1, err="is no folder")
+        (b.here / "a2").write_text("a2")
+        yield from expect(b.cp(b.here / "a", b.here / "a2", b.at + "b"), 1, err="is no folder")
         yield from expect(b.cp(b.at + "b", b.here / "new"), 0)
         if (b.here / "new").read_text() != "a":
             yield "new"
@@ -547,6 +549,57 @@ def secrets(tool: Tool):
                 yield b.server.said()
 
 
+def nothing_in_silence(tool: Tool):
+    """what is not copied is told, also in JSON: a name that only parts have"""
+    with bench(tool) as b:
+        (b.here / "d").mkdir()
+        (b.here / "d/.x.sennit-part").write_text("x")
+        (b.here / "d/y").write_text("y")
+        done = b.cp(b.here / "d", b.at)
+        yield from expect(done, 3, "1 not copied", "d/.x.sennit-part is what is left of")
+        said = b.summary(b.here / "d", b.here / "none", b.at)
+        if said["status"] != 3 or len(said["messages"]) != 2 or \
+                "No such file" not in said["messages"][1]:
+            yield str(said)
+        (b.there / "d/.x.sennit-part").write_text("x")
+        yield from expect(b.cp(b.at + "d", b.here / "back"), 3, "1 not copied")
+
+
+def files_without_size(tool: Tool):
+    """files of /proc, which seem to be empty, are not"""
+    with bench(tool) as b:
+        yield from expect(b.cp("/proc/version", b.at), 0)
+        if (b.there / "version").read_bytes() != Path("/proc/version").read_bytes():
+            yield f"{(b.there / 'version').read_bytes()}"
+
+
+def strangers(tool: Tool):
+    """who connects and says nothing takes nobody's place"""
+    with bench(tool, "--carrier", "tcp", "--connections", "2") as b:
+        (b.here / "f").write_text("x")
+        silent = [socket.create_connection(("127.0.0.1", b.server.port)) for _ in range(20)]
+        for other in silent[::2]:
+            other.send(b"GET / HTTP/1.0\r\n\r\n")
+        done = b.cp("--carrier", "tcp", b.here / "f", "127.0.0.1:")
+        for other in silent:
+            other.close()
+        yield from expect(done, 0, "1 file, ")
+
+
+def too_many(tool: Tool):
+    """one more than the server takes is told so"""
+    with bench(tool, "--connections", "1") as b:
+        first = b.start("-", b.at + "f", stdin=subprocess.PIPE)
+        first.stdin.write(noise(MIB))
+        first.stdin.flush()
+        waits_for(part_of(b.there / "f"), MIB // 2)
+        yield from expect(b.cp("-", b.at + "g", stdin="x"), 1, err="as many connections")
+        first.communicate(timeout=60)
+        if first.returncode:
+            yield f"the first: {first.returncode}"
+        wait_until(lambda: b.cp("-", b.at + "g", stdin="x").returncode == 0, "a place")
+
+
 def liars(tool: Tool, liar: str):
     """peers that lie, at either end, get and do nothing"""
     with bench(tool) as b:
@@ -585,6 +638,24 @@ def lying_server(tool: Tool, liar: str, case: str):
     child.communicate()
 
 
+def nobody_reads_the_log(tool: Tool):
+    """a server outlives who reads what it says"""
+    with tempfile.TemporaryDirectory() as folder:
+        child = subprocess.Popen([tool.path, "serve", "--port", "0", folder], text=True,
+                                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                 stderr=subprocess.PIPE, env=environment())
+        found = None
+        while not found:
+            found = re.search(r"on port (\d+), devices at ([^\s,]+)", child.stderr.readline())
+        child.stderr.close()
+        for path, status in (("../x", 1), ("x", 0)):  # the first is worth a line
+            done = tool("cp", "--port", found[1], "-", f"{found[2]}:{path}", stdin="x")
+            yield from expect(done, status)
+        child.terminate()
+        if child.wait(60):
+            yield f"the server ends with {child.returncode}"
+
+
 def stops(tool: Tool):
     """a server that is told to end does, with status 0"""
     with bench(tool) as b:
@@ -592,7 +663,9 @@ def stops(tool: Tool):
         first.stdin.write(noise(MIB))
         first.stdin.flush()
         waits_for(part_of(b.there / "f"), MIB // 2)
-        status = b.server.stop()
+        # Its terminal is closed.
+        b.server.child.send_signal(signal.SIGHUP)
+        status = b.server.child.wait(60)
         if status:
             yield f"status {status}: {b.server.said()}"
         _, err = first.communicate(timeout=60)
@@ -605,7 +678,9 @@ def main() -> None:
     for case in (to_and_fro, names, folders, odd_names, pipes, rights_and_times, progress, many_at_once,
                  resumes, folders_again, does_not_mix, client_killed, client_killed_receiving,
                  server_killed, changed, two_writers, file_limit, full_disk, rights,
-                 read_only, paths, parts_in_the_way, secrets, stops):
+                 read_only, paths, parts_in_the_way, secrets, nothing_in_silence,
+                 files_without_size, strangers, too_many,
+                 nobody_reads_the_log, stops):
         cases.run(case, tool)
     cases.run(liars, tool, sys.argv[2])
     cases.report.end()

@@ -37,12 +37,12 @@ def works(tool: Tool):
             yield str(lines)
 
 
-def with_address_of_all(tool: Tool, server: Server, addresses: str):
+def with_address_of_all(tool: Tool, server: Server, addresses: str, *words):
     """There is but one ::1, which others may have for a while."""
     tries = []
 
     def is_had() -> bool:
-        tries.append(ping(tool, server, "--soft-addresses", addresses))
+        tries.append(ping(tool, server, "--soft-addresses", addresses, *words))
         return "no devices" not in tries[-1].stderr or \
             "no interface of this host" in tries[-1].stderr
 
@@ -66,6 +66,20 @@ def partly(tool: Tool):
             yield "the server does not end well"
 
 
+def no_pair(tool: Tool):
+    """where no pair works there is no connection, and every pair is told, in JSON too"""
+    with Server(tool, "ping", "--serve", "--carrier", "tcp") as server:
+        server.host = "127.0.0.1"
+        done = with_address_of_all(tool, server, "::1", "--carrier", "tcp")
+        yield from expect(done, 1, "! soft0 (::1) - ")
+        yield from expect(done, 1, "what to do where their addresses are of different kinds")
+        done = with_address_of_all(tool, server, "::1", "--carrier", "tcp", "--json")
+        tried, failed = objects(done.stdout)
+        if failed["status"] != 1 or tried["pairs"][0]["works"] or \
+                "same kind" not in tried["pairs"][0]["advice"]:
+            yield str(tried)
+
+
 def refused(tool: Tool):
     """where nobody listens, it says so and what to start"""
     with Server(tool, "ping", "--serve") as server:
@@ -75,6 +89,13 @@ def refused(tool: Tool):
         (found,) = objects(tool("ping", server.host, "--port", "1", "--json").stdout)
         if found["status"] != 1 or "start a server" not in found["next"]:
             yield str(found)
+
+
+def why_is_told(tool: Tool):
+    """what the library says of a call that fails is not lost on the way"""
+    done = tool("ping", "--source", "192.0.2.9", "127.77.0.1")
+    yield from expect(done, 1, err="no connection to 127.77.0.1 port 18515: ")
+    yield from expect(done, 1, err="no device has the source address")
 
 
 def unreachable(tool: Tool):
@@ -116,7 +137,7 @@ def by_tcp(tool: Tool):
 
 def main() -> None:
     tool, cases = Tool(sys.argv[1]), Cases()
-    for case in (works, partly, refused, unreachable, secrets, by_tcp):
+    for case in (works, partly, no_pair, refused, why_is_told, unreachable, secrets, by_tcp):
         cases.run(case, tool)
     cases.report.end()
 

@@ -38,12 +38,16 @@ struct command {
 	const struct option_entry *options; /* ended by an empty one; NULL: none */
 	const struct example *examples;	    /* ended by an empty one */
 	int argument_min, argument_max;	    /* -1: any number */
+	bool ignores_signs;	/* arguments may be numbers such as -110, for 110 */
 	bool stops_at_argument; /* what follows the first argument is not for us */
 	size_t opts_size;	/* of the structure that options are stored in */
 	/* Gets that structure, filled with defaults and what was given, and the arguments
 	 * that are no options. Returns an enum status. */
 	int (*run)(const void *opts, int count, char **argument);
 };
+
+/* What every subcommand has: --json, --help. */
+extern const struct option_entry common_options[];
 
 /* All of them, ended by NULL. */
 extern const struct command *const commands[];

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "context.h"
 
+#include <ctype.h>
 #include <errno.h>
+#include <string.h>
 #include <sennit/err.h>
 
 #include "command.h"
@@ -19,7 +21,8 @@ const struct option_entry context_options[] = {
 	  .name = "soft",
 	  .argument = "default|auto|never|only",
 	  .offset = offsetof(struct context_opts, soft),
-	  .help = "soft devices, as SENNIT_SOFT" },
+	  .help = "soft devices, as SENNIT_SOFT: auto (where there are no others), never, "
+		  "only; default: as SENNIT_SOFT says" },
 	{ .kind = OPTION_TEXT,
 	  .name = "soft-addresses",
 	  .argument = "LIST",
@@ -33,12 +36,20 @@ const struct option_entry context_options[] = {
 	{ 0 },
 };
 
+static bool is_hushed;
+
+void context_hush(void)
+{
+	is_hushed = true;
+}
+
 static void log_line(void *arg, enum snt_log_level level, const char *text)
 {
 	static const char *const name[] = { "", "error", "warning", "info", "debug" };
 
 	(void)arg;
-	output_note("%s: %s", name[level], text);
+	if (!is_hushed || level == SNT_LOG_ERROR)
+		output_note("%s: %s", name[level], text);
 }
 
 const char *context_remedy(int error)
@@ -54,7 +65,10 @@ const char *context_remedy(int error)
 		return "choose another port with --port, or other addresses with "
 		       "--soft-addresses";
 	case EADDRNOTAVAIL:
-		return "`ip address` lists the addresses of this host";
+		return "`sennit info` shows the GIDs of every port, `ip address` the addresses "
+		       "of this host";
+	case EMFILE:
+		return "`ulimit -n` shows how many files this process may have open";
 	case ENOMEM:
 		return "locked memory may be too little: `ulimit -l` shows its limit in KiB";
 	case EPERM:
@@ -63,6 +77,29 @@ const char *context_remedy(int error)
 	default:
 		return NULL;
 	}
+}
+
+/* What the library calls by the names of its structure has others here. */
+static void say_options(const char *text, char *to, size_t size)
+{
+	static const char prefix[] = "snt_ctx_opts.";
+	const size_t length = sizeof(prefix) - 1;
+	size_t used = 0;
+
+	while (*text && used + 3 < size) {
+		if (strncmp(text, prefix, length)) {
+			to[used++] = *text++;
+			continue;
+		}
+		text += length;
+		to[used++] = '-';
+		to[used++] = '-';
+		for (;
+		     (islower((unsigned char)*text) || *text == '_') && used + 3 < size;
+		     text++)
+			to[used++] = *text == '_' ? '-' : *text;
+	}
+	to[used] = '\0';
 }
 
 int context_open(const struct context_opts *opts, struct snt_ctx **ctx_out)
@@ -76,8 +113,10 @@ int context_open(const struct context_opts *opts, struct snt_ctx **ctx_out)
 		.log = log_line,
 	};
 	int ret = snt_ctx_open(&ctx_opts, ctx_out);
+	char why[1024];
 
 	if (!ret)
 		return STATUS_OK;
-	return output_failed(context_remedy(ret), "no devices: %s", snt_err_text());
+	say_options(snt_err_text(), why, sizeof(why));
+	return output_failed(context_remedy(ret), "no devices: %s", why);
 }

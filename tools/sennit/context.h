@@ -22,6 +22,10 @@ extern const struct option_entry context_options[];
  * otherwise. Returns an enum status, having said what is wrong. */
 int context_open(const struct context_opts *opts, struct snt_ctx **ctx_out);
 
+/* From now on nothing but errors is said: another process, with the same settings, says
+ * the rest. */
+void context_hush(void);
+
 /* What to do about a call that returned this error, in a sentence; NULL: nothing known. */
 const char *context_remedy(int error);
 

@@ -212,7 +212,7 @@ static int open_part(struct copy_receiver *receiver)
 			      ": there is %s of this name, which is left alone",
 			      S_ISDIR(stat.st_mode)   ? "a folder"
 			      : S_ISLNK(stat.st_mode) ? "a symbolic link"
-						      : "something that is no file");
+						      : "a device, a pipe or the like");
 	receiver->fd =
 		openat(receiver->parent, receiver->part,
 		       O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);

@@ -57,12 +57,22 @@ static void tell_problem(struct copy_sender *sender, int error, const char *text
  * Something new
  */
 
+/* Files of /proc and the like have no size, and bytes all the same. */
+static bool has_size(const struct copy_entry *entry)
+{
+	char byte;
+
+	return S_ISREG(entry->stat.st_mode) &&
+	       (entry->stat.st_size || pread(entry->fd, &byte, 1, 0) <= 0);
+}
+
 static void propose(struct copy_sender *sender, enum copy_type type)
 {
 	const struct stat *stat = &sender->entry.stat;
 	struct copy_frame frame = { .type = type, .mode = stat->st_mode & 0777 };
 
-	sender->size = S_ISREG(stat->st_mode) ? (uint64_t)stat->st_size : COPY_UNKNOWN;
+	sender->size =
+		has_size(&sender->entry) ? (uint64_t)stat->st_size : COPY_UNKNOWN;
 	memcpy(frame.text, sender->entry.path, sizeof(frame.text));
 	memcpy(sender->report->path, frame.text, sizeof(frame.text));
 	if (type == COPY_FILE) {
@@ -148,7 +158,7 @@ static bool has_changed(const struct copy_sender *sender)
 	const struct stat *before = &sender->entry.stat;
 	struct stat now;
 
-	if (!S_ISREG(before->st_mode))
+	if (sender->size == COPY_UNKNOWN)
 		return false;
 	return fstat(sender->entry.fd, &now) || now.st_size != before->st_size ||
 	       now.st_mtim.tv_sec != before->st_mtim.tv_sec ||

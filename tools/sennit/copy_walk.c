@@ -110,9 +110,9 @@ static enum copy_found from_source(struct copy_walk *walk, struct copy_entry *en
 	return found == COPY_FOUND_FOLDER ? enter(walk, entry) : found;
 }
 
-static bool is_left_out(const char *name)
+static bool is_here(const char *name)
 {
-	return !strcmp(name, ".") || !strcmp(name, "..") || copy_path_is_part(name);
+	return !strcmp(name, ".") || !strcmp(name, "..");
 }
 
 enum copy_found copy_walk_next(struct copy_walk *walk, struct copy_entry *entry)
@@ -137,7 +137,7 @@ enum copy_found copy_walk_next(struct copy_walk *walk, struct copy_entry *entry)
 					       strerror(error));
 			continue;
 		}
-		if (is_left_out(found->d_name))
+		if (is_here(found->d_name))
 			continue;
 		walk->path[base] = '\0';
 		if (snprintf(entry->path, sizeof(entry->path), "%s%s%s", walk->path,
@@ -145,6 +145,13 @@ enum copy_found copy_walk_next(struct copy_walk *walk, struct copy_entry *entry)
 			     found->d_name) >= (int)sizeof(entry->path))
 			return problem(entry, ENAMETOOLONG,
 				       "%.800s/...: the path is too long", walk->path);
+		/* No receiver takes this name. */
+		if (copy_path_is_part(found->d_name))
+			return problem(
+				entry, EINVAL,
+				"%.900s is what is left of another copy, and was left "
+				"out",
+				entry->path);
 		what = look_at(entry, dirfd(folder), found->d_name, entry->path, false);
 		return what == COPY_FOUND_FOLDER ? enter(walk, entry) : what;
 	}

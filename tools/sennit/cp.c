@@ -23,7 +23,7 @@
 struct cp_opts {
 	struct context_opts context;
 	struct peer_opts peer;
-	bool times;
+	bool times, ignored;
 	uint64_t lanes;
 	uint64_t ring;
 };
@@ -39,7 +39,11 @@ struct client {
 	uint64_t began_ns, shown_ns, shown_moved;
 	double rate; /* of the last while, bytes per second */
 	bool to_stdout;
+	json_t *messages; /* what was said of single files; NULL: no JSON */
 };
+
+/* More than anybody reads: all of them are on stderr. */
+#define MESSAGES_MAX 1000
 
 /*
  * HOST:PATH
@@ -57,6 +61,8 @@ static int read_place(const char *text, struct place *place)
 	size_t length;
 
 	*place = (struct place){ .path = text };
+	if (!*text)
+		return output_usage("\"\" is neither a file nor HOST:PATH");
 	if (*text == '[') {
 		const char *end = strstr(text, "]:");
 
@@ -116,8 +122,11 @@ static void top_there(const char *path, char top[COPY_PATH_MAX])
 
 static void on_problem(void *arg, const char *text)
 {
-	(void)arg;
+	struct client *client = arg;
+
 	output_note("%s", text);
+	if (client->messages && json_array_size(client->messages) < MESSAGES_MAX)
+		json_array_append_new(client->messages, output_string(text));
 }
 
 static void show_progress(struct client *client)
@@ -345,12 +354,12 @@ static void say_summary(const struct client *client, double seconds)
 	const struct copy_report *report = &client->report;
 	char size[OUTPUT_QUANTITY], rate[OUTPUT_QUANTITY], time[OUTPUT_QUANTITY];
 
-	output_text("%llu file%s, %s in %s, %s, %s right",
-		    (unsigned long long)report->files, report->files == 1 ? "" : "s",
-		    output_bytes(size, report->bytes), output_duration(time, seconds),
-		    output_rate(rate,
-				seconds > 0 ? (double)report->moved / seconds : 0),
-		    copy_digest_name(client->digest));
+	output_text("%llu file%s, %s in %s, ", (unsigned long long)report->files,
+		    report->files == 1 ? "" : "s", output_bytes(size, report->bytes),
+		    output_duration(time, seconds));
+	if (report->moved && seconds > 0)
+		output_text("%s, ", output_rate(rate, (double)report->moved / seconds));
+	output_text("%s right", copy_digest_name(client->digest));
 	if (report->resumed)
 		output_text("; %s were there from before",
 			    output_bytes(size, report->resumed));
@@ -376,6 +385,7 @@ static json_t *json_summary(const struct client *client, double seconds, int sta
 			  (json_int_t)report->problems, "damaged",
 			  (json_int_t)report->damaged, "seconds", seconds, "digest",
 			  copy_digest_name(client->digest)));
+	json_object_set(object, "messages", client->messages);
 	return object;
 }
 
@@ -444,18 +454,61 @@ static int read_places(char **source, size_t count, const char *target,
 	return status;
 }
 
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Two of one name would be one in the end, and the first be lost. */
+static int check_names(char **source, size_t count, bool from_there)
+{
+	char(*top)[COPY_PATH_MAX] = calloc(count, sizeof(*top));
+	const char **name = calloc(count, sizeof(*name));
+	int status = top && name ? STATUS_OK : output_failed(NULL, "out of memory");
+
+	for (size_t i = 0; !status && i < count; i++) {
+		struct place place;
+
+		read_place(source[i], &place);
+		if (from_there)
+			top_there(place.path, top[i]);
+		else if (!strcmp(source[i], "-"))
+			snprintf(top[i], sizeof(top[i]), "standard input");
+		else
+			top_of(place.path, top[i]);
+		name[i] = top[i];
+	}
+	if (!status)
+		qsort(name, count, sizeof(*name), by_name);
+	for (size_t i = 1; !status && i < count; i++)
+		if (*name[i] && !strcmp(name[i], name[i - 1]))
+			status = output_usage(
+				"two of the sources are called \"%s\", and would be one file "
+				"there: copy them one after the other, under other names",
+				name[i]);
+	free(name);
+	free(top);
+	return status;
+}
+
 static int cp_run(const void *opts_in, int count, char **argument)
 {
 	const struct cp_opts *opts = opts_in;
 	const char *target = argument[count - 1];
 	size_t sources = (size_t)count - 1;
-	struct client client = { .opts = opts, .report.problem = on_problem };
+	struct client client = { .opts = opts,
+				 .report = { .problem = on_problem, .arg = &client } };
 	struct place to, from;
 	int status = read_places(argument, sources, target, &to, &from);
 
 	if (status)
 		return status;
 	client.host = *to.host ? to.host : from.host;
+	status = peer_check_target(&opts->peer, client.host);
+	if (!status)
+		status = check_names(argument, sources, !*to.host);
+	if (status)
+		return status;
 	client.to_stdout = !*to.host && !strcmp(target, "-");
 	if (client.to_stdout && (output.json || sources > 1))
 		return output_usage(
@@ -464,7 +517,9 @@ static int cp_run(const void *opts_in, int count, char **argument)
 	status = context_open(&opts->context, &client.ctx);
 	if (status)
 		return status;
+	client.messages = output.json ? json_array() : NULL;
 	status = copy(&client, argument, sources, target, &to);
+	json_decref(client.messages);
 	snt_ctx_close(client.ctx);
 	return status;
 }
@@ -485,7 +540,9 @@ const struct command cp_command = {
 		"or not at all. If it is interrupted, at either end, the same command "
 		"again goes on from where it was, after having compared what is there. "
 		"Symbolic links inside of folders, and other things that are neither "
-		"files nor folders, are left out with a message. A file that changes "
+		"files nor folders, are left out with a message. Files keep their rights, "
+		"less what the umask of the receiver takes, but not their owners and their "
+		"holes. A file that changes "
 		"while it is copied is not taken.\n\n"
 		"The exit status is 0 if everything was copied, 3 if some of it was, 1 "
 		"if nothing was, 4 if something arrived damaged.",
@@ -496,6 +553,11 @@ const struct command cp_command = {
 			  .name = "times",
 			  .offset = offsetof(struct cp_opts, times),
 			  .help = "files keep their modification times" },
+			{ .kind = OPTION_FLAG,
+			  .letter = 'r',
+			  .name = "recursive",
+			  .offset = offsetof(struct cp_opts, ignored),
+			  .help = "nothing: folders are copied with all that is in them" },
 			{ .kind = OPTION_NUMBER,
 			  .letter = 'q',
 			  .name = "lanes",

@@ -2,9 +2,11 @@
 /* sennit help: what --help says, and the manual pages, from the tables of subcommands. */
 #include <stdio.h>
 #include <string.h>
+#include <sennit/setting.h>
 
 #include "command.h"
 #include "commands.h"
+#include "completion.h"
 
 static const struct {
 	enum status status;
@@ -26,8 +28,17 @@ static const char tool_about[] =
 	"info` lists them. Where a host has no RDMA device, soft devices on UDP sockets "
 	"stand in.";
 
-/* Every subcommand has these two. */
-static const struct option_entry common[] = {
+static const struct example tool_examples[] = {
+	{ "sennit info", "what is there?" },
+	{ "sennit perf --local", "does it work, and how fast, on this host alone?" },
+	{ "sennit ping --serve", "what works between two hosts? On one of them, then" },
+	{ "sennit ping 10.0.0.1", "on the other, with an address of the first" },
+	{ "sennit strerror -110",
+	  "a program says -110, or RETRY_EXC_ERR: what is it?" },
+	{ 0 },
+};
+
+const struct option_entry common_options[] = {
 	{ .kind = OPTION_FLAG,
 	  .name = "json",
 	  .help = "results as JSON, one object per line; messages stay on stderr" },
@@ -83,18 +94,8 @@ static void option_line(void *arg, const struct option_entry *entry, size_t base
 	output_fill(right, COLUMN);
 }
 
-void command_help(const struct command *command)
+static void show_examples(const struct example *example)
 {
-	const struct example *example = command->examples;
-
-	printf("usage: sennit %s [OPTION]...%s%s\n\n", command->name,
-	       *command->arguments ? " " : "", command->arguments);
-	paragraphs(command->description);
-	if (command->options && command->options->kind != OPTION_GROUP)
-		puts("\nOptions:");
-	options_each(command->options, option_line, NULL);
-	puts(command->options ? "\nAs everywhere:" : "\nOptions:");
-	options_each(common, option_line, NULL);
 	puts("\nExamples:");
 	for (; example && example->line; example++) {
 		printf("  %s\n      ", example->line);
@@ -102,14 +103,30 @@ void command_help(const struct command *command)
 	}
 }
 
+void command_help(const struct command *command)
+{
+	printf("usage: sennit %s [OPTION]...%s%s\n\n", command->name,
+	       *command->arguments ? " " : "", command->arguments);
+	paragraphs(command->description);
+	if (command->options && command->options->kind != OPTION_GROUP)
+		puts("\nOptions:");
+	options_each(command->options, option_line, NULL);
+	puts(command->options ? "\nAs everywhere:" : "\nOptions:");
+	options_each(common_options, option_line, NULL);
+	show_examples(command->examples);
+}
+
 void tool_help(void)
 {
 	puts("usage: sennit COMMAND [OPTION]... [ARGUMENT]...\n");
 	paragraphs(tool_about);
 	puts("\nCommands:");
-	for (size_t i = 0; commands[i]; i++)
-		printf("  %-12s%s\n", commands[i]->name, commands[i]->summary);
+	for (size_t i = 0; commands[i]; i++) {
+		printf("  %-12s", commands[i]->name);
+		output_fill(commands[i]->summary, 14);
+	}
 	puts("\n`sennit COMMAND --help` tells more of each; so does `man sennit-COMMAND`.");
+	show_examples(tool_examples);
 	puts("\nExit status:");
 	for (size_t i = 0; i < STATUS_COUNT; i++)
 		printf("  %d  %s\n", statuses[i].status, statuses[i].meaning);
@@ -199,10 +216,39 @@ static void roff_statuses(void)
 	}
 }
 
+static void roff_examples(const struct example *example)
+{
+	puts(".SH EXAMPLES");
+	for (; example && example->line; example++) {
+		printf(".TP\n.B ");
+		roff(example->line);
+		putchar('\n');
+		roff(example->what);
+		putchar('\n');
+	}
+}
+
+/* What the library reads, which is the same for every program of it. */
+static void roff_settings(void)
+{
+	size_t count;
+	const struct snt_setting *setting = snt_setting_list(&count);
+
+	puts(".SH ENVIRONMENT");
+	for (size_t i = 0; i < count; i++) {
+		printf(".TP\n.B %s\n", setting[i].name);
+		roff(setting[i].help);
+		if (*setting[i].default_value) {
+			printf(" (default: ");
+			roff(setting[i].default_value);
+			putchar(')');
+		}
+		putchar('\n');
+	}
+}
+
 void command_manual(const struct command *command)
 {
-	const struct example *example = command->examples;
-
 	printf(".TH SENNIT\\-%s 1 \"\" \"sennit %s\" \"sennit\"\n.SH NAME\nsennit\\-%s \\- ",
 	       command->name, TOOL_VERSION, command->name);
 	roff(command->summary);
@@ -214,15 +260,8 @@ void command_manual(const struct command *command)
 	options_each(command->options, roff_option, NULL);
 	if (command->options)
 		puts(".SS As everywhere");
-	options_each(common, roff_option, NULL);
-	puts(".SH EXAMPLES");
-	for (; example && example->line; example++) {
-		printf(".TP\n.B ");
-		roff(example->line);
-		putchar('\n');
-		roff(example->what);
-		putchar('\n');
-	}
+	options_each(common_options, roff_option, NULL);
+	roff_examples(command->examples);
 	roff_statuses();
 	puts(".SH SEE ALSO\n.BR sennit (1)");
 }
@@ -241,7 +280,10 @@ void tool_manual(void)
 		roff(commands[i]->summary);
 		putchar('\n');
 	}
+	roff_examples(tool_examples);
+	roff_settings();
 	roff_statuses();
+	puts(".SH SEE ALSO\n.BR sennit (3)");
 }
 
 /*
@@ -249,8 +291,40 @@ void tool_manual(void)
  */
 
 struct help_opts {
-	bool man;
+	bool man, bash, zsh;
 };
+
+static void json_option(void *arg, const struct option_entry *entry, size_t base)
+{
+	json_t *option;
+	char letter[2] = { entry->letter };
+
+	(void)base;
+	if (entry->kind == OPTION_GROUP)
+		return;
+	option = json_pack("{s:s, s:s}", "name", entry->name, "help", entry->help);
+	if (entry->letter)
+		json_object_set_new(option, "letter", json_string(letter));
+	if (entry->argument)
+		json_object_set_new(option, "argument", json_string(entry->argument));
+	if (entry->standard)
+		json_object_set_new(option, "default", json_string(entry->standard));
+	json_array_append_new(arg, option);
+}
+
+static void command_json(const struct command *command)
+{
+	json_t *object = output_object(), *options = json_array();
+
+	options_each(command->options, json_option, options);
+	options_each(common_options, json_option, options);
+	json_object_update_new(object,
+			       json_pack("{s:s, s:s, s:s, s:s, s:o}", "name",
+					 command->name, "summary", command->summary,
+					 "arguments", command->arguments, "description",
+					 command->description, "options", options));
+	output_json(object);
+}
 
 static int help_run(const void *opts_in, int count, char **argument)
 {
@@ -259,16 +333,18 @@ static int help_run(const void *opts_in, int count, char **argument)
 
 	if (count && !command)
 		return output_usage("there is no \"%s\"", argument[0]);
+	if (opts->man + opts->bash + opts->zsh + output.json > 1)
+		return output_usage("one of --man, --bash, --zsh and --json at a time");
+	if ((opts->bash || opts->zsh) && command)
+		return output_usage("a script is for all commands, not for one");
 	if (output.json) {
-		for (size_t i = 0; commands[i]; i++) {
-			json_t *object = output_object();
-
-			json_object_set_new(object, "name",
-					    json_string(commands[i]->name));
-			json_object_set_new(object, "summary",
-					    json_string(commands[i]->summary));
-			output_json(object);
-		}
+		for (size_t i = 0; commands[i]; i++)
+			if (!command || commands[i] == command)
+				command_json(commands[i]);
+	} else if (opts->bash) {
+		completion_bash();
+	} else if (opts->zsh) {
+		completion_zsh();
 	} else if (command) {
 		(opts->man ? command_manual : command_help)(command);
 	} else {
@@ -288,12 +364,23 @@ const struct command help_command = {
 			  .name = "man",
 			  .offset = offsetof(struct help_opts, man),
 			  .help = "as the source of a manual page" },
+			{ .kind = OPTION_FLAG,
+			  .name = "bash",
+			  .offset = offsetof(struct help_opts, bash),
+			  .help = "a script that completes command lines in bash; it is "
+				  "installed where bash-completion looks for it" },
+			{ .kind = OPTION_FLAG,
+			  .name = "zsh",
+			  .offset = offsetof(struct help_opts, zsh),
+			  .help = "the same for zsh" },
 			{ 0 },
 		},
 	.examples =
 		(const struct example[]){
 			{ "sennit help ping", "the same as sennit ping --help" },
 			{ "sennit help --man ping | man -l -", "as a manual page" },
+			{ "source <(sennit help --bash)",
+			  "in a bash that has no bash-completion" },
 			{ 0 },
 		},
 	.argument_max = 1,

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* sennit: the library's tool. Finds the subcommand, reads its options, runs it. */
+#include <fcntl.h>
 #include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "command.h"
 #include "commands.h"
@@ -52,11 +54,39 @@ static int run(const struct command *command, int argc, char **argv)
 	return status;
 }
 
+/* Where stdin, stdout or stderr is closed, the next file that is opened would have its
+ * number, and results would be written into it. What takes their place can neither be read
+ * nor written, and programs that are run do not get it. */
+static void hold_standard_files(void)
+{
+	int fd;
+
+	do
+		fd = open("/", O_PATH | O_CLOEXEC);
+	while (fd >= 0 && fd <= STDERR_FILENO);
+	if (fd >= 0)
+		close(fd);
+}
+
+static int version(void)
+{
+	json_t *object;
+
+	output_text("sennit %s\n", TOOL_VERSION);
+	if (output.json) {
+		object = output_object();
+		json_object_set_new(object, "version", json_string(TOOL_VERSION));
+		output_json(object);
+	}
+	return STATUS_OK;
+}
+
 int main(int argc, char **argv)
 {
 	const char *word = argc > 1 ? argv[1] : "";
 	const struct command *command;
 
+	hold_standard_files();
 	setlocale(LC_CTYPE, "");
 	if (argc < 2) {
 		output_usage("say what to do");
@@ -64,12 +94,13 @@ int main(int argc, char **argv)
 	}
 	if (!strcmp(word, "--help") || !strcmp(word, "-h"))
 		word = "help";
-	if (!strcmp(word, "--version")) {
-		printf("sennit %s\n", TOOL_VERSION);
-		return output_end(STATUS_OK);
-	}
 	command = command_find(word);
+	/* Where there is one, it may be another program that the option is for. */
+	for (int i = 1; !command && i < argc; i++)
+		output.json |= !strcmp(argv[i], "--json");
+	if (!strcmp(word, "--version"))
+		return output_end(version());
 	if (!command)
-		return unknown(word);
+		return output_end(unknown(word));
 	return output_end(run(command, argc - 1, argv + 1));
 }

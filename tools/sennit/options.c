@@ -371,6 +371,14 @@ static void look_for_json(const struct command *command, int argc, char **argv)
 	}
 }
 
+/* No option is a number. */
+static void drop_signs(int argc, char **argv)
+{
+	for (int i = 1; i < argc; i++)
+		if (argv[i][0] == '-' && isdigit((unsigned char)argv[i][1]))
+			argv[i]++;
+}
+
 int options_parse(const struct command *command, int argc, char **argv, void *opts)
 {
 	struct parser parser = { .command = command };
@@ -378,6 +386,8 @@ int options_parse(const struct command *command, int argc, char **argv, void *op
 
 	make_parser(&parser);
 	look_for_json(command, argc, argv);
+	if (command->ignores_signs)
+		drop_signs(argc, argv);
 	status = store_defaults(&parser, opts);
 	opterr = 0;
 	optind = 0;

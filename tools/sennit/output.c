@@ -3,12 +3,15 @@
 
 #include <errno.h>
 #include <math.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
+#include <wchar.h>
+#include <wctype.h>
 
 #include "command.h"
 
@@ -18,19 +21,30 @@
 struct output output = { .command = "" };
 
 /* Characters of a progress line that is there now. */
-static int progress_width;
+static volatile sig_atomic_t progress_width;
+
+/* Why stdout could not be written, the first time. */
+static int write_error;
 
 json_t *output_object(void)
 {
 	return json_pack("{s:i, s:s}", "schema", SCHEMA, "command", output.command);
 }
 
+void output_flush(void)
+{
+	errno = 0;
+	if ((fflush(stdout) || ferror(stdout)) && !write_error)
+		write_error = errno ? errno : EIO;
+}
+
 void output_json(json_t *object)
 {
-	if (!object || json_dumpf(object, stdout, JSON_COMPACT) ||
-	    putchar('\n') == EOF || fflush(stdout))
-		output_note("a result could not be written: %s",
-			    object ? strerror(errno) : "out of memory");
+	if (!object)
+		output_note("a result could not be written: out of memory");
+	else if (!json_dumpf(object, stdout, JSON_COMPACT))
+		putchar('\n');
+	output_flush();
 	json_decref(object);
 }
 
@@ -46,12 +60,38 @@ void output_text(const char *format, ...)
 	va_end(args);
 }
 
-/* Paths and what peers say may hold anything; a terminal is to do nothing about it. */
-static void make_plain(char *text, bool ascii)
+/* Paths and what peers say may hold anything; a terminal is to do nothing about it, and
+ * a line of ours is not to look like two. What the locale has no letter for becomes "?". */
+static void make_plain(char *text)
+{
+	mbstate_t state = { 0 };
+	char *to = text;
+	wchar_t letter;
+
+	for (size_t left = strlen(text); left;) {
+		size_t length = mbrtowc(&letter, text, left, &state);
+
+		if (length == (size_t)-1 || length == (size_t)-2) {
+			memset(&state, 0, sizeof(state));
+			length = 1;
+			letter = 0;
+		}
+		if (iswprint((wint_t)letter)) {
+			memmove(to, text, length);
+			to += length;
+		} else {
+			*to++ = '?';
+		}
+		text += length;
+		left -= length;
+	}
+	*to = '\0';
+}
+
+static void make_ascii(char *text)
 {
 	for (unsigned char *c = (unsigned char *)text; *c; c++)
-		if ((*c < ' ' && *c != '\n' && *c != '\t') || *c == 127 ||
-		    (ascii && *c > 127))
+		if (*c < ' ' || *c > 126)
 			*c = '?';
 }
 
@@ -65,7 +105,7 @@ json_t *output_string(const char *text)
 	plain = strdup(text);
 	if (!plain)
 		return NULL;
-	make_plain(plain, true);
+	make_ascii(plain);
 	string = json_string(plain);
 	free(plain);
 	return string;
@@ -95,10 +135,10 @@ static void say(const char *format, va_list args)
 	char *text;
 
 	output_progress_end();
-	fflush(stdout);
+	output_flush();
 	if (vasprintf(&text, format, args) < 0)
 		return;
-	make_plain(text, false);
+	make_plain(text);
 	fprintf(stderr, "sennit%s%s: %s\n", *output.command ? " " : "", output.command,
 		text);
 	free(text);
@@ -119,21 +159,38 @@ static void add_error(int status, const char *next, const char *format, va_list 
 	free(text);
 }
 
+static int fail(int status, const char *next, const char *format, va_list args)
+{
+	va_list again;
+
+	va_copy(again, args);
+	say(format, args);
+	if (next)
+		fprintf(stderr, "  %s\n", next);
+	if (output.json)
+		add_error(status, next, format, again);
+	va_end(again);
+	return status;
+}
+
 int output_failed(const char *next, const char *format, ...)
 {
 	va_list args;
 
 	va_start(args, format);
-	say(format, args);
+	fail(STATUS_FAILED, next, format, args);
 	va_end(args);
-	if (next)
-		fprintf(stderr, "  %s\n", next);
-	if (output.json) {
-		va_start(args, format);
-		add_error(STATUS_FAILED, next, format, args);
-		va_end(args);
-	}
 	return STATUS_FAILED;
+}
+
+int output_failed_as(int status, const char *next, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	fail(status, next, format, args);
+	va_end(args);
+	return status;
 }
 
 int output_usage(const char *format, ...)
@@ -179,25 +236,66 @@ static int terminal_width(void)
 								       : size.ws_col;
 }
 
+/* Who is interrupted leaves an empty line behind. */
+static void on_signal(int number)
+{
+	static const char blank[] = "        ";
+	ssize_t written = write(STDERR_FILENO, "\r", 1);
+
+	for (int left = progress_width; written > 0 && left > 0; left -= 8)
+		written = write(STDERR_FILENO, blank, left < 8 ? (size_t)left : 8);
+	if (written > 0)
+		written = write(STDERR_FILENO, "\r", 1);
+	raise(number); /* for real, now */
+}
+
+static void catch_signals(void)
+{
+	static const int numbers[] = { SIGINT, SIGTERM, SIGHUP };
+	struct sigaction action = { .sa_handler = on_signal,
+				    .sa_flags = SA_RESETHAND | SA_NODEFER };
+	static bool caught;
+
+	for (size_t i = 0; !caught && i < sizeof(numbers) / sizeof(*numbers); i++) {
+		struct sigaction before;
+
+		if (!sigaction(numbers[i], NULL, &before) &&
+		    before.sa_handler == SIG_DFL)
+			sigaction(numbers[i], &action, NULL);
+	}
+	caught = true;
+}
+
+/* The first letters that fit so many bytes. */
+static int cut(const char *text, int room)
+{
+	int length = (int)strlen(text);
+
+	if (length <= room)
+		return length;
+	while (room > 0 && ((unsigned char)text[room] & 0xc0) == 0x80)
+		room--;
+	return room;
+}
+
 void output_progress(const char *format, ...)
 {
-	int room = terminal_width() - 1;
+	int room = terminal_width() - 1, length, width = progress_width;
 	char line[512];
 	va_list args;
-	int length;
 
 	if (!output_shows_progress())
 		return;
+	catch_signals();
 	va_start(args, format);
-	length = vsnprintf(line, sizeof(line), format, args);
+	vsnprintf(line, sizeof(line), format, args);
 	va_end(args);
-	if (length >= (int)sizeof(line))
-		length = sizeof(line) - 1;
-	if (length > room)
-		length = room;
-	make_plain(line, false);
-	fprintf(stderr, "\r%.*s%*s", length, line,
-		progress_width > length ? progress_width - length : 0, "");
+	make_plain(line);
+	length = cut(line, room);
+	/* Before it is there: a signal may come at any time. */
+	progress_width = length > width ? length : width;
+	fprintf(stderr, "\r%.*s%*s", length, line, width > length ? width - length : 0,
+		"");
 	fflush(stderr);
 	progress_width = length;
 }
@@ -212,12 +310,12 @@ void output_progress_end(void)
 int output_end(int status)
 {
 	output_progress_end();
-	if (fflush(stdout) || ferror(stdout)) {
-		output_note("results could not be written to stdout: %s",
-			    strerror(errno));
-		return status ? status : STATUS_FAILED;
-	}
-	return status;
+	output_flush();
+	if (!write_error)
+		return status;
+	output_note("results could not be written to stdout: %s",
+		    strerror(write_error));
+	return status ? status : STATUS_FAILED;
 }
 
 /*

@@ -27,6 +27,9 @@ json_t *output_object(void);
  * JSON does not have are refused when they are made. NULL: out of memory. */
 void output_json(json_t *object);
 
+/* Lets what was printed so far be seen. Whether it could be written is remembered. */
+void output_flush(void);
+
 /* A string that may have come from anywhere, such as a path: what is not UTF-8 becomes "?". */
 json_t *output_string(const char *text);
 
@@ -44,6 +47,10 @@ void output_fill(const char *text, size_t indent);
  */
 __attribute__((format(printf, 2, 3))) int output_failed(const char *next,
 							const char *format, ...);
+
+/* The same with another status, which is returned. */
+__attribute__((format(printf, 3, 4))) int output_failed_as(int status, const char *next,
+							   const char *format, ...);
 
 /* Wrong usage: says so and names the help. Returns STATUS_USAGE. */
 __attribute__((format(printf, 1, 2))) int output_usage(const char *format, ...);

@@ -58,6 +58,16 @@ const struct option_entry peer_options[] = {
 	{ 0 },
 };
 
+int peer_check_target(const struct peer_opts *opts, const char *host)
+{
+	if (!*host)
+		return output_usage("\"\" is no host");
+	if (!opts->port)
+		return output_usage(
+			"--port 0 is for servers, which say what they took");
+	return STATUS_OK;
+}
+
 /*
  * The secret
  */
@@ -136,6 +146,31 @@ void peer_listen_opts(const struct peer_opts *opts, const struct peer_secret *se
 		listen->secret = secret->bytes;
 		listen->secret_length = secret->length;
 	}
+}
+
+/*
+ * The end of a server
+ */
+
+volatile sig_atomic_t peer_stopped;
+
+static void on_signal(int number)
+{
+	(void)number;
+	peer_stopped = 1;
+}
+
+void peer_catch_signals(void)
+{
+	static const int numbers[] = { SIGINT, SIGTERM, SIGHUP };
+	struct sigaction action = { .sa_handler = on_signal }, before;
+
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++)
+		/* Who is told to ignore it, as by nohup(1), does. */
+		if (!sigaction(numbers[i], NULL, &before) &&
+		    before.sa_handler != SIG_IGN)
+			sigaction(numbers[i], &action, NULL);
+	signal(SIGPIPE, SIG_IGN);
 }
 
 /*
@@ -219,9 +254,13 @@ static const char *advice(const struct peer_opts *opts, int error, bool on_loopb
 int peer_failed(struct snt_ctx *ctx, const char *host, const struct peer_opts *opts,
 		int error, const char *text)
 {
+	/* The text may be the last error's, which the next call overwrites. */
+	char *why = strdup(*text ? text : strerror(-error));
 	bool on_loopback = is_on_loopback(ctx) && strncmp(host, "127.", 4);
+	int status = output_failed(advice(opts, error, on_loopback),
+				   "no connection to %s port %u: %s", host,
+				   (unsigned)opts->port, why ? why : strerror(-error));
 
-	return output_failed(advice(opts, error, on_loopback),
-			     "no connection to %s port %u: %s", host,
-			     (unsigned)opts->port, *text ? text : strerror(-error));
+	free(why);
+	return status;
 }

@@ -2,6 +2,7 @@
 #ifndef SENNIT_TOOL_PEER_H
 #define SENNIT_TOOL_PEER_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sennit/stream.h>
@@ -30,6 +31,9 @@ struct peer_secret {
 	size_t length; /* 0: none */
 };
 
+/* Can one connect to this host and port at all? STATUS_OK or STATUS_USAGE. */
+int peer_check_target(const struct peer_opts *opts, const char *host);
+
 /* Reads the secret's file, where there is one. Returns an enum status, having said what is
  * wrong. */
 int peer_secret_read(const struct peer_opts *opts, struct peer_secret *secret);
@@ -40,6 +44,11 @@ void peer_connect_opts(const struct peer_opts *opts, const struct peer_secret *s
 		       const char *host, struct snt_stream_opts *stream);
 void peer_listen_opts(const struct peer_opts *opts, const struct peer_secret *secret,
 		      struct snt_stream_listener_opts *listen);
+
+/* From now on SIGINT, SIGTERM and SIGHUP set peer_stopped, and end no server by themselves:
+ * its peers are told. That nobody reads what it says does not end it either. */
+extern volatile sig_atomic_t peer_stopped;
+void peer_catch_signals(void);
 
 /* "listening on ADDRESS, ADDRESS, port N": a note, or an object with --json. */
 void peer_say_listening(struct snt_ctx *ctx, uint16_t port);

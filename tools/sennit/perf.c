@@ -27,7 +27,8 @@
 
 struct perf_opts {
 	struct context_opts context;
-	const char *port, *bind;
+	const char *bind;
+	uint64_t port;
 	bool local;
 
 	const char *op, *test, *size, *lanes, *depth, *scheme, *fragment;
@@ -45,8 +46,8 @@ static const struct option_entry perf_options[] = {
 	{ OPTION_GROUP, .help = "Who" },
 	{ OPTION_FLAG, .name = "local", .offset = AT(local),
 	  .help = "both ends on this host, as two processes with half of its processors each" },
-	{ OPTION_TEXT, 'p', "port", "PORT", AT(port), PERF_PORT_TEXT,
-	  .help = "of the server" },
+	{ OPTION_NUMBER, 'p', "port", "PORT", AT(port), PERF_PORT_TEXT, 0, UINT16_MAX,
+	  .help = "of the server; a server with 0 takes one that is free" },
 	{ OPTION_TEXT, 0, "bind", "ADDRESS", AT(bind),
 	  .help = "the server listens on this address only" },
 	{ OPTION_GROUP,
@@ -104,9 +105,17 @@ static const struct option_entry perf_options[] = {
  * Options
  */
 
-static int wrong_list(const char *option, const char *text)
+static int wrong_words(const char *option, const char *text,
+		       const char *(*name)(unsigned), unsigned last)
 {
-	return output_usage("--%s is \"%s\", which is not such a list", option, text);
+	char known[256] = "all";
+	size_t used = strlen(known);
+
+	for (unsigned i = 1; i <= last && used < sizeof(known); i++)
+		used += (size_t)snprintf(known + used, sizeof(known) - used, ", %s",
+					 name(i));
+	return output_usage("--%s is \"%s\", which is no list of these: %s", option,
+			    text, known);
 }
 
 static const char *scheme_name(unsigned scheme)
@@ -120,7 +129,7 @@ static int words_of(const char *option, const char *text, const char *standard,
 {
 	if (!perf_list_words(text ? text : standard, name, last, list))
 		return 0;
-	return wrong_list(option, text);
+	return wrong_words(option, text, name, last);
 }
 
 static int numbers_of(const char *option, const char *text, const char *standard,
@@ -128,7 +137,9 @@ static int numbers_of(const char *option, const char *text, const char *standard
 {
 	if (!perf_list_parse(text ? text : standard, list))
 		return 0;
-	return wrong_list(option, text);
+	return output_usage("--%s is \"%s\", which is no list such as 64,4k,1m, and no "
+			    "range such as 1-8, 64-1m*4 or 10-50+10",
+			    option, text);
 }
 
 static int sweep_of(const struct perf_opts *opts, struct perf_sweep *sweep)
@@ -163,6 +174,15 @@ static int sweep_of(const struct perf_opts *opts, struct perf_sweep *sweep)
 	if (!status)
 		status = numbers_of("fragment", opts->fragment, "0", &sweep->fragment);
 	return status;
+}
+
+/* As getaddrinfo(3) has it. */
+#define PORT_TEXT 8
+
+static const char *port_text(const struct perf_opts *opts, char text[PORT_TEXT])
+{
+	snprintf(text, PORT_TEXT, "%u", (uint16_t)opts->port);
+	return text;
 }
 
 /* A server that had options would not use them. */
@@ -221,7 +241,7 @@ static void show_result(struct session *session, int i)
 	perf_show_row(result, i ? result - 1 : NULL);
 	if (session->opts->show_lanes && !*result->failure && ends_series(session, i))
 		perf_show_lanes(result);
-	fflush(stdout);
+	output_flush();
 }
 
 /* -1: the server cannot be used any more. */
@@ -312,16 +332,17 @@ static int make_cases(struct session *session, struct perf_sweep *sweep)
 static void introduce(const struct perf_client *client)
 {
 	const struct perf_hello *here = &client->here, *there = &client->there;
+	const char *runs = client->plan.runs == 1 ? "run" : "runs";
 
 	output_text("%s (%s) and %s (%s)\n", here->host, here->devices, there->host,
 		    there->devices);
 	if (client->plan.messages)
-		output_text("%u runs of %llu messages for each size\n\n",
-			    client->plan.runs,
+		output_text("%u %s of %llu messages for each size\n\n",
+			    client->plan.runs, runs,
 			    (unsigned long long)client->plan.messages);
 	else
-		output_text("%u runs of %.3g s for each size\n\n", client->plan.runs,
-			    (double)client->plan.duration_ns / 1e9);
+		output_text("%u %s of %.3g s for each size\n\n", client->plan.runs,
+			    runs, (double)client->plan.duration_ns / 1e9);
 }
 
 static int ask(const struct perf_opts *opts, struct perf_sweep *sweep, int control)
@@ -359,9 +380,10 @@ static int ask(const struct perf_opts *opts, struct perf_sweep *sweep, int contr
 static int be_client(const struct perf_opts *opts, struct perf_sweep *sweep,
 		     const char *host)
 {
+	char port[PORT_TEXT];
 	int control, status;
 
-	if (perf_dial(host, opts->port, &control))
+	if (perf_dial(host, port_text(opts, port), &control))
 		return output_failed("is `sennit perf` running there, without a host?",
 				     "%s", perf_error_text());
 	status = ask(opts, sweep, control);
@@ -400,14 +422,16 @@ static int be_server(const struct perf_opts *opts)
 {
 	struct snt_ctx *ctx;
 	int listener, status = context_open(&opts->context, &ctx);
+	char port[PORT_TEXT];
 
 	if (status)
 		return status;
-	if (perf_listen(opts->bind, opts->port, &listener)) {
+	if (perf_listen(opts->bind, port_text(opts, port), &listener)) {
 		snt_ctx_close(ctx);
 		return output_failed("another port can be chosen with --port", "%s",
 				     perf_error_text());
 	}
+	signal(SIGPIPE, SIG_IGN); /* who reads what it says may be gone */
 	output_note("waiting for clients on port %u; to end it, press Ctrl-C",
 		    port_of(listener));
 	for (;;)
@@ -468,6 +492,7 @@ static int be_both(const struct perf_opts *opts, struct perf_sweep *sweep)
 		if (getppid() != parent)
 			_exit(STATUS_FAILED);
 		output.json = false;
+		context_hush();
 		take_half(true);
 		close(pair[0]);
 		_exit(serve_parent(opts, pair[1]));
@@ -492,9 +517,16 @@ static int run(const void *arg, int count, char **argument)
 		status = refuse_options(opts);
 		return status ? status : be_server(opts);
 	}
+	if (count && (!*argument[0] || !opts->port))
+		return output_usage(!*argument[0] ? "\"\" is no host"
+						  : "--port 0 is for servers");
 	status = sweep_of(opts, &sweep);
 	if (status)
 		return status;
+	/* After an hour of measuring would be too late. */
+	if (opts->report && report_check(opts->report))
+		return output_failed("name another file with --report", "%s: %s",
+				     opts->report, strerror(errno));
 	return opts->local ? be_both(opts, &sweep)
 			   : be_client(opts, &sweep, argument[0]);
 }

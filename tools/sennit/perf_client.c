@@ -185,6 +185,8 @@ int perf_client_measure(struct perf_client *client, const struct perf_case *c,
 		take_lanes(client, result);
 		ret = perf_send_word(client->end.control, PERF_DONE);
 	}
+	if (!ret && client->end.stream)
+		ret = perf_stream_end(&client->end);
 	perf_end_unmake(&client->end);
 	if (!ret)
 		ret = perf_expect(client->end.control, PERF_DONE, &message);

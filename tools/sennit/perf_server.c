@@ -167,6 +167,8 @@ static int serve_case(struct perf_end *end, const struct perf_case *c)
 			      : perf_fail(EPROTO, "message %u between runs",
 					  message.type);
 	}
+	if (!ret && end->stream)
+		ret = perf_stream_end(end);
 	perf_end_unmake(end);
 	return ret ? ret : perf_send_word(end->control, PERF_DONE);
 }

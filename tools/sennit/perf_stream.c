@@ -9,9 +9,6 @@
 #include "perf_error.h"
 #include "perf_pattern.h"
 
-/* How long both ends have for ending in good order. */
-#define END_PATIENCE_NS UINT64_C(2000000000)
-
 int perf_stream_make(struct perf_end *end)
 {
 	struct snt_stream_opts opts = { .size = sizeof(opts) };
@@ -58,34 +55,62 @@ static int make_progress(struct perf_end *end)
 	return ret < 0 ? perf_fail_library(ret, "the loop") : 0;
 }
 
-static bool is_over(const struct perf_end *end)
-{
-	return snt_stream_wait(end->stream, SNT_STREAM_OVER, 0) != -EINPROGRESS;
-}
-
-void perf_stream_unmake(struct perf_end *end)
-{
-	uint64_t deadline_ns = perf_now_ns() + END_PATIENCE_NS;
-
-	if (!end->stream)
-		return;
-	if (end->connected && !snt_stream_shutdown(end->stream))
-		while (!is_over(end) && perf_now_ns() < deadline_ns)
-			snt_loop_poll(end->ctx, 0);
-	snt_stream_destroy(end->stream);
-	end->stream = NULL;
-	/* It closes its QP; devices let go of it while the loop runs. */
-	deadline_ns = perf_now_ns() + PERF_PATIENCE_NS;
-	while (snt_qp_destroy(end->qp) == -EBUSY && perf_now_ns() < deadline_ns)
-		snt_loop_poll(end->ctx, 0);
-	end->qp = NULL;
-}
-
 static int failed(ssize_t ret)
 {
 	if (!ret)
 		return perf_fail(ECONNRESET, "the other end has closed the stream");
 	return perf_fail((int)-ret, "the stream: %s", strerror((int)-ret));
+}
+
+/* One step towards the end; 1 if that was news, of this end or of the other one. */
+static int end_step(struct perf_end *end, bool *here, bool *there)
+{
+	struct perf_message said;
+	int ret =
+		*here ? -EINPROGRESS : snt_stream_wait(end->stream, SNT_STREAM_OVER, 0);
+
+	if (ret < 0 && ret != -EINPROGRESS)
+		return failed(ret);
+	if (ret != -EINPROGRESS) {
+		*here = true;
+		ret = perf_send_word(end->control, PERF_OVER);
+		return ret ? ret : 1;
+	}
+	if (!*there && perf_told(end->control)) {
+		*there = true;
+		ret = perf_expect(end->control, PERF_OVER, &said);
+		return ret ? ret : 1;
+	}
+	return make_progress(end);
+}
+
+int perf_stream_end(struct perf_end *end)
+{
+	uint64_t deadline_ns = perf_now_ns() + PERF_PATIENCE_NS;
+	bool here = false, there = false;
+	int ret = snt_stream_shutdown(end->stream);
+
+	if (ret)
+		return failed(ret);
+	while (ret >= 0 && !(here && there)) {
+		ret = end_step(end, &here, &there);
+		if (!ret && perf_now_ns() > deadline_ns)
+			return perf_fail(ETIMEDOUT, "the stream does not end at %s end",
+					 here ? "the other" : "this");
+	}
+	return ret < 0 ? ret : 0;
+}
+
+void perf_stream_unmake(struct perf_end *end)
+{
+	uint64_t deadline_ns = perf_now_ns() + PERF_PATIENCE_NS;
+
+	snt_stream_destroy(end->stream);
+	end->stream = NULL;
+	/* It closes its QP; devices let go of it while the loop runs. */
+	while (snt_qp_destroy(end->qp) == -EBUSY && perf_now_ns() < deadline_ns)
+		snt_loop_poll(end->ctx, 0);
+	end->qp = NULL;
 }
 
 /* A message that has been read as a whole. */

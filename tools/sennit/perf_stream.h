@@ -11,9 +11,11 @@
  */
 
 /* The stream of an end whose QP is made; its beginning, once both are connected; its end,
- * with that of the QP's traffic. */
+ * which both wait for, since a QP that went earlier would leave the other's last message
+ * without an answer; the end of the QP's traffic. */
 int perf_stream_make(struct perf_end *end);
 int perf_stream_start(struct perf_end *end);
+int perf_stream_end(struct perf_end *end);
 void perf_stream_unmake(struct perf_end *end);
 
 /* The client's run. */

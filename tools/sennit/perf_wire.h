@@ -27,12 +27,13 @@
  *	STOP           ->               that many messages
  *	               <-   RESULT
  *	DONE           ->               no more runs
+ *	OVER           <->  OVER        of streams, each when it is over at that end
  *	               <-   DONE
  *
  * Instead of any answer there may be FAILED, after which the case is over.
  */
 
-#define PERF_VERSION   1
+#define PERF_VERSION   2
 #define PERF_HEADER    8
 #define PERF_BODY_MAX  4096
 #define PERF_TEXT_MAX  256 /* with its NUL */
@@ -53,6 +54,7 @@ enum perf_type {
 	PERF_STOP,
 	PERF_RESULT,
 	PERF_DONE,
+	PERF_OVER,
 	PERF_FAILED,
 };
 

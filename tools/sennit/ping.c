@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* sennit ping: which lanes work between two hosts, and what is wrong with the others. */
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 #include "peer.h"
 
 #define EXPLAIN_MAX 65536
+#define DEVICE_TEXT 160
 /* Nothing goes over the stream. */
 #define RING SNT_STREAM_RING_MIN
 
@@ -26,105 +26,103 @@ struct ping_opts {
 };
 
 /*
- * What was tried. The library tells it in lines of text; those that are not understood are
- * shown as they are.
+ * What was tried
  */
 
-struct pair {
-	unsigned ours, theirs;
-	char verdict[128];
-	char from_peer[128]; /* "": the same */
-};
-
 struct tried {
-	char text[EXPLAIN_MAX];
-	char ours[SNT_DEVICES_MAX][96];	  /* "rxe0 (192.168.77.1)" */
-	char theirs[SNT_DEVICES_MAX][64]; /* "192.168.77.2" */
-	struct pair *pair;
+	struct snt_conn_pair_info *pair;
 	size_t pair_count;
 };
 
-static void read_pair(struct tried *tried, const char *line)
+static int read_tried(struct tried *tried, const struct snt_conn *conn)
 {
-	struct pair pair = { 0 };
-	struct pair *more;
+	struct snt_conn_pair_info pair = { .size = sizeof(pair) };
 
-	if (sscanf(line, "pair %u-%u: %127[^;\n]; seen from the peer: %127[^\n]",
-		   &pair.ours, &pair.theirs, pair.verdict, pair.from_peer) < 3 ||
-	    pair.ours >= SNT_DEVICES_MAX || pair.theirs >= SNT_DEVICES_MAX)
-		return;
-	more = reallocarray(tried->pair, tried->pair_count + 1, sizeof(pair));
-	if (!more)
-		return;
-	tried->pair = more;
-	tried->pair[tried->pair_count++] = pair;
+	*tried = (struct tried){ 0 };
+	while (!snt_conn_pair(conn, (unsigned)tried->pair_count, &pair)) {
+		struct snt_conn_pair_info *more =
+			reallocarray(tried->pair, tried->pair_count + 1, sizeof(pair));
+
+		if (!more) {
+			free(tried->pair);
+			tried->pair = NULL;
+			return output_failed(NULL, "out of memory");
+		}
+		tried->pair = more;
+		tried->pair[tried->pair_count++] = pair;
+	}
+	return STATUS_OK;
 }
 
-static void read_tried(struct tried *tried, const struct snt_conn *conn)
+/* "rxe0 (192.168.77.1)", and "192.168.77.2" of the peer's, which tells no names. */
+static const char *device_text(const struct tried *tried, bool ours, unsigned device,
+			       char text[DEVICE_TEXT])
 {
-	unsigned i;
-	char name[64], gid[64];
+	snprintf(text, DEVICE_TEXT, "device %u", device);
+	for (size_t i = 0; i < tried->pair_count; i++) {
+		const struct snt_conn_pair_info *pair = &tried->pair[i];
 
-	snt_conn_explain(conn, tried->text, sizeof(tried->text));
-	for (const char *line = tried->text; *line; line += *line == '\n') {
-		if (sscanf(line, "our device %u: %63[^,], MTU %*u, GID %63[^ ,;\n]", &i,
-			   name, gid) == 3 &&
-		    i < SNT_DEVICES_MAX)
-			snprintf(tried->ours[i], sizeof(tried->ours[i]),
-				 "%.40s (%.50s)", name, gid);
-		if (sscanf(line, "the peer's device %u: MTU %*u, GID %63[^;\n]", &i,
-			   gid) == 2 &&
-		    i < SNT_DEVICES_MAX)
-			snprintf(tried->theirs[i], sizeof(tried->theirs[i]), "%s", gid);
-		if (!strncmp(line, "pair ", 5))
-			read_pair(tried, line);
-		line += strcspn(line, "\n");
+		if (ours && pair->device == device)
+			snprintf(text, DEVICE_TEXT, "%s (%s)", pair->name,
+				 pair->address);
+		if (!ours && pair->remote_device == device)
+			snprintf(text, DEVICE_TEXT, "%s", pair->remote_address);
 	}
+	return text;
 }
 
 /* What a network engineer can do about a pair. */
 static const struct {
-	const char *verdict; /* as the library says it */
+	enum snt_pair_verdict verdict;
 	const char *advice;
 } advices[] = {
-	{ "nothing comes through",
+	{ SNT_PAIR_SILENT,
 	  "no packet gets there, or no answer gets back. If the two are on networks with no "
 	  "route between them, that is as it should be. Else: `ip route get` on both hosts; "
 	  "UDP port 4791 in firewalls; the VLAN and, on RoCE, the GID type of both ends" },
-	{ "short messages come through, but none as long as the MTU",
+	{ SNT_PAIR_MTU,
 	  "long packets are lost on the way: give every interface and switch port in between "
 	  "an MTU that is at least 100 bytes larger than the RDMA MTU, or lower that of the "
 	  "interfaces" },
-	{ "messages come through, but no empty ones",
+	{ SNT_PAIR_EMPTY,
 	  "packets without payload are lost: something in between drops frames that are short; "
 	  "look at its counters of runts" },
-	{ "works in one direction only",
+	{ SNT_PAIR_ONE_WAY,
 	  "a firewall, or a route that goes another way back: compare `ip route get` on both "
 	  "hosts, and set rp_filter to 2 where a host has several interfaces" },
-	{ "no QP could be made for it",
+	{ SNT_PAIR_RESOURCES,
 	  "a device has no resources left: `sennit info` shows limits, `ulimit -l` how much "
 	  "memory may be locked, `rdma resource` who has them" },
-	{ "their addresses are of different kinds",
+	{ SNT_PAIR_KIND,
 	  "one is IPv4, the other IPv6, or one InfiniBand: give both an address of the same "
 	  "kind, or choose it with --gid" },
 };
 
-static const char *advice_for(const char *verdict)
+static const char *advice_for(enum snt_pair_verdict verdict)
 {
 	for (size_t i = 0; i < sizeof(advices) / sizeof(*advices); i++)
-		if (!strcmp(advices[i].verdict, verdict))
+		if (advices[i].verdict == verdict)
 			return advices[i].advice;
 	return NULL;
 }
 
-static bool works(const struct pair *pair)
+static bool is_bad(const struct snt_conn_pair_info *pair)
 {
-	return !strcmp(pair->verdict, "works") && !*pair->from_peer;
+	return !pair->works && pair->verdict != SNT_PAIR_NOT_TRIED;
 }
 
-static bool is_bad(const struct pair *pair)
+/* The peer saw something else, and told it. */
+static bool differs(const struct snt_conn_pair_info *pair)
 {
-	return !works(pair) && strcmp(pair->verdict, "not tried");
+	return pair->peer_verdict != pair->verdict &&
+	       pair->peer_verdict != SNT_PAIR_NOT_TRIED;
+}
+
+/* The worse of what the two ends saw. */
+static enum snt_pair_verdict verdict_of(const struct snt_conn_pair_info *pair)
+{
+	return differs(pair) && pair->verdict == SNT_PAIR_WORKS ? pair->peer_verdict
+								: pair->verdict;
 }
 
 /* A device of ours, or of the peer, is in no pair that works. */
@@ -133,11 +131,11 @@ static bool is_left_out(const struct tried *tried, bool ours, unsigned device)
 	bool seen = false;
 
 	for (size_t i = 0; i < tried->pair_count; i++) {
-		const struct pair *pair = &tried->pair[i];
+		const struct snt_conn_pair_info *pair = &tried->pair[i];
 
-		if ((ours ? pair->ours : pair->theirs) != device)
+		if ((ours ? pair->device : pair->remote_device) != device)
 			continue;
-		if (works(pair))
+		if (pair->works)
 			return false;
 		seen |= is_bad(pair);
 	}
@@ -158,58 +156,61 @@ static bool is_any_left_out(const struct tried *tried)
  * Telling it
  */
 
-/* The worse of what the two ends saw. */
-static const char *verdict_of(const struct pair *pair)
-{
-	return *pair->from_peer && !strcmp(pair->verdict, "works") ? pair->from_peer
-								   : pair->verdict;
-}
-
 static void say_pairs(const struct tried *tried)
 {
+	char ours[DEVICE_TEXT], theirs[DEVICE_TEXT];
+
 	for (size_t i = 0; i < tried->pair_count; i++) {
-		const struct pair *pair = &tried->pair[i];
+		const struct snt_conn_pair_info *pair = &tried->pair[i];
 
 		output_text("  %s %s - %s: %s%s%s\n",
-			    works(pair)	   ? "+"
+			    pair->works	   ? "+"
 			    : is_bad(pair) ? "!"
 					   : " ",
-			    tried->ours[pair->ours], tried->theirs[pair->theirs],
-			    pair->verdict,
-			    *pair->from_peer ? "; seen from the peer: " : "",
-			    pair->from_peer);
+			    device_text(tried, true, pair->device, ours),
+			    device_text(tried, false, pair->remote_device, theirs),
+			    pair->text, differs(pair) ? "; seen from the peer: " : "",
+			    differs(pair) ? pair->peer_text : "");
 	}
 }
 
-/* Which of the verdicts are those of a device that has no other? */
-static bool is_needed(const struct tried *tried, const char *verdict)
+/* A pair with this verdict, one of whose devices has no other; NULL: none. */
+static const struct snt_conn_pair_info *needed(const struct tried *tried,
+					       enum snt_pair_verdict verdict)
 {
 	for (size_t i = 0; i < tried->pair_count; i++) {
-		const struct pair *pair = &tried->pair[i];
+		const struct snt_conn_pair_info *pair = &tried->pair[i];
 
-		if (is_bad(pair) && !strcmp(verdict_of(pair), verdict) &&
-		    (is_left_out(tried, true, pair->ours) ||
-		     is_left_out(tried, false, pair->theirs)))
-			return true;
+		if (is_bad(pair) && verdict_of(pair) == verdict &&
+		    (is_left_out(tried, true, pair->device) ||
+		     is_left_out(tried, false, pair->remote_device)))
+			return pair;
 	}
-	return false;
+	return NULL;
 }
 
 static void say_advice(const struct tried *tried)
 {
+	const struct snt_conn_pair_info *pair;
+	char text[DEVICE_TEXT];
+
 	if (output.json || !is_any_left_out(tried))
 		return;
 	output_text("without a pair that works:\n");
 	for (unsigned i = 0; i < SNT_DEVICES_MAX; i++)
 		if (is_left_out(tried, true, i))
-			output_text("  %s\n", tried->ours[i]);
+			output_text("  %s\n", device_text(tried, true, i, text));
 	for (unsigned i = 0; i < SNT_DEVICES_MAX; i++)
 		if (is_left_out(tried, false, i))
-			output_text("  the peer's %s\n", tried->theirs[i]);
+			output_text("  the peer's %s\n",
+				    device_text(tried, false, i, text));
 	for (size_t i = 0; i < sizeof(advices) / sizeof(*advices); i++) {
-		if (!is_needed(tried, advices[i].verdict))
+		pair = needed(tried, advices[i].verdict);
+		if (!pair)
 			continue;
-		output_text("what to do where %s:\n  ", advices[i].verdict);
+		output_text("what to do where %s:\n  ",
+			    pair->verdict == advices[i].verdict ? pair->text
+								: pair->peer_text);
 		output_fill(advices[i].advice, 2);
 	}
 }
@@ -217,23 +218,26 @@ static void say_advice(const struct tried *tried)
 static void say_lanes(const struct tried *tried, struct snt_qp *qp)
 {
 	struct snt_lane_info lane = { .size = sizeof(lane) };
+	char ours[DEVICE_TEXT], theirs[DEVICE_TEXT];
 
 	for (unsigned i = 0; i < snt_qp_lanes(qp) && !snt_qp_lane(qp, i, &lane); i++)
-		output_text("  lane %u: %s - %s%s\n", i, tried->ours[lane.device],
-			    tried->theirs[lane.remote_device],
+		output_text("  lane %u: %s - %s%s\n", i,
+			    device_text(tried, true, lane.device, ours),
+			    device_text(tried, false, lane.remote_device, theirs),
 			    lane.alive ? "" : ", dead");
 }
 
 static void say_text(const struct tried *tried, const struct snt_conn *conn,
-		     const char *host, bool verbose)
+		     const char *host)
 {
 	struct snt_conn_info info = { .size = sizeof(info) };
 	struct snt_qp *qp = snt_conn_qp(conn);
 	char time[OUTPUT_QUANTITY];
 
 	snt_conn_query(conn, &info);
-	output_text("%s (%s): %u lanes, MTU %u, connected in %s%s\n", host,
-		    info.peer_address, snt_qp_lanes(qp), info.mtu,
+	output_text("%s (%s): %u lane%s, MTU %u, connected in %s%s\n", host,
+		    info.peer_address, snt_qp_lanes(qp),
+		    snt_qp_lanes(qp) == 1 ? "" : "s", info.mtu,
 		    output_duration(time, (double)info.setup_took_ns / 1e9),
 		    info.authenticated ? ", and the peer knows the secret" : "");
 	say_lanes(tried, qp);
@@ -241,27 +245,29 @@ static void say_text(const struct tried *tried, const struct snt_conn *conn,
 		    info.pairs_tried);
 	say_pairs(tried);
 	say_advice(tried);
-	if (verbose)
-		output_text("\n%s", tried->text);
 }
 
 static json_t *json_pairs(const struct tried *tried)
 {
+	char ours[DEVICE_TEXT], theirs[DEVICE_TEXT];
 	json_t *pairs = json_array();
 
 	for (size_t i = 0; i < tried->pair_count; i++) {
-		const struct pair *pair = &tried->pair[i];
+		const struct snt_conn_pair_info *pair = &tried->pair[i];
 		const char *advice = advice_for(verdict_of(pair));
 		json_t *object =
-			json_pack("{s:s, s:s, s:b, s:b, s:s}", "ours",
-				  tried->ours[pair->ours], "theirs",
-				  tried->theirs[pair->theirs], "works", works(pair),
-				  "tried", works(pair) || is_bad(pair), "verdict",
-				  pair->verdict);
+			json_pack("{s:s, s:s, s:b, s:b, s:s, s:i}", "ours",
+				  device_text(tried, true, pair->device, ours),
+				  "theirs",
+				  device_text(tried, false, pair->remote_device,
+					      theirs),
+				  "works", pair->works, "tried",
+				  pair->verdict != SNT_PAIR_NOT_TRIED, "verdict",
+				  pair->text, "lanes", (int)pair->lane_count);
 
-		if (*pair->from_peer)
+		if (differs(pair))
 			json_object_set_new(object, "from_peer",
-					    json_string(pair->from_peer));
+					    json_string(pair->peer_text));
 		if (advice)
 			json_object_set_new(object, "advice", json_string(advice));
 		json_array_append_new(pairs, object);
@@ -272,31 +278,36 @@ static json_t *json_pairs(const struct tried *tried)
 static json_t *json_left_out(const struct tried *tried, bool ours)
 {
 	json_t *array = json_array();
+	char text[DEVICE_TEXT];
 
 	for (unsigned i = 0; i < SNT_DEVICES_MAX; i++)
 		if (is_left_out(tried, ours, i))
 			json_array_append_new(array,
-					      json_string(ours ? tried->ours[i]
-							       : tried->theirs[i]));
+					      json_string(device_text(tried, ours, i,
+								      text)));
 	return array;
 }
 
 static json_t *json_lanes(const struct tried *tried, struct snt_qp *qp)
 {
 	struct snt_lane_info lane = { .size = sizeof(lane) };
+	char ours[DEVICE_TEXT], theirs[DEVICE_TEXT];
 	json_t *lanes = json_array();
 
 	for (unsigned i = 0; i < snt_qp_lanes(qp) && !snt_qp_lane(qp, i, &lane); i++)
 		json_array_append_new(lanes,
 				      json_pack("{s:s, s:s, s:b}", "ours",
-						tried->ours[lane.device], "theirs",
-						tried->theirs[lane.remote_device],
+						device_text(tried, true, lane.device,
+							    ours),
+						"theirs",
+						device_text(tried, false,
+							    lane.remote_device, theirs),
 						"alive", lane.alive));
 	return lanes;
 }
 
 static void say_json(const struct tried *tried, const struct snt_conn *conn,
-		     const char *host)
+		     const char *host, const char *explanation)
 {
 	struct snt_conn_info info = { .size = sizeof(info) };
 	json_t *object = output_object();
@@ -305,15 +316,16 @@ static void say_json(const struct tried *tried, const struct snt_conn *conn,
 	json_object_update_new(
 		object,
 		json_pack(
-			"{s:s, s:s, s:i, s:f, s:b, s:i, s:i, s:o, s:o, s:o, s:o, s:s}",
-			"host", host, "address", info.peer_address, "mtu",
-			(int)info.mtu, "setup_s", (double)info.setup_took_ns / 1e9,
-			"authenticated", info.authenticated, "pairs_good",
-			(int)info.pairs_good, "pairs_tried", (int)info.pairs_tried,
-			"left_out_ours", json_left_out(tried, true), "left_out_theirs",
+			"{s:o, s:s, s:i, s:f, s:b, s:i, s:i, s:o, s:o, s:o, s:o, s:s}",
+			"host", output_string(host), "address", info.peer_address,
+			"mtu", (int)info.mtu, "setup_s",
+			(double)info.setup_took_ns / 1e9, "authenticated",
+			info.authenticated, "pairs_good", (int)info.pairs_good,
+			"pairs_tried", (int)info.pairs_tried, "left_out_ours",
+			json_left_out(tried, true), "left_out_theirs",
 			json_left_out(tried, false), "lanes",
 			json_lanes(tried, snt_conn_qp(conn)), "pairs",
-			json_pairs(tried), "explain", tried->text));
+			json_pairs(tried), "explain", explanation));
 	output_json(object);
 }
 
@@ -326,37 +338,44 @@ static int not_connected(const struct ping_opts *opts, struct snt_ctx *ctx,
 			 struct snt_stream *stream, const char *host, int error)
 {
 	struct snt_stream_info info = { .size = sizeof(info) };
-	struct tried *tried = calloc(1, sizeof(*tried));
+	struct tried tried;
 
 	snt_stream_query(stream, &info);
-	if (tried && snt_stream_conn(stream)) {
-		read_tried(tried, snt_stream_conn(stream));
-		if (tried->pair_count)
+	if (snt_stream_conn(stream) && !read_tried(&tried, snt_stream_conn(stream))) {
+		if (tried.pair_count)
 			output_text("between here and %s:\n", host);
-		say_pairs(tried);
-		say_advice(tried);
-		free(tried->pair);
+		say_pairs(&tried);
+		say_advice(&tried);
+		if (output.json && tried.pair_count) {
+			json_t *object = output_object();
+
+			json_object_set_new(object, "host", output_string(host));
+			json_object_set_new(object, "pairs", json_pairs(&tried));
+			output_json(object);
+		}
+		free(tried.pair);
 	}
-	free(tried);
 	return peer_failed(ctx, host, &opts->peer, error, info.text);
 }
 
 static int tell(const struct ping_opts *opts, const struct snt_conn *conn,
 		const char *host)
 {
-	struct tried *tried = calloc(1, sizeof(*tried));
-	int status;
+	static char explanation[EXPLAIN_MAX];
+	struct tried tried;
+	int status = read_tried(&tried, conn);
 
-	if (!tried)
-		return output_failed(NULL, "out of memory");
-	read_tried(tried, conn);
-	if (output.json)
-		say_json(tried, conn, host);
-	else
-		say_text(tried, conn, host, opts->verbose);
-	status = is_any_left_out(tried) ? STATUS_PARTLY : STATUS_OK;
-	free(tried->pair);
-	free(tried);
+	snt_conn_explain(conn, explanation, sizeof(explanation));
+	if (!status) {
+		if (output.json)
+			say_json(&tried, conn, host, explanation);
+		else
+			say_text(&tried, conn, host);
+		if (opts->verbose)
+			output_text("\n%s", explanation);
+		status = is_any_left_out(&tried) ? STATUS_PARTLY : STATUS_OK;
+	}
+	free(tried.pair);
 	return status;
 }
 
@@ -387,14 +406,7 @@ static int ping_host(const struct ping_opts *opts, struct snt_ctx *ctx,
  * The end that answers
  */
 
-static volatile sig_atomic_t stopped;
 static uint64_t answered;
-
-static void on_signal(int number)
-{
-	(void)number;
-	stopped = 1;
-}
 
 /* Nothing is said on the stream: when the peer ends, so do we. */
 static void on_ready(void *arg, struct snt_stream *stream, unsigned events)
@@ -430,7 +442,7 @@ static void on_accepted(void *arg, struct snt_stream_listener *listener,
 						 "pairs_tried", (int)info.pairs_tried));
 		output_json(object);
 	}
-	fflush(stdout);
+	output_flush();
 	snt_stream_on_ready(stream, on_ready, NULL);
 	on_ready(NULL, stream, 0);
 }
@@ -444,7 +456,6 @@ static int serve(const struct ping_opts *opts, struct snt_ctx *ctx,
 	struct snt_stream_listener_opts listen = { .size = sizeof(listen),
 						   .stream = &stream,
 						   .accepted = on_accepted };
-	struct sigaction action = { .sa_handler = on_signal };
 	struct snt_stream_listener *listener;
 	int ret;
 
@@ -453,10 +464,9 @@ static int serve(const struct ping_opts *opts, struct snt_ctx *ctx,
 	if (ret)
 		return output_failed(context_remedy(ret), "cannot listen: %s",
 				     snt_err_text());
-	sigaction(SIGINT, &action, NULL);
-	sigaction(SIGTERM, &action, NULL);
+	peer_catch_signals();
 	peer_say_listening(ctx, snt_stream_listener_port(listener));
-	while (!stopped && ret >= 0 && (!opts->count || answered < opts->count))
+	while (!peer_stopped && ret >= 0 && (!opts->count || answered < opts->count))
 		ret = snt_loop_wait(ctx, 1000000000);
 	snt_stream_listener_destroy(listener);
 	if (ret < 0)
@@ -473,7 +483,9 @@ static int ping_run(const void *opts_in, int count, char **argument)
 
 	if (opts->serve == (count == 1))
 		return output_usage("say either --serve, or which host to ping");
-	status = peer_secret_read(&opts->peer, &secret);
+	status = count ? peer_check_target(&opts->peer, argument[0]) : STATUS_OK;
+	if (!status)
+		status = peer_secret_read(&opts->peer, &secret);
 	if (status)
 		return status;
 	status = context_open(&opts->context, &ctx);

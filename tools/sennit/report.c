@@ -2,7 +2,9 @@
 #include "report.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "output.h"
 #include "perf_show.h"
@@ -192,14 +194,15 @@ static void write_result(const struct report *report, int i)
 
 static void write_results(const struct report *report)
 {
-	fputs("<section><div class='wide'><table><caption>All results</caption><tr>"
+	fputs("<section><div class='wide'><table><caption>All results</caption>"
+	      "<thead><tr>"
 	      "<th>size</th><th>Gb/s</th><th>messages/s</th><th>p50 us</th><th>p99</th>"
 	      "<th>p99.9</th><th>max</th><th>CPU c / s</th><th>wake-ups c / s</th>"
-	      "<th>verified</th></tr>\n",
+	      "<th>verified</th></tr></thead><tbody>\n",
 	      report->file);
 	for (int i = 0; i < report->count; i++)
 		write_result(report, i);
-	fputs("</table></div></section>\n", report->file);
+	fputs("</tbody></table></div></section>\n", report->file);
 }
 
 /* Of the last result that has some. */
@@ -232,6 +235,17 @@ static void write_lanes(const struct report *report)
 			lane->data ? "data" : "notifications");
 	}
 	fputs("</table></div></section>\n", report->file);
+}
+
+int report_check(const char *path)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+
+	if (fd >= 0)
+		unlink(path);
+	else if (errno == EEXIST)
+		fd = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+	return fd < 0 ? -1 : close(fd);
 }
 
 int report_write(const char *path, const struct perf_client *client,

@@ -12,6 +12,9 @@
 int report_write(const char *path, const struct perf_client *client,
 		 const struct perf_result *results, int count);
 
+/* Could it be written there? Nothing is changed. 0, or -1 with errno. */
+int report_check(const char *path);
+
 /* Its parts (report_plots.c). */
 struct report {
 	FILE *file;

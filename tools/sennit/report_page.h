@@ -7,7 +7,8 @@ static const char report_style[] =
 	":root{--bg:#fff;--fg:#1c2024;--dim:#5d6670;--line:#e3e6ea;--card:#f6f7f9;"
 	"--c0:#0b65b8;--c1:#d1480c;--c2:#0a7f5d;--c3:#a3266e;--c4:#8a6a00;--c5:#5546b8;"
 	"--c6:#3d7a9a;--c7:#7a4a2a}"
-	"@media(prefers-color-scheme:dark){:root{--bg:#14171a;--fg:#e6e9ec;--dim:#9aa4ae;"
+	"@media screen and (prefers-color-scheme:dark){:root{--bg:#14171a;--fg:#e6e9ec;"
+	"--dim:#9aa4ae;"
 	"--line:#2b3036;--card:#1c2024;--c0:#58a9f0;--c1:#ff8a4f;--c2:#3fc79a;--c3:#ee7dbb;"
 	"--c4:#dcb53a;--c5:#a99bff;--c6:#7fc4e6;--c7:#d3a27c}}"
 	"*{box-sizing:border-box}"
@@ -45,7 +46,12 @@ static const char report_style[] =
 	".l4{stroke:var(--c4)}.l5{stroke:var(--c5)}.l6{stroke:var(--c6)}.l7{stroke:var(--c7)}"
 	".f0{fill:var(--c0)}.f1{fill:var(--c1)}.f2{fill:var(--c2)}.f3{fill:var(--c3)}"
 	".f4{fill:var(--c4)}.f5{fill:var(--c5)}.f6{fill:var(--c6)}.f7{fill:var(--c7)}"
-	"@media print{body{max-width:none;font-size:11pt}.plots{grid-template-columns:1fr 1fr}"
-	"section{border-color:#bbb}}";
+	/* Nothing can be scrolled on paper: letters are smaller there, but those of plots
+	 * are not, and no row is torn from its heading. */
+	"@media print{html{font-size:8.5pt}body{max-width:none;padding:0;font-size:1rem}"
+	".plots{grid-template-columns:1fr 1fr;gap:.8rem}svg text{font-size:15px}"
+	".cards div{border:1px solid #bbb}section{border-color:#bbb}"
+	"section:has(.wide){break-inside:auto}.wide{overflow:visible}"
+	"th,td{padding:.15rem .35rem}tr{break-inside:avoid}.series{break-after:avoid}}";
 
 #endif

@@ -59,17 +59,19 @@ static int find_library(const struct run_opts *opts, char path[PATH_MAX])
 static bool find_program(const char *name, char path[PATH_MAX])
 {
 	const char *folder = getenv("PATH");
+	struct stat found;
 
 	if (strchr(name, '/')) {
 		snprintf(path, PATH_MAX, "%s", name);
-		return !access(path, X_OK);
+		return !access(path, F_OK);
 	}
 	for (folder = folder ? folder : "/bin:/usr/bin";; folder++) {
 		size_t length = strcspn(folder, ":");
 
 		snprintf(path, PATH_MAX, "%.*s%s%s", (int)length, folder,
 			 length ? "/" : "", name);
-		if (!access(path, X_OK))
+		if (*name && !stat(path, &found) && S_ISREG(found.st_mode) &&
+		    !access(path, X_OK))
 			return true;
 		folder += length;
 		if (!*folder)
@@ -162,9 +164,9 @@ static int print_plan(const char *library, const char *program)
 	if (!output.json)
 		return STATUS_OK;
 	object = output_object();
-	json_object_update_new(object, json_pack("{s:s, s:s, s:s}", "preload", library,
-						 "program", program, "LD_PRELOAD",
-						 getenv("LD_PRELOAD")));
+	json_object_set_new(object, "preload", output_string(library));
+	json_object_set_new(object, "program", output_string(program));
+	json_object_set_new(object, "LD_PRELOAD", output_string(getenv("LD_PRELOAD")));
 	output_json(object);
 	return STATUS_OK;
 }
@@ -184,10 +186,9 @@ static int run_run(const void *opts_in, int count, char **argument)
 			"put it elsewhere",
 			"%s: LD_PRELOAD cannot name a path with a blank or colon",
 			library);
-	if (!find_program(argument[0], program)) {
-		output_failed(NULL, "%s: no such program", argument[0]);
-		return EXIT_NOT_FOUND;
-	}
+	if (!find_program(argument[0], program))
+		return output_failed_as(EXIT_NOT_FOUND, NULL, "\"%s\": no such program",
+					argument[0]);
 	status = check_program(program);
 	if (status)
 		return status;
@@ -196,8 +197,8 @@ static int run_run(const void *opts_in, int count, char **argument)
 	if (opts->print)
 		return print_plan(library, program);
 	execv(program, argument);
-	output_failed(NULL, "%s: %s", program, strerror(errno));
-	return EXIT_CANNOT_RUN;
+	return output_failed_as(EXIT_CANNOT_RUN, NULL, "%s: %s", program,
+				strerror(errno));
 }
 
 const struct command run_command = {
@@ -207,7 +208,7 @@ const struct command run_command = {
 	.arguments = "[--] PROGRAM [ARGUMENT]...",
 	.description =
 		"Loads " LIBRARY
-		"before the program, which then sees soft devices among those that "
+		" before the program, which then sees soft devices among those that "
 		"libibverbs and librdmacm list, and can use them as any other. The "
 		"program needs no change and knows nothing of it. Its exit status is "
 		"that of the program; 126 if it could not be run, 127 if it was not "

@@ -18,6 +18,8 @@
 
 /* Of one session, before it is another's turn. */
 #define STEPS_MAX 32
+/* Who has not shown yet that it is a client, and may never do so, takes nobody's place. */
+#define STRANGERS_MAX 1024
 
 struct serve_opts {
 	struct context_opts context;
@@ -52,15 +54,8 @@ static struct {
 	const struct serve_opts *opts;
 	int root;
 	struct session *sessions;
+	uint64_t session_count;
 } server;
-
-static volatile sig_atomic_t stopped;
-
-static void on_signal(int number)
-{
-	(void)number;
-	stopped = 1;
-}
 
 /*
  * Sessions
@@ -73,6 +68,15 @@ static void on_problem(void *arg, const char *text)
 	output_note("%s: %s", session->peer, text);
 }
 
+static void turn_away(struct session *session, struct snt_stream *stream,
+		      const char *text)
+{
+	free(session);
+	snt_stream_abort(stream, text);
+	snt_stream_destroy(stream);
+	output_note("a peer was turned away: %s", text);
+}
+
 static void on_accepted(void *arg, struct snt_stream_listener *listener,
 			struct snt_stream *stream)
 {
@@ -80,13 +84,17 @@ static void on_accepted(void *arg, struct snt_stream_listener *listener,
 	struct session *session = calloc(1, sizeof(*session));
 
 	(void)arg, (void)listener;
-	if (!session || copy_link_begin(&session->link, stream)) {
-		free(session);
-		snt_stream_abort(stream, "out of memory");
-		snt_stream_destroy(stream);
-		output_note("a peer was turned away: out of memory");
+	if (server.session_count >= server.opts->session_max) {
+		turn_away(session, stream,
+			  "there are as many connections as the server takes "
+			  "(--connections): try again later");
 		return;
 	}
+	if (!session || copy_link_begin(&session->link, stream)) {
+		turn_away(session, stream, "out of memory");
+		return;
+	}
+	server.session_count++;
 	session->stream = stream;
 	session->source_folder = -1;
 	if (snt_stream_conn(stream) && !snt_conn_query(snt_stream_conn(stream), &info))
@@ -114,6 +122,7 @@ static void free_session(struct session *session)
 	snt_stream_destroy(session->stream);
 	copy_link_end(&session->link);
 	free(session);
+	server.session_count--;
 }
 
 /*
@@ -215,7 +224,7 @@ static int on_open(struct session *session, struct copy_frame *frame)
 		return answer(
 			session, EINVAL,
 			"this is no path below the folder that is served: no \"..\", no "
-			"empty names");
+			"\".\", no names that are empty or too long, or end in " COPY_PART_SUFFIX);
 	if (server.opts->verbose)
 		output_note("%s: %s %s", session->peer,
 			    frame->flags & COPY_PULL ? "takes" : "brings",
@@ -337,12 +346,10 @@ static void end_sessions(void)
 
 static int serve_until_stopped(struct snt_ctx *ctx)
 {
-	struct sigaction action = { .sa_handler = on_signal };
 	int ret = 0;
 
-	sigaction(SIGINT, &action, NULL);
-	sigaction(SIGTERM, &action, NULL);
-	while (!stopped && ret >= 0)
+	peer_catch_signals();
+	while (!peer_stopped && ret >= 0)
 		ret = snt_loop_wait(ctx, step_all() ? 0 : 1000000000);
 	end_sessions();
 	if (ret < 0)
@@ -357,11 +364,12 @@ static int serve(const struct serve_opts *opts, struct snt_ctx *ctx)
 					  .detect_ns = opts->peer.detect_ns,
 					  .recv_size = opts->ring,
 					  .send_size = opts->ring };
-	struct snt_stream_listener_opts listen = { .size = sizeof(listen),
-						   .stream = &stream,
-						   .connection_max =
-							   (uint32_t)opts->session_max,
-						   .accepted = on_accepted };
+	struct snt_stream_listener_opts listen = {
+		.size = sizeof(listen),
+		.stream = &stream,
+		.connection_max = (uint32_t)opts->session_max + STRANGERS_MAX,
+		.accepted = on_accepted
+	};
 	struct snt_stream_listener *listener;
 	struct peer_secret secret;
 	int status = peer_secret_read(&opts->peer, &secret);
@@ -419,7 +427,7 @@ const struct command serve_command = {
 		"followed, wherever they lead. Any number of hosts may copy at the "
 		"same time, and `sennit ping` is answered, too.\n\n"
 		"A file that is being written has the name .NAME" COPY_PART_SUFFIX
-		"until it is there as a whole, its checksum is right and it is on "
+		" until it is there as a whole, its checksum is right and it is on "
 		"disk; then it takes its name at once. What is left of one that was "
 		"interrupted is used when the same file is copied again, and can be "
 		"removed at any time.\n\n"

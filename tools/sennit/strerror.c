@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sennit/cq.h>
 
 #include "command.h"
 #include "commands.h"
@@ -98,12 +99,116 @@ static int number_of(const char *text)
 	return number <= ERRNO_MAX && strerrorname_np((int)number) ? (int)number : 0;
 }
 
-static int explain(const char *text)
+/*
+ * Statuses of completions
+ */
+
+static const struct {
+	enum snt_status number;
+	const char *name;
+	const char *meaning;
+} statuses[] = {
+	{ SNT_SUCCESS, "SUCCESS", "it is done" },
+	{ SNT_LOC_LEN_ERR, "LOC_LEN_ERR",
+	  "a message is longer than the receive for it" },
+	{ SNT_LOC_QP_OP_ERR, "LOC_QP_OP_ERR",
+	  "the device refuses the request: what is it that this QP cannot do?" },
+	{ SNT_LOC_PROT_ERR, "LOC_PROT_ERR",
+	  "local memory that is not registered, or not for this: look at lkey, address "
+	  "and access flags" },
+	{ SNT_FLUSHED, "FLUSHED",
+	  "the shadow of another failure, or of closing: the first completion that is not "
+	  "a flush says what happened" },
+	{ SNT_MW_BIND_ERR, "MW_BIND_ERR", "a memory window could not be bound" },
+	{ SNT_BAD_RESP_ERR, "BAD_RESP_ERR",
+	  "the peer's device answered with nonsense" },
+	{ SNT_LOC_ACCESS_ERR, "LOC_ACCESS_ERR",
+	  "a write that arrived had no right to its memory" },
+	{ SNT_REM_INV_REQ_ERR, "REM_INV_REQ_ERR",
+	  "the peer's device refused the request: its limits, a message longer than the "
+	  "receive, an atomic on memory that is not aligned to eight bytes" },
+	{ SNT_REM_ACCESS_ERR, "REM_ACCESS_ERR",
+	  "the key, address or right is wrong at the peer: a token of another life of it, "
+	  "or memory that has been released" },
+	{ SNT_REM_OP_ERR, "REM_OP_ERR", "the peer's device could not do it" },
+	{ SNT_RETRY_EXC_ERR, "RETRY_EXC_ERR",
+	  "the peer did not answer: it is gone, or packets do not get through. Is the "
+	  "other process alive? Then try the path with `sennit ping`" },
+	{ SNT_RNR_RETRY_EXC_ERR, "RNR_RETRY_EXC_ERR",
+	  "the peer had no receive posted for too long: post them before it can send, and "
+	  "enough of them" },
+	{ SNT_FATAL_ERR, "FATAL_ERR", "the device has failed" },
+	{ SNT_GENERAL_ERR, "GENERAL_ERR", "the device does not say what it is" },
+};
+#define STATUSES (sizeof(statuses) / sizeof(*statuses))
+
+/* "RETRY_EXC_ERR", with or without the prefixes of this library or of verbs. -1: none. */
+static int status_of(const char *text)
 {
+	static const char *const prefix[] = { "SNT_", "IBV_WC_" };
+
+	for (size_t i = 0; i < sizeof(prefix) / sizeof(*prefix); i++)
+		if (!strncasecmp(text, prefix[i], strlen(prefix[i])))
+			text += strlen(prefix[i]);
+	if (!strcasecmp(text, "WR_FLUSH_ERR"))
+		text = "FLUSHED";
+	for (size_t i = 0; i < STATUSES; i++)
+		if (!strcasecmp(statuses[i].name, text))
+			return (int)i;
+	return -1;
+}
+
+static int status_by_number(const char *text)
+{
+	char *end;
+	long number = strtol(text, &end, 10);
+
+	for (size_t i = 0; !*end && end != text && i < STATUSES; i++)
+		if ((long)statuses[i].number == number)
+			return (int)i;
+	return -1;
+}
+
+static int explain_status(size_t i)
+{
+	int number = statuses[i].number;
+	const char *text = snt_status_text((unsigned)number);
+	json_t *object;
+
+	output_text("SNT_%s (status %d): %s\n  in sennit: %s\n", statuses[i].name,
+		    number, text, statuses[i].meaning);
+	if (!output.json)
+		return STATUS_OK;
+	object = output_object();
+	json_object_update_new(object,
+			       json_pack("{s:i, s:s+, s:s, s:s}", "completion_status",
+					 number, "name", "SNT_", statuses[i].name,
+					 "text", text, "meaning", statuses[i].meaning));
+	output_json(object);
+	return STATUS_OK;
+}
+
+/*
+ * The subcommand
+ */
+
+struct strerror_opts {
+	bool status;
+};
+
+static int explain(const struct strerror_opts *opts, const char *text)
+{
+	int status = status_of(text);
 	int number = number_of(text);
 	const char *meaning = meaning_of(number);
 	json_t *object;
 
+	if (opts->status && status < 0)
+		status = status_by_number(text);
+	if (status >= 0)
+		return explain_status((size_t)status);
+	if (opts->status)
+		return output_usage("there is no status \"%s\"", text);
 	if (!number) {
 		const char *nearest = options_nearest(text, errno_name, NULL);
 
@@ -130,27 +235,40 @@ static int strerror_run(const void *opts, int count, char **argument)
 {
 	int status = STATUS_OK;
 
-	(void)opts;
 	for (int i = 0; i < count && !status; i++)
-		status = explain(argument[i]);
+		status = explain(opts, argument[i]);
 	return status;
 }
 
 const struct command strerror_command = {
 	.name = "strerror",
-	.summary = "what an errno is called and what it means in sennit",
+	.summary = "what an errno, or the status of a completion, means in sennit",
 	.arguments = "NUMBER|NAME...",
 	.description =
 		"Calls of the library return negative errnos; with or without the sign, "
 		"and by name, this explains them. The sentence that snt_err_text() has "
-		"after a failure says more.",
+		"after a failure says more.\n\n"
+		"Completions have a status, which is known by name as well, in sennit's "
+		"words or those of verbs, and by number with --status.",
+	.options =
+		(const struct option_entry[]){
+			{ .kind = OPTION_FLAG,
+			  .name = "status",
+			  .offset = offsetof(struct strerror_opts, status),
+			  .help = "numbers are statuses of completions, not errnos" },
+			{ 0 },
+		},
 	.examples =
 		(const struct example[]){
-			{ "sennit strerror 110", "by number" },
+			{ "sennit strerror -110", "by number, as calls return it" },
 			{ "sennit strerror ENETDOWN EACCES", "by name" },
+			{ "sennit strerror IBV_WC_RETRY_EXC_ERR",
+			  "what a completion says; --status 12 is the same" },
 			{ 0 },
 		},
 	.argument_min = 1,
 	.argument_max = -1,
+	.ignores_signs = true,
+	.opts_size = sizeof(struct strerror_opts),
 	.run = strerror_run,
 };

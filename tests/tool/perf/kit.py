@@ -14,7 +14,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "check"))
 
 HEADER = struct.Struct(">IHH")
-HELLO, CASE, READY, CONNECT, RUN, STOP, DONE, FAILED = 1, 2, 3, 4, 6, 8, 10, 11
+HELLO, CASE, READY, CONNECT, RUN, STOP, DONE, FAILED = 1, 2, 3, 4, 6, 8, 10, 12
 WRITE, SEND, STREAM = 1, 4, 7
 BANDWIDTH = 1
 # A slow machine is not a failure.
@@ -107,7 +107,7 @@ def text(value: str) -> bytes:
     return struct.pack(">H", len(value)) + value.encode()
 
 
-def frame(kind: int, body: bytes = b"", version: int = 1) -> bytes:
+def frame(kind: int, body: bytes = b"", version: int = 2) -> bytes:
     return HEADER.pack(len(body), version, kind) + body
 
 

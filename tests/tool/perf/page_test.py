@@ -17,7 +17,8 @@ from kit import Tool
 
 from tap import Report
 
-WIDTHS = {"phone": 390, "desktop": 1280}
+# Paper of 210 mm, less its margins, has so many pixels.
+WIDTHS = {"phone": 390, "desktop": 1280, "sheet of paper": 718}
 # Added to a copy of the page: what the browser has made of it, as its title.
 PROBE = """<script>
 const plots = [...document.querySelectorAll("svg[role=img]")].map(svg => ({
@@ -28,7 +29,8 @@ const plots = [...document.querySelectorAll("svg[role=img]")].map(svg => ({
     .filter(path => path.getBBox().width + path.getBBox().height > 0).length,
 }));
 document.title = JSON.stringify({plots, wide: document.documentElement.scrollWidth,
-  room: document.documentElement.clientWidth});
+  room: document.documentElement.clientWidth,
+  cut: [...document.querySelectorAll(".wide")].filter(e => e.scrollWidth > e.clientWidth).length});
 </script>"""
 
 
@@ -53,6 +55,9 @@ def drawn(browser: str, page: Path, width: int):
             yield f"not drawn: {plot}"
     if seen["wide"] > seen["room"]:
         yield f"{seen['wide']} wide, in a window of {seen['room']}"
+    # On screens tables can be moved.
+    if "media all" in page.read_text() and seen["cut"]:
+        yield f"{seen['cut']} tables are cut off"
 
 
 def main() -> None:
@@ -69,6 +74,8 @@ def main() -> None:
         assert done.returncode == 0, done.stderr
         page.write_text(page.read_text().replace("</body>", PROBE + "</body>"))
         for name, width in WIDTHS.items():
+            if name == "sheet of paper":
+                page.write_text(page.read_text().replace("@media print", "@media all"))
             report.check(f"drawn on a {name}", list(drawn(browser, page, width)))
     report.end()
 

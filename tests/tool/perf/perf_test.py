@@ -310,7 +310,7 @@ def hostile_clients(tool: Tool):
     rng = random.Random(1)
     greeting = kit.hello()
     says = [b"", b"GET / HTTP/1.1\r\n\r\n", rng.randbytes(5000), greeting[:7],
-            kit.frame(kit.HELLO, version=2), kit.HEADER.pack(2**32 - 1, 1, kit.HELLO),
+            kit.frame(kit.HELLO, version=3), kit.HEADER.pack(2**32 - 1, 2, kit.HELLO),
             kit.hello(0), kit.hello(33), kit.frame(kit.RUN), greeting + kit.frame(99),
             greeting + kit.case()[:20], greeting + kit.case() + kit.frame(kit.DONE),
             greeting + kit.case() + kit.case(), greeting + kit.frame(kit.STOP, bytes(8)),
