@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/utsname.h>
 
@@ -87,17 +86,12 @@ void perf_end_hello(const struct perf_end *end, struct perf_hello *hello)
 
 static int make_memory(struct perf_end *end)
 {
-	int ret;
+	int ret = snt_mem_alloc(end->ctx, end->shape.memory, ACCESS, &end->mem);
 
-	end->memory = mmap(NULL, end->shape.memory, PROT_READ | PROT_WRITE,
-			   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (end->memory == MAP_FAILED) {
-		end->memory = NULL;
-		return perf_fail(ENOMEM, "no memory for %zu bytes", end->shape.memory);
-	}
-	end->mapped = end->shape.memory;
-	ret = snt_mem_register(end->ctx, end->memory, end->mapped, ACCESS, &end->mem);
-	return ret ? perf_fail_library(ret, "registering memory") : 0;
+	if (ret)
+		return perf_fail_library(ret, "registering memory");
+	end->memory = (void *)(uintptr_t)snt_mem_addr(end->mem);
+	return 0;
 }
 
 static uint32_t greater(uint32_t a, uint32_t b)
@@ -264,8 +258,6 @@ void perf_end_unmake(struct perf_end *end)
 	snt_qp_destroy(end->qp);
 	snt_cq_destroy(end->cq);
 	snt_mem_release(end->mem);
-	if (end->memory)
-		munmap(end->memory, end->mapped);
 	end->qp = NULL;
 	end->cq = NULL;
 	end->mem = NULL;

@@ -26,7 +26,6 @@ struct perf_end {
 	struct snt_qp *qp;
 	struct snt_mem *mem;
 	unsigned char *memory;
-	size_t mapped;
 	bool connected;
 	struct snt_token peer;
 
