@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "loop/cases.h"
+#include "loop/ticker.h"
 
 #define QPS   8
 #define BURST 16
@@ -80,13 +81,13 @@ static void idle_second(struct world *world)
 	world_until(world, &received, 1);
 	world_until(world, &sent, 1);
 	world_until_idle(world);
-	ticker = world->driver->tick(1000, ticked, &seconds);
+	ticker = ticker_start(world->driver, 1000, ticked, &seconds);
 	before = world_dispatches;
 	while (!seconds)
 		world->driver->turn(true);
 	wakes = world_dispatches - before;
 	expect(wakes <= 2, "%lu wake-ups in an idle second", wakes);
-	world->driver->untick(ticker);
+	ticker_stop(world->driver, ticker);
 	world_close(world);
 }
 

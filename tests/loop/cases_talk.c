@@ -11,6 +11,7 @@
 
 #include "loop/cases.h"
 #include "loop/talk.h"
+#include "loop/ticker.h"
 
 static void run_talks(struct world *world, const struct world_opts *opts,
 		      unsigned rounds)
@@ -234,7 +235,7 @@ static void beside_tcp_and_timer(struct world *world)
 
 	world_open(world, &(struct world_opts){ 0 });
 	tcp_open(&tcp, world->driver);
-	ticker = world->driver->tick(1, count_up, &ticks);
+	ticker = ticker_start(world->driver, 1, count_up, &ticks);
 	talk_begin(&talk, world, 0, 0);
 	world_until_other(world, &talk.rounds, 50);
 	world_until_other(world, &tcp.rounds, tcp.rounds + 50);
@@ -242,7 +243,7 @@ static void beside_tcp_and_timer(struct world *world)
 	world_until_other(world, &talk.rounds, talk.rounds + 50);
 	talk_end(&talk);
 	world_until_other(world, &talk.done, 1);
-	world->driver->untick(ticker);
+	ticker_stop(world->driver, ticker);
 	tcp_close(&tcp);
 	world_close(world);
 }

@@ -25,7 +25,7 @@ struct driver {
 	/* Whatever a program watches, until it is not readable any more. */
 	void *(*watch)(int fd, void (*ready)(void *arg), void *arg);
 	void (*unwatch)(void *watched);
-	/* Again and again. */
+	/* Again and again; both are NULL in a loop that has no timers (ticker.h). */
 	void *(*tick)(unsigned period_ms, void (*ticked)(void *arg), void *arg);
 	void (*untick)(void *ticker);
 };

@@ -105,16 +105,6 @@ static void turn(bool may_sleep)
 	slot_sweep(&loop.slots);
 }
 
-static void *tick(unsigned period_ms, void (*ticked)(void *arg), void *arg)
-{
-	return slot_tick(period_ms, ticked, arg, watch);
-}
-
-static void untick(void *ticker)
-{
-	slot_untick(ticker, unwatch);
-}
-
 static const struct driver level = {
 	.name = "epoll",
 	.start = start_level,
@@ -124,8 +114,6 @@ static const struct driver level = {
 	.detach = detach,
 	.watch = watch,
 	.unwatch = unwatch,
-	.tick = tick,
-	.untick = untick,
 };
 
 static const struct driver edge = {
@@ -137,8 +125,6 @@ static const struct driver edge = {
 	.detach = detach,
 	.watch = watch,
 	.unwatch = unwatch,
-	.tick = tick,
-	.untick = untick,
 };
 
 const struct driver *const drivers[] = { &level, &edge, NULL };

@@ -160,16 +160,6 @@ static void stop(void)
 	io_uring_queue_exit(&loop.ring);
 }
 
-static void *tick(unsigned period_ms, void (*ticked)(void *arg), void *arg)
-{
-	return slot_tick(period_ms, ticked, arg, watch);
-}
-
-static void untick(void *ticker)
-{
-	slot_untick(ticker, unwatch);
-}
-
 static const struct driver driver = {
 	.name = "io_uring",
 	.start = start,
@@ -179,8 +169,6 @@ static const struct driver driver = {
 	.detach = detach,
 	.watch = watch,
 	.unwatch = unwatch,
-	.tick = tick,
-	.untick = untick,
 };
 
 const struct driver *const drivers[] = { &driver, NULL };

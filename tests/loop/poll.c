@@ -114,16 +114,6 @@ static void turn(bool may_sleep)
 	slot_sweep(&loop.slots);
 }
 
-static void *tick(unsigned period_ms, void (*ticked)(void *arg), void *arg)
-{
-	return slot_tick(period_ms, ticked, arg, watch);
-}
-
-static void untick(void *ticker)
-{
-	slot_untick(ticker, unwatch);
-}
-
 static const struct driver driver = {
 	.name = "poll",
 	.start = start,
@@ -133,8 +123,6 @@ static const struct driver driver = {
 	.detach = detach,
 	.watch = watch,
 	.unwatch = unwatch,
-	.tick = tick,
-	.untick = untick,
 };
 
 const struct driver *const drivers[] = { &driver, NULL };

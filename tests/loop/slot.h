@@ -23,9 +23,4 @@ struct slot *slot_add(struct slot **slots);
 /* Frees those that are gone and that nothing refers to. */
 void slot_sweep(struct slot **slots);
 
-/* A ticker on a timerfd, which is watched by @watch. */
-void *slot_tick(unsigned period_ms, void (*ticked)(void *arg), void *arg,
-		void *(*watch)(int fd, void (*ready)(void *arg), void *arg));
-void slot_untick(void *ticker, void (*unwatch)(void *watched));
-
 #endif

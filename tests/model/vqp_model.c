@@ -67,50 +67,17 @@ static int operate(struct world *world)
 	return ret;
 }
 
-/* Gives the peer's WRs the receives that they wait for. */
-static int feed(struct link *link, unsigned end)
-{
-	struct end *here = &link->end[end], *there = &link->end[!end];
-	int notifies = there->notifies, messages = there->messages;
-
-	if (link->hostile)
-		return 0;
-	if (link->pass) {
-		messages += notifies;
-		notifies = 0;
-	}
-	if (here->class_posted[0] < notifies && post_recv(link, end, false))
-		return -1;
-	if (here->class_posted[1] < messages && post_recv(link, end, true))
-		return -1;
-	return 0;
-}
-
-static bool all_closed(const struct world *world)
-{
-	for (unsigned i = 0; i < world->links; i++)
-		for (unsigned end = 0; end < 2; end++)
-			if (world->link[i].end[end].qp &&
-			    !world->link[i].end[end].closed)
-				return false;
-	return true;
-}
-
 /* Lets everything come to rest. */
 static int settle(struct world *world, bool fed)
 {
 	for (unsigned idle = 0; idle < ROUNDS_IDLE; idle++) {
-		int moved = 0, ret;
+		int moved, ret;
 
-		for (unsigned i = 0; fed && i < world->links; i++)
-			if (feed(&world->link[i], 0) || feed(&world->link[i], 1))
-				return -1;
-		for (unsigned host = 0; host < 2; host++) {
-			ret = poll_host(world, host);
-			if (ret < 0)
-				return -1;
-			moved += ret;
-		}
+		if (fed && feed_all(world))
+			return -1;
+		moved = poll_hosts(world);
+		if (moved < 0)
+			return -1;
 		if (world->link[world->links - 1].hostile)
 			raid_poll(&world->link[world->links - 1]);
 		ret = step(world, 1 + dice(world, 64));
@@ -159,11 +126,14 @@ static bool may_close(const struct end *end)
 
 static int close_all(struct world *world)
 {
-	for (unsigned i = 0; i < world->links; i++)
+	for (unsigned i = 0; i < world->links; i++) {
+		struct link *link = &world->link[i];
+
 		for (unsigned end = 0; end < 2; end++)
-			while (may_close(&world->link[i].end[end]))
-				if (close_end(&world->link[i], end))
+			while (may_close(&link->end[end]))
+				if (end_close(link, end, link->faulty))
 					return -1;
+	}
 	return 0;
 }
 

@@ -266,11 +266,44 @@ static inline bool class_of(const struct link *link, bool data)
 	return data || link->pass;
 }
 
+static inline const char *link_kind(const struct link *link)
+{
+	if (link->pass)
+		return "pass-through";
+	return link->scheme == SNT_SPRAY ? "SPRAY" : "DQPLB";
+}
+
 /* vqp_model_world.c: making, connecting and unmaking. */
 int world_open(struct world *world);
 int world_connect(struct world *world);
 int world_renew(struct world *world);
 int world_close(struct world *world);
+
+/* vqp_model_life.c: what is the same on all devices. An int is 0, or -1 after wrong(). */
+void choose_links(struct world *world);
+struct snt_cq *choose_cq(struct world *world, const struct host *host);
+/* Options of an end, step by step; what a kind of device has of its own comes in between. */
+void choose_limits(struct link *link, struct end *end, uint32_t lanes);
+uint32_t choose_fragment_size(struct world *world);
+void choose_manner(struct link *link, struct end *end, uint32_t by_time_percent);
+/* Its host, memory and options are there. */
+int end_open(struct link *link, unsigned index);
+/* On how long a message may be. */
+void link_agree(struct link *link);
+/* Some receives before there is a connection, and the cards for it. */
+int link_offer(struct link *link, struct snt_card card[2]);
+/* A closed link begins again, on the same lanes, and knows nothing of before. */
+int link_renew(struct link *link);
+/* Receives for all that waits for one at its peer. */
+int feed_all(struct world *world);
+/* Returns how many completions there were, or -1. */
+int poll_hosts(struct world *world);
+bool all_closed(const struct world *world);
+/* Where closing may fail with the device, it can be repeated. */
+int end_close(struct link *link, unsigned end, bool may_fail);
+/* What must be possible when everything has been said. */
+int end_destroy(struct link *link, struct end *end);
+int host_close(struct world *world, struct host *host);
 void world_free(struct world *world);
 
 /* vqp_model_wrap.c: counters begin shortly before they wrap. */
@@ -296,7 +329,6 @@ int poll_host(struct world *world, unsigned host);
 
 /* vqp_model_fault.c: something fails, or is only slow. */
 int harm(struct world *world);
-int close_end(struct link *link, unsigned end);
 void hinder(struct world *world, bool off);
 
 /* vqp_model_check.c: the contract. Each returns 0, or -1 after wrong(). */

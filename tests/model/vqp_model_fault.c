@@ -98,22 +98,6 @@ static int fail_lane(struct link *link)
 	return 0;
 }
 
-/* Closing may fail with the device, and then be repeated. */
-int close_end(struct link *link, unsigned end)
-{
-	struct end *here = &link->end[end];
-	bool again = here->closing && !here->close_failed;
-	int ret = snt_qp_close(here->qp, id_of(link, CLOSE_ID, end));
-
-	here->closing = true;
-	here->close_failed = ret < 0 && !again;
-	if (link->world->trace)
-		printf("# link %u, end %u: close: %d\n", link->index, end, ret);
-	if (ret == (again ? -EALREADY : 0) || (here->close_failed && link->faulty))
-		return 0;
-	return wrong(link, "end %u: close: %d", end, ret);
-}
-
 int harm(struct world *world)
 {
 	uint32_t what = dice(world, 20);
@@ -126,7 +110,7 @@ int harm(struct world *world)
 	if (what < 17)
 		return fail_lane(link);
 	expect_fault(link);
-	return close_end(link, dice(world, 2));
+	return end_close(link, dice(world, 2), link->faulty);
 }
 
 /*

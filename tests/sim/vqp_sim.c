@@ -6,7 +6,6 @@
  */
 #include "vqp_sim.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -105,21 +104,6 @@ static int fail_lane(struct world *world)
 	return 0;
 }
 
-int close_end(struct link *link, unsigned end)
-{
-	struct end *here = &link->end[end];
-	bool again = here->closing && !here->close_failed;
-	int ret = snt_qp_close(here->qp, id_of(link, CLOSE_ID, end));
-
-	here->closing = true;
-	here->close_failed = ret < 0 && !again;
-	if (link->world->trace)
-		printf("# link %u, end %u: close: %d\n", link->index, end, ret);
-	if (ret == (again ? -EALREADY : 0))
-		return 0;
-	return wrong(link, "end %u: close: %d", end, ret);
-}
-
 int harm(struct world *world)
 {
 	enum fault fault = CUT + dice(world, FAULTS - CUT);
@@ -139,7 +123,7 @@ int harm(struct world *world)
 	default:
 		link->faulty = true;
 		link->other_faults++;
-		return close_end(link, dice(world, 2));
+		return end_close(link, dice(world, 2), false);
 	}
 }
 
@@ -164,31 +148,6 @@ static int operate(struct world *world)
 	return harm(world);
 }
 
-/* Gives the peer's WRs the receives that they wait for. */
-static int feed(struct link *link, unsigned end)
-{
-	struct end *here = &link->end[end], *there = &link->end[!end];
-	int notifies = there->notifies, messages = there->messages;
-
-	if (link->pass) {
-		messages += notifies;
-		notifies = 0;
-	}
-	if (here->class_posted[0] < notifies && post_recv(link, end, false))
-		return -1;
-	if (here->class_posted[1] < messages && post_recv(link, end, true))
-		return -1;
-	return 0;
-}
-
-static bool all_closed(const struct world *world)
-{
-	for (unsigned i = 0; i < world->links; i++)
-		if (!world->link[i].end[0].closed || !world->link[i].end[1].closed)
-			return false;
-	return true;
-}
-
 /* Lets everything come to rest. Where something is broken it need not: whoever waits
  * for receives that the peer will never post does so for ever. */
 static int settle(struct world *world, bool fed)
@@ -196,17 +155,13 @@ static int settle(struct world *world, bool fed)
 	uint64_t deadline = snt__sim_now(fabric.sim) + SETTLE_NS;
 
 	for (unsigned idle = 0; idle < ROUNDS_IDLE && !all_closed(world); idle++) {
-		int moved = 0, ret;
+		int moved, ret;
 
-		for (unsigned i = 0; fed && i < world->links; i++)
-			if (feed(&world->link[i], 0) || feed(&world->link[i], 1))
-				return -1;
-		for (unsigned host = 0; host < 2; host++) {
-			ret = poll_host(world, host);
-			if (ret < 0)
-				return -1;
-			moved += ret;
-		}
+		if (fed && feed_all(world))
+			return -1;
+		moved = poll_hosts(world);
+		if (moved < 0)
+			return -1;
 		ret = step(world, 1 + dice(world, 64));
 		if (ret < 0)
 			return -1;
@@ -242,7 +197,7 @@ static int close_all(struct world *world)
 {
 	for (unsigned i = 0; i < world->links * 2; i++)
 		if (!world->link[i / 2].end[i % 2].closing &&
-		    close_end(&world->link[i / 2], i % 2))
+		    end_close(&world->link[i / 2], i % 2, false))
 			return -1;
 	return 0;
 }

@@ -5,48 +5,25 @@
  */
 #include "lib/test.h"
 
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <stdbool.h>
 #include <sys/epoll.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/timerfd.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
+#include "lib/count_calls.h"
+#include "lib/no_system_calls.h"
 #include "unit/loop_kit.h"
 
-static bool watching;
-static unsigned allocations, waits, writes, settings;
+static unsigned waits, writes, settings;
 
-#define WRAP(counter, type, name, params, args) \
-	type __real_##name params;              \
-	type __wrap_##name params;              \
-	type __wrap_##name params               \
-	{                                       \
-		counter += watching;            \
-		return __real_##name args;      \
-	}
-
-WRAP(allocations, void *, malloc, (size_t size), (size))
-WRAP(allocations, void *, calloc, (size_t count, size_t size), (count, size))
-WRAP(allocations, void *, realloc, (void *old, size_t size), (old, size))
-WRAP(waits, int, epoll_wait, (int fd, struct epoll_event *events, int max, int timeout),
-     (fd, events, max, timeout))
-WRAP(writes, ssize_t, write, (int fd, const void *bytes, size_t length),
-     (fd, bytes, length))
-WRAP(settings, int, timerfd_settime,
-     (int fd, int flags, const struct itimerspec *at, struct itimerspec *old),
-     (fd, flags, at, old))
-
-void __real_free(void *old);
-void __wrap_free(void *old);
-void __wrap_free(void *old)
-{
-	allocations += watching;
-	__real_free(old);
-}
+COUNT_CALLS(waits, int, epoll_wait,
+	    (int fd, struct epoll_event *events, int max, int timeout),
+	    (fd, events, max, timeout))
+COUNT_CALLS(writes, ssize_t, write, (int fd, const void *bytes, size_t length),
+	    (fd, bytes, length))
+COUNT_CALLS(settings, int, timerfd_settime,
+	    (int fd, int flags, const struct itimerspec *at, struct itimerspec *old),
+	    (fd, flags, at, old))
 
 /* Calls to the device, on top of the scripted one's. */
 static unsigned events, arms, polls, acks;
@@ -57,25 +34,25 @@ static int (*real_notify)(struct ibv_cq *cq, int solicited);
 static int count_event(struct ibv_comp_channel *channel, struct ibv_cq **cq,
 		       void **context)
 {
-	events += watching;
+	events += counting;
 	return real->get_cq_event(channel, cq, context);
 }
 
 static void count_ack(struct ibv_cq *cq, unsigned count)
 {
-	acks += watching;
+	acks += counting;
 	real->ack_cq_events(cq, count);
 }
 
 static int count_poll(struct ibv_cq *cq, int max, struct ibv_wc *wc)
 {
-	polls += watching;
+	polls += counting;
 	return real_poll(cq, max, wc);
 }
 
 static int count_arm(struct ibv_cq *cq, int solicited)
 {
-	arms += watching;
+	arms += counting;
 	return real_notify(cq, solicited);
 }
 
@@ -155,29 +132,26 @@ static void nothing_is_allocated(void **state)
 					       : snt_loop_poll(ctx, 0));
 			assert_success(snt_loop_poll(pair->end[1].ctx, 0));
 			reset_counters();
-			watching = true;
+			counting = true;
 			assert_true(traffic(pair, with_fd));
-			watching = false;
+			counting = false;
 			assert_int_equal(allocations, 0);
 			loop_pair_close(pair);
 		}
 	}
 }
 
-/* From here on any system call but exit ends the process. */
-static void forbid_system_calls(void)
+static void poll_both(void *arg)
 {
-	struct sock_filter filter[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_exit_group, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
-	};
-	struct sock_fprog program = { sizeof(filter) / sizeof(filter[0]), filter };
+	struct loop_pair *pair = arg;
 
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
-	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
-		_exit(2);
+	for (int end = 0; end < 2; end++)
+		snt_loop_poll(pair->end[end].ctx, 0);
+}
+
+static bool polled_traffic(void *arg)
+{
+	return traffic(arg, false);
 }
 
 static void without_an_fd_no_system_call_is_made(void **state)
@@ -185,19 +159,8 @@ static void without_an_fd_no_system_call_is_made(void **state)
 	(void)state;
 	for (int scheme = SNT_SPRAY; scheme <= SNT_DQPLB; scheme++) {
 		struct loop_pair *pair = loop_pair_lanes(scheme, SNT_OPS_POLLED);
-		pid_t child = fork();
-		int status;
 
-		assert_true(child >= 0);
-		if (!child) {
-			for (int end = 0; end < 2; end++)
-				snt_loop_poll(pair->end[end].ctx, 0);
-			forbid_system_calls();
-			syscall(SYS_exit_group, traffic(pair, false) ? 0 : 1);
-		}
-		assert_int_equal(waitpid(child, &status, 0), child);
-		assert_true(WIFEXITED(status));
-		assert_int_equal(WEXITSTATUS(status), 0);
+		assert_no_system_calls(poll_both, polled_traffic, pair);
 		loop_pair_close(pair);
 	}
 }
@@ -224,9 +187,9 @@ static void a_burst_has_its_price(void **state)
 		}
 		loop_pair_run(pair);
 		reset_counters();
-		watching = true;
+		counting = true;
 		assert_int_equal(snt_loop_dispatch(ctx, 0), BURST);
-		watching = false;
+		counting = false;
 		assert_int_equal(waits, 1);
 		assert_int_equal(events, 2);
 		assert_int_equal(arms, 1);
@@ -250,14 +213,14 @@ static void kept_deadlines_cost_no_system_call(void **state)
 	(void)state;
 	assert_success(snt_loop_fd(ctx));
 	reset_counters();
-	watching = true;
+	counting = true;
 	for (int i = 0; i < 1000; i++) {
 		assert_success(loop_write(pair, 0, &op, 0, 8));
 		assert_success(snt_op_timeout(&op, UINT64_C(1000000000), SNT_DETACH));
 		loop_pair_run(pair);
 		assert_int_equal(snt_loop_dispatch(ctx, 0), 1);
 	}
-	watching = false;
+	counting = false;
 	assert_int_equal(settings, 1);
 	loop_pair_close(pair);
 }

@@ -5,9 +5,7 @@
  */
 #include "lib/test.h"
 
-#include <pthread.h>
-
-#include "dev/soft/device.h"
+#include "unit/soft_mover.h"
 
 #define ROUNDS 2000
 #define LENGTH 5000u
@@ -22,7 +20,6 @@ enum {
 };
 
 struct end {
-	struct snt__soft_device *device;
 	struct ibv_context *context;
 	struct ibv_pd *pd;
 	struct ibv_comp_channel *channel;
@@ -33,117 +30,19 @@ struct end {
 };
 
 struct world {
-	pthread_mutex_t lock;
-	pthread_cond_t kicked;
-	pthread_t thread;
-	unsigned kicks;
-	bool over;
-	unsigned random;
+	struct soft_mover mover;
 	struct end end[ENDS];
 };
 
 static const struct snt_control *control;
 
-static void driver_random(void *arg, void *buffer, size_t length)
-{
-	struct world *world = arg;
-	uint8_t *bytes = buffer;
-
-	for (size_t i = 0; i < length; i++)
-		bytes[i] = (uint8_t)((world->random = world->random * 69069 + 1) >> 16);
-}
-
-static void driver_lock(void *arg)
-{
-	pthread_mutex_lock(&((struct world *)arg)->lock);
-}
-
-static void driver_unlock(void *arg)
-{
-	pthread_mutex_unlock(&((struct world *)arg)->lock);
-}
-
-static void driver_kick(void *arg)
-{
-	struct world *world = arg;
-
-	pthread_mutex_lock(&world->lock);
-	world->kicks++;
-	pthread_cond_signal(&world->kicked);
-	pthread_mutex_unlock(&world->lock);
-}
-
-static const struct snt__soft_driver driver = {
-	.random = driver_random,
-	.lock = driver_lock,
-	.unlock = driver_unlock,
-	.kick = driver_kick,
-};
-
-/* Nothing is lost, so that time need not pass. */
-static bool shuttle(struct world *world, unsigned from)
-{
-	static struct snt__soft_packet packets[16];
-	static uint8_t bytes[SNT__WIRE_HEADER_MAX + 4096 + 4];
-	unsigned count = snt__soft_output(world->end[from].device, packets, 16, 0);
-
-	for (unsigned i = 0; i < count; i++) {
-		const struct snt__soft_packet *packet = &packets[i];
-		size_t length = packet->header_length;
-
-		memcpy(bytes, packet->header, length);
-		for (unsigned j = 0; j < packet->payload_count; j++) {
-			memcpy(bytes + length, packet->payload[j].iov_base,
-			       packet->payload[j].iov_len);
-			length += packet->payload[j].iov_len;
-		}
-		memset(bytes + length, 0, 3);
-		length += snt__wire_pad(packet->payload_length);
-		snt__soft_input(world->end[!from].device, packet->path, bytes, length,
-				0);
-	}
-	return count;
-}
-
-static void *move_packets(void *arg)
-{
-	struct world *world = arg;
-
-	pthread_mutex_lock(&world->lock);
-	while (!world->over) {
-		bool moved = shuttle(world, A);
-
-		moved |= shuttle(world, B);
-		if (moved) {
-			/* Others want to have a turn. */
-			pthread_mutex_unlock(&world->lock);
-			pthread_mutex_lock(&world->lock);
-		} else if (!world->kicks) {
-			pthread_cond_wait(&world->kicked, &world->lock);
-		} else {
-			world->kicks = 0;
-		}
-	}
-	pthread_mutex_unlock(&world->lock);
-	return NULL;
-}
-
 static void open_end(struct world *world, unsigned which)
 {
 	struct end *end = &world->end[which];
-	const uint8_t gid[1][16] = { { [10] = 0xff, 0xff, 10, 0, 0, which + 1 } };
-	struct snt__soft_config config = {
-		.name = "soft",
-		.driver = &driver,
-		.driver_arg = world,
-		.gids = gid,
-		.gid_count = 1,
-	};
 	struct ibv_qp_init_attr init = { .qp_type = IBV_QPT_RC,
 					 .cap = { 16, 16, 1, 1, 0 } };
 
-	assert_int_equal(snt__soft_device_create(&config, &end->device), 0);
-	end->context = snt__soft_device_context(end->device);
+	end->context = snt__soft_device_context(world->mover.device[which]);
 	assert_int_equal(control->alloc_pd(end->context, &end->pd), 0);
 	assert_int_equal(control->create_channel(end->context, &end->channel), 0);
 	assert_int_equal(control->create_cq(end->context, 64, NULL, end->channel, 0,
@@ -245,19 +144,19 @@ static void close_end(struct end *end)
 	assert_int_equal(control->destroy_channel(end->channel), 0);
 	assert_int_equal(control->dereg_mr(end->mr), 0);
 	assert_int_equal(control->dealloc_pd(end->pd), 0);
-	assert_int_equal(snt__soft_device_destroy(end->device), 0);
 }
 
 static void packets_move_elsewhere(void **state)
 {
-	static struct world world = { .lock = PTHREAD_MUTEX_INITIALIZER,
-				      .kicked = PTHREAD_COND_INITIALIZER };
+	static struct world world;
 
 	(void)state;
 	control = snt__soft_control();
+	/* Nothing is lost, so that time need not pass. */
+	soft_mover_open(&world.mover, NULL);
 	open_end(&world, A);
 	open_end(&world, B);
-	assert_int_equal(pthread_create(&world.thread, NULL, move_packets, &world), 0);
+	soft_mover_start(&world.mover);
 	connect_end(&world, A);
 	connect_end(&world, B);
 	for (unsigned round = 0; round < ROUNDS; round += 4) {
@@ -270,13 +169,10 @@ static void packets_move_elsewhere(void **state)
 			assert_int_equal(wc.wr_id, round + i);
 		}
 	}
-	pthread_mutex_lock(&world.lock);
-	world.over = true;
-	pthread_cond_signal(&world.kicked);
-	pthread_mutex_unlock(&world.lock);
-	pthread_join(world.thread, NULL);
+	soft_mover_stop(&world.mover);
 	close_end(&world.end[A]);
 	close_end(&world.end[B]);
+	soft_mover_close(&world.mover);
 }
 
 int main(void)

@@ -6,40 +6,11 @@
  */
 #include "lib/test.h"
 
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <stdbool.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "devices/vqp_pair.h"
-
-static bool watching;
-static unsigned allocations;
-
-/* Everything linked statically here, the library and the devices, goes by these. */
-#define WRAP(type, name, params, args)     \
-	type __real_##name params;         \
-	type __wrap_##name params;         \
-	type __wrap_##name params          \
-	{                                  \
-		allocations += watching;   \
-		return __real_##name args; \
-	}
-
-WRAP(void *, malloc, (size_t size), (size))
-WRAP(void *, calloc, (size_t count, size_t size), (count, size))
-WRAP(void *, realloc, (void *old, size_t size), (old, size))
-WRAP(int, posix_memalign, (void **out, size_t align, size_t size), (out, align, size))
-void __real_free(void *old);
-void __wrap_free(void *old);
-void __wrap_free(void *old)
-{
-	allocations += watching;
-	__real_free(old);
-}
+#include "lib/count_calls.h"
+#include "lib/no_system_calls.h"
 
 static struct vqp_pair *open_pair(enum snt_scheme scheme)
 {
@@ -71,10 +42,11 @@ static bool turn(struct vqp_pair *pair, unsigned round, int *left)
 	return true;
 }
 
-static bool traffic(struct vqp_pair *pair)
+static bool traffic(void *arg)
 {
 	static const uint8_t opcodes[] = { SNT_WRITE, SNT_WRITE_IMM, SNT_READ,
 					   SNT_SEND,  SNT_FETCH_ADD, SNT_WRITE_IMM };
+	struct vqp_pair *pair = arg;
 	struct snt_sge sge, into = { pair->end[1].mem, pair->end[1].buffer, 4096 };
 	struct snt_recv_wr data = { .sge = &into, .sge_count = 1 }, notify = { 0 };
 	int left = 0;
@@ -109,28 +81,12 @@ static void nothing_is_allocated(void **state)
 		struct vqp_pair *pair = open_pair(scheme);
 
 		allocations = 0;
-		watching = true;
+		counting = true;
 		assert_true(traffic(pair));
-		watching = false;
+		counting = false;
 		assert_int_equal(allocations, 0);
 		vqp_pair_close(pair);
 	}
-}
-
-/* From here on any system call but exit ends the process. */
-static void forbid_system_calls(void)
-{
-	struct sock_filter filter[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_exit_group, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
-	};
-	struct sock_fprog program = { sizeof(filter) / sizeof(filter[0]), filter };
-
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
-	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
-		_exit(2);
 }
 
 static void no_system_call_is_made(void **state)
@@ -138,17 +94,8 @@ static void no_system_call_is_made(void **state)
 	(void)state;
 	for (int scheme = SNT_SPRAY; scheme <= SNT_DQPLB; scheme++) {
 		struct vqp_pair *pair = open_pair(scheme);
-		pid_t child = fork();
-		int status;
 
-		assert_true(child >= 0);
-		if (!child) {
-			forbid_system_calls();
-			syscall(SYS_exit_group, traffic(pair) ? 0 : 1);
-		}
-		assert_int_equal(waitpid(child, &status, 0), child);
-		assert_true(WIFEXITED(status));
-		assert_int_equal(WEXITSTATUS(status), 0);
+		assert_no_system_calls(NULL, traffic, pair);
 		vqp_pair_close(pair);
 	}
 }

@@ -6,14 +6,13 @@
 #include "lib/test.h"
 
 #include <arpa/inet.h>
-#include <infiniband/verbs.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <sennit/sennit.h>
 
 #include "dev/cm.h"
+#include "vm/guest_device.h"
 
 #define WAIT_MS 20000
 
@@ -24,19 +23,12 @@ enum {
 };
 
 static const struct snt__cm_table *const table = &snt__cm_verbs;
-static struct snt_ctx *ctx;
-static struct snt_device *device;
-static const struct snt_control *control;
-static struct snt_mem *mem;
-static char buffer[256];
-static struct sockaddr_in address; /* of the device */
 static const char *program;
 
 struct end {
 	struct snt__cm *cm;
 	struct snt__cm_id *id;
-	struct ibv_cq *cq;
-	struct ibv_qp *qp;
+	struct guest_qp own;
 };
 
 struct world {
@@ -87,33 +79,16 @@ static void expect_none(struct snt__cm *cm)
 static struct snt__cm *open_manager(unsigned connection_max)
 {
 	struct snt_device_info info = { .size = sizeof(info) };
-	struct snt__cm_device on = { snt_device_context(device), 1 };
+	struct snt__cm_device on = { snt_device_context(guest.device), 1 };
 	struct snt__cm_opts opts = { .devices = &on,
 				     .device_count = 1,
 				     .connection_max = connection_max };
 	struct snt__cm *cm = NULL;
 
-	assert_success(snt_device_query(device, &info));
+	assert_success(snt_device_query(guest.device, &info));
 	on.port = (uint8_t)info.port;
 	assert_success(table->open(&opts, &cm));
 	return cm;
-}
-
-static void create_qp(struct end *end)
-{
-	struct ibv_qp_init_attr attr = {
-		.cap = { .max_send_wr = 4,
-			 .max_recv_wr = 4,
-			 .max_send_sge = 1,
-			 .max_recv_sge = 1 },
-		.qp_type = IBV_QPT_RC,
-	};
-
-	assert_success(control->create_cq(snt_device_context(device), 8, NULL, NULL, 0,
-					  &end->cq));
-	attr.send_cq = end->cq;
-	attr.recv_cq = end->cq;
-	assert_success(control->create_qp(snt_device_pd(device), &attr, &end->qp));
 }
 
 static struct ibv_qp_attr move_to(struct end *end, enum ibv_qp_state state)
@@ -122,7 +97,7 @@ static struct ibv_qp_attr move_to(struct end *end, enum ibv_qp_state state)
 	int mask = 0;
 
 	assert_success(table->qp_attr(end->id, &attr, &mask));
-	assert_success(control->modify_qp(end->qp, &attr, mask));
+	assert_success(guest.control->modify_qp(end->own.qp, &attr, mask));
 	return attr;
 }
 
@@ -131,7 +106,7 @@ static struct snt__cm_param param_of(const struct end *end, const char *word)
 	return (struct snt__cm_param){
 		.data = word,
 		.data_length = (uint8_t)(strlen(word) + 1),
-		.qpn = end->qp->qp_num,
+		.qpn = end->own.qp->qp_num,
 		.responder_resources = 200, /* more than there are */
 		.initiator_depth = 3,
 		.retry_count = 6,
@@ -142,24 +117,18 @@ static struct snt__cm_param param_of(const struct end *end, const char *word)
 
 static void destroy_end(struct end *end)
 {
-	if (end->qp)
-		assert_success(control->destroy_qp(end->qp));
-	if (end->cq)
-		assert_success(control->destroy_cq(end->cq));
+	guest_qp_destroy(&end->own);
 	table->destroy(end->id);
-	end->qp = NULL;
-	end->cq = NULL;
 	end->id = NULL;
 }
 
 static struct world open_world(void)
 {
-	struct world world = { .at = address };
+	struct world world = { .at = guest.address };
 	struct sockaddr_storage local, peer;
 
 	for (unsigned end = 0; end < ENDS; end++)
 		world.end[end].cm = open_manager(0);
-	world.at.sin_port = 0;
 	assert_success(table->listen(world.end[B].cm, (struct sockaddr *)&world.at, 8,
 				     &world.listener));
 	table->addresses(world.listener, &local, &peer);
@@ -196,7 +165,7 @@ static void start_connect(struct end *end, struct sockaddr_in *to)
 	struct snt__cm_param param;
 
 	resolve(end, to);
-	create_qp(end);
+	guest_qp_create(&end->own);
 	assert_int_equal(move_to(end, IBV_QPS_INIT).qp_access_flags,
 			 IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
 				 IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC);
@@ -222,7 +191,7 @@ static void accept_request(struct end *end)
 	struct snt__cm_param param;
 	struct ibv_qp_attr attr;
 
-	create_qp(end);
+	guest_qp_create(&end->own);
 	move_to(end, IBV_QPS_INIT);
 	attr = move_to(end, IBV_QPS_RTR);
 	assert_int_equal(attr.min_rnr_timer, SNT__CM_RNR_TIMER);
@@ -259,42 +228,9 @@ static void connect_world(struct world *world)
 	expect(&world->end[B], SNT__CM_EVENT_ESTABLISHED);
 }
 
-static struct ibv_wc next_completion(struct end *end)
-{
-	struct ibv_wc wc = { 0 };
-
-	for (int i = 0; i < WAIT_MS; i++) {
-		int n = ibv_poll_cq(end->cq, 1, &wc);
-
-		assert_true(n >= 0);
-		if (n)
-			return wc;
-		poll(NULL, 0, 1);
-	}
-	fail_msg("no completion");
-	return wc;
-}
-
 static void send_across(struct end *from, struct end *to)
 {
-	struct ibv_recv_wr recv = { .num_sge = 1 }, *bad_recv;
-	struct ibv_send_wr send = { .opcode = IBV_WR_SEND,
-				    .send_flags = IBV_SEND_SIGNALED,
-				    .num_sge = 1 },
-			   *bad_send;
-	struct ibv_sge send_sge, recv_sge;
-
-	snprintf(buffer, 64, "from QP %u", from->qp->qp_num);
-	memset(buffer + 128, 0, 128);
-	assert_success(snt_mem_sge(mem, 0, 0, 64, &send_sge));
-	assert_success(snt_mem_sge(mem, 0, 128, 64, &recv_sge));
-	recv.sg_list = &recv_sge;
-	send.sg_list = &send_sge;
-	assert_int_equal(ibv_post_recv(to->qp, &recv, &bad_recv), 0);
-	assert_int_equal(ibv_post_send(from->qp, &send, &bad_send), 0);
-	assert_int_equal(next_completion(from).status, IBV_WC_SUCCESS);
-	assert_int_equal(next_completion(to).status, IBV_WC_SUCCESS);
-	assert_string_equal(buffer, buffer + 128);
+	guest_qp_send(&from->own, &to->own);
 }
 
 /*
@@ -398,7 +334,8 @@ static void not_in_this_state(void **state)
 {
 	struct world world = open_world();
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTR };
-	struct snt__cm_param param = { .data = buffer, .data_length = 57 };
+	const char much[57] = { 0 };
+	struct snt__cm_param param = { .data = much, .data_length = sizeof(much) };
 	struct snt__cm_id *none = NULL;
 	struct sockaddr_in nowhere = world.at;
 	int mask;
@@ -593,33 +530,15 @@ static void listener_goes(void **state)
  * Death of the peer's process
  */
 
-static void open_device(void)
-{
-	struct snt_gid_info gid = { .size = sizeof(gid) };
-	struct snt_device_info info = { .size = sizeof(info) };
-
-	assert_success(snt_ctx_open(NULL, &ctx));
-	device = snt_ctx_device(ctx, 0);
-	control = snt_device_control(device);
-	assert_success(snt_mem_register(ctx, buffer, sizeof(buffer),
-					SNT_ACCESS_LOCAL_WRITE, &mem));
-	assert_success(snt_device_query(device, &info));
-	for (unsigned i = 0; !snt_device_gid(device, i, &gid); i++)
-		if ((int32_t)gid.index == info.gid_index)
-			break;
-	address.sin_family = AF_INET;
-	assert_int_equal(inet_pton(AF_INET, gid.text, &address.sin_addr), 1);
-}
-
 /* The peer: gets to a phase, says so on stdout, and waits to be killed. */
 static int be_client(enum phase phase, uint16_t port)
 {
 	struct end end = { 0 };
 	struct sockaddr_in to;
 
-	open_device();
+	guest_open();
 	end.cm = open_manager(0);
-	to = address;
+	to = guest.address;
 	to.sin_port = htons(port);
 	start_connect(&end, &to);
 	if (phase == RESPONSE_TAKEN)
@@ -681,15 +600,14 @@ static void peer_dies_in_every_phase(void **state)
 static int set_up(void **state)
 {
 	(void)state;
-	open_device();
+	guest_open();
 	return 0;
 }
 
 static int tear_down(void **state)
 {
 	(void)state;
-	assert_success(snt_mem_release(mem));
-	return snt_ctx_close(ctx);
+	return guest_close();
 }
 
 int main(int argc, char **argv)

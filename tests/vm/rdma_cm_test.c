@@ -8,28 +8,20 @@
  */
 #include "lib/test.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
-#include <infiniband/verbs.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <rdma/rdma_cma.h>
-#include <sennit/sennit.h>
+
+#include "vm/guest_device.h"
 
 #define WAIT_MS 10000
 
-static struct snt_ctx *ctx;
-static struct snt_device *device;
-static const struct snt_control *control;
-static struct snt_mem *mem;
-static char buffer[256];
-static struct sockaddr_in address;
+static struct sockaddr_in address; /* where a listener is, or was */
 
 struct end {
 	struct rdma_event_channel *channel;
 	struct rdma_cm_id *id;
-	struct ibv_cq *cq;
-	struct ibv_qp *qp;
+	struct guest_qp own;
 };
 
 static struct rdma_cm_event *next_event(struct rdma_event_channel *channel,
@@ -65,23 +57,6 @@ static struct rdma_event_channel *open_channel(void)
 	return channel;
 }
 
-static void create_qp(struct end *end)
-{
-	struct ibv_qp_init_attr attr = {
-		.cap = { .max_send_wr = 4,
-			 .max_recv_wr = 4,
-			 .max_send_sge = 1,
-			 .max_recv_sge = 1 },
-		.qp_type = IBV_QPT_RC,
-	};
-
-	assert_success(control->create_cq(snt_device_context(device), 8, NULL, NULL, 0,
-					  &end->cq));
-	attr.send_cq = end->cq;
-	attr.recv_cq = end->cq;
-	assert_success(control->create_qp(snt_device_pd(device), &attr, &end->qp));
-}
-
 /* As librdmacm would do for a QP of its own. */
 static void move_to(struct end *end, enum ibv_qp_state state)
 {
@@ -95,7 +70,7 @@ static void move_to(struct end *end, enum ibv_qp_state state)
 		assert_int_equal(attr.min_rnr_timer, 0);
 		attr.min_rnr_timer = 12;
 	}
-	assert_success(control->modify_qp(end->qp, &attr, mask));
+	assert_success(guest.control->modify_qp(end->own.qp, &attr, mask));
 }
 
 static void resolve(struct end *client)
@@ -114,9 +89,9 @@ static void resolve(struct end *client)
 	expect(client, RDMA_CM_EVENT_ROUTE_RESOLVED);
 
 	/* The device is ours by name, but its ibv_context is librdmacm's own. */
-	assert_success(snt_device_query(device, &info));
+	assert_success(snt_device_query(guest.device, &info));
 	assert_string_equal(ibv_get_device_name(client->id->verbs->device), info.name);
-	assert_ptr_not_equal(client->id->verbs, snt_device_context(device));
+	assert_ptr_not_equal(client->id->verbs, snt_device_context(guest.device));
 }
 
 static void start_connect(struct end *client)
@@ -131,9 +106,9 @@ static void start_connect(struct end *client)
 	};
 
 	resolve(client);
-	create_qp(client);
+	guest_qp_create(&client->own);
 	move_to(client, IBV_QPS_INIT);
-	param.qp_num = client->qp->qp_num;
+	param.qp_num = client->own.qp->qp_num;
 	assert_int_equal(rdma_connect(client->id, &param), 0);
 }
 
@@ -143,7 +118,7 @@ static void listen_on(struct end *listener)
 	assert_int_equal(rdma_create_id(listener->channel, &listener->id, NULL,
 					RDMA_PS_TCP),
 			 0);
-	address.sin_port = 0;
+	address = guest.address;
 	assert_int_equal(rdma_bind_addr(listener->id, (struct sockaddr *)&address), 0);
 	assert_int_equal(rdma_listen(listener->id, 4), 0);
 	address.sin_port = rdma_get_src_port(listener->id);
@@ -168,11 +143,11 @@ static void accept_from(struct end *listener, struct end *server)
 	rdma_ack_cm_event(event);
 	server->channel = open_channel();
 	assert_int_equal(rdma_migrate_id(server->id, server->channel), 0);
-	create_qp(server);
+	guest_qp_create(&server->own);
 	move_to(server, IBV_QPS_INIT);
 	move_to(server, IBV_QPS_RTR);
 	move_to(server, IBV_QPS_RTS);
-	param.qp_num = server->qp->qp_num;
+	param.qp_num = server->own.qp->qp_num;
 	assert_int_equal(rdma_accept(server->id, &param), 0);
 }
 
@@ -188,54 +163,15 @@ static void establish(struct end *client)
 	assert_int_equal(rdma_establish(client->id), 0);
 }
 
-static struct ibv_wc next_completion(struct end *end)
-{
-	struct ibv_wc wc = { 0 };
-
-	for (int i = 0; i < WAIT_MS; i++) {
-		int n = ibv_poll_cq(end->cq, 1, &wc);
-
-		assert_true(n >= 0);
-		if (n)
-			return wc;
-		poll(NULL, 0, 1);
-	}
-	fail_msg("no completion");
-	return wc;
-}
-
 static void send_across(struct end *from, struct end *to)
 {
-	struct ibv_recv_wr recv = { .num_sge = 1 }, *bad_recv;
-	struct ibv_send_wr send = { .opcode = IBV_WR_SEND,
-				    .send_flags = IBV_SEND_SIGNALED,
-				    .num_sge = 1 },
-			   *bad_send;
-	struct ibv_sge send_sge, recv_sge;
-	struct ibv_wc wc;
-
-	snprintf(buffer, 64, "over a QP that rdma_cm connected");
-	memset(buffer + 128, 0, 128);
-	assert_success(snt_mem_sge(mem, 0, 0, 64, &send_sge));
-	assert_success(snt_mem_sge(mem, 0, 128, 64, &recv_sge));
-	recv.sg_list = &recv_sge;
-	send.sg_list = &send_sge;
-	assert_int_equal(ibv_post_recv(to->qp, &recv, &bad_recv), 0);
-	assert_int_equal(ibv_post_send(from->qp, &send, &bad_send), 0);
-	assert_int_equal(next_completion(from).status, IBV_WC_SUCCESS);
-	wc = next_completion(to);
-	assert_int_equal(wc.status, IBV_WC_SUCCESS);
-	assert_int_equal(wc.byte_len, 64);
-	assert_string_equal(buffer, buffer + 128);
+	guest_qp_send(&from->own, &to->own);
 }
 
 /* The QP goes before its id, on every path. */
 static void destroy(struct end *end)
 {
-	if (end->qp)
-		assert_success(control->destroy_qp(end->qp));
-	if (end->cq)
-		assert_success(control->destroy_cq(end->cq));
+	guest_qp_destroy(&end->own);
 	if (end->id)
 		assert_int_equal(rdma_destroy_id(end->id), 0);
 	if (end->channel)
@@ -313,7 +249,8 @@ static void librdmacm_refuses_a_foreign_pd(void **state)
 	listen_on(&listener);
 	resolve(&client);
 	errno = 0;
-	assert_int_equal(rdma_create_qp(client.id, snt_device_pd(device), &attr), -1);
+	assert_int_equal(rdma_create_qp(client.id, snt_device_pd(guest.device), &attr),
+			 -1);
 	assert_int_equal(errno, EINVAL);
 	destroy(&client);
 	destroy(&listener);
@@ -321,29 +258,15 @@ static void librdmacm_refuses_a_foreign_pd(void **state)
 
 static int set_up(void **state)
 {
-	struct snt_gid_info gid = { .size = sizeof(gid) };
-	struct snt_device_info info = { .size = sizeof(info) };
-
 	(void)state;
-	assert_success(snt_ctx_open(NULL, &ctx));
-	device = snt_ctx_device(ctx, 0);
-	control = snt_device_control(device);
-	assert_success(snt_mem_register(ctx, buffer, sizeof(buffer),
-					SNT_ACCESS_LOCAL_WRITE, &mem));
-	assert_success(snt_device_query(device, &info));
-	for (unsigned i = 0; !snt_device_gid(device, i, &gid); i++)
-		if ((int32_t)gid.index == info.gid_index)
-			break;
-	address.sin_family = AF_INET;
-	assert_int_equal(inet_pton(AF_INET, gid.text, &address.sin_addr), 1);
+	guest_open();
 	return 0;
 }
 
 static int tear_down(void **state)
 {
 	(void)state;
-	assert_success(snt_mem_release(mem));
-	return snt_ctx_close(ctx);
+	return guest_close();
 }
 
 int main(void)
