@@ -523,6 +523,130 @@ static void poller_goes_to_sleep(void **state)
 	sides_close(side);
 }
 
+/* As if the thread slept for a moment all the time, and nothing took long. */
+static void put_to_sleep(struct side *side)
+{
+	snt__udp_thread_stop(side->device);
+	side->device->over = false;
+	side->device->send_long = UINT64_MAX;
+	side->device->polled = side->device->napping = true;
+}
+
+static void wake_up(struct side *side)
+{
+	side->device->polled = side->device->napping = false;
+	assert_success(snt__udp_thread_start(side->device, "side2"));
+}
+
+/* Who polls takes a request in, which is to be acknowledged. */
+static void take_request(struct side side[2])
+{
+	uint64_t before = side_stats(&side[1]).packets_in;
+	struct ibv_wc wc;
+
+	side_post(&side[0], &side[1], IBV_WR_RDMA_WRITE, 100);
+	while (side_stats(&side[1]).packets_in == before)
+		ibv_poll_cq(side[1].cq, 0, &wc);
+}
+
+static void answer(struct side side[2])
+{
+	side_post(&side[1], &side[0], IBV_WR_RDMA_WRITE, 100);
+}
+
+static void end_answers(struct side side[2], unsigned count)
+{
+	assert_int_equal(side_wait(&side[0]), IBV_WC_SUCCESS);
+	while (count--)
+		assert_int_equal(side_wait(&side[1]), IBV_WC_SUCCESS);
+}
+
+/* Who polls all the time posts an answer: it does not wait for the acknowledgment, which
+ * goes out with the next poll. */
+static void answers_do_not_wait(void **state)
+{
+	struct snt__udp_send_stats begin;
+	struct side side[2];
+	struct ibv_wc wc;
+
+	(void)state;
+	sides_open(side, NULL);
+	put_to_sleep(&side[1]);
+	take_request(side);
+	begin = sent_by(&side[1]);
+	snt__udp_lock(side[0].device);
+	answer(side);
+	assert_int_equal(sent_by(&side[1]).packets, begin.packets + 1);
+	ibv_poll_cq(side[1].cq, 0, &wc);
+	assert_int_equal(sent_by(&side[1]).packets, begin.packets + 2);
+	snt__udp_unlock(side[0].device);
+	end_answers(side, 1);
+	wake_up(&side[1]);
+	sides_close(side);
+}
+
+/* He answers and goes away with the acknowledgment: the thread finds out. */
+static void poller_answers_and_leaves(void **state)
+{
+	struct side side[2];
+
+	(void)state;
+	sides_open(side, NULL);
+	for (unsigned i = 0; i < 10; i++) {
+		poll_until_thread_naps(&side[1], &side[0]);
+		take_request(side);
+		answer(side);
+		end_answers(side, 1);
+	}
+	assert_int_equal(side_stats(&side[0]).resent, 0);
+	sides_close(side);
+}
+
+static bool counts_as_poller(struct side *side)
+{
+	bool polled;
+
+	snt__udp_lock(side->device);
+	polled = side->device->polled;
+	snt__udp_unlock(side->device);
+	return polled;
+}
+
+#define LONG_POSTS 40
+
+/* Returns whether who does nothing but post was taken for one who polls. */
+static bool posts_for_long(struct side side[2])
+{
+	bool polled;
+
+	for (unsigned i = 0; i < LONG_POSTS; i++)
+		side_post(&side[0], &side[1], IBV_WR_RDMA_WRITE, ALL / 4);
+	polled = counts_as_poller(&side[0]);
+	for (unsigned i = 0; i < LONG_POSTS; i++)
+		assert_int_equal(side_wait(&side[0]), IBV_WC_SUCCESS);
+	return polled;
+}
+
+/* He is a poller all but in name, unless he wants to be woken. */
+static void poster_takes_what_comes(void **state)
+{
+	uint64_t end = snt__udp_now() + UINT64_C(30000000000);
+	struct side side[2];
+
+	(void)state;
+	sides_open(side, NULL);
+	do {
+		assert_true(snt__udp_now() < end);
+		snt__udp_lock(side[0].device);
+		snt__udp_thread_watch(side[0].device);
+		snt__udp_unlock(side[0].device);
+	} while (!posts_for_long(side));
+	/* Completions are not solicited, so that it stays armed. */
+	assert_int_equal(ibv_req_notify_cq(side[0].cq, 1), 0);
+	assert_false(posts_for_long(side));
+	sides_close(side);
+}
+
 static int use_in_child(struct side *side)
 {
 	struct ibv_sge sge = { (uintptr_t)side->bytes, 8, side->mr->lkey };
@@ -678,6 +802,9 @@ int main(void)
 		cmocka_unit_test_setup(idle_costs_nothing, set_up),
 		cmocka_unit_test_setup(poller_leaves_without_a_word, set_up),
 		cmocka_unit_test_setup(poller_goes_to_sleep, set_up),
+		cmocka_unit_test_setup(answers_do_not_wait, set_up),
+		cmocka_unit_test_setup(poller_answers_and_leaves, set_up),
+		cmocka_unit_test_setup(poster_takes_what_comes, set_up),
 		cmocka_unit_test_setup(child_keeps_its_hands_off, set_up),
 		cmocka_unit_test_setup(churn, set_up),
 		cmocka_unit_test_setup(left_over, set_up),

@@ -638,6 +638,62 @@ static void kicks_are_few(void **state)
 	kit_close(kit);
 }
 
+/* What B has to send because it posted. Returns how many packets; their opcodes are in
+ * `opcodes`. */
+static unsigned take_posted(struct kit *kit, uint8_t opcodes[4])
+{
+	struct snt__soft_packet packets[4];
+	unsigned count =
+		snt__soft_output_posted(kit->end[B].device, packets, 4, kit->now);
+
+	for (unsigned i = 0; i < count; i++)
+		opcodes[i] = packets[i].header[0];
+	return count;
+}
+
+static void ask(struct kit *kit, unsigned end, enum ibv_wr_opcode opcode)
+{
+	kit_send(kit, end,
+		 &(struct kit_send){
+			 .id = 7, .opcode = opcode, .far = FAR, .length = 100 });
+}
+
+/* An acknowledgment can wait for the next output; nothing else can. */
+static void posted_goes_without_acknowledgment(void **state)
+{
+	static const struct {
+		enum ibv_wr_opcode asked;
+		unsigned answers; /* that go along */
+		uint8_t answer;
+	} cases[] = {
+		{ IBV_WR_RDMA_WRITE, 0, 0 },
+		{ IBV_WR_RDMA_READ, 1, SNT__WIRE_READ_RESPONSE_ONLY },
+		{ IBV_WR_SEND, 1, SNT__WIRE_ACKNOWLEDGE }, /* RNR */
+	};
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct kit *kit = kit_open(NULL);
+		struct snt__soft_packet packet;
+		uint8_t opcodes[4];
+
+		ask(kit, A, cases[i].asked);
+		kit_exchange(kit);
+		ask(kit, B, IBV_WR_RDMA_WRITE);
+		assert_int_equal(take_posted(kit, opcodes), 1 + cases[i].answers);
+		if (cases[i].answers)
+			assert_int_equal(opcodes[0], cases[i].answer);
+		assert_int_equal(opcodes[cases[i].answers], SNT__WIRE_WRITE_ONLY);
+		assert_int_equal(take_posted(kit, opcodes), 0);
+		assert_int_equal(snt__soft_output(kit->end[B].device, &packet, 1,
+						  kit->now),
+				 !cases[i].answers);
+		if (!cases[i].answers)
+			assert_int_equal(packet.header[0], SNT__WIRE_ACKNOWLEDGE);
+		kit_close(kit);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -661,6 +717,7 @@ int main(void)
 		cmocka_unit_test(turns_are_fair),
 		cmocka_unit_test(answers_leave_room_for_requests),
 		cmocka_unit_test(kicks_are_few),
+		cmocka_unit_test(posted_goes_without_acknowledgment),
 	};
 
 	return cmocka_run_group_tests_name("soft_data", tests, NULL, NULL);

@@ -68,6 +68,7 @@ struct snt__soft_device {
 	uint32_t qp_free_head;
 	uint32_t qp_count;
 	unsigned cq_count;
+	unsigned armed_count; /* of CQs */
 	unsigned srq_count;
 	unsigned object_count; /* of anything that verbs made */
 	uint64_t guid;
@@ -104,15 +105,30 @@ static inline void snt__soft_unlock(struct snt__soft_device *device)
 		device->driver->unlock(device->driver_arg);
 }
 
-/* The same at the end of a verb after which there may be something to send. */
-static inline void snt__soft_unlock_kick(struct snt__soft_device *device)
+/* The same. Returns whether the driver has to be told that there is something to send. */
+static inline bool snt__soft_unlock_active(struct snt__soft_device *device)
 {
 	bool kick = !device->kicked && !snt__list_empty(&device->active);
 
 	device->kicked |= kick;
 	snt__soft_unlock(device);
-	if (kick)
+	return kick;
+}
+
+/* The same at the end of a verb after which there may be something to send. */
+static inline void snt__soft_unlock_kick(struct snt__soft_device *device)
+{
+	if (snt__soft_unlock_active(device))
 		device->driver->kick(device->driver_arg);
+}
+
+/* The same if that verb posts. */
+static inline void snt__soft_unlock_post(struct snt__soft_device *device)
+{
+	const struct snt__soft_driver *driver = device->driver;
+
+	if (snt__soft_unlock_active(device))
+		(driver->post ? driver->post : driver->kick)(device->driver_arg);
 }
 
 static inline uint64_t snt__soft_random(struct snt__soft_device *device)

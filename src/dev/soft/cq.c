@@ -64,6 +64,12 @@ static void unlink_ready(struct snt__soft_channel *channel, struct snt__soft_cq 
 		snt__soft_bell_quiet(&channel->bell);
 }
 
+static void disarm(struct snt__soft_cq *cq)
+{
+	cq->object.device->armed_count -= cq->armed != SNT__SOFT_ARMED_NOT;
+	cq->armed = SNT__SOFT_ARMED_NOT;
+}
+
 static void cq_event(struct snt__soft_cq *cq)
 {
 	struct snt__soft_channel *channel;
@@ -212,6 +218,7 @@ int snt__soft_destroy_cq(struct ibv_cq *ibv_cq)
 	       cq->events_taken != cq->events_acked;
 	if (!busy) {
 		snt__soft_forget(&cq->object);
+		disarm(cq);
 		if (ibv_cq->channel) {
 			unlink_ready(channel_of(ibv_cq->channel), cq);
 			channel_of(ibv_cq->channel)->users--;
@@ -244,7 +251,7 @@ void snt__soft_cq_push(struct snt__soft_cq *cq, const struct ibv_wc *wc, bool so
 	if (cq->armed == SNT__SOFT_ARMED_SOLICITED && !solicited &&
 	    wc->status == IBV_WC_SUCCESS)
 		return;
-	cq->armed = SNT__SOFT_ARMED_NOT;
+	disarm(cq);
 	cq_event(cq);
 }
 
@@ -277,6 +284,7 @@ int snt__soft_req_notify_cq(struct ibv_cq *ibv_cq, int solicited_only)
 		solicited_only ? SNT__SOFT_ARMED_SOLICITED : SNT__SOFT_ARMED_ALL;
 
 	snt__soft_lock(device);
+	device->armed_count += cq->armed == SNT__SOFT_ARMED_NOT;
 	if (cq->armed < armed)
 		cq->armed = armed;
 	snt__soft_unlock(device);

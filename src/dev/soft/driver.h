@@ -80,6 +80,8 @@ struct snt__soft_driver {
 	 * kick if nothing was output in between. Before a QP is destroyed it is the
 	 * last chance to take what that QP has. */
 	void (*kick)(void *arg);
+	/* The same because something was posted. NULL: kick. */
+	void (*post)(void *arg);
 	/* Somebody polls a CQ: a chance to move packets. Comes without the lock,
 	 * before the CQ is looked at. NULL: none needed. */
 	void (*progress)(void *arg);
@@ -119,6 +121,16 @@ void snt__soft_input(struct snt__soft_device *device, const struct snt__soft_pat
  */
 unsigned snt__soft_output(struct snt__soft_device *device,
 			  struct snt__soft_packet *packets, unsigned max, uint64_t now);
+
+/**
+ * snt__soft_output_posted - the same without acknowledgments that can wait
+ *
+ * What was posted goes out by itself. Acknowledgments stay where they are: whoever calls this
+ * sees to it that snt__soft_output() is called soon.
+ */
+unsigned snt__soft_output_posted(struct snt__soft_device *device,
+				 struct snt__soft_packet *packets, unsigned max,
+				 uint64_t now);
 
 /**
  * snt__soft_deadline - when snt__soft_timer() is next to be called

@@ -9,7 +9,7 @@
 
 /* Answers go first, unless they have taken all of the last turn. */
 static unsigned qp_output(struct snt__soft_qp *qp, struct snt__soft_packet *packets,
-			  unsigned max, uint64_t now)
+			  unsigned max, uint64_t now, bool hold)
 {
 	bool requests_first = qp->requests_first;
 	unsigned count = 0;
@@ -18,7 +18,7 @@ static unsigned qp_output(struct snt__soft_qp *qp, struct snt__soft_packet *pack
 		return snt__soft_datagram_output(qp, packets, max);
 	if (requests_first)
 		count = snt__soft_request_output(qp, packets, max, now);
-	count += snt__soft_respond_output(qp, packets + count, max - count);
+	count += snt__soft_respond_output(qp, packets + count, max - count, hold);
 	qp->requests_first = !requests_first && count == max;
 	if (!requests_first)
 		count +=
@@ -26,8 +26,10 @@ static unsigned qp_output(struct snt__soft_qp *qp, struct snt__soft_packet *pack
 	return count;
 }
 
+/* `held` is where QPs go whose acknowledgments wait; NULL: they do not. */
 static unsigned take_turns(struct snt__soft_device *device,
-			   struct snt__soft_packet *packets, unsigned max, uint64_t now)
+			   struct snt__soft_packet *packets, unsigned max, uint64_t now,
+			   struct snt__link *held)
 {
 	unsigned count = 0;
 
@@ -39,17 +41,20 @@ static unsigned take_turns(struct snt__soft_device *device,
 
 		/* It comes back to the end if there was no end to what it has. */
 		snt__unlink(&qp->active);
-		sent = qp_output(qp, packets + count, turn, now);
+		sent = qp_output(qp, packets + count, turn, now, held);
 		if (sent == turn)
 			snt__soft_qp_activate(qp);
+		else if (held && qp->responder.answer)
+			snt__list_append(held, &qp->active);
 		count += sent;
 	}
 	return count;
 }
 
 /* What is sent over a port that is down is lost, so that retries come to an end. */
-unsigned snt__soft_output(struct snt__soft_device *device,
-			  struct snt__soft_packet *packets, unsigned max, uint64_t now)
+static unsigned output(struct snt__soft_device *device,
+		       struct snt__soft_packet *packets, unsigned max, uint64_t now,
+		       struct snt__link *held)
 {
 	unsigned count;
 
@@ -57,11 +62,35 @@ unsigned snt__soft_output(struct snt__soft_device *device,
 	if (max > SNT__SOFT_OUTPUT_MAX)
 		max = SNT__SOFT_OUTPUT_MAX;
 	count = snt__soft_mad_output(device, packets, max, now);
-	count += take_turns(device, packets + count, max - count, now);
+	count += take_turns(device, packets + count, max - count, now, held);
 	while (count && !device->port_up)
 		count = snt__soft_mad_output(device, packets, max, now) +
-			take_turns(device, packets, max, now);
+			take_turns(device, packets, max, now, held);
 	device->stats.packets_out += count;
+	return count;
+}
+
+unsigned snt__soft_output(struct snt__soft_device *device,
+			  struct snt__soft_packet *packets, unsigned max, uint64_t now)
+{
+	return output(device, packets, max, now, NULL);
+}
+
+unsigned snt__soft_output_posted(struct snt__soft_device *device,
+				 struct snt__soft_packet *packets, unsigned max,
+				 uint64_t now)
+{
+	struct snt__link held;
+	unsigned count;
+
+	snt__list_init(&held);
+	count = output(device, packets, max, now, &held);
+	while (!snt__list_empty(&held)) {
+		struct snt__link *first = held.next;
+
+		snt__unlink(first);
+		snt__list_append(&device->active, first);
+	}
 	return count;
 }
 

@@ -199,7 +199,7 @@ int snt__soft_post_send(struct ibv_qp *ibv_qp, struct ibv_send_wr *wr,
 		if (qp->requester.at != qp->requester.tail)
 			snt__soft_qp_activate(qp);
 	}
-	snt__soft_unlock_kick(device);
+	snt__soft_unlock_post(device);
 	return error;
 }
 

@@ -324,12 +324,13 @@ int snt__soft_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr,
 			struct ibv_recv_wr **bad_wr);
 
 /* requester.c, respond.c, datagram.c: fill in packets and return how many; fewer than
- * asked for only if there are no more for now. */
+ * asked for only if there are no more for now, or if an acknowledgment is held back. */
 unsigned snt__soft_request_output(struct snt__soft_qp *qp,
 				  struct snt__soft_packet *packets, unsigned max,
 				  uint64_t now);
 unsigned snt__soft_respond_output(struct snt__soft_qp *qp,
-				  struct snt__soft_packet *packets, unsigned max);
+				  struct snt__soft_packet *packets, unsigned max,
+				  bool hold);
 unsigned snt__soft_datagram_output(struct snt__soft_qp *qp,
 				   struct snt__soft_packet *packets, unsigned max);
 

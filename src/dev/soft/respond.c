@@ -176,15 +176,18 @@ static void send_answer(struct snt__soft_qp *qp, struct snt__soft_packet *out)
 		qp->device->stats.naks_out++;
 }
 
+/* NAKs never wait: somebody has to do something about them. */
 unsigned snt__soft_respond_output(struct snt__soft_qp *qp,
-				  struct snt__soft_packet *packets, unsigned max)
+				  struct snt__soft_packet *packets, unsigned max,
+				  bool hold)
 {
 	struct snt__soft_responder *responder = &qp->responder;
 	unsigned count = 0;
 
 	while (count < max && responder->waiting_count)
 		count += send_memo(qp, &packets[count]);
-	if (count < max && responder->answer)
+	hold &= responder->answer_syndrome == SNT__SYNDROME_ACK_UNLIMITED;
+	if (count < max && responder->answer && !hold)
 		send_answer(qp, &packets[count++]);
 	return count;
 }

@@ -138,34 +138,39 @@ static void unlock(void *arg)
 static void kick(void *arg)
 {
 	struct snt__udp_device *device = arg;
-	uint64_t now;
 
 	if (device->foreign)
 		return;
 	snt__udp_lock(device);
-	now = snt__udp_now();
-	snt__udp_send(&device->sender, device->core, now);
+	snt__udp_send(&device->sender, device->core, snt__udp_now());
 	snt__udp_thread_hurry(device);
-	if (device->polled)
-		snt__udp_set_polled_at(device, snt__udp_polled_at(device) +
-						       snt__udp_now() - now);
 	snt__udp_unlock(device);
 }
 
-/* Who polls without a pause for long enough is known to do it all the time. */
-static void note_poll(struct snt__udp_device *device, uint64_t now)
+/*
+ * Somebody was here from `begin` to `end`; what he did meanwhile is no pause. Who comes
+ * without a pause for long enough is known to do it all the time.
+ */
+static void note_poll(struct snt__udp_device *device, uint64_t begin, uint64_t end)
 {
-	if (snt__udp_pause(device, now) > SNT__UDP_POLL_PAUSE)
-		device->polling_since = now;
-	snt__udp_set_polled_at(device, now);
-	if (now - device->polling_since >= SNT__UDP_POLL_ENOUGH)
+	if (snt__udp_pause(device, begin) > SNT__UDP_POLL_PAUSE)
+		device->polling_since = begin;
+	snt__udp_set_polled_at(device, end);
+	if (end - device->polling_since >= SNT__UDP_POLL_ENOUGH)
 		device->polled = true;
+}
+
+static void count_poll(struct snt__udp_device *device)
+{
+	unsigned polls = atomic_load_explicit(&device->polls, memory_order_relaxed);
+
+	atomic_store_explicit(&device->polls, polls + 1, memory_order_relaxed);
 }
 
 /*
  * Who polls all the time gets his completions first: what is to be said to what came in
- * goes out with what he posts because of it, or when he polls next. The thread, which
- * sleeps only for a moment meanwhile, sees to it if he does neither.
+ * goes out when he polls next. The thread, which sleeps only for a moment meanwhile, sees to
+ * it if he does not.
  */
 static bool move_for_poller(struct snt__udp_device *device, uint64_t now)
 {
@@ -182,22 +187,60 @@ static bool move_for_poller(struct snt__udp_device *device, uint64_t now)
 	return moved;
 }
 
-/* If somebody has the lock, packets move. Time that is spent in here is not a pause. */
+/* What he posts is an answer more often than not, and somebody waits for it: it does not
+ * wait for acknowledgments. */
+static void send_posted(struct snt__udp_device *device, uint64_t now)
+{
+	if (device->napping) {
+		snt__udp_send_posted(&device->sender, device->core, now);
+		return;
+	}
+	snt__udp_send(&device->sender, device->core, now);
+	snt__udp_thread_hurry(device);
+}
+
+/*
+ * While somebody sends for long, acknowledgments come. He takes them himself, as if he had
+ * polled: the thread would have to wait for the lock first, and he for the thread then. Who
+ * has armed a CQ will not poll but sleep, though, and the thread has to watch.
+ */
+static void post(void *arg)
+{
+	struct snt__udp_device *device = arg;
+	uint64_t begin, end;
+
+	if (device->foreign)
+		return;
+	snt__udp_lock(device);
+	begin = snt__udp_now();
+	send_posted(device, begin);
+	end = snt__udp_now();
+	if (end - begin >= device->send_long && !device->core->armed_count) {
+		count_poll(device);
+		move_for_poller(device, end);
+		note_poll(device, begin, snt__udp_now());
+	} else if (device->polled) {
+		snt__udp_set_polled_at(device,
+				       snt__udp_polled_at(device) + end - begin);
+	}
+	snt__udp_unlock(device);
+}
+
+/* If somebody has the lock, packets move. */
 static void progress(void *arg)
 {
 	struct snt__udp_device *device = arg;
-	unsigned polls = atomic_load_explicit(&device->polls, memory_order_relaxed);
 	uint64_t now;
 
 	if (device->foreign)
 		return;
-	atomic_store_explicit(&device->polls, polls + 1, memory_order_relaxed);
+	count_poll(device);
 	if (pthread_mutex_trylock(&device->lock)) {
 		snt__udp_set_polled_at(device, snt__udp_now());
 		return;
 	}
 	now = snt__udp_now();
-	note_poll(device, now);
+	note_poll(device, now, now);
 	if (move_for_poller(device, now))
 		snt__udp_set_polled_at(device, snt__udp_now());
 	snt__udp_unlock(device);
@@ -234,6 +277,7 @@ static const struct snt__soft_driver driver = {
 	.lock = lock,
 	.unlock = unlock,
 	.kick = kick,
+	.post = post,
 	.progress = progress,
 	.arm = arm,
 	.reach = reach,
@@ -340,6 +384,7 @@ static int make(const struct snt__udp_opts *opts, struct snt__udp_device **devic
 		return -ENOMEM;
 	device->address = *opts->address;
 	device->users = 1;
+	device->send_long = SNT__UDP_SEND_LONG;
 	snt__shm_init(&device->shm);
 	device->sender.shm = &device->shm;
 	ret = init_lock(&device->lock);

@@ -42,6 +42,8 @@ struct snt__udp_device {
 	atomic_uint_least64_t polled_at;
 	uint64_t polling_since;
 
+	uint64_t send_long; /* ns; who sends for so long looks at what came in */
+
 	/* The thread. It sleeps until wake_at, or until there is something at the fd;
 	 * 0: it is awake. `napping`: for a moment, and leaves the socket alone. */
 	pthread_t thread;
@@ -59,9 +61,11 @@ struct snt__udp_device {
 	struct snt__udp_receiver receiver;
 };
 
-/* In ns: what is a pause between two polls, and how long is all the time. */
+/* In ns: what is a pause between two polls, how long is all the time, and how long a send is
+ * long. */
 #define SNT__UDP_POLL_PAUSE  20000
 #define SNT__UDP_POLL_ENOUGH 50000
+#define SNT__UDP_SEND_LONG   10000
 
 struct snt__udp_opts {
 	const char *name;

@@ -317,8 +317,12 @@ static void send_batch(struct snt__udp_sender *sender, unsigned count)
 	sender->stats.packets += count;
 }
 
-bool snt__udp_send(struct snt__udp_sender *sender, struct snt__soft_device *device,
-		   uint64_t now)
+typedef unsigned (*output_fn)(struct snt__soft_device *device,
+			      struct snt__soft_packet *packets, unsigned max,
+			      uint64_t now);
+
+static bool send_output(struct snt__udp_sender *sender, struct snt__soft_device *device,
+			uint64_t now, output_fn output)
 {
 	unsigned max = SNT__UDP_SEND_BATCH, count = max;
 	bool moved = false;
@@ -327,11 +331,23 @@ bool snt__udp_send(struct snt__udp_sender *sender, struct snt__soft_device *devi
 		max = snt__shm_send_max(sender->shm, SNT__UDP_SEND_BATCH, now);
 		if (!max)
 			break;
-		count = snt__soft_output(device, sender->packets, max, now);
+		count = output(device, sender->packets, max, now);
 		send_batch(sender, snt__shm_send(sender->shm, sender->packets, count));
 		moved |= count;
 	}
 	return moved;
+}
+
+bool snt__udp_send(struct snt__udp_sender *sender, struct snt__soft_device *device,
+		   uint64_t now)
+{
+	return send_output(sender, device, now, snt__soft_output);
+}
+
+bool snt__udp_send_posted(struct snt__udp_sender *sender,
+			  struct snt__soft_device *device, uint64_t now)
+{
+	return send_output(sender, device, now, snt__soft_output_posted);
 }
 
 int snt__udp_sender_init(struct snt__udp_sender *sender, struct snt__udp_socket *socket,

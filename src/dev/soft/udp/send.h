@@ -72,6 +72,9 @@ void snt__udp_sender_finish(struct snt__udp_sender *sender);
 /* Sends all that the device has. Returns whether there was something. */
 bool snt__udp_send(struct snt__udp_sender *sender, struct snt__soft_device *device,
 		   uint64_t now);
+/* The same without acknowledgments: see snt__soft_output_posted(). */
+bool snt__udp_send_posted(struct snt__udp_sender *sender,
+			  struct snt__soft_device *device, uint64_t now);
 
 /* Does something wait until the socket has room? */
 static inline bool snt__udp_sender_stalled(const struct snt__udp_sender *sender)
