@@ -80,6 +80,7 @@ static void connect_qp(struct end *end, const struct card *peer)
 void end_make(struct end *end, struct snt_device *device, unsigned qps)
 {
 	end->device = device;
+	end->told = end->heard = 0;
 	end->control = snt_device_control(device);
 	end->bytes = aligned_alloc(4096, END_BYTES);
 	if (!end->bytes)
@@ -135,19 +136,19 @@ void end_open(struct end *end, int with)
 	end_meet(end, with);
 }
 
-void end_post_write(struct end *end, uint32_t length, unsigned count, bool notify)
+static void post_write(struct end *end, uint32_t length, unsigned count,
+		       enum ibv_wr_opcode opcode, unsigned flags)
 {
 	struct ibv_sge sge = { (uintptr_t)end->bytes, length, end->mr->lkey };
-	struct ibv_send_wr wr[32], *bad;
+	struct ibv_send_wr wr[END_BATCH], *bad;
 
 	for (unsigned i = 0; i < count; i++) {
 		wr[i] = (struct ibv_send_wr){
 			.next = i + 1 < count ? &wr[i + 1] : NULL,
 			.sg_list = &sge,
 			.num_sge = 1,
-			.opcode =
-				notify ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE,
-			.send_flags = i + 1 < count ? 0 : IBV_SEND_SIGNALED,
+			.opcode = opcode,
+			.send_flags = i + 1 < count ? 0 : flags,
 		};
 		wr[i].wr.rdma.remote_addr = end->peer_addr;
 		wr[i].wr.rdma.rkey = end->peer_key;
@@ -156,24 +157,68 @@ void end_post_write(struct end *end, uint32_t length, unsigned count, bool notif
 		die("post");
 }
 
-void end_post_recv(struct end *end)
+void end_post_write(struct end *end, uint32_t length, unsigned count)
 {
-	struct ibv_recv_wr wr = { 0 }, *bad;
+	post_write(end, length, count, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED);
+}
 
-	if (ibv_post_recv(end->qp, &wr, &bad))
-		die("post");
+static void check_completion(const struct ibv_wc *wc)
+{
+	if (wc->status)
+		die(ibv_wc_status_str(wc->status));
+}
+
+bool end_poll(struct end *end)
+{
+	struct ibv_wc wc;
+
+	if (ibv_poll_cq(end->cq, 1, &wc) != 1)
+		return false;
+	check_completion(&wc);
+	return true;
 }
 
 void end_wait(struct end *end, unsigned count)
 {
-	struct ibv_wc wc[16];
+	while (count)
+		count -= end_poll(end);
+}
 
-	while (count) {
-		int got = ibv_poll_cq(end->cq, count < 16 ? count : 16, wc);
+static void post_recvs(struct end *end, unsigned count)
+{
+	struct ibv_recv_wr wr[END_BATCH], *bad;
 
-		for (int i = 0; i < got; i++)
-			if (wc[i].status)
-				die(ibv_wc_status_str(wc[i].status));
-		count -= got;
-	}
+	for (unsigned i = 0; i < count; i++)
+		wr[i] = (struct ibv_recv_wr){ .next = i + 1 < count ? &wr[i + 1]
+								    : NULL };
+	if (ibv_post_recv(end->qp, wr, &bad))
+		die("post");
+}
+
+void end_expect(struct end *end)
+{
+	for (unsigned i = 0; i < END_DEPTH / END_BATCH; i++)
+		post_recvs(end, END_BATCH);
+}
+
+void end_notify(struct end *end, uint32_t length)
+{
+	bool signals = ++end->told % END_BATCH == 0;
+
+	post_write(end, length, 1, IBV_WR_RDMA_WRITE_WITH_IMM,
+		   signals ? IBV_SEND_SIGNALED : 0);
+}
+
+bool end_notified(struct end *end)
+{
+	struct ibv_wc wc;
+
+	if (ibv_poll_cq(end->cq, 1, &wc) != 1)
+		return false;
+	check_completion(&wc);
+	if (wc.opcode != IBV_WC_RECV_RDMA_WITH_IMM)
+		return false;
+	if (++end->heard % END_BATCH == 0)
+		post_recvs(end, END_BATCH);
+	return true;
 }

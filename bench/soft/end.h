@@ -16,10 +16,12 @@ struct end {
 	unsigned char *bytes;
 	uint64_t peer_addr;
 	uint32_t peer_key;
+	unsigned told, heard; /* notifications that went out and came in */
 };
 
 #define END_BYTES (1u << 20)
 #define END_DEPTH 256
+#define END_BATCH 32
 
 _Noreturn void die(const char *what);
 
@@ -34,9 +36,17 @@ void end_add_qp(struct end *end, uint32_t depth);
 void end_meet(struct end *end, int with);
 void end_pair(struct end *one, struct end *other);
 
-void end_post_write(struct end *end, uint32_t length, unsigned count, bool notify);
-void end_post_recv(struct end *end);
-/* Spins until that many completions came; dies of an error. */
+void end_post_write(struct end *end, uint32_t length, unsigned count);
+/* Has a completion come? Dies of an error. */
+bool end_poll(struct end *end);
+/* Spins until that many have. */
 void end_wait(struct end *end, unsigned count);
+
+/* Writes with immediate, as programs do it that mind latency: one in END_BATCH is
+ * signalled, and so many receives are replaced at once. */
+void end_expect(struct end *end);
+void end_notify(struct end *end, uint32_t length);
+/* Polls once. Has a notification come? */
+bool end_notified(struct end *end);
 
 #endif
