@@ -30,14 +30,13 @@
  *
  * Callbacks run inside snt_loop_dispatch(), snt_loop_poll(), snt_loop_wait() and
  * snt_op_wait(), and nowhere else. Every call of the library is legal in them but
- * for these four, which are -EBUSY there. Whatever is destroyed in a callback is
- * gone when the call returns, as anywhere else, the context included; callbacks of ops
- * that had finished before still come.
+ * for these four, which are -EBUSY there. To destroy something in a callback, be it the
+ * object whose callback it is or the context, takes effect at once, as anywhere else; ops
+ * that had finished before that still get their callbacks.
  *
- * Not everybody needs the fd. Without snt_loop_fd() and snt_loop_wait() there is
- * none, nothing is ever armed, and snt_loop_poll() serves all CQs without a
- * system call. A context that uses no part of this header has no file descriptor for
- * it either.
+ * Not everybody needs the fd. It is made by snt_loop_fd(), snt_loop_arm(), waiting, and by
+ * the first connection, listener or stream (conn.h, stream.h). Without these there is none,
+ * nothing is ever armed, and snt_loop_poll() serves all CQs without a system call.
  *
  * After a fork the child must not use the loop: what the fd refers to is the
  * parent's. Every call here is -ECHILD in it, except stopping a timer.
@@ -134,7 +133,8 @@ SNT_API int snt_loop_timeout(struct snt_ctx *ctx);
  * snt_loop_wake - make the fd readable from anywhere
  *
  * One dispatch follows one or many wakes; what the waking thread wrote before is
- * visible to it. The context must not be closed meanwhile.
+ * visible to it. The context must not be closed meanwhile, and the owner calls
+ * snt_loop_fd() before it lets other threads know of the context.
  *
  * Thread: any, also in signal handlers.
  * Returns: 0; without a text, -ENOENT if there is no fd yet; -ECHILD after a fork.
@@ -215,7 +215,8 @@ struct snt_timer {
 /**
  * snt_timer_start, snt_timer_start_at - let a timer fire, once
  * @delay_ns: from now
- * @deadline_ns: by snt_loop_now(); in the past: with the next dispatch
+ * @deadline_ns: by snt_loop_now(); in the past: at once, that is, with the next dispatch or,
+ *	in a callback, with this one, as far as its budget goes
  *
  * One that runs already is moved. In its function it does not run any more, and can be
  * started again or freed. Any number of timers share one timerfd; timers of the same

@@ -249,8 +249,8 @@ SNT_API int snt_op_close(struct snt_qp *qp, struct snt_op *op);
  * has more on it), an op ends at once, one of snt_op_close() too.
  *
  * SNT_ABORT breaks the QP, as a fatal error would: snt_qp_query() has SNT_QP_BROKEN,
- * all its other ops end with -ESHUTDOWN, and the log says so. After SNT_DETACH it may
- * still be called.
+ * all its other ops end with -ESHUTDOWN, and the log says so. An op that was cancelled by
+ * SNT_DETACH can be cancelled once more, by SNT_ABORT.
  *
  * Returns: 0; -ENOENT if the op is not in use, because its callback has run or was
  * never to come; -EALREADY if it was cancelled before; -EOPNOTSUPP for SNT_ABORT on a
@@ -280,7 +280,7 @@ SNT_API int snt_op_timeout(struct snt_op *op, uint64_t timeout_ns, enum snt_canc
 
 /**
  * snt_op_wait - wait for an op, and dispatch meanwhile
- * @timeout_ns: -1: for ever
+ * @timeout_ns: -1: for ever; 0: dispatch once, and do not wait
  *
  * Makes a blocking call of any op. Callbacks run as in snt_loop_wait(), that of the
  * op, if it has one, included.

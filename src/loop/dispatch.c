@@ -120,8 +120,6 @@ static void run_sources(struct snt__round *run)
  * something of the budget for them. */
 static int reserve_for_timers(struct snt__round *run)
 {
-	if (run->gone || !snt__timer_due(run))
-		return 0;
 	if (run->left > 1)
 		return (run->left + 3) / 4;
 	run->loop->timer_turn = !run->loop->timer_turn;
@@ -137,15 +135,15 @@ static bool has_work(const struct snt__loop *loop)
 int snt__loop_run(struct snt__loop *loop, int budget, bool arms, bool *gone)
 {
 	struct snt__round run = { .loop = loop, .left = budget, .arms = arms };
-	int reserve;
+	bool due;
 
 	loop->run = &run;
 	run_wake(&run);
 	run_sources(&run);
 	snt__op_run_over(&run);
-	reserve = reserve_for_timers(&run);
-	snt__serve_pending(&run, reserve);
-	if (reserve)
+	due = !run.gone && snt__timer_due(&run);
+	snt__serve_pending(&run, due ? reserve_for_timers(&run) : 0);
+	if (due)
 		snt__timer_run(&run);
 	*gone = run.gone;
 	if (run.gone)

@@ -44,7 +44,8 @@ void snt__loop_remove(struct snt__loop *loop, struct snt__source *source)
 {
 	if (!snt__linked(&source->all))
 		return;
-	if (snt__loop_has_fd(loop))
+	/* In a child of the process it stays in the epoll instance, which is not its own. */
+	if (snt__loop_has_fd(loop) && !snt__loop_forked(loop))
 		epoll_ctl(loop->fd, EPOLL_CTL_DEL, source->fd, NULL);
 	snt__unlink(&source->all);
 	snt__unlink(&source->readable);
@@ -73,7 +74,7 @@ int snt_loop_wake(struct snt_ctx *ctx)
 
 	if (!loop || !snt__loop_has_fd(loop))
 		return -ENOENT;
-	if (loop->fork_mark != atomic_load(&snt__fork_mark))
+	if (snt__loop_forked(loop))
 		return -ECHILD;
 	atomic_store(&loop->woken, true);
 	snt__loop_ring(loop);
@@ -168,12 +169,9 @@ static void close_loop(struct snt_ctx *ctx)
 	struct snt__loop *loop = ctx->loop;
 
 	snt__timer_forget_all(loop);
-	/* In a child of the process they stay in the epoll instance, which is not its
-	 * own. */
-	if (loop->fork_mark == atomic_load(&snt__fork_mark))
-		while (!snt__list_empty(&loop->sources))
-			snt__loop_remove(loop, snt__container(loop->sources.next,
-							      struct snt__source, all));
+	while (!snt__list_empty(&loop->sources))
+		snt__loop_remove(loop, snt__container(loop->sources.next,
+						      struct snt__source, all));
 	close_fds(loop);
 	if (loop->run)
 		loop->run->gone = true;
@@ -254,8 +252,7 @@ int snt__loop_get(struct snt_ctx *ctx, struct snt__loop **loop_out)
 	*loop_out = ctx->loop;
 	if (ret)
 		return ret;
-	if (ctx->loop->fork_mark !=
-	    atomic_load_explicit(&snt__fork_mark, memory_order_relaxed))
+	if (snt__loop_forked(ctx->loop))
 		return snt__fail(ECHILD,
 				 "the loop of this context belongs to the process "
 				 "that forked; open a context in the child");

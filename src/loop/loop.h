@@ -114,6 +114,13 @@ static inline bool snt__loop_has_fd(const struct snt__loop *loop)
 extern atomic_uint snt__fork_mark;
 void snt__fork_watch(void);
 
+/* Is this a child of the process that the loop is of? */
+static inline bool snt__loop_forked(const struct snt__loop *loop)
+{
+	return loop->fork_mark !=
+	       atomic_load_explicit(&snt__fork_mark, memory_order_relaxed);
+}
+
 /* channel.c: adds those that devices have by now. */
 int snt__channel_add_all(struct snt__loop *loop);
 /* channel.c: CQs whose events are there become pending. */

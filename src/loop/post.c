@@ -26,10 +26,7 @@ static inline int check_loop(struct snt_ctx *ctx)
 {
 	struct snt__loop *loop = ctx->loop;
 
-	if (__builtin_expect(loop && loop->fork_mark ==
-					     atomic_load_explicit(&snt__fork_mark,
-								  memory_order_relaxed),
-			     1))
+	if (__builtin_expect(loop && !snt__loop_forked(loop), 1))
 		return 0;
 	return snt__loop_get(ctx, &loop);
 }
@@ -73,15 +70,20 @@ static inline void accept(struct snt_op *op, struct snt_qp *qp, uint8_t opcode,
  * Sends
  */
 
-static inline int post(struct snt_qp *qp, struct snt_op *op, struct snt_send_wr *wr)
+static inline int post(struct snt_qp *qp, struct snt_op *op, struct snt_send_wr *wr,
+		       unsigned sge_count, unsigned flags)
 {
 	uint32_t position = qp->tail;
 	int ret = check(qp, op, qp->send_served);
 
 	if (ret)
 		return ret;
+	/* What a WR has no bits for would be cut off unseen. */
+	if (__builtin_expect(sge_count > UINT16_MAX || flags > UINT8_MAX, 0))
+		return -EINVAL;
 	wr->wr_id = (uintptr_t)op;
-	wr->flags |= SNT_SIGNALED;
+	wr->sge_count = sge_count;
+	wr->flags = flags | SNT_SIGNALED;
 	ret = snt__qp_post_send(qp, wr, 1);
 	if (ret < 0)
 		return ret;
@@ -92,23 +94,17 @@ static inline int post(struct snt_qp *qp, struct snt_op *op, struct snt_send_wr 
 int snt_op_send(struct snt_qp *qp, struct snt_op *op, const struct snt_sge *sge,
 		unsigned sge_count, unsigned flags)
 {
-	struct snt_send_wr wr = {
-		.opcode = SNT_SEND, .flags = flags, .sge_count = sge_count, .sge = sge
-	};
+	struct snt_send_wr wr = { .opcode = SNT_SEND, .sge = sge };
 
-	return post(qp, op, &wr);
+	return post(qp, op, &wr, sge_count, flags);
 }
 
 int snt_op_send_imm(struct snt_qp *qp, struct snt_op *op, const struct snt_sge *sge,
 		    unsigned sge_count, uint32_t imm, unsigned flags)
 {
-	struct snt_send_wr wr = { .opcode = SNT_SEND_IMM,
-				  .flags = flags,
-				  .sge_count = sge_count,
-				  .imm = imm,
-				  .sge = sge };
+	struct snt_send_wr wr = { .opcode = SNT_SEND_IMM, .imm = imm, .sge = sge };
 
-	return post(qp, op, &wr);
+	return post(qp, op, &wr, sge_count, flags);
 }
 
 int snt_op_read(struct snt_qp *qp, struct snt_op *op, const struct snt_sge *sge,
@@ -116,13 +112,11 @@ int snt_op_read(struct snt_qp *qp, struct snt_op *op, const struct snt_sge *sge,
 		uint64_t remote_addr, unsigned flags)
 {
 	struct snt_send_wr wr = { .opcode = SNT_READ,
-				  .flags = flags,
-				  .sge_count = sge_count,
 				  .sge = sge,
 				  .remote = remote,
 				  .remote_addr = remote_addr };
 
-	return post(qp, op, &wr);
+	return post(qp, op, &wr, sge_count, flags);
 }
 
 int snt_op_write(struct snt_qp *qp, struct snt_op *op, const struct snt_sge *sge,
@@ -130,13 +124,11 @@ int snt_op_write(struct snt_qp *qp, struct snt_op *op, const struct snt_sge *sge
 		 uint64_t remote_addr, unsigned flags)
 {
 	struct snt_send_wr wr = { .opcode = SNT_WRITE,
-				  .flags = flags,
-				  .sge_count = sge_count,
 				  .sge = sge,
 				  .remote = remote,
 				  .remote_addr = remote_addr };
 
-	return post(qp, op, &wr);
+	return post(qp, op, &wr, sge_count, flags);
 }
 
 int snt_op_write_imm(struct snt_qp *qp, struct snt_op *op, const struct snt_sge *sge,
@@ -144,19 +136,18 @@ int snt_op_write_imm(struct snt_qp *qp, struct snt_op *op, const struct snt_sge 
 		     uint64_t remote_addr, uint32_t imm, unsigned flags)
 {
 	struct snt_send_wr wr = { .opcode = SNT_WRITE_IMM,
-				  .flags = flags,
-				  .sge_count = sge_count,
 				  .imm = imm,
 				  .sge = sge,
 				  .remote = remote,
 				  .remote_addr = remote_addr };
 
-	return post(qp, op, &wr);
+	return post(qp, op, &wr, sge_count, flags);
 }
 
-static int post_atomic(struct snt_qp *qp, struct snt_op *op, struct snt_send_wr *wr)
+static int post_atomic(struct snt_qp *qp, struct snt_op *op, struct snt_send_wr *wr,
+		       unsigned flags)
 {
-	int ret = post(qp, op, wr);
+	int ret = post(qp, op, wr, 1, flags);
 
 	if (ret)
 		return ret;
@@ -170,15 +161,13 @@ int snt_op_cmp_swap(struct snt_qp *qp, struct snt_op *op, const struct snt_sge *
 		    uint64_t compare, uint64_t swap, unsigned flags)
 {
 	struct snt_send_wr wr = { .opcode = SNT_CMP_SWAP,
-				  .flags = flags,
-				  .sge_count = 1,
 				  .sge = result,
 				  .remote = remote,
 				  .remote_addr = remote_addr,
 				  .compare_add = compare,
 				  .swap = swap };
 
-	return post_atomic(qp, op, &wr);
+	return post_atomic(qp, op, &wr, flags);
 }
 
 int snt_op_fetch_add(struct snt_qp *qp, struct snt_op *op, const struct snt_sge *result,
@@ -186,14 +175,12 @@ int snt_op_fetch_add(struct snt_qp *qp, struct snt_op *op, const struct snt_sge 
 		     unsigned flags)
 {
 	struct snt_send_wr wr = { .opcode = SNT_FETCH_ADD,
-				  .flags = flags,
-				  .sge_count = 1,
 				  .sge = result,
 				  .remote = remote,
 				  .remote_addr = remote_addr,
 				  .compare_add = add };
 
-	return post_atomic(qp, op, &wr);
+	return post_atomic(qp, op, &wr, flags);
 }
 
 /*

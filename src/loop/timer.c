@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
+#include <unistd.h>
 
 #include "loop/loop.h"
 #include "util/err.h"
@@ -93,9 +94,15 @@ int snt__timer_open(struct snt__loop *loop)
 	loop->clock.fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 	if (loop->clock.fd < 0)
 		return snt__fail(errno, "no timerfd for the loop: %s", strerror(errno));
-	if (epoll_ctl(loop->fd, EPOLL_CTL_ADD, loop->clock.fd, &event))
-		return snt__fail(errno, "the timerfd cannot be watched: %s",
-				 strerror(errno));
+	if (epoll_ctl(loop->fd, EPOLL_CTL_ADD, loop->clock.fd, &event)) {
+		int ret = snt__fail(errno, "the timerfd cannot be watched: %s",
+				    strerror(errno));
+
+		/* The next timer tries again. */
+		close(loop->clock.fd);
+		loop->clock.fd = -1;
+		return ret;
+	}
 	snt__timer_set(loop);
 	return 0;
 }

@@ -174,19 +174,25 @@ int snt_loop_wait(struct snt_ctx *ctx, int64_t timeout_ns)
 int snt_op_wait(struct snt_op *op, int64_t timeout_ns)
 {
 	struct snt__waiter waiter = { 0 };
+	struct snt__loop *loop;
 	struct snt_ctx *ctx;
 	bool gone = false;
 	uint64_t begin;
+	int ret;
 
 	if (op->state == SNT__OP_UNUSED)
 		return op->result;
 	ctx = op->ctx;
+	/* Who calls this in a callback may be waiting for the same op already. */
+	ret = snt__loop_enter(ctx, BUDGET, &loop);
+	if (ret)
+		return ret;
 	begin = snt__ctx_now_ns(ctx);
 	op->waiter = &waiter;
 	for (;;) {
 		int64_t left = left_of(ctx, timeout_ns, begin);
-		int ret = wait(ctx, left, &gone);
 
+		ret = wait(ctx, left, &gone);
 		if (waiter.done)
 			return waiter.result;
 		if (ret < 0 || gone || !left) {

@@ -4,7 +4,9 @@
  */
 #include "lib/test.h"
 
+#include <fcntl.h>
 #include <poll.h>
+#include <unistd.h>
 
 #include "lib/seeds.h"
 #include "unit/loop_kit.h"
@@ -266,6 +268,46 @@ static void timers_outlive_the_making_of_the_fd(void **state)
 	close_ctx(ctx, fabric);
 }
 
+/* With nothing else to do a budget of one is good for a timer, each time. */
+static void a_budget_of_one_is_enough(void **state)
+{
+	struct scripted_fabric *fabric;
+	struct snt_ctx *ctx = open_ctx(virtual_clock, &fabric);
+	struct snt_timer timer = { .fired = count_tick };
+
+	(void)state;
+	for (int i = 0; i < 4; i++) {
+		assert_success(snt_timer_start_at(ctx, &timer, 0));
+		assert_int_equal(snt_loop_dispatch(ctx, 1), 1);
+	}
+	close_ctx(ctx, fabric);
+}
+
+/* A timerfd that could not be watched once is watched when the next timer starts. */
+static void a_timer_that_could_not_start_harms_no_other(void **state)
+{
+	struct scripted_fabric *fabric;
+	struct snt_ctx *ctx = open_ctx(NULL, &fabric);
+	struct snt_timer timer = { .fired = count_tick };
+	struct pollfd poller = { .fd = snt_loop_fd(ctx), .events = POLLIN };
+	int kept = dup(poller.fd), none = open("/dev/null", O_RDONLY);
+	unsigned fds = loop_count_fds();
+
+	(void)state;
+	assert_success(snt_loop_dispatch(ctx, 0));
+	/* What is no epoll instance cannot watch anything. */
+	assert_success(dup2(none, poller.fd));
+	assert_error(snt_timer_start(ctx, &timer, 1), EINVAL, "cannot be watched");
+	assert_success(dup2(kept, poller.fd));
+	assert_int_equal(loop_count_fds(), fds);
+	assert_success(snt_timer_start(ctx, &timer, 1));
+	assert_int_equal(poll(&poller, 1, 2000), 1);
+	assert_int_equal(snt_loop_dispatch(ctx, 0), 1);
+	close(kept);
+	close(none);
+	close_ctx(ctx, fabric);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -276,6 +318,8 @@ int main(void)
 		cmocka_unit_test(timeouts_are_rounded_up),
 		cmocka_unit_test(the_fd_wakes_for_timers),
 		cmocka_unit_test(timers_outlive_the_making_of_the_fd),
+		cmocka_unit_test(a_budget_of_one_is_enough),
+		cmocka_unit_test(a_timer_that_could_not_start_harms_no_other),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -300,6 +300,10 @@ static void a_message_invalidates_a_key_of_the_peer(void **state)
 	(void)state;
 	assert_int_equal(snt_qp_post_recv(end[1].qp, &recv, 1), 1);
 	assert_int_equal(snt_mw_send_inv(end[0].qp, &sge, 1, NULL, 8, 0), -EINVAL);
+	assert_int_equal(snt_mw_send_inv(end[0].qp, &sge, 65537, &end[1].token, 8, 0),
+			 -EINVAL);
+	assert_int_equal(snt_mw_send_inv(end[0].qp, &sge, 1, &end[1].token, 8, 256),
+			 -EINVAL);
 	assert_success(
 		snt_mw_send_inv(end[0].qp, &sge, 1, &end[1].token, 8, SNT_SIGNALED));
 	assert_int_equal(last.opcode, IBV_WR_SEND_WITH_INV);

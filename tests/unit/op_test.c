@@ -283,10 +283,14 @@ static void refused_ops_are_untouched(void **state)
 	struct loop_pair *pair = loop_pair_simple();
 	struct snt_op op = { .done = loop_done, .result = 42 }, copy;
 	struct snt_sge outside = loop_sge(pair, 0, LOOP_BUFFER, 8);
+	struct snt_sge inside = loop_sge(pair, 0, 0, 8);
 
 	(void)state;
 	memcpy(&copy, &op, sizeof(op));
 	assert_int_equal(snt_op_send(pair->end[0].qp, &op, &outside, 1, 0), -ERANGE);
+	/* Numbers whose lower bits would do. */
+	assert_int_equal(snt_op_send(pair->end[0].qp, &op, &inside, 65537, 0), -EINVAL);
+	assert_int_equal(snt_op_send(pair->end[0].qp, &op, &inside, 1, 256), -EINVAL);
 	assert_memory_equal(&copy, &op, sizeof(op));
 	assert_success(loop_write(pair, 0, &op, 0, 8));
 	assert_error(loop_write(pair, 0, &op, 0, 8), EALREADY, "in use");
@@ -392,6 +396,23 @@ static void callbacks_cannot_wait(void **state)
 	assert_success(loop_write(pair, 0, &op, 0, 8));
 	assert_success(loop_write(pair, 0, &other, 0, 8));
 	loop_pair_settle(pair);
+	assert_int_equal(loop_done_count, 2);
+	loop_pair_close(pair);
+}
+
+/* One that tries to does not take the op away from who waits for it. */
+static void a_wait_in_vain_harms_no_other(void **state)
+{
+	struct loop_pair *pair = loop_pair_simple();
+	struct snt_op other = { .done = loop_done };
+	struct snt_op op = { .done = wait_for_it_in_vain, .arg = &other };
+
+	(void)state;
+	assert_success(loop_write(pair, 0, &op, 0, 8));
+	loop_pair_run(pair);
+	assert_success(loop_write(pair, 0, &other, 0, 8));
+	loop_pair_run(pair);
+	assert_int_equal(snt_op_wait(&other, 0), 0);
 	assert_int_equal(loop_done_count, 2);
 	loop_pair_close(pair);
 }
@@ -730,6 +751,7 @@ int main(void)
 		cmocka_unit_test(callbacks_may_post_the_same_op),
 		cmocka_unit_test(callbacks_cannot_dispatch),
 		cmocka_unit_test(callbacks_cannot_wait),
+		cmocka_unit_test(a_wait_in_vain_harms_no_other),
 		cmocka_unit_test(callbacks_may_destroy_everything),
 		cmocka_unit_test(what_had_finished_gets_its_callback),
 		cmocka_unit_test(early_receives_end_with_their_qp),
