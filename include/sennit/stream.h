@@ -25,9 +25,9 @@
  *
  * How. Each end has a ring, into which the other writes by RDMA, as far as it has been
  * told that there is room. Who reads tells how much he has read along with the next data
- * the other way, or by itself when a quarter of the ring has become free. So a sender never
- * meets a receiver that is not ready, and one that is not heeded waits without costing
- * anybody anything. Written bytes are copied once, into registered memory of this end,
+ * the other way, or by itself when a quarter of the ring has become free. So no message ever
+ * finds a receiver without room for it, and to wait for a peer that does not read costs
+ * neither end anything. Written bytes are copied once, into registered memory of this end,
  * and small writes that come faster than they can be sent go out together; those of
  * snt_stream_write_registered() are not copied at all.
  *
@@ -53,7 +53,8 @@
  * against what it was told. One that lies ends its stream with -EPROTO and a sentence.
  *
  * Thread: owner, for every call here. In a ready function all calls are legal but those
- * that wait, which are -EBUSY there; the stream may be destroyed.
+ * that wait, which are -EBUSY there; the stream may be destroyed. After a fork streams are
+ * the parent's, and the child has no use for them.
  */
 
 #ifdef __cplusplus
@@ -152,7 +153,8 @@ struct snt_stream_listener_opts {
  *
  * All that are asked for are accepted, within the limits.
  *
- * Returns: 0; -EINVAL; as snt_listener_create().
+ * Returns: 0; -EINVAL also for options of streams that are out of range; otherwise as
+ * snt_listener_create().
  */
 SNT_API int snt_stream_listener_create(struct snt_ctx *ctx,
 				       const struct snt_stream_listener_opts *opts,
@@ -171,7 +173,7 @@ SNT_API uint16_t snt_stream_listener_port(const struct snt_stream_listener *list
  *
  * Ownership: the stream is the program's.
  * Returns: 0; -EAGAIN if there is none in time; -EINVAL if there is a function; -EBUSY
- * inside of one.
+ * inside of one; -ECANCELED if the listener was destroyed meanwhile; the errno of the loop.
  */
 SNT_API int snt_stream_listener_wait(struct snt_stream_listener *listener,
 				     int64_t timeout_ns,
@@ -199,8 +201,9 @@ SNT_API int snt_stream_listener_destroy(struct snt_stream_listener *listener);
  *
  * Ownership: the QP stays the program's, but nobody else posts to it or closes it; it is
  * closed when the stream is over.
- * Returns: 0; -EINVAL if the QP is connected, has no ops, or has too few receives, which
- * the text names; -EOPNOTSUPP; otherwise as snt_mem_register().
+ * Returns: 0; -EINVAL if the QP is connected, has no ops, has receives posted or a stream
+ * already, or room for too few, which the text names; -EOPNOTSUPP; otherwise as
+ * snt_mem_register().
  */
 SNT_API int snt_stream_create(struct snt_qp *qp, const struct snt_stream_opts *opts,
 			      struct snt_stream **stream_out);
@@ -311,8 +314,8 @@ SNT_API int snt_stream_write_registered(struct snt_stream *stream,
 /**
  * snt_stream_flush - let nothing wait here
  *
- * Small writes are not put off any longer, until all that was written before has
- * arrived.
+ * Small writes go out at once instead of being gathered, until all that was written before
+ * this call has arrived.
  *
  * Returns: 0 if everything has arrived in the peer's memory; -EAGAIN if it has not yet;
  * the reason if the stream has failed.
@@ -336,9 +339,9 @@ SNT_API int snt_stream_shutdown(struct snt_stream *stream);
  * arrived on both sides; then destroys. Nothing is lost: bytes that came meanwhile are the
  * reason not to destroy.
  *
- * Returns: 0: it is gone; with the stream still there, -EINPROGRESS if time is up, -ENODATA
- * if there is something to be read, its status if it failed, -EBUSY inside of a function
- * unless it is over.
+ * Returns: 0: it is gone; -ECANCELED if it was destroyed meanwhile; with the stream still
+ * there, -EINPROGRESS if time is up, -ENODATA if there is something to be read, its status if
+ * it failed, -EBUSY inside of a function if it would have to wait.
  */
 SNT_API int snt_stream_close(struct snt_stream *stream, int64_t timeout_ns);
 
@@ -381,9 +384,9 @@ SNT_API int snt_stream_wait(struct snt_stream *stream, unsigned events,
  * snt_stream_read_all, snt_stream_write_all - a given number of bytes, however long it takes
  * @timeout_ns: for all of them; -1: for ever
  *
- * Returns: how many; less only if the end, an error or the timeout came first, which the
- * next call tells; if there was none at all, as snt_stream_read() and snt_stream_write(),
- * or -EINPROGRESS if time is up.
+ * Returns: how many; fewer than @length only if the timeout came first, or the end of the
+ * stream or an error, of which the next call tells. If there were no bytes at all,
+ * -EINPROGRESS if time is up, or what snt_stream_read() or snt_stream_write() returns.
  */
 SNT_API ssize_t snt_stream_read_all(struct snt_stream *stream, void *buffer,
 				    size_t length, int64_t timeout_ns);

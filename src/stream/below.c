@@ -137,6 +137,7 @@ static uint32_t receives_of(const struct snt_qp *qp)
 static int check_qp(const struct snt_qp *qp)
 {
 	uint32_t wrs = qp->pass_through ? qp->lane_depth : qp->depth;
+	struct snt_qp_info info = { .size = sizeof(info) };
 
 	if (qp->connected)
 		return snt__fail(EINVAL,
@@ -147,6 +148,12 @@ static int check_qp(const struct snt_qp *qp)
 			EINVAL,
 			"QP %u does not report to a CQ with ops (snt_cq_opts.ops)",
 			qp->num);
+	snt_qp_query(qp, &info);
+	if (info.recvs || info.recv_notifies)
+		return snt__fail(EINVAL,
+				 "QP %u has receives, or a stream, already; a stream "
+				 "posts its own",
+				 qp->num);
 	if (receives_of(qp) < SNT__RECEIVES_KEPT + SNT__MESSAGE_COST_MAX)
 		return snt__fail(
 			EINVAL,
@@ -191,6 +198,8 @@ int snt_stream_create(struct snt_qp *qp, const struct snt_stream_opts *user_opts
 		return ret;
 	ret = snt__stream_prepare(stream, qp);
 	if (ret) {
+		/* Those that it took are ours, and nobody must get them. */
+		snt_qp_reset(qp);
 		snt__stream_unmake(stream);
 		return ret;
 	}

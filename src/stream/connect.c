@@ -95,14 +95,59 @@ static void on_event(void *arg, struct snt_conn *conn, enum snt_conn_event event
  * Making
  */
 
+static int check_depth(const struct snt_stream_opts *opts)
+{
+	if (depth_of(opts) <= DEPTH_MAX)
+		return 0;
+	return snt__fail(EINVAL, "snt_stream_opts.depth is %u, more than %d",
+			 opts->depth, DEPTH_MAX);
+}
+
 int snt__stream_make_for_conn(struct snt_ctx *ctx, const struct snt_stream_opts *opts,
 			      struct snt_stream **stream_out)
 {
-	if (depth_of(opts) > DEPTH_MAX)
-		return snt__fail(EINVAL, "snt_stream_opts.depth is %u, more than %d",
-				 opts->depth, DEPTH_MAX);
-	return snt__stream_make(ctx, opts, receives_of(opts), depth_of(opts) + WRS_MORE,
-				stream_out);
+	int ret = check_depth(opts);
+
+	return ret ? ret
+		   : snt__stream_make(ctx, opts, receives_of(opts),
+				      depth_of(opts) + WRS_MORE, stream_out);
+}
+
+static struct snt_qp_opts qp_opts_of(const struct snt__hub *hub,
+				     const struct snt_stream_opts *opts)
+{
+	return (struct snt_qp_opts){
+		.size = sizeof(struct snt_qp_opts),
+		.cq = opts->cq ? opts->cq : hub->cq,
+		.scheme = SNT_DQPLB,
+		.lanes = opts->lanes,
+		.devices = opts->devices,
+		.mtu = opts->mtu,
+		.inline_max = opts->inline_max,
+		.timeout = LANE_TIMEOUT,
+		.lane_depth = receives_of(opts) + RECEIVES_MORE,
+		.recv_depth = receives_of(opts),
+		.send_depth = depth_of(opts) + WRS_MORE,
+	};
+}
+
+int snt__stream_check_for_conn(struct snt_ctx *ctx, const struct snt_stream_opts *opts)
+{
+	struct snt_conn_opts conn = { .size = sizeof(conn),
+				      .detect_ns = opts->detect_ns };
+	struct snt__offer offer;
+	struct snt_qp_opts qp;
+	struct snt__hub *hub;
+	int ret = check_depth(opts);
+
+	if (!ret)
+		ret = snt__stream_check(ctx, opts);
+	if (!ret)
+		ret = snt__hub_get(ctx, &hub);
+	if (ret)
+		return ret;
+	qp = qp_opts_of(hub, opts);
+	return snt__offer_make(ctx, &conn, &qp, &offer);
 }
 
 int snt__stream_conn_opts(struct snt_stream *stream, const struct snt_stream_opts *opts,
@@ -113,19 +158,7 @@ int snt__stream_conn_opts(struct snt_stream *stream, const struct snt_stream_opt
 
 	if (length < 0)
 		return (int)length;
-	*qp = (struct snt_qp_opts){
-		.size = sizeof(*qp),
-		.cq = opts->cq ? opts->cq : stream->hub->cq,
-		.scheme = SNT_DQPLB,
-		.lanes = opts->lanes,
-		.devices = opts->devices,
-		.mtu = opts->mtu,
-		.inline_max = opts->inline_max,
-		.timeout = LANE_TIMEOUT,
-		.lane_depth = stream->in.receives + RECEIVES_MORE,
-		.recv_depth = stream->in.receives,
-		.send_depth = stream->wr_limit,
-	};
+	*qp = qp_opts_of(stream->hub, opts);
 	*conn = (struct snt_conn_opts){
 		.size = sizeof(*conn),
 		.qp = qp,

@@ -16,31 +16,38 @@
 #define RING_DEFAULT (UINT64_C(1) << 20)
 #define CHUNK_MAX    (UINT64_C(1) << 18)
 #define PAGE	     4096
-#define RECV_BATCH   4
+
+/*
+ * The last packet of a message has the immediate, too. If it were full, it would be longer
+ * than those before it, and segmentation offload would not take it along with them. So
+ * messages that are many packets are a bit more than a whole number of them.
+ */
+#define CHUNK_MANY (UINT64_C(1) << 14)
+#define CHUNK_ODD  64
+#define RECV_BATCH 4
 
 /*
  * Memory
  */
 
-static uint64_t round_up(uint64_t size)
+static uint64_t size_of(uint64_t wanted)
 {
 	uint64_t rounded = SNT_STREAM_RING_MIN;
 
-	while (rounded < size)
+	if (!wanted)
+		return RING_DEFAULT;
+	while (rounded < wanted)
 		rounded *= 2;
 	return rounded;
 }
 
-static int check_size(const char *name, uint64_t *size)
+static int check_size(const char *name, uint64_t size)
 {
-	if (!*size)
-		*size = RING_DEFAULT;
-	if (*size > SNT_STREAM_RING_MAX)
-		return snt__fail(EINVAL, "snt_stream_opts.%s is %llu, more than %llu",
-				 name, (unsigned long long)*size,
-				 (unsigned long long)SNT_STREAM_RING_MAX);
-	*size = round_up(*size);
-	return 0;
+	if (size <= SNT_STREAM_RING_MAX)
+		return 0;
+	return snt__fail(EINVAL, "snt_stream_opts.%s is %llu, more than %llu", name,
+			 (unsigned long long)size,
+			 (unsigned long long)SNT_STREAM_RING_MAX);
 }
 
 static int make_memory(struct snt_ctx *ctx, uint64_t size, unsigned access,
@@ -104,18 +111,32 @@ static int check_devices(const struct snt_ctx *ctx)
 	return 0;
 }
 
-static int take_opts(struct snt_stream *stream, const struct snt_stream_opts *opts)
+int snt__stream_check(const struct snt_ctx *ctx, const struct snt_stream_opts *opts)
 {
-	if (opts->data_length > SNT_STREAM_DATA_MAX ||
-	    (opts->data_length && !opts->data))
+	int ret = check_devices(ctx);
+
+	if (!ret)
+		ret = check_size("recv_size", opts->recv_size);
+	if (!ret)
+		ret = check_size("send_size", opts->send_size);
+	if (ret)
+		return ret;
+	if (opts->data_length > SNT_STREAM_DATA_MAX)
 		return snt__fail(EINVAL, "%zu bytes of data, of which %d are the most",
 				 opts->data_length, SNT_STREAM_DATA_MAX);
+	if (opts->data_length && !opts->data)
+		return snt__fail(EINVAL, "%zu bytes of data are NULL",
+				 opts->data_length);
+	return 0;
+}
+
+static void take_opts(struct snt_stream *stream, const struct snt_stream_opts *opts)
+{
 	if (opts->data_length)
 		memcpy(stream->data, opts->data, opts->data_length);
 	stream->data_length = (uint8_t)opts->data_length;
 	stream->ready = opts->ready;
 	stream->arg = opts->arg;
-	return 0;
 }
 
 static void set_up(struct snt_stream *stream, struct snt_ctx *ctx, uint32_t wr_limit)
@@ -141,29 +162,23 @@ int snt__stream_make(struct snt_ctx *ctx, const struct snt_stream_opts *opts,
 		     uint32_t receives, uint32_t wr_limit,
 		     struct snt_stream **stream_out)
 {
-	uint64_t recv_size = opts->recv_size, send_size = opts->send_size;
 	struct snt_stream *stream;
-	int ret = check_devices(ctx);
+	int ret = snt__stream_check(ctx, opts);
 
-	if (!ret)
-		ret = check_size("recv_size", &recv_size);
-	if (!ret)
-		ret = check_size("send_size", &send_size);
 	if (ret)
 		return ret;
 	stream = calloc(1, sizeof(*stream));
 	if (!stream)
 		return snt__fail(ENOMEM, "no memory for a stream");
-	stream->stage_size = send_size;
+	stream->stage_size = size_of(opts->send_size);
 	set_up(stream, ctx, wr_limit);
-	snt__inflow_init(&stream->in, recv_size, receives);
+	take_opts(stream, opts);
+	snt__inflow_init(&stream->in, size_of(opts->recv_size), receives);
 	stream->recv_batch =
 		receives - SNT__RECEIVES_KEPT < 8 * RECV_BATCH ? 1 : RECV_BATCH;
 	ret = snt__hub_get(ctx, &stream->hub);
 	if (!ret)
-		ret = take_opts(stream, opts);
-	if (!ret)
-		ret = make_rings(stream, recv_size);
+		ret = make_rings(stream, size_of(opts->recv_size));
 	if (ret) {
 		free(stream);
 		return ret;
@@ -210,6 +225,8 @@ void snt__stream_meet(struct snt_stream *stream, const struct snt__greeting *pee
 	stream->peer_data_length = peer->data_length;
 	memcpy(stream->peer_data, peer->data, peer->data_length);
 	stream->chunk = least(least(size / 8, stream->stage_size / 8), CHUNK_MAX);
+	if (stream->chunk >= CHUNK_MANY)
+		stream->chunk += CHUNK_ODD;
 	stream->chunk = least(stream->chunk, stream->qp->fragment_size);
 }
 
@@ -304,6 +321,10 @@ void snt__stream_end(struct snt_stream *stream, int error, const char *text)
 
 int snt_stream_abort(struct snt_stream *stream, const char *text)
 {
+	int ret = snt__hub_check(stream->hub);
+
+	if (ret)
+		return ret;
 	if (stream->failed || stream->over)
 		return snt__fail(EALREADY, "the stream has ended");
 	snt__stream_fail(stream, ECANCELED, "%s", text ? text : "it is aborted");
@@ -345,8 +366,10 @@ void snt__stream_free(struct snt_stream *stream)
 
 int snt_stream_destroy(struct snt_stream *stream)
 {
-	if (!stream)
-		return 0;
+	int ret = stream ? snt__hub_check(stream->hub) : 0;
+
+	if (!stream || ret)
+		return ret;
 	for (struct snt__stream_waiter *at = stream->waiter; at; at = at->next)
 		at->gone = true;
 	stream->waiter = NULL;
@@ -365,14 +388,16 @@ int snt_stream_destroy(struct snt_stream *stream)
 
 int snt_stream_close(struct snt_stream *stream, int64_t timeout_ns)
 {
-	int ret;
+	bool gone = false;
+	int ret = snt__hub_check(stream->hub);
 
+	if (ret)
+		return ret;
 	if (!stream->failed && !stream->shut)
 		snt_stream_shutdown(stream);
-	ret = stream->over || !timeout_ns
-		      ? 0
-		      : snt_stream_wait(stream, SNT_STREAM_OVER, timeout_ns);
-	if (ret < 0 && !(ret == stream->status && stream->over))
+	if (!stream->over && timeout_ns)
+		ret = snt__stream_wait(stream, SNT_STREAM_OVER, timeout_ns, &gone);
+	if (gone || (ret < 0 && !(ret == stream->status && stream->over)))
 		return ret;
 	if (!stream->over)
 		return snt__fail(EINPROGRESS, "the stream has not ended yet");

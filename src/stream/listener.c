@@ -15,6 +15,7 @@ struct snt_stream_listener {
 	uint8_t data[SNT_STREAM_DATA_MAX];
 	struct snt__link coming; /* streams that are not open yet */
 	struct snt__link open;	 /* for snt_stream_listener_wait() */
+	struct snt__stream_waiter *waiter;
 	void (*accepted)(void *arg, struct snt_stream_listener *listener,
 			 struct snt_stream *stream);
 	void *arg;
@@ -102,9 +103,9 @@ static int take_opts(struct snt_stream_listener *listener,
 	if (stream->host || stream->port || stream->source || stream->carrier ||
 	    stream->secret || stream->name)
 		return snt__fail(EINVAL, "an option is for the end that connects only");
-	if (stream->data_length > SNT_STREAM_DATA_MAX)
-		return snt__fail(EINVAL, "%zu bytes of data, of which %d are the most",
-				 stream->data_length, SNT_STREAM_DATA_MAX);
+	ret = snt__stream_check_for_conn(listener->ctx, stream);
+	if (ret)
+		return ret;
 	if (stream->data_length)
 		memcpy(listener->data, stream->data, stream->data_length);
 	stream->data = listener->data;
@@ -165,26 +166,30 @@ static struct snt_stream *first_of(struct snt__link *list)
 int snt_stream_listener_wait(struct snt_stream_listener *listener, int64_t timeout_ns,
 			     struct snt_stream **stream_out)
 {
-	uint64_t begin = snt_loop_now(listener->ctx);
+	struct snt__hub *hub = listener->ctx->hub;
+	struct snt__stream_waiter waiter = { .next = listener->waiter };
+	uint64_t begin = snt__hub_now(hub);
+	int64_t left = timeout_ns;
 	struct snt_stream *stream;
+	int ret = 0;
 
 	if (listener->accepted)
 		return snt__fail(EINVAL, "the listener has a function for streams");
+	listener->waiter = &waiter;
 	while (snt__list_empty(&listener->open)) {
-		int64_t left = timeout_ns;
-		int ret;
-
-		if (timeout_ns > 0) {
-			left -= (int64_t)(snt_loop_now(listener->ctx) - begin);
-			if (left <= 0)
-				return snt__fail(EAGAIN, "there is no stream");
-		}
 		ret = snt_loop_wait(listener->ctx, left);
-		if (ret < 0)
-			return ret;
-		if (!timeout_ns && snt__list_empty(&listener->open))
-			return snt__fail(EAGAIN, "there is no stream");
+		if (waiter.gone)
+			return snt__fail(ECANCELED,
+					 "the listener was destroyed meanwhile");
+		if (ret < 0 || !left)
+			break;
+		left = snt__hub_left(hub, timeout_ns, begin);
 	}
+	listener->waiter = waiter.next;
+	if (ret < 0)
+		return ret;
+	if (snt__list_empty(&listener->open))
+		return snt__fail(EAGAIN, "there is no stream");
 	stream = first_of(&listener->open);
 	snt__stream_listener_forget(stream);
 	stream->programs = true;
@@ -196,8 +201,12 @@ int snt_stream_listener_wait(struct snt_stream_listener *listener, int64_t timeo
 
 int snt_stream_listener_destroy(struct snt_stream_listener *listener)
 {
-	if (!listener)
-		return 0;
+	int ret = listener ? snt__hub_check(listener->ctx->hub) : 0;
+
+	if (!listener || ret)
+		return ret;
+	for (struct snt__stream_waiter *at = listener->waiter; at; at = at->next)
+		at->gone = true;
 	while (!snt__list_empty(&listener->coming))
 		snt_stream_destroy(first_of(&listener->coming));
 	while (!snt__list_empty(&listener->open))

@@ -139,7 +139,8 @@ static int64_t time_left(const struct snt_stream *stream, int64_t timeout_ns,
 	return spent < (uint64_t)timeout_ns ? timeout_ns - (int64_t)spent : 0;
 }
 
-int snt_stream_wait(struct snt_stream *stream, unsigned events, int64_t timeout_ns)
+int snt__stream_wait(struct snt_stream *stream, unsigned events, int64_t timeout_ns,
+		     bool *gone_out)
 {
 	struct snt__stream_waiter waiter = { .next = stream->waiter };
 	uint64_t begin = timeout_ns > 0 ? snt_loop_now(stream->ctx) : 0;
@@ -153,11 +154,60 @@ int snt_stream_wait(struct snt_stream *stream, unsigned events, int64_t timeout_
 		found = snt__stream_state(stream) & (events | SNT_STREAM_OVER);
 		if (found)
 			break;
-		ret = snt_loop_wait(stream->ctx, left);
+		/* To arm is dear, and often enough what is waited for is there. */
+		ret = snt_loop_poll(stream->ctx, 0);
+		if (!ret && !waiter.gone)
+			ret = snt_loop_wait(stream->ctx, left);
+		*gone_out = waiter.gone;
 		if (waiter.gone)
 			return snt__fail(ECANCELED,
 					 "the stream was destroyed meanwhile");
 		found = snt__stream_state(stream) & (events | SNT_STREAM_OVER);
+		if (found || ret < 0 || !left)
+			break;
+	}
+	stream->waiter = waiter.next;
+	if (found)
+		return wait_result(stream, found);
+	return ret < 0 ? ret : snt__fail(EINPROGRESS, "it takes longer than that");
+}
+
+static unsigned found_of(const struct snt_stream *stream, unsigned events)
+{
+	return snt__stream_state(stream) & (events | SNT_STREAM_OVER);
+}
+
+/* To arm and to sleep is dear, and often enough what is waited for is there already. */
+static int wait_once(struct snt_stream *stream, unsigned events, int64_t left,
+		     const struct snt__stream_waiter *waiter)
+{
+	struct snt_ctx *ctx = stream->ctx;
+	int ret = left ? snt_loop_poll(ctx, 0) : 0;
+
+	if (ret < 0 || waiter->gone || found_of(stream, events))
+		return ret;
+	return snt_loop_wait(ctx, left);
+}
+
+int snt_stream_wait(struct snt_stream *stream, unsigned events, int64_t timeout_ns)
+{
+	struct snt__stream_waiter waiter = { .next = stream->waiter };
+	uint64_t begin = timeout_ns > 0 ? snt_loop_now(stream->ctx) : 0;
+	unsigned found;
+	int ret = 0;
+
+	stream->waiter = &waiter;
+	for (;;) {
+		int64_t left = time_left(stream, timeout_ns, begin);
+
+		found = found_of(stream, events);
+		if (found)
+			break;
+		ret = wait_once(stream, events, left, &waiter);
+		if (waiter.gone)
+			return snt__fail(ECANCELED,
+					 "the stream was destroyed meanwhile");
+		found = found_of(stream, events);
 		if (found || ret < 0 || !left)
 			break;
 	}

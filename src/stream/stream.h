@@ -133,6 +133,8 @@ struct snt_stream {
 int snt__stream_make(struct snt_ctx *ctx, const struct snt_stream_opts *opts,
 		     uint32_t receives, uint32_t wr_limit,
 		     struct snt_stream **stream_out);
+/* life.c: 0, or what is wrong with sizes, data or the context's devices. */
+int snt__stream_check(const struct snt_ctx *ctx, const struct snt_stream_opts *opts);
 /* life.c: one that nobody knows, and that no device has a hand in. */
 void snt__stream_unmake(struct snt_stream *stream);
 /* life.c: one that is over, and that the program is done with. */
@@ -167,6 +169,8 @@ void snt__stream_greeting(const struct snt_stream *stream,
 /* connect.c: a stream by address; the event function of its connection. */
 int snt__stream_make_for_conn(struct snt_ctx *ctx, const struct snt_stream_opts *opts,
 			      struct snt_stream **stream_out);
+/* connect.c: would one with these options be made? */
+int snt__stream_check_for_conn(struct snt_ctx *ctx, const struct snt_stream_opts *opts);
 /* connect.c: what a connection is to be like. `offer` has SNT_STREAM_OFFER_MAX bytes, and
  * stays, as does `qp`, as long as `conn` is used. */
 int snt__stream_conn_opts(struct snt_stream *stream, const struct snt_stream_opts *opts,
@@ -187,6 +191,9 @@ void snt__stream_drop_sends(struct snt_stream *stream);
 void snt__stream_received(struct snt_op *op, const struct snt_wc *wc);
 int snt__stream_post_receives(struct snt_stream *stream, uint32_t count);
 
+/* ready.c: as snt_stream_wait(); `gone_out` says whether there is still a stream. */
+int snt__stream_wait(struct snt_stream *stream, unsigned events, int64_t timeout_ns,
+		     bool *gone_out);
 /* ready.c: what is so now. */
 unsigned snt__stream_state(const struct snt_stream *stream);
 /* ready.c: calls the program's functions, as far as there is a reason. The stream may be

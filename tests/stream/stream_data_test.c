@@ -2,6 +2,8 @@
 /* Bytes on their way: whole, in order, and no more of them than there is room for. */
 #include "kit.h"
 
+#include "dev/soft/core.h"
+
 static void connect_accept_on(const struct kit_way *way)
 {
 	struct snt_conn_info info = { .size = sizeof(info) };
@@ -437,6 +439,49 @@ static void file_on(const struct kit_way *way)
 
 KIT_EACH_WAY(file)
 
+static unsigned armed_cqs(unsigned end)
+{
+	return world.end[end].device[0]->core->armed_count;
+}
+
+/* Who waits looks first: if what he waits for has come, nothing is armed. */
+static void wait_looks_first(void **state)
+{
+	struct kit_opts opts = { .send_size = 4096 };
+	unsigned before;
+
+	(void)state;
+	if (kit_real())
+		return;
+	kit_open(&kit_ways[0], &opts);
+	before = armed_cqs(1);
+	assert_int_equal(kit_write_some(0, 0, 100), 100);
+	snt__sim_run(world.sim, world_now(&world) + WORLD_MS);
+	assert_int_equal(armed_cqs(1), before - 1);
+	assert_int_equal(kit_info(1).readable, 0);
+	assert_int_equal(snt_stream_wait(kit_end(1), SNT_STREAM_READABLE, -1),
+			 SNT_STREAM_READABLE);
+	assert_int_equal(armed_cqs(1), before - 1);
+	assert_int_equal(kit_read_some(1, 0, 100), 100);
+	kit_finish();
+}
+
+/* The last packet of a message has the immediate, and is still no longer than the others:
+ * else it could not be sent along with them. */
+static void chunks_end_with_a_short_packet(void **state)
+{
+	struct kit_opts opts = { .recv_size = { 1 << 20, 1 << 16 },
+				 .send_size = 1 << 20 };
+
+	(void)state;
+	kit_open(&kit_ways[0], &opts);
+	/* To the smaller ring it is a packet or two. */
+	assert_int_equal(kit_info(0).chunk, 1 << 13);
+	assert_int_equal(kit_info(1).chunk, (1 << 17) + 64);
+	kit_transfer(1, 0, 3 << 20, 1 << 20, 1 << 20);
+	kit_finish();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -458,6 +503,8 @@ int main(void)
 		cmocka_unit_test(depths),
 		cmocka_unit_test(registered),
 		cmocka_unit_test(file),
+		cmocka_unit_test(wait_looks_first),
+		cmocka_unit_test(chunks_end_with_a_short_packet),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -353,6 +353,97 @@ static void streams_by_wait(void **state)
 	kit_finish();
 }
 
+/* A listener that could accept nobody is not made. */
+static void options_of_a_listener(void **state)
+{
+	struct snt_stream_opts *opts = &world.end[1].opts;
+
+	(void)state;
+	kit_open_world(NULL);
+	world.listen.stream = opts;
+#define REFUSED(phrase)                                                          \
+	assert_error(snt_stream_listener_create(world.end[1].ctx, &world.listen, \
+						&world.listener),                \
+		     EINVAL, phrase)
+	opts->depth = 1 << 20;
+	REFUSED("depth is 1048576");
+	opts->depth = 0;
+	opts->recv_size = UINT64_C(1) << 40;
+	REFUSED("recv_size is");
+	opts->recv_size = 0;
+	opts->mtu = 5;
+	REFUSED("mtu 5");
+	opts->mtu = 0;
+	opts->detect_ns = 1;
+	REFUSED("detect_ns is 1");
+	opts->detect_ns = 0;
+	opts->data_length = 5;
+	REFUSED("5 bytes of data are NULL");
+	opts->data_length = 0;
+	assert_null(world_connected(&world));
+	kit_finish();
+}
+
+/* Receives of others, another stream's for instance, would take its messages. */
+static void a_qp_that_is_in_use(void **state)
+{
+	struct snt_stream_opts opts = { .size = sizeof(opts) };
+	struct snt_qp_opts qp_opts = { .size = sizeof(qp_opts) };
+	struct snt_stream *stream, *other;
+	struct snt_qp *qp;
+
+	(void)state;
+	kit_open_world(NULL);
+	qp_opts.cq = world.end[0].cq;
+	for (qp_opts.lanes = 1; qp_opts.lanes <= 2; qp_opts.lanes++) {
+		assert_success(snt_qp_create(world.end[0].ctx, &qp_opts, &qp));
+		assert_success(snt_stream_create(qp, &opts, &stream));
+		assert_error(snt_stream_create(qp, &opts, &other), EINVAL, "already");
+		assert_success(snt_stream_destroy(stream));
+		kit_until(!snt_qp_destroy(qp));
+	}
+	kit_close();
+}
+
+/* What is waited for is destroyed by a function that is called meanwhile. */
+static void destroy_it(struct snt_timer *timer)
+{
+	struct world_end *end = timer->arg;
+
+	assert_success(snt_stream_destroy(end->stream));
+	end->stream = NULL;
+}
+
+static void destroy_listener(struct snt_timer *timer)
+{
+	(void)timer;
+	assert_success(snt_stream_listener_destroy(world.listener));
+	world.listener = NULL;
+}
+
+static void gone_while_waited_for(void **state)
+{
+	struct snt_timer timer = { .fired = destroy_it, .arg = &world.end[0] };
+	struct snt_stream *stream;
+
+	(void)state;
+	if (!kit_real())
+		return;
+	kit_open(&kit_ways[0], NULL);
+	assert_success(snt_timer_start(world.end[0].ctx, &timer, 0));
+	assert_error(snt_stream_close(kit_end(0), -1), ECANCELED,
+		     "destroyed meanwhile");
+	kit_until(kit_is_over(1));
+	assert_success(snt_stream_listener_destroy(world.listener));
+	world.listen.accepted = NULL;
+	assert_null(world_listen(&world));
+	timer.fired = destroy_listener;
+	assert_success(snt_timer_start(world.end[1].ctx, &timer, 0));
+	assert_error(snt_stream_listener_wait(world.listener, -1, &stream), ECANCELED,
+		     "destroyed meanwhile");
+	kit_close();
+}
+
 /* Bytes of the programs come along with the connection. */
 static void data_along(void **state)
 {
@@ -386,6 +477,9 @@ int main(void)
 		cmocka_unit_test(nobody_listens),
 		cmocka_unit_test(not_a_stream),
 		cmocka_unit_test(streams_by_wait),
+		cmocka_unit_test(options_of_a_listener),
+		cmocka_unit_test(a_qp_that_is_in_use),
+		cmocka_unit_test(gone_while_waited_for),
 		cmocka_unit_test(data_along),
 	};
 

@@ -233,6 +233,7 @@ uint64_t world_next(const struct world *world)
 static bool step_real(struct world *world, uint64_t until)
 {
 	struct pollfd fds[2];
+	uint64_t now, left;
 	int done = 0;
 
 	for (unsigned i = 0; i < 2; i++) {
@@ -240,10 +241,12 @@ static bool step_real(struct world *world, uint64_t until)
 					  .events = POLLIN };
 		done += snt_loop_dispatch(world->end[i].ctx, 0);
 	}
-	if (world_now(world) >= until)
+	now = world_now(world);
+	if (now >= until)
 		return false;
+	left = until - now < WORLD_MS ? until - now : WORLD_MS;
 	if (!done)
-		poll(fds, 2, 1);
+		ppoll(fds, 2, &(struct timespec){ .tv_nsec = (long)left }, NULL);
 	return true;
 }
 
