@@ -25,6 +25,8 @@
 #define RECVS	   6
 #define SENDS	   2
 #define RETRIES	   7
+/* Events that are taken at once, before others have their turn. */
+#define TURN 16
 /* Of the peer's QP, if it is longer than what we can choose from. */
 #define TIMEOUT_MAX 20
 
@@ -628,7 +630,10 @@ void snt__cm_ready(struct snt__cm_manager *manager)
 {
 	struct snt__cm_event event;
 
-	while (!manager->cm->table->next_event(manager->cm, &event)) {
+	/* What is left keeps the fd readable. */
+	for (unsigned i = 0; i < TURN; i++) {
+		if (manager->cm->table->next_event(manager->cm, &event))
+			return;
 		if (event.type == SNT__CM_EVENT_REQUEST)
 			requested(manager, &event);
 		else if (event.id->user)

@@ -293,10 +293,10 @@ void snt__conn_free(struct snt_conn *conn)
 static int begin(struct snt_conn *conn)
 {
 	uint8_t nonce[SNT__NONCE_SIZE];
-	int ret = snt__ctx_random(conn->hub->ctx, nonce, sizeof(nonce));
+	int ret = snt__hub_random(conn->hub, nonce, sizeof(nonce));
 
 	if (ret)
-		return snt__fail(-ret, "no random numbers: %s", strerror(-ret));
+		return ret;
 	snt__handshake_init(&conn->hs,
 			    &(struct snt__handshake_opts){
 				    .connects = true,
@@ -305,7 +305,7 @@ static int begin(struct snt_conn *conn)
 				    .offer = &conn->offer,
 				    .secret = conn->secret_length ? conn->secret : NULL,
 				    .secret_length = conn->secret_length,
-				    .deadline = conn->began_at + conn->setup_ns,
+				    .deadline = snt__conn_deadline(conn),
 			    });
 	return 0;
 }
@@ -426,15 +426,14 @@ static int find_source(struct snt_conn *conn, const struct snt_conn_opts *opts)
 /* What both ends can choose. */
 static int take_opts(struct snt_conn *conn, const struct snt_conn_opts *opts)
 {
-	int ret = snt__offer_make(conn->hub->ctx, opts, &conn->offer);
+	int ret = snt__opts_import(&conn->qp_opts, sizeof(conn->qp_opts), opts->qp,
+				   "struct snt_qp_opts");
 
+	if (!ret)
+		ret = snt__offer_make(conn->hub->ctx, opts, &conn->qp_opts,
+				      &conn->offer);
 	if (ret)
 		return ret;
-	ret = snt__opts_import(&conn->qp_opts, sizeof(conn->qp_opts), opts->qp,
-			       "struct snt_qp_opts");
-	if (ret)
-		return ret;
-	conn->qp_opts.size = sizeof(conn->qp_opts);
 	conn->event = opts->event;
 	conn->arg = opts->arg;
 	conn->close_wr_id = opts->close_wr_id;
@@ -504,6 +503,8 @@ int snt_conn_accept(struct snt_conn *conn, const struct snt_conn_opts *user_opts
 	int ret = snt__opts_import(&opts, sizeof(opts), user_opts,
 				   "struct snt_conn_opts");
 
+	if (!ret)
+		ret = snt__hub_check(conn->hub);
 	if (ret)
 		return ret;
 	if (!conn->requested)
@@ -525,11 +526,15 @@ int snt_conn_accept(struct snt_conn *conn, const struct snt_conn_opts *user_opts
 int snt_conn_reject(struct snt_conn *conn, const char *text, const void *data,
 		    size_t data_length)
 {
+	int ret = snt__hub_check(conn->hub);
+
+	if (ret)
+		return ret;
 	if (!conn->requested)
 		return snt__fail(EALREADY, "there is no request to be rejected");
-	if (data_length > SNT_CONN_DATA_MAX)
-		return snt__fail(EINVAL, "%zu bytes of data, of which %d are the most",
-				 data_length, SNT_CONN_DATA_MAX);
+	ret = snt__offer_check_data(data, data_length);
+	if (ret)
+		return ret;
 	snt__handshake_end(&conn->hs, SNT__END_REFUSED, -ECANCELED,
 			   text ? text : "it is refused", data, data_length);
 	snt__conn_step(conn);
@@ -539,6 +544,10 @@ int snt_conn_reject(struct snt_conn *conn, const char *text, const void *data,
 
 int snt_conn_disconnect(struct snt_conn *conn)
 {
+	int ret = snt__hub_check(conn->hub);
+
+	if (ret)
+		return ret;
 	if (conn->leaving)
 		return snt__fail(EALREADY, "it is being disconnected already");
 	if (conn->hs.state != SNT__HS_UP)
@@ -550,6 +559,10 @@ int snt_conn_disconnect(struct snt_conn *conn)
 
 int snt_conn_abort(struct snt_conn *conn, const char *text)
 {
+	int ret = snt__hub_check(conn->hub);
+
+	if (ret)
+		return ret;
 	if (conn->over)
 		return snt__fail(ENOTCONN, "it is over already: %s", conn->hs.text);
 	conn->retries = 0;
@@ -594,7 +607,9 @@ int snt_conn_destroy(struct snt_conn *conn)
 
 	if (!conn)
 		return 0;
-	ret = release_qp(conn);
+	ret = snt__hub_check(conn->hub);
+	if (!ret)
+		ret = release_qp(conn);
 	if (ret)
 		return ret;
 	if (!conn->over && !conn->waiting && !conn->awaits) {
@@ -614,39 +629,37 @@ struct snt_qp *snt_conn_qp(const struct snt_conn *conn)
  * Waiting
  */
 
+static bool has_come(const struct snt_conn *conn, bool over)
+{
+	return conn->over || (!over && conn->told_up);
+}
+
 static int wait_until(struct snt_conn *conn, int64_t timeout_ns, bool over)
 {
-	struct snt_ctx *ctx = conn->hub->ctx;
+	struct snt__hub *hub = conn->hub;
 	struct snt__conn_waiter waiter = { .next = conn->waiter };
-	uint64_t begin = snt__hub_now(conn->hub);
+	uint64_t begin = snt__hub_now(hub);
+	int64_t left = timeout_ns;
 	int ret = 0;
 
 	conn->waiter = &waiter;
-	while (!waiter.gone && !conn->over && (over || !conn->told_up)) {
-		int64_t left = -1;
-
-		if (timeout_ns >= 0) {
-			uint64_t spent = snt__ctx_now_ns(ctx) - begin;
-
-			left = timeout_ns - (int64_t)spent;
-			if (left <= 0) {
-				ret = -EINPROGRESS;
-				break;
-			}
-		}
-		ret = snt_loop_wait(ctx, left);
-		if (ret < 0)
+	while (!has_come(conn, over)) {
+		ret = snt_loop_wait(hub->ctx, left);
+		if (waiter.gone)
+			return snt__fail(ECANCELED,
+					 "the connection was destroyed meanwhile");
+		if (ret < 0 || !left)
 			break;
-		ret = 0;
+		left = snt__hub_left(hub, timeout_ns, begin);
 	}
-	if (waiter.gone)
-		return snt__fail(ECANCELED, "the connection was destroyed meanwhile");
 	conn->waiter = waiter.next;
-	if (ret == -EINPROGRESS)
+	if (ret < 0)
+		return ret;
+	if (!has_come(conn, over))
 		return snt__fail(EINPROGRESS, "it takes longer than that");
-	if (!ret && conn->over && conn->hs.error)
+	if (conn->over && conn->hs.error)
 		return snt__fail(-conn->hs.error, "%s", conn->hs.text);
-	return ret;
+	return 0;
 }
 
 int snt_conn_wait(struct snt_conn *conn, int64_t timeout_ns)

@@ -15,7 +15,7 @@
  * pairs of devices (scout.h), and the program's QP. conn_step.c does what the engine
  * wants; conn.c is what the program sees.
  */
-/* On the stack of whoever waits, since functions may destroy the connection. */
+/* On the stack of whoever waits, since functions may destroy what is waited for. */
 struct snt__conn_waiter {
 	struct snt__conn_waiter *next;
 	bool gone;
@@ -114,9 +114,18 @@ bool snt__meet_awaits(struct snt_conn *conn);
 /* conn.c: what an attempt has made goes, but for the connection itself. */
 void snt__conn_shut(struct snt_conn *conn);
 
-/* offer.c: what the context's devices have to offer. */
+/* offer.c: what the context's devices have to offer. `qp` is what opts->qp was, in our size. */
 int snt__offer_make(struct snt_ctx *ctx, const struct snt_conn_opts *opts,
-		    struct snt__offer *offer);
+		    const struct snt_qp_opts *qp, struct snt__offer *offer);
 int snt__offer_check_secret(const void *secret, size_t length);
+int snt__offer_check_data(const void *data, size_t length);
+
+/* When the time for the setup is up. */
+static inline uint64_t snt__conn_deadline(const struct snt_conn *conn)
+{
+	uint64_t deadline = conn->began_at + conn->setup_ns;
+
+	return deadline < conn->began_at ? UINT64_MAX : deadline;
+}
 
 #endif

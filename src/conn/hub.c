@@ -15,8 +15,11 @@
  * that stands still. */
 #define CLOSE_TURNS   4000
 #define CLOSE_TURN_NS 1000000
-#define CQ_DEPTH      4096
-#define CQ_MAX	      64
+/* File descriptors that are looked at, before others have their turn: peers can keep one
+ * busy for as long as they like. */
+#define LOOKS	 16
+#define CQ_DEPTH 4096
+#define CQ_MAX	 64
 
 /*
  * Work
@@ -57,11 +60,16 @@ static int look(struct snt__source *source, int budget)
 	struct epoll_event event;
 
 	(void)budget;
-	while (epoll_wait(hub->epoll, &event, 1, 0) == 1) {
-		struct snt__watch *watch = event.data.ptr;
+	for (int i = 0; i < LOOKS; i++) {
+		struct snt__watch *watch;
 
+		if (epoll_wait(hub->epoll, &event, 1, 0) != 1)
+			return 0;
+		watch = event.data.ptr;
 		watch->ready(watch, event.events);
 	}
+	/* The rest has its turn with the next dispatch. */
+	snt__loop_ring(hub->loop);
 	return 0;
 }
 
@@ -83,7 +91,16 @@ void snt__hub_rewatch(struct snt__hub *hub, struct snt__watch *watch, uint32_t e
 
 void snt__hub_unwatch(struct snt__hub *hub, struct snt__watch *watch)
 {
-	epoll_ctl(hub->epoll, EPOLL_CTL_DEL, watch->fd, NULL);
+	/* That of a parent is not ours to change. */
+	if (!snt__loop_forked(hub->loop))
+		epoll_ctl(hub->epoll, EPOLL_CTL_DEL, watch->fd, NULL);
+}
+
+int snt__hub_random(const struct snt__hub *hub, void *buffer, size_t length)
+{
+	int ret = snt__ctx_random(hub->ctx, buffer, length);
+
+	return ret ? snt__fail(-ret, "no random numbers: %s", strerror(-ret)) : 0;
 }
 
 /*
@@ -105,15 +122,17 @@ static void free_hub(struct snt__hub *hub)
 static int close_hub(struct snt_ctx *ctx)
 {
 	struct snt__hub *hub = ctx->hub;
+	int ret = hub->users || hub->lingering ? snt__hub_check(hub) : 0;
 
+	if (ret)
+		return ret;
 	if (hub->users)
 		return snt__fail(EBUSY,
 				 "the context has %u connections and listeners left; "
 				 "destroy them before closing it",
 				 hub->users);
 	for (int i = 0; hub->lingering && i < CLOSE_TURNS; i++) {
-		int ret = snt_loop_wait(ctx, CLOSE_TURN_NS);
-
+		ret = snt_loop_wait(ctx, CLOSE_TURN_NS);
 		if (ret < 0)
 			return ret;
 	}
@@ -134,8 +153,12 @@ static int open_hub(struct snt__hub *hub)
 
 	if (!ret)
 		ret = snt__loop_open(hub->loop);
+	/* Later there would be nobody to tell that there is no timerfd. */
 	if (!ret)
-		ret = snt__ctx_random(hub->ctx, &hub->identity, sizeof(hub->identity));
+		ret = snt_timer_start_at(hub->ctx, &hub->timer, UINT64_MAX);
+	snt_timer_stop(&hub->timer);
+	if (!ret)
+		ret = snt__hub_random(hub, &hub->identity, sizeof(hub->identity));
 	if (ret)
 		return ret;
 	hub->identity |= 1;
@@ -158,6 +181,13 @@ err_epoll:
 	return ret;
 }
 
+int snt__hub_check(const struct snt__hub *hub)
+{
+	struct snt__loop *loop;
+
+	return snt__loop_get(hub->ctx, &loop);
+}
+
 int snt__hub_get(struct snt_ctx *ctx, struct snt__hub **hub_out)
 {
 	struct snt__hub *hub = ctx->hub;
@@ -165,7 +195,7 @@ int snt__hub_get(struct snt_ctx *ctx, struct snt__hub **hub_out)
 
 	if (hub) {
 		*hub_out = hub;
-		return 0;
+		return snt__hub_check(hub);
 	}
 	hub = calloc(1, sizeof(*hub));
 	if (!hub)

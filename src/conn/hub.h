@@ -55,6 +55,11 @@ struct snt__hub {
 /* Made if there is none. */
 int snt__hub_get(struct snt_ctx *ctx, struct snt__hub **hub_out);
 
+/* 0, or -ECHILD after a fork: what belongs to the parent is not ours to end. */
+int snt__hub_check(const struct snt__hub *hub);
+
+int snt__hub_random(const struct snt__hub *hub, void *buffer, size_t length);
+
 /* Also from inside of work(). */
 void snt__hub_add_work(struct snt__hub *hub, struct snt__worker *worker);
 
@@ -65,6 +70,17 @@ void snt__hub_unwatch(struct snt__hub *hub, struct snt__watch *watch);
 static inline uint64_t snt__hub_now(const struct snt__hub *hub)
 {
 	return snt__ctx_now_ns(hub->ctx);
+}
+
+/* What is left of a time that began then; as it is, if it is for ever or none. */
+static inline int64_t snt__hub_left(const struct snt__hub *hub, int64_t timeout_ns,
+				    uint64_t begin)
+{
+	uint64_t spent = snt__hub_now(hub) - begin;
+
+	if (timeout_ns <= 0)
+		return timeout_ns;
+	return spent < (uint64_t)timeout_ns ? timeout_ns - (int64_t)spent : 0;
 }
 
 #endif

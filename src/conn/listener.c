@@ -21,6 +21,7 @@ struct snt_listener {
 	unsigned ear_count;
 	struct snt__link conns;	   /* all that came from it and are not over */
 	struct snt__link requests; /* for snt_listener_wait() */
+	struct snt__conn_waiter *waiter;
 	unsigned backlog, pending;
 	unsigned connection_max, connection_count;
 	uint64_t setup_ns;
@@ -62,7 +63,7 @@ struct snt_conn *snt__listener_heard(struct snt_listener *listener,
 				    .nonce = nonce,
 				    .secret = conn->secret_length ? conn->secret : NULL,
 				    .secret_length = conn->secret_length,
-				    .deadline = conn->began_at + conn->setup_ns,
+				    .deadline = snt__conn_deadline(conn),
 			    });
 	snt__list_append(&listener->conns, &conn->in_listener);
 	listener->pending++;
@@ -154,6 +155,19 @@ static int add_ear(struct snt_listener *listener, const struct snt_listener_opts
 	return ret;
 }
 
+/* IPv6's unspecified address is IPv4's as well, for TCP. */
+static void ipv6_first(struct sockaddr_storage *address, int count)
+{
+	for (int i = 1; i < count; i++) {
+		struct sockaddr_storage first = address[0];
+
+		if (first.ss_family == AF_INET6)
+			return;
+		address[0] = address[i];
+		address[i] = first;
+	}
+}
+
 static int listen_on(struct snt_listener *listener,
 		     const struct snt_listener_opts *opts)
 {
@@ -162,14 +176,11 @@ static int listen_on(struct snt_listener *listener,
 				      EARS_MAX);
 	int ret = 0;
 
-	/* IPv6's unspecified address is IPv4's as well, for TCP; a name's first address is
-	 * what others find first. */
-	if (count > 0 && !opts->host && opts->carrier == SNT_CARRIER_TCP)
-		for (int i = 0; i < count; i++)
-			if (address[i].ss_family == AF_INET)
-				address[0] = address[i];
 	if (count < 0)
 		return count;
+	if (!opts->host && opts->carrier == SNT_CARRIER_TCP)
+		ipv6_first(address, count);
+	/* A name's first address is what others find first. */
 	for (int i = 0; i < count; i++) {
 		ret = add_ear(listener, opts, &address[i]);
 		if (!ret)
@@ -241,8 +252,12 @@ static struct snt_conn *first_conn(struct snt_listener *listener)
 
 int snt_listener_destroy(struct snt_listener *listener)
 {
-	if (!listener)
-		return 0;
+	int ret = listener ? snt__hub_check(listener->hub) : 0;
+
+	if (!listener || ret)
+		return ret;
+	for (struct snt__conn_waiter *at = listener->waiter; at; at = at->next)
+		at->gone = true;
 	while (listener->ear_count) {
 		struct snt__ear *ear = listener->ear[--listener->ear_count];
 
@@ -282,27 +297,30 @@ int snt_listener_destroy(struct snt_listener *listener)
 int snt_listener_wait(struct snt_listener *listener, int64_t timeout_ns,
 		      struct snt_conn **conn_out)
 {
-	struct snt_ctx *ctx = listener->hub->ctx;
-	uint64_t begin = snt__ctx_now_ns(ctx);
+	struct snt__hub *hub = listener->hub;
+	struct snt__conn_waiter waiter = { .next = listener->waiter };
+	uint64_t begin = snt__hub_now(hub);
+	int64_t left = timeout_ns;
 	struct snt_conn *conn;
+	int ret = 0;
 
 	if (listener->requested)
 		return snt__fail(EINVAL, "the listener has a function for requests");
+	listener->waiter = &waiter;
 	while (snt__list_empty(&listener->requests)) {
-		int64_t left = timeout_ns;
-		int ret;
-
-		if (timeout_ns > 0) {
-			left = timeout_ns - (int64_t)(snt__ctx_now_ns(ctx) - begin);
-			if (left <= 0)
-				return snt__fail(EAGAIN, "there is no request");
-		}
-		ret = snt_loop_wait(ctx, left);
-		if (ret < 0)
-			return ret;
-		if (!timeout_ns && snt__list_empty(&listener->requests))
-			return snt__fail(EAGAIN, "there is no request");
+		ret = snt_loop_wait(hub->ctx, left);
+		if (waiter.gone)
+			return snt__fail(ECANCELED,
+					 "the listener was destroyed meanwhile");
+		if (ret < 0 || !left)
+			break;
+		left = snt__hub_left(hub, timeout_ns, begin);
 	}
+	listener->waiter = waiter.next;
+	if (ret < 0)
+		return ret;
+	if (snt__list_empty(&listener->requests))
+		return snt__fail(EAGAIN, "there is no request");
 	conn = snt__container(listener->requests.next, struct snt_conn, in_requests);
 	snt__unlink(&conn->in_requests);
 	*conn_out = conn;

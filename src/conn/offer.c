@@ -5,6 +5,7 @@
 
 #include "conn/conn.h"
 #include "util/err.h"
+#include "vqp/options.h"
 
 #define DETECT_DEFAULT_MS 5000
 #define DETECT_MIN_MS	  50
@@ -16,7 +17,9 @@ int snt__offer_check_secret(const void *secret, size_t length)
 {
 	if (!secret && !length)
 		return 0;
-	if (!secret || length < SNT_CONN_SECRET_MIN || length > SNT_CONN_SECRET_MAX)
+	if (!secret)
+		return snt__fail(EINVAL, "a secret of %zu bytes is NULL", length);
+	if (length < SNT_CONN_SECRET_MIN || length > SNT_CONN_SECRET_MAX)
 		return snt__fail(EINVAL, "a secret has %d to %d bytes, not %zu",
 				 SNT_CONN_SECRET_MIN, SNT_CONN_SECRET_MAX, length);
 	if (!snt__mac_available())
@@ -69,9 +72,19 @@ static int describe_devices(struct snt_ctx *ctx, uint32_t wanted,
 			 wanted, ctx->device_count);
 }
 
-static int check_qp(const struct snt_qp_opts *qp)
+/* The rest of it is found out when the QP is made: much later, and by then the peer would
+ * have been told. */
+static int check_ranges(const struct snt_ctx *ctx, const struct snt_qp_opts *qp)
 {
-	if (!qp || !qp->cq)
+	struct snt_qp_opts whole = *qp;
+
+	snt__qp_opts_default(&whole);
+	return snt__qp_opts_check(ctx, &whole);
+}
+
+static int check_qp(const struct snt_ctx *ctx, const struct snt_qp_opts *qp)
+{
+	if (!qp->cq)
 		return snt__fail(EINVAL, "snt_conn_opts.qp, or its cq, is NULL");
 	if (qp->adopted_count || qp->adopted)
 		return snt__fail(EOPNOTSUPP,
@@ -83,14 +96,24 @@ static int check_qp(const struct snt_qp_opts *qp)
 	if (qp->lanes > LANES_MAX)
 		return snt__fail(EINVAL, "%u lanes are more than the %d of one QP",
 				 qp->lanes, LANES_MAX);
-	return 0;
+	return check_ranges(ctx, qp);
+}
+
+int snt__offer_check_data(const void *data, size_t length)
+{
+	if (length > SNT_CONN_DATA_MAX)
+		return snt__fail(EINVAL, "%zu bytes of data, of which %d are the most",
+				 length, SNT_CONN_DATA_MAX);
+	return length && !data ? snt__fail(EINVAL, "%zu bytes of data are NULL", length)
+			       : 0;
 }
 
 static int set_words(const struct snt_conn_opts *opts, struct snt__offer *offer)
 {
-	if (opts->data_length > SNT_CONN_DATA_MAX || (opts->data_length && !opts->data))
-		return snt__fail(EINVAL, "%zu bytes of data, of which %d are the most",
-				 opts->data_length, SNT_CONN_DATA_MAX);
+	int ret = snt__offer_check_data(opts->data, opts->data_length);
+
+	if (ret)
+		return ret;
 	if (opts->name && (!opts->name[0] || strlen(opts->name) >= SNT_CONN_NAME_MAX))
 		return snt__fail(EINVAL, "a name has 1 to %d characters",
 				 SNT_CONN_NAME_MAX - 1);
@@ -103,11 +126,10 @@ static int set_words(const struct snt_conn_opts *opts, struct snt__offer *offer)
 }
 
 int snt__offer_make(struct snt_ctx *ctx, const struct snt_conn_opts *opts,
-		    struct snt__offer *offer)
+		    const struct snt_qp_opts *qp, struct snt__offer *offer)
 {
-	const struct snt_qp_opts *qp = opts->qp;
 	uint64_t detect_ms = opts->detect_ns / NS_PER_MS;
-	int ret = check_qp(qp);
+	int ret = check_qp(ctx, qp);
 
 	if (ret)
 		return ret;

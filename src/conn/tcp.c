@@ -18,6 +18,8 @@
 #define MS_NS UINT64_C(1000000)
 /* How long what was said last may take to get out. */
 #define LINGER_NS (500 * MS_NS)
+/* How long a listener pauses when nobody can be let in. */
+#define PAUSE_NS (100 * MS_NS)
 /* Messages that are taken at once, before others have their turn. */
 #define TURN 16
 
@@ -105,13 +107,17 @@ static bool tcp_has_room(struct snt__carrier *carrier)
 	       tcp->out_length + SNT__MESSAGE_MAX <= sizeof(tcp->out);
 }
 
-static void tcp_send(struct snt__carrier *carrier, const void *bytes, size_t length)
+/* False: it is gone. */
+static bool say(struct tcp *tcp, const void *bytes, size_t length)
 {
-	struct tcp *tcp = tcp_of(carrier);
-
 	memcpy(tcp->out + tcp->out_length, bytes, length);
 	tcp->out_length += length;
-	flush(tcp);
+	return flush(tcp);
+}
+
+static void tcp_send(struct snt__carrier *carrier, const void *bytes, size_t length)
+{
+	say(tcp_of(carrier), bytes, length);
 }
 
 static void patience_ends(struct snt_timer *timer)
@@ -130,6 +136,8 @@ static void tcp_close(struct snt__carrier *carrier)
 	}
 	tcp->timer.fired = patience_ends;
 	tcp->timer.arg = tcp;
+	/* What the peer says is of no interest any more. */
+	snt__hub_rewatch(carrier->hub, &tcp->watch, EPOLLOUT);
 	if (snt_timer_start(carrier->hub->ctx, &tcp->timer, LINGER_NS))
 		destroy(tcp);
 }
@@ -145,10 +153,21 @@ static void tcp_detect(struct snt__carrier *carrier, uint64_t detect_ns)
 
 static void tcp_peer(struct snt__carrier *carrier, struct sockaddr_storage *out)
 {
+	struct sockaddr_in6 *six = (struct sockaddr_in6 *)out;
+	struct sockaddr_in four = { .sin_family = AF_INET };
 	socklen_t size = sizeof(*out);
 
-	if (getpeername(tcp_of(carrier)->watch.fd, (struct sockaddr *)out, &size))
+	if (getpeername(tcp_of(carrier)->watch.fd, (struct sockaddr *)out, &size)) {
 		out->ss_family = AF_UNSPEC;
+		return;
+	}
+	if (out->ss_family != AF_INET6 || !IN6_IS_ADDR_V4MAPPED(&six->sin6_addr))
+		return;
+	/* One of IPv4, at a socket that is for both. */
+	four.sin_port = six->sin6_port;
+	memcpy(&four.sin_addr, &six->sin6_addr.s6_addr[12], sizeof(four.sin_addr));
+	memset(out, 0, sizeof(*out));
+	memcpy(out, &four, sizeof(four));
 }
 
 static const struct snt__carrier_table table = {
@@ -243,7 +262,7 @@ static void tcp_ready(struct snt__watch *watch, uint32_t events)
 	}
 	if (tcp->connecting && !finish_connecting(tcp))
 		return;
-	if (events & (EPOLLOUT | EPOLLERR) && tcp->out_length && !flush(tcp))
+	if (events & (EPOLLOUT | EPOLLERR | EPOLLHUP) && tcp->out_length && !flush(tcp))
 		return;
 	if (!tcp->carrier.conn) {
 		if (!tcp->out_length)
@@ -340,6 +359,7 @@ err_close:
 struct ear {
 	struct snt__ear ear;
 	struct snt__watch watch;
+	struct snt_timer timer; /* runs while it does not listen */
 	uint16_t port;
 };
 
@@ -347,6 +367,7 @@ static void take_one(struct ear *ear, int fd)
 {
 	uint8_t word[SNT__LAST_WORD_MAX];
 	struct tcp *tcp = NULL;
+	size_t length;
 
 	if (make(ear->ear.hub, fd, &tcp)) {
 		close(fd);
@@ -362,10 +383,29 @@ static void take_one(struct ear *ear, int fd)
 		snt__conn_up(tcp->carrier.conn);
 		return;
 	}
-	tcp_send(&tcp->carrier, word,
-		 snt__last_word(SNT__END_RESOURCES, "there are too many connections",
-				word));
-	tcp_close(&tcp->carrier);
+	length = snt__last_word(SNT__END_RESOURCES, "there are too many connections",
+				word);
+	if (say(tcp, word, length))
+		tcp_close(&tcp->carrier);
+}
+
+static void listen_again(struct snt_timer *timer)
+{
+	struct ear *ear = timer->arg;
+
+	snt__hub_rewatch(ear->ear.hub, &ear->watch, EPOLLIN);
+}
+
+/* The process can have no more fds, or no more memory: who waits there would make the fd
+ * readable all the time. */
+static void pause_ear(struct ear *ear)
+{
+	snt__log(&ear->ear.hub->ctx->log, SNT_LOG_WARN,
+		 "port %u: nobody can be let in: %s", ear->port, strerror(errno));
+	ear->timer.fired = listen_again;
+	ear->timer.arg = ear;
+	if (!snt_timer_start(ear->ear.hub->ctx, &ear->timer, PAUSE_NS))
+		snt__hub_rewatch(ear->ear.hub, &ear->watch, 0);
 }
 
 static void ear_ready(struct snt__watch *watch, uint32_t events)
@@ -377,15 +417,19 @@ static void ear_ready(struct snt__watch *watch, uint32_t events)
 	for (unsigned i = 0; i < TURN; i++) {
 		fd = accept4(watch->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 		if (fd < 0)
-			return;
+			break;
 		take_one(ear, fd);
 	}
+	if (fd < 0 &&
+	    (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS))
+		pause_ear(ear);
 }
 
 static void ear_close(struct snt__ear *base)
 {
 	struct ear *ear = snt__container(base, struct ear, ear);
 
+	snt_timer_stop(&ear->timer);
 	snt__hub_unwatch(base->hub, &ear->watch);
 	close(ear->watch.fd);
 	free(ear);
@@ -402,13 +446,15 @@ static int open_ear(const struct sockaddr *address, unsigned backlog, struct ear
 {
 	struct sockaddr_storage bound = { 0 };
 	socklen_t size = sizeof(bound);
-	int one = 1, ret;
+	int one = 1, none = 0, ret;
 	int fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK,
 			0);
 
 	if (fd < 0)
 		return snt__fail(errno, "no TCP socket: %s", strerror(errno));
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	if (address->sa_family == AF_INET6)
+		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &none, sizeof(none));
 	if (bind(fd, address, snt__address_size(address)) || listen(fd, (int)backlog) ||
 	    getsockname(fd, (struct sockaddr *)&bound, &size)) {
 		ret = snt__fail(errno, "TCP cannot listen there: %s", strerror(errno));

@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <infiniband/verbs.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -521,6 +522,61 @@ static void too_many_strangers(void **state)
 	kit_close(&kit);
 }
 
+/* One that is refused, and does not wait to hear why. */
+static void a_stranger_in_a_hurry(void **state)
+{
+	const struct linger at_once = { .l_onoff = 1 };
+	struct kit kit;
+	int fd[2];
+
+	(void)state;
+	kit_open(&kit, SNT_CARRIER_TCP, 1);
+	kit.listen.backlog = 1;
+	kit_listen(&kit);
+	fd[0] = call_raw(&kit, "S", 1);
+	kit_turn(&kit);
+	for (unsigned i = 0; i < 4; i++) {
+		fd[1] = call_raw(&kit, "S", 1);
+		assert_success(setsockopt(fd[1], SOL_SOCKET, SO_LINGER, &at_once,
+					  sizeof(at_once)));
+		close(fd[1]);
+		kit_turn(&kit);
+	}
+	close(fd[0]);
+	kit_close(&kit);
+}
+
+/* Who cannot be let in for want of fds costs no time, and is let in later. */
+static void no_more_fds(void **state)
+{
+	struct rlimit limit, none;
+	unsigned turns = 0;
+	struct kit kit;
+	uint64_t until;
+	uint8_t said[16];
+	int fd, next;
+
+	(void)state;
+	kit_open(&kit, SNT_CARRIER_TCP, 1);
+	kit.listen.setup_ns = UINT64_C(100000000);
+	kit_listen(&kit);
+	kit_turn(&kit);
+	fd = call_raw(&kit, "S", 1);
+	next = dup(fd);
+	assert_success(next);
+	close(next);
+	assert_success(getrlimit(RLIMIT_NOFILE, &limit));
+	none = (struct rlimit){ (rlim_t)next, limit.rlim_max };
+	assert_success(setrlimit(RLIMIT_NOFILE, &none));
+	until = snt_loop_now(kit.end[1].ctx) + UINT64_C(250000000);
+	for (; snt_loop_now(kit.end[1].ctx) < until; turns++)
+		assert_success(snt_loop_wait(kit.end[1].ctx, 50000000));
+	assert_success(setrlimit(RLIMIT_NOFILE, &limit));
+	assert_in_range(turns, 1, 30);
+	assert_int_equal(hear_out(&kit, fd, said, sizeof(said)), 0);
+	kit_close(&kit);
+}
+
 int main(void)
 {
 	static enum snt_carrier tcp = SNT_CARRIER_TCP, cm = SNT_CARRIER_CM;
@@ -546,6 +602,8 @@ int main(void)
 		BOTH(a_cq_that_breaks),
 		cmocka_unit_test(strangers),
 		cmocka_unit_test(too_many_strangers),
+		cmocka_unit_test(a_stranger_in_a_hurry),
+		cmocka_unit_test(no_more_fds),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

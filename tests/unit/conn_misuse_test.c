@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: MIT */
+/* Connections used in ways that nobody meant. */
+#include "conn_kit.h"
+
+#include <netinet/in.h>
+#include <sys/epoll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "conn/hub.h"
+
+static struct snt_conn *never;
+
+/* They are refused here, before the peer hears of them. */
+static void options_out_of_range(void **state)
+{
+	struct snt_conn_opts opts;
+	struct kit kit;
+
+	(void)state;
+	kit_open(&kit, SNT_CARRIER_TCP, 1);
+	kit_listen(&kit);
+#define REFUSED(phrase)                                                              \
+	assert_error(snt_conn_connect(kit.end[0].ctx, &kit.connect, &never), EINVAL, \
+		     phrase)
+	kit.qp[0].mtu = 300;
+	REFUSED("mtu 300");
+	kit.qp[0].mtu = 0;
+	kit.qp[0].scheme = (enum snt_scheme)257; /* whose lower bits are one */
+	REFUSED("scheme is 257");
+	kit.qp[0].scheme = SNT_SPRAY;
+	kit.qp[0].flags = 256;
+	REFUSED("flags is 256");
+	kit.qp[0].flags = 0;
+	kit.qp[0].cq = kit.end[1].cq;
+	REFUSED("another context");
+	kit.qp[0].cq = kit.end[0].cq;
+	opts = kit.connect;
+	kit.connect.data = NULL;
+	REFUSED("5 bytes of data are NULL");
+	kit.connect = opts;
+	kit.connect.secret_length = 16;
+	REFUSED("secret of 16 bytes is NULL");
+	kit_close(&kit);
+}
+
+/* What lies behind the structure of an older header is not looked at. */
+static void options_of_an_older_header(void **state)
+{
+	struct kit kit;
+
+	(void)state;
+	kit_open(&kit, SNT_CARRIER_TCP, 1);
+	kit_listen(&kit);
+	kit.qp[0].size = offsetof(struct snt_qp_opts, adopted);
+	kit.qp[0].adopted_count = 77;
+	kit_connect(&kit);
+	kit_until(&kit, kit_both_up);
+	kit_disconnect(&kit);
+	kit_close(&kit);
+}
+
+/* A time that does not fit is as good as for ever. */
+static void as_long_as_it_takes(void **state)
+{
+	struct kit kit;
+
+	(void)state;
+	kit_open(&kit, SNT_CARRIER_TCP, 1);
+	kit.connect.setup_ns = kit.listen.setup_ns = UINT64_MAX;
+	kit_listen(&kit);
+	kit_connect(&kit);
+	kit_until(&kit, kit_both_up);
+	kit_disconnect(&kit);
+	kit_close(&kit);
+}
+
+/* To look, without waiting, is to dispatch. */
+static void looking_makes_progress(void **state)
+{
+	struct kit kit;
+	int ret;
+
+	(void)state;
+	kit_open(&kit, SNT_CARRIER_TCP, 1);
+	kit_listen(&kit);
+	kit_connect(&kit);
+	for (int i = 0; i < 2000; i++) {
+		ret = snt_conn_wait(kit.end[0].conn, 0);
+		if (!ret)
+			break;
+		assert_error(ret, EINPROGRESS, "longer");
+		assert_success(snt_loop_wait(kit.end[1].ctx, 1000000));
+	}
+	assert_int_equal(ret, 0);
+	kit_until(&kit, kit_both_up);
+	kit_disconnect(&kit);
+	kit_close(&kit);
+}
+
+static void destroy_listener(struct snt_timer *timer)
+{
+	struct kit *kit = timer->arg;
+
+	assert_success(snt_listener_destroy(kit->listener));
+	kit->listener = NULL;
+}
+
+static void a_listener_that_goes_while_waited_for(void **state)
+{
+	struct snt_timer timer = { .fired = destroy_listener };
+	struct snt_conn *conn;
+	struct kit kit;
+
+	(void)state;
+	kit_open(&kit, SNT_CARRIER_TCP, 1);
+	kit.listen.requested = NULL;
+	kit_listen(&kit);
+	timer.arg = &kit;
+	assert_success(snt_timer_start(kit.end[1].ctx, &timer, 0));
+	assert_error(snt_listener_wait(kit.listener, -1, &conn), ECANCELED,
+		     "destroyed meanwhile");
+	kit_close(&kit);
+}
+
+static int tidy_up(struct kit *kit)
+{
+	return snt_listener_destroy(kit->listener) != -ECHILD ||
+	       snt_conn_abort(kit->end[0].conn, NULL) != -ECHILD ||
+	       snt_conn_destroy(kit->end[0].conn) != -ECHILD ||
+	       snt_ctx_close(kit->end[0].ctx) != -ECHILD ||
+	       snt_conn_connect(kit->end[0].ctx, &kit->connect, &never) != -ECHILD;
+}
+
+/* What a child of the process does about its inheritance is nothing to the parent. */
+static void a_child_that_tidies_up(void **state)
+{
+	struct kit kit;
+	int status;
+	pid_t child;
+
+	(void)state;
+	kit_open(&kit, SNT_CARRIER_TCP, 1);
+	kit_listen(&kit);
+	kit_connect(&kit);
+	kit_until(&kit, kit_both_up);
+	child = fork();
+	if (!child)
+		_exit(tidy_up(&kit));
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	kit_check_data(&kit, 0);
+	kit_disconnect(&kit);
+	kit_destroy_conns(&kit);
+	kit_connect(&kit);
+	kit_until(&kit, kit_both_up);
+	kit_disconnect(&kit);
+	kit_close(&kit);
+}
+
+static unsigned looks;
+
+static void take_nothing(struct snt__watch *watch, uint32_t events)
+{
+	(void)watch;
+	(void)events;
+	looks++;
+}
+
+/* An fd that somebody keeps busy for ever does not keep dispatch from returning. */
+static void a_peer_that_never_stops(void **state)
+{
+	struct snt__watch watch = { .ready = take_nothing };
+	struct snt__hub *hub;
+	struct kit kit;
+	int end[2];
+
+	(void)state;
+	kit_open(&kit, SNT_CARRIER_TCP, 1);
+	kit_listen(&kit);
+	assert_success(pipe(end));
+	assert_int_equal(write(end[1], "x", 1), 1);
+	watch.fd = end[0];
+	assert_success(snt__hub_get(kit.end[1].ctx, &hub));
+	assert_success(snt__hub_watch(hub, &watch, EPOLLIN));
+	kit_connect(&kit);
+	kit_until(&kit, kit_both_up);
+	assert_true(looks > 16);
+	snt__hub_unwatch(hub, &watch);
+	close(end[0]);
+	close(end[1]);
+	kit_disconnect(&kit);
+	kit_close(&kit);
+}
+
+static bool has_ipv6(void)
+{
+	const struct sockaddr_in6 here = { .sin6_family = AF_INET6,
+					   .sin6_addr = IN6ADDR_LOOPBACK_INIT };
+	int fd = socket(AF_INET6, SOCK_STREAM, 0);
+	bool has = !bind(fd, (const struct sockaddr *)&here, sizeof(here));
+
+	close(fd);
+	return has;
+}
+
+/* Without a host a listener is there for IPv4 and, where that is, for IPv6. */
+static void everywhere(void **state)
+{
+	static const char *const host[] = { "127.0.0.1", "::1" };
+	struct snt_conn_info info = { .size = sizeof(info) };
+	struct kit kit;
+
+	(void)state;
+	kit_open(&kit, SNT_CARRIER_TCP, 1);
+	kit.listen.host = NULL;
+	kit_listen(&kit);
+	for (int i = 0; i < 1 + has_ipv6(); i++) {
+		kit.connect.host = host[i];
+		kit_connect(&kit);
+		kit_until(&kit, kit_both_up);
+		assert_success(snt_conn_query(kit.end[1].conn, &info));
+		assert_memory_equal(info.peer_address,
+				    i ? "[::1]:" : "127.0.0.1:", i ? 6 : 10);
+		kit_disconnect(&kit);
+		kit_destroy_conns(&kit);
+	}
+	kit_close(&kit);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(options_out_of_range),
+		cmocka_unit_test(options_of_an_older_header),
+		cmocka_unit_test(as_long_as_it_takes),
+		cmocka_unit_test(looking_makes_progress),
+		cmocka_unit_test(a_listener_that_goes_while_waited_for),
+		cmocka_unit_test(a_child_that_tidies_up),
+		cmocka_unit_test(a_peer_that_never_stops),
+		cmocka_unit_test(everywhere),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
