@@ -341,13 +341,24 @@ size_t snt__handshake_output(struct snt__handshake *hs, uint8_t *bytes)
 
 static const char *awaited(const struct snt__handshake *hs)
 {
-	static const char *const connector[] = {
-		"WELCOME", "ANSWER", "",      "QPs to try pairs", "PROBING", "PROBED",
-		"the QP",  "CARD",   "the QP"
-	};
-	static const char *const acceptor[] = { "HELLO",	 "OFFER", "the program",
-						"PROBE or PLAN", "",	  "the trial",
-						"the QP",	 "READY", "" };
+	static const char *const connector[] = { "an answer of the peer (WELCOME)",
+						 "ANSWER",
+						 "",
+						 "QPs to try pairs",
+						 "PROBING",
+						 "PROBED",
+						 "the QP",
+						 "CARD",
+						 "the QP" };
+	static const char *const acceptor[] = { "a word of the peer (HELLO)",
+						"OFFER",
+						"the program",
+						"PROBE or PLAN",
+						"",
+						"the trial",
+						"the QP",
+						"READY",
+						"" };
 
 	return hs->connects ? connector[hs->state] : acceptor[hs->state];
 }

@@ -55,11 +55,15 @@ static int make_progress(struct perf_end *end)
 	return ret < 0 ? perf_fail_library(ret, "the loop") : 0;
 }
 
-static int failed(ssize_t ret)
+static int failed(const struct perf_end *end, ssize_t ret)
 {
+	struct snt_stream_info info = { .size = sizeof(info) };
+
 	if (!ret)
 		return perf_fail(ECONNRESET, "the other end has closed the stream");
-	return perf_fail((int)-ret, "the stream: %s", strerror((int)-ret));
+	if (snt_stream_query(end->stream, &info) || !*info.text)
+		return perf_fail((int)-ret, "the stream: %s", strerror((int)-ret));
+	return perf_fail((int)-ret, "the stream: %s", info.text);
 }
 
 /* One step towards the end; 1 if that was news, of this end or of the other one. */
@@ -70,7 +74,7 @@ static int end_step(struct perf_end *end, bool *here, bool *there)
 		*here ? -EINPROGRESS : snt_stream_wait(end->stream, SNT_STREAM_OVER, 0);
 
 	if (ret < 0 && ret != -EINPROGRESS)
-		return failed(ret);
+		return failed(end, ret);
 	if (ret != -EINPROGRESS) {
 		*here = true;
 		ret = perf_send_word(end->control, PERF_OVER);
@@ -91,7 +95,7 @@ int perf_stream_end(struct perf_end *end)
 	int ret = snt_stream_shutdown(end->stream);
 
 	if (ret)
-		return failed(ret);
+		return failed(end, ret);
 	while (ret >= 0 && !(here && there)) {
 		ret = end_step(end, &here, &there);
 		if (!ret && perf_now_ns() > deadline_ns)
@@ -131,7 +135,7 @@ static ssize_t read_some(struct perf_end *end)
 	if (got == -EAGAIN)
 		return 0;
 	if (got <= 0)
-		return failed(got);
+		return failed(end, got);
 	end->stream_at += (size_t)got;
 	return got;
 }
@@ -159,7 +163,7 @@ static int write_message(struct perf_end *end, const unsigned char *bytes)
 			snt_stream_write(end->stream, bytes + at, end->c.size - at);
 
 		if (wrote < 0 && wrote != -EAGAIN)
-			return failed(wrote);
+			return failed(end, wrote);
 		at += wrote > 0 ? (size_t)wrote : 0;
 		ret = go_on(end, wrote > 0);
 	}
@@ -207,7 +211,7 @@ static int flush(struct perf_end *end)
 	int ret = 0, state;
 
 	while (!ret && (state = snt_stream_flush(end->stream)))
-		ret = state == -EAGAIN ? go_on(end, 0) : failed(state);
+		ret = state == -EAGAIN ? go_on(end, 0) : failed(end, state);
 	return ret;
 }
 
