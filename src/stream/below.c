@@ -12,7 +12,9 @@
 #include "util/opts.h"
 #include "vqp/qp.h"
 
-#define WRS_MIN 9
+/* Of a QP. One of them is kept for the word of an abort, which nothing else may take. */
+#define WRS_MIN	  9
+#define WRS_ABORT 1
 
 /* How long an abort may take to be said. */
 #define ABORT_NS UINT64_C(500000000)
@@ -134,9 +136,14 @@ static uint32_t receives_of(const struct snt_qp *qp)
 	return receives < 1 << 13 ? receives : (1 << 13) - 1;
 }
 
+static uint32_t sends_of(const struct snt_qp *qp)
+{
+	return qp->pass_through ? qp->lane_depth : qp->depth;
+}
+
 static int check_qp(const struct snt_qp *qp)
 {
-	uint32_t wrs = qp->pass_through ? qp->lane_depth : qp->depth;
+	uint32_t wrs = sends_of(qp);
 	struct snt_qp_info info = { .size = sizeof(info) };
 
 	if (qp->connected)
@@ -192,8 +199,7 @@ int snt_stream_create(struct snt_qp *qp, const struct snt_stream_opts *user_opts
 		ret = check_qp(qp);
 	if (!ret)
 		ret = snt__stream_make(qp->ctx, &opts, receives_of(qp),
-				       qp->pass_through ? qp->lane_depth : qp->depth,
-				       &stream);
+				       sends_of(qp) - WRS_ABORT, &stream);
 	if (ret)
 		return ret;
 	ret = snt__stream_prepare(stream, qp);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Ends of streams: in good order, by force, by accident, and at any moment. */
 #include "kit.h"
+#include "vqp/qp.h"
 
 static char buffer[4096];
 
@@ -99,6 +100,22 @@ static void error_after_data_on(const struct kit_way *way)
 }
 
 KIT_EACH_WAY(error_after_data)
+
+/* Without a connection only a word on the QP tells the peer, so that there must be room for
+ * it when everything else is full. Found by stream_sim, seed 144330. */
+static void abort_can_always_be_said_on(const struct kit_way *way)
+{
+	kit_open(way, &(struct kit_opts){ .depth = 1 });
+	for (unsigned i = 0; i < 2; i++) {
+		const struct snt_qp *qp = kit_end(i)->qp;
+		uint32_t wrs = qp->pass_through ? qp->lane_depth : qp->depth;
+
+		assert_true(!way->by_card || kit_end(i)->wr_limit < wrs);
+	}
+	kit_close();
+}
+
+KIT_EACH_WAY(abort_can_always_be_said)
 
 /* The peer is gone: writing fails soon, and everything else is quick. */
 static void write_after_peer_drop_on(const struct kit_way *way)
@@ -472,6 +489,7 @@ int main(void)
 		cmocka_unit_test(destroyed_inside),
 		cmocka_unit_test(cancelled_anywhere),
 		cmocka_unit_test(listener_cancelled_anywhere),
+		cmocka_unit_test(abort_can_always_be_said),
 		cmocka_unit_test(registered_and_aborted),
 		cmocka_unit_test(wait_times_out),
 		cmocka_unit_test(nobody_listens),
