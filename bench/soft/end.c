@@ -77,12 +77,12 @@ static void connect_qp(struct end *end, const struct card *peer)
 	end->peer_key = peer->key;
 }
 
-void end_make(struct end *end, struct snt_device *device, unsigned qps)
+void end_make(struct end *end, struct snt_device *device, unsigned qps, void *bytes)
 {
 	end->device = device;
 	end->told = end->heard = 0;
 	end->control = snt_device_control(device);
-	end->bytes = aligned_alloc(4096, END_BYTES);
+	end->bytes = bytes;
 	if (!end->bytes)
 		die("memory");
 	memset(end->bytes, 1, END_BYTES);
@@ -125,15 +125,31 @@ void end_pair(struct end *one, struct end *other)
 	connect_qp(other, &of_one);
 }
 
-void end_open(struct end *end, int with)
+static void open_with(struct end *end, int with, bool made)
 {
 	struct snt_ctx_opts opts = { .size = sizeof(opts), .soft = SNT_SOFT_ONLY };
+	struct snt_mem *mem = NULL;
 	struct snt_ctx *ctx;
 
 	check(snt_ctx_open(&opts, &ctx), "open");
-	end_make(end, snt_ctx_device(ctx, 0), 1);
+	if (made)
+		check(snt_mem_alloc(ctx, END_BYTES, SNT_ACCESS_LOCAL_WRITE, &mem),
+		      "memory");
+	end_make(end, snt_ctx_device(ctx, 0), 1,
+		 made ? (void *)(uintptr_t)snt_mem_addr(mem)
+		      : aligned_alloc(4096, END_BYTES));
 	end_add_qp(end, END_DEPTH);
 	end_meet(end, with);
+}
+
+void end_open(struct end *end, int with)
+{
+	open_with(end, with, false);
+}
+
+void end_open_made(struct end *end, int with)
+{
+	open_with(end, with, true);
 }
 
 static void post_write(struct end *end, uint32_t length, unsigned count,

@@ -19,9 +19,11 @@
 #include "soft/resources.h"
 #include "soft/shm.h"
 
-#define MIB	 (1u << 20)
-#define BATCH	 END_BATCH
-#define SMALL	 64
+#define MIB   (1u << 20)
+#define BATCH END_BATCH
+#define SMALL 64
+/* There and back, in one pass. */
+#define ROUNDS	 2000
 #define WARM	 50
 #define WARM_MIB 4
 /* What an RDMA packet of 64 bytes is with its headers. */
@@ -370,7 +372,7 @@ static void compare_with_iperf(struct bench *bench, struct end *udp, struct end 
 int main(int argc, char **argv)
 {
 	static struct partner datagrams, writes, shm_writes;
-	static struct end target, shm_target;
+	static struct end target, shm_target, made_target;
 	struct bench *bench;
 	int stream, counter, control, peer;
 
@@ -387,6 +389,7 @@ int main(int argc, char **argv)
 	open_echo(&writes);
 	setenv("SENNIT_SOFT_SHM", "on", 1);
 	end_open(&shm_target, start(be_written_to));
+	end_open_made(&made_target, start(be_written_to));
 	open_echo(&shm_writes);
 	setenv("SENNIT_SOFT_SHM", "off", 1);
 	bench_prepared_case(bench, "tcp-write-1m", warm_stream, stream_mib, &stream, 16,
@@ -395,17 +398,18 @@ int main(int argc, char **argv)
 	bench_case(bench, "gso-rate-64b", send_datagrams, &counter, 16384, NULL);
 	bench_case(bench, "udp-rate-64b", write_small, &target, 16384, "gso-rate-64b");
 	bench_prepared_case(bench, "ping-latency-64b", warm_datagrams, time_datagrams,
-			    &datagrams, 500, NULL);
+			    &datagrams, ROUNDS, NULL);
 	bench_prepared_case(bench, "udp-latency-64b", warm_writes, time_writes, &writes,
-			    500, "ping-latency-64b");
+			    ROUNDS, "ping-latency-64b");
 	bench_prepared_case(bench, "memcpy-write-1m", warm_copy, shm_copy_mib, NULL, 16,
 			    NULL);
 	add_writes(bench, "shm-write-1m", &shm_target, "memcpy-write-1m");
+	add_writes(bench, "shm-write-1m-made", &made_target, "memcpy-write-1m");
 	add_writes(bench, "shm-write-1m-tcp", &shm_target, "tcp-write-1m");
 	bench_case(bench, "shm-rate-64b", write_small, &shm_target, 4096,
 		   "gso-rate-64b");
 	bench_prepared_case(bench, "shm-latency-64b", warm_writes, time_writes,
-			    &shm_writes, 500, "ping-latency-64b");
+			    &shm_writes, ROUNDS, "ping-latency-64b");
 	compare_with_iperf(bench, &target, &shm_target);
 	resources_measure(bench, peer);
 	return bench_end(bench);

@@ -4,6 +4,7 @@
  * time while nothing happens, and processor time for each byte on one device and on two.
  */
 #include <malloc.h>
+#include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -47,8 +48,8 @@ static void measure_memory(struct bench *bench)
 	struct end one, other;
 	size_t before;
 
-	end_make(&one, snt_ctx_device(ctx, 0), 1);
-	end_make(&other, snt_ctx_device(ctx, 1), 1);
+	end_make(&one, snt_ctx_device(ctx, 0), 1, aligned_alloc(4096, END_BYTES));
+	end_make(&other, snt_ctx_device(ctx, 1), 1, aligned_alloc(4096, END_BYTES));
 	before = heap();
 	for (unsigned i = 0; i < QPS / 2; i++) {
 		end_add_qp(&one, DEPTH);
@@ -84,7 +85,8 @@ void resources_be_peer(int control)
 	char never;
 
 	for (unsigned i = 0; i < DEVICES; i++) {
-		end_make(&end[i], snt_ctx_device(ctx, i), 1);
+		end_make(&end[i], snt_ctx_device(ctx, i), 1,
+			 aligned_alloc(4096, END_BYTES));
 		end_add_qp(&end[i], END_DEPTH);
 		end_meet(&end[i], control);
 	}
@@ -98,7 +100,8 @@ static void open_pipes(struct pipes *pipes, int control)
 	pid_t pid;
 
 	for (unsigned i = 0; i < DEVICES; i++) {
-		end_make(&pipes->end[i], snt_ctx_device(ctx, i), 1);
+		end_make(&pipes->end[i], snt_ctx_device(ctx, i), 1,
+			 aligned_alloc(4096, END_BYTES));
 		end_add_qp(&pipes->end[i], END_DEPTH);
 		end_meet(&pipes->end[i], control);
 	}
