@@ -135,7 +135,7 @@ def section(place: Place) -> List[str]:
 
 
 def page(raws: Dict[str, dict], tool: str, root: Path, problems: List[str],
-         load: float) -> str:
+         busy: float) -> str:
     places = [Place(name, raws[name], tool) for name in PLACES if name in raws]
     lines = ["<!-- SPDX-License-Identifier: MIT -->", "<!-- Made by bench/peers/run. -->",
              "# Beside others, in figures", "",
@@ -143,12 +143,12 @@ def page(raws: Dict[str, dict], tool: str, root: Path, problems: List[str],
              "", "    bench/peers/run --out docs/benchmarks.md", "",
              f"{time.strftime('%Y-%m-%d', time.gmtime())}; {processor()}; sennit "
              f"{commit(root)}; " + "; ".join(map(version, PACKAGES)) +
-             f". Load average when it began: {load:.1f}.", "",
+             f". Before it began, others used {100 * busy:.0f} % of the processors.", "",
              "Bandwidths are of writes (or the nearest that there is) with many under way, in "
              "10^9 bits per second; latencies are half of the time there and back. "
              "[benchmarking.md](benchmarking.md) says how we measure, "
              "[comparison.md](comparison.md) what the others can do.", ""]
-    if load > 0.5 * (os.cpu_count() or 1):
+    if busy > 0.1:
         lines += ["**The machine was busy with something else: these figures are of no use "
                   "but to show that the command works. Run it again.**", ""]
     for problem in problems:
