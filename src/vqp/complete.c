@@ -42,43 +42,73 @@ void snt__qp_break(struct snt_qp *qp)
 	snt__cq_ready(qp->recv_cq, &qp->recv_ready);
 }
 
-/* Fragments of one WR, all with the same end. */
-static inline void retire_part(struct snt_qp *qp, uint32_t position, uint32_t count)
+/* Fragments of one WR. How many of them have a sequence number of DQPLB's. */
+static inline uint32_t retire_part(struct snt_qp *qp, uint32_t position, uint32_t count)
 {
 	struct snt__slot *slot = snt__qp_slot(qp, position);
 
 	slot->pending -= count;
-	if (qp->scheme != SNT_DQPLB || slot->opcode != SNT_WRITE_IMM)
-		qp->plain_under_way -= count;
+	return qp->scheme == SNT_DQPLB && slot->opcode == SNT_WRITE_IMM ? count : 0;
 }
 
-/* Everything up to a sequence number. */
-static inline void retire(struct snt_qp *qp, struct snt__lane *lane, uint32_t end)
+static inline const struct snt__run *oldest_run(const struct snt__lane *lane)
 {
-	uint32_t at = lane->retired;
+	return &lane->run[lane->run_head & lane->run_mask];
+}
 
-	qp->under_way -= end - at;
+static inline void end_run(struct snt__lane *lane, const struct snt__run *run)
+{
+	lane->bytes_done += run->bytes;
+	lane->run_head++;
+}
+
+/* Everything up to a sequence number. How many of them have one of DQPLB's. */
+static __attribute__((noinline)) uint32_t retire_runs(struct snt_qp *qp,
+						      struct snt__lane *lane,
+						      uint32_t end)
+{
+	uint32_t at = lane->retired, sequenced = 0;
+
 	lane->retired = end;
 	while (at != end) {
-		const struct snt__run *run =
-			&lane->run[lane->run_head & lane->run_mask];
+		const struct snt__run *run = oldest_run(lane);
 
-		if (run->end - at > end - at) {
-			retire_part(qp, run->slot, end - at);
-			return;
-		}
-		retire_part(qp, run->slot, run->end - at);
-		lane->bytes_done += run->bytes;
+		if (run->end - at > end - at)
+			return sequenced + retire_part(qp, run->slot, end - at);
+		sequenced += retire_part(qp, run->slot, run->end - at);
 		at = run->end;
-		lane->run_head++;
+		end_run(lane, run);
 	}
+	return sequenced;
+}
+
+/* The same; mostly it is one run. */
+static inline uint32_t retire_some(struct snt_qp *qp, struct snt__lane *lane,
+				   uint32_t end)
+{
+	const struct snt__run *run = oldest_run(lane);
+	uint32_t at = lane->retired;
+
+	if (run->end != end)
+		return retire_runs(qp, lane, end);
+	lane->retired = end;
+	end_run(lane, run);
+	return retire_part(qp, run->slot, end - at);
+}
+
+static void retire(struct snt_qp *qp, struct snt__lane *lane, uint32_t end)
+{
+	uint32_t count = end - lane->retired;
+
+	qp->under_way -= count;
+	qp->plain_under_way -= count - retire_runs(qp, lane, end);
 }
 
 /* The oldest, which failed. */
 static void retire_failed(struct snt_qp *qp, struct snt__lane *lane, unsigned status,
 			  uint32_t vendor_err)
 {
-	uint32_t position = lane->run[lane->run_head & lane->run_mask].slot;
+	uint32_t position = oldest_run(lane)->slot;
 
 	snt__qp_fail_slot(qp, position, status, vendor_err, lane->index);
 	retire(qp, lane, lane->retired + 1);
@@ -138,6 +168,7 @@ int snt__qp_take_sends(struct snt__lane *lane, const struct snt__route *route,
 		       unsigned device, const struct ibv_wc *wc, int count)
 {
 	struct snt_qp *qp = lane->owner;
+	uint32_t retired = 0, sequenced = 0;
 	int taken = 0;
 
 	if (qp->by_time)
@@ -149,14 +180,18 @@ int snt__qp_take_sends(struct snt__lane *lane, const struct snt__route *route,
 		    !snt__lane_has(lane, sequence))
 			break;
 		count_completion(qp, lane);
-		retire(qp, lane, sequence + 1);
+		retired += sequence + 1 - lane->retired;
+		sequenced += retire_some(qp, lane, sequence + 1);
 		wc++;
 		if (++taken == count)
 			break;
 		lane = snt__route_find(route, device, wc->qp_num);
 	} while (lane && lane->owner == qp);
-	if (taken)
-		snt__cq_ready(qp->cq, &qp->send_ready);
+	if (!taken)
+		return 0;
+	qp->under_way -= retired;
+	qp->plain_under_way -= retired - sequenced;
+	snt__cq_ready(qp->cq, &qp->send_ready);
 	return taken;
 }
 
@@ -212,19 +247,19 @@ static void forget_failure(struct snt_qp *qp)
 	while (!snt__qp_slot(qp, qp->failed_first)->status);
 }
 
-static void report_send(const struct snt_qp *qp, const struct snt__slot *slot,
-			struct snt_wc *wc)
+static inline void report_send(const struct snt_qp *qp, const struct snt__slot *slot,
+			       struct snt_wc *wc)
 {
+	*wc = qp->blank;
 	wc->wr_id = slot->wr_id;
 	wc->length = slot->length;
-	wc->qp_num = qp->num;
-	wc->imm = 0;
-	wc->flags = 0;
 	wc->opcode = slot->opcode;
+	if (__builtin_expect(!slot->status, 1))
+		return;
 	wc->status = slot->status;
-	wc->vendor_err = slot->status ? slot->vendor_err : 0;
-	wc->lane = slot->status ? slot->lane : 0;
-	wc->device = slot->status ? qp->lane[slot->lane].device : 0;
+	wc->vendor_err = slot->vendor_err;
+	wc->lane = slot->lane;
+	wc->device = qp->lane[slot->lane].device;
 }
 
 static int report_closed(struct snt_qp *qp, struct snt_wc *wc)

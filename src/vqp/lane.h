@@ -4,9 +4,7 @@
 
 #include <infiniband/verbs.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
-#include <string.h>
 
 struct snt_qp;
 
@@ -41,25 +39,6 @@ struct snt__run {
 	uint32_t sequence; /* DQPLB's, of the first of them, else 0 */
 	uint64_t bytes;
 };
-
-/* An SGE, in one store: a device that reads it at once, and as a whole, need not wait until
- * several have gone through. */
-static inline void snt__sge_set(struct ibv_sge *sge, uint64_t addr, uint32_t length,
-				uint32_t key)
-{
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-	typedef uint64_t words __attribute__((vector_size(sizeof(*sge))));
-	words whole = { addr, (uint64_t)key << 32 | length };
-
-	_Static_assert(offsetof(struct ibv_sge, addr) == 0 &&
-			       offsetof(struct ibv_sge, length) == 8 &&
-			       offsetof(struct ibv_sge, lkey) == 12,
-		       "two words");
-	memcpy(sge, &whole, sizeof(whole));
-#else
-	*sge = (struct ibv_sge){ addr, length, key };
-#endif
-}
 
 struct snt__lane {
 	struct ibv_qp *qp;

@@ -9,6 +9,7 @@
 #include "vqp/check.h"
 #include "vqp/layout.h"
 #include "vqp/srq.h"
+#include "vqp/words.h"
 
 _Static_assert((int)SNT_FENCE == (int)IBV_SEND_FENCE &&
 		       (int)SNT_SIGNALED == (int)IBV_SEND_SIGNALED &&
@@ -28,7 +29,8 @@ static inline bool build_simple(const struct snt_qp *qp, const struct snt_send_w
 
 	if (!snt__check_simple(qp, wr, known))
 		return false;
-	snt__sge_set(to, (uintptr_t)from->addr, from->length, known->local_key);
+	snt__sge_set(to, snt__sge_words((uintptr_t)from->addr, from->length,
+					known->local_key));
 	physical->wr_id = wr_id;
 	physical->num_sge = 1;
 	physical->opcode = known->whole_verb;
@@ -158,8 +160,8 @@ static __attribute__((noinline)) bool post_alone(struct snt_qp *qp,
 	rule = snt__check_alone(qp, wr, qp->simple_max);
 	if (!rule)
 		return false;
-	snt__sge_set(sge, (uintptr_t)wr->sge->addr, wr->sge->length,
-		     wr->sge->mem->local_key[lane->device]);
+	snt__sge_set(sge, snt__sge_words((uintptr_t)wr->sge->addr, wr->sge->length,
+					 wr->sge->mem->local_key[lane->device]));
 	physical->wr_id = wr->wr_id;
 	physical->next = NULL;
 	physical->num_sge = 1;

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "util/err.h"
+#include "vqp/alone.h"
 #include "vqp/pass.h"
 #include "vqp/spread.h"
 
@@ -30,24 +31,6 @@ static inline void copy_keys(struct snt_qp *qp, uint32_t position,
 
 	for (uint32_t i = 0; i < qp->remote_count; i++)
 		key[i] = token->key[i];
-}
-
-/* What is always kept of a WR, until it is reported. */
-static inline struct snt__slot *take_slot(struct snt_qp *qp,
-					  const struct snt_send_wr *wr, uint64_t length,
-					  uint32_t fragments)
-{
-	struct snt__slot *slot = snt__qp_slot(qp, qp->tail);
-
-	slot->wr_id = wr->wr_id;
-	slot->length = length;
-	slot->pending = fragments;
-	slot->opcode = wr->opcode;
-	slot->flags = wr->flags;
-	slot->status = SNT_SUCCESS;
-	if (wr->opcode == SNT_READ)
-		qp->read_end = qp->tail + 1;
-	return slot;
 }
 
 /*
@@ -88,7 +71,7 @@ static inline bool send_sequenced(struct snt_qp *qp, const struct snt_send_wr *w
 	announce(cut, last, wr->imm);
 	qp->sequence_next += cut->count;
 	qp->under_way += cut->count + extra;
-	take_slot(qp, wr, cut->length, cut->count + extra);
+	snt__qp_take_slot(qp, wr, cut->length, cut->count + extra);
 	return true;
 }
 
@@ -101,7 +84,7 @@ static inline bool send_plain(struct snt_qp *qp, const struct snt_send_wr *wr,
 		return false;
 	qp->under_way += cut->count;
 	qp->plain_under_way += cut->count;
-	slot = take_slot(qp, wr, cut->length, cut->count);
+	slot = snt__qp_take_slot(qp, wr, cut->length, cut->count);
 	if (wr->opcode != SNT_WRITE_IMM)
 		return true;
 	slot->imm = wr->imm;
@@ -138,65 +121,6 @@ static inline bool send_at_once(struct snt_qp *qp, const struct snt_send_wr *wr,
 		return false;
 	qp->tail++;
 	qp->next++;
-	return true;
-}
-
-/*
- * Alone
- */
-
-/* The device refused a WR, or so it says. */
-static __attribute__((noinline, cold)) void fail_alone(struct snt_qp *qp,
-						       struct snt__lane *lane)
-{
-	snt__lane_kill(lane);
-	snt__qp_post_chains(qp);
-}
-
-/* One fragment without a notification? */
-static inline bool is_short(const struct snt_qp *qp, const struct snt_send_wr *wr)
-{
-	return wr->sge_count == 1 && wr->opcode != SNT_WRITE_IMM &&
-	       wr->sge->length <= qp->fragment_size;
-}
-
-/* One WR that is one fragment, on the lane whose turn it is: the chain need not be built
- * to be taken apart again. False: nothing was done. */
-static __attribute__((noinline)) bool send_alone(struct snt_qp *qp,
-						 const struct snt_send_wr *wr)
-{
-	struct snt__lane *lane = qp->turn;
-	const struct snt__rule *rule;
-	struct ibv_send_wr physical, *bad;
-	struct ibv_sge sge;
-
-	if (qp->refusal || !qp->even || qp->next != qp->tail ||
-	    qp->tail - qp->head == qp->depth || !snt__lane_has_room(lane, 1))
-		return false;
-	rule = snt__check_alone(qp, wr, qp->fragment_size);
-	if (!rule)
-		return false;
-	snt__sge_set(&sge, (uintptr_t)wr->sge->addr, wr->sge->length,
-		     wr->sge->mem->local_key[lane->device]);
-	physical.wr_id = (uint64_t)lane->tag << 32 | lane->built++;
-	physical.next = NULL;
-	physical.sg_list = &sge;
-	physical.num_sge = 1;
-	physical.opcode = rule->verb;
-	physical.send_flags = IBV_SEND_SIGNALED | (wr->flags & SNT_SOLICITED);
-	physical.wr.rdma.remote_addr = wr->remote_addr;
-	physical.wr.rdma.rkey = wr->remote->key[lane->remote_device];
-	snt__lane_add_run(lane, qp->tail, lane->built, 0, wr->sge->length);
-	take_slot(qp, wr, wr->sge->length, 1);
-	qp->turn = snt__lane_after(qp, lane);
-	qp->under_way++;
-	qp->plain_under_way++;
-	qp->tail++;
-	qp->next++;
-	lane->fragments++;
-	lane->doorbells++;
-	if (__builtin_expect(ibv_post_send(lane->qp, &physical, &bad), 0))
-		fail_alone(qp, lane);
 	return true;
 }
 
@@ -278,7 +202,7 @@ static inline void send_list(struct snt_qp *qp, const struct snt_send_wr *wr,
 	qp->turn = snt__lane_after(qp, lane);
 	qp->under_way++;
 	qp->plain_under_way++;
-	take_slot(qp, wr, length, 1);
+	snt__qp_take_slot(qp, wr, length, 1);
 	qp->tail++;
 	qp->next++;
 }
@@ -298,7 +222,8 @@ static __attribute__((noinline)) int enqueue(struct snt_qp *qp,
 		return 0;
 	}
 	spread = snt__rules[wr->opcode].shape == SNT__SHAPE_SPREAD;
-	slot = take_slot(qp, wr, length, spread ? snt__fragment_count(qp, length) : 1);
+	slot = snt__qp_take_slot(qp, wr, length,
+				 spread ? snt__fragment_count(qp, length) : 1);
 	slot->sent = 0;
 	slot->remote_addr = wr->remote_addr;
 	slot->imm = wr->imm;
@@ -354,7 +279,7 @@ int snt__qp_post_send(struct snt_qp *qp, const struct snt_send_wr *wr, unsigned 
 {
 	if (qp->pass_through)
 		return snt__pass_post_send(qp, wr, count);
-	if (count == 1 && is_short(qp, wr) && send_alone(qp, wr))
+	if (count == 1 && wr->opcode != SNT_WRITE_IMM && snt__qp_send_alone(qp, wr))
 		return 1;
 	return post_many(qp, wr, count);
 }

@@ -208,6 +208,24 @@ static inline struct snt__slot *snt__qp_slot(struct snt_qp *qp, uint32_t positio
 	return &qp->slot[position & qp->mask];
 }
 
+/* What is always kept of a WR, until it is reported. */
+static inline struct snt__slot *snt__qp_take_slot(struct snt_qp *qp,
+						  const struct snt_send_wr *wr,
+						  uint64_t length, uint32_t fragments)
+{
+	struct snt__slot *slot = snt__qp_slot(qp, qp->tail);
+
+	slot->wr_id = wr->wr_id;
+	slot->length = length;
+	slot->pending = fragments;
+	slot->opcode = wr->opcode;
+	slot->flags = wr->flags;
+	slot->status = SNT_SUCCESS;
+	if (wr->opcode == SNT_READ)
+		qp->read_end = qp->tail + 1;
+	return slot;
+}
+
 /* Is position a before b? */
 static inline bool snt__before(uint32_t a, uint32_t b)
 {

@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 
 #include "vqp/check.h"
+#include "vqp/words.h"
 
 /*
  * The path that must be fast: all fragments of a WR with one SGE, at once, in turn
@@ -57,11 +58,12 @@ static inline __attribute__((always_inline)) void snt__lane_build(
 {
 	struct ibv_send_wr *wr = &lane->chain[lane->chained];
 	const uint64_t tag = (uint64_t)lane->tag << 32;
-	const uint32_t local_key = cut->local_key[lane->device];
-	const uint32_t remote_key = cut->remote_key[lane->remote_device];
-	const uint64_t stride = step * size;
-	uint64_t addr = cut->addr + first * size;
-	uint64_t remote_addr = cut->remote_addr + first * size;
+	const snt__words stride = { step * size, 0 };
+	const uint32_t verb = cut->verb, flags = cut->flags;
+	snt__words local = snt__sge_words(cut->addr + first * size, size,
+					  cut->local_key[lane->device]);
+	snt__words remote = snt__remote_words(cut->remote_addr + first * size,
+					      cut->remote_key[lane->remote_device]);
 	uint32_t sequence = sequenced ? cut->sequence + first : 0;
 	uint32_t at = lane->built, end = at + count;
 
@@ -69,18 +71,14 @@ static inline __attribute__((always_inline)) void snt__lane_build(
 	lane->built = end;
 	snt__lane_add_run(lane, cut->position, end, sequence, count * size);
 	do {
-		snt__sge_set(wr->sg_list, addr, size, local_key);
 		wr->wr_id = tag | at;
-		wr->num_sge = 1;
-		wr->opcode = cut->verb;
-		wr->send_flags = cut->flags;
-		wr->wr.rdma.remote_addr = remote_addr;
-		wr->wr.rdma.rkey = remote_key;
-		if (sequenced)
-			wr->imm_data = htonl(sequence & SNT__IMM_SEQUENCE);
+		snt__kind_set(wr, verb, flags,
+			      sequenced ? htonl(sequence & SNT__IMM_SEQUENCE) : 0);
+		snt__sge_set(wr->sg_list, local);
+		snt__remote_set(wr, remote);
 		wr++;
-		addr += stride;
-		remote_addr += stride;
+		local += stride;
+		remote += stride;
 		sequence += step;
 	} while (++at != end);
 }
@@ -104,17 +102,6 @@ static inline __attribute__((always_inline)) void snt__lane_add_share(
 		count -= part;
 	}
 	snt__lane_build(lane, cut, qp->fragment_size, first, step, count, sequenced);
-}
-
-/* The last fragment of a WR is mostly shorter than the others. */
-static inline void snt__lane_trim(const struct snt_qp *qp, struct snt__lane *lane,
-				  const struct snt__cut *cut)
-{
-	uint64_t excess = cut->count * qp->fragment_size - cut->length;
-
-	cut->last->sg_list->length -= excess;
-	lane->run[(lane->run_tail - 1) & lane->run_mask].bytes -= excess;
-	lane->bytes -= excess;
 }
 
 static inline struct snt__lane *snt__lane_after(const struct snt_qp *qp,
@@ -144,6 +131,15 @@ static inline bool snt__spread_fits(const struct snt_qp *qp, uint32_t each,
 static inline struct ibv_send_wr *snt__lane_last(const struct snt__lane *lane)
 {
 	return &lane->chain[lane->chained - 1];
+}
+
+/* The last fragment of a WR is mostly shorter than the others. */
+static inline void snt__lane_trim(struct snt__lane *lane, struct ibv_send_wr *last,
+				  uint64_t excess)
+{
+	last->sg_list->length -= excess;
+	lane->run[(lane->run_tail - 1) & lane->run_mask].bytes -= excess;
+	lane->bytes -= excess;
 }
 
 /*
@@ -185,7 +181,7 @@ static inline __attribute__((always_inline)) struct snt__lane *snt__spread(
 		}
 		lane = snt__lane_after(qp, lane);
 	}
-	snt__lane_trim(qp, last, cut);
+	snt__lane_trim(last, cut->last, cut->count * qp->fragment_size - cut->length);
 	return last;
 }
 
