@@ -184,6 +184,7 @@ struct world {
 	struct link link[LINKS_MAX];
 	unsigned links;
 	uint64_t random;
+	uint64_t library_random;
 	uint64_t time; /* the contexts', in ns */
 	uint32_t clock;
 	bool may_fail; /* this sequence has faults at all */
