@@ -55,6 +55,53 @@ static void a_message_of_three_fragments(void **state)
 	vqp_pair_close(pair);
 }
 
+/* More for each lane than goes out in one chain. */
+static void a_message_of_very_many_fragments(void **state)
+{
+	struct snt_qp_opts opts = { .size = sizeof(opts),
+				    .lanes = 3,
+				    .fragment_size = FRAGMENT };
+	struct vqp_pair *pair = vqp_pair_open(1, &opts);
+	uint64_t length = 160 * FRAGMENT - 100;
+	struct snt_sge sge;
+	struct snt_send_wr wr = vqp_wr(pair, 0, &sge, SNT_WRITE, 64, length);
+
+	(void)state;
+	for (unsigned i = 0; i < length; i++)
+		pair->end[0].buffer[64 + i] = i % 253;
+	wr.wr_id = 42;
+	assert_int_equal(snt_qp_post_send(pair->end[0].qp, &wr, 1), 1);
+	for (unsigned lane = 0; lane < 3; lane++)
+		assert_int_equal(scripted_pending(lane_qp(pair, 0, lane)),
+				 53 + (lane == 0));
+	expect(pair, 0, 42, SNT_WRITE, SNT_SUCCESS);
+	assert_memory_equal(pair->end[0].buffer, pair->end[1].buffer, VQP_BUFFER);
+	vqp_pair_close(pair);
+}
+
+/* Each begins with the lane behind the one that the last ended with. */
+static void messages_take_turns_with_lanes(void **state)
+{
+	static const uint64_t lengths[] = { 5, 1, 3, 4, 2, 9, 8 };
+	struct snt_qp_opts opts = { .size = sizeof(opts),
+				    .lanes = 4,
+				    .fragment_size = FRAGMENT };
+	struct vqp_pair *pair = vqp_pair_open(1, &opts);
+	uint64_t fragments[4] = { 0 };
+	unsigned turn = 0;
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
+		send_wr(pair, SNT_WRITE, i, lengths[i]);
+		for (unsigned j = 0; j < lengths[i]; j++)
+			fragments[turn++ % 4]++;
+		for (unsigned lane = 0; lane < 4; lane++)
+			assert_int_equal(lane_info(pair, 0, lane).fragments,
+					 fragments[lane]);
+	}
+	vqp_pair_close(pair);
+}
+
 static void later_wrs_wait_for_earlier_ones(void **state)
 {
 	struct vqp_pair *pair = open_pair(1, 3, SNT_SPRAY);
@@ -738,6 +785,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_message_of_three_fragments),
+		cmocka_unit_test(a_message_of_very_many_fragments),
+		cmocka_unit_test(messages_take_turns_with_lanes),
 		cmocka_unit_test(later_wrs_wait_for_earlier_ones),
 		cmocka_unit_test(a_full_array_loses_nothing),
 		cmocka_unit_test(a_spray_notification_follows_its_data),
