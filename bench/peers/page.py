@@ -11,13 +11,17 @@ from typing import Dict, List, Optional
 
 from contenders import METRICS, PLACES, Metric
 
+NO_TIME = "there was no time for it"
 PACKAGES = ("perftest", "ucx-utils", "libfabric-bin", "rdmacm-utils", "iperf3")
 
 TITLES = {
     "rxe": ("On the kernel's rxe",
             "Debian's kernel in an emulated guest (QEMU without KVM, 2 CPUs), with two rxe "
             "devices that each reach themselves. What is emulated is slow: these figures "
-            "compare programs in one guest with each other, and say nothing of hardware."),
+            "compare programs in one guest with each other, and say nothing of hardware. Over "
+            "several lanes a notification leaves when all bytes before it are acknowledged; "
+            "who has one QP meets its equal in the second row. Before 1.14 UCX's put uses one "
+            "device however many it has; its larger messages use both."),
     "host": ("On a host without RDMA",
              "Two processes on one host. Soft devices of one user meet in shared memory; "
              "with `SENNIT_SOFT_SHM=off` they speak RoCEv2 on UDP, as they do between "
@@ -102,6 +106,18 @@ class Place:
                 lines.append(f"- **{contender.name}** is better at {', '.join(lost)}{why}.")
         return lines or ["Nowhere, this time." if compared else "There was nobody to lose to."]
 
+    def failures(self) -> List[str]:
+        lines = []
+        for contender in self.contenders:
+            titles: Dict[str, List[str]] = {}
+            for metric in METRICS:
+                cell = self.cells.get((contender.name, metric.name))
+                if cell and cell["problem"] and not cell["values"]:
+                    titles.setdefault(cell["problem"], []).append(metric.title)
+            lines += [f"- **{contender.name}** has no figure for {', '.join(titles[problem])}: "
+                      f"{problem}." for problem in titles]
+        return ["### What failed", "", *lines, ""] if lines else []
+
     def commands(self) -> List[str]:
         lines = []
         for cell in self.raw["cells"]:
@@ -114,7 +130,7 @@ class Place:
                           f"[{number(min(values))} to {number(max(values))}, "
                           f"{len(values)} run{'s' * (len(values) > 1)}]")
             else:
-                figure = "no figure: " + (cell["problem"].splitlines() or ["not tried"])[-1]
+                figure = f"no figure: {cell['problem'] or NO_TIME}"
             lines += [f"{cell['contender']}, {metric.title}: {figure}", "",
                       *(f"    {command}" for command in cell["commands"]), ""]
         return lines
@@ -131,7 +147,7 @@ def section(place: Place) -> List[str]:
             *place.table(), "",
             f"Each figure is the median; in bold, how many times as good *{place.base}* is, "
             "so that below 1 the other one wins.", *missing(place), "",
-            "### Where we lose, and why", "", *place.losses(), ""]
+            *place.failures(), "### Where we lose, and why", "", *place.losses(), ""]
 
 
 def page(raws: Dict[str, dict], tool: str, root: Path, problems: List[str],
@@ -145,7 +161,8 @@ def page(raws: Dict[str, dict], tool: str, root: Path, problems: List[str],
              f"{commit(root)}; " + "; ".join(map(version, PACKAGES)) +
              f". Before it began, others used {100 * busy:.0f} % of the processors.", "",
              "Bandwidths are of writes (or the nearest that there is) with many under way, in "
-             "10^9 bits per second; latencies are half of the time there and back. "
+             "10^9 bits per second; latencies are half of the time there and back, the median "
+             "or, of libfabric and rstream, which tell no other, the average. "
              "[benchmarking.md](benchmarking.md) says how we measure, "
              "[comparison.md](comparison.md) what the others can do.", ""]
     if busy > 0.1:

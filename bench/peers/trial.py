@@ -10,9 +10,10 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Dict, List
+from typing import Dict, List, Tuple
 
 from contenders import METRICS, PLACES, Contender, Metric, NoFigure, Trial
+from reason import complaint, reason
 
 CLIENT_PATIENCE_S = 40
 SERVER_PATIENCE_S = 10
@@ -39,41 +40,59 @@ def is_listening(port: int) -> bool:
 
 def start(command: List[str], environment: Dict[str, str]) -> subprocess.Popen:
     return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                            stderr=subprocess.STDOUT, text=True, start_new_session=True,
-                            env={**os.environ, **environment})
+                            stderr=subprocess.PIPE, text=True, errors="replace",
+                            start_new_session=True, env={**os.environ, **environment})
 
 
-def end(process: subprocess.Popen) -> None:
+def end(process: subprocess.Popen) -> Tuple[str, str]:
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
+    return process.communicate()
 
 
-def wait_for_server(trial: Trial, process: subprocess.Popen) -> None:
-    """Until it listens; of one that does so otherwise nothing can be seen."""
+def wait_for_servers(trial: Trial, processes: List[subprocess.Popen]) -> None:
+    """Until they listen; of one that does so otherwise nothing can be seen."""
     deadline = time.monotonic() + SERVER_PATIENCE_S
-    while time.monotonic() < deadline and process.poll() is None:
-        if trial.port and is_listening(trial.port):
+    while time.monotonic() < deadline and all(one.poll() is None for one in processes):
+        if trial.port and all(is_listening(trial.port + i) for i in range(len(processes))):
             return
         time.sleep(0.05)
         if not trial.port and time.monotonic() > deadline - SERVER_PATIENCE_S + 1:
             return
 
 
-def finish(client: subprocess.Popen) -> str:
+def said(words: str) -> str:
+    return f", and said `{words}`" if words else ""
+
+
+def how_it_ended(status: int) -> str:
+    return f"it ended by {signal.Signals(-status).name}" if status < 0 else \
+        f"it ended with status {status}"
+
+
+def figure(trial: Trial, metric: Metric, client: subprocess.Popen) -> float:
     try:
-        text, _ = client.communicate(timeout=CLIENT_PATIENCE_S)
+        text, errors = client.communicate(timeout=CLIENT_PATIENCE_S)
     except subprocess.TimeoutExpired:
-        raise NoFigure(f"it was not done after {CLIENT_PATIENCE_S} s") from None
+        text, errors = end(client)
+        raise NoFigure(f"it was not done after {CLIENT_PATIENCE_S} s"
+                       + said(complaint(errors, text))) from None
     if client.returncode:
-        raise NoFigure(f"status {client.returncode}: {text.strip()[-300:]}")
-    return text
+        raise NoFigure(how_it_ended(client.returncode) + said(reason(errors, text)))
+    try:
+        value = trial.parse(text, metric)
+    except (ValueError, LookupError, TypeError):
+        raise NoFigure("it printed no figure" + said(reason(errors, text))) from None
+    # perftest, if a busy machine has spoilt its idea of the clock.
+    if value <= 0:
+        raise NoFigure(f"it printed a figure of {value:g}" + said(complaint(errors, text)))
+    return value
 
 
 def run_clients(trial: Trial, metric: Metric) -> float:
     clients = [start(client, trial.environment) for client in trial.clients]
     try:
-        return sum(trial.parse(finish(client), metric) for client in clients)
+        return sum(figure(trial, metric, client) for client in clients)
     finally:
         for client in clients:
             end(client)
@@ -83,7 +102,7 @@ def run(trial: Trial, metric: Metric) -> float:
     servers = [start(server, trial.environment) for server in trial.servers]
     try:
         if servers:
-            wait_for_server(trial, servers[0])
+            wait_for_servers(trial, servers)
         # Of one that does not listen by TCP it is not known when it is ready.
         for _ in range(0 if trial.port or not servers else 3):
             try:
@@ -111,24 +130,27 @@ class Cell:
     def __init__(self, contender: Contender, metric: Metric, port: int) -> None:
         self.contender, self.metric = contender, metric
         self.values: List[float] = []
+        self.failures = 0
         self.problem = ""
         self.trial = contender.make(metric, port)
 
     def measure(self) -> None:
-        if self.trial is None or self.problem:
+        # Once is bad luck.
+        if self.trial is None or (self.failures > 1 and not self.values):
             return
         try:
             self.values.append(run(self.trial, self.metric))
-        except (NoFigure, ValueError, KeyError, IndexError, OSError) as problem:
-            # Once is bad luck, if it has worked before.
-            self.problem = "" if self.values else str(problem) or type(problem).__name__
+            self.problem = ""
+        except (NoFigure, OSError) as problem:
+            self.failures += 1
+            self.problem = "" if self.values else str(problem)
 
     def give_up_like(self, others: List["Cell"]) -> None:
         """One that has failed twice, and never worked, costs no more time."""
         same = [cell for cell in others if cell.contender is self.contender]
-        if sum(bool(cell.problem) for cell in same) >= 2 and \
-                not any(cell.values for cell in same):
-            self.problem = self.problem or "not tried, after two failures"
+        if sum(cell.failures for cell in same) >= 2 and not any(cell.values for cell in same):
+            self.failures = max(self.failures, 2)
+            self.problem = self.problem or "it was not tried, after two failures"
 
     def raw(self) -> dict:
         return {"contender": self.contender.name, "metric": self.metric.name,
