@@ -124,6 +124,30 @@ static void offloads_are_used(void **state)
 	sides_close(side);
 }
 
+/* To one that says nothing, until the window is full: the first packet is longer than
+ * others, so that one more can follow it; then 15 at a time, however many are taken from the
+ * device at once. */
+static void messages_are_full(void **state)
+{
+	struct side side, peer;
+	int fd;
+
+	(void)state;
+	side_open(&side, 1, NULL);
+	peer = side;
+	peer.device = calloc(1, sizeof(*peer.device));
+	peer.device->address = side_address(2);
+	side_connect(&side, &peer, IBV_MTU_4096);
+	fd = listen_at(2);
+	side_post(&side, &peer, IBV_WR_RDMA_WRITE, SIDE_BYTES);
+	while (sent_by(&side).packets < 2 + 8 * 15)
+		sched_yield();
+	assert_int_equal(sent_by(&side).messages, 1 + 8);
+	close(fd);
+	free(peer.device);
+	side_close(&side);
+}
+
 /*
  * A kernel that refuses
  */
@@ -789,6 +813,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(identifications, set_up),
 		cmocka_unit_test_setup(offloads_are_used, set_up),
+		cmocka_unit_test_setup(messages_are_full, set_up),
 		cmocka_unit_test_setup(kernel_without, set_up),
 		cmocka_unit_test_setup(interface_without, set_up),
 		cmocka_unit_test_setup(socket_full, set_up),

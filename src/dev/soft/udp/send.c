@@ -295,26 +295,40 @@ static bool flush_and_reset(struct snt__udp_sender *sender)
 	return true;
 }
 
+/* Would packets that follow make one message with the last of these? */
+static bool may_grow(const struct snt__soft_packet *packets, unsigned count)
+{
+	struct run run = find_run(packets, count);
+
+	return run.length == count && !run.ended && count < SEGMENTS_MAX &&
+	       run.bytes + packet_size(packets) <= SNT__UDP_MESSAGE_MAX;
+}
+
 /*
  * Sends a batch. Long messages go as soon as they are made, while they are in the
  * processor's cache. If the socket is full, the rest is made all the same: it is no longer
- * the device's.
+ * the device's. If there is more to come, packets that it could follow are kept: they are
+ * the first of the next batch. Returns how many.
  */
-static void send_batch(struct snt__udp_sender *sender, unsigned count)
+static unsigned send_batch(struct snt__udp_sender *sender, unsigned count, bool more)
 {
-	const struct snt__soft_packet *packets = sender->packets;
+	struct snt__soft_packet *packets = sender->packets;
 	bool full = false;
 	unsigned i = 0;
 
 	while (i < count) {
-		if (sender->socket->gso)
-			i += add_run(sender, packets + i, count - i);
-		else
+		if (!sender->socket->gso)
 			add_message(sender, packets + i++, 1, NULL);
+		else if (more && i && !full && may_grow(packets + i, count - i))
+			break;
+		else
+			i += add_run(sender, packets + i, count - i);
 		if (!full && sender->used >= SNT__UDP_MESSAGE_MAX / 2)
 			full = !flush_and_reset(sender);
 	}
-	sender->stats.packets += count;
+	sender->stats.packets += i;
+	memmove(packets, packets + i, (count - i) * sizeof(*packets));
+	return count - i;
 }
 
 typedef unsigned (*output_fn)(struct snt__soft_device *device,
@@ -324,17 +338,23 @@ typedef unsigned (*output_fn)(struct snt__soft_device *device,
 static bool send_output(struct snt__udp_sender *sender, struct snt__soft_device *device,
 			uint64_t now, output_fn output)
 {
-	unsigned max = SNT__UDP_SEND_BATCH, count = max;
-	bool moved = false;
+	bool more = true, moved = false;
+	unsigned kept = 0;
 
-	while (flush_and_reset(sender) && count == max) {
-		max = snt__shm_send_max(sender->shm, SNT__UDP_SEND_BATCH, now);
-		if (!max)
-			break;
-		count = output(device, sender->packets, max, now);
-		send_batch(sender, snt__shm_send(sender->shm, sender->packets, count));
+	while (flush_and_reset(sender) && more) {
+		struct snt__soft_packet *packets = sender->packets + kept;
+		unsigned max =
+			snt__shm_send_max(sender->shm, SNT__UDP_SEND_BATCH - kept, now);
+		unsigned count = output(device, packets, max, now);
+
+		more = max && count == max;
 		moved |= count;
+		count = snt__shm_send(sender->shm, packets, count);
+		kept = send_batch(sender, kept + count, more);
 	}
+	/* The socket is full. There is room for them, since they are of the last batch. */
+	if (kept)
+		send_batch(sender, kept, false);
 	return moved;
 }
 
