@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "kit.h"
+#include "lib/rc.h"
 
 static void address(const struct kit *kit, struct ibv_ah_attr *ah)
 {
@@ -35,19 +36,7 @@ int attrs_for(const struct scene *scene, enum ibv_qp_state state,
 	attr_out->retry_cnt = opts->retry_cnt;
 	attr_out->rnr_retry = opts->rnr_retry;
 	address(scene->kit, &attr_out->ah_attr);
-	switch (state) {
-	case IBV_QPS_INIT:
-		return IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-		       IBV_QP_ACCESS_FLAGS;
-	case IBV_QPS_RTR:
-		return IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-		       IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
-	case IBV_QPS_RTS:
-		return IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-		       IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC;
-	default:
-		return IBV_QP_STATE;
-	}
+	return rc_mask(state);
 }
 
 int go_to(struct scene *scene, unsigned slot, enum ibv_qp_state state,

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
+#include "lib/rc.h"
 #include "scripted_pair.h"
 
 struct ibv_qp_init_attr pair_init_attr(struct side *side)
@@ -31,9 +32,7 @@ int pair_to_init(struct pair *p, struct ibv_qp *qp)
 		.qp_access_flags = PAIR_ACCESS,
 	};
 
-	return p->control->modify_qp(qp, &attr,
-				     IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-					     IBV_QP_ACCESS_FLAGS);
+	return p->control->modify_qp(qp, &attr, rc_mask(IBV_QPS_INIT));
 }
 
 int pair_to_rtr(struct pair *p, struct ibv_qp *qp, struct ibv_qp *peer)
@@ -51,11 +50,7 @@ int pair_to_rtr(struct pair *p, struct ibv_qp *qp, struct ibv_qp *peer)
 
 	assert_int_equal(p->control->query_gid(peer->context, 1, 0, &gid), 0);
 	attr.ah_attr.grh.dgid = gid.gid;
-	return p->control->modify_qp(qp, &attr,
-				     IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
-					     IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-					     IBV_QP_MAX_DEST_RD_ATOMIC |
-					     IBV_QP_MIN_RNR_TIMER);
+	return p->control->modify_qp(qp, &attr, rc_mask(IBV_QPS_RTR));
 }
 
 int pair_to_rts(struct pair *p, struct ibv_qp *qp)
@@ -69,10 +64,7 @@ int pair_to_rts(struct pair *p, struct ibv_qp *qp)
 		.max_rd_atomic = 4,
 	};
 
-	return p->control->modify_qp(qp, &attr,
-				     IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-					     IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-					     IBV_QP_MAX_QP_RD_ATOMIC);
+	return p->control->modify_qp(qp, &attr, rc_mask(IBV_QPS_RTS));
 }
 
 int pair_to_state(struct pair *p, struct ibv_qp *qp, enum ibv_qp_state state)

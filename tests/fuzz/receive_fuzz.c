@@ -15,6 +15,7 @@
 
 #include "dev/soft/device.h"
 #include "dev/soft/udp/receive.h"
+#include "lib/rc.h"
 
 #define MEMORY	4096
 #define GUARDED 64 /* on both sides of what is registered */
@@ -217,16 +218,9 @@ static int connect_qp(void)
 	int ret;
 
 	snt__udp_gid(&peer, attr.ah_attr.grh.dgid.raw);
-	ret = bed.control->modify_qp(bed.qp, &attr,
-				     IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-					     IBV_QP_ACCESS_FLAGS);
+	ret = bed.control->modify_qp(bed.qp, &attr, rc_mask(IBV_QPS_INIT));
 	attr.qp_state = IBV_QPS_RTR;
-	return ret ? ret
-		   : bed.control->modify_qp(bed.qp, &attr,
-					    IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
-						    IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-						    IBV_QP_MAX_DEST_RD_ATOMIC |
-						    IBV_QP_MIN_RNR_TIMER);
+	return ret ? ret : bed.control->modify_qp(bed.qp, &attr, rc_mask(IBV_QPS_RTR));
 }
 
 static void open_bed(void)

@@ -19,6 +19,7 @@
 
 #include "dev/soft/device.h"
 #include "dev/soft/wire.h"
+#include "lib/rc.h"
 
 #define QPS	    9
 #define DATAGRAM    8 /* the QP which is one of UD */
@@ -145,19 +146,7 @@ static int attributes(enum ibv_qp_state state, uint32_t peer, struct ibv_qp_attr
 		.ah_attr = { .is_global = 1, .port_num = 1 },
 	};
 	memcpy(attr->ah_attr.grh.dgid.raw, gid[0], sizeof(gid[0]));
-	switch (state) {
-	case IBV_QPS_INIT:
-		return IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-		       IBV_QP_ACCESS_FLAGS;
-	case IBV_QPS_RTR:
-		return IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-		       IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
-	case IBV_QPS_RTS:
-		return IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-		       IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC;
-	default:
-		return IBV_QP_STATE;
-	}
+	return rc_mask(state);
 }
 
 static int set_state(struct bed *bed, unsigned qp, enum ibv_qp_state state)

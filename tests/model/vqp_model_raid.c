@@ -13,6 +13,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lib/rc.h"
+
 #define DEPTH	 64
 #define LAST	 (1u << 31)
 #define FOLLOWED (1u << 30)
@@ -35,9 +37,7 @@ static int to_init(const struct end *raider, struct ibv_qp *qp)
 						       IBV_ACCESS_REMOTE_READ |
 						       IBV_ACCESS_REMOTE_ATOMIC };
 
-	return control_of(raider)->modify_qp(qp, &attr,
-					     IBV_QP_STATE | IBV_QP_PKEY_INDEX |
-						     IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+	return control_of(raider)->modify_qp(qp, &attr, rc_mask(IBV_QPS_INIT));
 }
 
 /* As many plain QPs as the victim has lanes. */
@@ -78,11 +78,7 @@ static int connect_lane(struct end *raider, struct ibv_qp *qp,
 	attr.ah_attr.is_global = 1;
 	attr.ah_attr.grh.hop_limit = 64;
 	memcpy(attr.ah_attr.grh.dgid.raw, victim->device[remote->device].gid, 16);
-	ret = control_of(raider)->modify_qp(qp, &attr,
-					    IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
-						    IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-						    IBV_QP_MAX_DEST_RD_ATOMIC |
-						    IBV_QP_MIN_RNR_TIMER);
+	ret = control_of(raider)->modify_qp(qp, &attr, rc_mask(IBV_QPS_RTR));
 	if (ret)
 		return ret;
 	attr = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTS,
@@ -91,11 +87,7 @@ static int connect_lane(struct end *raider, struct ibv_qp *qp,
 				     .retry_cnt = 7,
 				     .rnr_retry = 7,
 				     .max_rd_atomic = 16 };
-	return control_of(raider)->modify_qp(qp, &attr,
-					     IBV_QP_STATE | IBV_QP_SQ_PSN |
-						     IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-						     IBV_QP_RNR_RETRY |
-						     IBV_QP_MAX_QP_RD_ATOMIC);
+	return control_of(raider)->modify_qp(qp, &attr, rc_mask(IBV_QPS_RTS));
 }
 
 static int post_empty_recv(struct ibv_qp *qp)

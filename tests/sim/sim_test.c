@@ -8,6 +8,7 @@
 #include <sennit/sennit.h>
 
 #include "dev/soft/sim/device.h"
+#include "lib/rc.h"
 
 #define MEMORY 65536
 #define ACCESS                                                                       \
@@ -65,10 +66,8 @@ static void connect_side(struct side *side, const struct side *peer)
 				    .qp_access_flags = ACCESS };
 	struct ibv_gid_entry entry;
 
-	assert_success(side->control->modify_qp(side->qp, &attr,
-						IBV_QP_STATE | IBV_QP_PKEY_INDEX |
-							IBV_QP_PORT |
-							IBV_QP_ACCESS_FLAGS));
+	assert_success(
+		side->control->modify_qp(side->qp, &attr, rc_mask(IBV_QPS_INIT)));
 	assert_success(peer->control->query_gid(peer->context, 1, 0, &entry));
 	attr = (struct ibv_qp_attr){
 		.qp_state = IBV_QPS_RTR,
@@ -80,23 +79,13 @@ static void connect_side(struct side *side, const struct side *peer)
 			     .port_num = 1,
 			     .grh = { .dgid = entry.gid, .hop_limit = 64 } },
 	};
-	assert_success(
-		side->control->modify_qp(side->qp, &attr,
-					 IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
-						 IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-						 IBV_QP_MAX_DEST_RD_ATOMIC |
-						 IBV_QP_MIN_RNR_TIMER));
+	assert_success(side->control->modify_qp(side->qp, &attr, rc_mask(IBV_QPS_RTR)));
 	attr = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTS,
 				     .timeout = 8,
 				     .retry_cnt = 7,
 				     .rnr_retry = 7,
 				     .max_rd_atomic = 4 };
-	assert_success(side->control->modify_qp(side->qp, &attr,
-						IBV_QP_STATE | IBV_QP_TIMEOUT |
-							IBV_QP_RETRY_CNT |
-							IBV_QP_RNR_RETRY |
-							IBV_QP_SQ_PSN |
-							IBV_QP_MAX_QP_RD_ATOMIC));
+	assert_success(side->control->modify_qp(side->qp, &attr, rc_mask(IBV_QPS_RTS)));
 }
 
 static struct bed *open_bed(const struct snt__sim_opts *opts,

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "lib/rc.h"
+
 #define ACCESS                                                                       \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | \
 	 IBV_ACCESS_REMOTE_ATOMIC)
@@ -305,19 +307,7 @@ static int attributes(struct end *end, enum ibv_qp_state state, unsigned gid,
 		.rnr_retry = end->rnr_retry,
 	};
 	address(end, gid, &attr->ah_attr);
-	switch (state) {
-	case IBV_QPS_INIT:
-		return IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-		       IBV_QP_ACCESS_FLAGS;
-	case IBV_QPS_RTR:
-		return IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-		       IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
-	case IBV_QPS_RTS:
-		return IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-		       IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC;
-	default:
-		return IBV_QP_STATE;
-	}
+	return rc_mask(state);
 }
 
 int world_set_state(struct world *world, struct end *end, enum ibv_qp_state state)

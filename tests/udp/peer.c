@@ -11,6 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "lib/rc.h"
+
 /* How often a CQ is looked at before its events are waited for, and for how long: 8 MiB
  * take their time on a bad network. */
 #define SPINS	1000
@@ -136,25 +138,13 @@ static void connect_qp(struct peer *peer, const struct peer_opts *opts, uint32_t
 	};
 
 	memcpy(attr.ah_attr.grh.dgid.raw, peer->other.gid, sizeof(peer->other.gid));
-	check(peer,
-	      peer->control->modify_qp(peer->qp, &attr,
-				       IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-					       IBV_QP_ACCESS_FLAGS),
+	check(peer, peer->control->modify_qp(peer->qp, &attr, rc_mask(IBV_QPS_INIT)),
 	      "INIT");
 	attr.qp_state = IBV_QPS_RTR;
-	check(peer,
-	      peer->control->modify_qp(peer->qp, &attr,
-				       IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
-					       IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-					       IBV_QP_MAX_DEST_RD_ATOMIC |
-					       IBV_QP_MIN_RNR_TIMER),
+	check(peer, peer->control->modify_qp(peer->qp, &attr, rc_mask(IBV_QPS_RTR)),
 	      "RTR");
 	attr.qp_state = IBV_QPS_RTS;
-	check(peer,
-	      peer->control->modify_qp(peer->qp, &attr,
-				       IBV_QP_STATE | IBV_QP_TIMEOUT |
-					       IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-					       IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC),
+	check(peer, peer->control->modify_qp(peer->qp, &attr, rc_mask(IBV_QPS_RTS)),
 	      "RTS");
 }
 

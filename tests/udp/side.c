@@ -5,6 +5,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "lib/rc.h"
+
 #define WAIT_NS UINT64_C(30000000000)
 
 uint8_t side_timeout = SIDE_PATIENT;
@@ -77,24 +79,12 @@ void side_connect(struct side *side, const struct side *to, enum ibv_mtu mtu)
 	};
 
 	memcpy(attr.ah_attr.grh.dgid.raw, to->device->address.gid, 16);
-	assert_success(side->control->modify_qp(side->qp, &attr,
-						IBV_QP_STATE | IBV_QP_PKEY_INDEX |
-							IBV_QP_PORT |
-							IBV_QP_ACCESS_FLAGS));
-	attr.qp_state = IBV_QPS_RTR;
 	assert_success(
-		side->control->modify_qp(side->qp, &attr,
-					 IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
-						 IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-						 IBV_QP_MAX_DEST_RD_ATOMIC |
-						 IBV_QP_MIN_RNR_TIMER));
+		side->control->modify_qp(side->qp, &attr, rc_mask(IBV_QPS_INIT)));
+	attr.qp_state = IBV_QPS_RTR;
+	assert_success(side->control->modify_qp(side->qp, &attr, rc_mask(IBV_QPS_RTR)));
 	attr.qp_state = IBV_QPS_RTS;
-	assert_success(side->control->modify_qp(side->qp, &attr,
-						IBV_QP_STATE | IBV_QP_TIMEOUT |
-							IBV_QP_RETRY_CNT |
-							IBV_QP_RNR_RETRY |
-							IBV_QP_SQ_PSN |
-							IBV_QP_MAX_QP_RD_ATOMIC));
+	assert_success(side->control->modify_qp(side->qp, &attr, rc_mask(IBV_QPS_RTS)));
 }
 
 void side_close(struct side *side)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Connections come about, whatever happens to their messages. */
+#include "lib/rc.h"
 #include "lib/test.h"
 #include "cm_kit.h"
 
@@ -29,18 +30,11 @@ static void check_attr(struct kit *kit, struct snt__soft_cm_connection *pair[END
 	struct ibv_qp_attr rtr[ENDS], rts[ENDS];
 
 	for (unsigned end = 0; end < ENDS; end++) {
-		attr_for(kit, end, pair[end], IBV_QPS_INIT,
-			 IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-				 IBV_QP_ACCESS_FLAGS);
+		attr_for(kit, end, pair[end], IBV_QPS_INIT, rc_mask(IBV_QPS_INIT));
 		rtr[end] = attr_for(kit, end, pair[end], IBV_QPS_RTR,
-				    IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
-					    IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-					    IBV_QP_MAX_DEST_RD_ATOMIC |
-					    IBV_QP_MIN_RNR_TIMER);
+				    rc_mask(IBV_QPS_RTR));
 		rts[end] = attr_for(kit, end, pair[end], IBV_QPS_RTS,
-				    IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-					    IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-					    IBV_QP_MAX_QP_RD_ATOMIC);
+				    rc_mask(IBV_QPS_RTS));
 	}
 	for (unsigned end = 0; end < ENDS; end++) {
 		const struct ibv_global_route *route = &rtr[end].ah_attr.grh;

@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <sys/mman.h>
 
+#include "lib/rc.h"
 #include "lib/seeds.h"
 
 #define TIME_MAX   UINT64_C(1000000000000) /* a run that lasts longer will not end */
@@ -255,19 +256,7 @@ int kit_attr(struct kit *kit, unsigned end, enum ibv_qp_state state,
 			     .grh = { .hop_limit = 64 } },
 	};
 	gid_of(kit, !end, attr->ah_attr.grh.dgid.raw);
-	switch (state) {
-	case IBV_QPS_INIT:
-		return IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-		       IBV_QP_ACCESS_FLAGS;
-	case IBV_QPS_RTR:
-		return IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-		       IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
-	case IBV_QPS_RTS:
-		return IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-		       IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC;
-	default:
-		return IBV_QP_STATE;
-	}
+	return rc_mask(state);
 }
 
 int kit_modify(struct kit *kit, unsigned end, enum ibv_qp_state state)

@@ -5,6 +5,7 @@
  */
 #include "lib/test.h"
 
+#include "lib/rc.h"
 #include "unit/soft_mover.h"
 
 #define ROUNDS 2000
@@ -78,24 +79,11 @@ static void connect_end(struct world *world, unsigned which)
 					       !which + 1 } },
 	};
 
-	assert_int_equal(control->modify_qp(qp, &attr,
-					    IBV_QP_STATE | IBV_QP_PKEY_INDEX |
-						    IBV_QP_PORT | IBV_QP_ACCESS_FLAGS),
-			 0);
+	assert_int_equal(control->modify_qp(qp, &attr, rc_mask(IBV_QPS_INIT)), 0);
 	attr.qp_state = IBV_QPS_RTR;
-	assert_int_equal(control->modify_qp(qp, &attr,
-					    IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
-						    IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-						    IBV_QP_MAX_DEST_RD_ATOMIC |
-						    IBV_QP_MIN_RNR_TIMER),
-			 0);
+	assert_int_equal(control->modify_qp(qp, &attr, rc_mask(IBV_QPS_RTR)), 0);
 	attr.qp_state = IBV_QPS_RTS;
-	assert_int_equal(control->modify_qp(qp, &attr,
-					    IBV_QP_STATE | IBV_QP_TIMEOUT |
-						    IBV_QP_RETRY_CNT |
-						    IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-						    IBV_QP_MAX_QP_RD_ATOMIC),
-			 0);
+	assert_int_equal(control->modify_qp(qp, &attr, rc_mask(IBV_QPS_RTS)), 0);
 }
 
 static void post(struct world *world, unsigned round)

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 
 #include "devices/vqp_pair.h"
+#include "lib/rc.h"
 
 #define BYTES 4096
 
@@ -65,9 +66,7 @@ static void to_init(const struct end *end, unsigned lane)
 				    .qp_access_flags = IBV_ACCESS_REMOTE_WRITE };
 
 	assert_success(end->control->modify_qp(end->own_qp[lane], &init,
-					       IBV_QP_STATE | IBV_QP_PKEY_INDEX |
-						       IBV_QP_PORT |
-						       IBV_QP_ACCESS_FLAGS));
+					       rc_mask(IBV_QPS_INIT)));
 }
 
 /* CQ, memory and QPs by the program's own hand, QPs in INIT. */
@@ -502,22 +501,15 @@ static void to_rts(const struct end *end, unsigned lane, const struct snt_card *
 	attr.ah_attr.grh.hop_limit = 64;
 	memcpy(attr.ah_attr.grh.dgid.raw, peer->device[0].gid, 16);
 	assert_success(end->control->modify_qp(end->own_qp[lane], &attr,
-					       IBV_QP_STATE | IBV_QP_AV |
-						       IBV_QP_PATH_MTU |
-						       IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-						       IBV_QP_MAX_DEST_RD_ATOMIC |
-						       IBV_QP_MIN_RNR_TIMER));
+					       rc_mask(IBV_QPS_RTR)));
 	attr = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTS,
 				     .sq_psn = lane,
 				     .timeout = 14,
 				     .retry_cnt = 7,
 				     .rnr_retry = 7,
 				     .max_rd_atomic = 1 };
-	assert_success(
-		end->control->modify_qp(end->own_qp[lane], &attr,
-					IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT |
-						IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-						IBV_QP_MAX_QP_RD_ATOMIC));
+	assert_success(end->control->modify_qp(end->own_qp[lane], &attr,
+					       rc_mask(IBV_QPS_RTS)));
 }
 
 /* The card that a program without a table makes: the peer's, with its own lanes. */
