@@ -334,8 +334,11 @@ SNT_API int snt_conn_pair(const struct snt_conn *conn, unsigned pair,
 
 struct snt_listener_opts {
 	size_t size;
-	const char
-		*host; /* an address of ours, or a name, which may block; NULL: all */
+	/* An address of ours; NULL: all. Or a name, which is looked for before the call
+	 * returns, for as long as setup_ns says: it could tell neither the port nor that
+	 * there is none any earlier. A loop that must not stand still for that has an
+	 * address here. */
+	const char *host;
 	uint16_t port; /* 0: any that is free */
 	enum snt_carrier carrier;
 	uint32_t backlog; /* connections on their way to being requested; 0: 1024 */
@@ -344,7 +347,8 @@ struct snt_listener_opts {
 	uint32_t connection_max;
 	const void *secret; /* as in snt_conn_opts */
 	size_t secret_length;
-	uint64_t setup_ns; /* as in snt_conn_opts */
+	/* As in snt_conn_opts, of each that comes; and for finding `host`. */
+	uint64_t setup_ns;
 	/* Somebody wants to be connected, and knows the secret: accept or reject, now or
 	 * later. The connection is the program's from now on. NULL: snt_listener_wait()
 	 * has it. */
@@ -356,8 +360,10 @@ struct snt_listener_opts {
 /**
  * snt_listener_create - listen for connections
  *
- * Returns: 0, or, with nothing left behind, -EINVAL; -EADDRINUSE; -EADDRNOTAVAIL;
- * -EOPNOTSUPP as snt_conn_connect(); -ENOMEM, or the errno of the system or device.
+ * Returns: 0, or, with nothing left behind, -EINVAL, also for a name that is none;
+ * -ETIMEDOUT or -EHOSTUNREACH for one that cannot be found now; -EADDRINUSE; -EADDRNOTAVAIL;
+ * -EAGAIN and -EOPNOTSUPP as snt_conn_connect(); -ENOMEM, or the errno of the system or
+ * device.
  */
 SNT_API int snt_listener_create(struct snt_ctx *ctx,
 				const struct snt_listener_opts *opts,

@@ -133,6 +133,7 @@ struct snt_stream_listener_opts {
 	const char *host; /* as in snt_listener_opts, from here */
 	uint16_t port;
 	enum snt_carrier carrier;
+	/* Streams that ended before they were accepted take places of it, too. */
 	uint32_t backlog;
 	uint32_t connection_max;
 	const void *secret;
@@ -141,8 +142,8 @@ struct snt_stream_listener_opts {
 	/* Of the streams that are accepted, copied; host, port, source, carrier, secret and
 	 * name must be 0. NULL: all defaults. */
 	const struct snt_stream_opts *stream;
-	/* One is open: it is the program's from now on. NULL: snt_stream_listener_wait()
-	 * has it. */
+	/* One is open, or over again, with bytes to be read: it is the program's from now on.
+	 * NULL: snt_stream_listener_wait() has it. */
 	void (*accepted)(void *arg, struct snt_stream_listener *listener,
 			 struct snt_stream *stream);
 	void *arg;
@@ -169,7 +170,8 @@ SNT_API uint16_t snt_stream_listener_port(const struct snt_stream_listener *list
  * snt_stream_listener_wait - wait for a stream that is open
  * @timeout_ns: -1: for ever; 0: do not wait
  *
- * For listeners without a function.
+ * For listeners without a function. A stream that was open and has ended since comes all
+ * the same, in its turn: what it had delivered can be read, then how it ended.
  *
  * Ownership: the stream is the program's.
  * Returns: 0; -EAGAIN if there is none in time; -EINVAL if there is a function; -EBUSY

@@ -14,9 +14,9 @@ socklen_t snt__address_size(const struct sockaddr *address)
 					      : sizeof(struct sockaddr_in);
 }
 
-uint16_t snt__address_port(const struct sockaddr_storage *address)
+uint16_t snt__address_port(const struct sockaddr *address)
 {
-	if (address->ss_family == AF_INET6)
+	if (address->sa_family == AF_INET6)
 		return ntohs(((const struct sockaddr_in6 *)address)->sin6_port);
 	return ntohs(((const struct sockaddr_in *)address)->sin_port);
 }
@@ -29,22 +29,28 @@ void snt__address_set_port(struct sockaddr_storage *address, uint16_t port)
 		((struct sockaddr_in *)address)->sin_port = htons(port);
 }
 
-const char *snt__address_text(const struct sockaddr_storage *address, char *buffer)
+static const void *bytes_of(const struct sockaddr *address)
 {
-	char text[INET6_ADDRSTRLEN] = "";
-	uint16_t port = snt__address_port(address);
+	if (address->sa_family == AF_INET6)
+		return &((const struct sockaddr_in6 *)address)->sin6_addr;
+	return &((const struct sockaddr_in *)address)->sin_addr;
+}
 
-	if (address->ss_family == AF_INET6) {
-		inet_ntop(AF_INET6, &((const struct sockaddr_in6 *)address)->sin6_addr,
-			  text, sizeof(text));
-		snprintf(buffer, SNT__ADDRESS_TEXT, "[%s]:%u", text, port);
-	} else if (address->ss_family == AF_INET) {
-		inet_ntop(AF_INET, &((const struct sockaddr_in *)address)->sin_addr,
-			  text, sizeof(text));
-		snprintf(buffer, SNT__ADDRESS_TEXT, "%s:%u", text, port);
-	} else {
-		snprintf(buffer, SNT__ADDRESS_TEXT, "nobody");
+const char *snt__address_text(const struct sockaddr *address, char *buffer)
+{
+	char text[INET6_ADDRSTRLEN] = "nobody";
+	uint16_t port = 0;
+
+	if (address->sa_family != AF_UNSPEC) {
+		inet_ntop(address->sa_family, bytes_of(address), text, sizeof(text));
+		port = snt__address_port(address);
 	}
+	if (!port)
+		snprintf(buffer, SNT__ADDRESS_TEXT, "%s", text);
+	else if (address->sa_family == AF_INET6)
+		snprintf(buffer, SNT__ADDRESS_TEXT, "[%s]:%u", text, port);
+	else
+		snprintf(buffer, SNT__ADDRESS_TEXT, "%s:%u", text, port);
 	return buffer;
 }
 

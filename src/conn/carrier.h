@@ -21,8 +21,10 @@ struct snt_conn;
 
 struct snt__carrier_table {
 	const char *name;
-	/* For a message of any length? If not, snt__conn_writable() will tell. */
-	bool (*has_room)(struct snt__carrier *carrier);
+	/* For a message of any length? If not, snt__conn_writable() will tell. For the last
+	 * one of all there is always room, while the carrier works: nobody is there to be
+	 * told later. */
+	bool (*has_room)(struct snt__carrier *carrier, bool last);
 	/* What breaks is told by snt__conn_lost(). */
 	void (*send)(struct snt__carrier *carrier, const void *bytes, size_t length);
 	/* The connection wants to hear no more of it. */
@@ -81,14 +83,15 @@ int snt__tcp_listen(struct snt__hub *hub, const struct sockaddr *address,
 /* address.c */
 #define SNT__ADDRESS_TEXT 64
 socklen_t snt__address_size(const struct sockaddr *address);
-const char *snt__address_text(const struct sockaddr_storage *address, char *buffer);
+/* "10.0.0.1:4000", "[fe80::1]:4000"; without a port that is 0. */
+const char *snt__address_text(const struct sockaddr *address, char *buffer);
 /* The addresses of a host or, if NULL, the unspecified ones; at most @max. @flags are
  * AI_PASSIVE, for an address of ours, and AI_NUMERICHOST, for those that need not be
  * looked for. Returns how many, or a negative errno with a sentence; -ENOENT: it is not
  * a numeric one. */
 int snt__address_find(const char *host, uint16_t port, int flags,
 		      struct sockaddr_storage *out, unsigned max);
-uint16_t snt__address_port(const struct sockaddr_storage *address);
+uint16_t snt__address_port(const struct sockaddr *address);
 void snt__address_set_port(struct sockaddr_storage *address, uint16_t port);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A carrier: one RC QP, made by us like any lane, and connected by a connection manager.
- * Receives for a few messages are always there, and no more than two messages of ours are
- * under way, so that a peer which keeps to the rules always has room.
+ * Receives for a few messages are always there, and no more than two messages of ours, and
+ * the last one, are under way, so that a peer which keeps to the rules always has room.
  */
 #include "conn/cm.h"
 
@@ -19,16 +19,24 @@
 #include "util/err.h"
 #include "vqp/qp.h"
 
-#define MS_NS	   UINT64_C(1000000)
-#define LINGER_NS  (500 * MS_NS)
-#define RESOLVE_MS 2000
-#define RECVS	   6
-#define SENDS	   2
+#define MS_NS UINT64_C(1000000)
+/* How long what was said last may take to get out: this, and some retries of the QP, which
+ * may be slow ones; but a context that is closed waits for it. */
+#define LINGER_NS      (500 * MS_NS)
+#define LINGER_RETRIES 3
+#define LINGER_MAX_NS  (2000 * MS_NS)
+#define RESOLVE_MS     2000
+#define RECVS	       6
+#define SENDS	       2
+/* One is for the last words, which cannot wait for a place. */
+#define SEND_SLOTS (SENDS + 1)
 #define RETRIES	   7
 /* Events that are taken at once, before others have their turn. */
 #define TURN 16
 /* Of the peer's QP, if it is longer than what we can choose from. */
 #define TIMEOUT_MAX 20
+/* How much of a sentence may be a list of addresses. */
+#define PRESENT_TEXT 256
 
 struct slot {
 	struct snt_op op;
@@ -53,7 +61,7 @@ struct cm {
 	uint64_t detect_ns;
 	struct snt_op ping;
 	struct slot recv[RECVS];
-	struct slot send[SENDS];
+	struct slot send[SEND_SLOTS];
 };
 
 static struct cm *cm_of(struct snt__carrier *carrier)
@@ -131,13 +139,21 @@ static void timer_fired(struct snt_timer *timer)
 		end_qp(cm);
 }
 
+static uint64_t linger_ns(const struct cm *cm)
+{
+	uint64_t retries = LINGER_RETRIES * (UINT64_C(4096) << cm->timeout);
+
+	return LINGER_NS + retries < LINGER_MAX_NS ? LINGER_NS + retries
+						   : LINGER_MAX_NS;
+}
+
 static void cm_close(struct snt__carrier *carrier)
 {
 	struct cm *cm = cm_of(carrier);
 
 	carrier->conn = NULL;
 	if (cm->sending && !cm->broken && !cm->closing &&
-	    !snt_timer_start(carrier->hub->ctx, &cm->timer, LINGER_NS))
+	    !snt_timer_start(carrier->hub->ctx, &cm->timer, linger_ns(cm)))
 		return;
 	end_qp(cm);
 }
@@ -194,11 +210,11 @@ static void sent(struct snt_op *op)
 		end_qp(cm); /* the last words are out, or will never be */
 }
 
-static bool cm_has_room(struct snt__carrier *carrier)
+static bool cm_has_room(struct snt__carrier *carrier, bool last)
 {
 	const struct cm *cm = cm_of(carrier);
 
-	return !cm->broken && !cm->closing && cm->sending < SENDS;
+	return !cm->broken && !cm->closing && cm->sending < (last ? SEND_SLOTS : SENDS);
 }
 
 static void cm_send(struct snt__carrier *carrier, const void *bytes, size_t length)
@@ -286,7 +302,7 @@ static const struct snt__carrier_table table = {
 static int make(struct snt__hub *hub, struct snt__cm_manager *manager,
 		struct cm **cm_out)
 {
-	const size_t size = (size_t)(RECVS + SENDS) * SNT__MESSAGE_MAX;
+	const size_t size = (size_t)(RECVS + SEND_SLOTS) * SNT__MESSAGE_MAX;
 	struct cm *cm = calloc(1, sizeof(*cm));
 	int ret = 0;
 
@@ -309,7 +325,7 @@ static int make(struct snt__hub *hub, struct snt__cm_manager *manager,
 	cm->timer.arg = cm;
 	for (unsigned i = 0; i < RECVS; i++)
 		cm->recv[i].bytes = cm->bytes + (size_t)i * SNT__MESSAGE_MAX;
-	for (unsigned i = 0; i < SENDS; i++)
+	for (unsigned i = 0; i < SEND_SLOTS; i++)
 		cm->send[i].bytes = cm->bytes + (size_t)(RECVS + i) * SNT__MESSAGE_MAX;
 	hub->lingering++;
 	*cm_out = cm;
@@ -323,8 +339,8 @@ static int make_qp(struct cm *cm)
 		.cq = cm->carrier.hub->cq,
 		.lanes = 1,
 		.devices = 1u << cm->manager->device[cm->id->device],
-		.lane_depth = SENDS + 1,
-		.send_depth = SENDS + 1,
+		.lane_depth = SEND_SLOTS + 1,
+		.send_depth = SEND_SLOTS + 1,
 		.recv_depth = RECVS,
 		.read_depth = 1,
 	};
@@ -373,7 +389,7 @@ static int connect_qp(struct cm *cm, uint32_t qpn)
 		.scheme = SNT_SPRAY,
 		.read_depth = 1,
 		.mtu = 4096,
-		.lane_depth = SENDS + 1,
+		.lane_depth = SEND_SLOTS + 1,
 		.recv_depth = RECVS,
 		.fragment_size = 4096,
 		.device_count = 1,
@@ -476,9 +492,27 @@ static void responded(struct cm *cm, const struct snt__cm_event *event)
 	snt__conn_up(cm->carrier.conn);
 }
 
+/* NULL: just by its number. */
+static const char *reason_text(unsigned reason)
+{
+	switch (reason) {
+	case SNT__CM_REASON_NOBODY_LISTENS:
+		return "nobody listens there";
+	case SNT__CM_REASON_NO_RESOURCES:
+		return "it has no room for another connection; try later";
+	case SNT__CM_REASON_STALE:
+		return "it still has an earlier connection of ours; try again";
+	case SNT__CM_REASON_CONSUMER:
+		return "a program that is none of sennit's refuses it";
+	default:
+		return NULL;
+	}
+}
+
 /* Listeners say why in an END; managers only by a number. */
 static void rejected(struct cm *cm, const struct snt__cm_event *event)
 {
+	const char *reason = reason_text(event->reason);
 	struct snt__header header;
 	char text[64];
 
@@ -487,15 +521,14 @@ static void rejected(struct cm *cm, const struct snt__cm_event *event)
 	    snt__message_size(&header) <= event->data_length)
 		snt__conn_input(cm->carrier.conn, event->data,
 				snt__message_size(&header));
-	if (event->reason == SNT__CM_REASON_NOBODY_LISTENS)
-		snprintf(text, sizeof(text), "nobody listens there");
-	else
-		snprintf(text, sizeof(text), "it is refused, with reason %u",
+	if (!reason)
+		snprintf(text, sizeof(text),
+			 "its connection manager refuses, with reason %u",
 			 event->reason);
 	break_down(cm,
 		   event->reason == SNT__CM_REASON_NO_RESOURCES ? -EBUSY
 								: -ECONNREFUSED,
-		   text);
+		   reason ? reason : text);
 }
 
 static void happened(struct cm *cm, const struct snt__cm_event *event)
@@ -528,6 +561,25 @@ static void happened(struct cm *cm, const struct snt__cm_event *event)
 	}
 }
 
+/* Managers do not tell what they were asked for, nor what the others have. */
+static int explain_connect(const struct snt__hub *hub, const struct sockaddr *source,
+			   const struct sockaddr *target, int error)
+{
+	char address[SNT__ADDRESS_TEXT], present[PRESENT_TEXT];
+
+	if (source && error == -EADDRNOTAVAIL)
+		return snt__fail(EADDRNOTAVAIL,
+				 "no device has the source address %s; present: %s",
+				 snt__address_text(source, address),
+				 snt__cm_hub_addresses(hub, present, sizeof(present)));
+	if (error == -ENETUNREACH || error == -EADDRNOTAVAIL)
+		return snt__fail(-error, "no device leads to %s: %s; present: %s",
+				 snt__address_text(target, address), snt_err_text(),
+				 snt__cm_hub_addresses(hub, present, sizeof(present)));
+	return snt__fail(-error, "no connection to %s: %s",
+			 snt__address_text(target, address), snt_err_text());
+}
+
 int snt__cm_connect(struct snt__hub *hub, const struct sockaddr *source,
 		    const struct sockaddr *target, uint32_t detect_ms,
 		    struct snt_conn *conn, struct snt__carrier **carrier_out)
@@ -535,6 +587,8 @@ int snt__cm_connect(struct snt__hub *hub, const struct sockaddr *source,
 	struct cm *cm = NULL;
 	int ret = snt__cm_hub_open(hub);
 
+	if (ret)
+		return ret;
 	for (unsigned i = 0; !ret && i < hub->cm->count; i++) {
 		struct snt__cm_manager *manager = &hub->cm->manager[i];
 
@@ -556,7 +610,7 @@ int snt__cm_connect(struct snt__hub *hub, const struct sockaddr *source,
 		    i + 1 < hub->cm->count)
 			ret = 0;
 	}
-	return ret;
+	return explain_connect(hub, source, target, ret);
 }
 
 /*
@@ -680,11 +734,31 @@ static int listen_all(struct ear *ear, const struct sockaddr *address, unsigned 
 		(*id)->user = ear;
 		ear->count++;
 		cm->table->addresses(*id, &at, &peer);
-		ear->port = snt__address_port(&at);
+		ear->port = snt__address_port((struct sockaddr *)&at);
 		memcpy(&at, address, snt__address_size(address));
 		snt__address_set_port(&at, ear->port);
 	}
 	return ear->count ? 0 : ret;
+}
+
+static int explain_listen(const struct snt__hub *hub, const struct sockaddr *address,
+			  int error)
+{
+	char text[SNT__ADDRESS_TEXT], present[PRESENT_TEXT];
+
+	snt__address_text(address, text);
+	if (error == -EADDRNOTAVAIL)
+		return snt__fail(EADDRNOTAVAIL,
+				 "no device has the address %s to listen on; present: "
+				 "%s",
+				 text,
+				 snt__cm_hub_addresses(hub, present, sizeof(present)));
+	if (error == -EADDRINUSE)
+		return snt__fail(EADDRINUSE,
+				 "somebody listens on %s already; another port may be "
+				 "free, and with 0 one is chosen that is",
+				 text);
+	return snt__fail(-error, "nobody can listen on %s: %s", text, snt_err_text());
 }
 
 int snt__cm_listen(struct snt__hub *hub, const struct sockaddr *address,
@@ -702,6 +776,7 @@ int snt__cm_listen(struct snt__hub *hub, const struct sockaddr *address,
 	ear->ear = (struct snt__ear){ &ear_table, hub, listener };
 	ret = listen_all(ear, address, backlog);
 	if (ret) {
+		ret = explain_listen(hub, address, ret);
 		ear_close(&ear->ear);
 		return ret;
 	}

@@ -2,7 +2,9 @@
 #include "conn/cm_hub.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
 
 #include "conn/cm.h"
@@ -104,4 +106,37 @@ int snt__cm_hub_open(struct snt__hub *hub)
 	if (ret)
 		snt__cm_hub_close(hub);
 	return ret;
+}
+
+/* One address may have several entries in a GID table, which then follow each other. */
+static size_t add_addresses(const struct snt_device *device, char *text, size_t used,
+			    size_t size)
+{
+	const char *last = "";
+
+	for (unsigned i = 0; i < device->port.info.gid_count; i++) {
+		const struct snt_gid_info *gid = &device->port.gid[i];
+
+		if (gid->type == SNT_GID_IB || !strcmp(gid->text, last))
+			continue;
+		last = gid->text;
+		if (used + strlen(last) + sizeof(", , ...") > size) {
+			snprintf(text + used, size - used, ", ...");
+			return size;
+		}
+		used += (size_t)snprintf(text + used, size - used, "%s%s",
+					 used ? ", " : "", last);
+	}
+	return used;
+}
+
+const char *snt__cm_hub_addresses(const struct snt__hub *hub, char *text, size_t size)
+{
+	size_t used = 0;
+
+	snprintf(text, size, "none that is known");
+	for (unsigned i = 0; i < hub->ctx->device_count && used < size; i++)
+		if (hub->ctx->device[i]->control.cm)
+			used = add_addresses(hub->ctx->device[i], text, used, size);
+	return text;
 }

@@ -26,6 +26,9 @@ struct snt__cm_hub {
 /* Made if there are none. -EOPNOTSUPP: no device has one. */
 int snt__cm_hub_open(struct snt__hub *hub);
 
+/* The addresses that connections can be made from, and be listened for on: for people. */
+const char *snt__cm_hub_addresses(const struct snt__hub *hub, char *text, size_t size);
+
 /* cm.c: there are events. */
 void snt__cm_ready(struct snt__cm_manager *manager);
 

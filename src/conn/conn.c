@@ -15,14 +15,10 @@
 #include "vqp/cq.h"
 
 #define MS_NS	       UINT64_C(1000000)
-#define SETUP_DEFAULT  (10000 * MS_NS)
 #define BACK_OFF_FIRST (10 * MS_NS)
 #define BACK_OFF_MAX   (10000 * MS_NS)
 #define ADDRESSES_MAX  4
 #define POLL_NS	       MS_NS
-
-/* Beside the public ones. */
-#define EVENT_REQUEST 0
 
 /*
  * The end of an attempt
@@ -195,7 +191,7 @@ static int tell(struct snt_conn *conn)
 	if (conn->events || conn->prepared)
 		snt__hub_add_work(conn->hub, &conn->worker);
 	switch (event) {
-	case EVENT_REQUEST:
+	case SNT__CONN_REQUEST:
 		return snt__listener_tell(conn);
 	case SNT_CONN_CONNECTED:
 		conn->told_up = true;
@@ -232,6 +228,18 @@ static int work(struct snt__worker *worker)
 	return tell(conn);
 }
 
+/* The timer is that of the setup. */
+static void look_no_longer(struct snt_conn *conn)
+{
+	char text[sizeof(conn->hs.text)];
+
+	snprintf(
+		text, sizeof(text),
+		"the time for the setup is up while the host \"%s\" is being looked for",
+		conn->host);
+	snt__conn_fail(conn, SNT__END_TIMEOUT, -ETIMEDOUT, text);
+}
+
 static void timer_fired(struct snt_timer *timer)
 {
 	struct snt_conn *conn = timer->arg;
@@ -247,7 +255,10 @@ static void timer_fired(struct snt_timer *timer)
 		snt__hub_add_work(conn->hub, &conn->worker);
 		return;
 	}
-	snt__handshake_timer(&conn->hs, snt__hub_now(conn->hub));
+	if (conn->lookup)
+		look_no_longer(conn);
+	else
+		snt__handshake_timer(&conn->hs, snt__hub_now(conn->hub));
 	snt__conn_step(conn);
 }
 
@@ -265,7 +276,7 @@ int snt__conn_make(struct snt__hub *hub, struct snt_conn **conn_out)
 	conn->worker.work = work;
 	conn->timer.fired = timer_fired;
 	conn->timer.arg = conn;
-	conn->setup_ns = SETUP_DEFAULT;
+	conn->setup_ns = SNT__CONN_SETUP_NS;
 	conn->peer.ss_family = AF_UNSPEC;
 	*conn_out = conn;
 	return 0;
@@ -273,8 +284,7 @@ int snt__conn_make(struct snt__hub *hub, struct snt_conn **conn_out)
 
 void snt__conn_free(struct snt_conn *conn)
 {
-	for (struct snt__conn_waiter *at = conn->waiter; at; at = at->next)
-		at->gone = true;
+	snt__hub_waiters_end(conn->waiter);
 	snt__listener_forget(conn);
 	drop_lookup(conn);
 	free(conn->host);
@@ -411,15 +421,23 @@ static int find_source(struct snt_conn *conn, const struct snt_conn_opts *opts)
 {
 	int ret;
 
-	if (!opts->host || !opts->port)
-		return snt__fail(EINVAL, "snt_conn_opts.host or port is missing");
+	if (!opts->host)
+		return snt__fail(EINVAL, "snt_conn_opts.host is missing");
+	if (!opts->port)
+		return snt__fail(EINVAL,
+				 "snt_conn_opts.port is 0; which one does \"%s\" "
+				 "listen on?",
+				 opts->host);
 	conn->source.ss_family = AF_UNSPEC;
 	if (!opts->source)
 		return 0;
 	ret = snt__address_find(opts->source, 0, AI_PASSIVE | AI_NUMERICHOST,
 				&conn->source, 1);
 	if (ret == -ENOENT)
-		ret = -EINVAL;
+		return snt__fail(EINVAL,
+				 "snt_conn_opts.source \"%s\" is not a numeric "
+				 "address",
+				 opts->source);
 	return ret < 0 ? ret : 0;
 }
 
@@ -462,8 +480,9 @@ static int set_up(struct snt_conn *conn, const struct snt_conn_opts *opts)
 	conn->retries = opts->retries;
 	conn->meet = opts->meet;
 	if (conn->meet && !opts->name)
-		return snt__fail(EINVAL,
-				 "a meeting needs a name, the same at both ends");
+		return snt__fail(
+			EINVAL, "snt_conn_opts.meet needs snt_conn_opts.name, the same "
+				"at both ends");
 	if (conn->meet) {
 		conn->offer.meets = true;
 		snt__list_append(&conn->hub->meetings, &conn->in_meetings);
@@ -508,12 +527,15 @@ int snt_conn_accept(struct snt_conn *conn, const struct snt_conn_opts *user_opts
 	if (ret)
 		return ret;
 	if (!conn->requested)
-		return snt__fail(EALREADY, "there is no request to be accepted");
+		return snt__fail(EALREADY,
+				 "the connection was accepted or rejected before");
 	if (snt__handshake_over(&conn->hs))
 		return snt__fail(ENOTCONN, "the peer has gone: %s", conn->hs.text);
 	if (opts.host || opts.port || opts.source || opts.carrier || opts.retries ||
 	    opts.secret || opts.name || opts.meet)
-		return snt__fail(EINVAL, "an option is for the end that connects only");
+		return snt__fail(
+			EINVAL, "host, port, source, carrier, retries, secret, name "
+				"and meet are for the end that connects; leave them 0");
 	ret = take_opts(conn, &opts);
 	if (ret)
 		return ret;
@@ -531,7 +553,8 @@ int snt_conn_reject(struct snt_conn *conn, const char *text, const void *data,
 	if (ret)
 		return ret;
 	if (!conn->requested)
-		return snt__fail(EALREADY, "there is no request to be rejected");
+		return snt__fail(EALREADY,
+				 "the connection was accepted or rejected before");
 	ret = snt__offer_check_data(data, data_length);
 	if (ret)
 		return ret;
@@ -549,9 +572,11 @@ int snt_conn_disconnect(struct snt_conn *conn)
 	if (ret)
 		return ret;
 	if (conn->leaving)
-		return snt__fail(EALREADY, "it is being disconnected already");
+		return snt__fail(EALREADY,
+				 "the connection is being disconnected already");
 	if (conn->hs.state != SNT__HS_UP)
-		return snt__fail(ENOTCONN, "it is not established: %s", conn->hs.text);
+		return snt__fail(ENOTCONN, "the connection is not established%s%s",
+				 conn->hs.text[0] ? ": " : "", conn->hs.text);
 	conn->leaving = true;
 	snt__conn_step(conn);
 	return 0;
@@ -564,7 +589,8 @@ int snt_conn_abort(struct snt_conn *conn, const char *text)
 	if (ret)
 		return ret;
 	if (conn->over)
-		return snt__fail(ENOTCONN, "it is over already: %s", conn->hs.text);
+		return snt__fail(ENOTCONN, "the connection is over already: %s",
+				 conn->hs.text);
 	conn->retries = 0;
 	if (conn->waiting || conn->awaits) {
 		conn->waiting = conn->awaits = false;
@@ -588,12 +614,13 @@ static int release_qp(struct snt_conn *conn)
 		return 0;
 	if (conn->qp->connected && !conn->qp_closing)
 		return snt__fail(EBUSY,
-				 "it is connected; disconnect or abort it before "
-				 "destroying it");
+				 "the connection is not over; disconnect or abort it "
+				 "before destroying it");
 	if (snt_op_pending(&conn->close_op)) {
 		if (conn->qp->cq->unpollable)
 			snt_op_cancel(&conn->close_op, SNT_DETACH);
-		return snt__fail(EBUSY, "its QP is being closed; dispatch");
+		return snt__fail(EBUSY,
+				 "the connection's QP is being closed; dispatch");
 	}
 	ret = snt_qp_destroy(conn->qp);
 	if (!ret)
@@ -629,45 +656,38 @@ struct snt_qp *snt_conn_qp(const struct snt_conn *conn)
  * Waiting
  */
 
-static bool has_come(const struct snt_conn *conn, bool over)
+static bool is_over(const void *what)
 {
-	return conn->over || (!over && conn->told_up);
+	const struct snt_conn *conn = what;
+
+	return conn->over;
 }
 
-static int wait_until(struct snt_conn *conn, int64_t timeout_ns, bool over)
+static bool is_settled(const void *what)
 {
-	struct snt__hub *hub = conn->hub;
-	struct snt__conn_waiter waiter = { .next = conn->waiter };
-	uint64_t begin = snt__hub_now(hub);
-	int64_t left = timeout_ns;
-	int ret = 0;
+	const struct snt_conn *conn = what;
 
-	conn->waiter = &waiter;
-	while (!has_come(conn, over)) {
-		ret = snt_loop_wait(hub->ctx, left);
-		if (waiter.gone)
-			return snt__fail(ECANCELED,
-					 "the connection was destroyed meanwhile");
-		if (ret < 0 || !left)
-			break;
-		left = snt__hub_left(hub, timeout_ns, begin);
-	}
-	conn->waiter = waiter.next;
-	if (ret < 0)
-		return ret;
-	if (!has_come(conn, over))
-		return snt__fail(EINPROGRESS, "it takes longer than that");
-	if (conn->over && conn->hs.error)
+	return conn->over || conn->told_up;
+}
+
+static int wait_until(struct snt_conn *conn, int64_t timeout_ns,
+		      bool (*has_come)(const void *what))
+{
+	int ret = snt__hub_wait(conn->hub, &conn->waiter, has_come, conn, timeout_ns);
+
+	if (ret == -EINPROGRESS)
+		return snt__fail(EINPROGRESS, "the connection takes longer than that");
+	if (!ret && conn->over && conn->hs.error)
 		return snt__fail(-conn->hs.error, "%s", conn->hs.text);
-	return 0;
+	return ret;
 }
 
 int snt_conn_wait(struct snt_conn *conn, int64_t timeout_ns)
 {
-	return wait_until(conn, timeout_ns, false);
+	return wait_until(conn, timeout_ns, is_settled);
 }
 
 int snt_conn_wait_over(struct snt_conn *conn, int64_t timeout_ns)
 {
-	return wait_until(conn, timeout_ns, true);
+	return wait_until(conn, timeout_ns, is_over);
 }

@@ -15,11 +15,12 @@
  * pairs of devices (scout.h), and the program's QP. conn_step.c does what the engine
  * wants; conn.c is what the program sees.
  */
-/* On the stack of whoever waits, since functions may destroy what is waited for. */
-struct snt__conn_waiter {
-	struct snt__conn_waiter *next;
-	bool gone;
-};
+
+/* In snt_conn::events, beside the public ones: the listener's program is to be told. */
+#define SNT__CONN_REQUEST 0
+
+/* Unless an option says otherwise. */
+#define SNT__CONN_SETUP_NS UINT64_C(10000000000)
 
 struct snt_conn {
 	struct snt__hub *hub;
@@ -52,9 +53,8 @@ struct snt_conn {
 	bool may_scout; /* its turn has come */
 	bool prepared;	/* the program has seen the QP, which can be connected now */
 	bool up;	/* is, or was, established */
-	uint8_t events; /* to be told: a bit for each enum snt_conn_event, or 0 for a
-			 * request */
-	struct snt__conn_waiter *waiter;
+	uint8_t events; /* to be told: a bit for each enum snt_conn_event */
+	struct snt__hub_waiter *waiter;
 
 	void (*event)(void *arg, struct snt_conn *conn, enum snt_conn_event event);
 	void *arg;
@@ -103,6 +103,10 @@ void snt__conn_free(struct snt_conn *conn);
 int snt__listener_tell(struct snt_conn *conn); /* calls requested() */
 void snt__listener_request(struct snt_conn *conn);
 void snt__listener_forget(struct snt_conn *conn);
+/* listener.c: what has come from it and has ended is kept, and takes up a place of the
+ * backlog, until it is not any more. */
+void snt__listener_keep_dead(struct snt_listener *listener);
+void snt__listener_drop_dead(struct snt_listener *listener);
 
 /* meet.c: is there one of ours that it may be the other end of? */
 bool snt__meet_expected(const struct snt_conn *conn);

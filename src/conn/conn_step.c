@@ -232,12 +232,13 @@ static bool loses_empty(const struct snt_conn *conn)
 static void send_all(struct snt_conn *conn)
 {
 	uint8_t bytes[SNT__MESSAGE_MAX];
+	bool last = snt__handshake_over(&conn->hs);
 
 	if (conn->carrier && conn->carrier->table->ping && !loses_empty(conn) &&
 	    snt__handshake_take_ping(&conn->hs))
 		conn->carrier->table->ping(conn->carrier);
 	while (conn->carried && conn->carrier && snt__handshake_has_output(&conn->hs) &&
-	       conn->carrier->table->has_room(conn->carrier)) {
+	       conn->carrier->table->has_room(conn->carrier, last)) {
 		size_t length = snt__handshake_output(&conn->hs, bytes);
 
 		conn->carrier->table->send(conn->carrier, bytes, length);
@@ -294,8 +295,19 @@ void snt__conn_writable(struct snt_conn *conn)
 	snt__conn_step(conn);
 }
 
+/* Who it is that was lost people want to know, too. */
 void snt__conn_lost(struct snt_conn *conn, int error, const char *text)
 {
+	const struct sockaddr *peer = (const struct sockaddr *)&conn->peer;
+	char address[SNT__ADDRESS_TEXT], named[sizeof(conn->hs.text)];
+
+	if (peer->sa_family == AF_UNSPEC)
+		peer = (const struct sockaddr *)&conn->target;
+	if (peer->sa_family != AF_UNSPEC) {
+		snprintf(named, sizeof(named), "%s: %s",
+			 snt__address_text(peer, address), text);
+		text = named;
+	}
 	snt__handshake_lost(&conn->hs, error, text);
 	snt__hub_add_work(conn->hub, &conn->worker);
 }

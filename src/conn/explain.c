@@ -60,7 +60,7 @@ int snt_conn_query(const struct snt_conn *conn, struct snt_conn_info *info_out)
 		info.data_length = hs->end.data_length;
 	}
 	memcpy(info.peer_name, hs->theirs.name, sizeof(hs->theirs.name));
-	snt__address_text(&conn->peer, info.peer_address);
+	snt__address_text((const struct sockaddr *)&conn->peer, info.peer_address);
 	count_pairs(conn, &info);
 	return snt__info_export(info_out, &info, sizeof(info), "struct snt_conn_info");
 }
@@ -219,7 +219,7 @@ ssize_t snt_conn_explain(const struct snt_conn *conn, char *buffer, size_t size)
 	if (size)
 		buffer[0] = 0;
 	say(&writer, "we %s; the peer is %s", hs->connects ? "connect" : "accept",
-	    snt__address_text(&conn->peer, text));
+	    snt__address_text((const struct sockaddr *)&conn->peer, text));
 	if (hs->peer_hello.identity)
 		say(&writer, ", identity %016llx",
 		    (unsigned long long)hs->peer_hello.identity);

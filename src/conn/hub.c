@@ -104,6 +104,37 @@ int snt__hub_random(const struct snt__hub *hub, void *buffer, size_t length)
 }
 
 /*
+ * Waiting
+ */
+
+int snt__hub_wait(struct snt__hub *hub, struct snt__hub_waiter **waiters,
+		  bool (*has_come)(const void *what), const void *what,
+		  int64_t timeout_ns)
+{
+	struct snt__hub_waiter waiter = { .next = *waiters };
+	uint64_t begin = snt__hub_now(hub);
+	int64_t left = timeout_ns;
+	int ret = snt__hub_check(hub);
+
+	if (ret)
+		return ret;
+	*waiters = &waiter;
+	while (!has_come(what)) {
+		ret = snt_loop_wait(hub->ctx, left);
+		if (waiter.gone)
+			return snt__fail(ECANCELED,
+					 "what was waited for was destroyed meanwhile");
+		if (ret < 0 || !left)
+			break;
+		left = snt__hub_left(hub, timeout_ns, begin);
+	}
+	*waiters = waiter.next;
+	if (ret < 0)
+		return ret;
+	return has_come(what) ? 0 : -EINPROGRESS;
+}
+
+/*
  * The whole
  */
 

@@ -24,6 +24,13 @@ struct snt__watch {
 	void (*ready)(struct snt__watch *watch, uint32_t events);
 };
 
+/* On the stack of whoever waits, and on a list of what is waited for, which functions of
+ * the program may destroy meanwhile. */
+struct snt__hub_waiter {
+	struct snt__hub_waiter *next;
+	bool gone;
+};
+
 /* Somebody with something to do. */
 struct snt__worker {
 	struct snt__link link;
@@ -67,6 +74,19 @@ int snt__hub_watch(struct snt__hub *hub, struct snt__watch *watch, uint32_t even
 void snt__hub_rewatch(struct snt__hub *hub, struct snt__watch *watch, uint32_t events);
 void snt__hub_unwatch(struct snt__hub *hub, struct snt__watch *watch);
 
+/* Dispatches until it has come. Returns 0; -EINPROGRESS, without a sentence, if time is up;
+ * -ECANCELED if what was waited for is gone; -EBUSY in a function; the errno of the loop. */
+int snt__hub_wait(struct snt__hub *hub, struct snt__hub_waiter **waiters,
+		  bool (*has_come)(const void *what), const void *what,
+		  int64_t timeout_ns);
+
+/* What they wait for goes. */
+static inline void snt__hub_waiters_end(struct snt__hub_waiter *waiters)
+{
+	for (; waiters; waiters = waiters->next)
+		waiters->gone = true;
+}
+
 static inline uint64_t snt__hub_now(const struct snt__hub *hub)
 {
 	return snt__ctx_now_ns(hub->ctx);
@@ -76,10 +96,11 @@ static inline uint64_t snt__hub_now(const struct snt__hub *hub)
 static inline int64_t snt__hub_left(const struct snt__hub *hub, int64_t timeout_ns,
 				    uint64_t begin)
 {
-	uint64_t spent = snt__hub_now(hub) - begin;
+	uint64_t spent;
 
 	if (timeout_ns <= 0)
 		return timeout_ns;
+	spent = snt__hub_now(hub) - begin;
 	return spent < (uint64_t)timeout_ns ? timeout_ns - (int64_t)spent : 0;
 }
 

@@ -13,7 +13,6 @@
 #define EARS_MAX	   4
 #define BACKLOG_DEFAULT	   1024
 #define CONNECTION_DEFAULT 4096
-#define EVENT_REQUEST	   0
 
 struct snt_listener {
 	struct snt__hub *hub;
@@ -21,8 +20,9 @@ struct snt_listener {
 	unsigned ear_count;
 	struct snt__link conns;	   /* all that came from it and are not over */
 	struct snt__link requests; /* for snt_listener_wait() */
-	struct snt__conn_waiter *waiter;
-	unsigned backlog, pending;
+	struct snt__hub_waiter *waiter;
+	unsigned backlog;
+	unsigned pending; /* not yet requested, or dead and kept all the same */
 	unsigned connection_max, connection_count;
 	uint64_t setup_ns;
 	void (*requested)(void *arg, struct snt_listener *listener,
@@ -53,8 +53,7 @@ struct snt_conn *snt__listener_heard(struct snt_listener *listener,
 	conn->carrier = carrier;
 	conn->began_at = snt__hub_now(hub);
 	conn->attempts = 1;
-	if (listener->setup_ns)
-		conn->setup_ns = listener->setup_ns;
+	conn->setup_ns = listener->setup_ns;
 	conn->secret_length = listener->secret_length;
 	memcpy(conn->secret, listener->secret, listener->secret_length);
 	snt__handshake_init(&conn->hs,
@@ -82,6 +81,16 @@ void snt__listener_forget(struct snt_conn *conn)
 	listener->connection_count--;
 	listener->pending -= !conn->programs;
 	conn->listener = NULL;
+}
+
+void snt__listener_keep_dead(struct snt_listener *listener)
+{
+	listener->pending++;
+}
+
+void snt__listener_drop_dead(struct snt_listener *listener)
+{
+	listener->pending--;
 }
 
 /* A peer that has come again has no use for its old connection, which it may not even
@@ -117,7 +126,7 @@ void snt__listener_request(struct snt_conn *conn)
 	conn->programs = conn->requested = true;
 	conn->hub->users++;
 	if (listener->requested) {
-		conn->events |= 1u << EVENT_REQUEST;
+		conn->events |= 1u << SNT__CONN_REQUEST;
 		snt__hub_add_work(conn->hub, &conn->worker);
 	} else {
 		snt__list_append(&listener->requests, &conn->in_requests);
@@ -168,12 +177,23 @@ static void ipv6_first(struct sockaddr_storage *address, int count)
 	}
 }
 
+static int find(const struct snt_listener *listener,
+		const struct snt_listener_opts *opts, struct sockaddr_storage *address)
+{
+	int count = snt__address_find(opts->host, opts->port,
+				      AI_PASSIVE | AI_NUMERICHOST, address, EARS_MAX);
+
+	if (count != -ENOENT)
+		return count;
+	return snt__lookup_within(listener->hub, opts->host, opts->port,
+				  listener->setup_ns, address, EARS_MAX);
+}
+
 static int listen_on(struct snt_listener *listener,
 		     const struct snt_listener_opts *opts)
 {
 	struct sockaddr_storage address[EARS_MAX];
-	int count = snt__address_find(opts->host, opts->port, AI_PASSIVE, address,
-				      EARS_MAX);
+	int count = find(listener, opts, address);
 	int ret = 0;
 
 	if (count < 0)
@@ -202,7 +222,7 @@ static int set_up(struct snt_listener *listener, const struct snt_listener_opts 
 	listener->backlog = opts->backlog ? opts->backlog : BACKLOG_DEFAULT;
 	listener->connection_max =
 		opts->connection_max ? opts->connection_max : CONNECTION_DEFAULT;
-	listener->setup_ns = opts->setup_ns;
+	listener->setup_ns = opts->setup_ns ? opts->setup_ns : SNT__CONN_SETUP_NS;
 	listener->requested = opts->requested;
 	listener->arg = opts->arg;
 	listener->secret_length = opts->secret_length;
@@ -256,8 +276,7 @@ int snt_listener_destroy(struct snt_listener *listener)
 
 	if (!listener || ret)
 		return ret;
-	for (struct snt__conn_waiter *at = listener->waiter; at; at = at->next)
-		at->gone = true;
+	snt__hub_waiters_end(listener->waiter);
 	while (listener->ear_count) {
 		struct snt__ear *ear = listener->ear[--listener->ear_count];
 
@@ -279,7 +298,7 @@ int snt_listener_destroy(struct snt_listener *listener)
 		struct snt_conn *conn = first_conn(listener);
 
 		/* The program has it, and has been told so. */
-		if (conn->programs && !(conn->events & 1u << EVENT_REQUEST)) {
+		if (conn->programs && !(conn->events & 1u << SNT__CONN_REQUEST)) {
 			snt__listener_forget(conn);
 			continue;
 		}
@@ -294,33 +313,29 @@ int snt_listener_destroy(struct snt_listener *listener)
 	return 0;
 }
 
+static bool has_request(const void *what)
+{
+	const struct snt_listener *listener = what;
+
+	return !snt__list_empty(&listener->requests);
+}
+
 int snt_listener_wait(struct snt_listener *listener, int64_t timeout_ns,
 		      struct snt_conn **conn_out)
 {
-	struct snt__hub *hub = listener->hub;
-	struct snt__conn_waiter waiter = { .next = listener->waiter };
-	uint64_t begin = snt__hub_now(hub);
-	int64_t left = timeout_ns;
 	struct snt_conn *conn;
-	int ret = 0;
+	int ret;
 
 	if (listener->requested)
-		return snt__fail(EINVAL, "the listener has a function for requests");
-	listener->waiter = &waiter;
-	while (snt__list_empty(&listener->requests)) {
-		ret = snt_loop_wait(hub->ctx, left);
-		if (waiter.gone)
-			return snt__fail(ECANCELED,
-					 "the listener was destroyed meanwhile");
-		if (ret < 0 || !left)
-			break;
-		left = snt__hub_left(hub, timeout_ns, begin);
-	}
-	listener->waiter = waiter.next;
-	if (ret < 0)
-		return ret;
-	if (snt__list_empty(&listener->requests))
+		return snt__fail(EINVAL,
+				 "the listener has a function, "
+				 "snt_listener_opts.requested, which gets them");
+	ret = snt__hub_wait(listener->hub, &listener->waiter, has_request, listener,
+			    timeout_ns);
+	if (ret == -EINPROGRESS)
 		return snt__fail(EAGAIN, "there is no request");
+	if (ret)
+		return ret;
 	conn = snt__container(listener->requests.next, struct snt_conn, in_requests);
 	snt__unlink(&conn->in_requests);
 	*conn_out = conn;

@@ -2,6 +2,7 @@
 #include "conn/lookup.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -14,6 +15,8 @@
 #include "util/err.h"
 
 #define ADDRESSES_MAX 4
+#define NS_PER_MS     1000000
+#define NS_PER_S      1000000000
 
 struct snt__lookup {
 	atomic_int holders; /* the thread, and who asked */
@@ -148,4 +151,42 @@ int snt__lookup_result(const struct snt__lookup *lookup, struct sockaddr_storage
 	count = (unsigned)lookup->result < max ? (unsigned)lookup->result : max;
 	memcpy(out, lookup->address, count * sizeof(*out));
 	return (int)count;
+}
+
+/* Signals do not make it longer. */
+static bool wait_done(const struct snt__hub *hub, const struct snt__lookup *lookup,
+		      int64_t timeout_ns)
+{
+	struct pollfd fd = { .fd = lookup->fd, .events = POLLIN };
+	uint64_t begin = snt__hub_now(hub);
+	int ret;
+
+	do {
+		int64_t left = snt__hub_left(hub, timeout_ns, begin);
+		struct timespec time = { left / NS_PER_S, left % NS_PER_S };
+
+		ret = ppoll(&fd, 1, &time, NULL);
+	} while (ret < 0 && errno == EINTR);
+	return ret > 0;
+}
+
+int snt__lookup_within(const struct snt__hub *hub, const char *host, uint16_t port,
+		       uint64_t timeout_ns, struct sockaddr_storage *out, unsigned max)
+{
+	struct snt__lookup *lookup;
+	int ret = snt__lookup_start(host, port, &lookup);
+
+	if (ret)
+		return ret;
+	if (timeout_ns > INT64_MAX)
+		timeout_ns = INT64_MAX;
+	if (wait_done(hub, lookup, (int64_t)timeout_ns))
+		ret = snt__lookup_result(lookup, out, max);
+	else
+		ret = snt__fail(ETIMEDOUT,
+				"the host \"%s\" has not been found for %llu ms; an "
+				"address need not be looked for",
+				host, (unsigned long long)timeout_ns / NS_PER_MS);
+	snt__lookup_drop(lookup);
+	return ret;
 }

@@ -25,6 +25,11 @@ int snt__lookup_result(const struct snt__lookup *lookup, struct sockaddr_storage
 
 void snt__lookup_drop(struct snt__lookup *lookup);
 
+/* For who cannot go on without, but not for longer than that: as snt__address_find();
+ * -ETIMEDOUT; -EAGAIN. */
+int snt__lookup_within(const struct snt__hub *hub, const char *host, uint16_t port,
+		       uint64_t timeout_ns, struct sockaddr_storage *out, unsigned max);
+
 /* How many are under way. */
 unsigned snt__lookup_count(void);
 

@@ -85,14 +85,17 @@ static int check_ranges(const struct snt_ctx *ctx, const struct snt_qp_opts *qp)
 static int check_qp(const struct snt_ctx *ctx, const struct snt_qp_opts *qp)
 {
 	if (!qp->cq)
-		return snt__fail(EINVAL, "snt_conn_opts.qp, or its cq, is NULL");
+		return snt__fail(EINVAL,
+				 "snt_conn_opts.qp is NULL, or its cq is; a QP needs a "
+				 "CQ to report to");
 	if (qp->adopted_count || qp->adopted)
 		return snt__fail(EOPNOTSUPP,
 				 "adopted QPs cannot be connected by address");
 	if (qp->notify_lanes || qp->lane_devices || qp->flow_labels || qp->weights)
-		return snt__fail(EINVAL,
-				 "notify_lanes, lane_devices, flow_labels and weights "
-				 "depend on what the peer has; leave them 0");
+		return snt__fail(
+			EINVAL,
+			"snt_qp_opts.notify_lanes, lane_devices, flow_labels "
+			"and weights depend on what the peer has; leave them 0");
 	if (qp->lanes > LANES_MAX)
 		return snt__fail(EINVAL, "%u lanes are more than the %d of one QP",
 				 qp->lanes, LANES_MAX);
@@ -115,8 +118,10 @@ static int set_words(const struct snt_conn_opts *opts, struct snt__offer *offer)
 	if (ret)
 		return ret;
 	if (opts->name && (!opts->name[0] || strlen(opts->name) >= SNT_CONN_NAME_MAX))
-		return snt__fail(EINVAL, "a name has 1 to %d characters",
-				 SNT_CONN_NAME_MAX - 1);
+		return snt__fail(EINVAL,
+				 "snt_conn_opts.name \"%.64s\" has %zu characters; it "
+				 "must be 1 to %d",
+				 opts->name, strlen(opts->name), SNT_CONN_NAME_MAX - 1);
 	offer->data_length = (uint16_t)opts->data_length;
 	if (opts->data_length)
 		memcpy(offer->data, opts->data, opts->data_length);

@@ -33,7 +33,7 @@ struct tcp {
 	size_t in_length;
 	size_t out_length, out_sent;
 	uint8_t in[SNT__MESSAGE_MAX];
-	uint8_t out[2 * SNT__MESSAGE_MAX];
+	uint8_t out[3 * SNT__MESSAGE_MAX]; /* of which one is for the last words */
 };
 
 static struct tcp *tcp_of(struct snt__carrier *carrier)
@@ -99,12 +99,13 @@ static bool flush(struct tcp *tcp)
 	return true;
 }
 
-static bool tcp_has_room(struct snt__carrier *carrier)
+static bool tcp_has_room(struct snt__carrier *carrier, bool last)
 {
 	const struct tcp *tcp = tcp_of(carrier);
+	size_t kept = last ? 0 : SNT__MESSAGE_MAX;
 
 	return !tcp->connecting && !tcp->broken &&
-	       tcp->out_length + SNT__MESSAGE_MAX <= sizeof(tcp->out);
+	       tcp->out_length + SNT__MESSAGE_MAX + kept <= sizeof(tcp->out);
 }
 
 /* False: it is gone. */
@@ -306,18 +307,20 @@ static int open_socket(const struct sockaddr *source, const struct sockaddr *tar
 {
 	int fd = socket(target->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK,
 			0);
+	char text[SNT__ADDRESS_TEXT];
 	int ret;
 
 	if (fd < 0)
 		return snt__fail(errno, "no TCP socket: %s", strerror(errno));
 	if (source && bind(fd, source, snt__address_size(source))) {
-		ret = snt__fail(errno, "the source address cannot be used: %s",
-				strerror(errno));
+		ret = snt__fail(errno, "the source address %s cannot be used: %s",
+				snt__address_text(source, text), strerror(errno));
 		close(fd);
 		return ret;
 	}
 	if (connect(fd, target, snt__address_size(target)) && errno != EINPROGRESS) {
-		ret = snt__fail(errno, "no TCP connection: %s", strerror(errno));
+		ret = snt__fail(errno, "no TCP connection to %s: %s",
+				snt__address_text(target, text), strerror(errno));
 		close(fd);
 		return ret;
 	}
@@ -446,6 +449,7 @@ static int open_ear(const struct sockaddr *address, unsigned backlog, struct ear
 {
 	struct sockaddr_storage bound = { 0 };
 	socklen_t size = sizeof(bound);
+	char text[SNT__ADDRESS_TEXT];
 	int one = 1, none = 0, ret;
 	int fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK,
 			0);
@@ -457,12 +461,13 @@ static int open_ear(const struct sockaddr *address, unsigned backlog, struct ear
 		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &none, sizeof(none));
 	if (bind(fd, address, snt__address_size(address)) || listen(fd, (int)backlog) ||
 	    getsockname(fd, (struct sockaddr *)&bound, &size)) {
-		ret = snt__fail(errno, "TCP cannot listen there: %s", strerror(errno));
+		ret = snt__fail(errno, "TCP cannot listen on %s: %s",
+				snt__address_text(address, text), strerror(errno));
 		close(fd);
 		return ret;
 	}
 	ear->watch = (struct snt__watch){ .fd = fd, .ready = ear_ready };
-	ear->port = snt__address_port(&bound);
+	ear->port = snt__address_port((struct sockaddr *)&bound);
 	return 0;
 }
 

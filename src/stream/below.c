@@ -180,8 +180,10 @@ static int check_opts(const struct snt_stream_opts *opts)
 	    opts->inline_max || opts->host || opts->port || opts->source ||
 	    opts->carrier || opts->secret || opts->name || opts->setup_ns ||
 	    opts->detect_ns)
-		return snt__fail(EINVAL,
-				 "an option is the QP's, or for streams by address");
+		return snt__fail(
+			EINVAL, "only sizes, data, ready and arg are for a stream over "
+				"a QP of the program's; leave the rest of "
+				"snt_stream_opts 0");
 	return 0;
 }
 

@@ -36,14 +36,19 @@ static uint32_t receives_of(const struct snt_stream_opts *opts)
  * Events of the connection
  */
 
-static int meet(struct snt_stream *stream, struct snt_conn *conn)
+int snt__stream_peer(const struct snt_conn *conn, struct snt__greeting *peer)
 {
 	struct snt_conn_info info = { .size = sizeof(info) };
-	struct snt__greeting peer;
 	int ret = snt_conn_query(conn, &info);
 
-	if (!ret)
-		ret = snt__greeting_unpack(info.data, info.data_length, &peer);
+	return ret ? ret : snt__greeting_unpack(info.data, info.data_length, peer);
+}
+
+static int meet(struct snt_stream *stream, struct snt_conn *conn)
+{
+	struct snt__greeting peer;
+	int ret = snt__stream_peer(conn, &peer);
+
 	if (!ret)
 		ret = snt__stream_prepare(stream, snt_conn_qp(conn));
 	if (!ret)
@@ -58,7 +63,7 @@ static void end(struct snt_stream *stream, struct snt_conn *conn)
 	snt_conn_query(conn, &info);
 	snt__stream_end(stream, info.status, info.text);
 	if (stream->listener)
-		snt_stream_destroy(stream);
+		snt__stream_listener_ended(stream);
 	else
 		snt__stream_tell(stream);
 }
@@ -103,16 +108,6 @@ static int check_depth(const struct snt_stream_opts *opts)
 			 opts->depth, DEPTH_MAX);
 }
 
-int snt__stream_make_for_conn(struct snt_ctx *ctx, const struct snt_stream_opts *opts,
-			      struct snt_stream **stream_out)
-{
-	int ret = check_depth(opts);
-
-	return ret ? ret
-		   : snt__stream_make(ctx, opts, receives_of(opts),
-				      depth_of(opts) + WRS_MORE, stream_out);
-}
-
 static struct snt_qp_opts qp_opts_of(const struct snt__hub *hub,
 				     const struct snt_stream_opts *opts)
 {
@@ -150,21 +145,20 @@ int snt__stream_check_for_conn(struct snt_ctx *ctx, const struct snt_stream_opts
 	return snt__offer_make(ctx, &conn, &qp, &offer);
 }
 
-int snt__stream_conn_opts(struct snt_stream *stream, const struct snt_stream_opts *opts,
-			  uint8_t *offer, struct snt_qp_opts *qp,
-			  struct snt_conn_opts *conn)
+static int fill_plan(struct snt__stream_plan *plan, struct snt_stream *stream,
+		     const struct snt_stream_opts *opts)
 {
-	ssize_t length = snt_stream_offer(stream, offer, SNT_STREAM_OFFER_MAX);
+	ssize_t length = snt_stream_offer(stream, plan->offer, sizeof(plan->offer));
 
 	if (length < 0)
 		return (int)length;
-	*qp = qp_opts_of(stream->hub, opts);
-	*conn = (struct snt_conn_opts){
-		.size = sizeof(*conn),
-		.qp = qp,
+	plan->qp = qp_opts_of(stream->hub, opts);
+	plan->conn = (struct snt_conn_opts){
+		.size = sizeof(plan->conn),
+		.qp = &plan->qp,
 		.event = on_event,
 		.arg = stream,
-		.data = offer,
+		.data = plan->offer,
 		.data_length = (size_t)length,
 		.setup_ns = opts->setup_ns,
 		.detect_ns = opts->detect_ns,
@@ -172,31 +166,46 @@ int snt__stream_conn_opts(struct snt_stream *stream, const struct snt_stream_opt
 	return 0;
 }
 
+int snt__stream_plan(struct snt_ctx *ctx, const struct snt_stream_opts *opts,
+		     struct snt__stream_plan *plan, struct snt_stream **stream_out)
+{
+	struct snt_stream *stream;
+	int ret = check_depth(opts);
+
+	if (!ret)
+		ret = snt__stream_make(ctx, opts, receives_of(opts),
+				       depth_of(opts) + WRS_MORE, &stream);
+	if (ret)
+		return ret;
+	ret = fill_plan(plan, stream, opts);
+	if (ret)
+		snt__stream_unmake(stream);
+	else
+		*stream_out = stream;
+	return ret;
+}
+
 int snt_stream_connect(struct snt_ctx *ctx, const struct snt_stream_opts *user_opts,
 		       struct snt_stream **stream_out)
 {
-	uint8_t offer[SNT_STREAM_OFFER_MAX];
+	struct snt__stream_plan plan;
 	struct snt_stream_opts opts;
-	struct snt_conn_opts conn;
-	struct snt_qp_opts qp;
 	struct snt_stream *stream;
 	int ret = snt__opts_import(&opts, sizeof(opts), user_opts,
 				   "struct snt_stream_opts");
 
 	if (!ret)
-		ret = snt__stream_make_for_conn(ctx, &opts, &stream);
+		ret = snt__stream_plan(ctx, &opts, &plan, &stream);
 	if (ret)
 		return ret;
-	ret = snt__stream_conn_opts(stream, &opts, offer, &qp, &conn);
-	conn.host = opts.host;
-	conn.port = opts.port;
-	conn.source = opts.source;
-	conn.carrier = opts.carrier;
-	conn.secret = opts.secret;
-	conn.secret_length = opts.secret_length;
-	conn.name = opts.name;
-	if (!ret)
-		ret = snt_conn_connect(ctx, &conn, &stream->conn);
+	plan.conn.host = opts.host;
+	plan.conn.port = opts.port;
+	plan.conn.source = opts.source;
+	plan.conn.carrier = opts.carrier;
+	plan.conn.secret = opts.secret;
+	plan.conn.secret_length = opts.secret_length;
+	plan.conn.name = opts.name;
+	ret = snt_conn_connect(ctx, &plan.conn, &stream->conn);
 	if (ret) {
 		snt__stream_unmake(stream);
 		return ret;

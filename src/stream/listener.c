@@ -14,39 +14,28 @@ struct snt_stream_listener {
 	struct snt_stream_opts opts;
 	uint8_t data[SNT_STREAM_DATA_MAX];
 	struct snt__link coming; /* streams that are not open yet */
-	struct snt__link open;	 /* for snt_stream_listener_wait() */
-	struct snt__stream_waiter *waiter;
+	/* For snt_stream_listener_wait(). Those that have ended since stay, with what they
+	 * had delivered, and take up places of the backlog. */
+	struct snt__link open;
+	struct snt__hub_waiter *waiter;
 	void (*accepted)(void *arg, struct snt_stream_listener *listener,
 			 struct snt_stream *stream);
 	void *arg;
 };
 
-static int check_request(const struct snt_conn *conn)
-{
-	struct snt_conn_info info = { .size = sizeof(info) };
-	struct snt__greeting peer;
-	int ret = snt_conn_query(conn, &info);
-
-	return ret ? ret : snt__greeting_unpack(info.data, info.data_length, &peer);
-}
-
 static int accept_conn(struct snt_stream_listener *listener, struct snt_conn *conn)
 {
-	uint8_t offer[SNT_STREAM_OFFER_MAX];
-	struct snt_conn_opts opts;
-	struct snt_qp_opts qp;
+	struct snt__stream_plan plan;
+	struct snt__greeting peer;
 	struct snt_stream *stream;
-	int ret = check_request(conn);
+	int ret = snt__stream_peer(conn, &peer);
 
 	if (!ret)
-		ret = snt__stream_make_for_conn(listener->ctx, &listener->opts,
-						&stream);
+		ret = snt__stream_plan(listener->ctx, &listener->opts, &plan, &stream);
 	if (ret)
 		return ret;
-	ret = snt__stream_conn_opts(stream, &listener->opts, offer, &qp, &opts);
 	stream->conn = conn;
-	if (!ret)
-		ret = snt_conn_accept(conn, &opts);
+	ret = snt_conn_accept(conn, &plan.conn);
 	if (ret) {
 		snt__stream_unmake(stream);
 		return ret;
@@ -85,8 +74,37 @@ void snt__stream_listener_tell(struct snt_stream *stream)
 	listener->accepted(listener->arg, listener, stream);
 }
 
+/* Is it open, and waits to be accepted? */
+static bool is_queued(const struct snt_stream *stream)
+{
+	return stream->listener && stream->told_open;
+}
+
+/* Bytes may come before it is known to be open. Whoever sent them knows that they have
+ * arrived, so that they are kept in any case. */
+static bool has_delivered(const struct snt_stream *stream)
+{
+	return snt__inflow_unread(&stream->in) || stream->in.ended;
+}
+
+void snt__stream_listener_ended(struct snt_stream *stream)
+{
+	if (!is_queued(stream) && !has_delivered(stream)) {
+		snt_stream_destroy(stream);
+		return;
+	}
+	if (!stream->listener->accepted)
+		snt__listener_keep_dead(stream->listener->listener);
+	else
+		snt__stream_tell_later(stream);
+	if (!is_queued(stream))
+		snt__stream_listener_tell(stream);
+}
+
 void snt__stream_listener_forget(struct snt_stream *stream)
 {
+	if (is_queued(stream) && stream->over)
+		snt__listener_drop_dead(stream->listener->listener);
 	snt__unlink(&stream->in_listener);
 	stream->listener = NULL;
 }
@@ -102,7 +120,10 @@ static int take_opts(struct snt_stream_listener *listener,
 		return ret;
 	if (stream->host || stream->port || stream->source || stream->carrier ||
 	    stream->secret || stream->name)
-		return snt__fail(EINVAL, "an option is for the end that connects only");
+		return snt__fail(EINVAL,
+				 "host, port, source, carrier, secret and name of "
+				 "snt_stream_listener_opts.stream are for the end that "
+				 "connects; leave them 0");
 	ret = snt__stream_check_for_conn(listener->ctx, stream);
 	if (ret)
 		return ret;
@@ -163,33 +184,29 @@ static struct snt_stream *first_of(struct snt__link *list)
 	return snt__container(list->next, struct snt_stream, in_listener);
 }
 
+static bool has_stream(const void *what)
+{
+	const struct snt_stream_listener *listener = what;
+
+	return !snt__list_empty(&listener->open);
+}
+
 int snt_stream_listener_wait(struct snt_stream_listener *listener, int64_t timeout_ns,
 			     struct snt_stream **stream_out)
 {
-	struct snt__hub *hub = listener->ctx->hub;
-	struct snt__stream_waiter waiter = { .next = listener->waiter };
-	uint64_t begin = snt__hub_now(hub);
-	int64_t left = timeout_ns;
 	struct snt_stream *stream;
-	int ret = 0;
+	int ret;
 
 	if (listener->accepted)
-		return snt__fail(EINVAL, "the listener has a function for streams");
-	listener->waiter = &waiter;
-	while (snt__list_empty(&listener->open)) {
-		ret = snt_loop_wait(listener->ctx, left);
-		if (waiter.gone)
-			return snt__fail(ECANCELED,
-					 "the listener was destroyed meanwhile");
-		if (ret < 0 || !left)
-			break;
-		left = snt__hub_left(hub, timeout_ns, begin);
-	}
-	listener->waiter = waiter.next;
-	if (ret < 0)
-		return ret;
-	if (snt__list_empty(&listener->open))
+		return snt__fail(EINVAL,
+				 "the listener has a function, "
+				 "snt_stream_listener_opts.accepted, which gets them");
+	ret = snt__hub_wait(listener->ctx->hub, &listener->waiter, has_stream, listener,
+			    timeout_ns);
+	if (ret == -EINPROGRESS)
 		return snt__fail(EAGAIN, "there is no stream");
+	if (ret)
+		return ret;
 	stream = first_of(&listener->open);
 	snt__stream_listener_forget(stream);
 	stream->programs = true;
@@ -205,8 +222,7 @@ int snt_stream_listener_destroy(struct snt_stream_listener *listener)
 
 	if (!listener || ret)
 		return ret;
-	for (struct snt__stream_waiter *at = listener->waiter; at; at = at->next)
-		at->gone = true;
+	snt__hub_waiters_end(listener->waiter);
 	while (!snt__list_empty(&listener->coming))
 		snt_stream_destroy(first_of(&listener->coming));
 	while (!snt__list_empty(&listener->open))

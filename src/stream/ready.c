@@ -127,51 +127,6 @@ static int wait_result(const struct snt_stream *stream, unsigned found)
 	return (int)found;
 }
 
-/* What is left of a time; -1: for ever. */
-static int64_t time_left(const struct snt_stream *stream, int64_t timeout_ns,
-			 uint64_t begin)
-{
-	uint64_t spent;
-
-	if (timeout_ns <= 0)
-		return timeout_ns;
-	spent = snt_loop_now(stream->ctx) - begin;
-	return spent < (uint64_t)timeout_ns ? timeout_ns - (int64_t)spent : 0;
-}
-
-int snt__stream_wait(struct snt_stream *stream, unsigned events, int64_t timeout_ns,
-		     bool *gone_out)
-{
-	struct snt__stream_waiter waiter = { .next = stream->waiter };
-	uint64_t begin = timeout_ns > 0 ? snt_loop_now(stream->ctx) : 0;
-	unsigned found;
-	int ret = 0;
-
-	stream->waiter = &waiter;
-	for (;;) {
-		int64_t left = time_left(stream, timeout_ns, begin);
-
-		found = snt__stream_state(stream) & (events | SNT_STREAM_OVER);
-		if (found)
-			break;
-		/* To arm is dear, and often enough what is waited for is there. */
-		ret = snt_loop_poll(stream->ctx, 0);
-		if (!ret && !waiter.gone)
-			ret = snt_loop_wait(stream->ctx, left);
-		*gone_out = waiter.gone;
-		if (waiter.gone)
-			return snt__fail(ECANCELED,
-					 "the stream was destroyed meanwhile");
-		found = snt__stream_state(stream) & (events | SNT_STREAM_OVER);
-		if (found || ret < 0 || !left)
-			break;
-	}
-	stream->waiter = waiter.next;
-	if (found)
-		return wait_result(stream, found);
-	return ret < 0 ? ret : snt__fail(EINPROGRESS, "it takes longer than that");
-}
-
 static unsigned found_of(const struct snt_stream *stream, unsigned events)
 {
 	return snt__stream_state(stream) & (events | SNT_STREAM_OVER);
@@ -189,32 +144,38 @@ static int wait_once(struct snt_stream *stream, unsigned events, int64_t left,
 	return snt_loop_wait(ctx, left);
 }
 
-int snt_stream_wait(struct snt_stream *stream, unsigned events, int64_t timeout_ns)
+int snt__stream_wait(struct snt_stream *stream, unsigned events, int64_t timeout_ns,
+		     bool *gone_out)
 {
 	struct snt__stream_waiter waiter = { .next = stream->waiter };
 	uint64_t begin = timeout_ns > 0 ? snt_loop_now(stream->ctx) : 0;
-	unsigned found;
+	unsigned found = found_of(stream, events);
+	int64_t left = timeout_ns;
 	int ret = 0;
 
 	stream->waiter = &waiter;
-	for (;;) {
-		int64_t left = time_left(stream, timeout_ns, begin);
-
-		found = found_of(stream, events);
-		if (found)
-			break;
+	while (!found) {
 		ret = wait_once(stream, events, left, &waiter);
+		*gone_out = waiter.gone;
 		if (waiter.gone)
 			return snt__fail(ECANCELED,
 					 "the stream was destroyed meanwhile");
 		found = found_of(stream, events);
-		if (found || ret < 0 || !left)
+		if (ret < 0 || !left)
 			break;
+		left = snt__hub_left(stream->hub, timeout_ns, begin);
 	}
 	stream->waiter = waiter.next;
 	if (found)
 		return wait_result(stream, found);
 	return ret < 0 ? ret : snt__fail(EINPROGRESS, "it takes longer than that");
+}
+
+int snt_stream_wait(struct snt_stream *stream, unsigned events, int64_t timeout_ns)
+{
+	bool gone;
+
+	return snt__stream_wait(stream, events, timeout_ns, &gone);
 }
 
 /*
@@ -225,11 +186,12 @@ int snt_stream_wait(struct snt_stream *stream, unsigned events, int64_t timeout_
 static int wait_more(struct snt_stream *stream, unsigned event, int64_t timeout_ns,
 		     uint64_t begin)
 {
+	int64_t left = snt__hub_left(stream->hub, timeout_ns, begin);
 	int ret;
 
-	if (timeout_ns > 0 && !time_left(stream, timeout_ns, begin))
+	if (timeout_ns > 0 && !left)
 		return snt__fail(EINPROGRESS, "it takes longer than that");
-	ret = snt_stream_wait(stream, event, time_left(stream, timeout_ns, begin));
+	ret = snt_stream_wait(stream, event, left);
 	return ret == -EBUSY || ret == -ECHILD || ret == -ECANCELED ||
 			       ret == -EINPROGRESS
 		       ? ret

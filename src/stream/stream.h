@@ -114,7 +114,7 @@ struct snt_stream {
 	struct snt_ctx *ctx;
 	struct snt__hub *hub;
 	struct snt_conn *conn;
-	struct snt_stream_listener *listener; /* it came from, until it is open */
+	struct snt_stream_listener *listener; /* it came from, until it is accepted */
 	struct snt__link in_listener;
 	struct snt_op close_op;
 	struct snt__worker worker; /* tells what came to be so outside of the loop */
@@ -166,19 +166,25 @@ bool snt__stream_close_qp(struct snt_stream *stream);
 void snt__stream_greeting(const struct snt_stream *stream,
 			  struct snt__greeting *greeting);
 
-/* connect.c: a stream by address; the event function of its connection. */
-int snt__stream_make_for_conn(struct snt_ctx *ctx, const struct snt_stream_opts *opts,
-			      struct snt_stream **stream_out);
+/* What a stream's connection is to be like; `conn` points to the rest. */
+struct snt__stream_plan {
+	struct snt_conn_opts conn;
+	struct snt_qp_opts qp;
+	uint8_t offer[SNT_STREAM_OFFER_MAX];
+};
+
+/* connect.c: a stream by address, to be connected, or accepted, as planned. */
+int snt__stream_plan(struct snt_ctx *ctx, const struct snt_stream_opts *opts,
+		     struct snt__stream_plan *plan, struct snt_stream **stream_out);
 /* connect.c: would one with these options be made? */
 int snt__stream_check_for_conn(struct snt_ctx *ctx, const struct snt_stream_opts *opts);
-/* connect.c: what a connection is to be like. `offer` has SNT_STREAM_OFFER_MAX bytes, and
- * stays, as does `qp`, as long as `conn` is used. */
-int snt__stream_conn_opts(struct snt_stream *stream, const struct snt_stream_opts *opts,
-			  uint8_t *offer, struct snt_qp_opts *qp,
-			  struct snt_conn_opts *conn);
+/* connect.c: what the other end of a connection has told of itself. */
+int snt__stream_peer(const struct snt_conn *conn, struct snt__greeting *peer);
 
-/* listener.c */
+/* listener.c: of a stream that came from one, and that the program does not have yet. It is
+ * open; it has ended. */
 void snt__stream_listener_tell(struct snt_stream *stream);
+void snt__stream_listener_ended(struct snt_stream *stream);
 void snt__stream_listener_forget(struct snt_stream *stream);
 
 /* send.c: posts all that can be posted. */

@@ -2,6 +2,7 @@
 /* What goes wrong on real fabrics, one by one, in virtual time. */
 #include "lib/test.h"
 
+#include "conn/conn.h"
 #include "conn/mac.h"
 #include "conn_world.h"
 
@@ -258,6 +259,14 @@ static bool is_empty(const uint8_t *bytes, size_t length)
 	return false;
 }
 
+/* Acknowledgements, and nothing else, get lost on the way to this one. */
+static const struct snt__sim_device *drops_acks;
+
+static bool is_ack(const uint8_t *bytes)
+{
+	return bytes[0] == 0x11;
+}
+
 /* What came, to come again later; the last so many. */
 #define KEPT 512
 
@@ -294,9 +303,68 @@ void __wrap_snt__sim_device_receive(struct snt__sim_device *device,
 	if ((device == drops_empty[0] || device == drops_empty[1]) &&
 	    is_empty(bytes, length))
 		return;
+	if (device == drops_acks && is_ack(bytes))
+		return;
 	if (keeps)
 		keep(device, path, bytes, length);
 	__real_snt__sim_device_receive(device, path, bytes, length);
+}
+
+/* A farewell for which the carrier has no place yet, because what it has sent is not
+ * acknowledged, is said all the same. */
+static void last_words_that_have_to_wait(void **state)
+{
+	struct conn_world world;
+	uint64_t until;
+
+	(void)state;
+	open_world(&world, 1, 1);
+	good(conn_world_ready(&world));
+	good(conn_world_connect(&world));
+	until = snt__sim_now(world.sim) + 1000 * CONN_MS;
+	/* From the moment at which it has tried the pair, and says so. */
+	while (!world.end[1].conn || !world.end[1].conn->hs.trials.trial[0].ours)
+		assert_true(conn_world_step(&world, until));
+	drops_acks = world.end[1].device[0];
+	good(conn_world_run(&world, SNT_CONN_CONNECTED, 100 * CONN_MS));
+	assert_success(snt_conn_disconnect(world.end[0].conn));
+	while (!world.end[1].events[SNT_CONN_OVER])
+		assert_true(conn_world_step(&world, until));
+	drops_acks = NULL;
+	good(conn_world_run(&world, SNT_CONN_OVER, 5000 * CONN_MS));
+	assert_string_equal(conn_world_text(&world, 0), "both ends have disconnected");
+	assert_int_equal(conn_world_status(&world, 0), 0);
+	assert_int_equal(conn_world_status(&world, 1), 0);
+	good(conn_world_close(&world));
+}
+
+/* The network is away when the farewell is said, for as long as two of its retries take. */
+static void last_words_that_get_lost(void **state)
+{
+	const struct snt__sim_link_opts far = { .delay_ns = CONN_MS };
+	struct snt__sim_device_opts opts = { .out = &far, .in = &far };
+	struct conn_world world;
+	uint64_t until;
+
+	(void)state;
+	open_world(&world, 1, 0);
+	good(conn_world_add_device(&world, 1, &opts));
+	good(conn_world_ready(&world));
+	good(conn_world_connect(&world));
+	good(conn_world_run(&world, SNT_CONN_CONNECTED, 100 * CONN_MS));
+	assert_success(snt_conn_disconnect(world.end[0].conn));
+	until = snt__sim_now(world.sim) + 700 * CONN_MS;
+	while (!world.end[1].events[SNT_CONN_OVER])
+		assert_true(conn_world_step(&world, until));
+	snt__sim_device_cut(world.end[0].device[0], true);
+	assert_int_equal(world.end[0].events[SNT_CONN_OVER], 0);
+	while (conn_world_step(&world, until))
+		;
+	assert_int_equal(world.end[0].events[SNT_CONN_OVER], 0);
+	snt__sim_device_cut(world.end[0].device[0], false);
+	good(conn_world_run(&world, SNT_CONN_OVER, 5000 * CONN_MS));
+	assert_string_equal(conn_world_text(&world, 0), "both ends have disconnected");
+	good(conn_world_close(&world));
 }
 
 static void empty_messages_that_get_lost(void **state)
@@ -593,6 +661,8 @@ int main(void)
 		cmocka_unit_test(gids_of_different_kinds),
 		cmocka_unit_test(ipv6_and_a_source),
 		cmocka_unit_test(a_host_that_vanishes),
+		cmocka_unit_test(last_words_that_have_to_wait),
+		cmocka_unit_test(last_words_that_get_lost),
 		cmocka_unit_test(empty_messages_that_get_lost),
 		cmocka_unit_test(nothing_but_a_network_that_loses_them),
 		cmocka_unit_test(nics_with_the_same_qp_numbers),

@@ -370,6 +370,127 @@ static void streams_by_wait(void **state)
 	kit_finish();
 }
 
+/* One comes, writes, and is gone; nobody has accepted it. */
+static void come_and_go(uint64_t length, bool shuts_down)
+{
+	uint64_t limit;
+
+	assert_null(world_connect(&world));
+	kit_until(snt__stream_state(kit_end(0)) & SNT_STREAM_OPEN);
+	if (length)
+		assert_int_equal(kit_write_some(0, 0, length), length);
+	if (shuts_down)
+		assert_success(snt_stream_shutdown(kit_end(0)));
+	kit_until(snt_stream_flush(kit_end(0)) != -EAGAIN);
+	assert_success(snt_stream_abort(kit_end(0), "no more of this"));
+	kit_until(kit_is_over(0));
+	assert_success(snt_stream_destroy(kit_end(0)));
+	world.end[0].stream = NULL;
+	/* On sockets it may happen that the other end does not know yet, which must make
+	 * no difference. */
+	limit = world_now(&world) + 100 * WORLD_MS;
+	while (world_step(&world, limit))
+		;
+}
+
+static void accept_next(void)
+{
+	kit_until(!snt_stream_listener_wait(world.listener, 0, &world.end[1].stream));
+}
+
+static void refuse_next(void)
+{
+	assert_success(snt_stream_destroy(kit_end(1)));
+	world.end[1].stream = NULL;
+}
+
+/* What it had delivered is there when it is accepted, then how it ended. */
+static void dies_before_it_is_accepted(void **state)
+{
+	struct kit_opts opts = { .recv_size = { 4096, 4096 } };
+
+	(void)state;
+	kit_open_world(&opts);
+	world.listen.accepted = NULL;
+	come_and_go(3000, false);
+	come_and_go(2000, true);
+	come_and_go(0, false);
+	accept_next();
+	assert_int_equal(kit_read_some(1, 0, 2000), 2000);
+	assert_int_equal(kit_read_some(1, 2000, 2000), 1000);
+	kit_until(kit_is_over(1));
+	assert_error(snt_stream_read(kit_end(1), buffer, 1), ECONNABORTED,
+		     "no more of this");
+	assert_error(snt_stream_write(kit_end(1), "x", 1), ECONNABORTED, "no more");
+	refuse_next();
+	accept_next();
+	assert_int_equal(kit_read_some(1, 0, 4000), 2000);
+	assert_int_equal(snt_stream_read(kit_end(1), buffer, 1), 0);
+	refuse_next();
+	accept_next();
+	kit_until(kit_is_over(1));
+	assert_error(snt_stream_read(kit_end(1), buffer, 1), ECONNABORTED, "no more");
+	kit_close();
+}
+
+/* And is told so like any other. */
+static unsigned told_events;
+
+static void note(void *arg, struct snt_stream *stream, unsigned events)
+{
+	(void)arg;
+	(void)stream;
+	told_events |= events;
+}
+
+static void is_told_of_one_that_died(void **state)
+{
+	struct kit_opts opts = { .ready = note };
+
+	(void)state;
+	kit_open_world(&opts);
+	world.end[0].opts.ready = NULL;
+	world.listen.accepted = NULL;
+	come_and_go(100, false);
+	accept_next();
+	told_events = 0;
+	kit_until(told_events == (SNT_STREAM_READABLE | SNT_STREAM_OVER));
+	assert_int_equal(kit_read_some(1, 0, 200), 100);
+	kit_close();
+}
+
+/* The dead take places of the backlog, until they are accepted. */
+static void a_backlog_of_the_dead(void **state)
+{
+	unsigned accepted = 0;
+
+	(void)state;
+	kit_open_world(NULL);
+	world.listen.accepted = NULL;
+	world.listen.backlog = 3;
+	for (unsigned i = 0; i < 3; i++)
+		come_and_go(10, false);
+	for (unsigned i = 0; i < 3; i++) {
+		assert_null(world_connect(&world));
+		kit_until(kit_is_over(0));
+		assert_int_equal(kit_info(0).status, -EBUSY);
+		assert_success(snt_stream_destroy(kit_end(0)));
+		world.end[0].stream = NULL;
+		accept_next();
+		assert_int_equal(kit_read_some(1, 0, 20), 10);
+		refuse_next();
+		come_and_go(10, false);
+	}
+	while (!snt_stream_listener_wait(world.listener, 0, &world.end[1].stream)) {
+		accepted++;
+		refuse_next();
+	}
+	assert_int_equal(accepted, 3);
+	/* Some are left when the listener goes. */
+	come_and_go(10, false);
+	kit_close();
+}
+
 /* A listener that could accept nobody is not made. */
 static void options_of_a_listener(void **state)
 {
@@ -495,6 +616,9 @@ int main(void)
 		cmocka_unit_test(nobody_listens),
 		cmocka_unit_test(not_a_stream),
 		cmocka_unit_test(streams_by_wait),
+		cmocka_unit_test(dies_before_it_is_accepted),
+		cmocka_unit_test(is_told_of_one_that_died),
+		cmocka_unit_test(a_backlog_of_the_dead),
 		cmocka_unit_test(options_of_a_listener),
 		cmocka_unit_test(a_qp_that_is_in_use),
 		cmocka_unit_test(gone_while_waited_for),

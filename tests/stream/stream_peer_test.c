@@ -286,7 +286,7 @@ static void refusals(void **state)
 	opts.data_length = 0;
 	opts.port = 7;
 	assert_error(snt_stream_listener_create(ctx, &listen, &listener), EINVAL,
-		     "connects only");
+		     "leave them 0");
 	assert_null(stream);
 	assert_null(world_connected(&world));
 	assert_error(snt_stream_write(kit_end(0), buffer, SIZE_MAX), EINVAL,
@@ -338,7 +338,7 @@ static void qp_refusals(void **state)
 	qp_opts.send_depth = 9;
 	assert_success(snt_qp_create(world.end[0].ctx, &qp_opts, &qp));
 	opts.depth = 5;
-	assert_error(snt_stream_create(qp, &opts, &stream), EINVAL, "option");
+	assert_error(snt_stream_create(qp, &opts, &stream), EINVAL, "of the program's");
 	opts.depth = 0;
 	assert_success(snt_stream_create(qp, &opts, &stream));
 	assert_error(snt_stream_start(stream, buffer, 8), ENOTCONN, "not connected");
@@ -372,9 +372,64 @@ static void no_immediates(void **state)
 	kit_close();
 }
 
+/* Data, and then a lie, before the end that accepts knows that it is connected. */
+static bool lied;
+
+static void lie_when_open(void *arg, struct snt_stream *stream, unsigned events)
+{
+	char bytes[100];
+
+	(void)arg;
+	if (!(events & SNT_STREAM_OPEN))
+		return;
+	kit_fill(0, 0, bytes, sizeof(bytes));
+	assert_int_equal(snt_stream_write(stream, bytes, sizeof(bytes)), 100);
+	post(credit(101, 0), 0);
+	lied = true;
+}
+
+static unsigned told;
+
+static void note(void *arg, struct snt_stream *stream, unsigned events)
+{
+	(void)arg;
+	(void)stream;
+	told |= events;
+}
+
+static void lies_at_once(void **state)
+{
+	(void)state;
+	for (unsigned by_wait = 0; by_wait < 2; by_wait++) {
+		kit_open_world(&small);
+		told = 0;
+		lied = false;
+		world.end[0].opts.ready = lie_when_open;
+		world.end[1].opts.ready = note;
+		if (by_wait)
+			world.listen.accepted = NULL;
+		assert_null(world_connect(&world));
+		kit_until(lied);
+		/* All of it arrives before anybody looks. */
+		if (!kit_real())
+			snt__sim_run(world.sim, world_now(&world) + WORLD_MS);
+		kit_until(kit_is_over(0));
+		if (by_wait)
+			kit_until(!snt_stream_listener_wait(world.listener, 0,
+							    &world.end[1].stream));
+		kit_until(kit_end(1) && kit_is_over(1));
+		kit_until(told & SNT_STREAM_OVER);
+		assert_int_equal(kit_read_some(1, 0, 200), 100);
+		assert_error(snt_stream_read(kit_end(1), buffer, 1), EPROTO,
+			     "read more than it was sent");
+		kit_close_after_lie();
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(lies_at_once),
 		cmocka_unit_test(has_read_too_much),
 		cmocka_unit_test(has_replaced_too_much),
 		cmocka_unit_test(takes_credit_back),

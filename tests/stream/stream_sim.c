@@ -76,6 +76,11 @@ static struct run {
 	bool late; /* the lie did no harm: all had been said before */
 	unsigned victim;
 	uint32_t when;
+	/* The second end waits in the listener's queue, for so many turns, of which that
+	 * many are left when it happens. */
+	bool queued;
+	uint32_t accept_in;
+	uint32_t strike_in;
 	const char *fault;
 	char text[256];
 } run;
@@ -689,8 +694,30 @@ static bool is_done(const struct side *side)
 	       ((run.world.by_card && (run.cut || run.lie)) || !stream_of(side));
 }
 
+/* Is there one, or will there be? */
+static bool awaits_accept(void)
+{
+	return run.queued && stream_of(&run.side[0]) && stream_of(&run.side[0])->open &&
+	       run.accept_in;
+}
+
+static void accept_queued(void)
+{
+	struct world_end *end = &run.world.end[1];
+
+	if (snt_stream_listener_wait(run.world.listener, 0, &end->stream))
+		return;
+	say("%llu end 1 is accepted\n", (unsigned long long)world_now(&run.world));
+	run.queued = false;
+	snt_stream_on_ready(end->stream, end->opts.ready, end->opts.arg);
+}
+
 static void turn(void)
 {
+	if (awaits_accept())
+		run.accept_in--;
+	else if (run.queued)
+		accept_queued();
 	for (unsigned i = 0; i < 2; i++) {
 		struct side *side = &run.side[i];
 
@@ -698,7 +725,8 @@ static void turn(void)
 			act(side);
 	}
 	run.ops++;
-	if (!run.struck && will_strike() && run.ops >= run.when)
+	if (!run.struck && will_strike() && run.ops >= run.when &&
+	    (!run.queued || run.accept_in <= run.strike_in))
 		strike(&run.side[run.victim]);
 }
 
@@ -752,7 +780,7 @@ static const char *play(void)
 			turn();
 		else
 			return NULL;
-		may = may_act(&run.side[0]) || may_act(&run.side[1]);
+		may = may_act(&run.side[0]) || may_act(&run.side[1]) || awaits_accept();
 		idle = !world_step(&run.world,
 				   world_now(&run.world) + (may ? US : PATIENCE));
 		if (progress() != last) {
@@ -779,6 +807,21 @@ static void drain(struct side *side)
 	while (!run.fault && stream_of(side) && !side->ended && !side->failed &&
 	       !side->waits_read)
 		do_read(side);
+}
+
+/* Its peer has gone before it was accepted. */
+static void accept_dead(void)
+{
+	uint64_t until = world_now(&run.world) + PATIENCE;
+
+	if (!run.queued)
+		return;
+	while (world_step(&run.world, until))
+		;
+	accept_queued();
+	if (run.queued && run.side[0].arrived)
+		wrong("%llu bytes had arrived, and nobody is there to read them",
+		      (unsigned long long)run.side[0].arrived);
 }
 
 static void judge_side(struct side *side)
@@ -815,6 +858,9 @@ static const char *close_all(void)
 
 	if (rnr && !run.lie)
 		return "a receiver was not ready";
+	/* Who has not come by now is not to come any more. */
+	snt_stream_listener_destroy(run.world.listener);
+	run.world.listener = NULL;
 	for (unsigned i = 0; i < 2; i++) {
 		struct world_end *end = &run.world.end[i];
 
@@ -849,10 +895,15 @@ static const char *play_all(void)
 
 	run.world.by_card = dice(10) != 0;
 	run.world.polls = run.world.by_card && dice(4) != 0;
+	run.queued = !run.world.by_card && dice(2);
+	run.accept_in = run.queued ? dice(400) : 0;
+	run.strike_in = run.queued && dice(4) ? dice(run.accept_in + 1) : run.accept_in;
 	if (!text)
 		text = add_devices(dice(2));
 	if (!text)
 		text = world_ready(&run.world);
+	if (run.queued)
+		run.world.listen.accepted = NULL;
 	for (unsigned i = 0; !text && i < 2; i++)
 		text = make_side(i);
 	if (text)
@@ -864,9 +915,11 @@ static const char *play_all(void)
 		text = play();
 	if (text)
 		return text;
-	if (run.ops < run.plan->ops)
+	if (run.ops < run.plan->ops) {
+		accept_dead();
 		for (unsigned i = 0; i < 2; i++)
 			judge_side(&run.side[i]);
+	}
 	run.struck |= run.ops >= run.plan->ops;
 	return run.fault ? run.fault : close_all();
 }

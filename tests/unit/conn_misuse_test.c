@@ -128,6 +128,7 @@ static int tidy_up(struct kit *kit)
 	return snt_listener_destroy(kit->listener) != -ECHILD ||
 	       snt_conn_abort(kit->end[0].conn, NULL) != -ECHILD ||
 	       snt_conn_destroy(kit->end[0].conn) != -ECHILD ||
+	       snt_conn_wait(kit->end[0].conn, 0) != -ECHILD ||
 	       snt_ctx_close(kit->end[0].ctx) != -ECHILD ||
 	       snt_conn_connect(kit->end[0].ctx, &kit->connect, &never) != -ECHILD;
 }
@@ -155,6 +156,87 @@ static void a_child_that_tidies_up(void **state)
 	kit_connect(&kit);
 	kit_until(&kit, kit_both_up);
 	kit_disconnect(&kit);
+	kit_close(&kit);
+}
+
+static struct snt_listener *nowhere;
+
+static void refuse_to_connect(struct kit *kit, int error, const char *phrase)
+{
+	assert_error(snt_conn_connect(kit->end[0].ctx, &kit->connect, &never), error,
+		     phrase);
+}
+
+static void refuse_to_listen(struct kit *kit, int error, const char *phrase)
+{
+	assert_error(snt_listener_create(kit->end[1].ctx, &kit->listen, &nowhere),
+		     error, phrase);
+}
+
+/* A sentence says which address was meant, and which there are. */
+static void addresses_of_somebody_else(void **state)
+{
+	char present[128];
+	struct kit kit;
+
+	(void)state;
+	kit_open(&kit, SNT_CARRIER_CM, 1);
+	kit_listen(&kit);
+	snprintf(present, sizeof(present), "192.0.2.1; present: %s",
+		 kit.end[0].address);
+	kit.connect.source = "192.0.2.1";
+	refuse_to_connect(&kit, EADDRNOTAVAIL, present);
+	kit.connect.source = "there.test";
+	refuse_to_connect(&kit, EINVAL, "source \"there.test\"");
+	kit.connect.source = NULL;
+	kit.connect.host = "2001:db8::1";
+	refuse_to_connect(&kit, ENETUNREACH, "leads to [2001:db8::1]:");
+	refuse_to_connect(&kit, ENETUNREACH, kit.end[0].address);
+	kit.listen.host = "192.0.2.1";
+	snprintf(present, sizeof(present), "192.0.2.1 to listen on; present: %s",
+		 kit.end[1].address);
+	refuse_to_listen(&kit, EADDRNOTAVAIL, present);
+	kit.listen.host = kit.end[1].address;
+	kit.listen.port = kit.connect.port;
+	snprintf(present, sizeof(present), "%s:%u already", kit.end[1].address,
+		 kit.listen.port);
+	refuse_to_listen(&kit, EADDRINUSE, present);
+	kit_close(&kit);
+}
+
+static bool is_over(struct kit *kit)
+{
+	return kit->end[0].events[SNT_CONN_OVER];
+}
+
+static void addresses_of_somebody_else_by_tcp(void **state)
+{
+	char where[128];
+	struct kit kit;
+
+	(void)state;
+	kit_open(&kit, SNT_CARRIER_TCP, 1);
+	kit_listen(&kit);
+	kit.connect.source = "192.0.2.1";
+	refuse_to_connect(&kit, EADDRNOTAVAIL, "192.0.2.1");
+	kit.connect.source = NULL;
+	kit.listen.host = "192.0.2.1";
+	refuse_to_listen(&kit, EADDRNOTAVAIL, "192.0.2.1");
+	kit.listen.host = kit.end[1].address;
+	kit.listen.port = kit.connect.port;
+	snprintf(where, sizeof(where), "%s:%u", kit.end[1].address, kit.listen.port);
+	refuse_to_listen(&kit, EADDRINUSE, where);
+	/* Nobody is there any more. */
+	assert_success(snt_listener_destroy(kit.listener));
+	kit.listener = NULL;
+	kit_connect(&kit);
+	kit_until(&kit, is_over);
+	assert_int_equal(kit_status(&kit, 0), -ECONNREFUSED);
+	assert_non_null(strstr(kit_text(&kit, 0), where));
+	kit.connect.port = 0;
+	refuse_to_connect(&kit, EINVAL, "port is 0");
+	kit.connect.host = NULL;
+	refuse_to_connect(&kit, EINVAL, "host is missing");
 	kit_close(&kit);
 }
 
@@ -237,6 +319,8 @@ int main(void)
 		cmocka_unit_test(looking_makes_progress),
 		cmocka_unit_test(a_listener_that_goes_while_waited_for),
 		cmocka_unit_test(a_child_that_tidies_up),
+		cmocka_unit_test(addresses_of_somebody_else),
+		cmocka_unit_test(addresses_of_somebody_else_by_tcp),
 		cmocka_unit_test(a_peer_that_never_stops),
 		cmocka_unit_test(everywhere),
 	};

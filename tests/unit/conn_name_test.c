@@ -7,7 +7,9 @@
 
 #include <netdb.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
+#include <sys/time.h>
 
 #include "conn/lookup.h"
 
@@ -200,6 +202,7 @@ static void given_up_while_it_is_looked_for(void **state)
 	kit_connect(&kit);
 	kit_until(&kit, over);
 	assert_int_equal(kit_status(&kit, 0), -ETIMEDOUT);
+	assert_non_null(strstr(kit_text(&kit, 0), "peer.test"));
 	let_go(1);
 	close_kit(&kit);
 }
@@ -207,6 +210,7 @@ static void given_up_while_it_is_looked_for(void **state)
 static void too_many_names(void **state)
 {
 	struct snt_conn *conn[SNT__LOOKUPS_MAX];
+	struct snt_listener *listener;
 	struct kit kit;
 
 	(void)state;
@@ -222,7 +226,95 @@ static void too_many_names(void **state)
 	/* They are busy until they have their answers. */
 	assert_error(snt_conn_connect(kit.end[0].ctx, &kit.connect, &kit.end[0].conn),
 		     EAGAIN, "64 host names");
+	kit.listen.host = "here.test";
+	assert_error(snt_listener_create(kit.end[1].ctx, &kit.listen, &listener),
+		     EAGAIN, "64 host names");
 	let_go(SNT__LOOKUPS_MAX);
+	close_kit(&kit);
+}
+
+static void a_listener_by_name(void **state)
+{
+	enum snt_carrier carrier = *(enum snt_carrier *)*state;
+	struct kit kit;
+
+	open_kit(&kit, carrier);
+	assert_success(snt_listener_destroy(kit.listener));
+	kit.listen.host = "here.test";
+	let_go(2);
+	kit_listen(&kit);
+	kit_connect(&kit);
+	kit_until(&kit, kit_both_up);
+	kit_disconnect(&kit);
+	close_kit(&kit);
+}
+
+static void a_listener_by_a_name_that_is_none(void **state)
+{
+	static const struct {
+		int failure, status;
+	} cases[] = { { EAI_NONAME, EINVAL }, { EAI_AGAIN, EHOSTUNREACH } };
+	struct snt_listener *listener;
+	struct kit kit;
+
+	(void)state;
+	open_kit(&kit, SNT_CARRIER_TCP);
+	kit.listen.host = "here.test";
+	answer = NULL;
+	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
+		failure = cases[i].failure;
+		let_go(1);
+		assert_error(snt_listener_create(kit.end[1].ctx, &kit.listen,
+						 &listener),
+			     cases[i].status, "here.test");
+	}
+	/* One that is found, but is somebody else's. */
+	pthread_mutex_lock(&lock);
+	answer = "192.0.2.1";
+	pthread_mutex_unlock(&lock);
+	let_go(1);
+	assert_error(snt_listener_create(kit.end[1].ctx, &kit.listen, &listener),
+		     EADDRNOTAVAIL, "192.0.2.1");
+	close_kit(&kit);
+}
+
+static atomic_uint alarms;
+
+static void ring(int number)
+{
+	(void)number;
+	atomic_fetch_add(&alarms, 1);
+}
+
+static void ring_every(suseconds_t us)
+{
+	const struct itimerval every = { { .tv_usec = us }, { .tv_usec = us } };
+
+	assert_success(setitimer(ITIMER_REAL, &every, NULL));
+}
+
+/* It is waited for as long as was said, whatever signals come; then it is let go of. */
+static void a_listener_by_a_name_that_takes_long(void **state)
+{
+	const struct sigaction action = { .sa_handler = ring };
+	struct snt_listener *listener;
+	struct kit kit;
+	uint64_t begin, took;
+
+	(void)state;
+	assert_success(sigaction(SIGALRM, &action, NULL));
+	open_kit(&kit, SNT_CARRIER_TCP);
+	kit.listen.host = "here.test";
+	kit.listen.setup_ns = 30000000;
+	begin = snt_loop_now(kit.end[1].ctx);
+	ring_every(2000);
+	assert_error(snt_listener_create(kit.end[1].ctx, &kit.listen, &listener),
+		     ETIMEDOUT, "\"here.test\" has not been found for 30 ms");
+	ring_every(0);
+	took = snt_loop_now(kit.end[1].ctx) - begin;
+	assert_in_range(took, 30000000, KIT_WAIT_NS);
+	assert_true(atomic_load(&alarms) > 1);
+	let_go(1);
 	close_kit(&kit);
 }
 
@@ -238,6 +330,10 @@ int main(void)
 		cmocka_unit_test(a_name_that_is_found_later),
 		cmocka_unit_test(given_up_while_it_is_looked_for),
 		cmocka_unit_test(too_many_names),
+		{ "a_listener_by_name (TCP)", a_listener_by_name, NULL, NULL, &tcp },
+		{ "a_listener_by_name (CM)", a_listener_by_name, NULL, NULL, &cm },
+		cmocka_unit_test(a_listener_by_a_name_that_is_none),
+		cmocka_unit_test(a_listener_by_a_name_that_takes_long),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
