@@ -54,7 +54,7 @@
  *
  * Thread: owner, for every call here. In a ready function all calls are legal but those
  * that wait, which are -EBUSY there; the stream may be destroyed. After a fork streams are
- * the parent's, and the child has no use for them.
+ * the parent's: what would move bytes, or change something, is -ECHILD in the child.
  */
 
 #ifdef __cplusplus

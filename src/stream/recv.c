@@ -187,6 +187,10 @@ static ssize_t have_read(struct snt_stream *stream, size_t done, size_t length)
 
 ssize_t snt_stream_read(struct snt_stream *stream, void *buffer, size_t length)
 {
+	int ret = snt__stream_check_process(stream);
+
+	if (__builtin_expect(ret, 0))
+		return ret;
 	if (length > SSIZE_MAX)
 		return snt__fail(EINVAL, "%zu bytes are too many for one call", length);
 	return have_read(stream, copy_out(stream, buffer, length), length);
@@ -195,7 +199,10 @@ ssize_t snt_stream_read(struct snt_stream *stream, void *buffer, size_t length)
 ssize_t snt_stream_readv(struct snt_stream *stream, const struct iovec *iov, int count)
 {
 	size_t done = 0, length = 0;
+	int ret = snt__stream_check_process(stream);
 
+	if (__builtin_expect(ret, 0))
+		return ret;
 	if (count < 0)
 		return snt__fail(EINVAL, "%d buffers", count);
 	for (int i = 0; i < count; i++) {
@@ -214,7 +221,10 @@ ssize_t snt_stream_peek(struct snt_stream *stream, size_t least, struct iovec io
 	uint64_t unread = snt__inflow_unread(in);
 	uint64_t at = in->consumed & (in->size - 1);
 	uint64_t first = unread < in->size - at ? unread : in->size - at;
+	int ret = snt__stream_check_process(stream);
 
+	if (__builtin_expect(ret, 0))
+		return ret;
 	if (least > in->size / 2)
 		return snt__fail(EINVAL,
 				 "%zu bytes cannot be waited for in a ring of %llu",
@@ -230,6 +240,10 @@ ssize_t snt_stream_peek(struct snt_stream *stream, size_t least, struct iovec io
 
 int snt_stream_consume(struct snt_stream *stream, size_t length)
 {
+	int ret = snt__stream_check_process(stream);
+
+	if (__builtin_expect(ret, 0))
+		return ret;
 	if (length > snt__inflow_unread(&stream->in))
 		return snt__fail(EINVAL,
 				 "%zu bytes are more than the %llu that are there",

@@ -341,6 +341,10 @@ void snt__stream_sent(struct snt_op *op, const struct snt_wc *wc)
 
 int snt__stream_refuse(const struct snt_stream *stream)
 {
+	int ret = snt__stream_check_process(stream);
+
+	if (__builtin_expect(ret, 0))
+		return ret;
 	if (stream->failed)
 		return snt__fail(stream->status ? -stream->status : ECONNRESET, "%s",
 				 stream->text);
@@ -448,8 +452,10 @@ int snt_stream_write_registered(struct snt_stream *stream, struct snt_stream_sen
 
 int snt_stream_flush(struct snt_stream *stream)
 {
-	if (stream->failed)
-		return snt__stream_refuse(stream);
+	int ret = snt__stream_check_process(stream);
+
+	if (ret || stream->failed)
+		return ret ? ret : snt__stream_refuse(stream);
 	if (stream->open && snt__stream_all_arrived(stream))
 		return 0;
 	stream->urgent = stream->wants_flush = true;
@@ -459,8 +465,10 @@ int snt_stream_flush(struct snt_stream *stream)
 
 int snt_stream_shutdown(struct snt_stream *stream)
 {
-	if (stream->failed)
-		return snt__stream_refuse(stream);
+	int ret = snt__stream_check_process(stream);
+
+	if (ret || stream->failed)
+		return ret ? ret : snt__stream_refuse(stream);
 	if (stream->shut)
 		return snt__fail(EALREADY, "the stream has been shut down before");
 	stream->shut = true;

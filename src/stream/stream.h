@@ -209,6 +209,14 @@ void snt__stream_tell(struct snt_stream *stream);
 void snt__stream_tell_later(struct snt_stream *stream);
 int snt__stream_work(struct snt__worker *worker);
 
+/* 0, or -ECHILD after a fork. Costs a comparison. */
+static inline int snt__stream_check_process(const struct snt_stream *stream)
+{
+	if (__builtin_expect(!snt__loop_forked(stream->hub->loop), 1))
+		return 0;
+	return snt__hub_check(stream->hub);
+}
+
 static inline bool snt__stream_all_arrived(const struct snt_stream *stream)
 {
 	return stream->released == stream->staged && !stream->send_first;

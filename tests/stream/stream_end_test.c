@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Ends of streams: in good order, by force, by accident, and at any moment. */
 #include "kit.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "vqp/qp.h"
 
 static char buffer[4096];
@@ -598,6 +602,48 @@ static void data_along(void **state)
 	kit_finish();
 }
 
+/* All of it is the parent's, who goes on. */
+static int use_it_in_a_child(void)
+{
+	struct iovec iov[2] = { { buffer, 5 } };
+	struct snt_stream_send send = { 0 };
+	struct snt_stream *stream = kit_end(0);
+
+	return snt_stream_write(stream, "hello", 5) != -ECHILD ||
+	       snt_stream_writev(stream, iov, 1) != -ECHILD ||
+	       snt_stream_write_registered(stream, &send) != -ECHILD ||
+	       snt_stream_read(kit_end(1), buffer, 5) != -ECHILD ||
+	       snt_stream_readv(kit_end(1), iov, 1) != -ECHILD ||
+	       snt_stream_peek(kit_end(1), 0, iov) != -ECHILD ||
+	       snt_stream_consume(kit_end(1), 1) != -ECHILD ||
+	       snt_stream_flush(stream) != -ECHILD ||
+	       snt_stream_shutdown(stream) != -ECHILD ||
+	       snt_stream_abort(stream, NULL) != -ECHILD ||
+	       snt_stream_close(stream, 0) != -ECHILD ||
+	       snt_stream_destroy(stream) != -ECHILD ||
+	       snt_stream_wait(stream, 0, 0) != -ECHILD;
+}
+
+static void in_a_child_on(const struct kit_way *way)
+{
+	int status;
+	pid_t child;
+
+	kit_open(way, NULL);
+	assert_int_equal(kit_write_some(0, 0, 1000), 1000);
+	kit_until(kit_info(1).readable == 1000);
+	child = fork();
+	if (!child)
+		_exit(use_it_in_a_child());
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	assert_int_equal(kit_read_some(1, 0, 2000), 1000);
+	kit_transfer(0, 1000, 5000, 1000, 1000);
+	kit_finish();
+}
+
+KIT_EACH_WAY(in_a_child)
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -623,6 +669,7 @@ int main(void)
 		cmocka_unit_test(a_qp_that_is_in_use),
 		cmocka_unit_test(gone_while_waited_for),
 		cmocka_unit_test(data_along),
+		cmocka_unit_test(in_a_child),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
