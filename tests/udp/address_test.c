@@ -51,6 +51,18 @@ static void lists(void **state)
 		EINVAL, "is not an address");
 }
 
+/* As ip(8) and ping(8) take those that several interfaces may have. */
+static void zones(void **state)
+{
+	(void)state;
+	assert_int_equal(parse("127.0.0.1%lo"), 1);
+	assert_string_equal(text_of(0), "127.0.0.1");
+	assert_error(parse("127.0.0.1%nosuch0"), EADDRNOTAVAIL,
+		     "nosuch0 does not have the address 127.0.0.1");
+	assert_error(parse("127.0.0.1%"), EADDRNOTAVAIL, "does not have the address");
+	assert_error(parse("%lo"), EINVAL, "\"%lo\" is neither");
+}
+
 static void loopback(void **state)
 {
 	char text[SNT__UDP_ADDRESS_TEXT];
@@ -106,6 +118,7 @@ static void sockaddrs(void **state)
  */
 
 static uint32_t taken_until; /* 127.0.0.x, all up to this */
+static uint32_t absent_from; /* and nobody has those from here on; 0: somebody has */
 
 int __real_bind(int fd, const struct sockaddr *name, socklen_t size);
 int __wrap_bind(int fd, const struct sockaddr *name, socklen_t size);
@@ -118,7 +131,24 @@ int __wrap_bind(int fd, const struct sockaddr *name, socklen_t size)
 		errno = EADDRINUSE;
 		return -1;
 	}
+	if (absent_from && ntohl(v4->sin_addr.s_addr) >= absent_from) {
+		errno = EADDRNOTAVAIL;
+		return -1;
+	}
 	return __real_bind(fd, name, size);
+}
+
+static bool module_loaded; /* as far as anybody can see */
+
+int __real_access(const char *path, int mode);
+int __wrap_access(const char *path, int mode);
+
+int __wrap_access(const char *path, int mode)
+{
+	if (strcmp(path, "/sys/module/rdma_rxe"))
+		return __real_access(path, mode);
+	errno = ENOENT;
+	return module_loaded ? 0 : -1;
 }
 
 static unsigned open_fds(void)
@@ -193,6 +223,22 @@ static void no_pair(void **state)
 	assert_int_equal(open_fds(), fds);
 }
 
+/* Hosts whose loopback interface has one address and not all of 127.0.0.0/8. */
+static void one_loopback_address(void **state)
+{
+	unsigned fds = open_fds();
+	struct snt_ctx *ctx;
+
+	(void)state;
+	absent_from = 0x7f000002;
+	assert_error(open_soft(NULL, &ctx), EADDRNOTAVAIL,
+		     "no socket can be bound to 127.0.0.");
+	assert_error(open_soft("127.0.0.2", &ctx), EADDRNOTAVAIL,
+		     "no socket can be bound to 127.0.0.2; is its interface up?");
+	absent_from = 0;
+	assert_int_equal(open_fds(), fds);
+}
+
 /* Really taken, by another context of this process. */
 static void taken(void **state)
 {
@@ -211,6 +257,27 @@ static void taken(void **state)
 	assert_success(open_soft(both, &ctx));
 	assert_int_equal(snt_ctx_device_count(ctx), 2);
 	assert_success(snt_ctx_close(ctx));
+}
+
+/* Modules are to be seen from all network namespaces, their ports only in one. */
+static void module_is_not_to_blame(void **state)
+{
+	unsigned fds = open_fds();
+	struct snt_ctx *ctx, *other;
+
+	(void)state;
+	module_loaded = true;
+	assert_success(open_soft(own_address(0), &ctx));
+	assert_error(open_soft(own_address(0), &other), EADDRINUSE,
+		     "by another program, or another context");
+	assert_success(snt_ctx_close(ctx));
+	taken_until = UINT32_MAX;
+	assert_error(open_soft(own_address(0), &ctx), EADDRINUSE,
+		     "by the kernel module rdma_rxe");
+	assert_error(open_soft(NULL, &ctx), EADDRINUSE, "rdma_rxe");
+	taken_until = 0;
+	module_loaded = false;
+	assert_int_equal(open_fds(), fds);
 }
 
 /* Every context has its own. */
@@ -232,10 +299,17 @@ static void many_contexts(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(lists),     cmocka_unit_test(loopback),
-		cmocka_unit_test(mtus),	     cmocka_unit_test(sockaddrs),
-		cmocka_unit_test(next_pair), cmocka_unit_test(no_pair),
-		cmocka_unit_test(taken),     cmocka_unit_test(many_contexts),
+		cmocka_unit_test(lists),
+		cmocka_unit_test(zones),
+		cmocka_unit_test(loopback),
+		cmocka_unit_test(mtus),
+		cmocka_unit_test(sockaddrs),
+		cmocka_unit_test(next_pair),
+		cmocka_unit_test(no_pair),
+		cmocka_unit_test(one_loopback_address),
+		cmocka_unit_test(taken),
+		cmocka_unit_test(module_is_not_to_blame),
+		cmocka_unit_test(many_contexts),
 	};
 
 	return cmocka_run_group_tests_name("udp_address", tests, NULL, NULL);

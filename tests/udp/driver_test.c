@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
+#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -145,6 +146,68 @@ static void messages_are_full(void **state)
 	assert_int_equal(sent_by(&side).messages, 1 + 8);
 	close(fd);
 	free(peer.device);
+	side_close(&side);
+}
+
+/* Who speaks at QP 1: so many messages, two at a time to each of two places. */
+#define MADS 200
+static unsigned mads_sent;
+
+static bool next_mad(void *arg, struct snt__soft_path *path_out,
+		     uint8_t mad_out[SNT__SOFT_MAD_SIZE], uint64_t now)
+{
+	struct snt__udp_device *device = arg;
+	struct snt__udp_address to = side_address(2 + mads_sent / 2 % 2);
+
+	(void)now;
+	if (mads_sent == MADS)
+		return false;
+	*path_out = (struct snt__soft_path){ .hop_limit = 64 };
+	memcpy(path_out->source, device->address.gid, 16);
+	memcpy(path_out->target, to.gid, 16);
+	memset(mad_out, 0, SNT__SOFT_MAD_SIZE);
+	memcpy(mad_out, &mads_sent, sizeof(mads_sent));
+	mads_sent++;
+	return true;
+}
+
+static const struct snt__soft_agent speaker = { .output = next_mad };
+
+/* Counts those that have come. */
+static void take_mads(int fd, unsigned seen[MADS])
+{
+	uint8_t bytes[512];
+
+	while (recv(fd, bytes, sizeof(bytes), MSG_DONTWAIT) > 0) {
+		unsigned number;
+
+		memcpy(&number, bytes + 20, sizeof(number));
+		assert_true(number < MADS);
+		seen[number]++;
+	}
+}
+
+/* What is kept for the next batch is what it was when that one is made. */
+static void each_message_once(void **state)
+{
+	unsigned seen[MADS] = { 0 };
+	int fd[2] = { listen_at(2), listen_at(3) };
+	struct side side;
+
+	(void)state;
+	side_open(&side, 1, NULL);
+	mads_sent = 0;
+	snt__udp_lock(side.device);
+	snt__soft_device_set_agent(side.device->core, &speaker, side.device);
+	snt__udp_send(&side.device->sender, side.device->core, snt__udp_now());
+	snt__soft_device_set_agent(side.device->core, NULL, NULL);
+	snt__udp_unlock(side.device);
+	for (unsigned i = 0; i < 2; i++) {
+		take_mads(fd[i], seen);
+		close(fd[i]);
+	}
+	for (unsigned i = 0; i < MADS; i++)
+		assert_int_equal(seen[i], 1);
 	side_close(&side);
 }
 
@@ -466,6 +529,66 @@ static void idle_costs_nothing(void **state)
 		nanosleep(&second, NULL);
 	} while (cpu_seconds() - cpu >= 0.01 || switches() != before);
 	sides_close(side);
+}
+
+/* Of the device that is watched: when it first looked at its socket. */
+static struct {
+	struct snt__udp_device *device;
+	uint64_t looked_at;
+} watched;
+
+int __real_recvmmsg(int fd, struct mmsghdr *headers, unsigned count, int flags,
+		    struct timespec *timeout);
+int __wrap_recvmmsg(int fd, struct mmsghdr *headers, unsigned count, int flags,
+		    struct timespec *timeout);
+
+/* Who calls this has the lock, and notes the time afterwards. */
+int __wrap_recvmmsg(int fd, struct mmsghdr *headers, unsigned count, int flags,
+		    struct timespec *timeout)
+{
+	if (watched.device && fd == watched.device->socket.fd && !watched.looked_at)
+		watched.looked_at = watched.device->socket_at;
+	return __real_recvmmsg(fd, headers, count, flags, timeout);
+}
+
+/* Time as the thread has it that has been waiting for the lock until now. */
+static uint64_t time_of_thread(struct side *side, uint64_t *now_out)
+{
+	uint64_t looked_at;
+
+	snt__udp_lock(side->device);
+	eventfd_write(side->device->wake_fd, 1);
+	while (!atomic_load(&side->device->waiters))
+		sched_yield();
+	*now_out = snt__udp_now();
+	side->device->socket_at = 0;
+	watched.device = side->device;
+	watched.looked_at = 0;
+	snt__udp_unlock(side->device);
+	do {
+		snt__udp_lock(side->device);
+		looked_at = watched.looked_at;
+		if (!looked_at)
+			looked_at = side->device->socket_at;
+		snt__udp_unlock(side->device);
+	} while (!looked_at);
+	return looked_at;
+}
+
+/* What it does then happens after what others did meanwhile. */
+static void time_does_not_go_back(void **state)
+{
+	struct side side;
+
+	(void)state;
+	side_open(&side, 1, NULL);
+	for (unsigned i = 0; i < 10; i++) {
+		uint64_t now, looked_at = time_of_thread(&side, &now);
+
+		assert_true(looked_at >= now);
+	}
+	watched.device = NULL;
+	side_close(&side);
 }
 
 /*
@@ -813,6 +936,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(identifications, set_up),
 		cmocka_unit_test_setup(offloads_are_used, set_up),
+		cmocka_unit_test_setup(each_message_once, set_up),
 		cmocka_unit_test_setup(messages_are_full, set_up),
 		cmocka_unit_test_setup(kernel_without, set_up),
 		cmocka_unit_test_setup(interface_without, set_up),
@@ -825,6 +949,7 @@ int main(void)
 		cmocka_unit_test_setup(late_but_answered, set_up),
 		cmocka_unit_test_setup(restless_memory, set_up),
 		cmocka_unit_test_setup(idle_costs_nothing, set_up),
+		cmocka_unit_test_setup(time_does_not_go_back, set_up),
 		cmocka_unit_test_setup(poller_leaves_without_a_word, set_up),
 		cmocka_unit_test_setup(poller_goes_to_sleep, set_up),
 		cmocka_unit_test_setup(answers_do_not_wait, set_up),

@@ -36,8 +36,8 @@ int snt__soft_cm_owner(const struct snt__soft_cm_manager *manager,
 	return -1;
 }
 
-int snt__soft_cm_nearest(const struct snt__soft_cm_manager *manager,
-			 const uint8_t target[16], uint8_t source_out[16])
+static int alike(const struct snt__soft_cm_manager *manager, const uint8_t target[16],
+		 uint8_t source_out[16])
 {
 	int best = -1, device = -1;
 
@@ -57,6 +57,19 @@ int snt__soft_cm_nearest(const struct snt__soft_cm_manager *manager,
 		snt__soft_unlock(d);
 	}
 	return device;
+}
+
+int snt__soft_cm_nearest(const struct snt__soft_cm_manager *manager,
+			 const struct sockaddr *address, const uint8_t target[16],
+			 uint8_t source_out[16])
+{
+	const struct snt__soft_device *any = manager->port[0].device;
+	int device = -1;
+
+	if (any->driver->route &&
+	    !any->driver->route(any->driver_arg, address, source_out))
+		device = snt__soft_cm_owner(manager, source_out);
+	return device < 0 ? alike(manager, target, source_out) : device;
 }
 
 /*

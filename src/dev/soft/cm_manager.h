@@ -46,8 +46,11 @@ int snt__soft_cm_gid_index(struct snt__soft_device *device, const uint8_t gid[16
 /* Which device has an address; -1: none. */
 int snt__soft_cm_owner(const struct snt__soft_cm_manager *manager,
 		       const uint8_t gid[16]);
-/* The address of ours that is most like the target's. Returns the device, or -1. */
+/* The address of ours that leads to a target: the one that the host's routes have, or, where
+ * they have none of ours, the one that is most like the target's, which is given in both
+ * ways. Returns the device, or -1. */
 int snt__soft_cm_nearest(const struct snt__soft_cm_manager *manager,
-			 const uint8_t target[16], uint8_t source_out[16]);
+			 const struct sockaddr *address, const uint8_t target[16],
+			 uint8_t source_out[16]);
 
 #endif

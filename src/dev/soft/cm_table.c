@@ -155,7 +155,7 @@ static int resolve(struct snt__cm *cm, const struct sockaddr *source,
 	if (ret)
 		return ret;
 	device = source ? snt__soft_cm_owner(manager, from)
-			: snt__soft_cm_nearest(manager, to, from);
+			: snt__soft_cm_nearest(manager, target, to, from);
 	if (device < 0)
 		return source ? snt__fail(EADDRNOTAVAIL,
 					  "no device has the source address")

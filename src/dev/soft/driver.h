@@ -4,6 +4,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/socket.h>
 #include <sys/uio.h>
 #include "dev/soft/wire.h"
 
@@ -54,7 +55,8 @@ struct snt__soft_path {
  * from the payload's length (snt__wire_pad, snt__icrc_seal).
  *
  * What it points to stays valid until the next call into the device, or into verbs on
- * it, and is to be read only until then. Consecutive packets with the same `path`
+ * it, and is to be read only until then; but output may be called once more in between,
+ * for what is to follow. Consecutive packets with the same `path`
  * pointer, header length and payload length are a run that segmentation offload can
  * send as one; the middle packets of a message come as long runs.
  */
@@ -95,6 +97,9 @@ struct snt__soft_driver {
 	/* A region is being deregistered: nothing will be sent from there any more. Comes
 	 * with the lock. NULL: that makes no difference. */
 	void (*forget)(void *arg, const void *bytes, size_t length);
+	/* From which address packets to that one are to come, as the host's routes have
+	 * it. Comes without the lock. Returns 0 or a negative errno. NULL: no routes. */
+	int (*route)(void *arg, const struct sockaddr *target, uint8_t source_out[16]);
 	/* Somebody wants to sleep until the fd, of a channel or of async events, is
 	 * readable. Comes without the lock. Returns 0 to look again, or a negative
 	 * errno, with which the verb fails. NULL: poll(2). */

@@ -13,13 +13,27 @@
 
 /*
  * Bells. Only this file reads and writes their fds, with the lock held, so that a read
- * never blocks, whatever the program has made of the fd's flags.
+ * never blocks, whatever the program has made of the fd's flags. A child of the process
+ * has a copy of what is known of them, but the fds are its parent's, too.
  */
+
+static unsigned forks; /* between the first process and this one */
+
+void snt__soft_bells_disown(void)
+{
+	forks++;
+}
+
+static bool is_ours(const struct snt__soft_bell *bell)
+{
+	return bell->forks == forks;
+}
 
 int snt__soft_bell_open(struct snt__soft_bell *bell)
 {
 	bell->fd = eventfd(0, EFD_CLOEXEC);
 	bell->rung = false;
+	bell->forks = forks;
 	return bell->fd < 0 ? -errno : 0;
 }
 
@@ -30,7 +44,7 @@ void snt__soft_bell_close(struct snt__soft_bell *bell)
 
 void snt__soft_bell_ring(struct snt__soft_bell *bell)
 {
-	if (bell->rung)
+	if (bell->rung || !is_ours(bell))
 		return;
 	bell->rung = eventfd_write(bell->fd, 1) == 0;
 }
@@ -39,7 +53,7 @@ void snt__soft_bell_quiet(struct snt__soft_bell *bell)
 {
 	eventfd_t count;
 
-	if (!bell->rung)
+	if (!bell->rung || !is_ours(bell))
 		return;
 	bell->rung = eventfd_read(bell->fd, &count) != 0;
 }
@@ -49,6 +63,8 @@ int snt__soft_bell_wait(struct snt__soft_device *device,
 {
 	struct pollfd wait = { .fd = bell->fd, .events = POLLIN };
 
+	if (!is_ours(bell))
+		return -EIO;
 	if (fcntl(bell->fd, F_GETFL) & O_NONBLOCK)
 		return -EAGAIN;
 	if (device->driver->wait)

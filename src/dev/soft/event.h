@@ -18,6 +18,7 @@ struct snt__soft_device;
 struct snt__soft_bell {
 	int fd;
 	bool rung;
+	unsigned forks; /* before it was opened */
 };
 
 int snt__soft_bell_open(struct snt__soft_bell *bell);
@@ -25,9 +26,12 @@ void snt__soft_bell_close(struct snt__soft_bell *bell);
 void snt__soft_bell_ring(struct snt__soft_bell *bell);
 void snt__soft_bell_quiet(struct snt__soft_bell *bell);
 /* Without the lock. Returns 0 to look again, or a negative errno: -EAGAIN if the fd does
- * not block. */
+ * not block, -EIO if it is not ours. */
 int snt__soft_bell_wait(struct snt__soft_device *device,
 			const struct snt__soft_bell *bell);
+/* In a child of the process: all bells there are stay with the parent, and are neither rung
+ * nor quieted from here. */
+void snt__soft_bells_disown(void);
 
 /* What QPs, CQs, SRQs and the device have in common. `pending` has a bit for each
  * enum ibv_event_type that was not taken yet; the object is in the device's list of

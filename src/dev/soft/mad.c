@@ -5,9 +5,11 @@
 
 #include "dev/soft/core.h"
 
+#define OUT_SIZE (2 * SNT__SOFT_OUTPUT_MAX)
+
 int snt__soft_mads_init(struct snt__soft_mads *mads)
 {
-	mads->out = snt__soft_alloc(SNT__SOFT_OUTPUT_MAX, sizeof(*mads->out));
+	mads->out = snt__soft_alloc(OUT_SIZE, sizeof(*mads->out));
 	return mads->out ? 0 : -ENOMEM;
 }
 
@@ -70,10 +72,11 @@ unsigned snt__soft_mad_output(struct snt__soft_device *device,
 	if (!mads->agent)
 		return 0;
 	for (count = 0; count < max; count++) {
-		struct snt__soft_mad *mad = &mads->out[count];
+		struct snt__soft_mad *mad = &mads->out[mads->next % OUT_SIZE];
 
 		if (!mads->agent->output(mads->arg, &mad->path, mad->bytes, now))
 			break;
+		mads->next++;
 		if (!mad->path.source_port)
 			mad->path.source_port =
 				0xc000 | (snt__soft_random(device) & 0x3fff);

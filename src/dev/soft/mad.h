@@ -14,7 +14,8 @@ struct snt__soft_mad {
 struct snt__soft_mads {
 	const struct snt__soft_agent *agent; /* NULL: none */
 	void *arg;
-	struct snt__soft_mad *out; /* of the last output: SNT__SOFT_OUTPUT_MAX */
+	struct snt__soft_mad *out; /* a ring of those of the last two outputs */
+	uint32_t next;		   /* in it; wraps */
 	uint32_t psn;
 };
 

@@ -59,7 +59,8 @@ const char *snt__udp_address_text(const uint8_t gid[16],
 	return text;
 }
 
-/* Room for IPv6, UDP and the longest headers with data, and a little more. */
+/* Room for IPv6, UDP and headers with data, but for 4 bytes of the longest, those of a WRITE
+ * with immediate in one packet: with such an MTU to the byte, it does not get through. */
 #define OVERHEAD 80
 
 unsigned snt__udp_mtu(uint32_t ip_mtu)
@@ -86,20 +87,25 @@ static bool is_link_local(const uint8_t gid[16])
 	return gid[0] == 0xfe && (gid[1] & 0xc0) == 0x80;
 }
 
-static uint32_t mtu_of(const char *interface)
+/* 0, or an errno with a sentence. */
+static int ask_mtu(const char *interface, uint32_t *mtu_out)
 {
 	struct ifreq request = { 0 };
-	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	int ret;
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), error = 0;
 
-	if (fd < 0)
-		return 0;
 	snprintf(request.ifr_name, sizeof(request.ifr_name), "%s", interface);
-	ret = ioctl(fd, SIOCGIFMTU, &request);
-	close(fd);
-	return ret || request.ifr_mtu < 0 ? 0 : request.ifr_mtu;
+	if (fd < 0 || ioctl(fd, SIOCGIFMTU, &request))
+		error = errno;
+	if (fd >= 0)
+		close(fd);
+	if (error)
+		return snt__fail(error, "cannot ask for the MTU of %s: %s", interface,
+				 strerror(error));
+	*mtu_out = request.ifr_mtu < 0 ? 0 : request.ifr_mtu;
+	return 0;
 }
 
+/* All but the MTU. */
 static void fill(const struct ifaddrs *entry, struct snt__udp_address *address)
 {
 	union snt__udp_sockaddr from = { 0 };
@@ -108,9 +114,8 @@ static void fill(const struct ifaddrs *entry, struct snt__udp_address *address)
 	       entry->ifa_addr->sa_family == AF_INET ? sizeof(from.v4)
 						     : sizeof(from.v6));
 	snt__udp_gid(&from, address->gid);
-	address->scope =
-		is_link_local(address->gid) ? if_nametoindex(entry->ifa_name) : 0;
-	address->ip_mtu = mtu_of(entry->ifa_name);
+	address->scope = is_link_local(address->gid) ? from.v6.sin6_scope_id : 0;
+	address->ip_mtu = 0;
 }
 
 /* All of 127.0.0.0/8 is there, though the interface lists one of them. */
@@ -123,25 +128,31 @@ static bool is_at(const struct ifaddrs *entry, const uint8_t gid[16],
 	       snt__udp_is_ipv4(gid) && gid[12] == 127 && address->gid[12] == 127;
 }
 
+/* `interface` is NULL if any will do. */
 static int find_address(const struct ifaddrs *list, const uint8_t gid[16],
-			struct snt__udp_address *address_out)
+			const char *interface, struct snt__udp_address *address_out)
 {
 	char text[SNT__UDP_ADDRESS_TEXT];
 
 	for (const struct ifaddrs *entry = list; entry; entry = entry->ifa_next) {
 		struct snt__udp_address address;
 
-		if (!has_address(entry))
+		if (!has_address(entry) ||
+		    (interface && strcmp(entry->ifa_name, interface)))
 			continue;
 		fill(entry, &address);
 		if (!is_at(entry, gid, &address))
 			continue;
 		memcpy(address.gid, gid, 16);
 		*address_out = address;
-		return 0;
+		return ask_mtu(entry->ifa_name, &address_out->ip_mtu);
 	}
-	return snt__fail(EADDRNOTAVAIL, "no interface of this host has the address %s",
-			 snt__udp_address_text(gid, text));
+	snt__udp_address_text(gid, text);
+	return interface ? snt__fail(EADDRNOTAVAIL, "%s does not have the address %s",
+				     interface, text)
+			 : snt__fail(EADDRNOTAVAIL,
+				     "no interface of this host has the address %s",
+				     text);
 }
 
 /*
@@ -186,7 +197,9 @@ static int add_interface(struct list *list, const char *name, bool link_local)
 		fill(entry, &address);
 		if (is_link_local(address.gid) != link_local)
 			continue;
-		ret = add(list, &address);
+		ret = ask_mtu(name, &address.ip_mtu);
+		if (!ret)
+			ret = add(list, &address);
 		if (ret)
 			return ret;
 		added++;
@@ -194,23 +207,30 @@ static int add_interface(struct list *list, const char *name, bool link_local)
 	return added;
 }
 
-static bool parse_address(const char *word, uint8_t gid[16])
+/* ADDRESS or ADDRESS%INTERFACE, which is NULL else. */
+static bool parse_address(const char *word, uint8_t gid[16], const char **interface_out)
 {
-	if (inet_pton(AF_INET, word, gid + 12) == 1) {
+	size_t length = strcspn(word, "%");
+	char address[WORD_MAX];
+
+	snprintf(address, sizeof(address), "%.*s", (int)length, word);
+	*interface_out = word[length] ? word + length + 1 : NULL;
+	if (inet_pton(AF_INET, address, gid + 12) == 1) {
 		memcpy(gid, mapped, sizeof(mapped));
 		return true;
 	}
-	return inet_pton(AF_INET6, word, gid) == 1;
+	return inet_pton(AF_INET6, address, gid) == 1;
 }
 
 static int add_word(struct list *list, const char *word)
 {
 	struct snt__udp_address address;
+	const char *interface;
 	uint8_t gid[16];
 	int ret;
 
-	if (parse_address(word, gid)) {
-		ret = find_address(list->present, gid, &address);
+	if (parse_address(word, gid, &interface)) {
+		ret = find_address(list->present, gid, interface, &address);
 		return ret ? ret : add(list, &address);
 	}
 	if (!if_nametoindex(word))
@@ -263,6 +283,25 @@ int snt__udp_addresses(struct snt__value source, struct snt__udp_address *addres
 	return ret ? ret : (int)list.count;
 }
 
+/* A socket that is connected has an address; nothing is sent. */
+int snt__udp_route(const struct sockaddr *target, uint8_t source_out[16])
+{
+	union snt__udp_sockaddr from = { 0 };
+	socklen_t size = sizeof(from);
+	int fd = socket(target->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0), ret = 0;
+
+	if (fd < 0)
+		return -errno;
+	if (connect(fd, target,
+		    target->sa_family == AF_INET ? sizeof(from.v4) : sizeof(from.v6)) ||
+	    getsockname(fd, &from.any, &size))
+		ret = -errno;
+	close(fd);
+	if (!ret)
+		snt__udp_gid(&from, source_out);
+	return ret;
+}
+
 void snt__udp_loopback_gid(unsigned number, uint8_t gid_out[16])
 {
 	memcpy(gid_out, mapped, sizeof(mapped));
@@ -282,7 +321,7 @@ int snt__udp_loopback(struct snt__udp_address *address_out)
 	if (getifaddrs(&present))
 		return snt__fail(errno, "cannot list network interfaces: %s",
 				 strerror(errno));
-	ret = find_address(present, gid, address_out);
+	ret = find_address(present, gid, NULL, address_out);
 	freeifaddrs(present);
 	return ret;
 }

@@ -43,13 +43,18 @@ unsigned snt__udp_mtu(uint32_t ip_mtu);
  * snt__udp_addresses - the addresses that a list names
  * @list: addresses and names of interfaces, separated by commas
  *
- * An interface stands for all its addresses, but for link-local ones if it has others.
+ * An interface stands for all its addresses, but for link-local ones if it has others. An
+ * address that several interfaces may have is written with one of them, fe80::1%eth0.
  *
  * Returns: how many; -EINVAL for what is neither an address nor an interface, or comes
  * twice; -EADDRNOTAVAIL for what this host does not have; -E2BIG; or an errno.
  */
 int snt__udp_addresses(struct snt__value list, struct snt__udp_address *addresses_out,
 		       unsigned max);
+
+/* The address that this host would send from to that one, whichever it is. Returns 0 or a
+ * negative errno, without a sentence. */
+int snt__udp_route(const struct sockaddr *target, uint8_t source_out[16]);
 
 /* 127.0.0.1. Returns 0, or -EADDRNOTAVAIL if there is no loopback interface, or not up. */
 int snt__udp_loopback(struct snt__udp_address *address_out);

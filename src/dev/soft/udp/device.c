@@ -272,6 +272,12 @@ static void forget(void *arg, const void *bytes, size_t length)
 		snt__shm_forget(&device->shm, bytes, length);
 }
 
+static int route(void *arg, const struct sockaddr *target, uint8_t source_out[16])
+{
+	(void)arg;
+	return snt__udp_route(target, source_out);
+}
+
 static const struct snt__soft_driver driver = {
 	.random = fill_random,
 	.lock = lock,
@@ -282,6 +288,7 @@ static const struct snt__soft_driver driver = {
 	.arm = arm,
 	.reach = reach,
 	.forget = forget,
+	.route = route,
 };
 
 /*
@@ -416,6 +423,29 @@ static int complain(const struct snt__udp_opts *opts, int ret)
 			 strerror(-ret));
 }
 
+/* What a child must not have: the socket, and all that is for others to find. */
+static int open_device(struct snt__udp_device *device, const struct snt__udp_opts *opts)
+{
+	uint32_t bytes = opts->buffer_bytes ? opts->buffer_bytes : SNT__UDP_BUFFER;
+	int ret = snt__udp_socket_open(&device->address, bytes, &device->socket);
+
+	if (ret)
+		return ret;
+	device->socket.gso &= !opts->no_gso;
+	ret = start(device, opts);
+	if (ret)
+		close(device->socket.fd);
+	return ret;
+}
+
+static void close_device(struct snt__udp_device *device)
+{
+	snt__udp_thread_stop(device);
+	snt__udp_fork_remove(device);
+	snt__shm_close(&device->shm, true);
+	close(device->socket.fd);
+}
+
 int snt__udp_device_create(const struct snt__udp_opts *opts,
 			   struct snt__udp_device **device_out)
 {
@@ -424,24 +454,15 @@ int snt__udp_device_create(const struct snt__udp_opts *opts,
 
 	if (ret)
 		return complain(opts, ret);
-	ret = snt__udp_socket_open(&device->address,
-				   opts->buffer_bytes ? opts->buffer_bytes
-						      : SNT__UDP_BUFFER,
-				   &device->socket);
-	if (ret)
-		goto err_free;
-	device->socket.gso &= !opts->no_gso;
-	ret = start(device, opts);
-	if (ret)
-		goto err_socket;
+	snt__udp_fork_hold();
+	ret = open_device(device, opts);
+	snt__udp_fork_release();
+	if (ret) {
+		free_device(device);
+		return complain(opts, ret);
+	}
 	*device_out = device;
 	return 0;
-
-err_socket:
-	close(device->socket.fd);
-err_free:
-	free_device(device);
-	return complain(opts, ret);
 }
 
 int snt__udp_device_destroy(struct snt__udp_device *device)
@@ -451,10 +472,9 @@ int snt__udp_device_destroy(struct snt__udp_device *device)
 	if (!device)
 		return 0;
 	if (!device->foreign) {
-		snt__udp_thread_stop(device);
-		snt__udp_fork_remove(device);
-		snt__shm_close(&device->shm, true);
-		close(device->socket.fd);
+		snt__udp_fork_hold();
+		close_device(device);
+		snt__udp_fork_release();
 	}
 	ret = snt__soft_device_destroy(device->core);
 	if (ret)

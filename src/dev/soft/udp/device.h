@@ -71,7 +71,7 @@ struct snt__udp_opts {
 	const char *name;
 	const struct snt__udp_address *address;
 	uint32_t buffer_bytes; /* of the socket; 0: SNT__UDP_BUFFER */
-	bool no_gso, no_gro;
+	bool no_gso;
 	bool shm;      /* devices on the same host are reached through memory */
 	bool shm_pull; /* and read long payload where it is */
 	struct snt__soft_config config; /* limits; what is not set is chosen here */
@@ -132,7 +132,11 @@ void snt__udp_thread_stay(struct snt__udp_device *device);
 /* Lets it look after the socket again, because nobody polls any more. With the lock. */
 void snt__udp_thread_watch(struct snt__udp_device *device);
 
-/* A device of this process, of which a child of it is to keep its hands off. */
+/* Nobody forks in between: while devices come and go a child would have half of one. */
+void snt__udp_fork_hold(void);
+void snt__udp_fork_release(void);
+/* A device of this process, of which a child of it is to keep its hands off. Both in
+ * between. */
 void snt__udp_fork_add(struct snt__udp_device *device);
 void snt__udp_fork_remove(struct snt__udp_device *device);
 

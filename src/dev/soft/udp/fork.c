@@ -90,6 +90,7 @@ static void in_child(void)
 {
 	for (struct snt__udp_device *device = devices; device; device = device->next)
 		disown(device);
+	snt__soft_bells_disown();
 	unlock_all();
 	devices = NULL;
 }
@@ -99,25 +100,31 @@ static void watch_forks(void)
 	pthread_atfork(before_fork, unlock_all, in_child);
 }
 
-void snt__udp_fork_add(struct snt__udp_device *device)
+void snt__udp_fork_hold(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 	pthread_once(&once, watch_forks);
 	pthread_mutex_lock(&lock);
+}
+
+void snt__udp_fork_release(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
+void snt__udp_fork_add(struct snt__udp_device *device)
+{
 	device->next = devices;
 	device->to = &devices;
 	if (devices)
 		devices->to = &device->next;
 	devices = device;
-	pthread_mutex_unlock(&lock);
 }
 
 void snt__udp_fork_remove(struct snt__udp_device *device)
 {
-	pthread_mutex_lock(&lock);
 	*device->to = device->next;
 	if (device->next)
 		device->next->to = device->to;
-	pthread_mutex_unlock(&lock);
 }

@@ -53,11 +53,27 @@ static int add_device(struct devices *devices, const struct snt__udp_address *ad
 
 /*
  * Who has the port? The kernel's rxe takes it on all addresses; nobody is told whose
- * socket it is, but that the module is there can be seen.
+ * socket it is, but that the module is there can be seen. It can be seen from every
+ * network namespace, and has the port in one: there, no other address is free either.
  */
+static bool rxe_has_port(void)
+{
+	struct snt__udp_address other = { 0 };
+	struct snt__udp_socket socket;
+	int ret;
+
+	if (access("/sys/module/rdma_rxe", F_OK))
+		return false;
+	snt__udp_loopback_gid(SNT__UDP_LOOPBACK_MAX - 1, other.gid);
+	ret = snt__udp_socket_open(&other, SNT__UDP_BUFFER, &socket);
+	if (!ret)
+		close(socket.fd);
+	return ret == -EADDRINUSE;
+}
+
 static int port_taken(const char *where)
 {
-	bool rxe = !access("/sys/module/rdma_rxe", F_OK);
+	bool rxe = rxe_has_port();
 
 	return snt__fail(
 		EADDRINUSE, "UDP port %u is taken on %s, %s", SNT__WIRE_PORT, where,
@@ -66,6 +82,16 @@ static int port_taken(const char *where)
 		    : "by another program, or another context of this one: "
 		      "SENNIT_SOFT_ADDRESSES takes another address, and "
 		      "\"ss -ulpn sport = 4791\" shows who it is");
+}
+
+/* An address of IPv6 is there for a second or two before it can be used. */
+static int not_bound(const char *origin, const uint8_t gid[16], const char *text)
+{
+	return snt__fail(EADDRNOTAVAIL,
+			 "%s: no socket can be bound to %s; is its interface up%s?",
+			 origin, text,
+			 snt__udp_is_ipv4(gid) ? ""
+					       : ", and has it been for some seconds");
 }
 
 static int add_named(struct devices *devices, struct snt__value list)
@@ -83,14 +109,22 @@ static int add_named(struct devices *devices, struct snt__value list)
 		if (ret == -EADDRINUSE)
 			return port_taken(text);
 		if (ret == -EADDRNOTAVAIL)
-			return snt__fail(EADDRNOTAVAIL,
-					 "%s: no socket can be bound to %s; is its "
-					 "interface up?",
-					 list.origin, text);
+			return not_bound(list.origin, addresses[i].gid, text);
 		if (ret)
 			return ret;
 	}
 	return 0;
+}
+
+/* Some loopback interfaces have one address instead of 127.0.0.0/8. */
+static int loopback_absent(const struct snt__udp_address *address)
+{
+	char text[SNT__UDP_ADDRESS_TEXT];
+
+	return snt__fail(EADDRNOTAVAIL,
+			 "no socket can be bound to %s, and soft devices take two "
+			 "loopback addresses unless SENNIT_SOFT_ADDRESSES names others",
+			 snt__udp_address_text(address->gid, text));
 }
 
 /* Two, so that every host has what a host with two NICs has. */
@@ -107,6 +141,8 @@ static int add_pair(struct devices *devices)
 		if (!ret)
 			return 0;
 		remove_devices(devices);
+		if (ret == -EADDRNOTAVAIL)
+			return loopback_absent(&address);
 		if (ret == -EADDRINUSE)
 			ret = 0;
 	}

@@ -237,6 +237,7 @@ static void cut_message(struct snt__udp_sender *sender)
 	uint8_t target[16];
 
 	sender->socket->gso = false;
+	sender->cut = true;
 	snt__udp_gid(&whole.target, target);
 	set_target(sender, target);
 	memmove(first + whole.packets, first + 1,
@@ -262,6 +263,9 @@ static bool handle_error(struct snt__udp_sender *sender, int error)
 		cut_message(sender);
 		return true;
 	}
+	/* Nor can what was cut be sent: it was not for that. */
+	sender->socket->gso |= sender->cut;
+	sender->cut = false;
 	/* Lost, as on a wire: retries and timeouts tell the program. */
 	sender->stats.failed++;
 	sender->next++;
@@ -279,6 +283,7 @@ static bool flush(struct snt__udp_sender *sender)
 		if (sent < 0 && !handle_error(sender, errno))
 			return false;
 		if (sent > 0) {
+			sender->cut = false;
 			sender->stats.messages += sent;
 			sender->next += sent;
 		}

@@ -54,6 +54,7 @@ struct snt__udp_sender {
 	const struct snt__udp_address *address;
 	struct snt__icrc_flow flow; /* to the last target */
 	uint8_t target[16];
+	bool cut; /* a message, and nothing was sent since */
 	/* Messages [next, count) were not taken by the kernel yet. */
 	unsigned next, count;
 	struct mmsghdr headers[SNT__UDP_SEND_BATCH];

@@ -21,16 +21,18 @@ static uint32_t get(int fd, int name)
 	return value < 0 ? 0 : value;
 }
 
+/* Packets are as long as both ends have agreed. Whoever says that they are too long for the
+ * way, which anybody can, is not listened to: PROBE, where DO would be. */
 static bool set_up_ip(int fd, bool ipv4)
 {
 	if (ipv4)
-		return set(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO) &&
+		return set(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_PROBE) &&
 		       set(fd, IPPROTO_IP, IP_TTL, SNT__UDP_HOP_LIMIT);
 	/* RoCE has no use for the checksum of UDP, and most of its speakers leave it out,
 	 * which IPv6 forbids all who do not ask for it. */
 	return set(fd, IPPROTO_UDP, UDP_NO_CHECK6_RX, 1) &&
 	       set(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1) &&
-	       set(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO) &&
+	       set(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_PROBE) &&
 	       set(fd, IPPROTO_IPV6, IPV6_UNICAST_HOPS, SNT__UDP_HOP_LIMIT);
 }
 

@@ -141,10 +141,12 @@ static bool rest(struct snt__udp_device *device)
 /* Moves what there is, then sleeps if there is nothing. False: it is over. */
 static bool look(struct snt__udp_device *device, struct rhythm *rhythm)
 {
-	uint64_t now = snt__udp_now(), end;
 	bool over, stalled, polled;
+	uint64_t now, end;
 
 	snt__udp_lock(device);
+	/* Time must not go back: it may have waited for those who have the lock. */
+	now = snt__udp_now();
 	rouse(device, rhythm, now);
 	polled = device->polled;
 	if (polled)
