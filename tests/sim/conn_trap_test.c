@@ -5,6 +5,7 @@
 #include "conn/conn.h"
 #include "conn/mac.h"
 #include "conn_world.h"
+#include "dev/soft/core.h"
 
 static void good(const char *text)
 {
@@ -442,6 +443,15 @@ static struct snt__sim_device *device_of(const struct ibv_context *context)
 	return NULL;
 }
 
+/* Places are given out in the same order by all. */
+static void order_places(struct snt__soft_device *device)
+{
+	if (device->qp_free_head)
+		return;
+	for (uint32_t i = 0; i <= device->qp_mask; i++)
+		device->qp_free[i] = i;
+}
+
 int __real_snt__soft_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr,
 			       struct ibv_qp **qp_out);
 int __wrap_snt__soft_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr,
@@ -456,6 +466,7 @@ int __wrap_snt__soft_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr,
 		return __real_snt__soft_create_qp(pd, attr, qp_out);
 	device = device_of(pd->context);
 	device->random = 77;
+	order_places(snt__soft_device_of(pd->context));
 	ret = __real_snt__soft_create_qp(pd, attr, qp_out);
 	if (!ret && given_count < NUMBERS) {
 		given[given_count].device = device;

@@ -508,6 +508,32 @@ static void completions_outlive_their_qp(void **state)
 	kit_close(kit);
 }
 
+/* Not even the places in a table, which are the lower bits, follow each other. */
+static void numbers_cannot_be_guessed(void **state)
+{
+	struct kit *kit = open_unconnected();
+	uint32_t number = kit->end[A].qp->qp_num, key = kit->end[A].mr->rkey;
+	unsigned next_numbers = 0, next_keys = 0;
+
+	(void)state;
+	for (unsigned i = 0; i < 64; i++) {
+		struct kit_end *end = &kit->end[A];
+
+		assert_int_equal(kit->control->destroy_qp(end->qp), 0);
+		kit_make_qp(kit, A);
+		next_numbers += (end->qp->qp_num - number) % 256 == 1;
+		number = end->qp->qp_num;
+		assert_int_equal(kit->control->dereg_mr(end->mr), 0);
+		assert_int_equal(kit->control->reg_mr(end->pd, end->bytes, 64,
+						      KIT_ACCESS, &end->mr),
+				 0);
+		next_keys += (end->mr->rkey - key) % 256 == 1;
+		key = end->mr->rkey;
+	}
+	assert_true(next_numbers < 8 && next_keys < 8);
+	kit_close(kit);
+}
+
 /* A QP that is destroyed in the middle of everything leaves nothing behind. */
 static void destroyed_while_busy(void **state)
 {
@@ -718,6 +744,7 @@ int main(void)
 		cmocka_unit_test(reset_in_the_middle_of_a_message),
 		cmocka_unit_test(last_answer_is_sent),
 		cmocka_unit_test(completions_outlive_their_qp),
+		cmocka_unit_test(numbers_cannot_be_guessed),
 		cmocka_unit_test(destroyed_while_busy),
 		cmocka_unit_test(drained),
 		cmocka_unit_test(limits_are_kept),

@@ -69,20 +69,49 @@ static void fill_verbs(struct snt__soft_device *device, const char *name)
 	context->ops.req_notify_cq = snt__soft_req_notify_cq;
 }
 
+#define DICE 64
+
+/* The numbers below a count, in an order that nobody can guess: places in tables are parts of
+ * QP numbers and keys. NULL: no memory. */
+static uint32_t *shuffled(struct snt__soft_device *device, uint32_t count)
+{
+	uint32_t *order = snt__soft_alloc(count, sizeof(*order));
+	uint32_t dice[DICE];
+
+	for (uint32_t i = 0; order && i < count; i++) {
+		uint32_t other;
+
+		if (i % DICE == 0)
+			device->driver->random(device->driver_arg, dice, sizeof(dice));
+		other = (uint64_t)dice[i % DICE] * (i + 1) >> 32;
+		order[i] = order[other];
+		order[other] = i;
+	}
+	return order;
+}
+
+static int alloc_regions(struct snt__soft_device *device)
+{
+	uint32_t *order = shuffled(device, device->limits.mr_max);
+	int err = order ? snt__soft_memory_init(&device->memory, device->limits.mr_max,
+						order)
+			: -ENOMEM;
+
+	snt__soft_free(order);
+	return err;
+}
+
 static int alloc_tables(struct snt__soft_device *device)
 {
 	uint32_t slots = snt__soft_ring_size(device->limits.qp_max);
-	uint32_t i;
 	int err;
 
 	device->qp_mask = slots - 1;
 	device->qps = snt__soft_alloc(slots, sizeof(struct snt__soft_qp *));
-	device->qp_free = snt__soft_alloc(slots, sizeof(*device->qp_free));
+	device->qp_free = shuffled(device, slots);
 	if (!device->qps || !device->qp_free)
 		return -ENOMEM;
-	for (i = 0; i < slots; i++)
-		device->qp_free[i] = i;
-	err = snt__soft_memory_init(&device->memory, device->limits.mr_max);
+	err = alloc_regions(device);
 	if (!err)
 		err = snt__soft_timers_init(&device->timers, device->limits.qp_max);
 	if (!err)

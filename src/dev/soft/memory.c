@@ -5,21 +5,22 @@
 #include <string.h>
 
 #include "dev/soft/core.h"
+#include "util/copy.h"
 
-int snt__soft_memory_init(struct snt__soft_memory *memory, unsigned max)
+int snt__soft_memory_init(struct snt__soft_memory *memory, unsigned max,
+			  const uint32_t *order)
 {
 	uint32_t slots = snt__soft_ring_size(max);
-	uint32_t i;
 
 	memory->regions = snt__soft_alloc(slots, sizeof(*memory->regions));
 	if (!memory->regions)
 		return -ENOMEM;
 	memory->mask = slots - 1;
 	memory->max = max;
-	for (i = 0; i < max; i++)
-		memory->regions[i].next_free = i + 1;
-	memory->first_free = 0;
-	memory->last_free = max - 1;
+	for (unsigned i = 0; i + 1 < max; i++)
+		memory->regions[order[i]].next_free = order[i + 1];
+	memory->first_free = order[0];
+	memory->last_free = order[max - 1];
 	return 0;
 }
 
@@ -89,7 +90,7 @@ bool snt__soft_scatter(const struct snt__soft_memory *memory, const struct ibv_p
 	count = snt__soft_span(memory, pd, sge, sge_count, cursor, length,
 			       IBV_ACCESS_LOCAL_WRITE, pieces);
 	for (i = 0; i < count; i++) {
-		memcpy(pieces[i].iov_base, bytes, pieces[i].iov_len);
+		snt__copy(pieces[i].iov_base, bytes, pieces[i].iov_len);
 		bytes += pieces[i].iov_len;
 	}
 	return count >= 0;

@@ -47,7 +47,9 @@ struct snt__soft_mr {
 	size_t mapping_length;
 };
 
-int snt__soft_memory_init(struct snt__soft_memory *memory, unsigned max);
+/* Places are given out in this order, which is one of all below max. */
+int snt__soft_memory_init(struct snt__soft_memory *memory, unsigned max,
+			  const uint32_t *order);
 void snt__soft_memory_finish(struct snt__soft_memory *memory);
 
 /* Where verbs, here and at peers, name its first byte @iova. */
