@@ -13,7 +13,18 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
+#define SIZE_SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
+#define SEALS	   (SIZE_SEALS | F_SEAL_SEAL)
+
+/* Since Linux 5.1. */
+#ifndef F_SEAL_FUTURE_WRITE
+#define F_SEAL_FUTURE_WRITE 0x10
+#endif
+
+/* Since Linux 6.3; a host can insist on it (vm.memfd_noexec). */
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 8u
+#endif
 
 /* In the order of their addresses. */
 static struct {
@@ -92,17 +103,94 @@ static void leave(struct snt__place *place)
 	pthread_mutex_unlock(&all.lock);
 }
 
+/*
+ * Forks. A child has none of the memory, and may put something else there, of which nobody
+ * must think that it is in a place; nor must it be unmapped with one.
+ */
+
+static void before_fork(void)
+{
+	pthread_mutex_lock(&all.lock);
+}
+
+static void after_fork(void)
+{
+	pthread_mutex_unlock(&all.lock);
+}
+
+static void in_child(void)
+{
+	for (size_t i = 0; i < all.count; i++) {
+		struct snt__place *place = all.place[i];
+
+		if (place->fd >= 0)
+			close(place->fd);
+		*place = (struct snt__place){ .fd = -1 };
+	}
+	free(all.place);
+	all.place = NULL;
+	all.room = 0;
+	all.count = 0;
+	pthread_mutex_unlock(&all.lock);
+}
+
+/* Before any device does the same: who comes last is asked first, and devices look for
+ * places while they have their own locks. */
+__attribute__((constructor)) static void watch_forks(void)
+{
+	pthread_atfork(before_fork, after_fork, in_child);
+}
+
+/*
+ * Making and unmaking
+ */
+
+static int open_file(const char *name)
+{
+	const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+	int fd = memfd_create(name, flags | MFD_NOEXEC_SEAL);
+
+	return fd < 0 && errno == EINVAL ? memfd_create(name, flags) : fd;
+}
+
+static int make_file(const char *name, size_t size, int seals)
+{
+	int fd = open_file(name), error;
+
+	if (fd >= 0 && (ftruncate(fd, (off_t)size) || fcntl(fd, F_ADD_SEALS, seals))) {
+		error = errno;
+		close(fd);
+		errno = error;
+		return -1;
+	}
+	return fd;
+}
+
+int snt__place_file(const char *name, size_t size)
+{
+	return make_file(name, size, SEALS);
+}
+
+/* We have it mapped for writing, and nobody else will: who is given it, to read, has no
+ * other right to it. */
+static void seal(int fd)
+{
+	if (fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL))
+		fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL);
+}
+
 /* A child shares nothing with who talks to its parent's devices. */
 static int map(struct snt__place *place)
 {
-	if (ftruncate(place->fd, (off_t)place->size) ||
-	    fcntl(place->fd, F_ADD_SEALS, SEALS))
-		return -errno;
-	place->bytes = mmap(NULL, place->size, PROT_READ | PROT_WRITE, MAP_SHARED,
-			    place->fd, 0);
+	int flags = place->fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
+
+	place->bytes =
+		mmap(NULL, place->size, PROT_READ | PROT_WRITE, flags, place->fd, 0);
 	if (place->bytes == MAP_FAILED)
 		return -errno;
 	madvise(place->bytes, place->size, MADV_DONTFORK);
+	if (place->fd >= 0)
+		seal(place->fd);
 	return 0;
 }
 
@@ -118,11 +206,7 @@ int snt__place_make(size_t length, struct snt__place **place_out)
 	if (!place)
 		return -ENOMEM;
 	place->size = (length + page - 1) & -page;
-	place->fd = memfd_create("sennit-mem", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	if (place->fd < 0) {
-		ret = -errno;
-		goto err_free;
-	}
+	place->fd = make_file("sennit-mem", place->size, SIZE_SEALS);
 	ret = map(place);
 	if (ret)
 		goto err_close;
@@ -135,8 +219,8 @@ int snt__place_make(size_t length, struct snt__place **place_out)
 err_unmap:
 	munmap(place->bytes, place->size);
 err_close:
-	close(place->fd);
-err_free:
+	if (place->fd >= 0)
+		close(place->fd);
 	free(place);
 	return ret;
 }
@@ -145,9 +229,12 @@ void snt__place_free(struct snt__place *place)
 {
 	if (!place)
 		return;
-	leave(place);
-	munmap(place->bytes, place->size);
-	close(place->fd);
+	if (place->bytes) {
+		leave(place);
+		munmap(place->bytes, place->size);
+	}
+	if (place->fd >= 0)
+		close(place->fd);
 	free(place);
 }
 
@@ -165,7 +252,8 @@ bool snt__place_find(const void *bytes, size_t length, struct snt__place *place_
 		const struct snt__place *place = all.place[at];
 		uintptr_t begin = (uintptr_t)place->bytes;
 
-		found = begin <= address && length <= begin + place->size - address;
+		found = place->fd >= 0 && begin <= address &&
+			length <= begin + place->size - address;
 		*place_out = *place;
 		place_out->fd = -1;
 	}

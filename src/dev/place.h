@@ -12,26 +12,32 @@
  * be sent from there, so that it is copied once (dev/soft/shm/share.h); for all other
  * devices it is memory like any other.
  *
- * All places of a process are known by their addresses, to any thread.
+ * All places of a process are known by their addresses, to any thread. A child of the
+ * process has none of them: at their addresses it may have something else.
  */
 
 struct snt__place {
-	uint64_t id; /* that no other ever has */
-	uint8_t *bytes;
-	size_t size; /* whole pages */
-	int fd;
+	uint64_t id;	/* that no other ever has */
+	uint8_t *bytes; /* NULL: it is the parent's */
+	size_t size;	/* whole pages */
+	int fd;		/* -1: nobody can be given it */
 };
 
-/* Returns 0 or a negative errno. All bytes are 0. */
+/* Returns 0 or a negative errno. All bytes are 0. Where no file is to be had, of all those
+ * that the process may have open or of the kernel, it is memory like any other. */
 int snt__place_make(size_t length, struct snt__place **place_out);
 /* NULL does nothing. */
 void snt__place_free(struct snt__place *place);
 
-/* Which place these bytes are in, all of them; a copy, without the fd. False: in none. */
+/* Which place these bytes are in, all of them; a copy, without the fd. False: in none that
+ * anybody can be given. */
 bool snt__place_find(const void *bytes, size_t length, struct snt__place *place_out);
 
 /* A new fd of a place; -1: there is none, any more. */
 int snt__place_fd(uint64_t id);
+
+/* A file without a name that has that size for ever; -1: errno. */
+int snt__place_file(const char *name, size_t size);
 
 /* Can this fd be mapped without fear? If so, how large it is; else 0. */
 size_t snt__place_size(int fd);

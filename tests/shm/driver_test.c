@@ -2,7 +2,8 @@
 /* Devices that meet in shared memory, and those that do not: who is reached which way. */
 #include "lib/test.h"
 
-#include <dirent.h>
+#include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -10,7 +11,7 @@
 #include <unistd.h>
 
 #include "dev/soft/core.h"
-#include "udp/side.h"
+#include "shm/kit.h"
 
 static const struct snt__udp_opts by_memory = { .shm = true };
 static const struct snt__udp_opts by_pulling = { .shm = true, .shm_pull = true };
@@ -34,16 +35,6 @@ static struct ways ways_of(struct side *side)
 	ways.socket = side->device->sender.stats.packets;
 	snt__udp_unlock(side->device);
 	return ways;
-}
-
-static struct snt__shm_stats shm_stats(struct side *side)
-{
-	struct snt__shm_stats stats;
-
-	snt__udp_lock(side->device);
-	stats = side->device->shm.stats;
-	snt__udp_unlock(side->device);
-	return stats;
 }
 
 /* There and back, by WRITE, READ and SEND, around the sizes of packets and bursts. */
@@ -155,14 +146,17 @@ static void falls_back_if_one_does_not_want(void **state)
 }
 
 /* Somebody else has the name that the other device would have, and listens. */
-static pid_t squat(const uint8_t gid[16], uid_t user)
+static pid_t squat(const uint8_t gid[16], uid_t name_of, uid_t user)
 {
 	struct sockaddr_un name;
-	socklen_t size = snt__shm_name(gid, &name);
+	socklen_t size;
 	int ready[2];
 	char byte;
 	pid_t child;
 
+	assert_int_equal(seteuid(name_of), 0);
+	size = snt__shm_name(gid, &name);
+	assert_int_equal(seteuid(0), 0);
 	assert_int_equal(pipe(ready), 0);
 	child = fork();
 	if (!child) {
@@ -193,7 +187,7 @@ static void shuns_other_users(void **state)
 		skip();
 	side_open(&side[0], 1, &by_memory);
 	side_open(&side[1], 2, &by_socket);
-	squatter = squat(side[1].device->address.gid, 65534);
+	squatter = squat(side[1].device->address.gid, 0, 65534);
 	side_connect(&side[0], &side[1], IBV_MTU_4096);
 	side_connect(&side[1], &side[0], IBV_MTU_4096);
 	assert_int_equal(shm_stats(&side[0]).links_out, 0);
@@ -202,6 +196,58 @@ static void shuns_other_users(void **state)
 	kill(squatter, SIGKILL);
 	assert_int_equal(waitpid(squatter, NULL, 0), squatter);
 	sides_close(side);
+}
+
+#define NOBODY 65534u
+
+/* As nobody, in a namespace that knows no other user. */
+static bool become_nobody(void)
+{
+	static const char map[] = "65534 1001 1";
+	int go[2], fd;
+	char path[64], byte;
+	bool mapped;
+	pid_t parent = getpid(), helper;
+
+	if (pipe(go))
+		return false;
+	helper = fork();
+	if (!helper) {
+		close(go[1]);
+		snprintf(path, sizeof(path), "/proc/%d/uid_map", parent);
+		_exit(read(go[0], &byte, 1) != 1 || (fd = open(path, O_WRONLY)) < 0 ||
+		      write(fd, map, strlen(map)) != (ssize_t)strlen(map));
+	}
+	mapped = !unshare(CLONE_NEWUSER) && write(go[1], "", 1) == 1;
+	close(go[1]);
+	return waitpid(helper, &fd, 0) == helper && !fd && mapped &&
+	       !setresuid(NOBODY, NOBODY, NOBODY);
+}
+
+/* There, whoever is not known is nobody, too. */
+static void shuns_those_whom_it_does_not_know(void **state)
+{
+	struct snt__udp_address ours = side_address(1), theirs = side_address(2);
+	pid_t squatter, child;
+	int status;
+
+	(void)state;
+	if (geteuid())
+		skip();
+	squatter = squat(theirs.gid, NOBODY, 1002);
+	child = fork();
+	if (!child) {
+		if (!become_nobody())
+			_exit(77);
+		_exit(snt__shm_connect(ours.gid, theirs.gid) != NULL);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	kill(squatter, SIGKILL);
+	assert_int_equal(waitpid(squatter, NULL, 0), squatter);
+	assert_true(WIFEXITED(status));
+	if (WEXITSTATUS(status) == 77)
+		skip();
+	assert_int_equal(WEXITSTATUS(status), 0);
 }
 
 static void cut(struct side *side, const struct side *to)
@@ -259,6 +305,26 @@ static void meets_again(void **state)
 	exchange(&side[0], &side[1]);
 	assert_int_equal(ways_of(&side[0]).socket, before.socket);
 	assert_int_equal(shm_stats(&side[0]).links_out, 2);
+	sides_close(side);
+}
+
+/* Somebody has left and come back, and nobody has noticed so far. */
+static void meets_who_came_back(void **state)
+{
+	struct side side[2];
+	uint8_t gid[16];
+
+	(void)state;
+	sides_open(side, &by_memory);
+	side_check(&side[0], &side[1], 1000);
+	memcpy(gid, side[1].device->address.gid, sizeof(gid));
+	snt__udp_lock(side[0].device);
+	side_close(&side[1]);
+	side_open(&side[1], 2, &by_memory);
+	assert_int_equal(snt__shm_reach(&side[0].device->shm, gid),
+			 SNT__SHM_PAYLOAD_MAX);
+	assert_true(snt__shm_lives(snt__shm_find(&side[0].device->shm, gid)));
+	snt__udp_unlock(side[0].device);
 	sides_close(side);
 }
 
@@ -398,6 +464,50 @@ static void bears_with_who_stops(void **state)
 	side_timeout = SIDE_PATIENT;
 }
 
+#define PATIENCE UINT64_C(50000000)
+
+/*
+ * A ring is full, and whoever takes makes room for nothing, a line now and then. That is
+ * waited for, and then no longer. Who comes late to the lock has an older time.
+ */
+static void waits_for_room_but_not_for_long(void **state)
+{
+	uint64_t now = UINT64_C(1000000000000);
+	struct side side[2];
+	struct snt__shm_producer before;
+	struct snt__shm_link *link;
+	struct snt__shm *shm;
+	uint64_t head;
+
+	(void)state;
+	sides_open(side, &by_memory);
+	side_check(&side[0], &side[1], 1000);
+	snt__udp_lock(side[0].device);
+	shm = &side[0].device->shm;
+	link = snt__shm_find(shm, side[1].device->address.gid);
+	before = link->producer;
+	head = link->area->head;
+	assert_int_equal(snt__shm_send_max(shm, 8, now), 8);
+	link->producer.head = head;
+	link->producer.tail = head + SNT__SHM_RING_SIZE;
+	assert_int_equal(snt__shm_send_max(shm, 8, now), 0);
+	assert_int_equal(snt__shm_send_max(shm, 8, now - 1), 0);
+	for (unsigned i = 1; i < 10; i++) {
+		link->area->head += SNT__SHM_LINE;
+		assert_int_equal(snt__shm_send_max(shm, 8, now + i * PATIENCE / 10), 0);
+	}
+	assert_int_equal(snt__shm_deadline(shm), now + PATIENCE);
+	assert_int_equal(snt__shm_send_max(shm, 8, now + PATIENCE), 8);
+	assert_int_equal(snt__shm_send_max(shm, 8, now + 10 * PATIENCE), 8);
+	assert_int_equal(snt__shm_deadline(shm), SNT__SOFT_NEVER);
+	link->area->head = head;
+	link->producer = before;
+	assert_int_equal(snt__shm_send_max(shm, 8, now + 10 * PATIENCE), 8);
+	snt__udp_unlock(side[0].device);
+	side_check(&side[0], &side[1], 100000);
+	sides_close(side);
+}
+
 /* A child has nothing of it, and takes nothing away by leaving. */
 static void survives_forks(void **state)
 {
@@ -424,31 +534,6 @@ static void survives_forks(void **state)
 	}
 	assert_int_equal(ways_of(&side[0]).socket, 0);
 	sides_close(side);
-}
-
-static unsigned count_lines(const char *path, const char *with)
-{
-	FILE *file = fopen(path, "r");
-	char line[512];
-	unsigned count = 0;
-
-	assert_non_null(file);
-	while (fgets(line, sizeof(line), file))
-		count += !!strstr(line, with);
-	fclose(file);
-	return count;
-}
-
-static unsigned count_fds(void)
-{
-	DIR *fds = opendir("/proc/self/fd");
-	unsigned count = 0;
-
-	assert_non_null(fds);
-	while (readdir(fds))
-		count++;
-	closedir(fds);
-	return count;
 }
 
 static void leaves_nothing(void **state)
@@ -478,12 +563,15 @@ int main(void)
 		cmocka_unit_test(reaches_itself),
 		cmocka_unit_test(falls_back_if_one_does_not_want),
 		cmocka_unit_test(shuns_other_users),
+		cmocka_unit_test(shuns_those_whom_it_does_not_know),
 		cmocka_unit_test(falls_back_in_the_middle),
 		cmocka_unit_test(meets_again),
+		cmocka_unit_test(meets_who_came_back),
 		cmocka_unit_test(hears_last_words),
 		cmocka_unit_test(bell_is_heard_by_another),
 		cmocka_unit_test(mixes_both),
 		cmocka_unit_test(bears_with_who_stops),
+		cmocka_unit_test(waits_for_room_but_not_for_long),
 		cmocka_unit_test(survives_forks),
 		cmocka_unit_test(leaves_nothing),
 	};

@@ -6,29 +6,22 @@
  */
 #include "lib/test.h"
 
+#include <linux/sockios.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "dev/soft/core.h"
 #include "lib/seeds.h"
-#include "udp/side.h"
+#include "shm/kit.h"
 
 static const struct snt__udp_opts by_memory = { .shm = true };
 
 #define PLACE_BYTES 16384u
-
-static struct snt__shm_stats shm_stats(struct side *side)
-{
-	struct snt__shm_stats stats;
-
-	snt__udp_lock(side->device);
-	stats = side->device->shm.stats;
-	snt__udp_unlock(side->device);
-	return stats;
-}
 
 /*
  * Greetings
@@ -155,6 +148,130 @@ static void bears_silence(void **state)
 		close(fds[i]);
 	side_check(&side[1], &side[0], 100000);
 	sides_close(side);
+}
+
+static void await_end_of(int fd)
+{
+	struct pollfd end = { .fd = fd, .events = POLLIN };
+
+	if (poll(&end, 1, 10000) == 1)
+		return;
+	fds_restore();
+	fail_msg("nobody hangs up");
+}
+
+/* Who calls while there is no fd for him is told so, and uses the socket; he would wait
+ * for ever, and the device's thread all the time. Those who come later are welcome. */
+static void hangs_up_without_fds(void **state)
+{
+	struct side side[2];
+	struct sockaddr_un name;
+	socklen_t size;
+	int fd, ret;
+
+	(void)state;
+	side_open(&side[0], 1, &by_memory);
+	side_open(&side[1], 2, &by_memory);
+	size = snt__shm_name(side[0].device->address.gid, &name);
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	fds_exhaust();
+	ret = connect(fd, (struct sockaddr *)&name, size);
+	if (!ret)
+		await_end_of(fd);
+	fds_restore();
+	assert_int_equal(ret, 0);
+	expect_end(fd);
+	side_connect(&side[0], &side[1], IBV_MTU_4096);
+	side_connect(&side[1], &side[0], IBV_MTU_4096);
+	side_check(&side[1], &side[0], 100000);
+	assert_int_not_equal(shm_stats(&side[0]).packets_in, 0);
+	sides_close(side);
+}
+
+/* By the only one. */
+static void await_greeted(struct side *side)
+{
+	const struct snt__link *ins = &side->device->shm.ins;
+	bool greeted;
+
+	do {
+		snt__udp_lock(side->device);
+		greeted =
+			!snt__list_empty(ins) &&
+			snt__container(ins->next, struct snt__shm_link, list)->greeted;
+		snt__udp_unlock(side->device);
+	} while (!greeted);
+}
+
+static void await_heard(const struct snt__shm_link *link)
+{
+	int left;
+
+	do
+		assert_int_equal(ioctl(link->fd, SIOCOUTQ, &left), 0);
+	while (left);
+}
+
+static uint64_t await_mapped(const struct snt__shm_link *link)
+{
+	struct snt__shm_message message;
+	struct pollfd wait = { .fd = link->fd, .events = POLLIN };
+
+	do {
+		assert_int_equal(poll(&wait, 1, 10000), 1);
+		assert_int_equal(recv(link->fd, &message, sizeof(message), 0),
+				 sizeof(message));
+	} while (message.word != SNT__SHM_WORD_MAPPED);
+	return message.id;
+}
+
+/* What is offered to somebody without fds goes through the ring, and the link stays. */
+static void bears_offers_without_fds(void **state)
+{
+	struct snt__udp_address nobody = side_address(5);
+	struct snt__shm_link *link;
+	struct side side;
+	int memory;
+
+	(void)state;
+	side_open(&side, 1, &by_memory);
+	link = snt__shm_connect(nobody.gid, side.device->address.gid);
+	assert_non_null(link);
+	await_greeted(&side);
+	memory = make_memory(PLACE_BYTES, SNT__SHM_SEALS);
+	fds_exhaust();
+	assert_true(snt__shm_say(link, SNT__SHM_WORD_OFFER, 1, memory));
+	await_heard(link);
+	fds_restore();
+	assert_true(snt__shm_say(link, SNT__SHM_WORD_OFFER, 2, memory));
+	assert_int_equal(await_mapped(link), 2);
+	close(memory);
+	snt__shm_link_free(link, true);
+	side_close(&side);
+}
+
+/* More than the host has memory is no place, but a file of nothing: a few of them, and the
+ * process has no addresses left for anything else. */
+static void maps_no_more_than_there_is(void **state)
+{
+	struct snt__udp_address nobody = side_address(5);
+	struct snt__shm_link *link;
+	struct side side;
+	int huge, small;
+
+	(void)state;
+	side_open(&side, 1, &by_memory);
+	link = snt__shm_connect(nobody.gid, side.device->address.gid);
+	assert_non_null(link);
+	huge = make_memory(UINT64_C(1) << 45, SNT__SHM_SEALS);
+	small = make_memory(PLACE_BYTES, SNT__SHM_SEALS);
+	assert_true(snt__shm_say(link, SNT__SHM_WORD_OFFER, 1, huge));
+	assert_true(snt__shm_say(link, SNT__SHM_WORD_OFFER, 2, small));
+	assert_int_equal(await_mapped(link), 2);
+	close(huge);
+	close(small);
+	snt__shm_link_free(link, true);
+	side_close(&side);
 }
 
 /*
@@ -423,6 +540,129 @@ static void survives_scribbling(void **state)
 }
 
 /*
+ * Messages to the device itself, which are judged as a whole
+ */
+
+struct reader {
+	struct side *side;
+	atomic_uint messages;
+	atomic_bool shared; /* the other could have changed it meanwhile */
+};
+
+static void read_message(void *arg, const struct snt__soft_path *path,
+			 const uint8_t bytes[SNT__SOFT_MAD_SIZE], uint64_t now)
+{
+	struct reader *reader = arg;
+	const struct snt__link *ins = &reader->side->device->shm.ins;
+
+	(void)path;
+	(void)now;
+	for (struct snt__link *at = ins->next; at != ins; at = at->next) {
+		const uint8_t *area =
+			(uint8_t *)snt__container(at, struct snt__shm_link, list)->area;
+
+		reader->shared |=
+			bytes >= area && bytes < area + sizeof(struct snt__shm_area);
+	}
+	reader->messages++;
+}
+
+static bool no_output(void *arg, struct snt__soft_path *path_out,
+		      uint8_t mad_out[SNT__SOFT_MAD_SIZE], uint64_t now)
+{
+	(void)arg;
+	(void)path_out;
+	(void)mad_out;
+	(void)now;
+	return false;
+}
+
+static uint64_t no_deadline(void *arg)
+{
+	(void)arg;
+	return SNT__SOFT_NEVER;
+}
+
+static void forge_message(struct snt__soft_packet *packet)
+{
+	static uint8_t garbage[SNT__SOFT_MAD_SIZE];
+	struct snt__wire_packet wire = {
+		.opcode = SNT__WIRE_UD_SEND_ONLY,
+		.pkey = SNT__WIRE_PKEY_DEFAULT,
+		.qpn = SNT__WIRE_GSI_QPN,
+		.datagram = { .qkey = SNT__WIRE_GSI_QKEY },
+		.payload_length = sizeof(garbage),
+	};
+
+	packet->header_length = (uint8_t)snt__wire_encode(&wire, packet->header);
+	packet->payload_length = sizeof(garbage);
+	packet->payload_count = 1;
+	packet->payload[0].iov_base = garbage;
+	packet->payload[0].iov_len = sizeof(garbage);
+}
+
+/* One that is in the ring, then one of which only the place is: there are not as many bytes
+ * in the ring as it is said to have. */
+static void judges_copies_of_messages(void **state)
+{
+	static const struct snt__soft_agent agent = {
+		.input = read_message,
+		.output = no_output,
+		.deadline = no_deadline,
+	};
+	struct snt__udp_address nobody = side_address(5);
+	struct snt__soft_packet packet = { 0 };
+	struct snt__shm_piece piece = { .place = 1, .length = SNT__SOFT_MAD_SIZE };
+	struct side side;
+	struct reader reader = { .side = &side };
+	struct snt__shm_link *link;
+
+	(void)state;
+	side_open(&side, 1, &by_memory);
+	snt__udp_lock(side.device);
+	snt__soft_device_set_agent(side.device->core, &agent, &reader);
+	snt__udp_unlock(side.device);
+	link = snt__shm_connect(nobody.gid, side.device->address.gid);
+	assert_non_null(link);
+	forge_message(&packet);
+	put(link, &packet, NULL);
+	await_device(link);
+	assert_int_equal(reader.messages, 1);
+	assert_false(reader.shared);
+	put(link, &packet, &piece);
+	await_device(link);
+	assert_int_equal(reader.messages, 1);
+	assert_int_equal(shm_stats(&side).broken, 1);
+	snt__udp_lock(side.device);
+	snt__soft_device_set_agent(side.device->core, NULL, NULL);
+	snt__udp_unlock(side.device);
+	snt__shm_link_free(link, true);
+	side_close(&side);
+}
+
+/* Nobody has reason to skip the whole ring; who does could go on with it for ever. */
+static void refuses_a_ring_of_nothing(void **state)
+{
+	struct snt__udp_address nobody = side_address(5);
+	const uint32_t skip[] = { SNT__SHM_RING_SIZE, 3 };
+	struct snt__shm_link *link;
+	struct side side;
+
+	(void)state;
+	side_open(&side, 1, &by_memory);
+	link = snt__shm_connect(nobody.gid, side.device->address.gid);
+	assert_non_null(link);
+	memcpy(link->area->bytes, skip, sizeof(skip));
+	link->area->tail = SNT__SHM_RING_SIZE;
+	snt__shm_ring_bell(link);
+	while (snt__shm_lives(link))
+		sched_yield();
+	assert_int_equal(shm_stats(&side).broken, 1);
+	snt__shm_link_free(link, true);
+	side_close(&side);
+}
+
+/*
  * Who takes may lie, too
  */
 
@@ -465,7 +705,12 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(refuses_bad_greetings),
 		cmocka_unit_test(bears_silence),
+		cmocka_unit_test(hangs_up_without_fds),
+		cmocka_unit_test(bears_offers_without_fds),
+		cmocka_unit_test(maps_no_more_than_there_is),
 		cmocka_unit_test(survives_scribbling),
+		cmocka_unit_test(judges_copies_of_messages),
+		cmocka_unit_test(refuses_a_ring_of_nothing),
 		cmocka_unit_test(survives_who_takes),
 	};
 

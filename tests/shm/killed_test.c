@@ -7,12 +7,12 @@
  */
 #include "lib/test.h"
 
-#include <dirent.h>
 #include <getopt.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "lib/seeds.h"
+#include "shm/kit.h"
 #include "udp/victim.h"
 
 #define BATCH 10
@@ -38,19 +38,6 @@ static void pass(uint32_t nanoseconds)
 	nanosleep(&time, NULL);
 }
 
-static unsigned count_lines(const char *path, const char *with)
-{
-	FILE *file = fopen(path, "r");
-	char line[512];
-	unsigned count = 0;
-
-	assert_non_null(file);
-	while (fgets(line, sizeof(line), file))
-		count += !!strstr(line, with);
-	fclose(file);
-	return count;
-}
-
 /* Kills a victim while much is under way, after some of it. */
 static void bereave(struct peer *peer)
 {
@@ -74,15 +61,11 @@ struct remains {
 /* Sockets of the victims' address; those of others come and go. */
 static struct remains remains(void)
 {
-	DIR *fds = opendir("/proc/self/fd");
-	struct remains found = { .maps = count_lines("/proc/self/maps", "sennit-shm") };
+	struct remains found = { .maps = count_lines("/proc/self/maps", "sennit-shm"),
+				 .fds = count_fds() };
 	unsigned a, b, c, d;
 	char name[16];
 
-	assert_non_null(fds);
-	while (readdir(fds))
-		found.fds++;
-	closedir(fds);
 	sscanf(victim_address(getpid()), "%u.%u.%u.%u", &a, &b, &c, &d);
 	snprintf(name, sizeof(name), "ffff%02x%02x%02x%02x", a, b, c, d);
 	found.sockets = count_lines("/proc/net/unix", name);

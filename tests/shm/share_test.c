@@ -2,13 +2,18 @@
 /* Memory that is read where it is, by devices of another process or of the same. */
 #include "lib/test.h"
 
+#include <fcntl.h>
+#include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "dev/place.h"
 #include "dev/soft/core.h"
-#include "udp/side.h"
+#include "shm/kit.h"
 
 static const struct snt__udp_opts by_memory = { .shm = true };
 
@@ -57,6 +62,32 @@ static void a_place_is_found_by_its_addresses(void **state)
 	assert_int_equal(snt__place_make(SIZE_MAX - 1, place), -ENOMEM);
 }
 
+/* Who is given a place may read it. What he may write to, keys say, and not this. */
+static void is_for_reading_only(void **state)
+{
+	struct snt__place *place = make_place(4096);
+	int fd = snt__place_fd(place->id);
+	uint8_t *view;
+
+	(void)state;
+	assert_true(fd >= 0);
+	place->bytes[0] = 1;
+	assert_ptr_equal(mmap(NULL, 4096, PROT_WRITE, MAP_SHARED, fd, 0), MAP_FAILED);
+	assert_int_equal(pwrite(fd, "x", 1, 0), -1);
+	assert_int_equal(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+				   4096),
+			 -1);
+	view = mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0);
+	assert_ptr_not_equal(view, MAP_FAILED);
+	assert_int_equal(mprotect(view, 4096, PROT_READ | PROT_WRITE), -1);
+	place->bytes[1] = 2;
+	assert_int_equal(view[0], 1);
+	assert_int_equal(view[1], 2);
+	munmap(view, 4096);
+	close(fd);
+	snt__place_free(place);
+}
+
 static void only_what_cannot_vanish_is_mapped(void **state)
 {
 	int fd = memfd_create("sennit-test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -77,18 +108,156 @@ static void only_what_cannot_vanish_is_mapped(void **state)
 }
 
 /*
- * Devices
+ * Children, which have none of them
  */
 
-static struct snt__shm_stats shm_stats(struct side *side)
+/* What it returns is 0 if all is well there. */
+static void expect_in_child(int (*check)(void *arg), void *arg)
 {
-	struct snt__shm_stats stats;
+	pid_t child = fork();
+	int status;
 
-	snt__udp_lock(side->device);
-	stats = side->device->shm.stats;
-	snt__udp_unlock(side->device);
-	return stats;
+	if (!child) {
+		alarm(20); /* ends it, if it waits for what is not there */
+		_exit(check(arg));
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
 }
+
+struct parents {
+	struct snt__place *place, was;
+};
+
+/* Its parent's addresses are free, and what it puts there is its own. */
+static int use_the_address(void *arg)
+{
+	const struct parents *parents = arg;
+	size_t size = parents->was.size;
+	struct snt__place found;
+	uint8_t *own;
+
+	own = mmap(parents->was.bytes, size, PROT_READ | PROT_WRITE,
+		   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+	if (own != parents->was.bytes)
+		return 1;
+	if (snt__place_find(own, 1, &found))
+		return 2;
+	if (fcntl(parents->was.fd, F_GETFD) >= 0)
+		return 3;
+	own[size - 1] = 1;
+	snt__place_free(parents->place);
+	if (msync(own, size, MS_ASYNC))
+		return 4;
+	return 0;
+}
+
+static void a_child_has_no_places(void **state)
+{
+	struct snt__place *place = make_place(100000), found;
+	struct parents parents = { place, *place };
+
+	(void)state;
+	expect_in_child(use_the_address, &parents);
+	assert_true(snt__place_find(place->bytes, 1, &found));
+	snt__place_free(place);
+}
+
+static int make_one(void *arg)
+{
+	struct snt__place *place, found;
+
+	(void)arg;
+	if (snt__place_make(1, &place) || !snt__place_find(place->bytes, 1, &found))
+		return 1;
+	snt__place_free(place);
+	return 0;
+}
+
+static void *look_all_the_time(void *arg)
+{
+	struct snt__place *place = make_place(1), found;
+
+	while (!*(atomic_bool *)arg)
+		snt__place_find(place->bytes, 1, &found);
+	snt__place_free(place);
+	return NULL;
+}
+
+/* Whatever another thread was doing when it was made. */
+static void a_child_makes_its_own(void **state)
+{
+	atomic_bool over = false;
+	pthread_t thread;
+
+	(void)state;
+	assert_int_equal(pthread_create(&thread, NULL, look_all_the_time, &over), 0);
+	for (unsigned i = 0; i < 30; i++)
+		expect_in_child(make_one, NULL);
+	over = true;
+	assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
+/*
+ * Hosts that have no file for it
+ */
+
+static void without_a_file_it_is_memory_like_any_other(void **state)
+{
+	struct snt__place *place, found;
+	int ret;
+
+	(void)state;
+	fds_exhaust();
+	ret = snt__place_make(100000, &place);
+	fds_restore();
+	assert_int_equal(ret, 0);
+	for (unsigned i = 0; i < 100000; i += 512)
+		assert_int_equal(place->bytes[i]++, 0);
+	assert_false(snt__place_find(place->bytes, 1, &found));
+	snt__place_free(place);
+}
+
+/* In a namespace of its own, where files without a name must not be programs. */
+static int harden(void *arg)
+{
+	int status, fd;
+	pid_t child;
+
+	alarm(20);
+	if (unshare(CLONE_NEWPID))
+		return 77;
+	child = fork();
+	if (!child) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL); /* no alarm rings for the first */
+		fd = open("/proc/sys/vm/memfd_noexec", O_WRONLY | O_CLOEXEC);
+		if (fd < 0 || write(fd, "2", 1) != 1)
+			_exit(77);
+		_exit(make_one(arg));
+	}
+	return waitpid(child, &status, 0) == child && WIFEXITED(status)
+		       ? WEXITSTATUS(status)
+		       : 1;
+}
+
+static void is_made_on_hardened_hosts(void **state)
+{
+	pid_t child = fork();
+	int status;
+
+	(void)state;
+	if (!child)
+		_exit(harden(NULL));
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFEXITED(status));
+	if (WEXITSTATUS(status) == 77)
+		skip();
+	assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+/*
+ * Devices
+ */
 
 /* How many places a device has mapped. */
 static unsigned views(struct side *side)
@@ -110,8 +279,13 @@ static unsigned views(struct side *side)
 
 static void await_views(struct side *side, unsigned count)
 {
-	while (views(side) != count)
+	uint64_t begin = snt__udp_now();
+
+	while (views(side) != count) {
+		if (snt__udp_now() - begin > UINT64_C(20000000000))
+			fail_msg("there are %u places, not %u", views(side), count);
 		sched_yield();
+	}
 }
 
 static void register_bytes(struct side *side, void *bytes)
@@ -271,16 +445,133 @@ static void there_may_be_any_number(void **state)
 	sides_close(side);
 }
 
+/*
+ * The socket that offers and ends go over is full
+ */
+
+/* With bells, which one who has stopped does not hear. He has until snt__udp_unlock(). */
+static void stop_hearing(struct side *deaf, struct side *from)
+{
+	struct snt__shm_link *link;
+
+	snt__udp_lock(deaf->device);
+	snt__udp_lock(from->device);
+	link = snt__shm_find(&from->device->shm, deaf->device->address.gid);
+	assert_non_null(link);
+	while (snt__shm_say(link, SNT__SHM_WORD_BELL, 0, -1))
+		;
+	snt__udp_unlock(from->device);
+}
+
+static void is_taken_back_from_who_did_not_hear(void **state)
+{
+	struct side side[2];
+	struct snt__place *place;
+
+	(void)state;
+	sides_open(side, &by_memory);
+	place = move_in(&side[0]);
+	settle(&side[0], &side[1]);
+	stop_hearing(&side[1], &side[0]);
+	assert_success(side[0].control->dereg_mr(side[0].mr));
+	snt__place_free(place);
+	snt__udp_unlock(side[1].device);
+	/* Nobody sends anything, and still he learns of it. */
+	await_views(&side[1], 0);
+	place = make_place(SIDE_BYTES);
+	register_bytes(&side[0], place->bytes);
+	settle(&side[0], &side[1]);
+	assert_int_equal(views(&side[1]), 1);
+	close_in_place(side, place);
+}
+
+/* It goes through the ring until the offer gets through. */
+static void is_offered_to_who_did_not_hear(void **state)
+{
+	struct side side[2];
+	struct snt__place *place;
+
+	(void)state;
+	sides_open(side, &by_memory);
+	place = move_in(&side[0]);
+	stop_hearing(&side[1], &side[0]);
+	for (unsigned i = 0; i < 4; i++)
+		side_post(&side[0], &side[1], IBV_WR_RDMA_WRITE, 100000);
+	snt__udp_unlock(side[1].device);
+	for (unsigned i = 0; i < 4; i++)
+		assert_int_equal(side_wait(&side[0]), IBV_WC_SUCCESS);
+	settle(&side[0], &side[1]);
+	assert_int_equal(views(&side[1]), 1);
+	close_in_place(side, place);
+}
+
+/* Both at once, over and over: it may be back before its end was heard of. */
+static void comes_back_before_its_end_is_heard_of(void **state)
+{
+	struct side side[2];
+	struct snt__place *place;
+
+	(void)state;
+	sides_open(side, &by_memory);
+	place = move_in(&side[0]);
+	for (unsigned i = 0; i < 20; i++) {
+		settle(&side[0], &side[1]);
+		stop_hearing(&side[1], &side[0]);
+		assert_success(side[0].control->dereg_mr(side[0].mr));
+		register_bytes(&side[0], place->bytes);
+		side_post(&side[0], &side[1], IBV_WR_RDMA_WRITE, 100000);
+		snt__udp_unlock(side[1].device);
+		assert_int_equal(side_wait(&side[0]), IBV_WC_SUCCESS);
+	}
+	settle(&side[0], &side[1]);
+	assert_int_equal(views(&side[1]), 1);
+	close_in_place(side, place);
+}
+
+/* Somebody else's region in the same place ends: what is on its way from there arrives. */
+static void loses_nothing_when_a_neighbour_ends(void **state)
+{
+	struct side side[2];
+	struct snt__place *place;
+	struct ibv_mr *neighbour;
+
+	(void)state;
+	sides_open(side, &by_memory);
+	place = move_in(&side[0]);
+	for (unsigned i = 0; i < 100; i++) {
+		assert_success(side[0].control->reg_mr(side[0].pd, place->bytes, 4096,
+						       SIDE_ACCESS, &neighbour));
+		for (unsigned j = 0; j < 8; j++)
+			side_post(&side[0], &side[1], IBV_WR_RDMA_WRITE,
+				  SIDE_BYTES / 2);
+		assert_success(side[0].control->dereg_mr(neighbour));
+		for (unsigned j = 0; j < 8; j++)
+			assert_int_equal(side_wait(&side[0]), IBV_WC_SUCCESS);
+	}
+	assert_int_not_equal(shm_stats(&side[1]).shared, 0);
+	assert_int_equal(side_stats(&side[0]).resent, 0);
+	close_in_place(side, place);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_place_is_found_by_its_addresses),
+		cmocka_unit_test(is_for_reading_only),
 		cmocka_unit_test(only_what_cannot_vanish_is_mapped),
+		cmocka_unit_test(a_child_has_no_places),
+		cmocka_unit_test(a_child_makes_its_own),
+		cmocka_unit_test(without_a_file_it_is_memory_like_any_other),
+		cmocka_unit_test(is_made_on_hardened_hosts),
 		cmocka_unit_test(is_read_where_it_is),
 		cmocka_unit_test(is_read_by_who_asks),
 		cmocka_unit_test(is_taken_back),
 		cmocka_unit_test(an_address_may_be_another_place_by_now),
 		cmocka_unit_test(there_may_be_any_number),
+		cmocka_unit_test(is_taken_back_from_who_did_not_hear),
+		cmocka_unit_test(is_offered_to_who_did_not_hear),
+		cmocka_unit_test(comes_back_before_its_end_is_heard_of),
+		cmocka_unit_test(loses_nothing_when_a_neighbour_ends),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

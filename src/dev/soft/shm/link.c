@@ -3,10 +3,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -14,6 +16,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "dev/place.h"
 #include "dev/soft/alloc.h"
 
 #define BACKLOG 64
@@ -60,7 +63,8 @@ static int take_fd(struct msghdr *message)
 	return fd;
 }
 
-/* Returns how many bytes came, with an fd or -1, as recv(2); more than fit are none. */
+/* Returns how many bytes came, with an fd or -1, as recv(2); more than fit are none. An fd
+ * for which the process has no room is as if it had not been sent. */
 static ssize_t receive_with(const struct snt__shm_link *link, void *bytes, size_t size,
 			    int *fd_out)
 {
@@ -75,6 +79,8 @@ static ssize_t receive_with(const struct snt__shm_link *link, void *bytes, size_
 
 	*fd_out = got < 0 ? -1 : take_fd(&message);
 	if (got <= 0 || !(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)))
+		return got;
+	if (*fd_out < 0 && !(message.msg_flags & MSG_TRUNC))
 		return got;
 	if (*fd_out >= 0)
 		close(*fd_out);
@@ -108,6 +114,23 @@ socklen_t snt__shm_name(const uint8_t gid[16], struct sockaddr_un *name)
 	return offsetof(struct sockaddr_un, sun_path) + 1 + length;
 }
 
+/* Whom a namespace of users does not know are all one there, who may be ours as well. */
+#define STRANGERS 65534
+
+static bool knows_everybody(void)
+{
+	FILE *map = fopen("/proc/self/uid_map", "re");
+	uint32_t first, count;
+	bool all;
+
+	if (!map)
+		return false;
+	all = fscanf(map, "%" SCNu32 " %*u %" SCNu32, &first, &count) == 2 && !first &&
+	      count == UINT32_MAX;
+	fclose(map);
+	return all;
+}
+
 /* Anybody can have the name. */
 static bool same_user(int fd, pid_t *pid_out)
 {
@@ -115,7 +138,7 @@ static bool same_user(int fd, pid_t *pid_out)
 	socklen_t size = sizeof(other);
 
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &other, &size) ||
-	    other.uid != geteuid())
+	    other.uid != geteuid() || (other.uid == STRANGERS && !knows_everybody()))
 		return false;
 	*pid_out = other.pid;
 	return true;
@@ -159,18 +182,6 @@ static bool map(struct snt__shm_link *link, int memory)
 	return true;
 }
 
-static int make_memory(void)
-{
-	int fd = memfd_create("sennit-shm", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-
-	if (fd >= 0 && (ftruncate(fd, sizeof(struct snt__shm_area)) ||
-			fcntl(fd, F_ADD_SEALS, SNT__SHM_SEALS))) {
-		close(fd);
-		return -1;
-	}
-	return fd;
-}
-
 /* What is not sealed could be cut off under our feet. */
 static bool memory_good(int fd)
 {
@@ -195,6 +206,7 @@ static struct snt__shm_link *new_link(int fd, bool out)
 		return NULL;
 	}
 	link->fd = fd;
+	link->epoll = -1;
 	link->out = out;
 	return link;
 }
@@ -212,7 +224,7 @@ static bool send_greeting(struct snt__shm_link *link, const uint8_t ours[16],
 
 static bool greet(struct snt__shm_link *link, const uint8_t ours[16])
 {
-	int memory = make_memory();
+	int memory = snt__place_file("sennit-shm", sizeof(struct snt__shm_area));
 	bool done;
 
 	if (memory < 0)
@@ -260,6 +272,7 @@ struct snt__shm_link *snt__shm_accept(int listener, const uint8_t ours[16])
 		return NULL;
 	if (!same_user(fd, &link->pid)) {
 		snt__shm_link_free(link, true);
+		errno = EPERM;
 		return NULL;
 	}
 	memcpy(link->path.target, ours, sizeof(link->path.target));
@@ -315,7 +328,7 @@ static void hear(struct snt__shm_link *link, const struct snt__shm_message *mess
 	else if (link->out && message->word == SNT__SHM_WORD_MAPPED)
 		snt__shm_share_mapped(link, message->id);
 	else if (!link->out && message->word == SNT__SHM_WORD_END)
-		snt__shm_share_unmap(link, message->id);
+		snt__shm_share_over(link, message->id);
 	else if (!link->out && message->word == SNT__SHM_WORD_OFFER && fd >= 0 &&
 		 snt__shm_share_map(link, message->id, fd))
 		snt__shm_say(link, SNT__SHM_WORD_MAPPED, message->id, -1);
@@ -345,11 +358,23 @@ void snt__shm_ring_bell(const struct snt__shm_link *link)
 	snt__shm_say(link, SNT__SHM_WORD_BELL, 0, -1);
 }
 
+bool snt__shm_await(struct snt__shm_link *link, uint32_t events)
+{
+	struct epoll_event event = { .events = events, .data.ptr = link };
+
+	return !epoll_ctl(link->epoll, EPOLL_CTL_MOD, link->fd, &event);
+}
+
 bool snt__shm_lives(const struct snt__shm_link *link)
 {
 	struct pollfd end = { .fd = link->fd };
+	int ret;
 
-	return poll(&end, 1, 0) == 0;
+	/* A signal that is pending is enough, though nobody waits. */
+	do
+		ret = poll(&end, 1, 0);
+	while (ret < 0 && errno == EINTR);
+	return ret == 0;
 }
 
 void snt__shm_link_free(struct snt__shm_link *link, bool ours)

@@ -56,14 +56,15 @@ struct snt__shm_message {
 struct snt__shm_link {
 	struct snt__link list;
 	int fd;
-	bool out; /* we put */
+	int epoll; /* that waits for it; -1: none */
+	bool out;  /* we put */
+	bool full; /* out: the socket has no room for words; epoll tells when it has */
 	bool greeted;
 	bool pulls;   /* who takes can read the memory of who puts */
 	bool blocked; /* out: there was no room for long; what does not fit is lost */
 	uint8_t gid[16];     /* the other's address */
 	pid_t pid;	     /* the other's, as far as the kernel tells; in */
 	uint64_t stalled_at; /* out: since when there has been no room; 0: there is */
-	uint64_t stalled_head;
 	struct snt__shm_area *area;
 	struct snt__shm_producer producer;
 	struct snt__shm_consumer consumer;
@@ -82,7 +83,7 @@ int snt__shm_listen(const uint8_t gid[16]);
 struct snt__shm_link *snt__shm_connect(const uint8_t ours[16],
 				       const uint8_t theirs[16]);
 
-/* One that somebody made to us; without a ring until it has greeted. */
+/* One that somebody made to us; without a ring until it has greeted. NULL: errno. */
 struct snt__shm_link *snt__shm_accept(int listener, const uint8_t ours[16]);
 
 /* Something came over the socket, or its end. False: the link is over. */
@@ -94,6 +95,9 @@ void snt__shm_ring_bell(const struct snt__shm_link *link);
 /* Tells the other, with an fd or -1. False: there is no room for it now. */
 bool snt__shm_say(const struct snt__shm_link *link, enum snt__shm_word word,
 		  uint64_t id, int fd);
+
+/* Waits for other events than before. False: nobody waits. */
+bool snt__shm_await(struct snt__shm_link *link, uint32_t events);
 
 /* Is the other still who it was? Who dies closes its socket before anybody else can have
  * its process id. */

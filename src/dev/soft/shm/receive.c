@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Packets come out of rings. */
+#include <string.h>
+
 #include "dev/soft/burst.h"
 #include "dev/soft/shm/pull.h"
 #include "dev/soft/shm/shm.h"
@@ -8,10 +10,32 @@
 #define PACKETS 64
 #define BYTES	(256u << 10)
 
+static bool is_datagram(const struct snt__shm_record *record)
+{
+	return snt__wire_transport(record->header[0]) != SNT__WIRE_RC;
+}
+
+/* Nobody asked who cannot pull to do so, and datagrams are in the ring: nobody waits until
+ * they were read elsewhere. */
+static bool possible(const struct snt__shm_link *link,
+		     const struct snt__shm_record *record)
+{
+	return !record->piece_count ||
+	       ((record->pieces->place || link->pulls) && !is_datagram(record));
+}
+
 static void take(struct snt__shm *shm, const struct snt__shm_link *link,
 		 struct snt__shm_record *record, uint64_t now)
 {
+	uint8_t message[SNT__SOFT_MAD_SIZE];
 	struct snt__shm_pull pull;
+
+	/* Messages to the device itself are judged, down to the last byte. */
+	if (is_datagram(record) && record->payload_length == sizeof(message)) {
+		memcpy(message, record->payload, sizeof(message));
+		atomic_signal_fence(memory_order_seq_cst);
+		record->payload = message;
+	}
 
 	if (record->piece_count) {
 		if (record->pieces->place)
@@ -37,8 +61,7 @@ static int receive(struct snt__shm *shm, struct snt__shm_link *link, uint64_t no
 		got = snt__shm_take(&link->consumer, &record);
 		if (got <= 0)
 			break;
-		/* Nobody asked who cannot pull to do so. */
-		if (record.piece_count && !record.pieces->place && !link->pulls)
+		if (!possible(link, &record))
 			return -1;
 		take(shm, link, &record, now);
 		bytes += record.payload_length;

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "util/copy.h"
+
 enum kind {
 	KIND_PACKET = 1,    /* payload follows */
 	KIND_REFERENCE = 2, /* a list of pieces follows */
@@ -72,7 +74,7 @@ uint32_t snt__shm_room(struct snt__shm_producer *producer, uint32_t wanted)
 static void put_payload(uint8_t *to, const struct snt__soft_packet *packet)
 {
 	for (unsigned i = 0; i < packet->payload_count; i++) {
-		memcpy(to, packet->payload[i].iov_base, packet->payload[i].iov_len);
+		snt__copy(to, packet->payload[i].iov_base, packet->payload[i].iov_len);
 		to += packet->payload[i].iov_len;
 	}
 }
@@ -201,8 +203,10 @@ int snt__shm_take(struct snt__shm_consumer *consumer, struct snt__shm_record *re
 		if (used > rest(consumer->head))
 			used = rest(consumer->head);
 		if (front.mark.kind == KIND_SKIP) {
+			/* Never all of the ring, so that there is one at most. */
 			if (front.mark.length != rest(consumer->head) ||
-			    front.mark.length > used)
+			    front.mark.length > used ||
+			    front.mark.length == SNT__SHM_RING_SIZE)
 				return -1;
 			consumer->head += front.mark.length;
 			continue;

@@ -14,7 +14,7 @@
 
 /* In ns. Who has not made room for so long has stopped, perhaps for good. Nobody else is
  * to wait for it: what it has no room for is lost, as on a wire. */
-#define PATIENCE UINT64_C(50000000)
+#define PATIENCE INT64_C(50000000)
 
 /* Below that a call to the kernel costs more than any copy, and a copy less than to find
  * out where to read. */
@@ -32,14 +32,15 @@ static unsigned records_in(uint32_t room)
 	return room / RECORD_MAX - (room >= RECORD_MAX);
 }
 
+/* Who makes room for less than a packet makes none. Another thread may have been here with
+ * a later time. */
 static void stall(struct snt__shm *shm, struct snt__shm_link *link, uint64_t now)
 {
-	if (link->stalled_at && link->stalled_head == link->producer.head) {
-		link->blocked = now - link->stalled_at >= PATIENCE;
+	if (link->stalled_at) {
+		link->blocked |= (int64_t)(now - link->stalled_at) >= PATIENCE;
 		return;
 	}
 	link->stalled_at = now;
-	link->stalled_head = link->producer.head;
 	shm->stats.stalls++;
 }
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "dev/soft/shm/share.h"
 
+#include <errno.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -14,6 +16,14 @@ static struct snt__shm_share *find(struct snt__shm_shares *shares, uint64_t id)
 {
 	for (unsigned i = 0; i < shares->end; i++)
 		if (shares->share[i].id == id)
+			return &shares->share[i];
+	return NULL;
+}
+
+static struct snt__shm_share *find_place(struct snt__shm_shares *shares, uint64_t place)
+{
+	for (unsigned i = 0; i < shares->end; i++)
+		if (shares->share[i].place == place)
 			return &shares->share[i];
 	return NULL;
 }
@@ -39,16 +49,29 @@ static void drop(struct snt__shm_shares *shares, struct snt__shm_share *share)
  * Who puts
  */
 
+/* Nobody tries a socket again that was full, before epoll says that it is not. */
+static bool say(struct snt__shm_link *link, enum snt__shm_word word, uint64_t id,
+		int fd)
+{
+	if (link->full)
+		return false;
+	if (snt__shm_say(link, word, id, fd))
+		return true;
+	link->full = errno == EAGAIN && snt__shm_await(link, EPOLLIN | EPOLLOUT);
+	return false;
+}
+
 static void offer(struct snt__shm_link *link, const struct snt__place *place)
 {
-	struct snt__shm_share *share = add(&link->shares);
+	struct snt__shm_share *share = link->full ? NULL : add(&link->shares);
 	int fd;
 
 	if (!share)
 		return;
 	fd = snt__place_fd(place->id);
-	if (fd >= 0 && snt__shm_say(link, SNT__SHM_WORD_OFFER, place->id, fd))
-		*share = (struct snt__shm_share){ .id = place->id,
+	if (fd >= 0 && say(link, SNT__SHM_WORD_OFFER, link->shares.last_id + 1, fd))
+		*share = (struct snt__shm_share){ .id = ++link->shares.last_id,
+						  .place = place->id,
 						  .bytes = place->bytes,
 						  .size = place->size };
 	else
@@ -66,12 +89,12 @@ bool snt__shm_share_find(struct snt__shm_link *link, const void *bytes, size_t l
 	/* An address may be that of another place by now, but an id is never. */
 	if (!snt__place_find(bytes, length, &place))
 		return false;
-	share = find(&link->shares, place.id);
+	share = find_place(&link->shares, place.id);
 	if (!share)
 		offer(link, &place);
 	if (!share || !share->mapped || share->over)
 		return false;
-	*id_out = place.id;
+	*id_out = share->id;
 	*offset_out = (const uint8_t *)bytes - place.bytes;
 	return true;
 }
@@ -84,24 +107,54 @@ void snt__shm_share_mapped(struct snt__shm_link *link, uint64_t id)
 		share->mapped = true;
 }
 
-/* If the socket is full the other is told with the next. */
-void snt__shm_share_end(struct snt__shm_link *link, const uint8_t *bytes, size_t length)
+static void tell_of_ends(struct snt__shm_link *link)
 {
 	for (unsigned i = link->shares.end; i-- > 0;) {
+		struct snt__shm_share *share = &link->shares.share[i];
+
+		if (share->over && say(link, SNT__SHM_WORD_END, share->id, -1))
+			drop(&link->shares, share);
+	}
+}
+
+void snt__shm_share_end(struct snt__shm_link *link, const uint8_t *bytes, size_t length)
+{
+	for (unsigned i = 0; i < link->shares.end; i++) {
 		struct snt__shm_share *share = &link->shares.share[i];
 
 		share->over |=
 			share->id &&
 			(uintptr_t)bytes < (uintptr_t)share->bytes + share->size &&
 			(uintptr_t)share->bytes < (uintptr_t)bytes + length;
-		if (share->over && snt__shm_say(link, SNT__SHM_WORD_END, share->id, -1))
-			drop(&link->shares, share);
 	}
+	tell_of_ends(link);
+}
+
+void snt__shm_share_resume(struct snt__shm_link *link)
+{
+	link->full = false;
+	tell_of_ends(link);
+	if (!link->full)
+		snt__shm_await(link, EPOLLIN);
 }
 
 /*
  * Who takes
  */
+
+/* Files can be larger than all memory, and addresses are ours. */
+static bool fits(const struct snt__shm_shares *shares, size_t size)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	size_t pages = (size_t)sysconf(_SC_PHYS_PAGES);
+
+	for (unsigned i = 0; i < shares->end; i++) {
+		if (shares->share[i].size / page >= pages)
+			return false;
+		pages -= shares->share[i].size / page;
+	}
+	return size / page <= pages;
+}
 
 bool snt__shm_share_map(struct snt__shm_link *link, uint64_t id, int fd)
 {
@@ -109,7 +162,7 @@ bool snt__shm_share_map(struct snt__shm_link *link, uint64_t id, int fd)
 	struct snt__shm_share *share;
 	void *bytes;
 
-	if (!id || !size || find(&link->shares, id))
+	if (!id || !size || find(&link->shares, id) || !fits(&link->shares, size))
 		return false;
 	share = add(&link->shares);
 	if (!share)
@@ -131,12 +184,20 @@ static void unmap(struct snt__shm_link *link, struct snt__shm_share *share)
 	drop(&link->shares, share);
 }
 
-void snt__shm_share_unmap(struct snt__shm_link *link, uint64_t id)
+void snt__shm_share_over(struct snt__shm_link *link, uint64_t id)
 {
 	struct snt__shm_share *share = id ? find(&link->shares, id) : NULL;
 
 	if (share)
-		unmap(link, share);
+		share->over = link->shares.any_over = true;
+}
+
+void snt__shm_share_unmap_over(struct snt__shm_link *link)
+{
+	for (unsigned i = link->shares.end; i-- > 0;)
+		if (link->shares.share[i].over)
+			unmap(link, &link->shares.share[i]);
+	link->shares.any_over = false;
 }
 
 void snt__shm_share_unmap_all(struct snt__shm_link *link)

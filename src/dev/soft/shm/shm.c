@@ -19,6 +19,8 @@ static bool add_fd(struct snt__shm *shm, int fd, struct snt__shm_link *link)
 {
 	struct epoll_event event = { .events = EPOLLIN, .data.ptr = link };
 
+	if (link)
+		link->epoll = shm->fd;
 	return !epoll_ctl(shm->fd, EPOLL_CTL_ADD, fd, &event);
 }
 
@@ -57,14 +59,36 @@ struct snt__shm_link *snt__shm_find(struct snt__shm *shm, const uint8_t target[1
 	return NULL;
 }
 
+static void be_found(struct snt__shm *shm)
+{
+	shm->listener = snt__shm_listen(shm->gid);
+	if (shm->listener < 0 || add_fd(shm, shm->listener, NULL))
+		return;
+	close(shm->listener);
+	shm->listener = -1;
+}
+
+/* Who waits believes to be connected, and that what he sends arrives. */
+static void hang_up_on_all(struct snt__shm *shm)
+{
+	epoll_ctl(shm->fd, EPOLL_CTL_DEL, shm->listener, NULL);
+	close(shm->listener);
+	be_found(shm);
+}
+
 uint32_t snt__shm_reach(struct snt__shm *shm, const uint8_t target[16])
 {
 	struct snt__shm_link *link;
 
 	if (shm->fd < 0)
 		return 0;
-	if (snt__shm_find(shm, target))
+	if (shm->listener < 0)
+		be_found(shm);
+	link = snt__shm_find(shm, target);
+	if (link && snt__shm_lives(link))
 		return SNT__SHM_PAYLOAD_MAX;
+	if (link)
+		remove_link(shm, link);
 	link = snt__shm_connect(shm->gid, target);
 	if (!link)
 		return 0;
@@ -82,6 +106,9 @@ static void welcome(struct snt__shm *shm)
 {
 	struct snt__shm_link *link = snt__shm_accept(shm->listener, shm->gid);
 
+	if (!link &&
+	    (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS))
+		hang_up_on_all(shm);
 	if (!link)
 		return;
 	if (shm->in_count == LINKS_IN_MAX || !add_fd(shm, link->fd, link)) {
@@ -91,6 +118,21 @@ static void welcome(struct snt__shm *shm)
 	snt__list_append(&shm->ins, &link->list);
 	shm->in_count++;
 	shm->stats.links_in++;
+}
+
+/* False: the link is over. */
+static bool serve(struct snt__shm *shm, struct snt__shm_link *link, uint32_t events,
+		  uint64_t now)
+{
+	if (events & EPOLLOUT)
+		snt__shm_share_resume(link);
+	if (!snt__shm_listen_to(link))
+		return false;
+	if (link->shares.any_over) {
+		snt__shm_drain(shm, link, now);
+		snt__shm_share_unmap_over(link);
+	}
+	return true;
 }
 
 void snt__shm_serve(struct snt__shm *shm, uint64_t now)
@@ -104,7 +146,7 @@ void snt__shm_serve(struct snt__shm *shm, uint64_t now)
 
 		if (!link) {
 			welcome(shm);
-		} else if (!snt__shm_listen_to(link)) {
+		} else if (!serve(shm, link, events[i].events, now)) {
 			if (!link->out && link->greeted)
 				snt__shm_drain(shm, link, now);
 			remove_link(shm, link);
@@ -140,8 +182,8 @@ int snt__shm_open(struct snt__shm *shm, const uint8_t gid[16],
 	shm->fd = epoll_create1(EPOLL_CLOEXEC);
 	if (shm->fd < 0)
 		return -errno;
-	shm->listener = snt__shm_listen(gid);
-	if (shm->listener >= 0 && add_fd(shm, shm->listener, NULL))
+	be_found(shm);
+	if (shm->listener >= 0)
 		return 0;
 	error = errno;
 	snt__shm_close(shm, true);

@@ -28,8 +28,8 @@ struct snt__shm_stats {
 struct snt__shm {
 	struct snt__soft_device *core;
 	int fd; /* readable when snt__shm_serve() has something to do; -1: not open */
-	int listener;
-	bool pull; /* long payload is left where it is; see pull.h */
+	int listener; /* -1: nobody finds us, for want of an fd */
+	bool pull;    /* long payload is left where it is; see pull.h */
 	unsigned in_count;
 	uint8_t gid[16];
 	struct snt__link outs, ins;
