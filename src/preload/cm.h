@@ -44,6 +44,7 @@ struct snt__preload_id {
 	bool is_soft;		 /* has an address of a soft device */
 	bool bound;
 	bool sync;	       /* has a channel of its own, and waits by itself */
+	bool over;	       /* its last event was taken */
 	uint8_t ack_timeout;   /* 0: the device's */
 	unsigned backlog;      /* of a listener */
 	unsigned waiting;      /* requests to it that were not taken */
@@ -115,6 +116,7 @@ void snt__preload_move(struct snt__preload_id *id, struct snt__preload_channel *
 void snt__preload_retry_keep(struct snt__preload_id *id,
 			     const struct snt__cm_param *param);
 void snt__preload_retry_forget(struct snt__preload_id *id);
+void snt__preload_retry_forget_all(void);
 /* Is this a refusal that does not count yet? Then it is taken over. */
 bool snt__preload_retry(struct snt__preload_event *event);
 /* Is this a part of another try? If that fails, it becomes a failure. */

@@ -121,6 +121,23 @@ static bool leads_soft(const struct snt__preload_id *id, const struct sockaddr *
  * Binding
  */
 
+/* The port is known from here on, and nobody listens on it: it is tried out. (It is not
+ * kept for the id; who else gets it is first to listen, then.) With the lock. */
+static int bind_soft(struct snt__preload_id *id, const struct sockaddr *address)
+{
+	struct snt__cm *cm = snt__preload_cm();
+	struct sockaddr_storage source, none;
+	struct snt__cm_id *listener;
+	int ret = cm ? cm->table->listen(cm, address, 1, &listener) : -errno;
+
+	if (ret)
+		return ret;
+	cm->table->addresses(listener, &source, &none);
+	cm->table->destroy(listener);
+	keep_source(id, (const struct sockaddr *)&source);
+	return 0;
+}
+
 int rdma_bind_addr(struct rdma_cm_id *rdma, struct sockaddr *address)
 {
 	struct snt__preload_id *id = snt__preload_id(rdma);
@@ -131,21 +148,20 @@ int rdma_bind_addr(struct rdma_cm_id *rdma, struct sockaddr *address)
 	if (BYPASSED())
 		return snt__real()->rdma_bind_addr(rdma, address);
 	owner = whose(address, &device);
-	if (owner == SOFT && can_be_soft(id)) {
-		id->bound = id->is_soft = true;
-		snt__preload_drop_real(id);
-		keep_source(id, address);
+	if (can_be_soft(id) && (owner == SOFT || (owner == NOBODY && !id->real))) {
 		pthread_mutex_lock(&snt__preload_cm_lock);
-		snt__preload_id_bind(id, device);
+		ret = bind_soft(id, address);
+		if (!ret && owner == SOFT)
+			snt__preload_id_bind(id, device);
 		pthread_mutex_unlock(&snt__preload_cm_lock);
-		return 0;
-	}
-	if (id->real) {
+		if (!ret && owner == SOFT) {
+			id->is_soft = true;
+			snt__preload_drop_real(id);
+		}
+		ret = AS_MINUS_ONE(ret);
+	} else if (id->real) {
 		ret = snt__real()->rdma_bind_addr(id->real, address);
 		snt__preload_mirror(id);
-	} else if (owner == NOBODY && can_be_soft(id)) {
-		keep_source(id, address);
-		ret = 0;
 	} else {
 		ret = AS_MINUS_ONE(-ENODEV);
 	}

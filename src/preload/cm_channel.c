@@ -150,6 +150,7 @@ void snt__preload_purge(struct snt__preload_id *id)
 	}
 }
 
+/* Those of whom nobody has seen the request go where it goes. */
 void snt__preload_move(struct snt__preload_id *id, struct snt__preload_channel *to)
 {
 	struct snt__preload_channel *from = snt__preload_channel(id->rdma.channel);
@@ -166,6 +167,8 @@ void snt__preload_move(struct snt__preload_id *id, struct snt__preload_channel *
 		event = snt__container(moved.next, struct snt__preload_event, link);
 		snt__unlink(&event->link);
 		snt__preload_queue(to, event);
+		if (is_request(event) && event->rdma.id != &id->rdma)
+			snt__preload_move(snt__preload_id(event->rdma.id), to);
 	}
 }
 
@@ -173,24 +176,60 @@ void snt__preload_move(struct snt__preload_id *id, struct snt__preload_channel *
  * Taking
  */
 
-/* librdmacm does this part when a program takes the event, if the QP is of its making. */
+/*
+ * librdmacm does this part when a program takes the event, if the QP is of its making.
+ */
+
+static void flush_qp(const struct rdma_cm_id *id)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
+
+	if (id->qp)
+		snt__preload_control()->modify_qp(id->qp, &attr, IBV_QP_STATE);
+}
+
 static void respond(struct snt__preload_event *event)
 {
 	struct snt__preload_id *id = snt__preload_id(event->rdma.id);
-	const struct snt__cm_table *table = id->soft->cm->table;
 	int ret = snt__preload_qp_enter(id, IBV_QPS_RTR, NULL);
 
 	if (!ret)
 		ret = snt__preload_qp_enter(id, IBV_QPS_RTS, NULL);
 	if (!ret)
-		ret = table->establish(id->soft);
+		ret = id->soft->cm->table->establish(id->soft);
 	if (!ret) {
 		event->rdma.event = RDMA_CM_EVENT_ESTABLISHED;
 		return;
 	}
-	table->reject(id->soft, NULL, 0);
+	if (id->soft)
+		id->soft->cm->table->reject(id->soft, NULL, 0);
 	event->rdma.event = RDMA_CM_EVENT_CONNECT_ERROR;
 	event->rdma.status = ret;
+}
+
+static void act(struct snt__preload_event *event)
+{
+	struct rdma_cm_id *id = event->rdma.id;
+
+	switch (event->rdma.event) {
+	case RDMA_CM_EVENT_CONNECT_REQUEST:
+		event->owner->waiting--;
+		return;
+	case RDMA_CM_EVENT_CONNECT_RESPONSE:
+		if (id->qp)
+			respond(event);
+		return;
+	case RDMA_CM_EVENT_REJECTED:
+		flush_qp(id);
+		break;
+	case RDMA_CM_EVENT_CONNECT_ERROR:
+	case RDMA_CM_EVENT_UNREACHABLE:
+	case RDMA_CM_EVENT_DISCONNECTED:
+		break;
+	default:
+		return;
+	}
+	snt__preload_id(id)->over = true;
 }
 
 static struct snt__preload_event *take_soft(struct snt__preload_channel *channel)
@@ -203,11 +242,7 @@ static struct snt__preload_event *take_soft(struct snt__preload_channel *channel
 				       link);
 		unqueue(channel, event);
 		event->owner->events_taken++;
-		if (is_request(event))
-			event->owner->waiting--;
-		if (event->rdma.event == RDMA_CM_EVENT_CONNECT_RESPONSE &&
-		    event->rdma.id->qp)
-			respond(event);
+		act(event);
 	}
 	pthread_mutex_unlock(&snt__preload_cm_lock);
 	return event;

@@ -4,10 +4,11 @@
 
 #include "preload/cm.h"
 
+/* When the process ends, ids have nothing behind them any more (cm_id.c). */
 #define SOFT_CALL(id, ret, call)                             \
 	do {                                                 \
 		pthread_mutex_lock(&snt__preload_cm_lock);   \
-		ret = (call);                                \
+		ret = (id)->soft ? (call) : -EINVAL;         \
 		pthread_mutex_unlock(&snt__preload_cm_lock); \
 	} while (0)
 
@@ -176,7 +177,7 @@ int rdma_disconnect(struct rdma_cm_id *rdma)
 		return snt__real()->rdma_disconnect(rdma);
 	if (id->real) {
 		ret = done(id, snt__real()->rdma_disconnect(id->real));
-	} else if (id->soft) {
+	} else if (id->soft && !(id->sync && id->over)) {
 		SOFT_CALL(id, ret, disconnect_soft(id));
 		ret = ret == -ENOTCONN ? nothing_there() : AS_MINUS_ONE(ret);
 	} else {

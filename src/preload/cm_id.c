@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "preload/cm.h"
 
@@ -33,11 +34,23 @@ void snt__preload_id_free(struct snt__preload_id *id)
 	free(id);
 }
 
-/* The kernel tells the peers of a process that ends, and so do we. If somebody is at it
- * just now, perhaps this thread, there is no way to. */
+/* Not if it is this thread that has it. */
+static bool take_lock(void)
+{
+	const struct timespec moment = { .tv_nsec = 1000000 };
+
+	for (unsigned tries = 0; tries < 20; tries++) {
+		if (!pthread_mutex_trylock(&snt__preload_cm_lock))
+			return true;
+		nanosleep(&moment, NULL);
+	}
+	return false;
+}
+
+/* The kernel tells the peers of a process that ends, and so do we. */
 __attribute__((destructor)) static void say_goodbye(void)
 {
-	if (!snt__preload_may_end() || pthread_mutex_trylock(&snt__preload_cm_lock))
+	if (!snt__preload_may_end() || !take_lock())
 		return;
 	for (struct snt__link *at = all.next; at != &all; at = at->next) {
 		struct snt__preload_id *id =

@@ -14,9 +14,11 @@ int snt__preload_qp_enter(struct snt__preload_id *id, enum ibv_qp_state state,
 			  const struct rdma_conn_param *limits)
 {
 	struct ibv_qp_attr attr = { .qp_state = state };
-	int mask;
-	int ret = id->soft->cm->table->qp_attr(id->soft, &attr, &mask);
+	int mask, ret;
 
+	if (!id->soft)
+		return -ENOTCONN;
+	ret = id->soft->cm->table->qp_attr(id->soft, &attr, &mask);
 	if (ret)
 		return ret;
 	if (limits) {
@@ -88,9 +90,11 @@ static int start_qp(struct snt__preload_id *id, struct ibv_qp *qp)
 	return AS_MINUS_ONE(ret);
 }
 
+/* What the program does not have is made for it, and told to it if all goes well. */
 static int create_qp_soft(struct snt__preload_id *id, struct ibv_pd *pd,
 			  struct ibv_qp_init_attr *attr)
 {
+	const struct ibv_qp_init_attr before = *attr;
 	struct rdma_cm_id *rdma = &id->rdma;
 	struct ibv_qp *qp;
 
@@ -101,15 +105,19 @@ static int create_qp_soft(struct snt__preload_id *id, struct ibv_pd *pd,
 	if (!attr->srq)
 		attr->srq = rdma->srq;
 	if (create_cqs(rdma, attr))
-		return -1;
+		goto err_attr;
 	qp = ibv_create_qp(pd, attr);
-	if (!qp || start_qp(id, qp)) {
-		destroy_cqs(rdma);
-		return -1;
-	}
+	if (!qp || start_qp(id, qp))
+		goto err_cqs;
 	rdma->pd = pd;
 	rdma->qp_type = attr->qp_type;
 	return 0;
+
+err_cqs:
+	destroy_cqs(rdma);
+err_attr:
+	*attr = before;
+	return -1;
 }
 
 int rdma_create_qp(struct rdma_cm_id *rdma, struct ibv_pd *pd,

@@ -40,6 +40,13 @@ void snt__preload_retry_forget(struct snt__preload_id *id)
 	id->refused = NULL;
 }
 
+void snt__preload_retry_forget_all(void)
+{
+	while (!snt__list_empty(&waiting))
+		snt__preload_retry_forget(
+			snt__container(waiting.next, struct snt__preload_id, again));
+}
+
 bool snt__preload_retry(struct snt__preload_event *event)
 {
 	struct snt__preload_id *id = event->soft.id->user;

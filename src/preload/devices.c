@@ -22,7 +22,7 @@
  * Devices live as long as the process, so that whoever lists devices twice finds the same
  * addresses. A child of the process has none of them and makes its own.
  */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_mutex_t snt__preload_devices_lock = PTHREAD_MUTEX_INITIALIZER;
 static pid_t made_by;
 static struct snt__listing listing; /* is kept, and the devices with it */
 static struct snt__listing parents __attribute__((used)); /* the same of the parent */
@@ -66,9 +66,23 @@ static enum wish get_wish(void)
 	return wish;
 }
 
+/* Nobody calls it. Soft devices are known by it, also those that only the parent had. */
+static struct ibv_context *mark(struct ibv_device *device, int fd)
+{
+	(void)device;
+	(void)fd;
+	return NULL;
+}
+
+static bool is_soft_device(const struct ibv_device *device)
+{
+	return device->_ops._dummy1 == mark;
+}
+
 /* Where the kernel would have them; files.c makes some of it up. */
 static void name_files(struct ibv_device *device)
 {
+	device->_ops._dummy1 = mark;
 	snprintf(device->dev_name, sizeof(device->dev_name), "%.32s", device->name);
 	snprintf(device->dev_path, sizeof(device->dev_path),
 		 "/sys/class/infiniband_verbs/%.32s", device->name);
@@ -98,15 +112,16 @@ struct snt__preload_devices snt__preload_devices(void)
 {
 	struct snt__preload_devices devices = { .context = contexts };
 
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&snt__preload_devices_lock);
 	if (made_by != getpid()) {
 		made_by = getpid();
 		parents = listing;
 		context_count = 0;
 		make();
+		snt__preload_watch_forks();
 	}
 	devices.count = context_count;
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&snt__preload_devices_lock);
 	return devices;
 }
 
@@ -265,14 +280,14 @@ __be64 ibv_get_device_guid(struct ibv_device *device)
 {
 	struct ibv_context *context = context_of(device);
 
-	if (!context)
+	if (!is_soft_device(device))
 		return snt__real()->ibv_get_device_guid(device);
-	return snt__soft_device_of(context)->guid;
+	return context ? snt__soft_device_of(context)->guid : 0;
 }
 
 int ibv_get_device_index(struct ibv_device *device)
 {
-	if (!context_of(device))
+	if (!is_soft_device(device))
 		return snt__real()->ibv_get_device_index(device);
 	return -1;
 }
@@ -282,7 +297,11 @@ struct ibv_context *ibv_open_device(struct ibv_device *device)
 {
 	struct ibv_context *context = context_of(device);
 
-	return context ? context : snt__real()->ibv_open_device(device);
+	if (!is_soft_device(device))
+		return snt__real()->ibv_open_device(device);
+	if (!context)
+		errno = ENODEV;
+	return context;
 }
 
 int ibv_close_device(struct ibv_context *context)

@@ -2,6 +2,7 @@
 #ifndef SNT_PRELOAD_PRELOAD_H
 #define SNT_PRELOAD_PRELOAD_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <infiniband/verbs.h>
 #include <sennit/control.h>
@@ -17,6 +18,7 @@
  *	datagram.c     address handles
  *	cm.h           rdma_cm, and which files it is in
  *	files.c        what programs look for in /dev and /sys
+ *	fork.c         children of the process
  *
  * Each function that the two libraries export and that is given an object is here, too. It
  * looks at whose object it is: one of a soft device goes to the control table, the rest
@@ -41,6 +43,13 @@ struct snt__preload_devices {
 /* Makes them when asked for the first time. None, where they are not wanted or cannot be
  * made; then stderr says why, once. Valid for ever. */
 struct snt__preload_devices snt__preload_devices(void);
+
+/* Of whoever makes them. */
+extern pthread_mutex_t snt__preload_devices_lock;
+
+/* A child finds all locks free. Not before there are devices, which do the same: who comes
+ * last is asked first, and has devices in use while he has his locks. */
+void snt__preload_watch_forks(void);
 
 /* Can devices be used while the process ends? Not if it is a signal in the middle of a
  * verb that ends it. */

@@ -5,6 +5,7 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdint.h>
 #include <string.h>
 
 #include "preload/preload.h"
@@ -50,7 +51,7 @@ static bool begins(const char *text, const char *word)
 	return strncmp(text, word, strlen(word)) == 0;
 }
 
-bool snt__preload_bypassed(const void *caller)
+static bool is_ours(const void *caller)
 {
 	const char *name;
 	Dl_info info;
@@ -60,4 +61,24 @@ bool snt__preload_bypassed(const void *caller)
 	name = strrchr(info.dli_fname, '/');
 	name = name ? name + 1 : info.dli_fname;
 	return begins(name, "librdmacm.so") || begins(name, "libsennit.so");
+}
+
+/*
+ * Who calls from where is asked once: dladdr() has a lock, which would be taken for ever in
+ * a child if another thread had it when the process forked.
+ */
+#define CALLERS 256
+
+bool snt__preload_bypassed(const void *caller)
+{
+	static uint64_t known[CALLERS]; /* the caller, and a bit: the answer */
+	uint64_t address = (uintptr_t)caller;
+	uint64_t *slot = &known[(address ^ address >> 8) % CALLERS];
+	uint64_t answer = __atomic_load_n(slot, __ATOMIC_RELAXED);
+
+	if (answer >> 1 != address) {
+		answer = address << 1 | is_ours(caller);
+		__atomic_store_n(slot, answer, __ATOMIC_RELAXED);
+	}
+	return answer & 1;
 }

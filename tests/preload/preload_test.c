@@ -6,6 +6,7 @@
 #include "lib/test.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <rdma/rdma_cma.h>
@@ -16,6 +17,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "preload/kit.h"
+
 #define GRH	40
 #define TIMEOUT 10000 /* ms, for what should take none */
 #define QKEY	0x11111111
@@ -23,22 +26,6 @@
 /*
  * Devices
  */
-
-static struct ibv_context *open_soft(unsigned which)
-{
-	struct ibv_device **list = ibv_get_device_list(NULL);
-	struct ibv_context *context = NULL;
-	char name[16];
-
-	assert_non_null(list);
-	snprintf(name, sizeof(name), "soft%u", which);
-	for (int i = 0; list[i]; i++)
-		if (!strcmp(ibv_get_device_name(list[i]), name))
-			context = ibv_open_device(list[i]);
-	ibv_free_device_list(list);
-	assert_non_null(context);
-	return context;
-}
 
 static void devices(void **state)
 {
@@ -131,70 +118,6 @@ static void made_up_files(void **state)
 	assert_non_null(file);
 	assert_non_null(fgets(text, sizeof(text), file));
 	fclose(file);
-}
-
-/* A child has none of its parent's devices, and gets its own. */
-static void children(void **state)
-{
-	union ibv_gid ours, gid;
-	struct ibv_pd *pd;
-	int status;
-	pid_t child;
-
-	(void)state;
-	assert_int_equal(ibv_query_gid(open_soft(0), 1, 0, &ours), 0);
-	child = fork();
-	if (!child) {
-		struct ibv_context *context = open_soft(0);
-
-		_exit(ibv_query_gid(context, 1, 0, &gid) ||
-		      !memcmp(&gid, &ours, sizeof(gid)) || !ibv_alloc_pd(context));
-	}
-	assert_int_equal(waitpid(child, &status, 0), child);
-	assert_int_equal(status, 0);
-	pd = ibv_alloc_pd(open_soft(0));
-	assert_non_null(pd);
-	assert_int_equal(ibv_dealloc_pd(pd), 0);
-}
-
-static void leave(int signal)
-{
-	(void)signal;
-	exit(0);
-}
-
-/* In the middle of a verb, whose thread has the device's lock. */
-static void poll_until_signal(useconds_t delay)
-{
-	struct ibv_context *context = open_soft(0);
-	struct ibv_cq *cq = ibv_create_cq(context, 4, NULL, NULL, 0);
-	struct ibv_wc wc;
-
-	signal(SIGALRM, leave);
-	ualarm(delay, 0);
-	while (ibv_poll_cq(cq, 1, &wc) == 0)
-		;
-	_exit(1);
-}
-
-static void exit_by_signal(void **state)
-{
-	(void)state;
-	for (useconds_t delay = 1000; delay < 11000; delay += 1111) {
-		pid_t child = fork();
-		int waited = 0;
-
-		if (!child)
-			poll_until_signal(delay);
-		while (!waitpid(child, NULL, WNOHANG)) {
-			poll(NULL, 0, 10);
-			if (++waited < TIMEOUT / 10)
-				continue;
-			kill(child, SIGKILL);
-			waitpid(child, NULL, 0);
-			fail_msg("a process hangs in exit()");
-		}
-	}
 }
 
 /*
@@ -575,6 +498,192 @@ static void migration(void **state)
 	rdma_destroy_event_channel(other);
 }
 
+/* Of a listener: those who have come and nobody has seen go with it. */
+static void migration_of_requests(void **state)
+{
+	struct world w = open_world(false);
+	struct rdma_event_channel *other = rdma_create_event_channel();
+
+	(void)state;
+	w.id = reach(w.client, port_of(&w));
+	add_qp(w.id);
+	ask(w.id, "hello");
+	while (quiet(w.server))
+		;
+	assert_int_equal(rdma_migrate_id(w.listener, other), 0);
+	assert_true(quiet(w.server));
+	rdma_destroy_event_channel(w.server);
+	w.server = other;
+	take_request(&w, "hello");
+	assert_ptr_equal(w.accepted->channel, other);
+	add_qp(w.accepted);
+	answer(&w, "welcome");
+	close_world(&w);
+}
+
+/* What was posted comes back when the peer refuses. */
+static void refusal_flushes(void **state)
+{
+	struct world w = open_world(false);
+	char text[16];
+	struct ibv_mr *mr;
+	struct ibv_wc wc;
+
+	(void)state;
+	w.id = reach(w.client, port_of(&w));
+	add_qp(w.id);
+	mr = rdma_reg_msgs(w.id, text, sizeof(text));
+	assert_int_equal(rdma_post_recv(w.id, NULL, text, sizeof(text), mr), 0);
+	ask(w.id, "hello");
+	take_request(&w, "hello");
+	assert_int_equal(rdma_reject(w.accepted, NULL, 0), 0);
+	expect(w.client, RDMA_CM_EVENT_REJECTED);
+	assert_int_equal(ibv_poll_cq(w.id->recv_cq, 1, &wc), 1);
+	assert_int_equal(wc.status, IBV_WC_WR_FLUSH_ERR);
+	rdma_dereg_mr(mr);
+	close_world(&w);
+}
+
+/* A port is chosen when an id is bound, not when it listens; one that is taken is not
+ * given twice. */
+static void port_of_who_is_bound(void **state)
+{
+	struct rdma_event_channel *channel = rdma_create_event_channel();
+	struct rdma_cm_id *id, *other;
+
+	(void)state;
+	for (int all = 0; all < 2; all++) {
+		struct sockaddr_storage address = address_of(0, 0);
+		struct sockaddr_in *four = (struct sockaddr_in *)&address;
+
+		if (all)
+			four->sin_addr.s_addr = 0;
+		assert_int_equal(rdma_create_id(channel, &id, NULL, RDMA_PS_TCP), 0);
+		assert_int_equal(rdma_bind_addr(id, (struct sockaddr *)&address), 0);
+		four->sin_port = rdma_get_src_port(id);
+		assert_int_not_equal(four->sin_port, 0);
+		assert_int_equal(rdma_listen(id, 1), 0);
+		assert_int_equal(rdma_get_src_port(id), four->sin_port);
+		assert_int_equal(rdma_create_id(channel, &other, NULL, RDMA_PS_TCP), 0);
+		assert_int_equal(rdma_bind_addr(other, (struct sockaddr *)&address),
+				 -1);
+		assert_int_equal(errno, EADDRINUSE);
+		end(other);
+		end(id);
+	}
+	rdma_destroy_event_channel(channel);
+}
+
+/*
+ * A process ends while one of its threads takes events. What it is at is over by then, and
+ * the thread is told so.
+ */
+
+struct ending {
+	struct world w;
+	struct rdma_cm_id *other;
+	int heard; /* a pipe */
+};
+
+/* From when on all ids are without a peer. */
+static void *hear_after_goodbye(void *arg)
+{
+	struct ending *ending = arg;
+	struct rdma_cm_event *event;
+
+	do {
+		poll(NULL, 0, 1); /* who says goodbye needs the lock */
+		rdma_notify(ending->other, IBV_EVENT_COMM_EST);
+	} while (errno != EINVAL);
+	if (!rdma_get_cm_event(ending->w.client, &event) &&
+	    event->event == RDMA_CM_EVENT_CONNECT_ERROR)
+		assert_int_equal(write(ending->heard, "", 1), 1);
+	return NULL;
+}
+
+/* What was printed comes last of all in exit(), and waits for room in a pipe. */
+static void fill_stdout(int fd)
+{
+	static char buffer[BUFSIZ];
+
+	assert_int_equal(fcntl(fd, F_SETFL, O_NONBLOCK), 0);
+	while (write(fd, "x", 1) == 1)
+		;
+	assert_int_equal(fcntl(fd, F_SETFL, 0), 0);
+	assert_int_equal(dup2(fd, STDOUT_FILENO), STDOUT_FILENO);
+	setvbuf(stdout, buffer, _IOFBF, sizeof(buffer));
+	printf("last");
+}
+
+static void end_while_connecting(int out, int heard)
+{
+	static struct ending ending;
+	struct rdma_conn_param param = { .responder_resources = 3 };
+	struct rdma_event_channel *channel = rdma_create_event_channel();
+	pthread_t thread;
+
+	ending.w = open_world(false);
+	ending.heard = heard;
+	ending.other = reach(channel, port_of(&ending.w));
+	ending.w.id = reach(ending.w.client, port_of(&ending.w));
+	add_qp(ending.w.id);
+	ask(ending.w.id, "hello");
+	take_request(&ending.w, "hello");
+	add_qp(ending.w.accepted);
+	assert_int_equal(rdma_accept(ending.w.accepted, &param), 0);
+	while (quiet(ending.w.client))
+		;
+	assert_int_equal(pthread_create(&thread, NULL, hear_after_goodbye, &ending), 0);
+	fill_stdout(out);
+	exit(0);
+}
+
+static void exit_while_connecting(void **state)
+{
+	int out[2], heard[2], status;
+	char bytes[4096];
+	pid_t child;
+
+	(void)state;
+	assert_int_equal(pipe(out), 0);
+	assert_int_equal(pipe(heard), 0);
+	fflush(NULL);
+	child = fork();
+	if (!child) {
+		close(out[0]);
+		close(heard[0]);
+		alarm(20);
+		end_while_connecting(out[1], heard[1]);
+	}
+	close(out[1]);
+	close(heard[1]);
+	assert_int_equal(read(heard[0], bytes, 1), 1);
+	while (read(out[0], bytes, sizeof(bytes)) > 0)
+		;
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFEXITED(status)); /* sanitizers find what it had open */
+	close(out[0]);
+	close(heard[0]);
+}
+
+/* Programs try less until it is enough, with what they have tried before. */
+static void second_try(void **state)
+{
+	struct world w = open_world(false);
+	struct ibv_qp_init_attr attr = {
+		.cap = { .max_send_wr = 1, .max_send_sge = 1u << 20 },
+		.qp_type = IBV_QPT_RC,
+	};
+
+	(void)state;
+	w.id = reach(w.client, port_of(&w));
+	assert_int_equal(rdma_create_qp(w.id, NULL, &attr), -1);
+	attr.cap.max_send_sge = 1;
+	assert_int_equal(rdma_create_qp(w.id, NULL, &attr), 0);
+	assert_ptr_equal(w.id->qp->recv_cq, w.id->recv_cq);
+	close_world(&w);
+}
+
 static void addresses(void **state)
 {
 	struct rdma_event_channel *channel = rdma_create_event_channel();
@@ -685,7 +794,10 @@ static void end_points(void **state)
 	assert_int_equal(rdma_get_recv_comp(id, &wc), 1);
 	assert_string_equal(text, "pong");
 	pthread_join(thread, NULL);
-	rdma_disconnect(id);
+	assert_int_equal(rdma_disconnect(id), 0);
+	/* Nothing comes any more for which it could wait. */
+	assert_int_equal(rdma_disconnect(id), -1);
+	assert_int_equal(errno, EINVAL);
 	rdma_dereg_mr(mr);
 	rdma_destroy_ep(id);
 	rdma_destroy_ep(listener);
@@ -798,14 +910,25 @@ static void datagrams(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(devices),	  cmocka_unit_test(not_there),
-		cmocka_unit_test(made_up_files),  cmocka_unit_test(connection),
-		cmocka_unit_test(iova),		  cmocka_unit_test(refused_by_program),
-		cmocka_unit_test(refused_unseen), cmocka_unit_test(backlog),
-		cmocka_unit_test(nobody_listens), cmocka_unit_test(listens_late),
-		cmocka_unit_test(migration),	  cmocka_unit_test(addresses),
-		cmocka_unit_test(end_points),	  cmocka_unit_test(datagrams),
-		cmocka_unit_test(children),	  cmocka_unit_test(exit_by_signal),
+		cmocka_unit_test(devices),
+		cmocka_unit_test(not_there),
+		cmocka_unit_test(made_up_files),
+		cmocka_unit_test(connection),
+		cmocka_unit_test(iova),
+		cmocka_unit_test(refused_by_program),
+		cmocka_unit_test(refused_unseen),
+		cmocka_unit_test(backlog),
+		cmocka_unit_test(nobody_listens),
+		cmocka_unit_test(listens_late),
+		cmocka_unit_test(migration),
+		cmocka_unit_test(addresses),
+		cmocka_unit_test(migration_of_requests),
+		cmocka_unit_test(refusal_flushes),
+		cmocka_unit_test(port_of_who_is_bound),
+		cmocka_unit_test(second_try),
+		cmocka_unit_test(end_points),
+		cmocka_unit_test(datagrams),
+		cmocka_unit_test(exit_while_connecting),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
