@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "stream/stream.h"
-#include "util/copy.h"
 #include "util/err.h"
 #include "vqp/qp.h"
 
@@ -152,7 +151,7 @@ static size_t copy_out(struct snt_stream *stream, uint8_t *to, size_t length)
 			part = in->size - at;
 		if (part > most)
 			part = most;
-		snt__copy(to + done, stream->ring + at, part);
+		memcpy(to + done, stream->ring + at, part);
 		in->consumed += part;
 		done += part;
 		if (snt__inflow_due(in))

@@ -9,7 +9,6 @@
 
 #include "dev/mem.h"
 #include "stream/stream.h"
-#include "util/copy.h"
 #include "util/err.h"
 #include "vqp/qp.h"
 
@@ -369,7 +368,7 @@ static size_t stage_bytes(struct snt_stream *stream, const uint8_t *from, size_t
 
 		if (!part)
 			break;
-		snt__copy(stream->stage + at, from + done, part);
+		memcpy(stream->stage + at, from + done, part);
 		stream->staged += part;
 		done += part;
 		if (stream->staged - stream->posted >= stream->chunk)

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What a packet costs by itself: encoding, decoding, sealing with an ICRC and checking
- * it, per size of payload; the CRC, ours and the library's; and copies, to memory that is 16
- * bytes off, as that of malloc() is. Internal functions, and
+ * it, per size of payload; and the CRC, ours and the library's. Internal functions, and
  * therefore not in bench/.
  */
 #include <stdio.h>
@@ -12,7 +11,6 @@
 #include "dev/soft/icrc.h"
 #include "dev/soft/wire.h"
 #include "lib/bench.h"
-#include "util/copy.h"
 
 #define COUNT	   1024
 #define LENGTH_MAX 4096
@@ -116,29 +114,6 @@ static void crc(void *arg, unsigned count)
 		bench_use((void *)(long)snt__crc32(i, packet, *(const size_t *)arg));
 }
 
-/* A MiB, in places of a page each. */
-#define PLACES 256
-static _Alignas(LENGTH_MAX) uint8_t source[PLACES][LENGTH_MAX];
-static _Alignas(LENGTH_MAX) uint8_t target[PLACES + 1][LENGTH_MAX];
-
-static void copy_by_library(void *arg, unsigned count)
-{
-	for (unsigned i = 0; i < count; i++) {
-		memcpy(target[i % PLACES] + 16, source[i % PLACES],
-		       *(const size_t *)arg);
-		bench_use(target);
-	}
-}
-
-static void copy(void *arg, unsigned count)
-{
-	for (unsigned i = 0; i < count; i++) {
-		snt__copy(target[i % PLACES] + 16, source[i % PLACES],
-			  *(const size_t *)arg);
-		bench_use(target);
-	}
-}
-
 static const struct {
 	const char *name;
 	bench_fn fn;
@@ -149,8 +124,6 @@ static const struct {
 	{ "check-any", check_any, "check" },
 	{ "crc-portable", crc_portable, NULL },
 	{ "crc", crc, "crc-portable" },
-	{ "memcpy", copy_by_library, NULL },
-	{ "copy", copy, "memcpy" },
 };
 
 int main(int argc, char **argv)

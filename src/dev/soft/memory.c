@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "dev/soft/core.h"
-#include "util/copy.h"
 
 int snt__soft_memory_init(struct snt__soft_memory *memory, unsigned max,
 			  const uint32_t *order)
@@ -90,7 +89,7 @@ bool snt__soft_scatter(const struct snt__soft_memory *memory, const struct ibv_p
 	count = snt__soft_span(memory, pd, sge, sge_count, cursor, length,
 			       IBV_ACCESS_LOCAL_WRITE, pieces);
 	for (i = 0; i < count; i++) {
-		snt__copy(pieces[i].iov_base, bytes, pieces[i].iov_len);
+		memcpy(pieces[i].iov_base, bytes, pieces[i].iov_len);
 		bytes += pieces[i].iov_len;
 	}
 	return count >= 0;

@@ -4,8 +4,6 @@
 #include <string.h>
 #include <sys/uio.h>
 
-#include "util/copy.h"
-
 /* The pieces from an offset on, as many as bring that many bytes. Returns how many; 0: one
  * of them is in no place that we have. `foreign_out`: they are at addresses of the other
  * process. Nobody mixes the two. */
@@ -54,7 +52,7 @@ static void copy_pieces(struct iovec *from, const struct iovec *to, unsigned cou
 		while (left) {
 			size_t part = from->iov_len < left ? from->iov_len : left;
 
-			snt__copy(at, from->iov_base, part);
+			memcpy(at, from->iov_base, part);
 			at += part;
 			left -= part;
 			from->iov_base = (uint8_t *)from->iov_base + part;

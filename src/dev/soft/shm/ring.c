@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-#include "util/copy.h"
-
 enum kind {
 	KIND_PACKET = 1,    /* payload follows */
 	KIND_REFERENCE = 2, /* a list of pieces follows */
@@ -74,7 +72,7 @@ uint32_t snt__shm_room(struct snt__shm_producer *producer, uint32_t wanted)
 static void put_payload(uint8_t *to, const struct snt__soft_packet *packet)
 {
 	for (unsigned i = 0; i < packet->payload_count; i++) {
-		snt__copy(to, packet->payload[i].iov_base, packet->payload[i].iov_len);
+		memcpy(to, packet->payload[i].iov_base, packet->payload[i].iov_len);
 		to += packet->payload[i].iov_len;
 	}
 }
