@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -200,28 +201,32 @@ static void shuns_other_users(void **state)
 
 #define NOBODY 65534u
 
-/* As nobody, in a namespace that knows no other user. */
-static bool become_nobody(void)
+/* In a process that is nobody, in a namespace that knows no other user. Not by unshare(2), for
+ * which there must not be any thread, not even a sanitizer's. */
+static pid_t connect_as_nobody(const uint8_t ours[16], const uint8_t theirs[16])
 {
 	static const char map[] = "65534 1001 1";
 	int go[2], fd;
 	char path[64], byte;
-	bool mapped;
-	pid_t parent = getpid(), helper;
+	pid_t child;
 
-	if (pipe(go))
-		return false;
-	helper = fork();
-	if (!helper) {
-		close(go[1]);
-		snprintf(path, sizeof(path), "/proc/%d/uid_map", parent);
-		_exit(read(go[0], &byte, 1) != 1 || (fd = open(path, O_WRONLY)) < 0 ||
-		      write(fd, map, strlen(map)) != (ssize_t)strlen(map));
+	assert_success(pipe(go));
+	child = (pid_t)syscall(SYS_clone, SIGCHLD | CLONE_NEWUSER, NULL, NULL, NULL, 0);
+	if (!child) {
+		if (read(go[0], &byte, 1) != 1 || setresuid(NOBODY, NOBODY, NOBODY))
+			_exit(2);
+		_exit(snt__shm_connect(ours, theirs) != NULL);
 	}
-	mapped = !unshare(CLONE_NEWUSER) && write(go[1], "", 1) == 1;
+	snprintf(path, sizeof(path), "/proc/%d/uid_map", child);
+	fd = child > 0 ? open(path, O_WRONLY) : -1;
+	if (fd >= 0) {
+		assert_int_equal(write(fd, map, strlen(map)), strlen(map));
+		assert_int_equal(write(go[1], "", 1), 1);
+		close(fd);
+	}
+	close(go[0]);
 	close(go[1]);
-	return waitpid(helper, &fd, 0) == helper && !fd && mapped &&
-	       !setresuid(NOBODY, NOBODY, NOBODY);
+	return child;
 }
 
 /* There, whoever is not known is nobody, too. */
@@ -235,19 +240,14 @@ static void shuns_those_whom_it_does_not_know(void **state)
 	if (geteuid())
 		skip();
 	squatter = squat(theirs.gid, NOBODY, 1002);
-	child = fork();
-	if (!child) {
-		if (!become_nobody())
-			_exit(77);
-		_exit(snt__shm_connect(ours.gid, theirs.gid) != NULL);
-	}
-	assert_int_equal(waitpid(child, &status, 0), child);
+	child = connect_as_nobody(ours.gid, theirs.gid);
+	if (child > 0)
+		assert_int_equal(waitpid(child, &status, 0), child);
 	kill(squatter, SIGKILL);
 	assert_int_equal(waitpid(squatter, NULL, 0), squatter);
-	assert_true(WIFEXITED(status));
-	if (WEXITSTATUS(status) == 77)
-		skip();
-	assert_int_equal(WEXITSTATUS(status), 0);
+	if (child < 0)
+		skip(); /* without namespaces nobody is unknown */
+	assert_int_equal(status, 0);
 }
 
 static void cut(struct side *side, const struct side *to)

@@ -587,7 +587,9 @@ static void time_does_not_go_back(void **state)
 
 		assert_true(looked_at >= now);
 	}
+	snt__udp_lock(side.device);
 	watched.device = NULL;
+	snt__udp_unlock(side.device);
 	side_close(&side);
 }
 
