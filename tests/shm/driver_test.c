@@ -234,7 +234,7 @@ static void shuns_those_whom_it_does_not_know(void **state)
 {
 	struct snt__udp_address ours = side_address(1), theirs = side_address(2);
 	pid_t squatter, child;
-	int status;
+	int status = 0;
 
 	(void)state;
 	if (geteuid())
