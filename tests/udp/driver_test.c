@@ -91,16 +91,6 @@ static void identifications(void **state)
 }
 
 /* A device's thread counts as well, so its lock is needed. */
-static struct snt__udp_send_stats sent_by(const struct side *side)
-{
-	struct snt__udp_send_stats stats;
-
-	snt__udp_lock(side->device);
-	stats = side->device->sender.stats;
-	snt__udp_unlock(side->device);
-	return stats;
-}
-
 static struct snt__udp_receive_stats got_by(const struct side *side)
 {
 	struct snt__udp_receive_stats stats;
@@ -119,7 +109,7 @@ static void offloads_are_used(void **state)
 	sides_open(side, NULL);
 	side_check(&side[0], &side[1], ALL);
 	side_check(&side[0], &side[1], ALL);
-	assert_true(sent_by(&side[0]).packets > 5 * sent_by(&side[0]).messages);
+	assert_true(side_sent(&side[0]).packets > 5 * side_sent(&side[0]).messages);
 	assert_true(got_by(&side[1]).packets > 5 * got_by(&side[1]).messages);
 	assert_int_equal(got_by(&side[1]).damaged, 0);
 	sides_close(side);
@@ -141,9 +131,9 @@ static void messages_are_full(void **state)
 	side_connect(&side, &peer, IBV_MTU_4096);
 	fd = listen_at(2);
 	side_post(&side, &peer, IBV_WR_RDMA_WRITE, SIDE_BYTES);
-	while (sent_by(&side).packets < 2 + 8 * 15)
+	while (side_sent(&side).packets < 2 + 8 * 15)
 		sched_yield();
-	assert_int_equal(sent_by(&side).messages, 1 + 8);
+	assert_int_equal(side_sent(&side).messages, 1 + 8);
 	close(fd);
 	free(peer.device);
 	side_close(&side);
@@ -263,7 +253,7 @@ static void interface_without(void **state)
 		faults_set((struct faults){ .segments_error = errors[i] });
 		side_check(&side[0], &side[1], ALL);
 		assert_int_equal(side_stats(&side[0]).resent, 0);
-		assert_int_equal(sent_by(&side[0]).failed, 0);
+		assert_int_equal(side_sent(&side[0]).failed, 0);
 		snt__udp_lock(side[0].device);
 		assert_false(side[0].device->socket.gso);
 		snt__udp_unlock(side[0].device);
@@ -286,6 +276,49 @@ static void socket_full(void **state)
 	faults_set((struct faults){ 0 });
 	assert_int_equal(side_stats(&side[0]).resent, 0);
 	assert_int_equal(side_stats(&side[0]).timeouts, 0);
+	sides_close(side);
+}
+
+/* In one list: short ones that are one message, and at the end of the batch the first packet of
+ * a long one, which is kept for those that follow it. */
+#define SHORT_ONES (SNT__UDP_SEND_BATCH - 1)
+
+static void post_short_and_long(struct side *side, const struct side *to)
+{
+	struct ibv_sge sge[SHORT_ONES + 1];
+	struct ibv_send_wr wr[SHORT_ONES + 1], *bad;
+
+	for (unsigned i = 0; i <= SHORT_ONES; i++) {
+		bool last = i == SHORT_ONES;
+
+		sge[i] = (struct ibv_sge){ (uintptr_t)side->bytes, last ? ALL : 64,
+					   side->mr->lkey };
+		wr[i] = (struct ibv_send_wr){ .next = last ? NULL : &wr[i + 1],
+					      .sg_list = &sge[i],
+					      .num_sge = 1,
+					      .opcode = IBV_WR_RDMA_WRITE };
+		wr[i].wr.rdma.remote_addr = (uintptr_t)to->bytes + SIDE_BYTES / 2;
+		wr[i].wr.rdma.rkey = to->mr->rkey;
+	}
+	assert_int_equal(ibv_post_send(side->qp, wr, &bad), 0);
+}
+
+static void socket_full_while_packets_are_kept(void **state)
+{
+	struct side side[2];
+
+	(void)state;
+	sides_open(side, NULL);
+	faults_set((struct faults){ .seed = 1, .full = 500 });
+	for (unsigned i = 0; i < 20; i++) {
+		memset(side[0].bytes, (int)i, ALL);
+		post_short_and_long(&side[0], &side[1]);
+		for (unsigned k = 0; k <= SHORT_ONES; k++)
+			assert_int_equal(side_wait(&side[0]), IBV_WC_SUCCESS);
+		assert_memory_equal(side[0].bytes, side[1].bytes + SIDE_BYTES / 2, ALL);
+	}
+	faults_set((struct faults){ 0 });
+	assert_int_equal(side_stats(&side[0]).resent, 0);
 	sides_close(side);
 }
 
@@ -326,7 +359,7 @@ static void nothing_gets_out(void **state)
 	faults_set((struct faults){ .error = ENETUNREACH });
 	side_post(&side[0], &side[1], IBV_WR_RDMA_WRITE, 1000);
 	assert_int_equal(side_wait(&side[0]), IBV_WC_RETRY_EXC_ERR);
-	assert_true(sent_by(&side[0]).failed >= 8);
+	assert_true(side_sent(&side[0]).failed >= 8);
 	faults_set((struct faults){ 0 });
 	sides_close(side);
 }
@@ -722,12 +755,12 @@ static void answers_do_not_wait(void **state)
 	sides_open(side, NULL);
 	put_to_sleep(&side[1]);
 	take_request(side);
-	begin = sent_by(&side[1]);
+	begin = side_sent(&side[1]);
 	snt__udp_lock(side[0].device);
 	answer(side);
-	assert_int_equal(sent_by(&side[1]).packets, begin.packets + 1);
+	assert_int_equal(side_sent(&side[1]).packets, begin.packets + 1);
 	ibv_poll_cq(side[1].cq, 0, &wc);
-	assert_int_equal(sent_by(&side[1]).packets, begin.packets + 2);
+	assert_int_equal(side_sent(&side[1]).packets, begin.packets + 2);
 	snt__udp_unlock(side[0].device);
 	end_answers(side, 1);
 	wake_up(&side[1]);
@@ -943,6 +976,7 @@ int main(void)
 		cmocka_unit_test_setup(kernel_without, set_up),
 		cmocka_unit_test_setup(interface_without, set_up),
 		cmocka_unit_test_setup(socket_full, set_up),
+		cmocka_unit_test_setup(socket_full_while_packets_are_kept, set_up),
 		cmocka_unit_test_setup(socket_full_and_nobody_polls, set_up),
 		cmocka_unit_test_setup(nothing_gets_out, set_up),
 		cmocka_unit_test_setup(tiny_buffers, set_up),

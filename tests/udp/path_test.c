@@ -20,16 +20,6 @@ static int set_up(void **state)
 	return 0;
 }
 
-static struct snt__udp_send_stats sent_by(const struct side *side)
-{
-	struct snt__udp_send_stats stats;
-
-	snt__udp_lock(side->device);
-	stats = side->device->sender.stats;
-	snt__udp_unlock(side->device);
-	return stats;
-}
-
 /* What a router says to whom a packet of was too long. */
 struct too_long {
 	struct icmphdr icmp;
@@ -87,7 +77,7 @@ static void forged_too_long(void **state)
 	side_check(&side[0], &side[1], ALL);
 	forge(raw, &side[0], &side[1]);
 	side_check(&side[0], &side[1], ALL);
-	assert_int_equal(sent_by(&side[0]).failed, 0);
+	assert_int_equal(side_sent(&side[0]).failed, 0);
 	sides_close(side);
 	close(raw);
 }
@@ -106,7 +96,7 @@ static void offloads_come_back(void **state)
 		sides_open(side, NULL);
 		faults_set((struct faults){ .error = errors[i] });
 		side_post(&side[0], &side[1], IBV_WR_RDMA_WRITE, ALL);
-		while (!sent_by(&side[0]).failed)
+		while (!side_sent(&side[0]).failed)
 			sched_yield();
 		faults_set((struct faults){ 0 });
 		assert_int_equal(side_wait(&side[0]), IBV_WC_SUCCESS);

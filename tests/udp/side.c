@@ -162,3 +162,13 @@ struct snt__soft_stats side_stats(struct side *side)
 	snt__udp_unlock(side->device);
 	return stats;
 }
+
+struct snt__udp_send_stats side_sent(const struct side *side)
+{
+	struct snt__udp_send_stats stats;
+
+	snt__udp_lock(side->device);
+	stats = side->device->sender.stats;
+	snt__udp_unlock(side->device);
+	return stats;
+}

@@ -57,7 +57,8 @@ enum ibv_wc_status side_wait(struct side *side);
 /* A WRITE of that many bytes, which are then there. */
 void side_check(struct side *side, struct side *to, uint32_t length);
 
-/* What the core has counted. */
+/* What the core has counted, and what its sender has. */
 struct snt__soft_stats side_stats(struct side *side);
+struct snt__udp_send_stats side_sent(const struct side *side);
 
 #endif
