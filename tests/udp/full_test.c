@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: MIT */
+/* Sockets that are full. */
+#include "udp/side.h"
+
+#include "udp/faults.h"
+
+#define ALL (SIDE_BYTES / 2)
+
+static int set_up(void **state)
+{
+	(void)state;
+	faults_set((struct faults){ 0 });
+	side_timeout = SIDE_PATIENT;
+	return 0;
+}
+
+/* What a full socket does not take is sent when it does, and nothing twice. */
+static void sent_later(void **state)
+{
+	struct side side[2];
+
+	(void)state;
+	sides_open(side, NULL);
+	faults_set((struct faults){ .seed = 1, .full = 300 });
+	for (unsigned i = 0; i < 20; i++)
+		side_check(&side[0], &side[1], ALL);
+	assert_true(faults_get().full_count > 20);
+	faults_set((struct faults){ 0 });
+	assert_int_equal(side_stats(&side[0]).resent, 0);
+	assert_int_equal(side_stats(&side[0]).timeouts, 0);
+	sides_close(side);
+}
+
+/* In one list: short ones that are one message, and at the end of the batch the first packet of
+ * a long one, which is kept for those that follow it. */
+#define SHORT_ONES (SNT__UDP_SEND_BATCH - 1)
+
+static void post_short_and_long(struct side *side, const struct side *to)
+{
+	struct ibv_sge sge[SHORT_ONES + 1];
+	struct ibv_send_wr wr[SHORT_ONES + 1], *bad;
+
+	for (unsigned i = 0; i <= SHORT_ONES; i++) {
+		bool last = i == SHORT_ONES;
+
+		sge[i] = (struct ibv_sge){ (uintptr_t)side->bytes, last ? ALL : 64,
+					   side->mr->lkey };
+		wr[i] = (struct ibv_send_wr){ .next = last ? NULL : &wr[i + 1],
+					      .sg_list = &sge[i],
+					      .num_sge = 1,
+					      .opcode = IBV_WR_RDMA_WRITE };
+		wr[i].wr.rdma.remote_addr = (uintptr_t)to->bytes + SIDE_BYTES / 2;
+		wr[i].wr.rdma.rkey = to->mr->rkey;
+	}
+	assert_int_equal(ibv_post_send(side->qp, wr, &bad), 0);
+}
+
+static void while_packets_are_kept(void **state)
+{
+	struct side side[2];
+
+	(void)state;
+	sides_open(side, NULL);
+	faults_set((struct faults){ .seed = 1, .full = 500 });
+	for (unsigned i = 0; i < 20; i++) {
+		memset(side[0].bytes, (int)i, ALL);
+		post_short_and_long(&side[0], &side[1]);
+		for (unsigned k = 0; k <= SHORT_ONES; k++)
+			assert_int_equal(side_wait(&side[0]), IBV_WC_SUCCESS);
+		assert_memory_equal(side[0].bytes, side[1].bytes + SIDE_BYTES / 2, ALL);
+	}
+	faults_set((struct faults){ 0 });
+	assert_int_equal(side_stats(&side[0]).resent, 0);
+	sides_close(side);
+}
+
+/* Nobody polls: the thread has to find out that there is room again. */
+static void while_nobody_polls(void **state)
+{
+	struct side side[2];
+	struct ibv_cq *cq;
+	void *context;
+
+	(void)state;
+	sides_open(side, NULL);
+	faults_set((struct faults){ .seed = 1, .full = 500 });
+	for (unsigned i = 0; i < 10; i++) {
+		struct ibv_wc wc;
+
+		assert_int_equal(ibv_req_notify_cq(side[0].cq, 0), 0);
+		side_post(&side[0], &side[1], IBV_WR_RDMA_WRITE, ALL);
+		assert_success(
+			side[0].control->get_cq_event(side[0].channel, &cq, &context));
+		side[0].control->ack_cq_events(cq, 1);
+		assert_int_equal(ibv_poll_cq(side[0].cq, 1, &wc), 1);
+		assert_int_equal(wc.status, IBV_WC_SUCCESS);
+	}
+	faults_set((struct faults){ 0 });
+	assert_int_equal(side_stats(&side[0]).resent, 0);
+	sides_close(side);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(sent_later, set_up),
+		cmocka_unit_test_setup(while_packets_are_kept, set_up),
+		cmocka_unit_test_setup(while_nobody_polls, set_up),
+	};
+
+	return cmocka_run_group_tests_name("udp_full", tests, NULL, NULL);
+}
