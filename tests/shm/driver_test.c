@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Devices that meet in shared memory, and those that do not: who is reached which way. */
+#include "lib/fds.h"
 #include "lib/test.h"
 
 #include <fcntl.h>

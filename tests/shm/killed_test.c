@@ -5,6 +5,7 @@
  *
  *	killed_test [--rounds N] [--seed N]
  */
+#include "lib/fds.h"
 #include "lib/test.h"
 
 #include <getopt.h>

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "shm/kit.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -26,18 +25,6 @@ unsigned count_lines(const char *path, const char *with)
 	while (fgets(line, sizeof(line), file))
 		count += !!strstr(line, with);
 	fclose(file);
-	return count;
-}
-
-unsigned count_fds(void)
-{
-	DIR *fds = opendir("/proc/self/fd");
-	unsigned count = 0;
-
-	assert_non_null(fds);
-	while (readdir(fds))
-		count++;
-	closedir(fds);
 	return count;
 }
 

@@ -10,7 +10,6 @@ struct snt__shm_stats shm_stats(struct side *side);
 
 /* Lines of a file that have a word in them. */
 unsigned count_lines(const char *path, const char *with);
-unsigned count_fds(void);
 
 /* No more fds for this process, or as many as before. */
 void fds_exhaust(void);

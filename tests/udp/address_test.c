@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Addresses, the lists they come from, and who may have their port. */
+#include "lib/fds.h"
 #include "lib/test.h"
 
 #include <net/if.h>
-#include <dirent.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <sennit/sennit.h>
@@ -151,17 +151,6 @@ int __wrap_access(const char *path, int mode)
 	return module_loaded ? 0 : -1;
 }
 
-static unsigned open_fds(void)
-{
-	DIR *fds = opendir("/proc/self/fd");
-	unsigned count = 0;
-
-	while (readdir(fds))
-		count++;
-	closedir(fds);
-	return count;
-}
-
 static int open_soft(const char *where, struct snt_ctx **ctx_out)
 {
 	struct snt_ctx_opts opts = { .size = sizeof(opts),
@@ -195,7 +184,7 @@ static uint32_t address_of(struct snt_ctx *ctx, unsigned device)
 /* The first pair of which both are free. */
 static void next_pair(void **state)
 {
-	unsigned fds = open_fds();
+	unsigned fds = count_fds();
 	struct snt_ctx *ctx;
 
 	(void)state;
@@ -205,12 +194,12 @@ static void next_pair(void **state)
 	assert_int_equal(address_of(ctx, 0) % 2, 1);
 	assert_int_equal(address_of(ctx, 1), address_of(ctx, 0) + 1);
 	assert_success(snt_ctx_close(ctx));
-	assert_int_equal(open_fds(), fds);
+	assert_int_equal(count_fds(), fds);
 }
 
 static void no_pair(void **state)
 {
-	unsigned fds = open_fds();
+	unsigned fds = count_fds();
 	struct snt_ctx *ctx;
 
 	(void)state;
@@ -220,13 +209,13 @@ static void no_pair(void **state)
 	assert_error(open_soft("127.5.5.5", &ctx), EADDRINUSE,
 		     "UDP port 4791 is taken on 127.5.5.5, by");
 	taken_until = 0;
-	assert_int_equal(open_fds(), fds);
+	assert_int_equal(count_fds(), fds);
 }
 
 /* Hosts whose loopback interface has one address and not all of 127.0.0.0/8. */
 static void one_loopback_address(void **state)
 {
-	unsigned fds = open_fds();
+	unsigned fds = count_fds();
 	struct snt_ctx *ctx;
 
 	(void)state;
@@ -236,7 +225,7 @@ static void one_loopback_address(void **state)
 	assert_error(open_soft("127.0.0.2", &ctx), EADDRNOTAVAIL,
 		     "no socket can be bound to 127.0.0.2; is its interface up?");
 	absent_from = 0;
-	assert_int_equal(open_fds(), fds);
+	assert_int_equal(count_fds(), fds);
 }
 
 /* Really taken, by another context of this process. */
@@ -262,7 +251,7 @@ static void taken(void **state)
 /* Modules are to be seen from all network namespaces, their ports only in one. */
 static void module_is_not_to_blame(void **state)
 {
-	unsigned fds = open_fds();
+	unsigned fds = count_fds();
 	struct snt_ctx *ctx, *other;
 
 	(void)state;
@@ -277,7 +266,7 @@ static void module_is_not_to_blame(void **state)
 	assert_error(open_soft(NULL, &ctx), EADDRINUSE, "rdma_rxe");
 	taken_until = 0;
 	module_loaded = false;
-	assert_int_equal(open_fds(), fds);
+	assert_int_equal(count_fds(), fds);
 }
 
 /* Every context has its own. */

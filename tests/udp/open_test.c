@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Soft devices and their connection manager are opened on a host that has run out of
  * something: each call that can fail does so once. */
+#include "lib/fds.h"
 #include "lib/test.h"
 
-#include <dirent.h>
 #include <pthread.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -63,17 +63,6 @@ int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr,
 	return __real_pthread_create(thread, attr, run, arg);
 }
 
-static unsigned open_fds(void)
-{
-	DIR *fds = opendir("/proc/self/fd");
-	unsigned count = 0;
-
-	while (readdir(fds))
-		count++;
-	closedir(fds);
-	return count;
-}
-
 static int open_manager(const struct snt__listing *listing)
 {
 	struct snt__cm_device devices[2] = { { .port = 1 }, { .port = 1 } };
@@ -109,7 +98,7 @@ static int open_all(void)
 /* There is a sentence and nothing is left behind. Where a device can do without, it does. */
 static void each_call_fails(void **state)
 {
-	unsigned nth = 0, failed = 0, fds = open_fds();
+	unsigned nth = 0, failed = 0, fds = count_fds();
 	bool hit;
 
 	(void)state;
@@ -126,7 +115,7 @@ static void each_call_fails(void **state)
 			fail_msg("%s fails: %s", fault_name(), snt_err_text());
 		fault_arm(0);
 		failed += !!ret;
-		assert_int_equal(open_fds(), fds);
+		assert_int_equal(count_fds(), fds);
 	} while (hit);
 	assert_true(failed > 20);
 }

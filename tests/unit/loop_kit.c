@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "lib/test.h"
 
-#include <dirent.h>
 #include <poll.h>
 
 #include "unit/loop_kit.h"
@@ -240,16 +239,4 @@ void loop_done(struct snt_op *op)
 void loop_done_reset(void)
 {
 	loop_done_count = 0;
-}
-
-unsigned loop_count_fds(void)
-{
-	DIR *dir = opendir("/proc/self/fd");
-	unsigned count = 0;
-
-	assert_non_null(dir);
-	while (readdir(dir))
-		count++;
-	closedir(dir);
-	return count;
 }

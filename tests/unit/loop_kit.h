@@ -81,7 +81,4 @@ extern struct snt_op *loop_done_log[LOOP_LOG];
 void loop_done(struct snt_op *op);
 void loop_done_reset(void);
 
-/* How many file descriptors the process has. */
-unsigned loop_count_fds(void);
-
 #endif

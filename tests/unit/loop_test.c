@@ -2,6 +2,7 @@
 /*
  * The fd and dispatch: what makes it readable, what does not, and what is left behind.
  */
+#include "lib/fds.h"
 #include "lib/test.h"
 
 #include <poll.h>
@@ -42,23 +43,23 @@ static void a_context_without_a_loop_has_no_fd(void **state)
 				  .sge = &sge,
 				  .remote = &pair->end[1].token,
 				  .remote_addr = pair->end[1].token.addr };
-	unsigned fds = loop_count_fds();
+	unsigned fds = count_fds();
 	struct snt_wc wc;
 
 	(void)state;
 	assert_int_equal(snt_qp_post_send(pair->end[0].qp, &wr, 1), 1);
 	loop_pair_run(pair);
 	assert_int_equal(snt_cq_poll(pair->end[0].cq, &wc, 1), 1);
-	assert_int_equal(loop_count_fds(), fds);
+	assert_int_equal(count_fds(), fds);
 	assert_int_equal(scripted_live(pair->end[0].device[0], SCRIPTED_CHANNEL), 0);
 	assert_int_equal(snt_loop_wake(pair->end[0].ctx), -ENOENT);
-	assert_int_equal(loop_count_fds(), fds);
+	assert_int_equal(count_fds(), fds);
 	loop_pair_close(pair);
 }
 
 static void the_fd_is_one_and_closed_with_the_context(void **state)
 {
-	unsigned fds = loop_count_fds(), with_pair;
+	unsigned fds = count_fds(), with_pair;
 	struct loop_pair *pair = loop_pair_lanes(SNT_SPRAY, SNT_OPS_EVENTS);
 	struct snt_ctx *ctx = pair->end[0].ctx;
 	int fd;
@@ -69,13 +70,13 @@ static void the_fd_is_one_and_closed_with_the_context(void **state)
 		assert_int_equal(scripted_live(pair->end[0].device[i],
 					       SCRIPTED_CHANNEL),
 				 1);
-	with_pair = loop_count_fds();
+	with_pair = count_fds();
 	fd = snt_loop_fd(ctx);
 	assert_success(fd);
 	assert_int_equal(snt_loop_fd(ctx), fd);
-	assert_int_equal(loop_count_fds(), with_pair + 2); /* epoll and the bell */
+	assert_int_equal(count_fds(), with_pair + 2); /* epoll and the bell */
 	loop_pair_close(pair);
-	assert_int_equal(loop_count_fds(), fds);
+	assert_int_equal(count_fds(), fds);
 }
 
 /*
@@ -491,7 +492,7 @@ static void spinning_needs_no_fd(void **state)
 {
 	struct loop_pair *pair = loop_pair_simple();
 	struct snt_op op = { .done = loop_done };
-	unsigned fds = loop_count_fds();
+	unsigned fds = count_fds();
 
 	(void)state;
 	assert_success(snt_loop_spin(pair->end[0].ctx, 1000000));
@@ -500,7 +501,7 @@ static void spinning_needs_no_fd(void **state)
 		loop_pair_run(pair);
 		assert_int_equal(snt_op_wait(&op, -1), 0);
 	}
-	assert_int_equal(loop_count_fds(), fds);
+	assert_int_equal(count_fds(), fds);
 	loop_pair_close(pair);
 }
 

@@ -2,6 +2,7 @@
 /*
  * Timers: in virtual time against a model, in real time through the fd.
  */
+#include "lib/fds.h"
 #include "lib/test.h"
 
 #include <fcntl.h>
@@ -218,7 +219,7 @@ static void the_fd_wakes_for_timers(void **state)
 	struct snt_timer timer[3] = { { .fired = count_tick },
 				      { .fired = count_tick },
 				      { .fired = count_tick } };
-	unsigned fds = loop_count_fds(), wakes = 0;
+	unsigned fds = count_fds(), wakes = 0;
 	uint64_t begin;
 
 	(void)state;
@@ -227,7 +228,7 @@ static void the_fd_wakes_for_timers(void **state)
 	begin = snt_loop_now(ctx);
 	for (int i = 2; i >= 0; i--)
 		assert_success(snt_timer_start(ctx, &timer[i], (i + 1) * 5000000));
-	assert_int_equal(loop_count_fds(), fds + 1);
+	assert_int_equal(count_fds(), fds + 1);
 	while (ticks < 3) {
 		assert_int_equal(poll(&poller, 1, 2000), 1);
 		wakes++;
@@ -291,7 +292,7 @@ static void a_timer_that_could_not_start_harms_no_other(void **state)
 	struct snt_timer timer = { .fired = count_tick };
 	struct pollfd poller = { .fd = snt_loop_fd(ctx), .events = POLLIN };
 	int kept = dup(poller.fd), none = open("/dev/null", O_RDONLY);
-	unsigned fds = loop_count_fds();
+	unsigned fds = count_fds();
 
 	(void)state;
 	assert_success(snt_loop_dispatch(ctx, 0));
@@ -299,7 +300,7 @@ static void a_timer_that_could_not_start_harms_no_other(void **state)
 	assert_success(dup2(none, poller.fd));
 	assert_error(snt_timer_start(ctx, &timer, 1), EINVAL, "cannot be watched");
 	assert_success(dup2(kept, poller.fd));
-	assert_int_equal(loop_count_fds(), fds);
+	assert_int_equal(count_fds(), fds);
 	assert_success(snt_timer_start(ctx, &timer, 1));
 	assert_int_equal(poll(&poller, 1, 2000), 1);
 	assert_int_equal(snt_loop_dispatch(ctx, 0), 1);

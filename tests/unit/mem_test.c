@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Memory on all devices or on none, and its ranges. */
+#include "lib/fds.h"
 #include "lib/test.h"
 
-#include <fcntl.h>
 #include <infiniband/verbs.h>
 #include <sennit/sennit.h>
 
@@ -235,20 +235,11 @@ static void regions_can_be_adopted(void **state)
 	ibv_dereg_mr(mr[2]);
 }
 
-static unsigned open_fds(void)
-{
-	unsigned count = 0;
-
-	for (int fd = 0; fd < 64; fd++)
-		count += fcntl(fd, F_GETFD) >= 0;
-	return count;
-}
-
 static void memory_can_be_made(void **state)
 {
 	struct snt_mem *mem[2];
 	struct snt_token token;
-	unsigned fds = open_fds();
+	unsigned fds = count_fds();
 
 	(void)state;
 	for (unsigned i = 0; i < 2; i++) {
@@ -265,17 +256,17 @@ static void memory_can_be_made(void **state)
 	}
 	for (unsigned i = 0; i < 2; i++)
 		assert_success(snt_mem_release(mem[i]));
-	assert_int_equal(open_fds(), fds);
+	assert_int_equal(count_fds(), fds);
 	assert_error(snt_mem_alloc(ctx, 0, ALL, mem), EINVAL, "no bytes");
 	assert_error(snt_mem_alloc(ctx, 1, 1 << 9, mem), EINVAL, "no SNT_ACCESS");
 	assert_error(snt_mem_alloc(ctx, SIZE_MAX - 1, ALL, mem), ENOMEM,
 		     "cannot make memory of");
-	assert_int_equal(open_fds(), fds);
+	assert_int_equal(count_fds(), fds);
 }
 
 static void every_failing_call_of_making_is_undone(void **state)
 {
-	unsigned nth = 0, fds = open_fds();
+	unsigned nth = 0, fds = count_fds();
 
 	(void)state;
 	for (;;) {
@@ -293,7 +284,7 @@ static void every_failing_call_of_making_is_undone(void **state)
 		assert_true(ret < 0);
 		assert_null(mem);
 		assert_int_equal(fake_live(), idle);
-		assert_int_equal(open_fds(), fds);
+		assert_int_equal(count_fds(), fds);
 	}
 	assert_int_equal(nth, 6); /* two of calloc, three devices, and none */
 }
@@ -301,7 +292,7 @@ static void every_failing_call_of_making_is_undone(void **state)
 static void what_a_device_holds_on_to_is_not_unmapped(void **state)
 {
 	struct snt_mem *mem;
-	unsigned fds = open_fds();
+	unsigned fds = count_fds();
 	volatile char *bytes;
 
 	(void)state;
@@ -310,9 +301,9 @@ static void what_a_device_holds_on_to_is_not_unmapped(void **state)
 	fault_arm(2);
 	assert_error(snt_mem_release(mem), FAKE_ERRNO, "cannot deregister");
 	bytes[4095] = 1;
-	assert_int_equal(open_fds(), fds + 1);
+	assert_int_equal(count_fds(), fds + 1);
 	assert_success(snt_mem_release(mem));
-	assert_int_equal(open_fds(), fds);
+	assert_int_equal(count_fds(), fds);
 }
 
 int main(void)

@@ -2,6 +2,7 @@
 /*
  * Every verb as an op, on every kind of QP: results, order, who may be called when.
  */
+#include "lib/fds.h"
 #include "lib/test.h"
 
 #include "unit/loop_kit.h"
@@ -635,10 +636,10 @@ static void early_receives_work_once_connected(void **state)
 
 static void without_events_ops_are_polled(void **state)
 {
-	unsigned fds = loop_count_fds();
+	unsigned fds = count_fds();
 	struct loop_pair *pair = loop_pair_open(
 		&(struct loop_opts){ .ops = SNT_OPS_POLLED, .devices = 1 });
-	unsigned open_fds = loop_count_fds();
+	unsigned open_fds = count_fds();
 	struct snt_op op = { .done = loop_done };
 
 	(void)state;
@@ -652,7 +653,7 @@ static void without_events_ops_are_polled(void **state)
 	assert_int_equal(snt_op_wait(&op, 1000000), -EINPROGRESS);
 	loop_pair_run(pair);
 	assert_int_equal(snt_op_wait(&op, -1), 0);
-	assert_int_equal(loop_count_fds(), open_fds);
+	assert_int_equal(count_fds(), open_fds);
 	assert_int_equal(scripted_live(pair->end[0].device[0], SCRIPTED_CHANNEL), 0);
 	/* With an fd, for something else, dispatch serves them as well. */
 	assert_success(snt_loop_fd(pair->end[0].ctx));
@@ -664,7 +665,7 @@ static void without_events_ops_are_polled(void **state)
 	assert_int_equal(snt_loop_wake(pair->end[0].ctx), 0);
 	assert_int_equal(snt_loop_wait(pair->end[0].ctx, -1), 0);
 	loop_pair_close(pair);
-	assert_int_equal(loop_count_fds(), fds);
+	assert_int_equal(count_fds(), fds);
 }
 
 /* Sends are ops, receives are polled. */
