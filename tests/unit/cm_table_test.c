@@ -334,7 +334,9 @@ static void where_to_listen(void **state)
 	(void)state;
 	assert_error(table->listen(cm, &unix_address, 0, &none), EAFNOSUPPORT, "IPv4");
 	assert_error(listen_on(cm, "10.0.0.3", 7000, &none), EADDRNOTAVAIL,
-		     "no device");
+		     "no device has the listener's address 10.0.0.3");
+	assert_error(listen_on(cm, "fd01::3", 7000, &none), EADDRNOTAVAIL,
+		     "no device has the listener's address fd01::3");
 	assert_success(listen_on(cm, "10.0.0.2", 7000, &id[0]));
 	assert_error(listen_on(cm, "10.0.0.2", 7000, &none), EADDRINUSE, "7000");
 	assert_error(listen_on(cm, "::", 7000, &none), EADDRINUSE, "7000");
@@ -384,7 +386,7 @@ static void where_to_connect(void **state)
 	(void)state;
 	assert_error(resolve(cm, NULL, "fd01::1", 1, &id), ENETUNREACH, "family");
 	assert_error(resolve(cm, "10.0.0.3", "10.0.0.2", 1, &id), EADDRNOTAVAIL,
-		     "source");
+		     "no device has the source address 10.0.0.3");
 	assert_error(resolve(cm, "10.0.0.1", "fd01::1", 1, &id), ENETUNREACH,
 		     "cannot reach");
 	assert_error(resolve(cm, NULL, "0.0.0.0", 1, &id), ENETUNREACH, "cannot reach");

@@ -34,6 +34,14 @@ static struct listener *listener_of(struct snt__cm_id *id)
 	return snt__container(id, struct listener, handle.id);
 }
 
+static int no_owner(const uint8_t gid[16], const char *of)
+{
+	char text[SNT__SOFT_CM_ADDRESS_TEXT];
+
+	return snt__fail(EADDRNOTAVAIL, "no device has the %s address %s", of,
+			 snt__soft_cm_address_text(gid, text));
+}
+
 /*
  * Listeners
  */
@@ -97,8 +105,7 @@ static int start_listening(struct snt__soft_cm_manager *manager,
 	if (!snt__soft_cm_is_unspecified(listener->gid)) {
 		device = snt__soft_cm_owner(manager, listener->gid);
 		if (device < 0)
-			return snt__fail(EADDRNOTAVAIL,
-					 "no device has the address to listen on");
+			return no_owner(listener->gid, "listener's");
 	}
 	if (listener->port)
 		ret = listen_at(manager, listener, device, backlog);
@@ -157,8 +164,7 @@ static int resolve(struct snt__cm *cm, const struct sockaddr *source,
 	device = source ? snt__soft_cm_owner(manager, from)
 			: snt__soft_cm_nearest(manager, target, to, from);
 	if (device < 0)
-		return source ? snt__fail(EADDRNOTAVAIL,
-					  "no device has the source address")
+		return source ? no_owner(from, "source")
 			      : snt__fail(ENETUNREACH,
 					  "no device has an address of that family");
 	if (snt__soft_cm_is_unspecified(to) || snt__soft_cm_likeness(from, to) < 0)
