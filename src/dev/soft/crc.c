@@ -55,6 +55,14 @@ static inline uint64_t load_64(const uint8_t *at)
 	return le64toh(value);
 }
 
+static inline uint32_t load_32(const uint8_t *at)
+{
+	uint32_t value;
+
+	memcpy(&value, at, sizeof(value));
+	return le32toh(value);
+}
+
 uint32_t snt__crc32_portable(uint32_t crc, const void *data, size_t length)
 {
 	const uint8_t *at = data;
@@ -67,6 +75,13 @@ uint32_t snt__crc32_portable(uint32_t crc, const void *data, size_t length)
 		      table[5][v >> 16 & 255] ^ table[4][v >> 24 & 255] ^
 		      table[3][v >> 32 & 255] ^ table[2][v >> 40 & 255] ^
 		      table[1][v >> 48 & 255] ^ table[0][v >> 56];
+	}
+	if (length >= 4) {
+		crc ^= load_32(at);
+		crc = table[3][crc & 255] ^ table[2][crc >> 8 & 255] ^
+		      table[1][crc >> 16 & 255] ^ table[0][crc >> 24];
+		at += 4;
+		length -= 4;
 	}
 	for (; length; at++, length--)
 		crc = crc >> 8 ^ table[0][(crc ^ *at) & 255];
