@@ -23,13 +23,20 @@ struct snt_mem {
 	struct snt__place *place;  /* where it is, if we made it */
 };
 
-/* Do all `length` bytes from `offset` lie in a range of `size` bytes? Written
- * so that no sum can wrap. */
+/* Do all `length` bytes from `offset` lie in a range of `size` bytes? A sum that wraps
+ * is less than what was added. */
 static inline bool snt__range_holds(uint64_t size, uint64_t offset, uint64_t length)
 {
-	uint64_t spare;
+	uint64_t end = offset + length;
 
-	return !__builtin_sub_overflow(size, length, &spare) && offset <= spare;
+	return end >= length && end <= size;
+}
+
+/* Is any of the rights that are needed not granted? Of those that something may need there
+ * are no more than 8. */
+static inline bool snt__access_lacks(uint8_t granted, uint8_t needed)
+{
+	return needed & (uint8_t)~granted;
 }
 
 static inline bool snt__mem_holds(const struct snt_mem *mem, uint64_t addr,

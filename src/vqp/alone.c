@@ -10,47 +10,41 @@ static inline void take_place(struct snt_qp *qp, const struct snt_send_wr *wr,
 {
 	snt__qp_take_slot(qp, wr, wr->sge->length, fragments);
 	qp->under_way += fragments;
-	qp->plain_under_way += fragments;
 	qp->tail++;
 	qp->next++;
 }
 
 /* The device refused a WR, or so it says. */
-static __attribute__((noinline, cold)) void refused(struct snt_qp *qp,
-						    struct snt__lane *lane)
+static __attribute__((noinline, cold)) void refused(struct snt__lane *lane)
 {
 	snt__lane_kill(lane);
-	snt__qp_post_chains(qp);
+	snt__qp_post_chains(lane->owner);
 }
 
-/* One fragment, on the lane whose turn it is. */
-static inline bool send_whole(struct snt_qp *qp, const struct snt_send_wr *wr,
-			      uint32_t verb)
+/* One fragment, on the lane whose turn it is. Not inline, since then what was looked at
+ * before would be kept in registers that have to be saved. */
+static __attribute__((noinline)) int post_whole(struct snt_qp *qp,
+						const struct snt_send_wr *wr,
+						uint32_t verb)
 {
 	struct snt__lane *lane = qp->turn;
 	struct ibv_send_wr physical, *bad;
 	struct ibv_sge sge;
 
 	if (!snt__lane_has_room(lane, 1))
-		return false;
-	snt__sge_set(&sge, snt__sge_words((uintptr_t)wr->sge->addr, wr->sge->length,
-					  wr->sge->mem->local_key[lane->device]));
+		return snt__qp_post_many(qp, wr, 1);
 	physical.wr_id = (uint64_t)lane->tag << 32 | lane->built++;
 	physical.next = NULL;
-	physical.sg_list = &sge;
-	physical.num_sge = 1;
-	physical.opcode = verb;
 	physical.send_flags = IBV_SEND_SIGNALED | (wr->flags & SNT_SOLICITED);
-	physical.wr.rdma.remote_addr = wr->remote_addr;
-	physical.wr.rdma.rkey = wr->remote->key[lane->remote_device];
+	snt__alone_fill(wr, lane, verb, &physical, &sge);
 	snt__lane_add_run(lane, qp->tail, lane->built, 0, wr->sge->length);
 	take_place(qp, wr, 1);
-	qp->turn = snt__lane_after(qp, lane);
+	qp->turn = lane->after;
 	lane->fragments++;
 	lane->doorbells++;
 	if (__builtin_expect(ibv_post_send(lane->qp, &physical, &bad), 0))
-		refused(qp, lane);
-	return true;
+		refused(lane);
+	return 1;
 }
 
 /*
@@ -58,9 +52,9 @@ static inline bool send_whole(struct snt_qp *qp, const struct snt_send_wr *wr,
  * lane dies of that, those that come after it may be dead as well: they keep their shares,
  * which then come back flushed.
  */
-static __attribute__((noinline)) bool send_shares(struct snt_qp *qp,
-						  const struct snt_send_wr *wr,
-						  uint32_t verb)
+static __attribute__((noinline)) int post_shares(struct snt_qp *qp,
+						 const struct snt_send_wr *wr,
+						 uint32_t verb)
 {
 	const uint64_t size = qp->fragment_size, length = wr->sge->length;
 	const uint32_t lanes = qp->data_lanes, position = qp->tail;
@@ -80,7 +74,7 @@ static __attribute__((noinline)) bool send_shares(struct snt_qp *qp,
 	};
 
 	if (each + !!more > SNT__CHAIN_MAX || !snt__spread_fits(qp, each, more, 0))
-		return false;
+		return snt__qp_post_many(qp, wr, 1);
 	take_place(qp, wr, count);
 	for (uint32_t i = 0; i < shares; i++) {
 		if (i == more)
@@ -91,23 +85,22 @@ static __attribute__((noinline)) bool send_shares(struct snt_qp *qp,
 		snt__lane_ring(lane);
 		cut.addr += size;
 		cut.remote_addr += size;
-		lane = snt__lane_after(qp, lane);
+		lane = lane->after;
 	}
 	if (!each)
 		qp->turn = lane;
-	return true;
+	return 1;
 }
 
-bool snt__qp_send_alone(struct snt_qp *qp, const struct snt_send_wr *wr)
+int snt__qp_post_alone(struct snt_qp *qp, const struct snt_send_wr *wr)
 {
 	const struct snt__rule *rule;
 
-	if (qp->refusal || !qp->even || qp->next != qp->tail ||
-	    qp->tail - qp->head == qp->depth)
-		return false;
-	rule = snt__check_alone(qp, wr, qp->simple_max);
+	if (qp->next != qp->tail || qp->tail - qp->head == qp->depth)
+		return snt__qp_post_many(qp, wr, 1);
+	rule = snt__check_alone(qp, wr);
 	if (!rule)
-		return false;
-	return wr->sge->length <= qp->fragment_size ? send_whole(qp, wr, rule->verb)
-						    : send_shares(qp, wr, rule->verb);
+		return snt__qp_post_many(qp, wr, 1);
+	return wr->sge->length <= qp->fragment_size ? post_whole(qp, wr, rule->verb)
+						    : post_shares(qp, wr, rule->verb);
 }

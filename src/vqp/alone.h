@@ -2,15 +2,33 @@
 #ifndef SNT_VQP_ALONE_H
 #define SNT_VQP_ALONE_H
 
-#include "vqp/qp.h"
+#include "vqp/check.h"
+#include "vqp/words.h"
 
 /*
  * A WR that is posted alone: nothing is gained by chains that wait for others, or by
  * remembering what was found out about it.
  */
 
-/* Sends a write or read of one SGE without a notification, if nothing waits and lanes have
- * room. False: nothing was done. */
-bool snt__qp_send_alone(struct snt_qp *qp, const struct snt_send_wr *wr);
+/* As of snt_qp_post_send(). Best at writes and reads of one SGE while nothing waits and
+ * lanes have room; anything else goes the way of many. */
+int snt__qp_post_alone(struct snt_qp *qp, const struct snt_send_wr *wr);
+
+/* post.c: the way of many. */
+int snt__qp_post_many(struct snt_qp *qp, const struct snt_send_wr *wr, unsigned count);
+
+/* What is the same of any kind of lane: one SGE, and where it goes. */
+static inline void snt__alone_fill(const struct snt_send_wr *wr,
+				   const struct snt__lane *lane, uint32_t verb,
+				   struct ibv_send_wr *physical, struct ibv_sge *sge)
+{
+	snt__sge_set(sge, snt__sge_words((uintptr_t)wr->sge->addr, wr->sge->length,
+					 wr->sge->mem->local_key[lane->device]));
+	physical->sg_list = sge;
+	physical->num_sge = 1;
+	physical->opcode = verb;
+	physical->wr.rdma.remote_addr = wr->remote_addr;
+	physical->wr.rdma.rkey = wr->remote->key[lane->remote_device];
+}
 
 #endif

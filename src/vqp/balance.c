@@ -10,7 +10,7 @@
 #include <errno.h>
 
 #include "util/err.h"
-#include "vqp/qp.h"
+#include "vqp/check.h"
 
 #define PRICE_ONE (1u << 24) /* of weight 1; enough for 65535 below it */
 #define PRICE_MAX (1u << 28) /* 65 us for a byte; no lane is that slow */
@@ -53,6 +53,7 @@ void snt__balance_set(struct snt_qp *qp)
 		forget(lane, now, qp->picks);
 		qp->even &= lane->weight == qp->lane[0].weight;
 	}
+	snt__check_update(qp);
 	qp->by_time = qp->opts.balance == SNT_BY_TIME;
 	qp->opts.weights = NULL; /* the program's, and copied */
 }

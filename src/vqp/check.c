@@ -31,6 +31,15 @@ static uint64_t least(uint64_t a, uint64_t b, uint64_t c)
 	return c < a ? c : a;
 }
 
+void snt__check_update(struct snt_qp *qp)
+{
+	uint32_t max = SNT__SIMPLE_MAX;
+
+	if (qp->pass_through && qp->message_max < max)
+		max = qp->message_max;
+	qp->simple_max = !qp->refusal && (qp->even || qp->pass_through) ? max : 0;
+}
+
 bool snt__check_rights(const struct snt_qp *qp, const struct snt_send_wr *wr,
 		       struct snt__known *known)
 {
@@ -43,9 +52,10 @@ bool snt__check_rights(const struct snt_qp *qp, const struct snt_send_wr *wr,
 		return false;
 	rule = &snt__rules[wr->opcode];
 	mem = wr->sge->mem;
-	if (!mem || mem->ctx != qp->ctx || rule->local_access & ~mem->access ||
-	    !token || token->key_count < qp->remote_count ||
-	    rule->remote_access & ~token->access)
+	if (!mem || mem->ctx != qp->ctx ||
+	    snt__access_lacks(mem->access, rule->local_access) || !token ||
+	    token->key_count < qp->remote_count ||
+	    snt__access_lacks(token->access, rule->remote_access))
 		return false;
 	known->mem = mem;
 	known->token = token;
@@ -67,7 +77,7 @@ static int check_sge(const struct snt_qp *qp, const struct snt_sge *sge,
 		return -EINVAL;
 	if (!snt__mem_holds(mem, (uintptr_t)sge->addr, sge->length))
 		return -ERANGE;
-	if (rule->local_access & ~mem->access)
+	if (snt__access_lacks(mem->access, rule->local_access))
 		return -EACCES;
 	return 0;
 }
@@ -103,7 +113,7 @@ static int check_remote(const struct snt_qp *qp, const struct snt_send_wr *wr,
 		return -EINVAL;
 	if (!snt__token_holds(token, wr->remote_addr, length))
 		return -ERANGE;
-	if (rule->remote_access & ~token->access)
+	if (snt__access_lacks(token->access, rule->remote_access))
 		return -EACCES;
 	return 0;
 }

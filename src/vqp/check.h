@@ -21,8 +21,9 @@ enum snt__shape {
 	SNT__SHAPE_ATOMIC,
 };
 
+/* 8 bytes, by which processors can multiply while they load. */
 struct snt__rule {
-	uint8_t shape;
+	_Alignas(8) uint8_t shape;
 	uint8_t verb;	       /* of a fragment */
 	uint8_t whole_verb;    /* of a WR that is passed on as it is */
 	uint8_t remote_access; /* SNT_ACCESS_* that the token must grant */
@@ -36,6 +37,9 @@ extern const struct snt__rule snt__rules[];
 
 /* qp->simple_max is at most this, so that sums of lengths need no care. */
 #define SNT__SIMPLE_MAX (1u << 30)
+
+/* After a change of refusal or even: what may take the short way. */
+void snt__check_update(struct snt_qp *qp);
 
 /* Whose rights were looked at last; programs mostly post to the same places. Good
  * for one call only, since nothing can change meanwhile. */
@@ -106,8 +110,7 @@ static inline bool snt__check_simple(const struct snt_qp *qp,
  * rule; NULL as above.
  */
 static inline const struct snt__rule *snt__check_alone(const struct snt_qp *qp,
-						       const struct snt_send_wr *wr,
-						       uint64_t length_max)
+						       const struct snt_send_wr *wr)
 {
 	const struct snt_sge *sge = wr->sge;
 	const struct snt_token *token = wr->remote;
@@ -115,14 +118,14 @@ static inline const struct snt__rule *snt__check_alone(const struct snt_qp *qp,
 
 	/* One SGE, and a write or read. */
 	if (le32toh(snt__wr_form(wr)) - (1u << 16 | SNT_WRITE) > SNT_READ - SNT_WRITE ||
-	    sge->length - 1 >= length_max || !sge->mem || !token)
+	    sge->length - 1 >= qp->simple_max || !sge->mem || !token)
 		return NULL;
 	rule = &snt__rules[wr->opcode];
-	if (sge->mem->ctx != qp->ctx || rule->local_access & ~sge->mem->access ||
+	if (sge->mem->ctx != qp->ctx || token->key_count < qp->remote_count ||
 	    !snt__mem_holds(sge->mem, (uintptr_t)sge->addr, sge->length) ||
-	    token->key_count < qp->remote_count ||
-	    rule->remote_access & ~token->access ||
-	    !snt__token_holds(token, wr->remote_addr, sge->length))
+	    !snt__token_holds(token, wr->remote_addr, sge->length) ||
+	    snt__access_lacks(sge->mem->access, rule->local_access) ||
+	    snt__access_lacks(token->access, rule->remote_access))
 		return NULL;
 	return rule;
 }

@@ -31,7 +31,7 @@ void snt__qp_break(struct snt_qp *qp)
 	if (qp->broken)
 		return;
 	qp->broken = true;
-	qp->refusal = -ESHUTDOWN;
+	snt__qp_refuse(qp, -ESHUTDOWN);
 	snt__recv_update(qp);
 	if (qp->reorder)
 		snt__dqplb_break(qp);
@@ -101,7 +101,7 @@ static void retire(struct snt_qp *qp, struct snt__lane *lane, uint32_t end)
 	uint32_t count = end - lane->retired;
 
 	qp->under_way -= count;
-	qp->plain_under_way -= count - retire_runs(qp, lane, end);
+	qp->sequenced_under_way -= retire_runs(qp, lane, end);
 }
 
 /* The oldest, which failed. */
@@ -185,12 +185,12 @@ int snt__qp_take_sends(struct snt__lane *lane, const struct snt__route *route,
 		wc++;
 		if (++taken == count)
 			break;
-		lane = snt__route_find(route, device, wc->qp_num);
+		lane = snt__route_next(route, lane, device, wc->qp_num);
 	} while (lane && lane->owner == qp);
 	if (!taken)
 		return 0;
 	qp->under_way -= retired;
-	qp->plain_under_way -= retired - sequenced;
+	qp->sequenced_under_way -= sequenced;
 	snt__cq_ready(qp->cq, &qp->send_ready);
 	return taken;
 }
@@ -250,10 +250,10 @@ static void forget_failure(struct snt_qp *qp)
 static inline void report_send(const struct snt_qp *qp, const struct snt__slot *slot,
 			       struct snt_wc *wc)
 {
-	*wc = qp->blank;
-	wc->wr_id = slot->wr_id;
-	wc->length = slot->length;
-	wc->opcode = slot->opcode;
+	*wc = (struct snt_wc){ .wr_id = slot->wr_id,
+			       .length = slot->length,
+			       .qp_num = qp->num,
+			       .opcode = slot->opcode };
 	if (__builtin_expect(!slot->status, 1))
 		return;
 	wc->status = slot->status;
@@ -286,25 +286,36 @@ static __attribute__((noinline)) int report_end(struct snt_qp *qp, struct snt_wc
 					  : count;
 }
 
-int snt__qp_report_sends(struct snt_qp *qp, struct snt_wc *wc, int max)
+/* What is done of the oldest, in order. */
+static inline int report_done(struct snt_qp *qp, struct snt_wc *wc, int max)
 {
-	int count = 0;
+	uint32_t head = qp->head;
+	int left = max;
 
-	while (count < max && qp->head != qp->next) {
-		struct snt__slot *slot = snt__qp_slot(qp, qp->head);
+	for (; left > 0 && head != qp->next; head++) {
+		const struct snt__slot *slot = snt__qp_slot(qp, head);
 
 		if (slot->pending)
-			return count;
-		if (slot->flags & SNT_SIGNALED || slot->status)
-			report_send(qp, slot, &wc[count++]);
-		if (qp->ordered == qp->head)
-			qp->ordered++;
-		qp->head++;
+			break;
+		if (slot->flags & SNT_SIGNALED || slot->status) {
+			report_send(qp, slot, wc++);
+			left--;
+		}
 		if (__builtin_expect(slot->status, 0))
 			forget_failure(qp);
-		if (__builtin_expect(qp->poisoned && qp->head == qp->poison, 0))
-			qp->poisoned = false;
 	}
+	qp->head = head;
+	if (snt__before(qp->ordered, head))
+		qp->ordered = head;
+	if (__builtin_expect(qp->poisoned, 0))
+		qp->poisoned = snt__before(head, qp->poison);
+	return max - left;
+}
+
+int snt__qp_report_sends(struct snt_qp *qp, struct snt_wc *wc, int max)
+{
+	int count = report_done(qp, wc, max);
+
 	if (__builtin_expect(qp->lanes_ended, 0))
 		count += report_end(qp, &wc[count], max - count);
 	return count;

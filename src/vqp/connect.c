@@ -351,7 +351,7 @@ static void disconnect_all(struct snt_qp *qp)
 
 static void use_common(struct snt_qp *qp, const struct snt_card *peer)
 {
-	qp->data_lanes = least(qp->data_lanes, peer->data_lanes);
+	snt__qp_use_lanes(qp, least(qp->data_lanes, peer->data_lanes));
 	qp->notify_count = least(qp->notify_count, peer->lane_count - peer->data_lanes);
 	for (uint32_t i = 0; i < qp->lane_count; i++) {
 		struct snt__lane *lane = &qp->lane[i];
@@ -421,7 +421,7 @@ static void start(struct snt_qp *qp)
 		snt__lane_update(&qp->lane[i]);
 	qp->lanes_alive = qp->data_lanes;
 	qp->connected = true;
-	qp->refusal = 0;
+	snt__qp_refuse(qp, 0);
 }
 
 int snt_qp_connect(struct snt_qp *qp, const struct snt_card *peer)
@@ -538,7 +538,7 @@ int snt__qp_close(struct snt_qp *qp, uint64_t wr_id)
 		return snt__fail(EALREADY, "QP %u is being closed already", qp->num);
 	qp->closing = true;
 	qp->lane[0].passes = false;
-	qp->refusal = -ESHUTDOWN;
+	snt__qp_refuse(qp, -ESHUTDOWN);
 	qp->close_wr_id = wr_id;
 	for (uint32_t i = 0; i < qp->lane_count; i++) {
 		int ret = end_lane(qp, &qp->lane[i]);

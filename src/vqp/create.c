@@ -12,7 +12,6 @@
 #include "util/err.h"
 #include "util/opts.h"
 #include "vqp/cq.h"
-#include "vqp/check.h"
 #include "vqp/layout.h"
 #include "vqp/number.h"
 #include "vqp/options.h"
@@ -380,9 +379,6 @@ static int set_up(struct snt_qp *qp)
 		return ret;
 	deal_lanes(qp, devices, count);
 	qp->message_max = find_message_max(qp);
-	qp->simple_max = SNT__SIMPLE_MAX;
-	if (qp->pass_through && qp->message_max < qp->simple_max)
-		qp->simple_max = qp->message_max;
 	qp->extra = qp->lane + qp->data_lanes;
 	qp->recv_batch = qp->lane_depth < 4 * SNT__CHAIN_MAX ? (qp->lane_depth + 3) / 4
 							     : SNT__CHAIN_MAX;
@@ -459,7 +455,6 @@ int snt_qp_create(struct snt_ctx *ctx, const struct snt_qp_opts *user_opts,
 	qp->recv_sge_max = opts.recv_sge_max;
 	qp->inline_max = opts.inline_max;
 	qp->num = snt__number_take();
-	qp->blank.qp_num = qp->num;
 	qp->send_ready = (struct snt__ready){ .qp = qp };
 	qp->recv_ready = (struct snt__ready){ .qp = qp, .receives = true };
 	ret = qp->num ? set_up(qp)

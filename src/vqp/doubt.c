@@ -13,15 +13,15 @@ static void begin(struct snt_qp *qp, uint32_t queue, uint32_t before)
 	qp->doubt.before = before;
 }
 
-void snt__doubt_sends(struct snt_qp *qp, unsigned first, unsigned end)
+void snt__doubt_sends(struct snt_qp *qp, const struct ibv_send_wr *wr, unsigned count)
 {
 	struct snt__doubt *doubt = &qp->doubt;
 	struct snt__lane *lane = qp->lane;
 	uint32_t before = lane->run_tail - lane->run_head;
 
-	for (unsigned i = first; i < end; i++) {
-		doubt->wr_id[doubt->count++] = lane->chain[i].wr_id;
-		before -= (lane->chain[i].send_flags & IBV_SEND_SIGNALED) != 0;
+	for (unsigned i = 0; i < count; i++) {
+		doubt->wr_id[doubt->count++] = wr[i].wr_id;
+		before -= (wr[i].send_flags & IBV_SEND_SIGNALED) != 0;
 	}
 	begin(qp, 0, before);
 	snt__lane_to_error(lane);

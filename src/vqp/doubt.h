@@ -25,8 +25,8 @@ struct snt__doubt {
 	bool over;	 /* the device has let go of all */
 };
 
-/* These of the lane's chain. */
-void snt__doubt_sends(struct snt_qp *qp, unsigned first, unsigned end);
+/* These, which lie side by side. */
+void snt__doubt_sends(struct snt_qp *qp, const struct ibv_send_wr *wr, unsigned count);
 void snt__doubt_recv(struct snt_qp *qp, uint64_t wr_id);
 
 /* A completion of the lane, which may be of one of them. */

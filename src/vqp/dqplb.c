@@ -394,11 +394,11 @@ static inline bool is_next(const struct snt__lane *lane, const struct ibv_wc *wc
 static inline void report_message(const struct snt_qp *qp, uint64_t wr_id,
 				  uint64_t length, struct snt_wc *wc)
 {
-	*wc = qp->blank;
-	wc->wr_id = wr_id;
-	wc->length = length;
-	wc->flags = SNT_WC_WITH_IMM;
-	wc->opcode = SNT_RECV_NOTIFY;
+	*wc = (struct snt_wc){ .wr_id = wr_id,
+			       .length = length,
+			       .qp_num = qp->num,
+			       .flags = SNT_WC_WITH_IMM,
+			       .opcode = SNT_RECV_NOTIFY };
 }
 
 int snt__dqplb_take_run(struct snt__lane *lane, const struct snt__route *route,
@@ -439,7 +439,7 @@ int snt__dqplb_take_run(struct snt__lane *lane, const struct snt__route *route,
 		if (refills || !left)
 			break;
 		physical++;
-		lane = snt__route_find(route, device, physical->qp_num);
+		lane = snt__route_next(route, lane, device, physical->qp_num);
 		if (!lane || lane->owner != qp)
 			break;
 	}

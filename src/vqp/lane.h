@@ -35,14 +35,15 @@ struct snt__early {
 /* Fragments of one WR that follow each other on a lane. */
 struct snt__run {
 	uint32_t slot;	   /* position in the send ring */
-	uint32_t end;	   /* the lane's sequence number behind the last of them */
 	uint32_t sequence; /* DQPLB's, of the first of them, else 0 */
+	uint32_t end;	   /* the lane's sequence number behind the last of them */
 	uint64_t bytes;
 };
 
 struct snt__lane {
 	struct ibv_qp *qp;
 	struct snt_qp *owner;
+	struct snt__lane *after;   /* whose turn comes next; itself, if it takes none */
 	struct ibv_send_wr *chain; /* each linked to the next, with its own SGEs */
 	struct snt__run *run;	   /* a ring, from run_head to run_tail */
 	uint32_t run_mask;
@@ -136,7 +137,7 @@ static inline void snt__lane_add_run(struct snt__lane *lane, uint32_t slot,
 				     uint32_t end, uint32_t sequence, uint64_t bytes)
 {
 	lane->run[lane->run_tail++ & lane->run_mask] =
-		(struct snt__run){ slot, end, sequence, bytes };
+		(struct snt__run){ slot, sequence, end, bytes };
 	lane->bytes += bytes;
 }
 

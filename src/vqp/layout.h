@@ -20,6 +20,9 @@ int snt__qp_reset_lanes(struct snt_qp *qp);
 /* life.c: new tags for all lanes; what was posted under the old ones is stray. */
 void snt__qp_retag(struct snt_qp *qp);
 
+/* life.c: the first data lanes, so many, take turns. */
+void snt__qp_use_lanes(struct snt_qp *qp, uint32_t count);
+
 /* life.c: all lanes that were made are to be used. */
 void snt__qp_use_all(struct snt_qp *qp);
 

@@ -10,6 +10,7 @@
 
 #include "util/err.h"
 #include "util/opts.h"
+#include "vqp/check.h"
 #include "vqp/cq.h"
 #include "vqp/layout.h"
 #include "vqp/options.h"
@@ -69,14 +70,29 @@ static void empty_ring(struct snt__recv_ring *ring)
 	ring->refusal = 0;
 }
 
+void snt__qp_refuse(struct snt_qp *qp, int why)
+{
+	qp->refusal = why;
+	snt__check_update(qp);
+}
+
+void snt__qp_use_lanes(struct snt_qp *qp, uint32_t count)
+{
+	qp->data_lanes = count;
+	qp->turn = qp->lane;
+	for (uint32_t i = 0; i < qp->lane_count; i++)
+		qp->lane[i].after = &qp->lane[i];
+	for (uint32_t i = 0; i < count; i++)
+		qp->lane[i].after = &qp->lane[i + 1 < count ? i + 1 : 0];
+}
+
 /* The lanes that were made are those in use, until a peer has fewer. */
 void snt__qp_use_all(struct snt_qp *qp)
 {
-	qp->data_lanes = qp->extra - qp->lane;
+	snt__qp_use_lanes(qp, qp->extra - qp->lane);
 	qp->notify_count = qp->pass_through || qp->scheme != SNT_SPRAY
 				   ? 0
 				   : qp->lane_count - qp->data_lanes;
-	qp->turn = qp->lane;
 	for (uint32_t i = 0; i < qp->lane_count; i++)
 		qp->lane[i].used = false;
 }
@@ -88,7 +104,7 @@ int snt__qp_begin(struct snt_qp *qp)
 	if (ret)
 		return ret;
 	qp->head = qp->ordered = qp->next = qp->tail = 0;
-	qp->under_way = qp->plain_under_way = qp->notifies_due = 0;
+	qp->under_way = qp->sequenced_under_way = qp->notifies_due = 0;
 	qp->failed_count = 0;
 	qp->read_end = 0;
 	qp->all_ended = false;
@@ -100,7 +116,7 @@ int snt__qp_begin(struct snt_qp *qp)
 	qp->lane_limit = 0;
 	qp->lanes_ended = qp->connected = qp->broken = false;
 	qp->closing = qp->closed_reported = false;
-	qp->refusal = -ENOTCONN;
+	snt__qp_refuse(qp, -ENOTCONN);
 	qp->fragment_size = qp->opts.fragment_size;
 	qp->remote_count = 1;
 	empty_ring(&qp->data);

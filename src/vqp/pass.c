@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "util/err.h"
+#include "vqp/alone.h"
 #include "vqp/check.h"
 #include "vqp/layout.h"
 #include "vqp/srq.h"
@@ -145,42 +146,6 @@ static unsigned least(unsigned a, unsigned b, unsigned c)
 	return c < a ? c : a;
 }
 
-/* One WR of the most frequent kind. False: nothing was done. */
-static __attribute__((noinline)) bool post_alone(struct snt_qp *qp,
-						 const struct snt_send_wr *wr)
-{
-	struct snt__lane *lane = &qp->lane[0];
-	struct ibv_send_wr *physical = lane->chain, *next = physical->next, *bad;
-	const struct snt__rule *rule;
-	struct ibv_sge *sge = physical->sg_list;
-	int ret;
-
-	if (qp->refusal || snt__lane_under_way(lane) == qp->lane_depth)
-		return false;
-	rule = snt__check_alone(qp, wr, qp->simple_max);
-	if (!rule)
-		return false;
-	snt__sge_set(sge, snt__sge_words((uintptr_t)wr->sge->addr, wr->sge->length,
-					 wr->sge->mem->local_key[lane->device]));
-	physical->wr_id = wr->wr_id;
-	physical->next = NULL;
-	physical->num_sge = 1;
-	physical->opcode = rule->whole_verb;
-	physical->send_flags = wr->flags;
-	physical->imm_data = htonl(wr->imm);
-	physical->wr.rdma.remote_addr = wr->remote_addr;
-	physical->wr.rdma.rkey = wr->remote->key[lane->remote_device];
-	lane->run[lane->run_tail & lane->run_mask].end = ++lane->built;
-	lane->run_tail += (wr->flags & SNT_SIGNALED) / SNT_SIGNALED;
-	lane->fragments++;
-	lane->doorbells++;
-	ret = ibv_post_send(lane->qp, physical, &bad);
-	physical->next = next;
-	if (__builtin_expect(ret, 0))
-		snt__doubt_sends(qp, 0, 1);
-	return true;
-}
-
 static __attribute__((noinline)) int post_many(struct snt_qp *qp,
 					       const struct snt_send_wr *wr,
 					       unsigned count)
@@ -202,7 +167,7 @@ static __attribute__((noinline)) int post_many(struct snt_qp *qp,
 		lane->built += built;
 		taken += built;
 		if (__builtin_expect(posted < built, 0)) {
-			snt__doubt_sends(qp, posted, built);
+			snt__doubt_sends(qp, &lane->chain[posted], built - posted);
 			break;
 		}
 	} while (built == want && taken < count);
@@ -210,31 +175,53 @@ static __attribute__((noinline)) int post_many(struct snt_qp *qp,
 	return taken ? (int)taken : ret;
 }
 
+/* One that stands alone, and for which there is room. */
+static inline void post_single(struct snt_qp *qp, struct ibv_send_wr *wr)
+{
+	struct snt__lane *lane = &qp->lane[0];
+	struct ibv_send_wr *bad;
+
+	wr->next = NULL;
+	lane->run[lane->run_tail & lane->run_mask].end = ++lane->built;
+	lane->run_tail += (wr->send_flags & IBV_SEND_SIGNALED) / IBV_SEND_SIGNALED;
+	lane->fragments++;
+	lane->doorbells++;
+	if (__builtin_expect(ibv_post_send(lane->qp, wr, &bad), 0))
+		snt__doubt_sends(qp, wr, 1);
+}
+
+/* A write or read that has been checked. */
+static inline int post_checked(struct snt_qp *qp, const struct snt_send_wr *wr,
+			       uint32_t verb)
+{
+	struct ibv_send_wr physical;
+	struct ibv_sge sge;
+
+	physical.wr_id = wr->wr_id;
+	physical.send_flags = wr->flags;
+	physical.imm_data = htonl(wr->imm);
+	snt__alone_fill(wr, &qp->lane[0], verb, &physical, &sge);
+	post_single(qp, &physical);
+	return 1;
+}
+
 int snt__pass_post_send(struct snt_qp *qp, const struct snt_send_wr *wr, unsigned count)
 {
-	if (count == 1 && post_alone(qp, wr))
-		return 1;
-	return post_many(qp, wr, count);
+	const struct snt__rule *rule;
+
+	if (count != 1 || snt__lane_under_way(&qp->lane[0]) == qp->lane_depth)
+		return post_many(qp, wr, count);
+	rule = snt__check_alone(qp, wr);
+	return rule ? post_checked(qp, wr, rule->whole_verb) : post_many(qp, wr, 1);
 }
 
 int snt__pass_post_one(struct snt_qp *qp, const struct ibv_send_wr *wr)
 {
-	struct snt__lane *lane = &qp->lane[0];
-	struct ibv_send_wr *first = lane->chain, *next = first->next;
-	struct ibv_sge *sges = first->sg_list;
-	bool posted;
+	struct ibv_send_wr single = *wr;
 
-	if (snt__lane_under_way(lane) == qp->lane_depth)
+	if (snt__lane_under_way(&qp->lane[0]) == qp->lane_depth)
 		return -EAGAIN;
-	*first = *wr;
-	first->next = next;
-	lane->run[lane->run_tail & lane->run_mask].end = ++lane->built;
-	lane->run_tail += (wr->send_flags & SNT_SIGNALED) / SNT_SIGNALED;
-	posted = post_chain(lane, 1) == 1;
-	first->sg_list = sges;
-	lane->fragments++;
-	if (!posted)
-		snt__doubt_sends(qp, 0, 1);
+	post_single(qp, &single);
 	return 0;
 }
 
@@ -370,13 +357,13 @@ static inline void translate_more(const struct ibv_wc *physical, struct snt_wc *
 	}
 }
 
-/* A success, in our words; `blank` has what all of a QP have in common. */
-static inline void translate(const struct ibv_wc *physical, const struct snt_wc *blank,
+/* A success, in our words. */
+static inline void translate(const struct ibv_wc *physical, uint32_t num,
 			     struct snt_wc *wc)
 {
-	*wc = *blank;
-	wc->wr_id = physical->wr_id;
-	wc->opcode = opcodes[(uint8_t)physical->opcode];
+	*wc = (struct snt_wc){ .wr_id = physical->wr_id,
+			       .qp_num = num,
+			       .opcode = opcodes[(uint8_t)physical->opcode] };
 	if (physical->opcode & IBV_WC_RECV ||
 	    __builtin_expect(physical->wc_flags & (IBV_WC_WITH_IMM | IBV_WC_WITH_INV),
 			     0))
@@ -404,7 +391,7 @@ static inline bool are_posted(const struct snt__lane *lane, uint32_t receives,
 int snt__pass_take_run(struct snt__lane *lane, const struct ibv_wc *physical, int count,
 		       struct snt_wc *wc, int *reported)
 {
-	const struct snt_wc *blank = &lane->owner->blank;
+	const uint32_t num = lane->owner->num;
 	const uint32_t physical_num = physical->qp_num;
 	uint32_t receives = 0;
 	int taken;
@@ -413,7 +400,7 @@ int snt__pass_take_run(struct snt__lane *lane, const struct ibv_wc *physical, in
 		if (physical->status != IBV_WC_SUCCESS ||
 		    physical->qp_num != physical_num)
 			break;
-		translate(physical, blank, wc);
+		translate(physical, num, wc);
 		receives += physical->opcode & IBV_WC_RECV;
 	}
 	receives /= IBV_WC_RECV;
@@ -472,7 +459,7 @@ void snt__pass_fail(struct snt_qp *qp)
 {
 	qp->lane[0].alive = false;
 	qp->lanes_alive = 0;
-	qp->refusal = -ESHUTDOWN;
+	snt__qp_refuse(qp, -ESHUTDOWN);
 	qp->data.refusal = -ESHUTDOWN;
 }
 
@@ -498,7 +485,7 @@ static void take_shared(struct snt__lane *lane, const struct ibv_wc *physical,
 		return;
 	}
 	lane->completions++;
-	translate(physical, &lane->owner->blank, wc);
+	translate(physical, lane->owner->num, wc);
 	wc->wr_id = wr_id;
 }
 

@@ -61,7 +61,7 @@ static inline bool send_sequenced(struct snt_qp *qp, const struct snt_send_wr *w
 	uint32_t extra = wr->imm != 0;
 	struct snt__lane *last;
 
-	if (qp->plain_under_way || !snt__dqplb_window_open(qp, cut->count))
+	if (snt__qp_has_plain(qp) || !snt__dqplb_window_open(qp, cut->count))
 		return false;
 	cut->sequence = qp->sequence_next;
 	cut->verb = IBV_WR_RDMA_WRITE_WITH_IMM;
@@ -71,6 +71,7 @@ static inline bool send_sequenced(struct snt_qp *qp, const struct snt_send_wr *w
 	announce(cut, last, wr->imm);
 	qp->sequence_next += cut->count;
 	qp->under_way += cut->count + extra;
+	qp->sequenced_under_way += cut->count + extra;
 	snt__qp_take_slot(qp, wr, cut->length, cut->count + extra);
 	return true;
 }
@@ -83,7 +84,6 @@ static inline bool send_plain(struct snt_qp *qp, const struct snt_send_wr *wr,
 	if (!snt__spread(qp, cut, 0, false))
 		return false;
 	qp->under_way += cut->count;
-	qp->plain_under_way += cut->count;
 	slot = snt__qp_take_slot(qp, wr, cut->length, cut->count);
 	if (wr->opcode != SNT_WRITE_IMM)
 		return true;
@@ -102,7 +102,7 @@ static inline bool send_at_once(struct snt_qp *qp, const struct snt_send_wr *wr,
 	struct snt__cut cut;
 	bool sent;
 
-	if (!qp->even || qp->next != qp->tail || !snt__check_simple(qp, wr, known))
+	if (qp->next != qp->tail || !snt__check_simple(qp, wr, known))
 		return false;
 	cut.addr = (uintptr_t)wr->sge->addr;
 	cut.remote_addr = wr->remote_addr;
@@ -199,9 +199,8 @@ static inline void send_list(struct snt_qp *qp, const struct snt_send_wr *wr,
 	physical->send_flags = wr->flags & SNT_SOLICITED;
 	physical->wr.rdma.remote_addr = wr->remote_addr;
 	physical->wr.rdma.rkey = wr->remote->key[lane->remote_device];
-	qp->turn = snt__lane_after(qp, lane);
+	qp->turn = lane->after;
 	qp->under_way++;
-	qp->plain_under_way++;
 	snt__qp_take_slot(qp, wr, length, 1);
 	qp->tail++;
 	qp->next++;
@@ -246,9 +245,7 @@ __attribute__((noinline, cold)) int snt__qp_wants_ops(const struct snt_qp *qp)
 			 qp->num);
 }
 
-static __attribute__((noinline)) int post_many(struct snt_qp *qp,
-					       const struct snt_send_wr *wr,
-					       unsigned count)
+int snt__qp_post_many(struct snt_qp *qp, const struct snt_send_wr *wr, unsigned count)
 {
 	struct snt__known known = SNT__KNOWN_NONE;
 	uint32_t room;
@@ -279,9 +276,9 @@ int snt__qp_post_send(struct snt_qp *qp, const struct snt_send_wr *wr, unsigned 
 {
 	if (qp->pass_through)
 		return snt__pass_post_send(qp, wr, count);
-	if (count == 1 && wr->opcode != SNT_WRITE_IMM && snt__qp_send_alone(qp, wr))
-		return 1;
-	return post_many(qp, wr, count);
+	if (count == 1 && wr->opcode != SNT_WRITE_IMM)
+		return snt__qp_post_alone(qp, wr);
+	return snt__qp_post_many(qp, wr, count);
 }
 
 int snt_qp_post_send(struct snt_qp *qp, const struct snt_send_wr *wr, unsigned count)

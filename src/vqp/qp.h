@@ -89,6 +89,7 @@ struct snt__ready {
 
 struct snt_qp {
 	struct snt__slot *slot;
+	struct snt_ctx *ctx;
 	struct snt__lane *lane;
 	struct snt__lane *turn;	 /* the data lane whose turn it is */
 	struct snt__lane *extra; /* those behind the data lanes that were made */
@@ -98,8 +99,8 @@ struct snt_qp {
 	uint32_t ordered;
 	uint32_t next;
 	uint32_t tail;
-	uint32_t under_way;	  /* physical WRs, built and not retired */
-	uint32_t plain_under_way; /* of these, those without a sequence number */
+	uint32_t under_way;	      /* physical WRs, built and not retired */
+	uint32_t sequenced_under_way; /* of these, those of DQPLB's sequence */
 	uint32_t
 		notifies_due; /* WRs before next whose notification is yet to be sent */
 	uint32_t read_end;    /* position behind the last READ */
@@ -111,7 +112,7 @@ struct snt_qp {
 	bool lanes_ended;     /* some are killed or closed, and have markers */
 	uint64_t fragment_size;
 	uint32_t message_max; /* bytes that go out in one piece */
-	uint32_t simple_max;  /* bytes of a WR that takes the short way */
+	uint64_t simple_max;  /* bytes of a WR that takes the short way; 0: none may */
 	uint32_t *rkey;	      /* remote_count for each slot */
 	uint32_t remote_count;
 	uint8_t notify_count; /* SPRAY: notify lanes in use, of those in extra */
@@ -163,9 +164,7 @@ struct snt_qp {
 	struct snt__ready send_ready;
 	struct snt__ready recv_ready;
 
-	struct snt_ctx *ctx;
 	uint32_t num;
-	struct snt_wc blank; /* what all its completions have in common */
 	uint32_t lane_depth;
 	uint32_t recv_depth;
 	uint64_t close_wr_id;
@@ -226,11 +225,20 @@ static inline struct snt__slot *snt__qp_take_slot(struct snt_qp *qp,
 	return slot;
 }
 
+/* Is anything under way that is not of DQPLB's sequence? */
+static inline bool snt__qp_has_plain(const struct snt_qp *qp)
+{
+	return qp->under_way != qp->sequenced_under_way;
+}
+
 /* Is position a before b? */
 static inline bool snt__before(uint32_t a, uint32_t b)
 {
 	return (int32_t)(a - b) < 0;
 }
+
+/* life.c: from now on nothing can be posted, and why; 0: no longer. */
+void snt__qp_refuse(struct snt_qp *qp, int why);
 
 /* send.c: cuts what can go and adds it to the chains of its lanes. */
 void snt__qp_send_waiting(struct snt_qp *qp);

@@ -4,12 +4,12 @@
 
 #include <stdint.h>
 
+#include "vqp/lane.h"
+
 /*
  * From (device, QP number) to lane: a table with open addressing, at most half
  * full, that grows when QPs are created and never on the data path.
  */
-
-struct snt__lane;
 
 struct snt__route_entry {
 	uint64_t key; /* 0: free */
@@ -52,6 +52,19 @@ static inline struct snt__lane *snt__route_find(const struct snt__route *route,
 		if (!entry->key)
 			return 0;
 	}
+}
+
+/* The same of the CQE behind one of this lane. As lanes take turns, so do their CQEs
+ * mostly. */
+static inline struct snt__lane *snt__route_next(const struct snt__route *route,
+						const struct snt__lane *lane,
+						unsigned device, uint32_t qp_num)
+{
+	struct snt__lane *after = lane->after;
+
+	if (after->qp->qp_num == qp_num && after->device == device)
+		return after;
+	return snt__route_find(route, device, qp_num);
 }
 
 #endif

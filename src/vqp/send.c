@@ -15,7 +15,7 @@ static __attribute__((noinline)) struct snt__lane *find_room(const struct snt_qp
 	for (uint32_t tries = 0; tries < qp->data_lanes; tries++) {
 		if (snt__lane_has_room(lane, count))
 			return lane;
-		lane = snt__lane_after(qp, lane);
+		lane = lane->after;
 	}
 	return NULL;
 }
@@ -33,7 +33,7 @@ static inline struct snt__lane *pick_lane(struct snt_qp *qp, uint32_t count,
 		if (!lane)
 			return NULL;
 	}
-	qp->turn = snt__lane_after(qp, lane);
+	qp->turn = lane->after;
 	return lane;
 }
 
@@ -117,12 +117,13 @@ static bool send_sequenced(struct snt_qp *qp, struct snt__slot *slot, uint32_t p
 	struct ibv_send_wr *wr;
 	uint32_t sequence;
 
-	if ((last && qp->plain_under_way) || !snt__dqplb_window_open(qp, 1))
+	if ((last && snt__qp_has_plain(qp)) || !snt__dqplb_window_open(qp, 1))
 		return false;
 	lane = pick_lane(qp, 1 + followed, length);
 	if (!lane)
 		return false;
 	sequence = qp->sequence_next++;
+	qp->sequenced_under_way += 1 + followed;
 	lane->sequence_last = sequence;
 	wr = add_to(qp, lane, position, sequence, length);
 	set_local(qp, slot, position, lane->device, length, wr);
@@ -154,7 +155,6 @@ static bool send_plain(struct snt_qp *qp, struct snt__slot *slot, uint32_t posit
 	set_local(qp, slot, position, lane->device, length, wr);
 	set_remote(qp, slot, position, lane, wr);
 	wr->opcode = snt__rules[slot->opcode].verb;
-	qp->plain_under_way++;
 	return true;
 }
 
@@ -170,7 +170,6 @@ static inline bool spread_simple(struct snt_qp *qp, struct snt__slot *slot,
 	const uint64_t fragment_size = qp->fragment_size;
 	const uint32_t flags = slot->flags & SNT_SOLICITED;
 	const uint32_t verb = snt__rules[slot->opcode].verb;
-	struct snt__lane *first = qp->lane, *end = first + qp->data_lanes;
 	struct snt__lane *lane = qp->turn;
 	uint64_t left = slot->length - slot->sent;
 	uint64_t addr = slot->addr + slot->sent;
@@ -204,13 +203,11 @@ static inline bool spread_simple(struct snt_qp *qp, struct snt__slot *slot,
 		remote_addr += length;
 		left -= length;
 		count++;
-		if (++lane == end)
-			lane = first;
+		lane = lane->after;
 	} while (left);
 	qp->turn = lane;
 	slot->sent = slot->length - left;
 	qp->under_way += count;
-	qp->plain_under_way += count;
 	return !left;
 }
 
@@ -292,7 +289,6 @@ static bool send_message(struct snt_qp *qp, struct snt__slot *slot, uint32_t pos
 		wr->imm_data = htonl(slot->imm);
 	}
 	slot->sent = slot->length;
-	qp->plain_under_way++;
 	return true;
 }
 
@@ -359,7 +355,6 @@ static inline void notify_on(struct snt_qp *qp, const struct snt__slot *slot,
 	wr->wr.rdma.remote_addr = slot->remote_addr;
 	wr->wr.rdma.rkey = qp->rkey[(position & qp->mask) * qp->remote_count +
 				    lane->remote_device];
-	qp->plain_under_way++;
 }
 
 /* SPRAY: a write with the immediate on each notify lane, empty but for the first one

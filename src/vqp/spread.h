@@ -104,12 +104,6 @@ static inline __attribute__((always_inline)) void snt__lane_add_share(
 	snt__lane_build(lane, cut, qp->fragment_size, first, step, count, sequenced);
 }
 
-static inline struct snt__lane *snt__lane_after(const struct snt_qp *qp,
-						struct snt__lane *lane)
-{
-	return lane + 1 == qp->lane + qp->data_lanes ? qp->lane : lane + 1;
-}
-
 /* Have all lanes room for their shares, and the last for `extra` more? */
 static inline bool snt__spread_fits(const struct snt_qp *qp, uint32_t each,
 				    uint32_t more, uint32_t extra)
@@ -123,7 +117,7 @@ static inline bool snt__spread_fits(const struct snt_qp *qp, uint32_t each,
 	for (uint32_t i = 0; i < shares; i++) {
 		if (!snt__lane_has_room(lane, each + (i < more) + extra))
 			return false;
-		lane = snt__lane_after(qp, lane);
+		lane = lane->after;
 	}
 	return true;
 }
@@ -161,7 +155,7 @@ static inline __attribute__((always_inline)) struct snt__lane *snt__spread(
 			snt__lane_ring(lane);
 		snt__lane_build(lane, cut, cut->length, 0, 0, 1, sequenced);
 		cut->last = snt__lane_last(lane);
-		qp->turn = snt__lane_after(qp, lane);
+		qp->turn = lane->after;
 		return lane;
 	}
 	each = cut->count / qp->data_lanes;
@@ -179,7 +173,7 @@ static inline __attribute__((always_inline)) struct snt__lane *snt__spread(
 			last = lane;
 			cut->last = snt__lane_last(lane);
 		}
-		lane = snt__lane_after(qp, lane);
+		lane = lane->after;
 	}
 	snt__lane_trim(last, cut->last, cut->count * qp->fragment_size - cut->length);
 	return last;
