@@ -76,9 +76,8 @@ static __attribute__((noinline)) int post_shares(struct snt_qp *qp,
 	if (each + !!more > SNT__CHAIN_MAX || !snt__spread_fits(qp, each, more, 0))
 		return snt__qp_post_many(qp, wr, 1);
 	take_place(qp, wr, count);
+	qp->turn = snt__lane_later(qp, lane, more);
 	for (uint32_t i = 0; i < shares; i++) {
-		if (i == more)
-			qp->turn = lane;
 		snt__lane_build(lane, &cut, size, 0, lanes, each + (i < more), false);
 		if (i == last)
 			snt__lane_trim(lane, snt__lane_last(lane), excess);
@@ -87,8 +86,6 @@ static __attribute__((noinline)) int post_shares(struct snt_qp *qp,
 		cut.remote_addr += size;
 		lane = lane->after;
 	}
-	if (!each)
-		qp->turn = lane;
 	return 1;
 }
 

@@ -186,7 +186,7 @@ int snt__qp_take_sends(struct snt__lane *lane, const struct snt__route *route,
 		if (++taken == count)
 			break;
 		lane = snt__route_next(route, lane, device, wc->qp_num);
-	} while (lane && lane->owner == qp);
+	} while (lane);
 	if (!taken)
 		return 0;
 	qp->under_way -= retired;

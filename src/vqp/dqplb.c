@@ -440,7 +440,7 @@ int snt__dqplb_take_run(struct snt__lane *lane, const struct snt__route *route,
 			break;
 		physical++;
 		lane = snt__route_next(route, lane, device, physical->qp_num);
-		if (!lane || lane->owner != qp)
+		if (!lane)
 			break;
 	}
 	*reported += done - ring->done;

@@ -105,21 +105,6 @@ static void drop_front(struct snt__lane *lane, uint32_t count)
 	lane->chained -= count;
 }
 
-static int post_chain(struct snt__lane *lane, struct ibv_send_wr **bad)
-{
-	struct ibv_send_wr *last = &lane->chain[lane->chained - 1];
-	struct ibv_send_wr *next = last->next;
-	int ret;
-
-	*bad = NULL;
-	last->next = NULL;
-	last->send_flags |= IBV_SEND_SIGNALED;
-	lane->doorbells++;
-	ret = ibv_post_send(lane->qp, lane->chain, bad);
-	last->next = next;
-	return ret;
-}
-
 /* How many of the chain the device took, as far as it can be believed. */
 static uint32_t taken(const struct snt__lane *lane, const struct ibv_send_wr *bad)
 {
@@ -135,33 +120,17 @@ static uint32_t taken(const struct snt__lane *lane, const struct ibv_send_wr *ba
  * devices say this after having queued all of it. Posting again could send twice;
  * the lane is given up.
  */
-static __attribute__((noinline, cold)) void refused(struct snt__lane *lane,
-						    struct ibv_send_wr *bad)
+void snt__lane_refused(struct snt__lane *lane, struct ibv_send_wr *bad)
 {
 	uint32_t count;
 
 	while ((count = taken(lane, bad))) {
 		drop_front(lane, count);
 		lane->chain[0].send_flags |= IBV_SEND_SIGNALED;
-		if (!post_chain(lane, &bad)) {
+		if (!snt__lane_post_chain(lane, &bad)) {
 			lane->chained = 0;
 			return;
 		}
 	}
 	snt__lane_kill(lane);
-}
-
-void snt__lane_ring(struct snt__lane *lane)
-{
-	struct ibv_send_wr *bad;
-
-	if (!lane->alive)
-		lane->chained = 0; /* the marker retires them */
-	if (!lane->chained)
-		return;
-	lane->fragments += lane->chained;
-	if (__builtin_expect(post_chain(lane, &bad) == 0, 1))
-		lane->chained = 0;
-	else
-		refused(lane, bad);
 }

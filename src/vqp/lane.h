@@ -128,9 +128,41 @@ static inline bool snt__lane_has_room(const struct snt__lane *lane, uint32_t cou
 /* After a change of alive or depth. */
 void snt__lane_update(struct snt__lane *lane);
 
+static inline int snt__lane_post_chain(struct snt__lane *lane, struct ibv_send_wr **bad)
+{
+	struct ibv_send_wr *last = &lane->chain[lane->chained - 1];
+	struct ibv_send_wr *next = last->next;
+	int ret;
+
+	*bad = NULL;
+	last->next = NULL;
+	last->send_flags |= IBV_SEND_SIGNALED;
+	lane->doorbells++;
+	ret = ibv_post_send(lane->qp, lane->chain, bad);
+	last->next = next;
+	return ret;
+}
+
+/* The device refused its chain from `bad` on, or so it says. */
+__attribute__((cold)) void snt__lane_refused(struct snt__lane *lane,
+					     struct ibv_send_wr *bad);
+
 /* Posts the chain. What the device refuses dies with the lane; either way
  * fragments become completions. */
-void snt__lane_ring(struct snt__lane *lane);
+static inline void snt__lane_ring(struct snt__lane *lane)
+{
+	struct ibv_send_wr *bad;
+
+	if (!lane->alive)
+		lane->chained = 0; /* the marker retires them */
+	if (!lane->chained)
+		return;
+	lane->fragments += lane->chained;
+	if (__builtin_expect(snt__lane_post_chain(lane, &bad) == 0, 1))
+		lane->chained = 0;
+	else
+		snt__lane_refused(lane, bad);
+}
 
 /* The fragments before `end` that are of no run yet make one. */
 static inline void snt__lane_add_run(struct snt__lane *lane, uint32_t slot,

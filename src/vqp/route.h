@@ -54,17 +54,18 @@ static inline struct snt__lane *snt__route_find(const struct snt__route *route,
 	}
 }
 
-/* The same of the CQE behind one of this lane. As lanes take turns, so do their CQEs
- * mostly. */
+/* The lane of the CQE behind one of this lane, if it is of the same QP; else NULL. As lanes
+ * take turns, so do their CQEs mostly. */
 static inline struct snt__lane *snt__route_next(const struct snt__route *route,
 						const struct snt__lane *lane,
 						unsigned device, uint32_t qp_num)
 {
-	struct snt__lane *after = lane->after;
+	struct snt__lane *next = lane->after;
 
-	if (after->qp->qp_num == qp_num && after->device == device)
-		return after;
-	return snt__route_find(route, device, qp_num);
+	if (next->qp->qp_num == qp_num && next->device == device)
+		return next;
+	next = snt__route_find(route, device, qp_num);
+	return next && next->owner == lane->owner ? next : NULL;
 }
 
 #endif

@@ -104,6 +104,15 @@ static inline __attribute__((always_inline)) void snt__lane_add_share(
 	snt__lane_build(lane, cut, qp->fragment_size, first, step, count, sequenced);
 }
 
+/* The one so many turns later, less than there are lanes. */
+static inline struct snt__lane *snt__lane_later(const struct snt_qp *qp,
+						struct snt__lane *lane, uint32_t turns)
+{
+	uint32_t left = (uint32_t)(qp->lane + qp->data_lanes - lane);
+
+	return turns < left ? lane + turns : qp->lane + (turns - left);
+}
+
 /* Have all lanes room for their shares, and the last for `extra` more? */
 static inline bool snt__spread_fits(const struct snt_qp *qp, uint32_t each,
 				    uint32_t more, uint32_t extra)

@@ -46,6 +46,24 @@ static void weights_are_shares(void **state)
 	vqp_pair_close(pair);
 }
 
+/* From equal shares to others, while it is connected. */
+static void weights_may_come_later(void **state)
+{
+	const uint16_t weights[LANES] = { 1, 1, 1, 7 };
+	const struct snt_qp_opts change = { .size = sizeof(change),
+					    .weights = weights };
+	struct vqp_pair *pair = open_balanced(SNT_SPRAY, SNT_ROUND_ROBIN, NULL);
+
+	(void)state;
+	assert_success(snt_qp_modify(pair->end[0].qp, &change));
+	for (unsigned i = 0; i < 10; i++)
+		send_wr(pair, SNT_WRITE, i, 1);
+	assert_in_range(lane_info(pair, 0, 3).bytes, 6 * FRAGMENT, 8 * FRAGMENT);
+	for (unsigned i = 0; i < 10; i++)
+		expect(pair, 0, i, SNT_WRITE, SNT_SUCCESS);
+	vqp_pair_close(pair);
+}
+
 /* A lane that had no room gets no more than its share when it has. */
 static void a_lane_that_was_full_does_not_catch_up(void **state)
 {
@@ -291,6 +309,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(weights_are_shares),
+		cmocka_unit_test(weights_may_come_later),
 		cmocka_unit_test(a_lane_that_was_full_does_not_catch_up),
 		cmocka_unit_test(by_time_slow_lanes_do_not_hold_up_others),
 		cmocka_unit_test(by_time_equal_lanes_get_equal_shares),

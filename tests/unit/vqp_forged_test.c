@@ -78,12 +78,44 @@ static void an_arrival_without_a_receive_is_a_stray(void **state)
 	vqp_pair_close(pair);
 }
 
+/* The CQE behind that of a lane is mostly of the lane after it, but not by its wr_id alone:
+ * on another QP, or another device, that is somebody else's. */
+static void forge_behind(unsigned devices)
+{
+	struct vqp_pair *pair = open_pair(devices, 2, SNT_SPRAY);
+	struct ibv_wc forged[2] = { 0 };
+	struct scripted_send send;
+	struct snt_wc wc[2];
+
+	send_wr(pair, SNT_WRITE, 1, 1);
+	send_wr(pair, SNT_WRITE, 2, 1);
+	for (unsigned i = 0; i < 2; i++) {
+		assert_success(scripted_peek(lane_qp(pair, 0, i), 0, &send));
+		forged[i].wr_id = send.wr.wr_id;
+		forged[i].qp_num = lane_qp(pair, 0, 0)->qp_num;
+	}
+	assert_int_equal(lane_qp(pair, 0, 0)->qp_num == lane_qp(pair, 0, 1)->qp_num,
+			 devices == 2);
+	assert_int_equal(snt_qp_complete(pair->end[0].qp, 0, forged, 2, wc, 2), 1);
+	assert_int_equal(wc[0].wr_id, 1);
+	assert_int_equal(snt_cq_stray(pair->end[0].cq, NULL, NULL), 1);
+	vqp_pair_close(pair);
+}
+
+static void the_wr_id_of_the_next_lane_is_not_enough(void **state)
+{
+	(void)state;
+	forge_behind(1);
+	forge_behind(2);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_status_that_is_none_is_a_failure),
 		cmocka_unit_test(nor_of_a_receive_or_a_passing_lane),
 		cmocka_unit_test(an_arrival_without_a_receive_is_a_stray),
+		cmocka_unit_test(the_wr_id_of_the_next_lane_is_not_enough),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
