@@ -73,15 +73,18 @@ static void no_memory_in_the_second(struct draft *d)
 	d->wr.sge_count = 2;
 }
 
+/* Where the bytes lie, too, so that nothing else is wrong. */
 static void another_contexts_memory(struct draft *d)
 {
 	d->sge[0].mem = d->pair->end[1].mem;
+	d->sge[0].addr = d->pair->end[1].buffer;
 }
 
 static void another_contexts_memory_in_the_second(struct draft *d)
 {
 	d->sge[1] = d->sge[0];
 	d->sge[1].mem = d->pair->end[1].mem;
+	d->sge[1].addr = d->pair->end[1].buffer;
 	d->wr.sge_count = 2;
 }
 
