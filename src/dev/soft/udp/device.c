@@ -147,24 +147,29 @@ static void kick(void *arg)
 	snt__udp_unlock(device);
 }
 
-/*
- * Somebody was here from `begin` to `end`; what he did meanwhile is no pause. Who comes
- * without a pause for long enough is known to do it all the time.
- */
-static void note_poll(struct snt__udp_device *device, uint64_t begin, uint64_t end)
-{
-	if (snt__udp_pause(device, begin) > SNT__UDP_POLL_PAUSE)
-		device->polling_since = begin;
-	snt__udp_set_polled_at(device, end);
-	if (end - device->polling_since >= SNT__UDP_POLL_ENOUGH)
-		device->polled = true;
-}
-
 static void count_poll(struct snt__udp_device *device)
 {
 	unsigned polls = atomic_load_explicit(&device->polls, memory_order_relaxed);
 
 	atomic_store_explicit(&device->polls, polls + 1, memory_order_relaxed);
+}
+
+/*
+ * Somebody was here from `begin` to `end`; what he did meanwhile is no pause. Who comes
+ * often and without a pause for long enough is known to do it all the time.
+ */
+static void note_poll(struct snt__udp_device *device, uint64_t begin, uint64_t end)
+{
+	unsigned polls = atomic_load_explicit(&device->polls, memory_order_relaxed);
+
+	if (snt__udp_pause(device, begin) > SNT__UDP_POLL_PAUSE) {
+		device->polling_since = begin;
+		device->polls_before = polls;
+	}
+	snt__udp_set_polled_at(device, end);
+	if (end - device->polling_since >= SNT__UDP_POLL_ENOUGH &&
+	    polls - device->polls_before >= SNT__UDP_POLLS)
+		device->polled = true;
 }
 
 /*

@@ -34,13 +34,14 @@ struct snt__udp_device {
 	bool socket_busy;   /* and there was something */
 	uint64_t served_at; /* when who moves packets last saw to links */
 
-	/* Somebody polls all the time, if so for a while without a pause, until the thread
-	 * finds that nobody does, or somebody wants to be woken by an event. polled_at is
-	 * also set without the lock. */
+	/* Somebody polls all the time, if often and for a while without a pause, until the
+	 * thread finds that nobody does, or somebody wants to be woken by an event.
+	 * polled_at is also set without the lock. */
 	bool polled;
 	atomic_uint polls; /* counted, also without the lock; wraps */
 	atomic_uint_least64_t polled_at;
 	uint64_t polling_since;
+	unsigned polls_before; /* then */
 
 	uint64_t send_long; /* ns; who sends for so long looks at what came in */
 
@@ -62,10 +63,11 @@ struct snt__udp_device {
 };
 
 /* In ns: what is a pause between two polls, how long is all the time, and how long a send is
- * long. */
-#define SNT__UDP_POLL_PAUSE  20000
+ * long. And how many polls are often. Who reads a stream copies for some time between two. */
+#define SNT__UDP_POLL_PAUSE  50000
 #define SNT__UDP_POLL_ENOUGH 50000
 #define SNT__UDP_SEND_LONG   10000
+#define SNT__UDP_POLLS	     8
 
 struct snt__udp_opts {
 	const char *name;

@@ -35,13 +35,22 @@ static uint64_t sooner(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
+/* Who polls may have lost his processor to this thread. He looks himself; to go on looking
+ * would keep him from it, and be taken for a pause of his. */
+static bool goes_on(const struct snt__udp_device *device, const struct rhythm *rhythm,
+		    uint64_t now)
+{
+	return now - rhythm->active_at < SPIN &&
+	       snt__udp_pause(device, now) > SNT__UDP_POLL_PAUSE;
+}
+
 /* How long to sleep; `now`: not at all. */
 static uint64_t sleep_end(struct snt__udp_device *device, const struct rhythm *rhythm,
 			  uint64_t now)
 {
 	uint64_t deadline = snt__udp_deadline(device);
 
-	if (now - rhythm->active_at < SPIN || deadline <= now)
+	if (goes_on(device, rhythm, now) || deadline <= now)
 		return now;
 	if (now - rhythm->active_at < HORIZON)
 		return sooner(deadline, now + HORIZON);
