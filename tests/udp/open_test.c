@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 
 #include "dev/cm.h"
@@ -30,6 +31,8 @@ int __real_epoll_create1(int flags);
 int __wrap_epoll_create1(int flags);
 int __real_epoll_ctl(int epoll, int what, int fd, struct epoll_event *event);
 int __wrap_epoll_ctl(int epoll, int what, int fd, struct epoll_event *event);
+ssize_t __real_getrandom(void *buffer, size_t length, unsigned flags);
+ssize_t __wrap_getrandom(void *buffer, size_t length, unsigned flags);
 int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attr,
 			  void *(*run)(void *), void *arg);
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr,
@@ -53,6 +56,14 @@ int __wrap_epoll_create1(int flags)
 int __wrap_epoll_ctl(int epoll, int what, int fd, struct epoll_event *event)
 {
 	return refused("epoll_ctl") ? -1 : __real_epoll_ctl(epoll, what, fd, event);
+}
+
+/* A device asks for a byte, to see whether it could have more. */
+ssize_t __wrap_getrandom(void *buffer, size_t length, unsigned flags)
+{
+	if (length == 1 && refused("getrandom"))
+		return -1;
+	return __real_getrandom(buffer, length, flags);
 }
 
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr,

@@ -110,19 +110,29 @@ bool snt__udp_move(struct snt__udp_device *device, uint64_t now)
  * What the device asks its driver for
  */
 
-static void fill_random(void *arg, void *buffer, size_t length)
+static int get_random(void *buffer, size_t length)
 {
 	unsigned char *at = buffer;
 
-	(void)arg;
 	while (length) {
 		ssize_t got = getrandom(at, length, 0);
 
+		if (got < 0 && errno != EINTR)
+			return -errno;
 		if (got > 0) {
 			at += got;
 			length -= got;
 		}
 	}
+	return 0;
+}
+
+/* There were some when the device was made, so there will be. */
+static void fill_random(void *arg, void *buffer, size_t length)
+{
+	(void)arg;
+	while (get_random(buffer, length))
+		;
 }
 
 static void lock(void *arg)
@@ -455,8 +465,13 @@ int snt__udp_device_create(const struct snt__udp_opts *opts,
 			   struct snt__udp_device **device_out)
 {
 	struct snt__udp_device *device;
-	int ret = make(opts, &device);
+	unsigned char random;
+	int ret = get_random(&random, sizeof(random));
 
+	if (ret)
+		return snt__fail(-ret, "%s: the system gives no random numbers: %s",
+				 opts->name, strerror(-ret));
+	ret = make(opts, &device);
 	if (ret)
 		return complain(opts, ret);
 	snt__udp_fork_hold();
