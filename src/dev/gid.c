@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "dev/gid.h"
 
-#include <arpa/inet.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -49,14 +48,6 @@ static struct address_class classify(const struct in6_addr *address)
 	return (struct address_class){ "IPv6 global", SCORE_IPV6_GLOBAL };
 }
 
-static void format_address(const struct in6_addr *address, char *text, size_t size)
-{
-	if (IN6_IS_ADDR_V4MAPPED(address))
-		inet_ntop(AF_INET, &address->s6_addr[12], text, size);
-	else
-		inet_ntop(AF_INET6, address, text, size);
-}
-
 void snt__gid_judge(const struct ibv_gid_entry *entry, struct snt_gid_info *gid_out)
 {
 	struct address_class class;
@@ -66,7 +57,7 @@ void snt__gid_judge(const struct ibv_gid_entry *entry, struct snt_gid_info *gid_
 	memset(gid_out, 0, sizeof(*gid_out));
 	memcpy(&address, entry->gid.raw, sizeof(address));
 	memcpy(gid_out->raw, entry->gid.raw, sizeof(gid_out->raw));
-	format_address(&address, gid_out->text, sizeof(gid_out->text));
+	snt__gid_text(gid_out->raw, gid_out->text);
 	class = classify(&address);
 	gid_out->size = sizeof(*gid_out);
 	gid_out->index = entry->gid_index;

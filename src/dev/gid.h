@@ -2,8 +2,24 @@
 #ifndef SNT_DEV_GID_H
 #define SNT_DEV_GID_H
 
+#include <arpa/inet.h>
 #include <infiniband/verbs.h>
 #include <sennit/device.h>
+#include <string.h>
+
+#define SNT__GID_TEXT INET6_ADDRSTRLEN
+
+/* The address that a GID is, as people write it; that of IPv4 is a mapped one. Returns
+ * `text`. */
+static inline const char *snt__gid_text(const uint8_t gid[16], char text[SNT__GID_TEXT])
+{
+	struct in6_addr address;
+
+	memcpy(&address, gid, sizeof(address));
+	return IN6_IS_ADDR_V4MAPPED(&address)
+		       ? inet_ntop(AF_INET, gid + 12, text, SNT__GID_TEXT)
+		       : inet_ntop(AF_INET6, gid, text, SNT__GID_TEXT);
+}
 
 /*
  * Judges one GID. A wrong one shows much later as "transport retry counter

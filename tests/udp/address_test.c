@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include <sennit/sennit.h>
 
+#include "dev/gid.h"
 #include "dev/soft/udp/address.h"
 
 static struct snt__udp_address addresses[4];
@@ -19,9 +20,9 @@ static int parse(const char *text)
 
 static const char *text_of(unsigned i)
 {
-	static char text[SNT__UDP_ADDRESS_TEXT];
+	static char text[SNT__GID_TEXT];
 
-	return snt__udp_address_text(addresses[i].gid, text);
+	return snt__gid_text(addresses[i].gid, text);
 }
 
 static void lists(void **state)
@@ -65,18 +66,18 @@ static void zones(void **state)
 
 static void loopback(void **state)
 {
-	char text[SNT__UDP_ADDRESS_TEXT];
+	char text[SNT__GID_TEXT];
 	uint8_t gid[16];
 
 	(void)state;
 	assert_success(snt__udp_loopback(&addresses[0]));
 	assert_string_equal(text_of(0), "127.0.0.1");
 	snt__udp_loopback_gid(253, gid);
-	assert_string_equal(snt__udp_address_text(gid, text), "127.0.0.254");
+	assert_string_equal(snt__gid_text(gid, text), "127.0.0.254");
 	snt__udp_loopback_gid(254, gid);
-	assert_string_equal(snt__udp_address_text(gid, text), "127.0.1.1");
+	assert_string_equal(snt__gid_text(gid, text), "127.0.1.1");
 	snt__udp_loopback_gid(SNT__UDP_LOOPBACK_MAX - 1, gid);
-	assert_string_equal(snt__udp_address_text(gid, text), "127.0.15.254");
+	assert_string_equal(snt__gid_text(gid, text), "127.0.15.254");
 }
 
 static void mtus(void **state)
@@ -163,7 +164,7 @@ static int open_soft(const char *where, struct snt_ctx **ctx_out)
 /* Two addresses that no other process has, as in side.c. */
 static const char *own_address(unsigned number)
 {
-	static char text[2][SNT__UDP_ADDRESS_TEXT];
+	static char text[2][SNT__GID_TEXT];
 	unsigned pid = getpid();
 
 	snprintf(text[number], sizeof(text[number]), "127.%u.%u.%u",
@@ -232,7 +233,7 @@ static void one_loopback_address(void **state)
 static void taken(void **state)
 {
 	struct snt_ctx *ctx, *other;
-	char both[2 * SNT__UDP_ADDRESS_TEXT], sentence[128];
+	char both[2 * SNT__GID_TEXT], sentence[128];
 
 	(void)state;
 	taken_until = 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "dev/soft/cm_address.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
+#include <netinet/in.h>
 #include <string.h>
 
 #include "util/err.h"
@@ -35,16 +35,6 @@ int snt__soft_cm_likeness(const uint8_t a[16], const uint8_t b[16])
 	while (bits < 128 && !((a[bits / 8] ^ b[bits / 8]) & 0x80 >> bits % 8))
 		bits++;
 	return bits;
-}
-
-const char *snt__soft_cm_address_text(const uint8_t gid[16],
-				      char text[SNT__SOFT_CM_ADDRESS_TEXT])
-{
-	if (snt__soft_cm_is_ipv4(gid))
-		inet_ntop(AF_INET, gid + 12, text, SNT__SOFT_CM_ADDRESS_TEXT);
-	else
-		inet_ntop(AF_INET6, gid, text, SNT__SOFT_CM_ADDRESS_TEXT);
-	return text;
 }
 
 int snt__soft_cm_read_address(const struct sockaddr *address, uint8_t gid_out[16],

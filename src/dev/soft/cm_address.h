@@ -2,7 +2,6 @@
 #ifndef SNT_DEV_SOFT_CM_ADDRESS_H
 #define SNT_DEV_SOFT_CM_ADDRESS_H
 
-#include <netinet/in.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/socket.h>
@@ -22,11 +21,6 @@ bool snt__soft_cm_covers(const uint8_t many[16], const uint8_t one[16]);
 /* How many bits two addresses have in common from the front; -1 for those of different
  * families, which cannot reach each other. */
 int snt__soft_cm_likeness(const uint8_t a[16], const uint8_t b[16]);
-
-/* As people write it. Returns `text`. */
-#define SNT__SOFT_CM_ADDRESS_TEXT INET6_ADDRSTRLEN
-const char *snt__soft_cm_address_text(const uint8_t gid[16],
-				      char text[SNT__SOFT_CM_ADDRESS_TEXT]);
 
 /* 0, or -EAFNOSUPPORT with a sentence. */
 int snt__soft_cm_read_address(const struct sockaddr *address, uint8_t gid_out[16],

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dev/gid.h"
 #include "dev/soft/cm_address.h"
 #include "dev/soft/cm_manager.h"
 #include "util/err.h"
@@ -36,10 +37,10 @@ static struct listener *listener_of(struct snt__cm_id *id)
 
 static int no_owner(const uint8_t gid[16], const char *of)
 {
-	char text[SNT__SOFT_CM_ADDRESS_TEXT];
+	char text[SNT__GID_TEXT];
 
 	return snt__fail(EADDRNOTAVAIL, "no device has the %s address %s", of,
-			 snt__soft_cm_address_text(gid, text));
+			 snt__gid_text(gid, text));
 }
 
 /*

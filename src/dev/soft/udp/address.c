@@ -10,6 +10,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "dev/gid.h"
 #include "util/err.h"
 
 #define WORD_MAX 64
@@ -47,16 +48,6 @@ void snt__udp_gid(const union snt__udp_sockaddr *from, uint8_t gid_out[16])
 	} else {
 		memcpy(gid_out, &from->v6.sin6_addr, 16);
 	}
-}
-
-const char *snt__udp_address_text(const uint8_t gid[16],
-				  char text[SNT__UDP_ADDRESS_TEXT])
-{
-	if (snt__udp_is_ipv4(gid))
-		inet_ntop(AF_INET, gid + 12, text, SNT__UDP_ADDRESS_TEXT);
-	else
-		inet_ntop(AF_INET6, gid, text, SNT__UDP_ADDRESS_TEXT);
-	return text;
 }
 
 /* Room for IPv6, UDP and headers with data, but for 4 bytes of the longest, those of a WRITE
@@ -132,7 +123,7 @@ static bool is_at(const struct ifaddrs *entry, const uint8_t gid[16],
 static int find_address(const struct ifaddrs *list, const uint8_t gid[16],
 			const char *interface, struct snt__udp_address *address_out)
 {
-	char text[SNT__UDP_ADDRESS_TEXT];
+	char text[SNT__GID_TEXT];
 
 	for (const struct ifaddrs *entry = list; entry; entry = entry->ifa_next) {
 		struct snt__udp_address address;
@@ -147,7 +138,7 @@ static int find_address(const struct ifaddrs *list, const uint8_t gid[16],
 		*address_out = address;
 		return ask_mtu(entry->ifa_name, &address_out->ip_mtu);
 	}
-	snt__udp_address_text(gid, text);
+	snt__gid_text(gid, text);
 	return interface ? snt__fail(EADDRNOTAVAIL, "%s does not have the address %s",
 				     interface, text)
 			 : snt__fail(EADDRNOTAVAIL,
@@ -168,13 +159,13 @@ struct list {
 
 static int add(struct list *list, const struct snt__udp_address *address)
 {
-	char text[SNT__UDP_ADDRESS_TEXT];
+	char text[SNT__GID_TEXT];
 
 	for (unsigned i = 0; i < list->count; i++)
 		if (!memcmp(list->addresses[i].gid, address->gid, 16))
 			return snt__fail(EINVAL, "%s names %s twice",
 					 list->source.origin,
-					 snt__udp_address_text(address->gid, text));
+					 snt__gid_text(address->gid, text));
 	if (list->count == list->max)
 		return snt__fail(E2BIG, "%s names more than %u addresses",
 				 list->source.origin, list->max);

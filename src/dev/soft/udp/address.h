@@ -31,10 +31,6 @@ socklen_t snt__udp_sockaddr(const uint8_t gid[16], uint32_t scope, uint16_t port
 /* The address; of IPv4, IPv6 or a mapped one. */
 void snt__udp_gid(const union snt__udp_sockaddr *from, uint8_t gid_out[16]);
 
-#define SNT__UDP_ADDRESS_TEXT INET6_ADDRSTRLEN
-const char *snt__udp_address_text(const uint8_t gid[16],
-				  char text[SNT__UDP_ADDRESS_TEXT]);
-
 /* The largest payload of an RDMA packet that fits, of 256 to 4096, as an enum ibv_mtu;
  * 0: none does. As rxe reckons, so that both ends agree. */
 unsigned snt__udp_mtu(uint32_t ip_mtu);

@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "dev/gid.h"
 #include "dev/soft/alloc.h"
 #include "dev/soft/core.h"
 #include "util/err.h"
@@ -429,13 +430,12 @@ static int make(const struct snt__udp_opts *opts, struct snt__udp_device **devic
 /* Who has the port is for the caller to say. */
 static int complain(const struct snt__udp_opts *opts, int ret)
 {
-	char text[SNT__UDP_ADDRESS_TEXT];
+	char text[SNT__GID_TEXT];
 
 	if (ret == -EADDRINUSE || ret == -EADDRNOTAVAIL || ret == -EMSGSIZE)
 		return ret;
 	return snt__fail(-ret, "%s on %s: cannot be made: %s", opts->name,
-			 snt__udp_address_text(opts->address->gid, text),
-			 strerror(-ret));
+			 snt__gid_text(opts->address->gid, text), strerror(-ret));
 }
 
 /* What a child must not have: the socket, and all that is for others to find. */

@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include <sennit/api.h>
 
+#include "dev/gid.h"
 #include "dev/soft/udp/device.h"
 #include "util/err.h"
 
@@ -103,9 +104,9 @@ static int add_named(struct devices *devices, struct snt__value list)
 		return count;
 	for (int i = 0; i < count; i++) {
 		int ret = add_device(devices, &addresses[i]);
-		char text[SNT__UDP_ADDRESS_TEXT];
+		char text[SNT__GID_TEXT];
 
-		snt__udp_address_text(addresses[i].gid, text);
+		snt__gid_text(addresses[i].gid, text);
 		if (ret == -EADDRINUSE)
 			return port_taken(text);
 		if (ret == -EADDRNOTAVAIL)
@@ -119,12 +120,12 @@ static int add_named(struct devices *devices, struct snt__value list)
 /* Some loopback interfaces have one address instead of 127.0.0.0/8. */
 static int loopback_absent(const struct snt__udp_address *address)
 {
-	char text[SNT__UDP_ADDRESS_TEXT];
+	char text[SNT__GID_TEXT];
 
 	return snt__fail(EADDRNOTAVAIL,
 			 "no socket can be bound to %s, and soft devices take two "
 			 "loopback addresses unless SENNIT_SOFT_ADDRESSES names others",
-			 snt__udp_address_text(address->gid, text));
+			 snt__gid_text(address->gid, text));
 }
 
 /* Two, so that every host has what a host with two NICs has. */
