@@ -33,7 +33,7 @@ static __attribute__((noinline)) int post_whole(struct snt_qp *qp,
 
 	if (!snt__lane_has_room(lane, 1))
 		return snt__qp_post_many(qp, wr, 1);
-	physical.wr_id = (uint64_t)lane->tag << 32 | lane->built++;
+	physical.wr_id = snt__wr_id(lane->tag, lane->built++);
 	physical.next = NULL;
 	physical.send_flags = IBV_SEND_SIGNALED | (wr->flags & SNT_SOLICITED);
 	snt__alone_fill(wr, lane, verb, &physical, &sge);
@@ -45,6 +45,21 @@ static __attribute__((noinline)) int post_whole(struct snt_qp *qp,
 	if (__builtin_expect(ibv_post_send(lane->qp, &physical, &bad), 0))
 		refused(lane);
 	return 1;
+}
+
+/* Posts a chain that was built at once. */
+static inline void ring(struct snt__lane *lane, uint32_t count,
+			struct ibv_send_wr *last)
+{
+	struct ibv_send_wr *bad;
+
+	if (!lane->alive)
+		return; /* the marker retires them */
+	lane->fragments += count;
+	if (__builtin_expect(snt__lane_post(lane, last, &bad) == 0, 1))
+		return;
+	lane->chained = count;
+	snt__lane_refused(lane, bad);
 }
 
 /*
@@ -78,10 +93,14 @@ static __attribute__((noinline)) int post_shares(struct snt_qp *qp,
 	take_place(qp, wr, count);
 	qp->turn = snt__lane_later(qp, lane, more);
 	for (uint32_t i = 0; i < shares; i++) {
-		snt__lane_build(lane, &cut, size, 0, lanes, each + (i < more), false);
+		uint32_t part = each + (i < more);
+		struct ibv_send_wr *end =
+			snt__lane_build_at(lane->chain, lane, &cut, size, 0, lanes,
+					   part, false);
+
 		if (i == last)
-			snt__lane_trim(lane, snt__lane_last(lane), excess);
-		snt__lane_ring(lane);
+			snt__lane_trim(lane, end, excess);
+		ring(lane, part, end);
 		cut.addr += size;
 		cut.remote_addr += size;
 		lane = lane->after;

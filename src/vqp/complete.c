@@ -144,7 +144,7 @@ static inline void count_completion(struct snt_qp *qp, struct snt__lane *lane)
 static bool take_send(struct snt_qp *qp, struct snt__lane *lane,
 		      const struct ibv_wc *wc)
 {
-	uint32_t sequence = (uint32_t)wc->wr_id;
+	uint32_t sequence = snt__wr_id_sequence(wc->wr_id);
 	uint64_t before = lane->bytes_done;
 
 	if (!snt__lane_has(lane, sequence))
@@ -174,10 +174,10 @@ int snt__qp_take_sends(struct snt__lane *lane, const struct snt__route *route,
 	if (qp->by_time)
 		return 0;
 	do {
-		uint32_t sequence = (uint32_t)wc->wr_id;
+		uint32_t sequence = snt__wr_id_sequence(wc->wr_id);
 
-		if (wc->wr_id >> 32 != lane->tag || wc->status != IBV_WC_SUCCESS ||
-		    !snt__lane_has(lane, sequence))
+		if (snt__wr_id_tag(wc->wr_id) != lane->tag ||
+		    wc->status != IBV_WC_SUCCESS || !snt__lane_has(lane, sequence))
 			break;
 		count_completion(qp, lane);
 		retired += sequence + 1 - lane->retired;
@@ -198,7 +198,7 @@ int snt__qp_take_sends(struct snt__lane *lane, const struct snt__route *route,
 static bool take_recv(struct snt_qp *qp, struct snt__lane *lane,
 		      const struct ibv_wc *wc)
 {
-	if ((uint32_t)wc->wr_id != lane->recv_retired ||
+	if (snt__wr_id_sequence(wc->wr_id) != lane->recv_retired ||
 	    lane->recv_retired == lane->recv_posted)
 		return false;
 	snt__recv_take(qp, lane, wc);
@@ -219,7 +219,7 @@ static __attribute__((noinline)) bool take_recv_marker(struct snt_qp *qp,
 bool snt__qp_take(struct snt_qp *qp, struct snt__lane *lane, const struct ibv_wc *wc)
 {
 	/* What is left of the tag, if it is this lane's at all. */
-	uint32_t kind = (uint32_t)(wc->wr_id >> 32) ^ lane->tag;
+	uint32_t kind = snt__wr_id_tag(wc->wr_id) ^ lane->tag;
 
 	switch (kind) {
 	case 0:
@@ -227,9 +227,9 @@ bool snt__qp_take(struct snt_qp *qp, struct snt__lane *lane, const struct ibv_wc
 	case SNT__TAG_RECV:
 		return take_recv(qp, lane, wc);
 	case SNT__TAG_MARKER:
-		return take_send_marker(qp, lane, wc->wr_id);
+		return take_send_marker(qp, lane, snt__wr_id_sequence(wc->wr_id));
 	case SNT__TAG_MARKER | SNT__TAG_RECV:
-		return take_recv_marker(qp, lane, wc->wr_id);
+		return take_recv_marker(qp, lane, snt__wr_id_sequence(wc->wr_id));
 	default:
 		return false;
 	}

@@ -155,9 +155,9 @@ static inline int take_run(struct snt_cq *cq, unsigned device, struct snt__lane 
 		return lane->passes
 			       ? snt__pass_take_run(lane, physical, count, wc, reported)
 			       : 0;
-	if (physical->wr_id >> 32 == lane->tag)
+	if (snt__wr_id_tag(physical->wr_id) == lane->tag)
 		return snt__qp_take_sends(lane, &cq->route, device, physical, count);
-	if (lane->sequenced && physical->wr_id >> 32 & SNT__TAG_RECV)
+	if (lane->sequenced && snt__wr_id_tag(physical->wr_id) & SNT__TAG_RECV)
 		return snt__dqplb_take_run(lane, &cq->route, physical, count, wc,
 					   reported);
 	return 0;

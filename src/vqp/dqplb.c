@@ -142,8 +142,8 @@ int snt__dqplb_fill(struct snt_qp *qp, struct snt__lane *lane)
 		int ret;
 
 		for (uint32_t i = 0; i < count; i++) {
-			wr[i].wr_id = (uint64_t)(lane->tag | SNT__TAG_RECV) << 32 |
-				      (lane->recv_posted + i);
+			wr[i].wr_id = snt__wr_id(lane->tag | SNT__TAG_RECV,
+						 lane->recv_posted + i);
 			wr[i].next = i + 1 < count ? &wr[i + 1] : NULL;
 			wr[i].sg_list = NULL;
 			wr[i].num_sge = 0;
@@ -382,8 +382,7 @@ void snt__dqplb_break(struct snt_qp *qp)
 static inline bool is_next(const struct snt__lane *lane, const struct ibv_wc *wc,
 			   uint32_t imm, uint32_t expected)
 {
-	uint64_t wr_id =
-		(uint64_t)(lane->tag | SNT__TAG_RECV) << 32 | lane->recv_retired;
+	uint64_t wr_id = snt__wr_id(lane->tag | SNT__TAG_RECV, lane->recv_retired);
 
 	return lane->sequenced && wc->wr_id == wr_id && wc->status == IBV_WC_SUCCESS &&
 	       wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM &&

@@ -38,7 +38,7 @@ static uint64_t marker_id(const struct snt__lane *lane, uint32_t queue,
 {
 	if (lane->is_single)
 		return snt__pass_marker(lane->owner, queue, marker);
-	return (uint64_t)(lane->tag | SNT__TAG_MARKER | queue) << 32 | marker;
+	return snt__wr_id(lane->tag | SNT__TAG_MARKER | queue, marker);
 }
 
 void snt__lane_mark(struct snt__lane *lane, enum snt__marker marker)
@@ -127,7 +127,7 @@ void snt__lane_refused(struct snt__lane *lane, struct ibv_send_wr *bad)
 	while ((count = taken(lane, bad))) {
 		drop_front(lane, count);
 		lane->chain[0].send_flags |= IBV_SEND_SIGNALED;
-		if (!snt__lane_post_chain(lane, &bad)) {
+		if (!snt__lane_post(lane, snt__lane_last(lane), &bad)) {
 			lane->chained = 0;
 			return;
 		}

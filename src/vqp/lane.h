@@ -14,10 +14,25 @@ struct snt_qp;
  * the fragments under way belong to; a CQE with sequence number s retires
  * everything up to s.
  *
- * Physical wr_ids are a tag (above) and a sequence number (below). The tag holds
- * lane, generation and kind, so that a CQE which does not belong is recognised
- * by one comparison.
+ * Physical wr_ids are a sequence number (above, so that it wraps without a carry)
+ * and a tag (below). The tag holds lane, generation and kind, so that a CQE which
+ * does not belong is recognised by one comparison.
  */
+
+static inline uint64_t snt__wr_id(uint32_t tag, uint32_t sequence)
+{
+	return (uint64_t)sequence << 32 | tag;
+}
+
+static inline uint32_t snt__wr_id_tag(uint64_t wr_id)
+{
+	return (uint32_t)wr_id;
+}
+
+static inline uint32_t snt__wr_id_sequence(uint64_t wr_id)
+{
+	return wr_id >> 32;
+}
 
 /* A chain is posted when it is this long. */
 #define SNT__CHAIN_MAX 16
@@ -128,10 +143,16 @@ static inline bool snt__lane_has_room(const struct snt__lane *lane, uint32_t cou
 /* After a change of alive or depth. */
 void snt__lane_update(struct snt__lane *lane);
 
-static inline int snt__lane_post_chain(struct snt__lane *lane, struct ibv_send_wr **bad)
+/* The last WR of the chain, which is not empty. */
+static inline struct ibv_send_wr *snt__lane_last(const struct snt__lane *lane)
 {
-	struct ibv_send_wr *last = &lane->chain[lane->chained - 1];
-	struct ibv_send_wr *next = last->next;
+	return &lane->chain[lane->chained - 1];
+}
+
+/* From the first WR of the chain to this one, which is linked to nothing meanwhile. */
+static inline int snt__lane_post(struct snt__lane *lane, struct ibv_send_wr *last,
+				 struct ibv_send_wr **bad)
+{
 	int ret;
 
 	*bad = NULL;
@@ -139,7 +160,7 @@ static inline int snt__lane_post_chain(struct snt__lane *lane, struct ibv_send_w
 	last->send_flags |= IBV_SEND_SIGNALED;
 	lane->doorbells++;
 	ret = ibv_post_send(lane->qp, lane->chain, bad);
-	last->next = next;
+	last->next = last + 1;
 	return ret;
 }
 
@@ -158,7 +179,7 @@ static inline void snt__lane_ring(struct snt__lane *lane)
 	if (!lane->chained)
 		return;
 	lane->fragments += lane->chained;
-	if (__builtin_expect(snt__lane_post_chain(lane, &bad) == 0, 1))
+	if (__builtin_expect(snt__lane_post(lane, snt__lane_last(lane), &bad) == 0, 1))
 		lane->chained = 0;
 	else
 		snt__lane_refused(lane, bad);
@@ -185,7 +206,7 @@ static inline struct ibv_send_wr *snt__lane_add(struct snt__lane *lane, uint32_t
 	if (lane->chained == SNT__CHAIN_MAX)
 		snt__lane_ring(lane);
 	wr = &lane->chain[lane->chained++];
-	wr->wr_id = (uint64_t)lane->tag << 32 | lane->built++;
+	wr->wr_id = snt__wr_id(lane->tag, lane->built++);
 	snt__lane_add_run(lane, slot, lane->built, sequence, bytes);
 	return wr;
 }
@@ -196,7 +217,7 @@ static inline struct ibv_send_wr *snt__lane_add(struct snt__lane *lane, uint32_t
  */
 void snt__lane_kill(struct snt__lane *lane);
 
-/* Behind everything on the send queue; low bits of its wr_id say what it ends. */
+/* Behind everything on the send queue; it has this for a sequence number. */
 enum snt__marker {
 	SNT__MARKER_KILL = 0,
 	SNT__MARKER_CLOSE = 1,

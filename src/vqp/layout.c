@@ -63,7 +63,7 @@ static void lay_chain(struct snt_qp *qp, struct block *block, struct snt__lane *
 	lane->chain = chain;
 	for (uint32_t i = 0; i < links; i++) {
 		chain[i].sg_list = &sge[i * qp->send_sge_max];
-		chain[i].next = i + 1 < links ? &chain[i + 1] : NULL;
+		chain[i].next = &chain[i + 1];
 	}
 }
 

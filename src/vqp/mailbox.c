@@ -158,7 +158,7 @@ int snt__mailbox_agree(struct snt_qp *qp, const struct snt_card *peer)
 void snt__mailbox_tell(const struct snt_qp *qp, uint64_t length)
 {
 	const struct snt__lane *lane = qp->extra;
-	struct ibv_send_wr *wr = &lane->chain[lane->chained - 1];
+	struct ibv_send_wr *wr = snt__lane_last(lane);
 	const struct snt__mailbox *mailbox = &qp->mailbox;
 	uint32_t number = lane->built - 1;
 	uint64_t *word = &mailbox->out.word[number & lane->run_mask];

@@ -93,7 +93,7 @@ __attribute__((noinline)) int snt__pass_build(const struct snt_qp *qp,
 static unsigned post_chain(struct snt__lane *lane, unsigned count)
 {
 	struct ibv_send_wr *first = lane->chain, *last = &first[count - 1];
-	struct ibv_send_wr *next = last->next, *bad = first;
+	struct ibv_send_wr *bad = first;
 
 	last->next = NULL;
 	for (;;) {
@@ -106,7 +106,7 @@ static unsigned post_chain(struct snt__lane *lane, unsigned count)
 			break;
 		first = bad;
 	}
-	last->next = next;
+	last->next = last + 1;
 	return first - lane->chain;
 }
 

@@ -22,8 +22,7 @@
 static void post_physical(struct snt__lane *lane, struct ibv_sge *sge, int sge_count)
 {
 	struct ibv_recv_wr wr = {
-		.wr_id = (uint64_t)(lane->tag | SNT__TAG_RECV) << 32 |
-			 lane->recv_posted++,
+		.wr_id = snt__wr_id(lane->tag | SNT__TAG_RECV, lane->recv_posted++),
 		.sg_list = sge,
 		.num_sge = sge_count,
 	};

@@ -50,14 +50,13 @@ static inline void snt__qp_touch(struct snt_qp *qp, struct snt__lane *lane)
 	qp->touched[qp->touched_count++] = lane->index;
 }
 
-/* Fragments `first`, `first` + `step`, ... of the WR, `count` of them, each `size`
- * bytes, on a lane whose chain has room. */
-static inline __attribute__((always_inline)) void snt__lane_build(
-	struct snt__lane *lane, const struct snt__cut *cut, uint64_t size,
-	uint32_t first, uint32_t step, uint32_t count, bool sequenced)
+/* Fragments `first`, `first` + `step`, ... of the WR, `count` of them, each `size` bytes, from
+ * `wr` on in the lane's chain. Returns the last. */
+static inline __attribute__((always_inline)) struct ibv_send_wr *snt__lane_build_at(
+	struct ibv_send_wr *wr, struct snt__lane *lane, const struct snt__cut *cut,
+	uint64_t size, uint32_t first, uint32_t step, uint32_t count, bool sequenced)
 {
-	struct ibv_send_wr *wr = &lane->chain[lane->chained];
-	const uint64_t tag = (uint64_t)lane->tag << 32;
+	struct ibv_send_wr *end = wr + count;
 	const snt__words stride = { step * size, 0 };
 	const uint32_t verb = cut->verb, flags = cut->flags;
 	snt__words local = snt__sge_words(cut->addr + first * size, size,
@@ -65,13 +64,12 @@ static inline __attribute__((always_inline)) void snt__lane_build(
 	snt__words remote = snt__remote_words(cut->remote_addr + first * size,
 					      cut->remote_key[lane->remote_device]);
 	uint32_t sequence = sequenced ? cut->sequence + first : 0;
-	uint32_t at = lane->built, end = at + count;
+	uint64_t wr_id = snt__wr_id(lane->tag, lane->built);
 
-	lane->chained += count;
-	lane->built = end;
-	snt__lane_add_run(lane, cut->position, end, sequence, count * size);
+	lane->built += count;
+	snt__lane_add_run(lane, cut->position, lane->built, sequence, count * size);
 	do {
-		wr->wr_id = tag | at;
+		wr->wr_id = wr_id;
 		snt__kind_set(wr, verb, flags,
 			      sequenced ? htonl(sequence & SNT__IMM_SEQUENCE) : 0);
 		snt__sge_set(wr->sg_list, local);
@@ -80,7 +78,20 @@ static inline __attribute__((always_inline)) void snt__lane_build(
 		local += stride;
 		remote += stride;
 		sequence += step;
-	} while (++at != end);
+		wr_id += snt__wr_id(0, 1);
+	} while (wr != end);
+	return end - 1;
+}
+
+/* The same behind what is in the chain, which has room. */
+static inline __attribute__((always_inline)) void snt__lane_build(
+	struct snt__lane *lane, const struct snt__cut *cut, uint64_t size,
+	uint32_t first, uint32_t step, uint32_t count, bool sequenced)
+{
+	struct ibv_send_wr *wr = &lane->chain[lane->chained];
+
+	snt__lane_build_at(wr, lane, cut, size, first, step, count, sequenced);
+	lane->chained += count;
 }
 
 /* The same for more than a chain holds. The last one stays in the chain. */
@@ -129,11 +140,6 @@ static inline bool snt__spread_fits(const struct snt_qp *qp, uint32_t each,
 		lane = lane->after;
 	}
 	return true;
-}
-
-static inline struct ibv_send_wr *snt__lane_last(const struct snt__lane *lane)
-{
-	return &lane->chain[lane->chained - 1];
 }
 
 /* The last fragment of a WR is mostly shorter than the others. */

@@ -313,6 +313,32 @@ static void a_read_of_long_ago_needs_no_fence(void **state)
 	}
 }
 
+/* A lane has sent four billion fragments, and goes on; also in the middle of a chain. */
+static void a_lane_counts_over_2_32(void **state)
+{
+	(void)state;
+	for (uint32_t before = 0; before < 8; before++) {
+		struct vqp_pair *pair = open_pair(1, 2, SNT_SPRAY);
+		struct snt_qp *qp = pair->end[0].qp;
+
+		for (unsigned i = 0; i < 2; i++) {
+			qp->lane[i].built = qp->lane[i].retired = 0 - before;
+			qp->lane[i].run_head = qp->lane[i].run_tail = 0 - before;
+		}
+		post_notify(pair, 1, 0);
+		send_wr(pair, SNT_WRITE, 1, 7);
+		send_wr(pair, SNT_WRITE_IMM, 2, 3);
+		send_wr(pair, SNT_READ, 3, 1);
+		for (unsigned i = 0; i < 3; i++)
+			assert_int_equal(peek(pair, 0, i).wr.wr_id & UINT32_MAX,
+					 peek(pair, 0, i + 1).wr.wr_id & UINT32_MAX);
+		expect(pair, 0, 1, SNT_WRITE, SNT_SUCCESS);
+		expect(pair, 0, 2, SNT_WRITE_IMM, SNT_SUCCESS);
+		expect(pair, 0, 3, SNT_READ, SNT_SUCCESS);
+		vqp_pair_close(pair);
+	}
+}
+
 /* Inline bytes are the device's from the post on, whatever becomes of the buffer. */
 static void inline_bytes_go_with_the_wr(void **state)
 {
@@ -591,6 +617,7 @@ int main(void)
 		cmocka_unit_test(each_scheme_has_its_own_fragments),
 		cmocka_unit_test(s1_an_ordering_point_waits_for_reads),
 		cmocka_unit_test(a_read_of_long_ago_needs_no_fence),
+		cmocka_unit_test(a_lane_counts_over_2_32),
 		cmocka_unit_test(inline_bytes_go_with_the_wr),
 		cmocka_unit_test(numbers_count_fragments_and_mark_the_last),
 		cmocka_unit_test(numbers_wrap_at_2_24),
