@@ -3,6 +3,7 @@
 #define SNT_DEV_PROVIDER_H
 
 #include <sennit/device.h>
+#include <stdbool.h>
 
 #include "util/setting.h"
 
@@ -28,6 +29,12 @@ struct snt__provider {
 	int (*open)(const struct snt__listing *listing, unsigned position,
 		    struct ibv_context **context_out);
 	int (*close)(struct ibv_context *context);
+	/* Somebody is about to sleep until the device has something for him. Returns an fd
+	 * that he is to watch as well: packets of his do not move unless he says, in
+	 * leave(), that it was readable. Whoever gets one leaves soon after he woke up. -1:
+	 * none, and nothing to leave. NULL: the same. */
+	int (*attend)(struct ibv_context *context);
+	void (*leave)(struct ibv_context *context, bool readable);
 };
 
 extern const struct snt__provider snt__provider_verbs;

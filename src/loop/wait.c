@@ -5,6 +5,7 @@
 #include <errno.h>
 
 #include "loop/op.h"
+#include "loop/sleep.h"
 #include "vqp/qp.h"
 
 #define BUDGET 256
@@ -86,20 +87,10 @@ static int spin(struct snt__loop *loop, uint64_t begin, uint64_t spin_ns, bool *
 	return 0;
 }
 
-static int sleep_on(struct snt__loop *loop, int64_t timeout_ns)
+static int sleep_on(struct snt__loop *loop, struct snt__sleep *sleep,
+		    int64_t timeout_ns, bool *gone)
 {
-	int ret = 0;
-
-	if (loop->sleep && timeout_ns) {
-		ret = loop->sleep(loop->sleep_arg, loop->fd, timeout_ns);
-		timeout_ns = 0;
-	}
-	return ret ? ret : snt__loop_collect(loop, timeout_ns);
-}
-
-static int wake_up(struct snt__loop *loop, int64_t timeout_ns, bool *gone)
-{
-	int ret = sleep_on(loop, timeout_ns);
+	int ret = snt__sleep_on(loop, sleep, timeout_ns);
 
 	if (ret)
 		return ret;
@@ -121,7 +112,7 @@ static int wait_awake(struct snt__loop *loop, int64_t timeout_ns, uint64_t begin
 			return ret;
 		woken = is_woken(loop);
 		if (snt__loop_has_fd(loop))
-			ret = wake_up(loop, 0, gone);
+			ret = sleep_on(loop, &(struct snt__sleep){ 0 }, 0, gone);
 		if (ret || woken || *gone || !left)
 			return ret;
 	}
@@ -131,12 +122,18 @@ static int wait_asleep(struct snt__loop *loop, int64_t timeout_ns, uint64_t begi
 		       bool *gone)
 {
 	int ret = snt__loop_open(loop);
+	struct snt__sleep sleep;
 
-	if (!ret)
-		ret = snt__loop_arm(loop);
-	if (ret < 0)
+	if (ret)
 		return ret;
-	return wake_up(loop, ret ? 0 : left_of(loop->ctx, timeout_ns, begin), gone);
+	snt__sleep_attend(loop, &sleep);
+	ret = snt__loop_arm(loop);
+	if (ret < 0) {
+		snt__sleep_not(loop, &sleep);
+		return ret;
+	}
+	return sleep_on(loop, &sleep, ret ? 0 : left_of(loop->ctx, timeout_ns, begin),
+			gone);
 }
 
 static int wait(struct snt_ctx *ctx, int64_t timeout_ns, bool *gone)

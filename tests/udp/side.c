@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 #include "udp/side.h"
 
+#include <dirent.h>
 #include <poll.h>
+#include <stdio.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -171,4 +174,68 @@ struct snt__udp_send_stats side_sent(const struct side *side)
 	stats = side->device->sender.stats;
 	snt__udp_unlock(side->device);
 	return stats;
+}
+
+bool side_naps(struct side *side)
+{
+	bool naps;
+
+	snt__udp_lock(side->device);
+	naps = side->device->napping;
+	snt__udp_unlock(side->device);
+	return naps;
+}
+
+static double cpu_seconds(void)
+{
+	struct rusage usage;
+
+	getrusage(RUSAGE_SELF, &usage);
+	return usage.ru_utime.tv_sec + usage.ru_stime.tv_sec +
+	       (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
+}
+
+/* How often threads of devices have gone to sleep. */
+static long switches(void)
+{
+	DIR *tasks = opendir("/proc/self/task");
+	struct dirent *task;
+	long sum = 0;
+
+	assert_non_null(tasks);
+	while ((task = readdir(tasks))) {
+		char path[300], line[128], name[32] = "";
+		FILE *file;
+
+		snprintf(path, sizeof(path), "/proc/self/task/%s/status", task->d_name);
+		file = fopen(path, "r");
+		while (file && fgets(line, sizeof(line), file)) {
+			long count;
+
+			sscanf(line, "Name: %31s", name);
+			if (!strncmp(name, "side", 4) &&
+			    sscanf(line, "voluntary_ctxt_switches: %ld", &count) == 1)
+				sum += count;
+		}
+		if (file)
+			fclose(file);
+	}
+	closedir(tasks);
+	assert_true(sum > 0);
+	return sum;
+}
+
+void sides_idle(void)
+{
+	const struct timespec second = { 1, 0 };
+	unsigned tries = 0;
+	double cpu;
+	long before;
+
+	do {
+		assert_true(tries++ < 10);
+		cpu = cpu_seconds();
+		before = switches();
+		nanosleep(&second, NULL);
+	} while (cpu_seconds() - cpu >= 0.01 || switches() != before);
 }

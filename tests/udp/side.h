@@ -61,4 +61,10 @@ void side_check(struct side *side, struct side *to, uint32_t length);
 struct snt__soft_stats side_stats(struct side *side);
 struct snt__udp_send_stats side_sent(const struct side *side);
 
+/* Does its thread leave the socket to others? */
+bool side_naps(struct side *side);
+/* The process takes nothing at all, for a whole second. When that is depends on who else wants
+ * a processor. */
+void sides_idle(void);
+
 #endif

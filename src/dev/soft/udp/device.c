@@ -269,7 +269,43 @@ static void arm(void *arg)
 	if (device->foreign)
 		return;
 	snt__udp_lock(device);
-	snt__udp_thread_watch(device);
+	if (!device->attended_lately)
+		snt__udp_thread_watch(device);
+	snt__udp_unlock(device);
+}
+
+/* One at a time: more would all be woken by every packet. Where most of them come through
+ * memory the socket is not what to wait for. What is to be said is said before he sleeps. */
+int snt__udp_attend(struct snt__udp_device *device)
+{
+	bool may;
+
+	if (device->foreign)
+		return -1;
+	snt__udp_lock(device);
+	snt__udp_send(&device->sender, device->core, snt__udp_now());
+	may = !device->attended && !snt__shm_linked(&device->shm) &&
+	      !snt__udp_sender_stalled(&device->sender);
+	if (may)
+		device->attended = device->attended_lately = device->polled = true;
+	snt__udp_unlock(device);
+	return may ? device->socket.fd : -1;
+}
+
+void snt__udp_leave(struct snt__udp_device *device, bool readable)
+{
+	uint64_t now;
+
+	if (device->foreign)
+		return;
+	snt__udp_lock(device);
+	device->attended = false;
+	now = snt__udp_now();
+	if (readable)
+		take_in(device, now);
+	snt__udp_set_polled_at(device, now);
+	count_poll(device);
+	snt__udp_thread_mind(device, now);
 	snt__udp_unlock(device);
 }
 

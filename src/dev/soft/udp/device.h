@@ -18,9 +18,9 @@
  * nothing then is shared between devices: two of them use two processors. Whoever moves
  * packets has the device's lock.
  *
- * The thread gives way to programs that poll all the time: it leaves the socket alone as
- * long as they do, since it would only take turns with them at the cost of a wake-up for
- * every packet.
+ * The thread gives way to programs that poll all the time, and to those that sleep on the
+ * socket themselves: it leaves the socket alone as long as they do, since it would only take
+ * turns with them at the cost of a wake-up for every packet.
  */
 struct snt__udp_device {
 	pthread_mutex_t lock;
@@ -42,6 +42,11 @@ struct snt__udp_device {
 	atomic_uint_least64_t polled_at;
 	uint64_t polling_since;
 	unsigned polls_before; /* then */
+
+	/* Somebody sleeps on the socket, and moves packets when he wakes up; or has done so
+	 * lately, and the thread has not found yet that he does no more. */
+	bool attended;
+	bool attended_lately;
 
 	uint64_t send_long; /* ns; who sends for so long looks at what came in */
 
@@ -115,6 +120,10 @@ static inline int64_t snt__udp_pause(const struct snt__udp_device *device, uint6
 	return (int64_t)(now - snt__udp_polled_at(device));
 }
 
+/* As of snt__provider. */
+int snt__udp_attend(struct snt__udp_device *device);
+void snt__udp_leave(struct snt__udp_device *device, bool readable);
+
 /* Lets packets move. With the lock. Returns whether any did. */
 bool snt__udp_move(struct snt__udp_device *device, uint64_t now);
 uint64_t snt__udp_now(void);
@@ -133,6 +142,8 @@ void snt__udp_thread_hurry(struct snt__udp_device *device);
 void snt__udp_thread_stay(struct snt__udp_device *device);
 /* Lets it look after the socket again, because nobody polls any more. With the lock. */
 void snt__udp_thread_watch(struct snt__udp_device *device);
+/* Somebody leaves the socket to it for a moment, and perhaps for ever. With the lock. */
+void snt__udp_thread_mind(struct snt__udp_device *device, uint64_t now);
 
 /* Nobody forks in between: while devices come and go a child would have half of one. */
 void snt__udp_fork_hold(void);

@@ -217,6 +217,16 @@ static int close_device(struct ibv_context *context)
 	return 0;
 }
 
+static int attend(struct ibv_context *context)
+{
+	return snt__udp_attend(snt__udp_device_of(context));
+}
+
+static void leave(struct ibv_context *context, bool readable)
+{
+	snt__udp_leave(snt__udp_device_of(context), readable);
+}
+
 const struct snt__provider snt__provider_soft = {
 	.kind = SNT_DEVICE_SOFT,
 	.control = snt__soft_control,
@@ -225,4 +235,6 @@ const struct snt__provider snt__provider_soft = {
 	.name = name,
 	.open = open_device,
 	.close = close_device,
+	.attend = attend,
+	.leave = leave,
 };

@@ -107,23 +107,42 @@ static bool still_polled(struct snt__udp_device *device, unsigned *polls)
 	if (*polls - before >= POLLS_MIN)
 		return true;
 	snt__udp_lock(device);
-	device->polled &= snt__udp_pause(device, snt__udp_now()) <= SNT__UDP_POLL_PAUSE;
+	if (!device->attended &&
+	    snt__udp_pause(device, snt__udp_now()) > SNT__UDP_POLL_PAUSE)
+		device->polled = device->attended_lately = false;
 	snt__udp_unlock(device);
 	return false;
 }
 
-/* As long as somebody polls all the time. */
-static void nap(struct snt__udp_device *device, struct rhythm *rhythm)
+/* How long to leave the socket to others. Who sleeps on it does not see to timers. */
+static uint64_t nap_end(struct snt__udp_device *device, const struct rhythm *rhythm,
+			uint64_t now)
 {
-	unsigned polls = atomic_load_explicit(&device->polls, memory_order_relaxed);
+	uint64_t deadline = snt__udp_deadline(device);
+
+	if (!device->attended)
+		return now + NAP;
+	return now - rhythm->active_at < HORIZON ? sooner(now + NAP, deadline)
+						 : deadline;
+}
+
+/* As long as somebody polls all the time. */
+static void nap(struct snt__udp_device *device, struct rhythm *rhythm, uint64_t time)
+{
+	const unsigned before =
+		atomic_load_explicit(&device->polls, memory_order_relaxed);
+	unsigned polls = before;
+	bool woken;
 	struct pollfd fds[] = {
 		{ .fd = device->wake_fd, .events = POLLIN },
 		{ .fd = device->shm.fd, .events = POLLIN },
 	};
 
-	while (!sleep_on(device, rhythm, fds, 2, NAP) && still_polled(device, &polls))
-		;
-	rhythm->active_at = snt__udp_now();
+	do
+		woken = sleep_on(device, rhythm, fds, 2, time);
+	while (!woken && time <= NAP && still_polled(device, &polls));
+	if (woken || polls != before)
+		rhythm->active_at = snt__udp_now();
 }
 
 /* Who has put something into a ring need not wake who is awake. */
@@ -158,11 +177,11 @@ static bool look(struct snt__udp_device *device, struct rhythm *rhythm)
 	now = snt__udp_now();
 	rouse(device, rhythm, now);
 	polled = device->polled;
-	if (polled)
+	if (polled && (!device->attended || snt__udp_deadline(device) > now))
 		snt__udp_send(&device->sender, device->core, now);
 	else if (snt__udp_move(device, now))
 		rhythm->active_at = now;
-	end = polled ? now + NAP : sleep_end(device, rhythm, now);
+	end = polled ? nap_end(device, rhythm, now) : sleep_end(device, rhythm, now);
 	if (end > now && !polled && !rest(device))
 		end = now;
 	device->wake_at = end > now ? end : 0;
@@ -172,13 +191,13 @@ static bool look(struct snt__udp_device *device, struct rhythm *rhythm)
 	snt__udp_unlock(device);
 	if (over)
 		return false;
-	if (polled)
-		nap(device, rhythm);
-	else if (end > now)
+	if (end <= now)
+		let_others(device);
+	else if (polled)
+		nap(device, rhythm, end == SNT__SOFT_NEVER ? end : end - now);
+	else
 		sleep_for(device, rhythm, end == SNT__SOFT_NEVER ? end : end - now,
 			  stalled);
-	else
-		let_others(device);
 	return true;
 }
 
@@ -200,7 +219,7 @@ static void wake(struct snt__udp_device *device)
 /* Whoever polls sees to timers and to what did not fit, too. */
 void snt__udp_thread_hurry(struct snt__udp_device *device)
 {
-	if (device->wake_at && !device->napping &&
+	if (device->wake_at && (!device->napping || device->attended) &&
 	    (snt__udp_deadline(device) < device->wake_at ||
 	     snt__udp_sender_stalled(&device->sender)))
 		wake(device);
@@ -218,6 +237,12 @@ void snt__udp_thread_watch(struct snt__udp_device *device)
 	device->polled = false;
 	snt__udp_set_polled_at(device, 0);
 	if (device->wake_at && device->napping)
+		wake(device);
+}
+
+void snt__udp_thread_mind(struct snt__udp_device *device, uint64_t now)
+{
+	if (device->napping && device->wake_at > now + NAP)
 		wake(device);
 }
 

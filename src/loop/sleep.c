@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Sleeping: on the loop's fd, and on those of devices whose packets are moved by whoever
+ * wakes up first. He who is waiting for them needs no other thread in between.
+ */
+#include "loop/sleep.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <time.h>
+
+#include "util/err.h"
+
+static const struct snt__provider *provider_of(const struct snt_device *device)
+{
+	return device->provider && device->provider->attend ? device->provider : NULL;
+}
+
+void snt__sleep_attend(struct snt__loop *loop, struct snt__sleep *sleep)
+{
+	sleep->count = 0;
+	if (loop->sleep)
+		return; /* in simulated time */
+	for (unsigned i = 0; i < loop->ctx->device_count; i++) {
+		const struct snt_device *device = loop->ctx->device[i];
+		const struct snt__provider *provider = provider_of(device);
+		int fd = provider ? provider->attend(device->context) : -1;
+
+		if (fd < 0)
+			continue;
+		sleep->device[sleep->count] = device;
+		sleep->fd[sleep->count++] = fd;
+	}
+}
+
+/* Each that was readable has something for its CQs, as likely as not. */
+static void leave(struct snt__loop *loop, struct snt__sleep *sleep,
+		  const struct pollfd *fds)
+{
+	bool found = false;
+
+	for (unsigned i = 0; i < sleep->count; i++) {
+		const struct snt_device *device = sleep->device[i];
+		bool readable = fds && fds[i].revents;
+
+		device->provider->leave(device->context, readable);
+		found |= readable;
+	}
+	sleep->count = 0;
+	if (found)
+		snt__serve_list_later(&loop->ctx->event_cqs);
+}
+
+void snt__sleep_not(struct snt__loop *loop, struct snt__sleep *sleep)
+{
+	leave(loop, sleep, NULL);
+}
+
+static int watch_all(struct snt__loop *loop, struct snt__sleep *sleep,
+		     int64_t timeout_ns)
+{
+	struct timespec timeout = { .tv_sec = timeout_ns / 1000000000,
+				    .tv_nsec = timeout_ns % 1000000000 };
+	struct pollfd fds[SNT_DEVICES_MAX + 1];
+	const unsigned last = sleep->count;
+	int count, error;
+
+	for (unsigned i = 0; i < last; i++)
+		fds[i] = (struct pollfd){ .fd = sleep->fd[i], .events = POLLIN };
+	fds[last] = (struct pollfd){ .fd = loop->fd, .events = POLLIN };
+	count = ppoll(fds, last + 1, timeout_ns < 0 ? NULL : &timeout, NULL);
+	error = errno;
+	leave(loop, sleep, count > 0 ? fds : NULL);
+	if (count < 0 && error != EINTR)
+		return snt__fail(error, "ppoll: %s", strerror(error));
+	return count > 0 && fds[last].revents ? snt__loop_collect(loop, 0) : 0;
+}
+
+int snt__sleep_on(struct snt__loop *loop, struct snt__sleep *sleep, int64_t timeout_ns)
+{
+	int ret;
+
+	if (sleep->count && timeout_ns)
+		return watch_all(loop, sleep, timeout_ns);
+	leave(loop, sleep, NULL);
+	if (!loop->sleep || !timeout_ns)
+		return snt__loop_collect(loop, timeout_ns);
+	ret = loop->sleep(loop->sleep_arg, loop->fd, timeout_ns);
+	return ret ? ret : snt__loop_collect(loop, 0);
+}
