@@ -14,7 +14,6 @@
 #include "vqp/qp.h"
 
 #define RING_DEFAULT (UINT64_C(1) << 20)
-#define CHUNK_MAX    (UINT64_C(1) << 18)
 #define PAGE	     4096
 
 /*
@@ -24,6 +23,11 @@
  */
 #define CHUNK_MANY (UINT64_C(1) << 14)
 #define CHUNK_ODD  64
+/*
+ * Where rings have room for four: of packets of 4096 bytes, two, since the first is longer
+ * than the others, and four times 15, as many as offload takes at once.
+ */
+#define CHUNK_LONG (UINT64_C(62) * 4096)
 #define RECV_BATCH 4
 
 /*
@@ -224,7 +228,9 @@ void snt__stream_meet(struct snt_stream *stream, const struct snt__greeting *pee
 	stream->remote = peer->ring;
 	stream->peer_data_length = peer->data_length;
 	memcpy(stream->peer_data, peer->data, peer->data_length);
-	stream->chunk = least(least(size / 8, stream->stage_size / 8), CHUNK_MAX);
+	stream->chunk = least(size, stream->stage_size) / 8;
+	if (2 * stream->chunk >= CHUNK_LONG)
+		stream->chunk = CHUNK_LONG;
 	if (stream->chunk >= CHUNK_MANY)
 		stream->chunk += CHUNK_ODD;
 	stream->chunk = least(stream->chunk, stream->qp->fragment_size);
