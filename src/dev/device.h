@@ -64,6 +64,10 @@ void snt__device_close(struct snt_device *device);
 int snt__device_channel(struct snt_device *device,
 			struct ibv_comp_channel **channel_out);
 
+/* Somebody is about to sleep, and when he wakes up: as of snt__provider. */
+int snt__device_attend(const struct snt_device *device);
+void snt__device_leave(const struct snt_device *device, bool readable);
+
 /* "mlx5_0 port 1", for messages. */
 #define SNT__DEVICE_TEXT (SNT__DEVICE_NAME + 16)
 const char *snt__device_text(const struct snt_device *device, char *buffer);

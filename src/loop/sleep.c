@@ -12,11 +12,6 @@
 
 #include "util/err.h"
 
-static const struct snt__provider *provider_of(const struct snt_device *device)
-{
-	return device->provider && device->provider->attend ? device->provider : NULL;
-}
-
 void snt__sleep_attend(struct snt__loop *loop, struct snt__sleep *sleep)
 {
 	sleep->count = 0;
@@ -24,8 +19,7 @@ void snt__sleep_attend(struct snt__loop *loop, struct snt__sleep *sleep)
 		return; /* in simulated time */
 	for (unsigned i = 0; i < loop->ctx->device_count; i++) {
 		const struct snt_device *device = loop->ctx->device[i];
-		const struct snt__provider *provider = provider_of(device);
-		int fd = provider ? provider->attend(device->context) : -1;
+		int fd = snt__device_attend(device);
 
 		if (fd < 0)
 			continue;
@@ -44,7 +38,7 @@ static void leave(struct snt__loop *loop, struct snt__sleep *sleep,
 		const struct snt_device *device = sleep->device[i];
 		bool readable = fds && fds[i].revents;
 
-		device->provider->leave(device->context, readable);
+		snt__device_leave(device, readable);
 		found |= readable;
 	}
 	sleep->count = 0;
