@@ -50,9 +50,9 @@ void snt__udp_gid(const union snt__udp_sockaddr *from, uint8_t gid_out[16])
 	}
 }
 
-/* Room for IPv6, UDP and headers with data, but for 4 bytes of the longest, those of a WRITE
- * with immediate in one packet: with such an MTU to the byte, it does not get through. */
-#define OVERHEAD 80
+/* Of the longest packet beside its payload, a WRITE with immediate: IPv6, UDP, BTH, RETH, the
+ * immediate and the ICRC. */
+#define OVERHEAD (40 + 8 + 12 + 16 + 4 + 4)
 
 unsigned snt__udp_mtu(uint32_t ip_mtu)
 {
