@@ -231,6 +231,24 @@ static void h4_a_refused_wr_of_one_fragment_ends_in_a_completion(void **state)
 	vqp_pair_close(pair);
 }
 
+/* In DQPLB lanes end together, also in the middle of a WR: those whose turn would come get
+ * nothing of it any more. */
+static void h4_lanes_that_end_with_another_are_not_posted_to(void **state)
+{
+	struct vqp_pair *pair = open_pair(1, 4, SNT_DQPLB);
+
+	(void)state;
+	refuse(pair, lane_qp(pair, 0, 1), 1, SCRIPTED_REFUSE_ALL, 0);
+	send_wr(pair, SNT_WRITE, 1, 8);
+	assert_int_equal(lane_info(pair, 0, 0).doorbells, 1);
+	assert_int_equal(lane_info(pair, 0, 1).doorbells, 1);
+	assert_int_equal(lane_info(pair, 0, 2).doorbells, 0);
+	assert_int_equal(lane_info(pair, 0, 3).doorbells, 0);
+	expect(pair, 0, 1, SNT_WRITE, SNT_FLUSHED);
+	vqp_expect_none(pair, 0);
+	vqp_pair_close(pair);
+}
+
 static void h4_a_chain_that_was_taken_in_part_goes_on(void **state)
 {
 	(void)state;
@@ -716,6 +734,7 @@ int main(void)
 		cmocka_unit_test(h3_the_first_error_is_the_status),
 		cmocka_unit_test(h4_a_refused_fragment_ends_in_a_completion),
 		cmocka_unit_test(h4_a_refused_wr_of_one_fragment_ends_in_a_completion),
+		cmocka_unit_test(h4_lanes_that_end_with_another_are_not_posted_to),
 		cmocka_unit_test(h4_a_chain_that_was_taken_in_part_goes_on),
 		cmocka_unit_test(h4_a_second_refusal_ends_in_a_completion),
 		cmocka_unit_test(h4_a_lie_about_what_was_taken),
