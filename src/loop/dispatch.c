@@ -183,6 +183,7 @@ int snt_loop_dispatch(struct snt_ctx *ctx, int budget)
 
 	if (ret)
 		return ret;
+	loop->dispatched = true;
 	if (snt__loop_has_fd(loop))
 		ret = snt__loop_collect(loop, 0);
 	else
@@ -239,8 +240,10 @@ int snt_loop_arm(struct snt_ctx *ctx)
 	struct snt__loop *loop;
 	int ret = snt__loop_get(ctx, &loop);
 
-	if (!ret)
-		ret = snt__loop_open(loop);
+	if (ret)
+		return ret;
+	loop->dispatched = true;
+	ret = snt__loop_open(loop);
 	return ret ? ret : snt__loop_arm(loop);
 }
 

@@ -83,6 +83,7 @@ struct snt__loop {
 	void (*on_wake)(void *arg, struct snt_ctx *ctx);
 	void *on_wake_arg;
 
+	bool dispatched; /* by the program, which then may also sleep by itself */
 	int64_t spin_ns; /* or SNT_SPIN_AUTO */
 	uint64_t gap_ns; /* how long it took lately until something came */
 	unsigned probes;

@@ -12,11 +12,20 @@
 
 #include "util/err.h"
 
-void snt__sleep_attend(struct snt__loop *loop, struct snt__sleep *sleep)
+/* Who has an event loop of his own may sleep there the next time, and nobody would know. */
+static bool may_attend(const struct snt__loop *loop, int64_t timeout_ns)
+{
+	bool simulated = loop->sleep;
+
+	return timeout_ns && !simulated && !loop->dispatched;
+}
+
+void snt__sleep_attend(struct snt__loop *loop, struct snt__sleep *sleep,
+		       int64_t timeout_ns)
 {
 	sleep->count = 0;
-	if (loop->sleep)
-		return; /* in simulated time */
+	if (!may_attend(loop, timeout_ns))
+		return;
 	for (unsigned i = 0; i < loop->ctx->device_count; i++) {
 		const struct snt_device *device = loop->ctx->device[i];
 		int fd = snt__device_attend(device);

@@ -126,7 +126,7 @@ static int wait_asleep(struct snt__loop *loop, int64_t timeout_ns, uint64_t begi
 
 	if (ret)
 		return ret;
-	snt__sleep_attend(loop, &sleep);
+	snt__sleep_attend(loop, &sleep, timeout_ns);
 	ret = snt__loop_arm(loop);
 	if (ret < 0) {
 		snt__sleep_not(loop, &sleep);

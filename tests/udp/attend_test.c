@@ -4,10 +4,25 @@
 #include "udp/side.h"
 
 #include <poll.h>
+#include <sennit/loop.h>
+#include <time.h>
 
+/* Who has been elsewhere may not at once. */
 static int attend(struct side *side)
 {
-	return snt__udp_attend(side->device);
+	uint64_t end = snt__udp_now() + UINT64_C(30000000000);
+	int fd;
+
+	do
+		fd = snt__udp_attend(side->device);
+	while (fd < 0 && snt__udp_now() < end);
+	assert_true(fd >= 0);
+	return fd;
+}
+
+static void leave(struct side *side, bool readable)
+{
+	snt__udp_leave(side->device, readable);
 }
 
 static bool wait_readable(int fd, int timeout_ms)
@@ -28,10 +43,24 @@ static void attend_until_thread_naps(struct side *side, struct side *peer)
 		while (!ibv_poll_cq(peer->cq, 1, &wc)) {
 			int fd = attend(side);
 
-			assert_true(fd >= 0 && snt__udp_now() < end);
-			snt__udp_leave(side->device, wait_readable(fd, 1));
+			assert_true(snt__udp_now() < end);
+			leave(side, wait_readable(fd, 1));
 		}
 		assert_int_equal(wc.status, IBV_WC_SUCCESS);
+	}
+}
+
+/* And then sleeps on it, with nobody else there. */
+static int attend_alone(struct side *side, struct side *peer)
+{
+	for (;;) {
+		int fd;
+
+		attend_until_thread_naps(side, peer);
+		fd = attend(side);
+		if (side_naps(side))
+			return fd;
+		leave(side, false);
 	}
 }
 
@@ -43,16 +72,13 @@ static void sleeper_moves_packets(void **state)
 	(void)state;
 	sides_open(side, NULL);
 	for (unsigned i = 0; i < 20; i++) {
-		uint64_t before;
-		int fd;
+		int fd = attend_alone(&side[1], &side[0]);
+		uint64_t before = side_stats(&side[1]).packets_in;
 
-		attend_until_thread_naps(&side[1], &side[0]);
-		before = side_stats(&side[1]).packets_in;
-		fd = attend(&side[1]);
 		side_post(&side[0], &side[1], IBV_WR_RDMA_WRITE, 100);
 		assert_true(wait_readable(fd, 30000));
 		assert_int_equal(side_stats(&side[1]).packets_in, before);
-		snt__udp_leave(side[1].device, true);
+		leave(&side[1], true);
 		assert_int_equal(side_stats(&side[1]).packets_in, before + 1);
 		/* The acknowledgment goes out although he does not come back. */
 		assert_int_equal(side_wait(&side[0]), IBV_WC_SUCCESS);
@@ -67,13 +93,13 @@ static void one_at_a_time(void **state)
 
 	(void)state;
 	sides_open(side, NULL);
-	assert_true(attend(&side[0]) >= 0);
-	assert_int_equal(attend(&side[0]), -1);
-	assert_true(attend(&side[1]) >= 0);
-	snt__udp_leave(side[0].device, false);
-	assert_true(attend(&side[0]) >= 0);
-	snt__udp_leave(side[0].device, false);
-	snt__udp_leave(side[1].device, false);
+	attend(&side[0]);
+	assert_int_equal(snt__udp_attend(side[0].device), -1);
+	attend(&side[1]);
+	leave(&side[0], false);
+	attend(&side[0]);
+	leave(&side[0], false);
+	leave(&side[1], false);
 	sides_close(side);
 }
 
@@ -84,16 +110,55 @@ static void sleeper_does_not_come_back(void **state)
 
 	(void)state;
 	sides_open(side, NULL);
-	for (unsigned i = 0; i < 22; i++) {
-		attend_until_thread_naps(&side[1], &side[0]);
-		assert_true(attend(&side[1]) >= 0);
+	for (unsigned i = 0; i < 21; i++) {
+		attend_alone(&side[1], &side[0]);
 		if (i >= 20)
 			sides_idle();
-		snt__udp_leave(side[1].device, false);
+		leave(&side[1], false);
 		side_check(&side[0], &side[1], 100);
 	}
 	assert_int_equal(side_stats(&side[0]).resent, 0);
 	sides_close(side);
+}
+
+/* Who does other things in between would keep those waiting who write to his memory. */
+static void who_was_away_may_not(void **state)
+{
+	const struct timespec away = { .tv_nsec = 2 * SNT__UDP_AWAY };
+	struct side side;
+
+	(void)state;
+	side_open(&side, 1, NULL);
+	for (unsigned i = 0; i < 10; i++) {
+		attend(&side);
+		leave(&side, false);
+		nanosleep(&away, NULL);
+		assert_int_equal(snt__udp_attend(side.device), -1);
+	}
+	side_close(&side);
+}
+
+/* What comes through memory is not heard at the socket. */
+static void a_link_comes_up_while_he_sleeps(void **state)
+{
+	const struct snt__udp_opts opts = { .shm = true };
+	struct side side[2];
+
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		side_open(&side[0], 1, &opts);
+		side_open(&side[1], 2, &opts);
+		attend(&side[1]);
+		if (i)
+			sides_idle();
+		side_connect(&side[0], &side[1], IBV_MTU_4096);
+		side_connect(&side[1], &side[0], IBV_MTU_4096);
+		side_check(&side[0], &side[1], 100);
+		leave(&side[1], false);
+		assert_int_equal(snt__udp_attend(side[1].device), -1);
+		assert_int_equal(side_stats(&side[0]).resent, 0);
+		sides_close(side);
+	}
 }
 
 /* Who had slept on the socket wants an event the next time. */
@@ -134,16 +199,62 @@ static void timers_run_while_he_sleeps(void **state)
 	sides_open(side, NULL);
 	attend_until_thread_naps(&side[0], &side[1]);
 	side_close(&side[1]);
-	assert_true(attend(&side[0]) >= 0);
+	attend(&side[0]);
+	sides_idle();
 	assert_int_equal(ibv_req_notify_cq(side[0].cq, 0), 0);
 	side_post(&side[0], &side[0], IBV_WR_RDMA_WRITE, 100);
 	assert_success(side[0].control->get_cq_event(side[0].channel, &cq, &context));
 	side[0].control->ack_cq_events(cq, 1);
-	snt__udp_leave(side[0].device, false);
+	leave(&side[0], false);
 	assert_int_equal(ibv_poll_cq(side[0].cq, 1, &wc), 1);
 	assert_int_equal(wc.status, IBV_WC_RETRY_EXC_ERR);
 	side_timeout = SIDE_PATIENT;
 	side_close(&side[0]);
+}
+
+/*
+ * Who waits in a loop
+ */
+
+static struct snt__udp_device *open_context(struct snt_ctx **ctx_out)
+{
+	struct snt_ctx_opts opts = { .size = sizeof(opts), .devices = "soft0" };
+
+	assert_success(snt_ctx_open(&opts, ctx_out));
+	return snt__udp_device_of(snt_device_context(snt_ctx_device(*ctx_out, 0)));
+}
+
+/* Was the socket looked after in one of a few waits? */
+static bool attends(struct snt_ctx *ctx, struct snt__udp_device *device,
+		    int64_t timeout_ns)
+{
+	bool attended = false;
+
+	for (unsigned i = 0; i < 50 && !attended; i++) {
+		assert_int_equal(snt_loop_wait(ctx, timeout_ns), 0);
+		snt__udp_lock(device);
+		attended = device->attended_lately;
+		snt__udp_unlock(device);
+	}
+	return attended;
+}
+
+/* Not if he does not sleep at all, nor if he may sleep elsewhere. */
+static void loops_attend(void **state)
+{
+	struct snt__udp_device *device;
+	struct snt_ctx *ctx;
+
+	(void)state;
+	device = open_context(&ctx);
+	assert_false(attends(ctx, device, 0));
+	assert_true(attends(ctx, device, 1000000));
+	assert_int_equal(snt_loop_dispatch(ctx, 0), 0);
+	snt__udp_lock(device);
+	device->attended_lately = false;
+	snt__udp_unlock(device);
+	assert_false(attends(ctx, device, 1000000));
+	assert_success(snt_ctx_close(ctx));
 }
 
 int main(void)
@@ -152,8 +263,11 @@ int main(void)
 		cmocka_unit_test(sleeper_moves_packets),
 		cmocka_unit_test(one_at_a_time),
 		cmocka_unit_test(sleeper_does_not_come_back),
+		cmocka_unit_test(who_was_away_may_not),
+		cmocka_unit_test(a_link_comes_up_while_he_sleeps),
 		cmocka_unit_test(sleeper_waits_for_an_event),
 		cmocka_unit_test(timers_run_while_he_sleeps),
+		cmocka_unit_test(loops_attend),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -165,6 +165,14 @@ static void count_poll(struct snt__udp_device *device)
 	atomic_store_explicit(&device->polls, polls + 1, memory_order_relaxed);
 }
 
+static void see(struct snt__udp_device *device, uint64_t begin, uint64_t end)
+{
+	if (!device->asleep && begin > device->seen_at + SNT__UDP_AWAY)
+		device->steady_since = begin;
+	device->asleep = false;
+	device->seen_at = end;
+}
+
 /*
  * Somebody was here from `begin` to `end`; what he did meanwhile is no pause. Who comes
  * often and without a pause for long enough is known to do it all the time.
@@ -173,6 +181,7 @@ static void note_poll(struct snt__udp_device *device, uint64_t begin, uint64_t e
 {
 	unsigned polls = atomic_load_explicit(&device->polls, memory_order_relaxed);
 
+	see(device, begin, end);
 	if (snt__udp_pause(device, begin) > SNT__UDP_POLL_PAUSE) {
 		device->polling_since = begin;
 		device->polls_before = polls;
@@ -209,6 +218,8 @@ static void send_posted(struct snt__udp_device *device, uint64_t now)
 {
 	if (device->napping) {
 		snt__udp_send_posted(&device->sender, device->core, now);
+		if (device->attended)
+			snt__udp_thread_hurry(device);
 		return;
 	}
 	snt__udp_send(&device->sender, device->core, now);
@@ -231,6 +242,7 @@ static void post(void *arg)
 	begin = snt__udp_now();
 	send_posted(device, begin);
 	end = snt__udp_now();
+	see(device, begin, end);
 	if (end - begin >= device->send_long && !device->core->armed_count) {
 		count_poll(device);
 		move_for_poller(device, end);
@@ -257,8 +269,10 @@ static void progress(void *arg)
 	}
 	now = snt__udp_now();
 	note_poll(device, now, now);
-	if (move_for_poller(device, now))
-		snt__udp_set_polled_at(device, snt__udp_now());
+	if (move_for_poller(device, now)) {
+		device->seen_at = snt__udp_now();
+		snt__udp_set_polled_at(device, device->seen_at);
+	}
 	snt__udp_unlock(device);
 }
 
@@ -275,19 +289,35 @@ static void arm(void *arg)
 }
 
 /* One at a time: more would all be woken by every packet. Where most of them come through
- * memory the socket is not what to wait for. What is to be said is said before he sleeps. */
+ * memory the socket is not what to wait for. And who does other things between two waits
+ * would keep those waiting who write to his memory. */
+static bool may_attend(const struct snt__udp_device *device, uint64_t now)
+{
+	return !device->attended && now - device->steady_since >= SNT__UDP_STEADY &&
+	       !snt__shm_linked(&device->shm) &&
+	       !snt__udp_sender_stalled(&device->sender);
+}
+
+/* What is to be said is said before he sleeps. */
 int snt__udp_attend(struct snt__udp_device *device)
 {
+	uint64_t now;
 	bool may;
 
 	if (device->foreign)
 		return -1;
 	snt__udp_lock(device);
-	snt__udp_send(&device->sender, device->core, snt__udp_now());
-	may = !device->attended && !snt__shm_linked(&device->shm) &&
-	      !snt__udp_sender_stalled(&device->sender);
-	if (may)
+	now = snt__udp_now();
+	snt__udp_send(&device->sender, device->core, now);
+	see(device, now, now);
+	device->asleep = true;
+	may = may_attend(device, now);
+	if (may) {
 		device->attended = device->attended_lately = device->polled = true;
+		snt__udp_thread_hurry(device);
+	} else if (!device->attended) {
+		device->attended_lately = false;
+	}
 	snt__udp_unlock(device);
 	return may ? device->socket.fd : -1;
 }
@@ -301,6 +331,7 @@ void snt__udp_leave(struct snt__udp_device *device, bool readable)
 	snt__udp_lock(device);
 	device->attended = false;
 	now = snt__udp_now();
+	see(device, now, now);
 	if (readable)
 		take_in(device, now);
 	snt__udp_set_polled_at(device, now);

@@ -47,6 +47,11 @@ struct snt__udp_device {
 	 * lately, and the thread has not found yet that he does no more. */
 	bool attended;
 	bool attended_lately;
+	/* Whoever posts, polls or waits: when he was last seen, and since when he has not been
+	 * away for long. `asleep`: he waits, and is not away. */
+	bool asleep;
+	uint64_t seen_at;
+	uint64_t steady_since;
 
 	uint64_t send_long; /* ns; who sends for so long looks at what came in */
 
@@ -73,6 +78,10 @@ struct snt__udp_device {
 #define SNT__UDP_POLL_ENOUGH 50000
 #define SNT__UDP_SEND_LONG   10000
 #define SNT__UDP_POLLS	     8
+/* And who has not been away for longer than that, since so long, may move the packets that he
+ * waits for: those of others do not wait much longer then. */
+#define SNT__UDP_AWAY	100000
+#define SNT__UDP_STEADY 200000
 
 struct snt__udp_opts {
 	const char *name;

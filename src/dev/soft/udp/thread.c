@@ -122,7 +122,7 @@ static uint64_t nap_end(struct snt__udp_device *device, const struct rhythm *rhy
 
 	if (!device->attended)
 		return now + NAP;
-	return now - rhythm->active_at < HORIZON ? sooner(now + NAP, deadline)
+	return now - rhythm->active_at < 2 * NAP ? sooner(now + NAP, deadline)
 						 : deadline;
 }
 
@@ -176,6 +176,9 @@ static bool look(struct snt__udp_device *device, struct rhythm *rhythm)
 	/* Time must not go back: it may have waited for those who have the lock. */
 	now = snt__udp_now();
 	rouse(device, rhythm, now);
+	/* Who sleeps on the socket does not hear what comes through memory. */
+	if (device->attended_lately && snt__shm_linked(&device->shm))
+		device->polled = device->attended_lately = false;
 	polled = device->polled;
 	if (polled && (!device->attended || snt__udp_deadline(device) > now))
 		snt__udp_send(&device->sender, device->core, now);
@@ -216,11 +219,19 @@ static void wake(struct snt__udp_device *device)
 	eventfd_write(device->wake_fd, 1);
 }
 
-/* Whoever polls sees to timers and to what did not fit, too. */
+/* When it wakes up by itself at the latest: naps may follow each other. */
+static uint64_t awake_at(const struct snt__udp_device *device)
+{
+	uint64_t nap = device->napping ? snt__udp_now() + NAP : 0;
+
+	return device->wake_at > nap ? device->wake_at : nap;
+}
+
+/* Whoever polls sees to timers and to what did not fit, too; who sleeps does not. */
 void snt__udp_thread_hurry(struct snt__udp_device *device)
 {
 	if (device->wake_at && (!device->napping || device->attended) &&
-	    (snt__udp_deadline(device) < device->wake_at ||
+	    (snt__udp_deadline(device) < awake_at(device) ||
 	     snt__udp_sender_stalled(&device->sender)))
 		wake(device);
 }
