@@ -103,6 +103,21 @@ static void one_at_a_time(void **state)
 	sides_close(side);
 }
 
+/* Until nothing but a packet, or a bell, would wake its thread. */
+static void wait_asleep(struct side *side)
+{
+	const struct timespec moment = { .tv_nsec = 500000 };
+	uint64_t end = snt__udp_now() + UINT64_C(30000000000), wake_at;
+
+	do {
+		assert_true(snt__udp_now() < end);
+		nanosleep(&moment, NULL);
+		snt__udp_lock(side->device);
+		wake_at = side->device->wake_at;
+		snt__udp_unlock(side->device);
+	} while (wake_at < end);
+}
+
 /* The thread finds out, also if he had slept for so long that it slept, too. */
 static void sleeper_does_not_come_back(void **state)
 {
@@ -110,10 +125,10 @@ static void sleeper_does_not_come_back(void **state)
 
 	(void)state;
 	sides_open(side, NULL);
-	for (unsigned i = 0; i < 21; i++) {
+	for (unsigned i = 0; i < 20; i++) {
 		attend_alone(&side[1], &side[0]);
-		if (i >= 20)
-			sides_idle();
+		if (i % 2)
+			wait_asleep(&side[1]);
 		leave(&side[1], false);
 		side_check(&side[0], &side[1], 100);
 	}
@@ -150,7 +165,7 @@ static void a_link_comes_up_while_he_sleeps(void **state)
 		side_open(&side[1], 2, &opts);
 		attend(&side[1]);
 		if (i)
-			sides_idle();
+			wait_asleep(&side[1]);
 		side_connect(&side[0], &side[1], IBV_MTU_4096);
 		side_connect(&side[1], &side[0], IBV_MTU_4096);
 		side_check(&side[0], &side[1], 100);
