@@ -184,18 +184,10 @@ static void sleeper_waits_for_an_event(void **state)
 	(void)state;
 	sides_open(side, NULL);
 	for (unsigned i = 0; i < 20; i++) {
-		struct ibv_cq *cq;
-		struct ibv_wc wc;
-		void *context;
-
 		attend_until_thread_naps(&side[0], &side[1]);
 		assert_int_equal(ibv_req_notify_cq(side[0].cq, 0), 0);
 		side_post(&side[0], &side[1], IBV_WR_RDMA_WRITE, 100);
-		assert_success(
-			side[0].control->get_cq_event(side[0].channel, &cq, &context));
-		side[0].control->ack_cq_events(cq, 1);
-		assert_int_equal(ibv_poll_cq(side[0].cq, 1, &wc), 1);
-		assert_int_equal(wc.status, IBV_WC_SUCCESS);
+		assert_int_equal(side_wait_event(&side[0]), IBV_WC_SUCCESS);
 	}
 	assert_int_equal(side_stats(&side[0]).resent, 0);
 	sides_close(side);
@@ -205,9 +197,6 @@ static void sleeper_waits_for_an_event(void **state)
 static void timers_run_while_he_sleeps(void **state)
 {
 	struct side side[2];
-	struct ibv_cq *cq;
-	struct ibv_wc wc;
-	void *context;
 
 	(void)state;
 	side_timeout = SIDE_IMPATIENT;
@@ -218,11 +207,8 @@ static void timers_run_while_he_sleeps(void **state)
 	sides_idle();
 	assert_int_equal(ibv_req_notify_cq(side[0].cq, 0), 0);
 	side_post(&side[0], &side[0], IBV_WR_RDMA_WRITE, 100);
-	assert_success(side[0].control->get_cq_event(side[0].channel, &cq, &context));
-	side[0].control->ack_cq_events(cq, 1);
+	assert_int_equal(side_wait_event(&side[0]), IBV_WC_RETRY_EXC_ERR);
 	leave(&side[0], false);
-	assert_int_equal(ibv_poll_cq(side[0].cq, 1, &wc), 1);
-	assert_int_equal(wc.status, IBV_WC_RETRY_EXC_ERR);
 	side_timeout = SIDE_PATIENT;
 	side_close(&side[0]);
 }

@@ -540,18 +540,10 @@ static void poller_goes_to_sleep(void **state)
 	(void)state;
 	sides_open(side, NULL);
 	for (unsigned i = 0; i < 50; i++) {
-		struct ibv_cq *cq;
-		struct ibv_wc wc;
-		void *context;
-
 		poll_until_thread_naps(&side[0], &side[1]);
 		assert_int_equal(ibv_req_notify_cq(side[0].cq, 0), 0);
 		side_post(&side[0], &side[1], IBV_WR_RDMA_WRITE, 100);
-		assert_success(
-			side[0].control->get_cq_event(side[0].channel, &cq, &context));
-		side[0].control->ack_cq_events(cq, 1);
-		assert_int_equal(ibv_poll_cq(side[0].cq, 1, &wc), 1);
-		assert_int_equal(wc.status, IBV_WC_SUCCESS);
+		assert_int_equal(side_wait_event(&side[0]), IBV_WC_SUCCESS);
 		assert_false(side_naps(&side[0]));
 	}
 	assert_int_equal(side_stats(&side[0]).resent, 0);

@@ -141,6 +141,18 @@ enum ibv_wc_status side_wait(struct side *side)
 	return wc.status;
 }
 
+enum ibv_wc_status side_wait_event(struct side *side)
+{
+	struct ibv_cq *cq;
+	struct ibv_wc wc;
+	void *context;
+
+	assert_success(side->control->get_cq_event(side->channel, &cq, &context));
+	side->control->ack_cq_events(cq, 1);
+	assert_int_equal(ibv_poll_cq(side->cq, 1, &wc), 1);
+	return wc.status;
+}
+
 void side_check(struct side *side, struct side *to, uint32_t length)
 {
 	static unsigned seed;

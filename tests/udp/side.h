@@ -54,6 +54,8 @@ void side_post(struct side *side, const struct side *to, enum ibv_wr_opcode opco
 	       uint32_t length);
 /* Waits for a completion and returns its status. */
 enum ibv_wc_status side_wait(struct side *side);
+/* The same by an event, for which the CQ has been armed. */
+enum ibv_wc_status side_wait_event(struct side *side);
 /* A WRITE of that many bytes, which are then there. */
 void side_check(struct side *side, struct side *to, uint32_t length);
 

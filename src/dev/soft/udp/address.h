@@ -32,7 +32,7 @@ socklen_t snt__udp_sockaddr(const uint8_t gid[16], uint32_t scope, uint16_t port
 void snt__udp_gid(const union snt__udp_sockaddr *from, uint8_t gid_out[16]);
 
 /* The largest payload of an RDMA packet that fits, of 256 to 4096, as an enum ibv_mtu;
- * 0: none does. As rxe reckons, so that both ends agree. */
+ * 0: none does. rxe reckons with 4 bytes less; a path has the lesser of both ends'. */
 unsigned snt__udp_mtu(uint32_t ip_mtu);
 
 /**

@@ -165,6 +165,7 @@ static void count_poll(struct snt__udp_device *device)
 	atomic_store_explicit(&device->polls, polls + 1, memory_order_relaxed);
 }
 
+/* To sleep here is not to be away. */
 static void see(struct snt__udp_device *device, uint64_t begin, uint64_t end)
 {
 	if (!device->asleep && begin > device->seen_at + SNT__UDP_AWAY)
