@@ -96,22 +96,39 @@ static void pieces_make_a_whole(void **state)
 	free(bytes);
 }
 
-/* Beyond the sizes at which a way begins to take several blocks at a time. */
+/* What is copied is written, and nothing before it; nor behind it, where its memory ends. */
+static void check_copy(const struct snt__crc32_way *way, size_t skip,
+		       const uint8_t *from, size_t length, uint64_t *random)
+{
+	uint8_t *to = random_bytes(skip + length, random);
+	uint8_t *kept = malloc(skip + 1);
+	uint32_t before = random_next(random);
+
+	assert_non_null(kept);
+	memcpy(kept, to, skip);
+	assert_int_equal(way->copy(before, to + skip, from, length),
+			 definition(before, from, length));
+	assert_int_equal(memcmp(to, kept, skip), 0);
+	assert_int_equal(memcmp(to + skip, from, length), 0);
+	free(kept);
+	free(to);
+}
+
+/* Beyond the sizes at which a way begins to take several blocks at a time; wherever that
+ * begins and ends in a line. */
 static void check_way(const struct snt__crc32_way *way)
 {
 	uint64_t random = 3;
 
 	for (size_t length = 0; length < 1200; length += length < 600 ? 1 : 7) {
-		uint8_t *from = random_bytes(length, &random);
-		uint8_t *to = random_bytes(length, &random);
+		size_t skip = random_below(&random, 65);
+		uint8_t *from = random_bytes(skip + length, &random);
 		uint32_t before = random_next(&random);
-		uint32_t crc = definition(before, from, length);
 
-		assert_int_equal(way->only(before, from, length), crc);
-		assert_int_equal(way->copy(before, to, from, length), crc);
-		if (length)
-			assert_memory_equal(to, from, length);
-		free(to);
+		assert_int_equal(way->only(before, from + skip, length),
+				 definition(before, from + skip, length));
+		check_copy(way, random_below(&random, 65), from + skip, length,
+			   &random);
 		free(from);
 	}
 }
