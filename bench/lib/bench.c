@@ -182,6 +182,12 @@ static int by_value(const void *left, const void *right)
 	return (a > b) - (a < b);
 }
 
+double bench_median(double *values, unsigned count)
+{
+	qsort(values, count, sizeof(values[0]), by_value);
+	return values[count / 2];
+}
+
 /* Its name is what callgrind is told to count. */
 static __attribute__((noinline)) void bench_pass(const struct one_case *one)
 {
@@ -252,8 +258,7 @@ static void measure(struct bench *bench)
 
 		if (!one->fn)
 			continue;
-		qsort(one->ns, bench->passes, sizeof(one->ns[0]), by_value);
-		one->median = one->ns[bench->passes / 2];
+		one->median = bench_median(one->ns, bench->passes);
 		if (bench->instructions)
 			count_instructions(bench, one);
 	}

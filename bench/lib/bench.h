@@ -41,6 +41,9 @@ void bench_prepared_case(struct bench *bench, const char *name,
 void bench_value(struct bench *bench, const char *name, double value, const char *unit,
 		 const char *baseline);
 
+/* Puts them in order, too. */
+double bench_median(double *values, unsigned count);
+
 /* The calling process, a child of the one that measures, and all that it starts from now
  * on leave the core of that one to it, if there is another. */
 void bench_other_core(void);

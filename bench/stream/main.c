@@ -182,13 +182,6 @@ static double cpu_per_kib(struct end *end, unsigned count)
 	return (double)(cpu_of_both(end) - begin) / (count * 1024.0);
 }
 
-static int compare(const void *a, const void *b)
-{
-	const double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 /* In turns, as times are taken: one sample says little on a machine with others. */
 static void cpu(struct bench *bench, struct end *tcp, struct end *stream)
 {
@@ -198,10 +191,10 @@ static void cpu(struct bench *bench, struct end *tcp, struct end *stream)
 		of_tcp[i] = cpu_per_kib(tcp, 32);
 		of_stream[i] = cpu_per_kib(stream, 32);
 	}
-	qsort(of_tcp, CPU_SAMPLES, sizeof(double), compare);
-	qsort(of_stream, CPU_SAMPLES, sizeof(double), compare);
-	bench_value(bench, "tcp-cpu", of_tcp[CPU_SAMPLES / 2], "ns/KiB", NULL);
-	bench_value(bench, "cpu", of_stream[CPU_SAMPLES / 2], "ns/KiB", "tcp-cpu");
+	bench_value(bench, "tcp-cpu", bench_median(of_tcp, CPU_SAMPLES), "ns/KiB",
+		    NULL);
+	bench_value(bench, "cpu", bench_median(of_stream, CPU_SAMPLES), "ns/KiB",
+		    "tcp-cpu");
 }
 
 static double seconds(void)
