@@ -183,7 +183,8 @@ static bool look(struct snt__udp_device *device, struct rhythm *rhythm)
 	if (polled && (!device->attended || snt__udp_deadline(device) > now))
 		snt__udp_send(&device->sender, device->core, now);
 	else if (snt__udp_move(device, now))
-		rhythm->active_at = now;
+		/* Which may have taken longer than it goes on looking. */
+		rhythm->active_at = now = snt__udp_now();
 	end = polled ? nap_end(device, rhythm, now) : sleep_end(device, rhythm, now);
 	if (end > now && !polled && !rest(device))
 		end = now;
