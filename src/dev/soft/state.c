@@ -157,7 +157,7 @@ static void make_ready_to_receive(struct snt__soft_qp *qp)
 	responder->expected = (attr->rq_psn & SNT__PSN_MASK) + SNT__PSN_MASK + 1;
 	responder->memo_count = attr->max_dest_rd_atomic;
 	requester->window = clamp(limits->request_window / qp->mtu, 4, 4096);
-	requester->ack_mask = floor_power(requester->window / 4) - 1;
+	requester->ack_mask = floor_power(requester->window / 2) - 1;
 	requester->run = clamp(limits->run_bytes / (qp->mtu + FULL_HEADERS), 1,
 			       qp->burst > 1 ? 1 : requester->window / 4);
 	requester->chunk =
