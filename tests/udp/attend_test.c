@@ -4,7 +4,10 @@
 #include "udp/side.h"
 
 #include <poll.h>
+#include <pthread.h>
+#include <sched.h>
 #include <sennit/loop.h>
+#include <sys/epoll.h>
 #include <time.h>
 
 /* Who has been elsewhere may not at once. */
@@ -214,6 +217,242 @@ static void timers_run_while_he_sleeps(void **state)
 }
 
 /*
+ * Long messages stay in the socket for a while (shelf.h), which is readable all the time then
+ */
+
+/* The system may grant no buffer that is large enough for a shelf. */
+static bool open_with_shelves(struct side side[2])
+{
+	sides_open(side, NULL);
+	if (side[1].device->receiver.shelf.bytes_max)
+		return true;
+	print_message("# no privilege for a large buffer, so there is no shelf\n");
+	sides_close(side);
+	return false;
+}
+
+static unsigned shelved(struct side *side)
+{
+	unsigned count;
+
+	snt__udp_lock(side->device);
+	count = side->device->receiver.shelf.count;
+	snt__udp_unlock(side->device);
+	return count;
+}
+
+static void write_long(struct side side[2])
+{
+	side_post(&side[0], &side[1], IBV_WR_RDMA_WRITE, SIDE_BYTES / 2);
+	assert_int_equal(side_wait(&side[0]), IBV_WC_SUCCESS);
+}
+
+/* Something comes for the second of these just before it forgets what has come. */
+static struct side *intruded;
+static pthread_t intruded_in;
+static uint64_t packets_before; /* it was */
+
+int __real_epoll_wait(int fd, struct epoll_event *events, int count, int timeout);
+int __wrap_epoll_wait(int fd, struct epoll_event *events, int count, int timeout);
+
+/* A busy kernel may take its time to deliver. */
+static void wait_until_there(int fd)
+{
+	uint64_t end = snt__udp_now() + UINT64_C(30000000000);
+
+	while (recv(fd, NULL, 0, MSG_DONTWAIT | MSG_PEEK) < 0)
+		assert_true(snt__udp_now() < end);
+}
+
+/* Who calls this has the device's lock. */
+int __wrap_epoll_wait(int fd, struct epoll_event *events, int count, int timeout)
+{
+	struct side *side = intruded;
+
+	if (side && fd == side[1].device->receiver.shelf.epoll_fd) {
+		intruded = NULL;
+		intruded_in = pthread_self();
+		packets_before =
+			snt__soft_device_stats(side[1].device->core)->packets_in;
+		side_post(&side[0], &side[1], IBV_WR_RDMA_WRITE, 100);
+		wait_until_there(side[1].device->socket.fd);
+	}
+	return __real_epoll_wait(fd, events, count, timeout);
+}
+
+/* Returns whether it was to be, and still is. */
+static bool intrude(struct side side[2], bool now)
+{
+	bool before;
+
+	snt__udp_lock(side[1].device);
+	before = intruded;
+	intruded = now ? side : NULL;
+	snt__udp_unlock(side[1].device);
+	return before;
+}
+
+static void sleeper_is_intruded(void **state)
+{
+	uint64_t end = snt__udp_now() + UINT64_C(60000000000);
+	struct side side[2];
+
+	(void)state;
+	if (!open_with_shelves(side))
+		return;
+	for (unsigned i = 0; i < 20;) {
+		assert_true(snt__udp_now() < end);
+		write_long(side);
+		intrude(side, true);
+		attend(&side[1]);
+		if (intrude(side, false)) {
+			leave(&side[1], true);
+			continue;
+		}
+		if (pthread_equal(intruded_in, pthread_self())) {
+			assert_int_equal(side_stats(&side[1]).packets_in,
+					 packets_before + 1);
+			i++;
+		}
+		leave(&side[1], true);
+		assert_int_equal(side_wait(&side[0]), IBV_WC_SUCCESS);
+	}
+	assert_int_equal(side_stats(&side[0]).resent, 0);
+	sides_close(side);
+}
+
+/* A long message, and something when the thread of who gets it lies down, if it does so with
+ * something on its shelf. Returns whether. */
+static bool intrude_thread(struct side side[2])
+{
+	uint64_t end = snt__udp_now() + UINT64_C(100000000);
+	bool still;
+
+	intrude(side, true);
+	write_long(side);
+	do {
+		sched_yield();
+		snt__udp_lock(side[1].device);
+		still = intruded;
+		snt__udp_unlock(side[1].device);
+	} while (still && snt__udp_now() < end);
+	return !intrude(side, false);
+}
+
+static void thread_is_intruded(void **state)
+{
+	uint64_t end = snt__udp_now() + UINT64_C(60000000000);
+	struct side side[2];
+
+	(void)state;
+	if (!open_with_shelves(side))
+		return;
+	for (unsigned i = 0; i < 20;) {
+		uint64_t wake_at;
+
+		assert_true(snt__udp_now() < end);
+		if (!intrude_thread(side))
+			continue;
+		do {
+			snt__udp_lock(side[1].device);
+			wake_at = side[1].device->wake_at;
+			snt__udp_unlock(side[1].device);
+		} while (!wake_at);
+		assert_true(side_stats(&side[1]).packets_in > packets_before);
+		assert_int_equal(side_wait(&side[0]), IBV_WC_SUCCESS);
+		i++;
+	}
+	assert_int_equal(side_stats(&side[0]).resent, 0);
+	sides_close(side);
+}
+
+static void sleeper_with_a_shelf(void **state)
+{
+	uint64_t end = snt__udp_now() + UINT64_C(60000000000);
+	struct side side[2];
+
+	(void)state;
+	if (!open_with_shelves(side))
+		return;
+	for (unsigned i = 0, apart = 0; apart < 50; i++) {
+		int fd;
+
+		assert_true(snt__udp_now() < end);
+		write_long(side);
+		fd = attend(&side[1]);
+		apart += fd != side[1].device->socket.fd;
+		side_post(&side[0], &side[1], IBV_WR_RDMA_WRITE, i % 2 ? 100 : 100000);
+		assert_true(wait_readable(fd, 30000));
+		leave(&side[1], i % 3);
+		assert_int_equal(side_wait(&side[0]), IBV_WC_SUCCESS);
+	}
+	assert_int_equal(side_stats(&side[0]).resent, 0);
+	sides_close(side);
+}
+
+/* Would its thread be woken by what somebody else has been told of? */
+static bool sleeps_apart(struct side *side)
+{
+	const struct snt__udp_device *device = side->device;
+	bool apart;
+
+	snt__udp_lock(side->device);
+	apart = device->wake_at && !device->napping &&
+		device->sleep_fd != device->socket.fd;
+	snt__udp_unlock(side->device);
+	return apart;
+}
+
+static void thread_is_told_who_sleeps(void **state)
+{
+	struct side side[2];
+
+	(void)state;
+	if (!open_with_shelves(side))
+		return;
+	for (unsigned i = 0; i < 20; i++) {
+		uint64_t end = snt__udp_now() + UINT64_C(30000000000);
+
+		while (!sleeps_apart(&side[1])) {
+			assert_true(snt__udp_now() < end);
+			write_long(side);
+		}
+		attend(&side[1]);
+		assert_false(sleeps_apart(&side[1]));
+		leave(&side[1], false);
+		write_long(side);
+	}
+	assert_int_equal(side_stats(&side[0]).resent, 0);
+	sides_close(side);
+}
+
+/* Whether he sleeps, or the thread does. */
+static void nothing_is_kept_for_ever(void **state)
+{
+	struct side side[2];
+
+	(void)state;
+	if (!open_with_shelves(side))
+		return;
+	do
+		write_long(side);
+	while (!shelved(&side[1]));
+	sides_idle();
+	assert_int_equal(shelved(&side[1]), 0);
+	for (;;) {
+		write_long(side);
+		attend(&side[1]);
+		if (shelved(&side[1]))
+			break;
+		leave(&side[1], false);
+	}
+	sides_idle();
+	assert_int_equal(shelved(&side[1]), 0);
+	leave(&side[1], false);
+	sides_close(side);
+}
+
+/*
  * Who waits in a loop
  */
 
@@ -268,6 +507,11 @@ int main(void)
 		cmocka_unit_test(a_link_comes_up_while_he_sleeps),
 		cmocka_unit_test(sleeper_waits_for_an_event),
 		cmocka_unit_test(timers_run_while_he_sleeps),
+		cmocka_unit_test(sleeper_is_intruded),
+		cmocka_unit_test(thread_is_intruded),
+		cmocka_unit_test(sleeper_with_a_shelf),
+		cmocka_unit_test(thread_is_told_who_sleeps),
+		cmocka_unit_test(nothing_is_kept_for_ever),
 		cmocka_unit_test(loops_attend),
 	};
 

@@ -299,11 +299,26 @@ static bool may_attend(const struct snt__udp_device *device, uint64_t now)
 	       !snt__udp_sender_stalled(&device->sender);
 }
 
+/* What has come by now is his, and the thread need not be told of it; but he may not come back.
+ * If there was something, he sleeps on the socket itself, which is likely to be readable. */
+static int sleep_fd(struct snt__udp_device *device, uint64_t now)
+{
+	int fd = snt__udp_shelf_sleep(&device->receiver.shelf, false);
+
+	if (fd == device->socket.fd)
+		return fd;
+	snt__udp_thread_part(device);
+	if (!take_in(device, now))
+		return fd;
+	snt__udp_send(&device->sender, device->core, now);
+	return device->socket.fd;
+}
+
 /* What is to be said is said before he sleeps. */
 int snt__udp_attend(struct snt__udp_device *device)
 {
 	uint64_t now;
-	bool may;
+	int fd = -1;
 
 	if (device->foreign)
 		return -1;
@@ -312,15 +327,15 @@ int snt__udp_attend(struct snt__udp_device *device)
 	snt__udp_send(&device->sender, device->core, now);
 	see(device, now, now);
 	device->asleep = true;
-	may = may_attend(device, now);
-	if (may) {
+	if (may_attend(device, now)) {
+		fd = sleep_fd(device, now);
 		device->attended = device->attended_lately = device->polled = true;
 		snt__udp_thread_hurry(device);
 	} else if (!device->attended) {
 		device->attended_lately = false;
 	}
 	snt__udp_unlock(device);
-	return may ? device->socket.fd : -1;
+	return fd;
 }
 
 void snt__udp_leave(struct snt__udp_device *device, bool readable)
@@ -515,9 +530,12 @@ static int open_device(struct snt__udp_device *device, const struct snt__udp_opt
 	if (ret)
 		return ret;
 	device->socket.gso &= !opts->no_gso;
+	snt__udp_shelf_init(&device->receiver.shelf, &device->socket);
 	ret = start(device, opts);
-	if (ret)
+	if (ret) {
+		snt__udp_shelf_finish(&device->receiver.shelf);
 		close(device->socket.fd);
+	}
 	return ret;
 }
 
@@ -526,6 +544,7 @@ static void close_device(struct snt__udp_device *device)
 	snt__udp_thread_stop(device);
 	snt__udp_fork_remove(device);
 	snt__shm_close(&device->shm, true);
+	snt__udp_shelf_finish(&device->receiver.shelf);
 	close(device->socket.fd);
 }
 

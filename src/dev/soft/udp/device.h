@@ -59,6 +59,7 @@ struct snt__udp_device {
 	 * 0: it is awake. `napping`: for a moment, and leaves the socket alone. */
 	pthread_t thread;
 	int wake_fd;
+	int sleep_fd; /* the socket's, or what the shelf has for it */
 	bool over;
 	bool napping;
 	bool resting; /* who puts something into a ring has to wake it */
@@ -144,6 +145,9 @@ int snt__udp_thread_start(struct snt__udp_device *device, const char *name);
 void snt__udp_thread_stop(struct snt__udp_device *device);
 /* When the device next has something to do by itself. With the lock. */
 uint64_t snt__udp_deadline(struct snt__udp_device *device);
+/* Somebody else sleeps on the socket from now on, and what has come by now is his. With the
+ * lock. */
+void snt__udp_thread_part(struct snt__udp_device *device);
 /* Wakes it if it sleeps longer than the device can wait. With the lock. */
 void snt__udp_thread_hurry(struct snt__udp_device *device);
 /* Somebody else has served the links, and may have heard a bell that was for it, or welcomed

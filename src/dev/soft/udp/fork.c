@@ -82,6 +82,7 @@ static void disown(struct snt__udp_device *device)
 	device->core->port_up = false;
 	device->foreign = true;
 	snt__shm_close(&device->shm, false);
+	snt__udp_shelf_finish(&device->receiver.shelf);
 	close(device->socket.fd);
 	close(device->wake_fd);
 }

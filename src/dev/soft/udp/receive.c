@@ -7,6 +7,9 @@
 
 #include "dev/soft/alloc.h"
 
+/* How often a socket that has an error is asked again. */
+#define TRIES 4
+
 /* The size of what the kernel has joined; 0: it has not. */
 static size_t joined_size(struct msghdr *header)
 {
@@ -97,15 +100,18 @@ static void take_message(struct snt__udp_receiver *receiver,
 unsigned snt__udp_receive(struct snt__udp_receiver *receiver,
 			  struct snt__soft_device *device, uint64_t now)
 {
+	int flags = snt__udp_shelf_flags(&receiver->shelf);
+	unsigned tries = 0;
+	uint32_t bytes = 0;
 	int count;
 
+	/* An error that waits at the socket is about something that was sent, and told once. */
 	do {
 		count = recvmmsg(receiver->socket->fd, receiver->headers, receiver->ask,
-				 MSG_DONTWAIT, NULL);
+				 MSG_DONTWAIT | flags, NULL);
 		receiver->stats.calls++;
-	} while (count < 0 && errno == EINTR);
+	} while (count < 0 && errno != EAGAIN && ++tries < TRIES);
 	receiver->ask = count > 0 ? SNT__UDP_RECEIVE_BATCH : 1;
-	/* An error that waits at the socket is about something that was sent. */
 	if (count <= 0)
 		return 0;
 	receiver->stats.messages += count;
@@ -113,9 +119,11 @@ unsigned snt__udp_receive(struct snt__udp_receiver *receiver,
 		struct msghdr *header = &receiver->headers[i].msg_hdr;
 
 		take_message(receiver, device, i, now);
+		bytes += receiver->headers[i].msg_len;
 		header->msg_namelen = sizeof(receiver->names[i]);
 		header->msg_controllen = sizeof(receiver->control[i]);
 	}
+	snt__udp_shelf_put(&receiver->shelf, flags, count, bytes);
 	return count;
 }
 

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include "dev/soft/driver.h"
 #include "dev/soft/icrc.h"
+#include "dev/soft/udp/shelf.h"
 #include "dev/soft/udp/socket.h"
 
 /*
@@ -25,6 +26,7 @@ struct snt__udp_receive_stats {
 
 struct snt__udp_receiver {
 	const struct snt__udp_socket *socket;
+	struct snt__udp_shelf shelf;
 	/* How many messages to ask for: one if there was none lately, for it will come
 	 * alone, and to look for more costs time. */
 	unsigned ask;

@@ -38,8 +38,8 @@ static bool set_up_ip(int fd, bool ipv4)
 
 /*
  * rxe, and a NIC all the more, sends half a megabyte at once and does not mind how much
- * fits. So whoever may have more than is granted to everybody takes it, but reckons with
- * what everybody has: peers may be nobody special.
+ * fits. So whoever may have more than is granted to everybody takes it, and twice as much
+ * for the shelf, but reckons with what everybody has: peers may be nobody special.
  */
 static void set_buffers(struct snt__udp_socket *socket, uint32_t bytes)
 {
@@ -47,7 +47,9 @@ static void set_buffers(struct snt__udp_socket *socket, uint32_t bytes)
 	set(socket->fd, SOL_SOCKET, SO_SNDBUF, bytes);
 	socket->receive_bytes = get(socket->fd, SO_RCVBUF);
 	socket->send_bytes = get(socket->fd, SO_SNDBUF);
-	set(socket->fd, SOL_SOCKET, SO_RCVBUFFORCE, bytes);
+	set(socket->fd, SOL_SOCKET, SO_RCVBUF, 2 * bytes);
+	set(socket->fd, SOL_SOCKET, SO_RCVBUFFORCE, 2 * bytes);
+	socket->spare_bytes = get(socket->fd, SO_RCVBUF) - socket->receive_bytes;
 }
 
 static int prepare(struct snt__udp_socket *socket,

@@ -15,8 +15,10 @@ struct snt__udp_socket {
 	int fd;
 	bool gso, gro; /* the kernel has them */
 	/* What is granted to everybody, as the kernel counts: a packet takes more than its
-	 * bytes. With privileges there may be more to receive. */
+	 * bytes. */
 	uint32_t receive_bytes, send_bytes;
+	/* What there is to receive beyond that, with privileges mostly. */
+	uint32_t spare_bytes;
 };
 
 /* What sockets have if nobody asks for less. The kernel grants up to net.core.rmem_max. */

@@ -10,8 +10,10 @@
 
 #include "dev/soft/udp/device.h"
 
-/* All in ns. How long it goes on looking before it sleeps. */
-#define SPIN UINT64_C(20000)
+/* All in ns. How long it goes on looking before it sleeps: if messages were long, until
+ * another one would have come from a sender who had lost his processor for a moment. */
+#define SPIN	  UINT64_C(20000)
+#define SPIN_LONG UINT64_C(50000)
 /* How long it leaves the socket to who polls all the time, before it sees whether he still
  * does. */
 #define NAP	  UINT64_C(500000)
@@ -19,6 +21,9 @@
 /* If a device was in use lately, its thread wakes up so often by itself, rather than be
  * woken whenever something begins. */
 #define HORIZON UINT64_C(50000000)
+
+/* After that nothing is kept for what may come. */
+#define IDLE (2 * NAP)
 
 /* However busy it is, it sees who comes and goes. */
 #define SERVE UINT64_C(1000000)
@@ -40,7 +45,9 @@ static uint64_t sooner(uint64_t a, uint64_t b)
 static bool goes_on(const struct snt__udp_device *device, const struct rhythm *rhythm,
 		    uint64_t now)
 {
-	return now - rhythm->active_at < SPIN &&
+	uint64_t spin = device->receiver.shelf.count ? SPIN_LONG : SPIN;
+
+	return now - rhythm->active_at < spin &&
 	       snt__udp_pause(device, now) > SNT__UDP_POLL_PAUSE;
 }
 
@@ -52,6 +59,8 @@ static uint64_t sleep_end(struct snt__udp_device *device, const struct rhythm *r
 
 	if (goes_on(device, rhythm, now) || deadline <= now)
 		return now;
+	if (device->receiver.shelf.count)
+		return sooner(deadline, now + IDLE);
 	if (now - rhythm->active_at < HORIZON)
 		return sooner(deadline, now + HORIZON);
 	return deadline;
@@ -89,11 +98,11 @@ static void sleep_for(struct snt__udp_device *device, struct rhythm *rhythm,
 	struct pollfd fds[] = {
 		{ .fd = device->wake_fd, .events = POLLIN },
 		{ .fd = device->shm.fd, .events = POLLIN },
-		{ .fd = device->socket.fd,
-		  .events = stalled ? POLLIN | POLLOUT : POLLIN },
+		{ .fd = device->sleep_fd, .events = POLLIN },
+		{ .fd = device->socket.fd, .events = POLLOUT },
 	};
 
-	if (sleep_on(device, rhythm, fds, 3, time))
+	if (sleep_on(device, rhythm, fds, stalled ? 4 : 3, time))
 		rhythm->active_at = snt__udp_now();
 }
 
@@ -122,8 +131,7 @@ static uint64_t nap_end(struct snt__udp_device *device, const struct rhythm *rhy
 
 	if (!device->attended)
 		return now + NAP;
-	return now - rhythm->active_at < 2 * NAP ? sooner(now + NAP, deadline)
-						 : deadline;
+	return now - rhythm->active_at < IDLE ? sooner(now + NAP, deadline) : deadline;
 }
 
 /* As long as somebody polls all the time. */
@@ -160,10 +168,15 @@ static void rouse(struct snt__udp_device *device, struct rhythm *rhythm, uint64_
 }
 
 /* Returns false if there is something to do instead. */
-static bool rest(struct snt__udp_device *device)
+static bool rest(struct snt__udp_device *device, uint64_t now)
 {
 	device->resting = snt__shm_sleep(&device->shm);
-	return device->resting;
+	if (!device->resting)
+		return false;
+	device->sleep_fd =
+		snt__udp_shelf_sleep(&device->receiver.shelf, !device->attended);
+	return device->sleep_fd == device->socket.fd ||
+	       !snt__udp_receive(&device->receiver, device->core, now);
 }
 
 /* Moves what there is, then sleeps if there is nothing. False: it is over. */
@@ -185,8 +198,10 @@ static bool look(struct snt__udp_device *device, struct rhythm *rhythm)
 	else if (snt__udp_move(device, now))
 		/* Which may have taken longer than it goes on looking. */
 		rhythm->active_at = now = snt__udp_now();
+	if (now - rhythm->active_at >= IDLE)
+		snt__udp_shelf_clear(&device->receiver.shelf);
 	end = polled ? nap_end(device, rhythm, now) : sleep_end(device, rhythm, now);
-	if (end > now && !polled && !rest(device))
+	if (end > now && !polled && !rest(device, now))
 		end = now;
 	device->wake_at = end > now ? end : 0;
 	device->napping = polled;
@@ -226,6 +241,14 @@ static uint64_t awake_at(const struct snt__udp_device *device)
 	uint64_t nap = device->napping ? snt__udp_now() + NAP : 0;
 
 	return device->wake_at > nap ? device->wake_at : nap;
+}
+
+/* It would not be woken by what has come if that was told to nobody but him. */
+void snt__udp_thread_part(struct snt__udp_device *device)
+{
+	if (device->wake_at && !device->napping &&
+	    device->sleep_fd != device->socket.fd)
+		wake(device);
 }
 
 /* Whoever polls sees to timers and to what did not fit, too; who sleeps does not. */
