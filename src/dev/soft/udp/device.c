@@ -299,8 +299,9 @@ static bool may_attend(const struct snt__udp_device *device, uint64_t now)
 	       !snt__udp_sender_stalled(&device->sender);
 }
 
-/* What has come by now is his, and the thread need not be told of it; but he may not come back.
- * If there was something, he sleeps on the socket itself, which is likely to be readable. */
+/* The thread may not hear any more of what has come by now. That is his, but he may not come
+ * back, so it is woken. If there was something he hardly sleeps: the socket is likely to be
+ * readable. */
 static int sleep_fd(struct snt__udp_device *device, uint64_t now)
 {
 	int fd = snt__udp_shelf_sleep(&device->receiver.shelf, false);
