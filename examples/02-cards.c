@@ -103,7 +103,7 @@ static int await(struct end *end)
 		check(n = snt_cq_poll(end->cq, &wc, 1), "poll");
 	while (!n);
 	if (wc.status)
-		fprintf(stderr, "cards: %s\n", snt_status_text(wc.status));
+		fprintf(stderr, "cards: %s\n", snt_wc_text(end->cq, &wc));
 	return wc.status;
 }
 

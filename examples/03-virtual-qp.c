@@ -114,9 +114,11 @@ int main(void)
 	wc = await(&sender, &receiver);
 	failed = wc.status || wc.imm != 2026 ||
 		 memcmp(sender.buffer, receiver.buffer, LENGTH);
-	printf("%u MiB over %u lanes, notified with %u, %s: %s\n", LENGTH >> 20,
-	       snt_qp_lanes(sender.qp), wc.imm, snt_status_text(wc.status),
-	       failed ? "FAILED" : "every byte as sent");
+	printf("%u MiB over %u lanes, notified with %u, %s\n", LENGTH >> 20,
+	       snt_qp_lanes(sender.qp), wc.imm,
+	       wc.status ? snt_wc_text(receiver.cq, &wc)
+	       : failed	 ? "FAILED"
+			 : "every byte as sent");
 	show_lanes(&sender);
 	close_end(&sender);
 	close_end(&receiver);

@@ -37,6 +37,14 @@ static void exchange(struct rdma_echo *rdma, unsigned end)
 	echo_check(snt_op_send(rdma->qp[end], &rdma->send[end], &out, 1, 0), "send");
 }
 
+static void check_op(const struct snt_op *op, const char *what)
+{
+	if (!op->result)
+		return;
+	fprintf(stderr, "echo: %s: %s\n", what, snt_op_text(op));
+	exit(1);
+}
+
 static void ask(struct rdma_echo *rdma)
 {
 	snprintf(rdma->bytes[0], sizeof(rdma->bytes[0]), "round %u", rdma->rounds);
@@ -48,7 +56,7 @@ static void client_done(struct snt_op *op)
 {
 	struct rdma_echo *rdma = op->arg;
 
-	echo_check(op->result, "the client");
+	check_op(op, "the client");
 	if (snt_op_pending(&rdma->send[0]) || snt_op_pending(&rdma->recv[0]))
 		return;
 	if (strcmp(rdma->bytes[0], rdma->bytes[1]) != 0)
@@ -63,7 +71,7 @@ static void server_done(struct snt_op *op)
 
 	if (op->result == -ESHUTDOWN)
 		return; /* the last receive, when all is over */
-	echo_check(op->result, "the server");
+	check_op(op, "the server");
 	if (snt_op_pending(&rdma->send[1]) || snt_op_pending(&rdma->recv[1]))
 		return;
 	memcpy(rdma->bytes[2], rdma->bytes[3], sizeof(rdma->bytes[2]));

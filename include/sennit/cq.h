@@ -239,11 +239,34 @@ SNT_API uint64_t snt_cq_stray(struct snt_cq *cq,
 			      void *arg);
 
 /**
- * snt_status_text - a status in words
+ * snt_wc_text - a completion in words
+ * @cq: where it was polled
  *
- * Thread: any. Returns: a static string, also for numbers that are none.
+ * One sentence with the QP, the operation, the status, and, of a failure, the lane with its
+ * device and the peer's address, and what to do. What belonged to a QP that has been destroyed
+ * since is told by numbers.
+ *
+ *	QP 17: WRITE failed on lane 2 (mlx5_1 to 192.168.78.2) with RETRY_EXC_ERR (status 12,
+ *	vendor error 0x81): the peer did not answer: check that its process runs, then ...
+ *
+ * Ownership: the text belongs to the library and to the calling thread; it stays until the
+ * next snt_wc_text() or snt_op_text() in the same thread.
+ * Returns: a string, never NULL.
+ */
+SNT_API const char *snt_wc_text(const struct snt_cq *cq, const struct snt_wc *wc);
+
+/**
+ * snt_status_text, snt_status_name, snt_status_help - a status in words
+ *
+ * The text is that of verbs ("transport retry counter exceeded"), the name that of enum
+ * snt_status without its prefix ("RETRY_EXC_ERR"), the help what it means and what to do.
+ *
+ * Thread: any. Returns: a static string; of numbers that are not in enum snt_status, a text
+ * that says so, and NULL for name and help.
  */
 SNT_API const char *snt_status_text(unsigned status);
+SNT_API const char *snt_status_name(unsigned status);
+SNT_API const char *snt_status_help(unsigned status);
 
 #ifdef __cplusplus
 }

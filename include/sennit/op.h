@@ -83,8 +83,8 @@ struct snt_op {
 	uint32_t position;
 	/* Of CMP_SWAP and FETCH_ADD: what was there before. */
 	uint64_t old;
-	/* The completion as it came; of an op that ended without one, all 0 but for wr_id,
-	 * qp_num and opcode. */
+	/* The completion as it came. Of an op that ended without one: wr_id, qp_num, opcode,
+	 * and SNT_FLUSHED as its status. */
 	struct snt_wc wc;
 
 	/* The library's. */
@@ -289,6 +289,18 @@ SNT_API int snt_op_timeout(struct snt_op *op, uint64_t timeout_ns, enum snt_canc
  * first, and the op goes on; -EBUSY inside a callback; otherwise as snt_loop_wait().
  */
 SNT_API int snt_op_wait(struct snt_op *op, int64_t timeout_ns);
+
+/**
+ * snt_op_text - how an op ended, in words
+ *
+ * For its callback, or after it, until the op is posted again: one sentence as of
+ * snt_wc_text(), or, of an op that was cancelled or timed out, whether it took effect. Of a
+ * call that refused an op snt_err_text() tells instead.
+ *
+ * Ownership: as of snt_wc_text().
+ * Returns: a string, never NULL; it says so if the op is in use, or was never posted.
+ */
+SNT_API const char *snt_op_text(const struct snt_op *op);
 
 /**
  * snt_op_pending - is the op in use?

@@ -676,7 +676,8 @@ static int wait_until(struct snt_conn *conn, int64_t timeout_ns,
 	int ret = snt__hub_wait(conn->hub, &conn->waiter, has_come, conn, timeout_ns);
 
 	if (ret == -EINPROGRESS)
-		return snt__fail(EINPROGRESS, "the connection takes longer than that");
+		return snt__fail(EINPROGRESS,
+				 "timed out waiting for the connection, which goes on");
 	if (!ret && conn->over && conn->hs.error)
 		return snt__fail(-conn->hs.error, "%s", conn->hs.text);
 	return ret;

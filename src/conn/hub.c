@@ -131,7 +131,7 @@ int snt__hub_wait(struct snt__hub *hub, struct snt__hub_waiter **waiters,
 	*waiters = waiter.next;
 	if (ret < 0)
 		return ret;
-	return has_come(what) ? 0 : -EINPROGRESS;
+	return has_come(what) ? 0 : snt__fail(EINPROGRESS, "timed out");
 }
 
 /*

@@ -151,6 +151,7 @@ int snt_ctx_open(const struct snt_ctx_opts *user_opts, struct snt_ctx **ctx_out)
 	snt__list_init(&ctx->event_cqs);
 	snt__list_init(&ctx->polled_cqs);
 	snt__list_init(&ctx->srqs);
+	snt__list_init(&ctx->qps);
 	ret = set_up(ctx, &opts);
 	if (ret)
 		goto err_free;

@@ -32,6 +32,7 @@ struct snt_ctx {
 	struct snt__link event_cqs;  /* those with events */
 	struct snt__link polled_cqs; /* those with ops and without events */
 	struct snt__link srqs;
+	struct snt__link qps;
 	/* What src/loop knows of this context; NULL: nothing yet. */
 	struct snt__loop *loop;
 	const struct snt__loop_hooks *loop_hooks;

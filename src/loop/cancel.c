@@ -56,6 +56,7 @@ static int end(struct snt_op *op, enum snt_cancel how, int reason)
 	if (!op->cancel && !(op->flags & SNT__OP_RECV) &&
 	    snt__qp_withdraw(op->qp, op->position)) {
 		op->cancel = how;
+		op->flags |= SNT__OP_NO_EFFECT;
 		snt__op_end(op, reason);
 		return 0;
 	}

@@ -5,6 +5,7 @@
 #include "loop/op.h"
 
 #include <errno.h>
+#include <stdio.h>
 
 #include "vqp/qp.h"
 
@@ -35,17 +36,26 @@ static int error_of(unsigned status)
 	}
 }
 
+/* Its callback may use the op for something else, or free it. */
+static __attribute__((noinline)) void tell_waiter(struct snt_op *op,
+						  struct snt__waiter *waiter)
+{
+	op->waiter = NULL;
+	waiter->done = true;
+	waiter->result = op->result;
+	if (op->result < 0)
+		snprintf(waiter->why.text, sizeof(waiter->why.text), "%s",
+			 snt_op_text(op));
+}
+
 /* From here on it is the program's again. */
 static inline void call_back(struct snt_op *op)
 {
 	struct snt__waiter *waiter = op->waiter;
 
 	op->state = SNT__OP_UNUSED;
-	if (__builtin_expect(waiter != NULL, 0)) {
-		op->waiter = NULL;
-		waiter->done = true;
-		waiter->result = op->result;
-	}
+	if (__builtin_expect(waiter != NULL, 0))
+		tell_waiter(op, waiter);
 	if (op->done)
 		op->done(op);
 }
@@ -99,7 +109,8 @@ void snt__op_end(struct snt_op *op, int reason)
 	op->result = reason;
 	op->wc = (struct snt_wc){ .wr_id = (uintptr_t)op,
 				  .qp_num = op->qp ? op->qp->num : 0,
-				  .opcode = op->wc.opcode };
+				  .opcode = op->wc.opcode,
+				  .status = reason ? SNT_FLUSHED : SNT_SUCCESS };
 	snt__op_add_over(op->ctx->loop, op);
 }
 

@@ -5,6 +5,7 @@
 #include <sennit/op.h>
 
 #include "loop/loop.h"
+#include "util/err.h"
 
 /*
  * Ops. The wr_id of what an op posts is its address, and the first member of an op is
@@ -23,12 +24,14 @@ enum snt__op_flags {
 	SNT__OP_EARLY = 1 << 1, /* a receive in its QP's list, not connected then */
 	SNT__OP_ATOMIC = 1 << 2,
 	SNT__OP_CLOSE = 1 << 3,
+	SNT__OP_NO_EFFECT = 1 << 4, /* ended before any device executed a part of it */
 };
 
 /* On the stack of snt_op_wait(), since the op may be anything after its callback. */
 struct snt__waiter {
 	bool done;
 	int result;
+	struct snt__err_kept why; /* if the result is an error */
 };
 
 /* op.c: a completion of the op. */

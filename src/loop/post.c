@@ -80,7 +80,8 @@ static inline int post(struct snt_qp *qp, struct snt_op *op, struct snt_send_wr 
 		return ret;
 	/* What a WR has no bits for would be cut off unseen. */
 	if (__builtin_expect(sge_count > UINT16_MAX || flags > UINT8_MAX, 0))
-		return -EINVAL;
+		return snt__fail(EINVAL, "QP %u: %u SGEs or flags 0x%x", qp->num,
+				 sge_count, flags);
 	wr->wr_id = (uintptr_t)op;
 	wr->sge_count = sge_count;
 	wr->flags = flags | SNT_SIGNALED;
@@ -296,6 +297,7 @@ static void abandon(struct snt_qp *qp)
 
 		qp->early = op->next;
 		op->flags &= ~SNT__OP_EARLY;
+		op->flags |= SNT__OP_NO_EFFECT;
 		snt__op_end(op, op->reason ? op->reason : -ECANCELED);
 	}
 }
@@ -358,8 +360,10 @@ static void abandon_shared(struct snt_srq *srq)
 	for (uint32_t i = 0; i < srq->depth; i++) {
 		struct snt_op *op = (struct snt_op *)(uintptr_t)srq->slot[i].wr_id;
 
-		if (srq->slot[i].used)
-			snt__op_end(op, op->reason ? op->reason : -ECANCELED);
+		if (!srq->slot[i].used)
+			continue;
+		op->flags |= SNT__OP_NO_EFFECT;
+		snt__op_end(op, op->reason ? op->reason : -ECANCELED);
 	}
 }
 

@@ -178,7 +178,8 @@ int snt_op_wait(struct snt_op *op, int64_t timeout_ns)
 	int ret;
 
 	if (op->state == SNT__OP_UNUSED)
-		return op->result;
+		return op->result < 0 ? snt__fail(-op->result, "%s", snt_op_text(op))
+				      : op->result;
 	ctx = op->ctx;
 	/* Who calls this in a callback may be waiting for the same op already. */
 	ret = snt__loop_enter(ctx, BUDGET, &loop);
@@ -191,10 +192,16 @@ int snt_op_wait(struct snt_op *op, int64_t timeout_ns)
 
 		ret = wait(ctx, left, &gone);
 		if (waiter.done)
-			return waiter.result;
+			return waiter.result < 0 ? snt__fail(-waiter.result, "%s",
+							     waiter.why.text)
+						 : waiter.result;
 		if (ret < 0 || gone || !left) {
 			op->waiter = NULL;
-			return ret < 0 ? ret : -EINPROGRESS;
+			return ret < 0 ? ret
+				       : snt__fail(
+						 EINPROGRESS,
+						 "timed out waiting for the op, which "
+						 "goes on");
 		}
 	}
 }

@@ -168,7 +168,8 @@ int snt__stream_wait(struct snt_stream *stream, unsigned events, int64_t timeout
 	stream->waiter = waiter.next;
 	if (found)
 		return wait_result(stream, found);
-	return ret < 0 ? ret : snt__fail(EINPROGRESS, "it takes longer than that");
+	return ret < 0 ? ret
+		       : snt__fail(EINPROGRESS, "timed out waiting for the stream");
 }
 
 int snt_stream_wait(struct snt_stream *stream, unsigned events, int64_t timeout_ns)
@@ -190,7 +191,7 @@ static int wait_more(struct snt_stream *stream, unsigned event, int64_t timeout_
 	int ret;
 
 	if (timeout_ns > 0 && !left)
-		return snt__fail(EINPROGRESS, "it takes longer than that");
+		return snt__fail(EINPROGRESS, "timed out waiting for the stream");
 	ret = snt_stream_wait(stream, event, left);
 	return ret == -EBUSY || ret == -ECHILD || ret == -ECANCELED ||
 			       ret == -EINPROGRESS

@@ -170,7 +170,10 @@ static ssize_t nothing(struct snt_stream *stream, uint64_t least)
 				 stream->text);
 	stream->low = least;
 	stream->wants_read = true;
-	return -EAGAIN;
+	return snt__fail_later(EAGAIN,
+			       "nothing has arrived on the stream; wait for "
+			       "SNT_STREAM_READABLE",
+			       0, 0);
 }
 
 static ssize_t have_read(struct snt_stream *stream, size_t done, size_t length)

@@ -382,7 +382,10 @@ static ssize_t wrote(struct snt_stream *stream, size_t done, size_t length)
 	if (done < length)
 		stream->wants_write = true;
 	if (!done && length)
-		return -EAGAIN;
+		return snt__fail_later(EAGAIN,
+				       "the stream's send buffer is full; wait for "
+				       "SNT_STREAM_WRITABLE",
+				       0, 0);
 	stream->count.bytes_written += done;
 	snt__stream_pump(stream);
 	return (ssize_t)done;
@@ -460,7 +463,10 @@ int snt_stream_flush(struct snt_stream *stream)
 		return 0;
 	stream->urgent = stream->wants_flush = true;
 	snt__stream_pump(stream);
-	return -EAGAIN;
+	return snt__fail_later(EAGAIN,
+			       "the peer has not acknowledged all data yet; wait for "
+			       "SNT_STREAM_FLUSHED",
+			       0, 0);
 }
 
 int snt_stream_shutdown(struct snt_stream *stream)

@@ -2,35 +2,57 @@
 #include "util/err.h"
 
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 
 /* One per thread, since a constructor that fails has no object to hold it. */
-static _Thread_local char last_text[SNT__ERR_TEXT_MAX];
+static _Thread_local struct {
+	char text[SNT__ERR_TEXT_MAX];
+	/* Not NULL: what the text will be once it is read. */
+	const char *format;
+	unsigned number[2];
+} last;
 
 int snt__fail(int err, const char *format, ...)
 {
-	char text[sizeof(last_text)];
+	char text[sizeof(last.text)];
 	va_list args;
 
 	/* Formatted aside, because the arguments may be the last text itself. */
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
-	__builtin_memcpy(last_text, text, sizeof(text));
+	memcpy(last.text, text, sizeof(text));
+	last.format = NULL;
+	return -err;
+}
+
+int snt__fail_later(int err, const char *format, unsigned first, unsigned second)
+{
+	last.format = format;
+	last.number[0] = first;
+	last.number[1] = second;
 	return -err;
 }
 
 void snt__err_keep(struct snt__err_kept *kept)
 {
-	__builtin_memcpy(kept->text, last_text, sizeof(last_text));
+	memcpy(kept->text, snt_err_text(), sizeof(kept->text));
 }
 
 void snt__err_restore(const struct snt__err_kept *kept)
 {
-	__builtin_memcpy(last_text, kept->text, sizeof(last_text));
+	memcpy(last.text, kept->text, sizeof(last.text));
+	last.format = NULL;
 }
 
 const char *snt_err_text(void)
 {
-	return last_text;
+	if (last.format) {
+		snprintf(last.text, sizeof(last.text), last.format, last.number[0],
+			 last.number[1]);
+		last.format = NULL;
+	}
+	return last.text;
 }

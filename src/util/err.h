@@ -15,6 +15,13 @@
  */
 int snt__fail(int err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/*
+ * The same for failures that a program meets on its data path, such as a full queue: the
+ * sentence is formatted when it is read. @format is static, and its only conversions are
+ * at most two %u.
+ */
+int snt__fail_later(int err, const char *format, unsigned first, unsigned second);
+
 #define SNT__ERR_TEXT_MAX 512
 
 /* For undoing, which may fail as well: the sentence that is worth telling came

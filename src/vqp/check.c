@@ -1,11 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "vqp/check.h"
 
-#include <errno.h>
-
-/* One WR has fewer than 2^30 fragments, so that counters cannot wrap. */
-#define FRAGMENTS_BITS 30
-
 const struct snt__rule snt__rules[] = {
 	[SNT_WRITE] = { SNT__SHAPE_SPREAD, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE,
 			SNT_ACCESS_REMOTE_WRITE, 0 },
@@ -68,85 +63,70 @@ bool snt__check_rights(const struct snt_qp *qp, const struct snt_send_wr *wr,
 	return true;
 }
 
-static int check_sge(const struct snt_qp *qp, const struct snt_sge *sge,
-		     const struct snt__rule *rule)
+static inline bool sge_is_good(const struct snt_qp *qp, const struct snt_sge *sge,
+			       const struct snt__rule *rule)
 {
 	const struct snt_mem *mem = sge->mem;
 
-	if (!mem || mem->ctx != qp->ctx)
-		return -EINVAL;
-	if (!snt__mem_holds(mem, (uintptr_t)sge->addr, sge->length))
-		return -ERANGE;
-	if (snt__access_lacks(mem->access, rule->local_access))
-		return -EACCES;
-	return 0;
+	return mem && mem->ctx == qp->ctx &&
+	       snt__mem_holds(mem, (uintptr_t)sge->addr, sge->length) &&
+	       !snt__access_lacks(mem->access, rule->local_access);
 }
 
 /* Inline ones need no memory. */
-static int check_sges(const struct snt_qp *qp, const struct snt_send_wr *wr,
-		      const struct snt__rule *rule, uint64_t *length_out)
+static bool check_sges(const struct snt_qp *qp, const struct snt_send_wr *wr,
+		       const struct snt__rule *rule, uint64_t *length_out)
 {
 	uint64_t length = 0;
 
 	if (wr->sge_count > qp->send_sge_max)
-		return -EINVAL;
+		return false;
 	for (unsigned i = 0; i < wr->sge_count; i++) {
-		int ret = wr->flags & SNT_INLINE ? 0 : check_sge(qp, &wr->sge[i], rule);
-
-		if (ret)
-			return ret;
+		if (!(wr->flags & SNT_INLINE) && !sge_is_good(qp, &wr->sge[i], rule))
+			return false;
 		if (__builtin_add_overflow(length, wr->sge[i].length, &length))
-			return -EINVAL;
+			return false;
 	}
 	*length_out = length;
-	return 0;
+	return true;
 }
 
-static int check_remote(const struct snt_qp *qp, const struct snt_send_wr *wr,
-			const struct snt__rule *rule, uint64_t length)
+static bool check_remote(const struct snt_qp *qp, const struct snt_send_wr *wr,
+			 const struct snt__rule *rule, uint64_t length)
 {
 	const struct snt_token *token = wr->remote;
 
-	if (!rule->remote_access)
-		return 0;
-	if (!token || token->key_count < qp->remote_count)
-		return -EINVAL;
-	if (!snt__token_holds(token, wr->remote_addr, length))
-		return -ERANGE;
-	if (snt__access_lacks(token->access, rule->remote_access))
-		return -EACCES;
-	return 0;
+	return !rule->remote_access ||
+	       (token && token->key_count >= qp->remote_count &&
+		snt__token_holds(token, wr->remote_addr, length) &&
+		!snt__access_lacks(token->access, rule->remote_access));
 }
 
 /* A lane that passes everything on takes no more than one message of anything. */
-static int check_length(const struct snt_qp *qp, const struct snt_send_wr *wr,
-			const struct snt__rule *rule, uint64_t length)
+static bool check_length(const struct snt_qp *qp, const struct snt_send_wr *wr,
+			 const struct snt__rule *rule, uint64_t length)
 {
 	bool one_piece = rule->shape != SNT__SHAPE_SPREAD || qp->pass_through;
 
 	if (wr->flags & SNT_INLINE && (length > qp->inline_max || rule->local_access))
-		return -EINVAL;
+		return false;
 	if (rule->shape == SNT__SHAPE_ATOMIC && (length != 8 || wr->remote_addr & 7))
-		return -EINVAL;
+		return false;
 	if (one_piece && length > qp->message_max)
-		return -EMSGSIZE;
-	if (length >> FRAGMENTS_BITS >= qp->fragment_size)
-		return -EINVAL;
-	return 0;
+		return false;
+	return length >> SNT__FRAGMENTS_BITS < qp->fragment_size;
 }
 
-int snt__check_wr(const struct snt_qp *qp, const struct snt_send_wr *wr,
-		  uint64_t *length_out)
+bool snt__check_wr(const struct snt_qp *qp, const struct snt_send_wr *wr,
+		   uint64_t *length_out)
 {
 	const struct snt__rule *rule;
-	int ret;
 
 	if (wr->opcode < SNT_WRITE || wr->opcode > SNT_FETCH_ADD ||
 	    wr->flags & ~SNT__FLAGS_KNOWN)
-		return -EINVAL;
+		return false;
 	rule = &snt__rules[wr->opcode];
-	ret = check_sges(qp, wr, rule, length_out);
-	if (!ret)
-		ret = check_remote(qp, wr, rule, *length_out);
-	return ret ? ret : check_length(qp, wr, rule, *length_out);
+	return check_sges(qp, wr, rule, length_out) &&
+	       check_remote(qp, wr, rule, *length_out) &&
+	       check_length(qp, wr, rule, *length_out);
 }

@@ -38,6 +38,9 @@ extern const struct snt__rule snt__rules[];
 /* qp->simple_max is at most this, so that sums of lengths need no care. */
 #define SNT__SIMPLE_MAX (1u << 30)
 
+/* One WR has fewer fragments than 2 to the power of this, so that counters cannot wrap. */
+#define SNT__FRAGMENTS_BITS 30
+
 /* After a change of refusal or even: what may take the short way. */
 void snt__check_update(struct snt_qp *qp);
 
@@ -130,8 +133,32 @@ static inline const struct snt__rule *snt__check_alone(const struct snt_qp *qp,
 	return rule;
 }
 
-/* 0, or a negative errno as of snt_qp_post_send(). */
-int snt__check_wr(const struct snt_qp *qp, const struct snt_send_wr *wr,
-		  uint64_t *length_out);
+/* Is it in order? snt__wr_fault() knows why not. */
+bool snt__check_wr(const struct snt_qp *qp, const struct snt_send_wr *wr,
+		   uint64_t *length_out);
+
+/*
+ * wr_fault.c: why a WR is refused, as a negative errno of snt_qp_post_send() with its
+ * sentence. Of a token alone 0 if it can be the peer's; of a receive, of one of its SGEs or of
+ * their number.
+ */
+int snt__wr_fault(const struct snt_qp *qp, const struct snt_send_wr *wr);
+int snt__token_fault(const struct snt_qp *qp, const struct snt_token *token);
+int snt__recv_sge_fault(const struct snt_ctx *ctx, const struct snt_sge *sge);
+int snt__recv_count_fault(uint32_t count, uint32_t max);
+
+static inline int snt__check_recv_sge(const struct snt_ctx *ctx,
+				      const struct snt_sge *sge)
+{
+	const struct snt_mem *mem = sge->mem;
+
+	if (__builtin_expect(mem && mem->ctx == ctx && sge->length <= UINT32_MAX &&
+				     snt__mem_holds(mem, (uintptr_t)sge->addr,
+						    sge->length) &&
+				     mem->access & SNT_ACCESS_LOCAL_WRITE,
+			     1))
+		return 0;
+	return snt__recv_sge_fault(ctx, sge);
+}
 
 #endif

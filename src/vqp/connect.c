@@ -364,6 +364,9 @@ static void use_common(struct snt_qp *qp, const struct snt_card *peer)
 		lane->depth = least(qp->lane_depth, peer->lane_depth);
 		lane->remote_device = remote->device;
 	}
+	for (uint32_t i = 0; i < peer->device_count; i++)
+		memcpy(qp->remote_gid[i], peer->device[i].gid,
+		       sizeof(qp->remote_gid[i]));
 }
 
 /* Both ends take the lesser of what can be agreed on. */

@@ -397,10 +397,18 @@ int snt_qp_complete(struct snt_qp *qp, unsigned device, const struct ibv_wc *phy
 {
 	int total, reported;
 
-	if (!all_of(qp, device, physical, count) ||
-	    (qp->pass_through && (int)count > max) || qp->send_served ||
-	    qp->recv_served || qp->srq)
-		return -EINVAL;
+	if (qp->send_served || qp->recv_served || qp->srq)
+		return snt__fail(EINVAL,
+				 "QP %u has %s; its completions cannot be handed over",
+				 qp->num, qp->srq ? "a shared receive queue" : "ops");
+	if (!all_of(qp, device, physical, count))
+		return snt__fail(EINVAL, "a completion is not of QP %u", qp->num);
+	if (qp->pass_through && (int)count > max)
+		return snt__fail(
+			EINVAL,
+			"QP %u keeps no completions: %u are handed over, and there "
+			"is room for %d",
+			qp->num, count, max);
 	total = take_batch(qp->cq, device, physical, count, wc, (int)count <= max);
 	report(&qp->send_ready, wc + total, max - total, &reported);
 	total += reported;

@@ -469,6 +469,7 @@ int snt_qp_create(struct snt_ctx *ctx, const struct snt_qp_opts *user_opts,
 	qp->cq->qp_count++;
 	qp->recv_cq->qp_count++;
 	ctx->qp_count++;
+	snt__list_append(&ctx->qps, &qp->in_ctx);
 	*qp_out = qp;
 	return 0;
 }
@@ -533,6 +534,7 @@ int snt_qp_destroy(struct snt_qp *qp)
 	qp->cq->qp_count--;
 	qp->recv_cq->qp_count--;
 	qp->ctx->qp_count--;
+	snt__unlink(&qp->in_ctx);
 	snt__number_release(qp->num);
 	free(qp->rkey);
 	free(qp->memory);

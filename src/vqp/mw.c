@@ -100,7 +100,15 @@ static int check_qp(const struct snt_qp *qp)
 				 "QP %u is not a single lane that passes WRs on, and "
 				 "memory windows are for those",
 				 qp->num);
-	return qp->refusal;
+	return qp->refusal ? snt__qp_refusal(qp, qp->refusal) : 0;
+}
+
+static int check_flags(const struct snt_qp *qp, unsigned flags)
+{
+	if (flags & ~FLAGS_KNOWN)
+		return snt__fail(EINVAL, "QP %u: unknown flags 0x%x", qp->num,
+				 flags & ~FLAGS_KNOWN);
+	return 0;
 }
 
 static int check_mw(const struct snt_qp *qp, const struct snt_mw *mw, unsigned flags)
@@ -113,7 +121,7 @@ static int check_mw(const struct snt_qp *qp, const struct snt_mw *mw, unsigned f
 		return snt__fail(EINVAL,
 				 "the memory window is on another device than QP %u",
 				 qp->num);
-	return flags & ~FLAGS_KNOWN ? -EINVAL : 0;
+	return check_flags(qp, flags);
 }
 
 static int check_range(const struct snt_qp *qp, const struct snt_sge *range,
@@ -121,15 +129,32 @@ static int check_range(const struct snt_qp *qp, const struct snt_sge *range,
 {
 	const struct snt_mem *mem = range->mem;
 
-	if (!mem || mem->ctx != qp->ctx || !access || access & ~RIGHTS)
-		return -EINVAL;
+	if (!mem || mem->ctx != qp->ctx)
+		return snt__fail(EINVAL, "QP %u: the range to bind has %s", qp->num,
+				 mem ? "memory of another context" : "no memory");
+	if (!access || access & ~RIGHTS)
+		return snt__fail(
+			EINVAL,
+			"QP %u: 0x%x is not a set of rights for a memory window",
+			qp->num, access);
 	if (!range->length ||
 	    !snt__mem_holds(mem, (uintptr_t)range->addr, range->length))
-		return -ERANGE;
+		return snt__fail(ERANGE,
+				 "QP %u: the range to bind (%llu bytes at %p) is %s",
+				 qp->num, (unsigned long long)range->length,
+				 range->addr,
+				 range->length ? "outside of its memory" : "empty");
 	if (!(mem->access & SNT_ACCESS_WINDOW))
-		return -EACCES;
+		return snt__fail(EACCES,
+				 "QP %u: the memory is registered without "
+				 "SNT_ACCESS_WINDOW",
+				 qp->num);
 	if (access & ~SNT_ACCESS_REMOTE_READ && !(mem->access & SNT_ACCESS_LOCAL_WRITE))
-		return -EACCES;
+		return snt__fail(
+			EACCES,
+			"QP %u: a window for writing needs memory registered with "
+			"SNT_ACCESS_LOCAL_WRITE",
+			qp->num);
 	return 0;
 }
 
@@ -210,7 +235,7 @@ static int check_send(const struct snt_qp *qp, const struct snt_token *window)
 		return snt__fail(EOPNOTSUPP,
 				 "%s cannot send messages that invalidate a key",
 				 device->name);
-	return !window || window->key_count < qp->remote_count ? -EINVAL : 0;
+	return snt__token_fault(qp, window);
 }
 
 int snt__mw_send_inv(struct snt_qp *qp, const struct snt_sge *sge, unsigned sge_count,
@@ -227,7 +252,8 @@ int snt__mw_send_inv(struct snt_qp *qp, const struct snt_sge *sge, unsigned sge_
 
 	/* What a WR has no bits for would be cut off unseen. */
 	if (!ret && (sge_count > UINT16_MAX || flags > UINT8_MAX))
-		ret = -EINVAL;
+		ret = snt__fail(EINVAL, "QP %u: %u SGEs or flags 0x%x", qp->num,
+				sge_count, flags);
 	if (!ret)
 		ret = snt__pass_build(qp, &send, &wr);
 	if (ret)

@@ -64,10 +64,9 @@ __attribute__((noinline)) int snt__pass_build(const struct snt_qp *qp,
 {
 	uint8_t device = qp->lane[0].device;
 	uint64_t length;
-	int ret = snt__check_wr(qp, wr, &length);
 
-	if (ret)
-		return ret;
+	if (!snt__check_wr(qp, wr, &length))
+		return snt__wr_fault(qp, wr);
 	physical->wr_id = wr->wr_id;
 	physical->num_sge = wr->sge_count;
 	physical->opcode = snt__rules[wr->opcode].whole_verb;
@@ -153,10 +152,12 @@ static __attribute__((noinline)) int post_many(struct snt_qp *qp,
 	struct snt__known known = SNT__KNOWN_NONE;
 	struct snt__lane *lane = &qp->lane[0];
 	unsigned taken = 0, want, built, posted;
-	int ret = count ? -EAGAIN : -EINVAL;
+	int ret = 0;
 
 	if (qp->refusal)
-		return qp->refusal;
+		return snt__qp_refusal(qp, qp->refusal);
+	if (!count)
+		return snt__qp_no_wrs(qp);
 	do {
 		want = least(count - taken, SNT__CHAIN_MAX,
 			     qp->lane_depth - snt__lane_under_way(lane));
@@ -172,6 +173,8 @@ static __attribute__((noinline)) int post_many(struct snt_qp *qp,
 		}
 	} while (built == want && taken < count);
 	lane->fragments += taken;
+	if (!ret && !want)
+		ret = snt__qp_full(qp);
 	return taken ? (int)taken : ret;
 }
 
@@ -220,7 +223,7 @@ int snt__pass_post_one(struct snt_qp *qp, const struct ibv_send_wr *wr)
 	struct ibv_send_wr single = *wr;
 
 	if (snt__lane_under_way(&qp->lane[0]) == qp->lane_depth)
-		return -EAGAIN;
+		return snt__qp_full(qp);
 	post_single(qp, &single);
 	return 0;
 }
@@ -256,18 +259,13 @@ int snt__pass_fill_sges(const struct snt_ctx *ctx, uint8_t device, uint32_t sge_
 			const struct snt_recv_wr *wr, struct ibv_sge *to)
 {
 	if (wr->sge_count > sge_max)
-		return -EINVAL;
+		return snt__recv_count_fault(wr->sge_count, sge_max);
 	for (unsigned i = 0; i < wr->sge_count; i++) {
 		const struct snt_sge *from = &wr->sge[i];
+		int ret = snt__check_recv_sge(ctx, from);
 
-		if (!from->mem || from->mem->ctx != ctx)
-			return -EINVAL;
-		if (from->length > UINT32_MAX)
-			return -EMSGSIZE;
-		if (!snt__mem_holds(from->mem, (uintptr_t)from->addr, from->length))
-			return -ERANGE;
-		if (!(from->mem->access & SNT_ACCESS_LOCAL_WRITE))
-			return -EACCES;
+		if (ret)
+			return ret;
 		to[i].addr = (uintptr_t)from->addr;
 		to[i].length = from->length;
 		to[i].lkey = from->mem->local_key[device];
@@ -296,10 +294,10 @@ int snt__pass_post_recv(struct snt_qp *qp, const struct snt_recv_wr *wr, unsigne
 {
 	struct snt__lane *lane = &qp->lane[0];
 	unsigned taken;
-	int ret = -EINVAL;
+	int ret = 0;
 
 	if (qp->data.refusal)
-		return qp->data.refusal;
+		return snt__qp_refusal(qp, qp->data.refusal);
 	if (qp->srq)
 		return snt__fail(EINVAL,
 				 "QP %u has a shared receive queue; post to that",
@@ -311,7 +309,7 @@ int snt__pass_post_recv(struct snt_qp *qp, const struct snt_recv_wr *wr, unsigne
 		ret = lane->recv_posted - lane->recv_retired < qp->recv_depth
 			      ? snt__pass_fill_sges(qp->ctx, lane->device,
 						    qp->recv_sge_max, &wr[taken], sge)
-			      : -EAGAIN;
+			      : snt__qp_recv_full(qp);
 		if (ret)
 			break;
 		physical.wr_id = wr[taken].wr_id;
@@ -327,7 +325,9 @@ int snt__pass_post_recv(struct snt_qp *qp, const struct snt_recv_wr *wr, unsigne
 			return taken + 1;
 		}
 	}
-	return taken ? (int)taken : ret;
+	if (taken)
+		return taken;
+	return ret ? ret : snt__qp_no_wrs(qp);
 }
 
 /* Verbs' opcodes of completions in our numbers; 0 for those that we do not have. */

@@ -212,10 +212,9 @@ static __attribute__((noinline)) int enqueue(struct snt_qp *qp,
 	struct snt__slot *slot;
 	uint64_t length;
 	bool spread;
-	int ret = snt__check_wr(qp, wr, &length);
 
-	if (ret)
-		return ret;
+	if (!snt__check_wr(qp, wr, &length))
+		return snt__wr_fault(qp, wr);
 	if (goes_at_once(qp, wr, length)) {
 		send_list(qp, wr, length);
 		return 0;
@@ -250,14 +249,14 @@ int snt__qp_post_many(struct snt_qp *qp, const struct snt_send_wr *wr, unsigned 
 	struct snt__known known = SNT__KNOWN_NONE;
 	uint32_t room;
 	unsigned taken;
-	int ret = -EINVAL;
+	int ret = 0;
 
 	if (__builtin_expect(qp->refusal, 0))
-		return qp->refusal;
+		return snt__qp_refusal(qp, qp->refusal);
 	room = qp->depth - (qp->tail - qp->head);
 	for (taken = 0; taken < count; taken++) {
 		if (taken >= room) {
-			ret = -EAGAIN;
+			ret = snt__qp_full(qp);
 			break;
 		}
 		if (__builtin_expect(send_at_once(qp, &wr[taken], &known), 1))
@@ -267,7 +266,7 @@ int snt__qp_post_many(struct snt_qp *qp, const struct snt_send_wr *wr, unsigned 
 			break;
 	}
 	if (!taken)
-		return ret;
+		return ret ? ret : snt__qp_no_wrs(qp);
 	snt__qp_post_chains(qp);
 	return taken;
 }

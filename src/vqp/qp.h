@@ -164,6 +164,8 @@ struct snt_qp {
 	struct snt__ready send_ready;
 	struct snt__ready recv_ready;
 
+	struct snt__link in_ctx; /* the context's list of QPs */
+	uint8_t remote_gid[SNT_DEVICES_MAX][16]; /* the peer's addresses, for messages */
 	uint32_t num;
 	uint32_t lane_depth;
 	uint32_t recv_depth;
@@ -239,6 +241,13 @@ static inline bool snt__before(uint32_t a, uint32_t b)
 
 /* life.c: from now on nothing can be posted, and why; 0: no longer. */
 void snt__qp_refuse(struct snt_qp *qp, int why);
+
+/* life.c: the sentences of posts that are refused whatever the WR is. Each returns the errno:
+ * `why`, -EAGAIN for a full queue of sends or of receives, -EINVAL for an empty list. */
+int snt__qp_refusal(const struct snt_qp *qp, int why);
+int snt__qp_full(const struct snt_qp *qp);
+int snt__qp_recv_full(const struct snt_qp *qp);
+int snt__qp_no_wrs(const struct snt_qp *qp);
 
 /* send.c: cuts what can go and adds it to the chains of its lanes. */
 void snt__qp_send_waiting(struct snt_qp *qp);

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "vqp/check.h"
 #include "vqp/pass.h"
 
 /*
@@ -64,18 +65,12 @@ void snt__recv_update(struct snt_qp *qp)
 static int check_sges(const struct snt_qp *qp, const struct snt_recv_wr *wr)
 {
 	if (wr->sge_count > qp->recv_sge_max)
-		return -EINVAL;
+		return snt__recv_count_fault(wr->sge_count, qp->recv_sge_max);
 	for (unsigned i = 0; i < wr->sge_count; i++) {
-		const struct snt_sge *sge = &wr->sge[i];
+		int ret = snt__check_recv_sge(qp->ctx, &wr->sge[i]);
 
-		if (!sge->mem || sge->mem->ctx != qp->ctx)
-			return -EINVAL;
-		if (sge->length > UINT32_MAX)
-			return -EMSGSIZE;
-		if (!snt__mem_holds(sge->mem, (uintptr_t)sge->addr, sge->length))
-			return -ERANGE;
-		if (!(sge->mem->access & SNT_ACCESS_LOCAL_WRITE))
-			return -EACCES;
+		if (ret)
+			return ret;
 	}
 	return 0;
 }
@@ -127,9 +122,9 @@ static inline int admit(struct snt_qp *qp, const struct snt_recv_wr *wr)
 	int ret;
 
 	if (ring->refusal)
-		return ring->refusal;
+		return snt__qp_refusal(qp, ring->refusal);
 	if (ring->tail - ring->head >= ring->depth)
-		return -EAGAIN;
+		return snt__qp_recv_full(qp);
 	if (wr->sge_count) {
 		ret = admit_data(qp, wr);
 		if (ret)
@@ -152,7 +147,7 @@ int snt_qp_post_recv(struct snt_qp *qp, const struct snt_recv_wr *wr, unsigned c
 int snt__qp_post_recv(struct snt_qp *qp, const struct snt_recv_wr *wr, unsigned count)
 {
 	unsigned taken;
-	int ret = -EINVAL;
+	int ret = 0;
 
 	if (qp->pass_through)
 		return snt__pass_post_recv(qp, wr, count);
@@ -162,7 +157,7 @@ int snt__qp_post_recv(struct snt_qp *qp, const struct snt_recv_wr *wr, unsigned 
 			break;
 	}
 	if (!taken)
-		return ret;
+		return ret ? ret : snt__qp_no_wrs(qp);
 	if (qp->scheme == SNT_DQPLB)
 		snt__dqplb_match(qp);
 	return taken;

@@ -237,9 +237,15 @@ static int post_one(struct snt_srq *srq, const struct snt_recv_wr *wr)
 	int ret;
 
 	if (srq->failed)
-		return -ESHUTDOWN;
+		return snt__fail(ESHUTDOWN,
+				 "%s has refused a shared receive before; "
+				 "destroy the queue",
+				 srq->ctx->device[srq->device]->name);
 	if (!slot)
-		return -EAGAIN;
+		return snt__fail_later(EAGAIN,
+				       "the shared receive queue is full (depth %u); "
+				       "poll first",
+				       srq->depth, 0);
 	ret = snt__pass_fill_sges(srq->ctx, srq->device, srq->sge_max, wr, sge);
 	if (ret)
 		return ret;
@@ -256,8 +262,10 @@ int snt__srq_post_recv(struct snt_srq *srq, const struct snt_recv_wr *wr,
 		       unsigned count)
 {
 	unsigned taken;
-	int ret = -EINVAL;
+	int ret = 0;
 
+	if (!count)
+		return snt__fail(EINVAL, "a list of no receives");
 	for (taken = 0; taken < count; taken++) {
 		ret = post_one(srq, &wr[taken]);
 		if (ret)

@@ -103,44 +103,7 @@ static int number_of(const char *text)
  * Statuses of completions
  */
 
-static const struct {
-	enum snt_status number;
-	const char *name;
-	const char *meaning;
-} statuses[] = {
-	{ SNT_SUCCESS, "SUCCESS", "it is done" },
-	{ SNT_LOC_LEN_ERR, "LOC_LEN_ERR",
-	  "a message is longer than the receive for it" },
-	{ SNT_LOC_QP_OP_ERR, "LOC_QP_OP_ERR",
-	  "the device refuses the request: what is it that this QP cannot do?" },
-	{ SNT_LOC_PROT_ERR, "LOC_PROT_ERR",
-	  "local memory that is not registered, or not for this: look at lkey, address "
-	  "and access flags" },
-	{ SNT_FLUSHED, "FLUSHED",
-	  "the shadow of another failure, or of closing: the first completion that is not "
-	  "a flush says what happened" },
-	{ SNT_MW_BIND_ERR, "MW_BIND_ERR", "a memory window could not be bound" },
-	{ SNT_BAD_RESP_ERR, "BAD_RESP_ERR",
-	  "the peer's device answered with nonsense" },
-	{ SNT_LOC_ACCESS_ERR, "LOC_ACCESS_ERR",
-	  "a write that arrived had no right to its memory" },
-	{ SNT_REM_INV_REQ_ERR, "REM_INV_REQ_ERR",
-	  "the peer's device refused the request: its limits, a message longer than the "
-	  "receive, an atomic on memory that is not aligned to eight bytes" },
-	{ SNT_REM_ACCESS_ERR, "REM_ACCESS_ERR",
-	  "the key, address or right is wrong at the peer: a token of another life of it, "
-	  "or memory that has been released" },
-	{ SNT_REM_OP_ERR, "REM_OP_ERR", "the peer's device could not do it" },
-	{ SNT_RETRY_EXC_ERR, "RETRY_EXC_ERR",
-	  "the peer did not answer: it is gone, or packets do not get through. Is the "
-	  "other process alive? Then try the path with `sennit ping`" },
-	{ SNT_RNR_RETRY_EXC_ERR, "RNR_RETRY_EXC_ERR",
-	  "the peer had no receive posted for too long: post them before it can send, and "
-	  "enough of them" },
-	{ SNT_FATAL_ERR, "FATAL_ERR", "the device has failed" },
-	{ SNT_GENERAL_ERR, "GENERAL_ERR", "the device does not say what it is" },
-};
-#define STATUSES (sizeof(statuses) / sizeof(*statuses))
+#define STATUSES (SNT_GENERAL_ERR + 1)
 
 /* "RETRY_EXC_ERR", with or without the prefixes of this library or of verbs. -1: none. */
 static int status_of(const char *text)
@@ -152,8 +115,8 @@ static int status_of(const char *text)
 			text += strlen(prefix[i]);
 	if (!strcasecmp(text, "WR_FLUSH_ERR"))
 		text = "FLUSHED";
-	for (size_t i = 0; i < STATUSES; i++)
-		if (!strcasecmp(statuses[i].name, text))
+	for (unsigned i = 0; i < STATUSES; i++)
+		if (snt_status_name(i) && !strcasecmp(snt_status_name(i), text))
 			return (int)i;
 	return -1;
 }
@@ -162,28 +125,27 @@ static int status_by_number(const char *text)
 {
 	char *end;
 	long number = strtol(text, &end, 10);
+	bool known = !*end && end != text && number >= 0 && number < STATUSES &&
+		     snt_status_name((unsigned)number);
 
-	for (size_t i = 0; !*end && end != text && i < STATUSES; i++)
-		if ((long)statuses[i].number == number)
-			return (int)i;
-	return -1;
+	return known ? (int)number : -1;
 }
 
-static int explain_status(size_t i)
+static int explain_status(unsigned status)
 {
-	int number = statuses[i].number;
-	const char *text = snt_status_text((unsigned)number);
+	const char *name = snt_status_name(status), *text = snt_status_text(status);
+	const char *help = snt_status_help(status);
 	json_t *object;
 
-	output_text("SNT_%s (status %d): %s\n  in sennit: %s\n", statuses[i].name,
-		    number, text, statuses[i].meaning);
+	output_text("SNT_%s (status %u): %s\n  in sennit: %s\n", name, status, text,
+		    help);
 	if (!output.json)
 		return STATUS_OK;
 	object = output_object();
 	json_object_update_new(object,
 			       json_pack("{s:i, s:s+, s:s, s:s}", "completion_status",
-					 number, "name", "SNT_", statuses[i].name,
-					 "text", text, "meaning", statuses[i].meaning));
+					 (int)status, "name", "SNT_", name, "text",
+					 text, "meaning", help));
 	output_json(object);
 	return STATUS_OK;
 }
@@ -206,7 +168,7 @@ static int explain(const struct strerror_opts *opts, const char *text)
 	if (opts->status && status < 0)
 		status = status_by_number(text);
 	if (status >= 0)
-		return explain_status((size_t)status);
+		return explain_status((unsigned)status);
 	if (opts->status)
 		return output_usage("there is no status \"%s\"", text);
 	if (!number) {

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/* How an op ended, in words. */
+#include <errno.h>
+
+#include "loop/op.h"
+#include "vqp/wc_text.h"
+
+/* Cancelled, or out of time: did it take effect? */
+static const char *cut_short(const struct snt_op *op, const char *how)
+{
+	const char *effect = "whether it took effect is not known";
+
+	if (op->flags & SNT__OP_NO_EFFECT)
+		effect = "it had no effect";
+	else if (op->wc.status == SNT_SUCCESS)
+		effect = "it took effect all the same";
+	return snt__text("QP %u: %s %s; %s", op->wc.qp_num,
+			 snt__opcode_name(op->wc.opcode), how, effect);
+}
+
+const char *snt_op_text(const struct snt_op *op)
+{
+	if (snt_op_pending(op))
+		return snt__text("the op is in use: its callback has not begun");
+	if (!op->ctx)
+		return snt__text("the op was never posted");
+	switch (op->result) {
+	case -ECANCELED:
+		return cut_short(op, "was cancelled");
+	case -ETIMEDOUT:
+		return cut_short(op, "timed out");
+	default:
+		return snt__wc_text(op->ctx, &op->wc);
+	}
+}

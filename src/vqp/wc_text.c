@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Completions in words: which QP, lane, device and peer, what failed, and what to do. Written
+ * when a program asks, so that completions carry numbers only.
+ */
+#include "vqp/wc_text.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "dev/gid.h"
+#include "util/err.h"
+#include "vqp/cq.h"
+
+static _Thread_local char buffer[SNT__ERR_TEXT_MAX];
+
+/* " on lane 2 (soft1 to 127.0.0.3)" */
+#define PLACE_TEXT (SNT__DEVICE_NAME + SNT__GID_TEXT + 32)
+
+static const char *const opcodes[] = {
+	[SNT_WRITE] = "WRITE",
+	[SNT_WRITE_IMM] = "WRITE_IMM",
+	[SNT_READ] = "READ",
+	[SNT_SEND] = "SEND",
+	[SNT_SEND_IMM] = "SEND_IMM",
+	[SNT_CMP_SWAP] = "CMP_SWAP",
+	[SNT_FETCH_ADD] = "FETCH_ADD",
+	[SNT_RECV] = "RECV",
+	[SNT_RECV_NOTIFY] = "RECV_NOTIFY",
+	[SNT_CLOSED] = "CLOSED",
+	[SNT_BIND] = "BIND",
+	[SNT_INVALIDATE] = "INVALIDATE",
+};
+
+const char *snt__opcode_name(unsigned opcode)
+{
+	bool known = opcode < sizeof(opcodes) / sizeof(*opcodes) && opcodes[opcode];
+
+	return known ? opcodes[opcode] : "WR";
+}
+
+const char *snt__text(const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(buffer, sizeof(buffer), format, args);
+	va_end(args);
+	return buffer;
+}
+
+static const struct snt_qp *find_qp(const struct snt_ctx *ctx, uint32_t num)
+{
+	for (const struct snt__link *at = ctx->qps.next; at != &ctx->qps;
+	     at = at->next) {
+		const struct snt_qp *qp = snt__container(at, struct snt_qp, in_ctx);
+
+		if (qp->num == num)
+			return qp;
+	}
+	return NULL;
+}
+
+/* Of a QP that is gone, or of none, as little as is known. */
+static const char *place_text(const struct snt_qp *qp, unsigned lane, char *text)
+{
+	char gid[SNT__GID_TEXT];
+
+	if (!qp || lane >= qp->lane_count)
+		snprintf(text, PLACE_TEXT, " on lane %u", lane);
+	else
+		snprintf(text, PLACE_TEXT, " on lane %u (%s to %s)", lane,
+			 qp->ctx->device[qp->lane[lane].device]->name,
+			 snt__gid_text(qp->remote_gid[qp->lane[lane].remote_device],
+				       gid));
+	return text;
+}
+
+static const char *flush_text(const struct snt_qp *qp, const struct snt_wc *wc)
+{
+	const char *what = snt__opcode_name(wc->opcode);
+
+	if (qp && qp->closing && !qp->broken)
+		return snt__text(
+			"QP %u: %s was flushed (FLUSHED), since the QP was closed",
+			wc->qp_num, what);
+	return snt__text("QP %u: %s was flushed (FLUSHED): %s", wc->qp_num, what,
+			 snt_status_help(SNT_FLUSHED));
+}
+
+const char *snt__wc_text(const struct snt_ctx *ctx, const struct snt_wc *wc)
+{
+	const struct snt_qp *qp = find_qp(ctx, wc->qp_num);
+	const char *name = snt_status_name(wc->status);
+	const char *help = snt_status_help(wc->status);
+	char place[PLACE_TEXT], vendor[32] = "";
+
+	if (wc->status == SNT_SUCCESS)
+		return snt__text("QP %u: %s succeeded", wc->qp_num,
+				 snt__opcode_name(wc->opcode));
+	if (wc->status == SNT_FLUSHED)
+		return flush_text(qp, wc);
+	if (wc->vendor_err)
+		snprintf(vendor, sizeof(vendor), ", vendor error 0x%x", wc->vendor_err);
+	return snt__text("QP %u: %s failed%s with %s (status %u%s): %s", wc->qp_num,
+			 snt__opcode_name(wc->opcode), place_text(qp, wc->lane, place),
+			 name ? name : "an unknown status", wc->status, vendor,
+			 help ? help : snt_status_text(wc->status));
+}
+
+const char *snt_wc_text(const struct snt_cq *cq, const struct snt_wc *wc)
+{
+	return snt__wc_text(cq->ctx, wc);
+}

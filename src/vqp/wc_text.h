@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SNT_VQP_WC_TEXT_H
+#define SNT_VQP_WC_TEXT_H
+
+#include <sennit/cq.h>
+
+struct snt_ctx;
+struct snt_qp;
+
+/* "WRITE", "RECV"; "WR" for numbers that are no opcode. */
+const char *snt__opcode_name(unsigned opcode);
+
+/*
+ * A completion in words, in the buffer of snt_wc_text(). The QP is looked up by its number,
+ * since it may be gone by now.
+ */
+const char *snt__wc_text(const struct snt_ctx *ctx, const struct snt_wc *wc);
+
+/* The same buffer, with any sentence. */
+const char *snt__text(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+#endif
