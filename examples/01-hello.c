@@ -19,7 +19,7 @@ int main(void)
 		return 1;
 	}
 	for (unsigned i = 0; i < snt_ctx_device_count(ctx); i++) {
-		struct snt_device_info info = { .size = sizeof(info) };
+		struct snt_device_info info = SNT_INIT(info);
 
 		snt_device_query(snt_ctx_device(ctx, i), &info);
 		printf("%s port %u, MTU %u, GID %s, key 0x%x\n", info.name, info.port,

@@ -69,7 +69,7 @@ static void connect_ends(struct end *end, int fd)
 static void open_end(struct end *end, int fd)
 {
 	const unsigned access = SNT_ACCESS_LOCAL_WRITE | SNT_ACCESS_REMOTE_WRITE;
-	struct snt_qp_opts opts = { .size = sizeof(opts), .lanes = 2 };
+	struct snt_qp_opts opts = SNT_INIT(opts, .lanes = 2);
 	struct snt_recv_wr notification = { .wr_id = 1 };
 
 	check(snt_ctx_open(NULL, &end->ctx), "open");

@@ -31,9 +31,8 @@ static void check(int ret, const char *what)
 static void open_end(struct end *end)
 {
 	const unsigned access = SNT_ACCESS_LOCAL_WRITE | SNT_ACCESS_REMOTE_WRITE;
-	struct snt_qp_opts opts = { .size = sizeof(opts),
-				    .lanes = LANES,
-				    .fragment_size = 256 << 10 };
+	struct snt_qp_opts opts =
+		SNT_INIT(opts, .lanes = LANES, .fragment_size = 256 << 10);
 
 	end->buffer = calloc(1, LENGTH);
 	check(snt_ctx_open(NULL, &end->ctx), "open");
@@ -69,8 +68,8 @@ static void close_end(struct end *end)
 
 static void show_lanes(const struct end *end)
 {
-	struct snt_lane_info lane = { .size = sizeof(lane) };
-	struct snt_device_info device = { .size = sizeof(device) };
+	struct snt_lane_info lane = SNT_INIT(lane);
+	struct snt_device_info device = SNT_INIT(device);
 
 	for (unsigned i = 0; !snt_qp_lane(end->qp, i, &lane); i++) {
 		snt_device_query(snt_ctx_device(end->ctx, lane.device), &device);

@@ -46,14 +46,12 @@ static void on_event(void *unused, struct snt_conn *of, enum snt_conn_event even
 		check(snt_conn_disconnect(of), "disconnect");
 }
 
-static struct snt_qp_opts qp = { .size = sizeof(qp), .lanes = 4 };
-static struct snt_conn_opts opts = { .size = sizeof(opts),
-				     .qp = &qp,
-				     .event = on_event };
+static struct snt_qp_opts qp = SNT_INIT(qp, .lanes = 4);
+static struct snt_conn_opts opts = SNT_INIT(opts, .qp = &qp, .event = on_event);
 
 static void open_end(void)
 {
-	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts), .ops = SNT_OPS_EVENTS };
+	struct snt_cq_opts cq_opts = SNT_INIT(cq_opts, .ops = SNT_OPS_EVENTS);
 	const unsigned access = SNT_ACCESS_LOCAL_WRITE;
 
 	check(snt_ctx_open(NULL, &ctx), "open");
@@ -82,8 +80,8 @@ static void say(void)
 
 static int serve(unsigned port)
 {
-	struct snt_listener_opts listen = { .size = sizeof(listen), .port = port };
-	struct snt_gid_info gid = { .size = sizeof(gid) };
+	struct snt_listener_opts listen = SNT_INIT(listen, .port = port);
+	struct snt_gid_info gid = SNT_INIT(gid);
 	struct snt_listener *listener;
 
 	open_end();

@@ -13,8 +13,8 @@
 
 static void show_lanes(const struct end *end)
 {
-	struct snt_lane_info lane = { .size = sizeof(lane) };
-	struct snt_device_info device = { .size = sizeof(device) };
+	struct snt_lane_info lane = SNT_INIT(lane);
+	struct snt_device_info device = SNT_INIT(device);
 
 	for (unsigned i = 0; i < snt_qp_lanes(end->qp); i++) {
 		ends_check(snt_qp_lane(end->qp, i, &lane), "lane");

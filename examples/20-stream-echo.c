@@ -72,8 +72,8 @@ static void tcp_ask(const struct address *where)
 
 static void stream_serve(int tell)
 {
-	struct snt_stream_listener_opts opts = { .size = sizeof(opts) };
-	struct snt_gid_info gid = { .size = sizeof(gid) };
+	struct snt_stream_listener_opts opts = SNT_INIT(opts);
+	struct snt_gid_info gid = SNT_INIT(gid);
 	struct address where;
 	struct snt_ctx *ctx;
 	struct snt_stream_listener *listener;
@@ -96,9 +96,8 @@ static void stream_serve(int tell)
 
 static void stream_ask(const struct address *where)
 {
-	struct snt_stream_opts opts = { .size = sizeof(opts),
-					.host = where->host,
-					.port = where->port };
+	struct snt_stream_opts opts =
+		SNT_INIT(opts, .host = where->host, .port = where->port);
 	char text[LENGTH] = "how are you?", answer[LENGTH];
 	struct snt_ctx *ctx;
 	struct snt_stream *stream;

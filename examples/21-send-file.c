@@ -46,9 +46,8 @@ static int end(struct snt_stream *stream, uint64_t bytes)
 /* Bytes are written to the file from where the peer's device has put them. */
 static int receive(unsigned port)
 {
-	struct snt_stream_listener_opts opts = { .size = sizeof(opts),
-						 .port = (uint16_t)port,
-						 .carrier = SNT_CARRIER_TCP };
+	struct snt_stream_listener_opts opts =
+		SNT_INIT(opts, .port = (uint16_t)port, .carrier = SNT_CARRIER_TCP);
 	struct snt_stream_listener *listener;
 	struct snt_stream *stream;
 	struct iovec at[2];
@@ -71,10 +70,9 @@ static int receive(unsigned port)
 
 static int send_to(const char *host, unsigned port)
 {
-	struct snt_stream_opts opts = { .size = sizeof(opts),
-					.host = host,
-					.port = (uint16_t)port,
-					.carrier = SNT_CARRIER_TCP };
+	struct snt_stream_opts opts =
+		SNT_INIT(opts, .host = host, .port = (uint16_t)port,
+			 .carrier = SNT_CARRIER_TCP);
 	static char buffer[256 << 10];
 	struct snt_stream *stream;
 	uint64_t bytes = 0;

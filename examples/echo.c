@@ -80,8 +80,8 @@ static void server_done(struct snt_op *op)
 
 static void connect_qps(struct rdma_echo *rdma)
 {
-	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts), .ops = SNT_OPS_EVENTS };
-	struct snt_qp_opts opts = { .size = sizeof(opts) };
+	struct snt_cq_opts cq_opts = SNT_INIT(cq_opts, .ops = SNT_OPS_EVENTS);
+	struct snt_qp_opts opts = SNT_INIT(opts);
 	struct snt_card card[2];
 
 	echo_check(snt_cq_create(rdma->ctx, &cq_opts, &rdma->cq), "CQ");

@@ -24,7 +24,7 @@ void ends_await(struct snt_op *op, const char *what)
 
 static void open_end(struct end *end)
 {
-	struct snt_cq_opts opts = { .size = sizeof(opts), .ops = SNT_OPS_EVENTS };
+	struct snt_cq_opts opts = SNT_INIT(opts, .ops = SNT_OPS_EVENTS);
 
 	end->memory = aligned_alloc(4096, (ends->length + 4095) & ~(size_t)4095);
 	if (!end->memory)
@@ -54,7 +54,7 @@ static void accept_clients(struct end *end, struct snt_listener *listener)
 {
 	unsigned char packed[SNT_TOKEN_PACKED_MAX];
 	struct snt_qp_opts qp = ends->qp;
-	struct snt_conn_opts opts = { .size = sizeof(opts), .qp = &qp, .data = packed };
+	struct snt_conn_opts opts = SNT_INIT(opts, .qp = &qp, .data = packed);
 	struct snt_token token;
 	ssize_t length;
 
@@ -74,9 +74,8 @@ static void accept_clients(struct end *end, struct snt_listener *listener)
 static int serve(unsigned port, int tell)
 {
 	struct end end = { 0 };
-	struct snt_listener_opts opts = { .size = sizeof(opts),
-					  .port = (uint16_t)port,
-					  .carrier = SNT_CARRIER_TCP };
+	struct snt_listener_opts opts =
+		SNT_INIT(opts, .port = (uint16_t)port, .carrier = SNT_CARRIER_TCP);
 	struct snt_listener *listener;
 	uint16_t chosen;
 	bool good;
@@ -101,12 +100,10 @@ static int be_client(const char *host, unsigned port)
 {
 	struct end end = { .conns = 1 };
 	struct snt_qp_opts qp = ends->qp;
-	struct snt_conn_opts opts = { .size = sizeof(opts),
-				      .qp = &qp,
-				      .host = host,
-				      .port = (uint16_t)port,
-				      .carrier = SNT_CARRIER_TCP };
-	struct snt_conn_info info = { .size = sizeof(info) };
+	struct snt_conn_opts opts =
+		SNT_INIT(opts, .qp = &qp, .host = host, .port = (uint16_t)port,
+			 .carrier = SNT_CARRIER_TCP);
+	struct snt_conn_info info = SNT_INIT(info);
 
 	open_end(&end);
 	qp.size = sizeof(qp);

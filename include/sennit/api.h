@@ -12,18 +12,27 @@
  * on success. After a failure snt_err_text() has a sentence that names the
  * thing and what to do (err.h).
  *
- * Option structures begin with their size. Fill them as
+ * Option structures begin with their size, which SNT_INIT() sets, and are zero
+ * otherwise. In C members may follow:
  *
- *	struct snt_ctx_opts opts = { .size = sizeof(opts) };
+ *	struct snt_qp_opts opts = SNT_INIT(opts, .cq = cq, .lanes = 4);
+ *
+ * In C++, from C++11 on, they are assigned, which C takes as well:
+ *
+ *	struct snt_qp_opts opts = SNT_INIT(opts);
+ *
+ *	opts.cq = cq;
+ *	opts.lanes = 4;
  *
  * Zero in any field means its default. A structure from an older header is
  * accepted; one from a newer header is accepted as long as the fields this
  * library does not know are zero, and is -E2BIG otherwise. The library copies
  * what it needs.
  *
- * Structures that the library fills begin with their size as well: set it, and
- * no more than that many bytes are written. Values that programs keep and pass
- * on, such as tokens, have no size and never grow.
+ * Structures that the library fills begin with their size as well: SNT_INIT()
+ * them, and no more than that many bytes are written. Values that programs keep
+ * and pass on, such as tokens, have no size and never grow; where a header says
+ * to zero one, that is { 0 } in C and {} in C++.
  *
  * Thread classes. "Thread: any" may be called from every thread at every time.
  * "Thread: owner" means that the context, with all that was made from it,
@@ -39,5 +48,42 @@
 
 /* The most devices that one context holds and one token has keys for. */
 #define SNT_DEVICES_MAX 32
+
+/*
+ * SNT_INIT(what), SNT_INIT(what, .member = value, ...): initialises a structure that
+ * begins with its size, without a warning of -Wall -Wextra -Wpedantic. `what` is the
+ * variable that is being declared, or its type. In C this is an initialiser in braces, of
+ * automatic and static variables; in C++ it is a value, and takes no further members,
+ * since compilers warn there of those that are left out (-Wmissing-field-initializers).
+ */
+#ifdef __cplusplus
+extern "C++" {
+template <typename T> struct snt__bare {
+	typedef T type;
+};
+
+template <typename T> struct snt__bare<const T> {
+	typedef T type;
+};
+
+template <typename T> inline typename snt__bare<T>::type snt__init()
+{
+	typename snt__bare<T>::type value = typename snt__bare<T>::type();
+
+	value.size = sizeof(value);
+	return value;
+}
+}
+
+#define SNT_INIT(what) snt__init<__typeof__(what)>()
+#else
+/* The empty argument after the last makes a macro with `...` have one in any case. */
+#define SNT_INIT(...)                                                               \
+	{                                                                           \
+		.size = sizeof(SNT__FIRST(__VA_ARGS__, )), SNT__REST(__VA_ARGS__, ) \
+	}
+#define SNT__FIRST(first, ...) first
+#define SNT__REST(first, ...)  __VA_ARGS__
+#endif
 
 #endif

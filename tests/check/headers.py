@@ -2,14 +2,19 @@
 # SPDX-License-Identifier: MIT
 """Each public header alone, as C99 and as C++11, with all warnings.
 
-Adapters are checked where their event loop is installed.
+Adapters are checked where their event loop is installed. SNT_INIT() of every structure
+that begins with its size compiles without a warning, in C and C++, with each compiler that
+is installed, and sets the size and nothing else.
 
 usage: headers.py C-COMPILER C++-COMPILER
 """
 
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 from tap import ROOT, Report, files, name
 
@@ -17,6 +22,9 @@ ADAPTER_LINES_MAX = 120
 # Event loops' own headers need more than C99 has.
 POSIX = "-D_POSIX_C_SOURCE=200809L"
 WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-Wundef", "-Wshadow"]
+SIZED = re.compile(r"^struct (snt_\w+) \{\n\tsize_t size;", re.M)
+C_STANDARDS = ["c99", "c17"]
+CXX_STANDARDS = ["c++11", "c++20"]
 
 
 def problems(compiler: str, language: str, standard: str, header, *options) -> list:
@@ -50,6 +58,80 @@ def check_adapter(report: Report, c: str, cxx: str, header) -> None:
                  problems(cxx, "c++", "c++11", relative))
 
 
+INIT_PROGRAM = """#include <string.h>
+#include <sennit/sennit.h>
+
+static int wrong(const void *value, size_t size)
+{
+	const unsigned char *bytes = (const unsigned char *)value;
+	size_t said, dirty = 0;
+
+	memcpy(&said, value, sizeof(said));
+	for (size_t i = sizeof(said); i < size; i++)
+		dirty += bytes[i] != 0;
+	return said != size || dirty;
+}
+
+int main(void)
+{
+	int failed = 0;
+@
+	return failed;
+}
+"""
+INIT_EACH = """	{
+		static struct @ fixed = SNT_INIT(fixed);
+		const struct @ constant = SNT_INIT(constant);
+		struct @ named = SNT_INIT(named), typed = SNT_INIT(struct @);
+
+		failed |= wrong(&fixed, sizeof(fixed)) | wrong(&constant, sizeof(named)) |
+			  wrong(&named, sizeof(named)) | wrong(&typed, sizeof(typed));
+	}
+"""
+INIT_MEMBERS = """	{
+		struct snt_qp_opts opts = SNT_INIT(opts, .lanes = 4, .send_depth = 9);
+
+		failed |= opts.size != sizeof(opts) || opts.lanes != 4 || opts.send_depth != 9;
+	}
+"""
+
+
+def sized_structures() -> list:
+    return [structure for header in files("include/sennit/*.h")
+            for structure in SIZED.findall(header.read_text())]
+
+
+def init_problems(compiler: str, language: str, standard: str) -> list:
+    """What is wrong with SNT_INIT(), at compile time or when the program runs."""
+    parts = [INIT_EACH.replace("@", structure) for structure in sized_structures()]
+    parts += [INIT_MEMBERS] if language == "c" else []
+    with tempfile.TemporaryDirectory() as folder:
+        program = Path(folder) / "init"
+        done = subprocess.run(
+            [compiler, "-x", language, "-std=" + standard, *WARNINGS, "-O0",
+             "-I", str(ROOT / "include"), "-", "-o", str(program)],
+            input=INIT_PROGRAM.replace("@", "".join(parts)), capture_output=True, text=True)
+        if done.returncode:
+            return [done.stderr]
+        status = subprocess.run([str(program)]).returncode
+    return [f"a structure is wrong: exit status {status}"] if status else []
+
+
+def check_init(report: Report, c: str, cxx: str) -> None:
+    report.check("structures that begin with their size are found",
+                 [] if "snt_qp_opts" in sized_structures() else sized_structures())
+    for language, compilers, standards in (("c", [c, "clang"], C_STANDARDS),
+                                           ("c++", [cxx, "clang++"], CXX_STANDARDS)):
+        for compiler in compilers:
+            what = f"SNT_INIT() with {Path(compiler).name}"
+            if not shutil.which(compiler):
+                report.check(f"{what} # SKIP there is no {compiler}", [])
+                continue
+            for standard in standards:
+                report.check(f"{what} as {standard.upper()}",
+                             init_problems(compiler, language, standard))
+
+
 def main() -> None:
     c, cxx = sys.argv[1:3]
     report = Report()
@@ -60,6 +142,7 @@ def main() -> None:
                      problems(cxx, "c++", "c++11", relative))
     for header in files("include/sennit/adapters/*.h"):
         check_adapter(report, c, cxx, header)
+    check_init(report, c, cxx)
     report.end()
 
 
