@@ -12,12 +12,12 @@
  * on success. After a failure snt_err_text() has a sentence that names the
  * thing and what to do (err.h).
  *
- * Option structures begin with their size, which SNT_INIT() sets, and are zero
- * otherwise. In C members may follow:
+ * Option structures begin with their size. SNT_INIT() of the variable, or of its
+ * type, sets the size and zeroes the rest. In C members may follow:
  *
  *	struct snt_qp_opts opts = SNT_INIT(opts, .cq = cq, .lanes = 4);
  *
- * In C++, from C++11 on, they are assigned, which C takes as well:
+ * In C++ (11 or later) they are assigned afterwards, which is valid C as well:
  *
  *	struct snt_qp_opts opts = SNT_INIT(opts);
  *
@@ -50,10 +50,8 @@
 #define SNT_DEVICES_MAX 32
 
 /*
- * SNT_INIT(what), SNT_INIT(what, .member = value, ...): initialises a structure that
- * begins with its size, without a warning of -Wall -Wextra -Wpedantic. `what` is the
- * variable that is being declared, or its type. In C this is an initialiser in braces, of
- * automatic and static variables; in C++ it is a value, and takes no further members,
+ * SNT_INIT(what), SNT_INIT(what, .member = value, ...): see above. In C an initialiser in
+ * braces, for automatic and static variables; in C++ a value without further members,
  * since compilers warn there of those that are left out (-Wmissing-field-initializers).
  */
 #ifdef __cplusplus

@@ -17,6 +17,8 @@ from pathlib import Path
 
 from tap import ROOT, Report
 
+TYPE = re.compile(r"^(?:struct|enum) (snt_(?!_)\w+)(?: \{|;)", re.M)
+
 
 def run(*command: str, **environment: str):
     return subprocess.run(command, text=True, capture_output=True,
@@ -104,12 +106,20 @@ def tool_differs(root: Path):
 
 
 def pages_differ(root: Path):
-    """Each function has a manual page."""
+    """Each function and each type has a manual page."""
     (library,) = root.glob("**/libsennit.so")
     for line in run("nm", "-D", "--defined-only", str(library)).stdout.splitlines():
         symbol = line.split()[-1].split("@")[0]
         if symbol.startswith("snt_") and not list(root.glob(f"**/man3/{symbol}.3")):
             yield f"there is no {symbol}.3"
+    (folder,) = {header.parent for header in root.glob("**/include/sennit/sennit.h")}
+    types = {name for header in folder.glob("*.h")
+             for name in TYPE.findall(header.read_text())}
+    for name in sorted(types):
+        if not list(root.glob(f"**/man3/{name}.3")):
+            yield f"there is no {name}.3"
+    if "snt_qp_opts" not in types or "snt_qp" not in types:
+        yield f"not all types were found: {types}"
 
 
 def groff_warns(root: Path):
@@ -152,7 +162,7 @@ def main() -> None:
                      list(soname_differs(Path(folder))))
         report.check("the tool starts, and has manual pages and completion",
                      list(tool_differs(Path(folder))))
-        report.check("functions have manual pages", list(pages_differ(Path(folder))))
+        report.check("functions and types have manual pages", list(pages_differ(Path(folder))))
         if shutil.which("groff"):
             report.check("man(1) has nothing against them", list(groff_warns(Path(folder))))
         else:
