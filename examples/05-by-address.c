@@ -81,13 +81,13 @@ static void say(void)
 static int serve(unsigned port)
 {
 	struct snt_listener_opts listen = SNT_INIT(listen, .port = port);
-	struct snt_gid_info gid = SNT_INIT(gid);
 	struct snt_listener *listener;
+	char host[SNT_ADDRESS_MAX];
 
 	open_end();
 	check(snt_listener_create(ctx, &listen, &listener), "listen");
-	check(snt_device_gid(snt_ctx_device(ctx, 0), 0, &gid), "address");
-	printf("%s %u\n", gid.text, snt_listener_port(listener));
+	check(snt_listener_address(listener, 0, host, sizeof(host)), "address");
+	printf("%s %u\n", host, snt_listener_port(listener));
 	fflush(stdout);
 	check(snt_listener_wait(listener, -1, &conn), "wait");
 	check(snt_conn_accept(conn, &opts), "accept");

@@ -17,7 +17,7 @@
 #define LONG   INT64_C(10000000000)
 
 struct address {
-	char host[64];
+	char host[SNT_ADDRESS_MAX];
 	uint16_t port;
 };
 
@@ -73,7 +73,6 @@ static void tcp_ask(const struct address *where)
 static void stream_serve(int tell)
 {
 	struct snt_stream_listener_opts opts = SNT_INIT(opts);
-	struct snt_gid_info gid = SNT_INIT(gid);
 	struct address where;
 	struct snt_ctx *ctx;
 	struct snt_stream_listener *listener;
@@ -82,8 +81,8 @@ static void stream_serve(int tell)
 
 	check(snt_ctx_open(NULL, &ctx), "open");
 	check(snt_stream_listener_create(ctx, &opts, &listener), "listen");
-	check(snt_device_gid(snt_ctx_device(ctx, 0), 0, &gid), "address");
-	memcpy(where.host, gid.text, sizeof(gid.text));
+	check(snt_stream_listener_address(listener, 0, where.host, sizeof(where.host)),
+	      "address");
 	where.port = snt_stream_listener_port(listener);
 	check(write(tell, &where, sizeof(where)), "pipe");
 	check(snt_stream_listener_wait(listener, LONG, &stream), "accept");

@@ -82,6 +82,8 @@ struct snt_listener;
 /* The shortest and longest secret. */
 #define SNT_CONN_SECRET_MIN 16
 #define SNT_CONN_SECRET_MAX 256
+/* A numeric address as text, with its NUL. */
+#define SNT_ADDRESS_MAX 48
 
 enum snt_carrier {
 	SNT_CARRIER_DEFAULT = 0, /* SNT_CARRIER_CM */
@@ -373,6 +375,28 @@ SNT_API int snt_listener_create(struct snt_ctx *ctx,
  * snt_listener_port - on which port
  */
 SNT_API uint16_t snt_listener_port(const struct snt_listener *listener);
+
+/**
+ * snt_listener_address - an address at which peers reach a listener
+ * @position: from 0, the best first
+ * @buffer: gets a numeric address, such as "10.0.0.1", with its NUL
+ * @size: of the buffer; SNT_ADDRESS_MAX always suffices
+ *
+ * For the peer's snt_conn_opts::host; snt_listener_port() is its port. A listener that was
+ * given a host has the address of that host alone. One without has an address for each
+ * device of the context, in the order of the GIDs' scores (device.h): those that routers
+ * forward come before loopback and link-local ones. Where no device has an IP address, as on
+ * InfiniBand, the addresses are those of network interfaces: with SNT_CARRIER_CM of the
+ * interfaces that belong to a device, with SNT_CARRIER_TCP of all, loopback last.
+ *
+ * Peers on other hosts cannot reach loopback addresses, which are the default of soft
+ * devices (SENNIT_SOFT_ADDRESSES). A link-local IPv6 address has no scope, because the
+ * interface to name is the peer's: it connects to "fe80::1%eth0" through its own eth0.
+ *
+ * Returns: 0; -ENOENT past the last; -ENOSPC if it does not fit; the errno of the system.
+ */
+SNT_API int snt_listener_address(const struct snt_listener *listener, unsigned position,
+				 char *buffer, size_t size);
 
 /**
  * snt_listener_wait - wait for a request

@@ -167,6 +167,14 @@ SNT_API int snt_stream_listener_create(struct snt_ctx *ctx,
 SNT_API uint16_t snt_stream_listener_port(const struct snt_stream_listener *listener);
 
 /**
+ * snt_stream_listener_address - an address at which peers reach a listener
+ *
+ * Returns: as snt_listener_address().
+ */
+SNT_API int snt_stream_listener_address(const struct snt_stream_listener *listener,
+					unsigned position, char *buffer, size_t size);
+
+/**
  * snt_stream_listener_wait - wait for a stream that is open
  * @timeout_ns: -1: for ever; 0: do not wait
  *

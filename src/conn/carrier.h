@@ -54,7 +54,7 @@ struct snt__ear;
 
 struct snt__ear_table {
 	void (*close)(struct snt__ear *ear);
-	uint16_t (*port)(const struct snt__ear *ear);
+	bool by_cm; /* its addresses are those of devices with a connection manager */
 };
 
 struct snt_listener;
@@ -63,6 +63,7 @@ struct snt__ear {
 	const struct snt__ear_table *table;
 	struct snt__hub *hub;
 	struct snt_listener *listener;
+	struct sockaddr_storage bound; /* with the port that was chosen */
 };
 
 /* listener.c: somebody is there. The new connection takes the carrier; NULL: there are too
@@ -79,6 +80,10 @@ int snt__tcp_connect(struct snt__hub *hub, const struct sockaddr *source,
 int snt__tcp_listen(struct snt__hub *hub, const struct sockaddr *address,
 		    unsigned backlog, struct snt_listener *listener,
 		    struct snt__ear **ear_out);
+
+/* ear_address.c: as snt_listener_address(). */
+int snt__ear_address(const struct snt__ear *ear, unsigned position, char *buffer,
+		     size_t size);
 
 /* address.c */
 #define SNT__ADDRESS_TEXT 64

@@ -621,7 +621,6 @@ struct ear {
 	struct snt__ear ear;
 	unsigned count;
 	struct snt__cm_id *id[SNT__CM_KINDS_MAX];
-	uint16_t port;
 };
 
 static void turn_away(struct snt__cm_id *id, enum snt__end_code code, const char *text)
@@ -707,26 +706,21 @@ static void ear_close(struct snt__ear *base)
 	free(ear);
 }
 
-static uint16_t ear_port(const struct snt__ear *base)
-{
-	return snt__container(base, struct ear, ear)->port;
-}
-
-static const struct snt__ear_table ear_table = { ear_close, ear_port };
+static const struct snt__ear_table ear_table = { .close = ear_close, .by_cm = true };
 
 /* One port, at all managers that have the address. */
 static int listen_all(struct ear *ear, const struct sockaddr *address, unsigned backlog)
 {
 	struct snt__hub *hub = ear->ear.hub;
-	struct sockaddr_storage at = { 0 }, peer;
+	struct sockaddr_storage *bound = &ear->ear.bound, at, peer;
 	int ret = -EADDRNOTAVAIL;
 
-	memcpy(&at, address, snt__address_size(address));
+	memcpy(bound, address, snt__address_size(address));
 	for (unsigned i = 0; i < hub->cm->count; i++) {
 		struct snt__cm *cm = hub->cm->manager[i].cm;
 		struct snt__cm_id **id = &ear->id[ear->count];
 
-		ret = cm->table->listen(cm, (struct sockaddr *)&at, backlog, id);
+		ret = cm->table->listen(cm, (struct sockaddr *)bound, backlog, id);
 		if (ret == -EADDRNOTAVAIL)
 			continue;
 		if (ret)
@@ -734,9 +728,7 @@ static int listen_all(struct ear *ear, const struct sockaddr *address, unsigned 
 		(*id)->user = ear;
 		ear->count++;
 		cm->table->addresses(*id, &at, &peer);
-		ear->port = snt__address_port((struct sockaddr *)&at);
-		memcpy(&at, address, snt__address_size(address));
-		snt__address_set_port(&at, ear->port);
+		snt__address_set_port(bound, snt__address_port((struct sockaddr *)&at));
 	}
 	return ear->count ? 0 : ret;
 }
@@ -773,7 +765,9 @@ int snt__cm_listen(struct snt__hub *hub, const struct sockaddr *address,
 	ear = calloc(1, sizeof(*ear));
 	if (!ear)
 		return snt__fail(ENOMEM, "no memory for a listener");
-	ear->ear = (struct snt__ear){ &ear_table, hub, listener };
+	ear->ear = (struct snt__ear){ .table = &ear_table,
+				      .hub = hub,
+				      .listener = listener };
 	ret = listen_all(ear, address, backlog);
 	if (ret) {
 		ret = explain_listen(hub, address, ret);

@@ -262,7 +262,13 @@ int snt_listener_create(struct snt_ctx *ctx, const struct snt_listener_opts *use
 
 uint16_t snt_listener_port(const struct snt_listener *listener)
 {
-	return listener->ear[0]->table->port(listener->ear[0]);
+	return snt__address_port((const struct sockaddr *)&listener->ear[0]->bound);
+}
+
+int snt_listener_address(const struct snt_listener *listener, unsigned position,
+			 char *buffer, size_t size)
+{
+	return snt__ear_address(listener->ear[0], position, buffer, size);
 }
 
 static struct snt_conn *first_conn(struct snt_listener *listener)

@@ -363,7 +363,6 @@ struct ear {
 	struct snt__ear ear;
 	struct snt__watch watch;
 	struct snt_timer timer; /* runs while it does not listen */
-	uint16_t port;
 };
 
 static void take_one(struct ear *ear, int fd)
@@ -404,7 +403,9 @@ static void listen_again(struct snt_timer *timer)
 static void pause_ear(struct ear *ear)
 {
 	snt__log(&ear->ear.hub->ctx->log, SNT_LOG_WARN,
-		 "port %u: nobody can be let in: %s", ear->port, strerror(errno));
+		 "port %u: nobody can be let in: %s",
+		 snt__address_port((struct sockaddr *)&ear->ear.bound),
+		 strerror(errno));
 	ear->timer.fired = listen_again;
 	ear->timer.arg = ear;
 	if (!snt_timer_start(ear->ear.hub->ctx, &ear->timer, PAUSE_NS))
@@ -438,17 +439,12 @@ static void ear_close(struct snt__ear *base)
 	free(ear);
 }
 
-static uint16_t ear_port(const struct snt__ear *base)
-{
-	return snt__container(base, struct ear, ear)->port;
-}
-
-static const struct snt__ear_table ear_table = { ear_close, ear_port };
+static const struct snt__ear_table ear_table = { .close = ear_close };
 
 static int open_ear(const struct sockaddr *address, unsigned backlog, struct ear *ear)
 {
-	struct sockaddr_storage bound = { 0 };
-	socklen_t size = sizeof(bound);
+	struct sockaddr *bound = (struct sockaddr *)&ear->ear.bound;
+	socklen_t size = sizeof(ear->ear.bound);
 	char text[SNT__ADDRESS_TEXT];
 	int one = 1, none = 0, ret;
 	int fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK,
@@ -460,14 +456,13 @@ static int open_ear(const struct sockaddr *address, unsigned backlog, struct ear
 	if (address->sa_family == AF_INET6)
 		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &none, sizeof(none));
 	if (bind(fd, address, snt__address_size(address)) || listen(fd, (int)backlog) ||
-	    getsockname(fd, (struct sockaddr *)&bound, &size)) {
+	    getsockname(fd, bound, &size)) {
 		ret = snt__fail(errno, "TCP cannot listen on %s: %s",
 				snt__address_text(address, text), strerror(errno));
 		close(fd);
 		return ret;
 	}
 	ear->watch = (struct snt__watch){ .fd = fd, .ready = ear_ready };
-	ear->port = snt__address_port((struct sockaddr *)&bound);
 	return 0;
 }
 
@@ -480,7 +475,9 @@ int snt__tcp_listen(struct snt__hub *hub, const struct sockaddr *address,
 
 	if (!ear)
 		return snt__fail(ENOMEM, "no memory for a listener");
-	ear->ear = (struct snt__ear){ &ear_table, hub, listener };
+	ear->ear = (struct snt__ear){ .table = &ear_table,
+				      .hub = hub,
+				      .listener = listener };
 	ret = open_ear(address, backlog, ear);
 	if (ret)
 		goto err_free;

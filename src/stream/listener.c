@@ -179,6 +179,12 @@ uint16_t snt_stream_listener_port(const struct snt_stream_listener *listener)
 	return snt_listener_port(listener->listener);
 }
 
+int snt_stream_listener_address(const struct snt_stream_listener *listener,
+				unsigned position, char *buffer, size_t size)
+{
+	return snt_listener_address(listener->listener, position, buffer, size);
+}
+
 static struct snt_stream *first_of(struct snt__link *list)
 {
 	return snt__container(list->next, struct snt_stream, in_listener);

@@ -5,6 +5,8 @@
 usage: ping.py SENNIT
 """
 
+import os
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -35,6 +37,20 @@ def works(tool: Tool):
         lines = server.child.stdout.read().decode().splitlines()
         if len(lines) != 3 or "4 lanes, 2 of 2 pairs" not in lines[0]:
             yield str(lines)
+
+
+def said_addresses(tool: Tool):
+    """a server says where it is reached: at all devices, or at its --source alone"""
+    number = os.getpid() % 4096
+    both = [f"127.{96 + number // 256}.{number % 256}.{i}" for i in (1, 2)]
+    for words, expected in ([], both), (["--source", both[1]], both[1:]):
+        with Server(tool, "ping", "--serve", "--soft-addresses", ",".join(both), *words,
+                    "--count", len(expected)) as server:
+            said = re.search(r"devices at (.+)", server.said())[1].split(", ")
+            if said != expected:
+                yield f"{said} instead of {expected}"
+            for host in said:
+                yield from expect(tool("ping", host, "--port", server.port), 0, "2 of 2")
 
 
 def with_address_of_all(tool: Tool, server: Server, addresses: str, *words):
@@ -137,7 +153,8 @@ def by_tcp(tool: Tool):
 
 def main() -> None:
     tool, cases = Tool(sys.argv[1]), Cases()
-    for case in (works, partly, no_pair, refused, why_is_told, unreachable, secrets, by_tcp):
+    for case in (works, said_addresses, partly, no_pair, refused, why_is_told, unreachable,
+                 secrets, by_tcp):
         cases.run(case, tool)
     cases.report.end()
 

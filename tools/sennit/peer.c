@@ -177,29 +177,22 @@ void peer_catch_signals(void)
  * Words
  */
 
-void peer_say_listening(struct snt_ctx *ctx, uint16_t port)
+void peer_say_listening(const struct snt_stream_listener *listener)
 {
+	uint16_t port = snt_stream_listener_port(listener);
 	json_t *addresses = json_array();
-	char line[1024] = "";
+	char line[1024] = "", host[SNT_ADDRESS_MAX];
 	size_t used = 0;
 
-	for (unsigned i = 0; i < snt_ctx_device_count(ctx); i++) {
-		struct snt_device_info info = { .size = sizeof(info) };
-		struct snt_gid_info gid = { .size = sizeof(gid) };
-		const struct snt_device *device = snt_ctx_device(ctx, i);
-
-		snt_device_query(device, &info);
-		for (uint32_t j = 0; !snt_device_gid(device, j, &gid); j++) {
-			if ((int32_t)gid.index != info.gid_index)
-				continue;
-			json_array_append_new(addresses, json_string(gid.text));
-			if (used < sizeof(line))
-				used += (size_t)snprintf(line + used,
-							 sizeof(line) - used, "%s%s",
-							 used ? ", " : "", gid.text);
-		}
+	for (unsigned i = 0;
+	     !snt_stream_listener_address(listener, i, host, sizeof(host)); i++) {
+		json_array_append_new(addresses, json_string(host));
+		if (used < sizeof(line))
+			used += (size_t)snprintf(line + used, sizeof(line) - used,
+						 "%s%s", used ? ", " : "", host);
 	}
-	output_note("listening on port %u, devices at %s", port, line);
+	output_note("listening on port %u%s%s", port, used ? ", devices at " : "",
+		    line);
 	if (output.json) {
 		json_t *object = output_object();
 

@@ -50,8 +50,8 @@ void peer_listen_opts(const struct peer_opts *opts, const struct peer_secret *se
 extern volatile sig_atomic_t peer_stopped;
 void peer_catch_signals(void);
 
-/* "listening on ADDRESS, ADDRESS, port N": a note, or an object with --json. */
-void peer_say_listening(struct snt_ctx *ctx, uint16_t port);
+/* "listening on port N, devices at ADDRESS, ADDRESS": a note, and an object with --json. */
+void peer_say_listening(const struct snt_stream_listener *listener);
 
 /* Says why there is no connection, and what to do about it. Returns STATUS_FAILED. */
 int peer_failed(struct snt_ctx *ctx, const char *host, const struct peer_opts *opts,

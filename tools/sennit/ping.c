@@ -465,7 +465,7 @@ static int serve(const struct ping_opts *opts, struct snt_ctx *ctx,
 		return output_failed(context_remedy(ret), "cannot listen: %s",
 				     snt_err_text());
 	peer_catch_signals();
-	peer_say_listening(ctx, snt_stream_listener_port(listener));
+	peer_say_listening(listener);
 	while (!peer_stopped && ret >= 0 && (!opts->count || answered < opts->count))
 		ret = snt_loop_wait(ctx, 1000000000);
 	snt_stream_listener_destroy(listener);

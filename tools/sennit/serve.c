@@ -388,7 +388,7 @@ static int serve(const struct serve_opts *opts, struct snt_ctx *ctx)
 			"whoever reaches this port can %s the folder; --secret-file keeps "
 			"strangers out",
 			opts->read_only ? "read" : "read and write");
-	peer_say_listening(ctx, snt_stream_listener_port(listener));
+	peer_say_listening(listener);
 	status = serve_until_stopped(ctx);
 	snt_stream_listener_destroy(listener);
 	return status;

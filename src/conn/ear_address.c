@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: MIT */
+/* The addresses at which peers reach a listener. All are written as GIDs are: one of IPv4
+ * is mapped. */
+#include <errno.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "conn/carrier.h"
+#include "dev/gid.h"
+#include "util/err.h"
+
+/* More than a context has devices; further network interfaces are left out. */
+#define ADDRESSES_MAX 64
+
+struct address {
+	uint8_t gid[16];
+	int score;
+};
+
+struct address_list {
+	const struct snt__ear *ear;
+	unsigned count;
+	struct address address[ADDRESSES_MAX]; /* the highest score first */
+};
+
+static bool is_ipv4(const uint8_t gid[16])
+{
+	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
+
+	return memcmp(gid, mapped, sizeof(mapped)) == 0;
+}
+
+static bool is_unspecified(const uint8_t gid[16])
+{
+	static const uint8_t any[16];
+	unsigned from = is_ipv4(gid) ? 12 : 0;
+
+	return memcmp(gid + from, any, sizeof(any) - from) == 0;
+}
+
+static void gid_of(const struct sockaddr *address, uint8_t gid_out[16])
+{
+	memset(gid_out, 0, 16);
+	if (address->sa_family == AF_INET6) {
+		memcpy(gid_out, &((const struct sockaddr_in6 *)address)->sin6_addr, 16);
+		return;
+	}
+	memset(gid_out + 10, 0xff, 2);
+	memcpy(gid_out + 12, &((const struct sockaddr_in *)address)->sin_addr, 4);
+}
+
+/* Of a listener on all addresses: on those of this family, too? IPv6's unspecified address
+ * is IPv4's as well. */
+static bool is_heard(const struct snt__ear *ear, const uint8_t gid[16])
+{
+	return ear->bound.ss_family == AF_INET6 || is_ipv4(gid);
+}
+
+/* Among equals what was added first stays first. */
+static void add_address(struct address_list *list, const uint8_t gid[16], int score)
+{
+	unsigned at = list->count;
+
+	for (unsigned i = 0; i < list->count; i++)
+		if (memcmp(list->address[i].gid, gid, 16) == 0)
+			return;
+	if (score < 0 || list->count == ADDRESSES_MAX)
+		return;
+	for (; at && list->address[at - 1].score < score; at--)
+		list->address[at] = list->address[at - 1];
+	memcpy(list->address[at].gid, gid, 16);
+	list->address[at].score = score;
+	list->count++;
+}
+
+/* The GID that the device's lanes have, if it is heard; else the best that is. */
+static const struct snt_gid_info *find_gid(const struct snt__ear *ear,
+					   const struct snt__port *port)
+{
+	const struct snt_gid_info *best = NULL;
+
+	for (unsigned i = 0; i < port->info.gid_count; i++) {
+		const struct snt_gid_info *gid = &port->gid[i];
+
+		if (gid->type == SNT_GID_IB || !is_heard(ear, gid->raw))
+			continue;
+		if ((int)i == port->gid_best)
+			return gid;
+		if (!best || gid->score > best->score)
+			best = gid;
+	}
+	return best;
+}
+
+static void add_devices(struct address_list *list)
+{
+	const struct snt_ctx *ctx = list->ear->hub->ctx;
+
+	for (unsigned i = 0; i < ctx->device_count; i++) {
+		const struct snt_device *device = ctx->device[i];
+		const struct snt_gid_info *gid = find_gid(list->ear, &device->port);
+
+		if (gid && (device->control.cm || !list->ear->table->by_cm))
+			add_address(list, gid->raw, gid->score);
+	}
+}
+
+/* Does the interface belong to a device, as those of IP over InfiniBand do? */
+static bool is_of_device(const struct snt_ctx *ctx, const char *interface)
+{
+	unsigned index = if_nametoindex(interface);
+
+	for (unsigned i = 0; i < ctx->device_count; i++) {
+		const struct snt__port *port = &ctx->device[i]->port;
+
+		for (unsigned j = 0; j < port->info.gid_count; j++)
+			if (index && port->gid[j].netdev == index)
+				return true;
+	}
+	return false;
+}
+
+static void add_interface(struct address_list *list, const struct ifaddrs *interface)
+{
+	struct ibv_gid_entry entry = { .gid_type = IBV_GID_TYPE_ROCE_V2 };
+	const struct sockaddr *address = interface->ifa_addr;
+	struct snt_gid_info judged;
+
+	if (!address || !(interface->ifa_flags & IFF_UP) ||
+	    (address->sa_family != AF_INET && address->sa_family != AF_INET6))
+		return;
+	if (list->ear->table->by_cm &&
+	    !is_of_device(list->ear->hub->ctx, interface->ifa_name))
+		return;
+	gid_of(address, entry.gid.raw);
+	snt__gid_judge(&entry, &judged);
+	if (is_heard(list->ear, judged.raw))
+		add_address(list, judged.raw,
+			    interface->ifa_flags & IFF_LOOPBACK ? 0 : judged.score);
+}
+
+static int list_addresses(struct address_list *list)
+{
+	struct ifaddrs *interfaces;
+	uint8_t bound[16];
+
+	gid_of((const struct sockaddr *)&list->ear->bound, bound);
+	if (!is_unspecified(bound)) {
+		add_address(list, bound, 0);
+		return 0;
+	}
+	add_devices(list);
+	if (list->count)
+		return 0;
+	if (getifaddrs(&interfaces))
+		return snt__fail(errno, "cannot list network interfaces: %s",
+				 strerror(errno));
+	for (const struct ifaddrs *at = interfaces; at; at = at->ifa_next)
+		add_interface(list, at);
+	freeifaddrs(interfaces);
+	return 0;
+}
+
+int snt__ear_address(const struct snt__ear *ear, unsigned position, char *buffer,
+		     size_t size)
+{
+	struct address_list list = { .ear = ear };
+	char text[SNT__GID_TEXT];
+	int ret = list_addresses(&list);
+	size_t length;
+
+	if (ret)
+		return ret;
+	if (position >= list.count)
+		return snt__fail(ENOENT, "no address %u: the listener has %u", position,
+				 list.count);
+	snt__gid_text(list.address[position].gid, text);
+	length = strlen(text) + 1;
+	if (length > size)
+		return snt__fail(
+			ENOSPC,
+			"the address %s needs %zu bytes, and the buffer has %zu", text,
+			length, size);
+	memcpy(buffer, text, length);
+	return 0;
+}
