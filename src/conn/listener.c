@@ -164,7 +164,7 @@ static int add_ear(struct snt_listener *listener, const struct snt_listener_opts
 	return ret;
 }
 
-/* IPv6's unspecified address is IPv4's as well, for TCP. */
+/* IPv6's unspecified address is IPv4's as well, for both carriers. */
 static void ipv6_first(struct sockaddr_storage *address, int count)
 {
 	for (int i = 1; i < count; i++) {
@@ -198,7 +198,7 @@ static int listen_on(struct snt_listener *listener,
 
 	if (count < 0)
 		return count;
-	if (!opts->host && opts->carrier == SNT_CARRIER_TCP)
+	if (!opts->host)
 		ipv6_first(address, count);
 	/* A name's first address is what others find first. */
 	for (int i = 0; i < count; i++) {

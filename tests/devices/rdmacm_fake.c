@@ -24,6 +24,7 @@ static unsigned call_count;
 
 struct rdma_conn_param fake_cm_param;
 uint8_t fake_cm_timeout;
+int fake_cm_one_family;
 
 void fake_cm_reset(void)
 {
@@ -31,6 +32,7 @@ void fake_cm_reset(void)
 	last = NULL;
 	memset(&fake_cm_param, 0, sizeof(fake_cm_param));
 	fake_cm_timeout = 0;
+	fake_cm_one_family = -1;
 }
 
 void fake_cm_push(const struct fake_news *news)
@@ -178,6 +180,9 @@ int rdma_set_option(struct rdma_cm_id *id, int level, int name, void *value,
 	if (level == RDMA_OPTION_ID && name == RDMA_OPTION_ID_ACK_TIMEOUT &&
 	    length == 1)
 		fake_cm_timeout = *(uint8_t *)value;
+	if (level == RDMA_OPTION_ID && name == RDMA_OPTION_ID_AFONLY &&
+	    length == sizeof(int))
+		fake_cm_one_family = *(int *)value;
 	return try("set_option");
 }
 

@@ -40,5 +40,7 @@ unsigned fake_cm_calls(const char *name);
 /* What connect or accept were called with last, and set_option for the timeout. */
 extern struct rdma_conn_param fake_cm_param;
 extern uint8_t fake_cm_timeout;
+/* What RDMA_OPTION_ID_AFONLY was set to; -1: not set. */
+extern int fake_cm_one_family;
 
 #endif

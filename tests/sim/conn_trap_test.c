@@ -186,6 +186,27 @@ static void gids_of_different_kinds(void **state)
 	finish(&world);
 }
 
+/* Without a host it listens on all addresses, those of IPv6 included. */
+static void listener_on_all_addresses_hears_ipv6(void **state)
+{
+	struct snt__sim_device_opts opts = { .ipv6 = true };
+	char address[SNT_ADDRESS_MAX];
+	struct conn_world world;
+
+	(void)state;
+	good(conn_world_open(&world, 1));
+	good(conn_world_add_device(&world, 0, &opts));
+	good(conn_world_add_device(&world, 1, &opts));
+	good(conn_world_ready(&world));
+	world.listen.host = NULL;
+	good(conn_world_connect(&world));
+	assert_success(
+		snt_listener_address(world.listener, 0, address, sizeof(address)));
+	assert_string_equal(address, world.connect.host);
+	good(conn_world_run(&world, SNT_CONN_CONNECTED, 1000 * CONN_MS));
+	finish(&world);
+}
+
 /* Everything by IPv6, and from the second device. */
 static void ipv6_and_a_source(void **state)
 {
@@ -670,6 +691,7 @@ int main(void)
 		cmocka_unit_test(ports_of_different_mtus),
 		cmocka_unit_test(a_switch_of_a_smaller_mtu),
 		cmocka_unit_test(gids_of_different_kinds),
+		cmocka_unit_test(listener_on_all_addresses_hears_ipv6),
 		cmocka_unit_test(ipv6_and_a_source),
 		cmocka_unit_test(a_host_that_vanishes),
 		cmocka_unit_test(last_words_that_have_to_wait),

@@ -193,6 +193,22 @@ static void what_is_no_end(void **state)
 	table->destroy(id);
 }
 
+/* On all addresses of IPv6 it hears IPv4, too, whatever the system's default is; on those of
+ * IPv4 nothing else. */
+static void listener_on_all_addresses_hears_ipv4(void **state)
+{
+	struct sockaddr_in6 all = { .sin6_family = AF_INET6 };
+	struct rdma_cm_id *rdma;
+	struct snt__cm_id *id = listen_anywhere(&rdma);
+
+	(void)state;
+	assert_int_equal(fake_cm_one_family, -1);
+	table->destroy(id);
+	assert_success(table->listen(cm, (struct sockaddr *)&all, 0, &id));
+	assert_int_equal(fake_cm_one_family, 0);
+	table->destroy(id);
+}
+
 /* A listener whose device goes is told, too, and is still a listener. */
 static void listener_loses_its_device(void **state)
 {
@@ -406,6 +422,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(how_it_fails),
 		TEST(what_is_no_end),
+		TEST(listener_on_all_addresses_hears_ipv4),
 		TEST(listener_loses_its_device),
 		TEST(requests),
 		TEST(limits),

@@ -245,6 +245,16 @@ static int no_device(int ret)
 	return ret == -ENODEV ? -EADDRNOTAVAIL : ret;
 }
 
+/* IPv6's unspecified address is IPv4's, too, whatever net.ipv6.bindv6only says. A kernel
+ * that cannot be told goes by that. */
+static void hear_ipv4_as_well(struct rdma_cm_id *rdma)
+{
+	int ipv6_only = 0;
+
+	rdma_set_option(rdma, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &ipv6_only,
+			sizeof(ipv6_only));
+}
+
 static int start_listener(struct snt__cm *cm, const struct sockaddr *address,
 			  unsigned backlog, struct snt__cm_id **id_out)
 {
@@ -257,6 +267,8 @@ static int start_listener(struct snt__cm *cm, const struct sockaddr *address,
 	ret = create(manager, LISTENING, &id);
 	if (ret)
 		return ret;
+	if (address->sa_family == AF_INET6)
+		hear_ipv4_as_well(id->rdma);
 	ret = no_device(FROM_INT(rdma_bind_addr(id->rdma, (struct sockaddr *)address)));
 	/* Without a device it is for all of them, and those that are not ours come to
 	 * nothing later. */
