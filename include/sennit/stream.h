@@ -35,9 +35,10 @@
  * the moment, they return -EAGAIN. Each -EAGAIN, and each write or read of less than was
  * asked for, leaves a wish behind: as soon as the call is worth repeating the function
  * snt_stream_opts::ready is called, by the context's loop (loop.h), once for each wish.
- * Programs that have no function call snt_stream_wait(), or look again when the loop has
- * run. Both halves are independent of each other: what one waits for does not hold up the
- * other.
+ * There is none before the first call: a program reads or writes once when it gets a
+ * stream, and then from the function (examples/22-stream-callbacks.c). Programs that have
+ * no function call snt_stream_wait(), or look again when the loop has run. Both halves are
+ * independent of each other: what one waits for does not hold up the other.
  *
  * Nothing happens behind the program's back: bytes that had to wait, for room at the peer or
  * for others to go with, leave when the loop runs. A program that is about to do something
