@@ -14,9 +14,10 @@
  *
  * Which devices
  * -------------
- * A list of entries, separated by commas, from `snt_ctx_opts::devices` or the
- * environment variable SENNIT_DEVICES. No list means every device with an
- * active port.
+ * A list of at most SNT_DEVICE_LIST_MAX entries, separated by commas, from
+ * `snt_ctx_opts::devices` or the environment variable SENNIT_DEVICES. Spaces
+ * around an entry are ignored; inside of one they are an error. No list means
+ * every device with an active port.
  *
  *	mlx5		all devices whose name begins with mlx5
  *	=mlx5_1		the device with exactly this name
@@ -55,6 +56,9 @@ extern "C" {
 #endif
 
 struct snt_ctx;
+
+/* The most entries of a list of devices. */
+#define SNT_DEVICE_LIST_MAX 64
 
 enum snt_log_level {
 	SNT_LOG_DEFAULT = 0, /* as SENNIT_LOG says, else SNT_LOG_WARN */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "dev/select.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,6 +31,14 @@ static int parse_port(const char *text, size_t length)
 	return port >= 1 && port <= UINT8_MAX ? port : -EINVAL;
 }
 
+static bool has_space(const char *text, size_t length)
+{
+	for (size_t i = 0; i < length; i++)
+		if (isspace((unsigned char)text[i]))
+			return true;
+	return false;
+}
+
 static int parse_name(const struct snt__select *select, struct snt__entry *entry,
 		      const char *text, size_t length)
 {
@@ -46,6 +55,10 @@ static int parse_name(const struct snt__select *select, struct snt__entry *entry
 		return bad_entry(select, text, length, "has no name");
 	if (name_length >= sizeof(entry->name))
 		return bad_entry(select, text, length, "has a name that is too long");
+	if (has_space(text, name_length))
+		return bad_entry(select, text, length,
+				 "has a space inside; spaces are allowed around "
+				 "commas only");
 	if (memchr(text, '=', name_length) || memchr(text, '^', name_length))
 		return bad_entry(
 			select, text, length,
@@ -56,32 +69,54 @@ static int parse_name(const struct snt__select *select, struct snt__entry *entry
 	return 0;
 }
 
+/* Cuts spaces off both ends of an entry. */
+static void trim(const char **text, size_t *length)
+{
+	while (*length && isspace((unsigned char)**text)) {
+		(*text)++;
+		(*length)--;
+	}
+	while (*length && isspace((unsigned char)(*text)[*length - 1]))
+		(*length)--;
+}
+
+/* One entry, with its marks; without any it has those of the entry before it. */
+static int parse_entry(const struct snt__select *select, struct snt__entry *entry,
+		       const char *text, size_t length)
+{
+	const char *name = text;
+
+	if (length && (*name == '^' || *name == '=')) {
+		entry->exclude = *name == '^';
+		name += entry->exclude;
+		entry->exact = name < text + length && *name == '=';
+		name += entry->exact;
+	}
+	return parse_name(select, entry, name, length - (name - text));
+}
+
 static int parse_list(struct snt__select *select, const char *text)
 {
-	bool exact = false, exclude = false;
+	struct snt__entry marks = { 0 };
 
 	for (;; text++) {
-		size_t length = strcspn(text, ",");
-		const char *name = text;
+		size_t list_length = strcspn(text, ","), length = list_length;
+		const char *start = text;
 		struct snt__entry *entry;
 		int ret;
 
-		if (select->count == SNT__SELECT_MAX)
+		if (select->count == SNT_DEVICE_LIST_MAX)
 			return snt__fail(EINVAL, "%s has more than %d entries",
-					 select->source.origin, SNT__SELECT_MAX);
-		if (*name == '^' || *name == '=') {
-			exclude = *name == '^';
-			name += exclude;
-			exact = *name == '=';
-			name += exact;
-		}
+					 select->source.origin, SNT_DEVICE_LIST_MAX);
+		trim(&start, &length);
 		entry = &select->entry[select->count++];
-		entry->exact = exact;
-		entry->exclude = exclude;
-		ret = parse_name(select, entry, name, length - (name - text));
+		entry->exact = marks.exact;
+		entry->exclude = marks.exclude;
+		ret = parse_entry(select, entry, start, length);
 		if (ret)
 			return ret;
-		text += length;
+		marks = *entry;
+		text += list_length;
 		if (!*text)
 			return 0;
 	}

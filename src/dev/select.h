@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include <sennit/ctx.h>
+
 #include "util/setting.h"
 
 /*
@@ -13,7 +15,6 @@
  * entry that selected nothing is told from one that did its job.
  */
 
-#define SNT__SELECT_MAX	 64 /* entries in one list */
 #define SNT__DEVICE_NAME 64 /* bytes of a device's name, with its NUL */
 
 struct snt__entry {
@@ -36,7 +37,7 @@ struct snt__select {
 	unsigned count;
 	/* One more than the list may have: without any inclusion in it, the
 	 * prefix "", which matches all, stands at the end. */
-	struct snt__entry entry[SNT__SELECT_MAX + 1];
+	struct snt__entry entry[SNT_DEVICE_LIST_MAX + 1];
 };
 
 /* 0, or -EINVAL with a sentence that quotes the entry. */

@@ -27,6 +27,14 @@ struct rule {
 	bool exact, exclude;
 };
 
+/* Around an entry, where it must not make a difference. */
+static const char *some_space(uint64_t *random)
+{
+	static const char *const spaces[] = { "", "", "", " ", "\t", "  " };
+
+	return spaces[random_below(random, 6)];
+}
+
 /* A random list as text, and what it means. */
 static unsigned make_list(uint64_t *random, char *text, size_t size, struct rule *rule)
 {
@@ -49,10 +57,11 @@ static unsigned make_list(uint64_t *random, char *text, size_t size, struct rule
 		snprintf(rule[i].name, sizeof(rule[i].name), "%.*s", (int)length, name);
 		rule[i].port =
 			random_below(random, 3) ? 0 : 1 + random_below(random, PORTS);
-		used += snprintf(text + used, size - used, "%s%s%s", i ? "," : "", mark,
-				 rule[i].name);
+		used += snprintf(text + used, size - used, "%s%s%s%s", i ? "," : "",
+				 some_space(random), mark, rule[i].name);
 		if (rule[i].port)
 			used += snprintf(text + used, size - used, ":%u", rule[i].port);
+		used += snprintf(text + used, size - used, "%s", some_space(random));
 	}
 	return count;
 }

@@ -82,6 +82,26 @@ static void mark_holds_until_the_next(void **state)
 	assert_int_equal(selected("rxe,=mlx5_0,mlx5_1,^mlx5_1"), 0x9);
 }
 
+/* "^mlx5_0, mlx5_1" opened mlx5_1: " mlx5_1" is the beginning of no device's name. */
+static void spaces_around_entries_do_not_count(void **state)
+{
+	(void)state;
+	assert_int_equal(selected("^mlx5_0, mlx5_1"), 0x8);
+	assert_int_equal(selected(" =mlx5_0 ,\t=rxe0:1 "), 0x9);
+	assert_int_equal(selected("mlx5 , ^=mlx5_1\n"), 0x5);
+}
+
+static void spaces_inside_entries_are_refused(void **state)
+{
+	(void)state;
+	assert_error(parse("mlx5_0 mlx5_1"), EINVAL, "space inside");
+	assert_error(parse("^ mlx5_0"), EINVAL, "space inside");
+	assert_error(parse("mlx5_0 :1"), EINVAL, "space inside");
+	assert_error(parse("mlx5_0: 1"), EINVAL, "no port from 1 to 255");
+	assert_error(parse("mlx5_0, ,mlx5_1"), EINVAL, "has no name");
+	assert_error(parse(" "), EINVAL, "has no name");
+}
+
 static void port_narrows_an_entry(void **state)
 {
 	struct snt__entry *entry;
@@ -146,10 +166,10 @@ static void malformed_lists_are_refused(void **state)
 
 static void too_many_entries_are_refused(void **state)
 {
-	char text[3 * SNT__SELECT_MAX + 3] = "";
+	char text[3 * SNT_DEVICE_LIST_MAX + 3] = "";
 
 	(void)state;
-	for (int i = 0; i < SNT__SELECT_MAX; i++)
+	for (int i = 0; i < SNT_DEVICE_LIST_MAX; i++)
 		strcat(text, i ? ",^a" : "^a");
 	assert_success(parse(text));
 	strcat(text, ",^");
@@ -167,6 +187,8 @@ int main(void)
 		cmocka_unit_test(h14_excluded_devices_stay_closed),
 		cmocka_unit_test(exclusion_wins_wherever_it_stands),
 		cmocka_unit_test(mark_holds_until_the_next),
+		cmocka_unit_test(spaces_around_entries_do_not_count),
+		cmocka_unit_test(spaces_inside_entries_are_refused),
 		cmocka_unit_test(port_narrows_an_entry),
 		cmocka_unit_test(selecting_twice_is_refused),
 		cmocka_unit_test(only_exact_or_numbered_entries_are_strict),
