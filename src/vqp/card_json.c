@@ -588,15 +588,53 @@ static bool nests_too_deep(const char *text, size_t length)
 	return false;
 }
 
+/*
+ * jansson does not report all failures to allocate: it loses letters of long strings,
+ * or calls a string an invalid token. malloc() sets errno, which jansson resets when it
+ * converts a number. So jansson gets the text byte by byte, and errno is looked at
+ * before each of them: no number is converted between a lost letter and the next byte.
+ */
+struct source {
+	const char *text;
+	size_t length;
+	size_t used;
+	bool out_of_memory;
+};
+
+static size_t next_byte(void *buffer, size_t size, void *arg)
+{
+	struct source *source = arg;
+
+	(void)size;
+	source->out_of_memory |= errno == ENOMEM;
+	if (source->out_of_memory)
+		return (size_t)-1;
+	if (source->used == source->length)
+		return 0;
+	*(char *)buffer = source->text[source->used++];
+	return 1;
+}
+
+static json_t *load(struct source *source, json_error_t *error)
+{
+	int before = errno;
+	json_t *root;
+
+	errno = 0;
+	root = json_load_callback(next_byte, source, JSON_REJECT_DUPLICATES, error);
+	source->out_of_memory |=
+		errno == ENOMEM ||
+		(!root && (!error->text[0] ||
+			   json_error_code(error) == json_error_out_of_memory));
+	errno = before;
+	return root;
+}
+
 /* jansson quotes the text near the error, which is not ours to print. */
 static int refuse_text(json_error_t *error)
 {
 	char *near = strstr(error->text, " near '");
 
-	/* It has no words for running out of memory; while it reads a string it even
-	 * calls that an invalid token, which cannot be told from a real one. */
-	if (!error->text[0] || json_error_code(error) == json_error_out_of_memory)
-		return snt__fail(ENOMEM, "out of memory for a JSON card");
 	if (near)
 		*near = '\0';
 	return snt__fail(EBADMSG, "JSON card is malformed in line %d, column %d: %s",
@@ -605,6 +643,7 @@ static int refuse_text(json_error_t *error)
 
 int snt_card_from_json(const char *text, size_t length, struct snt_card *card_out)
 {
+	struct source source = { .text = text, .length = length };
 	struct snt_card card = { 0 };
 	json_error_t error;
 	json_t *root;
@@ -618,10 +657,11 @@ int snt_card_from_json(const char *text, size_t length, struct snt_card *card_ou
 	if (nests_too_deep(text, length))
 		return snt__fail(EBADMSG, "JSON card nests deeper than %d levels",
 				 DEPTH_MAX);
-	root = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
-	if (!root)
-		return refuse_text(&error);
-	ret = read_card(root, &card);
+	root = load(&source, &error);
+	if (source.out_of_memory)
+		ret = snt__fail(ENOMEM, "out of memory for a JSON card");
+	else
+		ret = root ? read_card(root, &card) : refuse_text(&error);
 	json_decref(root);
 	if (ret)
 		return ret;
