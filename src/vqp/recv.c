@@ -183,10 +183,11 @@ int snt__recv_post_all(struct snt_qp *qp)
 	return 0;
 }
 
+/* As snt__qp_fail_slot(): the first error that is not a flush. */
 static void fail_recv(struct snt__recv *recv, unsigned status, uint32_t vendor_err,
 		      unsigned lane)
 {
-	if (recv->status)
+	if (recv->status && (recv->status != SNT_FLUSHED || status == SNT_FLUSHED))
 		return;
 	recv->status = status;
 	recv->vendor_err = vendor_err;
@@ -213,7 +214,7 @@ static void finish(struct snt__recv_ring *ring, uint32_t position,
 {
 	struct snt__recv *recv = &ring->recv[position & ring->mask];
 
-	/* Flushed before, when the whole QP broke. */
+	/* Reported before, when the lane came to its end. */
 	if (position - ring->head >= ring->tail - ring->head || !recv->pending)
 		return;
 	recv->pending--;
@@ -283,12 +284,14 @@ void snt__recv_end(struct snt_qp *qp, struct snt__lane *lane)
 	snt__cq_ready(qp->recv_cq, &qp->recv_ready);
 }
 
-/* Notifications that no lane will bring any more. Data receives come back from
- * their lane by themselves. */
+/* DQPLB's notification receives, which are on no lane. All others come back from their
+ * lanes, some with an error that is not a flush. */
 void snt__recv_flush(struct snt_qp *qp)
 {
 	struct snt__recv_ring *ring = &qp->notify;
 
+	if (qp->scheme != SNT_DQPLB)
+		return;
 	for (uint32_t at = ring->head; at != ring->tail; at++) {
 		struct snt__recv *recv = &ring->recv[at & ring->mask];
 

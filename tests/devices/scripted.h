@@ -214,6 +214,16 @@ int scripted_land(struct ibv_qp *qp);
  */
 int scripted_complete(struct ibv_qp *qp, enum ibv_wc_status status);
 
+/**
+ * scripted_fail_recv - let the oldest receive fail, which takes the QP to ERR
+ * @status: IBV_WC_LOC_PROT_ERR and the like
+ *
+ * The receives behind it, and all sends, are flushed.
+ *
+ * Returns: 0; -ENOENT if no receive is pending, or the QP cannot receive.
+ */
+int scripted_fail_recv(struct ibv_qp *qp, enum ibv_wc_status status);
+
 /* A posted WR. Pointers in `wr` point into this copy. */
 struct scripted_send {
 	struct ibv_send_wr wr; /* next is NULL */

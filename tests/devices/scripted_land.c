@@ -321,3 +321,16 @@ int scripted_complete(struct ibv_qp *ibv_qp, enum ibv_wc_status status)
 		scripted__qp_error(qp);
 	return result;
 }
+
+int scripted_fail_recv(struct ibv_qp *ibv_qp, enum ibv_wc_status status)
+{
+	struct scripted_qp *qp = scripted__qp(ibv_qp);
+	struct scripted_recv_queue *queue = scripted__recv_queue(qp);
+
+	if ((ibv_qp->state != IBV_QPS_RTR && ibv_qp->state != IBV_QPS_RTS) ||
+	    queue->head == queue->tail)
+		return -ENOENT;
+	scripted__fail_recv(qp, status);
+	scripted__qp_error(qp);
+	return 0;
+}

@@ -103,6 +103,7 @@ struct recv {
 	uint32_t at;
 	uint32_t room;
 	bool retired;
+	int injected; /* the status that one of its lanes was made to fail with */
 };
 
 struct host {
@@ -175,6 +176,8 @@ struct link {
 	bool floods;  /* little but short notifications, on narrow lanes */
 	bool faulty;  /* from now on things may fail */
 	unsigned injected, other_faults;
+	unsigned recvs_injected; /* receives that were made to fail */
+	unsigned recvs_refused;	 /* posts of receives that were */
 	struct raid raid;
 };
 

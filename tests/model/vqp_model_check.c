@@ -406,6 +406,10 @@ static int check_recv(struct link *link, unsigned end, const struct snt_wc *wc)
 	if (!link->faulty && !here->closing)
 		return wrong(link, "end %u: receive %d failed: %s", end, next,
 			     snt_status_text(wc->status));
+	if (link->recvs_injected == 1 && !link->recvs_refused && recv->injected &&
+	    wc->status != recv->injected)
+		return wrong(link, "end %u: receive %d: %s, but its first error was %d",
+			     end, next, snt_status_text(wc->status), recv->injected);
 	return 0;
 }
 

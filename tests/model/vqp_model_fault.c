@@ -18,14 +18,20 @@ static void expect_fault(struct link *link)
 	link->other_faults++;
 }
 
-static int fail_completion(struct link *link)
+static enum ibv_wc_status choose_status(struct world *world)
 {
 	static const enum ibv_wc_status statuses[] = {
 		IBV_WC_RETRY_EXC_ERR, IBV_WC_LOC_PROT_ERR, IBV_WC_REM_ACCESS_ERR,
 		IBV_WC_REM_OP_ERR,    IBV_WC_FATAL_ERR,
 	};
+
+	return statuses[dice(world, 5)];
+}
+
+static int fail_completion(struct link *link)
+{
 	struct world *world = link->world;
-	enum ibv_wc_status status = statuses[dice(world, 5)];
+	enum ibv_wc_status status = choose_status(world);
 	unsigned end = dice(world, 2), lane = dice(world, link->end[end].lanes);
 	struct ibv_qp *qp = link->end[end].lane[lane];
 	struct scripted_send send;
@@ -51,6 +57,43 @@ static int fail_completion(struct link *link)
 	return 0;
 }
 
+/* The receive that is next on a lane; NULL: one that the library posted by itself. A
+ * receive of the program lies on each lane of its class, in the order of posting. */
+static struct recv *next_recv(struct link *link, struct end *here, unsigned lane)
+{
+	unsigned pending = scripted_recv_pending(here->lane[lane]);
+	bool notifies = !link->pass && lane >= here->opts.lanes && !is_sequenced(link);
+	bool data = !notifies;
+
+	if (is_sequenced(link) && lane < here->opts.lanes)
+		return NULL;
+	if (!pending || pending > (unsigned)here->class_posted[data])
+		return NULL;
+	return &here->recv[here->class_order[data][here->class_posted[data] - pending]];
+}
+
+/* A receive fails, and with it its lane. */
+static int fail_recv(struct link *link)
+{
+	struct world *world = link->world;
+	enum ibv_wc_status status = choose_status(world);
+	unsigned end = dice(world, 2);
+	struct end *here = &link->end[end];
+	unsigned lane = dice(world, here->lanes);
+	struct recv *recv = next_recv(link, here, lane);
+
+	if (scripted_fail_recv(here->lane[lane], status))
+		return 0;
+	expect_fault(link);
+	link->recvs_injected++;
+	if (recv)
+		recv->injected = status;
+	if (world->trace)
+		printf("# link %u, end %u: a receive of lane %u is made to fail with %d\n",
+		       link->index, end, lane, status);
+	return 0;
+}
+
 static int fail_post(struct world *world)
 {
 	static const int errors[] = { ENOMEM, EIO, EINVAL };
@@ -70,8 +113,11 @@ static int fail_post(struct world *world)
 		return 0;
 	host->post_faults[device]++;
 	for (unsigned i = 0; i < world->links; i++)
-		if (!link || link == &world->link[i])
+		if (!link || link == &world->link[i]) {
 			expect_fault(&world->link[i]);
+			world->link[i].recvs_refused +=
+				fault.kind == SCRIPTED_POST_RECV;
+		}
 	if (link)
 		fault.qp = link->end[index].lane[dice(world, link->end[index].lanes)];
 	if (world->trace)
@@ -100,7 +146,7 @@ static int fail_lane(struct link *link)
 
 int harm(struct world *world)
 {
-	uint32_t what = dice(world, 20);
+	uint32_t what = dice(world, 24);
 	struct link *link = pick_link(world);
 
 	if (what < 8)
@@ -109,6 +155,8 @@ int harm(struct world *world)
 		return fail_post(world);
 	if (what < 17)
 		return fail_lane(link);
+	if (what < 21)
+		return fail_recv(link);
 	expect_fault(link);
 	return end_close(link, dice(world, 2), link->faulty);
 }
