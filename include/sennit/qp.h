@@ -35,14 +35,15 @@
  * consumed by WRITE_IMM only; data receives are consumed by SEND only. On a
  * single pass-through lane both share one queue, as in verbs.
  *
- * Lanes. A QP of one lane hands WRs straight to the device, with the program's
- * wr_id and by verbs' own rules: a WR fits one message of the port, and of each
- * lane_depth sends at least one is signalled; send_depth does not matter. It is a
- * pass-through lane. When its device refuses a WR all the same, nobody knows whether
- * it has it: then the WR counts as accepted and the QP fails, and a WR that never
- * comes back is reported as flushed. It is known by its wr_id, so sends and receives
- * that are under way should not have the same. The flag SNT_QP_TRACKED runs a
- * single lane by the rules of many instead.
+ * Lanes. A QP of one lane hands WRs straight to the device, by verbs' own rules: a
+ * WR fits one message of the port, and of each lane_depth sends at least one is
+ * signalled; send_depth does not matter. It is a pass-through lane. If its device
+ * refuses a WR that was in order, it cannot be known whether the device has it all the
+ * same: then the WR counts as accepted, the QP fails, and the WR is reported as any
+ * other, at the latest when the QP is closed. wr_ids need not be unique: each WR is
+ * reported under its own, also if others have the same. The device sees numbers of the
+ * library's in place of wr_ids. The flag SNT_QP_TRACKED runs a single lane by the
+ * rules of many instead.
  *
  * Schemes. How the peer learns that a WRITE_IMM has landed as a whole:
  * SPRAY: fragments are plain writes; when all are acknowledged, an empty
@@ -242,7 +243,8 @@ SNT_API int snt_qp_post_send(struct snt_qp *qp, const struct snt_send_wr *wr,
  *
  * Returns: as snt_qp_post_send(); -EAGAIN if recv_depth of that class is used up; the
  * errno of a device that refuses one on a pass-through lane before it is connected,
- * after which all that were posted are forgotten.
+ * after which all that were posted are forgotten or, without a control table, no more
+ * can be posted (-ESHUTDOWN).
  */
 SNT_API int snt_qp_post_recv(struct snt_qp *qp, const struct snt_recv_wr *wr,
 			     unsigned count);

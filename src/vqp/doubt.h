@@ -7,46 +7,38 @@
 struct snt_wc;
 
 /*
- * WRs which a device said it had refused, of a lane that passes them on. Queues are
- * never full by our own count, so something is wrong, and some devices say this after
- * having queued them: whoever posted them again could send them twice. So they count
- * as posted, and the lane is given up. They come back from the device if it has them.
- * Of those that have not when it has let go of all else, nobody else will tell.
+ * WRs which a device said it had refused, of a pass-through lane. Queues are never full
+ * by our own count, so something is wrong, and some devices say this after having queued
+ * them: posting them again could send them twice. So they count as posted, and the lane
+ * is given up. Those that the device has come back from it. When a queue's marker has
+ * come, the device has let go of all, and what has not come back never will: it is
+ * reported as flushed.
  *
- * Of a failed WR verbs tell no more than its wr_id, so it is by that and their order
- * that they are known.
+ * Of receives that is all that are under way then. Of sends it is those from the first
+ * refused one on: one before it that has not come back was not signalled, and succeeded.
  */
 struct snt__doubt {
-	uint64_t wr_id[SNT__CHAIN_MAX];
-	uint32_t queue;	 /* 0: sends; SNT__TAG_RECV: receives */
-	uint32_t before; /* completions that come before theirs, at least */
-	uint8_t count;
-	uint8_t settled; /* the first so many are done with */
-	bool over;	 /* the device has let go of all */
+	uint32_t first;	  /* sequence number of the first send that was refused */
+	bool sends;	  /* there is one */
+	bool sends_ended; /* the device has let go of all sends */
+	bool recvs_ended; /* and of all receives */
 };
 
-/* These, which lie side by side. */
-void snt__doubt_sends(struct snt_qp *qp, const struct ibv_send_wr *wr, unsigned count);
-void snt__doubt_recv(struct snt_qp *qp, uint64_t wr_id);
-
-/* A completion of the lane, which may be of one of them. */
-void snt__doubt_see(struct snt__doubt *doubt, const struct ibv_wc *physical);
+/* From this sequence number on; the last receive that was posted. */
+void snt__doubt_sends(struct snt_qp *qp, uint32_t first);
+void snt__doubt_recv(struct snt_qp *qp);
 
 /* A queue is at its end. */
-void snt__doubt_end(struct snt_qp *qp, uint32_t queue);
-
-/* Those that never were there, flushed. Returns how many. */
-int snt__doubt_report(struct snt_qp *qp, uint32_t queue, struct snt_wc *wc, int max);
-
-static inline bool snt__doubt_is_settled(const struct snt__doubt *doubt)
-{
-	return doubt->settled == doubt->count;
-}
+void snt__doubt_end(struct snt_qp *qp, enum snt__queue queue);
 
 /* Is there something to report? */
-static inline bool snt__doubt_is_due(const struct snt__doubt *doubt, uint32_t queue)
-{
-	return doubt->over && doubt->queue == queue && !snt__doubt_is_settled(doubt);
-}
+bool snt__doubt_is_due(const struct snt_qp *qp, enum snt__queue queue);
+
+/* Is all reported that was under way on a lane which is at its end? */
+bool snt__doubt_is_settled(const struct snt_qp *qp);
+
+/* Those that never were there, flushed. Returns how many. */
+int snt__doubt_report(struct snt_qp *qp, enum snt__queue queue, struct snt_wc *wc,
+		      int max);
 
 #endif

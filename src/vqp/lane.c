@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <string.h>
 
-#include "vqp/pass.h"
 #include "vqp/qp.h"
 
 void snt__lane_update(struct snt__lane *lane)
@@ -32,19 +31,10 @@ int snt__lane_to_error(struct snt__lane *lane)
 	return device->control.modify_qp(lane->qp, &attr, IBV_QP_STATE);
 }
 
-/* Between a program's own wr_ids a marker must be recognised as a whole. */
-static uint64_t marker_id(const struct snt__lane *lane, uint32_t queue,
-			  enum snt__marker marker)
-{
-	if (lane->is_single)
-		return snt__pass_marker(lane->owner, queue, marker);
-	return snt__wr_id(lane->tag | SNT__TAG_MARKER | queue, marker);
-}
-
 void snt__lane_mark(struct snt__lane *lane, enum snt__marker marker)
 {
 	struct ibv_send_wr wr = {
-		.wr_id = marker_id(lane, 0, marker),
+		.wr_id = snt__wr_id(lane->tag | SNT__TAG_MARKER, marker),
 		.opcode = IBV_WR_RDMA_WRITE,
 		.send_flags = IBV_SEND_SIGNALED,
 	};
@@ -59,7 +49,8 @@ void snt__lane_mark(struct snt__lane *lane, enum snt__marker marker)
 
 int snt__lane_mark_recv(struct snt__lane *lane, enum snt__marker marker)
 {
-	struct ibv_recv_wr wr = { .wr_id = marker_id(lane, SNT__TAG_RECV, marker) };
+	uint32_t tag = lane->tag | SNT__TAG_MARKER | SNT__TAG_RECV;
+	struct ibv_recv_wr wr = { .wr_id = snt__wr_id(tag, marker) };
 	struct ibv_recv_wr *bad;
 
 	return -ibv_post_recv(lane->qp, &wr, &bad);

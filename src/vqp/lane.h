@@ -40,7 +40,11 @@ static inline uint32_t snt__wr_id_sequence(uint64_t wr_id)
 enum snt__tag {
 	SNT__TAG_RECV = 1u << 31,
 	SNT__TAG_MARKER = 1u << 30, /* ends a queue when the QP is closed */
+	SNT__TAG_ASKED = 1u << 29,  /* a send of the library's own, see pass.h */
 };
+
+/* life.c: a tag that no lane has, with 0 for kind and lane. */
+uint32_t snt__tag_fresh(void);
 
 /* DQPLB: an arrival that is too far ahead of others. */
 struct snt__early {
@@ -53,6 +57,17 @@ struct snt__run {
 	uint32_t sequence; /* DQPLB's, of the first of them, else 0 */
 	uint32_t end;	   /* the lane's sequence number behind the last of them */
 	uint64_t bytes;
+};
+
+/* The program's wr_ids of one queue of a pass-through lane, a ring by sequence number. */
+struct snt__ids {
+	uint64_t *id;
+	uint32_t mask;
+};
+
+enum snt__queue {
+	SNT__QUEUE_SEND = 0,
+	SNT__QUEUE_RECV = 1,
 };
 
 struct snt__lane {
@@ -78,7 +93,7 @@ struct snt__lane {
 	bool used;	   /* has a counterpart at the peer */
 	bool sequenced;	   /* a data lane of DQPLB */
 	bool is_single;	   /* the only one of a QP that passes WRs on */
-	bool passes;	   /* the same, until it is being closed; not with an SRQ */
+	bool passes;	   /* the same, until it fails or is closed; not with an SRQ */
 	bool touched;	   /* on the QP's list of lanes with a chain to post */
 	bool wants_marker; /* its marker was refused for now */
 	bool wants_recv_marker; /* the same of its receives */
@@ -98,6 +113,10 @@ struct snt__lane {
 	struct snt__early *stash; /* a ring as large as that of runs */
 	uint32_t stash_head;
 	uint32_t stash_tail;
+
+	/* Pass-through. */
+	struct snt__ids ids[2]; /* by enum snt__queue */
+	uint32_t asked_end;	/* sequence number behind the last that was asked for */
 
 	uint32_t psn;
 	uint32_t flow_label;
@@ -138,6 +157,23 @@ static inline bool snt__lane_has(const struct snt__lane *lane, uint32_t sequence
 static inline bool snt__lane_has_room(const struct snt__lane *lane, uint32_t count)
 {
 	return snt__lane_under_way(lane) + count <= lane->limit;
+}
+
+/* The program's wr_id of a WR on a pass-through lane. */
+static inline uint64_t snt__lane_id(const struct snt__lane *lane, enum snt__queue queue,
+				    uint32_t sequence)
+{
+	const struct snt__ids *ids = &lane->ids[queue];
+
+	return ids->id[sequence & ids->mask];
+}
+
+static inline void snt__lane_set_id(const struct snt__lane *lane, enum snt__queue queue,
+				    uint32_t sequence, uint64_t wr_id)
+{
+	const struct snt__ids *ids = &lane->ids[queue];
+
+	ids->id[sequence & ids->mask] = wr_id;
 }
 
 /* After a change of alive or depth. */

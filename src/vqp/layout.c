@@ -67,6 +67,22 @@ static void lay_chain(struct snt_qp *qp, struct block *block, struct snt__lane *
 	}
 }
 
+static void lay_ids(struct block *block, struct snt__ids *ids, uint32_t depth)
+{
+	uint32_t size = power_of_two(depth);
+	uint64_t *id = take(block, size, sizeof(*id));
+
+	if (block->memory)
+		*ids = (struct snt__ids){ id, size - 1 };
+}
+
+/* A pass-through lane needs nothing but these. */
+static void lay_single(struct snt_qp *qp, struct block *block)
+{
+	lay_ids(block, &qp->lane->ids[SNT__QUEUE_SEND], qp->lane_depth);
+	lay_ids(block, &qp->lane->ids[SNT__QUEUE_RECV], qp->srq ? 0 : qp->recv_depth);
+}
+
 static void lay_runs(struct snt_qp *qp, struct block *block, struct snt__lane *lane)
 {
 	uint32_t size = power_of_two(qp->lane_depth);
@@ -88,10 +104,13 @@ static void lay_out(struct snt_qp *qp, struct block *block)
 		struct snt__lane *lane = block->memory ? &qp->lane[i] : NULL;
 
 		lay_chain(qp, block, lane);
-		lay_runs(qp, block, lane);
+		if (!qp->pass_through)
+			lay_runs(qp, block, lane);
 	}
-	if (qp->pass_through)
+	if (qp->pass_through) {
+		lay_single(qp, block);
 		return;
+	}
 	lay_sends(qp, block);
 	lay_ring(qp, block, &qp->data, qp->recv_sge_max);
 	lay_ring(qp, block, &qp->notify, 0);

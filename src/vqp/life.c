@@ -16,14 +16,22 @@
 #include "vqp/options.h"
 #include "vqp/qp.h"
 
-/* Generation and lane, so that a CQE of an earlier life is recognised. */
-void snt__qp_retag(struct snt_qp *qp)
+/* A generation, with room for the number of a lane. */
+uint32_t snt__tag_fresh(void)
 {
 	static atomic_uint generation;
-	uint32_t fresh = atomic_fetch_add(&generation, 1) << 8;
+
+	return (atomic_fetch_add(&generation, 1) << 8) &
+	       ~(SNT__TAG_RECV | SNT__TAG_MARKER | SNT__TAG_ASKED);
+}
+
+/* So that a CQE of an earlier life is recognised. */
+void snt__qp_retag(struct snt_qp *qp)
+{
+	uint32_t fresh = snt__tag_fresh();
 
 	for (uint32_t i = 0; i < qp->lane_count; i++)
-		qp->lane[i].tag = (fresh | i) & ~(SNT__TAG_RECV | SNT__TAG_MARKER);
+		qp->lane[i].tag = fresh | i;
 }
 
 /* Where each lane begins to count packets, and who we are. Chosen by chance, so that
@@ -38,7 +46,6 @@ static int choose_numbers(struct snt_qp *qp)
 		ret = snt__ctx_random(qp->ctx, psn, qp->lane_count * sizeof(psn[0]));
 	if (ret)
 		return snt__fail(-ret, "no random numbers: %s", strerror(-ret));
-	qp->generation_before = qp->generation;
 	qp->generation = generation | 1;
 	for (uint32_t i = 0; i < qp->lane_count; i++)
 		qp->lane[i].psn = psn[i] & 0xffffff;
@@ -52,6 +59,7 @@ static void empty_lane(struct snt__lane *lane)
 	lane->retired = lane->built = 0;
 	lane->run_head = lane->run_tail = 0;
 	lane->recv_posted = lane->recv_retired = 0;
+	lane->asked_end = 0;
 	lane->stash_head = lane->stash_tail = 0;
 	lane->awaits_imm = false;
 	lane->used = lane->alive = false;

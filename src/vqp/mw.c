@@ -258,6 +258,7 @@ int snt__mw_send_inv(struct snt_qp *qp, const struct snt_sge *sge, unsigned sge_
 		ret = snt__pass_build(qp, &send, &wr);
 	if (ret)
 		return ret;
+	wr.wr_id = wr_id;
 	wr.opcode = IBV_WR_SEND_WITH_INV;
 	wr.invalidate_rkey = window->key[qp->lane->remote_device];
 	return snt__pass_post_one(qp, &wr);

@@ -25,14 +25,13 @@ static inline bool build_simple(const struct snt_qp *qp, const struct snt_send_w
 {
 	struct ibv_sge *to = physical->sg_list;
 	const struct snt_sge *from = wr->sge;
-	uint64_t wr_id = wr->wr_id, remote_addr = wr->remote_addr;
+	uint64_t remote_addr = wr->remote_addr;
 	uint32_t imm = wr->imm, flags = wr->flags;
 
 	if (!snt__check_simple(qp, wr, known))
 		return false;
 	snt__sge_set(to, snt__sge_words((uintptr_t)from->addr, from->length,
 					known->local_key));
-	physical->wr_id = wr_id;
 	physical->num_sge = 1;
 	physical->opcode = known->whole_verb;
 	physical->send_flags = flags;
@@ -67,7 +66,6 @@ __attribute__((noinline)) int snt__pass_build(const struct snt_qp *qp,
 
 	if (!snt__check_wr(qp, wr, &length))
 		return snt__wr_fault(qp, wr);
-	physical->wr_id = wr->wr_id;
 	physical->num_sge = wr->sge_count;
 	physical->opcode = snt__rules[wr->opcode].whole_verb;
 	physical->send_flags = wr->flags;
@@ -109,10 +107,7 @@ static unsigned post_chain(struct snt__lane *lane, unsigned count)
 	return first - lane->chain;
 }
 
-/*
- * The next chain; how many of the WRs are in it. A run ends with each signalled WR, whose
- * completion then says that all of it is done.
- */
+/* The next chain; how many of the WRs are in it. They are under way when it is posted. */
 static __attribute__((noinline)) unsigned build_chain(struct snt_qp *qp,
 						      const struct snt_send_wr *wr,
 						      unsigned count,
@@ -121,20 +116,21 @@ static __attribute__((noinline)) unsigned build_chain(struct snt_qp *qp,
 {
 	struct snt__lane *lane = &qp->lane[0];
 	struct ibv_send_wr *physical = lane->chain;
-	struct snt__run *run = lane->run;
-	uint32_t tail = lane->run_tail, mask = lane->run_mask, end = lane->built;
+	const struct snt__ids ids = lane->ids[SNT__QUEUE_SEND];
+	uint32_t sequence = lane->built, tag = lane->tag;
 	unsigned built;
 
 	for (built = 0; built < count; built++, wr++, physical++) {
+		uint64_t wr_id = wr->wr_id;
+
 		if (!build_simple(qp, wr, known, physical)) {
 			*ret_out = snt__pass_build(qp, wr, physical);
 			if (*ret_out)
 				break;
 		}
-		run[tail & mask].end = ++end;
-		tail += (wr->flags & SNT_SIGNALED) / SNT_SIGNALED;
+		physical->wr_id = snt__wr_id(tag, sequence);
+		ids.id[sequence++ & ids.mask] = wr_id;
 	}
-	lane->run_tail = tail;
 	return built;
 }
 
@@ -168,7 +164,7 @@ static __attribute__((noinline)) int post_many(struct snt_qp *qp,
 		lane->built += built;
 		taken += built;
 		if (__builtin_expect(posted < built, 0)) {
-			snt__doubt_sends(qp, &lane->chain[posted], built - posted);
+			snt__doubt_sends(qp, lane->built - (built - posted));
 			break;
 		}
 	} while (built == want && taken < count);
@@ -178,19 +174,23 @@ static __attribute__((noinline)) int post_many(struct snt_qp *qp,
 	return taken ? (int)taken : ret;
 }
 
-/* One that stands alone, and for which there is room. */
-static inline void post_single(struct snt_qp *qp, struct ibv_send_wr *wr)
+/* One that stands alone, and for which there is room. False: the device refused it. */
+static inline bool post_single(struct snt_qp *qp, struct ibv_send_wr *wr, uint32_t tag,
+			       uint64_t wr_id)
 {
 	struct snt__lane *lane = &qp->lane[0];
+	uint32_t sequence = lane->built++;
 	struct ibv_send_wr *bad;
 
+	snt__lane_set_id(lane, SNT__QUEUE_SEND, sequence, wr_id);
+	wr->wr_id = snt__wr_id(tag, sequence);
 	wr->next = NULL;
-	lane->run[lane->run_tail & lane->run_mask].end = ++lane->built;
-	lane->run_tail += (wr->send_flags & IBV_SEND_SIGNALED) / IBV_SEND_SIGNALED;
 	lane->fragments++;
 	lane->doorbells++;
-	if (__builtin_expect(ibv_post_send(lane->qp, wr, &bad), 0))
-		snt__doubt_sends(qp, wr, 1);
+	if (__builtin_expect(!ibv_post_send(lane->qp, wr, &bad), 1))
+		return true;
+	snt__doubt_sends(qp, sequence);
+	return false;
 }
 
 /* A write or read that has been checked. */
@@ -200,11 +200,10 @@ static inline int post_checked(struct snt_qp *qp, const struct snt_send_wr *wr,
 	struct ibv_send_wr physical;
 	struct ibv_sge sge;
 
-	physical.wr_id = wr->wr_id;
 	physical.send_flags = wr->flags;
 	physical.imm_data = htonl(wr->imm);
 	snt__alone_fill(wr, &qp->lane[0], verb, &physical, &sge);
-	post_single(qp, &physical);
+	post_single(qp, &physical, qp->lane[0].tag, wr->wr_id);
 	return 1;
 }
 
@@ -224,35 +223,30 @@ int snt__pass_post_one(struct snt_qp *qp, const struct ibv_send_wr *wr)
 
 	if (snt__lane_under_way(&qp->lane[0]) == qp->lane_depth)
 		return snt__qp_full(qp);
-	post_single(qp, &single);
+	post_single(qp, &single, qp->lane[0].tag, wr->wr_id);
 	return 0;
-}
-
-/* The sequence number behind the last that is signalled, or known to be done. */
-static uint32_t signalled_end(const struct snt__lane *lane)
-{
-	if (lane->run_head == lane->run_tail)
-		return lane->retired;
-	return lane->run[(lane->run_tail - 1) & lane->run_mask].end;
 }
 
 bool snt__pass_is_drained(const struct snt_qp *qp)
 {
-	return qp->lane->run_head == qp->lane->run_tail || !qp->lanes_alive;
+	return qp->lane->retired == qp->lane->built || !qp->lanes_alive;
 }
 
 void snt__pass_ask(struct snt_qp *qp)
 {
-	const struct ibv_send_wr wr = {
-		.wr_id = qp->generation ^ SNT__PASS_ASKED,
+	struct snt__lane *lane = qp->lane;
+	struct ibv_send_wr wr = {
 		.opcode = IBV_WR_RDMA_WRITE,
 		.send_flags = IBV_SEND_SIGNALED,
 	};
 
-	if (signalled_end(qp->lane) == qp->lane->built || !qp->lanes_alive)
+	if (lane->retired == lane->built || lane->asked_end == lane->built ||
+	    snt__lane_under_way(lane) == qp->lane_depth || !qp->lanes_alive)
 		return;
-	qp->lane->passes = false;
-	snt__pass_post_one(qp, &wr);
+	lane->asked_end = lane->built + 1;
+	/* The program does not hear of it, so nothing is left to be reported. */
+	if (!post_single(qp, &wr, lane->tag | SNT__TAG_ASKED, 0))
+		lane->built--;
 }
 
 int snt__pass_fill_sges(const struct snt_ctx *ctx, uint8_t device, uint32_t sge_max,
@@ -279,9 +273,13 @@ static __attribute__((noinline, cold)) int forget_early(struct snt_qp *qp, int e
 {
 	const struct snt_device *device = qp->ctx->device[qp->lane->device];
 
-	if (!device->control.modify_qp)
-		return snt__fail(err, "%s refuses a receive: %s", device->name,
-				 strerror(err));
+	if (!device->control.modify_qp) {
+		/* If the device has it, its completion is nobody's. */
+		qp->data.refusal = -ESHUTDOWN;
+		return snt__fail(
+			err, "%s refuses a receive: %s; QP %u takes no more of them",
+			device->name, strerror(err), qp->num);
+	}
 	snt__qp_reset_lanes(qp);
 	snt__qp_abandon(qp);
 	return snt__fail(err,
@@ -312,16 +310,18 @@ int snt__pass_post_recv(struct snt_qp *qp, const struct snt_recv_wr *wr, unsigne
 			      : snt__qp_recv_full(qp);
 		if (ret)
 			break;
-		physical.wr_id = wr[taken].wr_id;
+		physical.wr_id =
+			snt__wr_id(lane->tag | SNT__TAG_RECV, lane->recv_posted);
 		physical.next = NULL;
 		physical.sg_list = sge;
 		physical.num_sge = wr[taken].sge_count;
 		ret = ibv_post_recv(lane->qp, &physical, &bad);
 		if (ret && !qp->connected)
 			return forget_early(qp, ret);
-		lane->recv_posted++;
+		snt__lane_set_id(lane, SNT__QUEUE_RECV, lane->recv_posted++,
+				 wr[taken].wr_id);
 		if (ret) {
-			snt__doubt_recv(qp, physical.wr_id);
+			snt__doubt_recv(qp);
 			return taken + 1;
 		}
 	}
@@ -343,11 +343,22 @@ static const uint8_t opcodes[UINT8_MAX + 1] = {
 	[IBV_WC_RECV_RDMA_WITH_IMM] = SNT_RECV_NOTIFY,
 };
 
-/* What only some successes have. Of sends, devices leave the length as it was. */
-static inline void translate_more(const struct ibv_wc *physical, struct snt_wc *wc)
+/* A success of a send, in our words. Devices leave its length as it was. */
+static inline void translate_send(const struct ibv_wc *physical, uint32_t num,
+				  uint64_t wr_id, struct snt_wc *wc)
 {
-	if (physical->opcode & IBV_WC_RECV)
-		wc->length = physical->byte_len;
+	*wc = (struct snt_wc){ .wr_id = wr_id,
+			       .qp_num = num,
+			       .opcode = opcodes[(uint8_t)physical->opcode] };
+}
+
+static inline void translate_recv(const struct ibv_wc *physical, uint32_t num,
+				  uint64_t wr_id, struct snt_wc *wc)
+{
+	*wc = (struct snt_wc){ .wr_id = wr_id,
+			       .length = physical->byte_len,
+			       .qp_num = num,
+			       .opcode = opcodes[(uint8_t)physical->opcode] };
 	if (physical->wc_flags & IBV_WC_WITH_IMM) {
 		wc->flags = SNT_WC_WITH_IMM;
 		wc->imm = ntohl(physical->imm_data);
@@ -357,100 +368,65 @@ static inline void translate_more(const struct ibv_wc *physical, struct snt_wc *
 	}
 }
 
-/* A success, in our words. */
-static inline void translate(const struct ibv_wc *physical, uint32_t num,
-			     struct snt_wc *wc)
-{
-	*wc = (struct snt_wc){ .wr_id = physical->wr_id,
-			       .qp_num = num,
-			       .opcode = opcodes[(uint8_t)physical->opcode] };
-	if (physical->opcode & IBV_WC_RECV ||
-	    __builtin_expect(physical->wc_flags & (IBV_WC_WITH_IMM | IBV_WC_WITH_INV),
-			     0))
-		translate_more(physical, wc);
-}
-
-/* So many signalled sends are done, and with them all before. */
-static inline void retire(struct snt__lane *lane, uint32_t signalled)
-{
-	if (!signalled)
-		return;
-	lane->run_head += signalled;
-	lane->retired = lane->run[(lane->run_head - 1) & lane->run_mask].end;
-}
-
-/* Have no more come back than were posted? Forgotten receives may, and what the program
- * posted to a QP of its own by itself. */
-static inline bool are_posted(const struct snt__lane *lane, uint32_t receives,
-			      uint32_t signalled)
-{
-	return receives <= lane->recv_posted - lane->recv_retired &&
-	       signalled <= lane->run_tail - lane->run_head;
-}
-
 int snt__pass_take_run(struct snt__lane *lane, const struct ibv_wc *physical, int count,
 		       struct snt_wc *wc, int *reported)
 {
-	const uint32_t num = lane->owner->num;
+	const struct snt__ids sends = lane->ids[SNT__QUEUE_SEND];
+	const uint32_t num = lane->owner->num, tag = lane->tag;
 	const uint32_t physical_num = physical->qp_num;
-	uint32_t receives = 0;
+	uint32_t retired = lane->retired, recv_retired = lane->recv_retired;
 	int taken;
 
 	for (taken = 0; taken < count; taken++, physical++, wc++) {
+		uint32_t sequence = snt__wr_id_sequence(physical->wr_id);
+		uint32_t kind = snt__wr_id_tag(physical->wr_id) ^ tag;
+
 		if (physical->status != IBV_WC_SUCCESS ||
 		    physical->qp_num != physical_num)
 			break;
-		translate(physical, num, wc);
-		receives += physical->opcode & IBV_WC_RECV;
+		if (__builtin_expect(!kind, 1)) {
+			translate_send(physical, num, sends.id[sequence & sends.mask],
+				       wc);
+			retired = sequence + 1;
+		} else if (kind == SNT__TAG_RECV) {
+			translate_recv(physical, num,
+				       snt__lane_id(lane, SNT__QUEUE_RECV, sequence),
+				       wc);
+			recv_retired++;
+		} else {
+			break; /* to be looked at alone */
+		}
 	}
-	receives /= IBV_WC_RECV;
-	if (__builtin_expect(!are_posted(lane, receives, taken - receives), 0))
+	/* No more than were posted. */
+	if (__builtin_expect(recv_retired - lane->recv_retired >
+					     lane->recv_posted - lane->recv_retired ||
+				     retired - lane->retired >
+					     snt__lane_under_way(lane),
+			     0))
 		return 0;
 	lane->completions += taken;
-	lane->recv_retired += receives;
-	retire(lane, taken - receives);
+	lane->recv_retired = recv_retired;
+	lane->retired = retired;
 	*reported += taken;
 	return taken;
 }
 
-static bool is_marker(uint64_t wr_id, uint64_t generation)
-{
-	return generation &&
-	       !((wr_id ^ generation) &
-		 ~(uint64_t)(SNT__PASS_RECV | SNT__PASS_CLOSE | SNT__PASS_ASKED));
-}
-
-static bool take_answer(struct snt_qp *qp, const struct ibv_wc *physical)
-{
-	if (physical->wr_id != (qp->generation ^ SNT__PASS_ASKED))
-		return false;
-	if (qp->lane->run_head != qp->lane->run_tail)
-		retire(qp->lane, 1);
-	if (physical->status != IBV_WC_SUCCESS)
-		snt__pass_fail(qp);
-	return true;
-}
-
-/* The end of a queue: true if this was a marker of ours. One of the life before may be
- * late, if the device had refused it and kept it all the same. */
-static bool take_marker(struct snt_qp *qp, uint64_t wr_id)
+/* The end of a queue. */
+static void take_marker(struct snt_qp *qp, enum snt__queue queue, uint32_t marker)
 {
 	struct snt__lane *lane = &qp->lane[0];
-	uint32_t kind = wr_id ^ qp->generation;
-	bool receives = kind & SNT__PASS_RECV;
+	bool receives = queue == SNT__QUEUE_RECV;
 
-	if (!is_marker(wr_id, qp->generation))
-		return is_marker(wr_id, qp->generation_before);
-	if (kind & SNT__PASS_CLOSE)
+	if (marker == SNT__MARKER_CLOSE) {
 		snt__qp_count_marker(qp, receives ? &lane->recv_marker_due
 						  : &lane->send_marker_due);
-	if (receives && kind & SNT__PASS_CLOSE)
-		lane->wants_recv_marker = false; /* this one had been refused */
-	if (qp->srq && kind & SNT__PASS_CLOSE)
-		snt__srq_drain(qp);
-	snt__doubt_end(qp, receives ? SNT__TAG_RECV : 0);
+		if (receives)
+			lane->wants_recv_marker = false; /* this one had been refused */
+		if (qp->srq)
+			snt__srq_drain(qp);
+	}
+	snt__doubt_end(qp, queue);
 	snt__cq_ready(qp->cq, &qp->send_ready);
-	return true;
 }
 
 /* A QP with an error is of no use any more; whatever else was posted is flushed.
@@ -476,39 +452,81 @@ static void take_failure(struct snt__lane *lane, const struct ibv_wc *physical,
 			       .device = lane->device };
 }
 
-/* Of a receive that the QP shares with others. */
-static void take_shared(struct snt__lane *lane, const struct ibv_wc *physical,
-			uint64_t wr_id, struct snt_wc *wc)
+/* A receive of the program's, with its wr_id. */
+static void take_recv(struct snt__lane *lane, const struct ibv_wc *physical,
+		      uint64_t wr_id, struct snt_wc *wc)
 {
 	if (physical->status != IBV_WC_SUCCESS) {
 		take_failure(lane, physical, wr_id, wc);
 		return;
 	}
 	lane->completions++;
-	translate(physical, lane->owner->num, wc);
-	wc->wr_id = wr_id;
+	translate_recv(physical, lane->owner->num, wr_id, wc);
+}
+
+static void take_send(struct snt__lane *lane, const struct ibv_wc *physical,
+		      uint64_t wr_id, struct snt_wc *wc)
+{
+	if (physical->status != IBV_WC_SUCCESS) {
+		take_failure(lane, physical, wr_id, wc);
+		return;
+	}
+	lane->completions++;
+	translate_send(physical, lane->owner->num, wr_id, wc);
+}
+
+/* Those before it that have not come back were not signalled, and succeeded. */
+static bool retire_send(struct snt__lane *lane, uint32_t sequence)
+{
+	if (!snt__lane_has(lane, sequence))
+		return false; /* reported before, as one that the device had refused */
+	lane->retired = sequence + 1;
+	return true;
+}
+
+static bool retire_recv(struct snt__lane *lane, uint32_t sequence)
+{
+	if (sequence != lane->recv_retired || lane->recv_retired == lane->recv_posted)
+		return false;
+	lane->recv_retired++;
+	return true;
 }
 
 enum snt__whose snt__pass_take(struct snt__lane *lane, const struct ibv_wc *physical,
 			       struct snt_wc *wc)
 {
-	struct snt_srq *srq = lane->owner->srq;
-	int reported = 0;
+	struct snt_qp *qp = lane->owner;
+	uint32_t kind = snt__wr_id_tag(physical->wr_id) ^ lane->tag;
+	uint32_t sequence = snt__wr_id_sequence(physical->wr_id);
 	uint64_t wr_id;
 
-	if (take_answer(lane->owner, physical) ||
-	    take_marker(lane->owner, physical->wr_id))
+	switch (kind) {
+	case 0:
+		if (!retire_send(lane, sequence))
+			return SNT__WHOSE_NOBODY;
+		wr_id = snt__lane_id(lane, SNT__QUEUE_SEND, sequence);
+		take_send(lane, physical, wr_id, wc);
+		return SNT__WHOSE_PROGRAM;
+	case SNT__TAG_RECV:
+		if (!retire_recv(lane, sequence))
+			return SNT__WHOSE_NOBODY;
+		wr_id = snt__lane_id(lane, SNT__QUEUE_RECV, sequence);
+		take_recv(lane, physical, wr_id, wc);
+		return SNT__WHOSE_PROGRAM;
+	case SNT__TAG_ASKED:
+		if (retire_send(lane, sequence) && physical->status != IBV_WC_SUCCESS)
+			snt__pass_fail(qp);
 		return SNT__WHOSE_OURS;
-	if (srq && snt__srq_take(srq, physical->wr_id, &wr_id)) {
-		take_shared(lane, physical, wr_id, wc);
+	case SNT__TAG_MARKER:
+		take_marker(qp, SNT__QUEUE_SEND, sequence);
+		return SNT__WHOSE_OURS;
+	case SNT__TAG_MARKER | SNT__TAG_RECV:
+		take_marker(qp, SNT__QUEUE_RECV, sequence);
+		return SNT__WHOSE_OURS;
+	default:
+		if (!qp->srq || !snt__srq_take(qp->srq, physical->wr_id, &wr_id))
+			return SNT__WHOSE_NOBODY;
+		take_recv(lane, physical, wr_id, wc);
 		return SNT__WHOSE_PROGRAM;
 	}
-	if (physical->status == IBV_WC_SUCCESS &&
-	    !snt__pass_take_run(lane, physical, 1, wc, &reported))
-		return SNT__WHOSE_NOBODY;
-	snt__doubt_see(&lane->owner->doubt, physical);
-	if (physical->status == IBV_WC_SUCCESS)
-		return SNT__WHOSE_PROGRAM;
-	take_failure(lane, physical, physical->wr_id, wc);
-	return SNT__WHOSE_PROGRAM;
 }

@@ -4,28 +4,21 @@
 
 #include "vqp/qp.h"
 
-/* A single lane as verbs have it: no ring, the program's own wr_id, the device's
- * own rules. Only ranges and rights are checked, as everywhere. */
+/*
+ * A single lane as verbs have it: no ring of WRs, the device's own rules. Only ranges and
+ * rights are checked, as everywhere. Physical wr_ids are those of all lanes, a tag and a
+ * sequence number; the program's are kept by sequence number (snt__lane_id()). So each
+ * completion, also a failed one of which verbs define nothing but the wr_id, is of exactly
+ * one WR, whatever wr_ids the program uses.
+ */
 
 int snt__pass_post_send(struct snt_qp *qp, const struct snt_send_wr *wr,
 			unsigned count);
 int snt__pass_post_recv(struct snt_qp *qp, const struct snt_recv_wr *wr,
 			unsigned count);
 
-/* The wr_id of what ends a queue; by chance, so that no program uses it too. */
-#define SNT__PASS_RECV	4
-#define SNT__PASS_CLOSE 2
-#define SNT__PASS_ASKED 8 /* nothing ends with it; see snt__pass_ask() */
-
-static inline uint64_t snt__pass_marker(const struct snt_qp *qp, uint32_t queue,
-					enum snt__marker marker)
-{
-	return qp->generation ^ (queue ? SNT__PASS_RECV : 0) ^
-	       (marker == SNT__MARKER_CLOSE ? SNT__PASS_CLOSE : 0);
-}
-
-/* A WR as verbs have it, checked; and one that is to be posted alone, by lane_depth and
- * the rules of doubt. */
+/* A WR as verbs have it, checked, but without a wr_id; and one that is to be posted alone,
+ * with the program's wr_id, by lane_depth and the rules of doubt. */
 int snt__pass_build(const struct snt_qp *qp, const struct snt_send_wr *wr,
 		    struct ibv_send_wr *physical);
 int snt__pass_post_one(struct snt_qp *qp, const struct ibv_send_wr *wr);
@@ -35,10 +28,9 @@ int snt__pass_post_one(struct snt_qp *qp, const struct ibv_send_wr *wr);
 int snt__pass_fill_sges(const struct snt_ctx *ctx, uint8_t device, uint32_t sge_max,
 			const struct snt_recv_wr *wr, struct ibv_sge *to);
 
-/* Has all that is signalled been acknowledged, and what was posted before it? Of WRs behind
- * that nobody would tell; snt__pass_ask() has something signalled follow them, which the
- * program does not see. A queue full of unsignalled WRs, which no program may have, has no
- * room for it. */
+/* Has all that was posted been acknowledged? No completion tells of unsignalled WRs at the
+ * end of the queue; snt__pass_ask() has a signalled write follow them, which the program
+ * does not see, as soon as there is room for it. */
 bool snt__pass_is_drained(const struct snt_qp *qp);
 void snt__pass_ask(struct snt_qp *qp);
 

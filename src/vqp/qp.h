@@ -171,7 +171,7 @@ struct snt_qp {
 	uint32_t recv_depth;
 	uint64_t close_wr_id;
 	uint32_t markers; /* to come before everything is over */
-	uint64_t generation, generation_before;
+	uint64_t generation;
 	uint32_t epoch; /* how often it was reset */
 	uint32_t mtu;	/* agreed on */
 	struct snt_qp_opts opts;

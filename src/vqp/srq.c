@@ -94,6 +94,7 @@ int snt_srq_create(struct snt_ctx *ctx, const struct snt_srq_opts *user_opts,
 	srq->ctx = ctx;
 	srq->cq = opts.cq;
 	srq->device = opts.device;
+	srq->tag = snt__tag_fresh() | SNT__TAG_RECV;
 	srq->depth = opts.depth ? opts.depth : DEPTH_DEFAULT;
 	srq->sge_max = opts.sge_max ? opts.sge_max : 1;
 	ret = set_up(srq);
@@ -253,7 +254,7 @@ static int post_one(struct snt_srq *srq, const struct snt_recv_wr *wr)
 	srq->used++;
 	slot->wr_id = wr->wr_id;
 	slot->used = true;
-	physical.wr_id = (uintptr_t)slot;
+	physical.wr_id = snt__wr_id(srq->tag, slot - srq->slot);
 	srq->failed = ibv_post_srq_recv(srq->srq, &physical, &bad) != 0;
 	return 0;
 }
@@ -284,12 +285,12 @@ int snt_srq_post_recv(struct snt_srq *srq, const struct snt_recv_wr *wr, unsigne
 
 bool snt__srq_take(struct snt_srq *srq, uint64_t physical_id, uint64_t *wr_id_out)
 {
-	uint64_t offset = physical_id - (uintptr_t)srq->slot;
+	uint32_t index = snt__wr_id_sequence(physical_id);
 	struct snt__srq_slot *slot;
 
-	if (offset >= (uint64_t)srq->depth * sizeof(*slot) || offset % sizeof(*slot))
+	if (snt__wr_id_tag(physical_id) != srq->tag || index >= srq->depth)
 		return false;
-	slot = &srq->slot[offset / sizeof(*slot)];
+	slot = &srq->slot[index];
 	if (!slot->used)
 		return false;
 	*wr_id_out = slot->wr_id;

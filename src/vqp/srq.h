@@ -7,9 +7,9 @@
 #include "vqp/qp.h"
 
 /*
- * A shared receive queue. Its receives are known to the device by the address of their
- * slot: of a completion that failed nothing is defined but the wr_id, and no wr_id that a
- * program chooses for a send, be it a number or an address, is one of these.
+ * A shared receive queue. Its receives are known to the device by the number of their
+ * slot and a tag of the queue's own (lane.h): of a completion that failed nothing is
+ * defined but the wr_id, and no lane has the same tag.
  */
 
 struct snt__srq_slot {
@@ -23,6 +23,7 @@ struct snt_srq {
 	struct snt_ctx *ctx;
 	struct snt_cq *cq;
 	struct snt__srq_slot *slot, *free;
+	uint32_t tag;
 	uint32_t cq_index; /* where room for all of them is reserved */
 	uint32_t depth;
 	uint32_t sge_max;

@@ -102,6 +102,7 @@ static int check_rest(struct link *link, unsigned end)
 	for (unsigned i = 0; i < here->lanes; i++)
 		pending += scripted_pending(here->lane[i]);
 	ring_bounds(here, &least, &most);
+	least = unreported(here, least);
 	if (least && (!pending || !link->faulty))
 		return wrong(link,
 			     "end %u: WR %d of %d hangs, %u physical WRs under way",

@@ -75,6 +75,7 @@
 #define SEND_ID	 UINT64_C(0x5e4d00000000)
 #define RECV_ID	 UINT64_C(0x4ecf00000000)
 #define CLOSE_ID UINT64_C(0xc105ed00)
+#define TWIN_ID	 UINT64_C(0x7717) /* of all WRs of a link with twins */
 #define LINK_IDS 0x1000
 
 struct send {
@@ -147,7 +148,8 @@ struct end {
 	int recvs;
 	int class_posted[2], class_done[2]; /* notifications, data */
 	int class_order[2][RECVS_MAX];
-	int matched[2]; /* the peer's last WR that we got, by class */
+	int matched[2];	  /* the peer's last WR that we got, by class */
+	int twins_failed; /* sends and receives, which look the same */
 
 	bool closing, closed;
 	bool close_failed; /* and can be called again */
@@ -172,6 +174,7 @@ struct link {
 	struct end end[2];
 	enum snt_scheme scheme;
 	bool pass;    /* one lane, as verbs have it */
+	bool twins;   /* pass: all WRs are signalled and have the same wr_id */
 	bool hostile; /* end 0 is a raider */
 	bool floods;  /* little but short notifications, on narrow lanes */
 	bool faulty;  /* from now on things may fail */
@@ -327,6 +330,9 @@ int post_recv(struct link *link, unsigned end, bool data);
 
 /* How many WRs can be in the ring, at least and at most? */
 void ring_bounds(const struct end *here, unsigned *least, unsigned *most);
+
+/* Of these, how many may still have to be reported? */
+unsigned unreported(const struct end *here, unsigned least);
 
 /* vqp_model_poll.c: in all ways that there are. Returns how many, or -1. */
 int poll_host(struct world *world, unsigned host);

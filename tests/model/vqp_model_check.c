@@ -413,6 +413,8 @@ static int check_recv(struct link *link, unsigned end, const struct snt_wc *wc)
 	return 0;
 }
 
+static int settle_twins(struct link *link, unsigned end);
+
 static int check_closed(struct link *link, unsigned end, const struct snt_wc *wc)
 {
 	struct end *here = &link->end[end];
@@ -420,6 +422,8 @@ static int check_closed(struct link *link, unsigned end, const struct snt_wc *wc
 	if (!here->closing || here->closed || wc->wr_id != id_of(link, CLOSE_ID, end))
 		return wrong(link, "end %u: SNT_CLOSED out of place", end);
 	here->closed = true;
+	if (link->twins && settle_twins(link, end))
+		return -1;
 	for (int data = 0; data < 2; data++)
 		if (here->class_done[data] != here->class_posted[data])
 			return wrong(link, "end %u: closed with receives not reported",
@@ -447,6 +451,61 @@ static bool is_recv(const struct link *link, const struct snt_wc *wc)
 	return wc->opcode == SNT_RECV || wc->opcode == SNT_RECV_NOTIFY;
 }
 
+/*
+ * Twins: a completion is of some WR, and in the end there were as many as WRs. Successes
+ * tell what they are of, and come in order.
+ */
+
+static int check_twin(struct link *link, unsigned end, const struct snt_wc *wc)
+{
+	struct end *here = &link->end[end];
+	int sends = here->sends - here->sends_done;
+	int recvs = here->class_posted[1] - here->class_done[1];
+	struct snt_wc named = *wc;
+
+	if (wc->wr_id != TWIN_ID)
+		return wrong(link, "end %u: wr_id 0x%llx is of no WR", end,
+			     (unsigned long long)wc->wr_id);
+	if (!wc->status && is_recv(link, wc)) {
+		if (!recvs)
+			return wrong(link, "end %u: a receive too many", end);
+		named.wr_id =
+			id_of(link, RECV_ID, here->class_order[1][here->class_done[1]]);
+		return check_recv(link, end, &named);
+	}
+	if (!wc->status) {
+		named.wr_id = id_of(link, SEND_ID, here->sends_done);
+		return check_send(link, end, &named);
+	}
+	link->world->clock++;
+	if (!link->faulty && !here->closing)
+		return wrong(link, "end %u: a twin failed: %s", end,
+			     snt_status_text(wc->status));
+	if (++here->twins_failed > sends + recvs)
+		return wrong(link, "end %u: %d WRs failed, of %d that were under way",
+			     end, here->twins_failed, sends + recvs);
+	return 0;
+}
+
+/* All that failed is known now, by what did not succeed. */
+static int settle_twins(struct link *link, unsigned end)
+{
+	struct end *here = &link->end[end];
+	int sends = here->sends - here->sends_done;
+	int recvs = here->class_posted[1] - here->class_done[1];
+
+	if (here->twins_failed != sends + recvs)
+		return wrong(link, "end %u: closed with %d of %d failed WRs reported",
+			     end, here->twins_failed, sends + recvs);
+	for (; here->sends_done < here->sends; here->sends_done++) {
+		here->send[here->sends_done].failed = true;
+		retire(here, &here->send[here->sends_done]);
+	}
+	while (here->class_done[1] < here->class_posted[1])
+		here->recv[here->class_order[1][here->class_done[1]++]].retired = true;
+	return 0;
+}
+
 int check_completion(struct world *world, unsigned host, const struct snt_cq *cq,
 		     const struct snt_wc *wc)
 {
@@ -470,6 +529,8 @@ int check_completion(struct world *world, unsigned host, const struct snt_cq *cq
 	if (link->end[host].closed)
 		return wrong(link, "end %u: a completion after SNT_CLOSED", host);
 	due = is_recv(link, wc) ? link->end[host].recv_cq : link->end[host].cq;
+	if (link->twins && wc->status)
+		due = cq; /* either */
 	if (cq && cq != due)
 		return wrong(link, "end %u: opcode %u on the wrong CQ", host,
 			     wc->opcode);
@@ -477,6 +538,8 @@ int check_completion(struct world *world, unsigned host, const struct snt_cq *cq
 		return check_closed(link, host, wc);
 	if (check_lane(link, host, wc))
 		return -1;
+	if (link->twins)
+		return check_twin(link, host, wc);
 	return is_recv(link, wc) ? check_recv(link, host, wc)
 				 : check_send(link, host, wc);
 }
@@ -509,16 +572,12 @@ int owner_of(const struct link *link, unsigned end, const struct scripted_send *
 	bool write = send->wr.opcode == IBV_WR_RDMA_WRITE ||
 		     send->wr.opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
 
-	if (link->pass) {
-		uint64_t index = send->wr.wr_id - id_of(link, SEND_ID, 0);
-
-		return index < LINK_IDS ? (int)index : NOBODY;
-	}
 	if (send->wr.opcode == IBV_WR_RDMA_WRITE_WITH_IMM && send->wr.num_sge &&
 	    lacks_length(link))
 		return notifier(here, ntohl(send->wr.imm_data));
-	if (send->wr.num_sge && !(send->wr.send_flags & IBV_SEND_INLINE))
-		return local_owner(here, send->sge[0].addr);
+	for (int i = 0; i < send->wr.num_sge; i++)
+		if (send->sge[i].length && !(send->wr.send_flags & IBV_SEND_INLINE))
+			return local_owner(here, send->sge[i].addr);
 	return write && at < IN_SIZE ? there->in_owner[at / GRAIN] : NOBODY;
 }
 

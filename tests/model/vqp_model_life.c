@@ -30,6 +30,7 @@ void choose_links(struct world *world)
 		link->index = i;
 		link->scheme = chance(world, 50) ? SNT_SPRAY : SNT_DQPLB;
 		link->pass = chance(world, world->links > 1 ? 30 : 10);
+		link->twins = link->pass && chance(world, 40);
 		link->floods = chance(world, 15);
 	}
 }

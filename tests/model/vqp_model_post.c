@@ -87,7 +87,8 @@ static uint32_t pick_length(struct link *link, const struct end *here,
 static uint8_t pick_flags(struct link *link, const struct end *here, int index,
 			  uint8_t opcode)
 {
-	bool must = link->pass && (index % 2 || here->opts.lane_depth == 1);
+	bool must =
+		link->pass && (link->twins || index % 2 || here->opts.lane_depth == 1);
 	uint8_t flags = (must || chance(link->world, 60) ? SNT_SIGNALED : 0) |
 			(chance(link->world, 10) ? SNT_FENCE : 0) |
 			(chance(link->world, 20) ? SNT_SOLICITED : 0);
@@ -208,7 +209,7 @@ static bool draft_send(struct link *link, unsigned end, int index, struct draft 
 		send->compare = bits;
 	}
 	draft->wr = (struct snt_send_wr){
-		.wr_id = id_of(link, SEND_ID, index),
+		.wr_id = link->twins ? TWIN_ID : id_of(link, SEND_ID, index),
 		.opcode = send->opcode,
 		.flags = send->flags,
 		.sge_count = send->pieces,
@@ -313,6 +314,13 @@ void ring_bounds(const struct end *here, unsigned *least, unsigned *most)
 		at++;
 	*least = here->sends - at;
 	*most = here->sends - here->sends_done;
+}
+
+unsigned unreported(const struct end *here, unsigned least)
+{
+	unsigned failed = here->twins_failed;
+
+	return failed < least ? least - failed : 0;
 }
 
 /* A pass-through lane has no ring of its own. */
@@ -454,7 +462,9 @@ int post_recv(struct link *link, unsigned end, bool wanted)
 	struct end *here = &link->end[end];
 	bool data = class_of(link, wanted);
 	struct snt_sge sge[PIECES_MAX];
-	struct snt_recv_wr wr = { .wr_id = id_of(link, RECV_ID, here->recvs),
+	struct snt_recv_wr wr = { .wr_id = link->twins
+						   ? TWIN_ID
+						   : id_of(link, RECV_ID, here->recvs),
 				  .sge = sge };
 	struct recv *recv = &here->recv[here->recvs];
 	unsigned waiting = here->class_posted[data] - here->class_done[data];

@@ -44,7 +44,11 @@ static void nor_of_a_receive_or_a_passing_lane(void **state)
 	vqp_pair_close(pair);
 
 	pair = vqp_pair_open(1, &single);
-	forged.qp_num = lane_qp(pair, 0, 0)->qp_num;
+	post_notify(pair, 0, 5);
+	lane = lane_qp(pair, 0, 0);
+	assert_success(scripted_peek_recv(lane, 0, &recv));
+	forged.qp_num = lane->qp_num;
+	forged.wr_id = recv.wr.wr_id;
 	assert_int_equal(snt_qp_complete(pair->end[0].qp, 0, &forged, 1, &wc, 1), 1);
 	assert_int_equal(wc.status, SNT_GENERAL_ERR);
 	vqp_pair_close(pair);

@@ -122,6 +122,76 @@ static void others_are_flushed_with_it(void **state)
 	vqp_pair_close(pair);
 }
 
+/* So many sends and receives, all with the same wr_id, the last of one kind refused.
+ * How many were reported until SNT_CLOSED, none of which may be a success. */
+struct twins {
+	unsigned sends, recvs;
+	enum scripted_post_kind kind;
+	enum scripted_post_mode mode;
+	bool signalled;
+};
+
+static void post_twin_send(struct vqp_pair *pair, const struct twins *twins)
+{
+	struct snt_sge sge;
+	struct snt_send_wr wr = vqp_wr(pair, 0, &sge, SNT_WRITE, 0, 64);
+
+	wr.wr_id = 1000;
+	wr.flags = twins->signalled ? SNT_SIGNALED : 0;
+	assert_int_equal(snt_qp_post_send(pair->end[0].qp, &wr, 1), 1);
+}
+
+static unsigned count_twins(const struct twins *twins)
+{
+	struct vqp_pair *pair = vqp_pair_open(1, &single);
+	bool refuses_send = twins->kind == SCRIPTED_POST_SEND;
+	unsigned count = 0;
+	struct snt_wc wc;
+
+	for (unsigned i = 0; i < twins->sends; i++)
+		post_twin_send(pair, twins);
+	for (unsigned i = 0; i < twins->recvs; i++)
+		post_notify(pair, 0, 1000);
+	refuse(pair, twins->kind, twins->mode);
+	if (refuses_send)
+		post_twin_send(pair, twins);
+	else
+		post_notify(pair, 0, 1000);
+	assert_success(snt_qp_close(pair->end[0].qp, 77));
+	for (;; count++) {
+		wc = vqp_poll(pair, 0);
+		if (wc.opcode == SNT_CLOSED)
+			break;
+		assert_int_equal(wc.wr_id, 1000);
+		assert_int_equal(wc.status, SNT_FLUSHED);
+	}
+	assert_int_equal(wc.wr_id, 77);
+	assert_success(snt_qp_reset(pair->end[0].qp));
+	vqp_pair_close(pair);
+	return count;
+}
+
+/* Contract 1, also of a WR that the device refuses: of two sends and three receives with
+ * one wr_id, the last refused, four were reported. */
+static void wrs_with_one_wr_id_are_reported_once_each(void **state)
+{
+	static const enum scripted_post_mode modes[] = { SCRIPTED_REFUSE_ALL,
+							 SCRIPTED_QUEUE_ALL_BAD_FIRST,
+							 SCRIPTED_QUEUE_ALL_BAD_NULL };
+
+	(void)state;
+	for (unsigned i = 0; i < 3 * 3 * 2 * 2 * ARRAY_SIZE(modes); i++) {
+		struct twins twins = { .sends = i % 3,
+				       .recvs = i / 3 % 3,
+				       .kind = i / 9 % 2 ? SCRIPTED_POST_SEND
+							 : SCRIPTED_POST_RECV,
+				       .signalled = i / 18 % 2,
+				       .mode = modes[i / 36] };
+
+		assert_int_equal(count_twins(&twins), twins.sends + twins.recvs + 1);
+	}
+}
+
 /* Its lane has ended twice, once by itself and once by closing. */
 static void nothing_of_it_is_left_in_another_life(void **state)
 {
@@ -307,6 +377,7 @@ int main(void)
 		cmocka_unit_test(a_post_that_fails_takes_the_lane_with_it),
 		cmocka_unit_test(a_post_that_is_cut_short_goes_on),
 		cmocka_unit_test(others_are_flushed_with_it),
+		cmocka_unit_test(wrs_with_one_wr_id_are_reported_once_each),
 		cmocka_unit_test(nothing_of_it_is_left_in_another_life),
 		cmocka_unit_test(a_receive_that_fails_takes_the_lane_with_it),
 		cmocka_unit_test(a_receive_that_fails_before_connecting),
