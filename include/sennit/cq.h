@@ -79,7 +79,7 @@ struct snt_wc {
 	uint64_t length;
 	uint32_t qp_num;     /* the virtual QP's number */
 	uint32_t imm;	     /* host order, if SNT_WC_WITH_IMM */
-	uint32_t vendor_err; /* on failure, with lane and device */
+	uint32_t vendor_err; /* on failure, with lane and device: where it happened */
 	uint16_t lane;
 	uint8_t device;
 	uint8_t flags; /* enum snt_wc_flags */
@@ -87,6 +87,12 @@ struct snt_wc {
 	 * WRITE_IMM, SEND for SEND_IMM, and 0 on failure. */
 	uint8_t opcode;
 	uint8_t status; /* enum snt_status */
+	/* Of SNT_FLUSHED, the status of the error that caused the flush: the first of that
+	 * lane or, if it has had none, of the QP. Then vendor_err, lane and device are
+	 * those of that error as well. 0: none is known so far, as after snt_qp_close().
+	 * A post that the device refused, and a peer that violated the protocol, count as
+	 * SNT_GENERAL_ERR; snt_qp_query() tells them apart. */
+	uint8_t cause;
 };
 
 /* Completions are callbacks of ops (op.h) instead of being polled. */

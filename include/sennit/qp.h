@@ -327,6 +327,14 @@ enum snt_qp_state {
 	SNT_QP_CLOSED,
 };
 
+/* What ended a lane or a QP: the first error that was not a flush. */
+enum snt_cause {
+	SNT_CAUSE_NONE,	   /* nothing; or only flushes were seen so far */
+	SNT_CAUSE_STATUS,  /* a completion, of a send or a receive, had an error */
+	SNT_CAUSE_REFUSED, /* the device refused a post that was in order */
+	SNT_CAUSE_PEER,	   /* the peer sent what the scheme does not allow */
+};
+
 struct snt_qp_info {
 	size_t size;
 	uint32_t num;
@@ -355,6 +363,14 @@ struct snt_qp_info {
 	uint64_t doorbells;
 	uint64_t completions;
 	uint64_t errors;
+	/* The first error of any lane in this life, also one that is in no completion of
+	 * the program's: DQPLB receives on its own behalf. It is in the log as well, at
+	 * SNT_LOG_WARN, as is the end of each lane and of the QP. */
+	enum snt_cause cause;
+	uint32_t cause_status;	   /* enum snt_status; SNT_GENERAL_ERR without one */
+	uint32_t cause_vendor_err; /* of SNT_CAUSE_REFUSED, the errno or 0 */
+	uint32_t cause_lane;
+	uint32_t cause_device;
 };
 
 /**
@@ -386,6 +402,9 @@ struct snt_lane_info {
 	uint64_t doorbells;
 	uint64_t completions;
 	uint64_t errors;
+	enum snt_cause cause; /* its own first error, as in struct snt_qp_info */
+	uint32_t cause_status;
+	uint32_t cause_vendor_err;
 };
 
 /**

@@ -15,8 +15,9 @@ static inline void take_place(struct snt_qp *qp, const struct snt_send_wr *wr,
 }
 
 /* The device refused a WR, or so it says. */
-static __attribute__((noinline, cold)) void refused(struct snt__lane *lane)
+static __attribute__((noinline, cold)) void refused(struct snt__lane *lane, int err)
 {
+	snt__cause_refused(lane, err);
 	snt__lane_kill(lane);
 	snt__qp_post_chains(lane->owner);
 }
@@ -30,6 +31,7 @@ static __attribute__((noinline)) int post_whole(struct snt_qp *qp,
 	struct snt__lane *lane = qp->turn;
 	struct ibv_send_wr physical, *bad;
 	struct ibv_sge sge;
+	int err;
 
 	if (!snt__lane_has_room(lane, 1))
 		return snt__qp_post_many(qp, wr, 1);
@@ -42,8 +44,9 @@ static __attribute__((noinline)) int post_whole(struct snt_qp *qp,
 	qp->turn = lane->after;
 	lane->fragments++;
 	lane->doorbells++;
-	if (__builtin_expect(ibv_post_send(lane->qp, &physical, &bad), 0))
-		refused(lane);
+	err = ibv_post_send(lane->qp, &physical, &bad);
+	if (__builtin_expect(err, 0))
+		refused(lane, err);
 	return 1;
 }
 

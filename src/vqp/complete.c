@@ -42,6 +42,17 @@ void snt__qp_break(struct snt_qp *qp)
 	snt__cq_ready(qp->recv_cq, &qp->recv_ready);
 }
 
+void snt__qp_break_for_peer(struct snt__lane *lane)
+{
+	struct snt_qp *qp = lane->owner;
+
+	if (qp->broken)
+		return;
+	snt__cause_peer(lane);
+	snt__cause_log_qp(qp);
+	snt__qp_break(qp);
+}
+
 /* Fragments of one WR. How many of them have a sequence number of DQPLB's. */
 static inline uint32_t retire_part(struct snt_qp *qp, uint32_t position, uint32_t count)
 {
@@ -156,6 +167,7 @@ static bool take_send(struct snt_qp *qp, struct snt__lane *lane,
 		retire(qp, lane, sequence);
 		retire_failed(qp, lane, snt__status_of(wc), wc->vendor_err);
 		lane->errors++;
+		snt__cause_completion(lane, snt__status_of(wc), wc->vendor_err);
 		snt__lane_kill(lane);
 	}
 	if (qp->by_time && lane->is_data)
@@ -260,6 +272,8 @@ static inline void report_send(const struct snt_qp *qp, const struct snt__slot *
 	wc->vendor_err = slot->vendor_err;
 	wc->lane = slot->lane;
 	wc->device = qp->lane[slot->lane].device;
+	if (wc->status == SNT_FLUSHED)
+		snt__qp_tell_cause(qp, wc);
 }
 
 static int report_closed(struct snt_qp *qp, struct snt_wc *wc)
@@ -354,6 +368,8 @@ static void report_recv(const struct snt_qp *qp, const struct snt__recv *recv,
 	wc->vendor_err = recv->vendor_err;
 	wc->lane = recv->lane;
 	wc->device = qp->lane[recv->lane].device;
+	if (wc->status == SNT_FLUSHED)
+		snt__qp_tell_cause(qp, wc);
 }
 
 static int report_ring(const struct snt_qp *qp, struct snt__recv_ring *ring,

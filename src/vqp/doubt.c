@@ -3,25 +3,26 @@
 
 #include "vqp/pass.h"
 
-static void give_up(struct snt_qp *qp)
+static void give_up(struct snt_qp *qp, int err)
 {
+	snt__cause_refused(qp->lane, err);
 	snt__pass_fail(qp);
 	qp->lane->passes = false; /* each completion is looked at alone */
 	qp->lanes_ended = true;
 }
 
-void snt__doubt_sends(struct snt_qp *qp, uint32_t first)
+void snt__doubt_sends(struct snt_qp *qp, uint32_t first, int err)
 {
 	qp->doubt.first = first;
 	qp->doubt.sends = true;
-	give_up(qp);
+	give_up(qp, err);
 	snt__lane_to_error(qp->lane);
 	snt__lane_mark(qp->lane, SNT__MARKER_KILL);
 }
 
-void snt__doubt_recv(struct snt_qp *qp)
+void snt__doubt_recv(struct snt_qp *qp, int err)
 {
-	give_up(qp);
+	give_up(qp, err);
 	snt__lane_mark_recv(qp->lane, SNT__MARKER_KILL);
 	snt__lane_to_error(qp->lane);
 }
@@ -70,11 +71,14 @@ int snt__doubt_report(struct snt_qp *qp, enum snt__queue queue, struct snt_wc *w
 		queue == SNT__QUEUE_RECV ? &lane->recv_retired : &lane->retired;
 	int count;
 
-	for (count = 0; count < max && snt__doubt_is_due(qp, queue); count++)
-		wc[count] = (struct snt_wc){ .wr_id = snt__lane_id(lane, queue,
-								   (*oldest)++),
+	for (count = 0; count < max && snt__doubt_is_due(qp, queue); count++) {
+		uint64_t wr_id = snt__qp_id(qp, queue, (*oldest)++);
+
+		wc[count] = (struct snt_wc){ .wr_id = wr_id,
 					     .qp_num = qp->num,
 					     .status = SNT_FLUSHED,
 					     .device = lane->device };
+		snt__qp_tell_cause(qp, &wc[count]);
+	}
 	return count;
 }

@@ -24,9 +24,9 @@ struct snt__doubt {
 	bool recvs_ended; /* and of all receives */
 };
 
-/* From this sequence number on; the last receive that was posted. */
-void snt__doubt_sends(struct snt_qp *qp, uint32_t first);
-void snt__doubt_recv(struct snt_qp *qp);
+/* From this sequence number on; the last receive that was posted. With the errno. */
+void snt__doubt_sends(struct snt_qp *qp, uint32_t first, int err);
+void snt__doubt_recv(struct snt_qp *qp, int err);
 
 /* A queue is at its end. */
 void snt__doubt_end(struct snt_qp *qp, enum snt__queue queue);

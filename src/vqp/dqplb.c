@@ -161,8 +161,12 @@ int snt__dqplb_fill(struct snt_qp *qp, struct snt__lane *lane)
 /* In batches, since a doorbell costs more than a WR. */
 static __attribute__((noinline)) void refill(struct snt_qp *qp, struct snt__lane *lane)
 {
-	if (lane->alive && snt__dqplb_fill(qp, lane))
-		snt__qp_break(qp);
+	int ret = lane->alive ? snt__dqplb_fill(qp, lane) : 0;
+
+	if (!ret)
+		return;
+	snt__cause_refused(lane, -ret);
+	snt__lane_kill(lane);
 }
 
 static inline void replenish(struct snt_qp *qp, struct snt__lane *lane)
@@ -283,7 +287,7 @@ static bool unstash_lane(struct snt_qp *qp, struct snt__lane *lane)
 		qp->reorder->stashed--;
 		qp->reorder->irregular--;
 		if (verdict == BAD) {
-			snt__qp_break(qp);
+			snt__qp_break_for_peer(lane);
 			return false;
 		}
 	}
@@ -301,7 +305,9 @@ static bool is_stuck(const struct snt_qp *qp)
 	return true;
 }
 
-static __attribute__((noinline)) void match_stashed(struct snt_qp *qp)
+/* After an arrival on this lane. */
+static __attribute__((noinline)) void match_stashed(struct snt_qp *qp,
+						    struct snt__lane *lane)
 {
 	bool again = true;
 
@@ -317,7 +323,7 @@ static __attribute__((noinline)) void match_stashed(struct snt_qp *qp)
 		}
 	}
 	if (!qp->broken && qp->reorder->stashed && is_stuck(qp))
-		snt__qp_break(qp);
+		snt__qp_break_for_peer(lane);
 }
 
 /* While a message waits for a receive lanes are not replenished, so that a
@@ -328,7 +334,7 @@ void snt__dqplb_match(struct snt_qp *qp)
 		return;
 	match(qp);
 	if (qp->reorder->stashed)
-		match_stashed(qp);
+		match_stashed(qp, qp->lane);
 	for (uint32_t i = 0; i < qp->data_lanes && !qp->reorder->blocked; i++)
 		replenish(qp, &qp->lane[i]);
 }
@@ -337,7 +343,7 @@ static void take_early(struct snt_qp *qp, struct snt__lane *lane, uint32_t imm,
 		       uint32_t length)
 {
 	stash(qp, lane, imm, length);
-	match_stashed(qp);
+	match_stashed(qp, lane);
 }
 
 void snt__dqplb_take(struct snt_qp *qp, struct snt__lane *lane, const struct ibv_wc *wc)
@@ -350,7 +356,7 @@ void snt__dqplb_take(struct snt_qp *qp, struct snt__lane *lane, const struct ibv
 	/* Only writes with immediates are legal on these lanes. */
 	if (!(wc->wc_flags & IBV_WC_WITH_IMM) ||
 	    wc->opcode != IBV_WC_RECV_RDMA_WITH_IMM) {
-		snt__qp_break(qp);
+		snt__qp_break_for_peer(lane);
 		return;
 	}
 	verdict = stashed_on(lane) ? EARLY : arrive(qp, lane, imm, wc->byte_len);
@@ -358,12 +364,12 @@ void snt__dqplb_take(struct snt_qp *qp, struct snt__lane *lane, const struct ibv
 		if (verdict == EARLY)
 			take_early(qp, lane, imm, wc->byte_len);
 		else
-			snt__qp_break(qp);
+			snt__qp_break_for_peer(lane);
 		return;
 	}
 	match(qp);
 	if (__builtin_expect(qp->reorder->stashed, 0))
-		match_stashed(qp);
+		match_stashed(qp, lane);
 	if (!qp->reorder->blocked)
 		replenish(qp, lane);
 }

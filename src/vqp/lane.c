@@ -56,7 +56,7 @@ int snt__lane_mark_recv(struct snt__lane *lane, enum snt__marker marker)
 	return -ibv_post_recv(lane->qp, &wr, &bad);
 }
 
-void snt__lane_kill(struct snt__lane *lane)
+static void end_lane(struct snt__lane *lane)
 {
 	struct snt_qp *qp = lane->owner;
 
@@ -70,13 +70,26 @@ void snt__lane_kill(struct snt__lane *lane)
 	snt__lane_mark_recv(lane, SNT__MARKER_KILL);
 	snt__lane_to_error(lane);
 	snt__lane_mark(lane, SNT__MARKER_KILL);
+}
+
+void snt__lane_kill(struct snt__lane *lane)
+{
+	struct snt_qp *qp = lane->owner;
+
+	if (!lane->alive)
+		return;
+	if (!qp->broken)
+		snt__cause_log_lane(lane);
+	end_lane(lane);
 	/* Only all notify lanes together tell of anything, so that they end together, and
 	 * with them what was to be told. */
 	for (unsigned i = 0; !lane->is_data && i < qp->notify_count; i++)
-		snt__lane_kill(&qp->extra[i]);
+		end_lane(&qp->extra[i]);
 	/* A hole in a sequence cannot be healed, and no lane is no QP. */
-	if (qp->scheme == SNT_DQPLB || !qp->lanes_alive)
-		snt__qp_break(qp);
+	if (qp->broken || (qp->scheme != SNT_DQPLB && qp->lanes_alive))
+		return;
+	snt__cause_log_qp(qp);
+	snt__qp_break(qp);
 }
 
 /* Moves the rest of a chain to its front, each with its SGEs. */
@@ -123,5 +136,6 @@ void snt__lane_refused(struct snt__lane *lane, struct ibv_send_wr *bad)
 			return;
 		}
 	}
+	snt__cause_refused(lane, 0);
 	snt__lane_kill(lane);
 }

@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "vqp/cause.h"
+
 struct snt_qp;
 
 /*
@@ -59,12 +61,6 @@ struct snt__run {
 	uint64_t bytes;
 };
 
-/* The program's wr_ids of one queue of a pass-through lane, a ring by sequence number. */
-struct snt__ids {
-	uint64_t *id;
-	uint32_t mask;
-};
-
 enum snt__queue {
 	SNT__QUEUE_SEND = 0,
 	SNT__QUEUE_RECV = 1,
@@ -103,20 +99,17 @@ struct snt__lane {
 	bool ended;  /* done all there is to do */
 	bool send_marker_due;
 	bool recv_marker_due;
+	bool awaits_imm; /* DQPLB: the next receive is a raw immediate */
 
 	/* Receives: DQPLB posts its own, other classes those of the program. */
 	uint32_t recv_posted;
 	uint32_t recv_retired;
 	uint32_t refill_at;	  /* DQPLB: when so many have been retired */
-	bool awaits_imm;	  /* DQPLB: the next receive is a raw immediate */
 	uint32_t imm_sequence;	  /* of the fragment that announced it */
+	struct snt__cause cause;  /* the first error that was not a flush */
 	struct snt__early *stash; /* a ring as large as that of runs */
 	uint32_t stash_head;
 	uint32_t stash_tail;
-
-	/* Pass-through. */
-	struct snt__ids ids[2]; /* by enum snt__queue */
-	uint32_t asked_end;	/* sequence number behind the last that was asked for */
 
 	uint32_t psn;
 	uint32_t flow_label;
@@ -136,6 +129,9 @@ struct snt__lane {
 	uint32_t sequence_last;
 	uint32_t weight;
 };
+
+_Static_assert(sizeof(void *) != 8 || sizeof(struct snt__lane) == 256,
+	       "a power of two, since lanes are found by index");
 
 /* As completions have it, in 8 bits; what verbs do not know is no success. */
 static inline uint8_t snt__status_of(const struct ibv_wc *wc)
@@ -157,23 +153,6 @@ static inline bool snt__lane_has(const struct snt__lane *lane, uint32_t sequence
 static inline bool snt__lane_has_room(const struct snt__lane *lane, uint32_t count)
 {
 	return snt__lane_under_way(lane) + count <= lane->limit;
-}
-
-/* The program's wr_id of a WR on a pass-through lane. */
-static inline uint64_t snt__lane_id(const struct snt__lane *lane, enum snt__queue queue,
-				    uint32_t sequence)
-{
-	const struct snt__ids *ids = &lane->ids[queue];
-
-	return ids->id[sequence & ids->mask];
-}
-
-static inline void snt__lane_set_id(const struct snt__lane *lane, enum snt__queue queue,
-				    uint32_t sequence, uint64_t wr_id)
-{
-	const struct snt__ids *ids = &lane->ids[queue];
-
-	ids->id[sequence & ids->mask] = wr_id;
 }
 
 /* After a change of alive or depth. */
@@ -200,7 +179,8 @@ static inline int snt__lane_post(struct snt__lane *lane, struct ibv_send_wr *las
 	return ret;
 }
 
-/* The device refused its chain from `bad` on, or so it says. */
+/* The device refused its chain from `bad` on, or so it says. Its errno is no argument,
+ * since that would cost a register where chains are built. */
 __attribute__((cold)) void snt__lane_refused(struct snt__lane *lane,
 					     struct ibv_send_wr *bad);
 

@@ -79,8 +79,8 @@ static void lay_ids(struct block *block, struct snt__ids *ids, uint32_t depth)
 /* A pass-through lane needs nothing but these. */
 static void lay_single(struct snt_qp *qp, struct block *block)
 {
-	lay_ids(block, &qp->lane->ids[SNT__QUEUE_SEND], qp->lane_depth);
-	lay_ids(block, &qp->lane->ids[SNT__QUEUE_RECV], qp->srq ? 0 : qp->recv_depth);
+	lay_ids(block, &qp->ids[SNT__QUEUE_SEND], qp->lane_depth);
+	lay_ids(block, &qp->ids[SNT__QUEUE_RECV], qp->srq ? 0 : qp->recv_depth);
 }
 
 static void lay_runs(struct snt_qp *qp, struct block *block, struct snt__lane *lane)

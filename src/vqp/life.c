@@ -59,7 +59,7 @@ static void empty_lane(struct snt__lane *lane)
 	lane->retired = lane->built = 0;
 	lane->run_head = lane->run_tail = 0;
 	lane->recv_posted = lane->recv_retired = 0;
-	lane->asked_end = 0;
+	lane->cause = (struct snt__cause){ 0 };
 	lane->stash_head = lane->stash_tail = 0;
 	lane->awaits_imm = false;
 	lane->used = lane->alive = false;
@@ -154,10 +154,12 @@ int snt__qp_begin(struct snt_qp *qp)
 	qp->head = qp->ordered = qp->next = qp->tail = 0;
 	qp->under_way = qp->sequenced_under_way = qp->notifies_due = 0;
 	qp->failed_count = 0;
+	qp->asked_end = 0;
 	qp->read_end = 0;
 	qp->all_ended = false;
 	qp->poisoned = false;
 	qp->doubt = (struct snt__doubt){ 0 };
+	qp->cause = (struct snt__cause){ 0 };
 	qp->touched_count = 0;
 	qp->markers = 0;
 	qp->lanes_alive = 0;

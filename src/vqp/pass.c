@@ -87,7 +87,7 @@ __attribute__((noinline)) int snt__pass_build(const struct snt_qp *qp,
 
 /* Posts what has been built. If the device took some, the rest follows. Returns how many
  * it took, as far as it can be believed. */
-static unsigned post_chain(struct snt__lane *lane, unsigned count)
+static unsigned post_chain(struct snt__lane *lane, unsigned count, int *err_out)
 {
 	struct ibv_send_wr *first = lane->chain, *last = &first[count - 1];
 	struct ibv_send_wr *bad = first;
@@ -95,7 +95,8 @@ static unsigned post_chain(struct snt__lane *lane, unsigned count)
 	last->next = NULL;
 	for (;;) {
 		lane->doorbells++;
-		if (__builtin_expect(!ibv_post_send(lane->qp, first, &bad), 1)) {
+		*err_out = ibv_post_send(lane->qp, first, &bad);
+		if (__builtin_expect(!*err_out, 1)) {
 			first = last + 1;
 			break;
 		}
@@ -116,7 +117,7 @@ static __attribute__((noinline)) unsigned build_chain(struct snt_qp *qp,
 {
 	struct snt__lane *lane = &qp->lane[0];
 	struct ibv_send_wr *physical = lane->chain;
-	const struct snt__ids ids = lane->ids[SNT__QUEUE_SEND];
+	const struct snt__ids ids = qp->ids[SNT__QUEUE_SEND];
 	uint32_t sequence = lane->built, tag = lane->tag;
 	unsigned built;
 
@@ -148,7 +149,7 @@ static __attribute__((noinline)) int post_many(struct snt_qp *qp,
 	struct snt__known known = SNT__KNOWN_NONE;
 	struct snt__lane *lane = &qp->lane[0];
 	unsigned taken = 0, want, built, posted;
-	int ret = 0;
+	int ret = 0, err;
 
 	if (qp->refusal)
 		return snt__qp_refusal(qp, qp->refusal);
@@ -160,11 +161,11 @@ static __attribute__((noinline)) int post_many(struct snt_qp *qp,
 		built = build_chain(qp, wr + taken, want, &known, &ret);
 		if (!built)
 			break;
-		posted = post_chain(lane, built);
+		posted = post_chain(lane, built, &err);
 		lane->built += built;
 		taken += built;
 		if (__builtin_expect(posted < built, 0)) {
-			snt__doubt_sends(qp, lane->built - (built - posted));
+			snt__doubt_sends(qp, lane->built - (built - posted), err);
 			break;
 		}
 	} while (built == want && taken < count);
@@ -181,15 +182,17 @@ static inline bool post_single(struct snt_qp *qp, struct ibv_send_wr *wr, uint32
 	struct snt__lane *lane = &qp->lane[0];
 	uint32_t sequence = lane->built++;
 	struct ibv_send_wr *bad;
+	int err;
 
-	snt__lane_set_id(lane, SNT__QUEUE_SEND, sequence, wr_id);
+	snt__qp_set_id(qp, SNT__QUEUE_SEND, sequence, wr_id);
 	wr->wr_id = snt__wr_id(tag, sequence);
 	wr->next = NULL;
 	lane->fragments++;
 	lane->doorbells++;
-	if (__builtin_expect(!ibv_post_send(lane->qp, wr, &bad), 1))
+	err = ibv_post_send(lane->qp, wr, &bad);
+	if (__builtin_expect(!err, 1))
 		return true;
-	snt__doubt_sends(qp, sequence);
+	snt__doubt_sends(qp, sequence, err);
 	return false;
 }
 
@@ -240,10 +243,10 @@ void snt__pass_ask(struct snt_qp *qp)
 		.send_flags = IBV_SEND_SIGNALED,
 	};
 
-	if (lane->retired == lane->built || lane->asked_end == lane->built ||
+	if (lane->retired == lane->built || qp->asked_end == lane->built ||
 	    snt__lane_under_way(lane) == qp->lane_depth || !qp->lanes_alive)
 		return;
-	lane->asked_end = lane->built + 1;
+	qp->asked_end = lane->built + 1;
 	/* The program does not hear of it, so nothing is left to be reported. */
 	if (!post_single(qp, &wr, lane->tag | SNT__TAG_ASKED, 0))
 		lane->built--;
@@ -318,10 +321,10 @@ int snt__pass_post_recv(struct snt_qp *qp, const struct snt_recv_wr *wr, unsigne
 		ret = ibv_post_recv(lane->qp, &physical, &bad);
 		if (ret && !qp->connected)
 			return forget_early(qp, ret);
-		snt__lane_set_id(lane, SNT__QUEUE_RECV, lane->recv_posted++,
-				 wr[taken].wr_id);
+		snt__qp_set_id(qp, SNT__QUEUE_RECV, lane->recv_posted++,
+			       wr[taken].wr_id);
 		if (ret) {
-			snt__doubt_recv(qp);
+			snt__doubt_recv(qp, ret);
 			return taken + 1;
 		}
 	}
@@ -371,8 +374,9 @@ static inline void translate_recv(const struct ibv_wc *physical, uint32_t num,
 int snt__pass_take_run(struct snt__lane *lane, const struct ibv_wc *physical, int count,
 		       struct snt_wc *wc, int *reported)
 {
-	const struct snt__ids sends = lane->ids[SNT__QUEUE_SEND];
-	const uint32_t num = lane->owner->num, tag = lane->tag;
+	const struct snt_qp *qp = lane->owner;
+	const struct snt__ids sends = qp->ids[SNT__QUEUE_SEND];
+	const uint32_t num = qp->num, tag = lane->tag;
 	const uint32_t physical_num = physical->qp_num;
 	uint32_t retired = lane->retired, recv_retired = lane->recv_retired;
 	int taken;
@@ -390,8 +394,7 @@ int snt__pass_take_run(struct snt__lane *lane, const struct ibv_wc *physical, in
 			retired = sequence + 1;
 		} else if (kind == SNT__TAG_RECV) {
 			translate_recv(physical, num,
-				       snt__lane_id(lane, SNT__QUEUE_RECV, sequence),
-				       wc);
+				       snt__qp_id(qp, SNT__QUEUE_RECV, sequence), wc);
 			recv_retired++;
 		} else {
 			break; /* to be looked at alone */
@@ -429,11 +432,17 @@ static void take_marker(struct snt_qp *qp, enum snt__queue queue, uint32_t marke
 	snt__cq_ready(qp->cq, &qp->send_ready);
 }
 
-/* A QP with an error is of no use any more; whatever else was posted is flushed.
- * Of an error nobody can say whether it was a receive's. */
+/* A QP with an error is of no use any more; whatever else was posted is flushed. */
 void snt__pass_fail(struct snt_qp *qp)
 {
-	qp->lane[0].alive = false;
+	if (qp->lane->alive)
+		snt__cause_log_lane(qp->lane);
+	snt__pass_end(qp);
+}
+
+void snt__pass_end(struct snt_qp *qp)
+{
+	qp->lane->alive = false;
 	qp->lanes_alive = 0;
 	snt__qp_refuse(qp, -ESHUTDOWN);
 	qp->data.refusal = -ESHUTDOWN;
@@ -442,14 +451,19 @@ void snt__pass_fail(struct snt_qp *qp)
 static void take_failure(struct snt__lane *lane, const struct ibv_wc *physical,
 			 uint64_t wr_id, struct snt_wc *wc)
 {
+	uint8_t status = snt__status_of(physical);
+
 	lane->completions++;
 	lane->errors++;
+	snt__cause_completion(lane, status, physical->vendor_err);
 	snt__pass_fail(lane->owner);
 	*wc = (struct snt_wc){ .wr_id = wr_id,
 			       .qp_num = lane->owner->num,
-			       .status = snt__status_of(physical),
+			       .status = status,
 			       .vendor_err = physical->vendor_err,
 			       .device = lane->device };
+	if (status == SNT_FLUSHED)
+		snt__qp_tell_cause(lane->owner, wc);
 }
 
 /* A receive of the program's, with its wr_id. */
@@ -504,18 +518,21 @@ enum snt__whose snt__pass_take(struct snt__lane *lane, const struct ibv_wc *phys
 	case 0:
 		if (!retire_send(lane, sequence))
 			return SNT__WHOSE_NOBODY;
-		wr_id = snt__lane_id(lane, SNT__QUEUE_SEND, sequence);
+		wr_id = snt__qp_id(qp, SNT__QUEUE_SEND, sequence);
 		take_send(lane, physical, wr_id, wc);
 		return SNT__WHOSE_PROGRAM;
 	case SNT__TAG_RECV:
 		if (!retire_recv(lane, sequence))
 			return SNT__WHOSE_NOBODY;
-		wr_id = snt__lane_id(lane, SNT__QUEUE_RECV, sequence);
+		wr_id = snt__qp_id(qp, SNT__QUEUE_RECV, sequence);
 		take_recv(lane, physical, wr_id, wc);
 		return SNT__WHOSE_PROGRAM;
 	case SNT__TAG_ASKED:
-		if (retire_send(lane, sequence) && physical->status != IBV_WC_SUCCESS)
-			snt__pass_fail(qp);
+		if (!retire_send(lane, sequence) || physical->status == IBV_WC_SUCCESS)
+			return SNT__WHOSE_OURS;
+		snt__cause_completion(lane, snt__status_of(physical),
+				      physical->vendor_err);
+		snt__pass_fail(qp);
 		return SNT__WHOSE_OURS;
 	case SNT__TAG_MARKER:
 		take_marker(qp, SNT__QUEUE_SEND, sequence);

@@ -7,7 +7,7 @@
 /*
  * A single lane as verbs have it: no ring of WRs, the device's own rules. Only ranges and
  * rights are checked, as everywhere. Physical wr_ids are those of all lanes, a tag and a
- * sequence number; the program's are kept by sequence number (snt__lane_id()). So each
+ * sequence number; the program's are kept by sequence number (snt__qp_id()). So each
  * completion, also a failed one of which verbs define nothing but the wr_id, is of exactly
  * one WR, whatever wr_ids the program uses.
  */
@@ -34,8 +34,9 @@ int snt__pass_fill_sges(const struct snt_ctx *ctx, uint8_t device, uint32_t sge_
 bool snt__pass_is_drained(const struct snt_qp *qp);
 void snt__pass_ask(struct snt_qp *qp);
 
-/* No use any more. */
+/* No use any more, for an error; or because the program wants it so. */
 void snt__pass_fail(struct snt_qp *qp);
+void snt__pass_end(struct snt_qp *qp);
 
 /* Any completion of the lane, and whom it is for. */
 enum snt__whose {

@@ -87,6 +87,12 @@ struct snt__ready {
 	bool receives; /* reports receives, else sends */
 };
 
+/* The program's wr_ids of one queue of a pass-through lane, a ring by sequence number. */
+struct snt__ids {
+	uint64_t *id;
+	uint32_t mask;
+};
+
 struct snt_qp {
 	struct snt__slot *slot;
 	struct snt_ctx *ctx;
@@ -107,9 +113,11 @@ struct snt_qp {
 	uint32_t data_lanes;  /* in use; may be fewer than were made */
 	uint32_t lane_limit;  /* the least of the data lanes' */
 	uint32_t lane_count;
-	uint32_t lanes_alive; /* data lanes */
-	uint32_t picks;	      /* of lanes, by time */
-	bool lanes_ended;     /* some are killed or closed, and have markers */
+	uint32_t lanes_alive;	/* data lanes */
+	uint32_t picks;		/* of lanes, by time */
+	struct snt__ids ids[2]; /* pass-through, by enum snt__queue */
+	uint32_t asked_end;	/* pass-through: behind the last that was asked for */
+	bool lanes_ended;	/* some are killed or closed, and have markers */
 	uint64_t fragment_size;
 	uint32_t message_max; /* bytes that go out in one piece */
 	uint64_t simple_max;  /* bytes of a WR that takes the short way; 0: none may */
@@ -177,6 +185,7 @@ struct snt_qp {
 	struct snt_qp_opts opts;
 	struct snt__mailbox mailbox;
 	struct snt__doubt doubt;
+	struct snt__cause cause; /* of all lanes, the first */
 	bool adopted;
 	struct snt_srq *srq; /* takes its receives from there; NULL: has its own */
 	bool draining;	     /* until the CQ of its receives is empty */
@@ -227,6 +236,19 @@ static inline struct snt__slot *snt__qp_take_slot(struct snt_qp *qp,
 	return slot;
 }
 
+/* The program's wr_id of a WR on a pass-through lane. */
+static inline uint64_t snt__qp_id(const struct snt_qp *qp, enum snt__queue queue,
+				  uint32_t sequence)
+{
+	return qp->ids[queue].id[sequence & qp->ids[queue].mask];
+}
+
+static inline void snt__qp_set_id(const struct snt_qp *qp, enum snt__queue queue,
+				  uint32_t sequence, uint64_t wr_id)
+{
+	qp->ids[queue].id[sequence & qp->ids[queue].mask] = wr_id;
+}
+
 /* Is anything under way that is not of DQPLB's sequence? */
 static inline bool snt__qp_has_plain(const struct snt_qp *qp)
 {
@@ -237,6 +259,22 @@ static inline bool snt__qp_has_plain(const struct snt_qp *qp)
 static inline bool snt__before(uint32_t a, uint32_t b)
 {
 	return (int32_t)(a - b) < 0;
+}
+
+/* Completes a flushed completion: what ended its lane or, if that is not known, the QP.
+ * Inline, since a call would cost where successes are reported. */
+static inline void snt__qp_tell_cause(const struct snt_qp *qp, struct snt_wc *wc)
+{
+	const struct snt__cause *cause = &qp->lane[wc->lane].cause;
+
+	if (!cause->kind)
+		cause = &qp->cause;
+	if (!cause->kind)
+		return;
+	wc->cause = cause->status;
+	wc->vendor_err = cause->vendor_err;
+	wc->lane = cause->lane;
+	wc->device = qp->lane[cause->lane].device;
 }
 
 /* life.c: from now on nothing can be posted, and why; 0: no longer. */
@@ -287,6 +325,9 @@ void snt__qp_fail_slot(struct snt_qp *qp, uint32_t position, unsigned status,
 
 /* complete.c: everything stops; what is under way is flushed. */
 void snt__qp_break(struct snt_qp *qp);
+
+/* complete.c: the same, for what the peer has sent to this lane. */
+__attribute__((cold)) void snt__qp_break_for_peer(struct snt__lane *lane);
 
 /* complete.c: reports, in order, what has finished. Returns how many. */
 int snt__qp_report_sends(struct snt_qp *qp, struct snt_wc *wc, int max);

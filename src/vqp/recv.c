@@ -28,13 +28,16 @@ static void post_physical(struct snt__lane *lane, struct ibv_sge *sge, int sge_c
 		.num_sge = sge_count,
 	};
 	struct ibv_recv_wr *bad;
+	int err = ibv_post_recv(lane->qp, &wr, &bad);
 
-	if (!ibv_post_recv(lane->qp, &wr, &bad))
+	if (!err)
 		return;
-	if (lane->owner->connected)
-		snt__lane_kill(lane);
-	else
+	if (!lane->owner->connected) {
 		lane->alive = false;
+		return;
+	}
+	snt__cause_refused(lane, err);
+	snt__lane_kill(lane);
 }
 
 static void post_notify(struct snt_qp *qp)
@@ -225,7 +228,7 @@ static void finish(struct snt__recv_ring *ring, uint32_t position,
 	/* A peer may send what this lane is not for. */
 	if (wc->opcode != (recv->sge_count ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM)) {
 		fail_recv(recv, SNT_GENERAL_ERR, 0, lane->index);
-		snt__qp_break(lane->owner);
+		snt__qp_break_for_peer(lane);
 		return;
 	}
 	if (wc->wc_flags & IBV_WC_WITH_IMM) {
@@ -243,6 +246,7 @@ static __attribute__((noinline, cold)) void take_error(struct snt_qp *qp,
 						       const struct ibv_wc *wc)
 {
 	lane->errors += wc->status != IBV_WC_WR_FLUSH_ERR;
+	snt__cause_completion(lane, snt__status_of(wc), wc->vendor_err);
 	snt__lane_kill(lane);
 	snt__cq_ready(qp->recv_cq, &qp->recv_ready);
 }

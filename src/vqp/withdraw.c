@@ -60,6 +60,6 @@ int snt__qp_abort(struct snt_qp *qp)
 		return snt__fail(-ret, "%s: QP %u cannot go to ERR: %s",
 				 qp->ctx->device[qp->lane->device]->name, qp->num,
 				 strerror(-ret));
-	snt__pass_fail(qp);
+	snt__pass_end(qp);
 	return 0;
 }

@@ -9,6 +9,12 @@
 #define ROUNDS 10000
 
 static snt_clock_fn pair_clock;
+static snt_log_fn pair_log;
+
+void vqp_pair_log(snt_log_fn log)
+{
+	pair_log = log;
+}
 
 void vqp_pair_clock(snt_clock_fn clock)
 {
@@ -29,7 +35,8 @@ static void open_end(struct vqp_pair *pair, struct vqp_end *end, unsigned device
 	struct snt_ctx_opts ctx_opts = { .size = sizeof(ctx_opts),
 					 .adopted = adopted,
 					 .adopted_count = devices,
-					 .clock = pair_clock };
+					 .clock = pair_clock,
+					 .log = pair_log };
 	struct snt_qp_opts opts = { .size = sizeof(opts) };
 
 	for (unsigned i = 0; i < devices; i++) {

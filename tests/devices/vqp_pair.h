@@ -46,6 +46,9 @@ void vqp_pair_connect(struct vqp_pair *pair);
 /* The clock of all pairs that are made from now on; NULL: the real one. */
 void vqp_pair_clock(snt_clock_fn clock);
 
+/* What the contexts of all pairs that are made from now on log to; NULL: nothing. */
+void vqp_pair_log(snt_log_fn log);
+
 /* The control table of end 0 of all pairs that are made from now on, to come before
  * the devices' own; NULL: none. */
 void vqp_pair_control(const struct snt_control *control);

@@ -91,6 +91,20 @@ static int settle(struct world *world, bool fed)
 	return 0;
 }
 
+/* The error has been polled, since nothing moves any more: it is known. */
+static int check_query(struct link *link, unsigned end)
+{
+	struct snt_qp_info info = { .size = sizeof(info) };
+
+	if (snt_qp_query(link->end[end].qp, &info))
+		return wrong(link, "query: %s", snt_err_text());
+	if (info.cause != SNT_CAUSE_STATUS ||
+	    info.cause_status != (unsigned)link->only_status)
+		return wrong(link, "end %u: ended by %u (%u), not by %d", end,
+			     info.cause, info.cause_status, link->only_status);
+	return 0;
+}
+
 /* Nothing moves any more: is there a good reason for what has not retired? */
 static int check_rest(struct link *link, unsigned end)
 {
@@ -107,6 +121,8 @@ static int check_rest(struct link *link, unsigned end)
 		return wrong(link,
 			     "end %u: WR %d of %d hangs, %u physical WRs under way",
 			     end, here->sends - (int)least, here->sends, pending);
+	if (link->only_status && link->only_end == end && check_query(link, end))
+		return -1;
 	if (here->closing && !here->closed && !here->close_failed)
 		return wrong(link, "end %u: SNT_CLOSED does not come", end);
 	return check_pending(link, end);

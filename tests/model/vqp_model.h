@@ -181,6 +181,10 @@ struct link {
 	unsigned injected, other_faults;
 	unsigned recvs_injected; /* receives that were made to fail */
 	unsigned recvs_refused;	 /* posts of receives that were */
+	/* The only thing that was made to fail: a receive, at this end, with this status.
+	 * 0: nothing, or more than that, or what follows from it may be seen first. */
+	int only_status;
+	unsigned only_end;
 	struct raid raid;
 };
 

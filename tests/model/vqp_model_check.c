@@ -443,6 +443,24 @@ static int check_lane(struct link *link, unsigned end, const struct snt_wc *wc)
 	return 0;
 }
 
+/* The library flushes DQPLB's notification receives when an error has come to it; it must
+ * say which. */
+static int check_cause(struct link *link, unsigned end, const struct snt_wc *wc)
+{
+	const struct end *here = &link->end[end];
+
+	if (wc->cause && wc->status != SNT_FLUSHED)
+		return wrong(link, "end %u: a cause of %s", end,
+			     snt_status_text(wc->status));
+	if (!is_sequenced(link) || !link->only_status || link->only_end != end ||
+	    here->closing || wc->status != SNT_FLUSHED || wc->opcode != SNT_RECV_NOTIFY)
+		return 0;
+	if (wc->cause != link->only_status)
+		return wrong(link, "end %u: flushed because of %u, not %d", end,
+			     wc->cause, link->only_status);
+	return 0;
+}
+
 static bool is_recv(const struct link *link, const struct snt_wc *wc)
 {
 	/* After a failure nobody knows the opcode on a pass-through lane. */
@@ -536,7 +554,7 @@ int check_completion(struct world *world, unsigned host, const struct snt_cq *cq
 			     wc->opcode);
 	if (wc->opcode == SNT_CLOSED && !wc->status)
 		return check_closed(link, host, wc);
-	if (check_lane(link, host, wc))
+	if (check_lane(link, host, wc) || check_cause(link, host, wc))
 		return -1;
 	if (link->twins)
 		return check_twin(link, host, wc);

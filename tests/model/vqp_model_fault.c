@@ -16,6 +16,7 @@ static void expect_fault(struct link *link)
 {
 	link->faulty = true;
 	link->other_faults++;
+	link->only_status = 0;
 }
 
 static enum ibv_wc_status choose_status(struct world *world)
@@ -44,6 +45,7 @@ static int fail_completion(struct link *link)
 		return 0;
 	owner = owner_of(link, end, &send);
 	link->faulty = true;
+	link->only_status = 0;
 	link->injected++;
 	/* What follows from it may be seen before it, on another CQ: receives that
 	 * are flushed and, in DQPLB or of a notify lane, the peer ending others. */
@@ -72,6 +74,16 @@ static struct recv *next_recv(struct link *link, struct end *here, unsigned lane
 	return &here->recv[here->class_order[data][here->class_posted[data] - pending]];
 }
 
+/* Do all its lanes report to one CQ, so that what comes first is seen first? */
+static bool has_one_cq(const struct end *here)
+{
+	for (unsigned i = 0; i < here->lanes; i++)
+		if (here->lane[i]->send_cq != here->lane[0]->send_cq ||
+		    here->lane[i]->recv_cq != here->lane[0]->send_cq)
+			return false;
+	return true;
+}
+
 /* A receive fails, and with it its lane. */
 static int fail_recv(struct link *link)
 {
@@ -84,7 +96,10 @@ static int fail_recv(struct link *link)
 
 	if (scripted_fail_recv(here->lane[lane], status))
 		return 0;
-	expect_fault(link);
+	link->only_status = link->faulty || !has_one_cq(here) ? 0 : (int)status;
+	link->only_end = end;
+	link->faulty = true;
+	link->other_faults++;
 	link->recvs_injected++;
 	if (recv)
 		recv->injected = status;

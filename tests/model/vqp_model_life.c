@@ -181,6 +181,7 @@ static int renew_end(struct link *link, unsigned index)
 
 int link_renew(struct link *link)
 {
+	link->only_status = 0;
 	return renew_end(link, 0) || renew_end(link, 1) ? -1 : 0;
 }
 

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: MIT */
+#include "vqp/cause.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "util/log.h"
+#include "vqp/qp.h"
+
+/* Room for snt_status_text() or strerror(), and a little more. */
+struct words {
+	char text[160];
+};
+
+static struct words describe(const struct snt__cause *cause)
+{
+	struct words words;
+	const char *status = snt_status_text(cause->status);
+
+	switch (cause->kind) {
+	case SNT_CAUSE_STATUS:
+		snprintf(words.text, sizeof(words.text),
+			 "%s (status %u, vendor error 0x%x)", status, cause->status,
+			 cause->vendor_err);
+		break;
+	case SNT_CAUSE_REFUSED:
+		snprintf(words.text, sizeof(words.text),
+			 "the device refused a post%s%s", cause->vendor_err ? ": " : "",
+			 cause->vendor_err ? strerror((int)cause->vendor_err) : "");
+		break;
+	case SNT_CAUSE_PEER:
+		snprintf(words.text, sizeof(words.text),
+			 "the peer violated the protocol of the scheme");
+		break;
+	default:
+		snprintf(words.text, sizeof(words.text),
+			 "flushed, by an error that is not known (yet)");
+		break;
+	}
+	return words;
+}
+
+static const char *device_name(const struct snt_qp *qp, unsigned lane)
+{
+	return qp->ctx->device[qp->lane[lane].device]->name;
+}
+
+void snt__cause_log_lane(const struct snt__lane *lane)
+{
+	const struct snt_qp *qp = lane->owner;
+
+	snt__log(&qp->ctx->log, SNT_LOG_WARN, "QP %u: lane %u (QP %u of %s) failed: %s",
+		 qp->num, lane->index, lane->qp->qp_num, device_name(qp, lane->index),
+		 describe(&lane->cause).text);
+}
+
+void snt__cause_log_qp(const struct snt_qp *qp)
+{
+	const struct snt__cause *cause = &qp->cause;
+
+	if (!cause->kind)
+		snt__log(&qp->ctx->log, SNT_LOG_WARN,
+			 "QP %u is broken: all its lanes were flushed; close it",
+			 qp->num);
+	else
+		snt__log(&qp->ctx->log, SNT_LOG_WARN,
+			 "QP %u is broken; its first error was on lane %u (%s): %s; "
+			 "close it",
+			 qp->num, cause->lane, device_name(qp, cause->lane),
+			 describe(cause).text);
+}
+
+static void record(struct snt__lane *lane, struct snt__cause cause)
+{
+	struct snt_qp *qp = lane->owner;
+
+	cause.lane = lane->index;
+	if (lane->cause.kind)
+		return;
+	lane->cause = cause;
+	if (!qp->cause.kind)
+		qp->cause = cause;
+	/* Its flush was seen first. */
+	if (!lane->alive && lane->used && !qp->closing)
+		snt__cause_log_lane(lane);
+}
+
+void snt__cause_completion(struct snt__lane *lane, unsigned status, uint32_t vendor_err)
+{
+	if (status != SNT_FLUSHED)
+		record(lane, (struct snt__cause){ .kind = SNT_CAUSE_STATUS,
+						  .status = status,
+						  .vendor_err = vendor_err });
+}
+
+void snt__cause_refused(struct snt__lane *lane, int err)
+{
+	record(lane, (struct snt__cause){ .kind = SNT_CAUSE_REFUSED,
+					  .status = SNT_GENERAL_ERR,
+					  .vendor_err = err });
+}
+
+void snt__cause_peer(struct snt__lane *lane)
+{
+	record(lane, (struct snt__cause){ .kind = SNT_CAUSE_PEER,
+					  .status = SNT_GENERAL_ERR });
+}

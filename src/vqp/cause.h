@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SNT_VQP_CAUSE_H
+#define SNT_VQP_CAUSE_H
+
+#include <stdint.h>
+
+/*
+ * Why a lane or a QP ended. A flush is only the shadow of an error, which may have come to
+ * another lane, or to a receive that the program never sees. So the first error other than
+ * a flush is kept, of each lane and of the QP as a whole, for completions, snt_qp_query()
+ * and the log.
+ */
+
+struct snt_qp;
+struct snt__lane;
+
+struct snt__cause {
+	uint8_t kind; /* enum snt_cause; the rest is 0 without one */
+	uint8_t status;
+	uint8_t lane;
+	uint32_t vendor_err; /* or the errno of a refused post; 0 if it was a chain */
+};
+
+/* Before the lane is killed. Only the first counts; a flush does not. */
+void snt__cause_completion(struct snt__lane *lane, unsigned status,
+			   uint32_t vendor_err);
+void snt__cause_refused(struct snt__lane *lane, int err); /* 0: not known */
+void snt__cause_peer(struct snt__lane *lane);
+
+/* A lane that was alive, or the QP, ends now: a line in the log. */
+void snt__cause_log_lane(const struct snt__lane *lane);
+void snt__cause_log_qp(const struct snt_qp *qp);
+
+#endif
