@@ -40,9 +40,11 @@ enum snt_opcode {
 	SNT_FETCH_ADD,
 	SNT_RECV,	 /* a data receive, consumed by a SEND */
 	SNT_RECV_NOTIFY, /* a notification receive, consumed by a WRITE_IMM */
-	SNT_CLOSED,	 /* not of a WR: the last word of a QP, after snt_qp_close() */
-	SNT_BIND,	 /* of a memory window (mw.h) */
-	SNT_INVALIDATE,	 /* the same */
+	/* Not of a WR: the last completion of a QP, after snt_qp_close(), on the CQ of its
+	 * sends (snt_qp_opts.cq). */
+	SNT_CLOSED,
+	SNT_BIND,	/* of a memory window (mw.h) */
+	SNT_INVALIDATE, /* the same */
 };
 
 /* Numbered as verbs number ibv_wc_status. */
@@ -105,10 +107,13 @@ enum snt_ops {
 	SNT_OPS_POLLED,
 };
 
+/* The most physical CQs of a virtual one on a device. */
+#define SNT_CQ_PER_DEVICE_MAX 4096
+
 struct snt_cq_opts {
 	size_t size;
 	uint32_t depth;	     /* of each physical CQ; 0: 4096, or the device's limit */
-	uint32_t per_device; /* physical CQs on one device, at most 4096; 0: 16 */
+	uint32_t per_device; /* physical CQs on one device; 0: 16 */
 	/* Physical CQs of the program's own, one for each device of the context, in
 	 * index order; NULL: they are created as needed. Theirs are not added to. */
 	struct ibv_cq *const *adopted;
@@ -192,7 +197,8 @@ SNT_API int snt_cq_poll_one(struct snt_cq *cq, struct snt_wc *wc);
 /**
  * snt_cq_poll_each - up to @max completions, each given to a function
  *
- * The function may post, but must not poll or destroy.
+ * The function may post to QPs and close them. It must not poll, nor reset or destroy a
+ * QP or this CQ; that is for after the call, also for a QP whose SNT_CLOSED it was given.
  *
  * Returns: as snt_cq_poll().
  */

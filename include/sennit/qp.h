@@ -69,8 +69,24 @@ struct ibv_wc;
 struct snt_card;
 struct snt_srq;
 
+/*
+ * Limits of snt_qp_opts; a device may have lower ones, which snt_qp_create() names. The
+ * most notify lanes are SNT_DEVICES_MAX (device.h).
+ */
+
 /* The most lanes of one QP, those for notifications and messages included. */
-#define SNT_LANES_MAX 160
+#define SNT_LANES_MAX	       160
+#define SNT_DATA_LANES_MAX     128
+#define SNT_LANE_DEPTH_MAX     32768 /* at least 1; 2 in DQPLB */
+#define SNT_SEND_DEPTH_MAX     (1 << 20)
+#define SNT_RECV_DEPTH_MAX     32768
+#define SNT_SGES_MAX	       32 /* of a send, a receive, or a receive of an SRQ */
+#define SNT_INLINE_MAX	       4096
+#define SNT_FRAGMENT_SIZE_MIN  256
+#define SNT_FRAGMENT_SIZE_MAX  (UINT64_C(1) << 31)
+#define SNT_FRAGMENT_SIZE_UNIT 64 /* it is a multiple of */
+#define SNT_MTU_MIN	       256
+#define SNT_MTU_MAX	       4096
 
 enum snt_scheme {
 	SNT_SCHEME_DEFAULT = 0, /* SPRAY */
@@ -119,7 +135,7 @@ struct snt_qp_opts {
 	uint32_t recv_sge_max;	/* in one data receive; 0: 1 */
 	uint32_t inline_max;	/* bytes with SNT_INLINE; 0: none */
 	uint32_t mtu;		/* bytes, a power of two; 0: the ports' least */
-	uint64_t fragment_size; /* bytes, a multiple of 64; 0: 1 MiB */
+	uint64_t fragment_size; /* bytes; 0: 1 MiB */
 	uint8_t traffic_class;	/* of RoCE and InfiniBand global routing */
 	uint8_t service_level;
 	uint8_t hop_limit;	 /* 0: 64 */
@@ -160,6 +176,8 @@ enum snt_send_flags {
 	SNT_FENCE = 1 << 0,
 	SNT_SIGNALED = 1 << 1,
 	SNT_SOLICITED = 1 << 2,
+	/* The bytes are copied by the post: its buffers, which need not be registered, may
+	 * be changed as soon as the call has returned. */
 	SNT_INLINE = 1 << 3,
 };
 
@@ -269,7 +287,9 @@ SNT_API int snt_qp_complete(struct snt_qp *qp, unsigned device,
  * snt_qp_close - end traffic
  *
  * Everything not yet done is flushed and comes through polling, then one
- * completion SNT_CLOSED, whose wr_id is @wr_id. Not graceful: what the peer has
+ * completion SNT_CLOSED, whose wr_id is @wr_id. It comes on snt_qp_opts.cq, behind the
+ * last send, and not before all receives have been polled: if they are reported to
+ * another CQ (recv_cq), poll both. Not graceful: what the peer has
  * to get must have been reported before. Lanes on a device without a control table
  * are put to ERR by the program, after this call.
  *

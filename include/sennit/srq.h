@@ -34,6 +34,8 @@ extern "C" {
 
 struct snt_srq;
 
+#define SNT_SRQ_DEPTH_MAX (1u << 20)
+
 struct snt_srq_opts {
 	size_t size;
 	/* Required: where receives are reported; the recv_cq of all its QPs. With ops
@@ -41,7 +43,7 @@ struct snt_srq_opts {
 	struct snt_cq *cq;
 	uint32_t device;  /* index in the context */
 	uint32_t depth;	  /* receives posted and not yet reported; 0: 1024 */
-	uint32_t sge_max; /* in one receive; 0: 1 */
+	uint32_t sge_max; /* in one receive, at most SNT_SGES_MAX; 0: 1 */
 };
 
 /**

@@ -19,7 +19,6 @@
 
 #define DEPTH_DEFAULT	   4096
 #define PER_DEVICE_DEFAULT 16
-#define PER_DEVICE_MAX	   4096
 
 void snt__cq_list(struct snt_cq *cq, struct snt__ready *ready)
 {
@@ -619,10 +618,10 @@ static int set_up(struct snt_cq *cq, const struct snt_cq_opts *opts)
 		ret = check_notify(cq, opts);
 	if (ret)
 		return ret;
-	if (per_device > PER_DEVICE_MAX)
+	if (per_device > SNT_CQ_PER_DEVICE_MAX)
 		return snt__fail(EINVAL,
 				 "snt_cq_opts.per_device is %u; it must be at most %d",
-				 per_device, PER_DEVICE_MAX);
+				 per_device, SNT_CQ_PER_DEVICE_MAX);
 	cq->adopted = opts->adopted != NULL;
 	cq->physical_max = per_device * cq->ctx->device_count;
 	cq->physical = calloc(cq->physical_max, sizeof(*cq->physical));

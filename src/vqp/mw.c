@@ -246,7 +246,7 @@ int snt__mw_send_inv(struct snt_qp *qp, const struct snt_sge *sge, unsigned sge_
 				    .flags = flags,
 				    .sge_count = sge_count,
 				    .sge = sge };
-	struct ibv_sge sges[SNT__PASS_SGES_MAX];
+	struct ibv_sge sges[SNT_SGES_MAX];
 	struct ibv_send_wr wr = { .sg_list = sges };
 	int ret = check_send(qp, window);
 

@@ -53,18 +53,19 @@ int snt__qp_opts_check(const struct snt_ctx *ctx, const struct snt_qp_opts *opts
 		{ "scheme", opts->scheme, SNT_SPRAY, SNT_DQPLB },
 		{ "flags", opts->flags, 0, SNT_QP_TRACKED | SNT_QP_NOTIFY_LENGTH },
 		{ "balance", opts->balance, SNT_ROUND_ROBIN, SNT_BY_TIME },
-		{ "lanes", opts->lanes, 0, 128 },
+		{ "lanes", opts->lanes, 0, SNT_DATA_LANES_MAX },
 		{ "notify_lanes", opts->notify_lanes, 0, SNT_DEVICES_MAX },
 		/* A sequenced fragment and its raw immediate go together. */
 		{ "lane_depth", opts->lane_depth, opts->scheme == SNT_DQPLB ? 2 : 1,
-		  32768 },
-		{ "send_depth", opts->send_depth, 1, 1 << 20 },
-		{ "recv_depth", opts->recv_depth, 1, 32768 },
-		{ "send_sge_max", opts->send_sge_max, 1, 16 },
-		{ "recv_sge_max", opts->recv_sge_max, 1, 16 },
-		{ "inline_max", opts->inline_max, 0, 4096 },
-		{ "fragment_size", opts->fragment_size, 256, UINT64_C(1) << 31 },
-		{ "mtu", opts->mtu, 0, 4096 },
+		  SNT_LANE_DEPTH_MAX },
+		{ "send_depth", opts->send_depth, 1, SNT_SEND_DEPTH_MAX },
+		{ "recv_depth", opts->recv_depth, 1, SNT_RECV_DEPTH_MAX },
+		{ "send_sge_max", opts->send_sge_max, 1, SNT_SGES_MAX },
+		{ "recv_sge_max", opts->recv_sge_max, 1, SNT_SGES_MAX },
+		{ "inline_max", opts->inline_max, 0, SNT_INLINE_MAX },
+		{ "fragment_size", opts->fragment_size, SNT_FRAGMENT_SIZE_MIN,
+		  SNT_FRAGMENT_SIZE_MAX },
+		{ "mtu", opts->mtu, 0, SNT_MTU_MAX },
 		{ "service_level", opts->service_level, 0, 15 },
 		{ "timeout", opts->timeout, 1, 31 },
 		{ "retry_count", opts->retry_count, 1, 7 },
@@ -79,12 +80,12 @@ int snt__qp_opts_check(const struct snt_ctx *ctx, const struct snt_qp_opts *opts
 	ret = check_ranges(ranges, sizeof(ranges) / sizeof(ranges[0]));
 	if (ret)
 		return ret;
-	if (opts->fragment_size % 64)
+	if (opts->fragment_size % SNT_FRAGMENT_SIZE_UNIT)
 		return snt__fail(EINVAL,
 				 "snt_qp_opts.fragment_size %" PRIu64
-				 " is not a multiple of 64",
-				 opts->fragment_size);
-	if (opts->mtu & (opts->mtu - 1) || (opts->mtu && opts->mtu < 256))
+				 " is not a multiple of %d",
+				 opts->fragment_size, SNT_FRAGMENT_SIZE_UNIT);
+	if (opts->mtu & (opts->mtu - 1) || (opts->mtu && opts->mtu < SNT_MTU_MIN))
 		return snt__fail(EINVAL,
 				 "snt_qp_opts.mtu %u is none of 256, 512, 1024, 2048, "
 				 "4096",

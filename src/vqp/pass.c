@@ -304,7 +304,7 @@ int snt__pass_post_recv(struct snt_qp *qp, const struct snt_recv_wr *wr, unsigne
 				 "QP %u has a shared receive queue; post to that",
 				 qp->num);
 	for (taken = 0; taken < count; taken++) {
-		struct ibv_sge sge[SNT__PASS_SGES_MAX];
+		struct ibv_sge sge[SNT_SGES_MAX];
 		struct ibv_recv_wr physical, *bad;
 
 		ret = lane->recv_posted - lane->recv_retired < qp->recv_depth

@@ -24,7 +24,6 @@ int snt__pass_build(const struct snt_qp *qp, const struct snt_send_wr *wr,
 int snt__pass_post_one(struct snt_qp *qp, const struct ibv_send_wr *wr);
 
 /* A receive's SGEs, checked. 0, or as of snt_qp_post_recv(). */
-#define SNT__PASS_SGES_MAX 16
 int snt__pass_fill_sges(const struct snt_ctx *ctx, uint8_t device, uint32_t sge_max,
 			const struct snt_recv_wr *wr, struct ibv_sge *to);
 

@@ -11,7 +11,6 @@
 #include "vqp/pass.h"
 
 #define DEPTH_DEFAULT 1024
-#define DEPTH_MAX     (1u << 20)
 
 /*
  * Making and unmaking
@@ -26,14 +25,14 @@ static int check(const struct snt_ctx *ctx, const struct snt_srq_opts *opts)
 		return snt__fail(EINVAL,
 				 "snt_srq_opts.device is %u; the context has %u",
 				 opts->device, ctx->device_count);
-	if (opts->depth > DEPTH_MAX)
+	if (opts->depth > SNT_SRQ_DEPTH_MAX)
 		return snt__fail(EINVAL,
 				 "snt_srq_opts.depth is %u; it must be at most %u",
-				 opts->depth, DEPTH_MAX);
-	if (opts->sge_max > SNT__PASS_SGES_MAX)
+				 opts->depth, SNT_SRQ_DEPTH_MAX);
+	if (opts->sge_max > SNT_SGES_MAX)
 		return snt__fail(EINVAL,
 				 "snt_srq_opts.sge_max is %u; it must be at most %d",
-				 opts->sge_max, SNT__PASS_SGES_MAX);
+				 opts->sge_max, SNT_SGES_MAX);
 	if (!ctx->device[opts->device]->control.create_srq ||
 	    !ctx->device[opts->device]->control.destroy_srq)
 		return snt__fail(EOPNOTSUPP, "%s cannot make shared receive queues",
@@ -231,7 +230,7 @@ int snt__srq_settle(const struct snt_ctx *ctx, struct snt_qp_opts *opts)
 
 static int post_one(struct snt_srq *srq, const struct snt_recv_wr *wr)
 {
-	struct ibv_sge sge[SNT__PASS_SGES_MAX];
+	struct ibv_sge sge[SNT_SGES_MAX];
 	struct snt__srq_slot *slot = srq->free;
 	struct ibv_recv_wr physical = { .sg_list = sge, .num_sge = wr->sge_count };
 	struct ibv_recv_wr *bad;

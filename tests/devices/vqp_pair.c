@@ -37,10 +37,11 @@ static void open_end(struct vqp_pair *pair, struct vqp_end *end, unsigned device
 					 .adopted_count = devices,
 					 .clock = pair_clock,
 					 .log = pair_log };
+	struct scripted_device_opts device = { .sge_max = SCRIPTED_SGE_MAX };
 	struct snt_qp_opts opts = { .size = sizeof(opts) };
 
 	for (unsigned i = 0; i < devices; i++) {
-		end->device[i] = scripted_device_create(pair->fabric, NULL);
+		end->device[i] = scripted_device_create(pair->fabric, &device);
 		adopted[i] = scripted_adopted(end->device[i]);
 		if (pair_control && end == pair->end)
 			adopted[i].control = pair_control;

@@ -319,7 +319,7 @@ static void creation_checks_its_options(void **state)
 	opts.depth = 1 << 16; /* of 4096 that the CQ has */
 	assert_error(snt_srq_create(end->ctx, &opts, &srq), ENOSPC, "room");
 	opts.depth = 4;
-	opts.sge_max = 17;
+	opts.sge_max = SNT_SGES_MAX + 1;
 	assert_error(snt_srq_create(end->ctx, &opts, &srq), EINVAL, "sge_max");
 	opts.sge_max = 16;
 	scripted_fail_control(end->device[0], 1, ENOMEM);

@@ -84,6 +84,55 @@ static void weights_are_as_many_as_were_made(void **state)
 	vqp_pair_close(pair);
 }
 
+/* The i-th piece of a buffer that is used from its end to its beginning. */
+static void scatter(struct vqp_end *end, uint64_t offset, struct snt_sge *sge)
+{
+	for (unsigned i = 0; i < SNT_SGES_MAX; i++)
+		sge[i] = (struct snt_sge){
+			end->mem, end->buffer + offset + 8 * (SNT_SGES_MAX - 1 - i), 8
+		};
+}
+
+/* A write, and a message to a receive, of as many pieces as the header says. */
+static void exchange_many_sges(uint32_t lanes)
+{
+	struct snt_qp_opts opts = { .size = sizeof(opts),
+				    .lanes = lanes,
+				    .send_sge_max = SNT_SGES_MAX,
+				    .recv_sge_max = SNT_SGES_MAX };
+	struct vqp_pair *pair = vqp_pair_open(1, &opts);
+	struct vqp_end *from = &pair->end[0], *to = &pair->end[1];
+	struct snt_sge sge[SNT_SGES_MAX], target[SNT_SGES_MAX];
+	struct snt_send_wr wr = vqp_wr(pair, 0, sge, SNT_WRITE, 0, 0);
+	struct snt_recv_wr recv = { .wr_id = 3,
+				    .sge = target,
+				    .sge_count = SNT_SGES_MAX };
+
+	for (unsigned i = 0; i < 8 * SNT_SGES_MAX; i++)
+		from->buffer[i] = i;
+	scatter(from, 0, sge);
+	scatter(to, 4096, target);
+	assert_int_equal(snt_qp_post_recv(to->qp, &recv, 1), 1);
+	wr.sge_count = SNT_SGES_MAX;
+	assert_int_equal(snt_qp_post_send(from->qp, &wr, 1), 1);
+	expect(pair, 0, 1, SNT_WRITE, SNT_SUCCESS);
+	wr.opcode = SNT_SEND;
+	assert_int_equal(snt_qp_post_send(from->qp, &wr, 1), 1);
+	expect(pair, 0, 1, SNT_SEND, SNT_SUCCESS);
+	expect(pair, 1, 3, SNT_RECV, SNT_SUCCESS);
+	for (unsigned i = 0; i < SNT_SGES_MAX; i++)
+		assert_memory_equal(to->buffer + 8 * i, sge[i].addr, 8);
+	assert_memory_equal(to->buffer + 4096, from->buffer, 8 * SNT_SGES_MAX);
+	vqp_pair_close(pair);
+}
+
+static void wrs_have_as_many_sges_as_the_header_says(void **state)
+{
+	(void)state;
+	exchange_many_sges(1);
+	exchange_many_sges(3);
+}
+
 static void what_no_packet_can_carry_is_refused(void **state)
 {
 	struct vqp_pair *pair = vqp_pair_open(1, NULL);
@@ -122,6 +171,7 @@ int main(void)
 		cmocka_unit_test(a_product_of_options_does_not_wrap),
 		cmocka_unit_test(flow_labels_are_as_many_as_data_lanes),
 		cmocka_unit_test(weights_are_as_many_as_were_made),
+		cmocka_unit_test(wrs_have_as_many_sges_as_the_header_says),
 		cmocka_unit_test(what_no_packet_can_carry_is_refused),
 		cmocka_unit_test(what_no_device_can_do_is_refused),
 	};

@@ -31,7 +31,7 @@
 struct snt__soft_device;
 
 /* The most SGEs of a WR, and so the most pieces of a packet's payload. */
-#define SNT__SOFT_SGE_MAX 16
+#define SNT__SOFT_SGE_MAX 32
 
 /* The most packets that are output at once. */
 #define SNT__SOFT_OUTPUT_MAX 128

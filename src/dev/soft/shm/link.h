@@ -35,7 +35,7 @@ struct snt__shm_greeting {
 };
 
 /* Changes whenever anything that is shared does. */
-#define SNT__SHM_VERSION 0x534e5432u
+#define SNT__SHM_VERSION 0x534e5433u
 #define SNT__SHM_SEALS	 (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
 /* What a message on the socket is about. */
