@@ -123,7 +123,14 @@ SNT_API int snt_card_from_json(const char *text, size_t length,
 /**
  * snt_qp_card - the card of a virtual QP
  *
- * Returns: 0; -EOPNOTSUPP if its lanes were adopted without a control table.
+ * Returns: 0; -EOPNOTSUPP if a device of the context has no control table, since its
+ * address is not known then. Such an end makes its card by itself, which is simple if
+ * both ends have the same options and as many devices: it is the peer's card, with its
+ * own
+ *	qp_num, generation	of snt_qp_query()
+ *	device[].gid, lid	the address of each device
+ *	lane[].qp_num		of the adopted QPs, in the order in which they were given
+ *	lane[].psn		the first PSN (ibv_qp_attr.sq_psn) that it gives to each
  */
 SNT_API int snt_qp_card(const struct snt_qp *qp, struct snt_card *card_out);
 

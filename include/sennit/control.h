@@ -16,6 +16,25 @@
  * adopt a device of their own (ctx.h), or they create plain QPs on a device
  * that sennit opened (snt_device_control() in device.h).
  *
+ * What an adopted device needs:
+ *
+ *	to be in a context		query_device, query_port, query_gid
+ *	memory				reg_mr, dereg_mr; reg_dmabuf_mr for dma-buf
+ *	CQs				create_cq, destroy_cq
+ *	CQs with events or ops		create_channel, destroy_channel, get_cq_event,
+ *					ack_cq_events
+ *	QPs				create_qp, modify_qp, destroy_qp
+ *	QPs that are adopted		modify_qp to connect, close and reset them;
+ *					query_qp to check how deep they are
+ *	shared receive queues		create_srq, destroy_srq; modify_srq for limits
+ *	memory windows			alloc_mw, dealloc_mw
+ *	device events			get_async_event, ack_async_event
+ *
+ * query_numa_node, alloc_pd, dealloc_pd and query_srq are never needed of an adopted
+ * device, which comes with its PD. Without a table at all (snt_adopted.control is NULL)
+ * CQs and QPs are adopted as well, and the program changes their states itself:
+ * snt_qp_connected() in card.h tells how.
+ *
  * All functions return 0 or a negative errno and write their out pointer only
  * on success, unlike verbs, which have four conventions. A NULL member means
  * that the device cannot do it; the call that needed it is -EOPNOTSUPP and

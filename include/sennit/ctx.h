@@ -35,6 +35,14 @@
  * not active. Two entries that select the same port are an error. An exclusion
  * that matches nothing is only a warning, so that one list serves many hosts.
  *
+ * Order
+ * -----
+ * Devices are numbered from 0: those that were adopted, as given; then those
+ * that libibverbs lists, in its order; then soft devices, in the order of their
+ * addresses in the list. Ports of a device follow each other by number. The order of
+ * entries in the list of devices does not matter. Lanes are dealt in this order
+ * (snt_qp_opts.lanes), and those of two peers are paired by it.
+ *
  * Soft devices
  * ------------
  * SENNIT_SOFT or `snt_ctx_opts::soft`. "auto": two of them, said in the log,
@@ -86,7 +94,8 @@ enum snt_soft {
 };
 
 /* A device that the program opened by itself, or made up. Ownership of all of
- * it stays with the program, and it must outlive the context. */
+ * it stays with the program, and it must outlive the context. control.h tells which
+ * members its control table needs for what. */
 struct snt_adopted {
 	size_t size;
 	const char *name;	     /* for messages; must be unique in the context */

@@ -40,6 +40,35 @@ struct sink {
 	unsigned more; /* to be posted from inside */
 };
 
+static void close_at_first(void *arg, const struct snt_wc *wc)
+{
+	struct sink *sink = arg;
+
+	if (!sink->count++)
+		assert_success(snt_qp_close(sink->pair->end[0].qp, 77));
+	sink->more = wc->opcode == SNT_CLOSED;
+}
+
+/* From inside, while more of its completions are at hand. */
+static void a_function_may_close(void **state)
+{
+	struct vqp_pair *pair = open_pair(1, 2, SNT_SPRAY);
+	struct sink sink = { pair, 0, 0 };
+
+	(void)state;
+	post_notify(pair, 0, 5);
+	for (unsigned i = 0; i < 6; i++)
+		send_wr(pair, SNT_WRITE, i, 1);
+	for (unsigned i = 0; !sink.more && i < 100; i++) {
+		vqp_pair_run(pair, i);
+		assert_success(
+			snt_cq_poll_each(pair->end[0].cq, 32, close_at_first, &sink));
+	}
+	assert_int_equal(sink.more, 1);
+	assert_int_equal(sink.count, 6 + 1 + 1);
+	vqp_pair_close(pair);
+}
+
 static void count_one(void *arg, const struct snt_wc *wc)
 {
 	struct sink *sink = arg;
@@ -513,6 +542,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_poll_of_nothing_is_nothing),
 		cmocka_unit_test(a_function_gets_each_completion),
+		cmocka_unit_test(a_function_may_close),
 		cmocka_unit_test(one_physical_cq_can_be_polled_alone),
 		cmocka_unit_test(a_busy_cq_does_not_starve_another),
 		cmocka_unit_test(a_failed_poll_is_reported_in_its_turn),
