@@ -54,20 +54,23 @@ void snt__cause_log_lane(const struct snt__lane *lane)
 		 describe(&lane->cause).text);
 }
 
-void snt__cause_log_qp(const struct snt_qp *qp)
+const char *snt__cause_text(const struct snt_qp *qp, char buffer[SNT__CAUSE_TEXT])
 {
 	const struct snt__cause *cause = &qp->cause;
 
 	if (!cause->kind)
-		snt__log(&qp->ctx->log, SNT_LOG_WARN,
-			 "QP %u is broken: all its lanes were flushed; close it",
-			 qp->num);
-	else
-		snt__log(&qp->ctx->log, SNT_LOG_WARN,
-			 "QP %u is broken; its first error was on lane %u (%s): %s; "
-			 "close it",
-			 qp->num, cause->lane, device_name(qp, cause->lane),
-			 describe(cause).text);
+		return "all its lanes were flushed";
+	snprintf(buffer, SNT__CAUSE_TEXT, "its first error was on lane %u (%s): %s",
+		 cause->lane, device_name(qp, cause->lane), describe(cause).text);
+	return buffer;
+}
+
+void snt__cause_log_qp(const struct snt_qp *qp)
+{
+	char buffer[SNT__CAUSE_TEXT];
+
+	snt__log(&qp->ctx->log, SNT_LOG_WARN, "QP %u is broken: %s; close it", qp->num,
+		 snt__cause_text(qp, buffer));
 }
 
 static void record(struct snt__lane *lane, struct snt__cause cause)

@@ -86,6 +86,8 @@ void snt__qp_refuse(struct snt_qp *qp, int why)
 
 __attribute__((noinline, cold)) int snt__qp_refusal(const struct snt_qp *qp, int why)
 {
+	char cause[SNT__CAUSE_TEXT];
+
 	if (!qp->connected && !qp->closing)
 		return snt__fail(-why, "QP %u is not connected", qp->num);
 	if (qp->closed_reported)
@@ -94,10 +96,8 @@ __attribute__((noinline, cold)) int snt__qp_refusal(const struct snt_qp *qp, int
 	if (qp->closing)
 		return snt__fail(-why, "QP %u is being closed", qp->num);
 	if (qp->broken || !qp->lanes_alive)
-		return snt__fail(-why,
-				 "QP %u is broken; close it, then reset or "
-				 "destroy it",
-				 qp->num);
+		return snt__fail(-why, "QP %u is broken: %s; close it", qp->num,
+				 snt__cause_text(qp, cause));
 	return snt__fail(-why, "QP %u: a lane that this needs has failed", qp->num);
 }
 

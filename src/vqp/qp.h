@@ -173,7 +173,8 @@ struct snt_qp {
 	struct snt__ready recv_ready;
 
 	struct snt__link in_ctx; /* the context's list of QPs */
-	uint8_t remote_gid[SNT_DEVICES_MAX][16]; /* the peer's addresses, for messages */
+	/* The addresses of the peer's devices, for messages. */
+	uint8_t remote_gid[SNT_DEVICES_MAX][16];
 	uint32_t num;
 	uint32_t lane_depth;
 	uint32_t recv_depth;

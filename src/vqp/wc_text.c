@@ -76,36 +76,48 @@ static const char *place_text(const struct snt_qp *qp, unsigned lane, char *text
 	return text;
 }
 
+/* " on lane 2 (mlx5_1 to 192.168.78.2) with RETRY_EXC_ERR (status 12): ..." */
+static const char *failure_text(const struct snt_qp *qp, const struct snt_wc *wc,
+				unsigned status, const char *what)
+{
+	const char *name = snt_status_name(status), *help = snt_status_help(status);
+	char place[PLACE_TEXT], vendor[32] = "";
+
+	if (wc->vendor_err)
+		snprintf(vendor, sizeof(vendor), ", vendor error 0x%x", wc->vendor_err);
+	return snt__text("QP %u: %s %s%s with %s (status %u%s): %s", wc->qp_num,
+			 snt__opcode_name(wc->opcode), what,
+			 place_text(qp, wc->lane, place),
+			 name ? name : "an unknown status", status, vendor,
+			 help ? help : snt_status_text(status));
+}
+
 static const char *flush_text(const struct snt_qp *qp, const struct snt_wc *wc)
 {
 	const char *what = snt__opcode_name(wc->opcode);
 
+	if (wc->cause)
+		return failure_text(qp, wc, wc->cause, "was flushed after a failure");
 	if (qp && qp->closing && !qp->broken)
-		return snt__text(
-			"QP %u: %s was flushed (FLUSHED), since the QP was closed",
-			wc->qp_num, what);
-	return snt__text("QP %u: %s was flushed (FLUSHED): %s", wc->qp_num, what,
+		return snt__text("QP %u: %s was flushed, since the QP was closed",
+				 wc->qp_num, what);
+	return snt__text("QP %u: %s was flushed: %s", wc->qp_num, what,
 			 snt_status_help(SNT_FLUSHED));
 }
 
 const char *snt__wc_text(const struct snt_ctx *ctx, const struct snt_wc *wc)
 {
 	const struct snt_qp *qp = find_qp(ctx, wc->qp_num);
-	const char *name = snt_status_name(wc->status);
-	const char *help = snt_status_help(wc->status);
-	char place[PLACE_TEXT], vendor[32] = "";
 
-	if (wc->status == SNT_SUCCESS)
+	switch (wc->status) {
+	case SNT_SUCCESS:
 		return snt__text("QP %u: %s succeeded", wc->qp_num,
 				 snt__opcode_name(wc->opcode));
-	if (wc->status == SNT_FLUSHED)
+	case SNT_FLUSHED:
 		return flush_text(qp, wc);
-	if (wc->vendor_err)
-		snprintf(vendor, sizeof(vendor), ", vendor error 0x%x", wc->vendor_err);
-	return snt__text("QP %u: %s failed%s with %s (status %u%s): %s", wc->qp_num,
-			 snt__opcode_name(wc->opcode), place_text(qp, wc->lane, place),
-			 name ? name : "an unknown status", wc->status, vendor,
-			 help ? help : snt_status_text(wc->status));
+	default:
+		return failure_text(qp, wc, wc->status, "failed");
+	}
 }
 
 const char *snt_wc_text(const struct snt_cq *cq, const struct snt_wc *wc)
