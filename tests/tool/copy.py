@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """sennit cp and serve: what arrives, and what is lost when something goes wrong: nothing.
 
-usage: copy.py SENNIT
+usage: copy.py SENNIT LIAR DISK_WATCH
 """
 
 import os
@@ -387,6 +387,76 @@ def two_writers(tool: Tool):
 
 
 #
+# Many files
+#
+
+def small_files(folder: Path, count: int, seed: int) -> None:
+    """In several folders, with bytes that the seed decides."""
+    for i in range(count):
+        path = folder / f"d{i % 5}/f{i}"
+        path.parent.mkdir(exist_ok=True, parents=True)
+        path.write_bytes(noise(i % 97, seed * 10000 + i))
+
+
+def syncs_are_shared(tool: Tool, watch: str):
+    """small files are on disk before they take their names, and wait for the disk together"""
+    count = 400
+    with tempfile.TemporaryDirectory() as name:
+        log = Path(name) / "log"
+        preload = {"LD_PRELOAD": watch, "DISK_WATCH": str(log),
+                   "ASAN_OPTIONS": "verify_asan_link_order=0:" +
+                                   os.environ.get("ASAN_OPTIONS", "")}
+        with bench(tool, env=environment(**preload)) as b:
+            small_files(b.here, count, 1)
+            yield from expect(b.cp(b.here, b.at), 0, f"{count} files, ")
+            events = log.read_text().splitlines()
+            yield from differs(b.here, b.there / "here")
+        renamed = [e for e in events if e.startswith("rename")]
+        synced = [e for e in events if e.startswith("sync")]
+        early = [e for e in renamed if e.endswith("unsynced")]
+        if len(renamed) != count or early:
+            yield f"{len(renamed)} of {count} were renamed, unsynced {early[:3]}"
+        # A busy machine makes more and smaller groups.
+        if len(synced) > count // 4:
+            yield f"{len(synced)} waits for the disk"
+        if events[-1] != "sync 0":
+            yield f"the client was told before names were on disk: {events[-1]}"
+
+
+def arrived(wanted: dict, folder: Path) -> int:
+    """How many files are there as they are to be."""
+    return sum(data is not None and (folder / path).exists() and
+               (folder / path).read_bytes() == data for path, data in wanted.items())
+
+
+def killed_among_many(tool: Tool):
+    """a server killed among many files: each name is a whole file, the old or the new one"""
+    count, rng = 300, random.Random()
+    with tempfile.TemporaryDirectory() as name:
+        folder, source = Path(name), Path(name) / "source"
+        there = folder / "there/source"
+        small_files(there, count, 1)
+        for seed in range(2, 6):
+            small_files(source, count, seed)
+            before, wanted, least = tree(there), tree(source), rng.randrange(1, count)
+            b = Bench(tool, folder)
+            with b.server:
+                child = b.start(*SOON, source, b.at)
+                wait_until(lambda: child.poll() is not None or
+                           arrived(wanted, there) >= least, "the first files")
+                b.server.kill()
+                child.communicate(timeout=60)
+            found = tree(there)
+            for path, data in wanted.items():
+                if found.get(path) not in (before.get(path), data):
+                    yield f"killed at {least}: {path} is neither the old nor the new file"
+            b = Bench(tool, folder)
+            with b.server:
+                yield from expect(b.cp(source, b.at), 0, f"{count} files, ")
+            yield from differs(source, there)
+
+
+#
 # What cannot be written
 #
 
@@ -677,12 +747,14 @@ def main() -> None:
     tool, cases = Tool(sys.argv[1]), Cases()
     for case in (to_and_fro, names, folders, odd_names, pipes, rights_and_times, progress, many_at_once,
                  resumes, folders_again, does_not_mix, client_killed, client_killed_receiving,
-                 server_killed, changed, two_writers, file_limit, full_disk, rights,
+                 server_killed, changed, two_writers,
+                 killed_among_many, file_limit, full_disk, rights,
                  read_only, paths, parts_in_the_way, secrets, nothing_in_silence,
                  files_without_size, strangers, too_many,
                  nobody_reads_the_log, stops):
         cases.run(case, tool)
     cases.run(liars, tool, sys.argv[2])
+    cases.run(syncs_are_shared, tool, sys.argv[3])
     cases.report.end()
 
 

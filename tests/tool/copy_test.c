@@ -26,12 +26,13 @@ static const struct copy_frame samples[] = {
 	  .mtime_ns = 7,
 	  .text = "f" },
 	{ .type = COPY_HAVE, .offset = 12345678901, .digest = { 1, 2, 3 } },
-	{ .type = COPY_START, .offset = 5 },
+	{ .type = COPY_START, .entry = 3, .offset = 5 },
 	{ .type = COPY_DATA, .length = COPY_DATA_MAX },
 	{ .type = COPY_DONE, .done = COPY_CHANGED, .digest = { 9 } },
 	{ .type = COPY_RESULT, .error = 28, .text = "no room" },
 	{ .type = COPY_PROBLEM, .error = 13, .text = "" },
 	{ .type = COPY_END },
+	{ .type = COPY_JUDGED, .entry = 700, .error = 28, .text = "no room" },
 };
 #define SAMPLES (sizeof(samples) / sizeof(*samples))
 
@@ -91,7 +92,7 @@ static void random_bytes_are_safe(void **state)
 					    ? 0
 					    : (uint8_t)random_next(&random);
 		if (length >= COPY_HEADER) {
-			buffer[3] = (uint8_t)random_below(&random, COPY_END + 2);
+			buffer[3] = (uint8_t)random_below(&random, COPY_TYPES + 1);
 			buffer[6] = 0;
 			buffer[7] = (uint8_t)(length - COPY_HEADER);
 		}

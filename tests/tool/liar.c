@@ -286,6 +286,45 @@ static void answers_itself(void)
 	SAY(.type = COPY_HAVE);
 }
 
+static void out_of_turn(void)
+{
+	push();
+	SAY(.type = COPY_FILE, .entry = 7, .mode = 0644, .size = 5, .text = "x");
+}
+
+static void too_many(void)
+{
+	push();
+	for (uint32_t i = 0; i <= COPY_WINDOW; i++)
+		SAY(.type = COPY_FILE, .entry = i, .mode = 0644, .size = 5,
+		    .text = "x");
+}
+
+static void start_of_another(void)
+{
+	push();
+	propose(COPY_FILE, "x", 5);
+	hear();
+	SAY(.type = COPY_START, .entry = COPY_WINDOW);
+}
+
+static void file_in_file(void)
+{
+	push();
+	propose(COPY_FILE, "x", 5);
+	hear();
+	SAY(.type = COPY_START);
+	SAY(.type = COPY_FILE, .entry = 1, .mode = 0644, .size = 5, .text = "y");
+}
+
+static void end_unjudged(void)
+{
+	push();
+	propose(COPY_FILE, "x", 5);
+	hear();
+	SAY(.type = COPY_END);
+}
+
 /* What a client is told, which has asked for "f". */
 static void serve_other_name(void)
 {
@@ -319,7 +358,7 @@ static void serve_garbage(void)
 
 static void serve_result(void)
 {
-	SAY(.type = COPY_RESULT);
+	SAY(.type = COPY_JUDGED);
 }
 
 static const struct {
@@ -351,6 +390,11 @@ static const struct {
 	{ "start-elsewhere", start_elsewhere },
 	{ "done-unbegun", done_unbegun },
 	{ "answers-itself", answers_itself },
+	{ "out-of-turn", out_of_turn },
+	{ "too-many", too_many },
+	{ "start-of-another", start_of_another },
+	{ "file-in-file", file_in_file },
+	{ "end-unjudged", end_unjudged },
 	{ "serve-other-name", serve_other_name },
 	{ "serve-dot-dot", serve_dot_dot },
 	{ "serve-folder", serve_folder },
@@ -372,7 +416,7 @@ static int was_refused(void)
 
 	do
 		frame = hear();
-	while (frame.type && frame.type != COPY_RESULT);
+	while (frame.type && frame.type != COPY_RESULT && frame.type != COPY_JUDGED);
 	if (!frame.type || frame.error)
 		return 1;
 	fprintf(stderr, "liar: the peer was content\n");

@@ -7,7 +7,9 @@
 #include <stdint.h>
 
 #include "copy_digest.h"
+#include "copy_disk.h"
 #include "copy_frame.h"
+#include "copy_group.h"
 #include "copy_link.h"
 #include "copy_walk.h"
 
@@ -33,16 +35,33 @@ struct copy_report {
 	void *arg;
 };
 
+/* A file or folder that was proposed and is not yet judged. */
+struct copy_outgoing {
+	uint32_t entry;
+	int state;
+	bool is_folder;
+	int fd;
+	struct stat stat; /* when it was opened */
+	char *path;	  /* NULL: out of memory, and not shown */
+	uint64_t size;	  /* COPY_UNKNOWN */
+	uint64_t at, resumed;
+	uint64_t have;
+	uint8_t have_digest[COPY_DIGEST];
+};
+
 struct copy_sender {
 	struct copy_link *link;
 	struct copy_report *report;
 	uint32_t digest_kind;
 	struct copy_walk walk;
-	struct copy_entry entry; /* the file under way, if its fd is not -1 */
+	struct copy_entry found;
+	struct copy_outgoing window[COPY_WINDOW]; /* each at its number, modulo */
+	uint32_t next;	  /* number of the next to be proposed */
+	uint32_t current; /* of the file that is sent, or the first one that can be */
+	uint32_t unjudged;
 	int state;
-	uint64_t at, size, resumed;
-	struct copy_frame have;
-	struct copy_digest digest;
+	struct copy_digest digest; /* of the current one */
+	int pipe; /* the current file, if it has no bytes now and may have some later; or -1 */
 	bool over;
 };
 
@@ -63,13 +82,15 @@ struct copy_receiver {
 	bool keep_times;
 	bool to_stdout;
 	int state;
-	/* The file under way. */
-	int fd, parent;
-	bool in_place; /* it is the file itself, which may be the same already */
-	char target[NAME_MAX + 1], part[NAME_MAX + 1];
-	struct copy_frame file;
-	uint64_t at, have, resumed;
-	struct copy_digest digest;
+	struct copy_incoming window[COPY_WINDOW]; /* each at its number, modulo */
+	uint32_t next;	  /* number of the next to be proposed */
+	uint32_t waiting; /* files that the peer has yet to start */
+	struct copy_incoming
+		*current;	    /* the one that is hashed or written; NULL: none */
+	struct copy_folder *folder; /* of the last one, for the next */
+	/* Files that are whole: gathered in one, while the other is put in place. */
+	struct copy_group group[2], *gathered;
+	struct copy_placing placing;
 	bool over;
 };
 

@@ -23,20 +23,22 @@ enum part {
 	OFFSET = 1 << 8,
 	DIGEST = 1 << 9,
 	TEXT = 1 << 10,
+	ENTRY = 1 << 11,
 };
 
 static const unsigned parts_of[] = {
 	[COPY_OPEN] = VERSION | FLAGS | DIGESTS | TEXT,
 	[COPY_READY] = DIGESTS,
-	[COPY_DIRECTORY] = MODE | TEXT,
-	[COPY_FILE] = MODE | SIZE | MTIME | TEXT,
-	[COPY_HAVE] = OFFSET | DIGEST,
-	[COPY_START] = OFFSET,
+	[COPY_DIRECTORY] = ENTRY | MODE | TEXT,
+	[COPY_FILE] = ENTRY | MODE | SIZE | MTIME | TEXT,
+	[COPY_HAVE] = ENTRY | OFFSET | DIGEST,
+	[COPY_START] = ENTRY | OFFSET,
 	[COPY_DATA] = 0,
-	[COPY_DONE] = DONE | DIGEST,
+	[COPY_DONE] = ENTRY | DONE | DIGEST,
 	[COPY_RESULT] = ERROR | TEXT,
 	[COPY_PROBLEM] = ERROR | TEXT,
 	[COPY_END] = 0,
+	[COPY_JUDGED] = ENTRY | ERROR | TEXT,
 };
 
 static const struct {
@@ -47,6 +49,7 @@ static const struct {
 	{ VERSION, offsetof(struct copy_frame, version), false },
 	{ FLAGS, offsetof(struct copy_frame, flags), false },
 	{ DIGESTS, offsetof(struct copy_frame, digests), false },
+	{ ENTRY, offsetof(struct copy_frame, entry), false },
 	{ MODE, offsetof(struct copy_frame, mode), false },
 	{ ERROR, offsetof(struct copy_frame, error), false },
 	{ DONE, offsetof(struct copy_frame, done), false },
@@ -135,7 +138,7 @@ ssize_t copy_frame_length(const void *header)
 	memcpy(word, header, sizeof(word));
 	word[0] = be32toh(word[0]);
 	word[1] = be32toh(word[1]);
-	if (word[0] < COPY_OPEN || word[0] > COPY_END)
+	if (word[0] < COPY_OPEN || word[0] >= COPY_TYPES)
 		return -EBADMSG;
 	if (word[1] > (word[0] == COPY_DATA ? COPY_DATA_MAX : COPY_CONTROL_MAX))
 		return -EBADMSG;

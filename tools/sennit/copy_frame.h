@@ -17,22 +17,31 @@
  * and the other receives:
  *
  *	sender                  receiver
- *	DIRECTORY               RESULT
+ *	DIRECTORY               JUDGED
  *	FILE                    HAVE: how much of it is there from before, and its digest
  *	START: from where on
  *	DATA...
- *	DONE: digest of all     RESULT; if something is wrong, before DONE
+ *	DONE: digest of all     JUDGED; if something is wrong, before DONE
  *	PROBLEM: something that cannot be sent
  *	END                     END
+ *
+ * Files and directories are numbered, from 0, in the order in which they are proposed, and
+ * every frame about one has its number. The sender need not wait for an answer before it
+ * proposes the next one, up to COPY_WINDOW that are not yet judged; but between START and DONE
+ * of a file there is only its DATA. The receiver answers in any order.
+ *
+ * RESULT is the only answer of version 1 that a client of any version must understand: a
+ * server says with it that the versions differ.
  */
 
-#define COPY_VERSION	 1
+#define COPY_VERSION	 2
 #define COPY_HEADER	 8
 #define COPY_DIGEST	 32 /* bytes of the longest digest */
 #define COPY_PATH_MAX	 4096
 #define COPY_TEXT_MAX	 1024
 #define COPY_CONTROL_MAX (COPY_PATH_MAX + 64) /* the longest frame but DATA */
 #define COPY_DATA_MAX	 (256 << 10)
+#define COPY_WINDOW	 512
 #define COPY_UNKNOWN	 UINT64_MAX /* the size of what comes out of a pipe */
 
 enum copy_type {
@@ -47,6 +56,8 @@ enum copy_type {
 	COPY_RESULT,
 	COPY_PROBLEM,
 	COPY_END,
+	COPY_JUDGED,
+	COPY_TYPES,
 };
 
 enum copy_open_flags {
@@ -69,17 +80,18 @@ enum copy_done {
 struct copy_frame {
 	enum copy_type type;
 	uint32_t length;	     /* of DATA */
+	uint32_t entry;		     /* DIRECTORY, FILE, HAVE, START, DONE, JUDGED */
 	uint32_t version;	     /* OPEN */
 	uint32_t flags;		     /* OPEN */
 	uint32_t digests;	     /* OPEN: those known; READY: the one chosen */
 	uint32_t mode;		     /* DIRECTORY, FILE */
-	uint32_t error;		     /* RESULT, PROBLEM: an errno, or 0 */
+	uint32_t error;		     /* RESULT, JUDGED, PROBLEM: an errno, or 0 */
 	uint32_t done;		     /* DONE */
 	uint64_t size;		     /* FILE */
 	uint64_t mtime_ns;	     /* FILE */
 	uint64_t offset;	     /* HAVE, START */
 	uint8_t digest[COPY_DIGEST]; /* HAVE, DONE */
-	/* OPEN, DIRECTORY, FILE: the path; RESULT, PROBLEM: a sentence. */
+	/* OPEN, DIRECTORY, FILE: the path; RESULT, JUDGED, PROBLEM: a sentence. */
 	char text[COPY_PATH_MAX];
 };
 

@@ -9,6 +9,8 @@
 
 /* Data under way in this process, and always a few other frames beside it. */
 #define OUT_SIZE (4 * COPY_DATA_MAX)
+/* Frames go out together while there are more to come. */
+#define GATHERED_MIN (64 << 10)
 
 int copy_link_begin(struct copy_link *link, struct snt_stream *stream)
 {
@@ -78,13 +80,14 @@ void copy_link_put_data(struct copy_link *link, uint32_t length)
 	link->end += COPY_HEADER + length;
 }
 
-int copy_link_push(struct copy_link *link)
+int copy_link_push(struct copy_link *link, bool more_comes)
 {
 	ssize_t ret;
 
 	if (link->error)
 		return -link->error;
-	if (link->begin == link->end)
+	if (link->begin == link->end ||
+	    (more_comes && link->end - link->begin < GATHERED_MIN))
 		return 0;
 	ret = snt_stream_write(link->stream, link->out + link->begin,
 			       link->end - link->begin);

@@ -31,8 +31,9 @@ void copy_link_put(struct copy_link *link, const struct copy_frame *frame);
 uint8_t *copy_link_data(struct copy_link *link);
 void copy_link_put_data(struct copy_link *link, uint32_t length);
 
-/* Gives the stream what it takes. 1: something; 0: nothing; or the link's error. */
-int copy_link_push(struct copy_link *link);
+/* Gives the stream what it takes; with `more_comes`, which the caller repeats until it is not
+ * so, only if it is worth a write. 1: something; 0: nothing; or the link's error. */
+int copy_link_push(struct copy_link *link, bool more_comes);
 /* The next frame that has come as a whole. 1; 0: none now, also while there are bytes of DATA
  * left; or the link's error, -EPIPE if the peer has ended. */
 int copy_link_next(struct copy_link *link, struct copy_frame *frame);

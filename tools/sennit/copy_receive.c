@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The end that gets the files. Each is written under a name of its own (copy_path.h), and
- * takes the name that it is to have only when it is there as a whole, checked and on disk:
- * whatever happens before, the file that had this name is left as it was. What there is of
- * it stays, for the next time, unless it is known to be of no use.
+ * takes the name that it is to have only when it is there as a whole, checked and on disk
+ * (copy_group.h): whatever happens before, the file that had this name is left as it was.
+ * What there is of it stays, for the next time, unless it is known to be of no use.
  */
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -20,11 +22,20 @@
 
 #define HASHED_MAX COPY_DATA_MAX
 
+/* Of a file or folder. */
+enum {
+	FREE,
+	HASHED,	 /* it is, or will be: what is there from before */
+	WAITING, /* for where to start */
+	WRITTEN,
+	WHOLE, /* and in the group */
+};
+
+/* Of the receiver. */
 enum {
 	IDLE,
-	HASHING, /* what is there from before */
-	WAITING, /* for where to start */
-	DATA,
+	HASHING,  /* the current file */
+	DATA,	  /* of the current file */
 	DRAINING, /* it is of no use: what is still under way is dropped */
 };
 
@@ -35,74 +46,62 @@ void copy_receiver_begin(struct copy_receiver *receiver, struct copy_link *link,
 	receiver->report = report;
 	receiver->digest_kind = digest_kind;
 	receiver->root = root;
-	receiver->fd = receiver->parent = -1;
+	receiver->gathered = &receiver->group[0];
 }
 
-static void close_file(struct copy_receiver *receiver)
+static void close_file(struct copy_incoming *item)
 {
-	if (receiver->fd >= 0)
-		close(receiver->fd);
-	if (receiver->parent >= 0)
-		close(receiver->parent);
-	receiver->fd = receiver->parent = -1;
+	if (item->fd >= 0)
+		close(item->fd);
+	item->fd = -1;
 }
 
-static void drop_part(struct copy_receiver *receiver)
+/* It is judged, or given up. */
+static void release(struct copy_receiver *receiver, struct copy_incoming *item)
 {
-	if (!receiver->to_stdout && !receiver->in_place && receiver->parent >= 0)
-		unlinkat(receiver->parent, receiver->part, 0);
+	if (item->state == WAITING)
+		receiver->waiting--;
+	if (receiver->current == item)
+		receiver->current = NULL;
+	close_file(item);
+	copy_folder_release(item->folder);
+	copy_digest_end(&item->digest);
+	free(item->path);
+	*item = (struct copy_incoming){ .state = FREE };
 }
 
-void copy_receiver_end(struct copy_receiver *receiver)
+static void drop_part(const struct copy_receiver *receiver, struct copy_incoming *item)
 {
-	char size[OUTPUT_QUANTITY], text[COPY_TEXT_MAX];
-
-	if (receiver->fd >= 0 && !receiver->to_stdout && !receiver->in_place) {
-		if (receiver->at) {
-			fsync(receiver->fd);
-			snprintf(
-				text, sizeof(text),
-				"%.800s: %s of it are kept, and copying it again goes on "
-				"from there",
-				receiver->file.text, output_bytes(size, receiver->at));
-			if (receiver->report->problem)
-				receiver->report->problem(receiver->report->arg, text);
-		} else {
-			drop_part(receiver);
-		}
-	}
-	close_file(receiver);
-	copy_digest_end(&receiver->digest);
-	if (receiver->root >= 0)
-		close(receiver->root);
-	receiver->root = -1;
+	if (!receiver->to_stdout && !item->in_place && item->folder && item->fd >= 0)
+		unlinkat(item->folder->fd, item->part, 0);
 }
 
 /*
  * Telling the sender
  */
 
-static int succeed(struct copy_receiver *receiver)
+static int succeed(struct copy_receiver *receiver, struct copy_incoming *item)
 {
-	struct copy_frame frame = { .type = COPY_RESULT };
+	struct copy_frame frame = { .type = COPY_JUDGED, .entry = item->entry };
 
 	copy_link_put(receiver->link, &frame);
-	close_file(receiver);
-	receiver->state = IDLE;
+	release(receiver, item);
 	return 1;
 }
 
 /* The file, or folder, cannot be had, and the rest can. */
-__attribute__((format(printf, 3, 4))) static int refuse(struct copy_receiver *receiver,
+__attribute__((format(printf, 4, 5))) static int refuse(struct copy_receiver *receiver,
+							struct copy_incoming *item,
 							int error, const char *format,
 							...)
 {
-	struct copy_frame frame = { .type = COPY_RESULT, .error = (uint32_t)error };
-	bool data_comes = receiver->state == DATA;
+	struct copy_frame frame = { .type = COPY_JUDGED,
+				    .entry = item->entry,
+				    .error = (uint32_t)error };
 	va_list args;
 	int length;
 
-	length = snprintf(frame.text, COPY_TEXT_MAX, "%.800s", receiver->file.text);
+	length = snprintf(frame.text, COPY_TEXT_MAX, "%.800s", item->path);
 	va_start(args, format);
 	vsnprintf(frame.text + length, (size_t)(COPY_TEXT_MAX - length), format, args);
 	va_end(args);
@@ -111,27 +110,122 @@ __attribute__((format(printf, 3, 4))) static int refuse(struct copy_receiver *re
 	if (receiver->report->problem)
 		receiver->report->problem(receiver->report->arg, frame.text);
 	copy_link_put(receiver->link, &frame);
-	close_file(receiver);
-	receiver->state = data_comes ? DRAINING : IDLE;
+	if (receiver->current == item)
+		receiver->state = receiver->state == DATA ? DRAINING : IDLE;
+	release(receiver, item);
 	return 1;
 }
 
 /* What went wrong may be mended: then what there is can be used. */
-static int refuse_and_keep(struct copy_receiver *receiver, int error, const char *what)
+static int refuse_and_keep(struct copy_receiver *receiver, struct copy_incoming *item,
+			   int error, const char *what)
 {
 	char size[OUTPUT_QUANTITY];
 
-	if (receiver->to_stdout || receiver->in_place)
-		return refuse(receiver, error, ": %s: %s", what, strerror(error));
-	if (!receiver->at) {
-		drop_part(receiver);
-		return refuse(receiver, error, ": %s: %s; nothing of it is kept", what,
-			      strerror(error));
+	if (receiver->to_stdout || item->in_place || item->fd < 0)
+		return refuse(receiver, item, error, ": %s: %s", what, strerror(error));
+	if (!item->at) {
+		drop_part(receiver, item);
+		return refuse(receiver, item, error, ": %s: %s; nothing of it is kept",
+			      what, strerror(error));
 	}
 	return refuse(
-		receiver, error,
+		receiver, item, error,
 		": %s: %s; %s of it are kept, and copying it again goes on from there",
-		what, strerror(error), output_bytes(size, receiver->at));
+		what, strerror(error), output_bytes(size, item->at));
+}
+
+/*
+ * The group
+ */
+
+static int tell_placed(struct copy_receiver *receiver, struct copy_incoming *item)
+{
+	if (item->error)
+		return refuse_and_keep(receiver, item, item->error,
+				       "it could not be put in place");
+	if (*item->part) {
+		receiver->report->files++;
+		receiver->report->bytes += item->at;
+		receiver->report->resumed += item->resumed;
+	} else {
+		receiver->report->folders++;
+	}
+	return succeed(receiver, item);
+}
+
+/* Begins with what was gathered, unless there is another one under way. 1: it did. */
+static int place_group(struct copy_receiver *receiver)
+{
+	struct copy_group *other = receiver->gathered == &receiver->group[0]
+					   ? &receiver->group[1]
+					   : &receiver->group[0];
+
+	if (receiver->placing.group)
+		return 0;
+	copy_disk_place(&receiver->placing, receiver->gathered);
+	receiver->gathered = other;
+	return 1;
+}
+
+/* 1: one was told of; 0: the disk is not done yet. */
+static int tell_one_placed(struct copy_receiver *receiver)
+{
+	struct copy_incoming *item;
+
+	if (!copy_disk_is_done(&receiver->placing))
+		return 0;
+	item = copy_group_take(receiver->placing.group);
+	if (item)
+		return tell_placed(receiver, item);
+	receiver->placing.group = NULL;
+	return 1;
+}
+
+/*
+ * The end, whatever came
+ */
+
+static void keep_part(const struct copy_receiver *receiver, struct copy_incoming *item)
+{
+	char size[OUTPUT_QUANTITY], text[COPY_TEXT_MAX];
+
+	fsync(item->fd);
+	snprintf(text, sizeof(text),
+		 "%.800s: %s of it are kept, and copying it again goes on from there",
+		 item->path, output_bytes(size, item->at));
+	if (receiver->report->problem)
+		receiver->report->problem(receiver->report->arg, text);
+}
+
+void copy_receiver_end(struct copy_receiver *receiver)
+{
+	struct copy_incoming *current = receiver->current;
+
+	/* What is whole is used, though the sender may not hear of it. */
+	if (receiver->placing.group)
+		copy_disk_wait(&receiver->placing);
+	if (receiver->gathered->count)
+		copy_group_place(receiver->gathered);
+	for (int i = 0; i < 2; i++)
+		while (copy_group_take(&receiver->group[i]))
+			;
+	receiver->placing.group = NULL;
+	if (current && current->state == WRITTEN && current->fd >= 0 &&
+	    !receiver->to_stdout && !current->in_place) {
+		if (current->at)
+			keep_part(receiver, current);
+		else
+			drop_part(receiver, current);
+	}
+	for (size_t i = 0; i < COPY_WINDOW; i++)
+		if (receiver->window[i].state != FREE)
+			release(receiver, &receiver->window[i]);
+	copy_folder_release(receiver->folder);
+	receiver->folder = NULL;
+	if (receiver->root >= 0)
+		close(receiver->root);
+	receiver->root = -1;
 }
 
 /*
@@ -155,45 +249,81 @@ static bool path_here(const struct copy_receiver *receiver, const char *said,
 	       COPY_PATH_MAX;
 }
 
-static int open_parent(struct copy_receiver *receiver, char path[COPY_PATH_MAX])
+/* 0; 1: it was refused. */
+static int find_folder(struct copy_receiver *receiver, struct copy_incoming *item)
 {
-	const char *name;
-	int parent;
+	char path[COPY_PATH_MAX];
+	const char *slash;
+	int ret;
 
-	if (!path_here(receiver, receiver->file.text, path))
-		return refuse(receiver, EINVAL, ": no such path may be written to");
-	parent = copy_path_parent(receiver->root, path, &name);
-	if (parent < 0)
-		return refuse(receiver, -parent, ": the folder that it goes to: %s",
-			      strerror(-parent));
-	receiver->parent = parent;
-	snprintf(receiver->target, sizeof(receiver->target), "%.*s", NAME_MAX, name);
-	copy_path_part(receiver->target, receiver->part);
+	if (!path_here(receiver, item->path, path))
+		return refuse(receiver, item, EINVAL,
+			      ": no such path may be written to");
+	ret = copy_folder_of(receiver->root, path, receiver->folder, &item->folder);
+	if (ret)
+		return refuse(receiver, item, -ret, ": the folder that it goes to: %s",
+			      strerror(-ret));
+	if (item->folder != receiver->folder) {
+		copy_folder_release(receiver->folder);
+		receiver->folder = item->folder;
+		receiver->folder->user_count++;
+	}
+	slash = strrchr(path, '/');
+	snprintf(item->target, sizeof(item->target), "%.*s", NAME_MAX,
+		 slash ? slash + 1 : path);
 	return 0;
+}
+
+/* NULL: the peer broke the rules, or there is no memory. */
+static struct copy_incoming *new_item(struct copy_receiver *receiver,
+				      const struct copy_frame *frame)
+{
+	struct copy_incoming *item = &receiver->window[frame->entry % COPY_WINDOW];
+
+	if (frame->entry != receiver->next || item->state != FREE) {
+		copy_link_fail(receiver->link, EPROTO,
+			       "the peer proposes out of turn, or too many");
+		return NULL;
+	}
+	*item = (struct copy_incoming){ .entry = frame->entry,
+					.fd = -1,
+					.path = strdup(frame->text),
+					.mode = frame->mode,
+					.size = frame->size,
+					.mtime_ns = frame->mtime_ns };
+	if (!item->path) {
+		copy_link_fail(receiver->link, ENOMEM, "out of memory");
+		return NULL;
+	}
+	receiver->next++;
+	item->state = HASHED;
+	return item;
 }
 
 static int on_folder(struct copy_receiver *receiver, const struct copy_frame *frame)
 {
-	char path[COPY_PATH_MAX];
+	struct copy_incoming *item = new_item(receiver, frame);
 	struct stat stat;
 	int ret;
 
-	receiver->file = *frame;
+	if (!item)
+		return -receiver->link->error;
 	if (receiver->to_stdout)
-		return refuse(receiver, EISDIR,
+		return refuse(receiver, item, EISDIR,
 			      ": a folder cannot go to standard output");
-	ret = open_parent(receiver, path);
+	ret = find_folder(receiver, item);
 	if (ret)
 		return ret;
-	if (!mkdirat(receiver->parent, receiver->target, frame->mode | 0700)) {
-		receiver->report->folders++;
-		return succeed(receiver);
+	if (!mkdirat(item->folder->fd, item->target, frame->mode | 0700)) {
+		item->state = WHOLE;
+		copy_group_add(receiver->gathered, item);
+		return 1;
 	}
 	if (errno == EEXIST &&
-	    !fstatat(receiver->parent, receiver->target, &stat, AT_SYMLINK_NOFOLLOW) &&
+	    !fstatat(item->folder->fd, item->target, &stat, AT_SYMLINK_NOFOLLOW) &&
 	    S_ISDIR(stat.st_mode))
-		return succeed(receiver);
-	return refuse(receiver, errno, ": the folder cannot be made: %s",
+		return succeed(receiver, item);
+	return refuse(receiver, item, errno, ": the folder cannot be made: %s",
 		      strerror(errno));
 }
 
@@ -201,147 +331,172 @@ static int on_folder(struct copy_receiver *receiver, const struct copy_frame *fr
  * A file begins
  */
 
-/* A file of ours with one name, which nobody else is writing to. */
-static int open_part(struct copy_receiver *receiver)
+/* A file of ours with one name, which nobody else is writing to. 0; 1: it was refused. */
+static int open_part(struct copy_receiver *receiver, struct copy_incoming *item)
 {
 	struct stat stat;
 
-	if (!fstatat(receiver->parent, receiver->target, &stat, AT_SYMLINK_NOFOLLOW) &&
+	if (!fstatat(item->folder->fd, item->target, &stat, AT_SYMLINK_NOFOLLOW) &&
 	    !S_ISREG(stat.st_mode))
-		return refuse(receiver, EEXIST,
+		return refuse(receiver, item, EEXIST,
 			      ": there is %s of this name, which is left alone",
 			      S_ISDIR(stat.st_mode)   ? "a folder"
 			      : S_ISLNK(stat.st_mode) ? "a symbolic link"
 						      : "a device, a pipe or the like");
-	receiver->fd =
-		openat(receiver->parent, receiver->part,
-		       O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
-	if (receiver->fd < 0)
-		return refuse(receiver, errno, ": it cannot be written: %s",
+	item->fd = openat(item->folder->fd, item->part,
+			  O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+	if (item->fd < 0)
+		return refuse(receiver, item, errno, ": it cannot be written: %s",
 			      strerror(errno));
-	if (fstat(receiver->fd, &stat))
-		return refuse(receiver, errno, ": %s", strerror(errno));
+	if (fstat(item->fd, &stat))
+		return refuse(receiver, item, errno, ": %s", strerror(errno));
 	if (!S_ISREG(stat.st_mode) || stat.st_nlink != 1 || stat.st_uid != geteuid())
-		return refuse(receiver, EEXIST,
+		return refuse(receiver, item, EEXIST,
 			      ": %s is in the way, and not ours: remove it",
-			      receiver->part);
-	if (flock(receiver->fd, LOCK_EX | LOCK_NB))
-		return refuse(receiver, EBUSY,
+			      item->part);
+	if (flock(item->fd, LOCK_EX | LOCK_NB))
+		return refuse(receiver, item, EBUSY,
 			      ": somebody else is copying to it just now");
-	receiver->have = (uint64_t)stat.st_size;
+	item->have = (uint64_t)stat.st_size;
 	return 0;
 }
 
 /* Copying a folder again finds most of its files as they are to be: one of the right size,
  * with nothing left of an earlier try beside it, is compared before it is written anew. */
-static bool open_whole(struct copy_receiver *receiver)
+static bool open_whole(struct copy_incoming *item)
 {
 	struct stat stat;
-	int fd;
+	int fd = openat(item->folder->fd, item->target,
+			O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 
-	if (!fstatat(receiver->parent, receiver->part, &stat, AT_SYMLINK_NOFOLLOW))
-		return false;
-	fd = openat(receiver->parent, receiver->target,
-		    O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	if (fd < 0)
 		return false;
 	if (fstat(fd, &stat) || !S_ISREG(stat.st_mode) ||
-	    (uint64_t)stat.st_size != receiver->file.size || !stat.st_size) {
+	    (uint64_t)stat.st_size != item->size || !stat.st_size) {
 		close(fd);
 		return false;
 	}
-	receiver->fd = fd;
-	receiver->have = (uint64_t)stat.st_size;
-	receiver->in_place = true;
+	item->fd = fd;
+	item->have = (uint64_t)stat.st_size;
+	item->in_place = true;
 	return true;
 }
 
-static int tell_have(struct copy_receiver *receiver)
+/* What there is from before. A part is made only when its bytes come. 0; 1: refused. */
+static int open_existing(struct copy_receiver *receiver, struct copy_incoming *item)
 {
-	struct copy_frame frame = { .type = COPY_HAVE, .offset = receiver->at };
+	struct stat stat;
 
-	if (copy_digest_value(&receiver->digest, frame.digest))
+	copy_path_part(item->target, item->part);
+	if (!fstatat(item->folder->fd, item->part, &stat, AT_SYMLINK_NOFOLLOW))
+		return open_part(receiver, item);
+	open_whole(item);
+	return 0;
+}
+
+static int tell_have(struct copy_receiver *receiver, struct copy_incoming *item)
+{
+	struct copy_frame frame = { .type = COPY_HAVE,
+				    .entry = item->entry,
+				    .offset = item->at };
+
+	if (copy_digest_value(&item->digest, frame.digest))
 		return copy_link_fail(receiver->link, ENOMEM, "out of memory");
 	copy_link_put(receiver->link, &frame);
-	receiver->have = receiver->at;
-	receiver->state = WAITING;
+	item->have = item->at;
+	item->state = WAITING;
+	receiver->waiting++;
+	receiver->current = NULL;
+	receiver->state = IDLE;
 	return 1;
 }
 
 static int on_file(struct copy_receiver *receiver, const struct copy_frame *frame)
 {
-	char path[COPY_PATH_MAX];
+	struct copy_incoming *item = new_item(receiver, frame);
 	int ret;
 
-	receiver->file = *frame;
-	receiver->at = receiver->have = receiver->resumed = 0;
-	receiver->in_place = false;
-	memcpy(receiver->report->path, frame->text, sizeof(frame->text));
-	receiver->report->size = frame->size;
-	receiver->report->at = 0;
-	if (copy_digest_begin(&receiver->digest, receiver->digest_kind))
+	if (!item)
+		return -receiver->link->error;
+	if (copy_digest_begin(&item->digest, receiver->digest_kind))
 		return copy_link_fail(receiver->link, ENOMEM, "out of memory");
-	if (receiver->to_stdout) {
-		receiver->fd = dup(STDOUT_FILENO);
-		if (receiver->fd < 0)
-			return refuse(receiver, errno, ": standard output: %s",
-				      strerror(errno));
-		return tell_have(receiver);
-	}
-	ret = open_parent(receiver, path);
-	if (!ret && !open_whole(receiver))
-		ret = open_part(receiver);
+	if (receiver->to_stdout)
+		return tell_have(receiver, item);
+	ret = find_folder(receiver, item);
+	if (!ret)
+		ret = open_existing(receiver, item);
 	if (ret)
 		return ret;
 	/* More than there is to come is of something else. */
-	if (frame->size == COPY_UNKNOWN || receiver->have > frame->size)
-		receiver->have = 0;
-	if (!receiver->have)
-		return tell_have(receiver);
+	if (item->size == COPY_UNKNOWN || item->have > item->size)
+		item->have = 0;
+	if (!item->have)
+		return tell_have(receiver, item);
+	receiver->current = item;
 	receiver->state = HASHING;
 	return 1;
 }
 
 static int hash_some(struct copy_receiver *receiver)
 {
+	struct copy_incoming *item = receiver->current;
 	uint8_t buffer[HASHED_MAX];
-	uint64_t left = receiver->have - receiver->at;
-	ssize_t length =
-		pread(receiver->fd, buffer, left < HASHED_MAX ? left : HASHED_MAX,
-		      (off_t)receiver->at);
+	uint64_t left = item->have - item->at;
+	ssize_t length = pread(item->fd, buffer, left < HASHED_MAX ? left : HASHED_MAX,
+			       (off_t)item->at);
 
 	if (length < 0)
-		return refuse(receiver, errno, ": what was there from before: %s",
+		return refuse(receiver, item, errno, ": what was there from before: %s",
 			      strerror(errno));
-	copy_digest_add(&receiver->digest, buffer, (size_t)length);
-	receiver->at += (uint64_t)length;
-	return length && receiver->at < receiver->have ? 1 : tell_have(receiver);
+	copy_digest_add(&item->digest, buffer, (size_t)length);
+	item->at += (uint64_t)length;
+	return length && item->at < item->have ? 1 : tell_have(receiver, item);
+}
+
+/* Opens what is to be written, as far as it is not open. 0; 1: refused. */
+static int open_for_writing(struct copy_receiver *receiver, struct copy_incoming *item)
+{
+	if (receiver->to_stdout) {
+		item->fd = dup(STDOUT_FILENO);
+		return item->fd < 0 ? refuse(receiver, item, errno,
+					     ": standard output: %s", strerror(errno))
+				    : 0;
+	}
+	if (item->in_place) {
+		close_file(item);
+		item->in_place = false;
+	}
+	if (item->fd < 0 && open_part(receiver, item))
+		return 1;
+	return ftruncate(item->fd, (off_t)item->at)
+		       ? refuse(receiver, item, errno, ": it cannot be written: %s",
+				strerror(errno))
+		       : 0;
 }
 
 static int on_start(struct copy_receiver *receiver, const struct copy_frame *frame)
 {
-	if (receiver->state != WAITING ||
-	    (frame->offset && frame->offset != receiver->have))
+	struct copy_incoming *item = &receiver->window[frame->entry % COPY_WINDOW];
+
+	if (receiver->state != IDLE || item->state != WAITING ||
+	    item->entry != frame->entry ||
+	    (frame->offset && frame->offset != item->have))
 		return copy_link_fail(receiver->link, EPROTO,
 				      "the peer starts somewhere else");
+	receiver->waiting--;
+	item->state = WRITTEN;
+	receiver->current = item;
 	receiver->state = DATA;
-	receiver->at = receiver->resumed = frame->offset;
+	item->at = item->resumed = frame->offset;
+	snprintf(receiver->report->path, sizeof(receiver->report->path), "%s",
+		 item->path);
+	receiver->report->size = item->size;
 	receiver->report->at = frame->offset;
-	if (!frame->offset && receiver->in_place) {
-		close(receiver->fd);
-		receiver->fd = -1;
-		receiver->in_place = false;
-		if (open_part(receiver))
-			return 1;
-	}
-	if (receiver->in_place)
+	if (item->in_place && frame->offset)
 		return 1;
-	if (!frame->offset &&
-	    copy_digest_begin(&receiver->digest, receiver->digest_kind))
+	if (!frame->offset && copy_digest_begin(&item->digest, receiver->digest_kind))
 		return copy_link_fail(receiver->link, ENOMEM, "out of memory");
-	if (!receiver->to_stdout && ftruncate(receiver->fd, (off_t)frame->offset))
-		return refuse(receiver, errno, ": it cannot be written: %s",
-			      strerror(errno));
+	open_for_writing(receiver, item);
 	return 1;
 }
 
@@ -349,22 +504,24 @@ static int on_start(struct copy_receiver *receiver, const struct copy_frame *fra
  * Its bytes
  */
 
-static ssize_t write_some(struct copy_receiver *receiver, const struct iovec *iov)
+static ssize_t write_some(const struct copy_receiver *receiver, const struct iovec *iov)
 {
+	const struct copy_incoming *item = receiver->current;
 	ssize_t length;
 
 	do {
 		if (receiver->to_stdout)
-			length = write(receiver->fd, iov->iov_base, iov->iov_len);
+			length = write(item->fd, iov->iov_base, iov->iov_len);
 		else
-			length = pwrite(receiver->fd, iov->iov_base, iov->iov_len,
-					(off_t)receiver->at);
+			length = pwrite(item->fd, iov->iov_base, iov->iov_len,
+					(off_t)item->at);
 	} while (length < 0 && errno == EINTR);
 	return length;
 }
 
 static int take_bytes(struct copy_receiver *receiver)
 {
+	struct copy_incoming *item = receiver->current;
 	struct iovec iov[2];
 	ssize_t length = copy_link_bytes(receiver->link, iov);
 
@@ -374,17 +531,16 @@ static int take_bytes(struct copy_receiver *receiver)
 		copy_link_consume(receiver->link, (size_t)length);
 		return 1;
 	}
-	if (receiver->file.size != COPY_UNKNOWN &&
-	    receiver->at + (uint64_t)length > receiver->file.size)
+	if (item->size != COPY_UNKNOWN && item->at + (uint64_t)length > item->size)
 		return copy_link_fail(receiver->link, EPROTO,
 				      "the peer sends more than there is");
 	length = write_some(receiver, &iov[0]);
 	if (length < 0)
-		return refuse_and_keep(receiver, errno, "writing it failed");
-	copy_digest_add(&receiver->digest, iov[0].iov_base, (size_t)length);
+		return refuse_and_keep(receiver, item, errno, "writing it failed");
+	copy_digest_add(&item->digest, iov[0].iov_base, (size_t)length);
 	copy_link_consume(receiver->link, (size_t)length);
-	receiver->at += (uint64_t)length;
-	receiver->report->at = receiver->at;
+	item->at += (uint64_t)length;
+	receiver->report->at = item->at;
 	receiver->report->moved += (uint64_t)length;
 	return 1;
 }
@@ -413,76 +569,76 @@ static struct timespec time_of(uint64_t ns)
 	return (struct timespec){ .tv_sec = second, .tv_nsec = rest };
 }
 
-/* On disk under its name, or not at all. */
-static int put_in_place(struct copy_receiver *receiver)
+/* 0; -errno. */
+static int set_attributes(const struct copy_receiver *receiver,
+			  const struct copy_incoming *item)
 {
 	struct timespec times[2] = { { .tv_nsec = UTIME_OMIT },
-				     time_of(receiver->file.mtime_ns) };
-	bool failed = fchmod(receiver->fd, receiver->file.mode & ~mask_now()) ||
-		      (receiver->keep_times && futimens(receiver->fd, times));
+				     time_of(item->mtime_ns) };
 
-	/* The file itself may be somebody else's: its bytes are right all the same. */
-	if (receiver->in_place)
-		return 0;
-	if (failed)
+	if (fchmod(item->fd, item->mode & ~mask_now()) ||
+	    (receiver->keep_times && futimens(item->fd, times)))
 		return -errno;
-	if (fsync(receiver->fd))
-		return -errno;
-	if (renameat(receiver->parent, receiver->part, receiver->parent,
-		     receiver->target))
-		return -errno;
-	return fsync(receiver->parent) && errno != EINVAL ? -errno : 0;
+	return 0;
 }
 
 static int judge(struct copy_receiver *receiver, const struct copy_frame *frame)
 {
+	struct copy_incoming *item = receiver->current;
 	uint8_t digest[COPY_DIGEST];
 	int ret;
 
-	receiver->state = IDLE; /* nothing more comes of it */
-	if (copy_digest_value(&receiver->digest, digest))
+	if (copy_digest_value(&item->digest, digest))
 		return copy_link_fail(receiver->link, ENOMEM, "out of memory");
 	if (memcmp(digest, frame->digest, COPY_DIGEST)) {
-		drop_part(receiver);
+		drop_part(receiver, item);
 		return refuse(
-			receiver, EBADMSG,
+			receiver, item, EBADMSG,
 			": it did not arrive as it was sent, and was dropped; copy it "
 			"again");
 	}
-	if (!receiver->to_stdout) {
-		ret = put_in_place(receiver);
-		if (ret)
-			return refuse_and_keep(receiver, -ret,
-					       "it could not be put in place");
+	ret = receiver->to_stdout ? 0 : set_attributes(receiver, item);
+	receiver->current = NULL;
+	item->state = WHOLE;
+	/* The file itself may be somebody else's: its bytes are right all the same. */
+	if (receiver->to_stdout || item->in_place) {
+		receiver->report->files++;
+		receiver->report->bytes += item->at;
+		receiver->report->resumed += item->resumed;
+		return succeed(receiver, item);
 	}
-	receiver->report->files++;
-	receiver->report->bytes += receiver->at;
-	receiver->report->resumed += receiver->resumed;
-	return succeed(receiver);
+	if (ret)
+		return refuse_and_keep(receiver, item, -ret,
+				       "it could not be put in place");
+	copy_group_add(receiver->gathered, item);
+	return 1;
 }
 
 static int on_done(struct copy_receiver *receiver, const struct copy_frame *frame)
 {
+	struct copy_incoming *item = receiver->current;
+
 	if (receiver->state == DRAINING) {
 		receiver->state = IDLE;
 		return 1;
 	}
-	if (receiver->state != DATA)
+	if (receiver->state != DATA || item->entry != frame->entry)
 		return copy_link_fail(receiver->link, EPROTO,
 				      "the peer ends what was not begun");
-	if (frame->done == COPY_WHOLE && (receiver->file.size == COPY_UNKNOWN ||
-					  receiver->at == receiver->file.size))
+	receiver->state = IDLE; /* nothing more comes of it */
+	if (frame->done == COPY_WHOLE &&
+	    (item->size == COPY_UNKNOWN || item->at == item->size))
 		return judge(receiver, frame);
-	receiver->state = IDLE;
 	if (frame->done == COPY_CHANGED) {
-		drop_part(receiver);
+		drop_part(receiver, item);
 		return refuse(
-			receiver, ESTALE,
+			receiver, item, ESTALE,
 			": it changed while it was being copied, and was dropped; copy it "
 			"again when it is at rest");
 	}
 	if (frame->done == COPY_UNREADABLE)
-		return refuse_and_keep(receiver, EIO, "the sender cannot read it");
+		return refuse_and_keep(receiver, item, EIO,
+				       "the sender cannot read it");
 	return copy_link_fail(receiver->link, EPROTO, "the peer ends too early");
 }
 
@@ -494,6 +650,9 @@ static int on_end(struct copy_receiver *receiver)
 {
 	struct copy_frame frame = { .type = COPY_END };
 
+	if (receiver->waiting || receiver->gathered->count || receiver->placing.group)
+		return copy_link_fail(receiver->link, EPROTO,
+				      "the peer ends before everything is judged");
 	copy_link_put(receiver->link, &frame);
 	receiver->over = true;
 	return 1;
@@ -507,48 +666,83 @@ static int on_problem(struct copy_receiver *receiver, const struct copy_frame *f
 	return 1;
 }
 
+static int on_frame(struct copy_receiver *receiver, const struct copy_frame *frame)
+{
+	bool is_idle = receiver->state == IDLE;
+
+	switch (frame->type) {
+	case COPY_FILE:
+		if (is_idle)
+			return on_file(receiver, frame);
+		break;
+	case COPY_DIRECTORY:
+		if (is_idle)
+			return on_folder(receiver, frame);
+		break;
+	case COPY_START:
+		return on_start(receiver, frame);
+	case COPY_DATA:
+		if (!is_idle)
+			return 1;
+		break;
+	case COPY_DONE:
+		return on_done(receiver, frame);
+	case COPY_PROBLEM:
+		return on_problem(receiver, frame);
+	case COPY_END:
+		if (is_idle)
+			return on_end(receiver);
+		break;
+	default:
+		break;
+	}
+	return copy_link_fail(receiver->link, EPROTO,
+			      "the peer says something out of turn");
+}
+
 static int listen_to(struct copy_receiver *receiver)
 {
 	struct copy_frame frame;
 	int ret = copy_link_next(receiver->link, &frame);
 
-	if (ret <= 0)
-		return ret;
-	if (frame.type == COPY_START)
-		return on_start(receiver, &frame);
-	if (frame.type == COPY_DONE)
-		return on_done(receiver, &frame);
-	if (frame.type == COPY_DATA &&
-	    (receiver->state == DATA || receiver->state == DRAINING))
-		return 1;
-	if (receiver->state == IDLE) {
-		if (frame.type == COPY_FILE)
-			return on_file(receiver, &frame);
-		if (frame.type == COPY_DIRECTORY)
-			return on_folder(receiver, &frame);
-		if (frame.type == COPY_PROBLEM)
-			return on_problem(receiver, &frame);
-		if (frame.type == COPY_END)
-			return on_end(receiver);
+	return ret > 0 ? on_frame(receiver, &frame) : ret;
+}
+
+/* No more comes for now. Files that the peer has yet to start are worth waiting for. */
+static bool is_group_complete(const struct copy_receiver *receiver)
+{
+	return receiver->gathered->count && receiver->state == IDLE &&
+	       !receiver->waiting;
+}
+
+static int work(struct copy_receiver *receiver)
+{
+	int did = receiver->placing.group ? tell_one_placed(receiver) : 0;
+
+	if (did)
+		return did;
+	if (copy_group_is_due(receiver->gathered)) {
+		did = place_group(receiver);
+		/* With both groups full the sender waits. */
+		if (did || receiver->gathered->count == COPY_GROUP_MAX)
+			return did;
 	}
-	return copy_link_fail(receiver->link, EPROTO,
-			      "the peer says something out of turn");
+	if (receiver->state == HASHING)
+		return hash_some(receiver);
+	did = receiver->link->data_left ? take_bytes(receiver) : listen_to(receiver);
+	if (!did && is_group_complete(receiver))
+		return place_group(receiver);
+	return did;
 }
 
 int copy_receiver_step(struct copy_receiver *receiver)
 {
 	int did = 0, pushed;
 
-	if (copy_link_has_room(receiver->link, COPY_CONTROL_MAX)) {
-		if (receiver->state == HASHING)
-			did = hash_some(receiver);
-		else if (receiver->link->data_left)
-			did = take_bytes(receiver);
-		else
-			did = listen_to(receiver);
-	}
+	if (copy_link_has_room(receiver->link, COPY_CONTROL_MAX))
+		did = work(receiver);
 	if (did < 0)
 		return did;
-	pushed = copy_link_push(receiver->link);
+	pushed = copy_link_push(receiver->link, did && !receiver->over);
 	return pushed < 0 ? pushed : did || pushed;
 }

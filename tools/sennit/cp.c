@@ -18,7 +18,9 @@
 #include "peer.h"
 
 #define PROGRESS_NS UINT64_C(100000000)
-#define CLOSE_NS    UINT64_C(5000000000)
+/* Before the loop runs again. */
+#define STEPS_MAX 32
+#define CLOSE_NS  UINT64_C(5000000000)
 
 struct cp_opts {
 	struct context_opts context;
@@ -195,7 +197,7 @@ static int ask(struct client *client, const char *path, uint32_t flags)
 	copy_link_has_room(&client->link, COPY_CONTROL_MAX);
 	copy_link_put(&client->link, &frame);
 	while (!status) {
-		int pushed = copy_link_push(&client->link);
+		int pushed = copy_link_push(&client->link, false);
 
 		ret = pushed < 0 ? pushed : copy_link_next(&client->link, &frame);
 		if (ret > 0)
@@ -222,6 +224,15 @@ static int ask(struct client *client, const char *path, uint32_t flags)
  * There
  */
 
+static int send_steps(struct copy_sender *sender)
+{
+	int did = 1;
+
+	for (int i = 0; i < STEPS_MAX && did > 0 && !sender->over; i++)
+		did = copy_sender_step(sender);
+	return did;
+}
+
 static int push(struct client *client, char **source, size_t count, const char *path)
 {
 	struct copy_source *sources = calloc(count, sizeof(*sources));
@@ -246,7 +257,7 @@ static int push(struct client *client, char **source, size_t count, const char *
 		copy_sender_begin(&sender, &client->link, &client->report,
 				  client->digest, sources, count);
 		while (!status && !sender.over)
-			status = turn(client, copy_sender_step(&sender));
+			status = turn(client, send_steps(&sender));
 		copy_sender_end(&sender);
 	}
 	free(sources);
@@ -280,6 +291,15 @@ static int open_target(const char *target, bool into, struct copy_receiver *rece
 	return folder;
 }
 
+static int receive_steps(struct copy_receiver *receiver)
+{
+	int did = 1;
+
+	for (int i = 0; i < STEPS_MAX && did > 0 && !receiver->over; i++)
+		did = copy_receiver_step(receiver);
+	return did;
+}
+
 static int pull(struct client *client, const char *path, const char *target, bool into)
 {
 	static struct copy_receiver receiver;
@@ -300,7 +320,7 @@ static int pull(struct client *client, const char *path, const char *target, boo
 	status = ask(client, path, flags);
 	receiver.digest_kind = client->digest;
 	while (!status && !receiver.over)
-		status = turn(client, copy_receiver_step(&receiver));
+		status = turn(client, receive_steps(&receiver));
 	copy_receiver_end(&receiver);
 	return status;
 }
@@ -518,7 +538,9 @@ static int cp_run(const void *opts_in, int count, char **argument)
 	if (status)
 		return status;
 	client.messages = output.json ? json_array() : NULL;
+	copy_disk_begin(client.ctx);
 	status = copy(&client, argument, sources, target, &to);
+	copy_disk_end();
 	json_decref(client.messages);
 	snt_ctx_close(client.ctx);
 	return status;

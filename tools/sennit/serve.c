@@ -18,6 +18,8 @@
 
 /* Of one session, before it is another's turn. */
 #define STEPS_MAX 32
+/* Groups of files that are old enough are put in place at least as often (copy_group.h). */
+#define WAIT_NS INT64_C(200000000)
 /* Who has not shown yet that it is a client, and may never do so, takes nobody's place. */
 #define STRANGERS_MAX 1024
 
@@ -237,7 +239,7 @@ static int on_open(struct session *session, struct copy_frame *frame)
 static int step_open(struct session *session)
 {
 	struct copy_frame frame;
-	int pushed = copy_link_push(&session->link), ret;
+	int pushed = copy_link_push(&session->link, false), ret;
 
 	if (pushed < 0)
 		return pushed;
@@ -350,7 +352,7 @@ static int serve_until_stopped(struct snt_ctx *ctx)
 
 	peer_catch_signals();
 	while (!peer_stopped && ret >= 0)
-		ret = snt_loop_wait(ctx, step_all() ? 0 : 1000000000);
+		ret = snt_loop_wait(ctx, step_all() ? 0 : WAIT_NS);
 	end_sessions();
 	if (ret < 0)
 		return output_failed(NULL, "the loop failed: %s", snt_err_text());
@@ -409,7 +411,9 @@ static int serve_run(const void *opts_in, int count, char **argument)
 	signal(SIGXFSZ, SIG_IGN);
 	status = context_open(&opts->context, &ctx);
 	if (!status) {
+		copy_disk_begin(ctx);
 		status = serve(opts, ctx);
+		copy_disk_end();
 		snt_ctx_close(ctx);
 	}
 	close(server.root);

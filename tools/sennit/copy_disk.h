@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SENNIT_TOOL_COPY_DISK_H
+#define SENNIT_TOOL_COPY_DISK_H
+
+#include <stdbool.h>
+#include <sennit/ctx.h>
+
+#include "copy_group.h"
+
+/*
+ * A thread that waits for the disk, so that the loop need not: a server has other clients,
+ * and its peers take it for lost if it does not answer.
+ */
+
+/* A group and whether it is in place. Zero it. */
+struct copy_placing {
+	struct copy_group *group; /* NULL: none */
+	struct copy_placing *next;
+	bool is_done;
+};
+
+/* Groups are put in place by a thread from now on, which wakes this loop when one is. Without
+ * it, or if the thread cannot be made, copy_disk_place() waits itself. */
+void copy_disk_begin(struct snt_ctx *ctx);
+/* Waits for what is under way. */
+void copy_disk_end(void);
+
+/* Begins. The group is not to be touched until it is done. */
+void copy_disk_place(struct copy_placing *placing, struct copy_group *group);
+bool copy_disk_is_done(struct copy_placing *placing);
+void copy_disk_wait(struct copy_placing *placing);
+
+#endif
