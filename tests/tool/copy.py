@@ -23,6 +23,8 @@ MIB = 1 << 20
 PART = ".sennit-part"
 # Where the loss of a peer is waited for. A busy machine is not to be taken for a lost one.
 SOON = ["--detect-time", "2s"]
+# Where it is not to be what helps.
+NOT_SOON = ["--detect-time", "60s"]
 
 
 def part_of(path: Path) -> Path:
@@ -280,9 +282,9 @@ def large_file(folder: Path, mib: int) -> Path:
     return path
 
 
-def caught_under_way(b: Bench, source, target, part: Path, mib: int):
+def caught_under_way(b: Bench, detect, source, target, part: Path, mib: int):
     """A copy that was stopped while it had written something, and not all."""
-    child = b.start(source, target)
+    child = b.start(*detect, source, target)
     wait_until(lambda: (part.exists() and part.stat().st_size > MIB) or
                child.poll() is not None, "the first bytes")
     child.send_signal(signal.SIGSTOP)
@@ -293,15 +295,15 @@ def caught_under_way(b: Bench, source, target, part: Path, mib: int):
     return None
 
 
-def catch(tool: Tool, direction: str):
+def catch(tool: Tool, direction: str, detect=SOON):
     """Tries with larger files until one is caught."""
     for mib in (96, 384, 1536):
-        with bench(tool, *SOON) as b:
+        with bench(tool, *detect) as b:
             there = direction == "there"
             source = large_file(b.here if there else b.there, mib)
             target = (b.there if there else b.here) / "large"
             child = caught_under_way(
-                b, source if there else b.at + "large", b.at if there else b.here,
+                b, detect, source if there else b.at + "large", b.at if there else b.here,
                 part_of(target), mib)
             if child:
                 yield b, child, source, target
@@ -321,6 +323,50 @@ def client_killed(tool: Tool):
         found = b.summary(source, b.at)
         if found["bytes_resumed"] != kept or target.read_bytes() != source.read_bytes():
             yield f"{kept}: {found}"
+
+
+def killed_and_again(tool: Tool):
+    """a client that was killed, and at once the same again: it goes on, and is not refused"""
+    for b, child, source, target in catch(tool, "there", NOT_SOON):
+        kept = part_of(target).stat().st_size
+        child.kill()
+        child.communicate()
+        found = b.summary(*NOT_SOON, source, b.at)
+        if found["status"] or found["bytes_resumed"] < kept or \
+                target.read_bytes() != source.read_bytes():
+            yield f"{kept}: {found}"
+
+
+def interrupted_and_again(tool: Tool):
+    """a client that is interrupted says goodbye and how to go on, and the same again does"""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        for b, child, source, target in catch(tool, "there", NOT_SOON):
+            child.send_signal(number)
+            child.send_signal(signal.SIGCONT)
+            _, err = child.communicate(timeout=60)
+            if child.returncode != -number or b"interrupted" not in err or \
+                    b"the same command again goes on from there" not in err:
+                yield f"{number}: status {child.returncode}: {err.decode()}"
+            b.server.wait_for("the client was interrupted")
+            kept = part_of(target).stat().st_size
+            found = b.summary(*NOT_SOON, source, b.at)
+            if found["bytes_resumed"] != kept or \
+                    target.read_bytes() != source.read_bytes():
+                yield f"{number}: {kept}: {found}"
+
+
+def interrupted_at_a_pipe(tool: Tool):
+    """a client that waits for its standard input can be interrupted"""
+    with bench(tool, *NOT_SOON) as b:
+        child = b.start(*NOT_SOON, "-", b.at + "f", stdin=subprocess.PIPE)
+        child.stdin.write(noise(MIB))
+        child.stdin.flush()
+        waits_for(part_of(b.there / "f"), MIB)
+        child.send_signal(signal.SIGTERM)
+        if child.wait(60) != -signal.SIGTERM:
+            yield f"status {child.returncode}"
+        child.communicate()
+        yield from expect(b.cp("-", b.at + "f", stdin="other"), 0)
 
 
 def client_killed_receiving(tool: Tool):
@@ -380,7 +426,7 @@ def two_writers(tool: Tool):
         first.stdin.flush()
         waits_for(part_of(b.there / "f"), MIB // 2)
         yield from expect(b.cp("-", b.at + "f", stdin="other"), 1,
-                          err="somebody else is copying to it just now")
+                          err="another client is copying to it")
         first.communicate(timeout=60)
         if first.returncode or (b.there / "f").read_bytes() != noise(MIB):
             yield "the first has lost"
@@ -746,7 +792,8 @@ def stops(tool: Tool):
 def main() -> None:
     tool, cases = Tool(sys.argv[1]), Cases()
     for case in (to_and_fro, names, folders, odd_names, pipes, rights_and_times, progress, many_at_once,
-                 resumes, folders_again, does_not_mix, client_killed, client_killed_receiving,
+                 resumes, folders_again, does_not_mix, client_killed, client_killed_receiving, killed_and_again,
+                 interrupted_and_again, interrupted_at_a_pipe,
                  server_killed, changed, two_writers,
                  killed_among_many, file_limit, full_disk, rights,
                  read_only, paths, parts_in_the_way, secrets, nothing_in_silence,

@@ -32,6 +32,8 @@ static const struct copy_frame samples[] = {
 	{ .type = COPY_RESULT, .error = 28, .text = "no room" },
 	{ .type = COPY_PROBLEM, .error = 13, .text = "" },
 	{ .type = COPY_END },
+	{ .type = COPY_PROBE },
+	{ .type = COPY_ALIVE },
 	{ .type = COPY_JUDGED, .entry = 700, .error = 28, .text = "no room" },
 };
 #define SAMPLES (sizeof(samples) / sizeof(*samples))

@@ -81,6 +81,10 @@ struct copy_receiver {
 	char top[COPY_PATH_MAX]; /* the only first name that the peer may say; "": any */
 	bool keep_times;
 	bool to_stdout;
+	/* Another descriptor has locked the part, whose file this is. True: it is worth trying
+	 * again later; false, or no function: it is refused. */
+	bool (*locked)(void *arg, const struct stat *part);
+	void *locked_arg;
 	int state;
 	struct copy_incoming window[COPY_WINDOW]; /* each at its number, modulo */
 	uint32_t next;	  /* number of the next to be proposed */
@@ -98,6 +102,10 @@ struct copy_receiver {
 void copy_receiver_begin(struct copy_receiver *receiver, struct copy_link *link,
 			 struct copy_report *report, uint32_t digest_kind, int root);
 int copy_receiver_step(struct copy_receiver *receiver);
+/* Has it opened this file? */
+bool copy_receiver_holds(const struct copy_receiver *receiver, const struct stat *file);
+/* Would it take what the peer says now? */
+bool copy_receiver_listens(const struct copy_receiver *receiver);
 void copy_receiver_end(struct copy_receiver *receiver);
 
 #endif

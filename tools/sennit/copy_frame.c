@@ -39,6 +39,8 @@ static const unsigned parts_of[] = {
 	[COPY_PROBLEM] = ERROR | TEXT,
 	[COPY_END] = 0,
 	[COPY_JUDGED] = ENTRY | ERROR | TEXT,
+	[COPY_PROBE] = 0,
+	[COPY_ALIVE] = 0,
 };
 
 static const struct {

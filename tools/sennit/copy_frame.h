@@ -30,6 +30,8 @@
  * proposes the next one, up to COPY_WINDOW that are not yet judged; but between START and DONE
  * of a file there is only its DATA. The receiver answers in any order.
  *
+ * At any time a server may send PROBE to a client, which answers with ALIVE before anything else.
+ *
  * RESULT is the only answer of version 1 that a client of any version must understand: a
  * server says with it that the versions differ.
  */
@@ -57,6 +59,8 @@ enum copy_type {
 	COPY_PROBLEM,
 	COPY_END,
 	COPY_JUDGED,
+	COPY_PROBE,
+	COPY_ALIVE,
 	COPY_TYPES,
 };
 

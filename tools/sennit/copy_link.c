@@ -129,7 +129,7 @@ static int look(struct copy_link *link, uint8_t *to, size_t length)
 	return 1;
 }
 
-int copy_link_next(struct copy_link *link, struct copy_frame *frame)
+static int next_frame(struct copy_link *link, struct copy_frame *frame)
 {
 	uint8_t buffer[COPY_HEADER + COPY_CONTROL_MAX];
 	size_t whole = COPY_HEADER;
@@ -158,8 +158,26 @@ int copy_link_next(struct copy_link *link, struct copy_frame *frame)
 				      "the peer says something malformed");
 	if (frame->type == COPY_DATA)
 		link->data_left = frame->length;
+	link->heard++;
 	snt_stream_consume(link->stream, whole);
 	return 1;
+}
+
+int copy_link_next(struct copy_link *link, struct copy_frame *frame)
+{
+	static const struct copy_frame alive = { .type = COPY_ALIVE };
+	int ret;
+
+	while (copy_link_has_room(link, COPY_CONTROL_MAX)) {
+		ret = next_frame(link, frame);
+		if (ret > 0 && frame->type == COPY_ALIVE)
+			link->alive++;
+		else if (ret > 0 && frame->type == COPY_PROBE)
+			copy_link_put(link, &alive);
+		else
+			return ret;
+	}
+	return 0;
 }
 
 ssize_t copy_link_bytes(struct copy_link *link, struct iovec iov[2])
@@ -191,5 +209,6 @@ ssize_t copy_link_bytes(struct copy_link *link, struct iovec iov[2])
 void copy_link_consume(struct copy_link *link, size_t length)
 {
 	link->data_left -= (uint32_t)length;
+	link->heard++;
 	snt_stream_consume(link->stream, length);
 }

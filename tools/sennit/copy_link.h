@@ -15,6 +15,8 @@ struct copy_link {
 	uint8_t *out; /* frames that the stream has not taken yet: begin to end */
 	size_t begin, end;
 	uint32_t data_left; /* bytes of DATA that come before the next frame */
+	uint64_t heard;	    /* frames and pieces of data that came */
+	uint64_t alive;	    /* answers to PROBE among them */
 	int error;	    /* why it is over; 0: it is not */
 	char text[256];
 };
@@ -34,7 +36,8 @@ void copy_link_put_data(struct copy_link *link, uint32_t length);
 /* Gives the stream what it takes; with `more_comes`, which the caller repeats until it is not
  * so, only if it is worth a write. 1: something; 0: nothing; or the link's error. */
 int copy_link_push(struct copy_link *link, bool more_comes);
-/* The next frame that has come as a whole. 1; 0: none now, also while there are bytes of DATA
+/* The next frame that has come as a whole; PROBE is answered here,
+ * and ALIVE counted. 1; 0: none now, also while there are bytes of DATA
  * left; or the link's error, -EPIPE if the peer has ended. */
 int copy_link_next(struct copy_link *link, struct copy_frame *frame);
 /* Bytes of DATA that have come, where they are; then how many are not needed any more. How

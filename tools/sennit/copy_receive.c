@@ -34,6 +34,7 @@ enum {
 /* Of the receiver. */
 enum {
 	IDLE,
+	LOCKED,	  /* the current file, by another descriptor; it is tried again */
 	HASHING,  /* the current file */
 	DATA,	  /* of the current file */
 	DRAINING, /* it is of no use: what is still under way is dropped */
@@ -111,7 +112,7 @@ __attribute__((format(printf, 4, 5))) static int refuse(struct copy_receiver *re
 		receiver->report->problem(receiver->report->arg, frame.text);
 	copy_link_put(receiver->link, &frame);
 	if (receiver->current == item)
-		receiver->state = receiver->state == DATA ? DRAINING : IDLE;
+		receiver->state = item->state == WRITTEN ? DRAINING : IDLE;
 	release(receiver, item);
 	return 1;
 }
@@ -211,7 +212,7 @@ void copy_receiver_end(struct copy_receiver *receiver)
 		while (copy_group_take(&receiver->group[i]))
 			;
 	receiver->placing.group = NULL;
-	if (current && current->state == WRITTEN && current->fd >= 0 &&
+	if (current && current->state >= WRITTEN && current->fd >= 0 &&
 	    !receiver->to_stdout && !current->in_place) {
 		if (current->at)
 			keep_part(receiver, current);
@@ -331,7 +332,35 @@ static int on_folder(struct copy_receiver *receiver, const struct copy_frame *fr
  * A file begins
  */
 
-/* A file of ours with one name, which nobody else is writing to. 0; 1: it was refused. */
+/* Whoever had the lock before may have given the file its name. */
+static bool is_still_part(const struct copy_incoming *item, const struct stat *opened)
+{
+	struct stat named;
+
+	return !fstatat(item->folder->fd, item->part, &named, AT_SYMLINK_NOFOLLOW) &&
+	       named.st_dev == opened->st_dev && named.st_ino == opened->st_ino;
+}
+
+/* 0; 1: it is tried again later, or was refused. */
+static int lock_part(struct copy_receiver *receiver, struct copy_incoming *item,
+		     const struct stat *stat)
+{
+	bool is_locked = flock(item->fd, LOCK_EX | LOCK_NB) != 0;
+
+	if (!is_locked && is_still_part(item, stat))
+		return 0;
+	if (is_locked &&
+	    (!receiver->locked || !receiver->locked(receiver->locked_arg, stat)))
+		return refuse(receiver, item, EBUSY,
+			      ": another client is copying to it");
+	close_file(item);
+	receiver->current = item;
+	receiver->state = LOCKED;
+	return 1;
+}
+
+/* A file of ours with one name, which nobody else is writing to. 0; 1: it was refused, or is
+ * tried again later. */
 static int open_part(struct copy_receiver *receiver, struct copy_incoming *item)
 {
 	struct stat stat;
@@ -354,9 +383,8 @@ static int open_part(struct copy_receiver *receiver, struct copy_incoming *item)
 		return refuse(receiver, item, EEXIST,
 			      ": %s is in the way, and not ours: remove it",
 			      item->part);
-	if (flock(item->fd, LOCK_EX | LOCK_NB))
-		return refuse(receiver, item, EBUSY,
-			      ": somebody else is copying to it just now");
+	if (lock_part(receiver, item, &stat))
+		return 1;
 	item->have = (uint64_t)stat.st_size;
 	return 0;
 }
@@ -411,6 +439,21 @@ static int tell_have(struct copy_receiver *receiver, struct copy_incoming *item)
 	return 1;
 }
 
+/* What there is from before, and its digest. */
+static int look_for_bytes(struct copy_receiver *receiver, struct copy_incoming *item)
+{
+	if (open_existing(receiver, item))
+		return 1;
+	/* More than there is to come is of something else. */
+	if (item->size == COPY_UNKNOWN || item->have > item->size)
+		item->have = 0;
+	if (!item->have)
+		return tell_have(receiver, item);
+	receiver->current = item;
+	receiver->state = HASHING;
+	return 1;
+}
+
 static int on_file(struct copy_receiver *receiver, const struct copy_frame *frame)
 {
 	struct copy_incoming *item = new_item(receiver, frame);
@@ -423,18 +466,7 @@ static int on_file(struct copy_receiver *receiver, const struct copy_frame *fram
 	if (receiver->to_stdout)
 		return tell_have(receiver, item);
 	ret = find_folder(receiver, item);
-	if (!ret)
-		ret = open_existing(receiver, item);
-	if (ret)
-		return ret;
-	/* More than there is to come is of something else. */
-	if (item->size == COPY_UNKNOWN || item->have > item->size)
-		item->have = 0;
-	if (!item->have)
-		return tell_have(receiver, item);
-	receiver->current = item;
-	receiver->state = HASHING;
-	return 1;
+	return ret ? ret : look_for_bytes(receiver, item);
 }
 
 static int hash_some(struct copy_receiver *receiver)
@@ -453,7 +485,8 @@ static int hash_some(struct copy_receiver *receiver)
 	return length && item->at < item->have ? 1 : tell_have(receiver, item);
 }
 
-/* Opens what is to be written, as far as it is not open. 0; 1: refused. */
+/* Opens what is to be written, as far as it is not open. 0; 1: it was refused, or is tried
+ * again later. */
 static int open_for_writing(struct copy_receiver *receiver, struct copy_incoming *item)
 {
 	if (receiver->to_stdout) {
@@ -498,6 +531,21 @@ static int on_start(struct copy_receiver *receiver, const struct copy_frame *fra
 		return copy_link_fail(receiver->link, ENOMEM, "out of memory");
 	open_for_writing(receiver, item);
 	return 1;
+}
+
+/* 0: the lock is still another's. */
+static int try_again(struct copy_receiver *receiver)
+{
+	struct copy_incoming *item = receiver->current;
+
+	if (item->state == WRITTEN) {
+		receiver->state = DATA;
+		open_for_writing(receiver, item);
+	} else {
+		receiver->state = IDLE;
+		look_for_bytes(receiver, item);
+	}
+	return receiver->state != LOCKED;
 }
 
 /*
@@ -625,7 +673,8 @@ static int on_done(struct copy_receiver *receiver, const struct copy_frame *fram
 	if (receiver->state != DATA || item->entry != frame->entry)
 		return copy_link_fail(receiver->link, EPROTO,
 				      "the peer ends what was not begun");
-	receiver->state = IDLE; /* nothing more comes of it */
+	receiver->state = IDLE;
+	item->state = WHOLE; /* nothing more comes of it */
 	if (frame->done == COPY_WHOLE &&
 	    (item->size == COPY_UNKNOWN || item->at == item->size))
 		return judge(receiver, frame);
@@ -727,12 +776,34 @@ static int work(struct copy_receiver *receiver)
 		if (did || receiver->gathered->count == COPY_GROUP_MAX)
 			return did;
 	}
+	if (receiver->state == LOCKED)
+		return try_again(receiver);
 	if (receiver->state == HASHING)
 		return hash_some(receiver);
 	did = receiver->link->data_left ? take_bytes(receiver) : listen_to(receiver);
 	if (!did && is_group_complete(receiver))
 		return place_group(receiver);
 	return did;
+}
+
+bool copy_receiver_holds(const struct copy_receiver *receiver, const struct stat *file)
+{
+	for (size_t i = 0; i < COPY_WINDOW; i++) {
+		const struct copy_incoming *item = &receiver->window[i];
+		struct stat stat;
+
+		if (item->state != FREE && item->fd >= 0 && !item->in_place &&
+		    !fstat(item->fd, &stat) && stat.st_dev == file->st_dev &&
+		    stat.st_ino == file->st_ino)
+			return true;
+	}
+	return false;
+}
+
+bool copy_receiver_listens(const struct copy_receiver *receiver)
+{
+	return receiver->state != LOCKED && receiver->state != HASHING &&
+	       receiver->gathered->count < COPY_GROUP_MAX;
 }
 
 int copy_receiver_step(struct copy_receiver *receiver)

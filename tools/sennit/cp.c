@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,8 +20,9 @@
 
 #define PROGRESS_NS UINT64_C(100000000)
 /* Before the loop runs again. */
-#define STEPS_MAX 32
-#define CLOSE_NS  UINT64_C(5000000000)
+#define STEPS_MAX  32
+#define GOODBYE_NS UINT64_C(1000000000)
+#define CLOSE_NS   UINT64_C(5000000000)
 
 struct cp_opts {
 	struct context_opts context;
@@ -41,6 +43,7 @@ struct client {
 	uint64_t began_ns, shown_ns, shown_moved;
 	double rate; /* of the last while, bytes per second */
 	bool to_stdout;
+	int pipe;	  /* a descriptor to be waited for beside the loop; -1: none */
 	json_t *messages; /* what was said of single files; NULL: no JSON */
 };
 
@@ -168,6 +171,29 @@ static int lost(struct client *client)
 		"%s: the connection is lost: %s", client->host, client->link.text);
 }
 
+static int interrupted(struct client *client)
+{
+	copy_link_fail(&client->link, EINTR, "the client was interrupted");
+	return output_failed(
+		"what has arrived is kept: the same command again goes on from there",
+		"interrupted");
+}
+
+/* For the loop, or for bytes of a pipe. */
+static int wait_for_pipe(struct client *client)
+{
+	struct pollfd wanted[] = {
+		{ .fd = snt_loop_fd(client->ctx), .events = POLLIN },
+		{ .fd = client->pipe, .events = POLLIN },
+	};
+	int ret = snt_loop_dispatch(client->ctx, 0);
+
+	if (ret)
+		return ret;
+	poll(wanted, 2, (int)(PROGRESS_NS / 1000000));
+	return snt_loop_dispatch(client->ctx, 0);
+}
+
 /* Does what can be done, then lets the loop run. */
 static int turn(struct client *client, int did)
 {
@@ -175,8 +201,13 @@ static int turn(struct client *client, int did)
 
 	if (did < 0)
 		return lost(client);
+	if (peer_stopped)
+		return interrupted(client);
 	show_progress(client);
-	ret = snt_loop_wait(client->ctx, did ? 0 : (int64_t)PROGRESS_NS);
+	if (!did && client->pipe >= 0)
+		ret = wait_for_pipe(client);
+	else
+		ret = snt_loop_wait(client->ctx, did ? 0 : (int64_t)PROGRESS_NS);
 	if (ret < 0)
 		return output_failed(NULL, "the loop failed: %s", snt_err_text());
 	return STATUS_OK;
@@ -224,12 +255,13 @@ static int ask(struct client *client, const char *path, uint32_t flags)
  * There
  */
 
-static int send_steps(struct copy_sender *sender)
+static int send_steps(struct client *client, struct copy_sender *sender)
 {
 	int did = 1;
 
 	for (int i = 0; i < STEPS_MAX && did > 0 && !sender->over; i++)
 		did = copy_sender_step(sender);
+	client->pipe = sender->pipe;
 	return did;
 }
 
@@ -257,7 +289,8 @@ static int push(struct client *client, char **source, size_t count, const char *
 		copy_sender_begin(&sender, &client->link, &client->report,
 				  client->digest, sources, count);
 		while (!status && !sender.over)
-			status = turn(client, send_steps(&sender));
+			status = turn(client, send_steps(client, &sender));
+		client->pipe = -1;
 		copy_sender_end(&sender);
 	}
 	free(sources);
@@ -355,6 +388,8 @@ static int connect_to(struct client *client)
 		return peer_failed(client->ctx, client->host, &opts->peer, ret,
 				   info.text);
 	}
+	/* Before, there was nobody to say goodbye to. */
+	peer_catch_first_signal();
 	return copy_link_begin(&client->link, client->stream)
 		       ? output_failed(NULL, "out of memory")
 		       : STATUS_OK;
@@ -364,6 +399,9 @@ static void disconnect(struct client *client)
 {
 	bool is_well = client->link.out && !client->link.error;
 
+	/* The server hears of it, if it is there. */
+	if (client->link.error)
+		snt_stream_wait(client->stream, SNT_STREAM_OVER, (int64_t)GOODBYE_NS);
 	if (!is_well || snt_stream_close(client->stream, (int64_t)CLOSE_NS))
 		snt_stream_destroy(client->stream);
 	copy_link_end(&client->link);
@@ -517,6 +555,7 @@ static int cp_run(const void *opts_in, int count, char **argument)
 	const char *target = argument[count - 1];
 	size_t sources = (size_t)count - 1;
 	struct client client = { .opts = opts,
+				 .pipe = -1,
 				 .report = { .problem = on_problem, .arg = &client } };
 	struct place to, from;
 	int status = read_places(argument, sources, target, &to, &from);
@@ -543,6 +582,10 @@ static int cp_run(const void *opts_in, int count, char **argument)
 	copy_disk_end();
 	json_decref(client.messages);
 	snt_ctx_close(client.ctx);
+	if (peer_stopped && status) {
+		fflush(NULL);
+		raise(peer_stopped); /* whose action is the default one again */
+	}
 	return status;
 }
 

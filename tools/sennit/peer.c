@@ -156,21 +156,31 @@ volatile sig_atomic_t peer_stopped;
 
 static void on_signal(int number)
 {
-	(void)number;
-	peer_stopped = 1;
+	peer_stopped = number;
 }
 
-void peer_catch_signals(void)
+static void catch_signals(int flags)
 {
 	static const int numbers[] = { SIGINT, SIGTERM, SIGHUP };
-	struct sigaction action = { .sa_handler = on_signal }, before;
+	struct sigaction action = { .sa_handler = on_signal, .sa_flags = flags };
+	struct sigaction before;
 
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++)
 		/* Who is told to ignore it, as by nohup(1), does. */
 		if (!sigaction(numbers[i], NULL, &before) &&
 		    before.sa_handler != SIG_IGN)
 			sigaction(numbers[i], &action, NULL);
+}
+
+void peer_catch_signals(void)
+{
+	catch_signals(0);
 	signal(SIGPIPE, SIG_IGN);
+}
+
+void peer_catch_first_signal(void)
+{
+	catch_signals(SA_RESETHAND);
 }
 
 /*

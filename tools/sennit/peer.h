@@ -47,8 +47,10 @@ void peer_listen_opts(const struct peer_opts *opts, const struct peer_secret *se
 
 /* From now on SIGINT, SIGTERM and SIGHUP set peer_stopped, and end no server by themselves:
  * its peers are told. That nobody reads what it says does not end it either. */
-extern volatile sig_atomic_t peer_stopped;
+extern volatile sig_atomic_t peer_stopped; /* the signal; 0: none */
 void peer_catch_signals(void);
+/* The same for a client, which a second signal ends at once. */
+void peer_catch_first_signal(void);
 
 /* "listening on port N, devices at ADDRESS, ADDRESS": a note, and an object with --json. */
 void peer_say_listening(const struct snt_stream_listener *listener);

@@ -18,6 +18,8 @@
 
 /* Of one session, before it is another's turn. */
 #define STEPS_MAX 32
+/* How long a client may take to answer when another one wants to copy to the same file. */
+#define PROBE_NS UINT64_C(1000000000)
 /* Groups of files that are old enough are put in place at least as often (copy_group.h). */
 #define WAIT_NS INT64_C(200000000)
 /* Who has not shown yet that it is a client, and may never do so, takes nobody's place. */
@@ -50,10 +52,18 @@ struct session {
 	int source_folder;
 	char path[COPY_PATH_MAX]; /* that was asked for */
 	char peer[64];
+	/* Whether the client is still there, for another that copies to the same file. */
+	struct {
+		bool asked;
+		uint64_t alive,
+			heard; /* of the link, when it was asked or last heard */
+		uint64_t since_ns;
+	} probe;
 };
 
 static struct {
 	const struct serve_opts *opts;
+	struct snt_ctx *ctx;
 	int root;
 	struct session *sessions;
 	uint64_t session_count;
@@ -176,6 +186,67 @@ static int begin_sending(struct session *session, uint32_t digest, uint32_t flag
 	return answer_ready(session, digest);
 }
 
+/*
+ * Two who copy to the same file. The loss of a peer is noticed after seconds, in which the same
+ * client may be back. So the first is asked whether it is there, and only one that answers
+ * keeps the second out.
+ */
+
+static struct session *find_holder(const struct session *other, const struct stat *part)
+{
+	struct session *session = server.sessions;
+
+	while (session && (session == other || session->state != RECEIVING ||
+			   !copy_receiver_holds(&session->receiver, part)))
+		session = session->next;
+	return session;
+}
+
+static void probe(struct session *session)
+{
+	static const struct copy_frame frame = { .type = COPY_PROBE };
+
+	if (!copy_link_has_room(&session->link, COPY_CONTROL_MAX))
+		return;
+	copy_link_put(&session->link, &frame);
+	session->probe.asked = true;
+	session->probe.alive = session->link.alive;
+	session->probe.heard = session->link.heard;
+	session->probe.since_ns = snt_loop_now(server.ctx);
+}
+
+/* What arrived before it was asked says nothing, but is to be read first. */
+static bool is_silent(struct session *session)
+{
+	uint64_t now = snt_loop_now(server.ctx);
+
+	if (session->probe.heard != session->link.heard ||
+	    !copy_receiver_listens(&session->receiver)) {
+		session->probe.heard = session->link.heard;
+		session->probe.since_ns = now;
+	}
+	return now - session->probe.since_ns >= PROBE_NS;
+}
+
+static bool on_locked(void *arg, const struct stat *part)
+{
+	struct session *session = arg, *holder = find_holder(session, part);
+
+	if (!holder)
+		return false;
+	if (!holder->probe.asked) {
+		probe(holder);
+	} else if (holder->probe.alive != holder->link.alive) {
+		holder->probe.asked = false;
+		return false;
+	} else if (is_silent(holder)) {
+		copy_link_fail(&holder->link, ECONNABORTED,
+			       "it did not answer, and another client copies to the "
+			       "same file now");
+	}
+	return true;
+}
+
 /* Into a folder of this name, if there is one, else under this name. */
 static int begin_receiving(struct session *session, uint32_t digest, uint32_t flags)
 {
@@ -200,6 +271,8 @@ static int begin_receiving(struct session *session, uint32_t digest, uint32_t fl
 	memset(receiver, 0, sizeof(*receiver));
 	snprintf(receiver->name, sizeof(receiver->name), "%s", name);
 	receiver->keep_times = flags & COPY_TIMES;
+	receiver->locked = on_locked;
+	receiver->locked_arg = session;
 	copy_receiver_begin(receiver, &session->link, &session->report, digest, folder);
 	session->state = RECEIVING;
 	return answer_ready(session, digest);
@@ -411,6 +484,7 @@ static int serve_run(const void *opts_in, int count, char **argument)
 	signal(SIGXFSZ, SIG_IGN);
 	status = context_open(&opts->context, &ctx);
 	if (!status) {
+		server.ctx = ctx;
 		copy_disk_begin(ctx);
 		status = serve(opts, ctx);
 		copy_disk_end();
