@@ -9,11 +9,13 @@ import os
 import random
 import re
 import resource
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import time
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -665,6 +667,33 @@ def secrets(tool: Tool):
                 yield b.server.said()
 
 
+def advised_secret(tool: Tool):
+    """the command that makes a secret makes one that nothing is wrong with"""
+    said = tool("serve", "--help").stdout
+    advice = re.search(r"\(umask 077; openssl rand -hex 32 >FILE\)",
+                       re.sub(r"\s+", " ", said))
+    if not advice:
+        yield f"no advice: {said}"
+        return
+    if not shutil.which("openssl"):
+        raise Skip("there is no openssl")
+    with tempfile.TemporaryDirectory() as name:
+        key = Path(name) / "key"
+        subprocess.run(["sh", "-c", "umask 022; " + advice[0].replace("FILE", str(key))],
+                       check=True)
+        with bench(tool, "--secret-file", key) as b:
+            (b.there / "f").write_text("x")
+            done = b.cp("--secret-file", key, b.at + "f", b.here)
+            yield from expect(done, 0)
+            for said in (done.stderr, b.server.said()):
+                if "chmod" in said:
+                    yield said
+        short = Path(name) / "short"
+        short.write_text("x")
+        short.chmod(0o600)
+        yield from expect(tool("serve", "--secret-file", short, name), 1, err=advice[0])
+
+
 def nothing_in_silence(tool: Tool):
     """what is not copied is told, also in JSON: a name that only parts have"""
     with bench(tool) as b:
@@ -796,7 +825,7 @@ def main() -> None:
                  interrupted_and_again, interrupted_at_a_pipe,
                  server_killed, changed, two_writers,
                  killed_among_many, file_limit, full_disk, rights,
-                 read_only, paths, parts_in_the_way, secrets, nothing_in_silence,
+                 read_only, paths, parts_in_the_way, secrets, advised_secret, nothing_in_silence,
                  files_without_size, strangers, too_many,
                  nobody_reads_the_log, stops):
         cases.run(case, tool)

@@ -13,6 +13,9 @@
 #include "command.h"
 #include "context.h"
 
+/* Without the mask others could read it. */
+#define MAKE_SECRET "(umask 077; openssl rand -hex 32 >FILE)"
+
 const struct option_entry peer_options[] = {
 	{ .kind = OPTION_GROUP, .help = "Connections (both ends need the same)" },
 	{ .kind = OPTION_NUMBER,
@@ -34,8 +37,7 @@ const struct option_entry peer_options[] = {
 	  .name = "secret-file",
 	  .argument = "FILE",
 	  .offset = offsetof(struct peer_opts, secret_file),
-	  .help = "16 to 256 bytes that both ends know, to keep strangers out: "
-		  "openssl rand -hex 32 >FILE" },
+	  .help = "16 to 256 bytes that both ends know, to keep strangers out: " MAKE_SECRET },
 	{ .kind = OPTION_TEXT,
 	  .name = "source",
 	  .argument = "ADDRESS",
@@ -79,7 +81,7 @@ static int check_secret(const char *name, struct peer_secret *secret)
 		secret->length--;
 	if (secret->length >= SNT_CONN_SECRET_MIN)
 		return STATUS_OK;
-	return output_failed("make one with: openssl rand -hex 32 >FILE",
+	return output_failed("make one with: " MAKE_SECRET,
 			     "%s: the secret has %zu bytes, and %d to %d are needed",
 			     name, secret->length, SNT_CONN_SECRET_MIN,
 			     SNT_CONN_SECRET_MAX);
