@@ -2,17 +2,21 @@
 /* Listeners: who may come, how many, and who is told. */
 #include <errno.h>
 #include <netdb.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "conn/cm.h"
 #include "conn/conn.h"
 #include "util/err.h"
+#include "util/log.h"
 #include "util/opts.h"
 
 #define EARS_MAX	   4
 #define BACKLOG_DEFAULT	   1024
 #define CONNECTION_DEFAULT 4096
+/* A line for each rejected peer, but no more often than this. */
+#define REJECTED_NS UINT64_C(1000000000)
 
 struct snt_listener {
 	struct snt__hub *hub;
@@ -30,6 +34,8 @@ struct snt_listener {
 	void *arg;
 	size_t secret_length;
 	uint8_t secret[SNT_CONN_SECRET_MAX];
+	uint64_t rejected_at; /* when the log last had a line about one; 0: never */
+	unsigned rejected;    /* since then, without a line */
 };
 
 bool snt__listener_has_room(const struct snt_listener *listener)
@@ -70,6 +76,30 @@ struct snt_conn *snt__listener_heard(struct snt_listener *listener,
 	return conn;
 }
 
+/* A stranger can come as often as it likes: most are only counted. What it says of itself is
+ * not for the log. */
+static void log_rejected(struct snt_listener *listener, const struct snt_conn *conn)
+{
+	uint64_t now = snt__hub_now(listener->hub);
+	char address[sizeof(((struct snt_conn_info *)0)->peer_address)], more[48] = "";
+
+	if (listener->rejected_at && now - listener->rejected_at < REJECTED_NS) {
+		listener->rejected++;
+		return;
+	}
+	if (listener->rejected)
+		snprintf(more, sizeof(more), "; %u more since the last line",
+			 listener->rejected);
+	snt__address_text((const struct sockaddr *)&conn->peer, address);
+	snt__log(&listener->hub->ctx->log, SNT_LOG_WARN,
+		 "port %u: %s was rejected: %s%s", snt_listener_port(listener), address,
+		 listener->secret_length ? "it did not prove that it knows the secret"
+					 : "it has a secret, and this end has none",
+		 more);
+	listener->rejected_at = now;
+	listener->rejected = 0;
+}
+
 void snt__listener_forget(struct snt_conn *conn)
 {
 	struct snt_listener *listener = conn->listener;
@@ -78,6 +108,8 @@ void snt__listener_forget(struct snt_conn *conn)
 	snt__unlink(&conn->in_requests);
 	if (!listener)
 		return;
+	if (!conn->programs && listener->ear_count && conn->hs.error == -EACCES)
+		log_rejected(listener, conn);
 	listener->connection_count--;
 	listener->pending -= !conn->programs;
 	conn->listener = NULL;

@@ -667,6 +667,41 @@ def secrets(tool: Tool):
                 yield b.server.said()
 
 
+def rejected_secrets(tool: Tool):
+    """clients with a wrong secret, or none, are in the log, which they cannot flood"""
+    pattern = r"port (\d+): 127\.\S+ was rejected: .*secret[^;\n]*(?:; (\d+) more)?"
+    with tempfile.TemporaryDirectory() as name:
+        key, other = Path(name) / "key", Path(name) / "other"
+        for file, text in ((key, "0123456789abcdef"), (other, "0123456789abcdeX")):
+            file.write_text(text)
+            file.chmod(0o600)
+        for carrier in ("cm", "tcp"):
+            words = ["--carrier", carrier]
+            with bench(tool, "-v", *words, "--secret-file", key) as b:
+                at = (b.at if carrier == "cm" else "127.0.0.1:") + "f"
+                began, tried = time.monotonic(), 0
+
+                def lines():
+                    return re.findall(pattern, b.server.said())
+
+                def try_again():
+                    for more in (["--secret-file", other], []):
+                        yield from expect(b.cp(*words, *more, at, b.here), 1, err="secret")
+
+                # One line for many, and the next one says how many.
+                while not any(more for _, more in lines()):
+                    yield from try_again()
+                    tried += 2
+                    if time.monotonic() > began + 60:
+                        yield f"{carrier}: {b.server.said()}"
+                        return
+                told = sum(1 + int(more or 0) for _, more in lines())
+                most = time.monotonic() - began + 2
+                if not 2 <= told <= tried or len(lines()) > most or \
+                        {port for port, _ in lines()} != {str(b.server.port)}:
+                    yield f"{carrier}: {tried} tries: {b.server.said()}"
+
+
 def advised_secret(tool: Tool):
     """the command that makes a secret makes one that nothing is wrong with"""
     said = tool("serve", "--help").stdout
@@ -825,7 +860,8 @@ def main() -> None:
                  interrupted_and_again, interrupted_at_a_pipe,
                  server_killed, changed, two_writers,
                  killed_among_many, file_limit, full_disk, rights,
-                 read_only, paths, parts_in_the_way, secrets, advised_secret, nothing_in_silence,
+                 read_only, paths, parts_in_the_way, secrets, rejected_secrets,
+                 advised_secret, nothing_in_silence,
                  files_without_size, strangers, too_many,
                  nobody_reads_the_log, stops):
         cases.run(case, tool)
