@@ -471,6 +471,38 @@ def syncs_are_shared(tool: Tool, watch: str):
             yield f"the client was told before names were on disk: {events[-1]}"
 
 
+def two_of_one_tree(tool: Tool):
+    """two who copy the same folder: each ends, and every file is whole"""
+    with bench(tool) as b:
+        small_files(b.here, 300, 1)
+        children = [b.start(b.here, b.at) for _ in range(3)]
+        for child in children:
+            _, err = child.communicate(timeout=60)
+            others = b"another client is copying to it" in err
+            if child.returncode != (3 if others else 0):
+                yield f"status {child.returncode}: {err.decode()}"
+        yield from expect(b.cp(b.here, b.at), 0, "300 files, ")
+        yield from differs(b.here, b.there / "here")
+
+
+def two_crosswise(tool: Tool):
+    """two who have what the other one wants, from before: neither waits for ever"""
+    with bench(tool) as b:
+        for name in ("a", "c"):
+            for path, size in ((b.here / name, 256 * MIB + 1), (part_of(b.there / name), 256 * MIB)):
+                with path.open("wb") as file:
+                    file.truncate(size)
+        children = [b.start(b.here / first, b.here / second, b.at)
+                    for first, second in ("ac", "ca")]
+        for child in children:
+            _, err = child.communicate(timeout=60)
+            if child.returncode not in (0, 1, 3) or \
+                    (child.returncode and b"another client is copying to it" not in err):
+                yield f"status {child.returncode}: {err.decode()}"
+        yield from expect(b.cp(b.here / "a", b.here / "c", b.at), 0, "2 files, ")
+        yield from differs(b.here, b.there)
+
+
 def arrived(wanted: dict, folder: Path) -> int:
     """How many files are there as they are to be."""
     return sum(data is not None and (folder / path).exists() and
@@ -859,7 +891,7 @@ def main() -> None:
                  resumes, folders_again, does_not_mix, client_killed, client_killed_receiving, killed_and_again,
                  interrupted_and_again, interrupted_at_a_pipe,
                  server_killed, changed, two_writers,
-                 killed_among_many, file_limit, full_disk, rights,
+                 two_of_one_tree, two_crosswise, killed_among_many, file_limit, full_disk, rights,
                  read_only, paths, parts_in_the_way, secrets, rejected_secrets,
                  advised_secret, nothing_in_silence,
                  files_without_size, strangers, too_many,

@@ -104,6 +104,8 @@ void copy_receiver_begin(struct copy_receiver *receiver, struct copy_link *link,
 int copy_receiver_step(struct copy_receiver *receiver);
 /* Has it opened this file? */
 bool copy_receiver_holds(const struct copy_receiver *receiver, const struct stat *file);
+/* Does it wait for a file that another has locked? */
+bool copy_receiver_is_locked(const struct copy_receiver *receiver);
 /* Would it take what the peer says now? */
 bool copy_receiver_listens(const struct copy_receiver *receiver);
 void copy_receiver_end(struct copy_receiver *receiver);

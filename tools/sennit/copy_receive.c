@@ -191,7 +191,6 @@ static void keep_part(const struct copy_receiver *receiver, struct copy_incoming
 {
 	char size[OUTPUT_QUANTITY], text[COPY_TEXT_MAX];
 
-	fsync(item->fd);
 	snprintf(text, sizeof(text),
 		 "%.800s: %s of it are kept, and copying it again goes on from there",
 		 item->path, output_bytes(size, item->at));
@@ -798,6 +797,11 @@ bool copy_receiver_holds(const struct copy_receiver *receiver, const struct stat
 			return true;
 	}
 	return false;
+}
+
+bool copy_receiver_is_locked(const struct copy_receiver *receiver)
+{
+	return receiver->state == LOCKED;
 }
 
 bool copy_receiver_listens(const struct copy_receiver *receiver)

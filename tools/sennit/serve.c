@@ -232,7 +232,8 @@ static bool on_locked(void *arg, const struct stat *part)
 {
 	struct session *session = arg, *holder = find_holder(session, part);
 
-	if (!holder)
+	/* One that waits itself cannot be heard, and may wait for this one. */
+	if (!holder || copy_receiver_is_locked(&holder->receiver))
 		return false;
 	if (!holder->probe.asked) {
 		probe(holder);
@@ -425,7 +426,9 @@ static int serve_until_stopped(struct snt_ctx *ctx)
 
 	peer_catch_signals();
 	while (!peer_stopped && ret >= 0)
-		ret = snt_loop_wait(ctx, step_all() ? 0 : WAIT_NS);
+		ret = snt_loop_wait(ctx, step_all()	   ? 0
+					 : server.sessions ? WAIT_NS
+							   : 1000000000);
 	end_sessions();
 	if (ret < 0)
 		return output_failed(NULL, "the loop failed: %s", snt_err_text());
