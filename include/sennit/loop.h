@@ -18,9 +18,10 @@
  *
  * Behind the fd are the completion channels of all devices, their asynchronous
  * events, one timer for all deadlines, and one bell for other threads. It does not
- * matter whether the fd is watched by level or by edge: whenever dispatch returns,
- * either everything is armed and nothing is left to do, or the fd has been made
- * readable anew.
+ * matter whether the fd is watched by level, by edge or one-shot: whenever dispatch
+ * returns, either everything is armed and nothing is left to do, or the fd has been made
+ * readable anew. The same holds for a program that polls instead of dispatching, once
+ * snt_loop_arm() has returned 0.
  *
  * Which CQs. Those made with snt_cq_opts::ops (their completions are callbacks, op.h)
  * are served by dispatch as a whole. Those made with snt_cq_opts::events alone are
@@ -96,9 +97,10 @@ SNT_API int snt_loop_dispatch(struct snt_ctx *ctx, int budget);
  *
  * Looks at every CQ with ops and every watched one, and runs timers that are due and
  * the function of snt_loop_wakes(). Nothing is armed, and there is no system call but
- * those of the devices. Asynchronous events are left to snt_loop_dispatch(), as are
- * events on the channels: a program that has an fd and is about to sleep on it calls
- * snt_loop_arm() first.
+ * those of the devices. Nor is the fd looked at: connections and events of devices make
+ * progress only after snt_loop_arm() or snt_loop_dispatch() has found them. A program that
+ * has an fd and is about to sleep on it calls snt_loop_arm() first, and polls again until
+ * that returns 0.
  *
  * Returns: as snt_loop_dispatch().
  */
@@ -108,13 +110,16 @@ SNT_API int snt_loop_poll(struct snt_ctx *ctx, int budget);
  * snt_loop_arm - may the program sleep on the fd?
  *
  * For programs that polled by themselves since the last dispatch, be it with
- * snt_cq_poll() or with snt_loop_poll(). Arms every CQ with events, and looks whether
- * something came before that. What it finds is kept for the next poll. No callback
- * runs.
+ * snt_cq_poll() or with snt_loop_poll(). Takes what the fd has told of, arms every CQ
+ * with events, and looks whether something came before that: a completion, a wake, a timer
+ * that is due, a connection, an event of a device. What it finds is kept for the next
+ * snt_loop_poll() or snt_loop_dispatch(), completions also for the next snt_cq_poll(). No
+ * callback runs. Costs one epoll_wait(2) and what arming costs the devices.
  *
- * Returns: 0: sleep; what comes from now on makes the fd readable; 1: do not sleep
- * but poll or dispatch first; -ECHILD; -EIO, the errno of the device or of
- * snt_loop_fd().
+ * Returns: 0: sleep; the fd is not readable, and what comes from now on makes it so, with
+ * an edge; 1: do not sleep but call snt_loop_poll() or snt_loop_dispatch(), and
+ * snt_cq_poll() for CQs that neither of them serves: for what has been found the fd may not
+ * become readable again; -ECHILD; -EIO, the errno of the device or of snt_loop_fd().
  */
 SNT_API int snt_loop_arm(struct snt_ctx *ctx);
 

@@ -43,10 +43,23 @@ int snt__channel_drain_all(struct snt__loop *loop)
 	return 0;
 }
 
-static int ready(struct snt__source *source, int budget)
+/* All of them, also if one fails. */
+int snt__channel_drain_signalled(struct snt__loop *loop)
 {
-	(void)budget;
-	return snt__channel_drain(snt__container(source, struct snt__channel, source));
+	int ret = 0;
+
+	while (!snt__list_empty(&loop->signalled)) {
+		struct snt__source *source =
+			snt__container(loop->signalled.next, struct snt__source,
+				       readable);
+		int one;
+
+		snt__unlink(&source->readable);
+		one = snt__channel_drain(
+			snt__container(source, struct snt__channel, source));
+		ret = one ? one : ret;
+	}
+	return ret;
 }
 
 int snt__channel_add_all(struct snt__loop *loop)
@@ -59,7 +72,7 @@ int snt__channel_add_all(struct snt__loop *loop)
 		if (channel->device || !device->channel)
 			continue;
 		channel->source = (struct snt__source){ .fd = device->channel->fd,
-							.ready = ready };
+							.is_channel = true };
 		ret = snt__loop_add(loop, &channel->source);
 		if (ret)
 			return ret;

@@ -43,7 +43,9 @@ static void note(struct snt__loop *loop, struct snt__source *source)
 	if (source == &loop->clock)
 		loop->clock_set_ns = SNT__NEVER;
 	else if (!snt__linked(&source->readable))
-		snt__list_append(&loop->readable, &source->readable);
+		snt__list_append(source->is_channel ? &loop->signalled
+						    : &loop->readable,
+				 &source->readable);
 }
 
 int snt__loop_collect(struct snt__loop *loop, int64_t timeout_ns)
@@ -138,6 +140,7 @@ int snt__loop_run(struct snt__loop *loop, int budget, bool arms, bool *gone)
 	bool due;
 
 	loop->run = &run;
+	run.error = snt__channel_drain_signalled(loop);
 	run_wake(&run);
 	run_sources(&run);
 	snt__op_run_over(&run);
@@ -209,14 +212,13 @@ int snt_loop_poll(struct snt_ctx *ctx, int budget)
  * Before sleeping
  */
 
-int snt__loop_arm(struct snt__loop *loop)
+/* Of CQs, after their channels were drained. 1 if one of them has to be polled first. */
+static int settle_all(struct snt__loop *loop)
 {
 	struct snt__link *list = &loop->ctx->event_cqs;
-	int ret = snt__channel_drain_all(loop);
 	bool found = false;
+	int ret;
 
-	if (ret)
-		return ret;
 	for (struct snt__link *at = list->next; at != list; at = at->next) {
 		struct snt_cq *cq = snt__container(at, struct snt_cq, notify.all);
 
@@ -232,7 +234,36 @@ int snt__loop_arm(struct snt__loop *loop)
 			snt__serve_later(cq);
 		found |= ret > 0;
 	}
-	return found || has_work(loop) || atomic_load(&loop->woken);
+	return found;
+}
+
+/* What is there already, whether the fd tells of it or not. */
+static bool is_something_due(struct snt__loop *loop)
+{
+	return has_work(loop) || atomic_load(&loop->woken) || snt__timer_is_due(loop);
+}
+
+int snt__loop_arm(struct snt__loop *loop)
+{
+	int ret = snt__channel_drain_all(loop);
+
+	if (!ret)
+		ret = settle_all(loop);
+	return ret ? ret : is_something_due(loop);
+}
+
+/* The bell and the timerfd have had their edges when the program was woken, and polling took
+ * no notice of them. They are taken here, so that both have another one. */
+static int collect_and_arm(struct snt__loop *loop)
+{
+	int ret = snt__loop_collect(loop, 0);
+
+	if (!ret)
+		ret = snt__channel_drain_signalled(loop);
+	if (!ret)
+		ret = settle_all(loop);
+	snt__timer_set(loop);
+	return ret ? ret : is_something_due(loop);
 }
 
 int snt_loop_arm(struct snt_ctx *ctx)
@@ -244,7 +275,7 @@ int snt_loop_arm(struct snt_ctx *ctx)
 		return ret;
 	loop->dispatched = true;
 	ret = snt__loop_open(loop);
-	return ret ? ret : snt__loop_arm(loop);
+	return ret ? ret : collect_and_arm(loop);
 }
 
 int snt_loop_timeout(struct snt_ctx *ctx)

@@ -237,6 +237,7 @@ static int make(struct snt_ctx *ctx)
 	loop->fd = loop->bell.fd = loop->clock.fd = -1;
 	snt__list_init(&loop->sources);
 	snt__list_init(&loop->readable);
+	snt__list_init(&loop->signalled);
 	snt__list_init(&loop->pending);
 	loop->over_end = &loop->over;
 	loop->clock_set_ns = SNT__NEVER;

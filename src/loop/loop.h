@@ -30,7 +30,8 @@ struct snt__source {
 	 * run; returns how many. */
 	int (*ready)(struct snt__source *source, int budget);
 	struct snt__link all;
-	struct snt__link readable;
+	struct snt__link readable; /* on the list of those, or of signalled channels */
+	bool is_channel; /* of completions: runs no callback, has no ready() */
 };
 
 /* One call that runs callbacks. They may do anything, also close the context. */
@@ -67,8 +68,9 @@ struct snt__loop {
 
 	struct snt__link sources;
 	struct snt__link readable;
-	struct snt__link pending; /* CQs */
-	struct snt_op *over;	  /* ops that ended without a completion */
+	struct snt__link signalled; /* channels that are readable */
+	struct snt__link pending;   /* CQs */
+	struct snt_op *over;	    /* ops that ended without a completion */
 	struct snt_op **over_end;
 
 	struct snt_timer *timers;
@@ -127,6 +129,7 @@ int snt__channel_add_all(struct snt__loop *loop);
 /* channel.c: CQs whose events are there become pending. */
 int snt__channel_drain(struct snt__channel *channel);
 int snt__channel_drain_all(struct snt__loop *loop);
+int snt__channel_drain_signalled(struct snt__loop *loop);
 
 /* dispatch.c */
 int snt__loop_collect(struct snt__loop *loop, int64_t timeout_ns);
@@ -134,6 +137,7 @@ int snt__loop_collect(struct snt__loop *loop, int64_t timeout_ns);
  * one of them nothing of it may be touched. */
 int snt__loop_run(struct snt__loop *loop, int budget, bool arms, bool *gone);
 int snt__loop_poll(struct snt__loop *loop, int budget, bool *gone);
+/* Before snt__loop_collect(): what the fd tells is not looked at. */
 int snt__loop_arm(struct snt__loop *loop);
 /* May callbacks be run now? */
 int snt__loop_enter(struct snt_ctx *ctx, int budget, struct snt__loop **loop_out);
@@ -155,6 +159,7 @@ int snt__serve_settle(struct snt_cq *cq);
 void snt__timer_run(struct snt__round *run);
 /* Looks at the clock, if there is a timer. */
 bool snt__timer_due(struct snt__round *run);
+bool snt__timer_is_due(const struct snt__loop *loop);
 int snt__timer_open(struct snt__loop *loop);
 /* The timerfd is set to the first timer, if it is not set to something earlier. */
 void snt__timer_set(struct snt__loop *loop);

@@ -190,6 +190,11 @@ bool snt__timer_due(struct snt__round *run)
 	return first->deadline_ns <= run->now_ns;
 }
 
+bool snt__timer_is_due(const struct snt__loop *loop)
+{
+	return loop->timers && loop->timers->deadline_ns <= snt__ctx_now_ns(loop->ctx);
+}
+
 void snt__timer_run(struct snt__round *run)
 {
 	struct snt__loop *loop = run->loop;

@@ -350,11 +350,9 @@ static int sleep_until_ready(struct perf_end *end)
 	ret = snt_loop_arm(end->ctx);
 	if (ret < 0)
 		return perf_fail_library(ret, "arming");
-	if (ret)
-		return 0;
-	if (poll(watch, 2, 100) < 0 && errno != EINTR)
+	if (!ret && poll(watch, 2, 100) < 0 && errno != EINTR)
 		return perf_fail(errno, "poll: %s", strerror(errno));
-	ret = watch[0].revents ? snt_loop_dispatch(end->ctx, 0) : 0;
+	ret = ret || watch[0].revents ? snt_loop_dispatch(end->ctx, 0) : 0;
 	return ret < 0 ? perf_fail_library(ret, "the loop") : 0;
 }
 
