@@ -68,7 +68,9 @@ SNT_API int snt_loop_fd(struct snt_ctx *ctx);
 
 /**
  * snt_loop_dispatch - do what there is to do, and get ready for sleeping
- * @budget: callbacks to be run at most, more or less fairly over all CQs; 0: 64
+ * @budget: callbacks to be run at most; 0: 64. Completions of every CQ, timers, wakes,
+ *	connections and events of devices make progress with any budget: with a small one
+ *	they take turns from call to call.
  *
  * Takes all events off the channels, serves the CQs they were for, arms them, and
  * looks again; runs timers that are due; acknowledges what it took. When it returns
@@ -221,7 +223,8 @@ struct snt_timer {
  * snt_timer_start, snt_timer_start_at - let a timer fire, once
  * @delay_ns: from now
  * @deadline_ns: by snt_loop_now(); in the past: at once, that is, with the next dispatch or,
- *	in a callback, with this one, as far as its budget goes
+ *	in a callback, with this one, as far as its budget goes, and after timers that
+ *	are due already
  *
  * One that runs already is moved. In its function it does not run any more, and can be
  * started again or freed. Any number of timers share one timerfd; timers of the same

@@ -83,11 +83,63 @@ static void suspect_all(struct snt__loop *loop)
  * Running
  */
 
+/* In the order in which they have their turns. Completions come before deadlines that
+ * passed while they waited. */
+enum kind {
+	WAKES,
+	SOURCES,
+	OPS_OVER,
+	CQS,
+	TIMERS,
+};
+
+static bool is_woken(const struct snt__loop *loop)
+{
+	return atomic_load_explicit(&loop->woken, memory_order_relaxed);
+}
+
+/* Which kinds have something to do, as a set. */
+static unsigned find_waiting(struct snt__round *run)
+{
+	const struct snt__loop *loop = run->loop;
+
+	return (unsigned)is_woken(loop) << WAKES |
+	       (unsigned)!snt__list_empty(&loop->readable) << SOURCES |
+	       (unsigned)(loop->over != NULL) << OPS_OVER |
+	       (unsigned)!snt__list_empty(&loop->pending) << CQS |
+	       (unsigned)snt__timer_due(run) << TIMERS;
+}
+
+/* Another one each time, so that each has its turn however small the budget is. */
+static unsigned choose_favoured(struct snt__round *run)
+{
+	unsigned behind = run->waiting & (~1u << run->loop->favoured);
+	unsigned among = behind ? behind : run->waiting;
+
+	run->loop->favoured = __builtin_ctz(among);
+	return among & -among;
+}
+
+/* What of the budget to leave for the kinds behind this one: a quarter for each that has
+ * something to do, as long as one callback is left for this kind; and always one for the
+ * favoured kind. */
+static int reserve_behind(const struct snt__round *run, enum kind kind)
+{
+	unsigned behind = run->waiting & (~1u << kind);
+	int reserve = __builtin_popcount(behind) * ((run->left + 3) / 4);
+
+	if (!behind || run->left <= 0)
+		return 0;
+	if (reserve >= run->left)
+		reserve = run->left - 1;
+	return reserve < 1 && behind & run->favoured ? 1 : reserve;
+}
+
 static void run_wake(struct snt__round *run)
 {
 	struct snt__loop *loop = run->loop;
 
-	if (!atomic_load_explicit(&loop->woken, memory_order_relaxed))
+	if (!is_woken(loop) || run->left <= reserve_behind(run, WAKES))
 		return;
 	atomic_exchange(&loop->woken, false);
 	if (!loop->on_wake)
@@ -100,32 +152,24 @@ static void run_wake(struct snt__round *run)
 static void run_sources(struct snt__round *run)
 {
 	struct snt__loop *loop = run->loop;
+	int reserve = reserve_behind(run, SOURCES);
 
-	while (!run->gone && run->left > 0 && !snt__list_empty(&loop->readable)) {
+	while (!run->gone && run->left > reserve && !snt__list_empty(&loop->readable)) {
 		struct snt__source *source =
 			snt__container(loop->readable.next, struct snt__source,
 				       readable);
+		int most = run->left - reserve;
 		int ret;
 
 		snt__unlink(&source->readable);
-		ret = source->ready(source, run->left);
+		ret = source->ready(source, most);
 		if (ret < 0)
 			run->error = ret;
 		/* By level it reports what it left, but not everybody waits by level. */
-		run->again |= ret >= run->left;
+		run->again |= ret >= most;
 		run->count += ret > 0 ? ret : 0;
 		run->left -= ret > 0 ? ret : 0;
 	}
-}
-
-/* Completions come before deadlines that passed while they waited, but leave
- * something of the budget for them. */
-static int reserve_for_timers(struct snt__round *run)
-{
-	if (run->left > 1)
-		return (run->left + 3) / 4;
-	run->loop->timer_turn = !run->loop->timer_turn;
-	return run->loop->timer_turn;
 }
 
 static bool has_work(const struct snt__loop *loop)
@@ -134,20 +178,30 @@ static bool has_work(const struct snt__loop *loop)
 	       loop->over;
 }
 
+static void run_kinds(struct snt__round *run)
+{
+	run_wake(run);
+	run_sources(run);
+	snt__op_run_over(run, reserve_behind(run, OPS_OVER));
+	snt__serve_pending(run, reserve_behind(run, CQS));
+	snt__timer_run(run);
+}
+
 int snt__loop_run(struct snt__loop *loop, int budget, bool arms, bool *gone)
 {
 	struct snt__round run = { .loop = loop, .left = budget, .arms = arms };
-	bool due;
 
 	loop->run = &run;
 	run.error = snt__channel_drain_signalled(loop);
-	run_wake(&run);
-	run_sources(&run);
-	snt__op_run_over(&run);
-	due = !run.gone && snt__timer_due(&run);
-	snt__serve_pending(&run, due ? reserve_for_timers(&run) : 0);
-	if (due)
-		snt__timer_run(&run);
+	run.waiting = find_waiting(&run);
+	if (run.waiting & (run.waiting - 1))
+		run.favoured = choose_favoured(&run);
+	run_kinds(&run);
+	/* A turn was left to a kind that had no callback to run after all. */
+	if (run.favoured && !run.count && !run.gone) {
+		run.waiting = run.favoured = 0;
+		run_kinds(&run);
+	}
 	*gone = run.gone;
 	if (run.gone)
 		return run.count;
@@ -155,7 +209,7 @@ int snt__loop_run(struct snt__loop *loop, int budget, bool arms, bool *gone)
 	if (snt__loop_has_fd(loop))
 		snt__timer_set(loop);
 	/* The budget has come to its end before the work. */
-	if (arms && (run.again || has_work(loop)))
+	if (arms && (run.again || has_work(loop) || is_woken(loop)))
 		snt__loop_ring(loop);
 	return run.error ? run.error : run.count;
 }

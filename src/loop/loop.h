@@ -40,10 +40,12 @@ struct snt__round {
 	int left; /* callbacks that may still run */
 	int count;
 	int error;
-	bool gone;	 /* the context, and the loop with it */
-	bool arms;	 /* CQs that are done with are armed, else left pending */
-	bool again;	 /* a source had more than the budget allowed */
-	uint64_t now_ns; /* if there are timers */
+	unsigned waiting;  /* kinds that had something to do when it began, as a set */
+	unsigned favoured; /* the one of them that has its turn in any case; 0: none */
+	bool gone;	   /* the context, and the loop with it */
+	bool arms;	   /* CQs that are done with are armed, else left pending */
+	bool again;	   /* a source had more than the budget allowed */
+	uint64_t now_ns;   /* when it began, if there were timers */
 };
 
 /* A completion channel, or the asynchronous events, of a device. */
@@ -76,7 +78,7 @@ struct snt__loop {
 	struct snt_timer *timers;
 	uint64_t clock_set_ns; /* when the timerfd fires, or has fired */
 	struct snt_timer retry;
-	bool timer_turn; /* of the last callback in a budget of 1 */
+	unsigned favoured; /* the last kind that was, when there were several */
 
 	struct snt__channel channel[SNT_DEVICES_MAX];
 	struct snt__channel async[SNT_DEVICES_MAX];
@@ -167,6 +169,6 @@ void snt__timer_forget_all(struct snt__loop *loop);
 
 /* op.c: callbacks of ops that ended without a completion. */
 void snt__op_add_over(struct snt__loop *loop, struct snt_op *op);
-void snt__op_run_over(struct snt__round *run);
+void snt__op_run_over(struct snt__round *run, int reserve);
 
 #endif

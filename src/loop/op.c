@@ -114,11 +114,11 @@ void snt__op_end(struct snt_op *op, int reason)
 	snt__op_add_over(op->ctx->loop, op);
 }
 
-void snt__op_run_over(struct snt__round *run)
+void snt__op_run_over(struct snt__round *run, int reserve)
 {
 	struct snt__loop *loop = run->loop;
 
-	while (!run->gone && run->left > 0 && loop->over) {
+	while (!run->gone && run->left > reserve && loop->over) {
 		struct snt_op *op = loop->over;
 
 		loop->over = op->next;

@@ -146,6 +146,9 @@ int snt_timer_start_at(struct snt_ctx *ctx, struct snt_timer *timer,
 	if (timer->ctx)
 		take_out(loop, timer);
 	timer->child = timer->next = timer->prev = NULL;
+	/* One that is started again and again in the past would be the first for ever. */
+	if (loop->run && deadline_ns < loop->run->now_ns)
+		deadline_ns = loop->run->now_ns;
 	timer->deadline_ns = deadline_ns < SNT__NEVER ? deadline_ns : SNT__NEVER - 1;
 	loop->timers = meld(loop->timers, timer);
 	ret = snt__loop_has_fd(loop) ? snt__timer_open(loop) : 0;
