@@ -19,19 +19,35 @@
  * Collecting
  */
 
-static int wait_fd(const struct snt__loop *loop, struct epoll_event *events,
-		   int64_t timeout_ns)
+/* Kernels before 5.11 have no epoll_pwait2(2), and policies of containers that do not know it
+ * refuse it. Neither changes while the process runs. */
+static atomic_bool lacks_pwait2;
+
+static int wait_precisely(const struct snt__loop *loop, struct epoll_event *events,
+			  int64_t timeout_ns)
 {
 	struct timespec timeout = { .tv_sec = timeout_ns / 1000000000,
 				    .tv_nsec = timeout_ns % 1000000000 };
+	int count = epoll_pwait2(loop->fd, events, EVENTS, &timeout, NULL);
+
+	if (count < 0 && (errno == ENOSYS || errno == EPERM))
+		atomic_store_explicit(&lacks_pwait2, true, memory_order_relaxed);
+	return count;
+}
+
+static int wait_fd(const struct snt__loop *loop, struct epoll_event *events,
+		   int64_t timeout_ns)
+{
 	int64_t rounded_ms = timeout_ns / 1000000 + (timeout_ns % 1000000 != 0);
-	int count;
 
 	if (timeout_ns <= 0)
 		return epoll_wait(loop->fd, events, EVENTS, timeout_ns ? -1 : 0);
-	count = epoll_pwait2(loop->fd, events, EVENTS, &timeout, NULL);
-	if (count >= 0 || errno != ENOSYS)
-		return count;
+	if (!atomic_load_explicit(&lacks_pwait2, memory_order_relaxed)) {
+		int count = wait_precisely(loop, events, timeout_ns);
+
+		if (!atomic_load_explicit(&lacks_pwait2, memory_order_relaxed))
+			return count;
+	}
 	return epoll_wait(loop->fd, events, EVENTS,
 			  rounded_ms < INT_MAX ? (int)rounded_ms : INT_MAX);
 }
