@@ -266,25 +266,54 @@ static inline int take_waiting(struct snt_cq *cq, struct snt_wc *wc, int max)
 	return total;
 }
 
-/* All physical CQs, beginning with another one each time. */
+static void end_turn(struct snt_cq *cq)
+{
+	cq->turn = cq->turn + 1 < cq->physical_count ? cq->turn + 1 : 0;
+	cq->turn_left = 0;
+}
+
+/* What the physical CQ whose turn it is may report before it is the next one's: the largest
+ * share fills the array, so that none waits for another to run dry. */
+static int turn_left(struct snt_cq *cq, struct snt__physical *from, int max)
+{
+	uint64_t due;
+
+	if (cq->turn_left)
+		return cq->turn_left;
+	due = (uint64_t)from->share * (unsigned)max + from->share_rest;
+	from->share_rest = due % SNT__SHARE_WHOLE;
+	return (int)(due / SNT__SHARE_WHOLE);
+}
+
+/* All physical CQs, in turns that go on from one call to the next, until each is empty or
+ * the array is full. */
 static __attribute__((noinline)) int poll_all(struct snt_cq *cq, struct snt_wc *wc,
 					      int max)
 {
 	int total = take_waiting(cq, wc, max);
-	uint32_t first = cq->turn;
 
-	cq->turn = first + 1 < cq->physical_count ? first + 1 : 0;
-	for (uint32_t i = 0; i < cq->physical_count && total < max; i++) {
-		uint32_t at = first + i;
-		int count;
+	for (uint32_t empty = 0; empty < cq->physical_count && total < max;) {
+		struct snt__physical *from = &cq->physical[cq->turn];
+		int left = turn_left(cq, from, max), most, count;
 
-		if (at >= cq->physical_count)
-			at -= cq->physical_count;
-		count = poll_physical(cq, &cq->physical[at], wc + total, max - total);
+		/* Its share is not worth one yet. Another one has the whole. */
+		if (!left && !empty) {
+			end_turn(cq);
+			continue;
+		}
+		most = left < max - total ? left + !left : max - total;
+		count = poll_physical(cq, from, wc + total, most);
+		empty = count < most ? empty + 1 : 0;
+		cq->turn_left = count < most || left <= count ? 0 : left - count;
+		if (!cq->turn_left)
+			end_turn(cq);
 		if (count < 0)
 			return total ? total : count;
 		total += count;
 	}
+	/* All are empty: the next call begins with another one. */
+	if (total < max)
+		end_turn(cq);
 	return total;
 }
 
@@ -468,6 +497,23 @@ static int create_cq(struct snt_cq *cq, unsigned device_index, struct ibv_cq **c
 		   : 0;
 }
 
+/* QPs are served alike if their CQs are served by how much they may report. */
+static void share_turns(struct snt_cq *cq)
+{
+	uint32_t largest = 0;
+
+	for (uint32_t i = 0; i < cq->physical_count; i++)
+		if (cq->physical[i].reserved > largest)
+			largest = cq->physical[i].reserved;
+	for (uint32_t i = 0; i < cq->physical_count; i++) {
+		struct snt__physical *one = &cq->physical[i];
+
+		one->share = largest ? (uint32_t)((uint64_t)one->reserved *
+						  SNT__SHARE_WHOLE / largest)
+				     : SNT__SHARE_WHOLE;
+	}
+}
+
 static int add_physical(struct snt_cq *cq, unsigned device_index,
 			struct ibv_cq *adopted)
 {
@@ -483,6 +529,7 @@ static int add_physical(struct snt_cq *cq, unsigned device_index,
 					    .adopted = adopted != NULL,
 					    .owner = cq };
 	cq->physical_count++;
+	share_turns(cq);
 	find_only(cq);
 	if (cq->notify.events && cq->ctx->loop)
 		cq->ctx->loop_hooks->cq_grown(cq);
@@ -512,48 +559,76 @@ int snt__cq_find(const struct snt_cq *cq, const struct ibv_cq *physical,
 	return -ENOENT;
 }
 
+static void reserve_at(struct snt_cq *cq, uint32_t index, uint32_t count)
+{
+	cq->physical[index].reserved += count;
+	share_turns(cq);
+}
+
 int snt__cq_reserve_at(struct snt_cq *cq, uint32_t index, uint32_t count)
 {
 	struct snt__physical *physical = &cq->physical[index];
 
 	if (physical->depth - physical->reserved < count)
 		return no_room(cq, physical->device, count, 1);
-	physical->reserved += count;
+	reserve_at(cq, index, count);
 	return 0;
 }
 
-int snt__cq_reserve(struct snt_cq *cq, unsigned device, uint32_t count,
-		    uint32_t *index_out)
+/* The first with that much room, beginning with the one that is hinted at. */
+static bool find_room(const struct snt_cq *cq, unsigned device, uint32_t room,
+		      uint32_t hint, uint32_t *index_out)
 {
-	uint32_t on_device = 0;
+	for (uint32_t i = 0; i < cq->physical_count; i++) {
+		uint32_t at = (hint + i) % cq->physical_count;
+		const struct snt__physical *one = &cq->physical[at];
+
+		if (one->device != device || one->depth - one->reserved < room)
+			continue;
+		*index_out = at;
+		return true;
+	}
+	return false;
+}
+
+static uint32_t count_on(const struct snt_cq *cq, unsigned device)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < cq->physical_count; i++)
+		count += cq->physical[i].device == device;
+	return count;
+}
+
+int snt__cq_reserve(struct snt_cq *cq, unsigned device, uint32_t count, uint32_t room,
+		    uint32_t hint, uint32_t *index_out)
+{
+	uint32_t on_device = count_on(cq, device);
+	bool may_grow =
+		!cq->adopted && on_device * cq->ctx->device_count < cq->physical_max;
+	bool found = find_room(cq, device, room, hint, index_out);
 	int ret;
 
-	for (uint32_t i = 0; i < cq->physical_count; i++) {
-		struct snt__physical *physical = &cq->physical[i];
-
-		if (physical->device != device)
-			continue;
-		on_device++;
-		if (physical->depth - physical->reserved < count)
-			continue;
-		physical->reserved += count;
-		*index_out = i;
-		return 0;
+	if (!found && !(may_grow && room <= cq->depth)) {
+		room = count;
+		found = find_room(cq, device, room, hint, index_out);
 	}
-	if (cq->adopted || on_device * cq->ctx->device_count >= cq->physical_max ||
-	    count > cq->depth)
-		return no_room(cq, device, count, on_device);
-	ret = add_physical(cq, device, NULL);
-	if (ret)
-		return ret;
-	cq->physical[cq->physical_count - 1].reserved = count;
-	*index_out = cq->physical_count - 1;
+	if (!found) {
+		if (!may_grow || room > cq->depth)
+			return no_room(cq, device, count, on_device);
+		ret = add_physical(cq, device, NULL);
+		if (ret)
+			return ret;
+		*index_out = cq->physical_count - 1;
+	}
+	reserve_at(cq, *index_out, count);
 	return 0;
 }
 
 void snt__cq_unreserve(struct snt_cq *cq, uint32_t index, uint32_t count)
 {
 	cq->physical[index].reserved -= count;
+	share_turns(cq);
 }
 
 static int check_depth(struct snt_cq *cq, const struct snt_cq_opts *opts)

@@ -14,12 +14,16 @@ struct snt__physical {
 	uint32_t device;
 	uint32_t depth;
 	uint32_t reserved;
+	uint32_t share;	     /* of a poll, in parts of SNT__SHARE_WHOLE */
+	uint32_t share_rest; /* left over from its last turn, less than one */
 	bool adopted;
 	bool armed;		 /* and no event taken since */
 	uint32_t unacked;	 /* events that were taken */
 	struct snt_qp *draining; /* QPs that wait until it has been found empty */
 	struct snt_cq *owner;
 };
+
+#define SNT__SHARE_WHOLE 4096u
 
 /* Physical CQEs that are taken at once. */
 #define SNT__BATCH 32
@@ -29,6 +33,7 @@ struct snt_cq {
 	struct snt__physical *physical;
 	uint32_t physical_count;
 	uint32_t turn; /* the physical CQ that is looked at first */
+	int turn_left; /* completions that it may still report; 0: it has not begun */
 	struct snt__ready **ready_end;
 	struct snt__route route;
 	struct snt_ctx *ctx;
@@ -47,11 +52,12 @@ struct snt_cq {
 };
 
 /*
- * Finds or adds a physical CQ on a device with room for this many CQEs. -ENOSPC
- * with both numbers if there cannot be one.
+ * Finds or adds a physical CQ on a device with room for this many CQEs, and if possible
+ * with all the room that is wanted; the search begins with the one that is hinted at.
+ * -ENOSPC with both numbers if there cannot be one.
  */
-int snt__cq_reserve(struct snt_cq *cq, unsigned device, uint32_t count,
-		    uint32_t *index_out);
+int snt__cq_reserve(struct snt_cq *cq, unsigned device, uint32_t count, uint32_t room,
+		    uint32_t hint, uint32_t *index_out);
 /* The same in one of the program's choice. */
 int snt__cq_find(const struct snt_cq *cq, const struct ibv_cq *physical,
 		 uint32_t *index_out);

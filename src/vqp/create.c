@@ -161,12 +161,39 @@ static int check_own(const struct snt_qp *qp, const struct snt__lane *lane,
 	return 0;
 }
 
+/* What this lane and those behind it still need on its device, of the CQ for sends: it goes
+ * where all of that fits, so that physical CQs have whole QPs, which share their turns
+ * alike. */
+static uint32_t room_ahead(const struct snt_qp *qp, const struct snt__lane *lane)
+{
+	uint32_t room = 0;
+
+	for (uint32_t i = lane->index; i < qp->lane_count; i++) {
+		if (qp->lane[i].device != lane->device)
+			continue;
+		room += qp->lane_depth + SNT__MARKERS;
+		if (qp->recv_cq == qp->cq && !qp->srq)
+			room += recv_room(qp, i);
+	}
+	return room;
+}
+
+/* Where the lane before it on the same device is. */
+static uint32_t neighbour_of(const struct snt_qp *qp, const struct snt__lane *lane)
+{
+	for (uint32_t i = lane->index; i-- > 0;)
+		if (qp->lane[i].device == lane->device)
+			return qp->lane[i].send_cq_index;
+	return 0;
+}
+
 /* In a CQ of the virtual one's choice; in the QP's own if it is adopted. */
 static int reserve_in(struct snt_cq *cq, const struct snt__lane *lane,
-		      const struct ibv_cq *own, uint32_t count, uint32_t *index_out)
+		      const struct ibv_cq *own, uint32_t count, uint32_t room,
+		      uint32_t hint, uint32_t *index_out)
 {
 	if (!own)
-		return snt__cq_reserve(cq, lane->device, count, index_out);
+		return snt__cq_reserve(cq, lane->device, count, room, hint, index_out);
 	if (snt__cq_find(cq, own, index_out))
 		return snt__fail(EINVAL,
 				 "adopted lane %u reports to a CQ that is none of its "
@@ -177,24 +204,27 @@ static int reserve_in(struct snt_cq *cq, const struct snt__lane *lane,
 
 static int reserve(struct snt_qp *qp, struct snt__lane *lane)
 {
-	uint32_t recv_depth = recv_room(qp, lane->index);
+	const uint32_t sends = qp->lane_depth + SNT__MARKERS;
+	const uint32_t receives = recv_room(qp, lane->index);
 	struct ibv_qp *own = qp->adopted ? qp->opts.adopted[lane->index] : NULL;
+	uint32_t room = room_ahead(qp, lane);
+	bool same = qp->recv_cq == qp->cq;
 	int ret = own ? check_own(qp, lane, own) : 0;
 
 	if (!ret)
-		ret = reserve_in(qp->cq, lane, own ? own->send_cq : NULL,
-				 qp->lane_depth + SNT__MARKERS, &lane->send_cq_index);
+		ret = reserve_in(qp->cq, lane, own ? own->send_cq : NULL, sends, room,
+				 neighbour_of(qp, lane), &lane->send_cq_index);
 	if (ret)
 		return ret;
 	if (qp->srq) {
 		lane->recv_cq_index = qp->srq->cq_index;
 		return 0;
 	}
-	ret = reserve_in(qp->recv_cq, lane, own ? own->recv_cq : NULL, recv_depth,
+	ret = reserve_in(qp->recv_cq, lane, own ? own->recv_cq : NULL, receives,
+			 same ? room - sends : receives, same ? lane->send_cq_index : 0,
 			 &lane->recv_cq_index);
 	if (ret)
-		snt__cq_unreserve(qp->cq, lane->send_cq_index,
-				  qp->lane_depth + SNT__MARKERS);
+		snt__cq_unreserve(qp->cq, lane->send_cq_index, sends);
 	return ret;
 }
 

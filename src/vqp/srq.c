@@ -56,7 +56,8 @@ static int create_physical(struct snt_srq *srq)
 
 static int set_up(struct snt_srq *srq)
 {
-	int ret = snt__cq_reserve(srq->cq, srq->device, srq->depth, &srq->cq_index);
+	int ret = snt__cq_reserve(srq->cq, srq->device, srq->depth, srq->depth, 0,
+				  &srq->cq_index);
 
 	if (ret)
 		return ret;
