@@ -52,33 +52,40 @@ static int wait_fd(const struct snt__loop *loop, struct epoll_event *events,
 			  rounded_ms < INT_MAX ? (int)rounded_ms : INT_MAX);
 }
 
-static void note(struct snt__loop *loop, struct snt__source *source)
+/* Returns whether it was not known yet. */
+static bool note(struct snt__loop *loop, struct snt__source *source)
 {
 	if (source == &loop->bell)
-		return;
+		return true;
 	if (source == &loop->clock)
 		loop->clock_set_ns = SNT__NEVER;
-	else if (!snt__linked(&source->readable))
+	else if (snt__linked(&source->readable))
+		return false;
+	else
 		snt__list_append(source->is_channel ? &loop->signalled
 						    : &loop->readable,
 				 &source->readable);
+	return true;
 }
 
 int snt__loop_collect(struct snt__loop *loop, int64_t timeout_ns)
 {
 	struct epoll_event events[EVENTS];
+	bool found_more;
 	int count;
 
+	/* What is readable is reported again until it was read. */
 	do {
+		found_more = false;
 		count = wait_fd(loop, events, timeout_ns);
 		if (count < 0)
 			return errno == EINTR ? 0
 					      : snt__fail(errno, "the loop's fd: %s",
 							  strerror(errno));
 		for (int i = 0; i < count; i++)
-			note(loop, events[i].data.ptr);
+			found_more |= note(loop, events[i].data.ptr);
 		timeout_ns = 0;
-	} while (count == EVENTS);
+	} while (count == EVENTS && found_more);
 	/* From here on wakes ring again; those before are seen by this run. */
 	if (atomic_load(&loop->rung))
 		atomic_store(&loop->rung, false);

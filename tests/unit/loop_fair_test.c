@@ -269,9 +269,50 @@ static void no_kind_starves_another(void **state)
 			expect_progress(kinds, budgets[i], (kinds ^ i) & 1);
 }
 
+#define SOURCES 40
+
+static unsigned sources_served;
+
+static int read_source(struct snt__source *source, int budget)
+{
+	char byte;
+
+	(void)budget;
+	assert_int_equal(read(source->fd, &byte, 1), 1);
+	sources_served++;
+	return 0;
+}
+
+/* More than are taken from the kernel at once; it repeats those that were not read yet. */
+static void many_readable_sources_are_all_served(void **state)
+{
+	struct snt__source source[SOURCES];
+	int ends[SOURCES][2];
+
+	(void)state;
+	open_world(true);
+	for (int i = 0; i < SOURCES; i++) {
+		assert_int_equal(pipe(ends[i]), 0);
+		assert_int_equal(write(ends[i][1], "", 1), 1);
+		source[i] =
+			(struct snt__source){ .fd = ends[i][0], .ready = read_source };
+		assert_success(snt__loop_add(ctx_of()->loop, &source[i]));
+	}
+	sources_served = 0;
+	assert_success(snt_loop_dispatch(ctx_of(), 0));
+	assert_int_equal(sources_served, SOURCES);
+	for (int i = 0; i < SOURCES; i++) {
+		snt__loop_remove(ctx_of()->loop, &source[i]);
+		close(ends[i][0]);
+		close(ends[i][1]);
+	}
+	close_world();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(many_readable_sources_are_all_served),
 		cmocka_unit_test(a_wakes_function_that_wakes_again_starves_nothing),
 		cmocka_unit_test(a_timer_of_old_starves_no_other),
 		cmocka_unit_test(no_kind_starves_another),
