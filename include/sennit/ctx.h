@@ -45,8 +45,9 @@
  *
  * Soft devices
  * ------------
- * SENNIT_SOFT or `snt_ctx_opts::soft`. "auto": two of them, said in the log,
- * if this host has no RDMA device at all; a device that is there but broken or
+ * SENNIT_SOFT or `snt_ctx_opts::soft`. "auto": two of them, or those on
+ * the addresses that were named, if this host has no RDMA device at all, with a
+ * warning in the log unless addresses were named; a device that is there but broken or
  * not selected is an error and never silently replaced. "never". "only": soft
  * devices even where there are others.
  *

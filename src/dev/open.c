@@ -231,18 +231,23 @@ static int search_devices(struct search *search, struct soft_wish soft)
 	return ret;
 }
 
+static struct snt__value soft_addresses(const struct snt_ctx_opts *opts)
+{
+	return snt__setting_get(SNT__SETTING_SOFT_ADDRESSES, opts->soft_addresses,
+				"snt_ctx_opts.soft_addresses");
+}
+
 static int list_soft(struct search *search, const struct snt_ctx_opts *opts)
 {
 	search->provider = &snt__provider_soft;
-	return search->provider->list(snt__setting_get(SNT__SETTING_SOFT_ADDRESSES,
-						       opts->soft_addresses,
-						       "snt_ctx_opts.soft_addresses"),
-				      &search->listing);
+	return search->provider->list(soft_addresses(opts), &search->listing);
 }
 
-/* Where there is nothing else at all. */
+/* Where there is nothing else at all. A program that names addresses of soft devices
+ * expects them, and is not warned. */
 static int fall_back(struct search *search, const struct snt_ctx_opts *opts)
 {
+	struct snt__value addresses = soft_addresses(opts);
 	int ret;
 
 	search->provider->unlist(&search->listing);
@@ -253,9 +258,9 @@ static int fall_back(struct search *search, const struct snt_ctx_opts *opts)
 			"this host has no RDMA device, and soft ones cannot be "
 			"had: %s",
 			snt_err_text());
-	snt__log(&search->ctx->log, SNT_LOG_WARN,
-		 "this host has no RDMA device; using %u soft ones",
-		 search->listing.count);
+	snt__log(&search->ctx->log, *addresses.text ? SNT_LOG_INFO : SNT_LOG_WARN,
+		 "this host has no RDMA device; using %u soft device%s",
+		 search->listing.count, search->listing.count == 1 ? "" : "s");
 	return 0;
 }
 

@@ -4,6 +4,7 @@
 
 #include <infiniband/verbs.h>
 #include <sennit/sennit.h>
+#include <unistd.h>
 
 #include "dev/ctx.h"
 #include "devices/verbs_fake.h"
@@ -321,7 +322,7 @@ static void soft_devices_where_there_is_no_other(void **state)
 	assert_int_equal(snt_ctx_device_count(ctx), 2);
 	assert_int_equal(info_of(1).kind, SNT_DEVICE_SOFT);
 	assert_string_equal(info_of(1).name, "soft1");
-	assert_non_null(strstr(log_text, "no RDMA device; using 2 soft ones"));
+	assert_non_null(strstr(log_text, "no RDMA device; using 2 soft devices"));
 	assert_closes_clean();
 	fake_no_support();
 	assert_success(open_list("soft1"));
@@ -333,6 +334,34 @@ static void soft_devices_where_there_is_no_other(void **state)
 		     "snt_ctx_opts.soft says never");
 	assert_error(open_with((struct snt_ctx_opts){ .soft_addresses = "192.0.2.77" }),
 		     EADDRNOTAVAIL, "soft ones cannot be had: no interface");
+}
+
+/* Of this process: other tests run beside it. */
+static const char *own_address(char text[32])
+{
+	snprintf(text, 32, "127.%u.%u.77", 100 + (unsigned)getpid() % 100,
+		 (unsigned)getpid() / 100 % 250);
+	return text;
+}
+
+static void soft_devices_by_address_are_expected(void **state)
+{
+	char address[32];
+
+	(void)state;
+	assert_success(open_with((struct snt_ctx_opts){
+		.soft_addresses = own_address(address), .log_level = SNT_LOG_WARN }));
+	assert_string_equal(log_text, "");
+	assert_closes_clean();
+	assert_success(open_with(
+		(struct snt_ctx_opts){ .soft_addresses = own_address(address) }));
+	assert_non_null(strstr(log_text, "no RDMA device; using 1 soft device\n"));
+	assert_closes_clean();
+	setenv("SENNIT_SOFT_ADDRESSES", address, 1);
+	assert_success(open_with((struct snt_ctx_opts){ .log_level = SNT_LOG_WARN }));
+	unsetenv("SENNIT_SOFT_ADDRESSES");
+	assert_string_equal(log_text, "");
+	assert_closes_clean();
 }
 
 static void no_soft_device_in_place_of_another(void **state)
@@ -350,7 +379,7 @@ static void soft_modes(void **state)
 	setenv("SENNIT_SOFT", "only", 1);
 	assert_success(open_list(NULL));
 	assert_string_equal(info_of(0).name, "soft0");
-	assert_null(strstr(log_text, "using 2 soft ones"));
+	assert_null(strstr(log_text, "using 2 soft devices"));
 	assert_closes_clean();
 	assert_success(open_with((struct snt_ctx_opts){ .soft = SNT_SOFT_NEVER }));
 	assert_string_equal(info_of(0).name, "mlx5_0");
@@ -716,6 +745,7 @@ int main(void)
 		TEST(gid_index_can_be_asked_for),
 		TEST(refresh_sees_changes),
 		TEST(soft_devices_where_there_is_no_other),
+		TEST(soft_devices_by_address_are_expected),
 		TEST(no_soft_device_in_place_of_another),
 		TEST(soft_devices_fail_clean),
 		TEST(soft_modes),

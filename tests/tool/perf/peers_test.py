@@ -100,7 +100,7 @@ FAILURES = [
     ("", '{\n\t"end":\t{\n\t},\n'
      '\t"error":\t"unable to connect to server: Connection refused"\n}\n',
      "unable to connect to server: Connection refused"),
-    ("sennit perf: warning: this host has no RDMA device; using 2 soft ones\n",
+    ("sennit perf: warning: this host has no RDMA device; using 2 soft devices\n",
      '{"status":1,"error":"no devices: \\"x\\" matches no device","next":"`sennit info`"}\n',
      'no devices: "x" matches no device'),
     ("", "--------\n RDMA_Write BW Test\n 12  34\n--------\n", "RDMA_Write BW Test"),
