@@ -48,6 +48,14 @@ enum snt_gid_type {
 	SNT_GID_ROCE_V2 = 2,
 };
 
+/* What carries packets. */
+enum snt_path {
+	SNT_PATH_UNKNOWN = 0, /* an adopted device, or a lane without a peer */
+	SNT_PATH_PORT,	      /* the port of an RDMA device: hardware or rxe */
+	SNT_PATH_UDP,	      /* the UDP socket of a soft device */
+	SNT_PATH_SHM, /* memory shared by two soft devices of one user on one host */
+};
+
 /* The first word of every limit says what is limited; 0 means not known. */
 struct snt_device_info {
 	size_t size;
@@ -58,9 +66,11 @@ struct snt_device_info {
 
 	enum snt_link link;
 	enum snt_port_state state;
-	uint32_t mtu;		/* active path MTU in bytes */
-	uint32_t mtu_max;	/* the most the port could do */
-	uint32_t speed_mbps;	/* lanes times signalling rate, 10^6 bit/s */
+	uint32_t mtu;	  /* active path MTU in bytes */
+	uint32_t mtu_max; /* the most the port could do */
+	/* Lanes times signalling rate, 10^6 bit/s; 0: not known. A soft device has no
+	 * speed of its own: it is as fast as the processors and the network below. */
+	uint32_t speed_mbps;
 	int32_t numa_node;	/* -1: none or not known */
 	uint16_t lid;		/* InfiniBand only */
 	uint32_t gid_count;	/* table entries that hold a GID */
@@ -80,6 +90,9 @@ struct snt_device_info {
 	uint32_t srq_max;
 	uint32_t srq_depth_max;
 	int32_t atomics; /* non-zero: the device performs them */
+	/* SNT_PATH_SHM: a soft device that shares memory with those of the same user on
+	 * this host, and sends UDP to all others; snt_lane_info has what a lane uses. */
+	enum snt_path path;
 };
 
 struct snt_gid_info {

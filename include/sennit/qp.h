@@ -425,6 +425,9 @@ struct snt_lane_info {
 	enum snt_cause cause; /* its own first error, as in struct snt_qp_info */
 	uint32_t cause_status;
 	uint32_t cause_vendor_err;
+	/* What carries the packets that this end sends, now: a soft device goes on with
+	 * UDP if the memory it shares with its peer is gone. */
+	enum snt_path path;
 };
 
 /**

@@ -18,6 +18,15 @@ const char *snt__device_text(const struct snt_device *device, char *buffer)
 	return buffer;
 }
 
+enum snt_path snt__device_path(const struct snt_device *device, struct ibv_qp *qp)
+{
+	const struct snt__provider *provider = device->provider;
+
+	if (!provider)
+		return SNT_PATH_UNKNOWN;
+	return provider->path ? provider->path(device->context, qp) : SNT_PATH_PORT;
+}
+
 static struct snt_device *device_new(const char *name, uint8_t number,
 				     struct snt__value gid_wish)
 {

@@ -68,6 +68,9 @@ int snt__device_channel(struct snt_device *device,
 int snt__device_attend(const struct snt_device *device);
 void snt__device_leave(const struct snt_device *device, bool readable);
 
+/* What carries the packets of one of its QPs; with NULL, of any, at best. */
+enum snt_path snt__device_path(const struct snt_device *device, struct ibv_qp *qp);
+
 /* "mlx5_0 port 1", for messages. */
 #define SNT__DEVICE_TEXT (SNT__DEVICE_NAME + 16)
 const char *snt__device_text(const struct snt_device *device, char *buffer);

@@ -188,6 +188,10 @@ int snt__port_probe(const struct snt_device *device, struct snt__port *port_out)
 	port_out->cap_flags = device_attr.device_cap_flags;
 	take_limits(&device_attr, &port_out->info);
 	take_port(&port_attr, &port_out->info);
+	port_out->info.path = snt__device_path(device, NULL);
+	/* What its verbs say is there for programs that expect a rate. */
+	if (device->provider && device->provider->kind == SNT_DEVICE_SOFT)
+		port_out->info.speed_mbps = 0;
 	if (control->query_numa_node)
 		control->query_numa_node(device->context, &port_out->info.numa_node);
 	ret = read_gids(device, port_attr.gid_tbl_len, port_out);

@@ -29,6 +29,8 @@ struct snt__provider {
 	int (*open)(const struct snt__listing *listing, unsigned position,
 		    struct ibv_context **context_out);
 	int (*close)(struct ibv_context *context);
+	/* What carries the packets of a QP; with NULL, of any, at best. NULL: the port. */
+	enum snt_path (*path)(struct ibv_context *context, struct ibv_qp *qp);
 	/* Somebody is about to sleep until the device has something for him. Returns an fd
 	 * that he is to watch as well: packets of his do not move unless he says, in
 	 * leave(), that it was readable. Whoever gets one leaves soon after he woke up. -1:

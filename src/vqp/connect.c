@@ -4,6 +4,7 @@
  * all are put back to where they were.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -427,6 +428,53 @@ static void start(struct snt_qp *qp)
 	snt__qp_refuse(qp, 0);
 }
 
+static const char *path_text(enum snt_path path)
+{
+	return path == SNT_PATH_SHM    ? "shared memory"
+	       : path == SNT_PATH_UDP  ? "UDP"
+	       : path == SNT_PATH_PORT ? "its port"
+				       : "an unknown path";
+}
+
+/* Data lanes of one device that have the same path. */
+static uint32_t count_lanes(const struct snt_qp *qp, unsigned device,
+			    enum snt_path path)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < qp->data_lanes; i++)
+		count += qp->lane[i].device == device &&
+			 snt__device_path(qp->ctx->device[device], qp->lane[i].qp) ==
+				 path;
+	return count;
+}
+
+/* "QP 7: connected: soft0 by shared memory (2 lanes), soft1 by UDP (1 lane)" */
+static void log_paths(const struct snt_qp *qp)
+{
+	const struct snt__log *log = &qp->ctx->log;
+	char text[384] = "";
+	size_t used = 0;
+
+	if (!log->fn || log->level < SNT_LOG_INFO)
+		return;
+	for (unsigned device = 0; device < qp->ctx->device_count; device++) {
+		for (enum snt_path path = SNT_PATH_UNKNOWN; path <= SNT_PATH_SHM;
+		     path++) {
+			uint32_t count = count_lanes(qp, device, path);
+
+			if (count && used < sizeof(text))
+				used += snprintf(text + used, sizeof(text) - used,
+						 "%s%s by %s (%u lane%s)",
+						 used ? ", " : "",
+						 qp->ctx->device[device]->name,
+						 path_text(path), count,
+						 count == 1 ? "" : "s");
+		}
+	}
+	snt__log(log, SNT_LOG_INFO, "QP %u: connected: %s", qp->num, text);
+}
+
 int snt_qp_connect(struct snt_qp *qp, const struct snt_card *peer)
 {
 	int ret = check_connect(qp, peer);
@@ -457,6 +505,7 @@ int snt_qp_connect(struct snt_qp *qp, const struct snt_card *peer)
 		return ret;
 	}
 	start(qp);
+	log_paths(qp);
 	return 0;
 }
 

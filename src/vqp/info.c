@@ -45,6 +45,10 @@ int snt_qp_lane(const struct snt_qp *qp, unsigned index, struct snt_lane_info *i
 		.cause = lane->cause.kind,
 		.cause_status = lane->cause.status,
 		.cause_vendor_err = lane->cause.vendor_err,
+		.path = qp->connected && lane->used
+				? snt__device_path(qp->ctx->device[lane->device],
+						   lane->qp)
+				: SNT_PATH_UNKNOWN,
 	};
 	return snt__info_export(info_out, &info, sizeof(info), "struct snt_lane_info");
 }

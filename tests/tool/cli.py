@@ -186,6 +186,22 @@ def information(tool: Tool):
         yield str(settings)
 
 
+def soft_devices_have_no_speed(tool: Tool):
+    """info says which way soft devices send, and gives them no speed"""
+    for shm, path, words in (("on", "shm", "shared memory to soft devices of this user"),
+                             ("off", "udp", "  path: UDP port 4791")):
+        done = tool("info", env={"SENNIT_SOFT_SHM": shm})
+        yield from expect(done, 0, words)
+        yield from expect(done, 0, "no speed of its own")
+        if re.search(r"\d [GM]b/s", done.stdout):
+            yield done.stdout
+        (found,) = objects(tool("info", "--json", env={"SENNIT_SOFT_SHM": shm}).stdout)
+        device = found["devices"][0]
+        if device["path"] != path or device["speed_mbps"] or \
+                not device["gids"][0]["netdev"]:
+            yield str(device)
+
+
 def information_without_devices(tool: Tool):
     """info without devices fails, says what to do, and tells the rest all the same"""
     if Path("/sys/class/infiniband").is_dir() and os.listdir("/sys/class/infiniband"):
@@ -363,7 +379,7 @@ def main() -> None:
     tool, cases = Tool(sys.argv[1]), Cases()
     for case in (helps, helps_name_defaults, whole_help, nothing, nearest_command,
                  wrong_options, json_errors, errnos, information,
-                 information_without_devices, names_of_options, report_first, full_stdout,
+                 soft_devices_have_no_speed, information_without_devices, names_of_options, report_first, full_stdout,
                  closed_files, plain_messages, interrupted, simulators, far_from_build,
                  running, running_for_real, manuals):
         cases.run(case, tool)

@@ -24,6 +24,7 @@ def works(tool: Tool):
         done = ping(tool, server, "--lanes", "4")
         yield from expect(done, 0, "4 lanes, MTU 4096, connected in ")
         yield from expect(done, 0, "lane 3: soft1 (")
+        yield from expect(done, 0, ", by shm\n")
         yield from expect(done, 0, "2 of 2 pairs of devices work:\n  + soft0 (")
         if done.stderr:
             yield done.stderr

@@ -12,6 +12,7 @@
 #include "command.h"
 #include "commands.h"
 #include "context.h"
+#include "path.h"
 #include "sysfs.h"
 
 struct info_opts {
@@ -91,6 +92,16 @@ static uint64_t limit_of(const struct snt_device_info *info, size_t i)
 	return narrow;
 }
 
+static const char *path_words(enum snt_path path)
+{
+	return path == SNT_PATH_SHM
+		       ? "shared memory to soft devices of this user on this "
+			 "host, UDP port 4791 to others"
+	       : path == SNT_PATH_UDP  ? "UDP port 4791"
+	       : path == SNT_PATH_PORT ? "the device's port"
+				       : "not known";
+}
+
 static const char *netdev_text(uint32_t index, char buffer[IF_NAMESIZE])
 {
 	return index && if_indextoname(index, buffer) ? buffer : "";
@@ -122,6 +133,8 @@ static void say_device(const struct snt_device *device,
 
 	if (info->speed_mbps)
 		output_rate(rate, info->speed_mbps * 1e6 / 8);
+	else if (info->kind == SNT_DEVICE_SOFT)
+		snprintf(rate, sizeof(rate), "no speed of its own");
 	if (info->numa_node >= 0)
 		snprintf(node, sizeof(node), "NUMA node %d", info->numa_node);
 	output_text("device %u: %s port %u, %s, %s, %s\n", info->index, info->name,
@@ -129,6 +142,7 @@ static void say_device(const struct snt_device *device,
 		    state_text(info->state));
 	output_text("  MTU %u of %u, %s, %s%s\n", info->mtu, info->mtu_max, rate, node,
 		    info->atomics ? ", atomics" : ", no atomics");
+	output_text("  path: %s\n", path_words(info->path));
 	if (*place->pci)
 		output_text("  PCIe %s%s%s%s%s\n", place->pci, *place->link ? ", " : "",
 			    place->link, *place->firmware ? ", firmware " : "",
@@ -168,13 +182,13 @@ static json_t *json_device(const struct snt_device *device,
 			   const struct sysfs_device *place)
 {
 	json_t *object = json_pack(
-		"{s:i, s:s, s:i, s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:b}", "index",
-		(int)info->index, "name", info->name, "port", (int)info->port, "kind",
-		kind_text(info->kind), "link", link_text(info->link), "state",
+		"{s:i, s:s, s:i, s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:b, s:s}",
+		"index", (int)info->index, "name", info->name, "port", (int)info->port,
+		"kind", kind_text(info->kind), "link", link_text(info->link), "state",
 		state_text(info->state), "mtu", (int)info->mtu, "mtu_max",
 		(int)info->mtu_max, "speed_mbps", (int)info->speed_mbps, "numa_node",
 		(int)info->numa_node, "lid", (int)info->lid, "atomics",
-		info->atomics != 0);
+		info->atomics != 0, "path", path_name(info->path));
 	json_t *limit_object = json_object();
 
 	for (size_t i = 0; i < LIMIT_COUNT; i++)

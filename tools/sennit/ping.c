@@ -9,6 +9,7 @@
 #include "command.h"
 #include "commands.h"
 #include "context.h"
+#include "path.h"
 #include "peer.h"
 
 #define EXPLAIN_MAX 65536
@@ -221,10 +222,10 @@ static void say_lanes(const struct tried *tried, struct snt_qp *qp)
 	char ours[DEVICE_TEXT], theirs[DEVICE_TEXT];
 
 	for (unsigned i = 0; i < snt_qp_lanes(qp) && !snt_qp_lane(qp, i, &lane); i++)
-		output_text("  lane %u: %s - %s%s\n", i,
+		output_text("  lane %u: %s - %s, by %s%s\n", i,
 			    device_text(tried, true, lane.device, ours),
 			    device_text(tried, false, lane.remote_device, theirs),
-			    lane.alive ? "" : ", dead");
+			    path_name(lane.path), lane.alive ? "" : ", dead");
 }
 
 static void say_text(const struct tried *tried, const struct snt_conn *conn,
@@ -296,7 +297,8 @@ static json_t *json_lanes(const struct tried *tried, struct snt_qp *qp)
 
 	for (unsigned i = 0; i < snt_qp_lanes(qp) && !snt_qp_lane(qp, i, &lane); i++)
 		json_array_append_new(lanes,
-				      json_pack("{s:s, s:s, s:b}", "ours",
+				      json_pack("{s:s, s:s, s:s, s:b}", "path",
+						path_name(lane.path), "ours",
 						device_text(tried, true, lane.device,
 							    ours),
 						"theirs",

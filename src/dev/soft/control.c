@@ -82,6 +82,7 @@ static int query_gid(struct ibv_context *context, uint8_t port, uint32_t index,
 		.gid_index = index,
 		.port_num = 1,
 		.gid_type = IBV_GID_TYPE_ROCE_V2,
+		.ndev_ifindex = device->limits.netdev,
 	};
 	bool valid;
 

@@ -30,6 +30,7 @@ struct snt__soft_config {
 	void *driver_arg;
 	const uint8_t (*gids)[16]; /* copied; an IPv4 address is a mapped one */
 	unsigned gid_count;
+	uint32_t netdev;  /* that these addresses are on; 0: none */
 	enum ibv_mtu mtu; /* what the wire carries: IBV_MTU_4096 */
 	bool port_down;	  /* until snt__soft_device_set_port() */
 

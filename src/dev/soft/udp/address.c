@@ -105,6 +105,7 @@ static void fill(const struct ifaddrs *entry, struct snt__udp_address *address)
 	       entry->ifa_addr->sa_family == AF_INET ? sizeof(from.v4)
 						     : sizeof(from.v6));
 	snt__udp_gid(&from, address->gid);
+	address->netdev = if_nametoindex(entry->ifa_name);
 	address->scope = is_link_local(address->gid) ? from.v6.sin6_scope_id : 0;
 	address->ip_mtu = 0;
 }

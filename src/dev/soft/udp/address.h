@@ -13,7 +13,8 @@
  */
 struct snt__udp_address {
 	uint8_t gid[16];
-	uint32_t scope;	 /* the interface, of a link-local address; else 0 */
+	uint32_t netdev; /* the interface */
+	uint32_t scope;	 /* the same, of a link-local address; else 0 */
 	uint32_t ip_mtu; /* of the interface */
 };
 

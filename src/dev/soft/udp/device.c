@@ -10,6 +10,7 @@
 #include "dev/gid.h"
 #include "dev/soft/alloc.h"
 #include "dev/soft/core.h"
+#include "dev/soft/qp.h"
 #include "util/err.h"
 
 /* A user-space peer may have lost its processor for a while: a timeout that is shorter
@@ -391,6 +392,24 @@ static const struct snt__soft_driver driver = {
 	.route = route,
 };
 
+enum snt_path snt__udp_device_path(struct snt__udp_device *device, struct ibv_qp *qp)
+{
+	enum snt_path path = SNT_PATH_UNKNOWN;
+	const struct snt__soft_qp *soft;
+
+	if (!qp)
+		return device->shm.fd >= 0 ? SNT_PATH_SHM : SNT_PATH_UDP;
+	if (device->foreign)
+		return path;
+	soft = snt__soft_qp(qp);
+	snt__udp_lock(device);
+	if (soft->mtu) /* it has a peer */
+		path = snt__shm_find(&device->shm, soft->path.target) ? SNT_PATH_SHM
+								      : SNT_PATH_UDP;
+	snt__udp_unlock(device);
+	return path;
+}
+
 /*
  * Making and unmaking
  */
@@ -428,6 +447,7 @@ static int make_core(struct snt__udp_device *device, const struct snt__udp_opts 
 	config.driver_arg = device;
 	config.gids = (const uint8_t(*)[16])device->address.gid;
 	config.gid_count = 1;
+	config.netdev = device->address.netdev;
 	bytes = window(&device->socket, snt__mtu_bytes(config.mtu));
 	if (!config.request_window)
 		config.request_window = bytes;

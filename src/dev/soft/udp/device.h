@@ -110,6 +110,9 @@ int snt__udp_device_destroy(struct snt__udp_device *device);
 /* The device behind the context of one. */
 struct snt__udp_device *snt__udp_device_of(struct ibv_context *context);
 
+/* What carries the packets of a QP; with NULL, of any, at best. */
+enum snt_path snt__udp_device_path(struct snt__udp_device *device, struct ibv_qp *qp);
+
 /*
  * Inside
  */

@@ -217,6 +217,11 @@ static int close_device(struct ibv_context *context)
 	return 0;
 }
 
+static enum snt_path path(struct ibv_context *context, struct ibv_qp *qp)
+{
+	return snt__udp_device_path(snt__udp_device_of(context), qp);
+}
+
 static int attend(struct ibv_context *context)
 {
 	return snt__udp_attend(snt__udp_device_of(context));
@@ -235,6 +240,7 @@ const struct snt__provider snt__provider_soft = {
 	.name = name,
 	.open = open_device,
 	.close = close_device,
+	.path = path,
 	.attend = attend,
 	.leave = leave,
 };
