@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sennit/err.h>
 
@@ -102,7 +103,8 @@ static void say_options(const char *text, char *to, size_t size)
 	to[used] = '\0';
 }
 
-int context_open(const struct context_opts *opts, struct snt_ctx **ctx_out)
+int context_try(const struct context_opts *opts, struct snt_ctx **ctx_out,
+		char why[CONTEXT_TEXT])
 {
 	struct snt_ctx_opts ctx_opts = {
 		.size = sizeof(ctx_opts),
@@ -113,10 +115,19 @@ int context_open(const struct context_opts *opts, struct snt_ctx **ctx_out)
 		.log = log_line,
 	};
 	int ret = snt_ctx_open(&ctx_opts, ctx_out);
-	char why[1024];
+	size_t used;
 
 	if (!ret)
-		return STATUS_OK;
-	say_options(snt_err_text(), why, sizeof(why));
-	return output_failed(context_remedy(ret), "no devices: %s", why);
+		return 0;
+	used = (size_t)snprintf(why, CONTEXT_TEXT, "no devices: ");
+	say_options(snt_err_text(), why + used, CONTEXT_TEXT - used);
+	return ret;
+}
+
+int context_open(const struct context_opts *opts, struct snt_ctx **ctx_out)
+{
+	char why[CONTEXT_TEXT];
+	int ret = context_try(opts, ctx_out, why);
+
+	return ret ? output_failed(context_remedy(ret), "%s", why) : STATUS_OK;
 }

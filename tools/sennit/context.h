@@ -22,6 +22,11 @@ extern const struct option_entry context_options[];
  * otherwise. Returns an enum status, having said what is wrong. */
 int context_open(const struct context_opts *opts, struct snt_ctx **ctx_out);
 
+/* The same without a word, but the sentence. Returns 0 or a negative errno. */
+#define CONTEXT_TEXT 1024
+int context_try(const struct context_opts *opts, struct snt_ctx **ctx_out,
+		char why[CONTEXT_TEXT]);
+
 /* From now on nothing but errors is said: another process, with the same settings, says
  * the rest. */
 void context_hush(void);

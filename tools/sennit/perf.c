@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +19,7 @@
 #include "perf_client.h"
 #include "perf_control.h"
 #include "perf_error.h"
+#include "perf_local.h"
 #include "perf_server.h"
 #include "perf_show.h"
 #include "perf_sweep.h"
@@ -45,7 +45,8 @@ struct perf_opts {
 static const struct option_entry perf_options[] = {
 	{ OPTION_GROUP, .help = "Who" },
 	{ OPTION_FLAG, .name = "local", .offset = AT(local),
-	  .help = "both ends on this host, as two processes with half of its processors each" },
+	  .help = "both ends on this host, as two processes with half of its processors, and of "
+		  "--soft-addresses, each" },
 	{ OPTION_NUMBER, 'p', "port", "PORT", AT(port), PERF_PORT_TEXT, 0, UINT16_MAX,
 	  .help = "of the server; a server with 0 takes one that is free" },
 	{ OPTION_TEXT, 0, "bind", "ADDRESS", AT(bind),
@@ -345,7 +346,8 @@ static void introduce(const struct perf_client *client)
 			    runs, (double)client->plan.duration_ns / 1e9);
 }
 
-static int ask(const struct perf_opts *opts, struct perf_sweep *sweep, int control)
+static int ask(const struct perf_opts *opts, const struct context_opts *devices,
+	       struct perf_sweep *sweep, int control)
 {
 	struct session session = {
 		.opts = opts,
@@ -355,7 +357,7 @@ static int ask(const struct perf_opts *opts, struct perf_sweep *sweep, int contr
 				      .warmup_ns = opts->warmup_ns,
 				      .runs = (unsigned)opts->runs } },
 	};
-	int status = context_open(&opts->context, &session.client.end.ctx);
+	int status = context_open(devices, &session.client.end.ctx);
 
 	if (status)
 		return status;
@@ -386,7 +388,7 @@ static int be_client(const struct perf_opts *opts, struct perf_sweep *sweep,
 	if (perf_dial(host, port_text(opts, port), &control))
 		return output_failed("is `sennit perf` running there, without a host?",
 				     "%s", perf_error_text());
-	status = ask(opts, sweep, control);
+	status = ask(opts, &opts->context, sweep, control);
 	close(control);
 	return status;
 }
@@ -442,41 +444,37 @@ static int be_server(const struct perf_opts *opts)
  * Both
  */
 
-static int serve_parent(const struct perf_opts *opts, int control)
+/* The client, which has the terminal, is told what is wrong when it greets. */
+static int refuse_parent(int control, int error, const char *why)
 {
-	struct snt_ctx *ctx;
-	int status = context_open(&opts->context, &ctx);
+	struct perf_message hello;
 
-	if (status)
-		return status;
-	if (perf_serve_client(ctx, control)) {
-		output_note("the server's end: %s", perf_error_text());
-		status = STATUS_FAILED;
+	if (!perf_expect(control, PERF_HELLO, &hello)) {
+		perf_fail(-error, "%s", why);
+		perf_send_failed(control);
 	}
-	snt_ctx_close(ctx);
-	return status;
+	return STATUS_FAILED;
 }
 
-/* Each end has half of the processors: two that spin on the same one, while another is
- * idle, would measure the scheduler. */
-static void take_half(bool second)
+static int serve_parent(const struct context_opts *opts, int control)
 {
-	cpu_set_t all, half;
-	int seen = 0, count;
+	char why[CONTEXT_TEXT];
+	struct snt_ctx *ctx;
+	int ret = context_try(opts, &ctx, why);
 
-	if (sched_getaffinity(0, sizeof(all), &all))
-		return;
-	count = CPU_COUNT(&all);
-	CPU_ZERO(&half);
-	for (int i = 0; i < CPU_SETSIZE; i++)
-		if (CPU_ISSET(i, &all) && (seen++ >= count / 2) == second)
-			CPU_SET(i, &half);
-	if (count > 1)
-		sched_setaffinity(0, sizeof(half), &half);
+	if (ret)
+		return refuse_parent(control, ret, why);
+	ret = perf_serve_client(ctx, control);
+	/* A client that is gone has said why. */
+	if (ret && ret != -ECONNRESET)
+		output_note("the server's end: %s", perf_error_text());
+	snt_ctx_close(ctx);
+	return ret ? STATUS_FAILED : STATUS_OK;
 }
 
 /* The child is the server, because the parent has the terminal. */
-static int be_both(const struct perf_opts *opts, struct perf_sweep *sweep)
+static int be_both(const struct perf_opts *opts, const struct perf_shares *shares,
+		   struct perf_sweep *sweep)
 {
 	int pair[2], status, ended = 0;
 	pid_t child, parent = getpid();
@@ -493,16 +491,27 @@ static int be_both(const struct perf_opts *opts, struct perf_sweep *sweep)
 			_exit(STATUS_FAILED);
 		output.json = false;
 		context_hush();
-		take_half(true);
+		perf_take_half(true);
 		close(pair[0]);
-		_exit(serve_parent(opts, pair[1]));
+		_exit(serve_parent(&shares->server, pair[1]));
 	}
-	take_half(false);
+	perf_take_half(false);
 	close(pair[1]);
-	status = ask(opts, sweep, pair[0]);
+	status = ask(opts, &shares->client, sweep, pair[0]);
 	close(pair[0]);
 	waitpid(child, &ended, 0);
 	return status ? status : ended ? STATUS_FAILED : STATUS_OK;
+}
+
+static int be_local(const struct perf_opts *opts, struct perf_sweep *sweep)
+{
+	struct perf_shares shares;
+	int status = perf_shares_make(&opts->context, &shares);
+
+	if (!status)
+		status = be_both(opts, &shares, sweep);
+	perf_shares_free(&shares);
+	return status;
 }
 
 static int run(const void *arg, int count, char **argument)
@@ -527,7 +536,7 @@ static int run(const void *arg, int count, char **argument)
 	if (opts->report && report_check(opts->report))
 		return output_failed("name another file with --report", "%s: %s",
 				     opts->report, strerror(errno));
-	return opts->local ? be_both(opts, &sweep)
+	return opts->local ? be_local(opts, &sweep)
 			   : be_client(opts, &sweep, argument[0]);
 }
 

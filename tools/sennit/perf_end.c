@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 #include <sys/utsname.h>
 
+#include "path.h"
 #include "perf_control.h"
 #include "perf_error.h"
 #include "perf_pattern.h"
@@ -47,20 +48,23 @@ static void name_cpu(char *name)
 		fclose(file);
 }
 
-/* "mlx5_0, mlx5_1" */
+/* "mlx5_0 (eth2 10.0.0.1), mlx5_1 (eth3 10.0.1.1)"; those that do not fit are counted. */
 static void name_devices(struct snt_ctx *ctx, char *names)
 {
+	const unsigned count = snt_ctx_device_count(ctx);
+	const size_t rest = sizeof(", and 32 more");
+	char device[PATH_DEVICE];
 	size_t used = 0;
 
-	for (unsigned i = 0; i < snt_ctx_device_count(ctx); i++) {
-		struct snt_device_info info = { .size = sizeof(info) };
-
-		if (snt_device_query(snt_ctx_device(ctx, i), &info))
-			continue;
-		used += (size_t)snprintf(names + used, PERF_TEXT_MAX - used, "%s%s",
-					 i ? ", " : "", info.name);
-		if (used >= PERF_TEXT_MAX)
+	for (unsigned i = 0; i < count; i++) {
+		path_device(snt_ctx_device(ctx, i), device);
+		if (used + 2 + strlen(device) + rest > PERF_TEXT_MAX) {
+			snprintf(names + used, PERF_TEXT_MAX - used, ", and %u more",
+				 count - i);
 			return;
+		}
+		used += (size_t)snprintf(names + used, PERF_TEXT_MAX - used, "%s%s",
+					 i ? ", " : "", device);
 	}
 }
 

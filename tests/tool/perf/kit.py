@@ -27,9 +27,9 @@ class Tool:
         self.environment = {**os.environ, "SENNIT_SOFT": "only"}
 
     def run(self, *options: str, **more):
+        more.setdefault("env", self.environment)
         return subprocess.run([self.path, "perf", *options], text=True,
-                              capture_output=True, env=self.environment,
-                              timeout=PATIENCE_S, **more)
+                              capture_output=True, timeout=PATIENCE_S, **more)
 
     def start(self, *options: str) -> subprocess.Popen:
         return subprocess.Popen([self.path, "perf", *options], text=True,

@@ -11,6 +11,7 @@ import pty
 import random
 import re
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -191,6 +192,45 @@ def progress_on_a_terminal(tool: Tool):
         yield f"progress is left behind: {shown[-80:]!r}"
 
 
+def own_addresses(count: int) -> list:
+    """Loopback addresses of this process: other tests run beside it."""
+    number = os.getpid()
+    return [f"127.{50 + number % 50}.{number // 50 % 250}.{i + 1}" for i in range(count)]
+
+
+def shared_addresses(tool: Tool):
+    """Both ends of --local get addresses of their own, by option and by environment."""
+    one = ["--local", "--json", "--test", "bw", "--size", "64", "--iterations", "1", *QUICK]
+    for count in (2, 3):
+        addresses = own_addresses(count)
+        for option, more in ((["--soft-addresses", ",".join(addresses)], {}),
+                             ([], {"SENNIT_SOFT_ADDRESSES": ",".join(addresses)})):
+            done = tool.run(*one, *option, env={**tool.environment, **more})
+            if done.returncode or done.stderr:
+                yield f"{option}: status {done.returncode}, {done.stdout}{done.stderr}"
+                continue
+            row = json.loads(done.stdout)
+            used = [re.findall(r"127[.\d]+", row[end]["devices"])
+                    for end in ("client", "server")]
+            if used[0] + used[1] != addresses or len(used[1]) != count // 2:
+                yield f"{addresses} became {used}"
+
+
+def too_few_addresses(tool: Tool):
+    """One address cannot be shared out; one that is in use is said once."""
+    first, second = own_addresses(2)
+    done = tool.run("--local", "--soft-addresses", first)
+    if done.returncode != 2 or "at least two" not in done.stderr:
+        yield f"status {done.returncode}, {done.stderr}"
+    for taken in (first, second):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+            other.bind((taken, 4791))
+            done = tool.run("--local", "--soft-addresses", f"{first},{second}")
+        if done.returncode != 1 or done.stderr.count(f"4791 is taken on {taken}") != 1 or \
+                "pipe" in done.stderr or "gone" in done.stderr:
+            yield f"{taken} taken: status {done.returncode}, {done.stderr}"
+
+
 def sleeping(tool: Tool):
     """Both ends sleep, and still nothing is lost."""
     for row in tool.results("--events", "--verify", "--op", "write,write-imm,send,read,stream",
@@ -354,6 +394,8 @@ TESTS = {
     "a client outlives hostile servers": hostile_servers,
     "the table, and no progress in a pipe": table,
     "progress on a terminal": progress_on_a_terminal,
+    "addresses are shared out between both ends": shared_addresses,
+    "addresses that are too few, or in use, are said once": too_few_addresses,
     "ends that sleep": sleeping,
     "the report is well-formed and needs nothing else": page,
     "a server serves the next client after one was killed": server_goes_on,

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: MIT */
+#include "perf_local.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "command.h"
+#include "sysfs.h"
+
+static void note_port(void *arg, const char *name, unsigned port, const char *state)
+{
+	(void)name, (void)port, (void)state;
+	*(bool *)arg = true;
+}
+
+/* As the library will decide: soft devices are all that there is. */
+static bool takes_soft(const struct context_opts *all)
+{
+	const char *setting = secure_getenv("SENNIT_SOFT");
+	bool has_port = false;
+
+	if (all->soft)
+		setting = all->soft == SNT_SOFT_ONLY	? "only"
+			  : all->soft == SNT_SOFT_NEVER ? "never"
+							: "auto";
+	if (setting && *setting && strcmp(setting, "auto"))
+		return !strcmp(setting, "only");
+	sysfs_each_port(note_port, &has_port);
+	return !has_port;
+}
+
+/* Cuts the list behind its first @count entries. */
+static int cut(const char *list, unsigned count, char *halves[2])
+{
+	size_t length = strcspn(list, ",");
+
+	while (--count)
+		length += 1 + strcspn(list + length + 1, ",");
+	halves[0] = strndup(list, length);
+	halves[1] = strdup(list + length + 1);
+	return halves[0] && halves[1] ? STATUS_OK
+				      : output_failed(NULL, "out of memory");
+}
+
+int perf_shares_make(const struct context_opts *all, struct perf_shares *shares)
+{
+	const char *list = all->soft_addresses ? all->soft_addresses
+					       : secure_getenv("SENNIT_SOFT_ADDRESSES");
+	unsigned count = 1;
+	int status;
+
+	*shares = (struct perf_shares){ .client = *all, .server = *all };
+	if (!list || !*list)
+		return STATUS_OK;
+	for (const char *at = list; *at; at++)
+		count += *at == ',';
+	if (count < 2 && takes_soft(all))
+		return output_usage(
+			"--local needs soft devices for both ends: name at least two "
+			"addresses or interfaces, of which each end gets half, "
+			"instead of \"%s\"",
+			list);
+	if (count < 2)
+		return STATUS_OK;
+	status = cut(list, (count + 1) / 2, shares->addresses);
+	shares->client.soft_addresses = shares->addresses[0];
+	shares->server.soft_addresses = shares->addresses[1];
+	return status;
+}
+
+void perf_shares_free(struct perf_shares *shares)
+{
+	free(shares->addresses[0]);
+	free(shares->addresses[1]);
+}
+
+void perf_take_half(bool second)
+{
+	cpu_set_t all, half;
+	int seen = 0, count;
+
+	if (sched_getaffinity(0, sizeof(all), &all))
+		return;
+	count = CPU_COUNT(&all);
+	CPU_ZERO(&half);
+	for (int i = 0; i < CPU_SETSIZE; i++)
+		if (CPU_ISSET(i, &all) && (seen++ >= count / 2) == second)
+			CPU_SET(i, &half);
+	if (count > 1)
+		sched_setaffinity(0, sizeof(half), &half);
+}
