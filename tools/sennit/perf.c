@@ -278,7 +278,13 @@ static void show_verified(const struct session *session)
 
 static int conclude(struct session *session, int status)
 {
+	const char *note = perf_path_note(session->results, session->count);
+
 	show_verified(session);
+	if (note && !output.json) {
+		output_text("\n");
+		output_fill(note, 0);
+	}
 	if (session->opts->report) {
 		int written = report_write(session->opts->report, &session->client,
 					   session->results, session->count);
@@ -335,8 +341,8 @@ static void introduce(const struct perf_client *client)
 	const struct perf_hello *here = &client->here, *there = &client->there;
 	const char *runs = client->plan.runs == 1 ? "run" : "runs";
 
-	output_text("%s (%s) and %s (%s)\n", here->host, here->devices, there->host,
-		    there->devices);
+	output_text("client: %s, %s\nserver: %s, %s\n", here->host, here->devices,
+		    there->host, there->devices);
 	if (client->plan.messages)
 		output_text("%u %s of %llu messages for each size\n\n",
 			    client->plan.runs, runs,

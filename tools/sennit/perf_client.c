@@ -155,6 +155,7 @@ static void take_lanes(struct perf_client *client, struct perf_result *result)
 		snprintf(row->device, sizeof(row->device), "%s",
 			 device.name ? device.name : "?");
 		row->remote_device = lane.remote_device;
+		row->path = lane.path;
 		row->data = i < snt_qp_lanes(end->qp);
 		row->alive = lane.alive;
 		row->fragments = lane.fragments;

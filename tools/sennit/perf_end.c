@@ -451,6 +451,17 @@ void perf_end_begin(struct perf_end *end)
 	end->begin_ns = perf_now_ns();
 }
 
+static uint32_t paths_of(const struct perf_end *end)
+{
+	struct snt_lane_info lane = { .size = sizeof(lane) };
+	uint32_t paths = 0;
+
+	for (unsigned i = 0; i < snt_qp_lanes(end->qp); i++)
+		if (!snt_qp_lane(end->qp, i, &lane))
+			paths |= 1u << lane.path;
+	return paths;
+}
+
 void perf_end_finish(struct perf_end *end)
 {
 	struct rusage usage;
@@ -459,4 +470,5 @@ void perf_end_finish(struct perf_end *end)
 	getrusage(RUSAGE_SELF, &usage);
 	end->use.cpu_ns = cpu_ns(&usage) - end->cpu_begin_ns;
 	end->use.wakeups = (uint64_t)usage.ru_nvcsw - end->wakeups_begin;
+	end->use.paths = paths_of(end);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A result as an object: one for each case, with all that is needed to repeat it. */
 #include "output.h"
+#include "path.h"
 #include "perf_show.h"
 
 static json_int_t whole(uint64_t value)
@@ -77,14 +78,16 @@ static json_t *lanes_json(const struct perf_result *result)
 
 		json_array_append_new(
 			lanes,
-			json_pack("{s:i, s:s, s:i, s:b, s:b, s:I, s:I, s:I, s:I, s:I}",
-				  "lane", (int)i, "device", lane->device,
-				  "remote_device", (int)lane->remote_device, "data",
-				  lane->data, "alive", lane->alive, "fragments",
-				  whole(lane->fragments), "bytes", whole(lane->bytes),
-				  "doorbells", whole(lane->doorbells), "completions",
-				  whole(lane->completions), "errors",
-				  whole(lane->errors)));
+			json_pack(
+				"{s:i, s:s, s:s, s:i, s:b, s:b, s:I, s:I, s:I, s:I, s:I}",
+				"lane", (int)i, "device", lane->device, "path",
+				path_name(lane->path), "remote_device",
+				(int)lane->remote_device, "data", lane->data, "alive",
+				lane->alive, "fragments", whole(lane->fragments),
+				"bytes", whole(lane->bytes), "doorbells",
+				whole(lane->doorbells), "completions",
+				whole(lane->completions), "errors",
+				whole(lane->errors)));
 	}
 	return lanes;
 }
@@ -106,12 +109,14 @@ static void add_case(json_t *object, const struct perf_case *c)
 
 static void add_figures(json_t *object, const struct perf_result *result)
 {
+	char path[PATH_NAMES];
 	json_t *figures = json_pack(
-		"{s:o, s:o, s:o, s:o, s:I, s:I, s:{s:f, s:f}, s:{s:f, s:f}, s:I, s:i}",
-		"bytes_per_second", spread_json(perf_result_rate(result)),
-		"messages_per_second", spread_json(perf_result_messages(result)),
-		"runs", runs_json(result), "lane_rows", lanes_json(result),
-		"verified_bytes", whole(perf_result_checked(result)), "wrong_bytes",
+		"{s:s, s:o, s:o, s:o, s:o, s:I, s:I, s:{s:f, s:f}, s:{s:f, s:f}, s:I, s:i}",
+		"path", path_names(perf_result_paths(result), path), "bytes_per_second",
+		spread_json(perf_result_rate(result)), "messages_per_second",
+		spread_json(perf_result_messages(result)), "runs", runs_json(result),
+		"lane_rows", lanes_json(result), "verified_bytes",
+		whole(perf_result_checked(result)), "wrong_bytes",
 		whole(perf_result_wrong(result)), "cpu", "client",
 		perf_result_cpu(result, false), "server", perf_result_cpu(result, true),
 		"wakeups_per_message", "client", perf_result_wakeups(result, false),

@@ -55,6 +55,15 @@ struct spread perf_result_p50(const struct perf_result *result)
 	return over_runs(result, p50);
 }
 
+unsigned perf_result_paths(const struct perf_result *result)
+{
+	unsigned paths = 0;
+
+	for (unsigned i = 0; i < result->run_count; i++)
+		paths |= result->run[i].client.paths | result->run[i].server.paths;
+	return paths;
+}
+
 double perf_result_cpu(const struct perf_result *result, bool server)
 {
 	double cpu_ns = 0, elapsed_ns = 0;

@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sennit/device.h>
 
 #include "histogram.h"
 #include "perf_case.h"
@@ -18,6 +19,7 @@
 
 struct perf_lane_row {
 	char device[32];
+	enum snt_path path; /* of what this end sends */
 	uint32_t remote_device;
 	bool data; /* else of notifications or messages */
 	bool alive;
@@ -51,6 +53,8 @@ struct spread perf_result_rate(const struct perf_result *result);     /* bytes/s
 struct spread perf_result_messages(const struct perf_result *result); /* messages/s */
 struct spread perf_result_p50(const struct perf_result *result);      /* ns */
 /* Of all runs together. */
+unsigned perf_result_paths(
+	const struct perf_result *result); /* of both ends, as path.h */
 double perf_result_cpu(const struct perf_result *result, bool server); /* processors */
 double perf_result_wakeups(const struct perf_result *result,
 			   bool server);			/* a message */

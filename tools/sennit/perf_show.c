@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "output.h"
+#include "path.h"
 
 bool perf_same_series(const struct perf_case *a, const struct perf_case *b)
 {
@@ -58,11 +59,41 @@ const char *perf_series(char *buffer, const struct perf_case *c)
 	return describe(buffer, c, "");
 }
 
-static void show_heading(const struct perf_case *c, bool first)
+const char *perf_heading(char *buffer, const struct perf_result *result)
 {
-	char title[PERF_TITLE];
+	char title[PERF_TITLE], path[PATH_NAMES];
+	unsigned paths = perf_result_paths(result);
 
-	output_text("%s%s\n", first ? "" : "\n", perf_title(title, c));
+	perf_title(title, &result->c);
+	snprintf(buffer, PERF_HEADING, "%s%s%s", title, paths ? ", by " : "",
+		 paths ? path_names(paths, path) : "");
+	return buffer;
+}
+
+bool perf_same_heading(const struct perf_result *a, const struct perf_result *b)
+{
+	return perf_same_series(&a->c, &b->c) &&
+	       perf_result_paths(a) == perf_result_paths(b);
+}
+
+const char *perf_path_note(const struct perf_result *results, int count)
+{
+	unsigned paths = 0;
+
+	for (int i = 0; i < count; i++)
+		paths |= perf_result_paths(&results[i]);
+	if (!(paths & 1u << SNT_PATH_SHM))
+		return NULL;
+	return "shm: through memory that both processes share on this host, not through a "
+	       "network; with SENNIT_SOFT_SHM=off soft devices use UDP";
+}
+
+static void show_heading(const struct perf_result *result, bool first)
+{
+	const struct perf_case *c = &result->c;
+	char heading[PERF_HEADING];
+
+	output_text("%s%s\n", first ? "" : "\n", perf_heading(heading, result));
 	if (c->kind == PERF_LATENCY)
 		output_text("%8s %9s %9s %9s %9s %9s %7s   %-9s\n", "size", "p50 us",
 			    "p90", "p99", "p99.9", "max", "spread", "CPU c/s");
@@ -129,8 +160,8 @@ void perf_show_row(const struct perf_result *result, const struct perf_result *b
 {
 	char size[PERF_SIZE_TEXT];
 
-	if (!before || !perf_same_series(&before->c, &result->c))
-		show_heading(&result->c, !before);
+	if (!before || !perf_same_heading(before, result))
+		show_heading(result, !before);
 	output_text("%8s", perf_size_text(size, result->c.size));
 	if (*result->failure)
 		output_text("  failed: %s", result->failure);
@@ -151,11 +182,13 @@ void perf_show_lanes(const struct perf_result *result)
 		const struct perf_lane_row *lane = &result->lane[i];
 		char bytes[OUTPUT_QUANTITY];
 
-		output_text("    lane %-3u %-10s %10llu fragments %11s %5.1f%%%s%s\n",
-			    i, lane->device, (unsigned long long)lane->fragments,
-			    output_bytes(bytes, lane->bytes),
-			    all ? 100.0 * (double)lane->bytes / (double)all : 0,
-			    lane->data ? "" : "  (notifications, messages)",
-			    lane->alive ? "" : "  DEAD");
+		output_text(
+			"    lane %-3u %-10s %-4s %10llu fragments %11s %5.1f%%%s%s\n",
+			i, lane->device, path_name(lane->path),
+			(unsigned long long)lane->fragments,
+			output_bytes(bytes, lane->bytes),
+			all ? 100.0 * (double)lane->bytes / (double)all : 0,
+			lane->data ? "" : "  (notifications, messages)",
+			lane->alive ? "" : "  DEAD");
 	}
 }

@@ -20,7 +20,13 @@ bool perf_same_series(const struct perf_case *a, const struct perf_case *b);
 /* "write bandwidth, 4 lanes, spray, depth 128" */
 #define PERF_TITLE 128
 const char *perf_title(char *buffer, const struct perf_case *c);
-/* The same without its kind. */
+/* The same with the path that messages took: "..., by shm". */
+#define PERF_HEADING (PERF_TITLE + 48)
+const char *perf_heading(char *buffer, const struct perf_result *result);
+bool perf_same_heading(const struct perf_result *a, const struct perf_result *b);
+/* What to know of the paths of these figures; NULL: nothing. */
+const char *perf_path_note(const struct perf_result *results, int count);
+/* The title without its kind. */
 const char *perf_series(char *buffer, const struct perf_case *c);
 /* "64", "4k", "1m", as typed. */
 #define PERF_SIZE_TEXT 24

@@ -136,6 +136,7 @@ static void walk_use(struct cursor *cursor, struct perf_use *use)
 	number64(cursor, &use->wrong_bytes);
 	number64(cursor, &use->wrong_message);
 	number64(cursor, &use->wrong_offset);
+	number32(cursor, &use->paths);
 }
 
 static void walk(struct cursor *cursor, struct perf_message *message)

@@ -33,7 +33,7 @@
  * Instead of any answer there may be FAILED, after which the case is over.
  */
 
-#define PERF_VERSION   2
+#define PERF_VERSION   3
 #define PERF_HEADER    8
 #define PERF_BODY_MAX  4096
 #define PERF_TEXT_MAX  256 /* with its NUL */
@@ -85,6 +85,7 @@ struct perf_use {
 	uint64_t checked_bytes;
 	uint64_t wrong_bytes;
 	uint64_t wrong_message, wrong_offset; /* the first of these */
+	uint32_t paths; /* of its data lanes: 1 << enum snt_path */
 };
 
 struct perf_message {

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "output.h"
+#include "path.h"
 #include "perf_show.h"
 #include "report_page.h"
 #include "report_svg.h"
@@ -30,6 +31,7 @@ static void write_host(const struct report *report, const char *what,
 static void write_head(const struct report *report)
 {
 	const struct perf_plan *plan = &report->client->plan;
+	const char *note = perf_path_note(report->result, report->count);
 	char date[64] = "";
 	time_t now = time(NULL);
 	struct tm utc;
@@ -51,6 +53,8 @@ static void write_head(const struct report *report)
 			(double)plan->duration_ns / 1e9);
 	write_host(report, "Client", &report->client->here);
 	write_host(report, "Server", &report->client->there);
+	if (note)
+		fprintf(report->file, "<p class='note'>%s</p>\n", note);
 }
 
 /*
@@ -58,14 +62,15 @@ static void write_head(const struct report *report)
  */
 
 static void write_card(const struct report *report, const char *figure,
-		       const char *what, const struct perf_case *c)
+		       const char *what, const struct perf_result *result)
 {
-	char title[PERF_TITLE], size[PERF_SIZE_TEXT];
+	char heading[PERF_HEADING], size[PERF_SIZE_TEXT];
 
 	fprintf(report->file, "<div><b>%s</b>%s", figure, what);
-	if (c)
+	if (result)
 		fprintf(report->file, "<span class='dim'><br>%s, %s</span>",
-			perf_title(title, c), perf_size_text(size, c->size));
+			perf_heading(heading, result),
+			perf_size_text(size, result->c.size));
 	fputs("</div>\n", report->file);
 }
 
@@ -128,17 +133,17 @@ static void write_cards(const struct report *report)
 	fputs("<div class='cards'>\n", report->file);
 	if (most)
 		write_card(report, output_rate(text, rate(most)), "the most bandwidth",
-			   &most->c);
+			   most);
 	if (quick) {
 		output_duration(text, -quickness(quick) / 1e9);
-		write_card(report, text, "the lowest median latency", &quick->c);
+		write_card(report, text, "the lowest median latency", quick);
 	}
 	if (many) {
 		double each = messages(many);
 
 		snprintf(text, sizeof(text), each < 1e6 ? "%.0f k/s" : "%.2f M/s",
 			 each < 1e6 ? each / 1e3 : each / 1e6);
-		write_card(report, text, "the most messages", &many->c);
+		write_card(report, text, "the most messages", many);
 	}
 	write_verified(report);
 	fputs("</div>\n", report->file);
@@ -175,12 +180,12 @@ static void write_figures(const struct report *report, const struct perf_result 
 static void write_result(const struct report *report, int i)
 {
 	const struct perf_result *result = &report->result[i];
-	char text[PERF_TITLE];
+	char text[PERF_HEADING];
 
-	if (!i || !perf_same_series(&result->c, &result[-1].c))
+	if (!i || !perf_same_heading(result, result - 1))
 		fprintf(report->file,
 			"<tr class='series'><th colspan='10'>%s</th></tr>\n",
-			perf_title(text, &result->c));
+			perf_heading(text, result));
 	fprintf(report->file, "<tr><td>%s</td>", perf_size_text(text, result->c.size));
 	if (*result->failure) {
 		fputs("<td colspan='9' class='bad'>", report->file);
@@ -219,16 +224,17 @@ static void write_lanes(const struct report *report)
 		return;
 	fprintf(report->file,
 		"<br><section><div class='wide'><table><caption>Lanes of %s, %s</caption><tr>"
-		"<th>lane</th><th>device</th><th>fragments</th><th>bytes</th>"
+		"<th>lane</th><th>device</th><th>path</th><th>fragments</th><th>bytes</th>"
 		"<th>doorbells</th><th>completions</th><th>for</th></tr>\n",
 		perf_title(title, &result->c), perf_size_text(size, result->c.size));
 	for (unsigned i = 0; i < result->lane_count; i++) {
 		const struct perf_lane_row *lane = &result->lane[i];
 
 		fprintf(report->file,
-			"<tr><td>%u</td><td>%s</td><td>%llu</td><td>%s</td><td>%llu</td>"
+			"<tr><td>%u</td><td>%s</td><td>%s</td><td>%llu</td><td>%s</td><td>%llu</td>"
 			"<td>%llu</td><td>%s</td></tr>\n",
-			i, lane->device, (unsigned long long)lane->fragments,
+			i, lane->device, path_name(lane->path),
+			(unsigned long long)lane->fragments,
 			output_bytes(bytes, lane->bytes),
 			(unsigned long long)lane->doorbells,
 			(unsigned long long)lane->completions,

@@ -16,6 +16,7 @@ static const char report_style[] =
 	"color:var(--fg);font:16px/1.5 system-ui,sans-serif}"
 	"h1{font-size:1.5rem;margin:.2rem 0}h2{font-size:1.1rem;margin:0 0 .4rem}"
 	"p{margin:.3rem 0}.dim{color:var(--dim);font-size:.9rem}"
+	".note{border-left:4px solid var(--c1);padding:.2rem .8rem;margin:.8rem 0}"
 	"code{font:.85rem/1.4 ui-monospace,monospace;overflow-wrap:anywhere}"
 	".cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(150px,1fr));"
 	"gap:.8rem;margin:1.2rem 0}"

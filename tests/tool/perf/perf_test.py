@@ -231,6 +231,29 @@ def too_few_addresses(tool: Tool):
             yield f"{taken} taken: status {done.returncode}, {done.stderr}"
 
 
+def paths_named(tool: Tool):
+    """Table, JSON and report say what carried the messages, and between which devices."""
+    for setting, path in (("on", "shm"), ("off", "udp")):
+        environment = {**tool.environment, "SENNIT_SOFT_SHM": setting}
+        quick = ("--local", "--test", "bw", "--size", "64", "--iterations", "20", *QUICK)
+        with tempfile.TemporaryDirectory() as folder:
+            page = Path(folder, "page.html")
+            done = tool.run(*quick, "--lane-rows", "--report", str(page), env=environment)
+            told = {"table": done.stdout, "report": page.read_text()}
+        for where, text in told.items():
+            if not re.search(rf"depth 128, by {path}\b", text):
+                yield f"{setting}: the {where} does not say {path}: {text[:500]}"
+            if ("SENNIT_SOFT_SHM=off" in text) != (path == "shm"):
+                yield f"{setting}: the {where} says the wrong thing of shared memory"
+            if not re.search(r"soft0 \(lo 127\.[\d.]+\)", text):
+                yield f"{setting}: the {where} does not say where soft0 is"
+        if not re.search(rf"lane 0 +soft0 +{path} ", done.stdout):
+            yield f"rows of lanes: {done.stdout}"
+        row = json.loads(tool.run(*quick, "--json", env=environment).stdout)
+        if row["path"] != path or {lane["path"] for lane in row["lane_rows"]} != {path}:
+            yield f"{setting}: {row}"
+
+
 def sleeping(tool: Tool):
     """Both ends sleep, and still nothing is lost."""
     for row in tool.results("--events", "--verify", "--op", "write,write-imm,send,read,stream",
@@ -350,7 +373,7 @@ def hostile_clients(tool: Tool):
     rng = random.Random(1)
     greeting = kit.hello()
     says = [b"", b"GET / HTTP/1.1\r\n\r\n", rng.randbytes(5000), greeting[:7],
-            kit.frame(kit.HELLO, version=3), kit.HEADER.pack(2**32 - 1, 2, kit.HELLO),
+            kit.frame(kit.HELLO, version=4), kit.HEADER.pack(2**32 - 1, 3, kit.HELLO),
             kit.hello(0), kit.hello(33), kit.frame(kit.RUN), greeting + kit.frame(99),
             greeting + kit.case()[:20], greeting + kit.case() + kit.frame(kit.DONE),
             greeting + kit.case() + kit.case(), greeting + kit.frame(kit.STOP, bytes(8)),
@@ -396,6 +419,7 @@ TESTS = {
     "progress on a terminal": progress_on_a_terminal,
     "addresses are shared out between both ends": shared_addresses,
     "addresses that are too few, or in use, are said once": too_few_addresses,
+    "figures name their path": paths_named,
     "ends that sleep": sleeping,
     "the report is well-formed and needs nothing else": page,
     "a server serves the next client after one was killed": server_goes_on,
