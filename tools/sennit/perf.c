@@ -32,7 +32,7 @@ struct perf_opts {
 	bool local;
 
 	const char *op, *test, *size, *lanes, *depth, *scheme, *fragment;
-	bool all, verify, events, ignored;
+	bool all, verify, events, bidirectional, ignored;
 	uint64_t messages, duration_ns, warmup_ns, runs, batch, mtu, seed;
 	int balance;
 
@@ -57,7 +57,7 @@ static const struct option_entry perf_options[] = {
 	  .help = "write, write-imm, read, send, fetch-add, cmp-swap, stream, all; write if "
 		  "not given" },
 	{ OPTION_TEXT, 0, "test", "LIST", AT(test),
-	  .help = "bw, lat, rate, all; bw,lat if not given" },
+	  .help = "bw, lat, rate, all; bw,lat if not given, with -b bw" },
 	{ OPTION_TEXT, 's', "size", "LIST", AT(size),
 	  .help = "of messages; 64,4k,64k,1m if not given" },
 	{ OPTION_FLAG, 'a', "all", .offset = AT(all),
@@ -76,6 +76,8 @@ static const struct option_entry perf_options[] = {
 	  .help = "messages posted in one call" },
 	{ OPTION_NUMBER, 'm', "mtu", "BYTES", AT(mtu), "0", 0, 4096,
 	  .help = "of a packet; 0: what the ports have" },
+	{ OPTION_FLAG, 'b', "bidirectional", .offset = AT(bidirectional),
+	  .help = "both ends send at the same time; figures of bw and rate are sums" },
 	{ OPTION_FLAG, 'e', "events", .offset = AT(events),
 	  .help = "sleep until there is something to do, rather than spin" },
 	{ OPTION_FLAG, 0, "verify", .offset = AT(verify),
@@ -86,7 +88,7 @@ static const struct option_entry perf_options[] = {
 	{ OPTION_NUMBER, 'n', "iterations", "COUNT", AT(messages), "0",
 	  .help = "messages in a run, rather than a time" },
 	{ OPTION_TIME, 'D', "duration", "TIME", AT(duration_ns), "300ms", 1000000,
-	  UINT64_C(3600000000000), .help = "of a run" },
+	  PERF_DURATION_MAX_NS, .help = "of a run" },
 	{ OPTION_TIME, 'w', "warm-up", "TIME", AT(warmup_ns), "50ms", 0,
 	  UINT64_C(3600000000000), .help = "before the first run of each case" },
 	{ OPTION_NUMBER, 0, "runs", "COUNT", AT(runs), "3", 1, PERF_RUNS_MAX,
@@ -152,6 +154,7 @@ static int sweep_of(const struct perf_opts *opts, struct perf_sweep *sweep)
 		.common = { .balance = (uint8_t)opts->balance,
 			    .verify = opts->verify,
 			    .events = opts->events,
+			    .bidirectional = opts->bidirectional,
 			    .batch = (uint32_t)opts->batch,
 			    .mtu = (uint32_t)opts->mtu,
 			    .seed = opts->seed },
@@ -159,7 +162,8 @@ static int sweep_of(const struct perf_opts *opts, struct perf_sweep *sweep)
 	status = words_of("op", opts->op, "write", perf_op_name, PERF_OP_LAST,
 			  &sweep->op);
 	if (!status)
-		status = words_of("test", opts->test, "bw,lat", perf_kind_name,
+		status = words_of("test", opts->test,
+				  opts->bidirectional ? "bw" : "bw,lat", perf_kind_name,
 				  PERF_RATE, &sweep->kind);
 	if (!status)
 		status = words_of("scheme", opts->scheme, "spray", scheme_name,
@@ -191,7 +195,7 @@ static int refuse_options(const struct perf_opts *opts)
 {
 	if (opts->op || opts->test || opts->size || opts->lanes || opts->depth ||
 	    opts->scheme || opts->fragment || opts->all || opts->verify ||
-	    opts->events || opts->messages || opts->report)
+	    opts->events || opts->bidirectional || opts->messages || opts->report)
 		return output_usage(
 			"without a host this is the server, which takes no such "
 			"options: give them to the client, or add --local");
@@ -205,7 +209,8 @@ static int refuse_options(const struct perf_opts *opts)
 static void show_progress(const struct perf_case *c, unsigned run, unsigned runs,
 			  uint64_t messages, uint64_t elapsed_ns)
 {
-	double seconds = (double)elapsed_ns / 1e9;
+	/* Of both directions one is known so far, and the other is much the same. */
+	double seconds = (double)elapsed_ns / 1e9 / (c->bidirectional ? 2 : 1);
 	char title[PERF_TITLE], size[PERF_SIZE_TEXT], rate[OUTPUT_QUANTITY];
 
 	output_progress("%s, %s: %s %u of %u, %s", perf_title(title, c),

@@ -35,6 +35,17 @@ bool perf_case_flows(const struct perf_case *c)
 		(c->op == PERF_WRITE && c->verify));
 }
 
+bool perf_case_sends(const struct perf_case *c, bool serves)
+{
+	return !serves || c->bidirectional || perf_case_echoes(c);
+}
+
+bool perf_case_takes(const struct perf_case *c, bool serves)
+{
+	return perf_case_echoes(c) ||
+	       (perf_case_flows(c) && (serves || c->bidirectional));
+}
+
 static int check_words(const struct perf_case *c)
 {
 	if (c->kind < PERF_BANDWIDTH || c->kind > PERF_RATE)
@@ -45,6 +56,11 @@ static int check_words(const struct perf_case *c)
 		return perf_fail(EINVAL, "there is no scheme %u", c->scheme);
 	if (c->balance > SNT_BY_TIME)
 		return perf_fail(EINVAL, "there is no balance %u", c->balance);
+	if (c->bidirectional && c->kind == PERF_LATENCY)
+		return perf_fail(
+			EINVAL,
+			"--bidirectional is for bw and rate: in lat one message "
+			"is under way at a time");
 	return 0;
 }
 

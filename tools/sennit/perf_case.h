@@ -37,12 +37,13 @@ enum perf_op {
 #define PERF_MEMORY_MAX (4 * PERF_SIZE_MAX)
 
 struct perf_case {
-	uint8_t kind;	 /* enum perf_kind */
-	uint8_t op;	 /* enum perf_op */
-	uint8_t scheme;	 /* enum snt_scheme; 0: the library's default */
-	uint8_t balance; /* enum snt_balance; 0: the same */
-	bool verify;	 /* every byte */
-	bool events;	 /* sleep rather than spin */
+	uint8_t kind;	    /* enum perf_kind */
+	uint8_t op;	    /* enum perf_op */
+	uint8_t scheme;	    /* enum snt_scheme; 0: the library's default */
+	uint8_t balance;    /* enum snt_balance; 0: the same */
+	bool verify;	    /* every byte */
+	bool events;	    /* sleep rather than spin */
+	bool bidirectional; /* the server sends as the client does, at the same time */
 	uint32_t lanes;
 	uint32_t depth; /* messages under way */
 	uint32_t batch; /* posted in one call */
@@ -66,6 +67,10 @@ struct perf_shape {
 /* Returns 0; -EINVAL, with a text that says which value is wrong (perf_error.h). */
 int perf_case_check(const struct perf_case *c);
 struct perf_shape perf_case_shape(const struct perf_case *c);
+
+/* Does this end send messages, does it take part in receiving them? */
+bool perf_case_sends(const struct perf_case *c, bool serves);
+bool perf_case_takes(const struct perf_case *c, bool serves);
 
 /* Who takes part. Echo: each message is answered by another. Flow: the receiver counts
  * messages and gives credit. Neither: it does not even notice. */

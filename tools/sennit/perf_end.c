@@ -112,15 +112,20 @@ static int make_qp(struct perf_end *end)
 {
 	const struct perf_case *c = &end->c;
 	struct snt_cq_opts cq = { .size = sizeof(cq), .events = c->events };
+	/* Both ends have messages, announcements and credits under way. */
+	const uint32_t asides = c->bidirectional ? 4 * ASIDE_MAX : ASIDE_MAX;
 	struct snt_qp_opts qp = {
 		.size = sizeof(qp),
+		.flags = c->lanes == 1 && end->receives_data && !end->one_queue
+				 ? SNT_QP_TRACKED
+				 : 0,
 		/* A single lane has none. */
 		.scheme =
 			c->lanes > 1 ? (enum snt_scheme)c->scheme : SNT_SCHEME_DEFAULT,
 		.balance = (enum snt_balance)c->balance,
 		.lanes = c->lanes,
-		.send_depth = c->depth + ASIDE_MAX,
-		.recv_depth = end->shape.window + ASIDE_MAX,
+		.send_depth = c->depth + asides,
+		.recv_depth = greater(end->shape.window, ASIDE_MAX) + ASIDE_MAX,
 		.fragment_size = c->fragment,
 		.mtu = c->mtu,
 	};
@@ -147,7 +152,18 @@ static int make_qp(struct perf_end *end)
 	return ret ? perf_fail_library(ret, "making a QP") : 0;
 }
 
-/* Who sends SENDs receives nothing but credits, unless they come back. */
+/* READs are of what is here. */
+static void fill_for_reads(struct perf_end *end)
+{
+	const struct perf_case *c = &end->c;
+
+	if (!c->verify || c->op != PERF_READ || !(end->serves || c->bidirectional))
+		return;
+	for (uint32_t i = 0; i < end->shape.slots; i++)
+		pattern_fill(perf_end_out(end, i), c->size, c->seed, i);
+}
+
+/* An end that sends SENDs receives nothing but credits, unless messages come back. */
 int perf_end_make(struct perf_end *end, const struct perf_case *c, bool serves)
 {
 	int ret = perf_case_check(c);
@@ -158,8 +174,13 @@ int perf_end_make(struct perf_end *end, const struct perf_case *c, bool serves)
 	end->shape = perf_case_shape(c);
 	end->posted = end->done = end->announced = 0;
 	end->received = end->recv_posted = 0;
-	end->receives_data = c->op == PERF_SEND && (serves || perf_case_echoes(c));
-	end->credited = serves ? 0 : end->shape.window;
+	end->serves = serves;
+	end->receives_data = c->op == PERF_SEND && perf_case_takes(c, serves);
+	/* A message must find the slot it belongs to, which credits on a lane that
+	 * passes WRs on would shift. */
+	end->one_queue = c->lanes == 1 && !(c->bidirectional && c->verify);
+	end->credited = perf_case_sends(c, serves) ? end->shape.window : 0;
+	end->told = end->expected = 0;
 	ret = make_memory(end);
 	if (!ret)
 		ret = make_qp(end);
@@ -168,6 +189,8 @@ int perf_end_make(struct perf_end *end, const struct perf_case *c, bool serves)
 		ret = perf_stream_make(end);
 	if (ret)
 		perf_end_unmake(end);
+	else
+		fill_for_reads(end);
 	return ret;
 }
 
@@ -197,17 +220,18 @@ int perf_end_address(struct perf_end *end, struct perf_address *address)
 	return 0;
 }
 
-/* Receives are there before the other end can send. Who has nothing but credits to
- * receive has a few. */
+/* Receives are there before the other end can send: for messages, and in both directions
+ * for credits as well. An end that receives nothing but credits has a few. */
 static int post_receives(struct perf_end *end)
 {
-	for (uint32_t i = 0; i < greater(end->shape.window, ASIDE_MAX); i++) {
-		int ret = perf_end_recv(end);
+	uint32_t credits = end->c.bidirectional ? ASIDE_MAX : 0;
+	int ret = 0;
 
-		if (ret)
-			return ret;
-	}
-	return 0;
+	for (uint32_t i = 0; i < greater(end->shape.window, ASIDE_MAX) && !ret; i++)
+		ret = perf_end_recv(end);
+	for (uint32_t i = 0; i < credits && !ret; i++)
+		ret = perf_end_recv_credit(end);
+	return ret;
 }
 
 int perf_end_connect(struct perf_end *end, const struct perf_address *peer)
@@ -327,19 +351,47 @@ int perf_end_tell(struct perf_end *end, uint32_t imm)
 	return perf_end_post(end, &wr, 1);
 }
 
+static int post_receive(struct perf_end *end, const struct snt_recv_wr *wr)
+{
+	int ret = snt_qp_post_recv(end->qp, wr, 1);
+
+	return ret < 0 ? perf_fail(-ret, "posting a receive: %s", strerror(-ret)) : 0;
+}
+
 /* Of a SEND into the slot of its message; of anything else without memory. */
 int perf_end_recv(struct perf_end *end)
 {
 	struct snt_sge sge = { end->mem, perf_end_in(end, end->recv_posted),
 			       end->c.size };
-	struct snt_recv_wr wr = { .wr_id = end->recv_posted,
+	struct snt_recv_wr wr = { .wr_id = end->recv_posted++,
 				  .sge = &sge,
 				  .sge_count = end->receives_data };
-	int ret = snt_qp_post_recv(end->qp, &wr, 1);
 
-	if (ret < 0)
-		return perf_fail(-ret, "posting a receive: %s", strerror(-ret));
-	end->recv_posted++;
+	return post_receive(end, &wr);
+}
+
+int perf_end_recv_credit(struct perf_end *end)
+{
+	struct snt_recv_wr wr = { .wr_id = PERF_ASIDE };
+
+	if (end->one_queue || !end->receives_data)
+		return perf_end_recv(end);
+	return post_receive(end, &wr);
+}
+
+int perf_end_hear(struct perf_end *end)
+{
+	struct perf_message said;
+	int ret =
+		perf_expect(end->control, end->serves ? PERF_STOP : PERF_FAILED, &said);
+
+	if (ret)
+		return ret;
+	if (said.type != PERF_STOP || end->expected != UINT64_MAX ||
+	    said.messages < end->received)
+		return perf_fail(EPROTO, "message %u, of %llu messages, during a run",
+				 said.type, (unsigned long long)said.messages);
+	end->expected = said.messages;
 	return 0;
 }
 
@@ -417,6 +469,18 @@ void perf_end_wrong(struct perf_end *end, uint64_t message)
 {
 	if (!end->use.wrong_bytes++)
 		end->use.wrong_message = message;
+}
+
+/* How many times 1 was added to it is known; the other end saw the values in between. */
+void perf_end_verify_counter(struct perf_end *end, uint64_t count)
+{
+	uint64_t counter;
+
+	if (!end->c.verify || !perf_case_is_atomic(&end->c))
+		return;
+	memcpy(&counter, perf_end_out(end, 0), sizeof(counter));
+	if (counter != count)
+		perf_end_wrong(end, count);
 }
 
 void perf_end_verify(struct perf_end *end, const void *memory, uint64_t message)

@@ -18,10 +18,12 @@ struct perf_end {
 	struct snt_ctx *ctx;
 	int control; /* the socket to the other end */
 	uint32_t peer_devices;
+	bool serves;
 
 	struct perf_case c;
 	struct perf_shape shape;
 	bool receives_data; /* of SENDs, into slots; else notifications */
+	bool one_queue;	    /* a credit takes a receive of a message */
 	struct snt_cq *cq;
 	struct snt_qp *qp;
 	struct snt_mem *mem;
@@ -41,10 +43,11 @@ struct perf_end {
 	 * credits, have the wr_id PERF_ASIDE. */
 	uint64_t posted, done;
 	uint64_t received, recv_posted;
-	/* Of the client: messages that there is room for; of the server: those that it
-	 * has told to be taken. */
-	uint64_t credited;
+	uint64_t credited; /* messages that the other end has room for */
 	uint64_t announced;
+	uint64_t told; /* how many of those received the other end knows of */
+	uint64_t
+		expected; /* how many the other end has sent; UINT64_MAX: not known yet */
 
 	struct perf_use use; /* of this run */
 	uint64_t cpu_begin_ns, wakeups_begin, begin_ns;
@@ -71,8 +74,12 @@ uint64_t perf_end_remote_out(const struct perf_end *end, uint64_t message);
 int perf_end_post(struct perf_end *end, const struct snt_send_wr *wr, unsigned count);
 /* An empty write with this immediate, after all that was posted before. */
 int perf_end_tell(struct perf_end *end, uint32_t imm);
-/* A receive for one more message. */
+/* A receive for one more message; for one more credit. */
 int perf_end_recv(struct perf_end *end);
+int perf_end_recv_credit(struct perf_end *end);
+/* The other end has sent a message during a run (perf_end_idle()): the client's STOP, from
+ * which on `expected` is known, or what is wrong. */
+int perf_end_hear(struct perf_end *end);
 
 /* Completions; where there are none and the case has events, sleeps until there are, or
  * the other end has sent a message, or some time has passed. -EIO, with a text, if one
@@ -87,6 +94,8 @@ int perf_end_idle(struct perf_end *end, int polled);
 
 /* Compares a message that has come with what it should be, and keeps count of it. */
 void perf_end_verify(struct perf_end *end, const void *memory, uint64_t message);
+/* Of atomics: the other end has added 1 so many times. */
+void perf_end_verify_counter(struct perf_end *end, uint64_t count);
 /* Something other than bytes that is not as it should be. */
 void perf_end_wrong(struct perf_end *end, uint64_t message);
 

@@ -12,6 +12,7 @@
 #include "perf_control.h"
 #include "perf_error.h"
 #include "perf_move.h"
+#include "perf_stream.h"
 
 struct flow {
 	struct perf_end *end;
@@ -22,6 +23,11 @@ struct flow {
 	bool last_signaled;
 	uint64_t now_ns;
 };
+
+static bool is_receive(const struct snt_wc *wc)
+{
+	return wc->opcode == SNT_RECV || wc->opcode == SNT_RECV_NOTIFY;
+}
 
 static uint64_t lesser(uint64_t a, uint64_t b)
 {
@@ -75,8 +81,8 @@ static int take(struct flow *flow, const struct snt_wc *wc)
 {
 	struct perf_end *end = flow->end;
 
-	if (wc->opcode == SNT_RECV_NOTIFY)
-		return perf_credit(end, wc->imm);
+	if (is_receive(wc))
+		return perf_flow_take(end, wc);
 	if (wc->wr_id == PERF_ASIDE)
 		return 0;
 	for (; end->done <= wc->wr_id; end->done++)
@@ -87,7 +93,6 @@ static int take(struct flow *flow, const struct snt_wc *wc)
 static int poll_once(struct flow *flow)
 {
 	struct snt_wc wc[PERF_POLL_MAX];
-	struct perf_message message;
 	int count = perf_end_poll(flow->end, wc), ret = 0;
 
 	if (count < 0)
@@ -96,9 +101,8 @@ static int poll_once(struct flow *flow)
 		ret = take(flow, &wc[i]);
 	if (!ret)
 		ret = perf_end_idle(flow->end, count);
-	/* It has nothing to say during a run but that something is wrong. */
 	if (ret == 1)
-		ret = perf_expect(flow->end->control, PERF_FAILED, &message);
+		ret = perf_end_hear(flow->end);
 	if (count || flow->end->c.events || !(flow->end->idle_polls % 64))
 		flow->now_ns = perf_now_ns();
 	return ret;
@@ -168,7 +172,7 @@ int perf_flow_send(struct perf_end *end, const struct perf_goal *goal,
 }
 
 /*
- * The server
+ * Receiving
  */
 
 /* How many messages a completion tells of. */
@@ -178,7 +182,7 @@ static int messages_of(struct perf_end *end, const struct snt_wc *wc,
 	*count_out = 1;
 	if (end->c.op != PERF_WRITE)
 		return 0;
-	*count_out = wc->imm - (uint32_t)end->received;
+	*count_out = (wc->imm - (uint32_t)end->received) & ~PERF_CREDIT;
 	if (*count_out && *count_out <= end->shape.window)
 		return 0;
 	return perf_fail(EPROTO, "an announcement of %u messages, with a window of %u",
@@ -188,10 +192,11 @@ static int messages_of(struct perf_end *end, const struct snt_wc *wc,
 static void verify(struct perf_end *end, const struct snt_wc *wc)
 {
 	const struct perf_case *c = &end->c;
+	uint32_t number = (uint32_t)end->received & ~PERF_CREDIT;
 
 	if (!c->verify)
 		return;
-	if (c->op == PERF_WRITE_IMM && wc->imm != (uint32_t)end->received)
+	if (c->op == PERF_WRITE_IMM && wc->imm != number)
 		perf_end_wrong(end, end->received);
 	if (c->op == PERF_SEND && wc->length != c->size)
 		perf_end_wrong(end, end->received);
@@ -203,16 +208,35 @@ int perf_flow_take(struct perf_end *end, const struct snt_wc *wc)
 	uint32_t count;
 	int ret;
 
-	if (wc->opcode != SNT_RECV && wc->opcode != SNT_RECV_NOTIFY)
+	if (!is_receive(wc))
 		return 0;
+	if (wc->opcode == SNT_RECV_NOTIFY && wc->imm & PERF_CREDIT)
+		return perf_credit(end, wc->imm);
+	if (!perf_case_takes(&end->c, end->serves))
+		return perf_fail(EPROTO, "a message for an end that only sends");
 	ret = messages_of(end, wc, &count);
 	if (ret)
 		return ret;
 	for (; count; count--, end->received++)
 		verify(end, wc);
 	ret = perf_end_recv(end);
-	if (ret || end->received - end->credited < end->shape.credit)
+	if (ret || end->received - end->told < end->shape.credit)
 		return ret;
-	end->credited = end->received;
-	return perf_end_tell(end, (uint32_t)end->received);
+	end->told = end->received;
+	return perf_end_tell(end, (uint32_t)end->received | PERF_CREDIT);
+}
+
+int perf_take_some(struct perf_end *end)
+{
+	bool echoes = perf_case_echoes(&end->c);
+	struct snt_wc wc[PERF_POLL_MAX];
+	int count, ret = 0;
+
+	if (end->stream)
+		return perf_stream_take(end);
+	count = perf_end_poll(end, wc);
+	for (int i = 0; i < count && !ret; i++)
+		ret = echoes ? perf_echo_take(end, &wc[i])
+			     : perf_flow_take(end, &wc[i]);
+	return ret ? ret : count;
 }

@@ -59,12 +59,19 @@ static json_t *runs_json(const struct perf_result *result)
 	for (unsigned i = 0; i < result->run_count; i++) {
 		const struct perf_run *run = &result->run[i];
 
-		json_array_append_new(runs,
-				      json_pack("{s:I, s:I, s:o, s:o}", "messages",
-						whole(run->messages), "elapsed_ns",
-						whole(run->elapsed_ns), "client",
-						use_json(&run->client), "server",
-						use_json(&run->server)));
+		json_t *object = json_pack("{s:I, s:I, s:o, s:o}", "messages",
+					   whole(run->messages), "elapsed_ns",
+					   whole(run->elapsed_ns), "client",
+					   use_json(&run->client), "server",
+					   use_json(&run->server));
+
+		if (result->c.bidirectional)
+			json_object_set_new(object, "back",
+					    json_pack("{s:I, s:I}", "messages",
+						      whole(run->back_messages),
+						      "elapsed_ns",
+						      whole(run->back_elapsed_ns)));
+		json_array_append_new(runs, object);
 	}
 	return runs;
 }
@@ -94,14 +101,13 @@ static json_t *lanes_json(const struct perf_result *result)
 
 static void add_case(json_t *object, const struct perf_case *c)
 {
-	json_t *options =
-		json_pack("{s:s, s:s, s:I, s:i, s:i, s:i, s:s, s:I, s:b, s:b, s:I}",
-			  "test", perf_kind_name(c->kind), "op", perf_op_name(c->op),
-			  "size", whole(c->size), "lanes", (int)c->lanes, "depth",
-			  (int)c->depth, "batch", (int)c->batch, "scheme",
-			  perf_scheme_name(c->scheme), "fragment", whole(c->fragment),
-			  "events", c->events, "verify", c->verify, "seed",
-			  whole(c->seed));
+	json_t *options = json_pack(
+		"{s:s, s:s, s:I, s:i, s:i, s:i, s:s, s:I, s:b, s:b, s:b, s:I}", "test",
+		perf_kind_name(c->kind), "op", perf_op_name(c->op), "size",
+		whole(c->size), "lanes", (int)c->lanes, "depth", (int)c->depth, "batch",
+		(int)c->batch, "scheme", perf_scheme_name(c->scheme), "fragment",
+		whole(c->fragment), "events", c->events, "verify", c->verify,
+		"bidirectional", c->bidirectional, "seed", whole(c->seed));
 
 	json_object_update(object, options);
 	json_decref(options);

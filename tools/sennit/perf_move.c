@@ -43,13 +43,13 @@ struct snt_send_wr perf_wr(struct perf_end *end, struct snt_sge *sge, uint64_t m
 	if (c->op == PERF_READ || perf_case_is_atomic(c))
 		sge->addr = perf_end_in(end, message);
 	if (perf_case_is_atomic(c)) {
-		wr.remote_addr = perf_end_remote_in(end, 0);
+		wr.remote_addr = perf_end_remote_out(end, 0);
 		wr.compare_add = c->op == PERF_FETCH_ADD ? 1 : message;
 		wr.swap = message + 1;
 	}
 	/* With DQPLB an immediate costs a write of its own, if it is not 0. */
 	if (c->op == PERF_WRITE_IMM && c->verify)
-		wr.imm = (uint32_t)message;
+		wr.imm = (uint32_t)message & ~PERF_CREDIT;
 	return wr;
 }
 
@@ -93,20 +93,19 @@ int perf_announce(struct perf_end *end, bool all)
 	if (!all && new < end->shape.credit)
 		return 0;
 	end->announced = end->posted;
-	return perf_end_tell(end, (uint32_t)end->posted);
+	return perf_end_tell(end, (uint32_t)end->posted & ~PERF_CREDIT);
 }
 
-/* A number of 32 bits, of messages that are under way. */
 int perf_credit(struct perf_end *end, uint32_t taken)
 {
 	uint64_t before = end->credited - end->shape.window;
-	uint32_t more = taken - (uint32_t)before;
+	uint32_t more = (taken - (uint32_t)before) & ~PERF_CREDIT;
 
 	if (more > end->posted - before)
 		return perf_fail(EPROTO, "the other end has taken %u messages of %u",
 				 more, (unsigned)(end->posted - before));
 	end->credited += more;
-	return perf_end_recv(end);
+	return perf_end_recv_credit(end);
 }
 
 /*

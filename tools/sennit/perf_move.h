@@ -10,7 +10,9 @@
 /*
  * One run of a case. The client moves messages until its goal is reached: as many as
  * the depth at a time (perf_flow.c), or one after the other (perf_echo.c). The server, if
- * it takes part at all, does so until it is told how many there were.
+ * it takes part at all, does so until it is told how many there were. In both directions
+ * it sends by the same rules as the client, and each end goes on taking messages until the
+ * other one has sent its last.
  */
 
 #define PERF_SAMPLES	  64
@@ -59,19 +61,24 @@ void perf_fill(struct perf_end *end, uint64_t message);
 /* It is complete: what it brought back is as it should be? */
 void perf_landed(struct perf_end *end, uint64_t message);
 
+/* In the immediate of a credit; the rest is a number of messages, which wraps. */
+#define PERF_CREDIT (UINT32_C(1) << 31)
+
 /* Where the receiver takes part (perf_flow.c): tells it of plain writes that it has not been
  * told of, if there are enough of them or @all; and takes its word for how many messages
  * it has taken. */
 int perf_announce(struct perf_end *end, bool all);
 int perf_credit(struct perf_end *end, uint32_t taken);
 
-/* The client's runs. */
+/* The runs of an end that sends. */
 int perf_flow_send(struct perf_end *end, const struct perf_goal *goal,
 		   struct perf_clock *clock);
 int perf_echo_send(struct perf_end *end, const struct perf_goal *goal,
 		   struct perf_clock *clock);
 
-/* The server's: all of a completion. */
+/* Of one that takes: whatever there is now. Returns how much that was. */
+int perf_take_some(struct perf_end *end);
+/* The same of one completion. */
 int perf_flow_take(struct perf_end *end, const struct snt_wc *wc);
 int perf_echo_take(struct perf_end *end, const struct snt_wc *wc);
 

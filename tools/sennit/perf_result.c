@@ -23,9 +23,15 @@ static struct spread over_runs(const struct perf_result *result,
 static double messages_per_second(const struct perf_result *result,
 				  const struct perf_run *run)
 {
-	(void)result;
-	return run->elapsed_ns ? (double)run->messages * 1e9 / (double)run->elapsed_ns
-			       : 0;
+	uint64_t messages = run->messages, elapsed_ns = run->elapsed_ns;
+
+	/* What both have sent, in the time of the one that took longer. */
+	if (result->c.bidirectional) {
+		messages += run->back_messages;
+		if (run->back_elapsed_ns > elapsed_ns)
+			elapsed_ns = run->back_elapsed_ns;
+	}
+	return elapsed_ns ? (double)messages * 1e9 / (double)elapsed_ns : 0;
 }
 
 static double bytes_per_second(const struct perf_result *result,
@@ -86,7 +92,7 @@ double perf_result_wakeups(const struct perf_result *result, bool server)
 		const struct perf_run *run = &result->run[i];
 
 		wakeups += (double)(server ? &run->server : &run->client)->wakeups;
-		messages += (double)run->messages;
+		messages += (double)(run->messages + run->back_messages);
 	}
 	return messages > 0 ? wakeups / messages : 0;
 }

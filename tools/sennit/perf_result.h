@@ -29,6 +29,7 @@ struct perf_lane_row {
 struct perf_run {
 	uint64_t messages;
 	uint64_t elapsed_ns;
+	uint64_t back_messages, back_elapsed_ns; /* the server's, in both directions */
 	struct perf_use client, server;
 	uint64_t p50_ns; /* of latency */
 };

@@ -12,7 +12,6 @@
 #include "perf_end.h"
 #include "perf_error.h"
 #include "perf_move.h"
-#include "perf_pattern.h"
 #include "perf_stream.h"
 
 /* A client that says nothing for so long has been forgotten by its user. */
@@ -31,16 +30,6 @@ static int greet(struct perf_end *end)
 	return perf_send(end->control, &message);
 }
 
-/* READs are of what is here. */
-static void fill_for_reads(struct perf_end *end)
-{
-	const struct perf_case *c = &end->c;
-
-	for (uint32_t i = 0; c->verify && c->op == PERF_READ && i < end->shape.slots;
-	     i++)
-		pattern_fill(perf_end_out(end, i), c->size, c->seed, i);
-}
-
 static int set_up(struct perf_end *end, const struct perf_case *c)
 {
 	struct perf_message message = { .type = PERF_READY };
@@ -48,7 +37,6 @@ static int set_up(struct perf_end *end, const struct perf_case *c)
 
 	if (ret)
 		return ret;
-	fill_for_reads(end);
 	ret = perf_end_address(end, &message.address);
 	if (!ret)
 		ret = perf_send(end->control, &message);
@@ -61,49 +49,17 @@ static int set_up(struct perf_end *end, const struct perf_case *c)
 	return ret ? ret : perf_send_word(end->control, PERF_CONNECTED);
 }
 
-/* The client has stopped after so many messages, which may still be on their way. */
-static int stopped(struct perf_end *end, uint64_t *messages_out)
-{
-	struct perf_message message;
-	int ret = perf_expect(end->control, PERF_STOP, &message);
-
-	if (ret)
-		return ret;
-	if (message.messages < end->received)
-		return perf_fail(EPROTO, "%llu messages have come, of %llu",
-				 (unsigned long long)end->received,
-				 (unsigned long long)message.messages);
-	*messages_out = message.messages;
-	return 0;
-}
-
-/* What has come; how much that was. */
-static int take_some(struct perf_end *end)
-{
-	bool echoes = perf_case_echoes(&end->c);
-	struct snt_wc wc[PERF_POLL_MAX];
-	int count, ret = 0;
-
-	if (end->stream)
-		return perf_stream_take(end);
-	count = perf_end_poll(end, wc);
-	for (int i = 0; i < count && !ret; i++)
-		ret = echoes ? perf_echo_take(end, &wc[i])
-			     : perf_flow_take(end, &wc[i]);
-	return ret ? ret : count;
-}
-
+/* Until everything has come that the client has sent, which it tells with STOP. */
 static int take_part(struct perf_end *end)
 {
-	uint64_t messages = UINT64_MAX;
 	int ret = 0;
 
-	while (!ret && end->received < messages) {
-		int count = take_some(end);
+	while (!ret && end->received < end->expected) {
+		int count = perf_take_some(end);
 
 		ret = count < 0 ? count : perf_end_idle(end, count);
 		if (ret == 1)
-			ret = stopped(end, &messages);
+			ret = perf_end_hear(end);
 	}
 	return ret;
 }
@@ -117,38 +73,54 @@ static int look_on(struct perf_end *end)
 	if (!ret && message.type != PERF_STOP)
 		ret = perf_fail(EPROTO, "message %u during a run", message.type);
 	if (!ret)
-		end->received = message.messages;
+		end->expected = message.messages;
 	return ret;
 }
 
-/* How many times 1 was added to it is known; the client saw the values in between. */
-static void verify_counter(struct perf_end *end)
+/* What the client does, at the same time. */
+static int send_back(struct perf_end *end, const struct perf_limit *limit)
 {
-	uint64_t counter;
+	struct perf_goal goal = { .messages = limit->messages,
+				  .duration_ns = limit->duration_ns };
+	struct perf_clock clock;
 
-	if (!end->c.verify || !perf_case_is_atomic(&end->c))
-		return;
-	memcpy(&counter, perf_end_in(end, 0), sizeof(counter));
-	if (counter != end->received)
-		perf_end_wrong(end, end->received);
+	return end->stream ? perf_stream_send(end, &goal, &clock)
+			   : perf_flow_send(end, &goal, &clock);
 }
 
-static int run(struct perf_end *end)
+static int receive_all(struct perf_end *end)
+{
+	int ret = 0;
+
+	if (perf_case_takes(&end->c, true))
+		return take_part(end);
+	if (end->expected == UINT64_MAX)
+		ret = look_on(end);
+	end->received = end->expected;
+	return ret;
+}
+
+static int run(struct perf_end *end, const struct perf_limit *limit)
 {
 	struct perf_message message = { .type = PERF_RESULT };
 	int ret = perf_send_word(end->control, PERF_RUNNING);
 
 	if (ret)
 		return ret;
+	end->expected = UINT64_MAX;
 	perf_end_begin(end);
 	end->idle_polls = 0;
-	ret = perf_case_flows(&end->c) || perf_case_echoes(&end->c) ? take_part(end)
-								    : look_on(end);
-	perf_end_finish(end);
+	if (end->c.bidirectional)
+		ret = send_back(end, limit);
+	if (!ret)
+		ret = receive_all(end);
+	if (!end->c.bidirectional)
+		perf_end_finish(end);
 	if (ret)
 		return ret;
-	verify_counter(end);
+	perf_end_verify_counter(end, end->received);
 	end->use.messages = end->received;
+	end->use.sent = end->posted;
 	message.use = end->use;
 	return perf_send(end->control, &message);
 }
@@ -163,7 +135,7 @@ static int serve_case(struct perf_end *end, const struct perf_case *c)
 		if (ret || message.type == PERF_DONE)
 			break;
 		ret = message.type == PERF_RUN
-			      ? run(end)
+			      ? run(end, &message.limit)
 			      : perf_fail(EPROTO, "message %u between runs",
 					  message.type);
 	}

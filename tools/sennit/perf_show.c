@@ -28,8 +28,10 @@ const char *perf_size_text(char *buffer, uint64_t size)
 static const char *describe(char *buffer, const struct perf_case *c, const char *kind)
 {
 	char fragment[PERF_SIZE_TEXT];
-	int used = snprintf(buffer, PERF_TITLE, "%s%s, %u lane%s", perf_op_name(c->op),
-			    kind, c->lanes, c->lanes > 1 ? "s" : "");
+	int used =
+		snprintf(buffer, PERF_TITLE, "%s%s%s, %u lane%s", perf_op_name(c->op),
+			 kind, c->bidirectional ? ", both directions" : "", c->lanes,
+			 c->lanes > 1 ? "s" : "");
 
 	if (c->lanes > 1)
 		used += snprintf(buffer + used, PERF_TITLE - (size_t)used, ", %s",

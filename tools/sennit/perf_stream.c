@@ -140,16 +140,29 @@ static ssize_t read_some(struct perf_end *end)
 	return got;
 }
 
+/* What has come of the other direction. */
+static int read_back(struct perf_end *end)
+{
+	ssize_t got = read_some(end);
+
+	if (got > 0 && end->stream_at == end->c.size)
+		take_message(end);
+	return got < 0 ? (int)got : got > 0;
+}
+
 /* After something was done, or not. */
 static int go_on(struct perf_end *end, int done)
 {
-	struct perf_message said;
-	int ret = done ? 0 : make_progress(end);
+	int ret = end->c.bidirectional ? read_back(end) : 0;
 
+	if (ret < 0)
+		return ret;
+	done |= ret;
+	ret = done ? 0 : make_progress(end);
 	if (!ret)
 		ret = perf_end_idle(end, done);
 	if (ret == 1)
-		ret = perf_expect(end->control, PERF_FAILED, &said);
+		ret = perf_end_hear(end);
 	return ret;
 }
 

@@ -117,6 +117,7 @@ static void walk_case(struct cursor *cursor, struct perf_case *c)
 	number8(cursor, &c->balance);
 	yes_or_no(cursor, &c->verify);
 	yes_or_no(cursor, &c->events);
+	yes_or_no(cursor, &c->bidirectional);
 	number32(cursor, &c->lanes);
 	number32(cursor, &c->depth);
 	number32(cursor, &c->batch);
@@ -136,7 +137,15 @@ static void walk_use(struct cursor *cursor, struct perf_use *use)
 	number64(cursor, &use->wrong_bytes);
 	number64(cursor, &use->wrong_message);
 	number64(cursor, &use->wrong_offset);
+	number64(cursor, &use->sent);
 	number32(cursor, &use->paths);
+}
+
+static void walk_limit(struct cursor *cursor, struct perf_limit *limit)
+{
+	number64(cursor, &limit->messages);
+	number64(cursor, &limit->duration_ns);
+	cursor->bad |= limit->duration_ns > PERF_DURATION_MAX_NS;
 }
 
 static void walk(struct cursor *cursor, struct perf_message *message)
@@ -156,6 +165,9 @@ static void walk(struct cursor *cursor, struct perf_message *message)
 		      PERF_TOKEN_MAX);
 		bytes(cursor, message->address.offer, &message->address.offer_length,
 		      PERF_OFFER_MAX);
+		break;
+	case PERF_RUN:
+		walk_limit(cursor, &message->limit);
 		break;
 	case PERF_STOP:
 		number64(cursor, &message->messages);

@@ -22,9 +22,9 @@
  *	               <-   READY       with the server's card and token
  *	CONNECT        ->               with the client's
  *	               <-   CONNECTED
- *	RUN            ->               for each run of it
+ *	RUN            ->               for each run of it, with what ends it
  *	               <-   RUNNING
- *	STOP           ->               that many messages
+ *	STOP           ->               the client has sent that many messages
  *	               <-   RESULT
  *	DONE           ->               no more runs
  *	OVER           <->  OVER        of streams, each when it is over at that end
@@ -40,8 +40,10 @@
 #define PERF_TOKEN_MAX SNT_TOKEN_PACKED_MAX
 #define PERF_CARD_MAX  SNT_CARD_PACKED_MAX
 #define PERF_OFFER_MAX SNT_STREAM_OFFER_MAX
-#define PERF_PORT      18515 /* perftest's */
-#define PERF_PORT_TEXT "18515"
+/* Of one run. */
+#define PERF_DURATION_MAX_NS UINT64_C(3600000000000)
+#define PERF_PORT	     18515 /* perftest's */
+#define PERF_PORT_TEXT	     "18515"
 
 enum perf_type {
 	PERF_HELLO = 1,
@@ -85,7 +87,14 @@ struct perf_use {
 	uint64_t checked_bytes;
 	uint64_t wrong_bytes;
 	uint64_t wrong_message, wrong_offset; /* the first of these */
+	uint64_t sent;	/* messages, since the case began; the server's, if both send */
 	uint32_t paths; /* of its data lanes: 1 << enum snt_path */
+};
+
+/* RUN: what ends it, for a server that sends. */
+struct perf_limit {
+	uint64_t messages; /* 0: by time */
+	uint64_t duration_ns;
 };
 
 struct perf_message {
@@ -96,6 +105,7 @@ struct perf_message {
 		struct perf_address address;
 		uint64_t messages; /* STOP: posted since the case began */
 		struct perf_use use;
+		struct perf_limit limit;
 		char text[PERF_TEXT_MAX]; /* FAILED */
 	};
 };

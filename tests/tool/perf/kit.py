@@ -119,9 +119,9 @@ def hello(devices: int = 2) -> bytes:
 def case(kind: int = BANDWIDTH, op: int = WRITE, scheme: int = 1, balance: int = 0,
          verify: int = 0, events: int = 0, lanes: int = 2, depth: int = 16,
          batch: int = 1, mtu: int = 0, size: int = 4096, fragment: int = 0,
-         seed: int = 1) -> bytes:
-    return frame(CASE, struct.pack(">BBBBBBIIIIQQQ", kind, op, scheme, balance, verify,
-                                   events, lanes, depth, batch, mtu, size, fragment,
+         seed: int = 1, bidirectional: int = 0) -> bytes:
+    return frame(CASE, struct.pack(">BBBBBBBIIIIQQQ", kind, op, scheme, balance, verify,
+                                   events, bidirectional, lanes, depth, batch, mtu, size, fragment,
                                    seed))
 
 

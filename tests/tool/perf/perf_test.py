@@ -254,6 +254,50 @@ def paths_named(tool: Tool):
             yield f"{setting}: {row}"
 
 
+def both_directions(tool: Tool):
+    """With -b both ends send at once, every byte of it arrives, and figures are sums."""
+    seen = set()
+    for more in ((), ("--events",), ("--test", "rate", "--depth", "1,32")):
+        for row in tool.results("-b", "--op", "all", "--scheme", "all", "--lanes", "1,3",
+                                "--size", "1,4097", "--verify", "--iterations", "70",
+                                "--runs", "2", "--warm-up", "0", *more):
+            name = f"{row['op']} {row['test']} {row['size']} {row['lanes']} {row['scheme']}"
+            if "failure" in row:
+                yield f"{name} {more}: {row['failure']}"
+                continue
+            seen.add((row["op"], row["lanes"], row["scheme"]))
+            if not row["bidirectional"] or row["test"] == "lat":
+                yield f"{name}: {row['bidirectional']}"
+            if row["wrong_bytes"] or row["verified_bytes"] != 2 * 2 * 70 * row["size"]:
+                yield f"{name}: {row['verified_bytes']} verified, {row['wrong_bytes']} wrong"
+            if any(run["messages"] != 70 or run["back"]["messages"] != 70
+                   for run in row["runs"]):
+                yield f"{name}: {row['runs']}"
+    wanted = {(op, *lanes) for op in OPERATIONS for lanes in LANES}
+    if seen != wanted:
+        yield f"missing {wanted - seen}"
+
+
+def both_directions_by_time(tool: Tool):
+    """Neither waits for the other, with and without credit; the sum is shown."""
+    for row in tool.results("-b", "--op", "write,send,read,stream", "--size", "4k,1m",
+                            "--duration", "50ms", "--runs", "1", "--warm-up", "10ms"):
+        (run,) = row["runs"]
+        both = run["messages"] + run["back"]["messages"]
+        longer = max(run["elapsed_ns"], run["back"]["elapsed_ns"])
+        rate = row["messages_per_second"]["median"]
+        if not run["messages"] or not run["back"]["messages"] or \
+                abs(rate - both * 1e9 / longer) > 1e-3 * rate:
+            yield f"{row['op']}: {rate} of {run}"
+    done = tool.run("--local", "-b", "--size", "64", "--iterations", "10", *QUICK)
+    if "write bandwidth, both directions, 2 lanes" not in done.stdout or \
+            "latency" in done.stdout:
+        yield done.stdout + done.stderr
+    done = tool.run("--local", "-b", "--test", "lat")
+    if done.returncode != 2 or "--bidirectional" not in done.stderr:
+        yield f"status {done.returncode}: {done.stderr}"
+
+
 def sleeping(tool: Tool):
     """Both ends sleep, and still nothing is lost."""
     for row in tool.results("--events", "--verify", "--op", "write,write-imm,send,read,stream",
@@ -420,6 +464,8 @@ TESTS = {
     "addresses are shared out between both ends": shared_addresses,
     "addresses that are too few, or in use, are said once": too_few_addresses,
     "figures name their path": paths_named,
+    "both directions, and every byte of them verified": both_directions,
+    "both directions at a time": both_directions_by_time,
     "ends that sleep": sleeping,
     "the report is well-formed and needs nothing else": page,
     "a server serves the next client after one was killed": server_goes_on,

@@ -25,6 +25,7 @@ static struct perf_message make(uint16_t type)
 						.op = PERF_SEND,
 						.scheme = 2,
 						.verify = true,
+						.bidirectional = true,
 						.lanes = 4,
 						.depth = 128,
 						.batch = 16,
@@ -40,11 +41,14 @@ static struct perf_message make(uint16_t type)
 		memset(message.address.card, 0x11, PERF_CARD_MAX);
 		memset(message.address.token, 0x22, 28);
 		break;
+	case PERF_RUN:
+		message.limit = (struct perf_limit){ 7, PERF_DURATION_MAX_NS };
+		break;
 	case PERF_STOP:
 		message.messages = UINT64_C(0x1122334455667788);
 		break;
 	case PERF_RESULT:
-		message.use = (struct perf_use){ 1, 2, 3, 4, 5, 6, 7, 8, 9 };
+		message.use = (struct perf_use){ 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 };
 		break;
 	case PERF_FAILED:
 		strcpy(message.text, "it did not work");
@@ -188,6 +192,9 @@ static void values_out_of_range_are_refused(void **state)
 	REFUSED(op, PERF_FETCH_ADD); /* has 8 bytes */
 	REFUSED(scheme, 3);
 	REFUSED(balance, 3);
+	good.bidirectional = true;
+	REFUSED(kind, PERF_LATENCY);
+	good.bidirectional = false;
 	REFUSED(lanes, 0);
 	REFUSED(lanes, PERF_LANES_MAX + 1);
 	REFUSED(depth, 0);
