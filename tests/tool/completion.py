@@ -5,6 +5,7 @@
 usage: completion.py SENNIT
 """
 
+import os
 import re
 import shutil
 import subprocess
@@ -64,16 +65,40 @@ def in_bash(tool: Tool):
 def values(tool: Tool):
     """and what an option may be"""
     shell = Shell(tool("help", "--bash").stdout)
+    interfaces = {name for name in os.listdir("/sys/class/net") if name.startswith("lo")}
     for words, wanted in ((["ping", "--carrier", ""], {"cm", "tcp"}),
                           (["ping", "--carrier", "=", "t"], {"tcp"}),
                           (["ping", "--carrier", "="], {"cm", "tcp"}),
                           (["cp", "--soft", "n"], {"never"}),
+                          (["perf", "--scheme", ""], {"all", "spray", "dqplb"}),
+                          (["perf", "--test", "=", "l"], {"lat"}),
+                          (["perf", "--op", "w"], {"write", "write-imm"}),
+                          (["perf", "-o", "read,s"], {"read,send", "read,stream"}),
+                          (["perf", "--op", "read,send,f"], {"read,send,fetch-add"}),
+                          (["perf", "--mtu", "10"], {"1024"}),
+                          (["perf", "--soft-addresses", "lo"], interfaces),
+                          (["perf", "--soft-addresses", "10.0.0.1,lo"], {f"10.0.0.1,{name}" for name in interfaces}),
                           (["perf", "--port", ""], set()),
                           (["cp", "--secret-file", ""], set())):  # the shell's own files
         if shell.offers(*words) != wanted:
             yield f"{words}: {shell.offers(*words)}"
     if not any(name.endswith("sh") for name in shell.offers("run", "bas")):
         yield "no programs are offered"
+
+
+def values_work(tool: Tool):
+    """every value that is offered is one that the tool takes"""
+    shell = Shell(tool("help", "--bash").stdout)
+    for option in ("--op", "--test", "--scheme", "--balance", "--mtu"):
+        offered = shell.offers("perf", option, "")
+        refused = tool("perf", "--local", option, "frob").stderr
+        known = re.search(r"(?:none of|no list of these:) (.*)", refused)
+        if len(offered) < 3 or (known and set(re.split(r", |\|", known[1])) != offered):
+            yield f"{option}: {offered}, but {refused}"
+        for value in offered:
+            # Nothing is measured, since there is nobody at that port.
+            done = tool("perf", option, value, "--port", "1", "127.0.0.1")
+            yield from expect(done, 1, err="port 1")
 
 
 def in_zsh(tool: Tool):
@@ -84,6 +109,9 @@ def in_zsh(tool: Tool):
         for option in command["options"]:
             if f"--{option['name']}" not in part:
                 yield f"{command['name']}: there is no --{option['name']}"
+    for words in ("_values -s , op all write ", "_values -s , scheme all spray dqplb"):
+        if words not in script:
+            yield f"no {words}"
     if not shutil.which("zsh"):
         return
     with tempfile.TemporaryDirectory() as folder:
@@ -106,7 +134,7 @@ def one_of_them(tool: Tool):
 
 def main() -> None:
     tool, cases = Tool(sys.argv[1]), Cases()
-    for case in (in_bash, values, in_zsh, one_of_them):
+    for case in (in_bash, values, values_work, in_zsh, one_of_them):
         cases.run(case, tool)
     cases.report.end()
 

@@ -37,6 +37,7 @@ struct command {
 	const char *description;
 	const struct option_entry *options; /* ended by an empty one; NULL: none */
 	const struct example *examples;	    /* ended by an empty one */
+	const struct option_hint *hints;    /* the same; NULL: none */
 	int argument_min, argument_max;	    /* -1: any number */
 	bool ignores_signs;	/* arguments may be numbers such as -110, for 110 */
 	bool stops_at_argument; /* what follows the first argument is not for us */

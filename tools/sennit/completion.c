@@ -13,10 +13,16 @@ enum offer {
 	OFFER_FILES,
 	OFFER_FOLDERS,
 	OFFER_WORDS, /* "cm|tcp" */
+	OFFER_LIST,  /* the same, separated by commas */
+	OFFER_CLASS, /* a list of names in a folder of /sys/class */
 };
 
 static enum offer offer_of(const struct option_entry *entry)
 {
+	if (entry->values && *entry->values == '@')
+		return OFFER_CLASS;
+	if (entry->values)
+		return entry->kind == OPTION_TEXT ? OFFER_LIST : OFFER_WORDS;
 	if (entry->kind == OPTION_CHOICE)
 		return OFFER_WORDS;
 	if (!strcmp(entry->argument, "FILE"))
@@ -32,11 +38,13 @@ static void each_option(const struct command *command,
 	options_each(common_options, each, NULL);
 }
 
-/* "cm tcp" */
-static void print_words(const char *choices)
+/* "cm tcp", or the name of a class. */
+static void print_words(const struct option_entry *entry)
 {
-	for (; *choices; choices++)
-		putchar(*choices == '|' ? ' ' : *choices);
+	const char *words = entry->values ? entry->values : entry->argument;
+
+	for (words += *words == '@'; *words; words++)
+		putchar(*words == '|' ? ' ' : *words);
 }
 
 /*
@@ -56,10 +64,9 @@ static void bash_word(void *arg, const struct option_entry *entry, size_t base)
 static void bash_value(void *arg, const struct option_entry *entry, size_t base)
 {
 	static const char *const what[] = {
-		[OFFER_NOTHING] = "nothing",
-		[OFFER_FILES] = "files",
-		[OFFER_FOLDERS] = "folders",
-		[OFFER_WORDS] = "words ",
+		[OFFER_NOTHING] = "nothing", [OFFER_FILES] = "files",
+		[OFFER_FOLDERS] = "folders", [OFFER_WORDS] = "words ",
+		[OFFER_LIST] = "list ",	     [OFFER_CLASS] = "class ",
 	};
 
 	(void)base;
@@ -69,8 +76,8 @@ static void bash_value(void *arg, const struct option_entry *entry, size_t base)
 	if (entry->letter)
 		printf(" | %s:-%c", *(const char **)arg, entry->letter);
 	printf(") offer='%s", what[offer_of(entry)]);
-	if (offer_of(entry) == OFFER_WORDS)
-		print_words(entry->argument);
+	if (offer_of(entry) >= OFFER_WORDS)
+		print_words(entry);
 	puts("' ;;");
 }
 
@@ -90,10 +97,16 @@ static const char bash_begin[] =
 
 static const char bash_end[] =
 	"\tesac\n"
+	"\t[[ $offer == class* ]] && offer=\"list $(ls /sys/class/${offer#class } 2>/dev/null)\"\n"
 	"\tcase $offer in\n"
 	"\tnothing) compopt +o default 2>/dev/null; return ;;\n"
 	"\tfiles) return ;;\n"
 	"\tfolders) COMPREPLY=($(compgen -d -- \"$word\")); return ;;\n"
+	"\tlist*)\n"
+	"\t\t[[ $word == *,* ]] && before=${word%,*}, || before=\n"
+	"\t\tCOMPREPLY=($(compgen -W \"${offer#list}\" -P \"$before\" -- \"${word##*,}\"))\n"
+	"\t\tcompopt -o nospace 2>/dev/null\n"
+	"\t\treturn ;;\n"
 	"\twords*) COMPREPLY=($(compgen -W \"${offer#words}\" -- \"$word\")); return ;;\n"
 	"\tesac\n"
 	"\tif [[ $COMP_CWORD == 1 ]]; then\n"
@@ -153,6 +166,8 @@ static void zsh_option(void *arg, const struct option_entry *entry, size_t base)
 		[OFFER_FILES] = "_files",
 		[OFFER_FOLDERS] = "_files -/",
 		[OFFER_WORDS] = "(",
+		[OFFER_LIST] = "_values -s , ",
+		[OFFER_CLASS] = "_sequence _files -W /sys/class/",
 	};
 	bool has_argument = entry->kind != OPTION_FLAG;
 
@@ -169,11 +184,15 @@ static void zsh_option(void *arg, const struct option_entry *entry, size_t base)
 	zsh_quoted(entry->help, "[]\\");
 	putchar(']');
 	if (has_argument) {
-		printf(":%s:%s", entry->name, action[offer_of(entry)]);
-		if (offer_of(entry) == OFFER_WORDS) {
-			print_words(entry->argument);
+		enum offer offer = offer_of(entry);
+
+		printf(":%s:%s", entry->name, action[offer]);
+		if (offer == OFFER_LIST)
+			printf("%s ", entry->name);
+		if (offer >= OFFER_WORDS)
+			print_words(entry);
+		if (offer == OFFER_WORDS)
 			putchar(')');
-		}
 	}
 	puts("' \\");
 }

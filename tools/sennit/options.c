@@ -315,18 +315,38 @@ static int store_known(struct known known, const char *text, void *opts)
 	return store(known.entry, text, (char *)opts + known.base);
 }
 
+/* Is it one of another program's? With @letter 0 it is looked for by name. */
+static const struct option_hint *find_hint(const struct command *command, int letter,
+					   const char *name)
+{
+	const struct option_hint *hint = command->hints;
+
+	while (hint && hint->name &&
+	       (letter ? hint->letter != letter : strcmp(hint->name, name) != 0))
+		hint++;
+	return hint && hint->name ? hint : NULL;
+}
+
 /* getopt_long() does not know it: which one was meant? */
 static int unknown(const struct parser *parser, const char *typed)
 {
+	const struct option_hint *hint;
 	char name[64];
 	const char *nearest;
 
-	if (optopt && optopt < FIRST_CODE)
+	if (optopt && optopt < FIRST_CODE) {
+		hint = find_hint(parser->command, optopt, "");
+		if (hint)
+			return output_usage("-%c %s", optopt, hint->sentence);
 		return output_usage("there is no option -%c", optopt);
+	}
 	if (optopt)
 		return output_usage("%.*s takes no argument", (int)strcspn(typed, "="),
 				    typed);
 	snprintf(name, sizeof(name), "%.*s", (int)strcspn(typed + 2, "="), typed + 2);
+	hint = find_hint(parser->command, 0, name);
+	if (hint)
+		return output_usage("--%s %s", name, hint->sentence);
 	nearest = options_nearest(name, option_name, parser->names);
 	if (nearest)
 		return output_usage("there is no option --%s; did you mean --%s?", name,

@@ -32,6 +32,17 @@ struct option_entry {
 	int (*call)(void *opts, const char *value);
 	const char *help;
 	const struct option_entry *table; /* of OPTION_TABLE */
+	/* What shells offer besides what the kind tells: "256|512", or "@net" for what is in
+	 * /sys/class/net. Of OPTION_TEXT it is a list, separated by commas. */
+	const char *values;
+};
+
+/* An option of another program that users try here, and a sentence about it, which begins
+ * with the option as it was typed: "is not needed: ..." */
+struct option_hint {
+	char letter;	  /* 0: none */
+	const char *name; /* the long one; NULL ends a table */
+	const char *sentence;
 };
 
 /* Calls back for each option and heading of a table, those of tables in it included, with

@@ -54,9 +54,10 @@ static const struct option_entry perf_options[] = {
 	{ OPTION_GROUP,
 	  .help = "What (lists such as 64,4k,1m; ranges 1-8, 64-1m*4, 10-50+10)" },
 	{ OPTION_TEXT, 'o', "op", "LIST", AT(op),
+	  .values = "all|write|write-imm|read|send|fetch-add|cmp-swap|stream",
 	  .help = "write, write-imm, read, send, fetch-add, cmp-swap, stream, all; write if "
 		  "not given" },
-	{ OPTION_TEXT, 0, "test", "LIST", AT(test),
+	{ OPTION_TEXT, 0, "test", "LIST", AT(test), .values = "all|bw|lat|rate",
 	  .help = "bw, lat, rate, all; bw,lat if not given, with -b bw" },
 	{ OPTION_TEXT, 's', "size", "LIST", AT(size),
 	  .help = "of messages; 64,4k,64k,1m if not given" },
@@ -66,7 +67,7 @@ static const struct option_entry perf_options[] = {
 	  .help = "QPs that the virtual one has; one for each device if not given" },
 	{ OPTION_TEXT, 't', "depth", "LIST", AT(depth),
 	  .help = "messages under way; 128 if not given" },
-	{ OPTION_TEXT, 0, "scheme", "LIST", AT(scheme),
+	{ OPTION_TEXT, 0, "scheme", "LIST", AT(scheme), .values = "all|spray|dqplb",
 	  .help = "spray, dqplb, all; spray if not given" },
 	{ OPTION_TEXT, 0, "fragment", "LIST", AT(fragment),
 	  .help = "bytes that go to one lane at once, a multiple of 64; 1m if not given" },
@@ -75,6 +76,7 @@ static const struct option_entry perf_options[] = {
 	{ OPTION_NUMBER, 'l', "batch", "COUNT", AT(batch), "1", 1, PERF_BATCH_MAX,
 	  .help = "messages posted in one call" },
 	{ OPTION_NUMBER, 'm', "mtu", "BYTES", AT(mtu), "0", 0, 4096,
+	  .values = "0|256|512|1024|2048|4096",
 	  .help = "of a packet; 0: what the ports have" },
 	{ OPTION_FLAG, 'b', "bidirectional", .offset = AT(bidirectional),
 	  .help = "both ends send at the same time; figures of bw and rate are sums" },
@@ -551,6 +553,19 @@ static int run(const void *arg, int count, char **argument)
 			   : be_client(opts, &sweep, argument[0]);
 }
 
+/* perftest's that have no counterpart of the same name. */
+static const struct option_hint hints[] = {
+	{ 'x', "gid-index", "of perftest is --gid here: --gid 3" },
+	{ 'R', "rdma_cm",
+	  "is not needed: both ends exchange addresses over TCP, whatever the devices are" },
+	{ 0, "report_gbits", "is not needed: figures are in Gb/s" },
+	{ 'i', "ib-port",
+	  "of perftest is a part of --devices here: --devices mlx5_0:2" },
+	{ 'c', "connection", "is not needed: all transport is RC" },
+	{ 'N', "noPeak", "is not needed: there is no peak, but a median and a spread" },
+	{ 0 },
+};
+
 static const struct example examples[] = {
 	{ "sennit perf", "on one host" },
 	{ "sennit perf 10.0.0.1", "on the other: writes of some sizes" },
@@ -583,6 +598,7 @@ const struct command perf_command = {
 		"reach it who may.",
 	.options = perf_options,
 	.examples = examples,
+	.hints = hints,
 	.argument_max = 1,
 	.opts_size = sizeof(struct perf_opts),
 	.run = run,
