@@ -167,6 +167,9 @@ int perf_flow_send(struct perf_end *end, const struct perf_goal *goal,
 		ret = poll_once(&flow);
 	perf_end_finish(end);
 	clock->end_ns = clock->begin_ns + end->use.elapsed_ns;
+	/* The end is a sample, also of a run that was shorter than an interval. */
+	if (goal->timeline)
+		goal->timeline->next_ns = clock->end_ns;
 	perf_clock_tick(clock, end, goal, clock->end_ns);
 	return ret;
 }

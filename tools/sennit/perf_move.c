@@ -112,12 +112,25 @@ int perf_credit(struct perf_end *end, uint32_t taken)
  * Time
  */
 
+/* Bytes that a lane has carried, of those that it was given: what is under way counts as
+ * whole fragments. */
+static uint64_t carried(const struct perf_end *end, const struct snt_lane_info *lane,
+			uint64_t fragment_size)
+{
+	uint64_t piece = end->c.size < fragment_size ? end->c.size : fragment_size,
+		 under_way = lane->under_way * piece;
+
+	return lane->bytes > under_way ? lane->bytes - under_way : 0;
+}
+
 /* A lane that passes WRs on does not count bytes; it is the only one. */
 static void take_sample(struct perf_end *end, struct perf_timeline *line,
 			const struct perf_clock *clock, uint64_t now_ns)
 {
 	struct perf_sample *sample = &line->sample[line->count++];
+	struct snt_qp_info qp = { .size = sizeof(qp) };
 
+	snt_qp_query(end->qp, &qp);
 	sample->at_ns = now_ns - line->begin_ns;
 	line->lanes = snt_qp_lanes(end->qp);
 	if (line->lanes > PERF_SAMPLE_LANES)
@@ -127,7 +140,7 @@ static void take_sample(struct perf_end *end, struct perf_timeline *line,
 
 		snt_qp_lane(end->qp, i, &lane);
 		sample->bytes[i] = line->lanes > 1
-					   ? lane.bytes
+					   ? carried(end, &lane, qp.fragment_size)
 					   : (end->done - clock->first) * end->c.size;
 	}
 }

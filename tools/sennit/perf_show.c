@@ -112,12 +112,24 @@ static double percent(const struct spread *spread)
 }
 
 /* One run alone says nothing of it. */
-static void show_spread(const struct perf_result *result, const struct spread *spread)
+const char *perf_spread_text(char *buffer, const struct perf_result *result)
 {
+	struct spread spread = result->c.kind == PERF_LATENCY
+				       ? perf_result_p50(result)
+				       : perf_result_rate(result);
+
 	if (result->run_count > 1)
-		output_text(" %6.1f%%", percent(spread));
+		snprintf(buffer, PERF_SPREAD_TEXT, "%.1f%%", percent(&spread));
 	else
-		output_text(" %7s", "-");
+		snprintf(buffer, PERF_SPREAD_TEXT, "-");
+	return buffer;
+}
+
+static void show_spread(const struct perf_result *result)
+{
+	char text[PERF_SPREAD_TEXT];
+
+	output_text(" %7s", perf_spread_text(text, result));
 }
 
 static const char *verdict(const struct perf_result *result)
@@ -136,12 +148,11 @@ static void show_cpu(const struct perf_result *result)
 static void show_latency(const struct perf_result *result)
 {
 	static const double share[] = { 0.5, 0.9, 0.99, 0.999, 1 };
-	struct spread spread = perf_result_p50(result);
 
 	for (unsigned i = 0; i < sizeof(share) / sizeof(*share); i++)
 		output_text(" %9.2f",
 			    (double)histogram_at(result->latency, share[i]) / 1000);
-	show_spread(result, &spread);
+	show_spread(result);
 	show_cpu(result);
 }
 
@@ -151,7 +162,7 @@ static void show_bandwidth(const struct perf_result *result)
 		      messages = perf_result_messages(result);
 
 	output_text(" %9.3f", rate.median * 8 / 1e9);
-	show_spread(result, &rate);
+	show_spread(result);
 	output_text(" %12.0f", messages.median);
 	show_cpu(result);
 	output_text(" %5.3f/%-6.3f", perf_result_wakeups(result, false),

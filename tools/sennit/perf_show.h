@@ -28,6 +28,9 @@ bool perf_same_heading(const struct perf_result *a, const struct perf_result *b)
 const char *perf_path_note(const struct perf_result *results, int count);
 /* The title without its kind. */
 const char *perf_series(char *buffer, const struct perf_case *c);
+/* "2.5%": half of the distance between the quartiles of its runs; "-" of one run. */
+#define PERF_SPREAD_TEXT 16
+const char *perf_spread_text(char *buffer, const struct perf_result *result);
 /* "64", "4k", "1m", as typed. */
 #define PERF_SIZE_TEXT 24
 const char *perf_size_text(char *buffer, uint64_t size);

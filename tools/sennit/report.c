@@ -155,7 +155,8 @@ static void write_cards(const struct report *report)
 
 static void write_figures(const struct report *report, const struct perf_result *result)
 {
-	static const double share[] = { 0.5, 0.99, 0.999, 1 };
+	static const double share[] = { 0.5, 0.9, 0.99, 0.999, 1 };
+	char spread[PERF_SPREAD_TEXT];
 
 	fprintf(report->file, "<td>%.3f</td><td>%.0f</td>", rate(result) * 8 / 1e9,
 		messages(result));
@@ -166,6 +167,7 @@ static void write_figures(const struct report *report, const struct perf_result 
 		else
 			fputs("<td></td>", report->file);
 	}
+	fprintf(report->file, "<td>%s</td>", perf_spread_text(spread, result));
 	fprintf(report->file, "<td>%.0f / %.0f %%</td><td>%.3f / %.3f</td><td>",
 		100 * perf_result_cpu(result, false),
 		100 * perf_result_cpu(result, true), perf_result_wakeups(result, false),
@@ -184,11 +186,11 @@ static void write_result(const struct report *report, int i)
 
 	if (!i || !perf_same_heading(result, result - 1))
 		fprintf(report->file,
-			"<tr class='series'><th colspan='10'>%s</th></tr>\n",
+			"<tr class='series'><th colspan='12'>%s</th></tr>\n",
 			perf_heading(text, result));
 	fprintf(report->file, "<tr><td>%s</td>", perf_size_text(text, result->c.size));
 	if (*result->failure) {
-		fputs("<td colspan='9' class='bad'>", report->file);
+		fputs("<td colspan='11' class='bad'>", report->file);
 		svg_escape(report->file, result->failure);
 		fputs("</td>", report->file);
 	} else {
@@ -201,9 +203,9 @@ static void write_results(const struct report *report)
 {
 	fputs("<section><div class='wide'><table><caption>All results</caption>"
 	      "<thead><tr>"
-	      "<th>size</th><th>Gb/s</th><th>messages/s</th><th>p50 us</th><th>p99</th>"
-	      "<th>p99.9</th><th>max</th><th>CPU c / s</th><th>wake-ups c / s</th>"
-	      "<th>verified</th></tr></thead><tbody>\n",
+	      "<th>size</th><th>Gb/s</th><th>messages/s</th><th>p50 us</th><th>p90</th>"
+	      "<th>p99</th><th>p99.9</th><th>max</th><th>spread</th><th>CPU c / s</th>"
+	      "<th>wake-ups c / s</th><th>verified</th></tr></thead><tbody>\n",
 	      report->file);
 	for (int i = 0; i < report->count; i++)
 		write_result(report, i);
@@ -270,7 +272,9 @@ int report_write(const char *path, const struct perf_client *client,
 	write_results(&report);
 	write_lanes(&report);
 	fputs("<p class='dim'>Gb/s are 10^9 bits of payload; figures are medians of the "
-	      "runs, percentiles are of all messages. Latency of write-imm, send and "
+	      "runs, percentiles are of all messages. The spread, of bandwidth or of the "
+	      "median latency, is half of the distance between the quartiles of the runs; "
+	      "in plots it is shown from quartile to quartile. Latency of write-imm, send and "
 	      "stream is half of the time there and back, of other operations all of "
 	      "it. CPU of client and server: 100 is one processor. Wake-ups of both: for "
 	      "each message. Where bytes are verified, filling and comparing are part of "

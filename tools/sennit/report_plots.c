@@ -5,6 +5,7 @@
 #include "perf_show.h"
 #include "report.h"
 #include "report_svg.h"
+#include "report_vary.h"
 
 /* More curves than this cannot be told apart. */
 #define SERIES_MAX 8
@@ -46,23 +47,27 @@ static void time_text(char *buffer, size_t size, double us)
 		snprintf(buffer, size, "%.3g us", us);
 }
 
-static void percent_text(char *buffer, size_t size, double value)
-{
-	snprintf(buffer, size, "%.0f%%", value);
-}
-
 static void share_text(char *buffer, size_t size, double share)
 {
 	snprintf(buffer, size, "%.6g%%", 100 * share);
 }
 
 /*
- * Something against size
+ * Something against what varies
  */
 
 static double gigabits(const struct perf_result *result)
 {
 	return perf_result_rate(result).median * 8 / 1e9;
+}
+
+static struct spread gigabits_spread(const struct perf_result *result)
+{
+	struct spread spread = perf_result_rate(result);
+
+	spread.low *= 8 / 1e9;
+	spread.high *= 8 / 1e9;
+	return spread;
 }
 
 static double messages(const struct perf_result *result)
@@ -80,89 +85,323 @@ static double p99_us(const struct perf_result *result)
 	return (double)histogram_at(result->latency, 0.99) / 1000;
 }
 
-struct against_size {
+static struct spread p50_spread(const struct perf_result *result)
+{
+	struct spread spread = perf_result_p50(result);
+
+	spread.low /= 1000;
+	spread.high /= 1000;
+	return spread;
+}
+
+struct figure {
 	unsigned kind; /* of results */
 	const char *id, *title, *words;
 	struct svg_axis y;
 	double (*value)(const struct perf_result *);
+	struct spread (*spread)(const struct perf_result *);
 	double (*worse)(const struct perf_result *); /* NULL: not shown */
 };
 
-static bool is_shown(const struct perf_result *result, unsigned kind)
+/* One of them, as it is drawn. */
+struct drawing {
+	const struct report *report;
+	const struct figure *figure;
+	enum vary vary;
+	struct vary_values values;
+	struct svg_plot plot;
+	char label[VARY_VALUES][SVG_LABEL];
+};
+
+static bool is_shown(const struct drawing *drawing, int i)
 {
-	return result->c.kind == kind && !*result->failure;
+	return vary_is_shown(&drawing->report->result[i], drawing->figure->kind);
 }
 
 /* The first result of a series stands for it. */
-static bool begins_series(const struct report *report, int i)
+static bool begins_series(const struct drawing *drawing, int i)
 {
+	const struct perf_result *result = drawing->report->result;
+
+	if (!is_shown(drawing, i))
+		return false;
 	for (int j = 0; j < i; j++)
-		if (perf_same_series(&report->result[j].c, &report->result[i].c) &&
-		    !*report->result[j].failure)
+		if (is_shown(drawing, j) &&
+		    vary_same_series(&result[j].c, &result[i].c, drawing->vary))
 			return false;
 	return true;
 }
 
-static void draw_series(const struct report *report, const struct against_size *what,
-			struct svg_plot *plot, int first)
+static unsigned count_series(const struct drawing *drawing)
+{
+	unsigned count = 0;
+
+	for (int i = 0; i < drawing->report->count; i++)
+		count += begins_series(drawing, i);
+	return count < SERIES_MAX ? count : SERIES_MAX;
+}
+
+/* Where words are: the number of a value, from 1. */
+static double position(const struct drawing *drawing, const struct perf_result *result)
+{
+	uint64_t value = vary_value(&result->c, drawing->vary);
+	unsigned at = 0;
+
+	while (at < drawing->values.count && drawing->values.value[at] != value)
+		at++;
+	return at + 1;
+}
+
+/* Bars have no second one. */
+static bool has_worse(const struct drawing *drawing)
+{
+	return drawing->figure->worse && !vary_is_word(drawing->vary);
+}
+
+static void draw_spread(struct drawing *drawing, int series,
+			const struct perf_result *result, double x)
+{
+	struct spread spread = drawing->figure->spread(result);
+
+	if (result->run_count > 1)
+		svg_range(&drawing->plot, series, x, spread.low, spread.high);
+}
+
+/*
+ * Lines
+ */
+
+static void draw_series(struct drawing *drawing, int first)
 {
 	double x[POINTS_MAX], y[POINTS_MAX], worse[POINTS_MAX];
+	const struct report *report = drawing->report;
+	const struct figure *figure = drawing->figure;
 	unsigned count = 0;
 
 	for (int i = first; i < report->count && count < POINTS_MAX; i++) {
 		const struct perf_result *result = &report->result[i];
 
-		if (!is_shown(result, what->kind) ||
-		    !perf_same_series(&result->c, &report->result[first].c))
+		if (!is_shown(drawing, i) ||
+		    !vary_same_series(&result->c, &report->result[first].c,
+				      drawing->vary))
 			continue;
-		x[count] = (double)result->c.size;
-		y[count] = what->value(result);
-		worse[count++] = what->worse ? what->worse(result) : 0;
+		x[count] = (double)vary_value(&result->c, drawing->vary);
+		y[count] = figure->value(result);
+		draw_spread(drawing, (int)drawing->plot.series, result, x[count]);
+		worse[count++] = figure->worse ? figure->worse(result) : 0;
 	}
-	svg_line(plot, x, y, count, true);
-	if (what->worse)
-		svg_shadow(plot, x, worse, count);
+	svg_line(&drawing->plot, x, y, count, true);
+	if (has_worse(drawing))
+		svg_shadow(&drawing->plot, x, worse, count);
 }
 
-static void draw_against_size(const struct report *report,
-			      const struct against_size *what)
+static void draw_lines(struct drawing *drawing)
 {
-	struct svg_plot plot = { .file = report->file,
-				 .x = { "message size, bytes", SVG_LOG,
-					.text = size_text, .base = 2 },
-				 .y = what->y };
-	char title[PERF_TITLE];
-	unsigned series = 0;
-	int shown = 0;
+	for (int i = 0; i < drawing->report->count; i++)
+		if (begins_series(drawing, i) && drawing->plot.series < SERIES_MAX)
+			draw_series(drawing, i);
+}
 
-	for (int i = 0; i < report->count; i++) {
-		const struct perf_result *result = &report->result[i];
+/*
+ * Bars
+ */
 
-		if (!is_shown(result, what->kind))
+/* All of them stand on the axis, side by side where there are several series. */
+static void draw_bars(struct drawing *drawing)
+{
+	const struct report *report = drawing->report;
+	unsigned series = 0, count = count_series(drawing);
+	double width = 0.7 / count;
+
+	for (int first = 0; first < report->count && series < count; first++) {
+		if (!begins_series(drawing, first))
 			continue;
-		shown++;
-		svg_axis_take(&plot.x, (double)result->c.size);
-		svg_axis_take(&plot.y, what->value(result));
-		if (what->worse)
-			svg_axis_take(&plot.y, what->worse(result));
+		for (int i = first; i < report->count; i++) {
+			const struct perf_result *result = &report->result[i];
+			double x = position(drawing, result) - 0.35 +
+				   (series + 0.5) * width;
+			char label[VARY_LABEL];
+
+			if (!is_shown(drawing, i) ||
+			    !vary_same_series(&result->c, &report->result[first].c,
+					      drawing->vary))
+				continue;
+			svg_bar(&drawing->plot, series, x, width, drawing->plot.y.min,
+				drawing->figure->value(result),
+				vary_label(label, &result->c, VARY_COUNT));
+			draw_spread(drawing, SVG_BAR, result, x);
+		}
+		series++;
 	}
-	if (!shown)
-		return;
-	fprintf(report->file, "<section><h2>%s</h2>\n", what->title);
-	svg_begin(&plot, what->id, what->title, what->words);
-	for (int i = 0; i < report->count; i++)
-		if (is_shown(&report->result[i], what->kind) &&
-		    begins_series(report, i) && plot.series < SERIES_MAX)
-			draw_series(report, what, &plot, i);
-	svg_end(&plot);
+}
+
+/* The part of all bytes that data lanes below this one have carried. */
+static double carried_below(const struct perf_result *result, unsigned lane)
+{
+	uint64_t part = 0, all = 0;
+
+	for (unsigned i = 0; i < result->lane_count; i++) {
+		if (!result->lane[i].data)
+			continue;
+		all += result->lane[i].bytes;
+		if (i < lane)
+			part += result->lane[i].bytes;
+	}
+	return all ? (double)part / (double)all : lane > 0;
+}
+
+/* What each lane has carried, on top of the one before it. */
+static void draw_stack(struct drawing *drawing, const struct perf_result *result)
+{
+	double x = position(drawing, result), value = drawing->figure->value(result);
+
+	for (unsigned lane = 0; lane < result->lane_count; lane++) {
+		char label[64];
+
+		if (!result->lane[lane].data)
+			continue;
+		snprintf(label, sizeof(label), "lane %u, %s", lane,
+			 result->lane[lane].device);
+		svg_bar(&drawing->plot, lane, x, 0.6,
+			value * carried_below(result, lane),
+			value * carried_below(result, lane + 1), label);
+	}
+	draw_spread(drawing, SVG_BAR, result, x);
+}
+
+static void draw_stacks(struct drawing *drawing)
+{
+	for (int i = 0; i < drawing->report->count; i++)
+		if (is_shown(drawing, i))
+			draw_stack(drawing, &drawing->report->result[i]);
+}
+
+/*
+ * Both
+ */
+
+/* How lanes add up is to be seen if there is nothing else to be shown. */
+static bool has_stacks(const struct drawing *drawing)
+{
+	return drawing->vary == VARY_LANES && drawing->figure->kind != PERF_LATENCY &&
+	       count_series(drawing) == 1;
+}
+
+static void set_axes(struct drawing *drawing)
+{
+	const struct figure *figure = drawing->figure;
+	struct svg_axis *x = &drawing->plot.x, *y = &drawing->plot.y;
+
+	*x = (struct svg_axis){ vary_axis(drawing->vary), SVG_LOG, .text = size_text,
+				.base = 2 };
+	*y = figure->y;
+	for (int i = 0; i < drawing->report->count; i++) {
+		const struct perf_result *result = &drawing->report->result[i];
+
+		if (!is_shown(drawing, i))
+			continue;
+		svg_axis_take(x, (double)vary_value(&result->c, drawing->vary));
+		svg_axis_take(y, figure->value(result));
+		svg_axis_take(y, figure->spread(result).high);
+		if (has_worse(drawing))
+			svg_axis_take(y, figure->worse(result));
+	}
+	/* What is within a factor of ten or so can be compared by its height. */
+	if (y->scale == SVG_LOG && y->max < 20 * y->min)
+		y->scale = SVG_LINEAR;
+	if (y->scale == SVG_LINEAR)
+		y->min = 0;
+}
+
+static void set_words(struct drawing *drawing)
+{
+	for (unsigned i = 0; i < drawing->values.count; i++)
+		vary_text(drawing->label[i], SVG_LABEL, drawing->vary,
+			  drawing->values.value[i]);
+	drawing->plot.x.scale = SVG_WORDS;
+	drawing->plot.x.max = drawing->values.count;
+	drawing->plot.x.label = drawing->label;
+}
+
+/* Of the result that has the most lanes. */
+static void label_lanes(FILE *file, const struct perf_result *result, unsigned count)
+{
+	for (unsigned lane = 0; lane < count; lane++) {
+		char label[64];
+
+		snprintf(label, sizeof(label), "lane %u, %s", lane,
+			 result->lane[lane].device);
+		svg_legend(file, lane, label);
+	}
+}
+
+static void draw_legend(const struct drawing *drawing)
+{
+	const struct report *report = drawing->report;
+	const struct perf_result *most = NULL;
+	char label[VARY_LABEL];
+	unsigned series = 0;
+
 	svg_legend_begin(report->file);
+	for (int i = 0; i < report->count; i++)
+		if (is_shown(drawing, i) &&
+		    (!most || report->result[i].c.lanes > most->c.lanes))
+			most = &report->result[i];
+	if (has_stacks(drawing))
+		label_lanes(report->file, most,
+			    most->c.lanes < SERIES_MAX ? most->c.lanes : SERIES_MAX);
 	for (int i = 0; i < report->count && series < SERIES_MAX; i++)
-		if (is_shown(&report->result[i], what->kind) &&
-		    begins_series(report, i))
+		if (!has_stacks(drawing) && begins_series(drawing, i))
 			svg_legend(report->file, series++,
-				   perf_series(title, &report->result[i].c));
+				   vary_label(label, &report->result[i].c,
+					      drawing->vary));
 	svg_legend_end(report->file);
-	fprintf(report->file, "<p class='dim'>%s</p></section>\n", what->words);
+}
+
+static void draw_words(const struct drawing *drawing)
+{
+	const struct report *report = drawing->report;
+	char label[VARY_LABEL];
+	int first = 0;
+
+	while (!is_shown(drawing, first))
+		first++;
+	fprintf(report->file, "<p class='dim'>%s%s%s", drawing->figure->words,
+		has_worse(drawing) ? " Dashed: 99 percent took at most so long." : "",
+		has_stacks(drawing) ? " Each part of a bar is what one lane carried: "
+				    : "");
+	if (has_stacks(drawing))
+		fprintf(report->file, "%s.",
+			vary_label(label, &report->result[first].c, VARY_LANES));
+	fputs("</p></section>\n", report->file);
+}
+
+static void draw_figure(const struct report *report, const struct figure *figure)
+{
+	struct drawing drawing = { report, figure, .plot = { .file = report->file } };
+	bool bandwidth = figure->kind != PERF_LATENCY;
+	char title[96];
+
+	drawing.vary = vary_choose(report, figure->kind, bandwidth);
+	drawing.values = vary_values_of(report, figure->kind, drawing.vary);
+	if (!drawing.values.count)
+		return;
+	set_axes(&drawing);
+	if (has_stacks(&drawing) || vary_is_word(drawing.vary))
+		set_words(&drawing);
+	snprintf(title, sizeof(title), "%s against %s", figure->title,
+		 vary_noun(drawing.vary));
+	fprintf(report->file, "<section><h2>%s</h2>\n", title);
+	svg_begin(&drawing.plot, figure->id, title, figure->words);
+	if (has_stacks(&drawing))
+		draw_stacks(&drawing);
+	else if (vary_is_word(drawing.vary))
+		draw_bars(&drawing);
+	else
+		draw_lines(&drawing);
+	svg_end(&drawing.plot);
+	draw_legend(&drawing);
+	draw_words(&drawing);
 }
 
 /*
@@ -192,7 +431,7 @@ static bool has_curve(const struct report *report, int i)
 {
 	const struct perf_result *result = &report->result[i];
 
-	if (!is_shown(result, PERF_LATENCY) || !result->latency->count)
+	if (!vary_is_shown(result, PERF_LATENCY) || !result->latency->count)
 		return false;
 	return !i || i + 1 == report->count ||
 	       !perf_same_series(&result[-1].c, &result->c) ||
@@ -276,97 +515,106 @@ static const struct perf_result *best_for_lanes(const struct report *report)
 	return best;
 }
 
-/* What lanes up to @lane sent between a sample and the one before, in percent of all. */
-static double share_up_to(const struct perf_timeline *line, unsigned sample,
-			  unsigned lane)
+/* Completions come in bursts, which say nothing of a lane: so many steps are enough. */
+#define STEPS 16
+
+/* Sample number @step of so many; the last one is the last. */
+static const struct perf_sample *sample_of(const struct perf_timeline *line,
+					   unsigned step, unsigned steps)
 {
-	const struct perf_sample *now = &line->sample[sample], *before = now - 1;
-	uint64_t part = 0, all = 0;
+	return &line->sample[(line->count - 1) * step / steps];
+}
 
-	for (unsigned i = 0; i < line->lanes; i++) {
-		uint64_t sent = now->bytes[i] - before->bytes[i];
+/* What lanes up to @lane carried between a step and the one before, in Gb/s. */
+static double rate_up_to(const struct perf_timeline *line, unsigned step,
+			 unsigned steps, unsigned lane)
+{
+	const struct perf_sample *now = sample_of(line, step, steps),
+				 *before = sample_of(line, step - 1, steps);
+	double bytes = 0;
 
-		all += sent;
-		if (i < lane)
-			part += sent;
-	}
-	if (!all && sample > 1)
-		return share_up_to(line, sample - 1, lane);
-	return all ? 100.0 * (double)part / (double)all : 0;
+	for (unsigned i = 0; i < lane; i++)
+		if (now->bytes[i] > before->bytes[i])
+			bytes += (double)(now->bytes[i] - before->bytes[i]);
+	return now->at_ns > before->at_ns
+		       ? bytes * 8 / (double)(now->at_ns - before->at_ns)
+		       : 0;
 }
 
 static void draw_lanes(const struct report *report)
 {
 	static const char words[] =
-		"Each lane's share of the bytes that were sent, from the beginning of the last "
-		"run to its end.";
+		"What each lane carried, one on top of the other, from the beginning of the "
+		"last run to its end.";
 	const struct perf_result *result = best_for_lanes(report);
 	struct svg_plot plot = { .file = report->file,
 				 .x = { "time, ms", SVG_LINEAR, .text = plain_text },
-				 .y = { "share of bytes", SVG_LINEAR, 0, 100,
-					.text = percent_text } };
+				 .y = { "Gb/s", SVG_LINEAR, .text = plain_text } };
 	const struct perf_timeline *line;
-	char title[PERF_TITLE], size[PERF_SIZE_TEXT];
+	char heading[PERF_HEADING], size[PERF_SIZE_TEXT];
+	unsigned steps;
 
 	if (!result)
 		return;
 	line = &result->timeline;
 	svg_axis_take(&plot.x, (double)line->sample[line->count - 1].at_ns / 1e6);
-	plot.x.min = 0;
-	fputs("<section><h2>Share of each lane over time</h2>\n", report->file);
-	svg_begin(&plot, "lanes", "Share of each lane over time", words);
+	steps = line->count - 1 < STEPS ? line->count - 1 : STEPS;
+	for (unsigned i = 1; i <= steps; i++)
+		svg_axis_take(&plot.y, rate_up_to(line, i, steps, line->lanes));
+	if (plot.y.max <= 0) /* all of it was under way at every sample */
+		return;
+	plot.x.min = plot.y.min = 0;
+	fputs("<section><h2>Bandwidth of each lane over time</h2>\n", report->file);
+	svg_begin(&plot, "lanes", "Bandwidth of each lane over time", words);
 	for (unsigned lane = 0; lane < line->lanes; lane++) {
-		double x[PERF_SAMPLES], low[PERF_SAMPLES], high[PERF_SAMPLES];
+		double x[STEPS + 1], low[STEPS + 1], high[STEPS + 1];
 
-		for (unsigned i = 0; i < line->count; i++) {
-			x[i] = (double)line->sample[i].at_ns / 1e6;
-			low[i] = i ? share_up_to(line, i, lane) : 0;
-			high[i] = i ? share_up_to(line, i, lane + 1) : 0;
+		for (unsigned i = 0; i <= steps; i++) {
+			x[i] = (double)sample_of(line, i, steps)->at_ns / 1e6;
+			low[i] = i ? rate_up_to(line, i, steps, lane) : 0;
+			high[i] = i ? rate_up_to(line, i, steps, lane + 1) : 0;
 		}
-		svg_area(&plot, x, low, high, line->count);
+		svg_area(&plot, x, low, high, steps + 1);
 	}
 	svg_end(&plot);
 	svg_legend_begin(report->file);
-	for (unsigned lane = 0; lane < line->lanes; lane++) {
-		char label[64];
-
-		snprintf(label, sizeof(label), "lane %u, %s", lane,
-			 result->lane[lane].device);
-		svg_legend(report->file, lane, label);
-	}
+	label_lanes(report->file, result, line->lanes);
 	svg_legend_end(report->file);
 	fprintf(report->file, "<p class='dim'>%s %s, %s.</p></section>\n", words,
-		perf_title(title, &result->c), perf_size_text(size, result->c.size));
+		perf_heading(heading, result), perf_size_text(size, result->c.size));
 }
 
 void report_plots(const struct report *report)
 {
-	static const struct against_size all[] = {
+	static const struct figure all[] = {
 		{ PERF_BANDWIDTH,
 		  "bandwidth",
-		  "Bandwidth against message size",
+		  "Bandwidth",
 		  "Payload, in 10^9 bits per second; the median of all runs.",
 		  { "Gb/s", SVG_LINEAR, .text = plain_text },
 		  gigabits,
+		  gigabits_spread,
 		  NULL },
 		{ PERF_RATE,
 		  "rate",
-		  "Message rate against message size",
+		  "Message rate",
 		  "Messages per second, posted in batches; the median of all runs.",
 		  { "messages/s", SVG_LINEAR, .text = count_text },
 		  messages,
+		  perf_result_messages,
 		  NULL },
 		{ PERF_LATENCY,
 		  "latency",
-		  "Latency against message size",
-		  "The median of all messages; dashed: 99 percent took at most so long.",
+		  "Latency",
+		  "The median of all messages.",
 		  { "latency", SVG_LOG, .text = time_text, .base = 10 },
 		  p50_us,
+		  p50_spread,
 		  p99_us },
 	};
 
 	for (unsigned i = 0; i < sizeof(all) / sizeof(*all); i++)
-		draw_against_size(report, &all[i]);
+		draw_figure(report, &all[i]);
 	draw_percentiles(report);
 	draw_lanes(report);
 }

@@ -57,6 +57,7 @@ static double scaled(const struct svg_axis *axis, double value)
 		return log(value > 0 ? value : axis->min) / log(axis->base);
 	case SVG_NINES:
 		return -log10(1 - value);
+	case SVG_WORDS:
 	default:
 		return value;
 	}
@@ -67,6 +68,8 @@ static double place(const struct svg_axis *axis, double value)
 {
 	double low = scaled(axis, axis->min), high = scaled(axis, axis->max);
 
+	if (axis->scale == SVG_WORDS)
+		return (value - 0.5) / axis->max;
 	return high > low ? (scaled(axis, value) - low) / (high - low) : 0.5;
 }
 
@@ -105,8 +108,13 @@ static void round_axis(struct svg_axis *axis)
 		double low = floor(scaled(axis, axis->min) + 1e-9),
 		       high = ceil(scaled(axis, axis->max) - 1e-9);
 
+		/* A value that is alone is in the middle. */
+		if (high <= low) {
+			low -= 1;
+			high += 1;
+		}
 		axis->min = pow(axis->base, low);
-		axis->max = pow(axis->base, high > low ? high : low + 1);
+		axis->max = pow(axis->base, high);
 	}
 }
 
@@ -123,6 +131,17 @@ static double next_tick(const struct svg_axis *axis, double value)
 		return value * pow(axis->base, ceil(powers / 6));
 	}
 	return value + linear_step(axis);
+}
+
+/* Many labels take turns on two lines, so that they do not run into each other. */
+static void draw_words(const struct svg_plot *plot)
+{
+	unsigned count = (unsigned)plot->x.max, lines = count > 5 ? 2 : 1;
+
+	for (unsigned i = 0; i < count; i++)
+		fprintf(plot->file, "<text class='m' x='%.1f' y='%.1f'>%s</text>\n",
+			at_x(plot, i + 1), HEIGHT - BOTTOM + 14 + i % lines * 13,
+			plot->x.label[i]);
 }
 
 static void draw_ticks(const struct svg_plot *plot, bool vertical)
@@ -166,7 +185,10 @@ void svg_begin(struct svg_plot *plot, const char *id, const char *title,
 		WIDTH, HEIGHT, id, id, id, title, id);
 	svg_escape(plot->file, description);
 	fputs("</desc>\n", plot->file);
-	draw_ticks(plot, false);
+	if (plot->x.scale == SVG_WORDS)
+		draw_words(plot);
+	else
+		draw_ticks(plot, false);
 	draw_ticks(plot, true);
 	fprintf(plot->file,
 		"<text class='m t' x='%.1f' y='%.1f'>%s</text>"
@@ -219,6 +241,33 @@ void svg_line(struct svg_plot *plot, const double *x, const double *y, unsigned 
 void svg_shadow(struct svg_plot *plot, const double *x, const double *y, unsigned count)
 {
 	draw_path(plot, "s l", plot->series - 1, x, y, count);
+}
+
+void svg_range(struct svg_plot *plot, int series, double x, double low, double high)
+{
+	double middle = at_x(plot, x), top = at_y(plot, high), bottom = at_y(plot, low);
+	char class[16] = "w";
+
+	if (series != SVG_BAR)
+		snprintf(class, sizeof(class), "w l%u", (unsigned)series % COLOURS);
+
+	fprintf(plot->file,
+		"<path class='%s' d='M%.1f %.1fV%.1fM%.1f %.1fh8M%.1f %.1fh8'/>\n",
+		class, middle, top, bottom, middle - 4, top, middle - 4, bottom);
+}
+
+void svg_bar(struct svg_plot *plot, unsigned series, double x, double width, double low,
+	     double high, const char *label)
+{
+	char text[32];
+
+	plot->y.text(text, sizeof(text), high - low);
+	fprintf(plot->file,
+		"<path class='b f%u' d='M%.1f %.1fH%.1fV%.1fH%.1fz'><title>",
+		series % COLOURS, at_x(plot, x - width / 2), at_y(plot, high),
+		at_x(plot, x + width / 2), at_y(plot, low), at_x(plot, x - width / 2));
+	svg_escape(plot->file, label);
+	fprintf(plot->file, ": %s</title></path>\n", text);
 }
 
 /* Steps: each value holds from the place before to its own. */

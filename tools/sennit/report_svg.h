@@ -14,8 +14,11 @@
 enum svg_scale {
 	SVG_LINEAR,
 	SVG_LOG,
+	SVG_WORDS, /* 1, 2, ...: each has a label */
 	SVG_NINES, /* of shares below 1: as much room for 99 to 99.9 % as for 90 to 99 % */
 };
+
+#define SVG_LABEL 24
 
 struct svg_axis {
 	const char *title;
@@ -23,7 +26,8 @@ struct svg_axis {
 	double min, max; /* grown by svg_axis_take() */
 	/* A value in a few characters. */
 	void (*text)(char *buffer, size_t size, double value);
-	double base; /* of SVG_LOG: ticks are its powers */
+	double base;			/* of SVG_LOG: ticks are its powers */
+	const char (*label)[SVG_LABEL]; /* of SVG_WORDS, from 1 to max */
 };
 
 void svg_axis_take(struct svg_axis *axis, double value);
@@ -43,6 +47,12 @@ void svg_line(struct svg_plot *plot, const double *x, const double *y, unsigned 
 /* The same series once more, thin: its worse side. */
 void svg_shadow(struct svg_plot *plot, const double *x, const double *y,
 		unsigned count);
+/* From where to where the middle half of the runs was; of a series, or of a bar. */
+#define SVG_BAR (-1)
+void svg_range(struct svg_plot *plot, int series, double x, double low, double high);
+/* A bar of a series, about @x; @width: its share of the room for one label. */
+void svg_bar(struct svg_plot *plot, unsigned series, double x, double width, double low,
+	     double high, const char *label);
 /* The next series: the area between two lines of steps. */
 void svg_area(struct svg_plot *plot, const double *x, const double *low,
 	      const double *high, unsigned count);

@@ -350,6 +350,95 @@ def page(tool: Tool):
         yield f"{len(text)} bytes"
 
 
+class Plot:
+    """One of the page's: what its axes say, and where its marks and bars are."""
+
+    def __init__(self, text: str, name: str) -> None:
+        drawing = re.search(rf"<svg[^>]*aria-labelledby='{name}-t.*?</svg>", text, re.S)[0]
+        self.ticks = re.findall(r"<text class='m' [^>]*>(.*?)</text>", drawing)
+        self.scale = re.findall(r"<text class='e' [^>]*>(.*?)</text>", drawing)
+        self.axis = re.search(r"<text class='m t' x[^>]*>(.*?)</text>", drawing)[1]
+        self.marks = {float(x) for x in
+                      re.findall(r"class='f\d+' transform='translate\((\S+) ", drawing)}
+        self.bars = [tuple(map(float, bar)) for bar in re.findall(
+            r"class='b f\d+' d='M(\S+) (\S+)H\S+V(\S+)H\S+z'", drawing)]
+        self.ranges = drawing.count("<path class='w")
+
+
+def page_of(tool: Tool, *options: str) -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "out.html")
+        done = tool.run("--local", *options, "--warm-up", "0", "--report", str(path))
+        assert done.returncode == 0, done.stderr
+        return path.read_text()
+
+
+def lanes_add_up(tool: Tool):
+    """One size and several lanes: a bar for each number of lanes, stacked from 0."""
+    text = page_of(tool, "--size", "64k", "--lanes", "1-4", "--test", "bw,lat",
+                   "--duration", "40ms", "--runs", "3")
+    plot = Plot(text, "bandwidth")
+    if plot.axis != "lanes" or plot.ticks != ["1", "2", "4"] or plot.scale[0] != "0":
+        yield f"axes: {plot.axis} {plot.ticks} {plot.scale}"
+    if len(plot.bars) != 1 + 2 + 4 or len({bar[0] for bar in plot.bars}) != 3:
+        yield f"bars: {plot.bars}"
+    for left in {bar[0] for bar in plot.bars}:
+        parts = [bar for bar in plot.bars if bar[0] == left]
+        if any(abs(low[1] - high[2]) > 0.2 for low, high in zip(parts, parts[1:])):
+            yield f"not stacked: {parts}"
+    if plot.ranges != 3:
+        yield f"spread of {plot.ranges} bars"
+    latency = Plot(text, "latency")
+    if latency.axis != "lanes" or len(latency.marks) != 3:
+        yield f"latency: {latency.axis} {latency.marks}"
+    if Plot(text, "lanes").scale[0] != "0" or "Gb/s</text>" not in text:
+        yield f"lanes over time: {Plot(text, 'lanes').scale}"
+
+
+def varying(tool: Tool):
+    """x is what varies; what does not is in the middle."""
+    quick = ("--iterations", "20", "--runs", "2", "--test", "bw")
+    for options, axis, ticks in (
+            (("--size", "4k", "--depth", "1,8,64"), "depth", {"1", "8", "64"}),
+            (("--size", "1m", "--fragment", "64k,256k", "--lanes", "2"), "fragment, bytes",
+             {"64k", "256k"}),
+            (("--size", "8", "--op", "write,read,send"), "operation",
+             {"write", "read", "send"}),
+            (("--size", "4k", "--lanes", "2", "--scheme", "all"), "scheme",
+             {"spray", "dqplb"}),
+            (("--size", "64,4k,64k", "--lanes", "1,2"), "message size, bytes", {"64", "4k"})):
+        plot = Plot(page_of(tool, *quick, *options), "bandwidth")
+        if plot.axis != axis or not ticks <= set(plot.ticks) or plot.scale[0] != "0":
+            yield f"{options}: {plot.axis} {plot.ticks} {plot.scale}"
+    (mark,) = Plot(page_of(tool, *quick[:4], "--test", "lat", "--size", "4k"),
+                   "latency").marks
+    if not 200 < mark < 350:
+        yield f"a single mark is at {mark}"
+
+
+def same_figures(tool: Tool):
+    """The page's table has what the terminal's has, p90 and spread included."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "out.html")
+        done = tool.run("--local", "--size", "64,4k", "--iterations", "50", "--runs", "3",
+                        "--warm-up", "0", "--report", str(path))
+        text = path.read_text()
+    table = re.search(r"<table><caption>All results.*?</table>", text, re.S)[0]
+    heads = re.findall(r"<th>(.*?)</th>", table.partition("</thead>")[0])
+    if "p90" not in heads or "spread" not in heads:
+        yield f"{heads}"
+    rows = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in table.split("<tr>")[2:]]
+    shown = {cell.rstrip("%") for row in rows for cell in row}
+    printed = [line.split() for line in done.stdout.splitlines()
+               if re.match(r" +(64|4k) ", line)]
+    if len(rows) != 4 or len(printed) != 4:
+        yield f"{len(rows)} rows for {len(printed)} lines"
+    for line in printed:
+        for figure in line[1:7 if len(line) > 6 and "/" not in line[4] else 4]:
+            if figure.rstrip("%") not in shown:
+                yield f"{figure} of {line} is not in {rows}"
+
+
 #
 # The server
 #
@@ -468,6 +557,9 @@ TESTS = {
     "both directions at a time": both_directions_by_time,
     "ends that sleep": sleeping,
     "the report is well-formed and needs nothing else": page,
+    "a report of lanes shows how they add up": lanes_add_up,
+    "a report has what varies on x": varying,
+    "a report has the figures of the terminal": same_figures,
     "a server serves the next client after one was killed": server_goes_on,
     "a server refuses cases that are none": hostile_cases,
     "a server outlives hostile clients": hostile_clients,
