@@ -33,7 +33,7 @@ struct perf_opts {
 
 	const char *op, *test, *size, *lanes, *depth, *scheme, *fragment;
 	bool all, verify, events, bidirectional, ignored;
-	uint64_t messages, duration_ns, warmup_ns, runs, batch, mtu, seed;
+	uint64_t messages, duration_ns, warmup_ns, runs, batch, mtu, timeout, seed;
 	int balance;
 
 	bool show_lanes;
@@ -78,6 +78,9 @@ static const struct option_entry perf_options[] = {
 	{ OPTION_NUMBER, 'm', "mtu", "BYTES", AT(mtu), "0", 0, 4096,
 	  .values = "0|256|512|1024|2048|4096",
 	  .help = "of a packet; 0: what the ports have" },
+	{ OPTION_NUMBER, 'u', "qp-timeout", "NUMBER", AT(timeout), "0", 0, 31,
+	  .help = "4.096 us times 2 to the power of it, after which a packet is sent again, "
+		  "7 times at most; 0: 14, which is 67 ms" },
 	{ OPTION_FLAG, 'b', "bidirectional", .offset = AT(bidirectional),
 	  .help = "both ends send at the same time; figures of bw and rate are sums" },
 	{ OPTION_FLAG, 'e', "events", .offset = AT(events),
@@ -159,6 +162,7 @@ static int sweep_of(const struct perf_opts *opts, struct perf_sweep *sweep)
 			    .bidirectional = opts->bidirectional,
 			    .batch = (uint32_t)opts->batch,
 			    .mtu = (uint32_t)opts->mtu,
+			    .timeout = (uint8_t)opts->timeout,
 			    .seed = opts->seed },
 	};
 	status = words_of("op", opts->op, "write", perf_op_name, PERF_OP_LAST,

@@ -94,6 +94,9 @@ int perf_case_check(const struct perf_case *c)
 		return perf_fail(EINVAL,
 				 "an MTU of %u: 256, 512, 1024, 2048 and 4096 exist",
 				 c->mtu);
+	if (c->timeout > 31)
+		return perf_fail(EINVAL, "a timeout of %u: it can be 1 to 31",
+				 c->timeout);
 	if (c->fragment % 64 || c->fragment > PERF_SIZE_MAX)
 		return perf_fail(EINVAL,
 				 "fragments of %llu bytes: a multiple of 64 is needed",

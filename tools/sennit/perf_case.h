@@ -44,6 +44,7 @@ struct perf_case {
 	bool verify;	    /* every byte */
 	bool events;	    /* sleep rather than spin */
 	bool bidirectional; /* the server sends as the client does, at the same time */
+	uint8_t timeout;    /* 4.096 us << timeout; 0: the library's default */
 	uint32_t lanes;
 	uint32_t depth; /* messages under way */
 	uint32_t batch; /* posted in one call */

@@ -128,6 +128,7 @@ static int make_qp(struct perf_end *end)
 		.recv_depth = greater(end->shape.window, ASIDE_MAX) + ASIDE_MAX,
 		.fragment_size = c->fragment,
 		.mtu = c->mtu,
+		.timeout = c->timeout,
 	};
 	int ret;
 

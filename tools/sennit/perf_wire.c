@@ -118,6 +118,7 @@ static void walk_case(struct cursor *cursor, struct perf_case *c)
 	yes_or_no(cursor, &c->verify);
 	yes_or_no(cursor, &c->events);
 	yes_or_no(cursor, &c->bidirectional);
+	number8(cursor, &c->timeout);
 	number32(cursor, &c->lanes);
 	number32(cursor, &c->depth);
 	number32(cursor, &c->batch);

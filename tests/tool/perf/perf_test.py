@@ -473,7 +473,8 @@ HOSTILE_CASES = {
     "no size": dict(size=0), "all of memory": dict(size=2**63),
     "more than all": dict(size=2**64 - 1), "a mad MTU": dict(mtu=2**31),
     "odd fragments": dict(fragment=63), "mad fragments": dict(fragment=2**64 - 64),
-    "an atomic of a page": dict(op=5, size=4096),
+    "an atomic of a page": dict(op=5, size=4096), "an endless timeout": dict(timeout=32),
+    "latency in both directions": dict(kind=2, bidirectional=1),
 }
 
 

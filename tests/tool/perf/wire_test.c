@@ -26,6 +26,7 @@ static struct perf_message make(uint16_t type)
 						.scheme = 2,
 						.verify = true,
 						.bidirectional = true,
+						.timeout = 18,
 						.lanes = 4,
 						.depth = 128,
 						.batch = 16,
@@ -208,6 +209,7 @@ static void values_out_of_range_are_refused(void **state)
 	REFUSED(mtu, 255);
 	REFUSED(mtu, 8192);
 	REFUSED(mtu, UINT32_MAX);
+	REFUSED(timeout, 32);
 	REFUSED(fragment, 1);
 	REFUSED(fragment, PERF_SIZE_MAX + 64);
 #undef REFUSED
