@@ -17,7 +17,7 @@ static struct words describe(const struct snt__cause *cause)
 	struct words words;
 	const char *status = snt_status_text(cause->status);
 
-	switch (cause->kind) {
+	switch (cause->what) {
 	case SNT_CAUSE_STATUS:
 		snprintf(words.text, sizeof(words.text),
 			 "%s (status %u, vendor error 0x%x)", status, cause->status,
@@ -58,7 +58,7 @@ const char *snt__cause_text(const struct snt_qp *qp, char buffer[SNT__CAUSE_TEXT
 {
 	const struct snt__cause *cause = &qp->cause;
 
-	if (!cause->kind)
+	if (!cause->what)
 		return "all its lanes were flushed";
 	snprintf(buffer, SNT__CAUSE_TEXT, "its first error was on lane %u (%s): %s",
 		 cause->lane, device_name(qp, cause->lane), describe(cause).text);
@@ -78,10 +78,10 @@ static void record(struct snt__lane *lane, struct snt__cause cause)
 	struct snt_qp *qp = lane->owner;
 
 	cause.lane = lane->index;
-	if (lane->cause.kind)
+	if (lane->cause.what)
 		return;
 	lane->cause = cause;
-	if (!qp->cause.kind)
+	if (!qp->cause.what)
 		qp->cause = cause;
 	/* Its flush was seen first. */
 	if (!lane->alive && lane->used && !qp->closing)
@@ -91,20 +91,20 @@ static void record(struct snt__lane *lane, struct snt__cause cause)
 void snt__cause_completion(struct snt__lane *lane, unsigned status, uint32_t vendor_err)
 {
 	if (status != SNT_FLUSHED)
-		record(lane, (struct snt__cause){ .kind = SNT_CAUSE_STATUS,
+		record(lane, (struct snt__cause){ .what = SNT_CAUSE_STATUS,
 						  .status = status,
 						  .vendor_err = vendor_err });
 }
 
 void snt__cause_refused(struct snt__lane *lane, int err)
 {
-	record(lane, (struct snt__cause){ .kind = SNT_CAUSE_REFUSED,
+	record(lane, (struct snt__cause){ .what = SNT_CAUSE_REFUSED,
 					  .status = SNT_GENERAL_ERR,
 					  .vendor_err = err });
 }
 
 void snt__cause_peer(struct snt__lane *lane)
 {
-	record(lane, (struct snt__cause){ .kind = SNT_CAUSE_PEER,
+	record(lane, (struct snt__cause){ .what = SNT_CAUSE_PEER,
 					  .status = SNT_GENERAL_ERR });
 }

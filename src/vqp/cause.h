@@ -15,7 +15,7 @@ struct snt_qp;
 struct snt__lane;
 
 struct snt__cause {
-	uint8_t kind; /* enum snt_cause; the rest is 0 without one */
+	uint8_t what; /* enum snt_cause; the rest is 0 without one */
 	uint8_t status;
 	uint8_t lane;
 	uint32_t vendor_err; /* or the errno of a refused post; 0 if it was a chain */

@@ -42,7 +42,7 @@ int snt_qp_lane(const struct snt_qp *qp, unsigned index, struct snt_lane_info *i
 		.doorbells = lane->doorbells,
 		.completions = lane->completions,
 		.errors = lane->errors,
-		.cause = lane->cause.kind,
+		.cause = lane->cause.what,
 		.cause_status = lane->cause.status,
 		.cause_vendor_err = lane->cause.vendor_err,
 		.path = qp->connected && lane->used
@@ -94,11 +94,11 @@ int snt_qp_query(const struct snt_qp *qp, struct snt_qp_info *info_out)
 		.sends_waiting = qp->tail - qp->next,
 		.recvs = qp->data.tail - qp->data.head,
 		.recv_notifies = qp->notify.tail - qp->notify.head,
-		.cause = qp->cause.kind,
+		.cause = qp->cause.what,
 		.cause_status = qp->cause.status,
 		.cause_vendor_err = qp->cause.vendor_err,
 		.cause_lane = qp->cause.lane,
-		.cause_device = qp->cause.kind ? qp->lane[qp->cause.lane].device : 0,
+		.cause_device = qp->cause.what ? qp->lane[qp->cause.lane].device : 0,
 	};
 
 	for (uint32_t i = 0; i < qp->lane_count; i++)

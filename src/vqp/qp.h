@@ -268,9 +268,9 @@ static inline void snt__qp_tell_cause(const struct snt_qp *qp, struct snt_wc *wc
 {
 	const struct snt__cause *cause = &qp->lane[wc->lane].cause;
 
-	if (!cause->kind)
+	if (!cause->what)
 		cause = &qp->cause;
-	if (!cause->kind)
+	if (!cause->what)
 		return;
 	wc->cause = cause->status;
 	wc->vendor_err = cause->vendor_err;

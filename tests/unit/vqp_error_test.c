@@ -162,7 +162,7 @@ static void dqplb_tells_of_a_receive_that_failed(void **state)
 	assert_int_equal(query(pair, 1).state, SNT_QP_BROKEN);
 	assert_logged("lane 1 (QP ");
 	assert_logged("failed: local protection error (status 4, vendor error 0x5c)");
-	assert_logged("is broken; its first error was on lane 1 (scripted");
+	assert_logged("is broken: its first error was on lane 1 (scripted");
 	vqp_pair_close(pair);
 }
 

@@ -413,12 +413,11 @@ static int sleep_until_ready(struct perf_end *end)
 	return ret < 0 ? perf_fail_library(ret, "the loop") : 0;
 }
 
-static int check_status(const struct snt_wc *wc, int count)
+static int check_status(const struct perf_end *end, const struct snt_wc *wc, int count)
 {
 	for (int i = 0; i < count; i++)
 		if (wc[i].status)
-			return perf_fail(EIO, "a message failed on lane %u: %s",
-					 wc[i].lane, snt_status_text(wc[i].status));
+			return perf_fail(EIO, "%s", snt_wc_text(end->cq, &wc[i]));
 	return 0;
 }
 
@@ -434,7 +433,7 @@ int perf_end_poll(struct perf_end *end, struct snt_wc *wc)
 	}
 	if (count < 0)
 		return perf_fail_library(count, "polling");
-	ret = check_status(wc, count);
+	ret = check_status(end, wc, count);
 	return ret ? ret : count;
 }
 
