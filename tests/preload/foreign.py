@@ -145,6 +145,8 @@ CASES = [
          "ucmatose -s {peer} -c 20 -C 20 -S 1000 -m", r"return status 0"),
     Case("rdma_server, rdma_client", "rdma_server", "rdma_client -s {peer}",
          r"rdma_client: end 0", True),
+    Case("rdma_xserver, rdma_xclient", "rdma_xserver", "rdma_xclient -s {peer}",
+         r"rdma_xclient: end 0", True),
     Case("udaddy", "udaddy -b {address}", "udaddy -s {peer}", r"return status 0"),
     Case("rstream", "rstream -b {address} -S 64k -C 10", "rstream -s {peer} -S 64k -C 10",
          r"64k_lat"),

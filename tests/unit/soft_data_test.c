@@ -317,6 +317,30 @@ static void inline_is_copied(void **state)
 	kit_close(kit);
 }
 
+/* rdma_xclient asks for no inline data and posts 16 bytes: real devices round up. */
+static void inline_room_is_rounded_up(void **state)
+{
+	struct kit *kit = kit_open(&(struct kit_opts){ .unconnected = true });
+	struct kit_end *a = &kit->end[A];
+
+	(void)state;
+	for (uint32_t sges = 0; sges <= 5; sges++) {
+		struct ibv_qp_init_attr init = {
+			.qp_type = IBV_QPT_RC,
+			.send_cq = a->cq,
+			.recv_cq = a->cq,
+			.cap = { .max_send_wr = 1, .max_send_sge = sges },
+		};
+		struct ibv_qp *qp;
+
+		assert_int_equal(kit->control->create_qp(a->pd, &init, &qp), 0);
+		assert_int_equal(init.cap.max_inline_data, sges <= 4 ? 64 : 128);
+		assert_int_equal(init.cap.max_send_sge, sges);
+		assert_int_equal(kit->control->destroy_qp(qp), 0);
+	}
+	kit_close(kit);
+}
+
 static enum kit_fate drop_chosen(struct kit *kit, const struct kit_frame *frame)
 {
 	return frame->index == kit->chosen ? KIT_DROP : KIT_PASS;
@@ -705,6 +729,7 @@ int main(void)
 		cmocka_unit_test(atomics),
 		cmocka_unit_test(scattered),
 		cmocka_unit_test(inline_is_copied),
+		cmocka_unit_test(inline_room_is_rounded_up),
 		cmocka_unit_test(inline_of_several_packets),
 		cmocka_unit_test(fence_waits),
 		cmocka_unit_test(unsignalled),

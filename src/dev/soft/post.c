@@ -63,7 +63,7 @@ static int check_wr(const struct snt__soft_qp *qp, const struct ibv_send_wr *wr,
 	if (kind < 0 || wr->num_sge < 0 || (unsigned)wr->num_sge > requester->sge_max)
 		return EINVAL;
 	if ((wr->send_flags & IBV_SEND_INLINE) &&
-	    (length > requester->inline_max || kind >= SNT__WIRE_KIND_READ))
+	    (length > requester->payload_size || kind >= SNT__WIRE_KIND_READ))
 		return EINVAL;
 	if (qp->ibv.qp_type == IBV_QPT_UD &&
 	    (kind != SNT__WIRE_KIND_SEND || length > qp->mtu || !wr->wr.ud.ah))

@@ -4,6 +4,8 @@
 
 #include <errno.h>
 
+#define PAYLOAD_UNIT 64
+
 static bool caps_fit(const struct snt__soft_config *limits,
 		     const struct ibv_qp_cap *cap)
 {
@@ -37,10 +39,24 @@ static void free_qp(struct snt__soft_qp *qp)
 	snt__soft_free(qp->responder.recv.sges);
 	snt__soft_recv_queue_finish(&qp->recv_queue);
 	snt__soft_free(requester->paths);
-	snt__soft_free(requester->inline_bytes);
-	snt__soft_free(requester->sges);
+	snt__soft_free(requester->payloads);
 	snt__soft_free(requester->slots);
 	snt__soft_free(qp);
+}
+
+/*
+ * Inline bytes take the place of SGEs, in a slot that is a whole number of cache lines, so
+ * that a QP has room for some even if none were asked for. Most devices round up like this,
+ * and there are programs that rely on it.
+ */
+static uint32_t payload_size(const struct ibv_qp_cap *cap)
+{
+	uint32_t size = cap->max_send_sge * (uint32_t)sizeof(struct ibv_sge);
+
+	if (size < cap->max_inline_data)
+		size = cap->max_inline_data;
+	return size ? (size + PAYLOAD_UNIT - 1) / PAYLOAD_UNIT * PAYLOAD_UNIT
+		    : PAYLOAD_UNIT;
 }
 
 static int alloc_requester(struct snt__soft_requester *requester,
@@ -51,12 +67,10 @@ static int alloc_requester(struct snt__soft_requester *requester,
 	requester->depth = attr->cap.max_send_wr;
 	requester->mask = (uint32_t)slots - 1;
 	requester->sge_max = attr->cap.max_send_sge;
-	requester->inline_max = attr->cap.max_inline_data;
+	requester->payload_size = payload_size(&attr->cap);
 	requester->slots = snt__soft_alloc(slots, sizeof(*requester->slots));
-	requester->sges = snt__soft_alloc(slots * attr->cap.max_send_sge,
-					  sizeof(*requester->sges));
-	requester->inline_bytes = snt__soft_alloc(slots, attr->cap.max_inline_data);
-	if (!requester->slots || !requester->sges || !requester->inline_bytes)
+	requester->payloads = snt__soft_alloc(slots, requester->payload_size);
+	if (!requester->slots || !requester->payloads)
 		return -ENOMEM;
 	if (attr->qp_type != IBV_QPT_UD)
 		return 0;
@@ -175,7 +189,8 @@ int snt__soft_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr,
 		free_qp(qp);
 		return err;
 	}
-	/* What was asked for is what there is. */
+	/* All else is as it was asked for. */
+	attr->cap.max_inline_data = qp->requester.payload_size;
 	if (attr->srq) {
 		attr->cap.max_recv_wr = 0;
 		attr->cap.max_recv_sge = 0;

@@ -109,17 +109,16 @@ struct snt__soft_requester {
 	uint32_t at;
 	uint32_t mask;
 	struct snt__soft_send *slots;
-	struct ibv_sge *sges;		 /* sge_max for each slot */
-	uint8_t *inline_bytes;		 /* inline_max for each slot */
+	uint8_t *payloads;		 /* payload_size for each slot */
 	struct snt__soft_path *paths;	 /* one for each slot; UD only */
 	struct snt__soft_cursor cursor;	 /* of what `next` sends */
 	struct snt__soft_cursor landing; /* of what the oldest READ gets */
 	uint32_t depth;
 	uint32_t sge_max;
-	uint32_t inline_max;
-	uint32_t window; /* packets, other than responses, under way */
-	uint32_t run;	 /* packets that go out best together; 1: any number */
-	uint32_t chunk;	 /* packets; a power of two */
+	uint32_t payload_size; /* room for sge_max SGEs, or as many inline bytes */
+	uint32_t window;       /* packets, other than responses, under way */
+	uint32_t run;	       /* packets that go out best together; 1: any number */
+	uint32_t chunk;	       /* packets; a power of two */
 	uint32_t reads_packets;
 	uint16_t reads;
 	uint16_t reads_max;
@@ -232,18 +231,18 @@ static inline struct snt__soft_send *snt__soft_send_at(
 	return &requester->slots[position & requester->mask];
 }
 
-static inline struct ibv_sge *snt__soft_send_sges(
-	const struct snt__soft_requester *requester, uint32_t position)
-{
-	return &requester->sges[(size_t)(position & requester->mask) *
-				requester->sge_max];
-}
-
+/* The inline bytes of a WR with SNT__SOFT_INLINE; the SGEs of any other. */
 static inline uint8_t *snt__soft_send_inline(
 	const struct snt__soft_requester *requester, uint32_t position)
 {
-	return &requester->inline_bytes[(size_t)(position & requester->mask) *
-					requester->inline_max];
+	return &requester->payloads[(size_t)(position & requester->mask) *
+				    requester->payload_size];
+}
+
+static inline struct ibv_sge *snt__soft_send_sges(
+	const struct snt__soft_requester *requester, uint32_t position)
+{
+	return (struct ibv_sge *)(void *)snt__soft_send_inline(requester, position);
 }
 
 /* There is, or may be, something to send. */
