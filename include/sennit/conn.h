@@ -171,7 +171,8 @@ struct snt_conn_opts {
  *                   without libcrypto; adopted QPs
  *   -EADDRNOTAVAIL  the source is none of ours
  *   -ENETUNREACH    no device leads there
- *   -EAGAIN         64 names are being looked for already, in this process
+ *   -EAGAIN         64 names are being looked for already, in this process; no thread
+ *                   can be started to look for one, because of RLIMIT_NPROC or pids.max
  *   -ENOMEM, or the errno of the system or device.
  */
 SNT_API int snt_conn_connect(struct snt_ctx *ctx, const struct snt_conn_opts *opts,

@@ -144,6 +144,8 @@ struct snt_ctx_opts {
  *              device's address is not one of this host
  *   -EADDRINUSE  the port of a soft device's address is taken: by the kernel's rxe,
  *              another program or another context
+ *   -EAGAIN    a soft device needs a thread, and the process or its user has as many
+ *              as RLIMIT_NPROC or the cgroup's pids.max allow
  *   -EOPNOTSUPP  an adopted device's control table cannot be queried
  *   -ENOMEM, or the errno of the device's own call.
  */

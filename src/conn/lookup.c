@@ -3,8 +3,6 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +11,7 @@
 #include <unistd.h>
 
 #include "util/err.h"
+#include "util/thread.h"
 
 #define ADDRESSES_MAX 4
 #define NS_PER_MS     1000000
@@ -61,24 +60,6 @@ static void *look(void *arg)
 	return NULL;
 }
 
-/* Signals are for the program's threads. */
-static int start_thread(struct snt__lookup *lookup)
-{
-	sigset_t all, before;
-	pthread_attr_t attr;
-	pthread_t thread;
-	int ret;
-
-	sigfillset(&all);
-	pthread_attr_init(&attr);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	ret = pthread_create(&thread, &attr, look, lookup);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	pthread_attr_destroy(&attr);
-	return ret;
-}
-
 static struct snt__lookup *make(const char *host, uint16_t port)
 {
 	size_t length = strlen(host) + 1;
@@ -118,11 +99,9 @@ int snt__lookup_start(const char *host, uint16_t port, struct snt__lookup **look
 				strerror(errno));
 		goto err_count;
 	}
-	ret = start_thread(lookup);
-	if (ret) {
-		ret = snt__fail(ret, "no thread to look for a host: %s", strerror(ret));
+	ret = snt__thread_start(NULL, "to look up a host", look, lookup);
+	if (ret)
 		goto err_free;
-	}
 	*lookup_out = lookup;
 	return 0;
 

@@ -7,7 +7,6 @@
 #include <endian.h>
 #include <errno.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,6 +14,7 @@
 
 #include "dev/soft/cm_address.h"
 #include "preload/cm.h"
+#include "util/thread.h"
 
 /* Of a device. Programs are not asked how many they want. */
 #define CONNECTIONS 4096
@@ -242,24 +242,6 @@ static void *take_events(void *arg)
  * Opening
  */
 
-/* Signals are the program's. */
-static int start_thread(struct snt__cm *cm)
-{
-	pthread_attr_t attr;
-	pthread_t thread;
-	sigset_t all, old;
-	int error;
-
-	pthread_attr_init(&attr);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	error = pthread_create(&thread, &attr, take_events, cm);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	pthread_attr_destroy(&attr);
-	return -error;
-}
-
 static int open_manager(void)
 {
 	struct snt__preload_devices devices = snt__preload_devices();
@@ -279,7 +261,8 @@ static int open_manager(void)
 	ret = snt__preload_control()->cm->open(&opts, &manager);
 	if (ret)
 		return ret;
-	ret = start_thread(manager);
+	ret = snt__thread_start(NULL, "for events of connections", take_events,
+				manager);
 	if (ret) {
 		manager->table->close(manager);
 		manager = NULL;

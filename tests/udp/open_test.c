@@ -9,6 +9,7 @@
 #include <sys/eventfd.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <sennit/ctx.h>
 
 #include "dev/cm.h"
 #include "dev/provider.h"
@@ -131,10 +132,36 @@ static void each_call_fails(void **state)
 	assert_true(failed > 20);
 }
 
+/* A thread limit is -EAGAIN, of which strerror() says nothing that helps. */
+static void a_thread_limit_is_named(void **state)
+{
+	const struct snt_ctx_opts opts = { .size = sizeof(opts),
+					   .soft = SNT_SOFT_ONLY };
+	struct snt_ctx *ctx;
+	unsigned nth = 0;
+	bool is_thread;
+	int ret;
+
+	(void)state;
+	do {
+		fault_arm(++nth);
+		ret = snt_ctx_open(&opts, &ctx);
+		assert_true(fault_was_hit());
+		is_thread = !strcmp(fault_name(), "pthread_create");
+		fault_arm(0);
+		if (!ret)
+			assert_success(snt_ctx_close(ctx));
+	} while (!is_thread);
+	assert_error(ret, EAGAIN, "no thread for soft");
+	assert_non_null(strstr(snt_err_text(), "RLIMIT_NPROC"));
+	assert_non_null(strstr(snt_err_text(), "pids.max"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_call_fails),
+		cmocka_unit_test(a_thread_limit_is_named),
 	};
 
 	return cmocka_run_group_tests_name("udp_open", tests, NULL, NULL);

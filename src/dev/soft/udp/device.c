@@ -531,12 +531,14 @@ static int make(const struct snt__udp_opts *opts, struct snt__udp_device **devic
 	return 0;
 }
 
-/* Who has the port is for the caller to say. */
+/* Errors about the address are explained by the caller; -EAGAIN is that of
+ * snt__thread_start(), which has explained it. */
 static int complain(const struct snt__udp_opts *opts, int ret)
 {
 	char text[SNT__GID_TEXT];
 
-	if (ret == -EADDRINUSE || ret == -EADDRNOTAVAIL || ret == -EMSGSIZE)
+	if (ret == -EADDRINUSE || ret == -EADDRNOTAVAIL || ret == -EMSGSIZE ||
+	    ret == -EAGAIN)
 		return ret;
 	return snt__fail(-ret, "%s on %s: cannot be made: %s", opts->name,
 			 snt__gid_text(opts->address->gid, text), strerror(-ret));

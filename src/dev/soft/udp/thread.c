@@ -3,12 +3,13 @@
 #include <errno.h>
 #include <poll.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "dev/gid.h"
 #include "dev/soft/udp/device.h"
+#include "util/thread.h"
 
 /* All in ns. How long it goes on looking before it sleeps: if messages were long, until
  * another one would have come from a sender who had lost his processor for a moment. */
@@ -283,20 +284,18 @@ void snt__udp_thread_mind(struct snt__udp_device *device, uint64_t now)
 
 int snt__udp_thread_start(struct snt__udp_device *device, const char *name)
 {
-	sigset_t all, before;
-	int error;
+	char purpose[SNT__GID_TEXT + 64], text[SNT__GID_TEXT];
+	int ret;
 
 	device->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (device->wake_fd < 0)
 		return -errno;
-	/* Signals are for the program's threads. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	error = pthread_create(&device->thread, NULL, run, device);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (error) {
+	snprintf(purpose, sizeof(purpose), "for %.40s on %s", name,
+		 snt__gid_text(device->address.gid, text));
+	ret = snt__thread_start(&device->thread, purpose, run, device);
+	if (ret) {
 		close(device->wake_fd);
-		return -error;
+		return ret;
 	}
 	pthread_setname_np(device->thread, name);
 	return 0;
