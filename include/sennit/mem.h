@@ -69,6 +69,8 @@ SNT_API int snt_mem_register(struct snt_ctx *ctx, void *addr, size_t length,
  * Whole pages, all bytes 0, at snt_mem_addr(); snt_mem_release() frees it. Between soft
  * devices on one host what is sent from such memory is copied once, to where it belongs,
  * where other memory is copied twice; for all other devices it is memory like any other.
+ * It takes an fd and counts as a file; where RLIMIT_NOFILE or RLIMIT_FSIZE (ulimit -f)
+ * does not allow that it is copied twice as well.
  * A child of the process does not have it.
  *
  * Returns: as snt_mem_register().

@@ -13,6 +13,8 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "util/file_limit.h"
+
 #define SIZE_SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
 #define SEALS	   (SIZE_SEALS | F_SEAL_SEAL)
 
@@ -153,11 +155,22 @@ static int open_file(const char *name)
 	return fd < 0 && errno == EINVAL ? memfd_create(name, flags) : fd;
 }
 
+static int set_size(int fd, size_t size)
+{
+	struct snt__file_limit limit;
+	int ret;
+
+	snt__file_limit_hold(&limit);
+	ret = ftruncate(fd, (off_t)size);
+	snt__file_limit_release(&limit);
+	return ret;
+}
+
 static int make_file(const char *name, size_t size, int seals)
 {
 	int fd = open_file(name), error;
 
-	if (fd >= 0 && (ftruncate(fd, (off_t)size) || fcntl(fd, F_ADD_SEALS, seals))) {
+	if (fd >= 0 && (set_size(fd, size) || fcntl(fd, F_ADD_SEALS, seals))) {
 		error = errno;
 		close(fd);
 		errno = error;

@@ -23,8 +23,9 @@ struct snt__place {
 	int fd;		/* -1: nobody can be given it */
 };
 
-/* Returns 0 or a negative errno. All bytes are 0. Where no file is to be had, of all those
- * that the process may have open or of the kernel, it is memory like any other. */
+/* Returns 0 or a negative errno. All bytes are 0. Where there can be no such file, because
+ * of the fds that the process has, of RLIMIT_FSIZE or of the kernel, it is memory like any
+ * other. */
 int snt__place_make(size_t length, struct snt__place **place_out);
 /* NULL does nothing. */
 void snt__place_free(struct snt__place *place);

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "preload/preload.h"
+#include "util/file_limit.h"
 
 #define DEV    "/dev/infiniband/"
 #define CLASS  "/sys/class/infiniband/"
@@ -99,10 +100,16 @@ static bool is_type(const char *path)
 static int open_text(const char *text)
 {
 	int fd = memfd_create("sennit", MFD_CLOEXEC);
+	struct snt__file_limit limit;
+	bool written;
 
 	if (fd < 0)
 		return -1;
-	if (write(fd, text, strlen(text)) < 0 || lseek(fd, 0, SEEK_SET) < 0) {
+	snt__file_limit_hold(&limit);
+	written = write(fd, text, strlen(text)) == (ssize_t)strlen(text) &&
+		  !lseek(fd, 0, SEEK_SET);
+	snt__file_limit_release(&limit);
+	if (!written) {
 		close(fd);
 		return -1;
 	}

@@ -82,6 +82,23 @@ static void goes_through_memory(void **state)
 	sides_close(side);
 }
 
+/* As after ulimit -f: there is no ring, so that packets go through the socket. */
+static void a_file_size_limit_leaves_the_socket(void **state)
+{
+	struct side side[2];
+
+	(void)state;
+	file_size_limit();
+	sides_open(side, &by_memory);
+	exchange(&side[0], &side[1]);
+	file_size_restore();
+	for (unsigned i = 0; i < 2; i++) {
+		assert_int_equal(ways_of(&side[i]).memory, 0);
+		assert_int_not_equal(ways_of(&side[i]).socket, 0);
+	}
+	sides_close(side);
+}
+
 static void goes_by_reference(void **state)
 {
 	struct side side[2];
@@ -559,6 +576,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(goes_through_memory),
+		cmocka_unit_test(a_file_size_limit_leaves_the_socket),
 		cmocka_unit_test(goes_by_reference),
 		cmocka_unit_test(counts_packets_of_any_mtu),
 		cmocka_unit_test(reaches_itself),

@@ -28,7 +28,7 @@ unsigned count_lines(const char *path, const char *with)
 	return count;
 }
 
-static struct rlimit before;
+static struct rlimit before, file_size_before;
 
 /* All below the lowest free one are taken. */
 void fds_exhaust(void)
@@ -47,4 +47,19 @@ void fds_exhaust(void)
 void fds_restore(void)
 {
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+}
+
+void file_size_limit(void)
+{
+	struct rlimit limit;
+
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &file_size_before), 0);
+	limit = file_size_before;
+	limit.rlim_cur = 65536;
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+
+void file_size_restore(void)
+{
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &file_size_before), 0);
 }

@@ -15,4 +15,8 @@ unsigned count_lines(const char *path, const char *with);
 void fds_exhaust(void);
 void fds_restore(void);
 
+/* As after ulimit -f: files of this process have at most 64 KiB, or as before. */
+void file_size_limit(void);
+void file_size_restore(void);
+
 #endif

@@ -218,6 +218,48 @@ static void without_a_file_it_is_memory_like_any_other(void **state)
 	snt__place_free(place);
 }
 
+/* As after ulimit -f. The kernel sends SIGXFSZ, of which the program must not know. */
+static void a_file_size_limit_does_not_kill(void **state)
+{
+	struct snt__place *place, found;
+	sigset_t pending, mask;
+	int ret;
+
+	(void)state;
+	file_size_limit();
+	ret = snt__place_make(100000, &place);
+	file_size_restore();
+	assert_int_equal(ret, 0);
+	assert_false(snt__place_find(place->bytes, 1, &found));
+	for (unsigned i = 0; i < 100000; i += 512)
+		assert_int_equal(place->bytes[i]++, 0);
+	snt__place_free(place);
+	assert_int_equal(sigpending(&pending), 0);
+	assert_false(sigismember(&pending, SIGXFSZ));
+	assert_int_equal(pthread_sigmask(SIG_SETMASK, NULL, &mask), 0);
+	assert_false(sigismember(&mask, SIGXFSZ));
+}
+
+/* A program that has blocked SIGXFSZ, and one pending, still has it afterwards. */
+static void a_pending_signal_stays(void **state)
+{
+	struct snt__place *place;
+	sigset_t xfsz, before;
+	int taken;
+
+	(void)state;
+	sigemptyset(&xfsz);
+	sigaddset(&xfsz, SIGXFSZ);
+	assert_int_equal(pthread_sigmask(SIG_BLOCK, &xfsz, &before), 0);
+	assert_int_equal(pthread_kill(pthread_self(), SIGXFSZ), 0);
+	file_size_limit();
+	assert_int_equal(snt__place_make(100000, &place), 0);
+	file_size_restore();
+	snt__place_free(place);
+	assert_int_equal(sigwait(&xfsz, &taken), 0);
+	assert_int_equal(pthread_sigmask(SIG_SETMASK, &before, NULL), 0);
+}
+
 /* In a namespace of its own, where files without a name must not be programs. */
 static int harden(void *arg)
 {
@@ -562,6 +604,8 @@ int main(void)
 		cmocka_unit_test(a_child_has_no_places),
 		cmocka_unit_test(a_child_makes_its_own),
 		cmocka_unit_test(without_a_file_it_is_memory_like_any_other),
+		cmocka_unit_test(a_file_size_limit_does_not_kill),
+		cmocka_unit_test(a_pending_signal_stays),
 		cmocka_unit_test(is_made_on_hardened_hosts),
 		cmocka_unit_test(is_read_where_it_is),
 		cmocka_unit_test(is_read_by_who_asks),
