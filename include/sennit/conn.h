@@ -63,7 +63,8 @@
  * are on their way out.
  *
  * After a fork they are the parent's. Calls that would change something, destroying
- * included, are -ECHILD in the child.
+ * included, are -ECHILD in the child. A child has none of the sockets of soft devices and
+ * TCP carriers, so that it keeps neither ports nor connections; docs/threads.md has the rest.
  *
  * Thread: owner, for every call here.
  */

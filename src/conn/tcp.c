@@ -26,6 +26,7 @@
 struct tcp {
 	struct snt__carrier carrier;
 	struct snt__watch watch;
+	struct snt__socket socket;
 	struct snt_timer timer; /* of the last words */
 	bool connecting;
 	bool broken;
@@ -41,13 +42,18 @@ static struct tcp *tcp_of(struct snt__carrier *carrier)
 	return snt__container(carrier, struct tcp, carrier);
 }
 
+static void unmake(struct tcp *tcp)
+{
+	snt__socket_close(&tcp->socket);
+	tcp->carrier.hub->lingering--;
+	free(tcp);
+}
+
 static void destroy(struct tcp *tcp)
 {
 	snt_timer_stop(&tcp->timer);
 	snt__hub_unwatch(tcp->carrier.hub, &tcp->watch);
-	close(tcp->watch.fd);
-	tcp->carrier.hub->lingering--;
-	free(tcp);
+	unmake(tcp);
 }
 
 /* It is of no use any more. False: it is gone altogether. */
@@ -280,13 +286,17 @@ static void tcp_ready(struct snt__watch *watch, uint32_t events)
  * Making them
  */
 
+/* Takes the socket, which forks have been held up for; closes it if that fails. */
 static int make(struct snt__hub *hub, int fd, struct tcp **tcp_out)
 {
 	struct tcp *tcp = calloc(1, sizeof(*tcp));
 	int one = 1;
 
-	if (!tcp)
+	if (!tcp) {
+		close(fd);
 		return snt__fail(ENOMEM, "no memory for a TCP connection");
+	}
+	snt__socket_add(&tcp->socket, fd);
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	tcp->carrier.table = &table;
 	tcp->carrier.hub = hub;
@@ -294,12 +304,6 @@ static int make(struct snt__hub *hub, int fd, struct tcp **tcp_out)
 	hub->lingering++;
 	*tcp_out = tcp;
 	return 0;
-}
-
-static void unmake(struct tcp *tcp)
-{
-	tcp->carrier.hub->lingering--;
-	free(tcp);
 }
 
 static int open_socket(const struct sockaddr *source, const struct sockaddr *target,
@@ -333,26 +337,24 @@ int snt__tcp_connect(struct snt__hub *hub, const struct sockaddr *source,
 		     struct snt__carrier **carrier_out)
 {
 	struct tcp *tcp = NULL;
-	int fd = -1, ret = open_socket(source, target, &fd);
+	int fd = -1, ret;
 
+	snt__fork_hold();
+	ret = open_socket(source, target, &fd);
+	if (!ret)
+		ret = make(hub, fd, &tcp);
+	snt__fork_release();
 	if (ret)
 		return ret;
-	ret = make(hub, fd, &tcp);
-	if (ret)
-		goto err_close;
 	tcp->connecting = true;
 	tcp->carrier.conn = conn;
 	ret = snt__hub_watch(hub, &tcp->watch, EPOLLOUT);
-	if (ret)
-		goto err_unmake;
+	if (ret) {
+		unmake(tcp);
+		return ret;
+	}
 	*carrier_out = &tcp->carrier;
 	return 0;
-
-err_unmake:
-	unmake(tcp);
-err_close:
-	close(fd);
-	return ret;
 }
 
 /*
@@ -362,22 +364,32 @@ err_close:
 struct ear {
 	struct snt__ear ear;
 	struct snt__watch watch;
+	struct snt__socket socket;
 	struct snt_timer timer; /* runs while it does not listen */
 };
 
-static void take_one(struct ear *ear, int fd)
+/* -1: none waits, or errno says why it cannot be accepted. *tcp_out is NULL if there is no
+ * memory for it. */
+static int accept_one(struct ear *ear, struct tcp **tcp_out)
+{
+	int fd;
+
+	*tcp_out = NULL;
+	snt__fork_hold();
+	fd = accept4(ear->watch.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	if (fd >= 0)
+		make(ear->ear.hub, fd, tcp_out);
+	snt__fork_release();
+	return fd;
+}
+
+static void take_one(struct ear *ear, struct tcp *tcp)
 {
 	uint8_t word[SNT__LAST_WORD_MAX];
-	struct tcp *tcp = NULL;
 	size_t length;
 
-	if (make(ear->ear.hub, fd, &tcp)) {
-		close(fd);
-		return;
-	}
 	if (snt__hub_watch(ear->ear.hub, &tcp->watch, EPOLLIN)) {
 		unmake(tcp);
-		close(fd);
 		return;
 	}
 	tcp->carrier.conn = snt__listener_heard(ear->ear.listener, &tcp->carrier);
@@ -415,14 +427,16 @@ static void pause_ear(struct ear *ear)
 static void ear_ready(struct snt__watch *watch, uint32_t events)
 {
 	struct ear *ear = snt__container(watch, struct ear, watch);
+	struct tcp *tcp;
 	int fd;
 
 	(void)events;
 	for (unsigned i = 0; i < TURN; i++) {
-		fd = accept4(watch->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		fd = accept_one(ear, &tcp);
 		if (fd < 0)
 			break;
-		take_one(ear, fd);
+		if (tcp)
+			take_one(ear, tcp);
 	}
 	if (fd < 0 &&
 	    (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS))
@@ -435,12 +449,13 @@ static void ear_close(struct snt__ear *base)
 
 	snt_timer_stop(&ear->timer);
 	snt__hub_unwatch(base->hub, &ear->watch);
-	close(ear->watch.fd);
+	snt__socket_close(&ear->socket);
 	free(ear);
 }
 
 static const struct snt__ear_table ear_table = { .close = ear_close };
 
+/* With forks held up. */
 static int open_ear(const struct sockaddr *address, unsigned backlog, struct ear *ear)
 {
 	struct sockaddr *bound = (struct sockaddr *)&ear->ear.bound;
@@ -462,6 +477,7 @@ static int open_ear(const struct sockaddr *address, unsigned backlog, struct ear
 		close(fd);
 		return ret;
 	}
+	snt__socket_add(&ear->socket, fd);
 	ear->watch = (struct snt__watch){ .fd = fd, .ready = ear_ready };
 	return 0;
 }
@@ -478,7 +494,9 @@ int snt__tcp_listen(struct snt__hub *hub, const struct sockaddr *address,
 	ear->ear = (struct snt__ear){ .table = &ear_table,
 				      .hub = hub,
 				      .listener = listener };
+	snt__fork_hold();
 	ret = open_ear(address, backlog, ear);
+	snt__fork_release();
 	if (ret)
 		goto err_free;
 	ret = snt__hub_watch(hub, &ear->watch, EPOLLIN);
@@ -488,7 +506,7 @@ int snt__tcp_listen(struct snt__hub *hub, const struct sockaddr *address,
 	return 0;
 
 err_close:
-	close(ear->watch.fd);
+	snt__socket_close(&ear->socket);
 err_free:
 	free(ear);
 	return ret;

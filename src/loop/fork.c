@@ -1,22 +1,48 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A child of the process shares the epoll instance, so that whatever it took or armed
- * would be its parent's loss.
+ * would be its parent's loss. It also has a copy of every fd, and a socket ends only when
+ * all of its copies are closed: a child that lives on would keep ports in use, and would
+ * hide the parent's death from peers. So it closes its copies of sockets.
  */
 #include <pthread.h>
+#include <unistd.h>
 
 #include "loop/loop.h"
 
 atomic_uint snt__fork_mark = 1;
 
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct snt__link sockets = { &sockets, &sockets };
+
+/* With the lock taken before, the child knows of every socket that it has. */
+static void before_fork(void)
+{
+	pthread_mutex_lock(&lock);
+}
+
+static void in_parent(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
 static void in_child(void)
 {
 	atomic_fetch_add_explicit(&snt__fork_mark, 1, memory_order_relaxed);
+	while (!snt__list_empty(&sockets)) {
+		struct snt__socket *socket =
+			snt__container(sockets.next, struct snt__socket, all);
+
+		close(socket->fd);
+		socket->fd = -1;
+		snt__unlink(&socket->all);
+	}
+	pthread_mutex_unlock(&lock);
 }
 
 static void watch(void)
 {
-	pthread_atfork(NULL, NULL, in_child);
+	pthread_atfork(before_fork, in_parent, in_child);
 }
 
 void snt__fork_watch(void)
@@ -24,4 +50,28 @@ void snt__fork_watch(void)
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 	pthread_once(&once, watch);
+}
+
+void snt__fork_hold(void)
+{
+	pthread_mutex_lock(&lock);
+}
+
+void snt__fork_release(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
+void snt__socket_add(struct snt__socket *socket, int fd)
+{
+	socket->fd = fd;
+	snt__list_append(&sockets, &socket->all);
+}
+
+void snt__socket_close(struct snt__socket *socket)
+{
+	pthread_mutex_lock(&lock);
+	snt__unlink(&socket->all);
+	close(socket->fd);
+	pthread_mutex_unlock(&lock);
 }

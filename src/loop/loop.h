@@ -119,6 +119,21 @@ static inline bool snt__loop_has_fd(const struct snt__loop *loop)
 extern atomic_uint snt__fork_mark;
 void snt__fork_watch(void);
 
+/*
+ * fork.c: a socket that a child of the process closes (and then has an fd of -1). No fork
+ * may come between the call that makes an fd and snt__socket_add(): whoever makes one holds
+ * forks up meanwhile, for calls that do not block.
+ */
+struct snt__socket {
+	int fd;
+	struct snt__link all;
+};
+
+void snt__fork_hold(void);
+void snt__fork_release(void);
+void snt__socket_add(struct snt__socket *socket, int fd);
+void snt__socket_close(struct snt__socket *socket);
+
 /* Is this a child of the process that the loop is of? */
 static inline bool snt__loop_forked(const struct snt__loop *loop)
 {

@@ -2,7 +2,10 @@
 /* A peer in another process, which is killed in the middle of everything. */
 #include "conn_kit.h"
 
+#include <arpa/inet.h>
 #include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -26,8 +29,19 @@ static uint64_t now_ms(void)
 struct pair {
 	struct kit kit;
 	pid_t child;
-	int up; /* the child says that it is connected */
+	int up;	  /* the child says that it is connected */
+	int hold; /* its own child lives until this is closed */
 };
+
+/* A process that does nothing but live, until the pipe is closed at the other end. */
+static void live_on(int hold[2])
+{
+	char byte;
+
+	alarm(60); /* of a test that failed */
+	close(hold[1]);
+	_exit(read(hold[0], &byte, 1) ? 1 : 0);
+}
 
 static void child_fails(const char *what)
 {
@@ -35,9 +49,9 @@ static void child_fails(const char *what)
 	_exit(1);
 }
 
-/* Connects, says so, and keeps the loop running until it is told to stop. */
+/* Connects, forks if it is to, says so, and keeps the loop running until it is told to stop. */
 static void run_child(const struct snt_conn_opts *like, const char *address, int up,
-		      int port_from)
+		      int port_from, int hold[2])
 {
 	struct snt_ctx_opts ctx_opts = { .size = sizeof(ctx_opts),
 					 .soft = SNT_SOFT_ONLY,
@@ -48,6 +62,7 @@ static void run_child(const struct snt_conn_opts *like, const char *address, int
 	struct snt_conn *conn;
 	struct snt_ctx *ctx;
 
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (read(port_from, &opts.port, sizeof(opts.port)) != sizeof(opts.port))
 		_exit(1);
 	if (snt_ctx_open(&ctx_opts, &ctx) || snt_cq_create(ctx, &cq_opts, &qp.cq))
@@ -58,20 +73,25 @@ static void run_child(const struct snt_conn_opts *like, const char *address, int
 	opts.data_length = 0;
 	if (snt_conn_connect(ctx, &opts, &conn) || snt_conn_wait(conn, 10000000000))
 		child_fails("connect");
+	if (hold[0] >= 0 && !fork())
+		live_on(hold);
+	close(hold[1]);
 	if (write(up, "u", 1) != 1)
 		_exit(1);
 	snt_conn_wait_over(conn, -1);
 	_exit(0);
 }
 
-static void start(struct pair *pair, enum snt_carrier carrier)
+static void start(struct pair *pair, enum snt_carrier carrier, bool forks)
 {
-	int up[2], port[2];
+	int up[2], port[2], hold[2] = { -1, -1 };
 	uint16_t number;
 
 	/* Soft devices have threads, which a fork does not take along. */
 	assert_int_equal(pipe(up), 0);
 	assert_int_equal(pipe(port), 0);
+	if (forks)
+		assert_int_equal(pipe(hold), 0);
 	memset(pair, 0, sizeof(*pair));
 	pair->child = fork();
 	assert_true(pair->child >= 0);
@@ -87,9 +107,11 @@ static void start(struct pair *pair, enum snt_carrier carrier)
 
 		snprintf(host, sizeof(host), "127.%u.%u.17", 160 + id / 256, id % 256);
 		snprintf(own, sizeof(own), "127.%u.%u.33", 160 + id / 256, id % 256);
-		run_child(&like, own, up[1], port[0]);
+		run_child(&like, own, up[1], port[0], hold);
 	}
 	close(up[1]);
+	close(hold[0]);
+	pair->hold = hold[1];
 	kit_open(&pair->kit, carrier, 1);
 	pair->kit.accept.detect_ns = UINT64_C(1000000) * DETECT_MS;
 	kit_listen(&pair->kit);
@@ -116,7 +138,7 @@ static void a_killed_peer_is_noticed(void **state)
 	uint64_t killed_at;
 	int status;
 
-	start(&pair, carrier_of(state));
+	start(&pair, carrier_of(state), false);
 	kit_until(&pair.kit, acceptor_up);
 	kill(pair.child, SIGKILL);
 	killed_at = now_ms();
@@ -138,7 +160,7 @@ static void a_stopped_peer_is_not_dead(void **state)
 	int status;
 	char byte;
 
-	start(&pair, carrier_of(state));
+	start(&pair, carrier_of(state), false);
 	kit_until(&pair.kit, acceptor_up);
 	assert_int_equal(read(pair.up, &byte, 1), 1);
 	if (carrier_of(state) == SNT_CARRIER_TCP) {
@@ -159,14 +181,92 @@ static void a_stopped_peer_is_not_dead(void **state)
 	kit_close(&pair.kit);
 }
 
+/* The peer's own child, which lives on, has a copy of all fds that the peer had. */
+static void a_killed_peer_whose_child_lives_is_noticed(void **state)
+{
+	struct pair pair;
+	uint64_t killed_at;
+	int status;
+	char byte;
+
+	start(&pair, carrier_of(state), true);
+	kit_until(&pair.kit, acceptor_up);
+	assert_int_equal(read(pair.up, &byte, 1), 1);
+	kill(pair.child, SIGKILL);
+	killed_at = now_ms();
+	kit_until(&pair.kit, acceptor_over);
+	print_message("# noticed after %u ms\n", (unsigned)(now_ms() - killed_at));
+	assert_true(now_ms() - killed_at < 2 * DETECT_MS);
+	/* A TCP connection ends with its last socket, at once. */
+	if (carrier_of(state) == SNT_CARRIER_TCP)
+		assert_int_equal(kit_status(&pair.kit, 1), -ECONNRESET);
+	waitpid(pair.child, &status, 0);
+	close(pair.hold);
+	close(pair.up);
+	kit_close(&pair.kit);
+}
+
+static int try_tcp(const char *host, uint16_t port)
+{
+	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(port) };
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), ret;
+
+	assert_int_equal(inet_pton(AF_INET, host, &to.sin_addr), 1);
+	ret = connect(fd, (struct sockaddr *)&to, sizeof(to)) ? -errno : 0;
+	close(fd);
+	return ret;
+}
+
+static void a_childs_copy_of_a_listener_does_not_listen(void **state)
+{
+	struct kit kit;
+	int hold[2], status;
+	pid_t child;
+
+	kit_open(&kit, carrier_of(state), 1);
+	kit_listen(&kit);
+	assert_int_equal(pipe(hold), 0);
+	child = fork();
+	assert_true(child >= 0);
+	if (!child)
+		live_on(hold);
+	close(hold[0]);
+	/* The parent's own is undisturbed. */
+	kit_connect(&kit);
+	kit_until(&kit, kit_both_up);
+	kit_check_data(&kit, 0);
+	kit_disconnect(&kit);
+	kit_destroy_conns(&kit);
+
+	kit.listen.port = snt_listener_port(kit.listener);
+	assert_success(snt_listener_destroy(kit.listener));
+	kit.listener = NULL;
+	if (carrier_of(state) == SNT_CARRIER_TCP)
+		assert_int_equal(try_tcp(kit.listen.host, kit.listen.port),
+				 -ECONNREFUSED);
+	kit_listen(&kit);
+	close(hold[1]);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	kit_close(&kit);
+}
+
 int main(void)
 {
 	static enum snt_carrier tcp = SNT_CARRIER_TCP, cm = SNT_CARRIER_CM;
 	const struct CMUnitTest tests[] = {
+		{ "a_childs_copy_of_a_listener_does_not_listen (TCP)",
+		  a_childs_copy_of_a_listener_does_not_listen, NULL, NULL, &tcp },
+		{ "a_childs_copy_of_a_listener_does_not_listen (CM)",
+		  a_childs_copy_of_a_listener_does_not_listen, NULL, NULL, &cm },
 		{ "a_killed_peer_is_noticed (TCP)", a_killed_peer_is_noticed, NULL,
 		  NULL, &tcp },
 		{ "a_killed_peer_is_noticed (CM)", a_killed_peer_is_noticed, NULL, NULL,
 		  &cm },
+		{ "a_killed_peer_whose_child_lives_is_noticed (TCP)",
+		  a_killed_peer_whose_child_lives_is_noticed, NULL, NULL, &tcp },
+		{ "a_killed_peer_whose_child_lives_is_noticed (CM)",
+		  a_killed_peer_whose_child_lives_is_noticed, NULL, NULL, &cm },
 		{ "a_stopped_peer_is_not_dead (TCP)", a_stopped_peer_is_not_dead, NULL,
 		  NULL, &tcp },
 		{ "a_stopped_peer_is_not_dead (CM)", a_stopped_peer_is_not_dead, NULL,
