@@ -46,9 +46,19 @@
  * It stays as long as the connection does.
  *
  * Detecting the end. A peer that has crashed, or whose host or network is gone, is
- * noticed within detect_ns: the carrier is tried every quarter of that, and all of its
- * timers are made from it. A peer that is merely busy, or stopped, is not dead: its
- * device or kernel answers for it. Only a soft device stops with its process.
+ * noticed within detect_ns, by either carrier, and whether or not anything is being sent.
+ * Every quarter of that time the peer's device is asked, by an empty RDMA write that needs
+ * nothing of its program; if no answer comes for five eighths of it, the connection is over.
+ * SNT_CARRIER_TCP keeps a QP for this on each pair of devices that lanes use, and the
+ * connection is over when none of them is answered, or when TCP itself breaks. Lanes are
+ * made to give up within seven eighths of detect_ns, too, with an ACK timeout of at most a
+ * second (snt_qp_opts.timeout overrides it): devices may take four times the ACK timeout for
+ * each of 8 tries, so a lane that has something to send gives up after at most 35 s where
+ * detect_ns is longer. All of this is as late as the program's dispatching is.
+ *
+ * A peer that is merely busy, and does not dispatch, is not dead: its device answers for it.
+ * So is one that is stopped, as in a debugger, unless its device is a soft one, which stops
+ * with its process and is taken for dead like a crashed one.
  *
  * Who is who. Each context has an identity, chosen by chance when it makes its first
  * connection, so that a peer which was restarted on the same address is known to be

@@ -138,8 +138,9 @@ struct snt_qp_opts {
 	uint64_t fragment_size; /* bytes; 0: 1 MiB */
 	uint8_t traffic_class;	/* of RoCE and InfiniBand global routing */
 	uint8_t service_level;
-	uint8_t hop_limit;	 /* 0: 64 */
-	uint8_t timeout;	 /* 4.096 us << timeout; 0: 14 */
+	uint8_t hop_limit; /* 0: 64 */
+	/* 4.096 us << timeout; 0: 14, or of a connection as detect_ns (conn.h) needs it */
+	uint8_t timeout;
 	uint8_t retry_count;	 /* 0: 7 */
 	uint8_t rnr_retry_count; /* 0: 7, which is for ever */
 	uint8_t rnr_timer;	 /* verbs' code; 0: 12, which is 0.64 ms */

@@ -29,8 +29,9 @@ struct snt__carrier_table {
 	void (*send)(struct snt__carrier *carrier, const void *bytes, size_t length);
 	/* The connection wants to hear no more of it. */
 	void (*close)(struct snt__carrier *carrier);
-	/* Is the peer still there? By nothing that its program would have to do. NULL, or
-	 * where messages without a byte get lost: by a message. */
+	/* Is the peer's device still there? By nothing that its program would have to do.
+	 * NULL: QPs of scouts ask (scout.h), and a message goes out, for the carrier's own
+	 * timeout. Where messages without a byte get lost: by a message. */
 	void (*ping)(struct snt__carrier *carrier);
 	/* Within how much time it is to notice that the peer is gone. */
 	void (*detect)(struct snt__carrier *carrier, uint64_t detect_ns);

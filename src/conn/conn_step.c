@@ -14,6 +14,10 @@
 #define DRAIN_NS MS_NS
 /* The part of the setup that one round of trials may take. */
 #define PROBE_SHARE 4
+/* 17 ms: busy hosts are given half a second, even if they are to be detected sooner. */
+#define SCOUT_TIMEOUT_MIN 12
+#define LANE_TRIES	  8
+#define LANE_TIMEOUT_MAX  18
 
 void snt__conn_fail(struct snt_conn *conn, enum snt__end_code code, int error,
 		    const char *text)
@@ -25,6 +29,23 @@ static void tell(struct snt_conn *conn, enum snt_conn_event event)
 {
 	conn->events |= (uint8_t)(1u << event);
 	snt__hub_add_work(conn->hub, &conn->worker);
+}
+
+/*
+ * The ACK timeout with which lanes give up a peer that does not answer, within seven eighths
+ * of the detection time: eight tries, each of which InfiniBand allows to take four times the
+ * timeout. At most a second, since this is also how long it takes until something lost is
+ * sent again.
+ */
+static uint8_t lane_timeout(uint64_t detect_ns)
+{
+	uint64_t each_ns = detect_ns * 7 / 8 / (LANE_TRIES * 4);
+	uint8_t timeout = 1;
+
+	while (timeout < LANE_TIMEOUT_MAX &&
+	       (UINT64_C(4096) << (timeout + 1)) <= each_ns)
+		timeout++;
+	return timeout;
 }
 
 /*
@@ -44,11 +65,15 @@ static void connect_scouts(struct snt_conn *conn)
 void snt__conn_scout(struct snt_conn *conn)
 {
 	struct snt__scout scouts[SNT__PAIRS_MAX] = { 0 };
+	struct snt_qp_opts like = conn->qp_opts;
 	int ret;
 
 	if (snt__handshake_over(&conn->hs))
 		return;
-	ret = snt__scouting_begin(conn->hub, conn, conn->hs.connects, &conn->qp_opts,
+	like.timeout = lane_timeout(snt__handshake_detect_ns(&conn->hs));
+	if (like.timeout < SCOUT_TIMEOUT_MIN)
+		like.timeout = SCOUT_TIMEOUT_MIN;
+	ret = snt__scouting_begin(conn->hub, conn, conn->hs.connects, &like,
 				  &conn->hs.probe, scouts, &conn->scouting);
 	if (ret) {
 		snt__conn_fail(conn, SNT__END_RESOURCES, ret, snt_err_text());
@@ -104,6 +129,8 @@ static int make_qp(struct snt_conn *conn)
 	opts.lanes = plan->data_lanes;
 	opts.devices = 0;
 	opts.mtu = plan->mtu;
+	if (!opts.timeout)
+		opts.timeout = lane_timeout(snt__handshake_detect_ns(&conn->hs));
 	opts.lane_devices = devices;
 	if (plan->lane_count > plan->data_lanes) {
 		opts.flags |= SNT_QP_TRACKED;
@@ -113,12 +140,47 @@ static int make_qp(struct snt_conn *conn)
 	return snt_qp_create(conn->hub->ctx, &opts, &conn->qp);
 }
 
+static bool is_planned(const struct snt__plan *plan, const struct snt__scout *scout)
+{
+	for (unsigned i = 0; i < plan->lane_count; i++)
+		if (plan->lane[i].local == scout->device &&
+		    plan->lane[i].remote == scout->remote)
+			return true;
+	return false;
+}
+
+/*
+ * A carrier that cannot ask the peer's device leaves it to the QPs that have tried the pairs
+ * on which lanes will be, as far as the last round has them. Both ends keep the same.
+ */
+static void end_trials(struct snt_conn *conn)
+{
+	bool keep[SNT__PAIRS_MAX], any = false;
+
+	for (unsigned i = 0; i < conn->hs.probe.count; i++) {
+		keep[i] = is_planned(&conn->hs.plan, &conn->hs.probe.scout[i]);
+		any |= keep[i];
+	}
+	if (any && conn->scouting && conn->carrier && !conn->carrier->table->ping) {
+		snt__scouting_keep(conn->scouting, keep,
+				   snt__handshake_detect_ns(&conn->hs));
+		return;
+	}
+	snt__scouting_close(conn->scouting);
+	conn->scouting = NULL;
+}
+
+/* From inside of the scouts, as snt__conn_probed(). */
+void snt__conn_silent(struct snt_conn *conn)
+{
+	snt__conn_lost(conn, -ETIMEDOUT, "its devices do not answer");
+}
+
 static void make(struct snt_conn *conn)
 {
 	int ret;
 
-	snt__scouting_close(conn->scouting);
-	conn->scouting = NULL;
+	end_trials(conn);
 	ret = make_qp(conn);
 	if (ret)
 		snt__conn_fail(conn, SNT__END_RESOURCES, ret, snt_err_text());
@@ -237,6 +299,8 @@ static void send_all(struct snt_conn *conn)
 	if (conn->carrier && conn->carrier->table->ping && !loses_empty(conn) &&
 	    snt__handshake_take_ping(&conn->hs))
 		conn->carrier->table->ping(conn->carrier);
+	if (conn->scouting && snt__handshake_wants_ping(&conn->hs))
+		snt__scouting_ping(conn->scouting);
 	while (conn->carried && conn->carrier && snt__handshake_has_output(&conn->hs) &&
 	       conn->carrier->table->has_room(conn->carrier, last)) {
 		size_t length = snt__handshake_output(&conn->hs, bytes);

@@ -123,11 +123,17 @@ static inline bool snt__handshake_has_output(const struct snt__handshake *hs)
 	return hs->sending;
 }
 
+/* A PING is due. */
+static inline bool snt__handshake_wants_ping(const struct snt__handshake *hs)
+{
+	return hs->sending >> SNT__MESSAGE_PING & 1;
+}
+
 /* Instead of a PING the carrier may ask the peer's device or kernel, which answers even if
  * its program does not. True: now is the time. */
 static inline bool snt__handshake_take_ping(struct snt__handshake *hs)
 {
-	bool due = hs->sending >> SNT__MESSAGE_PING & 1;
+	bool due = snt__handshake_wants_ping(hs);
 
 	hs->sending &= (uint16_t) ~(1u << SNT__MESSAGE_PING);
 	return due;
@@ -158,6 +164,15 @@ void snt__handshake_bye(struct snt__handshake *hs);
 /* It is over, by us. @error: a negative errno for our own program; @data may be NULL. */
 void snt__handshake_end(struct snt__handshake *hs, enum snt__end_code code, int error,
 			const char *text, const void *data, size_t data_length);
+
+/* Agreed on, from OFFER and ANSWER on: the lesser wish of the two. */
+static inline uint64_t snt__handshake_detect_ns(const struct snt__handshake *hs)
+{
+	uint64_t ms = hs->ours.detect_ms < hs->theirs.detect_ms ? hs->ours.detect_ms
+								: hs->theirs.detect_ms;
+
+	return ms * UINT64_C(1000000);
+}
 
 static inline bool snt__handshake_over(const struct snt__handshake *hs)
 {

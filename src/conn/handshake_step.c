@@ -10,7 +10,6 @@
 #define MTU_FALLBACK 1024
 
 #define PING_SHARE 4 /* of the detection time */
-#define NS_PER_MS  UINT64_C(1000000)
 
 static void act(struct snt__handshake *hs, enum snt__handshake_state state,
 		enum snt__handshake_action action)
@@ -503,11 +502,7 @@ static void take_card(struct snt__handshake *hs, const uint8_t *body, size_t len
 
 static void come_up(struct snt__handshake *hs, uint64_t now)
 {
-	uint64_t detect_ms = hs->ours.detect_ms < hs->theirs.detect_ms
-				     ? hs->ours.detect_ms
-				     : hs->theirs.detect_ms;
-
-	hs->ping_interval = detect_ms * NS_PER_MS / PING_SHARE;
+	hs->ping_interval = snt__handshake_detect_ns(hs) / PING_SHARE;
 	hs->ping_at = now + hs->ping_interval;
 	act(hs, SNT__HS_UP, SNT__DO_UP);
 }

@@ -14,8 +14,6 @@
 #define MESSAGES      3
 #define SHORT_SIZE    64
 #define BYTES_MAX     4096
-/* 0.27 s, and 7 more tries. */
-#define TIMEOUT 16
 
 struct scout {
 	struct snt__scouting *owner;
@@ -27,6 +25,8 @@ struct scout {
 	bool spoken;
 	struct snt_op recv[MESSAGES];
 	struct snt_op send[MESSAGES];
+	struct snt_op ping;
+	uint64_t pinged_at;
 	struct snt_op close;
 };
 
@@ -42,19 +42,28 @@ struct snt__scouting {
 	bool connects;
 	bool closing;
 	bool reported;
-	unsigned ops; /* under way */
+	bool has_turn;	    /* of those that may try at the same time */
+	uint64_t detect_ns; /* of those that are kept; 0: trials */
+	unsigned ops;	    /* under way */
 	unsigned count;
 	struct scout scout[];
 };
+
+static void pings_due(struct snt__scouting *scouting);
 
 bool snt__scouting_may_begin(const struct snt__hub *hub, bool connects)
 {
 	return hub->scoutings[connects] < SCOUTINGS_MAX;
 }
 
-static void give_turn(struct snt__hub *hub, bool connects)
+static void give_turn(struct snt__scouting *scouting)
 {
-	hub->lingering--;
+	struct snt__hub *hub = scouting->hub;
+	bool connects = scouting->connects;
+
+	if (!scouting->has_turn)
+		return;
+	scouting->has_turn = false;
 	hub->scoutings[connects]--;
 	if (!snt__list_empty(&hub->scout_waiting[connects]))
 		snt__conn_may_scout(&hub->scout_waiting[connects]);
@@ -70,7 +79,8 @@ static void free_if_done(struct snt__scouting *scouting)
 	snt_timer_stop(&scouting->timer);
 	snt_mem_release(scouting->mem);
 	free(scouting->bytes);
-	give_turn(scouting->hub, scouting->connects);
+	give_turn(scouting);
+	scouting->hub->lingering--;
 	free(scouting);
 }
 
@@ -112,6 +122,10 @@ static void time_is_up(struct snt_timer *timer)
 {
 	struct snt__scouting *scouting = timer->arg;
 
+	if (scouting->detect_ns) {
+		pings_due(scouting);
+		return;
+	}
 	for (unsigned i = 0; i < scouting->count; i++)
 		if (scouting->scout[i].verdict == SNT__VERDICT_NONE)
 			scouting->scout[i].verdict = judge(&scouting->scout[i]);
@@ -224,7 +238,7 @@ static int open_scout(struct scout *scout, const struct snt_qp_opts *like,
 		.traffic_class = like->traffic_class,
 		.service_level = like->service_level,
 		.hop_limit = like->hop_limit,
-		.timeout = TIMEOUT,
+		.timeout = like->timeout,
 		.retry_count = 7,
 		.read_depth = 1,
 	};
@@ -255,7 +269,7 @@ static void closed(struct snt_op *op)
 
 static void close_scout(struct scout *scout)
 {
-	if (!scout->qp)
+	if (!scout->qp || snt_op_pending(&scout->close))
 		return;
 	scout->close.done = closed;
 	scout->close.arg = scout;
@@ -263,6 +277,115 @@ static void close_scout(struct scout *scout)
 		scout->owner->ops++;
 	else if (!snt_qp_destroy(scout->qp))
 		scout->qp = NULL;
+}
+
+/*
+ * Asking
+ */
+
+/* One that can be asked. */
+static bool is_kept(const struct scout *scout)
+{
+	return scout->qp && !snt_op_pending(&scout->close);
+}
+
+static void give_up(struct scout *scout)
+{
+	struct snt__scouting *scouting = scout->owner;
+
+	close_scout(scout);
+	for (unsigned i = 0; i < scouting->count; i++)
+		if (is_kept(&scouting->scout[i]))
+			return;
+	snt__conn_silent(scouting->conn);
+}
+
+static uint64_t patience_of(const struct snt__scouting *scouting)
+{
+	return scouting->detect_ns * 5 / 8;
+}
+
+/* The timer is that of the ping that has waited longest. */
+static void set_timer(struct snt__scouting *scouting)
+{
+	uint64_t first = UINT64_MAX;
+
+	for (unsigned i = 0; i < scouting->count; i++) {
+		const struct scout *scout = &scouting->scout[i];
+
+		if (is_kept(scout) && snt_op_pending(&scout->ping) &&
+		    scout->pinged_at < first)
+			first = scout->pinged_at;
+	}
+	if (first == UINT64_MAX)
+		snt_timer_stop(&scouting->timer);
+	else
+		snt_timer_start_at(scouting->hub->ctx, &scouting->timer,
+				   first + patience_of(scouting));
+}
+
+static void pings_due(struct snt__scouting *scouting)
+{
+	uint64_t now = snt__hub_now(scouting->hub);
+
+	for (unsigned i = 0; i < scouting->count; i++) {
+		struct scout *scout = &scouting->scout[i];
+
+		if (is_kept(scout) && snt_op_pending(&scout->ping) &&
+		    now - scout->pinged_at >= patience_of(scouting))
+			give_up(scout);
+	}
+	set_timer(scouting);
+}
+
+static void answered(struct snt_op *op)
+{
+	struct scout *scout = op->arg;
+	struct snt__scouting *scouting = scout->owner;
+
+	scouting->ops--;
+	if (!scouting->closing) {
+		if (op->result && is_kept(scout))
+			give_up(scout);
+		set_timer(scouting);
+	}
+	free_if_done(scouting);
+}
+
+/* A write of nothing to nowhere: the peer's device answers by itself. */
+static void ping(struct scout *scout)
+{
+	static const struct snt_token nowhere = { .length = 1,
+						  .access = SNT_ACCESS_REMOTE_WRITE,
+						  .key_count = 1 };
+
+	scout->ping.done = answered;
+	scout->ping.arg = scout;
+	scout->pinged_at = snt__hub_now(scout->owner->hub);
+	if (snt_op_write(scout->qp, &scout->ping, NULL, 0, &nowhere, 0, 0))
+		give_up(scout);
+	else
+		scout->owner->ops++;
+}
+
+void snt__scouting_ping(struct snt__scouting *scouting)
+{
+	for (unsigned i = 0; i < scouting->count; i++)
+		if (is_kept(&scouting->scout[i]) &&
+		    !snt_op_pending(&scouting->scout[i].ping))
+			ping(&scouting->scout[i]);
+	set_timer(scouting);
+}
+
+void snt__scouting_keep(struct snt__scouting *scouting, const bool *keep,
+			uint64_t detect_ns)
+{
+	snt_timer_stop(&scouting->timer);
+	scouting->detect_ns = detect_ns;
+	for (unsigned i = 0; i < scouting->count; i++)
+		if (!keep[i])
+			close_scout(&scouting->scout[i]);
+	give_turn(scouting);
 }
 
 void snt__scouting_close(struct snt__scouting *scouting)
@@ -317,6 +440,7 @@ int snt__scouting_begin(struct snt__hub *hub, struct snt_conn *conn, bool connec
 		return ret;
 	hub->lingering++;
 	hub->scoutings[connects]++;
+	scouting->has_turn = true;
 	scouting->connects = connects;
 	scouting->conn = conn;
 	for (unsigned i = 0; i < probe->count; i++) {

@@ -22,7 +22,7 @@ bool snt__scouting_may_begin(const struct snt__hub *hub, bool connects);
 
 /*
  * QPs for the pairs in probe->scout[]. Their numbers, or why there are none, are written
- * to @out. @like: traffic class and the like.
+ * to @out. @like: traffic class and the like, and the timeout.
  */
 int snt__scouting_begin(struct snt__hub *hub, struct snt_conn *conn, bool connects,
 			const struct snt_qp_opts *like, const struct snt__probe *probe,
@@ -33,11 +33,25 @@ int snt__scouting_begin(struct snt__hub *hub, struct snt_conn *conn, bool connec
 int snt__scouting_connect(struct snt__scouting *scouting, const struct snt__offer *peer,
 			  const struct snt__probe *peer_probe, uint64_t patience_ns);
 
+/*
+ * The trials are over. Of those in @keep the QPs stay, to ask the peer's device whether it is
+ * there, for carriers that cannot (carrier.h); the others end.
+ */
+void snt__scouting_keep(struct snt__scouting *scouting, const bool *keep,
+			uint64_t detect_ns);
+
+/* Asks now, each of them that has not been asked. If none of the devices has answered within
+ * five eighths of the detection time, snt__conn_silent() follows. */
+void snt__scouting_ping(struct snt__scouting *scouting);
+
 /* Ends them; they free themselves. NULL is legal. */
 void snt__scouting_close(struct snt__scouting *scouting);
 
 /* conn_step.c: the first of those that wait in the list has its turn. */
 void snt__conn_may_scout(struct snt__link *waiting);
+
+/* conn_step.c: none of the peer's devices answers any more. */
+void snt__conn_silent(struct snt_conn *conn);
 
 /* conn_step.c */
 void snt__conn_probed(struct snt_conn *conn, const uint8_t *verdict);

@@ -9,9 +9,6 @@
 #include "util/opts.h"
 #include "vqp/qp.h"
 
-/* 0.27 s, eight times: a host that is busy, or paused for a moment, is not dead. Who is
- * dead is found out by the connection, in detect_ns. */
-#define LANE_TIMEOUT  16
 #define DEPTH_DEFAULT 64
 #define DEPTH_MAX     4096
 /* WRs beyond those of data. */
@@ -119,7 +116,6 @@ static struct snt_qp_opts qp_opts_of(const struct snt__hub *hub,
 		.devices = opts->devices,
 		.mtu = opts->mtu,
 		.inline_max = opts->inline_max,
-		.timeout = LANE_TIMEOUT,
 		.lane_depth = receives_of(opts) + RECEIVES_MORE,
 		.recv_depth = receives_of(opts),
 		.send_depth = depth_of(opts) + WRS_MORE,

@@ -260,6 +260,66 @@ static void a_host_that_vanishes(void **state)
 	good(conn_world_close(&world));
 }
 
+/* The detection time is the lanes', too: what is away for less than that comes back. */
+static void a_network_that_comes_back_in_time(void **state)
+{
+	struct conn_world world;
+	struct snt_op write = { 0 };
+	struct snt_sge sge;
+	uint64_t until;
+
+	(void)state;
+	open_world(&world, 1, 1);
+	good(conn_world_ready(&world));
+	world.connect.detect_ns = world.accept.detect_ns = 10000 * CONN_MS;
+	good(conn_world_connect(&world));
+	good(conn_world_run(&world, SNT_CONN_CONNECTED, 1000 * CONN_MS));
+	snt__sim_device_cut(world.end[0].device[0], true);
+	sge = (struct snt_sge){ world.end[0].mem, world.end[0].bytes, 64 };
+	assert_success(snt_op_write(snt_conn_qp(world.end[0].conn), &write, &sge, 1,
+				    &world.end[1].token, world.end[1].token.addr, 0));
+	until = snt__sim_now(world.sim) + 3000 * CONN_MS;
+	while (conn_world_step(&world, until))
+		;
+	assert_true(snt_op_pending(&write));
+	snt__sim_device_cut(world.end[0].device[0], false);
+	until = snt__sim_now(world.sim) + 10000 * CONN_MS;
+	while (snt_op_pending(&write))
+		assert_true(conn_world_step(&world, until));
+	assert_int_equal(write.result, 0);
+	finish(&world);
+}
+
+/* Whether or not something is being sent. */
+static void a_busy_peer_that_vanishes(void **state)
+{
+	(void)state;
+	for (uint64_t detect = 50; detect <= 40000; detect *= 3) {
+		struct conn_world world;
+		struct snt_op write = { 0 };
+		struct snt_sge sge;
+		uint64_t begin;
+
+		open_world(&world, 1, 1);
+		good(conn_world_ready(&world));
+		world.connect.detect_ns = world.accept.detect_ns = detect * CONN_MS;
+		good(conn_world_connect(&world));
+		good(conn_world_run(&world, SNT_CONN_CONNECTED, 1000 * CONN_MS));
+		snt__sim_device_cut(world.end[0].device[0], true);
+		sge = (struct snt_sge){ world.end[0].mem, world.end[0].bytes, 64 };
+		assert_success(snt_op_write(snt_conn_qp(world.end[0].conn), &write,
+					    &sge, 1, &world.end[1].token,
+					    world.end[1].token.addr, 0));
+		begin = snt__sim_now(world.sim);
+		while (snt_op_pending(&write))
+			assert_true(conn_world_step(&world, begin + detect * CONN_MS));
+		assert_int_not_equal(write.result, 0);
+		good(conn_world_run(&world, SNT_CONN_OVER, detect * CONN_MS));
+		assert_true(snt__sim_now(world.sim) - begin <= detect * CONN_MS);
+		good(conn_world_close(&world));
+	}
+}
+
 /*
  * A network in between that drops messages without a byte in them, as some that are
  * virtual do.
@@ -694,6 +754,8 @@ int main(void)
 		cmocka_unit_test(listener_on_all_addresses_hears_ipv6),
 		cmocka_unit_test(ipv6_and_a_source),
 		cmocka_unit_test(a_host_that_vanishes),
+		cmocka_unit_test(a_network_that_comes_back_in_time),
+		cmocka_unit_test(a_busy_peer_that_vanishes),
 		cmocka_unit_test(last_words_that_have_to_wait),
 		cmocka_unit_test(last_words_that_get_lost),
 		cmocka_unit_test(empty_messages_that_get_lost),

@@ -49,6 +49,27 @@ static void child_fails(const char *what)
 	_exit(1);
 }
 
+/* The program's thread does nothing from SIGUSR1 to SIGUSR2. */
+static void do_nothing(int signal)
+{
+	sigset_t until;
+
+	(void)signal;
+	sigemptyset(&until);
+	sigaddset(&until, SIGUSR2);
+	sigwaitinfo(&until, NULL);
+}
+
+static void listen_to_signals(void)
+{
+	sigset_t later;
+
+	sigemptyset(&later);
+	sigaddset(&later, SIGUSR2);
+	sigprocmask(SIG_BLOCK, &later, NULL);
+	signal(SIGUSR1, do_nothing);
+}
+
 /* Connects, forks if it is to, says so, and keeps the loop running until it is told to stop. */
 static void run_child(const struct snt_conn_opts *like, const char *address, int up,
 		      int port_from, int hold[2])
@@ -63,6 +84,7 @@ static void run_child(const struct snt_conn_opts *like, const char *address, int
 	struct snt_ctx *ctx;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	listen_to_signals();
 	if (read(port_from, &opts.port, sizeof(opts.port)) != sizeof(opts.port))
 		_exit(1);
 	if (snt_ctx_open(&ctx_opts, &ctx) || snt_cq_create(ctx, &cq_opts, &qp.cq))
@@ -152,8 +174,49 @@ static void a_killed_peer_is_noticed(void **state)
 	kit_close(&pair.kit);
 }
 
-/* A peer that does nothing for longer than that is not dead. */
-static void a_stopped_peer_is_not_dead(void **state)
+/* A soft device stops with its process, whatever the carrier's kernel answers. */
+static void stop_peer(enum snt_carrier carrier, bool busy)
+{
+	struct pair pair;
+	struct kit_end *end = &pair.kit.end[1];
+	struct snt_op op = { 0 };
+	uint64_t stopped_at;
+	int status;
+	char byte;
+
+	start(&pair, carrier, false);
+	kit_until(&pair.kit, acceptor_up);
+	assert_int_equal(read(pair.up, &byte, 1), 1);
+	kill(pair.child, SIGSTOP);
+	stopped_at = now_ms();
+	if (busy) {
+		struct snt_sge sge = { end->mem, end->bytes, 64 };
+
+		assert_success(snt_op_send(snt_conn_qp(end->conn), &op, &sge, 1, 0));
+	}
+	kit_until(&pair.kit, acceptor_over);
+	print_message("# noticed after %u ms\n", (unsigned)(now_ms() - stopped_at));
+	assert_true(now_ms() - stopped_at < 2 * DETECT_MS);
+	assert_int_not_equal(kit_status(&pair.kit, 1), 0);
+	assert_false(snt_op_pending(&op));
+	kill(pair.child, SIGKILL);
+	waitpid(pair.child, &status, 0);
+	close(pair.up);
+	kit_close(&pair.kit);
+}
+
+static void a_stopped_idle_peer_is_noticed(void **state)
+{
+	stop_peer(carrier_of(state), false);
+}
+
+static void a_stopped_busy_peer_is_noticed(void **state)
+{
+	stop_peer(carrier_of(state), true);
+}
+
+/* A peer whose program does nothing for longer than that is not dead: its device answers. */
+static void a_peer_that_does_not_dispatch_is_not_dead(void **state)
 {
 	struct pair pair;
 	uint64_t begin;
@@ -163,15 +226,12 @@ static void a_stopped_peer_is_not_dead(void **state)
 	start(&pair, carrier_of(state), false);
 	kit_until(&pair.kit, acceptor_up);
 	assert_int_equal(read(pair.up, &byte, 1), 1);
-	if (carrier_of(state) == SNT_CARRIER_TCP) {
-		/* Of soft devices the process itself has to answer. */
-		kill(pair.child, SIGSTOP);
-		begin = now_ms();
-		while (now_ms() - begin < 3 * DETECT_MS)
-			kit_turn(&pair.kit);
-		assert_int_equal(pair.kit.end[1].events[SNT_CONN_OVER], 0);
-		kill(pair.child, SIGCONT);
-	}
+	kill(pair.child, SIGUSR1);
+	begin = now_ms();
+	while (now_ms() - begin < 3 * DETECT_MS)
+		kit_turn(&pair.kit);
+	assert_int_equal(pair.kit.end[1].events[SNT_CONN_OVER], 0);
+	kill(pair.child, SIGUSR2);
 	assert_success(snt_conn_disconnect(pair.kit.end[1].conn));
 	kit_until(&pair.kit, acceptor_over);
 	assert_int_equal(kit_status(&pair.kit, 1), 0);
@@ -267,10 +327,18 @@ int main(void)
 		  a_killed_peer_whose_child_lives_is_noticed, NULL, NULL, &tcp },
 		{ "a_killed_peer_whose_child_lives_is_noticed (CM)",
 		  a_killed_peer_whose_child_lives_is_noticed, NULL, NULL, &cm },
-		{ "a_stopped_peer_is_not_dead (TCP)", a_stopped_peer_is_not_dead, NULL,
-		  NULL, &tcp },
-		{ "a_stopped_peer_is_not_dead (CM)", a_stopped_peer_is_not_dead, NULL,
-		  NULL, &cm },
+		{ "a_stopped_idle_peer_is_noticed (TCP)",
+		  a_stopped_idle_peer_is_noticed, NULL, NULL, &tcp },
+		{ "a_stopped_idle_peer_is_noticed (CM)", a_stopped_idle_peer_is_noticed,
+		  NULL, NULL, &cm },
+		{ "a_stopped_busy_peer_is_noticed (TCP)",
+		  a_stopped_busy_peer_is_noticed, NULL, NULL, &tcp },
+		{ "a_stopped_busy_peer_is_noticed (CM)", a_stopped_busy_peer_is_noticed,
+		  NULL, NULL, &cm },
+		{ "a_peer_that_does_not_dispatch_is_not_dead (TCP)",
+		  a_peer_that_does_not_dispatch_is_not_dead, NULL, NULL, &tcp },
+		{ "a_peer_that_does_not_dispatch_is_not_dead (CM)",
+		  a_peer_that_does_not_dispatch_is_not_dead, NULL, NULL, &cm },
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
