@@ -68,7 +68,8 @@ static void a_success_and_a_flush(void **state)
 	assert_phrase(snt_wc_text(cq, &wc), "WRITE was flushed");
 	assert_phrase(snt_wc_text(cq, &wc), "the QP was closed");
 	wc.cause = SNT_REM_OP_ERR;
-	assert_phrase(snt_wc_text(cq, &wc), "WRITE was flushed after a failure on lane");
+	assert_phrase(snt_wc_text(cq, &wc),
+		      "WRITE was flushed after a failure on lane");
 	assert_phrase(snt_wc_text(cq, &wc), "REM_OP_ERR");
 	vqp_pair_close(pair);
 }
