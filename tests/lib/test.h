@@ -41,4 +41,28 @@ static inline void test_expect_success(long ret, const char *file, int line)
 
 #define assert_success(ret) test_expect_success(ret, __FILE__, __LINE__)
 
+/*
+ * Ends a test function that cannot run here, with the reason, which `make check` repeats:
+ * what is missing. cmocka's own counts as a failure.
+ */
+#define skip_because(...)               \
+	do {                            \
+		test_skip(__VA_ARGS__); \
+		return;                 \
+	} while (0)
+#undef skip
+
+void test_skip(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Runs tests as cmocka does, and reports those that were skipped. */
+int test_run_group(const char *name, const struct CMUnitTest *tests, size_t count,
+		   CMFixtureFunction setup, CMFixtureFunction teardown);
+
+#undef cmocka_run_group_tests
+#undef cmocka_run_group_tests_name
+#define cmocka_run_group_tests(tests, setup, teardown) \
+	test_run_group(#tests, tests, ARRAY_SIZE(tests), setup, teardown)
+#define cmocka_run_group_tests_name(name, tests, setup, teardown) \
+	test_run_group(name, tests, ARRAY_SIZE(tests), setup, teardown)
+
 #endif

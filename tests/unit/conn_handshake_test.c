@@ -256,7 +256,7 @@ static void secrets(void **state)
 
 	(void)state;
 	if (!snt__mac_available())
-		skip();
+		skip_because("built without libcrypto");
 	init(&pair, 1, 1, ends_secret, ends_secret);
 	expect_up(&pair);
 	init(&pair, 1, 1, ends_secret, "another secret which is not it");
@@ -291,7 +291,7 @@ static void tampering_shows(void **state)
 
 	(void)state;
 	if (!snt__mac_available())
-		skip();
+		skip_because("built without libcrypto");
 	init(&pair, 1, 1, ends_secret, ends_secret);
 	expect_up(&pair);
 	total = pair.messages;

@@ -119,7 +119,7 @@ static void secrets(void **state)
 	struct kit kit;
 
 #ifndef SNT_HAVE_CRYPTO
-	skip();
+	skip_because("built without libcrypto");
 #endif
 	kit_open(&kit, carrier_of(state), 1);
 	kit.listen.secret = kit.connect.secret = secret;
