@@ -886,6 +886,20 @@ def stops(tool: Tool):
             yield f"{first.returncode}: {err.decode()}"
 
 
+def ignore_hangups() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+
+def survives_its_terminal(tool: Tool):
+    """a server that was started by nohup goes on without its terminal, and ends by SIGTERM"""
+    with bench(tool, preexec_fn=ignore_hangups) as b:
+        b.server.child.send_signal(signal.SIGHUP)
+        (b.here / "f").write_bytes(noise(MIB))
+        yield from expect(b.cp(b.here / "f", b.at), 0, "1 file, ")
+        if b.server.stop():
+            yield "the server does not end well"
+
+
 def main() -> None:
     tool, cases = Tool(sys.argv[1]), Cases()
     for case in (to_and_fro, names, folders, odd_names, pipes, rights_and_times, progress, many_at_once,
@@ -896,7 +910,7 @@ def main() -> None:
                  read_only, paths, parts_in_the_way, secrets, rejected_secrets,
                  advised_secret, nothing_in_silence,
                  files_without_size, strangers, too_many,
-                 nobody_reads_the_log, stops):
+                 nobody_reads_the_log, stops, survives_its_terminal):
         cases.run(case, tool)
     cases.run(liars, tool, sys.argv[2])
     cases.run(syncs_are_shared, tool, sys.argv[3])

@@ -18,6 +18,12 @@ from tap import ROOT, Report  # noqa: E402,F401
 
 SECONDS = 60  # nothing takes as long, on however busy a machine
 
+# A signal that is ignored, as by nohup(1) or in a job that a script runs in the background,
+# is ignored by children as well, and tests send them.
+for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+    if signal.getsignal(number) == signal.SIG_IGN:
+        signal.signal(number, signal.SIG_DFL)
+
 
 def environment(**more: str) -> dict:
     kept = {k: v for k, v in os.environ.items() if not k.startswith("SENNIT_")}
