@@ -89,6 +89,16 @@ def compare(expected: dict, observed: dict, report: Report) -> None:
         report.check(case, ["the table does not have it", f"observed: {observed[case]}"])
 
 
+def with_own_loopback(command: list) -> list:
+    """IPv6 has one loopback address, which is free in a network of the command's own."""
+    if "::1" not in command:
+        return command
+    enclosure = ["unshare", "--user", "--map-root-user", "--net", "sh", "-c",
+                 'ip link set lo up && exec "$@"', "sh"]
+    tried = subprocess.run([*enclosure, "true"], capture_output=True)
+    return command if tried.returncode else [*enclosure, *command]
+
+
 def main() -> None:
     args = sys.argv[1:]
     write = args[:1] == ["--write"]
@@ -104,9 +114,9 @@ def main() -> None:
     table = Table(manual.read_text())
     if column not in table.columns[1:]:
         sys.exit(f"compare.py: {page} has no column {column!r}")
-    observed, other, status = observe(command)
+    observed, other, status = observe(with_own_loopback(command))
     if status == NO_SUCH_ADDRESS:
-        print("1..0 # SKIP", *other or ["this host does not have the address"])
+        print("1..0 # SKIP", *other or ["this host lacks the address, or another program has it"])
         return
     if write:
         if status or not observed:

@@ -90,6 +90,12 @@ static int open_ctx(const struct snt_ctx_opts *opts, struct snt_ctx **ctx_out)
 	return ret;
 }
 
+/* Does the host not have the address that was wished for, or another program all the time? */
+static bool is_lacking(int ret, const struct wish *wish)
+{
+	return ret == -EADDRNOTAVAIL || (ret == -EADDRINUSE && soft_addresses(wish));
+}
+
 /* Returns 0 or a negative errno, and has said why. */
 static int open_kit(struct kit *kit, const struct wish *wish, struct place *place,
 		    struct snt_ctx **ctx_out)
@@ -158,7 +164,7 @@ static int perform(const struct wish *wish)
 	if (!wish->list)
 		ret = open_kit(&kit, wish, &place, &ctx);
 	if (ret)
-		return ret == -EADDRNOTAVAIL ? NO_SUCH_ADDRESS : 1;
+		return is_lacking(ret, wish) ? NO_SUCH_ADDRESS : 1;
 	if (!run(&kit, wish)) {
 		fprintf(stderr, "conformance: no such case\n");
 		failed = 1;

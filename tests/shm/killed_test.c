@@ -67,7 +67,7 @@ static struct remains remains(void)
 	unsigned a, b, c, d;
 	char name[16];
 
-	sscanf(victim_address(getpid()), "%u.%u.%u.%u", &a, &b, &c, &d);
+	sscanf(victim_address(), "%u.%u.%u.%u", &a, &b, &c, &d);
 	snprintf(name, sizeof(name), "ffff%02x%02x%02x%02x", a, b, c, d);
 	found.sockets = count_lines("/proc/net/unix", name);
 	return found;

@@ -10,6 +10,7 @@
 
 #include "dev/gid.h"
 #include "dev/soft/udp/address.h"
+#include "lib/loopback.h"
 
 static struct snt__udp_address addresses[4];
 
@@ -161,17 +162,6 @@ static int open_soft(const char *where, struct snt_ctx **ctx_out)
 	return snt_ctx_open(&opts, ctx_out);
 }
 
-/* Two addresses that no other process has, as in side.c. */
-static const char *own_address(unsigned number)
-{
-	static char text[2][SNT__GID_TEXT];
-	unsigned pid = getpid();
-
-	snprintf(text[number], sizeof(text[number]), "127.%u.%u.%u",
-		 64 + (pid >> 13 & 63), pid >> 5 & 255, (pid & 31) * 8 + number);
-	return text[number];
-}
-
 static uint32_t address_of(struct snt_ctx *ctx, unsigned device)
 {
 	struct snt_gid_info gid = { .size = sizeof(gid) };
@@ -237,11 +227,11 @@ static void taken(void **state)
 
 	(void)state;
 	taken_until = 0;
-	snprintf(both, sizeof(both), "%s,%s", own_address(1), own_address(0));
+	snprintf(both, sizeof(both), "%s,%s", loopback_text(1), loopback_text(0));
 	snprintf(sentence, sizeof(sentence),
 		 "is taken on %s, by another program, or another context",
-		 own_address(0));
-	assert_success(open_soft(own_address(0), &ctx));
+		 loopback_text(0));
+	assert_success(open_soft(loopback_text(0), &ctx));
 	assert_error(open_soft(both, &other), EADDRINUSE, sentence);
 	assert_success(snt_ctx_close(ctx));
 	assert_success(open_soft(both, &ctx));
@@ -257,12 +247,12 @@ static void module_is_not_to_blame(void **state)
 
 	(void)state;
 	module_loaded = true;
-	assert_success(open_soft(own_address(0), &ctx));
-	assert_error(open_soft(own_address(0), &other), EADDRINUSE,
+	assert_success(open_soft(loopback_text(0), &ctx));
+	assert_error(open_soft(loopback_text(0), &other), EADDRINUSE,
 		     "by another program, or another context");
 	assert_success(snt_ctx_close(ctx));
 	taken_until = UINT32_MAX;
-	assert_error(open_soft(own_address(0), &ctx), EADDRINUSE,
+	assert_error(open_soft(loopback_text(0), &ctx), EADDRINUSE,
 		     "by the kernel module rdma_rxe");
 	assert_error(open_soft(NULL, &ctx), EADDRINUSE, "rdma_rxe");
 	taken_until = 0;

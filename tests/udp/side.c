@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "lib/loopback.h"
 #include "lib/rc.h"
 
 #define WAIT_NS UINT64_C(30000000000)
@@ -17,13 +18,9 @@ uint8_t side_timeout = SIDE_PATIENT;
 struct snt__udp_address side_address(unsigned number)
 {
 	struct snt__udp_address address = { .ip_mtu = 65536 };
-	unsigned pid = getpid();
 
 	snt__udp_loopback_gid(0, address.gid);
-	address.gid[13] = 64 + (pid >> 13 & 63);
-	address.gid[14] = pid >> 5;
-	address.gid[15] = (pid & 31) * 8 + number;
-	assert_true(number < 8);
+	loopback_address(number, address.gid + 12);
 	return address;
 }
 

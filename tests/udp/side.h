@@ -37,7 +37,7 @@ struct side {
 #define SIDE_IMPATIENT 12
 extern uint8_t side_timeout;
 
-/* An address of this process: 127.64.0.0/10, by process id and number. */
+/* An address of this process, from lib/loopback.h. */
 struct snt__udp_address side_address(unsigned number);
 
 /* opts may be NULL; its name and address are filled in. */

@@ -9,23 +9,21 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "lib/loopback.h"
+
 #define UNDER_WAY 16 /* WRs of the survivor when the victim dies */
 
-/* As in side.c. */
-const char *victim_address(pid_t process)
+const char *victim_address(void)
 {
-	static char address[32];
-
-	snprintf(address, sizeof(address), "127.%u.%u.%u", 64 + (process >> 13 & 63),
-		 process >> 5 & 255, (process & 31) * 8 + 1);
-	return address;
+	return loopback_text(1);
 }
 
-static _Noreturn void be_victim(int with, pid_t parent, uint8_t timeout,
+static _Noreturn void be_victim(int with, pid_t parent, const char *address,
+				uint8_t timeout,
 				void (*step)(struct peer *victim, unsigned count))
 {
 	struct peer peer = { .name = "victim", .with = with };
-	struct peer_opts opts = { .soft = victim_address(parent),
+	struct peer_opts opts = { .soft = address,
 				  .mtu = IBV_MTU_4096,
 				  .timeout = timeout };
 
@@ -41,6 +39,8 @@ pid_t victim_start(struct peer *survivor, uint8_t timeout,
 		   void (*step)(struct peer *victim, unsigned count))
 {
 	struct peer_opts opts = { .soft = "", .mtu = IBV_MTU_4096, .timeout = timeout };
+	/* The parent's: a child has addresses of its own. */
+	const char *address = victim_address();
 	pid_t child, parent = getpid();
 	int pair[2];
 
@@ -48,7 +48,7 @@ pid_t victim_start(struct peer *survivor, uint8_t timeout,
 	child = fork();
 	assert_true(child >= 0);
 	if (!child)
-		be_victim(pair[1], parent, timeout, step);
+		be_victim(pair[1], parent, address, timeout, step);
 	close(pair[1]);
 	survivor->name = "survivor";
 	survivor->with = pair[0];

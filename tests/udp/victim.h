@@ -11,8 +11,8 @@
  * way; and the survivor, to whom that happens.
  */
 
-/* Of all victims of a process, one after the other; no other process has it. */
-const char *victim_address(pid_t process);
+/* Of all victims of this process, one after the other; no other process has it. */
+const char *victim_address(void);
 
 /* Connects the survivor with a new victim, which takes one step after the other, counted
  * from 0, until it is killed. The timeout is that of both QPs. */

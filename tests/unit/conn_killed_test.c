@@ -106,6 +106,8 @@ static void run_child(const struct snt_conn_opts *like, const char *address, int
 
 static void start(struct pair *pair, enum snt_carrier carrier, bool forks)
 {
+	/* The parent's: a child has addresses of its own. */
+	const char *host = kit_address(1, 0), *own = kit_address(2, 0);
 	int up[2], port[2], hold[2] = { -1, -1 };
 	uint16_t number;
 
@@ -118,8 +120,6 @@ static void start(struct pair *pair, enum snt_carrier carrier, bool forks)
 	pair->child = fork();
 	assert_true(pair->child >= 0);
 	if (!pair->child) {
-		char own[24], host[24];
-		unsigned id = (unsigned)getppid() % 4096;
 		struct snt_conn_opts like = {
 			.size = sizeof(like),
 			.host = host,
@@ -127,8 +127,6 @@ static void start(struct pair *pair, enum snt_carrier carrier, bool forks)
 			.detect_ns = UINT64_C(1000000) * DETECT_MS,
 		};
 
-		snprintf(host, sizeof(host), "127.%u.%u.17", 160 + id / 256, id % 256);
-		snprintf(own, sizeof(own), "127.%u.%u.33", 160 + id / 256, id % 256);
 		run_child(&like, own, up[1], port[0], hold);
 	}
 	close(up[1]);

@@ -5,15 +5,11 @@
 #include <unistd.h>
 #include <time.h>
 
-/* Loopback addresses of this process, by its number. */
-static const char *address_of(unsigned end, unsigned device)
-{
-	static char text[4][8][24];
-	unsigned id = (unsigned)getpid() % 4096;
+#include "lib/loopback.h"
 
-	snprintf(text[end][device], sizeof(text[0][0]), "127.%u.%u.%u", 160 + id / 256,
-		 id % 256, 1 + end * 16 + device);
-	return text[end][device];
+const char *kit_address(unsigned end, unsigned device)
+{
+	return loopback_text(end * 16 + device);
 }
 
 static uint64_t now(void)
@@ -34,7 +30,7 @@ static void open_end(struct kit_end *end, unsigned number, unsigned devices)
 
 	for (unsigned i = 0; i < devices; i++)
 		snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%s",
-			 i ? "," : "", address_of(number, i));
+			 i ? "," : "", kit_address(number, i));
 	assert_success(snt_ctx_open(&opts, &end->ctx));
 	assert_success(snt_cq_create(end->ctx, &cq_opts, &end->cq));
 	end->bytes = calloc(1, KIT_BYTES);
@@ -44,7 +40,7 @@ static void open_end(struct kit_end *end, unsigned number, unsigned devices)
 				 SNT_ACCESS_LOCAL_WRITE | SNT_ACCESS_REMOTE_WRITE,
 				 &end->mem));
 	assert_success(snt_mem_token(end->mem, &end->token));
-	end->address = address_of(number, 0);
+	end->address = kit_address(number, 0);
 }
 
 static void happened(void *arg, struct snt_conn *conn, enum snt_conn_event event)

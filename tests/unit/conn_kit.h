@@ -16,6 +16,9 @@
 #define KIT_BYTES   65536
 #define KIT_WAIT_NS UINT64_C(20000000000)
 
+/* A loopback address of this process. */
+const char *kit_address(unsigned end, unsigned device);
+
 struct kit_end {
 	struct snt_ctx *ctx;
 	struct snt_cq *cq; /* with ops */

@@ -15,10 +15,12 @@
 #include <unistd.h>
 #include <sennit/sennit.h>
 
+#include "lib/loopback.h"
+
 struct side {
 	struct snt_ctx *ctx;
 	struct snt_cq *cq;
-	char address[24];
+	const char *address;
 };
 
 struct one {
@@ -61,8 +63,7 @@ static void open_side(unsigned number)
 	struct snt_ctx_opts opts = { .size = sizeof(opts), .soft = SNT_SOFT_ONLY };
 	struct snt_cq_opts cq = { .size = sizeof(cq), .ops = SNT_OPS_EVENTS };
 
-	snprintf(side->address, sizeof(side->address), "127.%u.%u.%u",
-		 180 + getpid() / 256 % 16, getpid() % 256, 1 + number);
+	side->address = loopback_text(number);
 	opts.soft_addresses = side->address;
 	must(snt_ctx_open(&opts, &side->ctx), "a context");
 	cq.per_device = 64;
