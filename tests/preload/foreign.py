@@ -36,6 +36,9 @@ from tap import ROOT  # noqa: E402
 PAGE = ROOT / "docs/foreign.md"
 INSIDE = "SENNIT_FOREIGN_INSIDE"
 ON_HOST = {"udp": "off", "shm": "on"}
+PACKAGES = {"ibv_": "ibverbs-utils", "ib_": "perftest", "fi_": "libfabric-bin",
+            "ucx_": "ucx-utils"}  # by how programs begin; all others are of rdmacm-utils
+PATIENCE = float(os.environ.get("SNT_TIMEOUT_MULTIPLIER", 1))
 
 
 @dataclass
@@ -273,15 +276,22 @@ def run_again(case: Case, sides: tuple, library: str, patience: float) -> None:
     raise last
 
 
+def package_of(program: str) -> str:
+    """As scripts/setup installs them."""
+    found = [package for start, package in PACKAGES.items() if program.startswith(start)]
+    return found[0] if found else "rdmacm-utils"
+
+
 def missing(case: Case) -> str:
     words = {shlex.split(c)[0] for c in (case.server, case.client) if c}
-    return " and ".join(sorted(w for w in words if not shutil.which(w)))
+    return " and ".join(f"{word} is not installed (Debian: {package_of(word)})"
+                        for word in sorted(words) if not shutil.which(word))
 
 
 def run_case(case: Case, sides: tuple, library: str, patience: float) -> str:
     """What the table has to say: "works" or "does not"; "-" where it cannot be told."""
     if missing(case):
-        return f"skip: {missing(case)} is not installed"
+        return f"skip: {missing(case)}"
     alone = next((side for side in sides if side.soft), sides[0])
     try:
         if case.client:
@@ -341,10 +351,12 @@ def go_inside(way: str) -> None:
     command = [sys.executable, *sys.argv]
     if way in ON_HOST:
         enclosure = ["unshare", "--user", "--map-root-user", "--net", "--mount"]
-        tried = subprocess.run([*enclosure, "sh", "-c", "ip link set lo up"],
-                               capture_output=True, text=True)
+        tried = subprocess.run([*enclosure, "sh", "-ec", """ip link set lo up
+            ip link add soft type veth peer name tfos
+            mount --bind /etc/hosts /etc/hosts"""], capture_output=True, text=True)
         if tried.returncode:
-            print("1..0 # SKIP no network namespace can be made:", tried.stderr.strip())
+            print("1..0 # SKIP no network namespace can be made:",
+                  " ".join(tried.stderr.split()))
             sys.exit()
         os.environ[INSIDE] = "1"
         os.execvp(enclosure[0], [*enclosure, *command])
@@ -393,7 +405,7 @@ def main() -> int:
     library = str(Path(args.library).resolve())
     sides = sides_of(args.way)
     # Processors may be busy with something else, and programs that spin suffer most.
-    patience = 60 if args.way in ON_HOST else 240
+    patience = PATIENCE * (60 if args.way in ON_HOST else 240)
     # That nothing changes is seen by some.
     args.quick |= args.way == "rxe, rxe"
     results = {}

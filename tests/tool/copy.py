@@ -19,7 +19,8 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
-from kit import Cases, Server, Skip, Tool, environment, expect, objects, wait_until
+from kit import (SECONDS, Cases, Server, Skip, Tool, environment, expect, objects,
+                 wait_until)
 
 MIB = 1 << 20
 PART = ".sennit-part"
@@ -208,7 +209,7 @@ def many_at_once(tool: Tool):
             (b.here / f"f{i}").write_bytes(noise(3 * MIB, i * 1000))
         children = [b.start(b.here / f"f{i}", b.at) for i in range(4)]
         for child in children:
-            out, err = child.communicate(timeout=60)
+            out, err = child.communicate(timeout=SECONDS)
             if child.returncode:
                 yield f"{out}{err}"
         yield from differs(b.here, b.there)
@@ -389,7 +390,7 @@ def server_killed(tool: Tool):
     for b, child, source, target in catch(tool, "there"):
         b.server.kill()
         child.send_signal(signal.SIGCONT)
-        _, err = child.communicate(timeout=60)
+        _, err = child.communicate(timeout=SECONDS)
         if child.returncode != 1 or b"the connection is lost" not in err or \
                 b"the same command again goes on from there" not in err:
             yield f"{child.returncode}: {err.decode()}"
@@ -409,7 +410,7 @@ def changed(tool: Tool):
         with source.open("ab") as file:
             file.write(b"more")
         child.send_signal(signal.SIGCONT)
-        _, err = child.communicate(timeout=60)
+        _, err = child.communicate(timeout=SECONDS)
         if child.returncode != 1 or b"changed while it was being copied" not in err:
             yield f"{child.returncode}: {err.decode()}"
         if target.read_text() != "old" or part_of(target).exists():
@@ -429,7 +430,7 @@ def two_writers(tool: Tool):
         waits_for(part_of(b.there / "f"), MIB // 2)
         yield from expect(b.cp("-", b.at + "f", stdin="other"), 1,
                           err="another client is copying to it")
-        first.communicate(timeout=60)
+        first.communicate(timeout=SECONDS)
         if first.returncode or (b.there / "f").read_bytes() != noise(MIB):
             yield "the first has lost"
 
@@ -807,7 +808,7 @@ def too_many(tool: Tool):
         first.stdin.flush()
         waits_for(part_of(b.there / "f"), MIB // 2)
         yield from expect(b.cp("-", b.at + "g", stdin="x"), 1, err="as many connections")
-        first.communicate(timeout=60)
+        first.communicate(timeout=SECONDS)
         if first.returncode:
             yield f"the first: {first.returncode}"
         wait_until(lambda: b.cp("-", b.at + "g", stdin="x").returncode == 0, "a place")
@@ -823,7 +824,7 @@ def liars(tool: Tool, liar: str):
                 continue
             done = subprocess.run([liar, case, b.server.host, str(b.server.port)],
                                   capture_output=True, text=True, env=environment(),
-                                  timeout=60)
+                                  timeout=SECONDS)
             if done.returncode:
                 yield f"{case}: {done.stdout}{done.stderr}"
         if tree(b.there) != {"f": b"old"}:
@@ -865,7 +866,7 @@ def nobody_reads_the_log(tool: Tool):
             done = tool("cp", "--port", found[1], "-", f"{found[2]}:{path}", stdin="x")
             yield from expect(done, status)
         child.terminate()
-        if child.wait(60):
+        if child.wait(SECONDS):
             yield f"the server ends with {child.returncode}"
 
 
@@ -878,10 +879,10 @@ def stops(tool: Tool):
         waits_for(part_of(b.there / "f"), MIB // 2)
         # Its terminal is closed.
         b.server.child.send_signal(signal.SIGHUP)
-        status = b.server.child.wait(60)
+        status = b.server.child.wait(SECONDS)
         if status:
             yield f"status {status}: {b.server.said()}"
-        _, err = first.communicate(timeout=60)
+        _, err = first.communicate(timeout=SECONDS)
         if first.returncode != 1 or b"the server ends" not in err:
             yield f"{first.returncode}: {err.decode()}"
 

@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from kit import Cases, Server, Skip, Tool, expect, objects, wait_until
+from kit import SECONDS, Cases, Server, Skip, Tool, expect, objects, wait_until
 
 
 def ping(tool: Tool, server: Server, *words):
@@ -33,7 +33,7 @@ def works(tool: Tool):
         if len(found["lanes"]) != 2 or found["left_out_ours"] or \
                 not found["pairs"][0]["works"]:
             yield str(found)
-        if server.child.wait(60):
+        if server.child.wait(SECONDS):
             yield f"the server ends with {server.child.returncode}"
         lines = server.child.stdout.read().decode().splitlines()
         if len(lines) != 3 or "4 lanes, 2 of 2 pairs" not in lines[0]:

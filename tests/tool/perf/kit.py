@@ -18,7 +18,7 @@ HELLO, CASE, READY, CONNECT, RUN, STOP, DONE, FAILED = 1, 2, 3, 4, 6, 8, 10, 12
 WRITE, SEND, STREAM = 1, 4, 7
 BANDWIDTH = 1
 # A slow machine is not a failure.
-PATIENCE_S = 120
+PATIENCE_S = 120 * float(os.environ.get("SNT_TIMEOUT_MULTIPLIER", 1))
 # Nor is an end that waits for a processor for a second or two: that is a retry's.
 PATIENT = ("--qp-timeout", "18")
 
