@@ -5,7 +5,10 @@ BUILD := build
 SEED  ?= 1
 SEEDS ?= 1
 
-.PHONY: build demo check check-vm check-all bench sim fuzz install clean help setup-%
+# Of `make install`, in the environment since they may have spaces.
+export PREFIX DESTDIR
+
+.PHONY: build demo check check-vm check-all bench sim fuzz install uninstall clean help setup-%
 
 build: setup-build ## build the library, tests, benchmarks: build/libsennit.so
 	@scripts/configure $(BUILD)
@@ -35,12 +38,10 @@ fuzz: setup-check ## fuzz every parser of outside bytes: make fuzz SECONDS=60
 	@scripts/fuzz $(or $(SECONDS),60)
 
 install: setup-build ## install; DESTDIR= and PREFIX= as usual
-	@scripts/configure $(BUILD)
-	@meson configure $(BUILD) --prefix $(or $(PREFIX),/usr/local) >/dev/null
-	@ninja -C $(BUILD) installed
-	@meson install -C $(BUILD) --no-rebuild --quiet
-	@[ -n "$(DESTDIR)" ] || [ "$$(id -u)" != 0 ] || ldconfig
-	@echo "installed below $(DESTDIR)$(or $(PREFIX),/usr/local): sennit, libsennit, headers, manual pages"
+	@scripts/install $(BUILD)
+
+uninstall: ## remove what was installed, with the same DESTDIR= and PREFIX=
+	@scripts/install --remove
 
 clean: ## remove all build folders
 	rm -rf $(BUILD) build-*

@@ -142,6 +142,113 @@ def start_up(root: Path, program: Path):
         yield f"status {done.returncode}: {done.stdout}{done.stderr}"
 
 
+#
+# `make install` by people, in a checkout that is as small as can be
+#
+
+SMALL_PROJECT = """project('small', default_options: ['libdir=lib'])
+sh = find_program('sh')
+page = custom_target('man1', output: 'man1', install: true, install_dir: get_option('mandir'),
+  command: [sh, '-c', 'mkdir -p "$0" && echo .TH >"$0/small.1"', '@OUTPUT@'])
+install_data('small', install_dir: get_option('bindir'), install_mode: 'rwxr-xr-x')
+alias_target('installed', page)
+"""
+OWNER = 65534  # who has no other files here
+
+
+def small_checkout(folder: Path) -> Path:
+    """Sennit's Makefile and scripts, and next to nothing to build."""
+    checkout = folder / "checkout"
+    (checkout / "scripts").mkdir(parents=True)
+    shutil.copy(ROOT / "Makefile", checkout)
+    for script in ("install", "configure"):
+        shutil.copy(ROOT / "scripts" / script, checkout / "scripts")
+    (checkout / "scripts/setup").write_text("#!/bin/sh\n")
+    (checkout / "scripts/setup").chmod(0o755)
+    (checkout / "meson.build").write_text(SMALL_PROJECT)
+    (checkout / "small").write_text("#!/bin/sh\n")
+    return checkout
+
+
+def make(checkout: Path, *words: str, **options):
+    done = subprocess.run(["make", "-C", str(checkout), *words], text=True,
+                          capture_output=True, **options)
+    return [f"make {words}: {done.stdout}{done.stderr}"] if done.returncode else []
+
+
+def tree(folder: Path) -> list:
+    return sorted(str(p.relative_to(folder)) for p in folder.rglob("*"))
+
+
+def prefix_with_a_space(folder: Path):
+    """Everything is there, and goes again, but not what is others'."""
+    prefix = folder / "a b"
+    (prefix / "bin").mkdir(parents=True)
+    (prefix / "bin/other").write_text("")
+    before = tree(prefix)
+    checkout = small_checkout(folder)
+    yield from make(checkout, "install", f"PREFIX={prefix}")
+    for file in ("bin/small", "share/man/man1/small.1"):
+        if not (prefix / file).is_file():
+            yield f"there is no {file}: {tree(prefix)}"
+    if (prefix / "bin/small").exists() and not os.access(prefix / "bin/small", os.X_OK):
+        yield "the program cannot be executed"
+    yield from make(checkout, "uninstall", f"PREFIX={prefix}")
+    if tree(prefix) != before:
+        yield f"it leaves {tree(prefix)}"
+    if not make(checkout, "uninstall", f"PREFIX={prefix}"):
+        yield "it removes what is not there"
+
+
+def below_destdir(folder: Path):
+    """As packagers do; a second time, too, and nothing lands outside of it."""
+    checkout = small_checkout(folder)
+    words = [f"DESTDIR={folder / 'root'}", "PREFIX=/nonexistent/usr"]
+    for _ in range(2):
+        yield from make(checkout, "install", *words)
+    if "nonexistent/usr/bin/small" not in tree(folder / "root"):
+        yield str(tree(folder))
+    yield from make(checkout, "uninstall", *words)
+    if tree(folder / "root"):
+        yield str(tree(folder / "root"))
+
+
+def owners(folder: Path) -> set:
+    return {p.lstat().st_uid for p in [folder, *folder.rglob("*")]}
+
+
+def by_sudo(folder: Path):
+    """Root installs from another user's checkout, who can build there afterwards."""
+    checkout = small_checkout(folder)
+    folder.chmod(0o755)
+    run("chown", "-R", str(OWNER), str(checkout))
+    as_owner = {"user": OWNER, "group": OWNER, "extra_groups": []}
+    built = subprocess.run(["scripts/configure", "build"], cwd=checkout, **as_owner)
+    if built.returncode:
+        yield "the owner cannot build there"
+    yield from make(checkout, "install", f"PREFIX={folder / 'prefix'}")
+    if owners(checkout) != {OWNER}:
+        yield f"files of {owners(checkout)} in the checkout"
+    if owners(folder / "prefix") != {0}:
+        yield f"files of {owners(folder / 'prefix')} were installed"
+    again = subprocess.run(["ninja", "-C", "build", "installed"], cwd=checkout, text=True,
+                           capture_output=True, **as_owner)
+    if again.returncode:
+        yield again.stdout + again.stderr
+
+
+def report_make_install(report: Report) -> None:
+    for what, case in (
+            ("make install and uninstall, with a space in PREFIX", prefix_with_a_space),
+            ("make install and uninstall, with a DESTDIR", below_destdir),
+            ("sudo make install leaves a user's checkout to the user", by_sudo)):
+        if case is by_sudo and os.geteuid():
+            report.check(f"{what} # SKIP only root can be another user", [])
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            report.check(what, list(case(Path(folder))))
+
+
 def main() -> None:
     build, cc = sys.argv[1:3]
     report = Report()
@@ -167,6 +274,7 @@ def main() -> None:
             report.check("man(1) has nothing against them", list(groff_warns(Path(folder))))
         else:
             report.check("man(1) has nothing against them # SKIP there is no groff", [])
+    report_make_install(report)
     report.end()
 
 
