@@ -154,7 +154,7 @@ static void await_end_of(int fd)
 {
 	struct pollfd end = { .fd = fd, .events = POLLIN };
 
-	if (poll(&end, 1, 10000) == 1)
+	if (poll(&end, 1, 60000) == 1)
 		return;
 	fds_restore();
 	fail_msg("nobody hangs up");
@@ -218,7 +218,7 @@ static uint64_t await_mapped(const struct snt__shm_link *link)
 	struct pollfd wait = { .fd = link->fd, .events = POLLIN };
 
 	do {
-		assert_int_equal(poll(&wait, 1, 10000), 1);
+		assert_int_equal(poll(&wait, 1, 60000), 1);
 		assert_int_equal(recv(link->fd, &message, sizeof(message), 0),
 				 sizeof(message));
 	} while (message.word != SNT__SHM_WORD_MAPPED);

@@ -34,7 +34,7 @@ static int set_up(void **state)
 static int listen_at(unsigned number)
 {
 	struct snt__udp_address address = side_address(number);
-	struct timeval patience = { .tv_sec = 10 };
+	struct timeval patience = { .tv_sec = 60 };
 	union snt__udp_sockaddr local;
 	socklen_t size = snt__udp_sockaddr(address.gid, 0, SNT__WIRE_PORT, &local);
 	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);

@@ -93,7 +93,7 @@ static void run_child(const struct snt_conn_opts *like, const char *address, int
 	opts.event = NULL;
 	opts.data = NULL;
 	opts.data_length = 0;
-	if (snt_conn_connect(ctx, &opts, &conn) || snt_conn_wait(conn, 10000000000))
+	if (snt_conn_connect(ctx, &opts, &conn) || snt_conn_wait(conn, KIT_WAIT_NS))
 		child_fails("connect");
 	if (hold[0] >= 0 && !fork())
 		live_on(hold);

@@ -14,7 +14,7 @@
  */
 
 #define KIT_BYTES   65536
-#define KIT_WAIT_NS UINT64_C(20000000000)
+#define KIT_WAIT_NS UINT64_C(60000000000)
 
 /* A loopback address of this process. */
 const char *kit_address(unsigned end, unsigned device);
