@@ -155,11 +155,10 @@ static void self_loop(struct scene *scene)
 
 static void destroyed_qp(struct scene *scene)
 {
-	if (!make_pair(scene, NULL))
+	if (!make_armed_pair(scene))
 		return;
 	do_send(scene, A, IBV_WR_RDMA_WRITE, 64);
-	wait_byte(scene, FAR + 1, scene->bytes[NEAR + 1]);
-	nap(scene, 50);
+	take_event(scene, 0, true);
 	say(scene, "destroy_qp %s", control_name(drop_qp(scene, A)));
 	say_all_wcs(scene, A, 0);
 }

@@ -80,6 +80,16 @@ bool make_pair(struct scene *scene, const struct pair_opts *opts)
 	       connect_to(scene, B, opts, scene->qp[A]->qp_num);
 }
 
+bool make_armed_pair(struct scene *scene)
+{
+	struct pair_opts opts = PAIR_DEFAULTS;
+
+	if (!make_channel(scene, 0))
+		return false;
+	opts.channel = scene->channel[0];
+	return make_pair(scene, &opts) && !ibv_req_notify_cq(scene->cq[A], 0);
+}
+
 int drop_qp(struct scene *scene, unsigned slot)
 {
 	int ret = scene->qp[slot] ? scene->control->destroy_qp(scene->qp[slot]) : 0;

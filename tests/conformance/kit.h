@@ -127,6 +127,8 @@ extern const struct pair_opts pair_defaults;
 /* Makes the CQs and QPs of both ends and connects them. NULL: the defaults.
  * Like everything here that returns false, it has said what went wrong. */
 bool make_pair(struct scene *scene, const struct pair_opts *opts);
+/* With channel 0, and A's CQ armed: take_event() says that a CQE is there, and leaves it. */
+bool make_armed_pair(struct scene *scene);
 
 bool make_cq(struct scene *scene, unsigned slot, unsigned cqe,
 	     struct ibv_comp_channel *channel);
