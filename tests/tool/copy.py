@@ -346,7 +346,7 @@ def interrupted_and_again(tool: Tool):
         for b, child, source, target in catch(tool, "there", NOT_SOON):
             child.send_signal(number)
             child.send_signal(signal.SIGCONT)
-            _, err = child.communicate(timeout=60)
+            _, err = child.communicate(timeout=SECONDS)
             if child.returncode != -number or b"interrupted" not in err or \
                     b"the same command again goes on from there" not in err:
                 yield f"{number}: status {child.returncode}: {err.decode()}"
@@ -478,7 +478,7 @@ def two_of_one_tree(tool: Tool):
         small_files(b.here, 300, 1)
         children = [b.start(b.here, b.at) for _ in range(3)]
         for child in children:
-            _, err = child.communicate(timeout=60)
+            _, err = child.communicate(timeout=SECONDS)
             others = b"another client is copying to it" in err
             if child.returncode != (3 if others else 0):
                 yield f"status {child.returncode}: {err.decode()}"
@@ -497,7 +497,7 @@ def two_crosswise(tool: Tool):
         children = [b.start(b.here / first, b.here / second, b.at)
                     for first, second in ("ac", "ca")]
         for child in children:
-            _, err = child.communicate(timeout=60)
+            _, err = child.communicate(timeout=SECONDS)
             if child.returncode not in (0, 1, 3) or \
                     (child.returncode and b"another client is copying to it" not in err):
                 yield f"status {child.returncode}: {err.decode()}"
@@ -527,7 +527,7 @@ def killed_among_many(tool: Tool):
                 wait_until(lambda: child.poll() is not None or
                            arrived(wanted, there) >= least, "the first files")
                 b.server.kill()
-                child.communicate(timeout=60)
+                child.communicate(timeout=SECONDS)
             found = tree(there)
             for path, data in wanted.items():
                 if found.get(path) not in (before.get(path), data):
