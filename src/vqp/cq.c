@@ -266,54 +266,77 @@ static inline int take_waiting(struct snt_cq *cq, struct snt_wc *wc, int max)
 	return total;
 }
 
-static void end_turn(struct snt_cq *cq)
+/* The next one's turn: a batch, or what fits the array, for the physical CQ of which most is
+ * reserved, and for others their share of it, to which what is left of one CQE is added the
+ * next time. */
+static void end_turn(struct snt_cq *cq, int max)
 {
-	cq->turn = cq->turn + 1 < cq->physical_count ? cq->turn + 1 : 0;
-	cq->turn_left = 0;
-}
-
-/* What the physical CQ whose turn it is may report before it is the next one's: the largest
- * share fills the array, so that none waits for another to run dry. */
-static int turn_left(struct snt_cq *cq, struct snt__physical *from, int max)
-{
+	uint32_t whole = max < SNT__BATCH ? max : SNT__BATCH;
+	struct snt__physical *next;
 	uint64_t due;
 
-	if (cq->turn_left)
-		return cq->turn_left;
-	due = (uint64_t)from->share * (unsigned)max + from->share_rest;
-	from->share_rest = due % SNT__SHARE_WHOLE;
-	return (int)(due / SNT__SHARE_WHOLE);
+	cq->turn = cq->turn + 1 < cq->physical_count ? cq->turn + 1 : 0;
+	next = &cq->physical[cq->turn];
+	if (next->reserved == cq->reserved_max) {
+		cq->turn_left = whole;
+		return;
+	}
+	due = (uint64_t)next->reserved * whole + next->due_rest;
+	cq->turn_left = due / cq->reserved_max;
+	next->due_rest = due % cq->reserved_max;
 }
 
-/* All physical CQs, in turns that go on from one call to the next, until each is empty or
- * the array is full. */
+/* One batch of the physical CQ whose turn it is; how many completions came of it. */
+static int poll_turn(struct snt_cq *cq, struct snt_wc *wc, int max, bool *empty_out)
+{
+	struct snt__physical *from = &cq->physical[cq->turn];
+	uint32_t room = max < SNT__BATCH ? max : SNT__BATCH;
+	int asked = cq->turn_left < room ? cq->turn_left : room, total;
+	int count = ibv_poll_cq(from->cq, asked, cq->batch);
+
+	*empty_out = count < asked;
+	if (__builtin_expect(count < 0, 0))
+		return snt__cq_cannot_poll(cq, from);
+	if (__builtin_expect(from->draining && count < asked, 0))
+		snt__srq_drained(from);
+	total = take_batch(cq, from->device, cq->batch, count, wc, true);
+	if (cq->front.ready)
+		total += harvest(cq, wc + total, max - total);
+	cq->turn_left -= count;
+	/* QPs may wait since just now until it has been found empty. */
+	*empty_out &= !from->draining;
+	return total;
+}
+
+/*
+ * All physical CQs, in turns that go on from one call to the next, until each is empty or the
+ * array is full. A turn is a number of CQEs and not of completions: WRs of many lanes become
+ * a completion with the CQE of the last lane, and that lane's CQ would have all the turns.
+ */
 static __attribute__((noinline)) int poll_all(struct snt_cq *cq, struct snt_wc *wc,
 					      int max)
 {
 	int total = take_waiting(cq, wc, max);
 
 	for (uint32_t empty = 0; empty < cq->physical_count && total < max;) {
-		struct snt__physical *from = &cq->physical[cq->turn];
-		int left = turn_left(cq, from, max), most, count;
+		bool is_empty;
+		int count;
 
-		/* Its share is not worth one yet. Another one has the whole. */
-		if (!left && !empty) {
-			end_turn(cq);
+		/* Its share is not worth a CQE yet; but nothing that is there may be left
+		 * unseen when the others have nothing. */
+		if (!cq->turn_left && !empty) {
+			end_turn(cq, max);
 			continue;
 		}
-		most = left < max - total ? left + !left : max - total;
-		count = poll_physical(cq, from, wc + total, most);
-		empty = count < most ? empty + 1 : 0;
-		cq->turn_left = count < most || left <= count ? 0 : left - count;
-		if (!cq->turn_left)
-			end_turn(cq);
+		cq->turn_left += !cq->turn_left;
+		count = poll_turn(cq, wc + total, max - total, &is_empty);
+		empty = is_empty ? empty + 1 : 0;
+		if (is_empty || !cq->turn_left)
+			end_turn(cq, max);
 		if (count < 0)
 			return total ? total : count;
 		total += count;
 	}
-	/* All are empty: the next call begins with another one. */
-	if (total < max)
-		end_turn(cq);
 	return total;
 }
 
@@ -497,20 +520,14 @@ static int create_cq(struct snt_cq *cq, unsigned device_index, struct ibv_cq **c
 		   : 0;
 }
 
-/* QPs are served alike if their CQs are served by how much they may report. */
+/* QPs are served alike if the turns of their CQs are as long as what these may hold. */
 static void share_turns(struct snt_cq *cq)
 {
-	uint32_t largest = 0;
-
-	for (uint32_t i = 0; i < cq->physical_count; i++)
-		if (cq->physical[i].reserved > largest)
-			largest = cq->physical[i].reserved;
+	cq->reserved_max = 0;
 	for (uint32_t i = 0; i < cq->physical_count; i++) {
-		struct snt__physical *one = &cq->physical[i];
-
-		one->share = largest ? (uint32_t)((uint64_t)one->reserved *
-						  SNT__SHARE_WHOLE / largest)
-				     : SNT__SHARE_WHOLE;
+		if (cq->physical[i].reserved > cq->reserved_max)
+			cq->reserved_max = cq->physical[i].reserved;
+		cq->physical[i].due_rest = 0;
 	}
 }
 

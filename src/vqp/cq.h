@@ -14,16 +14,13 @@ struct snt__physical {
 	uint32_t device;
 	uint32_t depth;
 	uint32_t reserved;
-	uint32_t share;	     /* of a poll, in parts of SNT__SHARE_WHOLE */
-	uint32_t share_rest; /* left over from its last turn, less than one */
+	uint32_t due_rest; /* of its turns: less than one CQE, times reserved_max */
 	bool adopted;
 	bool armed;		 /* and no event taken since */
 	uint32_t unacked;	 /* events that were taken */
 	struct snt_qp *draining; /* QPs that wait until it has been found empty */
 	struct snt_cq *owner;
 };
-
-#define SNT__SHARE_WHOLE 4096u
 
 /* Physical CQEs that are taken at once. */
 #define SNT__BATCH 32
@@ -32,8 +29,9 @@ struct snt_cq {
 	struct snt__cq_front front; /* first: programs' inline polls read it */
 	struct snt__physical *physical;
 	uint32_t physical_count;
-	uint32_t turn; /* the physical CQ that is looked at first */
-	int turn_left; /* completions that it may still report; 0: it has not begun */
+	uint32_t turn;	       /* the physical CQ that is looked at first */
+	uint32_t turn_left;    /* CQEs that it has before the next one has its turn */
+	uint32_t reserved_max; /* of all physical CQs */
 	struct snt__ready **ready_end;
 	struct snt__route route;
 	struct snt_ctx *ctx;
