@@ -557,6 +557,22 @@ def file_limit(tool: Tool):
             yield "the old file is gone, or the next did not come"
 
 
+def descriptor_limit(tool: Tool):
+    """a soft limit on open files does not keep a server from taking files in many folders"""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_NOFILE, (128, hard))
+
+    with bench(tool, preexec_fn=limit) as b:
+        for i in range(300):
+            path = b.here / f"d{i}/f"
+            path.parent.mkdir()
+            path.write_bytes(noise(10, i))
+        yield from expect(b.cp(b.here, b.at), 0, "300 files, ")
+        yield from differs(b.here, b.there / "here")
+
+
 @contextmanager
 def small_disk(folder: Path):
     done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)],
@@ -907,7 +923,8 @@ def main() -> None:
                  resumes, folders_again, does_not_mix, client_killed, client_killed_receiving, killed_and_again,
                  interrupted_and_again, interrupted_at_a_pipe,
                  server_killed, changed, two_writers,
-                 two_of_one_tree, two_crosswise, killed_among_many, file_limit, full_disk, rights,
+                 two_of_one_tree, two_crosswise, killed_among_many, file_limit,
+                 descriptor_limit, full_disk, rights,
                  read_only, paths, parts_in_the_way, secrets, rejected_secrets,
                  advised_secret, nothing_in_silence,
                  files_without_size, strangers, too_many,

@@ -4,7 +4,11 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stddef.h>
+#include <sys/resource.h>
 #include <sennit/loop.h>
+
+/* Enough for 64 clients, each with two full groups, whose files are in as many folders. */
+#define FILES_WANTED 65536
 
 static struct {
 	pthread_mutex_t mutex;
@@ -48,10 +52,23 @@ static void *place_groups(void *arg)
 	return NULL;
 }
 
+/* Groups hold the descriptors of their files and folders, and a server has a group for each
+ * client. The soft limit is often 1024, for programs that use select(2). */
+static void raise_file_limit(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur >= FILES_WANTED)
+		return;
+	limit.rlim_cur = limit.rlim_max < FILES_WANTED ? limit.rlim_max : FILES_WANTED;
+	setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 void copy_disk_begin(struct snt_ctx *ctx)
 {
 	sigset_t all, before;
 
+	raise_file_limit();
 	if (snt_loop_fd(ctx) < 0)
 		return;
 	disk.ctx = ctx;

@@ -20,7 +20,8 @@ struct copy_placing {
 };
 
 /* Groups are put in place by a thread from now on, which wakes this loop when one is. Without
- * it, or if the thread cannot be made, copy_disk_place() waits itself. */
+ * it, or if the thread cannot be made, copy_disk_place() waits itself. The limit on open files
+ * is raised, as far as the process may. */
 void copy_disk_begin(struct snt_ctx *ctx);
 /* Waits for what is under way. */
 void copy_disk_end(void);
