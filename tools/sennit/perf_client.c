@@ -87,6 +87,30 @@ static int receive_rest(struct perf_end *end, struct perf_message *result)
 	return ret;
 }
 
+/* What a lane has carried since it was made. */
+static void count_lane(struct perf_lane_row *row, const struct perf_end *end,
+		       const struct snt_lane_info *lane, bool pass_through)
+{
+	row->fragments = lane->fragments;
+	row->bytes = pass_through ? end->done * end->c.size : lane->bytes;
+	row->doorbells = lane->doorbells;
+	row->completions = lane->completions;
+	row->errors = lane->errors;
+}
+
+/* Lanes as they are after the warm-up, which does not count: take_lanes() subtracts it. */
+static void note_lanes(const struct perf_client *client, struct perf_result *result)
+{
+	struct snt_lane_info lane = { .size = sizeof(lane) };
+	struct snt_qp_info qp = { .size = sizeof(qp) };
+	const struct perf_end *end = &client->end;
+
+	snt_qp_query(end->qp, &qp);
+	for (unsigned i = 0; i < PERF_LANE_ROWS_MAX && !snt_qp_lane(end->qp, i, &lane);
+	     i++)
+		count_lane(&result->lane[i], end, &lane, qp.pass_through);
+}
+
 /* One run, of which the server is told the end. */
 static int run(struct perf_client *client, const struct perf_goal *goal,
 	       struct perf_run *result)
@@ -150,6 +174,8 @@ static int run_all(struct perf_client *client, struct perf_result *result)
 	/* What lanes share is not settled, and nothing is cached, at first. */
 	if (!ret && plan->warmup_ns)
 		ret = run(client, &goal, &result->run[0]);
+	if (!ret)
+		note_lanes(client, result);
 	goal.messages = plan->messages;
 	goal.duration_ns = plan->duration_ns;
 	goal.timeline = &result->timeline;
@@ -182,6 +208,7 @@ static void take_lanes(struct perf_client *client, struct perf_result *result)
 	for (unsigned i = 0; i < PERF_LANE_ROWS_MAX && !snt_qp_lane(end->qp, i, &lane);
 	     i++) {
 		struct perf_lane_row *row = &result->lane[result->lane_count++];
+		struct perf_lane_row before = *row;
 		struct snt_device_info device = { .size = sizeof(device) };
 
 		snt_device_query(snt_ctx_device(end->ctx, lane.device), &device);
@@ -191,11 +218,12 @@ static void take_lanes(struct perf_client *client, struct perf_result *result)
 		row->path = lane.path;
 		row->data = i < snt_qp_lanes(end->qp);
 		row->alive = lane.alive;
-		row->fragments = lane.fragments;
-		row->bytes = qp.pass_through ? end->done * end->c.size : lane.bytes;
-		row->doorbells = lane.doorbells;
-		row->completions = lane.completions;
-		row->errors = lane.errors;
+		count_lane(row, end, &lane, qp.pass_through);
+		row->fragments -= before.fragments;
+		row->bytes -= before.bytes;
+		row->doorbells -= before.doorbells;
+		row->completions -= before.completions;
+		row->errors -= before.errors;
 	}
 }
 
