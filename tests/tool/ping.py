@@ -104,6 +104,15 @@ def no_pair(tool: Tool):
             yield str(tried)
 
 
+def address_in_use(tool: Tool):
+    """a soft address in use is answered with advice on addresses, and none on ports"""
+    with Server(tool, "ping", "--serve") as server:
+        done = tool("info", "--soft-addresses", server.host)
+        yield from expect(done, 1, err="choose other addresses with --soft-addresses")
+        if "--port" in done.stderr:
+            yield done.stderr
+
+
 def refused(tool: Tool):
     """where nobody listens, it says so and what to start"""
     with Server(tool, "ping", "--serve") as server:
@@ -161,7 +170,7 @@ def by_tcp(tool: Tool):
 
 def main() -> None:
     tool, cases = Tool(sys.argv[1]), Cases()
-    for case in (works, said_addresses, partly, no_pair, refused, why_is_told, unreachable,
+    for case in (works, said_addresses, partly, no_pair, address_in_use, refused, why_is_told, unreachable,
                  secrets, by_tcp):
         cases.run(case, tool)
     cases.report.end()

@@ -126,10 +126,17 @@ int context_try(const struct context_opts *opts, struct snt_ctx **ctx_out,
 	return ret;
 }
 
+/* A context has no port of its own: what is in use is the address of a soft device. */
+static const char *open_remedy(int error)
+{
+	return error == -EADDRINUSE ? "choose other addresses with --soft-addresses"
+				    : context_remedy(error);
+}
+
 int context_open(const struct context_opts *opts, struct snt_ctx **ctx_out)
 {
 	char why[CONTEXT_TEXT];
 	int ret = context_try(opts, ctx_out, why);
 
-	return ret ? output_failed(context_remedy(ret), "%s", why) : STATUS_OK;
+	return ret ? output_failed(open_remedy(ret), "%s", why) : STATUS_OK;
 }
