@@ -70,7 +70,8 @@ static const struct option_entry perf_options[] = {
 	{ OPTION_TEXT, 0, "scheme", "LIST", AT(scheme), .values = "all|spray|dqplb",
 	  .help = "spray, dqplb, all; spray if not given" },
 	{ OPTION_TEXT, 0, "fragment", "LIST", AT(fragment),
-	  .help = "bytes that go to one lane at once, a multiple of 64; 1m if not given" },
+	  .help = "bytes that go to one lane at once, a multiple of 64, at least 256; 1m "
+		  "if not given" },
 	{ OPTION_CHOICE, 0, "balance", "default|turns|time", AT(balance),
 	  .help = "which lane is next: in turn, or the one that is done first" },
 	{ OPTION_NUMBER, 'l', "batch", "COUNT", AT(batch), "1", 1, PERF_BATCH_MAX,
@@ -268,8 +269,8 @@ static int measure(struct session *session)
 		show_result(session, i);
 		if (session->client.under_way) {
 			session->count = i + 1;
-			return output_failed(NULL, "stopped after %d cases: %s", i + 1,
-					     perf_error_text());
+			return output_failed(NULL, "stopped after %d case%s: %s", i + 1,
+					     i ? "s" : "", perf_error_text());
 		}
 	}
 	return STATUS_OK;

@@ -97,10 +97,13 @@ int perf_case_check(const struct perf_case *c)
 	if (c->timeout > 31)
 		return perf_fail(EINVAL, "a timeout of %u: it can be 1 to 31",
 				 c->timeout);
-	if (c->fragment % 64 || c->fragment > PERF_SIZE_MAX)
-		return perf_fail(EINVAL,
-				 "fragments of %llu bytes: a multiple of 64 is needed",
-				 (unsigned long long)c->fragment);
+	if (c->fragment % SNT_FRAGMENT_SIZE_UNIT || c->fragment > PERF_SIZE_MAX ||
+	    (c->fragment && c->fragment < SNT_FRAGMENT_SIZE_MIN))
+		return perf_fail(
+			EINVAL,
+			"fragments of %llu bytes: the size must be a multiple of %d, from %d to %u",
+			(unsigned long long)c->fragment, SNT_FRAGMENT_SIZE_UNIT,
+			SNT_FRAGMENT_SIZE_MIN, (unsigned)PERF_SIZE_MAX);
 	return 0;
 }
 
