@@ -341,10 +341,11 @@ static void end_transfer(struct session *session)
 		close(session->source_folder);
 	session->source_folder = -1;
 	if (server.opts->verbose)
-		output_note("%s: %s %s in %llu files; problems: %llu", session->peer,
+		output_note("%s: %s %s in %llu file%s; problems: %llu", session->peer,
 			    session->state == SENDING ? "took" : "brought",
 			    output_bytes(size, report->bytes),
 			    (unsigned long long)report->files,
+			    report->files == 1 ? "" : "s",
 			    (unsigned long long)report->problems);
 	session->report = (struct copy_report){ .problem = on_problem, .arg = session };
 	session->state = OPENING;
