@@ -2,6 +2,7 @@
 #include "report_svg.h"
 
 #include <math.h>
+#include <string.h>
 
 #define WIDTH  480.0
 #define HEIGHT 300.0
@@ -9,6 +10,7 @@
 #define RIGHT  14.0
 #define TOP    14.0
 #define BOTTOM 48.0
+#define LETTER 7.0 /* about as wide as one of 13 px */
 
 /* As many as the page has colours, and shapes of marks. */
 #define COLOURS 8
@@ -144,6 +146,15 @@ static void draw_words(const struct svg_plot *plot)
 			plot->x.label[i]);
 }
 
+/* Below its tick, unless its last letters would be outside of the plot. */
+static void draw_label(const struct svg_plot *plot, double x, const char *text)
+{
+	bool is_last = x + (double)strlen(text) * LETTER / 2 > WIDTH;
+
+	fprintf(plot->file, "<text class='%c' x='%.1f' y='%.1f'>%s</text>\n",
+		is_last ? 'e' : 'm', is_last ? WIDTH : x, HEIGHT - BOTTOM + 16, text);
+}
+
 static void draw_ticks(const struct svg_plot *plot, bool vertical)
 {
 	const struct svg_axis *axis = vertical ? &plot->y : &plot->x;
@@ -161,10 +172,10 @@ static void draw_ticks(const struct svg_plot *plot, bool vertical)
 				"x='%.1f' y='%.1f'>%s</text>\n",
 				LEFT, y, WIDTH - RIGHT, LEFT - 6, y + 4, text);
 		else
-			fprintf(plot->file,
-				"<path class='g' d='M%.1f %.1fV%.1f'/><text class='m' "
-				"x='%.1f' y='%.1f'>%s</text>\n",
-				x, TOP, HEIGHT - BOTTOM, x, HEIGHT - BOTTOM + 16, text);
+			fprintf(plot->file, "<path class='g' d='M%.1f %.1fV%.1f'/>", x,
+				TOP, HEIGHT - BOTTOM);
+		if (!vertical)
+			draw_label(plot, x, text);
 	}
 }
 

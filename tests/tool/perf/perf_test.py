@@ -374,6 +374,15 @@ def page_of(tool: Tool, *options: str) -> str:
         return path.read_text()
 
 
+def labels_fit(tool: Tool):
+    found = page_of(tool, "--test", "lat", "--size", "64", "-n", "100000", "--runs", "1")
+    for x, text in re.findall(r"<text class='m' x='([\d.]+)' y='[\d.]+'>([^<]*)<", found):
+        if float(x) + 3.5 * len(text) > 480:
+            yield f"{text} at {x} does not fit a plot of 480"
+    if "99.999%" not in found:
+        yield "there is no label at the right edge"
+
+
 def lanes_add_up(tool: Tool):
     """One size and several lanes: a bar for each number of lanes, stacked from 0."""
     text = page_of(tool, "--size", "64k", "--lanes", "1-4", "--test", "bw,lat",
@@ -559,6 +568,7 @@ TESTS = {
     "both directions at a time": both_directions_by_time,
     "ends that sleep": sleeping,
     "the report is well-formed and needs nothing else": page,
+    "labels of a report are inside of its plots": labels_fit,
     "a report of lanes shows how they add up": lanes_add_up,
     "a report has what varies on x": varying,
     "a report has the figures of the terminal": same_figures,
