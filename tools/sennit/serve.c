@@ -145,8 +145,8 @@ static int answer(struct session *session, int error, const char *text)
 {
 	struct copy_frame frame = { .type = COPY_RESULT, .error = (uint32_t)error };
 
-	snprintf(frame.text, COPY_TEXT_MAX, "%.500s: %.500s", session->path,
-		 text ? text : strerror(error));
+	snprintf(frame.text, COPY_TEXT_MAX, "%.500s: %.500s",
+		 *session->path ? session->path : "/", text ? text : strerror(error));
 	on_problem(session, frame.text);
 	copy_link_put(&session->link, &frame);
 	return 1;
