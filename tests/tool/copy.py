@@ -319,7 +319,7 @@ def client_killed(tool: Tool):
     for b, child, source, target in catch(tool, "there"):
         child.kill()
         child.communicate()
-        b.server.wait_for("of it are kept, and copying it again goes on from there")
+        b.server.wait_for("of it were kept; copy it again to resume")
         if target.exists():
             yield "half a file has its name"
         kept = part_of(target).stat().st_size
@@ -348,7 +348,7 @@ def interrupted_and_again(tool: Tool):
             child.send_signal(signal.SIGCONT)
             _, err = child.communicate(timeout=SECONDS)
             if child.returncode != -number or b"interrupted" not in err or \
-                    b"the same command again goes on from there" not in err:
+                    b"run the same command again to resume" not in err:
                 yield f"{number}: status {child.returncode}: {err.decode()}"
             b.server.wait_for("the client was interrupted")
             kept = part_of(target).stat().st_size
@@ -392,7 +392,7 @@ def server_killed(tool: Tool):
         child.send_signal(signal.SIGCONT)
         _, err = child.communicate(timeout=SECONDS)
         if child.returncode != 1 or b"the connection is lost" not in err or \
-                b"the same command again goes on from there" not in err:
+                b"run the same command again to resume" not in err:
             yield f"{child.returncode}: {err.decode()}"
         kept = part_of(target).stat().st_size
         with Server(tool, "serve", b.there) as server:
@@ -597,7 +597,7 @@ def full_disk(tool: Tool):
                 (b.here / "f").write_bytes(noise(3 * MIB // 2))
                 done = b.cp(b.here / "f", b.at)
                 yield from expect(done, 1, err="No space left on device; ")
-                yield from expect(done, 1, err="of it are kept")
+                yield from expect(done, 1, err="of it were kept")
                 (b.there / "filler").unlink()
                 found = b.summary(b.here / "f", b.at)
                 if not found["bytes_resumed"] or \

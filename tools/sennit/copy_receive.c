@@ -127,13 +127,12 @@ static int refuse_and_keep(struct copy_receiver *receiver, struct copy_incoming 
 		return refuse(receiver, item, error, ": %s: %s", what, strerror(error));
 	if (!item->at) {
 		drop_part(receiver, item);
-		return refuse(receiver, item, error, ": %s: %s; nothing of it is kept",
+		return refuse(receiver, item, error, ": %s: %s; nothing of it was kept",
 			      what, strerror(error));
 	}
-	return refuse(
-		receiver, item, error,
-		": %s: %s; %s of it are kept, and copying it again goes on from there",
-		what, strerror(error), output_bytes(size, item->at));
+	return refuse(receiver, item, error,
+		      ": %s: %s; %s of it were kept; copy it again to resume", what,
+		      strerror(error), output_bytes(size, item->at));
 }
 
 /*
@@ -192,8 +191,8 @@ static void keep_part(const struct copy_receiver *receiver, struct copy_incoming
 	char size[OUTPUT_QUANTITY], text[COPY_TEXT_MAX];
 
 	snprintf(text, sizeof(text),
-		 "%.800s: %s of it are kept, and copying it again goes on from there",
-		 item->path, output_bytes(size, item->at));
+		 "%.800s: %s of it were kept; copy it again to resume", item->path,
+		 output_bytes(size, item->at));
 	if (receiver->report->problem)
 		receiver->report->problem(receiver->report->arg, text);
 }
@@ -257,11 +256,10 @@ static int find_folder(struct copy_receiver *receiver, struct copy_incoming *ite
 	int ret;
 
 	if (!path_here(receiver, item->path, path))
-		return refuse(receiver, item, EINVAL,
-			      ": no such path may be written to");
+		return refuse(receiver, item, EINVAL, ": not a valid path here");
 	ret = copy_folder_of(receiver->root, path, receiver->folder, &item->folder);
 	if (ret)
-		return refuse(receiver, item, -ret, ": the folder that it goes to: %s",
+		return refuse(receiver, item, -ret, ": cannot open its folder: %s",
 			      strerror(-ret));
 	if (item->folder != receiver->folder) {
 		copy_folder_release(receiver->folder);
@@ -281,8 +279,9 @@ static struct copy_incoming *new_item(struct copy_receiver *receiver,
 	struct copy_incoming *item = &receiver->window[frame->entry % COPY_WINDOW];
 
 	if (frame->entry != receiver->next || item->state != FREE) {
-		copy_link_fail(receiver->link, EPROTO,
-			       "the peer proposes out of turn, or too many");
+		copy_link_fail(
+			receiver->link, EPROTO,
+			"the peer proposed a file out of order, or too many files");
 		return NULL;
 	}
 	*item = (struct copy_incoming){ .entry = frame->entry,
@@ -699,8 +698,9 @@ static int on_end(struct copy_receiver *receiver)
 	struct copy_frame frame = { .type = COPY_END };
 
 	if (receiver->waiting || receiver->gathered->count || receiver->placing.group)
-		return copy_link_fail(receiver->link, EPROTO,
-				      "the peer ends before everything is judged");
+		return copy_link_fail(
+			receiver->link, EPROTO,
+			"the peer ended the transfer with files outstanding");
 	copy_link_put(receiver->link, &frame);
 	receiver->over = true;
 	return 1;

@@ -365,7 +365,7 @@ static int on_judged(struct copy_sender *sender, const struct copy_frame *frame)
 		sender->report->resumed += item->resumed;
 	} else {
 		return copy_link_fail(sender->link, EPROTO,
-				      "the peer is content too early");
+				      "the peer accepted a file that was not yet sent");
 	}
 	close_file(item);
 	item->state = FREE;

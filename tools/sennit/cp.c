@@ -167,7 +167,7 @@ static void show_progress(struct client *client)
 static int lost(struct client *client)
 {
 	return output_failed(
-		"what has arrived is kept: the same command again goes on from there",
+		"what has arrived was kept; run the same command again to resume",
 		"%s: the connection is lost: %s", client->host, client->link.text);
 }
 
@@ -175,7 +175,7 @@ static int interrupted(struct client *client)
 {
 	copy_link_fail(&client->link, EINTR, "the client was interrupted");
 	return output_failed(
-		"what has arrived is kept: the same command again goes on from there",
+		"what has arrived was kept; run the same command again to resume",
 		"interrupted");
 }
 
@@ -622,7 +622,7 @@ const struct command cp_command = {
 			  .letter = 'r',
 			  .name = "recursive",
 			  .offset = offsetof(struct cp_opts, ignored),
-			  .help = "nothing: folders are copied with all that is in them" },
+			  .help = "ignored; folders are always copied recursively" },
 			{ .kind = OPTION_NUMBER,
 			  .letter = 'q',
 			  .name = "lanes",

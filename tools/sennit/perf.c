@@ -45,8 +45,8 @@ struct perf_opts {
 static const struct option_entry perf_options[] = {
 	{ OPTION_GROUP, .help = "Who" },
 	{ OPTION_FLAG, .name = "local", .offset = AT(local),
-	  .help = "both ends on this host, as two processes with half of its processors, and of "
-		  "--soft-addresses, each" },
+	  .help = "run both ends on this host, as two processes; each gets half of the "
+		  "processors and of --soft-addresses" },
 	{ OPTION_NUMBER, 'p', "port", "PORT", AT(port), PERF_PORT_TEXT, 0, UINT16_MAX,
 	  .help = "of the server; a server with 0 takes one that is free" },
 	{ OPTION_TEXT, 0, "bind", "ADDRESS", AT(bind),
@@ -80,8 +80,8 @@ static const struct option_entry perf_options[] = {
 	  .values = "0|256|512|1024|2048|4096",
 	  .help = "of a packet; 0: what the ports have" },
 	{ OPTION_NUMBER, 'u', "qp-timeout", "NUMBER", AT(timeout), "0", 0, 31,
-	  .help = "4.096 us times 2 to the power of it, after which a packet is sent again, "
-		  "7 times at most; 0: 14, which is 67 ms" },
+	  .help = "ACK timeout of 4.096 us * 2^NUMBER; a packet is sent again up to 7 times; "
+		  "0: 14, which is 67 ms" },
 	{ OPTION_FLAG, 'b', "bidirectional", .offset = AT(bidirectional),
 	  .help = "both ends send at the same time; figures of bw and rate are sums" },
 	{ OPTION_FLAG, 'e', "events", .offset = AT(events),
@@ -105,7 +105,7 @@ static const struct option_entry perf_options[] = {
 	{ OPTION_TEXT, 0, "report", "FILE", AT(report),
 	  .help = "also a page with plots, one HTML file for any browser" },
 	{ OPTION_FLAG, 'F', "force", .offset = AT(ignored),
-	  .help = "nothing: perftest has it" },
+	  .help = "ignored; for compatibility with perftest" },
 	{ OPTION_TABLE, .offset = AT(context), .table = context_options },
 	{ 0 },
 };
@@ -566,8 +566,9 @@ static const struct option_hint hints[] = {
 	{ 0, "report_gbits", "is not needed: figures are in Gb/s" },
 	{ 'i', "ib-port",
 	  "of perftest is a part of --devices here: --devices mlx5_0:2" },
-	{ 'c', "connection", "is not needed: all transport is RC" },
-	{ 'N', "noPeak", "is not needed: there is no peak, but a median and a spread" },
+	{ 'c', "connection", "is not needed: RC is the only transport" },
+	{ 'N', "noPeak",
+	  "is not needed: no peak is measured, but a median and a spread" },
 	{ 0 },
 };
 

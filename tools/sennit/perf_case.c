@@ -59,8 +59,8 @@ static int check_words(const struct perf_case *c)
 	if (c->bidirectional && c->kind == PERF_LATENCY)
 		return perf_fail(
 			EINVAL,
-			"--bidirectional is for bw and rate: in lat one message "
-			"is under way at a time");
+			"--bidirectional works with bw and rate only: lat has one "
+			"message in flight");
 	return 0;
 }
 

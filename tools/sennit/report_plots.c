@@ -367,7 +367,7 @@ static void draw_words(const struct drawing *drawing)
 	while (!is_shown(drawing, first))
 		first++;
 	fprintf(report->file, "<p class='dim'>%s%s%s", drawing->figure->words,
-		has_worse(drawing) ? " Dashed: 99 percent took at most so long." : "",
+		has_worse(drawing) ? " Dashed: the 99th percentile." : "",
 		has_stacks(drawing) ? " Each part of a bar is what one lane carried: "
 				    : "");
 	if (has_stacks(drawing))
@@ -544,8 +544,7 @@ static double rate_up_to(const struct perf_timeline *line, unsigned step,
 static void draw_lanes(const struct report *report)
 {
 	static const char words[] =
-		"What each lane carried, one on top of the other, from the beginning of the "
-		"last run to its end.";
+		"What each lane carried during the last run, stacked.";
 	const struct perf_result *result = best_for_lanes(report);
 	struct svg_plot plot = { .file = report->file,
 				 .x = { "time, ms", SVG_LINEAR, .text = plain_text },

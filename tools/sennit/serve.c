@@ -22,7 +22,7 @@
 #define PROBE_NS UINT64_C(1000000000)
 /* Groups of files that are old enough are put in place at least as often (copy_group.h). */
 #define WAIT_NS INT64_C(200000000)
-/* Who has not shown yet that it is a client, and may never do so, takes nobody's place. */
+/* Connections that are not yet set up. They do not count as --connections. */
 #define STRANGERS_MAX 1024
 
 struct serve_opts {
@@ -187,9 +187,9 @@ static int begin_sending(struct session *session, uint32_t digest, uint32_t flag
 }
 
 /*
- * Two who copy to the same file. The loss of a peer is noticed after seconds, in which the same
- * client may be back. So the first is asked whether it is there, and only one that answers
- * keeps the second out.
+ * Two clients copy to the same file. Detecting the loss of a peer takes seconds, in which the
+ * same client may connect again. So the server probes the first client, and refuses the second
+ * one only if the first answers.
  */
 
 static struct session *find_holder(const struct session *other, const struct stat *part)
@@ -232,7 +232,7 @@ static bool on_locked(void *arg, const struct stat *part)
 {
 	struct session *session = arg, *holder = find_holder(session, part);
 
-	/* One that waits itself cannot be heard, and may wait for this one. */
+	/* A session that waits for a lock reads no answers, and may wait for this one. */
 	if (!holder || copy_receiver_is_locked(&holder->receiver))
 		return false;
 	if (!holder->probe.asked) {
@@ -241,9 +241,10 @@ static bool on_locked(void *arg, const struct stat *part)
 		holder->probe.asked = false;
 		return false;
 	} else if (is_silent(holder)) {
-		copy_link_fail(&holder->link, ECONNABORTED,
-			       "it did not answer, and another client copies to the "
-			       "same file now");
+		copy_link_fail(
+			&holder->link, ECONNABORTED,
+			"the client did not answer, and another one has taken over "
+			"the file");
 	}
 	return true;
 }
@@ -258,8 +259,7 @@ static int begin_receiving(struct session *session, uint32_t digest, uint32_t fl
 	if (server.opts->read_only) {
 		if (folder >= 0)
 			close(folder);
-		return answer(session, EROFS,
-			      "this server only gives, and takes nothing");
+		return answer(session, EROFS, "this server is read-only");
 	}
 	if (folder == -ELOOP || (folder == -ENOTDIR && flags & COPY_INTO))
 		return answer(session, ENOTDIR, "this is no folder to copy into");
