@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -16,13 +17,10 @@
 /* What has arrived waits for others no longer than this, and not for more than this. */
 #define AGE_MAX	  UINT64_C(200000000)
 #define BYTES_MAX (UINT64_C(64) << 20)
-/* Descriptors of all groups in this process, which may be a server with many clients and
- * 1024 of them. */
-#define OPEN_MAX_HERE 256
 /* Fewer are synchronised one by one. syncfs(2) may have to write what other programs wrote. */
 #define TOGETHER_MIN 8
 
-static unsigned open_here;
+static unsigned open_here; /* files and folders in all groups of this process */
 
 /*
  * Folders
@@ -76,11 +74,31 @@ static uint64_t now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-bool copy_group_is_due(const struct copy_group *group)
+/* An eighth of the limit on open files: each item may have two descriptors, and files that are
+ * proposed ahead have some as well. */
+static unsigned open_max(void)
+{
+	static unsigned max;
+	struct rlimit limit;
+
+	if (!max)
+		max = getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur > 1 << 20
+			      ? 1 << 17
+			      : (unsigned)(limit.rlim_cur / 8 + 1);
+	return max;
+}
+
+bool copy_group_is_full(const struct copy_group *group)
 {
 	return group->count &&
-	       (group->count == COPY_GROUP_MAX || group->bytes >= BYTES_MAX ||
-		open_here >= OPEN_MAX_HERE || now_ns() - group->since_ns >= AGE_MAX);
+	       (group->count == COPY_GROUP_MAX || open_here >= open_max());
+}
+
+bool copy_group_is_due(const struct copy_group *group)
+{
+	return copy_group_is_full(group) ||
+	       (group->count &&
+		(group->bytes >= BYTES_MAX || now_ns() - group->since_ns >= AGE_MAX));
 }
 
 void copy_group_add(struct copy_group *group, struct copy_incoming *item)

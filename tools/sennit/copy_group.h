@@ -59,6 +59,8 @@ struct copy_group {
 	uint64_t since_ns; /* when the first was added */
 };
 
+/* Nothing more fits, or too many files are open in this process. */
+bool copy_group_is_full(const struct copy_group *group);
 /* Is it large or old enough? What is left of it is put in place when no more comes. */
 bool copy_group_is_due(const struct copy_group *group);
 /* The group is not due. A folder was made already; of a file rights and times are set. */

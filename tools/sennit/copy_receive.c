@@ -772,7 +772,7 @@ static int work(struct copy_receiver *receiver)
 	if (copy_group_is_due(receiver->gathered)) {
 		did = place_group(receiver);
 		/* With both groups full the sender waits. */
-		if (did || receiver->gathered->count == COPY_GROUP_MAX)
+		if (did || copy_group_is_full(receiver->gathered))
 			return did;
 	}
 	if (receiver->state == LOCKED)
@@ -807,7 +807,7 @@ bool copy_receiver_is_locked(const struct copy_receiver *receiver)
 bool copy_receiver_listens(const struct copy_receiver *receiver)
 {
 	return receiver->state != LOCKED && receiver->state != HASHING &&
-	       receiver->gathered->count < COPY_GROUP_MAX;
+	       !copy_group_is_full(receiver->gathered);
 }
 
 int copy_receiver_step(struct copy_receiver *receiver)
