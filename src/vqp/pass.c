@@ -166,6 +166,8 @@ static __attribute__((noinline)) int post_many(struct snt_qp *qp,
 		taken += built;
 		if (__builtin_expect(posted < built, 0)) {
 			snt__doubt_sends(qp, lane->built - (built - posted), err);
+			if (!ret && taken < count)
+				ret = snt__qp_refusal(qp, qp->refusal);
 			break;
 		}
 	} while (built == want && taken < count);
@@ -325,6 +327,8 @@ int snt__pass_post_recv(struct snt_qp *qp, const struct snt_recv_wr *wr, unsigne
 			       wr[taken].wr_id);
 		if (ret) {
 			snt__doubt_recv(qp, ret);
+			if (taken + 1 < count)
+				snt__qp_refusal(qp, qp->data.refusal);
 			return taken + 1;
 		}
 	}

@@ -144,6 +144,40 @@ static void a_full_queue(void **state)
 	}
 }
 
+/* A pass-through lane fails with the chain or the receive that its device refuses; the rest
+ * of the list is not taken. */
+static void a_list_that_the_device_cuts_short(void **state)
+{
+	static const struct snt_qp_opts opts = { .size = sizeof(opts), .lanes = 1 };
+	struct vqp_pair *pair[2];
+	struct snt_recv_wr recv[3] = { 0 };
+	struct snt_send_wr wr[40];
+	struct snt_sge sge;
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(pair); i++) {
+		const struct scripted_post_fault fault = {
+			.kind = i ? SCRIPTED_POST_RECV : SCRIPTED_POST_SEND,
+			.error = ENOMEM,
+			.mode = SCRIPTED_REFUSE_ALL,
+		};
+
+		pair[i] = vqp_pair_open(1, &opts);
+		scripted_fail_post(pair[i]->end[0].device[0], &fault);
+	}
+	for (unsigned i = 0; i < ARRAY_SIZE(wr); i++)
+		wr[i] = vqp_wr(pair[0], 0, &sge, SNT_WRITE, 0, 8);
+	snt__fail(EINVAL, "of another call");
+	assert_in_range(snt_qp_post_send(pair[0]->end[0].qp, wr, ARRAY_SIZE(wr)), 1,
+			ARRAY_SIZE(wr) - 1);
+	assert_phrase(snt_err_text(), "the device refused a post");
+	snt__fail(EINVAL, "of another call");
+	assert_int_equal(snt_qp_post_recv(pair[1]->end[0].qp, recv, 3), 1);
+	assert_phrase(snt_err_text(), "the device refused a post");
+	vqp_pair_close(pair[0]);
+	vqp_pair_close(pair[1]);
+}
+
 static void unspoilt_by_a_lazy_one(void **state)
 {
 	struct snt__err_kept kept;
@@ -173,6 +207,7 @@ int main(void)
 		cmocka_unit_test(of_a_qp_that_is_gone),
 		cmocka_unit_test(whatever_the_numbers),
 		cmocka_unit_test(a_full_queue),
+		cmocka_unit_test(a_list_that_the_device_cuts_short),
 		cmocka_unit_test(unspoilt_by_a_lazy_one),
 	};
 
