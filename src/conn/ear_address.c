@@ -107,7 +107,8 @@ static void add_devices(struct address_list *list)
 	}
 }
 
-/* Does the interface belong to a device, as those of IP over InfiniBand do? */
+/* Does the interface carry IP over InfiniBand on a device? Interfaces below RoCE do not count:
+ * each of their addresses at which a device is reached is a GID of that device. */
 static bool is_of_device(const struct snt_ctx *ctx, const char *interface)
 {
 	unsigned index = if_nametoindex(interface);
@@ -116,7 +117,8 @@ static bool is_of_device(const struct snt_ctx *ctx, const char *interface)
 		const struct snt__port *port = &ctx->device[i]->port;
 
 		for (unsigned j = 0; j < port->info.gid_count; j++)
-			if (index && port->gid[j].netdev == index)
+			if (index && port->gid[j].type == SNT_GID_IB &&
+			    port->gid[j].netdev == index)
 				return true;
 	}
 	return false;

@@ -200,6 +200,30 @@ static void listener_of_ipv4_has_no_ipv6_addresses(void **state)
 	close_fakes(&fakes);
 }
 
+/* IPv4 addresses of the interface below a soft device of IPv6 do not lead to the device. */
+static void device_of_ipv6_has_no_ipv4_addresses_by_cm(void **state)
+{
+	struct snt_ctx_opts opts =
+		SNT_INIT(opts, .soft = SNT_SOFT_ONLY, .soft_addresses = "::1");
+	struct snt_listener_opts listen = SNT_INIT(listen, .host = "0.0.0.0");
+	struct snt_listener *listener;
+	struct snt_ctx *ctx;
+	int ret;
+
+	(void)state;
+	if (!has_ipv6())
+		return;
+	ret = snt_ctx_open(&opts, &ctx);
+	/* Another program may have a soft device there. */
+	if (ret == -EADDRINUSE || ret == -EADDRNOTAVAIL)
+		return;
+	assert_success(ret);
+	assert_success(snt_listener_create(ctx, &listen, &listener));
+	expect_end(listener, 0);
+	assert_success(snt_listener_destroy(listener));
+	assert_success(snt_ctx_close(ctx));
+}
+
 static bool is_on_loopback(const struct ifaddrs *interfaces, const char *text)
 {
 	for (const struct ifaddrs *at = interfaces; at; at = at->ifa_next) {
@@ -254,6 +278,7 @@ int main(void)
 		cmocka_unit_test(stream_listener_has_the_same),
 		cmocka_unit_test(addresses_that_are_routed_come_first),
 		cmocka_unit_test(listener_of_ipv4_has_no_ipv6_addresses),
+		cmocka_unit_test(device_of_ipv6_has_no_ipv4_addresses_by_cm),
 		cmocka_unit_test(devices_without_addresses_leave_it_to_interfaces),
 	};
 
