@@ -127,13 +127,15 @@ struct snt_qp_opts {
 	 * name the larger; 0: one for each of our own. Others have none, and do not
 	 * look at it. */
 	uint32_t notify_lanes;
-	uint32_t lane_depth;	/* fragments under way on one lane; 0: 128 */
-	uint32_t send_depth;	/* WRs accepted and not yet reported; 0: 256. Not of a
+	uint32_t lane_depth;   /* fragments under way on one lane; 0: 128 */
+	uint32_t send_depth;   /* WRs accepted and not yet reported; 0: 256. Not of a
 				 * pass-through lane, where lane_depth counts */
-	uint32_t recv_depth;	/* receives of each class; 0: 128 */
-	uint32_t send_sge_max;	/* in one WR; 0: 1 */
-	uint32_t recv_sge_max;	/* in one data receive; 0: 1 */
-	uint32_t inline_max;	/* bytes with SNT_INLINE; 0: none */
+	uint32_t recv_depth;   /* receives of each class; 0: 128 */
+	uint32_t send_sge_max; /* in one WR; 0: 1 */
+	uint32_t recv_sge_max; /* in one data receive; 0: 1 */
+	/* Bytes with SNT_INLINE; 0: none. Soft devices take up to 512; other devices do not
+	 * tell how many they take. */
+	uint32_t inline_max;
 	uint32_t mtu;		/* bytes, a power of two; 0: the ports' least */
 	uint64_t fragment_size; /* bytes; 0: 1 MiB */
 	uint8_t traffic_class;	/* of RoCE and InfiniBand global routing */

@@ -96,11 +96,15 @@ static int create_qp(struct snt_qp *qp, struct snt__lane *lane)
 	if (ret)
 		return snt__fail(-ret,
 				 "%s: no QP for lane %u, of %u sends and %u receives, "
-				 "%u and %u SGEs, %u bytes inline: %s",
+				 "%u and %u SGEs, %u bytes inline: %s%s",
 				 device->name, lane->index,
 				 qp->lane_depth + SNT__MARKERS, recv_depth,
 				 qp->send_sge_max, qp->recv_sge_max, qp->inline_max,
-				 strerror(-ret));
+				 strerror(-ret),
+				 /* The only limit that cannot be queried. */
+				 ret == -EINVAL && qp->inline_max
+					 ? "; try a smaller inline_max"
+					 : "");
 	return snt__qp_to_init(qp, lane);
 }
 

@@ -162,6 +162,7 @@ static void what_no_device_can_do_is_refused(void **state)
 	/* No device tells its limit of these. */
 	assert_error(try_qp(pair, (struct snt_qp_opts){ .inline_max = 4096 }, &qp),
 		     EINVAL, "4096 bytes inline");
+	assert_non_null(strstr(snt_err_text(), "try a smaller inline_max"));
 	vqp_pair_close(pair);
 }
 
