@@ -39,6 +39,15 @@ const char *snt__opcode_name(unsigned opcode)
 	return known ? opcodes[opcode] : "WR";
 }
 
+const char *snt__owner_text(uint32_t num, char owner[SNT__OWNER_TEXT])
+{
+	if (num)
+		snprintf(owner, SNT__OWNER_TEXT, "QP %u", num);
+	else
+		snprintf(owner, SNT__OWNER_TEXT, "shared receive queue");
+	return owner;
+}
+
 const char *snt__text(const char *format, ...)
 {
 	va_list args;
@@ -81,11 +90,12 @@ static const char *failure_text(const struct snt_qp *qp, const struct snt_wc *wc
 				unsigned status, const char *what)
 {
 	const char *name = snt_status_name(status), *help = snt_status_help(status);
-	char place[PLACE_TEXT], vendor[32] = "";
+	char place[PLACE_TEXT], vendor[32] = "", owner[SNT__OWNER_TEXT];
 
 	if (wc->vendor_err)
 		snprintf(vendor, sizeof(vendor), ", vendor error 0x%x", wc->vendor_err);
-	return snt__text("QP %u: %s %s%s with %s (status %u%s): %s", wc->qp_num,
+	return snt__text("%s: %s %s%s with %s (status %u%s): %s",
+			 snt__owner_text(wc->qp_num, owner),
 			 snt__opcode_name(wc->opcode), what,
 			 place_text(qp, wc->lane, place),
 			 name ? name : "an unknown status", status, vendor,
@@ -95,14 +105,15 @@ static const char *failure_text(const struct snt_qp *qp, const struct snt_wc *wc
 static const char *flush_text(const struct snt_qp *qp, const struct snt_wc *wc)
 {
 	const char *what = snt__opcode_name(wc->opcode);
+	char owner[SNT__OWNER_TEXT];
 
 	if (wc->cause)
 		return failure_text(qp, wc, wc->cause, "was flushed after a failure");
 	if (qp && qp->closing && !qp->broken)
 		return snt__text("QP %u: %s was flushed, since the QP was closed",
 				 wc->qp_num, what);
-	return snt__text("QP %u: %s was flushed: %s", wc->qp_num, what,
-			 snt_status_help(SNT_FLUSHED));
+	return snt__text("%s: %s was flushed: %s", snt__owner_text(wc->qp_num, owner),
+			 what, snt_status_help(SNT_FLUSHED));
 }
 
 const char *snt__wc_text(const struct snt_ctx *ctx, const struct snt_wc *wc)

@@ -10,6 +10,10 @@ struct snt_qp;
 /* "WRITE", "RECV"; "WR" for numbers that are no opcode. */
 const char *snt__opcode_name(unsigned opcode);
 
+/* "QP 17", or "shared receive queue" for 0: a receive that no message has taken. */
+#define SNT__OWNER_TEXT 24
+const char *snt__owner_text(uint32_t num, char owner[SNT__OWNER_TEXT]);
+
 /*
  * A completion in words, in the buffer of snt_wc_text(). The QP is looked up by its number,
  * since it may be gone by now.

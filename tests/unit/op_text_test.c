@@ -102,6 +102,25 @@ static void cancelled(void **state)
 	loop_pair_close(pair);
 }
 
+/* No message has taken it, so that there is no QP to name. */
+static void a_shared_receive_that_was_left(void **state)
+{
+	struct loop_pair *pair = loop_pair_simple();
+	struct snt_srq_opts opts = SNT_INIT(opts, .cq = pair->end[0].cq);
+	struct snt_op op = { .done = loop_done };
+	struct snt_srq *srq;
+
+	(void)state;
+	assert_success(snt_srq_create(pair->end[0].ctx, &opts, &srq));
+	assert_success(snt_op_srq_recv(srq, &op, NULL, 0));
+	assert_success(snt_srq_destroy(srq));
+	loop_pair_settle(pair);
+	assert_int_equal(op.result, -ECANCELED);
+	assert_string_equal(snt_op_text(&op), "shared receive queue: RECV_NOTIFY was "
+					      "cancelled; it had no effect");
+	loop_pair_close(pair);
+}
+
 static void cancelled_and_failed(void **state)
 {
 	struct loop_pair *pair = loop_pair_simple();
@@ -123,6 +142,7 @@ int main(void)
 		cmocka_unit_test(a_failed_op),
 		cmocka_unit_test(a_wait_tells_what_its_op_did),
 		cmocka_unit_test(cancelled),
+		cmocka_unit_test(a_shared_receive_that_was_left),
 		cmocka_unit_test(cancelled_and_failed),
 	};
 
