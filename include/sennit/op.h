@@ -293,9 +293,10 @@ SNT_API int snt_op_wait(struct snt_op *op, int64_t timeout_ns);
 /**
  * snt_op_text - how an op ended, in words
  *
- * For its callback, or after it, until the op is posted again: one sentence as of
- * snt_wc_text(), or, of an op that was cancelled or timed out, whether it took effect. Of a
- * call that refused an op snt_err_text() tells instead.
+ * For its callback, or after it, until the op is posted again or its context is closed: one
+ * sentence as of snt_wc_text(), or, of an op that was cancelled or timed out, whether it took
+ * effect. The QP, or SRQ, may have been destroyed. Of a call that refused an op
+ * snt_err_text() tells instead.
  *
  * Ownership: as of snt_wc_text().
  * Returns: a string, never NULL; it says so if the op is in use, or was never posted.
