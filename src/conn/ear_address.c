@@ -52,10 +52,13 @@ static void gid_of(const struct sockaddr *address, uint8_t gid_out[16])
 }
 
 /* Of a listener on all addresses: on those of this family, too? IPv6's unspecified address
- * is IPv4's as well. */
+ * is IPv4's as well; IPv4's is not IPv6's, also if it is mapped. */
 static bool is_heard(const struct snt__ear *ear, const uint8_t gid[16])
 {
-	return ear->bound.ss_family == AF_INET6 || is_ipv4(gid);
+	uint8_t bound[16];
+
+	gid_of((const struct sockaddr *)&ear->bound, bound);
+	return !is_ipv4(bound) || is_ipv4(gid);
 }
 
 /* Among equals what was added first stays first. */

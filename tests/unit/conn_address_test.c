@@ -184,20 +184,33 @@ static void addresses_that_are_routed_come_first(void **state)
 }
 
 /* What the listener does not hear is not offered, although lanes have it. */
-static void listener_of_ipv4_has_no_ipv6_addresses(void **state)
+static void expect_ipv4_alone(const char *host)
 {
 	struct fake_device *fake;
 	struct fakes fakes;
 
-	(void)state;
 	fake_reset();
 	fake = fake_add("first", 1);
 	fake_set_gid(&fake->port[0], 0, IBV_GID_TYPE_ROCE_V2, "2001:db8::1");
 	fake_set_gid(&fake->port[0], 1, IBV_GID_TYPE_ROCE_V1, "192.0.2.1");
-	listen_on_fakes(&fakes, "0.0.0.0");
+	listen_on_fakes(&fakes, host);
 	assert_string_equal(address_at(fakes.listener, 0), "192.0.2.1");
 	expect_end(fakes.listener, 1);
 	close_fakes(&fakes);
+}
+
+static void listener_of_ipv4_has_no_ipv6_addresses(void **state)
+{
+	(void)state;
+	expect_ipv4_alone("0.0.0.0");
+}
+
+/* A socket of IPv6 that hears IPv4 alone. */
+static void listener_of_mapped_ipv4_has_no_ipv6_addresses(void **state)
+{
+	(void)state;
+	if (has_ipv6())
+		expect_ipv4_alone("::ffff:0.0.0.0");
 }
 
 /* IPv4 addresses of the interface below a soft device of IPv6 do not lead to the device. */
@@ -278,6 +291,7 @@ int main(void)
 		cmocka_unit_test(stream_listener_has_the_same),
 		cmocka_unit_test(addresses_that_are_routed_come_first),
 		cmocka_unit_test(listener_of_ipv4_has_no_ipv6_addresses),
+		cmocka_unit_test(listener_of_mapped_ipv4_has_no_ipv6_addresses),
 		cmocka_unit_test(device_of_ipv6_has_no_ipv4_addresses_by_cm),
 		cmocka_unit_test(devices_without_addresses_leave_it_to_interfaces),
 	};
