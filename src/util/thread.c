@@ -29,20 +29,25 @@ int snt__thread_start(pthread_t *thread_out, const char *purpose, void *(*run)(v
 		      void *arg)
 {
 	sigset_t all, before;
+	pthread_attr_t attr;
 	pthread_t thread;
 	int error;
 
+	/* A thread that is detached only later is one that ThreadSanitizer takes for alive in
+	 * the child of a fork. */
+	pthread_attr_init(&attr);
+	if (!thread_out)
+		pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	error = pthread_create(&thread, NULL, run, arg);
+	error = pthread_create(&thread, &attr, run, arg);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	pthread_attr_destroy(&attr);
 	if (error == EAGAIN)
 		return explain_limit(purpose);
 	if (error)
 		return snt__fail(error, "no thread %s: %s", purpose, strerror(error));
 	if (thread_out)
 		*thread_out = thread;
-	else
-		pthread_detach(thread);
 	return 0;
 }
