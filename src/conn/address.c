@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 #include <arpa/inet.h>
+#include <ctype.h>
 #include <errno.h>
+#include <net/if.h>
 #include <netdb.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "conn/carrier.h"
@@ -66,12 +69,74 @@ static int error_of(int ret)
 	}
 }
 
-int snt__address_find(const char *host, uint16_t port, int flags,
-		      struct sockaddr_storage *out, unsigned max)
+/* Only addresses that are valid on one link have a zone: "eth0", or its number. */
+static bool parse_zone(const char *zone, struct sockaddr_in6 *out)
+{
+	const struct in6_addr *address = &out->sin6_addr;
+	unsigned long number;
+	char *end;
+
+	if (IN6_IS_ADDR_LINKLOCAL(address) || IN6_IS_ADDR_MC_LINKLOCAL(address))
+		out->sin6_scope_id = if_nametoindex(zone);
+	if (out->sin6_scope_id)
+		return true;
+	errno = 0;
+	number = strtoul(zone, &end, 10);
+	out->sin6_scope_id = (uint32_t)number;
+	return isdigit((unsigned char)zone[0]) && !*end && !errno &&
+	       number <= UINT32_MAX;
+}
+
+static bool parse_ipv6(const char *host, struct sockaddr_in6 *out)
+{
+	const char *percent = strchrnul(host, '%');
+	char text[INET6_ADDRSTRLEN];
+	size_t length = (size_t)(percent - host);
+
+	if (length >= sizeof(text))
+		return false;
+	memcpy(text, host, length);
+	text[length] = 0;
+	out->sin6_family = AF_INET6;
+	return inet_pton(AF_INET6, text, &out->sin6_addr) == 1 &&
+	       (!*percent || parse_zone(percent + 1, out));
+}
+
+/* inet_aton() also knows "127.1", and ignores what is behind a space. */
+static bool parse_ipv4(const char *host, struct sockaddr_in *out)
+{
+	out->sin_family = AF_INET;
+	return !host[strcspn(host, " \t\n\v\f\r")] && inet_aton(host, &out->sin_addr);
+}
+
+/*
+ * Not by getaddrinfo(), which takes a lock of the C library and opens sockets even for
+ * these: a child that is forked while another thread does that finds the lock taken for ever,
+ * and has the sockets.
+ */
+int snt__address_parse(const char *host, uint16_t port, struct sockaddr_storage *out)
+{
+	int count = host ? 1 : 2;
+
+	memset(out, 0, (size_t)count * sizeof(*out));
+	if (!host) {
+		out[0].ss_family = AF_INET6;
+		out[1].ss_family = AF_INET;
+	} else if (!parse_ipv4(host, (struct sockaddr_in *)out) &&
+		   !parse_ipv6(host, (struct sockaddr_in6 *)out)) {
+		return snt__fail(ENOENT, "\"%s\" is not a numeric address", host);
+	}
+	for (int i = 0; i < count; i++)
+		snt__address_set_port(&out[i], port);
+	return count;
+}
+
+int snt__address_find(const char *host, uint16_t port, struct sockaddr_storage *out,
+		      unsigned max)
 {
 	const struct addrinfo hints = { .ai_family = AF_UNSPEC,
 					.ai_socktype = SOCK_STREAM,
-					.ai_flags = flags | AI_NUMERICSERV };
+					.ai_flags = AI_NUMERICSERV };
 	struct addrinfo *list;
 	unsigned count = 0;
 	char service[8];
@@ -79,11 +144,9 @@ int snt__address_find(const char *host, uint16_t port, int flags,
 
 	snprintf(service, sizeof(service), "%u", port);
 	ret = getaddrinfo(host, service, &hints, &list);
-	if (ret == EAI_NONAME && flags & AI_NUMERICHOST)
-		return snt__fail(ENOENT, "\"%s\" is not a numeric address", host);
 	if (ret)
 		return snt__fail(error_of(ret), "the host \"%s\" cannot be found: %s",
-				 host ? host : "", gai_strerror(ret));
+				 host, gai_strerror(ret));
 	for (const struct addrinfo *at = list; at && count < max; at = at->ai_next) {
 		if (at->ai_family != AF_INET && at->ai_family != AF_INET6)
 			continue;
@@ -92,7 +155,6 @@ int snt__address_find(const char *host, uint16_t port, int flags,
 	}
 	freeaddrinfo(list);
 	if (!count)
-		return snt__fail(EINVAL, "the host \"%s\" has no address",
-				 host ? host : "");
+		return snt__fail(EINVAL, "the host \"%s\" has no address", host);
 	return (int)count;
 }

@@ -91,12 +91,13 @@ int snt__ear_address(const struct snt__ear *ear, unsigned position, char *buffer
 socklen_t snt__address_size(const struct sockaddr *address);
 /* "10.0.0.1:4000", "[fe80::1]:4000"; without a port that is 0. */
 const char *snt__address_text(const struct sockaddr *address, char *buffer);
-/* The addresses of a host or, if NULL, the unspecified ones; at most @max. @flags are
- * AI_PASSIVE, for an address of ours, and AI_NUMERICHOST, for those that need not be
- * looked for. Returns how many, or a negative errno with a sentence; -ENOENT: it is not
- * a numeric one. */
-int snt__address_find(const char *host, uint16_t port, int flags,
-		      struct sockaddr_storage *out, unsigned max);
+/* A numeric address; or, if NULL, the two unspecified ones, IPv6's first, which is IPv4's as
+ * well for both carriers. Nothing is looked for. Returns how many, or -ENOENT with a sentence. */
+int snt__address_parse(const char *host, uint16_t port, struct sockaddr_storage *out);
+/* The addresses of a host, at most @max; blocks. Returns how many, or a negative errno with a
+ * sentence. */
+int snt__address_find(const char *host, uint16_t port, struct sockaddr_storage *out,
+		      unsigned max);
 uint16_t snt__address_port(const struct sockaddr *address);
 void snt__address_set_port(struct sockaddr_storage *address, uint16_t port);
 

@@ -3,7 +3,6 @@
 #include "conn/conn.h"
 
 #include <errno.h>
-#include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -403,7 +402,7 @@ static int start(struct snt_conn *conn)
 static int start_at(struct snt_conn *conn, const char *host, uint16_t port)
 {
 	struct sockaddr_storage found[ADDRESSES_MAX];
-	int count = snt__address_find(host, port, AI_NUMERICHOST, found, ADDRESSES_MAX);
+	int count = snt__address_parse(host, port, found);
 
 	conn->target.ss_family = AF_UNSPEC;
 	if (count == -ENOENT) {
@@ -431,8 +430,7 @@ static int find_source(struct snt_conn *conn, const struct snt_conn_opts *opts)
 	conn->source.ss_family = AF_UNSPEC;
 	if (!opts->source)
 		return 0;
-	ret = snt__address_find(opts->source, 0, AI_PASSIVE | AI_NUMERICHOST,
-				&conn->source, 1);
+	ret = snt__address_parse(opts->source, 0, &conn->source);
 	if (ret == -ENOENT)
 		return snt__fail(EINVAL,
 				 "snt_conn_opts.source \"%s\" is not a numeric "

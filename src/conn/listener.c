@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Listeners: who may come, how many, and who is told. */
 #include <errno.h>
-#include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -196,24 +195,10 @@ static int add_ear(struct snt_listener *listener, const struct snt_listener_opts
 	return ret;
 }
 
-/* IPv6's unspecified address is IPv4's as well, for both carriers. */
-static void ipv6_first(struct sockaddr_storage *address, int count)
-{
-	for (int i = 1; i < count; i++) {
-		struct sockaddr_storage first = address[0];
-
-		if (first.ss_family == AF_INET6)
-			return;
-		address[0] = address[i];
-		address[i] = first;
-	}
-}
-
 static int find(const struct snt_listener *listener,
 		const struct snt_listener_opts *opts, struct sockaddr_storage *address)
 {
-	int count = snt__address_find(opts->host, opts->port,
-				      AI_PASSIVE | AI_NUMERICHOST, address, EARS_MAX);
+	int count = snt__address_parse(opts->host, opts->port, address);
 
 	if (count != -ENOENT)
 		return count;
@@ -230,8 +215,6 @@ static int listen_on(struct snt_listener *listener,
 
 	if (count < 0)
 		return count;
-	if (!opts->host)
-		ipv6_first(address, count);
 	/* A name's first address is what others find first. */
 	for (int i = 0; i < count; i++) {
 		ret = add_ear(listener, opts, &address[i]);

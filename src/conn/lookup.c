@@ -48,8 +48,8 @@ static void *look(void *arg)
 	struct snt__lookup *lookup = arg;
 	uint64_t one = 1;
 
-	lookup->result = snt__address_find(lookup->host, lookup->port, 0,
-					   lookup->address, ADDRESSES_MAX);
+	lookup->result = snt__address_find(lookup->host, lookup->port, lookup->address,
+					   ADDRESSES_MAX);
 	if (lookup->result < 0)
 		snprintf(lookup->text, sizeof(lookup->text), "%s", snt_err_text());
 	atomic_store(&lookup->done, true);

@@ -20,6 +20,7 @@ static const char *answer;	/* a numeric address; NULL: there is none */
 static int failure;
 static pthread_t owner;
 static atomic_bool blocked_owner;
+static atomic_uint resolver_calls;
 
 int __real_getaddrinfo(const char *host, const char *service,
 		       const struct addrinfo *hints, struct addrinfo **list);
@@ -32,6 +33,7 @@ int __wrap_getaddrinfo(const char *host, const char *service,
 	char found[64] = "";
 	int ret;
 
+	atomic_fetch_add(&resolver_calls, 1);
 	if (!host || !strstr(host, ".test") || hints->ai_flags & AI_NUMERICHOST)
 		return __real_getaddrinfo(host, service, hints, list);
 	if (pthread_equal(pthread_self(), owner))
@@ -125,6 +127,34 @@ static void a_name_does_not_hold_up_the_loop(void **state)
 	assert_int_equal(info.attempts, 1);
 	kit_disconnect(&kit);
 	close_kit(&kit);
+}
+
+/* The lock that getaddrinfo() takes would be taken for ever in a child that is forked
+ * meanwhile, even if it listens on an address without a name. */
+static void numeric_addresses_are_not_looked_for(void **state)
+{
+	enum snt_carrier carrier = *(enum snt_carrier *)*state;
+	unsigned before = atomic_load(&resolver_calls);
+	const char *hosts[] = { NULL, NULL };
+	struct kit kit;
+
+	kit_open(&kit, carrier, 1);
+	hosts[1] = kit.end[1].address;
+	for (unsigned i = 0; i < ARRAY_SIZE(hosts); i++) {
+		struct snt_listener *listener;
+
+		kit.listen.host = hosts[i];
+		assert_success(
+			snt_listener_create(kit.end[1].ctx, &kit.listen, &listener));
+		assert_success(snt_listener_destroy(listener));
+	}
+	kit_listen(&kit);
+	kit.connect.source = kit.end[0].address;
+	kit_connect(&kit);
+	kit_until(&kit, kit_both_up);
+	assert_int_equal(atomic_load(&resolver_calls), before);
+	kit_disconnect(&kit);
+	kit_close(&kit);
 }
 
 static void a_name_that_is_none(void **state)
@@ -326,6 +356,10 @@ int main(void)
 		  a_name_does_not_hold_up_the_loop, NULL, NULL, &tcp },
 		{ "a_name_does_not_hold_up_the_loop (CM)",
 		  a_name_does_not_hold_up_the_loop, NULL, NULL, &cm },
+		{ "numeric_addresses_are_not_looked_for (TCP)",
+		  numeric_addresses_are_not_looked_for, NULL, NULL, &tcp },
+		{ "numeric_addresses_are_not_looked_for (CM)",
+		  numeric_addresses_are_not_looked_for, NULL, NULL, &cm },
 		cmocka_unit_test(a_name_that_is_none),
 		cmocka_unit_test(a_name_that_is_found_later),
 		cmocka_unit_test(given_up_while_it_is_looked_for),
