@@ -3,7 +3,9 @@
 #include "dev/provider.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <infiniband/verbs.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -27,11 +29,47 @@ static int kernel_device(char *name_out, size_t size)
 	return found;
 }
 
+/*
+ * libibverbs lists devices with a lock of its own, which a child that is forked meanwhile
+ * would find taken for ever. Forks wait until no thread is listing.
+ */
+static pthread_mutex_t listing = PTHREAD_MUTEX_INITIALIZER;
+
+static void before_fork(void)
+{
+	pthread_mutex_lock(&listing);
+}
+
+static void after_fork(void)
+{
+	pthread_mutex_unlock(&listing);
+}
+
+static void watch_forks(void)
+{
+	pthread_atfork(before_fork, after_fork, after_fork);
+}
+
+static struct ibv_device **list_devices(int *count_out)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	struct ibv_device **devices;
+	int error;
+
+	pthread_once(&once, watch_forks);
+	pthread_mutex_lock(&listing);
+	devices = ibv_get_device_list(count_out);
+	error = errno;
+	pthread_mutex_unlock(&listing);
+	errno = error;
+	return devices;
+}
+
 static int list(struct snt__value addresses, struct snt__listing *listing_out)
 {
 	struct ibv_device **devices = NULL;
 	int count = 0;
-	int ret = FROM_POINTER(&devices, ibv_get_device_list(&count));
+	int ret = FROM_POINTER(&devices, list_devices(&count));
 	char name[256];
 
 	(void)addresses;
