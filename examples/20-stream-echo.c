@@ -127,7 +127,9 @@ static void run(const char *name, void (*serve)(int tell),
 		serve(told[1]);
 		exit(0);
 	}
-	check(read(told[0], &where, sizeof(where)), "pipe");
+	close(told[1]);
+	if (read(told[0], &where, sizeof(where)) != sizeof(where))
+		exit(1); /* the server has said why */
 	clock_gettime(CLOCK_MONOTONIC, &begin);
 	ask(&where);
 	clock_gettime(CLOCK_MONOTONIC, &end);
