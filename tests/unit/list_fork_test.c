@@ -14,7 +14,7 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-static bool listing, forked;
+static bool begun, listing, forked;
 
 /* Stays until the process has been forked, or does not fork as long as this goes on. */
 struct ibv_device **ibv_get_device_list(int *count)
@@ -27,7 +27,7 @@ struct ibv_device **ibv_get_device_list(int *count)
 	until.tv_sec += until.tv_nsec / 1000000000;
 	until.tv_nsec %= 1000000000;
 	pthread_mutex_lock(&lock);
-	listing = true;
+	begun = listing = true;
 	pthread_cond_broadcast(&changed);
 	while (!forked && !pthread_cond_timedwait(&changed, &lock, &until))
 		;
@@ -57,7 +57,7 @@ static void forks_wait_until_no_thread_lists_devices(void **state)
 	(void)state;
 	assert_int_equal(pthread_create(&thread, NULL, open_context, NULL), 0);
 	pthread_mutex_lock(&lock);
-	while (!listing)
+	while (!begun)
 		pthread_cond_wait(&changed, &lock);
 	pthread_mutex_unlock(&lock);
 	child = fork();
