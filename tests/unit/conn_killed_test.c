@@ -43,6 +43,29 @@ static void live_on(int hold[2])
 	_exit(read(hold[0], &byte, 1) ? 1 : 0);
 }
 
+/* Such a process. When this returns it has run the handlers of its fork, by which it closes what
+ * is its parent's. */
+static pid_t fork_to_live_on(int hold[2])
+{
+	int lives[2];
+	char byte;
+	pid_t child;
+
+	if (pipe(lives))
+		return -1;
+	child = fork();
+	if (!child) {
+		if (write(lives[1], "l", 1) != 1)
+			_exit(1);
+		live_on(hold);
+	}
+	close(lives[1]);
+	if (child > 0 && read(lives[0], &byte, 1) != 1)
+		child = -1;
+	close(lives[0]);
+	return child;
+}
+
 static void child_fails(const char *what)
 {
 	fprintf(stderr, "child: %s: %s\n", what, snt_err_text());
@@ -95,8 +118,8 @@ static void run_child(const struct snt_conn_opts *like, const char *address, int
 	opts.data_length = 0;
 	if (snt_conn_connect(ctx, &opts, &conn) || snt_conn_wait(conn, KIT_WAIT_NS))
 		child_fails("connect");
-	if (hold[0] >= 0 && !fork())
-		live_on(hold);
+	if (hold[0] >= 0 && fork_to_live_on(hold) < 0)
+		_exit(1);
 	close(hold[1]);
 	if (write(up, "u", 1) != 1)
 		_exit(1);
@@ -284,10 +307,8 @@ static void a_childs_copy_of_a_listener_does_not_listen(void **state)
 	kit_open(&kit, carrier_of(state), 1);
 	kit_listen(&kit);
 	assert_int_equal(pipe(hold), 0);
-	child = fork();
-	assert_true(child >= 0);
-	if (!child)
-		live_on(hold);
+	child = fork_to_live_on(hold);
+	assert_true(child > 0);
 	close(hold[0]);
 	/* The parent's own is undisturbed. */
 	kit_connect(&kit);
