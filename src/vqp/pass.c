@@ -279,7 +279,7 @@ static __attribute__((noinline, cold)) int forget_early(struct snt_qp *qp, int e
 	const struct snt_device *device = qp->ctx->device[qp->lane->device];
 
 	if (!device->control.modify_qp) {
-		/* If the device has it, its completion is nobody's. */
+		/* A completion of it, if the device has it, could not be attributed. */
 		qp->data.refusal = -ESHUTDOWN;
 		return snt__fail(
 			err, "%s refuses a receive: %s; QP %u takes no more of them",

@@ -153,7 +153,7 @@ page = custom_target('man1', output: 'man1', install: true, install_dir: get_opt
 install_data('small', install_dir: get_option('bindir'), install_mode: 'rwxr-xr-x')
 alias_target('installed', page)
 """
-OWNER = 65534  # who has no other files here
+OWNER = 65534  # owns no other files here
 
 
 def small_checkout(folder: Path) -> Path:

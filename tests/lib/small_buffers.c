@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * By LD_PRELOAD: sockets have no more memory than hosts grant an ordinary user where nobody
- * has raised net.core.rmem_max and wmem_max.
+ * By LD_PRELOAD: sockets have no more memory than an ordinary user is granted with the kernel's
+ * defaults of net.core.rmem_max and wmem_max.
  */
 #include <dlfcn.h>
 #include <errno.h>

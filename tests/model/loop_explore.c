@@ -4,7 +4,7 @@
  * loop and the program do before the program sleeps on the fd. The code that runs is the
  * library's own; the search goes through all places for each happening.
  *
- * A program that would sleep while something is there that nobody tells of has lost a
+ * A program that would sleep while something is due that no event announces has lost a
  * wake-up. One that is woken again and again for nothing spins.
  */
 #include "lib/test.h"

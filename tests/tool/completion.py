@@ -96,7 +96,7 @@ def values_work(tool: Tool):
         if len(offered) < 3 or (known and set(re.split(r", |\|", known[1])) != offered):
             yield f"{option}: {offered}, but {refused}"
         for value in offered:
-            # Nothing is measured, since there is nobody at that port.
+            # Nothing is measured, since no server listens on that port.
             done = tool("perf", option, value, "--port", "1", "127.0.0.1")
             yield from expect(done, 1, err="port 1")
 

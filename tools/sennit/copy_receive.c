@@ -357,7 +357,7 @@ static int lock_part(struct copy_receiver *receiver, struct copy_incoming *item,
 	return 1;
 }
 
-/* A file of ours with one name, which nobody else is writing to. 0; 1: it was refused, or is
+/* A file of ours with one name, which no other client is writing. 0; 1: it was refused, or is
  * tried again later. */
 static int open_part(struct copy_receiver *receiver, struct copy_incoming *item)
 {
@@ -646,7 +646,7 @@ static int judge(struct copy_receiver *receiver, const struct copy_frame *frame)
 	ret = receiver->to_stdout ? 0 : set_attributes(receiver, item);
 	receiver->current = NULL;
 	item->state = WHOLE;
-	/* The file itself may be somebody else's: its bytes are right all the same. */
+	/* Another user may own the file; its bytes are right all the same. */
 	if (receiver->to_stdout || item->in_place) {
 		receiver->report->files++;
 		receiver->report->bytes += item->at;

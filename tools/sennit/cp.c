@@ -388,7 +388,7 @@ static int connect_to(struct client *client)
 		return peer_failed(client->ctx, client->host, &opts->peer, ret,
 				   info.text);
 	}
-	/* Before, there was nobody to say goodbye to. */
+	/* Before this there was no server to say goodbye to. */
 	peer_catch_first_signal();
 	return copy_link_begin(&client->link, client->stream)
 		       ? output_failed(NULL, "out of memory")
