@@ -30,9 +30,10 @@
  * which is its last. An id is destroyed at any time, by whoever has it, and after its
  * QP; the peer is told, if there is one. Nothing blocks.
  *
- * A manager belongs to one thread, and its ids with it. There is one for all devices
- * of a context, whose events come out of one fd; so ids never have to move from one to
- * another, and connections outlive the listener that they came from.
+ * A manager belongs to one thread, and its ids with it. Its events, of all its devices,
+ * come out of one fd; connections outlive the listener that they came from. Any number of
+ * managers, each in a thread of its own, may have the same devices. Ports are taken for all
+ * managers of a device; a request comes to the manager of its listener.
  *
  * Functions return 0 or a negative errno, with a sentence, and write their out pointer
  * only on success.
@@ -133,7 +134,9 @@ struct snt__cm_opts {
 	const struct snt__cm_device *devices; /* of the table's kind; copied */
 	unsigned device_count;
 	/* Of each device; 0: the default. What is beyond is refused, to peers with
-	 * SNT__CM_REASON_NO_RESOURCES if the protocol lets us. */
+	 * SNT__CM_REASON_NO_RESOURCES if the protocol lets us. All managers of a soft
+	 * device share what the first of them asked for; the others' numbers do not
+	 * count. */
 	unsigned connection_max; /* 1024 */
 	unsigned listener_max;	 /* 16 */
 };
@@ -142,7 +145,7 @@ struct snt__cm_table {
 	/**
 	 * open - a manager for devices
 	 *
-	 * Returns: 0; -EINVAL; -EBUSY if a device has one already; -ENOMEM; the errno
+	 * Returns: 0; -EINVAL, a soft device is given twice included; -ENOMEM; the errno
 	 * of the fd, such as -ENOENT where the kernel has no rdma_cm.
 	 */
 	int (*open)(const struct snt__cm_opts *opts, struct snt__cm **cm_out);

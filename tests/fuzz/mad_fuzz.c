@@ -27,6 +27,7 @@ struct bed {
 	const uint8_t *data; /* what is left of the input */
 	size_t size;
 	struct snt__soft_cm *cm;
+	struct snt__soft_cm_channel channel;
 	struct snt__soft_cm_listener *listener;
 	struct snt__cm_id listener_id;
 	struct snt__soft_cm_connection *held[HELD_MAX]; /* by the program */
@@ -54,7 +55,7 @@ static void fill_random(void *arg, void *buffer, size_t length)
 			56;
 }
 
-static void ready(void *arg)
+static void wake(void *arg)
 {
 	(void)arg;
 }
@@ -225,7 +226,7 @@ static void take_event(struct bed *bed)
 	struct snt__cm_event event;
 	int place;
 
-	if (snt__soft_cm_next_event(bed->cm, &event))
+	if (snt__soft_cm_next_event(&bed->channel, &event))
 		return;
 	place = place_of(bed, snt__soft_cm_of(event.id));
 	if (event.type == SNT__CM_EVENT_REQUEST) {
@@ -247,7 +248,7 @@ static void resolve(struct bed *bed)
 	struct snt__soft_cm_connection *connection;
 
 	if (place >= 0 &&
-	    !snt__soft_cm_resolve(bed->cm, gid[0], gid[1], PORT, &connection))
+	    !snt__soft_cm_resolve(&bed->channel, gid[0], gid[1], PORT, &connection))
 		bed->held[place] = connection;
 }
 
@@ -296,7 +297,7 @@ static void listen_anew(struct bed *bed)
 	int ret;
 
 	snt__soft_cm_unlisten(bed->cm, bed->listener);
-	ret = snt__soft_cm_listen(bed->cm, gid[0], PORT, 1 + take(bed) % 3,
+	ret = snt__soft_cm_listen(&bed->channel, gid[0], PORT, 1 + take(bed) % 3,
 				  &bed->listener_id, &bed->listener);
 	assert(!ret);
 }
@@ -336,7 +337,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct bed bed = { .data = data, .size = size, .random = 1 };
 	struct snt__soft_cm_config config = { .random = fill_random,
-					      .ready = ready,
 					      .arg = &bed,
 					      .connection_max = 5,
 					      .linger_max = 4,
@@ -344,7 +344,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	int ret = snt__soft_cm_create(&config, &bed.cm);
 
 	assert(!ret);
-	ret = snt__soft_cm_listen(bed.cm, gid[0], PORT, 3, &bed.listener_id,
+	bed.channel.wake = wake;
+	snt__soft_cm_channel_open(bed.cm, &bed.channel);
+	ret = snt__soft_cm_listen(&bed.channel, gid[0], PORT, 3, &bed.listener_id,
 				  &bed.listener);
 	assert(!ret);
 	while (bed.size) {

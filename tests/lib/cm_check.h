@@ -18,7 +18,8 @@ static inline const char *cm_check_free(const struct snt__soft_cm_connection *c)
 		return "a free connection is in a list";
 	if (c->entry[0].present || c->entry[1].present || c->timer.place)
 		return "a free connection is in an index, or has a timer";
-	return c->held || c->listener ? "a free connection is somebody's" : NULL;
+	return c->held || c->listener || c->channel ? "a free connection is somebody's"
+						    : NULL;
 }
 
 static inline const char *cm_check_one(struct snt__soft_cm *cm,
@@ -33,6 +34,12 @@ static inline const char *cm_check_one(struct snt__soft_cm *cm,
 
 	if (snt__linked(&c->lingering) != (!c->held && !waits))
 		return "lingering is not what it should be";
+	if (snt__linked(&c->lingering) != !c->channel)
+		return "a connection has no channel, or has one and lingers";
+	if (c->channel && c->channel->cm != cm)
+		return "a connection has a channel of another device";
+	if (waits && c->listener->channel != c->channel)
+		return "a request is not where its listener is";
 	if (snt__linked(&c->ready) != (c->pending != 0))
 		return "ready without an event, or the other way round";
 	if (waits != (c->pending >> SNT__CM_EVENT_REQUEST & 1) ||

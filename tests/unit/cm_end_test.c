@@ -176,11 +176,11 @@ static void one_listener_of_two_goes(void **state)
 	struct snt__cm_id other_id;
 
 	(void)state;
-	assert_int_equal(snt__soft_cm_listen(kit->cm[B], kit_gid[0][B], KIT_PORT + 1, 1,
-					     &other_id, &other),
+	assert_int_equal(snt__soft_cm_listen(&kit->channel[B], kit_gid[0][B],
+					     KIT_PORT + 1, 1, &other_id, &other),
 			 0);
-	assert_int_equal(snt__soft_cm_resolve(kit->cm[A], kit_gid[0][A], kit_gid[0][B],
-					      KIT_PORT + 1, &a),
+	assert_int_equal(snt__soft_cm_resolve(&kit->channel[A], kit_gid[0][A],
+					      kit_gid[0][B], KIT_PORT + 1, &a),
 			 0);
 	kit_expect(kit, A, SNT__CM_EVENT_RESOLVED);
 	assert_int_equal(snt__soft_cm_connect(kit->cm[A], a, &param), 0);
@@ -385,7 +385,7 @@ static void reach(struct kit *kit, enum phase phase,
 		  struct snt__soft_cm_connection *pair[ENDS])
 {
 	if (phase == RESOLVED) {
-		assert_int_equal(snt__soft_cm_resolve(kit->cm[A], kit_gid[0][A],
+		assert_int_equal(snt__soft_cm_resolve(&kit->channel[A], kit_gid[0][A],
 						      kit_gid[0][B], KIT_PORT,
 						      &pair[A]),
 				 0);
@@ -420,7 +420,7 @@ static void expect_end(struct kit *kit, unsigned end)
 	struct snt__cm_event event;
 	unsigned finals = 0;
 
-	while (!snt__soft_cm_next_event(kit->cm[end], &event)) {
+	while (!snt__soft_cm_next_event(&kit->channel[end], &event)) {
 		finals += event.type >= SNT__CM_EVENT_REJECTED;
 		assert_true(event.type != SNT__CM_EVENT_FAILED);
 	}
@@ -512,7 +512,7 @@ static void crash_in_every_phase(void **state)
 			reach(kit, phase, pair);
 			kit->chosen = who;
 			kit->fate = deaf;
-			while (!snt__soft_cm_next_event(kit->cm[!who], &event))
+			while (!snt__soft_cm_next_event(&kit->channel[!who], &event))
 				if (event.type == SNT__CM_EVENT_REQUEST)
 					pair[B] = snt__soft_cm_of(event.id);
 			if (pair[!who] && pair[!who]->state < SNT__SOFT_CM_DREQ_SENT)
@@ -564,8 +564,8 @@ static void limit_of_connections(void **state)
 	(void)state;
 	for (unsigned i = 0; i < 2; i++)
 		a[i] = kit_connect(kit, 10 + i);
-	assert_int_equal(snt__soft_cm_resolve(kit->cm[A], kit_gid[0][A], kit_gid[0][B],
-					      1, &more),
+	assert_int_equal(snt__soft_cm_resolve(&kit->channel[A], kit_gid[0][A],
+					      kit_gid[0][B], 1, &more),
 			 -ENOBUFS);
 	kit_pump(kit);
 	for (unsigned i = 0; i < 2; i++)
@@ -624,23 +624,23 @@ static void limit_of_listeners(void **state)
 
 	(void)state;
 	/* B's own address is taken, at this port; and so is all that includes it. */
-	assert_int_equal(snt__soft_cm_listen(kit->cm[B], kit_gid[0][B], KIT_PORT, 1,
-					     &id, &listener[0]),
+	assert_int_equal(snt__soft_cm_listen(&kit->channel[B], kit_gid[0][B], KIT_PORT,
+					     1, &id, &listener[0]),
 			 -EADDRINUSE);
-	assert_int_equal(snt__soft_cm_listen(kit->cm[B], any, KIT_PORT, 1, &id,
+	assert_int_equal(snt__soft_cm_listen(&kit->channel[B], any, KIT_PORT, 1, &id,
 					     &listener[0]),
 			 -EADDRINUSE);
-	assert_int_equal(snt__soft_cm_listen(kit->cm[B], any_ipv4, KIT_PORT, 1, &id,
-					     &listener[0]),
-			 -EADDRINUSE);
-	assert_int_equal(snt__soft_cm_listen(kit->cm[B], kit_gid[1][B], KIT_PORT, 1,
+	assert_int_equal(snt__soft_cm_listen(&kit->channel[B], any_ipv4, KIT_PORT, 1,
 					     &id, &listener[0]),
+			 -EADDRINUSE);
+	assert_int_equal(snt__soft_cm_listen(&kit->channel[B], kit_gid[1][B], KIT_PORT,
+					     1, &id, &listener[0]),
 			 0);
-	assert_int_equal(snt__soft_cm_listen(kit->cm[B], any_ipv4, KIT_PORT + 1, 1, &id,
-					     &listener[1]),
+	assert_int_equal(snt__soft_cm_listen(&kit->channel[B], any_ipv4, KIT_PORT + 1,
+					     1, &id, &listener[1]),
 			 0);
-	assert_int_equal(snt__soft_cm_listen(kit->cm[B], any, KIT_PORT + 2, 1, &id,
-					     &listener[2]),
+	assert_int_equal(snt__soft_cm_listen(&kit->channel[B], any, KIT_PORT + 2, 1,
+					     &id, &listener[2]),
 			 -ENOBUFS);
 	/* All of IPv4 is not all of IPv6. */
 	assert_ptr_equal(snt__soft_cm_listener_find(kit->cm[B], kit_gid[0][B],
@@ -650,8 +650,8 @@ static void limit_of_listeners(void **state)
 		snt__soft_cm_listener_find(kit->cm[B], kit_gid[1][B], KIT_PORT + 1));
 	assert_null(snt__soft_cm_listener_find(kit->cm[B], kit_gid[0][A], KIT_PORT));
 	snt__soft_cm_unlisten(kit->cm[B], listener[1]);
-	assert_int_equal(snt__soft_cm_listen(kit->cm[B], any, KIT_PORT + 1, 1, &id,
-					     &listener[1]),
+	assert_int_equal(snt__soft_cm_listen(&kit->channel[B], any, KIT_PORT + 1, 1,
+					     &id, &listener[1]),
 			 0);
 	assert_ptr_equal(snt__soft_cm_listener_find(kit->cm[B], kit_gid[1][B],
 						    KIT_PORT + 1),
@@ -669,8 +669,8 @@ static void too_much_data(void **state)
 	(void)state;
 	memset(data, 0x77, sizeof(data));
 	param.data = data;
-	assert_int_equal(snt__soft_cm_resolve(kit->cm[A], kit_gid[0][A], kit_gid[0][B],
-					      KIT_PORT, &a),
+	assert_int_equal(snt__soft_cm_resolve(&kit->channel[A], kit_gid[0][A],
+					      kit_gid[0][B], KIT_PORT, &a),
 			 0);
 	kit_expect(kit, A, SNT__CM_EVENT_RESOLVED);
 	param.data_length = SNT__CM_REQUEST_DATA + 1;
@@ -710,8 +710,9 @@ static void no_chance(void *arg, void *buffer, size_t length)
 
 static void creation(void **state)
 {
-	struct snt__soft_cm_config config = { .random = no_chance, .ready = nothing };
-	struct snt__soft_cm_config wrong[] = { config, config, config, config, config };
+	struct snt__soft_cm_config config = { .random = no_chance };
+	struct snt__soft_cm_config wrong[] = { config, config, config, config };
+	struct snt__soft_cm_channel channel = { .wake = nothing };
 	struct snt__soft_cm *cm = NULL;
 	unsigned nth = 0;
 	uint32_t ids[4];
@@ -719,10 +720,9 @@ static void creation(void **state)
 
 	(void)state;
 	wrong[0].random = NULL;
-	wrong[1].ready = NULL;
-	wrong[2].mtu = 6;
-	wrong[3].connection_max = (1 << 16) + 1;
-	wrong[4].ack_timeout = 32;
+	wrong[1].mtu = 6;
+	wrong[2].connection_max = (1 << 16) + 1;
+	wrong[3].ack_timeout = 32;
 	for (unsigned i = 0; i < ARRAY_SIZE(wrong); i++)
 		assert_int_equal(snt__soft_cm_create(&wrong[i], &cm), -EINVAL);
 	do {
@@ -737,11 +737,12 @@ static void creation(void **state)
 	/* Where there is no chance at all, numbers are still not used twice in a row. */
 	config.connection_max = 1;
 	assert_int_equal(snt__soft_cm_create(&config, &cm), 0);
+	snt__soft_cm_channel_open(cm, &channel);
 	for (unsigned i = 0; i < 4; i++) {
 		struct snt__soft_cm_connection *connection;
 
-		assert_int_equal(snt__soft_cm_resolve(cm, kit_gid[0][A], kit_gid[0][B],
-						      1, &connection),
+		assert_int_equal(snt__soft_cm_resolve(&channel, kit_gid[0][A],
+						      kit_gid[0][B], 1, &connection),
 				 0);
 		ids[i] = connection->local_id;
 		assert_int_not_equal(ids[i], 0);

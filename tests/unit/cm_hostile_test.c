@@ -519,7 +519,7 @@ static void asks_for_ever(void **state)
 	kit_inject(kit, B, NULL, &message);
 	b = kit_request(kit);
 	kit_accept(kit, b, 20);
-	while (snt__soft_cm_next_event(kit->cm[B], &event)) {
+	while (snt__soft_cm_next_event(&kit->channel[B], &event)) {
 		kit_inject(kit, B, NULL, &message);
 		snt__soft_cm_timer(kit->cm[B], kit->now);
 		swallow(kit, B);

@@ -30,7 +30,7 @@ static void kit_random(void *arg, void *buffer, size_t length)
 		bytes[i] = (uint8_t)(random_next(&ring->kit->random) >> 32);
 }
 
-static void kit_ready(void *arg)
+static void kit_wake(void *arg)
 {
 	struct ring *ring = arg;
 
@@ -62,13 +62,16 @@ struct kit *kit_open(const struct snt__soft_cm_config *config, bool ipv6)
 			own = *config;
 		rings[end] = (struct ring){ kit, end };
 		own.random = kit_random;
-		own.ready = kit_ready;
 		own.arg = &rings[end];
 		own.guid = 0x1000 + end;
 		assert_int_equal(snt__soft_cm_create(&own, &kit->cm[end]), 0);
+		kit->channel[end].wake = kit_wake;
+		kit->channel[end].arg = &rings[end];
+		snt__soft_cm_channel_open(kit->cm[end], &kit->channel[end]);
 	}
-	assert_int_equal(snt__soft_cm_listen(kit->cm[B], kit_gid[ipv6][B], KIT_PORT, 16,
-					     &kit->listener_id, &kit->listener),
+	assert_int_equal(snt__soft_cm_listen(&kit->channel[B], kit_gid[ipv6][B],
+					     KIT_PORT, 16, &kit->listener_id,
+					     &kit->listener),
 			 0);
 	return kit;
 }
@@ -235,7 +238,7 @@ struct snt__cm_event kit_expect(struct kit *kit, unsigned end,
 {
 	struct snt__cm_event event;
 
-	assert_int_equal(snt__soft_cm_next_event(kit->cm[end], &event), 0);
+	assert_int_equal(snt__soft_cm_next_event(&kit->channel[end], &event), 0);
 	assert_int_equal(event.type, type);
 	check(kit);
 	return event;
@@ -245,7 +248,7 @@ void kit_expect_none(struct kit *kit, unsigned end)
 {
 	struct snt__cm_event event;
 
-	assert_int_equal(snt__soft_cm_next_event(kit->cm[end], &event), -EAGAIN);
+	assert_int_equal(snt__soft_cm_next_event(&kit->channel[end], &event), -EAGAIN);
 }
 
 void kit_expect_empty(struct kit *kit)
@@ -281,7 +284,7 @@ struct snt__soft_cm_connection *kit_connect(struct kit *kit, uint32_t qpn)
 	struct snt__cm_param param = kit_param(qpn, "request");
 	struct snt__soft_cm_connection *connection = NULL;
 
-	assert_int_equal(snt__soft_cm_resolve(kit->cm[A], kit_gid[kit->ipv6][A],
+	assert_int_equal(snt__soft_cm_resolve(&kit->channel[A], kit_gid[kit->ipv6][A],
 					      kit_gid[kit->ipv6][B], KIT_PORT,
 					      &connection),
 			 0);

@@ -37,11 +37,12 @@ enum kit_fate {
 
 struct kit {
 	struct snt__soft_cm *cm[ENDS];
+	struct snt__soft_cm_channel channel[ENDS];
 	struct snt__soft_cm_listener *listener; /* of B */
 	struct snt__cm_id listener_id;
 	uint64_t now;
 	uint64_t random;
-	unsigned rung[ENDS]; /* how often `ready` was called */
+	unsigned rung[ENDS]; /* how often a channel was woken */
 	struct kit_frame *first, **last;
 	struct kit_frame *late;
 	uint64_t late_at;

@@ -462,27 +462,123 @@ static void address_lost(void **state)
  * Managers
  */
 
-static void one_for_each_device(void **state)
+/* A device is named once, and outlives all managers that it has. */
+static void devices_of_managers(void **state)
 {
 	struct kit *kit = open_kit(false);
-	struct snt__cm *cm = open_for(kit, B, 1), *again = NULL;
+	struct snt__cm *cm = open_for(kit, B, 1), *more = NULL;
 	struct snt__cm_device devices[2] = { { kit->end[A].context, 1 },
-					     { kit->end[B].context, 1 } };
+					     { kit->end[A].context, 1 } };
 	struct snt__cm_opts opts = { .devices = devices };
 
 	(void)state;
-	assert_error(table->open(&opts, &again), EINVAL, "1 to");
+	assert_error(table->open(&opts, &more), EINVAL, "1 to");
 	opts.device_count = 2;
-	assert_error(table->open(&opts, &again), EBUSY, "manager");
-	assert_null(again);
-	/* A device has to outlive its manager. */
+	assert_error(table->open(&opts, &more), EINVAL, "manager");
+	assert_null(more);
+	devices[1].context = kit->end[B].context;
+	assert_success(table->open(&opts, &more));
 	assert_int_equal(kit->control->destroy_qp(kit->end[B].qp), 0);
 	kit->end[B].qp = NULL;
-	assert_int_equal(snt__soft_device_destroy(kit->end[B].device), -EBUSY);
 	assert_success(table->close(cm));
+	assert_int_equal(snt__soft_device_destroy(kit->end[B].device), -EBUSY);
+	assert_success(table->close(more));
 	assert_success(table->close(NULL));
-	assert_success(table->open(&opts, &again));
-	assert_success(table->close(again));
+	kit_close(kit);
+}
+
+/* QP 1 of the device is used by something else. */
+static void device_has_an_agent(void **state)
+{
+	static const struct snt__soft_agent other;
+	struct kit *kit = open_kit(false);
+	struct snt__cm_device device = { kit->end[A].context, 1 };
+	struct snt__cm_opts opts = { .devices = &device, .device_count = 1 };
+	struct snt__cm *cm = NULL;
+
+	(void)state;
+	snt__soft_device_set_agent(kit->end[A].device, &other, NULL);
+	assert_error(table->open(&opts, &cm), EBUSY, "manager");
+	snt__soft_device_set_agent(kit->end[A].device, NULL, NULL);
+	assert_null(cm);
+	kit_close(kit);
+}
+
+/* Two managers of one device: ports are taken for both, a request comes to the manager of
+ * its listener, and each can be closed while the other goes on. */
+static void managers_share_a_device(void **state)
+{
+	struct world world = open_world(false);
+	struct snt__cm *both = open_for(world.kit, A, 2);
+	struct snt__cm_id *listener = NULL, *id = NULL;
+	struct snt__cm_param param = param_of(world.kit, A, "to 7001");
+
+	(void)state;
+	assert_error(listen_on(both, "0.0.0.0", 7000, &listener), EADDRINUSE, "7000");
+	assert_error(listen_on(both, "10.0.0.2", 7000, &listener), EADDRINUSE, "7000");
+	assert_success(listen_on(both, "10.0.0.1", 7000, &listener));
+	table->destroy(listener);
+	assert_success(listen_on(both, "0.0.0.0", 7001, &listener));
+
+	connect_world(&world, false);
+	assert_success(table->establish(world.id[A]));
+	assert_success(resolve(both, "10.0.0.1", "10.0.0.2", 7001, &id));
+	expect(both, SNT__CM_EVENT_RESOLVED);
+	param.qpn++;
+	assert_success(table->connect(id, &param));
+	kit_run_for(world.kit, 1000);
+	expect(world.cm[B], SNT__CM_EVENT_ESTABLISHED);
+	expect_none(world.cm[A]);
+	expect_none(world.cm[B]);
+	assert_error(table->close(both), EBUSY, "has connections");
+	table->destroy(expect(both, SNT__CM_EVENT_REQUEST).id);
+	table->destroy(listener);
+	table->destroy(id);
+	/* Of the two that are over, peers have not heard yet. */
+	assert_success(table->close(both));
+	kit_run_for(world.kit, 1000);
+	send_across(world.kit, A, 1);
+	assert_success(table->disconnect(world.id[B]));
+	kit_run_for(world.kit, 1000);
+	expect(world.cm[A], SNT__CM_EVENT_DISCONNECTED);
+	expect(world.cm[B], SNT__CM_EVENT_DISCONNECTED);
+	close_world(&world);
+}
+
+/* The limits are the device's: the first manager sets them, all share them. */
+static void managers_share_limits(void **state)
+{
+	struct kit *kit = open_kit(false);
+	struct snt__cm_device device = { kit->end[A].context, 1 };
+	struct snt__cm_opts opts = { .devices = &device,
+				     .device_count = 1,
+				     .connection_max = 2,
+				     .listener_max = 2 };
+	struct snt__cm *cm[2] = { NULL };
+	struct snt__cm_id *id[2], *listener[2], *none = NULL;
+
+	(void)state;
+	assert_success(table->open(&opts, &cm[0]));
+	opts.connection_max = opts.listener_max = 100;
+	assert_success(table->open(&opts, &cm[1]));
+	for (unsigned i = 0; i < 2; i++) {
+		assert_success(resolve(cm[i], NULL, "10.0.0.2", 1, &id[i]));
+		assert_success(listen_on(cm[i], "0.0.0.0", 0, &listener[i]));
+	}
+	for (unsigned i = 0; i < 2; i++) {
+		assert_error(resolve(cm[i], NULL, "10.0.0.2", 1, &none), ENOBUFS,
+			     "too many");
+		assert_error(listen_on(cm[i], "0.0.0.0", 0, &none), ENOBUFS,
+			     "too many");
+	}
+	table->destroy(id[0]);
+	assert_success(resolve(cm[1], NULL, "10.0.0.2", 1, &id[0]));
+	for (unsigned i = 0; i < 2; i++) {
+		table->destroy(id[i]);
+		table->destroy(listener[i]);
+	}
+	assert_success(table->close(cm[0]));
+	assert_success(table->close(cm[1]));
 	kit_close(kit);
 }
 
@@ -542,7 +638,10 @@ int main(void)
 		cmocka_unit_test(where_to_connect),
 		cmocka_unit_test(two_devices),
 		cmocka_unit_test(address_lost),
-		cmocka_unit_test(one_for_each_device),
+		cmocka_unit_test(devices_of_managers),
+		cmocka_unit_test(device_has_an_agent),
+		cmocka_unit_test(managers_share_a_device),
+		cmocka_unit_test(managers_share_limits),
 		cmocka_unit_test(open_fails),
 		cmocka_unit_test(device_dies),
 	};

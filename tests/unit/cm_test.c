@@ -205,7 +205,7 @@ static void serve(struct kit *kit, struct program *program)
 	struct snt__cm_event event;
 
 	for (unsigned end = 0; end < ENDS; end++)
-		while (!snt__soft_cm_next_event(kit->cm[end], &event))
+		while (!snt__soft_cm_next_event(&kit->channel[end], &event))
 			on_event(kit, program, end, &event);
 }
 

@@ -36,7 +36,7 @@ static void fill_config(struct snt__soft_cm_config *config)
 
 static bool config_valid(const struct snt__soft_cm_config *config)
 {
-	return config->random && config->ready && snt__mtu_bytes(config->mtu) &&
+	return config->random && snt__mtu_bytes(config->mtu) &&
 	       config->ack_timeout <= 31 && config->connection_max <= 1 << 16 &&
 	       config->linger_max <= 1 << 16 && config->listener_max <= 1 << 10 &&
 	       config->resend_count <= 100 &&
@@ -81,7 +81,6 @@ int snt__soft_cm_create(const struct snt__soft_cm_config *config,
 		return -ENOMEM;
 	cm->config = filled;
 	cm->pool_size = filled.connection_max + filled.linger_max;
-	snt__list_init(&cm->ready);
 	snt__list_init(&cm->active);
 	snt__list_init(&cm->lingering);
 	err = alloc_pools(cm);
@@ -89,7 +88,6 @@ int snt__soft_cm_create(const struct snt__soft_cm_config *config,
 		snt__soft_cm_destroy(cm);
 		return err;
 	}
-	cm->secret = snt__soft_cm_random(cm);
 	*cm_out = cm;
 	return 0;
 }
@@ -121,9 +119,10 @@ static uint32_t new_id(const struct snt__soft_cm *cm, uint32_t place, uint32_t l
 	return id;
 }
 
-struct snt__soft_cm_connection *snt__soft_cm_take(struct snt__soft_cm *cm,
+struct snt__soft_cm_connection *snt__soft_cm_take(struct snt__soft_cm_channel *channel,
 						  enum snt__soft_cm_state state)
 {
+	struct snt__soft_cm *cm = channel->cm;
 	struct snt__soft_cm_connection *connection;
 	uint32_t place, last;
 
@@ -136,6 +135,8 @@ struct snt__soft_cm_connection *snt__soft_cm_take(struct snt__soft_cm *cm,
 	connection = &cm->pool[place];
 	last = connection->local_id;
 	memset(connection, 0, sizeof(*connection));
+	connection->channel = channel;
+	channel->live++;
 	connection->state = state;
 	connection->passive = state == SNT__SOFT_CM_REQ_RECEIVED;
 	connection->held = !connection->passive;
@@ -143,6 +144,17 @@ struct snt__soft_cm_connection *snt__soft_cm_take(struct snt__soft_cm *cm,
 	connection->local_psn = snt__soft_cm_random(cm) & SNT__PSN_MASK;
 	connection->path.hop_limit = 64;
 	return connection;
+}
+
+/* Whatever becomes of it, its channel has nothing to do with it any more. */
+static void leave_channel(struct snt__soft_cm *cm,
+			  struct snt__soft_cm_connection *connection)
+{
+	snt__soft_cm_hush(connection);
+	connection->held = false;
+	connection->channel->live--;
+	connection->channel = NULL;
+	cm->live--;
 }
 
 void snt__soft_cm_give(struct snt__soft_cm *cm,
@@ -154,24 +166,20 @@ void snt__soft_cm_give(struct snt__soft_cm *cm,
 		snt__unlink(&connection->lingering);
 		cm->lingering_count--;
 	} else {
-		cm->live--;
+		leave_channel(cm, connection);
 	}
-	snt__soft_cm_hush(cm, connection);
 	snt__unlink(&connection->active);
 	snt__soft_timer_remove(&cm->timers, &connection->timer);
 	for (unsigned i = 0; i < SNT__SOFT_CM_INDICES; i++)
 		snt__soft_cm_index_remove(cm, i, connection);
 	connection->state = SNT__SOFT_CM_FREE;
-	connection->held = false;
 	cm->unused[(cm->unused_head + cm->unused_count++) % cm->pool_size] = place;
 }
 
 void snt__soft_cm_linger(struct snt__soft_cm *cm,
 			 struct snt__soft_cm_connection *connection)
 {
-	connection->held = false;
-	snt__soft_cm_hush(cm, connection);
-	cm->live--;
+	leave_channel(cm, connection);
 	cm->lingering_count++;
 	snt__list_append(&cm->lingering, &connection->lingering);
 	if (cm->lingering_count <= cm->config.linger_max)
@@ -222,7 +230,7 @@ void snt__soft_cm_finish(struct snt__soft_cm *cm,
 	connection->sending = 0;
 	snt__soft_cm_enter(cm, connection, SNT__SOFT_CM_OVER);
 	if (connection->held)
-		snt__soft_cm_raise(cm, connection, event);
+		snt__soft_cm_raise(connection, event);
 	else if (!snt__linked(&connection->lingering))
 		snt__soft_cm_linger(cm, connection);
 }
@@ -269,10 +277,11 @@ static struct snt__soft_cm_listener *listener_unused(struct snt__soft_cm *cm)
 	return NULL;
 }
 
-int snt__soft_cm_listen(struct snt__soft_cm *cm, const uint8_t gid[16], uint16_t port,
-			unsigned backlog, struct snt__cm_id *id,
+int snt__soft_cm_listen(struct snt__soft_cm_channel *channel, const uint8_t gid[16],
+			uint16_t port, unsigned backlog, struct snt__cm_id *id,
 			struct snt__soft_cm_listener **listener_out)
 {
+	struct snt__soft_cm *cm = channel->cm;
 	struct snt__soft_cm_listener *listener = listener_unused(cm);
 
 	for (unsigned i = 0; i < cm->config.listener_max; i++) {
@@ -287,6 +296,7 @@ int snt__soft_cm_listen(struct snt__soft_cm *cm, const uint8_t gid[16], uint16_t
 		return -ENOBUFS;
 	*listener = (struct snt__soft_cm_listener){
 		.id = id,
+		.channel = channel,
 		.port = port,
 		.backlog = backlog,
 	};
@@ -298,9 +308,9 @@ int snt__soft_cm_listen(struct snt__soft_cm *cm, const uint8_t gid[16], uint16_t
 void snt__soft_cm_unlisten(struct snt__soft_cm *cm,
 			   struct snt__soft_cm_listener *listener)
 {
-	struct snt__link *link = cm->ready.next;
+	struct snt__link *ready = &listener->channel->ready, *link = ready->next;
 
-	while (link != &cm->ready) {
+	while (link != ready) {
 		struct snt__soft_cm_connection *connection =
 			snt__container(link, struct snt__soft_cm_connection, ready);
 

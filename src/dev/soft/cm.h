@@ -11,6 +11,8 @@
 /*
  * The connection manager of a soft device, without I/O: like the transport it has no
  * clock, thread, lock or randomness of its own, and allocates only when it is created.
+ * A device has one, for all managers of dev/cm.h that use the device. Each of these has an
+ * event channel; a connection and a listener belong to one channel at a time.
  *
  *	cm.c          creation; connections and listeners come from fixed pools
  *	cm_index.c    connections by what the peer calls them
@@ -19,7 +21,7 @@
  *	cm_input.c    messages from peers
  *	cm_output.c   messages to them; retransmission and time
  *	cm_wire.c     how messages look
- *	cm_manager.c  several of them behind the locks of their devices
+ *	cm_manager.c  managers: channels of several devices, behind the devices' locks
  *	cm_address.c  addresses, as programs have them
  *	cm_table.c    the table of dev/cm.h
  *
@@ -42,17 +44,18 @@
  * What always holds:
  *	- a connection is in `active` if it has something to send, or a timer to start:
  *	  time is known only when something comes in or goes out
- *	- it is in `ready` if `pending` is not 0
+ *	- it is in its channel's `ready` if `pending` is not 0
  *	- it is in `lingering` if the program has not got it (any more) and it is not a
- *	  request that waits to be taken
- *	- `live` counts those that are neither free nor lingering: at most connection_max;
- *	  of those that linger there are at most linger_max, or the oldest goes
+ *	  request that waits to be taken; then it has no channel, so that a channel can be
+ *	  closed while peers are still being told
+ *	- `live` counts those that are neither free nor lingering: at most connection_max, of
+ *	  all channels together; of those that linger there are at most linger_max, or the
+ *	  oldest goes
  */
 
 /* Zero means the default that is given. */
 struct snt__soft_cm_config {
 	void (*random)(void *arg, void *buffer, size_t length);
-	void (*ready)(void *arg); /* there is an event now */
 	void *arg;
 
 	/* What the device can do. */
@@ -107,8 +110,18 @@ struct snt__soft_cm_entry {
 	bool present;
 };
 
+/* Where events go. Memory of the caller's, which must not move while it is open. */
+struct snt__soft_cm_channel {
+	struct snt__soft_cm *cm;
+	void (*wake)(void *arg); /* there is an event now, after there was none */
+	void *arg;
+	struct snt__link ready; /* connections with events */
+	unsigned live;		/* connections of this channel */
+};
+
 struct snt__soft_cm_connection {
 	struct snt__soft_cm_handle handle;
+	struct snt__soft_cm_channel *channel;	/* NULL: free, or lingering */
 	struct snt__soft_cm_listener *listener; /* REQUEST is pending */
 	struct snt__soft_cm_entry entry[SNT__SOFT_CM_INDICES];
 	struct snt__link ready;
@@ -167,7 +180,8 @@ struct snt__soft_cm_connection {
 
 struct snt__soft_cm_listener {
 	struct snt__cm_id *id; /* NULL: not in use */
-	uint8_t gid[16];       /* 0: all; an IPv4 one of 0: all of IPv4 */
+	struct snt__soft_cm_channel *channel;
+	uint8_t gid[16]; /* 0: all; an IPv4 one of 0: all of IPv4 */
 	uint16_t port;
 	unsigned backlog;
 	unsigned waiting; /* requests that the program has not taken */
@@ -201,13 +215,13 @@ struct snt__soft_cm {
 	uint32_t *unused; /* a ring of places, the longest unused first */
 	uint32_t unused_head;
 	uint32_t unused_count;
+	unsigned channel_count;
 	unsigned live;
 	unsigned lingering_count;
 	struct snt__soft_cm_connection **heads[SNT__SOFT_CM_INDICES];
 	uint32_t heads_mask;
 	uint64_t secret; /* of the index, so that nobody can aim at one chain */
 	struct snt__soft_cm_listener *listeners;
-	struct snt__link ready;
 	struct snt__link active;
 	struct snt__link lingering;
 	struct snt__soft_timers timers;
@@ -243,15 +257,22 @@ void snt__soft_cm_timer(struct snt__soft_cm *cm, uint64_t now);
  * something to send.
  */
 
-/* 0; -EADDRINUSE; -ENOBUFS. A port is given. */
-int snt__soft_cm_listen(struct snt__soft_cm *cm, const uint8_t gid[16], uint16_t port,
-			unsigned backlog, struct snt__cm_id *id,
+/* `wake` and `arg` have been filled in. Before the first one is open nothing else may be
+ * called; it is then that randomness is used for the first time. */
+void snt__soft_cm_channel_open(struct snt__soft_cm *cm,
+			       struct snt__soft_cm_channel *channel);
+/* It has neither connections nor listeners. */
+void snt__soft_cm_channel_close(struct snt__soft_cm_channel *channel);
+
+/* 0; -EADDRINUSE, in whatever channel; -ENOBUFS. A port is given. */
+int snt__soft_cm_listen(struct snt__soft_cm_channel *channel, const uint8_t gid[16],
+			uint16_t port, unsigned backlog, struct snt__cm_id *id,
 			struct snt__soft_cm_listener **listener_out);
 /* Requests that wait are refused. */
 void snt__soft_cm_unlisten(struct snt__soft_cm *cm,
 			   struct snt__soft_cm_listener *listener);
 /* 0 or -ENOBUFS. */
-int snt__soft_cm_resolve(struct snt__soft_cm *cm, const uint8_t source[16],
+int snt__soft_cm_resolve(struct snt__soft_cm_channel *channel, const uint8_t source[16],
 			 const uint8_t target[16], uint16_t port,
 			 struct snt__soft_cm_connection **connection_out);
 int snt__soft_cm_connect(struct snt__soft_cm *cm,
@@ -312,7 +333,7 @@ static inline uint64_t snt__soft_cm_random(const struct snt__soft_cm *cm)
 
 /* cm.c */
 /* NULL: too many. It is the program's, or, if passive, waits to be taken. */
-struct snt__soft_cm_connection *snt__soft_cm_take(struct snt__soft_cm *cm,
+struct snt__soft_cm_connection *snt__soft_cm_take(struct snt__soft_cm_channel *channel,
 						  enum snt__soft_cm_state state);
 void snt__soft_cm_give(struct snt__soft_cm *cm,
 		       struct snt__soft_cm_connection *connection);
@@ -351,13 +372,12 @@ struct snt__soft_cm_connection *snt__soft_cm_index_find(const struct snt__soft_c
 							uint32_t number);
 
 /* cm_event.c */
-void snt__soft_cm_raise(struct snt__soft_cm *cm,
-			struct snt__soft_cm_connection *connection,
+void snt__soft_cm_raise(struct snt__soft_cm_connection *connection,
 			enum snt__cm_event_type type);
 /* Nothing is pending any more. */
-void snt__soft_cm_hush(struct snt__soft_cm *cm,
-		       struct snt__soft_cm_connection *connection);
+void snt__soft_cm_hush(struct snt__soft_cm_connection *connection);
 /* 0 or -EAGAIN. A connection whose REQUEST is taken is the program's. */
-int snt__soft_cm_next_event(struct snt__soft_cm *cm, struct snt__cm_event *event_out);
+int snt__soft_cm_next_event(struct snt__soft_cm_channel *channel,
+			    struct snt__cm_event *event_out);
 
 #endif

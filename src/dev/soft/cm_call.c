@@ -16,20 +16,21 @@ static uint8_t min(uint8_t a, uint8_t b)
  * Active
  */
 
-int snt__soft_cm_resolve(struct snt__soft_cm *cm, const uint8_t source[16],
+int snt__soft_cm_resolve(struct snt__soft_cm_channel *channel, const uint8_t source[16],
 			 const uint8_t target[16], uint16_t port,
 			 struct snt__soft_cm_connection **connection_out)
 {
 	struct snt__soft_cm_connection *connection =
-		snt__soft_cm_take(cm, SNT__SOFT_CM_IDLE);
+		snt__soft_cm_take(channel, SNT__SOFT_CM_IDLE);
 
 	if (!connection)
 		return -ENOBUFS;
 	memcpy(connection->path.source, source, 16);
 	memcpy(connection->path.target, target, 16);
-	connection->local_port = PORT_FIRST | (snt__soft_cm_random(cm) & 0x3fff);
+	connection->local_port =
+		PORT_FIRST | (snt__soft_cm_random(channel->cm) & 0x3fff);
 	connection->peer_port = port;
-	snt__soft_cm_raise(cm, connection, SNT__CM_EVENT_RESOLVED);
+	snt__soft_cm_raise(connection, SNT__CM_EVENT_RESOLVED);
 	*connection_out = connection;
 	return 0;
 }
@@ -117,7 +118,7 @@ void snt__soft_cm_notify(struct snt__soft_cm *cm,
 		return;
 	connection->sending = 0;
 	snt__soft_cm_enter(cm, connection, SNT__SOFT_CM_ESTABLISHED);
-	snt__soft_cm_raise(cm, connection, SNT__CM_EVENT_ESTABLISHED);
+	snt__soft_cm_raise(connection, SNT__CM_EVENT_ESTABLISHED);
 }
 
 /*
@@ -134,7 +135,7 @@ int snt__soft_cm_reject(struct snt__soft_cm *cm,
 	if (length > SNT__CM_REJECT_DATA)
 		return -EINVAL;
 	/* An answer that the program has not heard yet is of no use to it. */
-	snt__soft_cm_hush(cm, connection);
+	snt__soft_cm_hush(connection);
 	connection->answer_length = (uint8_t)length;
 	if (length)
 		memcpy(connection->answer, data, length);

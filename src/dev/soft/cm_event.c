@@ -9,12 +9,36 @@
 #define BIT(type)  (1u << (type))
 #define FINAL_BITS (~0u << SNT__CM_EVENT_REJECTED)
 
-void snt__soft_cm_raise(struct snt__soft_cm *cm,
-			struct snt__soft_cm_connection *connection,
+void snt__soft_cm_channel_open(struct snt__soft_cm *cm,
+			       struct snt__soft_cm_channel *channel)
+{
+	if (!cm->channel_count++)
+		cm->secret = snt__soft_cm_random(cm);
+	channel->cm = cm;
+	channel->live = 0;
+	snt__list_init(&channel->ready);
+}
+
+void snt__soft_cm_channel_close(struct snt__soft_cm_channel *channel)
+{
+	channel->cm->channel_count--;
+}
+
+/* It has an event. */
+static void make_ready(struct snt__soft_cm_connection *connection)
+{
+	struct snt__soft_cm_channel *channel = connection->channel;
+	bool first = snt__list_empty(&channel->ready);
+
+	if (!snt__linked(&connection->ready))
+		snt__list_append(&channel->ready, &connection->ready);
+	if (first)
+		channel->wake(channel->arg);
+}
+
+void snt__soft_cm_raise(struct snt__soft_cm_connection *connection,
 			enum snt__cm_event_type type)
 {
-	bool first = snt__list_empty(&cm->ready);
-
 	if (BIT(type) & FINAL_BITS) {
 		if (connection->final)
 			return;
@@ -23,10 +47,7 @@ void snt__soft_cm_raise(struct snt__soft_cm *cm,
 		connection->pending &= ~BIT(SNT__CM_EVENT_RESPONSE);
 	}
 	connection->pending |= BIT(type);
-	if (!snt__linked(&connection->ready))
-		snt__list_append(&cm->ready, &connection->ready);
-	if (first)
-		cm->config.ready(cm->config.arg);
+	make_ready(connection);
 }
 
 static void request_done(struct snt__soft_cm_connection *connection)
@@ -36,10 +57,8 @@ static void request_done(struct snt__soft_cm_connection *connection)
 	connection->listener = NULL;
 }
 
-void snt__soft_cm_hush(struct snt__soft_cm *cm,
-		       struct snt__soft_cm_connection *connection)
+void snt__soft_cm_hush(struct snt__soft_cm_connection *connection)
 {
-	(void)cm;
 	request_done(connection);
 	connection->pending = 0;
 	snt__unlink(&connection->ready);
@@ -74,14 +93,15 @@ static void fill(const struct snt__soft_cm_connection *connection,
 		copy_data(event, connection->answer, SNT__CM_RESPONSE_DATA);
 }
 
-int snt__soft_cm_next_event(struct snt__soft_cm *cm, struct snt__cm_event *event_out)
+int snt__soft_cm_next_event(struct snt__soft_cm_channel *channel,
+			    struct snt__cm_event *event_out)
 {
 	struct snt__soft_cm_connection *connection;
 
-	if (snt__list_empty(&cm->ready))
+	if (snt__list_empty(&channel->ready))
 		return -EAGAIN;
-	connection =
-		snt__container(cm->ready.next, struct snt__soft_cm_connection, ready);
+	connection = snt__container(channel->ready.next, struct snt__soft_cm_connection,
+				    ready);
 	memset(event_out, 0, sizeof(*event_out));
 	event_out->type = (enum snt__cm_event_type)__builtin_ctz(connection->pending);
 	event_out->id = &connection->handle.id;

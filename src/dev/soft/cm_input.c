@@ -178,7 +178,8 @@ static void req_new(struct snt__soft_cm *cm, const struct snt__soft_path *path,
 		reason = SNT__CM_REASON_NOBODY_LISTENS;
 	} else if (!reason) {
 		if (listener->waiting < listener->backlog)
-			connection = snt__soft_cm_take(cm, SNT__SOFT_CM_REQ_RECEIVED);
+			connection = snt__soft_cm_take(listener->channel,
+						       SNT__SOFT_CM_REQ_RECEIVED);
 		reason = connection ? 0 : SNT__CM_REASON_NO_RESOURCES;
 	}
 	if (reason) {
@@ -195,7 +196,7 @@ static void req_new(struct snt__soft_cm *cm, const struct snt__soft_path *path,
 	snt__soft_cm_index_add(cm, SNT__SOFT_CM_BY_QPN, connection, message->req.qpn);
 	connection->listener = listener;
 	listener->waiting++;
-	snt__soft_cm_raise(cm, connection, SNT__CM_EVENT_REQUEST);
+	snt__soft_cm_raise(connection, SNT__CM_EVENT_REQUEST);
 }
 
 static void req(struct snt__soft_cm *cm, const struct snt__soft_path *path,
@@ -248,7 +249,7 @@ static void rep_first(struct snt__soft_cm *cm,
 	connection->sending = 0;
 	snt__soft_cm_enter(cm, connection, SNT__SOFT_CM_REP_RECEIVED);
 	snt__soft_cm_index_add(cm, SNT__SOFT_CM_BY_QPN, connection, rep->qpn);
-	snt__soft_cm_raise(cm, connection, SNT__CM_EVENT_RESPONSE);
+	snt__soft_cm_raise(connection, SNT__CM_EVENT_RESPONSE);
 }
 
 static void rep(struct snt__soft_cm *cm, const struct snt__soft_path *path,

@@ -36,6 +36,15 @@ int snt__soft_cm_owner(const struct snt__soft_cm_manager *manager,
 	return -1;
 }
 
+int snt__soft_cm_port_index(const struct snt__soft_cm_manager *manager,
+			    const struct snt__soft_device *device)
+{
+	for (unsigned i = 0; i < manager->count; i++)
+		if (manager->port[i].device == device)
+			return (int)i;
+	return -1;
+}
+
 static int alike(const struct snt__soft_cm_manager *manager, const uint8_t target[16],
 		 uint8_t source_out[16])
 {
@@ -107,17 +116,94 @@ static const struct snt__soft_agent agent = {
 
 static void machine_random(void *arg, void *buffer, size_t length)
 {
-	const struct snt__soft_cm_port *port = arg;
-	struct snt__soft_device *device = port->device;
+	struct snt__soft_device *device = arg;
 
 	device->driver->random(device->driver_arg, buffer, length);
 }
 
-static void machine_ready(void *arg)
+static void wake_manager(void *arg)
 {
 	struct snt__soft_cm_port *port = arg;
 
 	snt__soft_bell_ring(&port->bell);
+}
+
+void snt__soft_cm_quiet(struct snt__soft_cm_port *port)
+{
+	if (snt__list_empty(&port->channel.ready))
+		snt__soft_bell_quiet(&port->bell);
+}
+
+/*
+ * The machine of a device
+ */
+
+static int create_machine(struct snt__soft_device *device,
+			  const struct snt__cm_opts *opts,
+			  struct snt__soft_cm **machine_out)
+{
+	struct snt__soft_cm_config config = {
+		.random = machine_random,
+		.arg = device,
+		.guid = be64toh(device->guid),
+		.mtu = (uint8_t)device->limits.mtu,
+		.read_max = (uint8_t)device->limits.read_max,
+		.connection_max = opts->connection_max,
+		.listener_max = opts->listener_max,
+	};
+
+	return snt__soft_cm_create(&config, machine_out);
+}
+
+/* Opens the port's channel on the device's machine. If it has none, and a spare one is
+ * given, that becomes the device's. False: there is still none. */
+static bool join_machine(struct snt__soft_cm_port *port, struct snt__soft_cm **spare)
+{
+	struct snt__soft_device *device = port->device;
+	bool joined;
+
+	snt__soft_lock(device);
+	if (!device->mads.agent && *spare) {
+		snt__soft_device_set_agent(device, &agent, *spare);
+		*spare = NULL;
+	}
+	joined = device->mads.agent == &agent;
+	if (joined) {
+		port->machine = device->mads.arg;
+		snt__soft_cm_channel_open(port->machine, &port->channel);
+		device->object_count++;
+	}
+	snt__soft_unlock(device);
+	return joined;
+}
+
+/* Machines are made without the lock, since that takes time: so another thread may be the
+ * first to have one, or the one that is there may go. */
+static int attach(struct snt__soft_cm_port *port, const struct snt__cm_opts *opts)
+{
+	struct snt__soft_cm *spare = NULL;
+	int ret = 0;
+
+	while (!ret && !join_machine(port, &spare))
+		ret = spare ? -EBUSY : create_machine(port->device, opts, &spare);
+	snt__soft_cm_destroy(spare);
+	return ret;
+}
+
+static void detach(struct snt__soft_cm_port *port)
+{
+	struct snt__soft_device *device = port->device;
+	bool last;
+
+	snt__soft_lock(device);
+	snt__soft_cm_channel_close(&port->channel);
+	device->object_count--;
+	last = !port->machine->channel_count;
+	if (last)
+		snt__soft_device_set_agent(device, NULL, NULL);
+	snt__soft_unlock(device);
+	if (last)
+		snt__soft_cm_destroy(port->machine);
 }
 
 /*
@@ -134,61 +220,28 @@ static int watch(int epoll, int fd)
 /* Also of one that was opened half-way. */
 static void close_port(struct snt__soft_cm_port *port)
 {
-	struct snt__soft_device *device = port->device;
-
-	if (port->machine) {
-		snt__soft_lock(device);
-		snt__soft_device_set_agent(device, NULL, NULL);
-		device->object_count--;
-		snt__soft_unlock(device);
-	}
-	snt__soft_cm_destroy(port->machine);
+	if (port->machine)
+		detach(port);
 	if (port->bell.fd >= 0)
 		snt__soft_bell_close(&port->bell);
 }
 
-static int attach(struct snt__soft_cm_port *port)
-{
-	struct snt__soft_device *device = port->device;
-	bool busy;
-
-	snt__soft_lock(device);
-	busy = device->mads.agent;
-	if (!busy) {
-		snt__soft_device_set_agent(device, &agent, port->machine);
-		device->object_count++;
-	}
-	snt__soft_unlock(device);
-	return busy ? -EBUSY : 0;
-}
-
 static int open_port(struct snt__soft_cm_manager *manager,
-		     struct snt__soft_cm_port *port, const struct snt__cm_opts *opts)
+		     struct snt__soft_device *device, const struct snt__cm_opts *opts)
 {
-	struct snt__soft_device *device = port->device;
-	struct snt__soft_cm_config config = {
-		.random = machine_random,
-		.ready = machine_ready,
-		.arg = port,
-		.guid = be64toh(device->guid),
-		.mtu = (uint8_t)device->limits.mtu,
-		.read_max = (uint8_t)device->limits.read_max,
-		.connection_max = opts->connection_max,
-		.listener_max = opts->listener_max,
-	};
-	struct snt__soft_cm *machine = NULL;
-	int ret = snt__soft_bell_open(&port->bell);
+	struct snt__soft_cm_port *port = &manager->port[manager->count];
+	int ret;
 
+	if (snt__soft_cm_port_index(manager, device) >= 0)
+		return -EINVAL;
+	manager->count++;
+	port->device = device;
+	port->channel.wake = wake_manager;
+	port->channel.arg = port;
+	ret = snt__soft_bell_open(&port->bell);
 	if (!ret)
 		ret = watch(manager->epoll, port->bell.fd);
-	if (!ret)
-		ret = snt__soft_cm_create(&config, &machine);
-	port->machine = machine;
-	if (ret || !(ret = attach(port)))
-		return ret;
-	snt__soft_cm_destroy(machine);
-	port->machine = NULL;
-	return ret;
+	return ret ? ret : attach(port, opts);
 }
 
 int snt__soft_cm_manager_open(const struct snt__cm_opts *opts, struct snt__cm **cm_out)
@@ -206,14 +259,9 @@ int snt__soft_cm_manager_open(const struct snt__cm_opts *opts, struct snt__cm **
 	manager->epoll = epoll_create1(EPOLL_CLOEXEC);
 	if (manager->epoll < 0)
 		ret = -errno;
-	while (!ret && manager->count < opts->device_count) {
-		struct snt__soft_cm_port *port = &manager->port[manager->count];
-
-		port->bell.fd = -1;
-		port->device =
-			snt__soft_device_of(opts->devices[manager->count++].context);
-		ret = open_port(manager, port, opts);
-	}
+	for (unsigned i = 0; !ret && i < opts->device_count; i++)
+		ret = open_port(manager, snt__soft_device_of(opts->devices[i].context),
+				opts);
 	if (!ret) {
 		*cm_out = &manager->cm;
 		return 0;
@@ -237,7 +285,7 @@ int snt__soft_cm_manager_close(struct snt__cm *cm)
 	busy = manager->listeners;
 	for (unsigned i = 0; i < manager->count; i++) {
 		snt__soft_lock(manager->port[i].device);
-		busy |= manager->port[i].machine->live;
+		busy |= manager->port[i].channel.live;
 		snt__soft_unlock(manager->port[i].device);
 	}
 	if (busy)
@@ -275,13 +323,12 @@ int snt__soft_cm_manager_event(struct snt__cm *cm, struct snt__cm_event *event_o
 		int ret;
 
 		snt__soft_lock(port->device);
-		ret = snt__soft_cm_next_event(port->machine, event_out);
+		ret = snt__soft_cm_next_event(&port->channel, event_out);
 		if (!ret) {
 			event_out->id->cm = cm;
 			event_out->id->device = index;
 		}
-		if (snt__list_empty(&port->machine->ready))
-			snt__soft_bell_quiet(&port->bell);
+		snt__soft_cm_quiet(port);
 		snt__soft_unlock(port->device);
 		if (!ret)
 			return 0;

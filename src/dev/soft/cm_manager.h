@@ -8,14 +8,20 @@
 #include "dev/soft/core.h"
 
 /*
- * A manager of dev/cm.h: one state machine for each of its devices, behind that device's
- * lock, and one fd for all.
+ * A manager of dev/cm.h: an event channel on each of its devices, and one fd for all.
+ *
+ * The state machine is the device's, and all managers of the device share it: the first one
+ * makes it, in the size that this one asks for, and it goes with the last. The machine, the
+ * channels and their bells are touched with the device's lock held, by the threads of the
+ * managers and by the device's own. The rest of a manager belongs to its thread; only move()
+ * reads that of another manager, and only what does not change between open and close.
  */
 
 struct snt__soft_cm_port {
 	struct snt__soft_device *device;
-	struct snt__soft_cm *machine;
-	struct snt__soft_bell bell;
+	struct snt__soft_cm *machine; /* NULL: not opened */
+	struct snt__soft_cm_channel channel;
+	struct snt__soft_bell bell; /* rung while the channel has events */
 };
 
 struct snt__soft_cm_manager {
@@ -38,11 +44,17 @@ int snt__soft_cm_manager_close(struct snt__cm *cm);
 int snt__soft_cm_manager_fd(struct snt__cm *cm);
 int snt__soft_cm_manager_event(struct snt__cm *cm, struct snt__cm_event *event_out);
 
+/* With the lock: there may be no event any more. */
+void snt__soft_cm_quiet(struct snt__soft_cm_port *port);
+
 /* After a call that may have made something to send. */
 void snt__soft_cm_unlock_kick(struct snt__soft_cm_port *port);
 
 /* The entry of a device's table, or -1. */
 int snt__soft_cm_gid_index(struct snt__soft_device *device, const uint8_t gid[16]);
+/* The manager's index of a device, or -1. */
+int snt__soft_cm_port_index(const struct snt__soft_cm_manager *manager,
+			    const struct snt__soft_device *device);
 /* Which device has an address; -1: none. */
 int snt__soft_cm_owner(const struct snt__soft_cm_manager *manager,
 		       const uint8_t gid[16]);

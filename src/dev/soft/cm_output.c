@@ -182,13 +182,13 @@ static void give_up(struct snt__soft_cm *cm, struct snt__soft_cm_connection *con
 	connection->answer_length = 0;
 	if (connection->state == SNT__SOFT_CM_REQ_SENT) {
 		snt__soft_cm_refuse(cm, connection, SNT__CM_REASON_TIMEOUT);
-		snt__soft_cm_raise(cm, connection, SNT__CM_EVENT_FAILED);
+		snt__soft_cm_raise(connection, SNT__CM_EVENT_FAILED);
 	} else if (connection->state == SNT__SOFT_CM_REP_SENT) {
 		/* The peer may have sent its RTU, and count on us. */
 		connection->sending = 0;
 		snt__soft_cm_enter(cm, connection, SNT__SOFT_CM_DREQ_SENT);
 		snt__soft_cm_send(cm, connection, SNT__CM_DREQ);
-		snt__soft_cm_raise(cm, connection, SNT__CM_EVENT_FAILED);
+		snt__soft_cm_raise(connection, SNT__CM_EVENT_FAILED);
 	} else {
 		snt__soft_cm_finish(cm, connection, SNT__CM_EVENT_DISCONNECTED);
 	}

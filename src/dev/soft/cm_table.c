@@ -73,7 +73,7 @@ static int listen_at(struct snt__soft_cm_manager *manager, struct listener *list
 		if (device >= 0 && i != (unsigned)device)
 			continue;
 		snt__soft_lock(port->device);
-		ret = snt__soft_cm_listen(port->machine, listener->gid, listener->port,
+		ret = snt__soft_cm_listen(&port->channel, listener->gid, listener->port,
 					  backlog, &listener->handle.id,
 					  &listener->on[i]);
 		snt__soft_unlock(port->device);
@@ -172,7 +172,7 @@ static int resolve(struct snt__cm *cm, const struct sockaddr *source,
 		return snt__fail(ENETUNREACH, "the source cannot reach the target");
 	on = &manager->port[device];
 	snt__soft_lock(on->device);
-	ret = snt__soft_cm_resolve(on->machine, from, to, port, &connection);
+	ret = snt__soft_cm_resolve(&on->channel, from, to, port, &connection);
 	if (!ret) {
 		connection->handle.id.cm = cm;
 		connection->handle.id.device = (unsigned)device;
@@ -277,8 +277,7 @@ static void destroy(struct snt__cm_id *id)
 	port = port_of(id);
 	snt__soft_lock(port->device);
 	snt__soft_cm_release(port->machine, snt__soft_cm_of(id));
-	if (snt__list_empty(&port->machine->ready))
-		snt__soft_bell_quiet(&port->bell);
+	snt__soft_cm_quiet(port);
 	snt__soft_cm_unlock_kick(port);
 }
 
