@@ -33,7 +33,8 @@
  * A manager belongs to one thread, and its ids with it. Its events, of all its devices,
  * come out of one fd; connections outlive the listener that they came from. Any number of
  * managers, each in a thread of its own, may have the same devices. Ports are taken for all
- * managers of a device; a request comes to the manager of its listener.
+ * managers of a device; a request comes to the manager of its listener, and may be moved from
+ * there to another one, to be accepted in another thread.
  *
  * Functions return 0 or a negative errno, with a sentence, and write their out pointer
  * only on success.
@@ -188,6 +189,22 @@ struct snt__cm_table {
 	int (*accept)(struct snt__cm_id *id, const struct snt__cm_param *param);
 	int (*reject)(struct snt__cm_id *id, const void *data, size_t length);
 	int (*establish)(struct snt__cm_id *id);
+
+	/**
+	 * move - give a request to another manager
+	 * @id: of a REQUEST that was taken, and neither accepted nor rejected
+	 * @to: of the same table; neither opened nor closed meanwhile
+	 *
+	 * Called by the thread of the manager that has the id, and afterwards the id
+	 * belongs to the other one: also events that are there already and were not
+	 * taken come out of @to. They may do so before this returns, so id->user is to
+	 * be set before. id->device becomes the index that @to has for the device.
+	 *
+	 * Returns: 0, also if @to has it already; -ENOTCONN in another state, or if
+	 * the final event was taken; -EINVAL, @to has not got the device, or is of
+	 * another table; -ENOBUFS, it has too many connections.
+	 */
+	int (*move)(struct snt__cm_id *id, struct snt__cm *to);
 
 	/* The peer is there, even if its message got lost: something was received, or
 	 * IBV_EVENT_COMM_EST has come, which QPs in RTR have. Does nothing where it is

@@ -2,6 +2,7 @@
 #include "devices/rdmacm_fake.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -214,6 +215,16 @@ int rdma_establish(struct rdma_cm_id *id)
 	return try("establish");
 }
 
+int rdma_migrate_id(struct rdma_cm_id *id, struct rdma_event_channel *channel)
+{
+	if (unacked)
+		abort();
+	if (try("migrate_id"))
+		return -1;
+	id->channel = channel;
+	return 0;
+}
+
 int rdma_notify(struct rdma_cm_id *id, enum ibv_event_type event)
 {
 	(void)id;
@@ -237,31 +248,45 @@ int rdma_init_qp_attr(struct rdma_cm_id *id, struct ibv_qp_attr *attr, int *mask
 	return try("init_qp_attr");
 }
 
+/* The first of a channel. False: there is none. */
+static bool take_news(const struct rdma_event_channel *channel, struct fake_news *out)
+{
+	for (unsigned i = head; i != tail; i++) {
+		if (queue[i % NEWS_MAX].id->channel != channel)
+			continue;
+		*out = queue[i % NEWS_MAX];
+		for (; i != head; i--)
+			queue[i % NEWS_MAX] = queue[(i - 1) % NEWS_MAX];
+		head++;
+		return true;
+	}
+	return false;
+}
+
 int rdma_get_cm_event(struct rdma_event_channel *channel,
 		      struct rdma_cm_event **event_out)
 {
 	struct rdma_cm_event *event;
-	const struct fake_news *news;
+	struct fake_news news;
 
 	if (fault_now("get_cm_event")) {
 		errno = FAKE_ERRNO;
 		return -1;
 	}
-	if (head == tail) {
+	if (!take_news(channel, &news)) {
 		errno = EAGAIN;
 		return -1;
 	}
-	news = &queue[head++ % NEWS_MAX];
 	event = fault_exempt_alloc(sizeof(*event));
-	event->id = news->id;
-	event->event = news->type;
-	event->status = news->status;
-	event->param.conn = news->param;
-	if (news->type == RDMA_CM_EVENT_CONNECT_REQUEST) {
-		event->listen_id = news->id;
-		event->id = new_id(channel, news->id->context);
-		event->id->verbs = news->context ? news->context : route_context;
-		event->id->port_num = news->port ? news->port : route_port;
+	event->id = news.id;
+	event->event = news.type;
+	event->status = news.status;
+	event->param.conn = news.param;
+	if (news.type == RDMA_CM_EVENT_CONNECT_REQUEST) {
+		event->listen_id = news.id;
+		event->id = new_id(channel, news.id->context);
+		event->id->verbs = news.context ? news.context : route_context;
+		event->id->port_num = news.port ? news.port : route_port;
 	}
 	unacked++;
 	*event_out = event;

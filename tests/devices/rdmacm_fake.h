@@ -7,8 +7,8 @@
 /*
  * A librdmacm that a test makes up, as verbs_fake.h is a libibverbs: events are what the
  * test says, each call can fail (tests/lib/fault.h), and what was called is remembered.
- * Destroying an id whose events were not all acknowledged, which would block for ever, ends
- * the program.
+ * Destroying or migrating an id whose events were not all acknowledged, which would block for
+ * ever, ends the program.
  */
 
 /* What happens to the id next; of a request, to the listener. */

@@ -27,7 +27,7 @@ struct bed {
 	const uint8_t *data; /* what is left of the input */
 	size_t size;
 	struct snt__soft_cm *cm;
-	struct snt__soft_cm_channel channel;
+	struct snt__soft_cm_channel channel[2];
 	struct snt__soft_cm_listener *listener;
 	struct snt__cm_id listener_id;
 	struct snt__soft_cm_connection *held[HELD_MAX]; /* by the program */
@@ -226,7 +226,8 @@ static void take_event(struct bed *bed)
 	struct snt__cm_event event;
 	int place;
 
-	if (snt__soft_cm_next_event(&bed->channel, &event))
+	if (snt__soft_cm_next_event(&bed->channel[0], &event) &&
+	    snt__soft_cm_next_event(&bed->channel[1], &event))
 		return;
 	place = place_of(bed, snt__soft_cm_of(event.id));
 	if (event.type == SNT__CM_EVENT_REQUEST) {
@@ -248,7 +249,7 @@ static void resolve(struct bed *bed)
 	struct snt__soft_cm_connection *connection;
 
 	if (place >= 0 &&
-	    !snt__soft_cm_resolve(&bed->channel, gid[0], gid[1], PORT, &connection))
+	    !snt__soft_cm_resolve(&bed->channel[0], gid[0], gid[1], PORT, &connection))
 		bed->held[place] = connection;
 }
 
@@ -285,6 +286,7 @@ static void call(struct bed *bed)
 		break;
 	case 6:
 		snt__soft_cm_qp_attr(bed->cm, connection, &attr, &mask);
+		snt__soft_cm_move(connection, &bed->channel[param.qpn & 1]);
 		break;
 	default:
 		drop(bed, place);
@@ -297,7 +299,7 @@ static void listen_anew(struct bed *bed)
 	int ret;
 
 	snt__soft_cm_unlisten(bed->cm, bed->listener);
-	ret = snt__soft_cm_listen(&bed->channel, gid[0], PORT, 1 + take(bed) % 3,
+	ret = snt__soft_cm_listen(&bed->channel[0], gid[0], PORT, 1 + take(bed) % 3,
 				  &bed->listener_id, &bed->listener);
 	assert(!ret);
 }
@@ -320,7 +322,7 @@ static void check_end(struct bed *bed)
 	snt__soft_cm_unlisten(bed->cm, bed->listener);
 	for (int i = 0; i < HELD_MAX; i++)
 		drop(bed, i);
-	assert(!bed->cm->live);
+	assert(!bed->cm->live && !bed->channel[0].live && !bed->channel[1].live);
 	do {
 		while (snt__soft_cm_output(bed->cm, &path, mad, bed->now))
 			;
@@ -344,9 +346,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	int ret = snt__soft_cm_create(&config, &bed.cm);
 
 	assert(!ret);
-	bed.channel.wake = wake;
-	snt__soft_cm_channel_open(bed.cm, &bed.channel);
-	ret = snt__soft_cm_listen(&bed.channel, gid[0], PORT, 3, &bed.listener_id,
+	for (unsigned i = 0; i < 2; i++) {
+		bed.channel[i].wake = wake;
+		snt__soft_cm_channel_open(bed.cm, &bed.channel[i]);
+	}
+	ret = snt__soft_cm_listen(&bed.channel[0], gid[0], PORT, 3, &bed.listener_id,
 				  &bed.listener);
 	assert(!ret);
 	while (bed.size) {

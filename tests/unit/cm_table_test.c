@@ -582,6 +582,120 @@ static void managers_share_limits(void **state)
 	kit_close(kit);
 }
 
+/*
+ * Requests that move to another manager
+ */
+
+/* A request of A, taken by B; the other manager has both devices. */
+static struct snt__cm *take_request(struct world *world)
+{
+	struct snt__cm_param param;
+
+	*world = open_world(false);
+	param = param_of(world->kit, A, "from A");
+	assert_success(resolve(world->cm[A], NULL, "10.0.0.2", 7000, &world->id[A]));
+	expect(world->cm[A], SNT__CM_EVENT_RESOLVED);
+	move_qp(world->kit, A, world->id[A], IBV_QPS_INIT);
+	assert_success(table->connect(world->id[A], &param));
+	kit_run_for(world->kit, 1000);
+	world->id[B] = expect(world->cm[B], SNT__CM_EVENT_REQUEST).id;
+	assert_int_equal(world->id[B]->device, 0);
+	return open_for(world->kit, A, 2);
+}
+
+/* It is accepted there, and outlives the manager that it came to. */
+static void request_moves(void **state)
+{
+	struct world world;
+	struct snt__cm *other = take_request(&world);
+	struct snt__cm_param param = param_of(world.kit, B, "from B");
+
+	(void)state;
+	assert_success(table->move(world.id[B], world.cm[B]));
+	assert_success(table->move(world.id[B], other));
+	assert_ptr_equal(world.id[B]->cm, other);
+	assert_int_equal(world.id[B]->device, 1);
+	table->destroy(world.listener);
+	world.listener = NULL;
+	assert_success(table->close(world.cm[B]));
+	world.cm[B] = other;
+	assert_error(table->close(other), EBUSY, "has connections");
+	for (enum ibv_qp_state to = IBV_QPS_INIT; to <= IBV_QPS_RTS; to++)
+		move_qp(world.kit, B, world.id[B], to);
+	assert_success(table->accept(world.id[B], &param));
+	kit_run_for(world.kit, 1000);
+	expect(world.cm[A], SNT__CM_EVENT_RESPONSE);
+	move_qp(world.kit, A, world.id[A], IBV_QPS_RTR);
+	move_qp(world.kit, A, world.id[A], IBV_QPS_RTS);
+	assert_success(table->establish(world.id[A]));
+	kit_run_for(world.kit, 1000);
+	assert_ptr_equal(expect(other, SNT__CM_EVENT_ESTABLISHED).id, world.id[B]);
+	send_across(world.kit, A, 1);
+	assert_success(table->disconnect(world.id[A]));
+	kit_run_for(world.kit, 1000);
+	expect(world.cm[A], SNT__CM_EVENT_DISCONNECTED);
+	assert_ptr_equal(expect(other, SNT__CM_EVENT_DISCONNECTED).id, world.id[B]);
+	close_world(&world);
+}
+
+/* The peer gives up before it is moved, or after. */
+static void request_moves_with_its_end(void **state)
+{
+	(void)state;
+	for (unsigned before = 0; before < 2; before++) {
+		struct world world;
+		struct snt__cm *other = take_request(&world);
+
+		if (!before)
+			assert_success(table->move(world.id[B], other));
+		table->destroy(world.id[A]);
+		world.id[A] = NULL;
+		kit_run_for(world.kit, 1000);
+		if (before) {
+			/* As long as it takes to be forgotten by all but its owner. */
+			kit_run_for(world.kit, UINT64_C(20000000000));
+			assert_true(readable(world.cm[B]));
+			assert_success(table->move(world.id[B], other));
+		}
+		assert_false(readable(world.cm[B]));
+		expect_none(world.cm[B]);
+		assert_ptr_equal(expect(other, SNT__CM_EVENT_REJECTED).id, world.id[B]);
+		expect_none(other);
+		assert_error(table->move(world.id[B], world.cm[B]), ENOTCONN, "move");
+		table->destroy(world.id[B]);
+		world.id[B] = NULL;
+		assert_success(table->close(other));
+		close_world(&world);
+	}
+}
+
+static void request_stays(void **state)
+{
+	struct world world;
+	struct snt__cm *other = take_request(&world);
+	struct snt__cm_param param = param_of(world.kit, B, "from B");
+	struct snt__cm verbs = { .table = &snt__cm_verbs };
+
+	(void)state;
+	/* Neither a listener moves, nor what began here. */
+	assert_error(table->move(world.listener, other), ENOTCONN, "move");
+	assert_error(table->move(world.id[A], other), ENOTCONN, "move");
+	assert_error(table->move(world.id[B], world.cm[A]), EINVAL, "device");
+	assert_error(table->move(world.id[B], &verbs), EINVAL, "device");
+	assert_ptr_equal(world.id[B]->cm, world.cm[B]);
+	assert_success(table->accept(world.id[B], &param));
+	assert_error(table->move(world.id[B], other), ENOTCONN, "move");
+	kit_run_for(world.kit, 1000);
+	expect(world.cm[A], SNT__CM_EVENT_RESPONSE);
+	assert_success(table->reject(world.id[A], NULL, 0));
+	kit_run_for(world.kit, 1000);
+	/* It is over, but it was accepted. */
+	assert_error(table->move(world.id[B], other), ENOTCONN, "move");
+	expect(world.cm[B], SNT__CM_EVENT_REJECTED);
+	assert_success(table->close(other));
+	close_world(&world);
+}
+
 static void open_fails(void **state)
 {
 	struct kit *kit = open_kit(false);
@@ -642,6 +756,9 @@ int main(void)
 		cmocka_unit_test(device_has_an_agent),
 		cmocka_unit_test(managers_share_a_device),
 		cmocka_unit_test(managers_share_limits),
+		cmocka_unit_test(request_moves),
+		cmocka_unit_test(request_moves_with_its_end),
+		cmocka_unit_test(request_stays),
 		cmocka_unit_test(open_fails),
 		cmocka_unit_test(device_dies),
 	};

@@ -263,6 +263,81 @@ static void requests(void **state)
 	table->destroy(listener);
 }
 
+static struct snt__cm *open_other(const struct snt__cm_device *on, unsigned count)
+{
+	struct snt__cm_opts opts = { .devices = on,
+				     .device_count = count,
+				     .connection_max = 1 };
+	struct snt__cm *other = NULL;
+
+	assert_success(table->open(&opts, &other));
+	return other;
+}
+
+/* Taken here, and accepted by another manager, which calls the device differently. */
+static void request_moves(void **state)
+{
+	struct snt__cm_device on[2] = { { context, 1 }, { context, 2 } };
+	struct snt__cm *first = cm, *other = open_other(on, 2);
+	struct snt__cm_param param = { .qpn = 5 };
+	struct rdma_cm_id *rdma;
+	struct snt__cm_id *listener = listen_anywhere(&rdma), *id;
+
+	(void)state;
+	push_request(rdma, context, 2);
+	id = expect(SNT__CM_EVENT_REQUEST).id;
+	assert_int_equal(id->device, 0);
+	assert_success(table->move(id, first));
+	assert_int_equal(fake_cm_calls("migrate_id"), 0);
+	/* What has happened by then comes there, too. */
+	push(fake_cm_last(), RDMA_CM_EVENT_ADDR_CHANGE, 0);
+	assert_success(table->move(id, other));
+	assert_ptr_equal(id->cm, other);
+	assert_int_equal(id->device, 1);
+	expect_none();
+	table->destroy(listener);
+	assert_success(table->close(first));
+	cm = other;
+	assert_error(table->close(cm), EBUSY, "has connections");
+	assert_ptr_equal(expect(SNT__CM_EVENT_ADDRESS).id, id);
+	assert_success(table->accept(id, &param));
+	assert_error(table->move(id, cm), ENOTCONN, "move");
+	push(fake_cm_last(), RDMA_CM_EVENT_ESTABLISHED, 0);
+	assert_ptr_equal(expect(SNT__CM_EVENT_ESTABLISHED).id, id);
+	table->destroy(id);
+}
+
+static void request_stays(void **state)
+{
+	struct snt__cm_device on = { context, 2 }, port1 = { context, 1 };
+	struct snt__cm *other = open_other(&on, 1), *wrong = open_other(&port1, 1);
+	struct snt__cm soft = { .table = &snt__cm_soft };
+	struct rdma_cm_id *rdma;
+	struct snt__cm_id *listener = listen_anywhere(&rdma), *id[2];
+
+	(void)state;
+	assert_error(table->move(listener, other), ENOTCONN, "move");
+	for (unsigned i = 0; i < 2; i++) {
+		push_request(rdma, context, 2);
+		id[i] = expect(SNT__CM_EVENT_REQUEST).id;
+	}
+	assert_error(table->move(id[0], wrong), EINVAL, "device");
+	assert_error(table->move(id[0], &soft), EINVAL, "device");
+	fault_arm(1);
+	assert_error(table->move(id[0], other), FAKE_ERRNO, "rdma_migrate_id");
+	fault_arm(0);
+	assert_ptr_equal(id[0]->cm, cm);
+	assert_success(table->close(wrong));
+	assert_success(table->move(id[0], other));
+	assert_error(table->move(id[1], other), ENOBUFS, "too many");
+	assert_success(table->reject(id[1], NULL, 0));
+	assert_error(table->move(id[1], other), ENOTCONN, "move");
+	table->destroy(id[0]);
+	table->destroy(id[1]);
+	table->destroy(listener);
+	assert_success(table->close(other));
+}
+
 static void limits(void **state)
 {
 	struct rdma_cm_id *rdma, *other;
@@ -425,6 +500,8 @@ int main(void)
 		TEST(listener_on_all_addresses_hears_ipv4),
 		TEST(listener_loses_its_device),
 		TEST(requests),
+		TEST(request_moves),
+		TEST(request_stays),
 		TEST(limits),
 		TEST(where_it_leads),
 		TEST(each_call_fails),

@@ -290,6 +290,10 @@ void snt__soft_cm_notify(struct snt__soft_cm *cm,
 			 struct snt__soft_cm_connection *connection);
 int snt__soft_cm_disconnect(struct snt__soft_cm *cm,
 			    struct snt__soft_cm_connection *connection);
+/* To another channel of the same machine, with its events. 0 or -ENOTCONN: it is not a
+ * request that was taken and not answered. */
+int snt__soft_cm_move(struct snt__soft_cm_connection *connection,
+		      struct snt__soft_cm_channel *to);
 /* The program lets go of it. */
 void snt__soft_cm_release(struct snt__soft_cm *cm,
 			  struct snt__soft_cm_connection *connection);

@@ -50,6 +50,29 @@ void snt__soft_cm_raise(struct snt__soft_cm_connection *connection,
 	make_ready(connection);
 }
 
+/* The peer may have given up meanwhile: then its end is an event that goes along. A QP of
+ * ours is named by accepting it. */
+static bool is_movable(const struct snt__soft_cm_connection *connection)
+{
+	return connection->state == SNT__SOFT_CM_REQ_RECEIVED ||
+	       (connection->passive && !connection->local_qpn &&
+		connection->pending & FINAL_BITS);
+}
+
+int snt__soft_cm_move(struct snt__soft_cm_connection *connection,
+		      struct snt__soft_cm_channel *to)
+{
+	if (!is_movable(connection))
+		return -ENOTCONN;
+	snt__unlink(&connection->ready);
+	connection->channel->live--;
+	connection->channel = to;
+	to->live++;
+	if (connection->pending)
+		make_ready(connection);
+	return 0;
+}
+
 static void request_done(struct snt__soft_cm_connection *connection)
 {
 	if (connection->listener)

@@ -239,6 +239,30 @@ static int establish(struct snt__cm_id *id)
 	return explain(ret, "establish");
 }
 
+static int move_request(struct snt__cm_id *id, struct snt__cm *to)
+{
+	struct snt__soft_cm_manager *target = snt__soft_cm_manager(to);
+	struct snt__soft_cm_port *port = port_of(id);
+	int index = -1, ret;
+
+	if (is_listener(id))
+		return explain(-ENOTCONN, "move");
+	if (to->table == id->cm->table)
+		index = snt__soft_cm_port_index(target, port->device);
+	if (index < 0)
+		return snt__fail(EINVAL, "move: the other connection manager does not "
+					 "have the request's device");
+	snt__soft_lock(port->device);
+	ret = snt__soft_cm_move(snt__soft_cm_of(id), &target->port[index].channel);
+	if (!ret) {
+		id->cm = to;
+		id->device = (unsigned)index;
+		snt__soft_cm_quiet(port);
+	}
+	snt__soft_unlock(port->device);
+	return explain(ret, "move");
+}
+
 static int notify(struct snt__cm_id *id)
 {
 	struct snt__soft_cm_port *port = port_of(id);
@@ -335,6 +359,7 @@ const struct snt__cm_table snt__cm_soft = {
 	.accept = accept_request,
 	.reject = reject,
 	.establish = establish,
+	.move = move_request,
 	.notify = notify,
 	.disconnect = disconnect,
 	.destroy = destroy,

@@ -6,7 +6,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <rdma/rdma_cma.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sennit/device.h>
@@ -31,9 +33,14 @@ struct manager {
 	struct device device[SNT_DEVICES_MAX];
 	unsigned device_count;
 	unsigned connection_max;
-	unsigned connection_count;
+	/* Other threads add the ids that they move to here. So there may be some more
+	 * than connection_max, which is no fixed number of places. */
+	atomic_uint connection_count;
 	unsigned listener_max;
 	unsigned listener_count;
+	/* Held while events are taken, and by a thread that moves an id to here: what
+	 * happens to the id is not seen, and the id not destroyed, until it has moved. */
+	pthread_mutex_t events;
 };
 
 /* What may be done with an id. */
@@ -146,6 +153,7 @@ static int open_manager(const struct snt__cm_opts *opts, struct snt__cm **cm_out
 				 "/dev/infiniband/rdma_cm there?)",
 				 strerror(-ret));
 	}
+	pthread_mutex_init(&manager->events, NULL);
 	*cm_out = &manager->cm;
 	return 0;
 }
@@ -160,6 +168,7 @@ static int close_manager(struct snt__cm *cm)
 	if (manager->connection_count || manager->listener_count)
 		return snt__fail(EBUSY, "a connection manager has connections");
 	rdma_destroy_event_channel(manager->channel);
+	pthread_mutex_destroy(&manager->events);
 	free(manager);
 	return 0;
 }
@@ -186,6 +195,11 @@ static int find_device(const struct manager *manager, const struct rdma_cm_id *r
 /*
  * Ids
  */
+
+static bool is_full(struct manager *manager)
+{
+	return manager->connection_count >= manager->connection_max;
+}
 
 static struct id *new_id(struct manager *manager, enum phase phase)
 {
@@ -293,7 +307,7 @@ static int resolve(struct snt__cm *cm, const struct sockaddr *source,
 	struct id *id = NULL;
 	int ret;
 
-	if (manager->connection_count == manager->connection_max)
+	if (is_full(manager))
 		return snt__fail(ENOBUFS, "too many connections");
 	ret = create(manager, RESOLVING, &id);
 	if (ret)
@@ -404,6 +418,44 @@ static int establish(struct snt__cm_id *cm_id)
 	if (!ret)
 		id->phase = ESTABLISHED;
 	return explain(ret, "rdma_establish");
+}
+
+/* Every event of the id that was taken has been acknowledged: librdmacm would wait for
+ * that. */
+static int migrate(struct id *id, struct manager *to, unsigned device)
+{
+	int ret;
+
+	pthread_mutex_lock(&to->events);
+	ret = FROM_INT(rdma_migrate_id(id->rdma, to->channel));
+	if (!ret) {
+		manager_of(id->id.cm)->connection_count--;
+		to->connection_count++;
+		id->id.cm = &to->cm;
+		id->id.device = device;
+	}
+	pthread_mutex_unlock(&to->events);
+	return ret;
+}
+
+static int move_request(struct snt__cm_id *cm_id, struct snt__cm *to)
+{
+	struct id *id = id_of(cm_id);
+	int device = -1;
+
+	if (id->phase != REQUESTED)
+		return fail_in_phase("move");
+	if (to == cm_id->cm)
+		return 0;
+	if (to->table == cm_id->cm->table)
+		device = find_device(manager_of(to), id->rdma);
+	if (device < 0)
+		return snt__fail(EINVAL, "move: the other connection manager does not "
+					 "have the request's device");
+	if (is_full(manager_of(to)))
+		return snt__fail(ENOBUFS, "move: too many connections");
+	return explain(migrate(id, manager_of(to), (unsigned)device),
+		       "rdma_migrate_id");
 }
 
 /* Where it is no news the kernel says so. */
@@ -546,7 +598,7 @@ static bool requested(struct manager *manager, const struct news *news,
 	int device = find_device(manager, news->rdma);
 	struct id *id = NULL;
 
-	if (device >= 0 && manager->connection_count < manager->connection_max)
+	if (device >= 0 && !is_full(manager))
 		id = new_id(manager, REQUESTED);
 	if (!id) {
 		rdma_reject(news->rdma, NULL, 0);
@@ -633,9 +685,8 @@ static bool happened(struct id *id, const struct news *news,
 	}
 }
 
-static int next_event(struct snt__cm *cm, struct snt__cm_event *event_out)
+static int take_event(struct manager *manager, struct snt__cm_event *event_out)
 {
-	struct manager *manager = manager_of(cm);
 	struct news news;
 	bool told;
 	int ret;
@@ -656,6 +707,17 @@ static int next_event(struct snt__cm *cm, struct snt__cm_event *event_out)
 	return 0;
 }
 
+static int next_event(struct snt__cm *cm, struct snt__cm_event *event_out)
+{
+	struct manager *manager = manager_of(cm);
+	int ret;
+
+	pthread_mutex_lock(&manager->events);
+	ret = take_event(manager, event_out);
+	pthread_mutex_unlock(&manager->events);
+	return ret;
+}
+
 const struct snt__cm_table snt__cm_verbs = {
 	.open = open_manager,
 	.close = close_manager,
@@ -667,6 +729,7 @@ const struct snt__cm_table snt__cm_verbs = {
 	.accept = accept_request,
 	.reject = reject,
 	.establish = establish,
+	.move = move_request,
 	.notify = notify,
 	.disconnect = disconnect,
 	.destroy = destroy,
