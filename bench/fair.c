@@ -34,6 +34,7 @@ struct busy_qp {
 
 static struct {
 	struct snt_ctx *ctx;
+	struct snt_loop *loop;
 	struct snt_mem *mem;
 	struct busy_qp qp[QPS];
 	struct cards peer;
@@ -58,6 +59,8 @@ static void open_end(int with)
 	struct snt_qp_opts qp_opts = { .size = sizeof(qp_opts), .retry_count = 7 };
 
 	check(snt_ctx_open(&opts, &end.ctx), "a context");
+	check(snt_loop_open(end.ctx, NULL, &end.loop), "a loop");
+	cq_opts.loop = end.loop;
 	check(snt_cq_create(end.ctx, &cq_opts, &qp_opts.cq), "a CQ");
 	check(snt_mem_register(end.ctx, end.bytes, sizeof(end.bytes), ACCESS, &end.mem),
 	      "memory");
@@ -99,7 +102,7 @@ static void done(struct snt_op *op)
 /* Returns the least served QP's share. */
 static double run(unsigned depth)
 {
-	uint64_t begin = snt_loop_now(end.ctx), least = UINT64_MAX, most = 1;
+	uint64_t begin = snt_loop_now(end.loop), least = UINT64_MAX, most = 1;
 
 	end.ending = false;
 	for (unsigned i = 0; i < QPS; i++) {
@@ -110,15 +113,15 @@ static double run(unsigned depth)
 			post(&end.qp[i], &end.qp[i].op[n]);
 		}
 	}
-	while (snt_loop_now(end.ctx) - begin < RUN_NS)
-		check(snt_loop_wait(end.ctx, 1000000), "the loop");
+	while (snt_loop_now(end.loop) - begin < RUN_NS)
+		check(snt_loop_wait(end.loop, 1000000), "the loop");
 	for (unsigned i = 0; i < QPS; i++) {
 		least = end.qp[i].served < least ? end.qp[i].served : least;
 		most = end.qp[i].served > most ? end.qp[i].served : most;
 	}
 	end.ending = true;
 	while (end.in_flight)
-		check(snt_loop_wait(end.ctx, 1000000), "the loop");
+		check(snt_loop_wait(end.loop, 1000000), "the loop");
 	return 100.0 * (double)least / (double)most;
 }
 

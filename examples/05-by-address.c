@@ -20,6 +20,7 @@ static struct {
 	char in[64], out[64];
 } bytes;
 static struct snt_ctx *ctx;
+static struct snt_loop *loop;
 static struct snt_mem *mem;
 static struct snt_cq *cq;
 static struct snt_conn *conn;
@@ -55,6 +56,8 @@ static void open_end(void)
 	const unsigned access = SNT_ACCESS_LOCAL_WRITE;
 
 	check(snt_ctx_open(NULL, &ctx), "open");
+	check(snt_loop_open(ctx, NULL, &loop), "loop");
+	cq_opts.loop = loop;
 	check(snt_cq_create(ctx, &cq_opts, &cq), "CQ");
 	check(snt_mem_register(ctx, &bytes, sizeof(bytes), access, &mem), "memory");
 	qp.cq = cq;
@@ -66,6 +69,7 @@ static void close_end(void)
 	check(snt_conn_destroy(conn), "destroy");
 	check(snt_cq_destroy(cq), "destroy");
 	check(snt_mem_release(mem), "release");
+	check(snt_loop_close(loop), "close");
 	check(snt_ctx_close(ctx), "close");
 }
 
@@ -85,7 +89,7 @@ static int serve(unsigned port)
 	char host[SNT_ADDRESS_MAX];
 
 	open_end();
-	check(snt_listener_create(ctx, &listen, &listener), "listen");
+	check(snt_listener_create(loop, &listen, &listener), "listen");
 	check(snt_listener_address(listener, 0, host, sizeof(host)), "address");
 	printf("%s %u\n", host, snt_listener_port(listener));
 	fflush(stdout);
@@ -107,7 +111,7 @@ static int ask(const char *address, unsigned port)
 	open_end();
 	opts.host = address;
 	opts.port = port;
-	check(snt_conn_connect(ctx, &opts, &conn), "connect");
+	check(snt_conn_connect(loop, &opts, &conn), "connect");
 	check(snt_conn_wait(conn, 10 * SECONDS), "connect");
 	snt_conn_explain(conn, text, sizeof(text));
 	fputs(text, stdout);

@@ -38,7 +38,7 @@ int main(void)
 	watch(epoll_fd, &timer);
 	watch(epoll_fd, &echo.tcp.fd[0]);
 	watch(epoll_fd, &echo.tcp.fd[1]);
-	echo_check(snt_epoll_attach(&sennit, echo.rdma.ctx, epoll_fd, 0), "attach");
+	echo_check(snt_epoll_attach(&sennit, echo.rdma.loop, epoll_fd, 0), "attach");
 	while (!echo_is_done(&echo)) {
 		int count = epoll_wait(epoll_fd, events, 8, -1);
 

@@ -21,7 +21,7 @@ int main(void)
 	long next_tick = now_ms() + ECHO_TICK_MS;
 
 	echo_open(&echo);
-	echo_check(snt_poll_attach(&sennit, echo.rdma.ctx, &fds[0]), "attach");
+	echo_check(snt_poll_attach(&sennit, echo.rdma.loop, &fds[0]), "attach");
 	for (int i = 0; i < 2; i++)
 		fds[1 + i] = (struct pollfd){ .fd = echo.tcp.fd[i], .events = POLLIN };
 	while (!echo_is_done(&echo)) {

@@ -55,7 +55,7 @@ int main(void)
 	uv_timer_init(loop, &program.timer);
 	program.timer.data = &program;
 	uv_timer_start(&program.timer, ticked, ECHO_TICK_MS, ECHO_TICK_MS);
-	echo_check(snt_libuv_attach(&program.sennit, program.echo.rdma.ctx, loop),
+	echo_check(snt_libuv_attach(&program.sennit, program.echo.rdma.loop, loop),
 		   "attach");
 	uv_run(loop, UV_RUN_DEFAULT);
 	uv_loop_close(loop);

@@ -50,7 +50,7 @@ int main(void)
 	}
 	event[2] = event_new(program.base, -1, EV_PERSIST, ticked, &program);
 	event_add(event[2], &period);
-	echo_check(snt_libevent_attach(&program.sennit, program.echo.rdma.ctx,
+	echo_check(snt_libevent_attach(&program.sennit, program.echo.rdma.loop,
 				       program.base),
 		   "attach");
 	event_base_dispatch(program.base);

@@ -51,7 +51,7 @@ int main(void)
 	ev_timer_init(&program.timer, ticked, period, period);
 	program.timer.data = &program;
 	ev_timer_start(loop, &program.timer);
-	echo_check(snt_libev_attach(&program.sennit, program.echo.rdma.ctx, loop),
+	echo_check(snt_libev_attach(&program.sennit, program.echo.rdma.loop, loop),
 		   "attach");
 	ev_run(loop, 0);
 	snt_libev_detach(&program.sennit);

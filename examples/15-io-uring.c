@@ -77,7 +77,7 @@ int main(void)
 	watch(&program, TCP_CLIENT);
 	watch(&program, TCP_SERVER);
 	start_timer(&program);
-	echo_check(snt_io_uring_attach(&program.sennit, program.echo.rdma.ctx,
+	echo_check(snt_io_uring_attach(&program.sennit, program.echo.rdma.loop,
 				       &program.ring, SENNIT),
 		   "attach");
 	while (!echo_is_done(&program.echo)) {

@@ -16,6 +16,9 @@
 #define LENGTH 64
 #define LONG   INT64_C(10000000000)
 
+static struct snt_ctx *ctx;
+static struct snt_loop *loop;
+
 struct address {
 	char host[SNT_ADDRESS_MAX];
 	uint16_t port;
@@ -28,8 +31,6 @@ static void check(long ret, const char *what)
 	fprintf(stderr, "stream-echo: %s: %s\n", what, snt_err_text());
 	exit(1);
 }
-
-/* TCP */
 
 static void tcp_serve(int tell)
 {
@@ -68,19 +69,17 @@ static void tcp_ask(const struct address *where)
 	close(fd);
 }
 
-/* A stream */
-
 static void stream_serve(int tell)
 {
 	struct snt_stream_listener_opts opts = SNT_INIT(opts);
 	struct address where;
-	struct snt_ctx *ctx;
 	struct snt_stream_listener *listener;
 	struct snt_stream *stream;
 	char text[LENGTH];
 
 	check(snt_ctx_open(NULL, &ctx), "open");
-	check(snt_stream_listener_create(ctx, &opts, &listener), "listen");
+	check(snt_loop_open(ctx, NULL, &loop), "loop");
+	check(snt_stream_listener_create(loop, &opts, &listener), "listen");
 	check(snt_stream_listener_address(listener, 0, where.host, sizeof(where.host)),
 	      "address");
 	where.port = snt_stream_listener_port(listener);
@@ -90,6 +89,7 @@ static void stream_serve(int tell)
 		check(snt_stream_write(stream, text, LENGTH), "write");
 	check(snt_stream_close(stream, LONG), "close");
 	check(snt_stream_listener_destroy(listener), "destroy");
+	check(snt_loop_close(loop), "close");
 	check(snt_ctx_close(ctx), "close");
 }
 
@@ -98,11 +98,11 @@ static void stream_ask(const struct address *where)
 	struct snt_stream_opts opts =
 		SNT_INIT(opts, .host = where->host, .port = where->port);
 	char text[LENGTH] = "how are you?", answer[LENGTH];
-	struct snt_ctx *ctx;
 	struct snt_stream *stream;
 
 	check(snt_ctx_open(NULL, &ctx), "open");
-	check(snt_stream_connect(ctx, &opts, &stream), "connect");
+	check(snt_loop_open(ctx, NULL, &loop), "loop");
+	check(snt_stream_connect(loop, &opts, &stream), "connect");
 	for (int i = 0; i < ROUNDS; i++) {
 		check(snt_stream_write(stream, text, LENGTH), "write");
 		check(snt_stream_read_all(stream, answer, LENGTH, LONG), "read");
@@ -110,10 +110,10 @@ static void stream_ask(const struct address *where)
 			exit(1);
 	}
 	check(snt_stream_close(stream, LONG), "close");
+	check(snt_loop_close(loop), "close");
 	check(snt_ctx_close(ctx), "close");
 }
 
-/* Both ends, and how long it takes. */
 static void run(const char *name, void (*serve)(int tell),
 		void (*ask)(const struct address *where))
 {

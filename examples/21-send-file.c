@@ -17,6 +17,7 @@
 #define SECONDS INT64_C(1000000000)
 
 static struct snt_ctx *ctx;
+static struct snt_loop *loop;
 
 static ssize_t check(ssize_t ret, const char *what)
 {
@@ -38,6 +39,7 @@ static void expect(int good, const char *what)
 static int end(struct snt_stream *stream, uint64_t bytes)
 {
 	check(snt_stream_close(stream, 10 * SECONDS), "close");
+	check(snt_loop_close(loop), "close");
 	check(snt_ctx_close(ctx), "close");
 	fprintf(stderr, "%" PRIu64 " bytes\n", bytes);
 	return 0;
@@ -54,7 +56,7 @@ static int receive(unsigned port)
 	uint64_t bytes = 0;
 	ssize_t got;
 
-	check(snt_stream_listener_create(ctx, &opts, &listener), "listen");
+	check(snt_stream_listener_create(loop, &opts, &listener), "listen");
 	fprintf(stderr, "port %u\n", snt_stream_listener_port(listener));
 	check(snt_stream_listener_wait(listener, -1, &stream), "accept");
 	check(snt_stream_listener_destroy(listener), "listen");
@@ -78,7 +80,7 @@ static int send_to(const char *host, unsigned port)
 	uint64_t bytes = 0;
 	ssize_t got;
 
-	check(snt_stream_connect(ctx, &opts, &stream), "connect");
+	check(snt_stream_connect(loop, &opts, &stream), "connect");
 	check(snt_stream_wait(stream, SNT_STREAM_OPEN, 10 * SECONDS), "connect");
 	while ((got = read(STDIN_FILENO, buffer, sizeof(buffer))) > 0) {
 		check(snt_stream_write_all(stream, buffer, got, -1) - got, "send");
@@ -91,6 +93,7 @@ static int send_to(const char *host, unsigned port)
 int main(int argc, char **argv)
 {
 	check(snt_ctx_open(NULL, &ctx), "open");
+	check(snt_loop_open(ctx, NULL, &loop), "loop");
 	if (argc == 3 && !strcmp(argv[1], "receive"))
 		return receive(atoi(argv[2]));
 	if (argc == 4 && !strcmp(argv[1], "send"))

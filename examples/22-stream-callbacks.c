@@ -16,7 +16,7 @@
 #define BYTES	(1 << 20)
 #define RING	(64 << 10)
 
-static struct snt_ctx *ctx;
+static struct snt_loop *loop;
 static unsigned streams; /* at both ends, that are not over yet */
 
 static void check(long ret, const char *what)
@@ -42,7 +42,6 @@ static void end_stream(struct snt_stream *stream)
 }
 
 /* The server: bytes go back from where they have arrived. */
-
 static void echo(void *arg, struct snt_stream *stream, unsigned events)
 {
 	struct iovec at[2];
@@ -76,12 +75,11 @@ static struct snt_stream_listener *start_server(void)
 		SNT_INIT(opts, .stream = &stream, .accepted = accepted);
 	struct snt_stream_listener *listener;
 
-	check(snt_stream_listener_create(ctx, &opts, &listener), "listen");
+	check(snt_stream_listener_create(loop, &opts, &listener), "listen");
 	return listener;
 }
 
 /* The clients: each sends and receives at the same time, as far as either goes. */
-
 struct client {
 	size_t sent, received;
 };
@@ -121,7 +119,7 @@ static void start_client(struct client *client,
 	struct snt_stream *stream;
 
 	check(snt_stream_listener_address(listener, 0, host, sizeof(host)), "address");
-	check(snt_stream_connect(ctx, &opts, &stream), "connect");
+	check(snt_stream_connect(loop, &opts, &stream), "connect");
 	streams++;
 	exchange(client, stream, 0);
 }
@@ -130,17 +128,20 @@ int main(void)
 {
 	static struct client client[CLIENTS];
 	struct snt_stream_listener *listener;
+	struct snt_ctx *ctx;
 	size_t received = 0;
 
 	for (size_t i = 0; i < BYTES; i++)
 		payload[i] = (unsigned char)(i * i >> 8);
 	check(snt_ctx_open(NULL, &ctx), "open");
+	check(snt_loop_open(ctx, NULL, &loop), "loop");
 	listener = start_server();
 	for (unsigned i = 0; i < CLIENTS; i++)
 		start_client(&client[i], listener);
 	while (streams)
-		check(snt_loop_wait(ctx, -1), "loop");
+		check(snt_loop_wait(loop, -1), "loop");
 	check(snt_stream_listener_destroy(listener), "destroy");
+	check(snt_loop_close(loop), "close");
 	check(snt_ctx_close(ctx), "close");
 	for (unsigned i = 0; i < CLIENTS; i++)
 		received += client[i].received;

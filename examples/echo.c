@@ -80,7 +80,8 @@ static void server_done(struct snt_op *op)
 
 static void connect_qps(struct rdma_echo *rdma)
 {
-	struct snt_cq_opts cq_opts = SNT_INIT(cq_opts, .ops = SNT_OPS_EVENTS);
+	struct snt_cq_opts cq_opts =
+		SNT_INIT(cq_opts, .loop = rdma->loop, .ops = SNT_OPS_EVENTS);
 	struct snt_qp_opts opts = SNT_INIT(opts);
 	struct snt_card card[2];
 
@@ -99,6 +100,7 @@ static void rdma_open(struct rdma_echo *rdma)
 	struct snt_sge in;
 
 	echo_check(snt_ctx_open(NULL, &rdma->ctx), "open");
+	echo_check(snt_loop_open(rdma->ctx, NULL, &rdma->loop), "loop");
 	echo_check(snt_mem_register(rdma->ctx, rdma->bytes, sizeof(rdma->bytes),
 				    SNT_ACCESS_LOCAL_WRITE, &rdma->mem),
 		   "memory");
@@ -123,6 +125,7 @@ static void rdma_close(struct rdma_echo *rdma)
 	}
 	echo_check(snt_cq_destroy(rdma->cq), "destroy");
 	echo_check(snt_mem_release(rdma->mem), "release");
+	echo_check(snt_loop_close(rdma->loop), "close");
 	echo_check(snt_ctx_close(rdma->ctx), "close");
 }
 

@@ -17,6 +17,7 @@
 /* By RDMA: ops, whose callbacks send the next message. */
 struct rdma_echo {
 	struct snt_ctx *ctx;
+	struct snt_loop *loop;
 	struct snt_cq *cq;
 	struct snt_mem *mem;
 	struct snt_qp *qp[2]; /* client and server */
@@ -49,7 +50,7 @@ static inline int echo_is_done(const struct echo *echo)
 	       echo->ticks >= ECHO_TICKS;
 }
 
-/* Closes all, after the context was detached from the loop, and says how it was. */
+/* Closes all, after sennit's loop was detached from the program's, and says how it was. */
 int echo_close(struct echo *echo, const char *loop);
 
 /* The call failed: says why, and ends the program. */

@@ -31,6 +31,8 @@ static void open_end(struct end *end)
 		exit(1);
 	memset(end->memory, 0, ends->length);
 	ends_check(snt_ctx_open(NULL, &end->ctx), "open");
+	ends_check(snt_loop_open(end->ctx, NULL, &end->loop), "loop");
+	opts.loop = end->loop;
 	ends_check(snt_cq_create(end->ctx, &opts, &end->cq), "CQ");
 	ends_check(snt_mem_register(end->ctx, end->memory, ends->length,
 				    SNT_ACCESS_LOCAL_WRITE | ends->access, &end->mem),
@@ -45,6 +47,7 @@ static void close_end(struct end *end)
 	}
 	ends_check(snt_cq_destroy(end->cq), "destroy");
 	ends_check(snt_mem_release(end->mem), "release");
+	ends_check(snt_loop_close(end->loop), "close");
 	ends_check(snt_ctx_close(end->ctx), "close");
 	free(end->memory);
 }
@@ -83,7 +86,7 @@ static int serve(unsigned port, int tell)
 	open_end(&end);
 	if (ends->prepare)
 		ends->prepare(&end);
-	ends_check(snt_listener_create(end.ctx, &opts, &listener), "listen");
+	ends_check(snt_listener_create(end.loop, &opts, &listener), "listen");
 	chosen = snt_listener_port(listener);
 	if (tell >= 0 && write(tell, &chosen, sizeof(chosen)) != sizeof(chosen))
 		return 1;
@@ -108,7 +111,7 @@ static int be_client(const char *host, unsigned port)
 	open_end(&end);
 	qp.size = sizeof(qp);
 	qp.cq = end.cq;
-	ends_check(snt_conn_connect(end.ctx, &opts, &end.conn[0]), "connect");
+	ends_check(snt_conn_connect(end.loop, &opts, &end.conn[0]), "connect");
 	ends_check(snt_conn_wait(end.conn[0], 10 * ENDS_SECONDS), "connect");
 	ends_check(snt_conn_query(end.conn[0], &info), "query");
 	ends_check(snt_token_unpack(info.data, info.data_length, &end.peer), "token");

@@ -20,6 +20,7 @@
 
 struct end {
 	struct snt_ctx *ctx;
+	struct snt_loop *loop;
 	struct snt_cq *cq; /* with ops */
 	struct snt_mem *mem;
 	unsigned char *memory;

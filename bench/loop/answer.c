@@ -16,6 +16,7 @@
 
 static struct {
 	struct snt_ctx *ctx;
+	struct snt_loop *loop;
 	struct snt_mem *mem;
 	struct snt_token token;
 	char buffer[4096];
@@ -61,7 +62,7 @@ static void spin(void *arg, unsigned count)
 	for (unsigned i = 0; i < count; i++) {
 		ask(&op);
 		while (snt_op_pending(&op))
-			snt_loop_poll(x.ctx, 0);
+			snt_loop_poll(x.loop, 0);
 	}
 }
 
@@ -69,7 +70,7 @@ static void wait(void *arg, unsigned count)
 {
 	static struct snt_op op;
 
-	snt_loop_spin(x.ctx, *(int64_t *)arg);
+	snt_loop_spin(x.loop, *(int64_t *)arg);
 	for (unsigned i = 0; i < count; i++) {
 		int ret;
 
@@ -86,7 +87,9 @@ static void wait(void *arg, unsigned count)
 
 static void make_qps(void)
 {
-	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts), .ops = SNT_OPS_EVENTS };
+	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts),
+				       .loop = x.loop,
+				       .ops = SNT_OPS_EVENTS };
 	struct snt_qp_opts qp_opts = { .size = sizeof(qp_opts) };
 	struct snt_lane_info info = { .size = sizeof(info) };
 	struct snt_card card[2];
@@ -118,7 +121,7 @@ void add_answers(struct bench *bench)
 
 	real_poll = adopted.context->ops.poll_cq;
 	adopted.context->ops.poll_cq = poll_in_time;
-	if (snt_ctx_open(&opts, &x.ctx) ||
+	if (snt_ctx_open(&opts, &x.ctx) || snt_loop_open(x.ctx, NULL, &x.loop) ||
 	    snt_mem_register(x.ctx, x.buffer, sizeof(x.buffer),
 			     SNT_ACCESS_LOCAL_WRITE | SNT_ACCESS_REMOTE_WRITE,
 			     &x.mem) ||

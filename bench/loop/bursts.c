@@ -19,6 +19,7 @@ static struct scripted_fabric *fabric;
 
 static struct world {
 	struct snt_ctx *ctx;
+	struct snt_loop *loop;
 	struct snt_mem *mem;
 	struct snt_token token;
 	char buffer[4096];
@@ -57,13 +58,15 @@ static void dispatch_bursts(void *arg, unsigned total)
 	for (unsigned i = 0; i < total; i += BATCH) {
 		snt_op_batch(world->qp[0], world->ops, world->wr, BATCH);
 		for (world->done = 0; world->done < BATCH;)
-			snt_loop_dispatch(world->ctx, 0);
+			snt_loop_dispatch(world->loop, 0);
 	}
 }
 
 static void connect_qps(struct world *world, uint32_t ops)
 {
-	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts), .ops = ops };
+	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts),
+				       .loop = ops ? world->loop : NULL,
+				       .ops = ops };
 	struct snt_qp_opts qp_opts = { .size = sizeof(qp_opts), .recv_depth = 2 };
 	struct snt_card card[2];
 
@@ -88,6 +91,7 @@ static void make(struct world *world, uint32_t ops)
 				     .adopted_count = 1 };
 
 	if (snt_ctx_open(&opts, &world->ctx) ||
+	    snt_loop_open(world->ctx, NULL, &world->loop) ||
 	    snt_mem_register(world->ctx, world->buffer, sizeof(world->buffer),
 			     SNT_ACCESS_LOCAL_WRITE | SNT_ACCESS_REMOTE_WRITE,
 			     &world->mem) ||
@@ -112,17 +116,17 @@ static void make(struct world *world, uint32_t ops)
  * program's own poll(2) comes on top. */
 static void count_syscalls(struct bench *bench)
 {
-	struct pollfd poller = { .fd = snt_loop_fd(served.ctx), .events = POLLIN };
+	struct pollfd poller = { .fd = snt_loop_fd(served.loop), .events = POLLIN };
 	unsigned wakes = 0, bursts = 1000;
 
 	while (poll(&poller, 1, 0) == 1)
-		snt_loop_dispatch(served.ctx, 0);
+		snt_loop_dispatch(served.loop, 0);
 	for (unsigned i = 0; i < bursts; i++) {
 		snt_op_batch(served.qp[0], served.ops, served.wr, BATCH);
 		served.done = 0;
 		syscall_counting = true;
 		for (; poll(&poller, 1, 0) == 1; wakes++)
-			snt_loop_dispatch(served.ctx, 0);
+			snt_loop_dispatch(served.loop, 0);
 		syscall_counting = false;
 		if (served.done != BATCH)
 			die("a wake-up was lost");
@@ -158,7 +162,7 @@ static void again(struct snt_op *op)
 
 static void take_turns(void *arg, unsigned total)
 {
-	struct pollfd poller = { .fd = snt_loop_fd(served.ctx), .events = POLLIN };
+	struct pollfd poller = { .fd = snt_loop_fd(served.loop), .events = POLLIN };
 	int budget = *(const int *)arg;
 
 	for (int i = 0; i < BATCH; i++)
@@ -167,7 +171,7 @@ static void take_turns(void *arg, unsigned total)
 	served.done = 0;
 	snt_op_batch(served.qp[0], served.ops, served.wr, BATCH);
 	while (served.done < total && poll(&poller, 1, -1) == 1)
-		snt_loop_dispatch(served.ctx, budget);
+		snt_loop_dispatch(served.loop, budget);
 	for (int i = 0; i < BATCH; i++)
 		served.op[i].done = count;
 }
@@ -193,7 +197,7 @@ void add_bursts(struct bench *bench)
 	scripted_eager(fabric, true);
 	make(&polled, 0);
 	make(&served, SNT_OPS_EVENTS);
-	if (snt_loop_fd(served.ctx) < 0)
+	if (snt_loop_fd(served.loop) < 0)
 		die("no fd");
 	bench_case(bench, "burst-polled", poll_bursts, &polled, COUNT, NULL);
 	bench_case(bench, "burst-dispatched", dispatch_bursts, &served, COUNT,

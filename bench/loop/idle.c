@@ -22,6 +22,7 @@ static double cpu_us(void)
 
 struct idle {
 	struct snt_ctx *ctx;
+	struct snt_loop *loop;
 	struct snt_cq *cq;
 	struct snt_qp *qp[2 * QPS];
 	unsigned count;
@@ -56,12 +57,14 @@ static void open_idle(struct idle *idle)
 {
 	const struct snt_ctx_opts ctx_opts = { .size = sizeof(ctx_opts),
 					       .soft = SNT_SOFT_ONLY };
-	const struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts),
-					     .ops = SNT_OPS_EVENTS };
+	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts), .ops = SNT_OPS_EVENTS };
 
 	if (snt_ctx_open(&ctx_opts, &idle->ctx) ||
-	    snt_cq_create(idle->ctx, &cq_opts, &idle->cq))
+	    snt_loop_open(idle->ctx, NULL, &idle->loop))
 		die("no context");
+	cq_opts.loop = idle->loop;
+	if (snt_cq_create(idle->ctx, &cq_opts, &idle->cq))
+		die("no CQ");
 	connect_all(idle);
 }
 
@@ -74,7 +77,8 @@ static void close_idle(struct idle *idle)
 		    snt_qp_destroy(idle->qp[i]))
 			die("no end");
 	}
-	if (snt_cq_destroy(idle->cq) || snt_ctx_close(idle->ctx))
+	if (snt_cq_destroy(idle->cq) || snt_loop_close(idle->loop) ||
+	    snt_ctx_close(idle->ctx))
 		die("no end");
 }
 
@@ -85,10 +89,10 @@ static double measure(unsigned count)
 
 	idle.count = count;
 	open_idle(&idle);
-	while (snt_loop_wait(idle.ctx, SECOND_NS / 10) > 0)
+	while (snt_loop_wait(idle.loop, SECOND_NS / 10) > 0)
 		continue;
 	before = cpu_us();
-	if (snt_loop_wait(idle.ctx, SECOND_NS) < 0)
+	if (snt_loop_wait(idle.loop, SECOND_NS) < 0)
 		die("wait");
 	before = cpu_us() - before;
 	close_idle(&idle);

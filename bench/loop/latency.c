@@ -17,6 +17,7 @@
 
 struct end {
 	struct snt_ctx *ctx;
+	struct snt_loop *loop;
 	struct snt_cq *cq;
 	struct snt_qp *qp;
 	struct snt_mem *mem;
@@ -34,7 +35,11 @@ static void open_end(struct end *end, uint32_t ops, int with)
 	struct snt_card ours, theirs;
 
 	if (snt_ctx_open(&ctx_opts, &end->ctx) ||
-	    snt_mem_register(end->ctx, end->buffer, sizeof(end->buffer),
+	    snt_loop_open(end->ctx, NULL, &end->loop))
+		die("no context");
+	if (ops)
+		cq_opts.loop = end->loop;
+	if (snt_mem_register(end->ctx, end->buffer, sizeof(end->buffer),
 			     SNT_ACCESS_LOCAL_WRITE, &end->mem) ||
 	    snt_qp_create_with_cq(end->ctx, &cq_opts, &qp_opts, &end->cq, &end->qp) ||
 	    snt_qp_card(end->qp, &ours))
@@ -141,7 +146,7 @@ static void there_and_back(void *arg, unsigned count)
 	struct snt_sge from = { here.mem, here.buffer, BYTES };
 	struct snt_sge to = { here.mem, here.buffer + 2048, BYTES };
 
-	snt_loop_spin(here.ctx, way->spin_ns);
+	snt_loop_spin(here.loop, way->spin_ns);
 	for (unsigned i = 0; i < count; i++) {
 		if (snt_op_recv(here.qp, &recv_op, &to, 1) ||
 		    snt_op_send(here.qp, &send_op, &from, 1, 0) ||
@@ -159,7 +164,7 @@ void add_latency(struct bench *bench)
 
 	control = start();
 	open_end(&here, SNT_OPS_EVENTS, control);
-	if (recv(control, &ready, 1, 0) != 1 || snt_loop_fd(here.ctx) < 0)
+	if (recv(control, &ready, 1, 0) != 1 || snt_loop_fd(here.loop) < 0)
 		die("the other process is gone");
 	bench_prepared_case(bench, "wait-spinning", go, there_and_back, &spinning,
 			    COUNT, NULL);

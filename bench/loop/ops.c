@@ -12,6 +12,7 @@
 
 static struct {
 	struct snt_ctx *ctx;
+	struct snt_loop *loop;
 	struct snt_mem *mem;
 	struct snt_token token;
 	char buffer[4096];
@@ -66,7 +67,7 @@ static void run_batches(void *arg, unsigned total)
 	for (unsigned i = 0; i < total; i += BATCH) {
 		snt_op_batch(x.qp[1], x.ops, x.wr, BATCH);
 		for (x.done = 0; x.done < BATCH;)
-			snt_loop_poll(x.ctx, 0);
+			snt_loop_poll(x.loop, 0);
 	}
 }
 
@@ -78,7 +79,7 @@ static void run_each(void *arg, unsigned total)
 			snt_op_write(x.qp[1], &x.op[n], &x.sge, 1, &x.token,
 				     x.token.addr, 0);
 		for (x.done = 0; x.done < BATCH;)
-			snt_loop_poll(x.ctx, 0);
+			snt_loop_poll(x.loop, 0);
 	}
 }
 
@@ -92,7 +93,7 @@ static void run_deadlines(void *arg, unsigned total)
 			snt_op_timeout(&x.op[n], 1000000000, SNT_DETACH);
 		}
 		for (x.done = 0; x.done < BATCH;)
-			snt_loop_poll(x.ctx, 0);
+			snt_loop_poll(x.loop, 0);
 	}
 }
 
@@ -100,7 +101,7 @@ static void poll_empty(void *arg, unsigned total)
 {
 	(void)arg;
 	for (unsigned i = 0; i < total; i++)
-		bench_use((void *)(long)snt_loop_poll(x.ctx, 0));
+		bench_use((void *)(long)snt_loop_poll(x.loop, 0));
 }
 
 static void poll_cq_empty(void *arg, unsigned total)
@@ -115,6 +116,7 @@ static void poll_cq_empty(void *arg, unsigned total)
 static void make_qp(int with_ops)
 {
 	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts),
+				       .loop = with_ops ? x.loop : NULL,
 				       .ops = with_ops ? SNT_OPS_POLLED : 0 };
 	struct snt_qp_opts qp_opts = { .size = sizeof(qp_opts) };
 	struct snt_card card;
@@ -132,7 +134,7 @@ void add_ops(struct bench *bench)
 				     .adopted = &adopted,
 				     .adopted_count = 1 };
 
-	if (snt_ctx_open(&opts, &x.ctx) ||
+	if (snt_ctx_open(&opts, &x.ctx) || snt_loop_open(x.ctx, NULL, &x.loop) ||
 	    snt_mem_register(x.ctx, x.buffer, sizeof(x.buffer),
 			     SNT_ACCESS_LOCAL_WRITE | SNT_ACCESS_REMOTE_WRITE,
 			     &x.mem) ||

@@ -185,7 +185,7 @@ static size_t stream_try_read(struct link *link, void *buffer, size_t length)
 	size_t part = stream_result(snt_stream_read(link->stream, buffer, length));
 
 	if (!part)
-		snt_loop_poll(link->ctx, 0);
+		snt_loop_poll(link->loop, 0);
 	return part;
 }
 
@@ -194,7 +194,7 @@ static size_t stream_try_write(struct link *link, const void *buffer, size_t len
 	size_t part = stream_result(snt_stream_write(link->stream, buffer, length));
 
 	if (!part)
-		snt_loop_poll(link->ctx, 0);
+		snt_loop_poll(link->loop, 0);
 	return part;
 }
 
@@ -204,7 +204,7 @@ static size_t stream_read(struct link *link, void *buffer, size_t length, bool s
 
 	while (!(part = stream_result(snt_stream_read(link->stream, buffer, length))))
 		if (spins)
-			snt_loop_poll(link->ctx, 0);
+			snt_loop_poll(link->loop, 0);
 		else
 			snt_stream_wait(link->stream, SNT_STREAM_READABLE, -1);
 	return part;
@@ -217,7 +217,7 @@ static size_t stream_write(struct link *link, const void *buffer, size_t length,
 
 	while (!(part = stream_result(snt_stream_write(link->stream, buffer, length))))
 		if (spins)
-			snt_loop_poll(link->ctx, 0);
+			snt_loop_poll(link->loop, 0);
 		else
 			snt_stream_wait(link->stream, SNT_STREAM_WRITABLE, -1);
 	return part;
@@ -244,7 +244,8 @@ void stream_listen(struct link *link, int control)
 	struct where where = { .port = 0 };
 
 	check(snt_ctx_open(NULL, &link->ctx), "open");
-	check(snt_stream_listener_create(link->ctx, &opts, &listener), "listen");
+	check(snt_loop_open(link->ctx, NULL, &link->loop), "open a loop");
+	check(snt_stream_listener_create(link->loop, &opts, &listener), "listen");
 	check(snt_device_gid(snt_ctx_device(link->ctx, 0), 0, &gid), "address");
 	snprintf(where.host, sizeof(where.host), "%s", gid.text);
 	where.port = snt_stream_listener_port(listener);
@@ -261,7 +262,8 @@ void stream_connect(struct link *link, int control)
 	opts.host = where.host;
 	opts.port = where.port;
 	check(snt_ctx_open(NULL, &link->ctx), "open");
-	check(snt_stream_connect(link->ctx, &opts, &link->stream), "connect");
+	check(snt_loop_open(link->ctx, NULL, &link->loop), "open a loop");
+	check(snt_stream_connect(link->loop, &opts, &link->stream), "connect");
 	check(snt_stream_wait(link->stream, SNT_STREAM_OPEN, -1), "connect");
 	link->table = &stream_table;
 }
@@ -278,15 +280,18 @@ double stream_memory(void)
 					.send_size = IDLE_RING };
 	struct snt_stream *stream[IDLE_STREAMS];
 	struct snt_qp *qp[IDLE_STREAMS];
+	struct snt_loop *loop;
 	struct snt_ctx *ctx;
 	size_t before;
 	double bytes;
 
 	check(snt_ctx_open(NULL, &ctx), "open");
+	check(snt_loop_open(ctx, NULL, &loop), "open a loop");
+	cq_opts.loop = loop;
 	check(snt_cq_create(ctx, &cq_opts, &qp_opts.cq), "CQ");
 	for (unsigned i = 0; i < IDLE_STREAMS; i++)
 		check(snt_qp_create(ctx, &qp_opts, &qp[i]), "QP");
-	/* What the first one of a context makes for all. */
+	/* What the first one of a loop makes for all. */
 	check(snt_stream_create(qp[0], &opts, &stream[0]), "stream");
 	before = mallinfo2().uordblks;
 	for (unsigned i = 1; i < IDLE_STREAMS; i++)
@@ -295,10 +300,11 @@ double stream_memory(void)
 		2 * IDLE_RING;
 	for (unsigned i = 0; i < IDLE_STREAMS; i++)
 		snt_stream_destroy(stream[i]);
-	snt_loop_dispatch(ctx, 0);
+	snt_loop_dispatch(loop, 0);
 	for (unsigned i = 0; i < IDLE_STREAMS; i++)
 		check(snt_qp_destroy(qp[i]), "QP");
 	check(snt_cq_destroy(qp_opts.cq), "CQ");
+	check(snt_loop_close(loop), "close the loop");
 	check(snt_ctx_close(ctx), "close");
 	return bytes;
 }

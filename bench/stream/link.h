@@ -29,6 +29,7 @@ struct link {
 	const struct link_table *table;
 	int fd;
 	struct snt_ctx *ctx;
+	struct snt_loop *loop;
 	struct snt_stream *stream;
 };
 

@@ -35,9 +35,10 @@
  * to zero one, that is { 0 } in C and {} in C++.
  *
  * Thread classes. "Thread: any" may be called from every thread at every time.
- * "Thread: owner" means that the context, with all that was made from it,
- * belongs to one thread at a time; it may move between threads, if the program
- * orders the accesses (a mutex, a queue, pthread_create).
+ * "Thread: loop" means that a loop (loop.h), with all that is in it, belongs to
+ * one thread at a time, "owner" that a CQ without a loop does, with its QPs and
+ * SRQs; either may move between threads, if the program orders the accesses (a
+ * mutex, a queue, pthread_create). docs/threads.md has the rules.
  */
 
 #if defined(__GNUC__)

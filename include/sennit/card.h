@@ -30,7 +30,7 @@
  * ignored, so that versions can grow. Cards from elsewhere are not trusted:
  * every field is checked before it is used.
  *
- * Thread: any for the codecs, owner for the QP's calls.
+ * Thread: any for the codecs; loop, or the owner of a CQ without one, for the QP's calls.
  */
 
 #ifdef __cplusplus

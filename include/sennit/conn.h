@@ -66,17 +66,17 @@
  * one comes again, with the same name at the same listener, its old connection is over,
  * with -ESTALE.
  *
- * Progress is made, and functions are called, by the context's loop (loop.h), that is, in
- * snt_loop_dispatch(), snt_loop_wait(), snt_op_wait() and the waiting calls of this
+ * Progress is made, and functions are called, by the connection's loop (loop.h), that is,
+ * in snt_loop_dispatch(), snt_loop_wait(), snt_op_wait() and the waiting calls of this
  * header, which are -EBUSY inside of such a function. All other calls are legal there,
- * destroying the connection included; but a context is not closed there while connections
+ * destroying the connection included; but a loop is not closed there while connections
  * are on their way out.
  *
  * After a fork they are the parent's. Calls that would change something, destroying
  * included, are -ECHILD in the child. A child has none of the sockets of soft devices and
  * TCP carriers, so that it keeps neither ports nor connections; docs/threads.md has the rest.
  *
- * Thread: owner, for every call here.
+ * Thread: loop, for every call here.
  */
 
 #ifdef __cplusplus
@@ -186,7 +186,7 @@ struct snt_conn_opts {
  *                   can be started to look for one, because of RLIMIT_NPROC or pids.max
  *   -ENOMEM, or the errno of the system or device.
  */
-SNT_API int snt_conn_connect(struct snt_ctx *ctx, const struct snt_conn_opts *opts,
+SNT_API int snt_conn_connect(struct snt_loop *loop, const struct snt_conn_opts *opts,
 			     struct snt_conn **conn_out);
 
 /**
@@ -356,7 +356,7 @@ struct snt_listener_opts {
 	uint16_t port; /* 0: any that is free */
 	enum snt_carrier carrier;
 	uint32_t backlog; /* connections on their way to being requested; 0: 1024 */
-	/* All that came from this listener; 0: 4096, which is all that a context can have
+	/* All that came from this listener; 0: 4096, which is all that a loop can have
 	 * by SNT_CARRIER_CM. */
 	uint32_t connection_max;
 	const void *secret; /* as in snt_conn_opts */
@@ -379,7 +379,7 @@ struct snt_listener_opts {
  * -EAGAIN and -EOPNOTSUPP as snt_conn_connect(); -ENOMEM, or the errno of the system or
  * device.
  */
-SNT_API int snt_listener_create(struct snt_ctx *ctx,
+SNT_API int snt_listener_create(struct snt_loop *loop,
 				const struct snt_listener_opts *opts,
 				struct snt_listener **listener_out);
 

@@ -19,7 +19,8 @@
  * lane, and replenishes receives. Nothing that was harvested is ever dropped:
  * what does not fit the caller's array comes with the next poll.
  *
- * Thread: owner, for every call here.
+ * Thread: loop, for every call here, of the CQ's loop; without one, owner: the one thread that
+ * uses the CQ and its QPs.
  */
 
 #ifdef __cplusplus
@@ -28,6 +29,7 @@ extern "C" {
 
 struct ibv_cq;
 struct snt_cq;
+struct snt_loop;
 struct snt_qp;
 
 enum snt_opcode {
@@ -117,10 +119,11 @@ struct snt_cq_opts {
 	/* Physical CQs of the program's own, one for each device of the context, in
 	 * index order; NULL: they are created as needed. Theirs are not added to. */
 	struct ibv_cq *const *adopted;
-	/* 1: the loop's fd (loop.h) becomes readable when there is something to poll. Not
-	 * for adopted CQs. */
-	uint32_t events;
-	uint32_t ops; /* enum snt_ops */
+	/* The loop (loop.h) it is in, whose fd becomes readable when there is something to
+	 * poll; NULL: none, it is only polled. Not for adopted CQs, unless with
+	 * SNT_OPS_POLLED. */
+	struct snt_loop *loop;
+	uint32_t ops; /* enum snt_ops; they need a loop */
 };
 
 /**

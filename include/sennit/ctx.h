@@ -10,7 +10,9 @@
 /*
  * A context is what a program opens once: its devices, the memory registered
  * on them, and the clock, randomness and log that everything made from it
- * uses. Programs that need several threads open a context in each.
+ * uses. All threads of the program share it. Each thread that sends or receives
+ * has a loop of its own (loop.h), or polls a CQ without one; docs/threads.md
+ * has the rules.
  *
  * Which devices
  * -------------
@@ -78,13 +80,15 @@ enum snt_log_level {
 };
 
 /* Receives one line without a newline, which is valid during the call only.
- * Runs inside the sennit call that has something to say. */
+ * Runs inside the sennit call that has something to say. Several threads may call it
+ * at the same time. */
 typedef void (*snt_log_fn)(void *arg, enum snt_log_level level, const char *text);
 
-/* Returns nanoseconds that never go back. */
+/* Returns nanoseconds that never go back. Several threads may call it at the same time. */
 typedef uint64_t (*snt_clock_fn)(void *arg);
 
-/* Fills the buffer and returns 0, or a negative errno. */
+/* Fills the buffer and returns 0, or a negative errno. Several threads may call it at the
+ * same time. */
 typedef int (*snt_random_fn)(void *arg, void *buffer, size_t length);
 
 enum snt_soft {
@@ -131,7 +135,7 @@ struct snt_ctx_opts {
  * snt_ctx_open - open devices and what belongs to them
  * @opts: NULL for all defaults
  *
- * Thread: any; the result belongs to the calling thread.
+ * Thread: any; all threads may use the result.
  * Returns: 0, or, with nothing left open,
  *   -EINVAL    a malformed device list, setting or option
  *   -E2BIG     options from a newer header that this library does not know;
@@ -156,9 +160,9 @@ SNT_API int snt_ctx_open(const struct snt_ctx_opts *opts, struct snt_ctx **ctx_o
  *
  * NULL is legal and does nothing.
  *
- * Thread: owner.
- * Returns: 0; -EBUSY while memory or anything else made from it exists, plain verbs
- * objects included; or the errno of a device that refused. After a failure all is
+ * Thread: any, while no other thread uses the context.
+ * Returns: 0; -EBUSY while a loop, a CQ, memory or anything else made from it exists, plain
+ * verbs objects included; or the errno of a device that refused. After a failure all is
  * still open, and closing can be repeated.
  */
 SNT_API int snt_ctx_close(struct snt_ctx *ctx);
@@ -166,7 +170,7 @@ SNT_API int snt_ctx_close(struct snt_ctx *ctx);
 /**
  * snt_ctx_device_count - how many devices the context has
  *
- * Thread: owner.
+ * Thread: any.
  */
 SNT_API unsigned snt_ctx_device_count(const struct snt_ctx *ctx);
 
@@ -174,7 +178,7 @@ SNT_API unsigned snt_ctx_device_count(const struct snt_ctx *ctx);
  * snt_ctx_device - a device by its index
  *
  * Ownership: the context's.
- * Thread: owner.
+ * Thread: any.
  * Returns: NULL if there is no such index.
  */
 SNT_API struct snt_device *snt_ctx_device(const struct snt_ctx *ctx, unsigned index);

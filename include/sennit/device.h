@@ -12,7 +12,7 @@
  * context (ctx.h) and living as long as it. A context numbers its devices
  * densely from 0; that index is what lanes, memory keys and errors refer to.
  *
- * Thread: owner, for every call here.
+ * Thread: any, for every call here.
  */
 
 #ifdef __cplusplus

@@ -9,62 +9,109 @@
 #include <sennit/ctx.h>
 
 /*
- * The loop: one file descriptor for a whole context, to be watched by whatever event
- * loop the program has, and one function to be called when it is readable.
+ * A loop: one file descriptor, to be watched by whatever event loop the program has, and
+ * one function to be called when it is readable. A program has one in each thread that
+ * sends or receives; all of them share the context with its devices and memory.
  *
- *	int fd = snt_loop_fd(ctx);
+ *	snt_loop_open(ctx, NULL, &loop);
+ *	int fd = snt_loop_fd(loop);
  *	...let epoll, poll, libuv, libevent, ... watch fd for reading; when it fires:
- *	snt_loop_dispatch(ctx, 0);
+ *	snt_loop_dispatch(loop, 0);
  *
- * Behind the fd are the completion channels of all devices, their asynchronous
- * events, one timer for all deadlines, and one bell for other threads. It does not
+ * In a loop are CQs with their QPs and ops, timers, connections, listeners and streams.
+ * Behind the fd are the completion channels of these CQs, the asynchronous events of
+ * devices, one timer for all deadlines, and one bell for other threads. It does not
  * matter whether the fd is watched by level, by edge or one-shot: whenever dispatch
  * returns, either everything is armed and nothing is left to do, or the fd has been made
  * readable anew. The same holds for a program that polls instead of dispatching, once
  * snt_loop_arm() has returned 0.
  *
- * Which CQs. Those made with snt_cq_opts::ops (their completions are callbacks, op.h)
- * are served by dispatch as a whole. Those made with snt_cq_opts::events alone are
- * polled by the program: in a function given to snt_cq_watch(), which dispatch calls,
- * or wherever else it wants to; then it calls snt_loop_arm() before it sleeps. All
- * others have nothing to do with the loop.
+ * Which CQs. Those made with snt_cq_opts::loop. With snt_cq_opts::ops as well their
+ * completions are callbacks (op.h), and dispatch serves them as a whole. Without ops they
+ * are polled by the program: in a function given to snt_cq_watch(), which dispatch calls,
+ * or wherever else it wants to; then it calls snt_loop_arm() before it sleeps. CQs made
+ * without a loop have nothing to do with any.
  *
  * Callbacks run inside snt_loop_dispatch(), snt_loop_poll(), snt_loop_wait() and
  * snt_op_wait(), and nowhere else. Every call of the library is legal in them but
  * for these four, which are -EBUSY there. To destroy something in a callback, be it the
- * object whose callback it is or the context, takes effect at once, as anywhere else; ops
+ * object whose callback it is or the loop, takes effect at once, as anywhere else; ops
  * that had finished before that still get their callbacks.
  *
- * Not everybody needs the fd. It is made by snt_loop_fd(), snt_loop_arm(), waiting, and by
- * the first connection, listener or stream (conn.h, stream.h). Without these there is none,
- * nothing is ever armed, and snt_loop_poll() serves all CQs without a system call.
+ * A program that never sleeps does without the fd. It is made by snt_loop_fd(),
+ * snt_loop_arm(), waiting, and by the first connection, listener or stream (conn.h,
+ * stream.h). Without these there is none, nothing is ever armed, and snt_loop_poll() serves
+ * all CQs without a system call.
  *
  * After a fork the child must not use the loop: what the fd refers to is the
  * parent's. Every call here is -ECHILD in it, except stopping a timer.
  *
- * Thread: owner, for every call here but snt_loop_wake().
+ * Thread: loop, for every call here but snt_loop_open() and snt_loop_wake(): one thread at a
+ * time uses a loop and what is in it. docs/threads.md has the rules.
  */
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
+struct snt_loop;
 struct snt_qp;
 struct snt_srq;
+
+/* As long as it has paid off lately, and not at all when it does not. */
+#define SNT_SPIN_AUTO (-1)
+
+struct snt_loop_opts {
+	size_t size;
+	/* How long waits look at the CQs before they sleep: nanoseconds, or SNT_SPIN_AUTO.
+	 * 0: as SENNIT_SPIN says, else not at all. snt_loop_spin() changes it. */
+	int64_t spin_ns;
+};
+
+/**
+ * snt_loop_open - make a loop
+ * @opts: NULL for all defaults
+ *
+ * Any number of loops share a context.
+ *
+ * Thread: any; the result belongs to the calling thread until it is handed to another.
+ * Returns: 0; -EINVAL for options out of range, or a malformed SENNIT_SPIN; -ENOMEM; the errno
+ * of eventfd(2).
+ */
+SNT_API int snt_loop_open(struct snt_ctx *ctx, const struct snt_loop_opts *opts,
+			  struct snt_loop **loop_out);
+
+/**
+ * snt_loop_close - end a loop
+ *
+ * NULL is legal and does nothing. Timers that run in it are forgotten. Connections that are
+ * destroyed but still on their way out are waited for, for up to a few seconds.
+ *
+ * Returns: 0; -EBUSY while it has CQs, connections, listeners or streams, or callbacks of ops
+ * that have yet to run; -ECHILD after a fork, if it has connections.
+ */
+SNT_API int snt_loop_close(struct snt_loop *loop);
+
+/**
+ * snt_loop_ctx - the context it was opened in
+ *
+ * Thread: any.
+ */
+SNT_API struct snt_ctx *snt_loop_ctx(const struct snt_loop *loop);
 
 /**
  * snt_loop_fd - the file descriptor to be watched for reading
  *
- * The first call makes it. It stays the same until the context is closed and is
+ * The first call makes it. It stays the same until the loop is closed and is
  * closed with it. It is an epoll instance, so it can be added to another epoll, to
  * poll(2), select(2) and io_uring; the program must not read from it nor add to it.
  * What has been done before the first call is not lost: the fd is readable then.
  *
- * Ownership: the context's.
+ * Ownership: the loop's.
  * Returns: the fd; -ECHILD after a fork; -ENOMEM; the errno of epoll_create1(2),
- * eventfd(2), timerfd_create(2) or epoll_ctl(2).
+ * timerfd_create(2) or epoll_ctl(2).
  */
-SNT_API int snt_loop_fd(struct snt_ctx *ctx);
+SNT_API int snt_loop_fd(struct snt_loop *loop);
 
 /**
  * snt_loop_dispatch - do what there is to do, and get ready for sleeping
@@ -91,7 +138,7 @@ SNT_API int snt_loop_fd(struct snt_ctx *ctx);
  * then come with the next dispatch; then the QPs and the CQ can be destroyed. Connections
  * (conn.h) are aborted; the ops of their QPs are the program's to cancel.
  */
-SNT_API int snt_loop_dispatch(struct snt_ctx *ctx, int budget);
+SNT_API int snt_loop_dispatch(struct snt_loop *loop, int budget);
 
 /**
  * snt_loop_poll - the same for programs that never sleep
@@ -106,7 +153,7 @@ SNT_API int snt_loop_dispatch(struct snt_ctx *ctx, int budget);
  *
  * Returns: as snt_loop_dispatch().
  */
-SNT_API int snt_loop_poll(struct snt_ctx *ctx, int budget);
+SNT_API int snt_loop_poll(struct snt_loop *loop, int budget);
 
 /**
  * snt_loop_arm - may the program sleep on the fd?
@@ -123,7 +170,7 @@ SNT_API int snt_loop_poll(struct snt_ctx *ctx, int budget);
  * snt_cq_poll() for CQs that neither of them serves: for what has been found the fd may not
  * become readable again; -ECHILD; -EIO, the errno of the device or of snt_loop_fd().
  */
-SNT_API int snt_loop_arm(struct snt_ctx *ctx);
+SNT_API int snt_loop_arm(struct snt_loop *loop);
 
 /**
  * snt_loop_timeout - how long a program may sleep before a timer is due
@@ -134,19 +181,18 @@ SNT_API int snt_loop_arm(struct snt_ctx *ctx);
  * Returns: milliseconds, rounded up; 0 if there is something to do now; -1 if there
  * is no timer.
  */
-SNT_API int snt_loop_timeout(struct snt_ctx *ctx);
+SNT_API int snt_loop_timeout(struct snt_loop *loop);
 
 /**
  * snt_loop_wake - make the fd readable from anywhere
  *
  * One dispatch follows one or many wakes; what the waking thread wrote before is
- * visible to it. The context must not be closed meanwhile, and the owner calls
- * snt_loop_fd() before it lets other threads know of the context.
+ * visible to it. The loop must not be closed meanwhile.
  *
  * Thread: any, also in signal handlers.
- * Returns: 0; without a text, -ENOENT if there is no fd yet; -ECHILD after a fork.
+ * Returns: 0; without a text, -ECHILD after a fork.
  */
-SNT_API int snt_loop_wake(struct snt_ctx *ctx);
+SNT_API int snt_loop_wake(struct snt_loop *loop);
 
 /**
  * snt_loop_wakes - a function for dispatch to call after snt_loop_wake()
@@ -154,8 +200,8 @@ SNT_API int snt_loop_wake(struct snt_ctx *ctx);
  *
  * Returns: 0; -ECHILD; -ENOMEM.
  */
-SNT_API int snt_loop_wakes(struct snt_ctx *ctx,
-			   void (*woken)(void *arg, struct snt_ctx *ctx), void *arg);
+SNT_API int snt_loop_wakes(struct snt_loop *loop,
+			   void (*woken)(void *arg, struct snt_loop *loop), void *arg);
 
 /**
  * snt_loop_wait - sleep until something has been done
@@ -168,39 +214,35 @@ SNT_API int snt_loop_wakes(struct snt_ctx *ctx,
  * Returns: how many callbacks it ran, 0 if time is up or it was woken; -EBUSY inside
  * a callback; otherwise as snt_loop_fd() and snt_loop_dispatch().
  */
-SNT_API int snt_loop_wait(struct snt_ctx *ctx, int64_t timeout_ns);
-
-/* As long as it has paid off lately, and not at all when it does not. */
-#define SNT_SPIN_AUTO (-1)
+SNT_API int snt_loop_wait(struct snt_loop *loop, int64_t timeout_ns);
 
 /**
  * snt_loop_spin - how long to look at the CQs before sleeping
  * @spin_ns: nanoseconds, at most a second; 0: sleep at once; or SNT_SPIN_AUTO
  *
  * Of snt_loop_wait() and snt_op_wait(). A completion that comes while they look costs
- * no system call at all. Until this is called it is as SENNIT_SPIN says, a number or
- * "auto", else 0.
+ * no system call at all. Until this is called it is as snt_loop_opts.spin_ns says.
  *
  * Returns: 0; -EINVAL; -ECHILD; -ENOMEM.
  */
-SNT_API int snt_loop_spin(struct snt_ctx *ctx, int64_t spin_ns);
+SNT_API int snt_loop_spin(struct snt_loop *loop, int64_t spin_ns);
 
 /**
  * snt_loop_now - what time it is by the context's clock
  *
  * Returns: nanoseconds.
  */
-SNT_API uint64_t snt_loop_now(const struct snt_ctx *ctx);
+SNT_API uint64_t snt_loop_now(const struct snt_loop *loop);
 
 /**
  * snt_cq_watch - a function for dispatch to call when a CQ should be polled
- * @cq: made with snt_cq_opts::events, and not with ops
+ * @cq: made with snt_cq_opts::loop, and without ops
  * @ready: polls @cq until there is less than it asked for; NULL: none any more
  *
  * It may be called in vain. What it leaves in the CQ makes dispatch call it again,
  * sooner or later.
  *
- * Returns: 0; -EINVAL if the CQ has no events, or ops.
+ * Returns: 0; -EINVAL if the CQ has no loop, or ops.
  */
 SNT_API int snt_cq_watch(struct snt_cq *cq, void (*ready)(void *arg, struct snt_cq *cq),
 			 void *arg);
@@ -214,7 +256,7 @@ SNT_API int snt_cq_watch(struct snt_cq *cq, void (*ready)(void *arg, struct snt_
 struct snt_timer {
 	void (*fired)(struct snt_timer *timer);
 	void *arg;
-	struct snt_ctx *ctx; /* NULL: does not run */
+	struct snt_loop *loop; /* NULL: does not run */
 	uint64_t deadline_ns;
 	struct snt_timer *child, *next, *prev;
 };
@@ -228,16 +270,16 @@ struct snt_timer {
  *
  * One that runs already is moved. In its function it does not run any more, and can be
  * started again or freed. Any number of timers share one timerfd; timers of the same
- * deadline fire in any order. A context that is closed forgets its timers. Starting and
+ * deadline fire in any order. A loop that is closed forgets its timers. Starting and
  * stopping cost no system call, except when a timer becomes the first to fire.
  *
  * Ownership: the timer stays the program's.
- * Returns: 0; -EINVAL without a function; -EBUSY if it runs in another context;
+ * Returns: 0; -EINVAL without a function; -EBUSY if it runs in another loop;
  * -ECHILD; -ENOMEM; the errno of timerfd_create(2).
  */
-SNT_API int snt_timer_start(struct snt_ctx *ctx, struct snt_timer *timer,
+SNT_API int snt_timer_start(struct snt_loop *loop, struct snt_timer *timer,
 			    uint64_t delay_ns);
-SNT_API int snt_timer_start_at(struct snt_ctx *ctx, struct snt_timer *timer,
+SNT_API int snt_timer_start_at(struct snt_loop *loop, struct snt_timer *timer,
 			       uint64_t deadline_ns);
 
 /**
@@ -280,8 +322,8 @@ struct snt_event {
 	const char *device_name; /* "mlx5_0" */
 	uint8_t port;		 /* of events of a port, else 0 */
 	uint32_t qp_num;	 /* the device's number, of events of a QP, else 0 */
-	struct snt_qp *qp;   /* whose lane that is, if it reports to a CQ with events */
-	struct snt_srq *srq; /* of events of one that the context made, else NULL */
+	struct snt_qp *qp;   /* whose lane that is, if it reports to a CQ of this loop */
+	struct snt_srq *srq; /* the same of events of an SRQ, else NULL */
 	const char *text;    /* "mlx5_0 port 1: port is down" */
 };
 
@@ -299,7 +341,7 @@ struct snt_event {
  *
  * Returns: 0; -ECHILD; -ENOMEM; the errno of fcntl(2) or epoll_ctl(2).
  */
-SNT_API int snt_loop_events(struct snt_ctx *ctx,
+SNT_API int snt_loop_events(struct snt_loop *loop,
 			    void (*happened)(void *arg, const struct snt_event *event),
 			    void *arg);
 

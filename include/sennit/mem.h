@@ -13,7 +13,7 @@
  * token is what a peer needs to reach it: address, length, what it may do, and
  * a key per device of the owner. Tokens travel in packed form by any means.
  *
- * Thread: owner for calls that take an snt_mem, any for tokens.
+ * Thread: any, for every call here.
  */
 
 #ifdef __cplusplus

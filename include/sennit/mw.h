@@ -30,7 +30,8 @@
  * device knows. Soft devices have no windows. rxe of Linux 6.1 has some that grant the
  * whole memory, by any of its addresses, and does not set SNT_WC_WITH_INV.
  *
- * Thread: owner, for every call here.
+ * Thread: any for snt_mw_alloc() and snt_mw_free(); for all others loop, or the owner of a
+ * CQ without one, of the QP that the window is bound to.
  */
 
 #ifdef __cplusplus

@@ -49,7 +49,7 @@
  *	-EIO           anything else
  * What a status means for the rest of the QP is in qp.h.
  *
- * Thread: owner, for every call here.
+ * Thread: loop, for every call here.
  */
 
 #ifdef __cplusplus
@@ -88,8 +88,8 @@ struct snt_op {
 	struct snt_wc wc;
 
 	/* The library's. */
-	struct snt_qp *qp;   /* NULL: a receive of an SRQ, which is of no QP yet */
-	struct snt_ctx *ctx; /* outlives the QP, or the SRQ */
+	struct snt_qp *qp;     /* NULL: a receive of an SRQ, which is of no QP yet */
+	struct snt_loop *loop; /* outlives the QP, or the SRQ */
 	const uint64_t *old_from;
 	struct snt_op *next, **to;
 	void *waiter;
@@ -126,7 +126,7 @@ SNT_API int snt_op_send_imm(struct snt_qp *qp, struct snt_op *op,
  * Cancel: receives end with their QP. Detached, it stays where it is and takes the
  * next message, which then is lost: its callback has -ECANCELED and op->wc tells what
  * came. Those of a QP that is destroyed or reset without ever having been connected
- * end with -ECANCELED, in the next dispatch; until then the context cannot be closed.
+ * end with -ECANCELED, in the next dispatch; until then the loop cannot be closed.
  * Returns: 0; -EINVAL if the QP has no ops; -EALREADY if the op is in use; -ECHILD; or
  * as snt_qp_post_recv().
  */
@@ -293,7 +293,7 @@ SNT_API int snt_op_wait(struct snt_op *op, int64_t timeout_ns);
 /**
  * snt_op_text - how an op ended, in words
  *
- * For its callback, or after it, until the op is posted again or its context is closed: one
+ * For its callback, or after it, until the op is posted again or its loop is closed: one
  * sentence as of snt_wc_text(), or, of an op that was cancelled or timed out, whether it took
  * effect. The QP, or SRQ, may have been destroyed. Of a call that refused an op
  * snt_err_text() tells instead.

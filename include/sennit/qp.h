@@ -57,7 +57,7 @@
  * of which only the acknowledgement was lost has landed, so that the peer may be
  * notified of a message which failed here; then the whole QP fails as well.
  *
- * Thread: owner, for every call here.
+ * Thread: loop, or the owner of a CQ without one, for every call here.
  */
 
 #ifdef __cplusplus

@@ -25,7 +25,8 @@
  * A QP that fails or is closed gives back no receives but those that a message had begun
  * to fill: they are flushed, before its SNT_CLOSED. The others stay for the rest.
  *
- * Thread: owner, for every call here.
+ * Thread: loop, or the owner of a CQ without one, for every call here. The QPs that take
+ * receives from it report to CQs of the same loop, or have the same owner.
  */
 
 #ifdef __cplusplus

@@ -34,7 +34,7 @@
  * Without waiting. No call but those with a timeout blocks: where nothing can be done at
  * the moment, they return -EAGAIN. Each -EAGAIN, and each write or read of less than was
  * asked for, leaves a wish behind: as soon as the call is worth repeating the function
- * snt_stream_opts::ready is called, by the context's loop (loop.h), once for each wish.
+ * snt_stream_opts::ready is called, by the stream's loop (loop.h), once for each wish.
  * There is none before the first call: a program reads or writes once when it gets a
  * stream, and then from the function (examples/22-stream-callbacks.c). Programs that have
  * no function call snt_stream_wait(), or look again when the loop has run. Both halves are
@@ -53,7 +53,7 @@
  * A peer can write to this end's ring, and to nothing else; what it says is checked
  * against what it was told. One that lies ends its stream with -EPROTO and a sentence.
  *
- * Thread: owner, for every call here. In a ready function all calls are legal but those
+ * Thread: loop, for every call here. In a ready function all calls are legal but those
  * that wait, which are -EBUSY there; the stream may be destroyed. After a fork streams are
  * the parent's: what would move bytes, or change something, is -ECHILD in the child.
  */
@@ -97,7 +97,7 @@ struct snt_stream_opts {
 	/* Messages up to this length go out with the request, where there is one lane and
 	 * the devices can do so; 0: none. */
 	uint32_t inline_max;
-	/* One with ops (cq.h); NULL: one that all streams of the context share. */
+	/* One with ops (cq.h); NULL: one that all streams of the loop share. */
 	struct snt_cq *cq;
 	/* What was wished for, or has happened, has come: a sum of snt_stream_events. */
 	void (*ready)(void *arg, struct snt_stream *stream, unsigned events);
@@ -126,7 +126,8 @@ struct snt_stream_opts {
  * Returns: 0; -EOPNOTSUPP if a device has no write with immediate; otherwise as
  * snt_conn_connect() and snt_mem_register().
  */
-SNT_API int snt_stream_connect(struct snt_ctx *ctx, const struct snt_stream_opts *opts,
+SNT_API int snt_stream_connect(struct snt_loop *loop,
+			       const struct snt_stream_opts *opts,
 			       struct snt_stream **stream_out);
 
 struct snt_stream_listener_opts {
@@ -158,7 +159,7 @@ struct snt_stream_listener_opts {
  * Returns: 0; -EINVAL also for options of streams that are out of range; otherwise as
  * snt_listener_create().
  */
-SNT_API int snt_stream_listener_create(struct snt_ctx *ctx,
+SNT_API int snt_stream_listener_create(struct snt_loop *loop,
 				       const struct snt_stream_listener_opts *opts,
 				       struct snt_stream_listener **listener_out);
 
@@ -372,8 +373,7 @@ SNT_API int snt_stream_abort(struct snt_stream *stream, const char *text);
  *
  * One that is not over is aborted. It is gone for the program: no function of it is
  * called any more but those of memory that is still to be released. What devices have yet
- * to let go of is seen to by the loop, or by closing the context. NULL is legal and does
- * nothing.
+ * to let go of is seen to by the loop, or by closing it. NULL is legal and does nothing.
  *
  * Returns: 0.
  */

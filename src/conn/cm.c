@@ -153,7 +153,7 @@ static void cm_close(struct snt__carrier *carrier)
 
 	carrier->conn = NULL;
 	if (cm->sending && !cm->broken && !cm->closing &&
-	    !snt_timer_start(carrier->hub->ctx, &cm->timer, linger_ns(cm)))
+	    !snt_timer_start(carrier->hub->loop, &cm->timer, linger_ns(cm)))
 		return;
 	end_qp(cm);
 }
@@ -274,7 +274,7 @@ static void cm_ping(struct snt__carrier *carrier)
 		return;
 	}
 	cm->ops++;
-	snt_timer_start(carrier->hub->ctx, &cm->timer, cm->detect_ns * 5 / 8);
+	snt_timer_start(carrier->hub->loop, &cm->timer, cm->detect_ns * 5 / 8);
 }
 
 static void cm_peer(struct snt__carrier *carrier, struct sockaddr_storage *out)

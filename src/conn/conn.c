@@ -113,7 +113,7 @@ static void try_later(struct snt_conn *conn)
 {
 	conn->waiting = true;
 	conn->retries--;
-	snt_timer_start(conn->hub->ctx, &conn->timer, back_off(conn));
+	snt_timer_start(conn->hub->loop, &conn->timer, back_off(conn));
 }
 
 static int start(struct snt_conn *conn);
@@ -124,7 +124,7 @@ static void try_again(struct snt_conn *conn)
 	int ret;
 
 	if (conn->qp && conn->qp->connected && !conn->qp->closed_reported) {
-		snt_timer_start(conn->hub->ctx, &conn->timer, POLL_NS);
+		snt_timer_start(conn->hub->loop, &conn->timer, POLL_NS);
 		return;
 	}
 	ret = snt_qp_destroy(conn->qp);
@@ -321,7 +321,7 @@ static int begin(struct snt_conn *conn)
 
 static int start_timer(struct snt_conn *conn)
 {
-	return snt_timer_start_at(conn->hub->ctx, &conn->timer,
+	return snt_timer_start_at(conn->hub->loop, &conn->timer,
 				  snt__handshake_due(&conn->hs));
 }
 
@@ -446,7 +446,7 @@ static int take_opts(struct snt_conn *conn, const struct snt_conn_opts *opts)
 				   "struct snt_qp_opts");
 
 	if (!ret)
-		ret = snt__offer_make(conn->hub->ctx, opts, &conn->qp_opts,
+		ret = snt__offer_make(conn->hub, opts, &conn->qp_opts,
 				      &conn->offer);
 	if (ret)
 		return ret;
@@ -488,7 +488,7 @@ static int set_up(struct snt_conn *conn, const struct snt_conn_opts *opts)
 	return start_at(conn, opts->host, opts->port);
 }
 
-int snt_conn_connect(struct snt_ctx *ctx, const struct snt_conn_opts *user_opts,
+int snt_conn_connect(struct snt_loop *loop, const struct snt_conn_opts *user_opts,
 		     struct snt_conn **conn_out)
 {
 	struct snt_conn_opts opts;
@@ -498,7 +498,7 @@ int snt_conn_connect(struct snt_ctx *ctx, const struct snt_conn_opts *user_opts,
 				   "struct snt_conn_opts");
 
 	if (!ret)
-		ret = snt__hub_get(ctx, &hub);
+		ret = snt__hub_get(loop, &hub);
 	if (!ret)
 		ret = snt__conn_make(hub, &conn);
 	if (ret)

@@ -119,7 +119,7 @@ bool snt__meet_awaits(struct snt_conn *conn);
 void snt__conn_shut(struct snt_conn *conn);
 
 /* offer.c: what the context's devices have to offer. `qp` is what opts->qp was, in our size. */
-int snt__offer_make(struct snt_ctx *ctx, const struct snt_conn_opts *opts,
+int snt__offer_make(const struct snt__hub *hub, const struct snt_conn_opts *opts,
 		    const struct snt_qp_opts *qp, struct snt__offer *offer);
 int snt__offer_check_secret(const void *secret, size_t length);
 int snt__offer_check_data(const void *data, size_t length);

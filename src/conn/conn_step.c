@@ -321,8 +321,8 @@ static void set_timer(struct snt_conn *conn)
 		due = snt__hub_now(conn->hub) + DRAIN_NS;
 	if (due == UINT64_MAX)
 		snt_timer_stop(&conn->timer);
-	else if (!conn->timer.ctx || conn->timer.deadline_ns != due)
-		snt_timer_start_at(conn->hub->ctx, &conn->timer, due);
+	else if (!conn->timer.loop || conn->timer.deadline_ns != due)
+		snt_timer_start_at(conn->hub->loop, &conn->timer, due);
 }
 
 void snt__conn_step(struct snt_conn *conn)

@@ -36,7 +36,7 @@ static void work_due(struct snt_timer *timer)
 
 		snt__unlink(&worker->link);
 		if (!snt__list_empty(&hub->work))
-			snt_timer_start_at(hub->ctx, &hub->timer, 0);
+			snt_timer_start_at(hub->loop, &hub->timer, 0);
 		if (worker->work(worker))
 			return;
 	}
@@ -46,8 +46,8 @@ void snt__hub_add_work(struct snt__hub *hub, struct snt__worker *worker)
 {
 	if (!snt__linked(&worker->link))
 		snt__list_append(&hub->work, &worker->link);
-	if (!hub->timer.ctx)
-		snt_timer_start_at(hub->ctx, &hub->timer, 0);
+	if (!hub->timer.loop)
+		snt_timer_start_at(hub->loop, &hub->timer, 0);
 }
 
 /*
@@ -120,7 +120,7 @@ int snt__hub_wait(struct snt__hub *hub, struct snt__hub_waiter **waiters,
 		return ret;
 	*waiters = &waiter;
 	while (!has_come(what)) {
-		ret = snt_loop_wait(hub->ctx, left);
+		ret = snt_loop_wait(hub->loop, left);
 		if (waiter.gone)
 			return snt__fail(ECANCELED,
 					 "what was waited for was destroyed meanwhile");
@@ -145,25 +145,25 @@ static void free_hub(struct snt__hub *hub)
 	snt__loop_remove(hub->loop, &hub->source);
 	close(hub->epoll);
 	snt_cq_destroy(hub->cq);
-	hub->ctx->hub = NULL;
+	hub->loop->hub = NULL;
 	free(hub);
 }
 
 /* What the program has is the program's to destroy; the rest ends by itself. */
-static int close_hub(struct snt_ctx *ctx)
+static int close_hub(struct snt_loop *loop)
 {
-	struct snt__hub *hub = ctx->hub;
+	struct snt__hub *hub = loop->hub;
 	int ret = hub->users || hub->lingering ? snt__hub_check(hub) : 0;
 
 	if (ret)
 		return ret;
 	if (hub->users)
 		return snt__fail(EBUSY,
-				 "the context has %u connections and listeners left; "
+				 "the loop has %u connections and listeners left; "
 				 "destroy them before closing it",
 				 hub->users);
 	for (int i = 0; hub->lingering && i < CLOSE_TURNS; i++) {
-		ret = snt_loop_wait(ctx, CLOSE_TURN_NS);
+		ret = snt_loop_wait(loop, CLOSE_TURN_NS);
 		if (ret < 0)
 			return ret;
 	}
@@ -179,14 +179,13 @@ static int open_hub(struct snt__hub *hub)
 	const struct snt_cq_opts opts = { .size = sizeof(opts),
 					  .depth = CQ_DEPTH,
 					  .per_device = CQ_MAX,
+					  .loop = hub->loop,
 					  .ops = SNT_OPS_EVENTS };
-	int ret = snt__loop_get(hub->ctx, &hub->loop);
+	int ret = snt__loop_make_fd(hub->loop);
 
-	if (!ret)
-		ret = snt__loop_open(hub->loop);
 	/* Later there would be nobody to tell that there is no timerfd. */
 	if (!ret)
-		ret = snt_timer_start_at(hub->ctx, &hub->timer, UINT64_MAX);
+		ret = snt_timer_start_at(hub->loop, &hub->timer, UINT64_MAX);
 	snt_timer_stop(&hub->timer);
 	if (!ret)
 		ret = snt__hub_random(hub, &hub->identity, sizeof(hub->identity));
@@ -214,24 +213,22 @@ err_epoll:
 
 int snt__hub_check(const struct snt__hub *hub)
 {
-	struct snt__loop *loop;
-
-	return snt__loop_get(hub->ctx, &loop);
+	return snt__loop_check(hub->loop);
 }
 
-int snt__hub_get(struct snt_ctx *ctx, struct snt__hub **hub_out)
+int snt__hub_get(struct snt_loop *loop, struct snt__hub **hub_out)
 {
-	struct snt__hub *hub = ctx->hub;
-	int ret;
+	struct snt__hub *hub = loop->hub;
+	int ret = snt__loop_check(loop);
 
-	if (hub) {
-		*hub_out = hub;
-		return snt__hub_check(hub);
-	}
+	*hub_out = hub;
+	if (ret || hub)
+		return ret;
 	hub = calloc(1, sizeof(*hub));
 	if (!hub)
 		return snt__fail(ENOMEM, "no memory for connections");
-	hub->ctx = ctx;
+	hub->ctx = loop->base.ctx;
+	hub->loop = loop;
 	hub->timer.fired = work_due;
 	hub->timer.arg = hub;
 	snt__list_init(&hub->work);
@@ -243,8 +240,8 @@ int snt__hub_get(struct snt_ctx *ctx, struct snt__hub **hub_out)
 		free(hub);
 		return ret;
 	}
-	ctx->hub = hub;
-	ctx->hub_close = close_hub;
+	loop->hub = hub;
+	loop->hub_close = close_hub;
 	*hub_out = hub;
 	return 0;
 }

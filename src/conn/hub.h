@@ -10,8 +10,8 @@
 #include "util/list.h"
 
 /*
- * What all connections of a context share: who it is, a CQ of their own, and their place
- * in its loop. Made by the first connection or listener, and gone with the context.
+ * What all connections of a loop share: an identity, a CQ of their own, and their place in
+ * the loop. Made by the first connection or listener, and gone with the loop.
  *
  * Whoever has something to do is on the list `work`, and one timer that is due lets the
  * next dispatch see to it. So nothing of the program's is called from inside of anything
@@ -41,7 +41,7 @@ struct snt__worker {
 
 struct snt__hub {
 	struct snt_ctx *ctx;
-	struct snt__loop *loop;
+	struct snt_loop *loop;
 	uint64_t identity;
 	struct snt_cq *cq; /* of carriers and scouts; with ops */
 	int epoll;
@@ -60,7 +60,7 @@ struct snt__hub {
 };
 
 /* Made if there is none. */
-int snt__hub_get(struct snt_ctx *ctx, struct snt__hub **hub_out);
+int snt__hub_get(struct snt_loop *loop, struct snt__hub **hub_out);
 
 /* 0, or -ECHILD after a fork: what belongs to the parent is not ours to end. */
 int snt__hub_check(const struct snt__hub *hub);

@@ -246,7 +246,7 @@ static int set_up(struct snt_listener *listener, const struct snt_listener_opts 
 	return listen_on(listener, opts);
 }
 
-int snt_listener_create(struct snt_ctx *ctx, const struct snt_listener_opts *user_opts,
+int snt_listener_create(struct snt_loop *loop, const struct snt_listener_opts *user_opts,
 			struct snt_listener **listener_out)
 {
 	struct snt_listener_opts opts;
@@ -256,7 +256,7 @@ int snt_listener_create(struct snt_ctx *ctx, const struct snt_listener_opts *use
 				   "struct snt_listener_opts");
 
 	if (!ret)
-		ret = snt__hub_get(ctx, &hub);
+		ret = snt__hub_get(loop, &hub);
 	if (ret)
 		return ret;
 	listener = calloc(1, sizeof(*listener));

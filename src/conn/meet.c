@@ -95,6 +95,6 @@ bool snt__meet_awaits(struct snt_conn *conn)
 	    conn->leaving)
 		return false;
 	conn->awaits = true;
-	return !snt_timer_start_at(conn->hub->ctx, &conn->timer,
+	return !snt_timer_start_at(conn->hub->loop, &conn->timer,
 				   conn->began_at + conn->setup_ns);
 }

@@ -5,6 +5,7 @@
 
 #include "conn/conn.h"
 #include "util/err.h"
+#include "vqp/cq.h"
 #include "vqp/options.h"
 
 #define DETECT_DEFAULT_MS 5000
@@ -72,17 +73,31 @@ static int describe_devices(struct snt_ctx *ctx, uint32_t wanted,
 			 wanted, ctx->device_count);
 }
 
-/* The rest of it is found out when the QP is made: much later, and by then the peer would
- * have been told. */
-static int check_ranges(const struct snt_ctx *ctx, const struct snt_qp_opts *qp)
+static bool is_elsewhere(const struct snt__hub *hub, const struct snt_cq *cq)
 {
-	struct snt_qp_opts whole = *qp;
-
-	snt__qp_opts_default(&whole);
-	return snt__qp_opts_check(ctx, &whole);
+	return cq->loop && cq->loop != hub->loop;
 }
 
-static int check_qp(const struct snt_ctx *ctx, const struct snt_qp_opts *qp)
+/* The rest of it is found out when the QP is made: much later, and by then the peer would
+ * have been told. */
+static int check_ranges(const struct snt__hub *hub, const struct snt_qp_opts *qp)
+{
+	struct snt_qp_opts whole = *qp;
+	int ret;
+
+	snt__qp_opts_default(&whole);
+	ret = snt__qp_opts_check(hub->ctx, &whole);
+	if (ret)
+		return ret;
+	/* Connections close and connect QPs, so both belong to the same thread. */
+	if (is_elsewhere(hub, whole.cq) || is_elsewhere(hub, whole.recv_cq))
+		return snt__fail(
+			EINVAL, "snt_qp_opts.%s is in another loop than the connection",
+			is_elsewhere(hub, whole.cq) ? "cq" : "recv_cq");
+	return 0;
+}
+
+static int check_qp(const struct snt__hub *hub, const struct snt_qp_opts *qp)
 {
 	if (!qp->cq)
 		return snt__fail(EINVAL,
@@ -99,7 +114,7 @@ static int check_qp(const struct snt_ctx *ctx, const struct snt_qp_opts *qp)
 	if (qp->lanes > LANES_MAX)
 		return snt__fail(EINVAL, "%u lanes are more than the %d of one QP",
 				 qp->lanes, LANES_MAX);
-	return check_ranges(ctx, qp);
+	return check_ranges(hub, qp);
 }
 
 int snt__offer_check_data(const void *data, size_t length)
@@ -130,11 +145,11 @@ static int set_words(const struct snt_conn_opts *opts, struct snt__offer *offer)
 	return 0;
 }
 
-int snt__offer_make(struct snt_ctx *ctx, const struct snt_conn_opts *opts,
+int snt__offer_make(const struct snt__hub *hub, const struct snt_conn_opts *opts,
 		    const struct snt_qp_opts *qp, struct snt__offer *offer)
 {
 	uint64_t detect_ms = opts->detect_ns / NS_PER_MS;
-	int ret = check_qp(ctx, qp);
+	int ret = check_qp(hub, qp);
 
 	if (ret)
 		return ret;
@@ -152,6 +167,6 @@ int snt__offer_make(struct snt_ctx *ctx, const struct snt_conn_opts *opts,
 			"to an hour",
 			(unsigned long long)opts->detect_ns);
 	offer->detect_ms = (uint32_t)detect_ms;
-	ret = describe_devices(ctx, qp->devices, offer);
+	ret = describe_devices(hub->ctx, qp->devices, offer);
 	return ret ? ret : set_words(opts, offer);
 }

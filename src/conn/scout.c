@@ -320,7 +320,7 @@ static void set_timer(struct snt__scouting *scouting)
 	if (first == UINT64_MAX)
 		snt_timer_stop(&scouting->timer);
 	else
-		snt_timer_start_at(scouting->hub->ctx, &scouting->timer,
+		snt_timer_start_at(scouting->hub->loop, &scouting->timer,
 				   first + patience_of(scouting));
 }
 
@@ -484,7 +484,7 @@ static int connect_scout(struct scout *scout, const struct snt__offer_device *de
 int snt__scouting_connect(struct snt__scouting *scouting, const struct snt__offer *peer,
 			  const struct snt__probe *peer_probe, uint64_t patience_ns)
 {
-	int ret = snt_timer_start(scouting->hub->ctx, &scouting->timer, patience_ns);
+	int ret = snt_timer_start(scouting->hub->loop, &scouting->timer, patience_ns);
 
 	if (ret)
 		return ret;

@@ -145,7 +145,7 @@ static void tcp_close(struct snt__carrier *carrier)
 	tcp->timer.arg = tcp;
 	/* What the peer says is of no interest any more. */
 	snt__hub_rewatch(carrier->hub, &tcp->watch, EPOLLOUT);
-	if (snt_timer_start(carrier->hub->ctx, &tcp->timer, LINGER_NS))
+	if (snt_timer_start(carrier->hub->loop, &tcp->timer, LINGER_NS))
 		destroy(tcp);
 }
 
@@ -420,7 +420,7 @@ static void pause_ear(struct ear *ear)
 		 strerror(errno));
 	ear->timer.fired = listen_again;
 	ear->timer.arg = ear;
-	if (!snt_timer_start(ear->ear.hub->ctx, &ear->timer, PAUSE_NS))
+	if (!snt_timer_start(ear->ear.hub->loop, &ear->timer, PAUSE_NS))
 		snt__hub_rewatch(ear->ear.hub, &ear->watch, 0);
 }
 

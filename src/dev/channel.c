@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Completion channels. One for each device is enough: an event names its CQ, and
- * whoever waits waits for all of them.
+ * Completion channels. A loop needs one for each device: an event names its CQ, and the
+ * loop waits for all of them.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,16 +24,12 @@ static bool has_channels(const struct snt_control *control)
 	       control->get_cq_event && control->ack_cq_events;
 }
 
-int snt__device_channel(struct snt_device *device,
-			struct ibv_comp_channel **channel_out)
+int snt__device_make_channel(const struct snt_device *device,
+			     struct ibv_comp_channel **channel_out)
 {
 	struct ibv_comp_channel *channel;
 	int ret;
 
-	if (device->channel) {
-		*channel_out = device->channel;
-		return 0;
-	}
 	if (!has_channels(&device->control))
 		return snt__fail(EOPNOTSUPP,
 				 "%s has no completion channels, so its "
@@ -49,6 +45,6 @@ int snt__device_channel(struct snt_device *device,
 		return snt__fail(-ret, "%s: its completion channel blocks: %s",
 				 device->name, strerror(-ret));
 	}
-	*channel_out = device->channel = channel;
+	*channel_out = channel;
 	return 0;
 }

@@ -148,9 +148,7 @@ int snt_ctx_open(const struct snt_ctx_opts *user_opts, struct snt_ctx **ctx_out)
 	ctx = calloc(1, sizeof(*ctx));
 	if (!ctx)
 		return snt__fail(ENOMEM, "no memory for a context");
-	snt__list_init(&ctx->event_cqs);
-	snt__list_init(&ctx->polled_cqs);
-	snt__list_init(&ctx->srqs);
+	pthread_mutex_init(&ctx->lock, NULL);
 	snt__list_init(&ctx->qps);
 	ret = set_up(ctx, &opts);
 	if (ret)
@@ -166,8 +164,30 @@ err_devices:
 	release_devices(ctx);
 	close_devices(ctx);
 err_free:
+	pthread_mutex_destroy(&ctx->lock);
 	free(ctx);
 	return ret;
+}
+
+static int check_unused(struct snt_ctx *ctx)
+{
+	static const char *const names[SNT__CTX_COUNTS] = {
+		[SNT__CTX_MEMS] = "memory registrations left; release them",
+		[SNT__CTX_LOOPS] = "loops left; close them",
+		[SNT__CTX_CQS] = "CQs left; destroy them",
+		[SNT__CTX_QPS] = "QPs left; destroy them",
+	};
+	unsigned count[SNT__CTX_COUNTS];
+
+	snt__ctx_lock(ctx);
+	memcpy(count, ctx->count, sizeof(count));
+	snt__ctx_unlock(ctx);
+	for (unsigned i = 0; i < SNT__CTX_COUNTS; i++)
+		if (count[i])
+			return snt__fail(EBUSY,
+					 "the context has %u %s before closing it",
+					 count[i], names[i]);
+	return 0;
 }
 
 int snt_ctx_close(struct snt_ctx *ctx)
@@ -176,33 +196,15 @@ int snt_ctx_close(struct snt_ctx *ctx)
 
 	if (!ctx)
 		return 0;
-	ret = ctx->hub ? ctx->hub_close(ctx) : 0;
+	ret = snt__orphans_release(ctx, NULL);
+	if (!ret)
+		ret = check_unused(ctx);
+	if (!ret)
+		ret = release_devices(ctx);
 	if (ret)
 		return ret;
-	if (ctx->mem_count)
-		return snt__fail(
-			EBUSY,
-			"the context has %u memory registrations left; release "
-			"them before closing it",
-			ctx->mem_count);
-	ret = snt__orphans_release(ctx);
-	if (ret)
-		return ret;
-	if (ctx->qp_count || ctx->cq_count)
-		return snt__fail(
-			EBUSY,
-			"the context has %u QPs and %u CQs left; destroy them before "
-			"closing it",
-			ctx->qp_count, ctx->cq_count);
-	ret = ctx->loop ? ctx->loop_hooks->may_close(ctx) : 0;
-	if (ret)
-		return ret;
-	ret = release_devices(ctx);
-	if (ret)
-		return ret;
-	if (ctx->loop)
-		ctx->loop_hooks->close(ctx);
 	close_devices(ctx);
+	pthread_mutex_destroy(&ctx->lock);
 	free(ctx);
 	return 0;
 }

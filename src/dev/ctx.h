@@ -2,6 +2,7 @@
 #ifndef SNT_DEV_CTX_H
 #define SNT_DEV_CTX_H
 
+#include <pthread.h>
 #include <sennit/ctx.h>
 #include <sennit/mem.h>
 
@@ -10,35 +11,28 @@
 #include "util/list.h"
 #include "util/log.h"
 
-struct snt_cq;
-struct snt__hub;
-struct snt__loop;
-
-/* What the layers below tell the loop, if there is one. */
-struct snt__loop_hooks {
-	int (*may_close)(struct snt_ctx *ctx);
-	void (*close)(struct snt_ctx *ctx);
-	int (*channel_made)(struct snt_ctx *ctx);
-	void (*cq_grown)(struct snt_cq *cq); /* by a physical CQ */
+/* What was made from a context and is still there. */
+enum snt__ctx_count {
+	SNT__CTX_MEMS,
+	SNT__CTX_LOOPS,
+	SNT__CTX_CQS,
+	SNT__CTX_QPS,
+	SNT__CTX_COUNTS
 };
 
+/*
+ * Threads share a context. What can change after it was opened is behind its lock, which is
+ * not held across calls of devices: a registration that takes long delays no other thread.
+ */
 struct snt_ctx {
 	struct snt_device *device[SNT_DEVICES_MAX];
 	unsigned device_count;
-	unsigned mem_count; /* alive, so that closing can be refused */
-	unsigned cq_count;
-	unsigned qp_count;
+
+	pthread_mutex_t lock;
+	unsigned count[SNT__CTX_COUNTS];
 	struct snt__orphan *orphans;
-	struct snt__link event_cqs;  /* those with events */
-	struct snt__link polled_cqs; /* those with ops and without events */
-	struct snt__link srqs;
 	struct snt__link qps;
-	/* What src/loop knows of this context; NULL: nothing yet. */
-	struct snt__loop *loop;
-	const struct snt__loop_hooks *loop_hooks;
-	/* The same of src/conn. Closing may be refused. */
-	struct snt__hub *hub;
-	int (*hub_close)(struct snt_ctx *ctx);
+
 	struct snt__log log;
 	snt_clock_fn clock;
 	void *clock_arg;
@@ -58,6 +52,23 @@ static inline int snt__ctx_random(const struct snt_ctx *ctx, void *buffer,
 				  size_t length)
 {
 	return ctx->random(ctx->random_arg, buffer, length);
+}
+
+static inline void snt__ctx_lock(struct snt_ctx *ctx)
+{
+	pthread_mutex_lock(&ctx->lock);
+}
+
+static inline void snt__ctx_unlock(struct snt_ctx *ctx)
+{
+	pthread_mutex_unlock(&ctx->lock);
+}
+
+static inline void snt__ctx_add(struct snt_ctx *ctx, enum snt__ctx_count what, int change)
+{
+	snt__ctx_lock(ctx);
+	ctx->count[what] += change;
+	snt__ctx_unlock(ctx);
 }
 
 #endif

@@ -208,9 +208,6 @@ int snt__device_release(struct snt_device *device)
 
 void snt__device_close(struct snt_device *device)
 {
-	/* That an fd cannot be closed is nothing a program could act on. */
-	if (device->channel)
-		device->control.destroy_channel(device->channel);
 	if (device->provider)
 		device->provider->close(device->context);
 	free(device->port.gid);

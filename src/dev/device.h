@@ -27,7 +27,6 @@ struct snt_device {
 	/* A copy, so that a member is NULL also where the table is short. */
 	struct snt_control control;
 	bool has_control;
-	struct ibv_comp_channel *channel; /* of all CQs with events; NULL: none yet */
 	const struct snt__provider *provider; /* NULL: adopted, not ours to close */
 	struct snt__value gid_wish;	      /* "auto" or a table index */
 	unsigned index;
@@ -60,9 +59,9 @@ int snt__device_adopt(const struct snt_adopted *adopted, struct snt__value gid_w
 int snt__device_release(struct snt_device *device);
 void snt__device_close(struct snt_device *device);
 
-/* The device's completion channel, which does not block; made on first use. */
-int snt__device_channel(struct snt_device *device,
-			struct ibv_comp_channel **channel_out);
+/* A completion channel that does not block. */
+int snt__device_make_channel(const struct snt_device *device,
+			     struct ibv_comp_channel **channel_out);
 
 /* Somebody is about to sleep, and when he wakes up: as of snt__provider. */
 int snt__device_attend(const struct snt_device *device);

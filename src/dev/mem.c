@@ -233,7 +233,7 @@ static int register_mem(struct snt_mem *mem, const struct request *request,
 		}
 		mem_add_key(mem, mr);
 	}
-	ctx->mem_count++;
+	snt__ctx_add(ctx, SNT__CTX_MEMS, 1);
 	*mem_out = mem;
 	return 0;
 }
@@ -343,7 +343,7 @@ int snt_mem_adopt(struct snt_ctx *ctx, struct ibv_mr *const *mr, size_t mr_count
 	mem->adopted = true;
 	for (size_t i = 0; i < mr_count; i++)
 		mem_add_key(mem, mr[i]);
-	ctx->mem_count++;
+	snt__ctx_add(ctx, SNT__CTX_MEMS, 1);
 	*mem_out = mem;
 	return 0;
 }
@@ -360,7 +360,7 @@ int snt_mem_release(struct snt_mem *mem)
 		mem->length = 0;
 		return still_registered(device, ret);
 	}
-	mem->ctx->mem_count--;
+	snt__ctx_add(mem->ctx, SNT__CTX_MEMS, -1);
 	mem_free(mem);
 	return 0;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "dev/orphan.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "dev/ctx.h"
@@ -10,27 +11,60 @@ void snt__orphan_add(struct snt_ctx *ctx, struct snt__orphan *orphan,
 {
 	struct snt__orphan **link = &ctx->orphans;
 
+	orphan->next = NULL;
+	orphan->release = release;
+	orphan->owner = owner;
+	snt__ctx_lock(ctx);
 	while (*link)
 		link = &(*link)->next;
-	*orphan = (struct snt__orphan){ .release = release, .owner = owner };
 	*link = orphan;
+	snt__ctx_unlock(ctx);
 }
 
-int snt__orphans_release(struct snt_ctx *ctx)
+static bool is_at(const struct snt__orphan *orphan, const void *home)
 {
-	struct snt__orphan **link = &ctx->orphans;
-	int ret = 0;
+	return !home || !orphan->home[0] || orphan->home[0] == home ||
+	       orphan->home[1] == home;
+}
+
+/* Those at home, in order; the others stay. With the lock. */
+static struct snt__orphan *take_list(struct snt_ctx *ctx, const void *home)
+{
+	struct snt__orphan *taken = NULL, **taken_end = &taken, **link = &ctx->orphans;
 
 	while (*link) {
-		struct snt__orphan *orphan = *link, *next = orphan->next;
-		int refused = orphan->release(orphan->owner);
+		struct snt__orphan *orphan = *link;
 
-		if (refused) {
-			ret = refused;
+		if (!is_at(orphan, home)) {
 			link = &orphan->next;
-		} else {
-			*link = next;
+			continue;
 		}
+		*link = orphan->next;
+		orphan->next = NULL;
+		*taken_end = orphan;
+		taken_end = &orphan->next;
+	}
+	return taken;
+}
+
+int snt__orphans_release(struct snt_ctx *ctx, const void *home)
+{
+	struct snt__orphan *orphans;
+	int ret = 0;
+
+	snt__ctx_lock(ctx);
+	orphans = take_list(ctx, home);
+	snt__ctx_unlock(ctx);
+	while (orphans) {
+		struct snt__orphan *orphan = orphans;
+		int refused;
+
+		orphans = orphan->next;
+		refused = orphan->release(orphan->owner);
+		if (!refused)
+			continue;
+		ret = refused;
+		snt__orphan_add(ctx, orphan, orphan->release, orphan->owner);
 	}
 	return ret;
 }

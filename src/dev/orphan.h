@@ -15,13 +15,17 @@ struct snt__orphan {
 	 * sentence. */
 	int (*release)(void *owner);
 	void *owner;
+	/* The CQs or the loop it is part of: only the thread that has these may release it.
+	 * Set before it is added. NULL: any thread may. */
+	const void *home[2];
 };
 
 /* Behind all others, so that an orphan may need earlier ones to be gone. */
 void snt__orphan_add(struct snt_ctx *ctx, struct snt__orphan *orphan,
 		     int (*release)(void *owner), void *owner);
 
-/* Tries each; 0 when none is left. */
-int snt__orphans_release(struct snt_ctx *ctx);
+/* Tries each of this home, and those of none; with NULL, when no other thread uses the
+ * context any more, all. 0 when none of them is left. */
+int snt__orphans_release(struct snt_ctx *ctx, const void *home);
 
 #endif

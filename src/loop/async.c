@@ -46,10 +46,10 @@ static const struct kind {
 	[IBV_EVENT_GID_CHANGE] = { SNT_EVENT_GID_CHANGE, OF_PORT },
 };
 
-static struct snt_qp *owner_of(const struct snt_ctx *ctx, unsigned device,
+static struct snt_qp *owner_of(const struct snt_loop *loop, unsigned device,
 			       uint32_t qp_num)
 {
-	const struct snt__link *list = &ctx->event_cqs;
+	const struct snt__link *list = &loop->base.event_cqs;
 
 	for (const struct snt__link *at = list->next; at != list; at = at->next) {
 		struct snt_cq *cq = snt__container(at, struct snt_cq, notify.all);
@@ -59,6 +59,26 @@ static struct snt_qp *owner_of(const struct snt_ctx *ctx, unsigned device,
 			return lane->owner;
 	}
 	return NULL;
+}
+
+static struct snt_srq *find_in(const struct snt__link *list,
+			       const struct ibv_srq *physical)
+{
+	struct snt_srq *found = NULL;
+
+	for (const struct snt__link *at = list->next; !found && at != list;
+	     at = at->next)
+		found = snt__srq_find(snt__container(at, struct snt_cq, notify.all),
+				      physical);
+	return found;
+}
+
+static struct snt_srq *find_srq(const struct snt_loop *loop,
+				const struct ibv_srq *physical)
+{
+	struct snt_srq *found = find_in(&loop->base.event_cqs, physical);
+
+	return found ? found : find_in(&loop->base.polled_cqs, physical);
 }
 
 static void describe(const struct snt_device *device,
@@ -79,7 +99,7 @@ static void describe(const struct snt_device *device,
 		snprintf(text, size, "%s: %s", device->name, what);
 }
 
-static struct snt_event translate(const struct snt_ctx *ctx,
+static struct snt_event translate(const struct snt_loop *loop,
 				  const struct snt_device *device,
 				  const struct ibv_async_event *from)
 {
@@ -95,10 +115,10 @@ static struct snt_event translate(const struct snt_ctx *ctx,
 		event.port = from->element.port_num;
 	if (kind.element == OF_QP) {
 		event.qp_num = from->element.qp->qp_num;
-		event.qp = owner_of(ctx, device->index, event.qp_num);
+		event.qp = owner_of(loop, device->index, event.qp_num);
 	}
 	if (kind.element == OF_SRQ)
-		event.srq = snt__srq_find(ctx, from->element.srq);
+		event.srq = find_srq(loop, from->element.srq);
 	return event;
 }
 
@@ -112,16 +132,16 @@ static bool is_bad(enum snt_event_type type)
 
 /* Acknowledged first: the function may destroy what it is about, which would wait for
  * that. */
-static void tell(struct snt__loop *loop, const struct snt_device *device,
+static void tell(struct snt_loop *loop, const struct snt_device *device,
 		 struct ibv_async_event *from)
 {
-	struct snt_event event = translate(loop->ctx, device, from);
+	struct snt_event event = translate(loop, device, from);
 	char text[160];
 
 	describe(device, from, &event, text, sizeof(text));
 	device->control.ack_async_event(from);
 	event.text = text;
-	snt__log(&loop->ctx->log, is_bad(event.type) ? SNT_LOG_WARN : SNT_LOG_INFO,
+	snt__log(&loop->base.ctx->log, is_bad(event.type) ? SNT_LOG_WARN : SNT_LOG_INFO,
 		 "%s", text);
 	loop->happened(loop->happened_arg, &event);
 }
@@ -151,7 +171,7 @@ static int ready(struct snt__source *source, int budget)
 			 strerror(-ret));
 }
 
-static int add(struct snt__loop *loop, struct snt_device *device)
+static int add(struct snt_loop *loop, const struct snt_device *device)
 {
 	struct snt__channel *async = &loop->async[device->index];
 	int fd = device->context->async_fd;
@@ -173,21 +193,21 @@ static int add(struct snt__loop *loop, struct snt_device *device)
 	return 0;
 }
 
-static void remove_all(struct snt__loop *loop)
+static void remove_all(struct snt_loop *loop)
 {
-	for (unsigned i = 0; i < loop->ctx->device_count; i++) {
+	for (unsigned i = 0; i < loop->base.ctx->device_count; i++) {
 		if (loop->async[i].device)
 			snt__loop_remove(loop, &loop->async[i].source);
 		loop->async[i].device = NULL;
 	}
 }
 
-int snt_loop_events(struct snt_ctx *ctx,
+int snt_loop_events(struct snt_loop *loop,
 		    void (*happened)(void *arg, const struct snt_event *event),
 		    void *arg)
 {
-	struct snt__loop *loop;
-	int ret = snt__loop_get(ctx, &loop);
+	struct snt_ctx *ctx = loop->base.ctx;
+	int ret = snt__loop_check(loop);
 
 	if (ret)
 		return ret;

@@ -116,12 +116,12 @@ int snt_op_deadline(struct snt_op *op, uint64_t deadline_ns, enum snt_cancel how
 {
 	int ret = set_deadline(op, how);
 
-	return ret ? ret : snt_timer_start_at(op->ctx, &op->timer, deadline_ns);
+	return ret ? ret : snt_timer_start_at(op->loop, &op->timer, deadline_ns);
 }
 
 int snt_op_timeout(struct snt_op *op, uint64_t timeout_ns, enum snt_cancel how)
 {
 	int ret = set_deadline(op, how);
 
-	return ret ? ret : snt_timer_start(op->ctx, &op->timer, timeout_ns);
+	return ret ? ret : snt_timer_start(op->loop, &op->timer, timeout_ns);
 }

@@ -19,7 +19,7 @@ int snt__channel_drain(struct snt__channel *channel)
 	void *physical;
 	int ret;
 
-	while (!(ret = device->control.get_cq_event(device->channel, &cq, &physical))) {
+	while (!(ret = device->control.get_cq_event(channel->channel, &cq, &physical))) {
 		struct snt__physical *from = physical;
 
 		snt__cq_take_event(from);
@@ -30,9 +30,9 @@ int snt__channel_drain(struct snt__channel *channel)
 					  device->name, strerror(-ret));
 }
 
-int snt__channel_drain_all(struct snt__loop *loop)
+int snt__channel_drain_all(struct snt_loop *loop)
 {
-	for (unsigned i = 0; i < loop->ctx->device_count; i++) {
+	for (unsigned i = 0; i < loop->base.ctx->device_count; i++) {
 		int ret = loop->channel[i].device
 				  ? snt__channel_drain(&loop->channel[i])
 				  : 0;
@@ -44,7 +44,7 @@ int snt__channel_drain_all(struct snt__loop *loop)
 }
 
 /* All of them, also if one fails. */
-int snt__channel_drain_signalled(struct snt__loop *loop)
+int snt__channel_drain_signalled(struct snt_loop *loop)
 {
 	int ret = 0;
 
@@ -62,16 +62,18 @@ int snt__channel_drain_signalled(struct snt__loop *loop)
 	return ret;
 }
 
-int snt__channel_add_all(struct snt__loop *loop)
+int snt__channel_get(struct snt_loop *loop, const struct snt_device *device,
+		     struct ibv_comp_channel **channel_out)
 {
-	for (unsigned i = 0; i < loop->ctx->device_count; i++) {
-		struct snt__channel *channel = &loop->channel[i];
-		struct snt_device *device = loop->ctx->device[i];
-		int ret;
+	struct snt__channel *channel = &loop->channel[device->index];
+	int ret = 0;
 
-		if (channel->device || !device->channel)
-			continue;
-		channel->source = (struct snt__source){ .fd = device->channel->fd,
+	if (!channel->channel)
+		ret = snt__device_make_channel(device, &channel->channel);
+	if (ret)
+		return ret;
+	if (!channel->device) {
+		channel->source = (struct snt__source){ .fd = channel->channel->fd,
 							.is_channel = true };
 		ret = snt__loop_add(loop, &channel->source);
 		if (ret)
@@ -79,5 +81,18 @@ int snt__channel_add_all(struct snt__loop *loop)
 		channel->device = device;
 		channel->loop = loop;
 	}
+	*channel_out = channel->channel;
 	return 0;
+}
+
+void snt__channel_close_all(struct snt_loop *loop)
+{
+	for (unsigned i = 0; i < loop->base.ctx->device_count; i++) {
+		const struct snt_device *device = loop->base.ctx->device[i];
+
+		/* That an fd cannot be closed is nothing a program could act on. */
+		if (loop->channel[i].channel)
+			device->control.destroy_channel(loop->channel[i].channel);
+		loop->channel[i].channel = NULL;
+	}
 }

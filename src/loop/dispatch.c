@@ -23,7 +23,7 @@
  * refuse it. Neither changes while the process runs. */
 static atomic_bool lacks_pwait2;
 
-static int wait_precisely(const struct snt__loop *loop, struct epoll_event *events,
+static int wait_precisely(const struct snt_loop *loop, struct epoll_event *events,
 			  int64_t timeout_ns)
 {
 	struct timespec timeout = { .tv_sec = timeout_ns / 1000000000,
@@ -35,7 +35,7 @@ static int wait_precisely(const struct snt__loop *loop, struct epoll_event *even
 	return count;
 }
 
-static int wait_fd(const struct snt__loop *loop, struct epoll_event *events,
+static int wait_fd(const struct snt_loop *loop, struct epoll_event *events,
 		   int64_t timeout_ns)
 {
 	int64_t rounded_ms = timeout_ns / 1000000 + (timeout_ns % 1000000 != 0);
@@ -53,7 +53,7 @@ static int wait_fd(const struct snt__loop *loop, struct epoll_event *events,
 }
 
 /* Returns whether it was not known yet. */
-static bool note(struct snt__loop *loop, struct snt__source *source)
+static bool note(struct snt_loop *loop, struct snt__source *source)
 {
 	if (source == &loop->bell)
 		return true;
@@ -68,7 +68,7 @@ static bool note(struct snt__loop *loop, struct snt__source *source)
 	return true;
 }
 
-int snt__loop_collect(struct snt__loop *loop, int64_t timeout_ns)
+int snt__loop_collect(struct snt_loop *loop, int64_t timeout_ns)
 {
 	struct epoll_event events[EVENTS];
 	bool found_more;
@@ -93,13 +93,13 @@ int snt__loop_collect(struct snt__loop *loop, int64_t timeout_ns)
 }
 
 /* Without an fd nothing tells which source is readable, so all of them may be. */
-static void suspect_all(struct snt__loop *loop)
+static void suspect_all(struct snt_loop *loop)
 {
 	struct snt__link *list = &loop->sources;
 
 	for (struct snt__link *at = list->next; at != list; at = at->next)
 		note(loop, snt__container(at, struct snt__source, all));
-	snt__serve_list_later(&loop->ctx->event_cqs);
+	snt__serve_list_later(&loop->base.event_cqs);
 }
 
 /*
@@ -116,7 +116,7 @@ enum kind {
 	TIMERS,
 };
 
-static bool is_woken(const struct snt__loop *loop)
+static bool is_woken(const struct snt_loop *loop)
 {
 	return atomic_load_explicit(&loop->woken, memory_order_relaxed);
 }
@@ -124,7 +124,7 @@ static bool is_woken(const struct snt__loop *loop)
 /* Which kinds have something to do, as a set. */
 static unsigned find_waiting(struct snt__round *run)
 {
-	const struct snt__loop *loop = run->loop;
+	const struct snt_loop *loop = run->loop;
 
 	return (unsigned)is_woken(loop) << WAKES |
 	       (unsigned)!snt__list_empty(&loop->readable) << SOURCES |
@@ -160,7 +160,7 @@ static int reserve_behind(const struct snt__round *run, enum kind kind)
 
 static void run_wake(struct snt__round *run)
 {
-	struct snt__loop *loop = run->loop;
+	struct snt_loop *loop = run->loop;
 
 	if (!is_woken(loop) || run->left <= reserve_behind(run, WAKES))
 		return;
@@ -169,12 +169,12 @@ static void run_wake(struct snt__round *run)
 		return;
 	run->count++;
 	run->left--;
-	loop->on_wake(loop->on_wake_arg, loop->ctx);
+	loop->on_wake(loop->on_wake_arg, loop);
 }
 
 static void run_sources(struct snt__round *run)
 {
-	struct snt__loop *loop = run->loop;
+	struct snt_loop *loop = run->loop;
 	int reserve = reserve_behind(run, SOURCES);
 
 	while (!run->gone && run->left > reserve && !snt__list_empty(&loop->readable)) {
@@ -195,7 +195,7 @@ static void run_sources(struct snt__round *run)
 	}
 }
 
-static bool has_work(const struct snt__loop *loop)
+static bool has_work(const struct snt_loop *loop)
 {
 	return !snt__list_empty(&loop->pending) || !snt__list_empty(&loop->readable) ||
 	       loop->over;
@@ -210,7 +210,7 @@ static void run_kinds(struct snt__round *run)
 	snt__timer_run(run);
 }
 
-int snt__loop_run(struct snt__loop *loop, int budget, bool arms, bool *gone)
+int snt__loop_run(struct snt_loop *loop, int budget, bool arms, bool *gone)
 {
 	struct snt__round run = { .loop = loop, .left = budget, .arms = arms };
 
@@ -233,33 +233,32 @@ int snt__loop_run(struct snt__loop *loop, int budget, bool arms, bool *gone)
 		snt__timer_set(loop);
 	/* The budget has come to its end before the work. */
 	if (arms && (run.again || has_work(loop) || is_woken(loop)))
-		snt__loop_ring(loop);
+		snt__loop_ring_fd(loop);
 	return run.error ? run.error : run.count;
 }
 
-int snt__loop_poll(struct snt__loop *loop, int budget, bool *gone)
+int snt__loop_poll(struct snt_loop *loop, int budget, bool *gone)
 {
-	snt__serve_list_later(&loop->ctx->event_cqs);
-	snt__serve_list_later(&loop->ctx->polled_cqs);
+	snt__serve_list_later(&loop->base.event_cqs);
+	snt__serve_list_later(&loop->base.polled_cqs);
 	return snt__loop_run(loop, budget, false, gone);
 }
 
-int snt__loop_enter(struct snt_ctx *ctx, int budget, struct snt__loop **loop_out)
+int snt__loop_enter(const struct snt_loop *loop, int budget)
 {
-	int ret = snt__loop_get(ctx, loop_out);
+	int ret = snt__loop_check(loop);
 
 	if (ret)
 		return ret;
-	if ((*loop_out)->run)
+	if (loop->run)
 		return snt__fail(EBUSY, "callbacks cannot dispatch, poll or wait");
 	return budget < 0 ? snt__fail(EINVAL, "a budget of %d callbacks", budget) : 0;
 }
 
-int snt_loop_dispatch(struct snt_ctx *ctx, int budget)
+int snt_loop_dispatch(struct snt_loop *loop, int budget)
 {
-	struct snt__loop *loop;
 	bool gone;
-	int ret = snt__loop_enter(ctx, budget, &loop);
+	int ret = snt__loop_enter(loop, budget);
 
 	if (ret)
 		return ret;
@@ -270,16 +269,15 @@ int snt_loop_dispatch(struct snt_ctx *ctx, int budget)
 		suspect_all(loop);
 	if (ret)
 		return ret;
-	snt__serve_list_later(&ctx->polled_cqs);
+	snt__serve_list_later(&loop->base.polled_cqs);
 	return snt__loop_run(loop, budget ? budget : BUDGET_DEFAULT,
 			     snt__loop_has_fd(loop), &gone);
 }
 
-int snt_loop_poll(struct snt_ctx *ctx, int budget)
+int snt_loop_poll(struct snt_loop *loop, int budget)
 {
-	struct snt__loop *loop;
 	bool gone;
-	int ret = snt__loop_enter(ctx, budget, &loop);
+	int ret = snt__loop_enter(loop, budget);
 
 	return ret ? ret
 		   : snt__loop_poll(loop, budget ? budget : BUDGET_DEFAULT, &gone);
@@ -290,9 +288,9 @@ int snt_loop_poll(struct snt_ctx *ctx, int budget)
  */
 
 /* Of CQs, after their channels were drained. 1 if one of them has to be polled first. */
-static int settle_all(struct snt__loop *loop)
+static int settle_all(struct snt_loop *loop)
 {
-	struct snt__link *list = &loop->ctx->event_cqs;
+	struct snt__link *list = &loop->base.event_cqs;
 	bool found = false;
 	int ret;
 
@@ -315,12 +313,12 @@ static int settle_all(struct snt__loop *loop)
 }
 
 /* What is there already, whether the fd tells of it or not. */
-static bool is_something_due(struct snt__loop *loop)
+static bool is_something_due(struct snt_loop *loop)
 {
 	return has_work(loop) || atomic_load(&loop->woken) || snt__timer_is_due(loop);
 }
 
-int snt__loop_arm(struct snt__loop *loop)
+int snt__loop_arm(struct snt_loop *loop)
 {
 	int ret = snt__channel_drain_all(loop);
 
@@ -331,7 +329,7 @@ int snt__loop_arm(struct snt__loop *loop)
 
 /* The bell and the timerfd have had their edges when the program was woken, and polling took
  * no notice of them. They are taken here, so that both have another one. */
-static int collect_and_arm(struct snt__loop *loop)
+static int collect_and_arm(struct snt_loop *loop)
 {
 	int ret = snt__loop_collect(loop, 0);
 
@@ -343,23 +341,21 @@ static int collect_and_arm(struct snt__loop *loop)
 	return ret ? ret : is_something_due(loop);
 }
 
-int snt_loop_arm(struct snt_ctx *ctx)
+int snt_loop_arm(struct snt_loop *loop)
 {
-	struct snt__loop *loop;
-	int ret = snt__loop_get(ctx, &loop);
+	int ret = snt__loop_check(loop);
 
 	if (ret)
 		return ret;
 	loop->dispatched = true;
-	ret = snt__loop_open(loop);
+	ret = snt__loop_make_fd(loop);
 	return ret ? ret : collect_and_arm(loop);
 }
 
-int snt_loop_timeout(struct snt_ctx *ctx)
+int snt_loop_timeout(struct snt_loop *loop)
 {
-	struct snt__loop *loop;
 	uint64_t now, left;
-	int ret = snt__loop_get(ctx, &loop);
+	int ret = snt__loop_check(loop);
 
 	if (ret)
 		return ret;
@@ -367,7 +363,7 @@ int snt_loop_timeout(struct snt_ctx *ctx)
 		return 0;
 	if (!loop->timers)
 		return -1;
-	now = snt__ctx_now_ns(ctx);
+	now = snt__loop_now(loop);
 	if (loop->timers->deadline_ns <= now)
 		return 0;
 	left = (loop->timers->deadline_ns - now - 1) / 1000000 + 1;

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "util/err.h"
+#include "util/opts.h"
 #include "util/setting.h"
 #include "vqp/cq.h"
 
@@ -22,7 +23,7 @@
  * Sources
  */
 
-static int watch(struct snt__loop *loop, struct snt__source *source, uint32_t events)
+static int watch(struct snt_loop *loop, struct snt__source *source, uint32_t events)
 {
 	struct epoll_event event = { .events = events, .data.ptr = source };
 
@@ -31,7 +32,7 @@ static int watch(struct snt__loop *loop, struct snt__source *source, uint32_t ev
 	return 0;
 }
 
-int snt__loop_add(struct snt__loop *loop, struct snt__source *source)
+int snt__loop_add(struct snt_loop *loop, struct snt__source *source)
 {
 	int ret = snt__loop_has_fd(loop) ? watch(loop, source, EPOLLIN) : 0;
 
@@ -40,7 +41,7 @@ int snt__loop_add(struct snt__loop *loop, struct snt__source *source)
 	return ret;
 }
 
-void snt__loop_remove(struct snt__loop *loop, struct snt__source *source)
+void snt__loop_remove(struct snt_loop *loop, struct snt__source *source)
 {
 	if (!snt__linked(&source->all))
 		return;
@@ -56,24 +57,21 @@ void snt__loop_remove(struct snt__loop *loop, struct snt__source *source)
  * the kernel reports it once. `rung` spares the writes that would tell nothing new.
  */
 
-void snt__loop_ring(struct snt__loop *loop)
+void snt__loop_ring(struct snt_loop *loop)
 {
 	uint64_t one = 1;
 
-	if (!snt__loop_has_fd(loop) || atomic_exchange(&loop->rung, true))
+	if (atomic_exchange(&loop->rung, true))
 		return;
 	/* A counter that is full has an edge all the same. */
 	if (write(loop->bell.fd, &one, sizeof(one)) < 0 && errno != EAGAIN)
 		atomic_store(&loop->rung, false);
 }
 
-int snt_loop_wake(struct snt_ctx *ctx)
+int snt_loop_wake(struct snt_loop *loop)
 {
-	struct snt__loop *loop = ctx->loop;
 	int kept = errno;
 
-	if (!loop || !snt__loop_has_fd(loop))
-		return -ENOENT;
 	if (snt__loop_forked(loop))
 		return -ECHILD;
 	atomic_store(&loop->woken, true);
@@ -86,7 +84,7 @@ int snt_loop_wake(struct snt_ctx *ctx)
  * The fd
  */
 
-static int add_all(struct snt__loop *loop)
+static int add_all(struct snt_loop *loop)
 {
 	int ret = watch(loop, &loop->bell, EPOLLIN | EPOLLET);
 
@@ -95,8 +93,6 @@ static int add_all(struct snt__loop *loop)
 		ret = watch(loop, snt__container(at, struct snt__source, all), EPOLLIN);
 	if (!ret)
 		ret = snt__timer_open(loop);
-	if (!ret)
-		ret = snt__channel_add_all(loop);
 	return ret;
 }
 
@@ -107,110 +103,76 @@ static void close_fd(int *fd)
 	*fd = -1;
 }
 
-static void close_fds(struct snt__loop *loop)
+static void close_fds(struct snt_loop *loop)
 {
 	close_fd(&loop->fd);
-	close_fd(&loop->bell.fd);
 	close_fd(&loop->clock.fd);
 	loop->clock_set_ns = SNT__NEVER;
 }
 
-int snt__loop_open(struct snt__loop *loop)
+int snt__loop_make_fd(struct snt_loop *loop)
 {
 	int ret;
 
 	if (snt__loop_has_fd(loop))
 		return 0;
-	loop->bell.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (loop->bell.fd < 0)
-		return snt__fail(errno, "no eventfd for the loop: %s", strerror(errno));
 	loop->fd = epoll_create1(EPOLL_CLOEXEC);
-	if (loop->fd < 0) {
-		ret = snt__fail(errno, "no epoll instance for the loop: %s",
-				strerror(errno));
-		close_fds(loop);
-		return ret;
-	}
+	if (loop->fd < 0)
+		return snt__fail(errno, "no epoll instance for the loop: %s",
+				 strerror(errno));
 	ret = add_all(loop);
 	if (ret) {
 		close_fds(loop);
 		return ret;
 	}
-	snt__serve_list_later(&loop->ctx->event_cqs);
+	snt__serve_list_later(&loop->base.event_cqs);
 	snt__loop_ring(loop);
 	return 0;
 }
 
-int snt_loop_fd(struct snt_ctx *ctx)
+int snt_loop_fd(struct snt_loop *loop)
 {
-	struct snt__loop *loop;
-	int ret = snt__loop_get(ctx, &loop);
+	int ret = snt__loop_check(loop);
 
 	if (!ret)
-		ret = snt__loop_open(loop);
+		ret = snt__loop_make_fd(loop);
 	return ret ? ret : loop->fd;
 }
 
 /*
- * The whole
+ * Opening and closing
  */
-
-/* Callbacks that are due would never run. */
-static int may_close(struct snt_ctx *ctx)
-{
-	if (!ctx->loop->over)
-		return 0;
-	return snt__fail(EBUSY, "ops of the context have yet to get their callbacks; "
-				"dispatch before closing it");
-}
-
-static void close_loop(struct snt_ctx *ctx)
-{
-	struct snt__loop *loop = ctx->loop;
-
-	snt__timer_forget_all(loop);
-	while (!snt__list_empty(&loop->sources))
-		snt__loop_remove(loop, snt__container(loop->sources.next,
-						      struct snt__source, all));
-	close_fds(loop);
-	if (loop->run)
-		loop->run->gone = true;
-	ctx->loop = NULL;
-	free(loop);
-}
-
-static int channel_made(struct snt_ctx *ctx)
-{
-	return snt__loop_has_fd(ctx->loop) ? snt__channel_add_all(ctx->loop) : 0;
-}
 
 /* Nobody has armed what is new. */
 static void cq_grown(struct snt_cq *cq)
 {
-	if (snt__loop_has_fd(cq->ctx->loop))
+	if (snt__loop_has_fd(cq->loop))
 		snt__serve_soon(cq);
 }
 
-static const struct snt__loop_hooks hooks = {
-	.may_close = may_close,
-	.close = close_loop,
-	.channel_made = channel_made,
-	.cq_grown = cq_grown,
-};
+static int check_spin(int64_t spin_ns)
+{
+	if (spin_ns >= SNT_SPIN_AUTO && spin_ns <= SPIN_MAX_NS)
+		return 0;
+	return snt__fail(EINVAL,
+			 "to spin for %lld ns is not possible; 0 to %d is, or "
+			 "SNT_SPIN_AUTO",
+			 (long long)spin_ns, SPIN_MAX_NS);
+}
 
-static int read_spin(struct snt__loop *loop)
+static int read_spin(int64_t *spin_ns_out)
 {
 	struct snt__value value = snt__setting_get(SNT__SETTING_SPIN, NULL, NULL);
 	char *end;
 
 	if (!strcmp(value.text, "auto")) {
-		loop->spin_ns = SNT_SPIN_AUTO;
+		*spin_ns_out = SNT_SPIN_AUTO;
 		return 0;
 	}
 	errno = 0;
-	loop->spin_ns = strtoll(value.text, &end, 10);
-	if (errno || *end || end == value.text || loop->spin_ns < 0 ||
-	    loop->spin_ns > SPIN_MAX_NS)
+	*spin_ns_out = strtoll(value.text, &end, 10);
+	if (errno || *end || end == value.text || *spin_ns_out < 0 ||
+	    *spin_ns_out > SPIN_MAX_NS)
 		return snt__fail(
 			EINVAL,
 			"%s is \"%s\"; it must be auto or nanoseconds, at most "
@@ -219,21 +181,15 @@ static int read_spin(struct snt__loop *loop)
 	return 0;
 }
 
-static int make(struct snt_ctx *ctx)
+static void init(struct snt_loop *loop, struct snt_ctx *ctx)
 {
-	struct snt__loop *loop = calloc(1, sizeof(*loop));
-	int ret;
-
-	if (!loop)
-		return snt__fail(ENOMEM, "no memory for the loop of a context");
-	ret = read_spin(loop);
-	if (ret) {
-		free(loop);
-		return ret;
-	}
 	snt__fork_watch();
 	loop->fork_mark = atomic_load(&snt__fork_mark);
-	loop->ctx = ctx;
+	loop->base = (struct snt__loop_base){ .ctx = ctx,
+					      .channel = snt__channel_get,
+					      .cq_grown = cq_grown };
+	snt__list_init(&loop->base.event_cqs);
+	snt__list_init(&loop->base.polled_cqs);
 	loop->fd = loop->bell.fd = loop->clock.fd = -1;
 	snt__list_init(&loop->sources);
 	snt__list_init(&loop->readable);
@@ -241,30 +197,95 @@ static int make(struct snt_ctx *ctx)
 	snt__list_init(&loop->pending);
 	loop->over_end = &loop->over;
 	loop->clock_set_ns = SNT__NEVER;
-	ctx->loop = loop;
-	ctx->loop_hooks = &hooks;
-	return 0;
 }
 
-int snt__loop_get(struct snt_ctx *ctx, struct snt__loop **loop_out)
+int snt_loop_open(struct snt_ctx *ctx, const struct snt_loop_opts *user_opts,
+		  struct snt_loop **loop_out)
 {
-	int ret = ctx->loop ? 0 : make(ctx);
+	struct snt_loop_opts opts;
+	struct snt_loop *loop;
+	int ret = snt__opts_import(&opts, sizeof(opts), user_opts,
+				   "struct snt_loop_opts");
 
-	*loop_out = ctx->loop;
+	if (!ret)
+		ret = opts.spin_ns ? check_spin(opts.spin_ns)
+				   : read_spin(&opts.spin_ns);
 	if (ret)
 		return ret;
-	if (snt__loop_forked(ctx->loop))
-		return snt__fail(ECHILD,
-				 "the loop of this context belongs to the process "
-				 "that forked; open a context in the child");
+	loop = calloc(1, sizeof(*loop));
+	if (!loop)
+		return snt__fail(ENOMEM, "no memory for a loop");
+	init(loop, ctx);
+	loop->spin_ns = opts.spin_ns;
+	loop->bell.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (loop->bell.fd < 0) {
+		ret = snt__fail(errno, "no eventfd for the loop: %s", strerror(errno));
+		free(loop);
+		return ret;
+	}
+	snt__ctx_add(ctx, SNT__CTX_LOOPS, 1);
+	*loop_out = loop;
 	return 0;
 }
 
-int snt_loop_wakes(struct snt_ctx *ctx, void (*woken)(void *arg, struct snt_ctx *ctx),
-		   void *arg)
+/* Callbacks that are due would never run. */
+static int check_unused(struct snt_loop *loop)
 {
-	struct snt__loop *loop;
-	int ret = snt__loop_get(ctx, &loop);
+	if (!snt__list_empty(&loop->base.event_cqs) ||
+	    !snt__list_empty(&loop->base.polled_cqs))
+		return snt__fail(EBUSY, "the loop has CQs left; destroy them before "
+					"closing it");
+	if (loop->over)
+		return snt__fail(EBUSY, "ops of the loop have yet to get their "
+					"callbacks; dispatch before closing it");
+	return 0;
+}
+
+int snt_loop_close(struct snt_loop *loop)
+{
+	int ret;
+
+	if (!loop)
+		return 0;
+	ret = loop->hub ? loop->hub_close(loop) : 0;
+	if (ret)
+		return ret;
+	snt__orphans_release(loop->base.ctx, loop);
+	ret = check_unused(loop);
+	if (ret)
+		return ret;
+	snt__timer_forget_all(loop);
+	while (!snt__list_empty(&loop->sources))
+		snt__loop_remove(loop, snt__container(loop->sources.next,
+						      struct snt__source, all));
+	snt__channel_close_all(loop);
+	close_fds(loop);
+	close_fd(&loop->bell.fd);
+	if (loop->run)
+		loop->run->gone = true;
+	snt__ctx_add(loop->base.ctx, SNT__CTX_LOOPS, -1);
+	free(loop);
+	return 0;
+}
+
+int snt__loop_check(const struct snt_loop *loop)
+{
+	if (snt__loop_forked(loop))
+		return snt__fail(ECHILD,
+				 "the loop belongs to the process that forked; open a "
+				 "context and a loop in the child");
+	return 0;
+}
+
+struct snt_ctx *snt_loop_ctx(const struct snt_loop *loop)
+{
+	return loop->base.ctx;
+}
+
+int snt_loop_wakes(struct snt_loop *loop,
+		   void (*woken)(void *arg, struct snt_loop *loop), void *arg)
+{
+	int ret = snt__loop_check(loop);
 
 	if (ret)
 		return ret;
@@ -273,23 +294,18 @@ int snt_loop_wakes(struct snt_ctx *ctx, void (*woken)(void *arg, struct snt_ctx 
 	return 0;
 }
 
-int snt_loop_spin(struct snt_ctx *ctx, int64_t spin_ns)
+int snt_loop_spin(struct snt_loop *loop, int64_t spin_ns)
 {
-	struct snt__loop *loop;
-	int ret = snt__loop_get(ctx, &loop);
+	int ret = snt__loop_check(loop);
 
-	if (ret)
-		return ret;
-	if (spin_ns < SNT_SPIN_AUTO || spin_ns > SPIN_MAX_NS)
-		return snt__fail(EINVAL,
-				 "to spin for %lld ns is not possible; 0 to %d "
-				 "is, or SNT_SPIN_AUTO",
-				 (long long)spin_ns, SPIN_MAX_NS);
-	loop->spin_ns = spin_ns;
-	return 0;
+	if (!ret)
+		ret = check_spin(spin_ns);
+	if (!ret)
+		loop->spin_ns = spin_ns;
+	return ret;
 }
 
-uint64_t snt_loop_now(const struct snt_ctx *ctx)
+uint64_t snt_loop_now(const struct snt_loop *loop)
 {
-	return snt__ctx_now_ns(ctx);
+	return snt__loop_now(loop);
 }

@@ -8,10 +8,10 @@
 
 #include "dev/ctx.h"
 #include "util/list.h"
+#include "vqp/notify.h"
 
 /*
- * The loop of a context. It is made by the first call that needs it; its fd by the first
- * that asks for it.
+ * A loop, which one thread at a time uses. Its fd is made by the first call that asks for it.
  *
  * A CQ with events is in one of two states. Idle: armed, looked at afterwards, and
  * nothing found; whatever comes next makes the fd readable. Pending: on a list, to be
@@ -34,15 +34,15 @@ struct snt__source {
 	bool is_channel; /* of completions: runs no callback, has no ready() */
 };
 
-/* One call that runs callbacks. They may do anything, also close the context. */
+/* One call that runs callbacks. They may do anything, also close the loop. */
 struct snt__round {
-	struct snt__loop *loop;
+	struct snt_loop *loop;
 	int left; /* callbacks that may still run */
 	int count;
 	int error;
 	unsigned waiting;  /* kinds that had something to do when it began, as a set */
 	unsigned favoured; /* the one of them that has its turn in any case; 0: none */
-	bool gone;	   /* the context, and the loop with it */
+	bool gone;	   /* the loop */
 	bool arms;	   /* CQs that are done with are armed, else left pending */
 	bool again;	   /* a source had more than the budget allowed */
 	uint64_t now_ns;   /* when it began, if there were timers */
@@ -51,15 +51,18 @@ struct snt__round {
 /* A completion channel, or the asynchronous events, of a device. */
 struct snt__channel {
 	struct snt__source source;
-	struct snt__loop *loop;
-	struct snt_device *device; /* NULL: not in use */
+	struct snt_loop *loop;
+	const struct snt_device *device;  /* NULL: not in use */
+	struct ibv_comp_channel *channel; /* NULL: of asynchronous events */
 };
 
 /* A timerfd that is not set. */
 #define SNT__NEVER UINT64_MAX
 
-struct snt__loop {
-	struct snt_ctx *ctx;
+struct snt__hub;
+
+struct snt_loop {
+	struct snt__loop_base base; /* first */
 	unsigned fork_mark; /* of the process that made it */
 	int fd;		    /* -1: none yet */
 	struct snt__source bell;
@@ -84,8 +87,12 @@ struct snt__loop {
 	struct snt__channel async[SNT_DEVICES_MAX];
 	void (*happened)(void *arg, const struct snt_event *event);
 	void *happened_arg;
-	void (*on_wake)(void *arg, struct snt_ctx *ctx);
+	void (*on_wake)(void *arg, struct snt_loop *loop);
 	void *on_wake_arg;
+
+	/* What src/conn has in this loop; NULL: nothing yet. Closing may be refused. */
+	struct snt__hub *hub;
+	int (*hub_close)(struct snt_loop *loop);
 
 	bool dispatched; /* by the program, which then may also sleep by itself */
 	int64_t spin_ns; /* or SNT_SPIN_AUTO */
@@ -97,22 +104,39 @@ struct snt__loop {
 	void *sleep_arg;
 };
 
-/* loop.c: made if there is none; -ECHILD in another process. */
-int snt__loop_get(struct snt_ctx *ctx, struct snt__loop **loop_out);
+/* loop.c: 0; -ECHILD in another process. */
+int snt__loop_check(const struct snt_loop *loop);
 
 /* loop.c: it has an fd from now on. */
-int snt__loop_open(struct snt__loop *loop);
+int snt__loop_make_fd(struct snt_loop *loop);
 
-/* loop.c: the fd is readable from now on. */
-void snt__loop_ring(struct snt__loop *loop);
+/* loop.c: the fd is readable from now on, also if it is made later. For any thread. */
+void snt__loop_ring(struct snt_loop *loop);
 
 /* loop.c: fds of others, also before there is a loop's own. */
-int snt__loop_add(struct snt__loop *loop, struct snt__source *source);
-void snt__loop_remove(struct snt__loop *loop, struct snt__source *source);
+int snt__loop_add(struct snt_loop *loop, struct snt__source *source);
+void snt__loop_remove(struct snt_loop *loop, struct snt__source *source);
 
-static inline bool snt__loop_has_fd(const struct snt__loop *loop)
+static inline bool snt__loop_has_fd(const struct snt_loop *loop)
 {
 	return loop->fd >= 0;
+}
+
+/* For the loop's own thread: without an fd there is no system call, for making one rings. */
+static inline void snt__loop_ring_fd(struct snt_loop *loop)
+{
+	if (snt__loop_has_fd(loop))
+		snt__loop_ring(loop);
+}
+
+static inline struct snt_ctx *snt__loop_ctx(const struct snt_loop *loop)
+{
+	return loop->base.ctx;
+}
+
+static inline uint64_t snt__loop_now(const struct snt_loop *loop)
+{
+	return snt__ctx_now_ns(loop->base.ctx);
 }
 
 /* fork.c: changes in the child. */
@@ -135,29 +159,32 @@ void snt__socket_add(struct snt__socket *socket, int fd);
 void snt__socket_close(struct snt__socket *socket);
 
 /* Is this a child of the process that the loop is of? */
-static inline bool snt__loop_forked(const struct snt__loop *loop)
+static inline bool snt__loop_forked(const struct snt_loop *loop)
 {
 	return loop->fork_mark !=
 	       atomic_load_explicit(&snt__fork_mark, memory_order_relaxed);
 }
 
-/* channel.c: adds those that devices have by now. */
-int snt__channel_add_all(struct snt__loop *loop);
+/* channel.c: that of a device, made on first use. */
+int snt__channel_get(struct snt_loop *loop, const struct snt_device *device,
+		     struct ibv_comp_channel **channel_out);
+/* channel.c: without CQs they can go. */
+void snt__channel_close_all(struct snt_loop *loop);
 /* channel.c: CQs whose events are there become pending. */
 int snt__channel_drain(struct snt__channel *channel);
-int snt__channel_drain_all(struct snt__loop *loop);
-int snt__channel_drain_signalled(struct snt__loop *loop);
+int snt__channel_drain_all(struct snt_loop *loop);
+int snt__channel_drain_signalled(struct snt_loop *loop);
 
 /* dispatch.c */
-int snt__loop_collect(struct snt__loop *loop, int64_t timeout_ns);
-/* Runs callbacks; returns how many, or what went wrong. After the context was closed in
- * one of them nothing of it may be touched. */
-int snt__loop_run(struct snt__loop *loop, int budget, bool arms, bool *gone);
-int snt__loop_poll(struct snt__loop *loop, int budget, bool *gone);
+int snt__loop_collect(struct snt_loop *loop, int64_t timeout_ns);
+/* Runs callbacks; returns how many, or what went wrong. After the loop was closed in one of
+ * them nothing of it may be touched. */
+int snt__loop_run(struct snt_loop *loop, int budget, bool arms, bool *gone);
+int snt__loop_poll(struct snt_loop *loop, int budget, bool *gone);
 /* Before snt__loop_collect(): what the fd tells is not looked at. */
-int snt__loop_arm(struct snt__loop *loop);
+int snt__loop_arm(struct snt_loop *loop);
 /* May callbacks be run now? */
-int snt__loop_enter(struct snt_ctx *ctx, int budget, struct snt__loop **loop_out);
+int snt__loop_enter(const struct snt_loop *loop, int budget);
 
 /* serve.c: does the loop do anything for it by itself? */
 bool snt__serve_wants(const struct snt_cq *cq);
@@ -176,14 +203,14 @@ int snt__serve_settle(struct snt_cq *cq);
 void snt__timer_run(struct snt__round *run);
 /* Looks at the clock, if there is a timer. */
 bool snt__timer_due(struct snt__round *run);
-bool snt__timer_is_due(const struct snt__loop *loop);
-int snt__timer_open(struct snt__loop *loop);
+bool snt__timer_is_due(const struct snt_loop *loop);
+int snt__timer_open(struct snt_loop *loop);
 /* The timerfd is set to the first timer, if it is not set to something earlier. */
-void snt__timer_set(struct snt__loop *loop);
-void snt__timer_forget_all(struct snt__loop *loop);
+void snt__timer_set(struct snt_loop *loop);
+void snt__timer_forget_all(struct snt_loop *loop);
 
 /* op.c: callbacks of ops that ended without a completion. */
-void snt__op_add_over(struct snt__loop *loop, struct snt_op *op);
+void snt__op_add_over(struct snt_loop *loop, struct snt_op *op);
 void snt__op_run_over(struct snt__round *run, int reserve);
 
 #endif

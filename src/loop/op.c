@@ -88,18 +88,18 @@ void snt__op_complete(struct snt_op *op, const struct snt_wc *wc)
 	op->result = op->reason ? op->reason : error_of(wc->status);
 	if (__builtin_expect(op->flags & (SNT__OP_EARLY | SNT__OP_ATOMIC), 0))
 		take_special(op);
-	if (__builtin_expect(op->timer.ctx != NULL, 0))
+	if (__builtin_expect(op->timer.loop != NULL, 0))
 		snt_timer_stop(&op->timer);
 	call_back(op);
 }
 
-void snt__op_add_over(struct snt__loop *loop, struct snt_op *op)
+void snt__op_add_over(struct snt_loop *loop, struct snt_op *op)
 {
 	op->next = NULL;
 	*loop->over_end = op;
 	loop->over_end = &op->next;
 	if (!loop->run)
-		snt__loop_ring(loop);
+		snt__loop_ring_fd(loop);
 }
 
 void snt__op_end(struct snt_op *op, int reason)
@@ -111,12 +111,12 @@ void snt__op_end(struct snt_op *op, int reason)
 				  .qp_num = op->qp ? op->qp->num : 0,
 				  .opcode = op->wc.opcode,
 				  .status = reason ? SNT_FLUSHED : SNT_SUCCESS };
-	snt__op_add_over(op->ctx->loop, op);
+	snt__op_add_over(op->loop, op);
 }
 
 void snt__op_run_over(struct snt__round *run, int reserve)
 {
-	struct snt__loop *loop = run->loop;
+	struct snt_loop *loop = run->loop;
 
 	while (!run->gone && run->left > reserve && loop->over) {
 		struct snt_op *op = loop->over;

@@ -23,7 +23,7 @@ const char *snt_op_text(const struct snt_op *op)
 {
 	if (snt_op_pending(op))
 		return snt__text("the op is in use: its callback has not begun");
-	if (!op->ctx)
+	if (!op->loop)
 		return snt__text("the op was never posted");
 	switch (op->result) {
 	case -ECANCELED:
@@ -31,6 +31,6 @@ const char *snt_op_text(const struct snt_op *op)
 	case -ETIMEDOUT:
 		return cut_short(op, "timed out");
 	default:
-		return snt__wc_text(op->ctx, &op->wc);
+		return snt__wc_text(snt__loop_ctx(op->loop), op->loop, NULL, &op->wc);
 	}
 }

@@ -21,31 +21,28 @@ static int refuse_qp(const struct snt_qp *qp)
 			 qp->num);
 }
 
-/* Where the loop is, and this is the process it is of. */
-static inline int check_loop(struct snt_ctx *ctx)
+/* Is this the process that the loop is of? */
+static inline int check_loop(const struct snt_loop *loop)
 {
-	struct snt__loop *loop = ctx->loop;
-
-	if (__builtin_expect(loop && !snt__loop_forked(loop), 1))
-		return 0;
-	return snt__loop_get(ctx, &loop);
+	return __builtin_expect(snt__loop_forked(loop), 0) ? snt__loop_check(loop) : 0;
 }
 
-static inline int check_op(struct snt_ctx *ctx, const struct snt_op *op)
+static inline int check_op(const struct snt_loop *loop, const struct snt_op *op)
 {
 	if (__builtin_expect(op->state != SNT__OP_UNUSED, 0))
 		return snt__fail(EALREADY, "the op is in use");
-	return check_loop(ctx);
+	return check_loop(loop);
 }
 
-static inline int check(struct snt_qp *qp, const struct snt_op *op, bool served)
+static inline int check(const struct snt_qp *qp, const struct snt_op *op,
+			const struct snt_cq *cq)
 {
-	if (__builtin_expect(!served, 0))
+	if (__builtin_expect(!cq->notify.served, 0))
 		return refuse_qp(qp);
-	return check_op(qp->ctx, op);
+	return check_op(cq->loop, op);
 }
 
-static inline void accept_for(struct snt_op *op, struct snt_ctx *ctx, struct snt_qp *qp,
+static inline void accept_for(struct snt_op *op, struct snt_loop *loop, struct snt_qp *qp,
 			      uint8_t opcode, uint8_t flags, uint32_t position)
 {
 	op->complete = snt__op_complete;
@@ -56,14 +53,16 @@ static inline void accept_for(struct snt_op *op, struct snt_ctx *ctx, struct snt
 	op->position = position;
 	op->wc.opcode = opcode;
 	op->qp = qp;
-	op->ctx = ctx;
+	op->loop = loop;
 	op->waiter = NULL;
 }
 
 static inline void accept(struct snt_op *op, struct snt_qp *qp, uint8_t opcode,
 			  uint8_t flags, uint32_t position)
 {
-	accept_for(op, qp->ctx, qp, opcode, flags, position);
+	const struct snt_cq *cq = flags & SNT__OP_RECV ? qp->recv_cq : qp->cq;
+
+	accept_for(op, cq->loop, qp, opcode, flags, position);
 }
 
 /*
@@ -74,7 +73,7 @@ static inline int post(struct snt_qp *qp, struct snt_op *op, struct snt_send_wr 
 		       unsigned sge_count, unsigned flags)
 {
 	uint32_t position = qp->tail;
-	int ret = check(qp, op, qp->send_served);
+	int ret = check(qp, op, qp->cq);
 
 	if (ret)
 		return ret;
@@ -191,7 +190,7 @@ int snt_op_fetch_add(struct snt_qp *qp, struct snt_op *op, const struct snt_sge 
 int snt_op_bind(struct snt_qp *qp, struct snt_op *op, struct snt_mw *mw,
 		const struct snt_sge *range, unsigned access, unsigned flags)
 {
-	int ret = check(qp, op, qp->send_served);
+	int ret = check(qp, op, qp->cq);
 
 	if (!ret)
 		ret = snt__mw_bind(qp, mw, range, access, (uintptr_t)op,
@@ -204,7 +203,7 @@ int snt_op_bind(struct snt_qp *qp, struct snt_op *op, struct snt_mw *mw,
 int snt_op_invalidate(struct snt_qp *qp, struct snt_op *op, struct snt_mw *mw,
 		      unsigned flags)
 {
-	int ret = check(qp, op, qp->send_served);
+	int ret = check(qp, op, qp->cq);
 
 	if (!ret)
 		ret = snt__mw_invalidate(qp, mw, (uintptr_t)op, flags | SNT_SIGNALED);
@@ -216,7 +215,7 @@ int snt_op_invalidate(struct snt_qp *qp, struct snt_op *op, struct snt_mw *mw,
 int snt_op_send_inv(struct snt_qp *qp, struct snt_op *op, const struct snt_sge *sge,
 		    unsigned sge_count, const struct snt_token *window, unsigned flags)
 {
-	int ret = check(qp, op, qp->send_served);
+	int ret = check(qp, op, qp->cq);
 
 	if (!ret)
 		ret = snt__mw_send_inv(qp, sge, sge_count, window, (uintptr_t)op,
@@ -250,7 +249,7 @@ static int post_some(struct snt_qp *qp, struct snt_op *const *ops,
 	int ret = 0;
 
 	for (good = 0; good < count; good++) {
-		ret = check(qp, ops[good], qp->send_served);
+		ret = check(qp, ops[good], qp->cq);
 		if (ret)
 			break;
 		batch[good] = wr[good];
@@ -315,7 +314,7 @@ static void list_early(struct snt_qp *qp, struct snt_op *op)
 
 static int post_recv(struct snt_qp *qp, struct snt_op *op, struct snt_recv_wr *wr)
 {
-	int ret = check(qp, op, qp->recv_served);
+	int ret = check(qp, op, qp->recv_cq);
 
 	if (ret)
 		return ret;
@@ -374,7 +373,7 @@ int snt_op_srq_recv(struct snt_srq *srq, struct snt_op *op, const struct snt_sge
 				  .sge = sge,
 				  .sge_count = sge_count };
 	int ret = srq->cq->notify.served
-			  ? check_op(srq->ctx, op)
+			  ? check_op(srq->cq->loop, op)
 			  : snt__fail(EINVAL, "the shared receive queue does "
 					      "not report to a CQ with ops");
 
@@ -383,7 +382,7 @@ int snt_op_srq_recv(struct snt_srq *srq, struct snt_op *op, const struct snt_sge
 	ret = snt__srq_post_recv(srq, &wr, 1);
 	if (ret < 0)
 		return ret;
-	accept_for(op, srq->ctx, NULL, sge_count ? SNT_RECV : SNT_RECV_NOTIFY,
+	accept_for(op, srq->cq->loop, NULL, sge_count ? SNT_RECV : SNT_RECV_NOTIFY,
 		   SNT__OP_RECV, 0);
 	srq->abandon = abandon_shared;
 	return 0;
@@ -395,7 +394,7 @@ int snt_op_srq_recv(struct snt_srq *srq, struct snt_op *op, const struct snt_sge
 
 int snt_op_close(struct snt_qp *qp, struct snt_op *op)
 {
-	int ret = check(qp, op, qp->send_served);
+	int ret = check(qp, op, qp->cq);
 
 	if (!ret)
 		ret = snt__qp_close(qp, (uintptr_t)op);

@@ -29,14 +29,14 @@ void snt__serve_later(struct snt_cq *cq)
 {
 	cq->notify.idle = NULL;
 	if (snt__serve_wants(cq) && !snt__linked(&cq->notify.pending))
-		snt__list_append(&cq->ctx->loop->pending, &cq->notify.pending);
+		snt__list_append(&cq->loop->pending, &cq->notify.pending);
 }
 
 void snt__serve_soon(struct snt_cq *cq)
 {
 	snt__serve_later(cq);
-	if (!cq->ctx->loop->run)
-		snt__loop_ring(cq->ctx->loop);
+	if (!cq->loop->run)
+		snt__loop_ring_fd(cq->loop);
 }
 
 void snt__serve_list_later(struct snt__link *list)
@@ -61,8 +61,8 @@ static void fail(struct snt__round *run, struct snt_cq *cq, int error)
 /* What is listed there has no event of its own: a marker that its lane refused. */
 static void retry(struct snt_timer *timer)
 {
-	struct snt__loop *loop = timer->arg;
-	struct snt__link *all = &loop->ctx->event_cqs;
+	struct snt_loop *loop = timer->arg;
+	struct snt__link *all = &loop->base.event_cqs;
 
 	for (struct snt__link *at = all->next; at != all; at = at->next) {
 		struct snt_cq *cq = snt__container(at, struct snt_cq, notify.all);
@@ -72,16 +72,16 @@ static void retry(struct snt_timer *timer)
 	}
 }
 
-static int retry_later(struct snt__loop *loop)
+static int retry_later(struct snt_loop *loop)
 {
 	loop->retry.fired = retry;
 	loop->retry.arg = loop;
-	return loop->retry.ctx ? 0 : snt_timer_start(loop->ctx, &loop->retry, RETRY_NS);
+	return loop->retry.loop ? 0 : snt_timer_start(loop, &loop->retry, RETRY_NS);
 }
 
 static int drain_channels(struct snt_cq *cq)
 {
-	struct snt__loop *loop = cq->ctx->loop;
+	struct snt_loop *loop = cq->loop;
 
 	for (uint32_t i = 0; i < cq->physical_count; i++) {
 		struct snt__channel *channel = &loop->channel[cq->physical[i].device];
@@ -185,7 +185,7 @@ static void serve(struct snt__round *run, struct snt_cq *cq, int max)
 /* Each in turn, for as long as something comes of it. */
 static void serve_until_idle(struct snt__round *run, int reserve)
 {
-	struct snt__loop *loop = run->loop;
+	struct snt_loop *loop = run->loop;
 	unsigned idle_turns = 0;
 
 	while (!run->gone && run->left > reserve && !snt__list_empty(&loop->pending) &&
@@ -231,15 +231,14 @@ void snt__serve_pending(struct snt__round *run, int reserve)
 int snt_cq_watch(struct snt_cq *cq, void (*ready)(void *arg, struct snt_cq *cq),
 		 void *arg)
 {
-	struct snt__loop *loop;
 	int ret;
 
 	if (!cq->notify.events || cq->notify.served)
 		return snt__fail(EINVAL,
-				 "this CQ has %s; only CQs with events alone "
-				 "(snt_cq_opts.events) can be watched",
-				 cq->notify.served ? "ops" : "no events");
-	ret = snt__loop_get(cq->ctx, &loop);
+				 "this CQ has %s; only CQs with a loop "
+				 "(snt_cq_opts.loop) and without ops can be watched",
+				 cq->notify.served ? "ops" : "no loop");
+	ret = snt__loop_check(cq->loop);
 	if (ret)
 		return ret;
 	cq->notify.ready = ready;

@@ -13,21 +13,21 @@
 #include "util/err.h"
 
 /* Who has an event loop of his own may sleep there the next time, and nobody would know. */
-static bool may_attend(const struct snt__loop *loop, int64_t timeout_ns)
+static bool may_attend(const struct snt_loop *loop, int64_t timeout_ns)
 {
 	bool simulated = loop->sleep;
 
 	return timeout_ns && !simulated && !loop->dispatched;
 }
 
-void snt__sleep_attend(struct snt__loop *loop, struct snt__sleep *sleep,
+void snt__sleep_attend(struct snt_loop *loop, struct snt__sleep *sleep,
 		       int64_t timeout_ns)
 {
 	sleep->count = 0;
 	if (!may_attend(loop, timeout_ns))
 		return;
-	for (unsigned i = 0; i < loop->ctx->device_count; i++) {
-		const struct snt_device *device = loop->ctx->device[i];
+	for (unsigned i = 0; i < loop->base.ctx->device_count; i++) {
+		const struct snt_device *device = loop->base.ctx->device[i];
 		int fd = snt__device_attend(device);
 
 		if (fd < 0)
@@ -38,7 +38,7 @@ void snt__sleep_attend(struct snt__loop *loop, struct snt__sleep *sleep,
 }
 
 /* Each that was readable has something for its CQs, as likely as not. */
-static void leave(struct snt__loop *loop, struct snt__sleep *sleep,
+static void leave(struct snt_loop *loop, struct snt__sleep *sleep,
 		  const struct pollfd *fds)
 {
 	bool found = false;
@@ -52,15 +52,15 @@ static void leave(struct snt__loop *loop, struct snt__sleep *sleep,
 	}
 	sleep->count = 0;
 	if (found)
-		snt__serve_list_later(&loop->ctx->event_cqs);
+		snt__serve_list_later(&loop->base.event_cqs);
 }
 
-void snt__sleep_not(struct snt__loop *loop, struct snt__sleep *sleep)
+void snt__sleep_not(struct snt_loop *loop, struct snt__sleep *sleep)
 {
 	leave(loop, sleep, NULL);
 }
 
-static int watch_all(struct snt__loop *loop, struct snt__sleep *sleep,
+static int watch_all(struct snt_loop *loop, struct snt__sleep *sleep,
 		     int64_t timeout_ns)
 {
 	struct timespec timeout = { .tv_sec = timeout_ns / 1000000000,
@@ -80,7 +80,7 @@ static int watch_all(struct snt__loop *loop, struct snt__sleep *sleep,
 	return count > 0 && fds[last].revents ? snt__loop_collect(loop, 0) : 0;
 }
 
-int snt__sleep_on(struct snt__loop *loop, struct snt__sleep *sleep, int64_t timeout_ns)
+int snt__sleep_on(struct snt_loop *loop, struct snt__sleep *sleep, int64_t timeout_ns)
 {
 	int ret;
 

@@ -13,11 +13,11 @@ struct snt__sleep {
 
 /* Before CQs are armed, so that devices need not look for another who does it; it ends with
  * either of the two below. */
-void snt__sleep_attend(struct snt__loop *loop, struct snt__sleep *sleep,
+void snt__sleep_attend(struct snt_loop *loop, struct snt__sleep *sleep,
 		       int64_t timeout_ns);
 
 /* Takes what the fd has to tell. Returns 0 or a negative errno. */
-int snt__sleep_on(struct snt__loop *loop, struct snt__sleep *sleep, int64_t timeout_ns);
-void snt__sleep_not(struct snt__loop *loop, struct snt__sleep *sleep);
+int snt__sleep_on(struct snt_loop *loop, struct snt__sleep *sleep, int64_t timeout_ns);
+void snt__sleep_not(struct snt_loop *loop, struct snt__sleep *sleep);
 
 #endif

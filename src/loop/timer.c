@@ -61,7 +61,7 @@ static struct snt_timer *meld_siblings(struct snt_timer *first)
 	return whole;
 }
 
-static void take_out(struct snt__loop *loop, struct snt_timer *timer)
+static void take_out(struct snt_loop *loop, struct snt_timer *timer)
 {
 	struct snt_timer *children = meld_siblings(timer->child);
 
@@ -77,14 +77,14 @@ static void take_out(struct snt__loop *loop, struct snt_timer *timer)
 		loop->timers = meld(loop->timers, children);
 	}
 	timer->child = timer->next = timer->prev = NULL;
-	timer->ctx = NULL;
+	timer->loop = NULL;
 }
 
 /*
  * The timerfd
  */
 
-int snt__timer_open(struct snt__loop *loop)
+int snt__timer_open(struct snt_loop *loop)
 {
 	struct epoll_event event = { .events = EPOLLIN | EPOLLET,
 				     .data.ptr = &loop->clock };
@@ -108,7 +108,7 @@ int snt__timer_open(struct snt__loop *loop)
 }
 
 /* From now on, so that the clock may be any. */
-void snt__timer_set(struct snt__loop *loop)
+void snt__timer_set(struct snt_loop *loop)
 {
 	const struct snt_timer *first = loop->timers;
 	struct itimerspec at = { .it_value.tv_nsec = 1 };
@@ -118,7 +118,7 @@ void snt__timer_set(struct snt__loop *loop)
 		return;
 	if (loop->sleep)
 		return; /* the kernel knows nothing of this time */
-	now = snt__ctx_now_ns(loop->ctx);
+	now = snt__loop_now(loop);
 	if (first->deadline_ns > now) {
 		at.it_value.tv_sec = (first->deadline_ns - now) / 1000000000;
 		at.it_value.tv_nsec = (first->deadline_ns - now) % 1000000000;
@@ -131,19 +131,18 @@ void snt__timer_set(struct snt__loop *loop)
  * Timers
  */
 
-int snt_timer_start_at(struct snt_ctx *ctx, struct snt_timer *timer,
+int snt_timer_start_at(struct snt_loop *loop, struct snt_timer *timer,
 		       uint64_t deadline_ns)
 {
-	struct snt__loop *loop;
-	int ret = snt__loop_get(ctx, &loop);
+	int ret = snt__loop_check(loop);
 
 	if (ret)
 		return ret;
 	if (!timer->fired)
 		return snt__fail(EINVAL, "a timer without a function");
-	if (timer->ctx && timer->ctx != ctx)
-		return snt__fail(EBUSY, "the timer runs in another context");
-	if (timer->ctx)
+	if (timer->loop && timer->loop != loop)
+		return snt__fail(EBUSY, "the timer runs in another loop");
+	if (timer->loop)
 		take_out(loop, timer);
 	timer->child = timer->next = timer->prev = NULL;
 	/* One that is started again and again in the past would be the first for ever. */
@@ -152,7 +151,7 @@ int snt_timer_start_at(struct snt_ctx *ctx, struct snt_timer *timer,
 	timer->deadline_ns = deadline_ns < SNT__NEVER ? deadline_ns : SNT__NEVER - 1;
 	loop->timers = meld(loop->timers, timer);
 	ret = snt__loop_has_fd(loop) ? snt__timer_open(loop) : 0;
-	timer->ctx = ctx;
+	timer->loop = loop;
 	if (ret) {
 		take_out(loop, timer);
 		return ret;
@@ -163,23 +162,23 @@ int snt_timer_start_at(struct snt_ctx *ctx, struct snt_timer *timer,
 	return 0;
 }
 
-int snt_timer_start(struct snt_ctx *ctx, struct snt_timer *timer, uint64_t delay_ns)
+int snt_timer_start(struct snt_loop *loop, struct snt_timer *timer, uint64_t delay_ns)
 {
-	uint64_t now = snt__ctx_now_ns(ctx);
+	uint64_t now = snt__loop_now(loop);
 
 	/* Not within the same dispatch again. */
 	if (!delay_ns)
 		delay_ns = 1;
-	return snt_timer_start_at(ctx, timer,
+	return snt_timer_start_at(loop, timer,
 				  delay_ns < SNT__NEVER - now ? now + delay_ns
 							      : SNT__NEVER);
 }
 
 int snt_timer_stop(struct snt_timer *timer)
 {
-	if (!timer->ctx)
+	if (!timer->loop)
 		return 0;
-	take_out(timer->ctx->loop, timer);
+	take_out(timer->loop, timer);
 	return 1;
 }
 
@@ -189,18 +188,18 @@ bool snt__timer_due(struct snt__round *run)
 
 	if (!first)
 		return false;
-	run->now_ns = snt__ctx_now_ns(run->loop->ctx);
+	run->now_ns = snt__loop_now(run->loop);
 	return first->deadline_ns <= run->now_ns;
 }
 
-bool snt__timer_is_due(const struct snt__loop *loop)
+bool snt__timer_is_due(const struct snt_loop *loop)
 {
-	return loop->timers && loop->timers->deadline_ns <= snt__ctx_now_ns(loop->ctx);
+	return loop->timers && loop->timers->deadline_ns <= snt__loop_now(loop);
 }
 
 void snt__timer_run(struct snt__round *run)
 {
-	struct snt__loop *loop = run->loop;
+	struct snt_loop *loop = run->loop;
 
 	while (!run->gone && run->left > 0 && loop->timers &&
 	       loop->timers->deadline_ns <= run->now_ns) {
@@ -213,7 +212,7 @@ void snt__timer_run(struct snt__round *run)
 	}
 }
 
-void snt__timer_forget_all(struct snt__loop *loop)
+void snt__timer_forget_all(struct snt_loop *loop)
 {
 	while (loop->timers)
 		take_out(loop, loop->timers);

@@ -18,7 +18,7 @@
 /* One wait in so many finds out whether it would pay off again. */
 #define PROBE 16
 
-static int64_t spin_for(struct snt__loop *loop)
+static int64_t spin_for(struct snt_loop *loop)
 {
 	uint64_t twice = 2 * loop->gap_ns;
 
@@ -33,7 +33,7 @@ static int64_t spin_for(struct snt__loop *loop)
 
 /* How long it took until something came, over the last few times: quick to believe that
  * answers are fast, slow to believe that they are not. */
-static void learn(struct snt__loop *loop, uint64_t gap_ns)
+static void learn(struct snt_loop *loop, uint64_t gap_ns)
 {
 	if (gap_ns > GAP_MAX_NS)
 		gap_ns = GAP_MAX_NS;
@@ -52,28 +52,26 @@ static void learn(struct snt__loop *loop, uint64_t gap_ns)
 /* Spinning between two looks at the fd, where nobody sleeps. */
 #define AWAKE_NS 50000
 
-static bool is_woken(struct snt__loop *loop)
+static bool is_woken(struct snt_loop *loop)
 {
 	return atomic_load_explicit(&loop->woken, memory_order_relaxed);
 }
 
 /* What is left of a time; -1 is for ever. */
-static int64_t left_of(const struct snt_ctx *ctx, int64_t timeout_ns, uint64_t begin)
+static int64_t left_of(const struct snt_loop *loop, int64_t timeout_ns, uint64_t begin)
 {
 	uint64_t spent;
 
 	if (timeout_ns <= 0)
 		return timeout_ns;
-	spent = snt__ctx_now_ns(ctx) - begin;
+	spent = snt__loop_now(loop) - begin;
 	return spent < (uint64_t)timeout_ns ? timeout_ns - (int64_t)spent : 0;
 }
 
 /* Returns what came, 0 if nothing did. The clock is looked at now and then only. */
-static int spin(struct snt__loop *loop, uint64_t begin, uint64_t spin_ns, bool *woken,
+static int spin(struct snt_loop *loop, uint64_t begin, uint64_t spin_ns, bool *woken,
 		bool *gone)
 {
-	struct snt_ctx *ctx = loop->ctx;
-
 	do {
 		for (int i = 0; i < SPINS; i++) {
 			int count;
@@ -83,30 +81,30 @@ static int spin(struct snt__loop *loop, uint64_t begin, uint64_t spin_ns, bool *
 			if (count || *woken || *gone)
 				return count;
 		}
-	} while (snt__ctx_now_ns(ctx) - begin < spin_ns);
+	} while (snt__loop_now(loop) - begin < spin_ns);
 	return 0;
 }
 
-static int sleep_on(struct snt__loop *loop, struct snt__sleep *sleep,
+static int sleep_on(struct snt_loop *loop, struct snt__sleep *sleep,
 		    int64_t timeout_ns, bool *gone)
 {
 	int ret = snt__sleep_on(loop, sleep, timeout_ns);
 
 	if (ret)
 		return ret;
-	snt__serve_list_later(&loop->ctx->polled_cqs);
+	snt__serve_list_later(&loop->base.polled_cqs);
 	return snt__loop_run(loop, BUDGET, true, gone);
 }
 
 /* There are CQs that wake nobody. */
-static int wait_awake(struct snt__loop *loop, int64_t timeout_ns, uint64_t begin,
+static int wait_awake(struct snt_loop *loop, int64_t timeout_ns, uint64_t begin,
 		      bool *gone)
 {
 	for (;;) {
-		int64_t left = left_of(loop->ctx, timeout_ns, begin);
+		int64_t left = left_of(loop, timeout_ns, begin);
 		bool woken;
 		int ret =
-			spin(loop, snt__ctx_now_ns(loop->ctx), AWAKE_NS, &woken, gone);
+			spin(loop, snt__loop_now(loop), AWAKE_NS, &woken, gone);
 
 		if (ret || woken || *gone)
 			return ret;
@@ -118,10 +116,10 @@ static int wait_awake(struct snt__loop *loop, int64_t timeout_ns, uint64_t begin
 	}
 }
 
-static int wait_asleep(struct snt__loop *loop, int64_t timeout_ns, uint64_t begin,
+static int wait_asleep(struct snt_loop *loop, int64_t timeout_ns, uint64_t begin,
 		       bool *gone)
 {
-	int ret = snt__loop_open(loop);
+	int ret = snt__loop_make_fd(loop);
 	struct snt__sleep sleep;
 
 	if (ret)
@@ -132,22 +130,21 @@ static int wait_asleep(struct snt__loop *loop, int64_t timeout_ns, uint64_t begi
 		snt__sleep_not(loop, &sleep);
 		return ret;
 	}
-	return sleep_on(loop, &sleep, ret ? 0 : left_of(loop->ctx, timeout_ns, begin),
+	return sleep_on(loop, &sleep, ret ? 0 : left_of(loop, timeout_ns, begin),
 			gone);
 }
 
-static int wait(struct snt_ctx *ctx, int64_t timeout_ns, bool *gone)
+static int wait(struct snt_loop *loop, int64_t timeout_ns, bool *gone)
 {
-	struct snt__loop *loop;
-	int ret = snt__loop_enter(ctx, BUDGET, &loop);
+	int ret = snt__loop_enter(loop, BUDGET);
 	bool woken = false;
 	int64_t spin_ns;
 	uint64_t begin;
 
 	if (ret)
 		return ret;
-	begin = snt__ctx_now_ns(ctx);
-	if (!snt__list_empty(&ctx->polled_cqs))
+	begin = snt__loop_now(loop);
+	if (!snt__list_empty(&loop->base.polled_cqs))
 		return wait_awake(loop, timeout_ns, begin, gone);
 	spin_ns = spin_for(loop);
 	if (timeout_ns >= 0 && timeout_ns < spin_ns)
@@ -157,22 +154,21 @@ static int wait(struct snt_ctx *ctx, int64_t timeout_ns, bool *gone)
 	if (!ret && !woken && !*gone)
 		ret = wait_asleep(loop, timeout_ns, begin, gone);
 	if (!*gone && ret >= 0 && loop->spin_ns == SNT_SPIN_AUTO)
-		learn(loop, snt__ctx_now_ns(ctx) - begin);
+		learn(loop, snt__loop_now(loop) - begin);
 	return ret;
 }
 
-int snt_loop_wait(struct snt_ctx *ctx, int64_t timeout_ns)
+int snt_loop_wait(struct snt_loop *loop, int64_t timeout_ns)
 {
 	bool gone = false;
 
-	return wait(ctx, timeout_ns, &gone);
+	return wait(loop, timeout_ns, &gone);
 }
 
 int snt_op_wait(struct snt_op *op, int64_t timeout_ns)
 {
 	struct snt__waiter waiter = { 0 };
-	struct snt__loop *loop;
-	struct snt_ctx *ctx;
+	struct snt_loop *loop;
 	bool gone = false;
 	uint64_t begin;
 	int ret;
@@ -180,17 +176,17 @@ int snt_op_wait(struct snt_op *op, int64_t timeout_ns)
 	if (op->state == SNT__OP_UNUSED)
 		return op->result < 0 ? snt__fail(-op->result, "%s", snt_op_text(op))
 				      : op->result;
-	ctx = op->ctx;
+	loop = op->loop;
 	/* Who calls this in a callback may be waiting for the same op already. */
-	ret = snt__loop_enter(ctx, BUDGET, &loop);
+	ret = snt__loop_enter(loop, BUDGET);
 	if (ret)
 		return ret;
-	begin = snt__ctx_now_ns(ctx);
+	begin = snt__loop_now(loop);
 	op->waiter = &waiter;
 	for (;;) {
-		int64_t left = left_of(ctx, timeout_ns, begin);
+		int64_t left = left_of(loop, timeout_ns, begin);
 
-		ret = wait(ctx, left, &gone);
+		ret = wait(loop, left, &gone);
 		if (waiter.done)
 			return waiter.result < 0 ? snt__fail(-waiter.result, "%s",
 							     waiter.why.text)

@@ -10,7 +10,7 @@
 #include "stream/stream.h"
 #include "util/err.h"
 #include "util/opts.h"
-#include "vqp/qp.h"
+#include "vqp/cq.h"
 
 /* Of a QP. One of them is kept for the word of an abort, which nothing else may take. */
 #define WRS_MIN	  9
@@ -200,7 +200,7 @@ int snt_stream_create(struct snt_qp *qp, const struct snt_stream_opts *user_opts
 	if (!ret)
 		ret = check_qp(qp);
 	if (!ret)
-		ret = snt__stream_make(qp->ctx, &opts, receives_of(qp),
+		ret = snt__stream_make(qp->cq->loop, &opts, receives_of(qp),
 				       sends_of(qp) - WRS_ABORT, &stream);
 	if (ret)
 		return ret;

@@ -122,7 +122,8 @@ static struct snt_qp_opts qp_opts_of(const struct snt__hub *hub,
 	};
 }
 
-int snt__stream_check_for_conn(struct snt_ctx *ctx, const struct snt_stream_opts *opts)
+int snt__stream_check_for_conn(struct snt_loop *loop,
+			       const struct snt_stream_opts *opts)
 {
 	struct snt_conn_opts conn = { .size = sizeof(conn),
 				      .detect_ns = opts->detect_ns };
@@ -132,13 +133,13 @@ int snt__stream_check_for_conn(struct snt_ctx *ctx, const struct snt_stream_opts
 	int ret = check_depth(opts);
 
 	if (!ret)
-		ret = snt__stream_check(ctx, opts);
+		ret = snt__stream_check(snt__loop_ctx(loop), opts);
 	if (!ret)
-		ret = snt__hub_get(ctx, &hub);
+		ret = snt__hub_get(loop, &hub);
 	if (ret)
 		return ret;
 	qp = qp_opts_of(hub, opts);
-	return snt__offer_make(ctx, &conn, &qp, &offer);
+	return snt__offer_make(hub, &conn, &qp, &offer);
 }
 
 static int fill_plan(struct snt__stream_plan *plan, struct snt_stream *stream,
@@ -162,14 +163,14 @@ static int fill_plan(struct snt__stream_plan *plan, struct snt_stream *stream,
 	return 0;
 }
 
-int snt__stream_plan(struct snt_ctx *ctx, const struct snt_stream_opts *opts,
+int snt__stream_plan(struct snt_loop *loop, const struct snt_stream_opts *opts,
 		     struct snt__stream_plan *plan, struct snt_stream **stream_out)
 {
 	struct snt_stream *stream;
 	int ret = check_depth(opts);
 
 	if (!ret)
-		ret = snt__stream_make(ctx, opts, receives_of(opts),
+		ret = snt__stream_make(loop, opts, receives_of(opts),
 				       depth_of(opts) + WRS_MORE, &stream);
 	if (ret)
 		return ret;
@@ -181,7 +182,7 @@ int snt__stream_plan(struct snt_ctx *ctx, const struct snt_stream_opts *opts,
 	return ret;
 }
 
-int snt_stream_connect(struct snt_ctx *ctx, const struct snt_stream_opts *user_opts,
+int snt_stream_connect(struct snt_loop *loop, const struct snt_stream_opts *user_opts,
 		       struct snt_stream **stream_out)
 {
 	struct snt__stream_plan plan;
@@ -191,7 +192,7 @@ int snt_stream_connect(struct snt_ctx *ctx, const struct snt_stream_opts *user_o
 				   "struct snt_stream_opts");
 
 	if (!ret)
-		ret = snt__stream_plan(ctx, &opts, &plan, &stream);
+		ret = snt__stream_plan(loop, &opts, &plan, &stream);
 	if (ret)
 		return ret;
 	plan.conn.host = opts.host;
@@ -201,7 +202,7 @@ int snt_stream_connect(struct snt_ctx *ctx, const struct snt_stream_opts *user_o
 	plan.conn.secret = opts.secret;
 	plan.conn.secret_length = opts.secret_length;
 	plan.conn.name = opts.name;
-	ret = snt_conn_connect(ctx, &plan.conn, &stream->conn);
+	ret = snt_conn_connect(loop, &plan.conn, &stream->conn);
 	if (ret) {
 		snt__stream_unmake(stream);
 		return ret;

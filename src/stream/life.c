@@ -74,12 +74,12 @@ static int make_memory(struct snt_ctx *ctx, uint64_t size, unsigned access,
 static int make_rings(struct snt_stream *stream, uint64_t recv_size)
 {
 	const unsigned remote = SNT_ACCESS_LOCAL_WRITE | SNT_ACCESS_REMOTE_WRITE;
-	int ret = make_memory(stream->ctx, recv_size, remote, &stream->ring,
+	int ret = make_memory(stream->hub->ctx, recv_size, remote, &stream->ring,
 			      &stream->ring_mem);
 
 	if (ret)
 		return ret;
-	ret = make_memory(stream->ctx, stream->stage_size, 0, &stream->stage,
+	ret = make_memory(stream->hub->ctx, stream->stage_size, 0, &stream->stage,
 			  &stream->stage_mem);
 	if (ret)
 		goto err_ring;
@@ -143,12 +143,11 @@ static void take_opts(struct snt_stream *stream, const struct snt_stream_opts *o
 	stream->arg = opts->arg;
 }
 
-static void set_up(struct snt_stream *stream, struct snt_ctx *ctx, uint32_t wr_limit)
+static void set_up(struct snt_stream *stream, uint32_t wr_limit)
 {
 	stream->send_port.complete = snt__stream_sent;
 	stream->recv_port.complete = snt__stream_received;
 	stream->send_port.stream = stream->recv_port.stream = stream;
-	stream->ctx = ctx;
 	stream->worker.work = snt__stream_work;
 	stream->wr_limit = wr_limit;
 	for (stream->lot_mask = 15; stream->lot_mask + 1 < wr_limit;)
@@ -162,12 +161,12 @@ static void set_up(struct snt_stream *stream, struct snt_ctx *ctx, uint32_t wr_l
 	stream->chunk = stream->stage_size;
 }
 
-int snt__stream_make(struct snt_ctx *ctx, const struct snt_stream_opts *opts,
+int snt__stream_make(struct snt_loop *loop, const struct snt_stream_opts *opts,
 		     uint32_t receives, uint32_t wr_limit,
 		     struct snt_stream **stream_out)
 {
 	struct snt_stream *stream;
-	int ret = snt__stream_check(ctx, opts);
+	int ret = snt__stream_check(snt__loop_ctx(loop), opts);
 
 	if (ret)
 		return ret;
@@ -175,12 +174,12 @@ int snt__stream_make(struct snt_ctx *ctx, const struct snt_stream_opts *opts,
 	if (!stream)
 		return snt__fail(ENOMEM, "no memory for a stream");
 	stream->stage_size = size_of(opts->send_size);
-	set_up(stream, ctx, wr_limit);
+	set_up(stream, wr_limit);
 	take_opts(stream, opts);
 	snt__inflow_init(&stream->in, size_of(opts->recv_size), receives);
 	stream->recv_batch =
 		receives - SNT__RECEIVES_KEPT < 8 * RECV_BATCH ? 1 : RECV_BATCH;
-	ret = snt__hub_get(ctx, &stream->hub);
+	ret = snt__hub_get(loop, &stream->hub);
 	if (!ret)
 		ret = make_rings(stream, size_of(opts->recv_size));
 	if (ret) {

@@ -9,7 +9,7 @@
 #include "util/opts.h"
 
 struct snt_stream_listener {
-	struct snt_ctx *ctx;
+	struct snt_loop *loop;
 	struct snt_listener *listener;
 	struct snt_stream_opts opts;
 	uint8_t data[SNT_STREAM_DATA_MAX];
@@ -31,7 +31,7 @@ static int accept_conn(struct snt_stream_listener *listener, struct snt_conn *co
 	int ret = snt__stream_peer(conn, &peer);
 
 	if (!ret)
-		ret = snt__stream_plan(listener->ctx, &listener->opts, &plan, &stream);
+		ret = snt__stream_plan(listener->loop, &listener->opts, &plan, &stream);
 	if (ret)
 		return ret;
 	stream->conn = conn;
@@ -124,7 +124,7 @@ static int take_opts(struct snt_stream_listener *listener,
 				 "host, port, source, carrier, secret and name of "
 				 "snt_stream_listener_opts.stream are for the end that "
 				 "connects; leave them 0");
-	ret = snt__stream_check_for_conn(listener->ctx, stream);
+	ret = snt__stream_check_for_conn(listener->loop, stream);
 	if (ret)
 		return ret;
 	if (stream->data_length)
@@ -135,7 +135,7 @@ static int take_opts(struct snt_stream_listener *listener,
 	return 0;
 }
 
-int snt_stream_listener_create(struct snt_ctx *ctx,
+int snt_stream_listener_create(struct snt_loop *loop,
 			       const struct snt_stream_listener_opts *user_opts,
 			       struct snt_stream_listener **listener_out)
 {
@@ -150,7 +150,7 @@ int snt_stream_listener_create(struct snt_ctx *ctx,
 	listener = calloc(1, sizeof(*listener));
 	if (!listener)
 		return snt__fail(ENOMEM, "no memory for a listener");
-	listener->ctx = ctx;
+	listener->loop = loop;
 	snt__list_init(&listener->coming);
 	snt__list_init(&listener->open);
 	below.host = opts.host;
@@ -165,7 +165,7 @@ int snt_stream_listener_create(struct snt_ctx *ctx,
 	below.arg = listener;
 	ret = take_opts(listener, &opts);
 	if (!ret)
-		ret = snt_listener_create(ctx, &below, &listener->listener);
+		ret = snt_listener_create(loop, &below, &listener->listener);
 	if (ret) {
 		free(listener);
 		return ret;
@@ -207,7 +207,7 @@ int snt_stream_listener_wait(struct snt_stream_listener *listener, int64_t timeo
 		return snt__fail(EINVAL,
 				 "the listener has a function, "
 				 "snt_stream_listener_opts.accepted, which gets them");
-	ret = snt__hub_wait(listener->ctx->hub, &listener->waiter, has_stream, listener,
+	ret = snt__hub_wait(listener->loop->hub, &listener->waiter, has_stream, listener,
 			    timeout_ns);
 	if (ret == -EINPROGRESS)
 		return snt__fail(EAGAIN, "there is no stream");
@@ -224,7 +224,7 @@ int snt_stream_listener_wait(struct snt_stream_listener *listener, int64_t timeo
 
 int snt_stream_listener_destroy(struct snt_stream_listener *listener)
 {
-	int ret = listener ? snt__hub_check(listener->ctx->hub) : 0;
+	int ret = listener ? snt__hub_check(listener->loop->hub) : 0;
 
 	if (!listener || ret)
 		return ret;

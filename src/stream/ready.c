@@ -136,19 +136,19 @@ static unsigned found_of(const struct snt_stream *stream, unsigned events)
 static int wait_once(struct snt_stream *stream, unsigned events, int64_t left,
 		     const struct snt__stream_waiter *waiter)
 {
-	struct snt_ctx *ctx = stream->ctx;
-	int ret = left ? snt_loop_poll(ctx, 0) : 0;
+	struct snt_loop *loop = stream->hub->loop;
+	int ret = left ? snt_loop_poll(loop, 0) : 0;
 
 	if (ret < 0 || waiter->gone || found_of(stream, events))
 		return ret;
-	return snt_loop_wait(ctx, left);
+	return snt_loop_wait(loop, left);
 }
 
 int snt__stream_wait(struct snt_stream *stream, unsigned events, int64_t timeout_ns,
 		     bool *gone_out)
 {
 	struct snt__stream_waiter waiter = { .next = stream->waiter };
-	uint64_t begin = timeout_ns > 0 ? snt_loop_now(stream->ctx) : 0;
+	uint64_t begin = timeout_ns > 0 ? snt_loop_now(stream->hub->loop) : 0;
 	unsigned found = found_of(stream, events);
 	int64_t left = timeout_ns;
 	int ret = 0;
@@ -202,7 +202,7 @@ static int wait_more(struct snt_stream *stream, unsigned event, int64_t timeout_
 ssize_t snt_stream_read_all(struct snt_stream *stream, void *buffer, size_t length,
 			    int64_t timeout_ns)
 {
-	uint64_t begin = snt_loop_now(stream->ctx);
+	uint64_t begin = snt_loop_now(stream->hub->loop);
 	uint8_t *to = buffer;
 	size_t done = 0;
 	ssize_t ret = 0;
@@ -223,7 +223,7 @@ ssize_t snt_stream_read_all(struct snt_stream *stream, void *buffer, size_t leng
 ssize_t snt_stream_write_all(struct snt_stream *stream, const void *buffer,
 			     size_t length, int64_t timeout_ns)
 {
-	uint64_t begin = snt_loop_now(stream->ctx);
+	uint64_t begin = snt_loop_now(stream->hub->loop);
 	const uint8_t *from = buffer;
 	size_t done = 0;
 	ssize_t ret = 0;

@@ -111,7 +111,6 @@ struct snt_stream {
 	int status;
 	char text[160];
 
-	struct snt_ctx *ctx;
 	struct snt__hub *hub;
 	struct snt_conn *conn;
 	struct snt_stream_listener *listener; /* it came from, until it is accepted */
@@ -130,7 +129,7 @@ struct snt_stream {
 
 /* life.c: memory and options; nothing is connected. `receives` is what the QP will have
  * for the peer, `wr_limit` how many WRs it takes. */
-int snt__stream_make(struct snt_ctx *ctx, const struct snt_stream_opts *opts,
+int snt__stream_make(struct snt_loop *loop, const struct snt_stream_opts *opts,
 		     uint32_t receives, uint32_t wr_limit,
 		     struct snt_stream **stream_out);
 /* life.c: 0, or what is wrong with sizes, data or the context's devices. */
@@ -174,10 +173,11 @@ struct snt__stream_plan {
 };
 
 /* connect.c: a stream by address, to be connected, or accepted, as planned. */
-int snt__stream_plan(struct snt_ctx *ctx, const struct snt_stream_opts *opts,
+int snt__stream_plan(struct snt_loop *loop, const struct snt_stream_opts *opts,
 		     struct snt__stream_plan *plan, struct snt_stream **stream_out);
 /* connect.c: would one with these options be made? */
-int snt__stream_check_for_conn(struct snt_ctx *ctx, const struct snt_stream_opts *opts);
+int snt__stream_check_for_conn(struct snt_loop *loop,
+			       const struct snt_stream_opts *opts);
 /* connect.c: what the other end of a connection has told of itself. */
 int snt__stream_peer(const struct snt_conn *conn, struct snt__greeting *peer);
 

@@ -79,7 +79,7 @@ static __attribute__((noinline, cold)) int take_homeless(struct snt_cq *cq,
 							 const struct ibv_wc *physical,
 							 struct snt_wc *wc)
 {
-	if (cq->srq_count && snt__srq_take_late(cq, physical, wc))
+	if (!snt__list_empty(&cq->srqs) && snt__srq_take_late(cq, physical, wc))
 		return 1;
 	stray(cq, device, physical);
 	return 0;
@@ -498,7 +498,7 @@ uint64_t snt_cq_stray(struct snt_cq *cq,
 
 static int create_cq(struct snt_cq *cq, unsigned device_index, struct ibv_cq **cq_out)
 {
-	struct snt_device *device = cq->ctx->device[device_index];
+	const struct snt_device *device = cq->ctx->device[device_index];
 	struct snt__physical *physical = &cq->physical[cq->physical_count];
 	struct ibv_comp_channel *channel = NULL;
 	int ret;
@@ -508,9 +508,9 @@ static int create_cq(struct snt_cq *cq, unsigned device_index, struct ibv_cq **c
 				 "%s has no control table; give its CQ in "
 				 "snt_cq_opts.adopted",
 				 device->name);
-	ret = cq->notify.events ? snt__device_channel(device, &channel) : 0;
-	if (!ret && channel && cq->ctx->loop)
-		ret = cq->ctx->loop_hooks->channel_made(cq->ctx);
+	ret = cq->notify.events
+		      ? snt__loop_base(cq->loop)->channel(cq->loop, device, &channel)
+		      : 0;
 	if (ret)
 		return ret;
 	ret = device->control.create_cq(device->context, cq->depth, physical, channel,
@@ -548,8 +548,8 @@ static int add_physical(struct snt_cq *cq, unsigned device_index,
 	cq->physical_count++;
 	share_turns(cq);
 	find_only(cq);
-	if (cq->notify.events && cq->ctx->loop)
-		cq->ctx->loop_hooks->cq_grown(cq);
+	if (cq->notify.events)
+		snt__loop_base(cq->loop)->cq_grown(cq);
 	return 0;
 }
 
@@ -693,10 +693,16 @@ static int check_notify(struct snt_cq *cq, const struct snt_cq_opts *opts)
 				 "snt_cq_opts.ops is %u, which is none of its "
 				 "values",
 				 opts->ops);
-	cq->notify.events = opts->events || opts->ops == SNT_OPS_EVENTS;
+	if (opts->ops && !opts->loop)
+		return snt__fail(EINVAL, "a CQ with ops (snt_cq_opts.ops) needs a "
+					 "loop (snt_cq_opts.loop)");
+	if (opts->loop && snt__loop_base(opts->loop)->ctx != cq->ctx)
+		return snt__fail(EINVAL, "snt_cq_opts.loop is of another context");
+	cq->loop = opts->loop;
+	cq->notify.events = opts->loop && opts->ops != SNT_OPS_POLLED;
 	cq->notify.served = opts->ops;
 	if (cq->notify.events && opts->adopted)
-		return snt__fail(EINVAL, "adopted CQs cannot have events: they have "
+		return snt__fail(EINVAL, "adopted CQs cannot wake a loop: they have "
 					 "channels of their own, or none");
 	return 0;
 }
@@ -749,17 +755,19 @@ int snt_cq_create(struct snt_ctx *ctx, const struct snt_cq_opts *user_opts,
 	cq->front.take = take_first;
 	cq->front.poll_all = poll_slowly;
 	cq->ready_end = &cq->front.ready;
+	snt__list_init(&cq->srqs);
 	ret = set_up(cq, &opts);
 	if (ret) {
 		free_physical(cq);
 		free(cq);
 		return ret;
 	}
-	if (cq->notify.events)
-		snt__list_append(&ctx->event_cqs, &cq->notify.all);
-	else if (cq->notify.served)
-		snt__list_append(&ctx->polled_cqs, &cq->notify.all);
-	ctx->cq_count++;
+	if (cq->loop)
+		snt__list_append(cq->notify.events
+					 ? &snt__loop_base(cq->loop)->event_cqs
+					 : &snt__loop_base(cq->loop)->polled_cqs,
+				 &cq->notify.all);
+	snt__ctx_add(ctx, SNT__CTX_CQS, 1);
 	*cq_out = cq;
 	return 0;
 }
@@ -775,7 +783,7 @@ static int finish(struct snt_cq *cq)
 	if (cq->notify.gone)
 		*cq->notify.gone = true;
 	snt__route_finish(&cq->route);
-	cq->ctx->cq_count--;
+	snt__ctx_add(cq->ctx, SNT__CTX_CQS, -1);
 	free(cq);
 	return 0;
 }
@@ -787,13 +795,11 @@ int snt_cq_destroy(struct snt_cq *cq)
 	if (cq->qp_count)
 		return snt__fail(EBUSY, "%u QPs report to this CQ; destroy them first",
 				 cq->qp_count);
-	if (cq->srq_count)
-		return snt__fail(EBUSY,
-				 "%u shared receive queues report to this CQ; destroy "
-				 "them first",
-				 cq->srq_count);
+	if (!snt__list_empty(&cq->srqs))
+		return snt__fail(EBUSY, "shared receive queues report to this CQ; "
+					"destroy them first");
 	/* Lanes that could not be undone hold on to their physical CQs. */
-	snt__orphans_release(cq->ctx);
+	snt__orphans_release(cq->ctx, cq);
 	return finish(cq);
 }
 
@@ -808,6 +814,7 @@ void snt__cq_abandon(struct snt_cq *cq)
 	struct snt_ctx *ctx = cq->ctx;
 
 	snt__err_keep(&kept);
+	cq->orphan.home[0] = cq->loop;
 	if (snt_cq_destroy(cq))
 		snt__orphan_add(ctx, &cq->orphan, release_orphan, cq);
 	snt__err_restore(&kept);

@@ -35,10 +35,11 @@ struct snt_cq {
 	struct snt__ready **ready_end;
 	struct snt__route route;
 	struct snt_ctx *ctx;
+	struct snt_loop *loop; /* NULL: none */
 	uint32_t physical_max;
 	uint32_t depth;
 	uint32_t qp_count;
-	uint32_t srq_count;
+	struct snt__link srqs; /* that report to it */
 	uint64_t stray_count;
 	void (*stray)(void *arg, unsigned device, const struct ibv_wc *wc);
 	void *stray_arg;

@@ -448,6 +448,8 @@ static void undo(struct snt_qp *qp)
 	if (!qp->memory)
 		qp->lane_count = 0;
 	snt__err_keep(&kept);
+	qp->orphan.home[0] = qp->cq;
+	qp->orphan.home[1] = qp->recv_cq;
 	if (finish_unmade(qp))
 		snt__orphan_add(qp->ctx, &qp->orphan, finish_unmade, qp);
 	snt__err_restore(&kept);
@@ -502,8 +504,10 @@ int snt_qp_create(struct snt_ctx *ctx, const struct snt_qp_opts *user_opts,
 		qp->srq->qp_count++;
 	qp->cq->qp_count++;
 	qp->recv_cq->qp_count++;
-	ctx->qp_count++;
+	snt__ctx_lock(ctx);
+	ctx->count[SNT__CTX_QPS]++;
 	snt__list_append(&ctx->qps, &qp->in_ctx);
+	snt__ctx_unlock(ctx);
 	*qp_out = qp;
 	return 0;
 }
@@ -567,8 +571,10 @@ int snt_qp_destroy(struct snt_qp *qp)
 	snt__cq_forget(qp->recv_cq, &qp->recv_ready);
 	qp->cq->qp_count--;
 	qp->recv_cq->qp_count--;
-	qp->ctx->qp_count--;
+	snt__ctx_lock(qp->ctx);
+	qp->ctx->count[SNT__CTX_QPS]--;
 	snt__unlink(&qp->in_ctx);
+	snt__ctx_unlock(qp->ctx);
 	snt__number_release(qp->num);
 	free(qp->rkey);
 	free(qp->memory);

@@ -9,7 +9,26 @@
 #include "util/list.h"
 
 struct snt_cq;
+struct snt_ctx;
+struct snt_device;
+struct snt_loop;
 struct snt__physical;
+
+/* What virtual CQs know of the loop that they are in. It is what a loop begins with. */
+struct snt__loop_base {
+	struct snt_ctx *ctx;
+	struct snt__link event_cqs;  /* those with events */
+	struct snt__link polled_cqs; /* those with ops and without events */
+	/* Its completion channel for a device, made on first use. */
+	int (*channel)(struct snt_loop *loop, const struct snt_device *device,
+		       struct ibv_comp_channel **channel_out);
+	void (*cq_grown)(struct snt_cq *cq); /* by a physical CQ */
+};
+
+static inline struct snt__loop_base *snt__loop_base(struct snt_loop *loop)
+{
+	return (struct snt__loop_base *)loop;
+}
 
 /*
  * What a virtual CQ has to do with sleeping. Its physical CQs have one channel for each
@@ -27,7 +46,7 @@ struct snt__notify {
 	bool has_held;
 	uint32_t held_from; /* which physical CQ */
 	struct ibv_wc held;
-	struct snt__link all; /* in the context's list of such CQs */
+	struct snt__link all; /* in a list of its loop */
 
 	/* Of the layer above. `idle` is set while it believes that there is nothing to
 	 * do but to wait for an event; called when that is no longer true. */

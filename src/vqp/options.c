@@ -77,6 +77,10 @@ int snt__qp_opts_check(const struct snt_ctx *ctx, const struct snt_qp_opts *opts
 	if (!opts->cq || opts->cq->ctx != ctx || opts->recv_cq->ctx != ctx)
 		return snt__fail(EINVAL,
 				 "snt_qp_opts.cq is NULL or of another context");
+	if (opts->cq->loop && opts->recv_cq->loop &&
+	    opts->recv_cq->loop != opts->cq->loop)
+		return snt__fail(EINVAL, "snt_qp_opts.cq and recv_cq are in different "
+					 "loops; a QP is used by one thread");
 	ret = check_ranges(ranges, sizeof(ranges) / sizeof(ranges[0]));
 	if (ret)
 		return ret;

@@ -102,8 +102,7 @@ int snt_srq_create(struct snt_ctx *ctx, const struct snt_srq_opts *user_opts,
 		free(srq);
 		return ret;
 	}
-	srq->cq->srq_count++;
-	snt__list_append(&ctx->srqs, &srq->all);
+	snt__list_append(&srq->cq->srqs, &srq->all);
 	*srq_out = srq;
 	return 0;
 }
@@ -122,7 +121,7 @@ int snt_srq_destroy(struct snt_srq *srq)
 				 srq->qp_count);
 	device = srq->ctx->device[srq->device];
 	/* QPs that could not be undone hold on to it. */
-	snt__orphans_release(srq->ctx);
+	snt__orphans_release(srq->ctx, srq->cq);
 	ret = device->control.destroy_srq(srq->srq);
 	if (ret)
 		return snt__fail(-ret,
@@ -131,16 +130,15 @@ int snt_srq_destroy(struct snt_srq *srq)
 	if (srq->abandon)
 		srq->abandon(srq);
 	snt__cq_unreserve(srq->cq, srq->cq_index, srq->depth);
-	srq->cq->srq_count--;
 	snt__unlink(&srq->all);
 	free(srq->slot);
 	free(srq);
 	return 0;
 }
 
-struct snt_srq *snt__srq_find(const struct snt_ctx *ctx, const struct ibv_srq *physical)
+struct snt_srq *snt__srq_find(const struct snt_cq *cq, const struct ibv_srq *physical)
 {
-	const struct snt__link *list = &ctx->srqs;
+	const struct snt__link *list = &cq->srqs;
 
 	for (const struct snt__link *at = list->next; at != list; at = at->next) {
 		struct snt_srq *srq = snt__container(at, struct snt_srq, all);
@@ -305,13 +303,13 @@ bool snt__srq_take(struct snt_srq *srq, uint64_t physical_id, uint64_t *wr_id_ou
 bool snt__srq_take_late(const struct snt_cq *cq, const struct ibv_wc *physical,
 			struct snt_wc *wc)
 {
-	const struct snt__link *list = &cq->ctx->srqs;
+	const struct snt__link *list = &cq->srqs;
 
 	for (const struct snt__link *at = list->next; at != list; at = at->next) {
 		struct snt_srq *srq = snt__container(at, struct snt_srq, all);
 		uint64_t wr_id;
 
-		if (srq->cq != cq || !snt__srq_take(srq, physical->wr_id, &wr_id))
+		if (!snt__srq_take(srq, physical->wr_id, &wr_id))
 			continue;
 		*wc = (struct snt_wc){ .wr_id = wr_id,
 				       .status = SNT_FLUSHED,

@@ -53,7 +53,7 @@ bool snt__srq_take_late(const struct snt_cq *cq, const struct ibv_wc *physical,
 			struct snt_wc *wc);
 
 /* NULL: none of ours. */
-struct snt_srq *snt__srq_find(const struct snt_ctx *ctx, const struct ibv_srq *srq);
+struct snt_srq *snt__srq_find(const struct snt_cq *cq, const struct ibv_srq *srq);
 
 /*
  * Closing. Receives end with no marker, since they are not the QP's. But once the send

@@ -58,16 +58,29 @@ const char *snt__text(const char *format, ...)
 	return buffer;
 }
 
-static const struct snt_qp *find_qp(const struct snt_ctx *ctx, uint32_t num)
+/* Is it in the loop, or does it report to the CQ? Others may be another thread's, and of those
+ * no more is read than this. */
+static bool is_ours(const struct snt_qp *qp, const struct snt_loop *loop,
+		    const struct snt_cq *cq)
 {
-	for (const struct snt__link *at = ctx->qps.next; at != &ctx->qps;
+	return (loop && qp->cq->loop == loop) || qp->cq == cq || qp->recv_cq == cq;
+}
+
+static const struct snt_qp *find_qp(struct snt_ctx *ctx, const struct snt_loop *loop,
+				    const struct snt_cq *cq, uint32_t num)
+{
+	const struct snt_qp *found = NULL;
+
+	snt__ctx_lock(ctx);
+	for (const struct snt__link *at = ctx->qps.next; !found && at != &ctx->qps;
 	     at = at->next) {
 		const struct snt_qp *qp = snt__container(at, struct snt_qp, in_ctx);
 
-		if (qp->num == num)
-			return qp;
+		if (qp->num == num && is_ours(qp, loop, cq))
+			found = qp;
 	}
-	return NULL;
+	snt__ctx_unlock(ctx);
+	return found;
 }
 
 /* Of a QP that is gone, or of none, as little as is known. */
@@ -116,9 +129,10 @@ static const char *flush_text(const struct snt_qp *qp, const struct snt_wc *wc)
 			 what, snt_status_help(SNT_FLUSHED));
 }
 
-const char *snt__wc_text(const struct snt_ctx *ctx, const struct snt_wc *wc)
+const char *snt__wc_text(struct snt_ctx *ctx, const struct snt_loop *loop,
+			 const struct snt_cq *cq, const struct snt_wc *wc)
 {
-	const struct snt_qp *qp = find_qp(ctx, wc->qp_num);
+	const struct snt_qp *qp = find_qp(ctx, loop, cq, wc->qp_num);
 
 	switch (wc->status) {
 	case SNT_SUCCESS:
@@ -133,5 +147,5 @@ const char *snt__wc_text(const struct snt_ctx *ctx, const struct snt_wc *wc)
 
 const char *snt_wc_text(const struct snt_cq *cq, const struct snt_wc *wc)
 {
-	return snt__wc_text(cq->ctx, wc);
+	return snt__wc_text(cq->ctx, cq->loop, cq, wc);
 }

@@ -4,7 +4,9 @@
 
 #include <sennit/cq.h>
 
+struct snt_cq;
 struct snt_ctx;
+struct snt_loop;
 struct snt_qp;
 
 /* "WRITE", "RECV"; "WR" for numbers that are no opcode. */
@@ -16,9 +18,10 @@ const char *snt__owner_text(uint32_t num, char owner[SNT__OWNER_TEXT]);
 
 /*
  * A completion in words, in the buffer of snt_wc_text(). The QP is looked up by its number,
- * since it may be gone by now.
+ * since it may be gone by now, among those in the loop or of the CQ; either may be NULL.
  */
-const char *snt__wc_text(const struct snt_ctx *ctx, const struct snt_wc *wc);
+const char *snt__wc_text(struct snt_ctx *ctx, const struct snt_loop *loop,
+			 const struct snt_cq *cq, const struct snt_wc *wc);
 
 /* The same buffer, with any sentence. */
 const char *snt__text(const char *format, ...) __attribute__((format(printf, 1, 2)));

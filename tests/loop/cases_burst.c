@@ -37,7 +37,7 @@ static void one_burst(struct world *world, unsigned burst, unsigned *received)
 	}
 	world_settle(world);
 	while (sent < BURST)
-		must(snt_loop_poll(world->end[1].ctx, 0), "poll");
+		must(snt_loop_poll(world->end[1].loop, 0), "poll");
 	world_until_idle(world);
 	expect(*received == (burst + 1) * BURST, "after burst %u there are %u", burst,
 	       *received);

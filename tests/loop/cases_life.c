@@ -72,6 +72,8 @@ static void destroy_all(struct snt_op *op)
 	must(snt_mem_release(end->mem), "release memory in a callback");
 	end->mem = NULL;
 	world_detach(world, last->end);
+	must(snt_loop_close(end->loop), "close a loop in a callback");
+	end->loop = NULL;
 	must(snt_ctx_close(end->ctx), "close a context in a callback");
 	end->ctx = NULL;
 }
@@ -239,10 +241,11 @@ static void cancelled_receive(struct world *world)
 
 static void try_to_dispatch(struct job *job)
 {
-	struct snt_ctx *ctx = job->arg;
+	struct snt_loop *loop = job->arg;
 
-	expect(snt_loop_dispatch(ctx, 0) == -EBUSY && snt_loop_poll(ctx, 0) == -EBUSY &&
-		       snt_loop_wait(ctx, 0) == -EBUSY,
+	expect(snt_loop_dispatch(loop, 0) == -EBUSY &&
+		       snt_loop_poll(loop, 0) == -EBUSY &&
+		       snt_loop_wait(loop, 0) == -EBUSY,
 	       "a callback can dispatch");
 }
 
@@ -252,7 +255,7 @@ static void no_dispatch_in_callbacks(struct world *world)
 	struct job job = { .count = &count, .then = try_to_dispatch, .length = 64 };
 
 	world_open(world, &(struct world_opts){ 0 });
-	job.arg = world->end[0].ctx;
+	job.arg = world->end[0].loop;
 	job_write(world, &job);
 	world_until(world, &count, 1);
 	world_close(world);
@@ -277,7 +280,7 @@ static void errors_are_told(struct world *world)
 	world_until_idle(world);
 	world_detach(world, 0);
 	world_attach(world, 0, -1);
-	must(snt_loop_wake(world->end[0].ctx), "wake");
+	must(snt_loop_wake(world->end[0].loop), "wake");
 	errors = 0;
 	driver_error = note_error;
 	for (int i = 0; i < 3; i++)

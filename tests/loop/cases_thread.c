@@ -18,7 +18,7 @@
 
 struct waker {
 	pthread_t thread;
-	struct snt_ctx *ctx;
+	struct snt_loop *loop;
 	atomic_uint asked;
 	unsigned seen; /* by the loop */
 	sem_t answered;
@@ -37,7 +37,7 @@ static void *wake_often(void *arg)
 
 	for (unsigned i = 1; i <= WAKES; i++) {
 		atomic_store_explicit(&waker->asked, i, memory_order_relaxed);
-		must(snt_loop_wake(waker->ctx), "wake");
+		must(snt_loop_wake(waker->loop), "wake");
 		if (i % 2)
 			continue;
 		while (sem_wait(&waker->answered))
@@ -46,11 +46,11 @@ static void *wake_often(void *arg)
 	return NULL;
 }
 
-static void woken(void *arg, struct snt_ctx *ctx)
+static void woken(void *arg, struct snt_loop *loop)
 {
 	struct bell *bell = arg;
 
-	(void)ctx;
+	(void)loop;
 	for (unsigned i = 0; i < WAKERS; i++) {
 		struct waker *waker = &bell->waker[i];
 		unsigned asked =
@@ -67,7 +67,7 @@ static void woken(void *arg, struct snt_ctx *ctx)
 /* A letter is not locked, nor atomic: the wake makes it visible. */
 struct letter {
 	pthread_t thread;
-	struct snt_ctx *ctx;
+	struct snt_loop *loop;
 	unsigned text;
 	unsigned read; /* by the loop */
 	sem_t answered;
@@ -79,18 +79,18 @@ static void *write_letters(void *arg)
 
 	for (unsigned i = 1; i <= WAKES; i++) {
 		letter->text = i;
-		must(snt_loop_wake(letter->ctx), "wake");
+		must(snt_loop_wake(letter->loop), "wake");
 		while (sem_wait(&letter->answered))
 			;
 	}
 	return NULL;
 }
 
-static void read_letter(void *arg, struct snt_ctx *ctx)
+static void read_letter(void *arg, struct snt_loop *loop)
 {
 	struct letter *letter = arg;
 
-	(void)ctx;
+	(void)loop;
 	expect(letter->text == letter->read + 1, "letter %u after %u", letter->text,
 	       letter->read);
 	letter->read = letter->text;
@@ -102,9 +102,9 @@ static void letters_arrive(struct world *world)
 	struct letter letter = { 0 };
 
 	world_open(world, &(struct world_opts){ 0 });
-	letter.ctx = world->end[1].ctx;
+	letter.loop = world->end[1].loop;
 	sem_init(&letter.answered, 0, 0);
-	must(snt_loop_wakes(letter.ctx, read_letter, &letter), "wakes");
+	must(snt_loop_wakes(letter.loop, read_letter, &letter), "wakes");
 	expect(!pthread_create(&letter.thread, NULL, write_letters, &letter),
 	       "no thread");
 	while (letter.read < WAKES)
@@ -120,12 +120,12 @@ static void wake_from_threads(struct world *world)
 	struct talk talk;
 
 	world_open(world, &(struct world_opts){ 0 });
-	must(snt_loop_wakes(world->end[0].ctx, woken, &bell), "wakes");
+	must(snt_loop_wakes(world->end[0].loop, woken, &bell), "wakes");
 	talk_begin(&talk, world, 0, 20);
 	for (unsigned i = 0; i < WAKERS; i++) {
 		struct waker *waker = &bell.waker[i];
 
-		waker->ctx = world->end[0].ctx;
+		waker->loop = world->end[0].loop;
 		sem_init(&waker->answered, 0, 0);
 		expect(!pthread_create(&waker->thread, NULL, wake_often, waker),
 		       "no thread");

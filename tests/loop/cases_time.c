@@ -30,7 +30,7 @@ static void fired(struct snt_timer *timer)
 {
 	struct storm *storm = timer->arg;
 
-	expect(snt_loop_now(storm->world->end[0].ctx) >= timer->deadline_ns,
+	expect(snt_loop_now(storm->world->end[0].loop) >= timer->deadline_ns,
 	       "a timer fired early");
 	expect((timer - storm->timer) % STOPPED, "a stopped timer fired");
 	storm->fired++;
@@ -47,7 +47,7 @@ static void storm_of_timers(struct world *world)
 	for (unsigned i = 0; i < TIMERS; i++) {
 		storm->timer[i].fired = fired;
 		storm->timer[i].arg = storm;
-		must(snt_timer_start(world->end[0].ctx, &storm->timer[i],
+		must(snt_timer_start(world->end[0].loop, &storm->timer[i],
 				     random_below(&world->random, SPREAD)),
 		     "start");
 	}
@@ -57,7 +57,7 @@ static void storm_of_timers(struct world *world)
 		else
 			wanted++;
 		if (i % STOPPED == STOPPED - 1)
-			must(snt_timer_start(world->end[0].ctx, &storm->timer[i],
+			must(snt_timer_start(world->end[0].loop, &storm->timer[i],
 					     random_below(&world->random, SPREAD)),
 			     "move");
 	}
@@ -93,7 +93,7 @@ static void deadlines_of_receives(struct world *world)
 		job_recv(world, &job[i]);
 		must(snt_op_timeout(&job[i].op, 1000 * (i + 1), SNT_DETACH), "timeout");
 	}
-	must(snt_timer_start(world->end[0].ctx, &timer, 2000000), "start");
+	must(snt_timer_start(world->end[0].loop, &timer, 2000000), "start");
 	sleep_until(world, &is_late, 1);
 	expect(!over, "%u receives ended while the device had them", over);
 	world_close_qp(world, 0, 0);

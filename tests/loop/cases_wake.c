@@ -377,18 +377,18 @@ static void hold(struct chaos *chaos, bool is_held)
 /* A program that polls by itself arms before it leaves things to the loop. */
 static void poll_by_itself(struct world *world, unsigned end)
 {
-	struct snt_ctx *ctx = world->end[end].ctx;
+	struct snt_loop *loop = world->end[end].loop;
 	int ret;
 
-	must(snt_loop_poll(ctx, (int)dice(world, 4)), "poll");
+	must(snt_loop_poll(loop, (int)dice(world, 4)), "poll");
 	do {
-		ret = snt_loop_arm(ctx);
+		ret = snt_loop_arm(loop);
 		must(ret, "arm");
 		if (ret)
-			must(snt_loop_poll(ctx, 0), "poll");
+			must(snt_loop_poll(loop, 0), "poll");
 	} while (ret && dice(world, 4));
 	if (ret)
-		must(snt_loop_dispatch(ctx, 1 + (int)dice(world, 3)), "dispatch");
+		must(snt_loop_dispatch(loop, 1 + (int)dice(world, 3)), "dispatch");
 }
 
 static void check_all_told(struct chaos *chaos)
@@ -432,7 +432,7 @@ static void act(struct chaos *chaos)
 		hold(chaos, !chaos->is_held);
 		break;
 	case 3:
-		must(snt_loop_wake(world->end[end].ctx), "wake");
+		must(snt_loop_wake(world->end[end].loop), "wake");
 		break;
 	case 4:
 		check_all_told(chaos);
@@ -488,11 +488,11 @@ static void events_of_devices(struct world *world)
 	unsigned events = 0;
 
 	world_open(world, &(struct world_opts){ 0 });
-	must(snt_loop_events(world->end[0].ctx, note_event, &events), "events");
+	must(snt_loop_events(world->end[0].loop, note_event, &events), "events");
 	world_until_idle(world);
 	scripted_set_port_state(world->end[0].device, IBV_PORT_DOWN);
 	world_until(world, &events, 1);
-	must(snt_loop_events(world->end[0].ctx, NULL, NULL), "events");
+	must(snt_loop_events(world->end[0].loop, NULL, NULL), "events");
 	scripted_set_port_state(world->end[0].device, IBV_PORT_ACTIVE);
 	world_close(world);
 }

@@ -20,7 +20,7 @@ struct driver {
 	void (*turn)(bool may_sleep);
 
 	/* By the adapter, whose object is freed as soon as it may be. */
-	void *(*attach)(struct snt_ctx *ctx, int budget);
+	void *(*attach)(struct snt_loop *loop, int budget);
 	void (*detach)(void *attached);
 	/* Whatever a program watches, until it is not readable any more. */
 	void *(*watch)(int fd, void (*ready)(void *arg), void *arg);

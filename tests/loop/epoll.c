@@ -38,15 +38,15 @@ static void stop(void)
 	close(loop.fd);
 }
 
-static void *attach(struct snt_ctx *ctx, int budget)
+static void *attach(struct snt_loop *inner, int budget)
 {
 	struct slot *slot = slot_add(&loop.slots);
 	struct snt_epoll *sennit = calloc(1, sizeof(*sennit));
 
 	driver_must(sennit ? 0 : -ENOMEM, "an adapter");
 	sennit->budget = budget;
-	driver_must(snt_epoll_attach(sennit, ctx, loop.fd, loop.flags), "attach");
-	driver_refused(snt_epoll_attach(sennit, ctx, loop.fd, loop.flags));
+	driver_must(snt_epoll_attach(sennit, inner, loop.fd, loop.flags), "attach");
+	driver_refused(snt_epoll_attach(sennit, inner, loop.fd, loop.flags));
 	slot->adapter = sennit;
 	return slot;
 }

@@ -31,7 +31,7 @@ static struct io_uring_sqe *next_sqe(void)
 	return sqe;
 }
 
-static void *attach(struct snt_ctx *ctx, int budget)
+static void *attach(struct snt_loop *inner, int budget)
 {
 	struct slot *slot = slot_add(&loop.slots);
 	struct snt_io_uring *sennit = calloc(1, sizeof(*sennit));
@@ -39,9 +39,9 @@ static void *attach(struct snt_ctx *ctx, int budget)
 	driver_must(sennit ? 0 : -ENOMEM, "an adapter");
 	sennit->budget = budget;
 	slot->adapter = sennit;
-	driver_must(snt_io_uring_attach(sennit, ctx, &loop.ring, (uintptr_t)slot),
+	driver_must(snt_io_uring_attach(sennit, inner, &loop.ring, (uintptr_t)slot),
 		    "attach");
-	driver_refused(snt_io_uring_attach(sennit, ctx, &loop.ring, (uintptr_t)slot));
+	driver_refused(snt_io_uring_attach(sennit, inner, &loop.ring, (uintptr_t)slot));
 	slot->pending = 1;
 	return slot;
 }

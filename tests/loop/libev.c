@@ -38,15 +38,15 @@ static void failed(struct snt_libev *sennit, int error)
 	driver_dispatched(error);
 }
 
-static void *attach(struct snt_ctx *ctx, int budget)
+static void *attach(struct snt_loop *inner, int budget)
 {
 	struct snt_libev *sennit = calloc(1, sizeof(*sennit));
 
 	driver_must(sennit ? 0 : -ENOMEM, "an adapter");
 	sennit->budget = budget;
 	sennit->failed = failed;
-	driver_must(snt_libev_attach(sennit, ctx, loop), "attach");
-	driver_refused(snt_libev_attach(sennit, ctx, loop));
+	driver_must(snt_libev_attach(sennit, inner, loop), "attach");
+	driver_refused(snt_libev_attach(sennit, inner, loop));
 	added++;
 	return sennit;
 }

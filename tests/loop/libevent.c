@@ -40,15 +40,15 @@ static void failed(struct snt_libevent *sennit, int error)
 	driver_dispatched(error);
 }
 
-static void *attach(struct snt_ctx *ctx, int budget)
+static void *attach(struct snt_loop *inner, int budget)
 {
 	struct snt_libevent *sennit = calloc(1, sizeof(*sennit));
 
 	driver_must(sennit ? 0 : -ENOMEM, "an adapter");
 	sennit->budget = budget;
 	sennit->failed = failed;
-	driver_must(snt_libevent_attach(sennit, ctx, base), "attach");
-	driver_refused(snt_libevent_attach(sennit, ctx, base));
+	driver_must(snt_libevent_attach(sennit, inner, base), "attach");
+	driver_refused(snt_libevent_attach(sennit, inner, base));
 	return sennit;
 }
 

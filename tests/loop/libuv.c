@@ -41,15 +41,15 @@ static void failed(struct snt_libuv *sennit, int error)
 	driver_dispatched(error);
 }
 
-static void *attach(struct snt_ctx *ctx, int budget)
+static void *attach(struct snt_loop *inner, int budget)
 {
 	struct snt_libuv *sennit = calloc(1, sizeof(*sennit));
 
 	driver_must(sennit ? 0 : -ENOMEM, "an adapter");
 	sennit->budget = budget;
 	sennit->failed = failed;
-	driver_must(snt_libuv_attach(sennit, ctx, &loop), "attach");
-	driver_refused(snt_libuv_attach(sennit, ctx, &loop));
+	driver_must(snt_libuv_attach(sennit, inner, &loop), "attach");
+	driver_refused(snt_libuv_attach(sennit, inner, &loop));
 	return sennit;
 }
 

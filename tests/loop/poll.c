@@ -47,7 +47,7 @@ static int place_of(const struct slot *slot)
 	return i;
 }
 
-static void *attach(struct snt_ctx *ctx, int budget)
+static void *attach(struct snt_loop *inner, int budget)
 {
 	struct slot *slot = slot_add(&loop.slots);
 	struct snt_poll *sennit = calloc(1, sizeof(*sennit));
@@ -55,8 +55,8 @@ static void *attach(struct snt_ctx *ctx, int budget)
 
 	driver_must(sennit ? 0 : -ENOMEM, "an adapter");
 	sennit->budget = budget;
-	driver_must(snt_poll_attach(sennit, ctx, &loop.entry[place]), "attach");
-	driver_refused(snt_poll_attach(sennit, ctx, &loop.entry[place]));
+	driver_must(snt_poll_attach(sennit, inner, &loop.entry[place]), "attach");
+	driver_refused(snt_poll_attach(sennit, inner, &loop.entry[place]));
 	loop.slot[place] = slot;
 	slot->adapter = sennit;
 	return slot;

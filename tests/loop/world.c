@@ -52,12 +52,12 @@ void must(int ret, const char *what)
 }
 
 /* Adapters call it in headers, so the linker is told to have this called instead. */
-int __real_snt_loop_dispatch(struct snt_ctx *ctx, int budget);
-int __wrap_snt_loop_dispatch(struct snt_ctx *ctx, int budget);
-int __wrap_snt_loop_dispatch(struct snt_ctx *ctx, int budget)
+int __real_snt_loop_dispatch(struct snt_loop *loop, int budget);
+int __wrap_snt_loop_dispatch(struct snt_loop *loop, int budget);
+int __wrap_snt_loop_dispatch(struct snt_loop *loop, int budget)
 {
 	__atomic_fetch_add(&world_dispatches, 1, __ATOMIC_RELAXED);
-	return __real_snt_loop_dispatch(ctx, budget);
+	return __real_snt_loop_dispatch(loop, budget);
 }
 
 /*
@@ -113,6 +113,8 @@ static void open_ctx(struct world *world, unsigned index,
 	else
 		opts.soft = world->kind == ON_SOFT ? SNT_SOFT_ONLY : SNT_SOFT_NEVER;
 	must(snt_ctx_open(&opts, &world->end[index].ctx), "a context");
+	must(snt_loop_open(world->end[index].ctx, NULL, &world->end[index].loop),
+	     "a loop");
 }
 
 bool world_steps(const struct world *world)
@@ -143,7 +145,7 @@ static void open_cqs(struct world *world, struct world_end *end,
 	for (unsigned i = 0; i < world->cqs; i++) {
 		bool is_watched = wanted->watched && i == world->cqs - 1;
 		struct snt_cq_opts opts = { .size = sizeof(opts),
-					    .events = is_watched,
+					    .loop = end->loop,
 					    .ops = is_watched ? SNT_OPS_NONE
 							      : SNT_OPS_EVENTS };
 
@@ -201,7 +203,7 @@ static void connect_qps(struct world *world, unsigned count)
 
 void world_attach(struct world *world, unsigned end, int budget)
 {
-	world->end[end].attached = world->driver->attach(world->end[end].ctx, budget);
+	world->end[end].attached = world->driver->attach(world->end[end].loop, budget);
 }
 
 void world_detach(struct world *world, unsigned end)
@@ -291,7 +293,7 @@ void world_close(struct world *world)
 	for (unsigned i = 0; i < 2 * world->qps; i++) {
 		struct world_end *end = &world->end[i % 2];
 
-		if (end->ctx && !end->attached)
+		if (end->loop && !end->attached)
 			world_attach(world, i % 2, 0);
 		world_close_qp(world, i % 2, i / 2);
 	}
@@ -302,9 +304,10 @@ void world_close(struct world *world)
 			must(snt_cq_destroy(end->cq[cq]), "destroy a CQ");
 		must(snt_mem_release(end->mem), "release memory");
 		/* Receives of QPs that never were connected. */
-		if (end->ctx)
-			must(snt_loop_dispatch(end->ctx, 0), "the last dispatch");
+		if (end->loop)
+			must(snt_loop_dispatch(end->loop, 0), "the last dispatch");
 		world_detach(world, i);
+		must(snt_loop_close(end->loop), "close a loop");
 		must(snt_ctx_close(end->ctx), "close a context");
 		free(end->buffer);
 	}

@@ -31,6 +31,7 @@ struct snt__sim;
 struct world_end {
 	struct scripted_device *device; /* if it is one */
 	struct snt_ctx *ctx;
+	struct snt_loop *loop;
 	struct snt_mem *mem;
 	struct snt_token token;
 	unsigned char *buffer;

@@ -53,9 +53,9 @@ int __real_epoll_wait(int fd, struct epoll_event *events, int max, int timeout);
  * Programs
  */
 
-static struct snt_ctx *ctx_of(void)
+static struct snt_loop *loop_of(void)
 {
-	return happen.pair->end[0].ctx;
+	return happen.pair->end[0].loop;
 }
 
 static void poll_one(void *arg, struct snt_cq *cq)
@@ -80,7 +80,7 @@ static bool may_sleep(void)
 	int ret;
 
 	happen_place();
-	ret = snt_loop_arm(ctx_of());
+	ret = snt_loop_arm(loop_of());
 	assert_success(ret);
 	happen_place();
 	return !ret;
@@ -90,34 +90,34 @@ static bool may_sleep(void)
 static bool take_turn(bool woken)
 {
 	const struct program *program = x.program;
-	struct snt_ctx *ctx = ctx_of();
+	struct snt_loop *loop = loop_of();
 
 	happen_place();
 	switch (program->style) {
 	case DISPATCHES:
 	case WATCHES:
-		assert_success(snt_loop_dispatch(ctx, program->budget));
+		assert_success(snt_loop_dispatch(loop, program->budget));
 		return true;
 	case DISPATCHES_AND_ARMS:
-		assert_success(snt_loop_dispatch(ctx, program->budget));
+		assert_success(snt_loop_dispatch(loop, program->budget));
 		return may_sleep();
 	case SPINS_AND_ARMS:
 		if (woken)
-			assert_success(snt_loop_dispatch(ctx, program->budget));
+			assert_success(snt_loop_dispatch(loop, program->budget));
 		happen_place();
 		/* fall through */
 	case POLLS_AND_ARMS:
 		for (int i = 0; i < 2; i++) {
-			assert_success(snt_loop_poll(ctx, program->budget));
+			assert_success(snt_loop_poll(loop, program->budget));
 			happen_place();
 		}
 		return may_sleep();
 	case OWN_POLLS:
-		assert_success(snt_loop_dispatch(ctx, program->budget));
+		assert_success(snt_loop_dispatch(loop, program->budget));
 		poll_own();
 		return may_sleep();
 	default:
-		assert_success(snt_loop_wait(ctx, 0));
+		assert_success(snt_loop_wait(loop, 0));
 		return true;
 	}
 }
@@ -135,7 +135,7 @@ static void go_to_sleep(void)
 
 	happen_place();
 	if (x.program->trigger == ONE_SHOT)
-		assert_success(epoll_ctl(x.outer, EPOLL_CTL_MOD, snt_loop_fd(ctx_of()),
+		assert_success(epoll_ctl(x.outer, EPOLL_CTL_MOD, snt_loop_fd(loop_of()),
 					 &event));
 	happen_place();
 }
@@ -264,9 +264,9 @@ static void open_world(const struct program *program, bool own_cqs, unsigned cou
 		assert_success(snt_cq_watch(happen.cq[i], poll_one, NULL));
 	x.outer = epoll_create1(EPOLL_CLOEXEC);
 	assert_success(
-		epoll_ctl(x.outer, EPOLL_CTL_ADD, snt_loop_fd(ctx_of()), &event));
-	while (loop_readable(ctx_of()))
-		assert_success(snt_loop_dispatch(ctx_of(), 0));
+		epoll_ctl(x.outer, EPOLL_CTL_ADD, snt_loop_fd(loop_of()), &event));
+	while (loop_readable(loop_of()))
+		assert_success(snt_loop_dispatch(loop_of(), 0));
 	is_woken();
 }
 

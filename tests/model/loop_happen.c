@@ -84,7 +84,7 @@ static void happen_next(bool slept)
 		break;
 	case WAKE:
 		happen.wake_is_due = true;
-		assert_success(snt_loop_wake(end->ctx));
+		assert_success(snt_loop_wake(end->loop));
 		break;
 	case EVENT:
 		scripted_raise(end->device[0], event);
@@ -212,10 +212,10 @@ static void event_told(void *arg, const struct snt_event *event)
 	count_callback();
 }
 
-static void woken(void *arg, struct snt_ctx *ctx)
+static void woken(void *arg, struct snt_loop *loop)
 {
 	(void)arg;
-	(void)ctx;
+	(void)loop;
 	happen.wake_is_due = false;
 	happen.progress++;
 	happen_place();
@@ -224,7 +224,7 @@ static void woken(void *arg, struct snt_ctx *ctx)
 static void connection_work(struct snt_timer *timer)
 {
 	if (--happen.connection_events)
-		assert_success(snt_timer_start_at(happen.pair->end[0].ctx, timer, 0));
+		assert_success(snt_timer_start_at(happen.pair->end[0].loop, timer, 0));
 	count_callback();
 }
 
@@ -238,8 +238,8 @@ static int connection_ready(struct snt__source *source, int budget)
 		happen.connection_events++;
 		happen_place();
 	}
-	if (happen.connection_events && !happen.connection_work.ctx)
-		assert_success(snt_timer_start_at(happen.pair->end[0].ctx,
+	if (happen.connection_events && !happen.connection_work.loop)
+		assert_success(snt_timer_start_at(happen.pair->end[0].loop,
 						  &happen.connection_work, 0));
 	return 0;
 }
@@ -286,7 +286,7 @@ void happen_begin(void)
 		happen.timer[i].fired = timer_fired;
 		if (happen.kind[i] == TIMER)
 			assert_success(
-				snt_timer_start_at(happen.pair->end[0].ctx,
+				snt_timer_start_at(happen.pair->end[0].loop,
 						   &happen.timer[i],
 						   begin_ns + (i + 1) * TIMER_STEP_NS));
 	}
@@ -302,7 +302,7 @@ static void connect_one(unsigned i, bool own_cq)
 {
 	struct loop_pair *pair = happen.pair;
 	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts),
-				       .events = pair->opts.events,
+				       .loop = pair->end[0].loop,
 				       .ops = pair->opts.ops };
 	struct snt_qp_opts opts = { .size = sizeof(opts) };
 	struct snt_lane_info info = { .size = sizeof(info) };
@@ -324,7 +324,7 @@ static void connect_one(unsigned i, bool own_cq)
 	happen.lane[i] = info.qp;
 }
 
-static void open_connection(struct snt_ctx *ctx)
+static void open_connection(struct snt_loop *loop)
 {
 	int ends[2];
 
@@ -333,13 +333,13 @@ static void open_connection(struct snt_ctx *ctx)
 		(struct snt__source){ .fd = ends[0], .ready = connection_ready };
 	happen.connection_end = ends[1];
 	happen.connection_work.fired = connection_work;
-	assert_success(snt__loop_add(ctx->loop, &happen.connection));
+	assert_success(snt__loop_add(loop, &happen.connection));
 }
 
 void happen_open(const struct loop_opts *opts, bool own_cqs, unsigned count)
 {
 	struct loop_opts with_places = *opts;
-	struct snt_ctx *ctx;
+	struct snt_loop *loop;
 
 	memset(&happen, 0, sizeof(happen));
 	happen.count = count;
@@ -348,13 +348,13 @@ void happen_open(const struct loop_opts *opts, bool own_cqs, unsigned count)
 	with_places.instrument = instrument;
 	with_places.clock = read_clock;
 	happen.pair = loop_pair_open(&with_places);
-	ctx = happen.pair->end[0].ctx;
+	loop = happen.pair->end[0].loop;
 	for (unsigned i = 0; i < count; i++)
 		connect_one(i, own_cqs);
-	assert_success(snt_loop_fd(ctx));
-	assert_success(snt_loop_wakes(ctx, woken, NULL));
-	assert_success(snt_loop_events(ctx, event_told, NULL));
-	open_connection(ctx);
+	assert_success(snt_loop_fd(loop));
+	assert_success(snt_loop_wakes(loop, woken, NULL));
+	assert_success(snt_loop_events(loop, event_told, NULL));
+	open_connection(loop);
 }
 
 static void close_one(unsigned i)
@@ -370,7 +370,7 @@ static void close_one(unsigned i)
 			assert_success(snt_qp_close(happen.qp[i][end], 1));
 		loop_pair_run(pair);
 		for (int n = 0; pair->opts.ops && n < 10; n++)
-			assert_success(snt_loop_dispatch(pair->end[end].ctx, 0));
+			assert_success(snt_loop_dispatch(pair->end[end].loop, 0));
 		for (int n = 0; !pair->opts.ops && n < 10; n++)
 			assert_success(snt_cq_poll(end ? pair->end[1].cq : happen.cq[i],
 						   &wc, 1));
@@ -384,7 +384,7 @@ void happen_close(void)
 {
 	for (unsigned i = 0; i < happen.count; i++)
 		close_one(i);
-	snt__loop_remove(happen.pair->end[0].ctx->loop, &happen.connection);
+	snt__loop_remove(happen.pair->end[0].loop, &happen.connection);
 	close(happen.connection.fd);
 	close(happen.connection_end);
 	loop_pair_close(happen.pair);

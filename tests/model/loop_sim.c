@@ -42,6 +42,7 @@ struct job {
 struct end {
 	struct snt__sim_host *host;
 	struct snt_ctx *ctx;
+	struct snt_loop *loop;
 	struct snt_cq *cq;
 	struct snt_srq *srq; /* NULL: receives are the QP's */
 	struct snt_qp *qp;
@@ -198,7 +199,7 @@ static int post_some(struct end *end, struct end *peer)
 
 static bool readable(struct end *end)
 {
-	struct pollfd poller = { .fd = snt_loop_fd(end->ctx), .events = POLLIN };
+	struct pollfd poller = { .fd = snt_loop_fd(end->loop), .events = POLLIN };
 
 	return poll(&poller, 1, 0) == 1;
 }
@@ -207,17 +208,17 @@ static bool readable(struct end *end)
 static bool sleeps(struct end *end)
 {
 	if (end->style == SPINS_AND_ARMS) {
-		snt_loop_poll(end->ctx, end->budget);
-		if (snt_loop_arm(end->ctx))
+		snt_loop_poll(end->loop, end->budget);
+		if (snt_loop_arm(end->loop))
 			return false;
 	}
-	return !readable(end) && snt_loop_timeout(end->ctx) != 0;
+	return !readable(end) && snt_loop_timeout(end->loop) != 0;
 }
 
 static int work(struct end *end)
 {
-	return end->style == WAITS ? snt_loop_wait(end->ctx, 0)
-				   : snt_loop_dispatch(end->ctx, end->budget);
+	return end->style == WAITS ? snt_loop_wait(end->loop, 0)
+				   : snt_loop_dispatch(end->loop, end->budget);
 }
 
 /* When the first deadline is, if there is one. */
@@ -229,7 +230,7 @@ static uint64_t next_deadline(void)
 		for (unsigned n = 0; n < world.end[i].posted; n++) {
 			const struct snt_timer *timer = &world.end[i].job[n].op.timer;
 
-			if (timer->ctx && timer->deadline_ns < first)
+			if (timer->loop && timer->deadline_ns < first)
 				first = timer->deadline_ns;
 		}
 	return first;
@@ -320,10 +321,13 @@ static int open_end(struct end *end, const struct snt_qp_opts *given)
 	end->budget = dice(2) ? 0 : 1 + dice(4);
 	ret = snt_ctx_open(&ctx_opts, &end->ctx);
 	if (!ret)
+		ret = snt_loop_open(end->ctx, NULL, &end->loop);
+	if (!ret)
 		ret = snt_mem_register(end->ctx, end->memory, MEMORY, ACCESS,
 				       &end->mem);
 	if (!ret)
 		ret = snt_mem_token(end->mem, &end->token);
+	cq_opts.loop = end->loop;
 	if (!ret)
 		ret = snt_cq_create(end->ctx, &cq_opts, &end->cq);
 	qp_opts.cq = srq_opts.cq = end->cq;
@@ -392,7 +396,7 @@ static int end_shared(struct end *end)
 		return -1;
 	end->qp = NULL;
 	while (end->recvs != end->recvs_done)
-		if (snt_loop_dispatch(end->ctx, end->budget) <= 0)
+		if (snt_loop_dispatch(end->loop, end->budget) <= 0)
 			return -1;
 	return 0;
 }
@@ -403,7 +407,8 @@ static int close_world(void)
 		struct end *end = &world.end[i];
 
 		if (snt_qp_destroy(end->qp) || snt_cq_destroy(end->cq) ||
-		    snt_mem_release(end->mem) || snt_ctx_close(end->ctx))
+		    snt_mem_release(end->mem) || snt_loop_close(end->loop) ||
+		    snt_ctx_close(end->ctx))
 			return wrong("the end", i);
 		free(end->memory);
 	}

@@ -607,7 +607,7 @@ static void connect_again(struct conn_world *world)
 		world->end[end].conn = NULL;
 		memset(world->end[end].events, 0, sizeof(world->end[0].events));
 	}
-	assert_success(snt_conn_connect(world->end[0].ctx, &world->connect,
+	assert_success(snt_conn_connect(world->end[0].loop, &world->connect,
 					&world->end[0].conn));
 	good(conn_world_run(world, SNT_CONN_CONNECTED, 9000 * CONN_MS));
 }
@@ -681,7 +681,7 @@ static void connect_late(void *arg)
 {
 	struct conn_world *world = arg;
 
-	assert_success(snt_conn_connect(world->end[1].ctx, &world->accept,
+	assert_success(snt_conn_connect(world->end[1].loop, &world->accept,
 					&world->end[1].conn));
 }
 
@@ -706,17 +706,17 @@ static void meet(uint64_t seed, uint64_t delay_ns, const char *shared)
 	/* A listener at the first end, too, for the second to connect to. */
 	snt_device_gid(snt_ctx_device(world.end[0].ctx, 0), 0, &gid);
 	world.accept.host = world.listen.host = gid.text;
-	assert_success(snt_listener_create(world.end[0].ctx, &world.listen, &second));
+	assert_success(snt_listener_create(world.end[0].loop, &world.listen, &second));
 	world.accept.port = snt_listener_port(second);
 	world.accept.name = world.connect.name = "0 and 1";
 	world.listen.host = world.connect.host;
 	world.connect.meet = second;
 	assert_success(
-		snt_listener_create(world.end[1].ctx, &world.listen, &world.listener));
+		snt_listener_create(world.end[1].loop, &world.listen, &world.listener));
 	world.accept.meet = world.listener;
 	world.connect.port = snt_listener_port(world.listener);
-	assert_success(
-		snt_conn_connect(world.end[0].ctx, &world.connect, &world.end[0].conn));
+	assert_success(snt_conn_connect(world.end[0].loop, &world.connect,
+					&world.end[0].conn));
 	snt__sim_at(world.sim, snt__sim_now(world.sim) + delay_ns, connect_late,
 		    &world);
 	good(conn_world_run(&world, SNT_CONN_CONNECTED, 5000 * CONN_MS));

@@ -80,6 +80,9 @@ static const char *open_end(struct conn_world *world, unsigned number)
 	snt__sim_host_ctx_opts(end->host, &opts);
 	if (snt_ctx_open(&opts, &end->ctx))
 		return wrong("no context: %s", snt_err_text());
+	if (snt_loop_open(end->ctx, NULL, &end->loop))
+		return wrong("no loop: %s", snt_err_text());
+	cq.loop = end->loop;
 	if (snt_cq_create(end->ctx, &cq, &end->cq) ||
 	    snt_mem_register(end->ctx, end->bytes, CONN_BYTES,
 			     SNT_ACCESS_LOCAL_WRITE | SNT_ACCESS_REMOTE_WRITE,
@@ -120,10 +123,10 @@ const char *conn_world_ready(struct conn_world *world)
 
 const char *conn_world_connect(struct conn_world *world)
 {
-	if (snt_listener_create(world->end[1].ctx, &world->listen, &world->listener))
+	if (snt_listener_create(world->end[1].loop, &world->listen, &world->listener))
 		return wrong("nobody can listen: %s", snt_err_text());
 	world->connect.port = snt_listener_port(world->listener);
-	if (snt_conn_connect(world->end[0].ctx, &world->connect, &world->end[0].conn))
+	if (snt_conn_connect(world->end[0].loop, &world->connect, &world->end[0].conn))
 		return wrong("nobody can connect: %s", snt_err_text());
 	return NULL;
 }
@@ -137,9 +140,9 @@ static uint64_t next_time(const struct conn_world *world)
 	uint64_t next = snt__sim_queue_next(&world->sim->queue);
 
 	for (unsigned i = 0; i < 2; i++) {
-		const struct snt__loop *loop = world->end[i].ctx->loop;
+		const struct snt_loop *loop = world->end[i].loop;
 
-		if (loop && loop->timers && loop->timers->deadline_ns < next)
+		if (loop->timers && loop->timers->deadline_ns < next)
 			next = loop->timers->deadline_ns;
 	}
 	return next;
@@ -150,7 +153,7 @@ bool conn_world_step(struct conn_world *world, uint64_t until)
 	uint64_t next;
 
 	for (unsigned i = 0; i < 2; i++)
-		snt_loop_dispatch(world->end[i].ctx, 0);
+		snt_loop_dispatch(world->end[i].loop, 0);
 	next = next_time(world);
 	if (next > until) {
 		snt__sim_run(world->sim, until);
@@ -295,10 +298,10 @@ static const char *drain(struct conn_world *world)
 	uint64_t until = snt__sim_now(world->sim) + 60000 * CONN_MS;
 
 	for (unsigned i = 0; i < 2; i++)
-		while (world->end[i].ctx->hub && world->end[i].ctx->hub->lingering)
+		while (world->end[i].loop->hub && world->end[i].loop->hub->lingering)
 			if (!conn_world_step(world, until))
 				return wrong("%u carriers or scouts of end %u are left",
-					     world->end[i].ctx->hub->lingering, i);
+					     world->end[i].loop->hub->lingering, i);
 	return NULL;
 }
 
@@ -315,7 +318,7 @@ const char *conn_world_close(struct conn_world *world)
 		struct conn_end *end = &world->end[i];
 
 		if (snt_cq_destroy(end->cq) || snt_mem_release(end->mem) ||
-		    snt_ctx_close(end->ctx))
+		    snt_loop_close(end->loop) || snt_ctx_close(end->ctx))
 			text = wrong("something is left: %s", snt_err_text());
 	}
 	if (!text && snt__sim_destroy(world->sim))

@@ -23,6 +23,7 @@ struct conn_end {
 	struct snt__sim_device *device[CONN_DEVICES];
 	unsigned devices;
 	struct snt_ctx *ctx;
+	struct snt_loop *loop;
 	struct snt_cq *cq;
 	struct snt_mem *mem;
 	struct snt_token token;
@@ -45,7 +46,7 @@ const char *conn_world_open(struct conn_world *world, uint64_t seed);
 /* Before conn_world_ready(). */
 const char *conn_world_add_device(struct conn_world *world, unsigned end,
 				  const struct snt__sim_device_opts *opts);
-/* Contexts, memory; options are filled in. */
+/* Contexts, loops, memory; options are filled in. */
 const char *conn_world_ready(struct conn_world *world);
 /* Listens, and begins to connect. */
 const char *conn_world_connect(struct conn_world *world);

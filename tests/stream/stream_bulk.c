@@ -145,11 +145,13 @@ static int serve(int tell, uint64_t total)
 	struct snt_stream_listener *listener;
 	struct snt_stream *stream;
 	struct where where = { .port = 0 };
+	struct snt_loop *loop;
 	struct snt_ctx *ctx;
 	int best = INT32_MIN, ret;
 
 	check(snt_ctx_open(NULL, &ctx), "open");
-	check(snt_stream_listener_create(ctx, &opts, &listener), "listen");
+	check(snt_loop_open(ctx, NULL, &loop), "loop");
+	check(snt_stream_listener_create(loop, &opts, &listener), "listen");
 	for (unsigned i = 0; !snt_device_gid(snt_ctx_device(ctx, 0), i, &gid); i++)
 		if (gid.score > best) {
 			best = gid.score;
@@ -160,6 +162,7 @@ static int serve(int tell, uint64_t total)
 	check(snt_stream_listener_wait(listener, LONG, &stream), "accept");
 	ret = exchange(stream, total, 2);
 	check(snt_stream_listener_destroy(listener), "destroy");
+	check(snt_loop_close(loop), "close");
 	check(snt_ctx_close(ctx), "close");
 	return ret;
 }
@@ -170,12 +173,15 @@ static int ask(const struct where *where, uint64_t total)
 					.host = where->host,
 					.port = where->port };
 	struct snt_stream *stream;
+	struct snt_loop *loop;
 	struct snt_ctx *ctx;
 	int ret;
 
 	check(snt_ctx_open(NULL, &ctx), "open");
-	check(snt_stream_connect(ctx, &opts, &stream), "connect");
+	check(snt_loop_open(ctx, NULL, &loop), "loop");
+	check(snt_stream_connect(loop, &opts, &stream), "connect");
 	ret = exchange(stream, total, 1);
+	check(snt_loop_close(loop), "close");
 	check(snt_ctx_close(ctx), "close");
 	return ret;
 }

@@ -321,7 +321,7 @@ static void nobody_listens(void **state)
 	kit_open_world(NULL);
 	assert_null(world_listen(&world));
 	world.end[0].opts.port ^= 1;
-	assert_success(snt_stream_connect(world.end[0].ctx, &world.end[0].opts,
+	assert_success(snt_stream_connect(world.end[0].loop, &world.end[0].opts,
 					  &world.end[0].stream));
 	assert_true(snt_stream_write(kit_end(0), "into the void", 13) == 13);
 	kit_until(kit_is_over(0));
@@ -346,7 +346,7 @@ static void not_a_stream(void **state)
 	opts.host = world.end[0].opts.host;
 	opts.port = world.end[0].opts.port;
 	opts.data_length = 3;
-	assert_success(snt_conn_connect(world.end[0].ctx, &opts, &conn));
+	assert_success(snt_conn_connect(world.end[0].loop, &opts, &conn));
 	kit_until(!snt_conn_query(conn, &info) && info.state == SNT_CONN_ENDED);
 	assert_int_equal(info.status, -ECONNREFUSED);
 	assert_non_null(strstr(info.text, "no stream's offer"));
@@ -503,9 +503,9 @@ static void options_of_a_listener(void **state)
 	(void)state;
 	kit_open_world(NULL);
 	world.listen.stream = opts;
-#define REFUSED(phrase)                                                          \
-	assert_error(snt_stream_listener_create(world.end[1].ctx, &world.listen, \
-						&world.listener),                \
+#define REFUSED(phrase)                                                           \
+	assert_error(snt_stream_listener_create(world.end[1].loop, &world.listen, \
+						&world.listener),                 \
 		     EINVAL, phrase)
 	opts->depth = 1 << 20;
 	REFUSED("depth is 1048576");
@@ -572,7 +572,7 @@ static void gone_while_waited_for(void **state)
 	if (!kit_real())
 		return;
 	kit_open(&kit_ways[0], NULL);
-	assert_success(snt_timer_start(world.end[0].ctx, &timer, 0));
+	assert_success(snt_timer_start(world.end[0].loop, &timer, 0));
 	assert_error(snt_stream_close(kit_end(0), -1), ECANCELED,
 		     "destroyed meanwhile");
 	kit_until(kit_is_over(1));
@@ -580,7 +580,7 @@ static void gone_while_waited_for(void **state)
 	world.listen.accepted = NULL;
 	assert_null(world_listen(&world));
 	timer.fired = destroy_listener;
-	assert_success(snt_timer_start(world.end[1].ctx, &timer, 0));
+	assert_success(snt_timer_start(world.end[1].loop, &timer, 0));
 	assert_error(snt_stream_listener_wait(world.listener, -1, &stream), ECANCELED,
 		     "destroyed meanwhile");
 	kit_close();

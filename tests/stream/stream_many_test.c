@@ -36,7 +36,7 @@ static void multi_connection(void **state)
 	world.listen.accepted = accept_one;
 	assert_null(world_listen(&world));
 	for (unsigned i = 0; i < COUNT; i++) {
-		assert_success(snt_stream_connect(world.end[0].ctx, &world.end[0].opts,
+		assert_success(snt_stream_connect(world.end[0].loop, &world.end[0].opts,
 						  &client[i]));
 		snprintf(text, sizeof(text), "client %u", i);
 		assert_int_equal(snt_stream_write(client[i], text, sizeof(text)),
@@ -98,10 +98,10 @@ static void spinning_echo(void **state)
 	for (unsigned i = 0; i < 100; i++) {
 		assert_int_equal(snt_stream_write(kit_end(0), text, SIZE), SIZE);
 		while (snt_stream_read(kit_end(1), got, SIZE) == -EAGAIN)
-			snt_loop_poll(world.end[1].ctx, 0);
+			snt_loop_poll(world.end[1].loop, 0);
 		assert_int_equal(snt_stream_write(kit_end(1), got, SIZE), SIZE);
 		while (snt_stream_read(kit_end(0), got, SIZE) == -EAGAIN)
-			snt_loop_poll(world.end[0].ctx, 0);
+			snt_loop_poll(world.end[0].loop, 0);
 		assert_memory_equal(text, got, SIZE);
 	}
 	kit_finish();

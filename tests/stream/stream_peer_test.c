@@ -263,29 +263,30 @@ static void refusals(void **state)
 						   .stream = &opts };
 	struct snt_stream_listener *listener;
 	struct snt_stream *stream = NULL;
-	struct snt_ctx *ctx;
+	struct snt_loop *loop;
 	struct iovec iov[2] = { { buffer, SIZE_MAX / 2 }, { buffer, SIZE_MAX / 2 } };
 
 	(void)state;
 	kit_open_world(NULL);
-	ctx = world.end[0].ctx;
-	assert_error(snt_stream_connect(ctx, &opts, &stream), EINVAL, "host");
+	loop = world.end[0].loop;
+	assert_error(snt_stream_connect(loop, &opts, &stream), EINVAL, "host");
 	opts.recv_size = SNT_STREAM_RING_MAX + 1;
-	assert_error(snt_stream_connect(ctx, &opts, &stream), EINVAL, "recv_size");
+	assert_error(snt_stream_connect(loop, &opts, &stream), EINVAL, "recv_size");
 	opts.recv_size = 0;
 	opts.send_size = SNT_STREAM_RING_MAX + 1;
-	assert_error(snt_stream_connect(ctx, &opts, &stream), EINVAL, "send_size");
+	assert_error(snt_stream_connect(loop, &opts, &stream), EINVAL, "send_size");
 	opts.send_size = 0;
 	opts.depth = 4097;
-	assert_error(snt_stream_connect(ctx, &opts, &stream), EINVAL, "4097");
+	assert_error(snt_stream_connect(loop, &opts, &stream), EINVAL, "4097");
 	opts.depth = 0;
 	opts.data_length = 65;
 	opts.data = buffer;
-	assert_error(snt_stream_connect(ctx, &opts, &stream), EINVAL, "65 bytes");
-	assert_error(snt_stream_listener_create(ctx, &listen, &listener), EINVAL, "65");
+	assert_error(snt_stream_connect(loop, &opts, &stream), EINVAL, "65 bytes");
+	assert_error(snt_stream_listener_create(loop, &listen, &listener), EINVAL,
+		     "65");
 	opts.data_length = 0;
 	opts.port = 7;
-	assert_error(snt_stream_listener_create(ctx, &listen, &listener), EINVAL,
+	assert_error(snt_stream_listener_create(loop, &listen, &listener), EINVAL,
 		     "leave them 0");
 	assert_null(stream);
 	assert_null(world_connected(&world));
@@ -301,8 +302,9 @@ static void refusals(void **state)
 	assert_error(snt_stream_start(kit_end(0), buffer, 8), EALREADY, "begun");
 	assert_success(snt_stream_destroy(NULL));
 	assert_success(snt_stream_listener_destroy(NULL));
-	/* A context is not closed under its streams. */
-	assert_error(snt_ctx_close(ctx), EBUSY, "");
+	/* Neither a loop nor its context is closed under its streams. */
+	assert_error(snt_loop_close(loop), EBUSY, "the loop has");
+	assert_error(snt_ctx_close(world.end[0].ctx), EBUSY, "the context has");
 	kit_finish();
 }
 
@@ -344,10 +346,10 @@ static void qp_refusals(void **state)
 	assert_error(snt_stream_start(stream, buffer, 8), ENOTCONN, "not connected");
 	/* A stream that never began leaves a QP that can be used. */
 	assert_success(snt_stream_destroy(stream));
-	kit_until(!world.end[0].ctx->hub->lingering);
+	kit_until(!world.end[0].loop->hub->lingering);
 	assert_success(snt_stream_create(qp, &opts, &stream));
 	assert_success(snt_stream_destroy(stream));
-	kit_until(!world.end[0].ctx->hub->lingering);
+	kit_until(!world.end[0].loop->hub->lingering);
 	assert_success(snt_qp_destroy(qp));
 	kit_close();
 }
@@ -365,7 +367,7 @@ static void no_immediates(void **state)
 	device->transport_type = IBV_TRANSPORT_IWARP;
 	world.end[0].opts.host = "10.0.0.1";
 	world.end[0].opts.port = 1;
-	assert_error(snt_stream_connect(world.end[0].ctx, &world.end[0].opts,
+	assert_error(snt_stream_connect(world.end[0].loop, &world.end[0].opts,
 					&world.end[0].stream),
 		     EOPNOTSUPP, "iWARP");
 	device->transport_type = IBV_TRANSPORT_IB;

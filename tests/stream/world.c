@@ -66,8 +66,11 @@ static const char *open_end(struct world *world, struct world_end *end)
 
 	if (!world->real)
 		snt__sim_host_ctx_opts(end->host, &opts);
-	if (snt_ctx_open(&opts, &end->ctx) || snt_cq_create(end->ctx, &cq, &end->cq))
+	if (snt_ctx_open(&opts, &end->ctx) || snt_loop_open(end->ctx, NULL, &end->loop))
 		return wrong("no context: %s", snt_err_text());
+	cq.loop = end->loop;
+	if (snt_cq_create(end->ctx, &cq, &end->cq))
+		return wrong("no CQ: %s", snt_err_text());
 	end->opts = (struct snt_stream_opts){ .size = sizeof(end->opts) };
 	end->qp_opts = (struct snt_qp_opts){ .size = sizeof(end->qp_opts),
 					     .cq = end->cq,
@@ -125,7 +128,7 @@ static void find_host(struct world *world)
 const char *world_listen(struct world *world)
 {
 	find_host(world);
-	if (snt_stream_listener_create(world->end[1].ctx, &world->listen,
+	if (snt_stream_listener_create(world->end[1].loop, &world->listen,
 				       &world->listener))
 		return wrong("nobody can listen: %s", snt_err_text());
 	world->end[0].opts.host = world->host;
@@ -167,7 +170,7 @@ const char *world_connect(struct world *world)
 	text = world->listener ? NULL : world_listen(world);
 	if (text)
 		return text;
-	if (snt_stream_connect(world->end[0].ctx, &world->end[0].opts,
+	if (snt_stream_connect(world->end[0].loop, &world->end[0].opts,
 			       &world->end[0].stream))
 		return wrong("nobody can connect: %s", snt_err_text());
 	return NULL;
@@ -213,7 +216,8 @@ const char *world_simple(struct world *world, bool real)
 
 uint64_t world_now(const struct world *world)
 {
-	return world->real ? snt_loop_now(world->end[0].ctx) : snt__sim_now(world->sim);
+	return world->real ? snt_loop_now(world->end[0].loop)
+			   : snt__sim_now(world->sim);
 }
 
 uint64_t world_next(const struct world *world)
@@ -221,8 +225,7 @@ uint64_t world_next(const struct world *world)
 	uint64_t next = snt__sim_queue_next(&world->sim->queue);
 
 	for (unsigned i = 0; i < 2; i++) {
-		const struct snt_ctx *ctx = world->end[i].ctx;
-		const struct snt__loop *loop = ctx ? ctx->loop : NULL;
+		const struct snt_loop *loop = world->end[i].loop;
 
 		if (loop && loop->timers && loop->timers->deadline_ns < next)
 			next = loop->timers->deadline_ns;
@@ -237,9 +240,9 @@ static bool step_real(struct world *world, uint64_t until)
 	int done = 0;
 
 	for (unsigned i = 0; i < 2; i++) {
-		fds[i] = (struct pollfd){ .fd = snt_loop_fd(world->end[i].ctx),
+		fds[i] = (struct pollfd){ .fd = snt_loop_fd(world->end[i].loop),
 					  .events = POLLIN };
-		done += snt_loop_dispatch(world->end[i].ctx, 0);
+		done += snt_loop_dispatch(world->end[i].loop, 0);
 	}
 	now = world_now(world);
 	if (now >= until)
@@ -253,7 +256,7 @@ static bool step_real(struct world *world, uint64_t until)
 /* Is there more than one dispatch did? */
 static bool has_work(const struct world_end *end)
 {
-	const struct snt__loop *loop = end->ctx ? end->ctx->loop : NULL;
+	const struct snt_loop *loop = end->loop;
 
 	return loop && (atomic_load(&loop->rung) || !snt__list_empty(&loop->pending));
 }
@@ -262,10 +265,10 @@ static void serve(struct world *world, unsigned times)
 {
 	while (times--)
 		for (unsigned i = 0; i < 2; i++)
-			if (world->end[i].ctx && world->polls)
-				snt_loop_poll(world->end[i].ctx, 0);
-			else if (world->end[i].ctx)
-				snt_loop_dispatch(world->end[i].ctx, 0);
+			if (world->end[i].loop && world->polls)
+				snt_loop_poll(world->end[i].loop, 0);
+			else if (world->end[i].loop)
+				snt_loop_dispatch(world->end[i].loop, 0);
 }
 
 bool world_step(struct world *world, uint64_t until)
@@ -330,9 +333,9 @@ static const char *close_end(struct world *world, struct world_end *end)
 	const char *text = close_qp(world, end);
 	bool goes_on = true;
 
-	while (!text && end->ctx->hub && end->ctx->hub->lingering) {
+	while (!text && end->loop->hub && end->loop->hub->lingering) {
 		if (!goes_on)
-			text = wrong("%u are left", end->ctx->hub->lingering);
+			text = wrong("%u are left", end->loop->hub->lingering);
 		goes_on = world_step(world, until);
 	}
 	return text;
@@ -350,12 +353,14 @@ const char *world_close(struct world *world)
 	for (unsigned i = 0; !text && i < 2; i++)
 		text = close_end(world, &world->end[i]);
 	for (unsigned i = 0; !text && i < 2; i++) {
-		struct snt_ctx *ctx = world->end[i].ctx;
+		struct snt_loop *loop = world->end[i].loop;
 
 		if (snt_cq_destroy(world->end[i].cq))
 			text = wrong("the CQ of end %u: %s", i, snt_err_text());
-		world->end[i].ctx = NULL;
-		if (!text && snt_ctx_close(ctx))
+		world->end[i].loop = NULL;
+		if (!text && snt_loop_close(loop))
+			text = wrong("the loop of end %u: %s", i, snt_err_text());
+		if (!text && snt_ctx_close(world->end[i].ctx))
 			text = wrong("the context of end %u: %s", i, snt_err_text());
 	}
 	if (!text && world->sim && snt__sim_destroy(world->sim))

@@ -23,6 +23,7 @@ struct world_end {
 	struct snt__sim_device *device[WORLD_DEVICES];
 	unsigned devices;
 	struct snt_ctx *ctx;
+	struct snt_loop *loop;
 	struct snt_cq *cq;
 	struct snt_qp *qp; /* by cards */
 	struct snt_stream *stream;
@@ -50,7 +51,7 @@ const char *world_open(struct world *world, bool real, uint64_t seed,
 /* Only of a simulated one, before world_ready(). */
 const char *world_add_device(struct world *world, unsigned end,
 			     const struct snt__sim_device_opts *opts);
-/* Contexts; options are filled in, and may be changed. */
+/* Contexts and loops; options are filled in, and may be changed. */
 const char *world_ready(struct world *world);
 const char *world_listen(struct world *world);
 /* Begins. By cards both ends are there when it returns; by address the second end's

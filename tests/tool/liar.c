@@ -423,7 +423,7 @@ static int was_refused(void)
 	return 0;
 }
 
-static int lie_to_server(struct snt_ctx *ctx, size_t i, const char *host,
+static int lie_to_server(struct snt_loop *loop, size_t i, const char *host,
 			 const char *port)
 {
 	struct snt_stream_opts opts = { .size = sizeof(opts),
@@ -431,7 +431,7 @@ static int lie_to_server(struct snt_ctx *ctx, size_t i, const char *host,
 					.port = (uint16_t)strtoul(port, NULL, 10) };
 	int refused;
 
-	check(snt_stream_connect(ctx, &opts, &stream), "connect");
+	check(snt_stream_connect(loop, &opts, &stream), "connect");
 	check(snt_stream_wait(stream, SNT_STREAM_OPEN, 10 * SECONDS), "connect");
 	cases[i].run();
 	refused = was_refused();
@@ -439,14 +439,15 @@ static int lie_to_server(struct snt_ctx *ctx, size_t i, const char *host,
 	return !refused;
 }
 
-static int lie_to_client(struct snt_ctx *ctx, size_t i)
+static int lie_to_client(struct snt_loop *loop, size_t i)
 {
 	struct snt_stream_listener_opts opts = { .size = sizeof(opts) };
 	struct snt_gid_info gid = { .size = sizeof(gid) };
 	struct snt_stream_listener *listener;
 
-	check(snt_stream_listener_create(ctx, &opts, &listener), "listen");
-	check(snt_device_gid(snt_ctx_device(ctx, 0), 0, &gid), "address");
+	check(snt_stream_listener_create(loop, &opts, &listener), "listen");
+	check(snt_device_gid(snt_ctx_device(snt_loop_ctx(loop), 0), 0, &gid),
+	      "address");
 	printf("%s %u\n", gid.text, snt_stream_listener_port(listener));
 	fflush(stdout);
 	check(snt_stream_listener_wait(listener, 10 * SECONDS, &stream), "wait");
@@ -463,6 +464,7 @@ static int lie_to_client(struct snt_ctx *ctx, size_t i)
 
 int main(int argc, char **argv)
 {
+	struct snt_loop *loop;
 	struct snt_ctx *ctx;
 	int status = 2;
 
@@ -472,10 +474,12 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	check(snt_ctx_open(NULL, &ctx), "open");
+	check(snt_loop_open(ctx, NULL, &loop), "loop");
 	for (size_t i = 0; i < CASES; i++)
 		if (!strcmp(cases[i].name, argv[1]))
-			status = argc == 4 ? lie_to_server(ctx, i, argv[2], argv[3])
-					   : lie_to_client(ctx, i);
+			status = argc == 4 ? lie_to_server(loop, i, argv[2], argv[3])
+					   : lie_to_client(loop, i);
+	snt_loop_close(loop);
 	snt_ctx_close(ctx);
 	return status;
 }

@@ -108,7 +108,7 @@ static void stream_listener_has_the_same(void **state)
 
 	(void)state;
 	kit_open(&kit, SNT_CARRIER_CM, 2);
-	assert_success(snt_stream_listener_create(kit.end[1].ctx, &opts, &listener));
+	assert_success(snt_stream_listener_create(kit.end[1].loop, &opts, &listener));
 	assert_success(snt_stream_listener_address(listener, 0, text, sizeof(text)));
 	assert_string_equal(text, kit.end[1].address);
 	assert_success(snt_stream_listener_address(listener, 1, text, sizeof(text)));
@@ -124,6 +124,7 @@ static void stream_listener_has_the_same(void **state)
 
 struct fakes {
 	struct snt_ctx *ctx;
+	struct snt_loop *loop;
 	struct snt_listener *listener;
 };
 
@@ -134,12 +135,14 @@ static void listen_on_fakes(struct fakes *fakes, const char *host)
 		SNT_INIT(listen, .host = host, .carrier = SNT_CARRIER_TCP);
 
 	assert_success(snt_ctx_open(&opts, &fakes->ctx));
-	assert_success(snt_listener_create(fakes->ctx, &listen, &fakes->listener));
+	assert_success(snt_loop_open(fakes->ctx, NULL, &fakes->loop));
+	assert_success(snt_listener_create(fakes->loop, &listen, &fakes->listener));
 }
 
 static void close_fakes(struct fakes *fakes)
 {
 	assert_success(snt_listener_destroy(fakes->listener));
+	assert_success(snt_loop_close(fakes->loop));
 	assert_success(snt_ctx_close(fakes->ctx));
 	fake_reset();
 }
@@ -220,6 +223,7 @@ static void device_of_ipv6_has_no_ipv4_addresses_by_cm(void **state)
 		SNT_INIT(opts, .soft = SNT_SOFT_ONLY, .soft_addresses = "::1");
 	struct snt_listener_opts listen = SNT_INIT(listen, .host = "0.0.0.0");
 	struct snt_listener *listener;
+	struct snt_loop *loop;
 	struct snt_ctx *ctx;
 	int ret;
 
@@ -231,9 +235,11 @@ static void device_of_ipv6_has_no_ipv4_addresses_by_cm(void **state)
 	if (ret == -EADDRINUSE || ret == -EADDRNOTAVAIL)
 		return;
 	assert_success(ret);
-	assert_success(snt_listener_create(ctx, &listen, &listener));
+	assert_success(snt_loop_open(ctx, NULL, &loop));
+	assert_success(snt_listener_create(loop, &listen, &listener));
 	expect_end(listener, 0);
 	assert_success(snt_listener_destroy(listener));
+	assert_success(snt_loop_close(loop));
 	assert_success(snt_ctx_close(ctx));
 }
 

@@ -104,19 +104,23 @@ static void run_child(const struct snt_conn_opts *like, const char *address, int
 	struct snt_qp_opts qp = { .size = sizeof(qp) };
 	struct snt_conn_opts opts = *like;
 	struct snt_conn *conn;
+	struct snt_loop *loop;
 	struct snt_ctx *ctx;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	listen_to_signals();
 	if (read(port_from, &opts.port, sizeof(opts.port)) != sizeof(opts.port))
 		_exit(1);
-	if (snt_ctx_open(&ctx_opts, &ctx) || snt_cq_create(ctx, &cq_opts, &qp.cq))
+	if (snt_ctx_open(&ctx_opts, &ctx) || snt_loop_open(ctx, NULL, &loop))
 		child_fails("set-up");
+	cq_opts.loop = loop;
+	if (snt_cq_create(ctx, &cq_opts, &qp.cq))
+		child_fails("CQ");
 	opts.qp = &qp;
 	opts.event = NULL;
 	opts.data = NULL;
 	opts.data_length = 0;
-	if (snt_conn_connect(ctx, &opts, &conn) || snt_conn_wait(conn, KIT_WAIT_NS))
+	if (snt_conn_connect(loop, &opts, &conn) || snt_conn_wait(conn, KIT_WAIT_NS))
 		child_fails("connect");
 	if (hold[0] >= 0 && fork_to_live_on(hold) < 0)
 		_exit(1);

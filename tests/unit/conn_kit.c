@@ -32,6 +32,8 @@ static void open_end(struct kit_end *end, unsigned number, unsigned devices)
 		snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%s",
 			 i ? "," : "", kit_address(number, i));
 	assert_success(snt_ctx_open(&opts, &end->ctx));
+	assert_success(snt_loop_open(end->ctx, NULL, &end->loop));
+	cq_opts.loop = end->loop;
 	assert_success(snt_cq_create(end->ctx, &cq_opts, &end->cq));
 	end->bytes = calloc(1, KIT_BYTES);
 	assert_non_null(end->bytes);
@@ -100,7 +102,7 @@ void kit_open(struct kit *kit, enum snt_carrier carrier, unsigned devices)
 void kit_listen(struct kit *kit)
 {
 	assert_success(
-		snt_listener_create(kit->end[1].ctx, &kit->listen, &kit->listener));
+		snt_listener_create(kit->end[1].loop, &kit->listen, &kit->listener));
 	assert_int_not_equal(snt_listener_port(kit->listener), 0);
 	kit->connect.port = snt_listener_port(kit->listener);
 }
@@ -108,7 +110,7 @@ void kit_listen(struct kit *kit)
 void kit_connect(struct kit *kit)
 {
 	assert_success(
-		snt_conn_connect(kit->end[0].ctx, &kit->connect, &kit->end[0].conn));
+		snt_conn_connect(kit->end[0].loop, &kit->connect, &kit->end[0].conn));
 }
 
 void kit_turn(struct kit *kit)
@@ -116,11 +118,11 @@ void kit_turn(struct kit *kit)
 	struct pollfd fds[2];
 
 	for (unsigned i = 0; i < 2; i++)
-		fds[i] = (struct pollfd){ .fd = snt_loop_fd(kit->end[i].ctx),
+		fds[i] = (struct pollfd){ .fd = snt_loop_fd(kit->end[i].loop),
 					  .events = POLLIN };
 	poll(fds, 2, 10);
 	for (unsigned i = 0; i < 2; i++)
-		assert_success(snt_loop_dispatch(kit->end[i].ctx, 0));
+		assert_success(snt_loop_dispatch(kit->end[i].loop, 0));
 }
 
 void kit_until(struct kit *kit, bool (*done)(struct kit *kit))
@@ -204,6 +206,7 @@ void kit_close(struct kit *kit)
 
 		assert_success(snt_cq_destroy(end->cq));
 		assert_success(snt_mem_release(end->mem));
+		assert_success(snt_loop_close(end->loop));
 		assert_success(snt_ctx_close(end->ctx));
 		free(end->bytes);
 	}

@@ -9,8 +9,8 @@
 #include <sennit/sennit.h>
 
 /*
- * Two contexts on soft devices in one process and one thread, which connect with each
- * other by address. Whatever fails here fails the test.
+ * Two contexts on soft devices, each with a loop, in one process and one thread, which
+ * connect with each other by address. Whatever fails here fails the test.
  */
 
 #define KIT_BYTES   65536
@@ -21,6 +21,7 @@ const char *kit_address(unsigned end, unsigned device);
 
 struct kit_end {
 	struct snt_ctx *ctx;
+	struct snt_loop *loop;
 	struct snt_cq *cq; /* with ops */
 	struct snt_mem *mem;
 	struct snt_token token;

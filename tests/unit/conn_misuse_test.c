@@ -20,8 +20,8 @@ static void options_out_of_range(void **state)
 	(void)state;
 	kit_open(&kit, SNT_CARRIER_TCP, 1);
 	kit_listen(&kit);
-#define REFUSED(phrase)                                                              \
-	assert_error(snt_conn_connect(kit.end[0].ctx, &kit.connect, &never), EINVAL, \
+#define REFUSED(phrase)                                                               \
+	assert_error(snt_conn_connect(kit.end[0].loop, &kit.connect, &never), EINVAL, \
 		     phrase)
 	kit.qp[0].mtu = 300;
 	REFUSED("mtu 300");
@@ -41,6 +41,33 @@ static void options_out_of_range(void **state)
 	kit.connect = opts;
 	kit.connect.secret_length = 16;
 	REFUSED("secret of 16 bytes is NULL");
+	kit_close(&kit);
+}
+
+/* A connection drives its QP, so both belong to one thread. */
+static void cq_of_another_loop(void **state)
+{
+	struct snt_cq_opts opts = { .size = sizeof(opts) };
+	struct snt_loop *other;
+	struct kit kit;
+
+	(void)state;
+	kit_open(&kit, SNT_CARRIER_TCP, 1);
+	kit_listen(&kit);
+	assert_success(snt_loop_open(kit.end[0].ctx, NULL, &other));
+	opts.loop = other;
+	assert_success(snt_cq_create(kit.end[0].ctx, &opts, &kit.qp[0].cq));
+	assert_error(snt_conn_connect(kit.end[0].loop, &kit.connect, &never), EINVAL,
+		     "snt_qp_opts.cq is in another loop");
+	opts.loop = NULL;
+	kit.qp[0].recv_cq = kit.qp[0].cq;
+	assert_success(snt_cq_create(kit.end[0].ctx, &opts, &kit.qp[0].cq));
+	assert_error(snt_conn_connect(kit.end[0].loop, &kit.connect, &never), EINVAL,
+		     "snt_qp_opts.recv_cq is in another loop");
+	assert_error(snt_loop_close(other), EBUSY, "CQs left");
+	assert_success(snt_cq_destroy(kit.qp[0].cq));
+	assert_success(snt_cq_destroy(kit.qp[0].recv_cq));
+	assert_success(snt_loop_close(other));
 	kit_close(&kit);
 }
 
@@ -90,7 +117,7 @@ static void looking_makes_progress(void **state)
 		if (!ret)
 			break;
 		assert_error(ret, EINPROGRESS, "timed out");
-		assert_success(snt_loop_wait(kit.end[1].ctx, 1000000));
+		assert_success(snt_loop_wait(kit.end[1].loop, 1000000));
 	}
 	assert_int_equal(ret, 0);
 	kit_until(&kit, kit_both_up);
@@ -117,7 +144,7 @@ static void a_listener_that_goes_while_waited_for(void **state)
 	kit.listen.requested = NULL;
 	kit_listen(&kit);
 	timer.arg = &kit;
-	assert_success(snt_timer_start(kit.end[1].ctx, &timer, 0));
+	assert_success(snt_timer_start(kit.end[1].loop, &timer, 0));
 	assert_error(snt_listener_wait(kit.listener, -1, &conn), ECANCELED,
 		     "destroyed meanwhile");
 	kit_close(&kit);
@@ -129,8 +156,8 @@ static int tidy_up(struct kit *kit)
 	       snt_conn_abort(kit->end[0].conn, NULL) != -ECHILD ||
 	       snt_conn_destroy(kit->end[0].conn) != -ECHILD ||
 	       snt_conn_wait(kit->end[0].conn, 0) != -ECHILD ||
-	       snt_ctx_close(kit->end[0].ctx) != -ECHILD ||
-	       snt_conn_connect(kit->end[0].ctx, &kit->connect, &never) != -ECHILD;
+	       snt_loop_close(kit->end[0].loop) != -ECHILD ||
+	       snt_conn_connect(kit->end[0].loop, &kit->connect, &never) != -ECHILD;
 }
 
 /* What a child of the process does about its inheritance is nothing to the parent. */
@@ -163,13 +190,13 @@ static struct snt_listener *nowhere;
 
 static void refuse_to_connect(struct kit *kit, int error, const char *phrase)
 {
-	assert_error(snt_conn_connect(kit->end[0].ctx, &kit->connect, &never), error,
+	assert_error(snt_conn_connect(kit->end[0].loop, &kit->connect, &never), error,
 		     phrase);
 }
 
 static void refuse_to_listen(struct kit *kit, int error, const char *phrase)
 {
-	assert_error(snt_listener_create(kit->end[1].ctx, &kit->listen, &nowhere),
+	assert_error(snt_listener_create(kit->end[1].loop, &kit->listen, &nowhere),
 		     error, phrase);
 }
 
@@ -263,7 +290,7 @@ static void a_peer_that_never_stops(void **state)
 	assert_success(pipe(end));
 	assert_int_equal(write(end[1], "x", 1), 1);
 	watch.fd = end[0];
-	assert_success(snt__hub_get(kit.end[1].ctx, &hub));
+	assert_success(snt__hub_get(kit.end[1].loop, &hub));
 	assert_success(snt__hub_watch(hub, &watch, EPOLLIN));
 	kit_connect(&kit);
 	kit_until(&kit, kit_both_up);
@@ -314,6 +341,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(options_out_of_range),
+		cmocka_unit_test(cq_of_another_loop),
 		cmocka_unit_test(options_of_an_older_header),
 		cmocka_unit_test(as_long_as_it_takes),
 		cmocka_unit_test(looking_makes_progress),

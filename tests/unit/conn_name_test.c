@@ -114,7 +114,7 @@ static void a_name_does_not_hold_up_the_loop(void **state)
 	open_kit(&kit, carrier);
 	kit_connect(&kit);
 	wait_asked(1);
-	assert_success(snt_timer_start(kit.end[0].ctx, &timer, 1000000));
+	assert_success(snt_timer_start(kit.end[0].loop, &timer, 1000000));
 	while (!timer_fired)
 		kit_turn(&kit);
 	assert_success(snt_conn_query(kit.end[0].conn, &info));
@@ -145,7 +145,7 @@ static void numeric_addresses_are_not_looked_for(void **state)
 
 		kit.listen.host = hosts[i];
 		assert_success(
-			snt_listener_create(kit.end[1].ctx, &kit.listen, &listener));
+			snt_listener_create(kit.end[1].loop, &kit.listen, &listener));
 		assert_success(snt_listener_destroy(listener));
 	}
 	kit_listen(&kit);
@@ -248,16 +248,16 @@ static void too_many_names(void **state)
 	kit.connect.event = NULL;
 	for (unsigned i = 0; i < SNT__LOOKUPS_MAX; i++)
 		assert_success(
-			snt_conn_connect(kit.end[0].ctx, &kit.connect, &conn[i]));
-	assert_error(snt_conn_connect(kit.end[0].ctx, &kit.connect, &kit.end[0].conn),
+			snt_conn_connect(kit.end[0].loop, &kit.connect, &conn[i]));
+	assert_error(snt_conn_connect(kit.end[0].loop, &kit.connect, &kit.end[0].conn),
 		     EAGAIN, "64 host names");
 	for (unsigned i = 0; i < SNT__LOOKUPS_MAX; i++)
 		assert_success(snt_conn_destroy(conn[i]));
 	/* They are busy until they have their answers. */
-	assert_error(snt_conn_connect(kit.end[0].ctx, &kit.connect, &kit.end[0].conn),
+	assert_error(snt_conn_connect(kit.end[0].loop, &kit.connect, &kit.end[0].conn),
 		     EAGAIN, "64 host names");
 	kit.listen.host = "here.test";
-	assert_error(snt_listener_create(kit.end[1].ctx, &kit.listen, &listener),
+	assert_error(snt_listener_create(kit.end[1].loop, &kit.listen, &listener),
 		     EAGAIN, "64 host names");
 	let_go(SNT__LOOKUPS_MAX);
 	close_kit(&kit);
@@ -294,7 +294,7 @@ static void a_listener_by_a_name_that_is_none(void **state)
 	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
 		failure = cases[i].failure;
 		let_go(1);
-		assert_error(snt_listener_create(kit.end[1].ctx, &kit.listen,
+		assert_error(snt_listener_create(kit.end[1].loop, &kit.listen,
 						 &listener),
 			     cases[i].status, "here.test");
 	}
@@ -303,7 +303,7 @@ static void a_listener_by_a_name_that_is_none(void **state)
 	answer = "192.0.2.1";
 	pthread_mutex_unlock(&lock);
 	let_go(1);
-	assert_error(snt_listener_create(kit.end[1].ctx, &kit.listen, &listener),
+	assert_error(snt_listener_create(kit.end[1].loop, &kit.listen, &listener),
 		     EADDRNOTAVAIL, "192.0.2.1");
 	close_kit(&kit);
 }
@@ -336,12 +336,12 @@ static void a_listener_by_a_name_that_takes_long(void **state)
 	open_kit(&kit, SNT_CARRIER_TCP);
 	kit.listen.host = "here.test";
 	kit.listen.setup_ns = 30000000;
-	begin = snt_loop_now(kit.end[1].ctx);
+	begin = snt_loop_now(kit.end[1].loop);
 	ring_every(2000);
-	assert_error(snt_listener_create(kit.end[1].ctx, &kit.listen, &listener),
+	assert_error(snt_listener_create(kit.end[1].loop, &kit.listen, &listener),
 		     ETIMEDOUT, "\"here.test\" has not been found for 30 ms");
 	ring_every(0);
-	took = snt_loop_now(kit.end[1].ctx) - begin;
+	took = snt_loop_now(kit.end[1].loop) - begin;
 	assert_in_range(took, 30000000, KIT_WAIT_NS);
 	assert_true(atomic_load(&alarms) > 1);
 	let_go(1);

@@ -19,6 +19,7 @@
 
 struct side {
 	struct snt_ctx *ctx;
+	struct snt_loop *loop;
 	struct snt_cq *cq;
 	const char *address;
 };
@@ -66,6 +67,8 @@ static void open_side(unsigned number)
 	side->address = loopback_text(number);
 	opts.soft_addresses = side->address;
 	must(snt_ctx_open(&opts, &side->ctx), "a context");
+	must(snt_loop_open(side->ctx, NULL, &side->loop), "a loop");
+	cq.loop = side->loop;
 	cq.per_device = 64;
 	must(snt_cq_create(side->ctx, &cq, &side->cq), "a CQ");
 	qp_opts[number] = (struct snt_qp_opts){ .size = sizeof(qp_opts[0]),
@@ -130,7 +133,7 @@ static void begin(uint32_t number)
 				      .data = &number,
 				      .data_length = sizeof(number) };
 
-	must(snt_conn_connect(sides[0].ctx, &opts, &ones[number].conn[0]), "connect");
+	must(snt_conn_connect(sides[0].loop, &opts, &ones[number].conn[0]), "connect");
 }
 
 static void turn(void)
@@ -138,10 +141,10 @@ static void turn(void)
 	struct pollfd fds[2];
 
 	for (unsigned i = 0; i < 2; i++)
-		fds[i] = (struct pollfd){ snt_loop_fd(sides[i].ctx), POLLIN, 0 };
+		fds[i] = (struct pollfd){ snt_loop_fd(sides[i].loop), POLLIN, 0 };
 	poll(fds, 2, 10);
 	for (unsigned i = 0; i < 2; i++)
-		must(snt_loop_dispatch(sides[i].ctx, 0), "dispatch");
+		must(snt_loop_dispatch(sides[i].loop, 0), "dispatch");
 }
 
 static int by_time(const void *a, const void *b)
@@ -300,12 +303,13 @@ int main(int argc, char **argv)
 		open_side(i);
 	opts.host = sides[1].address;
 	opts.carrier = carrier;
-	must(snt_listener_create(sides[1].ctx, &opts, &listener), "listen");
+	must(snt_listener_create(sides[1].loop, &opts, &listener), "listen");
 	storm(wanted, limit);
 	cycle(cycles);
 	snt_listener_destroy(listener);
 	for (unsigned i = 0; i < 2; i++) {
 		must(snt_cq_destroy(sides[i].cq), "the CQ");
+		must(snt_loop_close(sides[i].loop), "the loop");
 		must(snt_ctx_close(sides[i].ctx), "the context");
 	}
 	return 0;

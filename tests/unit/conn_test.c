@@ -198,7 +198,7 @@ static void a_name_that_comes_again(void **state)
 	kit_until(&kit, kit_both_up);
 	kit.second = true;
 	kit.connect.event = kit.accept.event = NULL;
-	assert_success(snt_conn_connect(kit.end[0].ctx, &kit.connect, &kit.extra[0]));
+	assert_success(snt_conn_connect(kit.end[0].loop, &kit.connect, &kit.extra[0]));
 	kit_until(&kit, kit_both_over);
 	assert_int_equal(kit_status(&kit, 0), -ESTALE);
 	assert_int_equal(kit_status(&kit, 1), -ESTALE);
@@ -244,13 +244,14 @@ static void tried_again(void **state)
 /* QPs that the program polls: it sees their completions, and their SNT_CLOSED. */
 static void polled_by_the_program(void **state)
 {
-	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts), .events = 1 };
+	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts) };
 	struct snt_cq *cq[2];
 	struct snt_wc wc;
 	struct kit kit;
 
 	kit_open(&kit, carrier_of(state), 2);
 	for (unsigned i = 0; i < 2; i++) {
+		cq_opts.loop = kit.end[i].loop;
 		assert_success(snt_cq_create(kit.end[i].ctx, &cq_opts, &cq[i]));
 		kit.qp[i].cq = cq[i];
 	}
@@ -312,7 +313,7 @@ static void let_sanitizer_see(struct kit_end *end)
 /* Nobody signals them, and all the same they arrive before the peer hears of the end. */
 static void unsignalled_to_the_last(void **state)
 {
-	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts), .events = 1 };
+	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts) };
 	struct snt_cq *cq[2];
 	struct snt_wc wc;
 	struct kit kit;
@@ -321,6 +322,7 @@ static void unsignalled_to_the_last(void **state)
 
 	kit_open(&kit, carrier_of(state), 1);
 	for (unsigned i = 0; i < 2; i++) {
+		cq_opts.loop = kit.end[i].loop;
 		assert_success(snt_cq_create(kit.end[i].ctx, &cq_opts, &cq[i]));
 		kit.qp[i].cq = cq[i];
 		kit.qp[i].lanes = 1;
@@ -424,7 +426,7 @@ static void a_cq_that_breaks(void **state)
 	assert_success(snt_op_write(snt_conn_qp(end->conn), &op, &sge, 1,
 				    &kit.end[1].token, kit.end[1].token.addr, 0));
 	do
-		ret = snt_loop_wait(end->ctx, 1000000000);
+		ret = snt_loop_wait(end->loop, 1000000000);
 	while (ret >= 0);
 	assert_error(ret, EIO, "cannot be polled");
 	assert_success(snt_conn_abort(end->conn, "its CQ is broken"));
@@ -580,9 +582,9 @@ static void no_more_fds(void **state)
 	assert_success(getrlimit(RLIMIT_NOFILE, &limit));
 	none = (struct rlimit){ (rlim_t)next, limit.rlim_max };
 	assert_success(setrlimit(RLIMIT_NOFILE, &none));
-	until = snt_loop_now(kit.end[1].ctx) + UINT64_C(250000000);
-	for (; snt_loop_now(kit.end[1].ctx) < until; turns++)
-		assert_success(snt_loop_wait(kit.end[1].ctx, 50000000));
+	until = snt_loop_now(kit.end[1].loop) + UINT64_C(250000000);
+	for (; snt_loop_now(kit.end[1].loop) < until; turns++)
+		assert_success(snt_loop_wait(kit.end[1].loop, 50000000));
 	assert_success(setrlimit(RLIMIT_NOFILE, &limit));
 	assert_in_range(turns, 1, 30);
 	assert_int_equal(hear_out(&kit, fd, said, sizeof(said)), 0);

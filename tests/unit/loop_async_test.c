@@ -52,25 +52,25 @@ static void events_are_typed_and_named(void **state)
 		{ IBV_EVENT_DEVICE_FATAL, SNT_EVENT_DEVICE_FATAL, false },
 		{ IBV_EVENT_CLIENT_REREGISTER, SNT_EVENT_OTHER, true },
 	};
-	struct snt_ctx *ctx;
+	struct snt_loop *loop;
 
 	(void)state;
 	open_pair();
-	ctx = pair->end[0].ctx;
-	assert_success(snt_loop_events(ctx, note, &pair));
-	assert_success(snt_loop_fd(ctx));
-	assert_success(snt_loop_dispatch(ctx, 0));
-	assert_false(loop_readable(ctx));
+	loop = pair->end[0].loop;
+	assert_success(snt_loop_events(loop, note, &pair));
+	assert_success(snt_loop_fd(loop));
+	assert_success(snt_loop_dispatch(loop, 0));
+	assert_false(loop_readable(loop));
 	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
 		raise_for(cases[i].verbs, NULL);
-		assert_true(loop_readable(ctx));
-		assert_int_equal(snt_loop_dispatch(ctx, 0), 1);
+		assert_true(loop_readable(loop));
+		assert_int_equal(snt_loop_dispatch(loop, 0), 1);
 		assert_int_equal(got[i].type, cases[i].type);
 		assert_int_equal(got[i].verbs_type, cases[i].verbs);
 		assert_int_equal(got[i].device, 1);
 		assert_int_equal(got[i].port, cases[i].of_port ? 1 : 0);
 		assert_non_null(strstr(texts[i], got[i].device_name));
-		assert_false(loop_readable(ctx));
+		assert_false(loop_readable(loop));
 	}
 	loop_pair_close(pair);
 }
@@ -84,10 +84,10 @@ static void a_lane_is_known_by_its_qp(void **state)
 	open_pair();
 	end = &pair->end[0];
 	lane = scripted_qp_at(end->device[1], 0);
-	assert_success(snt_loop_events(end->ctx, note, &pair));
+	assert_success(snt_loop_events(end->loop, note, &pair));
 	raise_for(IBV_EVENT_QP_FATAL, lane);
 	/* Without an fd as well. */
-	assert_int_equal(snt_loop_dispatch(end->ctx, 0), 1);
+	assert_int_equal(snt_loop_dispatch(end->loop, 0), 1);
 	assert_int_equal(got[0].type, SNT_EVENT_QP_FATAL);
 	assert_int_equal(got[0].qp_num, lane->qp_num);
 	assert_ptr_equal(got[0].qp, end->qp);
@@ -100,26 +100,26 @@ static void untouched_before_and_after(void **state)
 	struct ibv_async_event event;
 	struct ibv_context *context;
 	const struct snt_control *control;
-	struct snt_ctx *ctx;
+	struct snt_loop *loop;
 
 	(void)state;
 	open_pair();
-	ctx = pair->end[0].ctx;
-	context = snt_device_context(snt_ctx_device(ctx, 1));
-	control = snt_device_control(snt_ctx_device(ctx, 1));
-	assert_success(snt_loop_fd(ctx));
-	assert_success(snt_loop_dispatch(ctx, 0));
+	loop = pair->end[0].loop;
+	context = snt_device_context(snt_ctx_device(pair->end[0].ctx, 1));
+	control = snt_device_control(snt_ctx_device(pair->end[0].ctx, 1));
+	assert_success(snt_loop_fd(loop));
+	assert_success(snt_loop_dispatch(loop, 0));
 	assert_false(fcntl(context->async_fd, F_GETFL) & O_NONBLOCK);
 	raise_for(IBV_EVENT_PORT_ERR, NULL);
-	assert_false(loop_readable(ctx));
-	assert_int_equal(snt_loop_dispatch(ctx, 0), 0);
-	assert_success(snt_loop_events(ctx, note, &pair));
-	assert_true(loop_readable(ctx));
-	assert_int_equal(snt_loop_dispatch(ctx, 0), 1);
-	assert_success(snt_loop_events(ctx, NULL, NULL));
+	assert_false(loop_readable(loop));
+	assert_int_equal(snt_loop_dispatch(loop, 0), 0);
+	assert_success(snt_loop_events(loop, note, &pair));
+	assert_true(loop_readable(loop));
+	assert_int_equal(snt_loop_dispatch(loop, 0), 1);
+	assert_success(snt_loop_events(loop, NULL, NULL));
 	raise_for(IBV_EVENT_PORT_ERR, NULL);
-	assert_false(loop_readable(ctx));
-	assert_int_equal(snt_loop_dispatch(ctx, 0), 0);
+	assert_false(loop_readable(loop));
+	assert_int_equal(snt_loop_dispatch(loop, 0), 0);
 	assert_int_equal(got_count, 1);
 	assert_success(control->get_async_event(context, &event));
 	control->ack_async_event(&event);
@@ -128,21 +128,21 @@ static void untouched_before_and_after(void **state)
 
 static void budgets_hold(void **state)
 {
-	struct snt_ctx *ctx;
+	struct snt_loop *loop;
 
 	(void)state;
 	open_pair();
-	ctx = pair->end[0].ctx;
-	assert_success(snt_loop_events(ctx, note, &pair));
-	assert_success(snt_loop_fd(ctx));
-	assert_success(snt_loop_dispatch(ctx, 0));
+	loop = pair->end[0].loop;
+	assert_success(snt_loop_events(loop, note, &pair));
+	assert_success(snt_loop_fd(loop));
+	assert_success(snt_loop_dispatch(loop, 0));
 	for (int i = 0; i < 5; i++)
 		raise_for(IBV_EVENT_GID_CHANGE, NULL);
-	assert_int_equal(snt_loop_dispatch(ctx, 2), 2);
-	assert_true(loop_readable(ctx));
-	assert_int_equal(snt_loop_dispatch(ctx, 0), 3);
-	while (loop_readable(ctx))
-		assert_int_equal(snt_loop_dispatch(ctx, 0), 0);
+	assert_int_equal(snt_loop_dispatch(loop, 2), 2);
+	assert_true(loop_readable(loop));
+	assert_int_equal(snt_loop_dispatch(loop, 0), 3);
+	while (loop_readable(loop))
+		assert_int_equal(snt_loop_dispatch(loop, 0), 0);
 	assert_int_equal(got_count, 5);
 	loop_pair_close(pair);
 }
@@ -154,7 +154,7 @@ static void destroy_it(void *arg, const struct snt_event *event)
 	assert_ptr_equal(event->qp, pair->end[0].qp);
 	assert_success(snt_qp_destroy(event->qp));
 	pair->end[0].qp = NULL;
-	assert_success(snt_loop_events(pair->end[0].ctx, NULL, NULL));
+	assert_success(snt_loop_events(pair->end[0].loop, NULL, NULL));
 }
 
 /* A device waits with destroying for the acknowledgement. */
@@ -167,15 +167,15 @@ static void the_function_may_destroy_what_it_is_about(void **state)
 	(void)state;
 	pair = loop_pair_open(&opts);
 	got_count = 0;
-	assert_success(snt_loop_events(pair->end[0].ctx, destroy_it, NULL));
+	assert_success(snt_loop_events(pair->end[0].loop, destroy_it, NULL));
 	raise_for(IBV_EVENT_QP_ACCESS_ERR, scripted_qp_at(pair->end[0].device[1], 0));
 	raise_for(IBV_EVENT_PORT_ERR, NULL);
-	assert_int_equal(snt_loop_dispatch(pair->end[0].ctx, 0), 1);
+	assert_int_equal(snt_loop_dispatch(pair->end[0].loop, 0), 1);
 	assert_int_equal(got_count, 1);
 	loop_pair_close(pair);
 }
 
-static void close_ctx(void *arg, const struct snt_event *event)
+static void close_end(void *arg, const struct snt_event *event)
 {
 	struct loop_end *end = arg;
 
@@ -184,11 +184,12 @@ static void close_ctx(void *arg, const struct snt_event *event)
 	assert_success(snt_qp_destroy(end->qp));
 	assert_success(snt_cq_destroy(end->cq));
 	assert_success(snt_mem_release(end->mem));
+	assert_success(snt_loop_close(end->loop));
 	assert_success(snt_ctx_close(end->ctx));
 	free(end->buffer);
 }
 
-static void the_function_may_close_the_context(void **state)
+static void the_function_may_close_the_loop(void **state)
 {
 	struct loop_opts opts = { .ops = SNT_OPS_EVENTS,
 				  .unconnected = true,
@@ -197,13 +198,13 @@ static void the_function_may_close_the_context(void **state)
 	(void)state;
 	pair = loop_pair_open(&opts);
 	got_count = 0;
-	assert_success(snt_loop_events(pair->end[0].ctx, close_ctx, &pair->end[0]));
-	assert_success(snt_loop_fd(pair->end[0].ctx));
+	assert_success(snt_loop_events(pair->end[0].loop, close_end, &pair->end[0]));
+	assert_success(snt_loop_fd(pair->end[0].loop));
 	raise_for(IBV_EVENT_PORT_ERR, NULL);
 	raise_for(IBV_EVENT_PORT_ACTIVE, NULL);
-	assert_int_equal(snt_loop_dispatch(pair->end[0].ctx, 0), 1);
+	assert_int_equal(snt_loop_dispatch(pair->end[0].loop, 0), 1);
 	assert_int_equal(got_count, 1);
-	close_ctx(&pair->end[1], NULL);
+	close_end(&pair->end[1], NULL);
 	assert_int_equal(scripted_fabric_destroy(pair->fabric), 0);
 	free(pair);
 }
@@ -216,7 +217,7 @@ int main(void)
 		cmocka_unit_test(untouched_before_and_after),
 		cmocka_unit_test(budgets_hold),
 		cmocka_unit_test(the_function_may_destroy_what_it_is_about),
-		cmocka_unit_test(the_function_may_close_the_context),
+		cmocka_unit_test(the_function_may_close_the_loop),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -26,18 +26,18 @@ static void watch_by_edge(struct kit *kit)
 					     .data.u32 = i };
 
 		assert_success(epoll_ctl(outer, EPOLL_CTL_ADD,
-					 snt_loop_fd(kit->end[i].ctx), &event));
+					 snt_loop_fd(kit->end[i].loop), &event));
 	}
 }
 
 /* Until the program may sleep. */
-static void poll_and_arm(struct snt_ctx *ctx)
+static void poll_and_arm(struct snt_loop *loop)
 {
 	int ret;
 
 	do {
-		assert_success(snt_loop_poll(ctx, 0));
-		ret = snt_loop_arm(ctx);
+		assert_success(snt_loop_poll(loop, 0));
+		ret = snt_loop_arm(loop);
 		assert_success(ret);
 	} while (ret);
 }
@@ -48,7 +48,7 @@ static void sleep_and_turn(struct kit *kit)
 	struct epoll_event event;
 
 	assert_int_equal(epoll_wait(outer, &event, 1, WAIT_MS), 1);
-	poll_and_arm(kit->end[event.data.u32].ctx);
+	poll_and_arm(kit->end[event.data.u32].loop);
 }
 
 static void open_kit(struct kit *kit)
@@ -57,7 +57,7 @@ static void open_kit(struct kit *kit)
 	kit_listen(kit);
 	watch_by_edge(kit);
 	for (unsigned i = 0; i < 2; i++)
-		poll_and_arm(kit->end[i].ctx);
+		poll_and_arm(kit->end[i].loop);
 	told = 0;
 }
 
@@ -81,8 +81,8 @@ static void the_second_timer_makes_an_edge(void **state)
 	(void)state;
 	open_kit(&kit);
 	for (unsigned i = 1; i <= ROUNDS; i++) {
-		assert_success(snt_timer_start(kit.end[0].ctx, &timer, 1000000));
-		poll_and_arm(kit.end[0].ctx);
+		assert_success(snt_timer_start(kit.end[0].loop, &timer, 1000000));
+		poll_and_arm(kit.end[0].loop);
 		while (told < i)
 			sleep_and_turn(&kit);
 	}
@@ -100,17 +100,17 @@ static void a_later_timer_makes_an_edge(void **state)
 	for (unsigned i = 0; i < ROUNDS; i++) {
 		timer[i].fired = fired;
 		assert_success(
-			snt_timer_start(kit.end[0].ctx, &timer[i], (i + 1) * 5000000));
+			snt_timer_start(kit.end[0].loop, &timer[i], (i + 1) * 5000000));
 	}
 	while (told < ROUNDS)
 		sleep_and_turn(&kit);
 	close_kit(&kit);
 }
 
-static void woken(void *arg, struct snt_ctx *ctx)
+static void woken(void *arg, struct snt_loop *loop)
 {
 	(void)arg;
-	(void)ctx;
+	(void)loop;
 	told++;
 }
 
@@ -120,9 +120,9 @@ static void the_second_wake_makes_an_edge(void **state)
 
 	(void)state;
 	open_kit(&kit);
-	assert_success(snt_loop_wakes(kit.end[0].ctx, woken, NULL));
+	assert_success(snt_loop_wakes(kit.end[0].loop, woken, NULL));
 	for (unsigned i = 1; i <= ROUNDS; i++) {
-		assert_success(snt_loop_wake(kit.end[0].ctx));
+		assert_success(snt_loop_wake(kit.end[0].loop));
 		while (told < i)
 			sleep_and_turn(&kit);
 	}
@@ -153,18 +153,18 @@ static void level_triggered_programs_fall_asleep(void **state)
 {
 	struct snt_timer timer = { .fired = fired };
 	struct epoll_event event = { .events = EPOLLIN };
-	struct snt_ctx *ctx;
+	struct snt_loop *loop;
 	struct kit kit;
 
 	(void)state;
 	open_kit(&kit);
-	ctx = kit.end[0].ctx;
-	assert_success(epoll_ctl(outer, EPOLL_CTL_MOD, snt_loop_fd(ctx), &event));
-	assert_success(snt_timer_start(ctx, &timer, 1000000));
-	poll_and_arm(ctx);
+	loop = kit.end[0].loop;
+	assert_success(epoll_ctl(outer, EPOLL_CTL_MOD, snt_loop_fd(loop), &event));
+	assert_success(snt_timer_start(loop, &timer, 1000000));
+	poll_and_arm(loop);
 	while (!told)
 		sleep_and_turn(&kit);
-	assert_success(snt_loop_wake(ctx));
+	assert_success(snt_loop_wake(loop));
 	sleep_and_turn(&kit);
 	assert_int_equal(epoll_wait(outer, &event, 1, 0), 0);
 	close_kit(&kit);

@@ -50,9 +50,9 @@ static uint64_t read_clock(void *arg)
 	return fair.now_ns++;
 }
 
-static struct snt_ctx *ctx_of(void)
+static struct snt_loop *loop_of(void)
 {
-	return fair.pair->end[0].ctx;
+	return fair.pair->end[0].loop;
 }
 
 /* Returns whether there is to be more. */
@@ -62,11 +62,11 @@ static bool serve(enum kind kind)
 	return fair.greedy[kind] && !fair.ending;
 }
 
-static void woken(void *arg, struct snt_ctx *ctx)
+static void woken(void *arg, struct snt_loop *loop)
 {
 	(void)arg;
 	if (serve(WAKES))
-		assert_success(snt_loop_wake(ctx));
+		assert_success(snt_loop_wake(loop));
 }
 
 static void raise_event(void)
@@ -87,7 +87,7 @@ static void event_told(void *arg, const struct snt_event *event)
 
 static void end_op(void)
 {
-	fair.over.ctx = ctx_of();
+	fair.over.loop = loop_of();
 	fair.over.state = SNT__OP_POSTED;
 	snt__op_end(&fair.over, -ECANCELED);
 }
@@ -121,9 +121,9 @@ static void fired(struct snt_timer *timer)
 {
 	if (timer == &fair.timer[0]) {
 		if (serve(TIMER_OF_OLD))
-			assert_success(snt_timer_start_at(ctx_of(), timer, 0));
+			assert_success(snt_timer_start_at(loop_of(), timer, 0));
 	} else if (serve(TIMER)) {
-		assert_success(snt_timer_start(ctx_of(), timer, 1));
+		assert_success(snt_timer_start(loop_of(), timer, 1));
 	}
 }
 
@@ -138,7 +138,7 @@ static void connect_one(unsigned i, struct snt_cq *cq)
 	struct snt_card card[2];
 
 	opts.cq = cq;
-	assert_success(snt_qp_create(ctx_of(), &opts, &fair.qp[i]));
+	assert_success(snt_qp_create(fair.pair->end[0].ctx, &opts, &fair.qp[i]));
 	opts.cq = fair.pair->end[1].cq;
 	assert_success(snt_qp_create(fair.pair->end[1].ctx, &opts, &fair.peer[i]));
 	assert_success(snt_qp_card(fair.qp[i], &card[0]));
@@ -157,7 +157,8 @@ static void open_world(bool with_fd)
 	memset(&fair, 0, sizeof(fair));
 	fair.now_ns = 1;
 	fair.pair = loop_pair_open(&opts);
-	assert_success(snt_cq_create(ctx_of(), &cq_opts, &fair.other_cq));
+	cq_opts.loop = loop_of();
+	assert_success(snt_cq_create(fair.pair->end[0].ctx, &cq_opts, &fair.other_cq));
 	connect_one(0, fair.pair->end[0].cq);
 	connect_one(1, fair.other_cq);
 	for (int i = 0; i < 2; i++) {
@@ -166,9 +167,9 @@ static void open_world(bool with_fd)
 	}
 	fair.over.done = op_over;
 	if (with_fd)
-		assert_success(snt_loop_fd(ctx_of()));
-	assert_success(snt_loop_wakes(ctx_of(), woken, NULL));
-	assert_success(snt_loop_events(ctx_of(), event_told, NULL));
+		assert_success(snt_loop_fd(loop_of()));
+	assert_success(snt_loop_wakes(loop_of(), woken, NULL));
+	assert_success(snt_loop_events(loop_of(), event_told, NULL));
 }
 
 static void start(unsigned kinds)
@@ -176,7 +177,7 @@ static void start(unsigned kinds)
 	for (int kind = 0; kind < KINDS; kind++)
 		fair.greedy[kind] = kinds >> kind & 1;
 	if (fair.greedy[WAKES])
-		assert_success(snt_loop_wake(ctx_of()));
+		assert_success(snt_loop_wake(loop_of()));
 	if (fair.greedy[EVENTS])
 		raise_event();
 	if (fair.greedy[OPS_OVER])
@@ -185,7 +186,8 @@ static void start(unsigned kinds)
 		if (fair.greedy[COMPLETIONS_A + i])
 			post_and_complete(i);
 		if (fair.greedy[TIMER_OF_OLD + i])
-			assert_success(snt_timer_start_at(ctx_of(), &fair.timer[i], 0));
+			assert_success(
+				snt_timer_start_at(loop_of(), &fair.timer[i], 0));
 	}
 }
 
@@ -214,11 +216,11 @@ static void take_turn(bool dispatches, int budget)
 	int ret;
 
 	if (dispatches) {
-		ret = snt_loop_dispatch(ctx_of(), budget);
+		ret = snt_loop_dispatch(loop_of(), budget);
 	} else {
-		ret = snt_loop_arm(ctx_of());
+		ret = snt_loop_arm(loop_of());
 		assert_success(ret);
-		ret = snt_loop_poll(ctx_of(), budget);
+		ret = snt_loop_poll(loop_of(), budget);
 	}
 	assert_success(ret);
 	assert_true(ret <= budget);
@@ -233,7 +235,7 @@ static void expect_progress(unsigned kinds, int budget, bool dispatches)
 		take_turn(dispatches, budget);
 		/* A program by edge would sleep now. */
 		if (dispatches)
-			assert_true(loop_readable(ctx_of()));
+			assert_true(loop_readable(loop_of()));
 	}
 	for (int kind = 0; kind < KINDS; kind++)
 		if (fair.greedy[kind] && fair.served[kind] < TURNS / (2 * KINDS))
@@ -296,13 +298,13 @@ static void many_readable_sources_are_all_served(void **state)
 		assert_int_equal(write(ends[i][1], "", 1), 1);
 		source[i] =
 			(struct snt__source){ .fd = ends[i][0], .ready = read_source };
-		assert_success(snt__loop_add(ctx_of()->loop, &source[i]));
+		assert_success(snt__loop_add(loop_of(), &source[i]));
 	}
 	sources_served = 0;
-	assert_success(snt_loop_dispatch(ctx_of(), 0));
+	assert_success(snt_loop_dispatch(loop_of(), 0));
 	assert_int_equal(sources_served, SOURCES);
 	for (int i = 0; i < SOURCES; i++) {
-		snt__loop_remove(ctx_of()->loop, &source[i]);
+		snt__loop_remove(loop_of(), &source[i]);
 		close(ends[i][0]);
 		close(ends[i][1]);
 	}

@@ -18,9 +18,7 @@ static void open_end(struct loop_pair *pair, struct loop_end *end)
 					 .adopted = adopted,
 					 .adopted_count = opts->devices,
 					 .clock = opts->clock };
-	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts),
-				       .events = opts->events,
-				       .ops = opts->ops };
+	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts), .ops = opts->ops };
 	struct snt_qp_opts qp_opts = opts->qp;
 
 	for (unsigned i = 0; i < opts->devices; i++) {
@@ -30,6 +28,9 @@ static void open_end(struct loop_pair *pair, struct loop_end *end)
 			adopted[i].control = opts->instrument(&adopted[i]);
 	}
 	assert_success(snt_ctx_open(&ctx_opts, &end->ctx));
+	assert_success(snt_loop_open(end->ctx, NULL, &end->loop));
+	if (opts->events || opts->ops)
+		cq_opts.loop = end->loop;
 	end->buffer = calloc(1, LOOP_BUFFER);
 	assert_success(snt_mem_register(end->ctx, end->buffer, LOOP_BUFFER, ACCESS,
 					&end->mem));
@@ -120,7 +121,7 @@ static void close_ops(struct loop_pair *pair, struct loop_end *end)
 		assert_success(ret);
 	for (int i = 0; !closed && i < ROUNDS; i++) {
 		loop_pair_run(pair);
-		assert_success(snt_loop_dispatch(end->ctx, 0));
+		assert_success(snt_loop_dispatch(end->loop, 0));
 	}
 	assert_true(closed);
 }
@@ -155,6 +156,7 @@ static void close_end(struct loop_pair *pair, struct loop_end *end)
 	assert_success(snt_cq_destroy(end->cq));
 	if (end->mem)
 		assert_success(snt_mem_release(end->mem));
+	assert_success(snt_loop_close(end->loop));
 	assert_success(snt_ctx_close(end->ctx));
 	free(end->buffer);
 }
@@ -189,7 +191,7 @@ void loop_pair_settle(struct loop_pair *pair)
 		int count = 0;
 
 		for (int n = 0; n < 2; n++) {
-			int ret = snt_loop_dispatch(pair->end[n].ctx, 0);
+			int ret = snt_loop_dispatch(pair->end[n].loop, 0);
 
 			assert_success(ret);
 			count += ret;
@@ -200,9 +202,9 @@ void loop_pair_settle(struct loop_pair *pair)
 	fail_msg("it never ends");
 }
 
-bool loop_readable(struct snt_ctx *ctx)
+bool loop_readable(struct snt_loop *loop)
 {
-	struct pollfd poller = { .fd = snt_loop_fd(ctx), .events = POLLIN };
+	struct pollfd poller = { .fd = snt_loop_fd(loop), .events = POLLIN };
 
 	assert_success(poller.fd);
 	return poll(&poller, 1, 0) == 1;

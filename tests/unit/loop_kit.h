@@ -18,7 +18,7 @@
 
 struct loop_opts {
 	unsigned devices; /* 0: 1 */
-	uint32_t events, ops;
+	uint32_t events, ops; /* neither: the CQs are in no loop */
 	struct snt_qp_opts qp;
 	snt_clock_fn clock;
 	bool unconnected;
@@ -29,6 +29,7 @@ struct loop_opts {
 struct loop_end {
 	struct scripted_device *device[LOOP_DEVICES_MAX];
 	struct snt_ctx *ctx;
+	struct snt_loop *loop;
 	struct snt_cq *cq;
 	struct snt_qp *qp;
 	struct snt_mem *mem;
@@ -65,7 +66,7 @@ void loop_pair_run(struct loop_pair *pair);
 void loop_pair_settle(struct loop_pair *pair);
 
 /* Is the fd readable now? */
-bool loop_readable(struct snt_ctx *ctx);
+bool loop_readable(struct snt_loop *loop);
 
 struct snt_sge loop_sge(struct loop_pair *pair, unsigned end, uint64_t offset,
 			uint64_t length);

@@ -34,7 +34,7 @@ static void other_errors_are_told_of(void **state)
 	(void)state;
 	error = ENOMEM;
 	for (unsigned i = 0; calls < 2 && i < 10; i++) {
-		int ret = snt_loop_wait(pair->end[0].ctx, 1000);
+		int ret = snt_loop_wait(pair->end[0].loop, 1000);
 
 		assert_true(ret == 0 || ret == -ENOMEM);
 	}
@@ -46,17 +46,17 @@ static void other_errors_are_told_of(void **state)
 static void a_missing_epoll_pwait2_is_remembered(void **state)
 {
 	struct loop_pair *pair = loop_pair_simple();
-	struct snt_ctx *ctx = pair->end[0].ctx;
-	uint64_t begin = snt_loop_now(ctx);
+	struct snt_loop *loop = pair->end[0].loop;
+	uint64_t begin = snt_loop_now(loop);
 
 	(void)state;
 	error = ENOSYS;
 	calls = 0;
 	for (unsigned i = 0; i < 10; i++)
-		assert_int_equal(snt_loop_wait(ctx, 1000000), 0);
+		assert_int_equal(snt_loop_wait(loop, 1000000), 0);
 	assert_int_equal(calls, 1);
 	/* At most the first one ends early, since the fd is new. */
-	assert_true(snt_loop_now(ctx) - begin >= 9 * 1000000);
+	assert_true(snt_loop_now(loop) - begin >= 9 * 1000000);
 	loop_pair_close(pair);
 }
 

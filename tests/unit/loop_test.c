@@ -21,10 +21,10 @@ static struct ibv_qp *lane_of(struct snt_qp *qp)
 	return info.qp;
 }
 
-static void dispatch_until_quiet(struct snt_ctx *ctx)
+static void dispatch_until_quiet(struct snt_loop *loop)
 {
-	for (int i = 0; loop_readable(ctx); i++) {
-		assert_success(snt_loop_dispatch(ctx, 0));
+	for (int i = 0; loop_readable(loop); i++) {
+		assert_success(snt_loop_dispatch(loop, 0));
 		assert_true(i < 10);
 	}
 }
@@ -33,7 +33,7 @@ static void dispatch_until_quiet(struct snt_ctx *ctx)
  * File descriptors
  */
 
-static void a_context_without_a_loop_has_no_fd(void **state)
+static void a_cq_without_a_loop_makes_no_fd(void **state)
 {
 	struct loop_pair *pair = loop_pair_open(&(struct loop_opts){ 0 });
 	struct snt_sge sge = loop_sge(pair, 0, 0, 8);
@@ -52,16 +52,16 @@ static void a_context_without_a_loop_has_no_fd(void **state)
 	assert_int_equal(snt_cq_poll(pair->end[0].cq, &wc, 1), 1);
 	assert_int_equal(count_fds(), fds);
 	assert_int_equal(scripted_live(pair->end[0].device[0], SCRIPTED_CHANNEL), 0);
-	assert_int_equal(snt_loop_wake(pair->end[0].ctx), -ENOENT);
+	assert_int_equal(snt_loop_wake(pair->end[0].loop), 0);
 	assert_int_equal(count_fds(), fds);
 	loop_pair_close(pair);
 }
 
-static void the_fd_is_one_and_closed_with_the_context(void **state)
+static void the_fd_is_one_and_closed_with_the_loop(void **state)
 {
 	unsigned fds = count_fds(), with_pair;
 	struct loop_pair *pair = loop_pair_lanes(SNT_SPRAY, SNT_OPS_EVENTS);
-	struct snt_ctx *ctx = pair->end[0].ctx;
+	struct snt_loop *loop = pair->end[0].loop;
 	int fd;
 
 	(void)state;
@@ -71,10 +71,10 @@ static void the_fd_is_one_and_closed_with_the_context(void **state)
 					       SCRIPTED_CHANNEL),
 				 1);
 	with_pair = count_fds();
-	fd = snt_loop_fd(ctx);
+	fd = snt_loop_fd(loop);
 	assert_success(fd);
-	assert_int_equal(snt_loop_fd(ctx), fd);
-	assert_int_equal(count_fds(), with_pair + 2); /* epoll and the bell */
+	assert_int_equal(snt_loop_fd(loop), fd);
+	assert_int_equal(count_fds(), with_pair + 1); /* the bell is there */
 	loop_pair_close(pair);
 	assert_int_equal(count_fds(), fds);
 }
@@ -99,27 +99,27 @@ static void the_race_of_the_seed(void **state)
 	struct snt_wc wc;
 
 	(void)state;
-	dispatch_until_quiet(end->ctx);
+	dispatch_until_quiet(end->loop);
 	for (int before_arming = 0; before_arming < 2; before_arming++) {
 		assert_int_equal(snt_qp_post_send(end->qp, &wr, 1), 1);
 		assert_int_equal(snt_cq_poll(end->cq, &wc, 1), 0);
 		if (before_arming) {
 			loop_pair_run(pair);
-			assert_int_equal(snt_loop_arm(end->ctx), 1);
+			assert_int_equal(snt_loop_arm(end->loop), 1);
 			/* What the look found is not lost. */
 			assert_int_equal(snt_cq_poll(end->cq, &wc, 1), 1);
 			assert_int_equal(wc.wr_id, 7);
 			continue;
 		}
-		assert_int_equal(snt_loop_arm(end->ctx), 0);
-		assert_false(loop_readable(end->ctx));
+		assert_int_equal(snt_loop_arm(end->loop), 0);
+		assert_false(loop_readable(end->loop));
 		loop_pair_run(pair);
-		assert_true(loop_readable(end->ctx));
-		assert_int_equal(snt_loop_dispatch(end->ctx, 0), 0);
+		assert_true(loop_readable(end->loop));
+		assert_int_equal(snt_loop_dispatch(end->loop, 0), 0);
 		assert_int_equal(snt_cq_poll(end->cq, &wc, 1), 1);
 	}
-	assert_int_equal(snt_loop_arm(end->ctx), 0);
-	assert_false(loop_readable(end->ctx));
+	assert_int_equal(snt_loop_arm(end->loop), 0);
+	assert_false(loop_readable(end->loop));
 	loop_pair_close(pair);
 }
 
@@ -131,7 +131,9 @@ static void all_events_of_an_edge_are_taken(void **state)
 {
 	struct loop_pair *pair = loop_pair_simple();
 	struct loop_end *end = &pair->end[0];
-	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts), .ops = SNT_OPS_EVENTS };
+	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts),
+				       .loop = end->loop,
+				       .ops = SNT_OPS_EVENTS };
 	struct snt_cq *cq[QPS];
 	struct snt_qp *qp[QPS][2];
 	struct snt_op op[QPS] = { { 0 } }, close_op[QPS][2] = { { { 0 } } };
@@ -151,15 +153,15 @@ static void all_events_of_an_edge_are_taken(void **state)
 		op[i].done = loop_done;
 	}
 	end->cq = own;
-	assert_success(epoll_ctl(outer, EPOLL_CTL_ADD, snt_loop_fd(end->ctx), &event));
-	dispatch_until_quiet(end->ctx);
+	assert_success(epoll_ctl(outer, EPOLL_CTL_ADD, snt_loop_fd(end->loop), &event));
+	dispatch_until_quiet(end->loop);
 	epoll_wait(outer, &event, 1, 0);
 	for (int i = 0; i < QPS; i++)
 		assert_success(
 			snt_op_write(qp[i][0], &op[i], &sge, 1, token, token->addr, 0));
 	loop_pair_run(pair);
 	assert_int_equal(epoll_wait(outer, &event, 1, 0), 1);
-	assert_int_equal(snt_loop_dispatch(end->ctx, 0), QPS);
+	assert_int_equal(snt_loop_dispatch(end->loop, 0), QPS);
 	assert_int_equal(loop_done_count, QPS);
 	assert_int_equal(epoll_wait(outer, &event, 1, 0), 0);
 	for (int i = 0; i < QPS; i++)
@@ -204,20 +206,20 @@ static void budget_of_1(bool by_edge)
 	struct loop_opts opts = { .ops = SNT_OPS_EVENTS,
 				  .qp = { .lane_depth = READY } };
 	struct loop_pair *pair = loop_pair_open(&opts);
-	struct snt_ctx *ctx = pair->end[0].ctx;
+	struct snt_loop *loop = pair->end[0].loop;
 	struct epoll_event event = { .events = EPOLLIN | (by_edge ? EPOLLET : 0) };
 	int outer = epoll_create1(EPOLL_CLOEXEC);
 	struct snt_op *op = calloc(READY, sizeof(*op));
 	unsigned wakes = 0;
 
-	assert_success(epoll_ctl(outer, EPOLL_CTL_ADD, snt_loop_fd(ctx), &event));
+	assert_success(epoll_ctl(outer, EPOLL_CTL_ADD, snt_loop_fd(loop), &event));
 	for (int i = 0; i < READY; i++) {
 		op[i].done = loop_done;
 		assert_success(loop_write(pair, 0, &op[i], 0, 8));
 	}
 	loop_pair_run(pair);
 	while (epoll_wait(outer, &event, 1, 0) == 1) {
-		int count = snt_loop_dispatch(ctx, 1);
+		int count = snt_loop_dispatch(loop, 1);
 
 		assert_in_range(count, 0, 1);
 		wakes++;
@@ -241,20 +243,20 @@ static void a_burst_is_one_wake_up(void **state)
 {
 	struct loop_opts opts = { .ops = SNT_OPS_EVENTS, .qp = { .lane_depth = 64 } };
 	struct loop_pair *pair = loop_pair_open(&opts);
-	struct snt_ctx *ctx = pair->end[0].ctx;
+	struct snt_loop *loop = pair->end[0].loop;
 	static struct snt_op op[64];
 	unsigned wakes = 0, bursts = 1000;
 
 	(void)state;
-	dispatch_until_quiet(ctx);
+	dispatch_until_quiet(loop);
 	for (unsigned burst = 0; burst < bursts; burst++) {
 		unsigned count = 1 + burst % 64;
 
 		for (unsigned i = 0; i < count; i++)
 			assert_success(loop_write(pair, 0, &op[i], 0, 8));
 		scripted_run(pair->fabric, burst);
-		for (; loop_readable(ctx); wakes++)
-			assert_success(snt_loop_dispatch(ctx, 0));
+		for (; loop_readable(loop); wakes++)
+			assert_success(snt_loop_dispatch(loop, 0));
 		for (unsigned i = 0; i < count; i++)
 			assert_int_equal(snt_op_pending(&op[i]), 0);
 	}
@@ -269,10 +271,10 @@ static void an_idle_second_wakes_nobody(void **state)
 	struct snt_op op = { 0 };
 
 	(void)state;
-	poller.fd = snt_loop_fd(pair->end[0].ctx);
+	poller.fd = snt_loop_fd(pair->end[0].loop);
 	assert_success(loop_write(pair, 0, &op, 0, 8));
 	loop_pair_run(pair);
-	dispatch_until_quiet(pair->end[0].ctx);
+	dispatch_until_quiet(pair->end[0].loop);
 	assert_int_equal(poll(&poller, 1, 1000), 0);
 	loop_pair_close(pair);
 }
@@ -282,24 +284,24 @@ static void an_idle_second_wakes_nobody(void **state)
 static void what_finishes_in_a_post_wakes(void **state)
 {
 	struct loop_pair *pair = loop_pair_lanes(SNT_DQPLB, SNT_OPS_EVENTS);
-	struct snt_ctx *ctx = pair->end[1].ctx;
+	struct snt_loop *loop = pair->end[1].loop;
 	struct snt_op write = { .done = loop_done }, recv = { .done = loop_done };
 	struct snt_sge from = loop_sge(pair, 0, 0, 1000);
 	const struct snt_token *token = &pair->end[1].token;
 
 	(void)state;
-	assert_success(snt_loop_fd(ctx));
+	assert_success(snt_loop_fd(loop));
 	assert_success(snt_op_write_imm(pair->end[0].qp, &write, &from, 1, token,
 					token->addr, 5, 0));
 	loop_pair_settle(pair);
 	assert_int_equal(loop_done_count, 1);
-	dispatch_until_quiet(ctx);
+	dispatch_until_quiet(loop);
 	assert_success(snt_op_recv(pair->end[1].qp, &recv, NULL, 0));
 	assert_int_equal(loop_done_count, 1);
-	assert_true(loop_readable(ctx));
-	assert_int_equal(snt_loop_dispatch(ctx, 0), 1);
+	assert_true(loop_readable(loop));
+	assert_int_equal(snt_loop_dispatch(loop, 0), 1);
 	assert_int_equal(recv.wc.imm, 5);
-	assert_false(loop_readable(ctx));
+	assert_false(loop_readable(loop));
 	loop_pair_close(pair);
 }
 
@@ -322,12 +324,12 @@ static void what_finishes_in_a_post_wakes_those_who_armed(void **state)
 	assert_int_equal(snt_qp_post_send(pair->end[0].qp, &wr, 1), 1);
 	loop_pair_run(pair);
 	assert_int_equal(snt_cq_poll(end->cq, &wc, 1), 0);
-	dispatch_until_quiet(end->ctx);
-	assert_int_equal(snt_loop_arm(end->ctx), 0);
-	assert_false(loop_readable(end->ctx));
+	dispatch_until_quiet(end->loop);
+	assert_int_equal(snt_loop_arm(end->loop), 0);
+	assert_false(loop_readable(end->loop));
 	assert_int_equal(snt_qp_post_recv(end->qp, &recv, 1), 1);
-	assert_true(loop_readable(end->ctx));
-	assert_int_equal(snt_loop_dispatch(end->ctx, 0), 0);
+	assert_true(loop_readable(end->loop));
+	assert_int_equal(snt_loop_dispatch(end->loop, 0), 0);
 	assert_int_equal(snt_cq_poll(end->cq, &wc, 1), 1);
 	assert_int_equal(wc.imm, 6);
 	loop_pair_close(pair);
@@ -343,8 +345,8 @@ static void a_refused_marker_is_tried_again(void **state)
 	int rounds;
 
 	(void)state;
-	poller.fd = snt_loop_fd(end->ctx);
-	dispatch_until_quiet(end->ctx);
+	poller.fd = snt_loop_fd(end->loop);
+	dispatch_until_quiet(end->loop);
 	for (unsigned nth = 1; nth <= 8; nth++) {
 		struct scripted_post_fault fault = { .kind = SCRIPTED_POST_SEND,
 						     .qp = lane_of(end->qp),
@@ -357,7 +359,7 @@ static void a_refused_marker_is_tried_again(void **state)
 	for (rounds = 0; snt_op_pending(&op) && rounds < 20; rounds++) {
 		loop_pair_run(pair);
 		assert_int_equal(poll(&poller, 1, 20000), 1);
-		assert_success(snt_loop_dispatch(end->ctx, 0));
+		assert_success(snt_loop_dispatch(end->loop, 0));
 	}
 	assert_int_equal(snt_op_pending(&op), 0);
 	assert_in_range(rounds, 3, 12);
@@ -368,7 +370,9 @@ static void made_before_the_fd_or_after(void **state)
 {
 	struct loop_pair *pair = loop_pair_simple();
 	struct loop_end *end = &pair->end[0];
-	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts), .ops = SNT_OPS_EVENTS };
+	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts),
+				       .loop = end->loop,
+				       .ops = SNT_OPS_EVENTS };
 	struct snt_qp_opts opts = { .size = sizeof(opts) };
 	struct snt_cq *own = end->cq, *late;
 	struct snt_qp *qp[2];
@@ -380,20 +384,20 @@ static void made_before_the_fd_or_after(void **state)
 	/* Something finished before there was an fd. */
 	assert_success(loop_write(pair, 0, &op, 0, 8));
 	loop_pair_run(pair);
-	assert_true(loop_readable(end->ctx));
-	assert_int_equal(snt_loop_dispatch(end->ctx, 0), 1);
-	assert_false(loop_readable(end->ctx));
+	assert_true(loop_readable(end->loop));
+	assert_int_equal(snt_loop_dispatch(end->loop, 0), 1);
+	assert_false(loop_readable(end->loop));
 	/* A CQ that is made while somebody sleeps. */
 	assert_success(snt_cq_create(end->ctx, &cq_opts, &late));
 	end->cq = late;
 	loop_pair_add(pair, &opts, qp);
 	end->cq = own;
-	dispatch_until_quiet(end->ctx);
+	dispatch_until_quiet(end->loop);
 	assert_success(snt_op_write(qp[0], &op, &sge, 1, token, token->addr, 0));
-	assert_false(loop_readable(end->ctx));
+	assert_false(loop_readable(end->loop));
 	loop_pair_run(pair);
-	assert_true(loop_readable(end->ctx));
-	assert_int_equal(snt_loop_dispatch(end->ctx, 0), 1);
+	assert_true(loop_readable(end->loop));
+	assert_int_equal(snt_loop_dispatch(end->loop, 0), 1);
 	for (int i = 0; i < 2; i++)
 		assert_success(snt_op_close(qp[i], &close_op[i]));
 	loop_pair_settle(pair);
@@ -411,12 +415,12 @@ static void events_are_acknowledged(void **state)
 	struct snt_op op = { .done = loop_done };
 
 	(void)state;
-	assert_success(snt_loop_fd(pair->end[0].ctx));
+	assert_success(snt_loop_fd(pair->end[0].loop));
 	for (int i = 0; i < 200; i++) {
 		assert_success(loop_write(pair, 0, &op, 0, 8));
 		loop_pair_run(pair);
-		assert_true(loop_readable(pair->end[0].ctx));
-		assert_success(snt_loop_dispatch(pair->end[0].ctx, 0));
+		assert_true(loop_readable(pair->end[0].loop));
+		assert_success(snt_loop_dispatch(pair->end[0].loop, 0));
 	}
 	assert_int_equal(loop_done_count, 200);
 	loop_pair_close(pair);
@@ -428,9 +432,9 @@ static void events_are_acknowledged(void **state)
 
 static unsigned woken;
 
-static void note_wake(void *arg, struct snt_ctx *ctx)
+static void note_wake(void *arg, struct snt_loop *loop)
 {
-	(void)ctx;
+	(void)loop;
 	woken++;
 	assert_string_equal(arg, "argument");
 }
@@ -438,31 +442,31 @@ static void note_wake(void *arg, struct snt_ctx *ctx)
 static void wakes_are_one(void **state)
 {
 	struct loop_pair *pair = loop_pair_simple();
-	struct snt_ctx *ctx = pair->end[0].ctx;
+	struct snt_loop *loop = pair->end[0].loop;
 
 	(void)state;
 	woken = 0;
-	dispatch_until_quiet(ctx);
-	assert_success(snt_loop_wakes(ctx, note_wake, "argument"));
+	dispatch_until_quiet(loop);
+	assert_success(snt_loop_wakes(loop, note_wake, "argument"));
 	for (int i = 0; i < 5; i++)
-		assert_int_equal(snt_loop_wake(ctx), 0);
-	assert_true(loop_readable(ctx));
-	assert_int_equal(snt_loop_timeout(ctx), 0);
-	assert_int_equal(snt_loop_dispatch(ctx, 0), 1);
+		assert_int_equal(snt_loop_wake(loop), 0);
+	assert_true(loop_readable(loop));
+	assert_int_equal(snt_loop_timeout(loop), 0);
+	assert_int_equal(snt_loop_dispatch(loop, 0), 1);
 	assert_int_equal(woken, 1);
-	assert_false(loop_readable(ctx));
-	assert_int_equal(snt_loop_dispatch(ctx, 0), 0);
+	assert_false(loop_readable(loop));
+	assert_int_equal(snt_loop_dispatch(loop, 0), 0);
 	/* It ends a wait, and a wait ends with it. */
-	assert_int_equal(snt_loop_wake(ctx), 0);
-	assert_int_equal(snt_loop_wait(ctx, -1), 1);
+	assert_int_equal(snt_loop_wake(loop), 0);
+	assert_int_equal(snt_loop_wait(loop, -1), 1);
 	assert_int_equal(woken, 2);
-	assert_success(snt_loop_spin(ctx, 1000000000));
-	assert_int_equal(snt_loop_wake(ctx), 0);
-	assert_int_equal(snt_loop_wait(ctx, -1), 1);
+	assert_success(snt_loop_spin(loop, 1000000000));
+	assert_int_equal(snt_loop_wake(loop), 0);
+	assert_int_equal(snt_loop_wait(loop, -1), 1);
 	assert_int_equal(woken, 3);
-	assert_success(snt_loop_wakes(ctx, NULL, NULL));
-	assert_int_equal(snt_loop_wake(ctx), 0);
-	assert_int_equal(snt_loop_wait(ctx, -1), 0);
+	assert_success(snt_loop_wakes(loop, NULL, NULL));
+	assert_int_equal(snt_loop_wake(loop), 0);
+	assert_int_equal(snt_loop_wait(loop, -1), 0);
 	assert_int_equal(woken, 3);
 	loop_pair_close(pair);
 }
@@ -470,21 +474,21 @@ static void wakes_are_one(void **state)
 static void waits_end_in_time(void **state)
 {
 	struct loop_pair *pair = loop_pair_simple();
-	struct snt_ctx *ctx = pair->end[0].ctx;
+	struct snt_loop *loop = pair->end[0].loop;
 	uint64_t begin, spent;
 
 	(void)state;
-	dispatch_until_quiet(ctx);
+	dispatch_until_quiet(loop);
 	for (int auto_spin = 0; auto_spin < 2; auto_spin++) {
-		assert_success(snt_loop_spin(ctx, auto_spin ? SNT_SPIN_AUTO : 0));
-		begin = snt_loop_now(ctx);
-		assert_int_equal(snt_loop_wait(ctx, 3000000), 0);
-		spent = snt_loop_now(ctx) - begin;
+		assert_success(snt_loop_spin(loop, auto_spin ? SNT_SPIN_AUTO : 0));
+		begin = snt_loop_now(loop);
+		assert_int_equal(snt_loop_wait(loop, 3000000), 0);
+		spent = snt_loop_now(loop) - begin;
 		assert_true(spent >= 3000000);
 	}
-	assert_int_equal(snt_loop_wait(ctx, 0), 0);
-	assert_error(snt_loop_spin(ctx, -2), EINVAL, "spin");
-	assert_error(snt_loop_spin(ctx, 1000000001), EINVAL, "spin");
+	assert_int_equal(snt_loop_wait(loop, 0), 0);
+	assert_error(snt_loop_spin(loop, -2), EINVAL, "spin");
+	assert_error(snt_loop_spin(loop, 1000000001), EINVAL, "spin");
 	loop_pair_close(pair);
 }
 
@@ -495,30 +499,13 @@ static void spinning_needs_no_fd(void **state)
 	unsigned fds = count_fds();
 
 	(void)state;
-	assert_success(snt_loop_spin(pair->end[0].ctx, 1000000));
+	assert_success(snt_loop_spin(pair->end[0].loop, 1000000));
 	for (int i = 0; i < 10; i++) {
 		assert_success(loop_write(pair, 0, &op, 0, 8));
 		loop_pair_run(pair);
 		assert_int_equal(snt_op_wait(&op, -1), 0);
 	}
 	assert_int_equal(count_fds(), fds);
-	loop_pair_close(pair);
-}
-
-static void the_environment_says_how_long_to_spin(void **state)
-{
-	struct loop_pair *pair = loop_pair_simple();
-
-	(void)state;
-	setenv("SENNIT_SPIN", "for ever", 1);
-	assert_error(snt_loop_fd(pair->end[0].ctx), EINVAL, "SENNIT_SPIN");
-	setenv("SENNIT_SPIN", "1000000001", 1);
-	assert_error(snt_loop_fd(pair->end[0].ctx), EINVAL, "at most a second");
-	setenv("SENNIT_SPIN", "auto", 1);
-	assert_success(snt_loop_fd(pair->end[0].ctx));
-	setenv("SENNIT_SPIN", "5000", 1);
-	assert_success(snt_loop_fd(pair->end[1].ctx));
-	unsetenv("SENNIT_SPIN");
 	loop_pair_close(pair);
 }
 
@@ -533,18 +520,18 @@ static void never(struct snt_timer *timer)
 
 static int in_child(struct loop_pair *pair, struct snt_op *op)
 {
-	struct snt_ctx *ctx = pair->end[0].ctx;
+	struct snt_loop *loop = pair->end[0].loop;
 	struct snt_timer timer = { .fired = never };
 	int wrong = 0;
 
-	wrong |= snt_loop_fd(ctx) != -ECHILD;
-	wrong |= snt_loop_dispatch(ctx, 0) != -ECHILD;
-	wrong |= snt_loop_poll(ctx, 0) != -ECHILD;
-	wrong |= snt_loop_arm(ctx) != -ECHILD;
-	wrong |= snt_loop_wait(ctx, 0) != -ECHILD;
-	wrong |= snt_loop_timeout(ctx) != -ECHILD;
-	wrong |= snt_loop_wake(ctx) != -ECHILD;
-	wrong |= snt_timer_start(ctx, &timer, 1) != -ECHILD;
+	wrong |= snt_loop_fd(loop) != -ECHILD;
+	wrong |= snt_loop_dispatch(loop, 0) != -ECHILD;
+	wrong |= snt_loop_poll(loop, 0) != -ECHILD;
+	wrong |= snt_loop_arm(loop) != -ECHILD;
+	wrong |= snt_loop_wait(loop, 0) != -ECHILD;
+	wrong |= snt_loop_timeout(loop) != -ECHILD;
+	wrong |= snt_loop_wake(loop) != -ECHILD;
+	wrong |= snt_timer_start(loop, &timer, 1) != -ECHILD;
 	wrong |= loop_write(pair, 0, op, 0, 8) != -ECHILD;
 	wrong |= !strstr(snt_err_text(), "forked");
 	return wrong;
@@ -558,18 +545,18 @@ static void a_fork_is_noticed(void **state)
 	pid_t child;
 
 	(void)state;
-	dispatch_until_quiet(pair->end[0].ctx);
+	dispatch_until_quiet(pair->end[0].loop);
 	child = fork();
 	if (!child)
 		_exit(in_child(pair, &op));
 	assert_int_equal(waitpid(child, &status, 0), child);
 	assert_int_equal(status, 0);
-	assert_false(loop_readable(pair->end[0].ctx));
+	assert_false(loop_readable(pair->end[0].loop));
 	/* The parent goes on. */
 	assert_success(loop_write(pair, 0, &op, 0, 8));
 	loop_pair_run(pair);
-	assert_true(loop_readable(pair->end[0].ctx));
-	assert_int_equal(snt_loop_dispatch(pair->end[0].ctx, 0), 1);
+	assert_true(loop_readable(pair->end[0].loop));
+	assert_int_equal(snt_loop_dispatch(pair->end[0].loop, 0), 1);
 	loop_pair_close(pair);
 }
 
@@ -577,7 +564,9 @@ static void a_broken_cq_does_not_stop_the_others(void **state)
 {
 	struct loop_pair *pair = loop_pair_simple();
 	struct loop_end *end = &pair->end[0];
-	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts), .ops = SNT_OPS_EVENTS };
+	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts),
+				       .loop = end->loop,
+				       .ops = SNT_OPS_EVENTS };
 	struct snt_qp_opts opts = { .size = sizeof(opts) };
 	struct snt_cq *own = end->cq, *broken;
 	struct snt_qp *qp[2];
@@ -588,13 +577,13 @@ static void a_broken_cq_does_not_stop_the_others(void **state)
 	opts.cq = broken;
 	assert_success(snt_qp_create(end->ctx, &opts, &qp[0]));
 	end->cq = own;
-	assert_success(snt_loop_fd(end->ctx));
+	assert_success(snt_loop_fd(end->loop));
 	scripted_fail_poll(snt_cq_physical(broken, 0, NULL), 1);
 	assert_success(loop_write(pair, 0, &op, 0, 8));
 	loop_pair_run(pair);
-	assert_error(snt_loop_dispatch(end->ctx, 0), EIO, "cannot be polled");
+	assert_error(snt_loop_dispatch(end->loop, 0), EIO, "cannot be polled");
 	assert_int_equal(loop_done_count, 1);
-	dispatch_until_quiet(end->ctx);
+	dispatch_until_quiet(end->loop);
 	assert_success(snt_qp_destroy(qp[0]));
 	assert_success(snt_cq_destroy(broken));
 	loop_pair_close(pair);
@@ -604,17 +593,17 @@ static void a_broken_cq_does_not_stop_the_others(void **state)
 static void a_broken_cq_is_told_of_once(void **state)
 {
 	struct loop_pair *pair = loop_pair_simple();
-	struct snt_ctx *ctx = pair->end[0].ctx;
+	struct snt_loop *loop = pair->end[0].loop;
 	struct ibv_cq *physical = snt_cq_physical(pair->end[0].cq, 0, NULL);
 	struct snt_op op = { 0 };
 
 	(void)state;
-	assert_success(snt_loop_fd(ctx));
+	assert_success(snt_loop_fd(loop));
 	scripted_fail_poll(physical, 1);
-	assert_error(snt_loop_arm(ctx), EIO, "cannot be polled");
+	assert_error(snt_loop_arm(loop), EIO, "cannot be polled");
 	scripted_fail_poll(physical, 1);
-	assert_int_equal(snt_loop_dispatch(ctx, 0), 0);
-	assert_int_equal(snt_loop_arm(ctx), 0);
+	assert_int_equal(snt_loop_dispatch(loop, 0), 0);
+	assert_int_equal(snt_loop_arm(loop), 0);
 	assert_success(snt_op_close(pair->end[0].qp, &op));
 	assert_success(snt_op_cancel(&op, SNT_DETACH));
 	assert_int_equal(snt_op_wait(&op, -1), -ECANCELED);
@@ -631,9 +620,8 @@ static void options_that_do_not_go_together(void **state)
 	struct snt_cq *cq = NULL;
 
 	(void)state;
-	opts.events = 1;
+	opts.loop = pair->end[0].loop;
 	assert_error(snt_cq_create(pair->end[0].ctx, &opts, &cq), EINVAL, "adopted");
-	opts.events = 0;
 	opts.ops = SNT_OPS_EVENTS;
 	assert_error(snt_cq_create(pair->end[0].ctx, &opts, &cq), EINVAL, "adopted");
 	opts.ops = 3;
@@ -641,7 +629,13 @@ static void options_that_do_not_go_together(void **state)
 	opts.ops = SNT_OPS_POLLED;
 	assert_success(snt_cq_create(pair->end[0].ctx, &opts, &cq));
 	assert_success(snt_cq_destroy(cq));
-	assert_error(snt_loop_dispatch(pair->end[0].ctx, -1), EINVAL, "budget");
+	opts.loop = NULL;
+	assert_error(snt_cq_create(pair->end[0].ctx, &opts, &cq), EINVAL,
+		     "needs a loop");
+	opts.loop = pair->end[1].loop;
+	assert_error(snt_cq_create(pair->end[0].ctx, &opts, &cq), EINVAL,
+		     "of another context");
+	assert_error(snt_loop_dispatch(pair->end[0].loop, -1), EINVAL, "budget");
 	loop_pair_close(pair);
 }
 
@@ -652,7 +646,7 @@ static void a_device_without_channels_says_so(void **state)
 	struct snt_ctx_opts ctx_opts = { .size = sizeof(ctx_opts),
 					 .adopted = &adopted,
 					 .adopted_count = 1 };
-	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts), .events = 1 };
+	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts) };
 	struct snt_qp_opts qp_opts = { .size = sizeof(qp_opts) };
 	struct snt_ctx *ctx;
 	struct snt_cq *cq;
@@ -660,11 +654,13 @@ static void a_device_without_channels_says_so(void **state)
 
 	(void)state;
 	assert_success(snt_ctx_open(&ctx_opts, &ctx));
+	assert_success(snt_loop_open(ctx, NULL, &cq_opts.loop));
 	assert_success(snt_cq_create(ctx, &cq_opts, &cq));
 	qp_opts.cq = cq;
 	assert_error(snt_qp_create(ctx, &qp_opts, &qp), EOPNOTSUPP,
 		     "null0 has no completion channels");
 	assert_success(snt_cq_destroy(cq));
+	assert_success(snt_loop_close(cq_opts.loop));
 	assert_success(snt_ctx_close(ctx));
 	null_device_destroy(device);
 }
@@ -678,7 +674,8 @@ static void a_channel_that_cannot_be_made(void **state)
 	for (nth = 1; nth < 100; nth++) {
 		struct loop_pair *pair = loop_pair_open(&(struct loop_opts){ 0 });
 		struct loop_end *end = &pair->end[0];
-		struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts), .events = 1 };
+		struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts),
+					       .loop = end->loop };
 		struct snt_qp_opts opts = { .size = sizeof(opts) };
 		struct snt_cq *cq;
 		struct snt_qp *qp;
@@ -749,26 +746,26 @@ static void watching_is_by_level(void **state)
 	(void)state;
 	watched = 0;
 	assert_success(snt_cq_watch(end->cq, take_one, NULL));
-	dispatch_until_quiet(end->ctx);
+	dispatch_until_quiet(end->loop);
 	assert_int_equal(watched, 0);
 	post_writes(pair, 5);
 	/* It takes one at a time, and is called until there is none. */
-	assert_int_equal(snt_loop_dispatch(end->ctx, 2), 2);
-	assert_true(loop_readable(end->ctx));
-	dispatch_until_quiet(end->ctx);
+	assert_int_equal(snt_loop_dispatch(end->loop, 2), 2);
+	assert_true(loop_readable(end->loop));
+	dispatch_until_quiet(end->loop);
 	assert_int_equal(watched, 5);
 	/* The same without dispatch. */
 	post_writes(pair, 2);
-	assert_int_equal(snt_loop_poll(end->ctx, 0), 1);
-	assert_int_equal(snt_loop_poll(end->ctx, 0), 1);
-	assert_int_equal(snt_loop_poll(end->ctx, 0), 0);
-	assert_int_equal(snt_loop_arm(end->ctx), 0);
+	assert_int_equal(snt_loop_poll(end->loop, 0), 1);
+	assert_int_equal(snt_loop_poll(end->loop, 0), 1);
+	assert_int_equal(snt_loop_poll(end->loop, 0), 0);
+	assert_int_equal(snt_loop_arm(end->loop), 0);
 	assert_success(snt_cq_watch(end->cq, stop_watching, NULL));
 	post_writes(pair, 1);
-	dispatch_until_quiet(end->ctx);
+	dispatch_until_quiet(end->loop);
 	assert_int_equal(watched, 8);
 	post_writes(pair, 1);
-	dispatch_until_quiet(end->ctx);
+	dispatch_until_quiet(end->loop);
 	assert_int_equal(watched, 8);
 	loop_pair_close(pair);
 }
@@ -776,8 +773,8 @@ static void watching_is_by_level(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_context_without_a_loop_has_no_fd),
-		cmocka_unit_test(the_fd_is_one_and_closed_with_the_context),
+		cmocka_unit_test(a_cq_without_a_loop_makes_no_fd),
+		cmocka_unit_test(the_fd_is_one_and_closed_with_the_loop),
 		cmocka_unit_test(the_race_of_the_seed),
 		cmocka_unit_test(all_events_of_an_edge_are_taken),
 		cmocka_unit_test(what_comes_with_what_is_waited_for_is_kept),
@@ -792,7 +789,6 @@ int main(void)
 		cmocka_unit_test(wakes_are_one),
 		cmocka_unit_test(waits_end_in_time),
 		cmocka_unit_test(spinning_needs_no_fd),
-		cmocka_unit_test(the_environment_says_how_long_to_spin),
 		cmocka_unit_test(a_fork_is_noticed),
 		cmocka_unit_test(a_broken_cq_does_not_stop_the_others),
 		cmocka_unit_test(a_broken_cq_is_told_of_once),

@@ -18,6 +18,7 @@
 
 struct end {
 	struct snt_ctx *ctx;
+	struct snt_loop *loop;
 	struct snt_cq *cq;
 	struct snt_qp *qp;
 	struct snt_mem *mem;
@@ -38,6 +39,8 @@ static void open_end(struct end *end)
 
 	memset(end, 0, sizeof(*end));
 	assert_success(snt_ctx_open(&ctx_opts, &end->ctx));
+	assert_success(snt_loop_open(end->ctx, NULL, &end->loop));
+	cq_opts.loop = end->loop;
 	assert_success(snt_mem_register(end->ctx, end->buffer, sizeof(end->buffer),
 					ACCESS, &end->mem));
 	assert_success(snt_qp_create_with_cq(end->ctx, &cq_opts, &qp_opts, &end->cq,
@@ -63,6 +66,7 @@ static void close_end(struct end *end)
 	assert_success(snt_qp_destroy(end->qp));
 	assert_success(snt_cq_destroy(end->cq));
 	assert_success(snt_mem_release(end->mem));
+	assert_success(snt_loop_close(end->loop));
 	assert_success(snt_ctx_close(end->ctx));
 }
 
@@ -74,10 +78,10 @@ static int plain; /* handed over by nothing but the wake */
 static sem_t taken;
 static unsigned wakes;
 
-static void take(void *arg, struct snt_ctx *ctx)
+static void take(void *arg, struct snt_loop *loop)
 {
 	(void)arg;
-	(void)ctx;
+	(void)loop;
 	assert_int_equal(plain, (int)++wakes);
 	sem_post(&taken);
 }
@@ -105,21 +109,22 @@ static void wakes_hand_over(void **state)
 	wakes = 0;
 	sem_init(&taken, 0, 0);
 	open_end(&end);
-	assert_success(snt_loop_fd(end.ctx));
-	assert_success(snt_loop_wakes(end.ctx, take, NULL));
-	assert_int_equal(pthread_create(&thread, NULL, wake_often, end.ctx), 0);
+	assert_success(snt_loop_fd(end.loop));
+	assert_success(snt_loop_wakes(end.loop, take, NULL));
+	assert_int_equal(pthread_create(&thread, NULL, wake_often, end.loop), 0);
 	while (wakes < WAKES) {
 		/* Asleep, spinning, and by hand. */
-		assert_success(snt_loop_spin(end.ctx, wakes % 2 ? 20000 : 0));
+		assert_success(snt_loop_spin(end.loop, wakes % 2 ? 20000 : 0));
 		if (wakes % 3)
-			assert_success(snt_loop_wait(end.ctx, -1));
+			assert_success(snt_loop_wait(end.loop, -1));
 		else
-			assert_success(snt_loop_dispatch(end.ctx, 0));
+			assert_success(snt_loop_dispatch(end.loop, 0));
 	}
 	pthread_join(thread, NULL);
 	assert_success(snt_qp_destroy(end.qp));
 	assert_success(snt_cq_destroy(end.cq));
 	assert_success(snt_mem_release(end.mem));
+	assert_success(snt_loop_close(end.loop));
 	assert_success(snt_ctx_close(end.ctx));
 }
 
@@ -143,18 +148,19 @@ static void wakes_of_many_threads(void **state)
 	(void)state;
 	atomic_store(&storms, 0);
 	open_end(&end);
-	assert_success(snt_loop_fd(end.ctx));
+	assert_success(snt_loop_fd(end.loop));
 	for (int i = 0; i < 3; i++)
 		assert_int_equal(pthread_create(&thread[i], NULL, wake_in_a_storm,
-						end.ctx),
+						end.loop),
 				 0);
 	while (atomic_load(&storms) < 3)
-		assert_success(snt_loop_wait(end.ctx, -1));
+		assert_success(snt_loop_wait(end.loop, -1));
 	for (int i = 0; i < 3; i++)
 		pthread_join(thread[i], NULL);
 	assert_success(snt_qp_destroy(end.qp));
 	assert_success(snt_cq_destroy(end.cq));
 	assert_success(snt_mem_release(end.mem));
+	assert_success(snt_loop_close(end.loop));
 	assert_success(snt_ctx_close(end.ctx));
 }
 
@@ -184,12 +190,12 @@ static void *talk(void *arg)
 {
 	struct end *end = arg;
 
-	snt_loop_spin(end->ctx, end->spin);
+	snt_loop_spin(end->loop, end->spin);
 	for (unsigned i = 0; i < end->rounds; i++) {
 		if (!end->answers && post(end, true))
 			return "no send";
 		while (end->received <= i)
-			if (snt_loop_wait(end->ctx, -1) < 0)
+			if (snt_loop_wait(end->loop, -1) < 0)
 				return "no wait";
 		if (i + 1 < end->rounds && post(end, false))
 			return "no receive";
@@ -226,7 +232,7 @@ static void talk_in_threads(struct end end[2], unsigned rounds, int spin)
 	}
 }
 
-/* Every talk is in new threads, so the contexts move. */
+/* Every talk is in new threads, so the loops move. */
 static void talks_in_threads(void **state)
 {
 	static const int spins[] = { 0, SNT_SPIN_AUTO, 50000, 0 };
@@ -255,15 +261,15 @@ static void an_idle_second(void **state)
 		open_end(&end[i]);
 	connect_ends(end);
 	talk_in_threads(end, 10, 0);
-	poller.fd = snt_loop_fd(end[0].ctx);
-	until = snt_loop_now(end[0].ctx) + 1000000000;
+	poller.fd = snt_loop_fd(end[0].loop);
+	until = snt_loop_now(end[0].loop) + 1000000000;
 	for (;;) {
-		uint64_t now = snt_loop_now(end[0].ctx);
+		uint64_t now = snt_loop_now(end[0].loop);
 
 		if (now >= until || poll(&poller, 1, (until - now) / 1000000 + 1) == 0)
 			break;
 		wakes_seen++;
-		assert_success(snt_loop_dispatch(end[0].ctx, 0));
+		assert_success(snt_loop_dispatch(end[0].loop, 0));
 	}
 	assert_in_range(wakes_seen, 0, 2);
 	for (int i = 0; i < 2; i++)

@@ -20,24 +20,30 @@ static uint64_t virtual_clock(void *arg)
 	return now_ns;
 }
 
-static struct snt_ctx *open_ctx(snt_clock_fn clock, struct scripted_fabric **fabric_out)
+static struct snt_loop *open_loop(snt_clock_fn clock,
+				  struct scripted_fabric **fabric_out)
 {
 	struct snt_adopted adopted;
 	struct snt_ctx_opts opts = { .size = sizeof(opts),
 				     .adopted = &adopted,
 				     .adopted_count = 1,
 				     .clock = clock };
+	struct snt_loop *loop;
 	struct snt_ctx *ctx;
 
 	*fabric_out = scripted_fabric_create(1);
 	adopted = scripted_adopted(scripted_device_create(*fabric_out, NULL));
 	assert_success(snt_ctx_open(&opts, &ctx));
+	assert_success(snt_loop_open(ctx, NULL, &loop));
 	now_ns = 1000;
-	return ctx;
+	return loop;
 }
 
-static void close_ctx(struct snt_ctx *ctx, struct scripted_fabric *fabric)
+static void close_loop(struct snt_loop *loop, struct scripted_fabric *fabric)
 {
+	struct snt_ctx *ctx = snt_loop_ctx(loop);
+
+	assert_success(snt_loop_close(loop));
 	assert_success(snt_ctx_close(ctx));
 	assert_int_equal(scripted_fabric_destroy(fabric), 0);
 }
@@ -74,7 +80,7 @@ static unsigned count_due(void)
 static void timers_agree_with_a_model(void **state)
 {
 	struct scripted_fabric *fabric;
-	struct snt_ctx *ctx = open_ctx(virtual_clock, &fabric);
+	struct snt_loop *loop = open_loop(virtual_clock, &fabric);
 	uint64_t random = 7;
 
 	(void)state;
@@ -95,20 +101,20 @@ static void timers_agree_with_a_model(void **state)
 			now_ns += random_below(&random, 300);
 			due = count_due();
 			last_fired = 0;
-			assert_int_equal(snt_loop_dispatch(ctx, 1000), due);
+			assert_int_equal(snt_loop_dispatch(loop, 1000), due);
 			assert_int_equal(count_due(), 0);
 			break;
 		default:
 			expected[i] = now_ns + 1 + random_below(&random, 1000);
 			assert_success(
-				snt_timer_start_at(ctx, &timers[i], expected[i]));
+				snt_timer_start_at(loop, &timers[i], expected[i]));
 			break;
 		}
 	}
 	assert_true(fired_count > 10000);
-	close_ctx(ctx, fabric);
+	close_loop(loop, fabric);
 	for (int i = 0; i < TIMERS; i++)
-		assert_null(timers[i].ctx); /* forgotten */
+		assert_null(timers[i].loop); /* forgotten */
 }
 
 static unsigned ticks;
@@ -123,21 +129,21 @@ static void tick(struct snt_timer *timer)
 static void a_timer_that_starts_itself_does_not_hang(void **state)
 {
 	struct scripted_fabric *fabric;
-	struct snt_ctx *ctx = open_ctx(virtual_clock, &fabric);
-	struct snt_timer timer = { .fired = tick, .arg = ctx };
+	struct snt_loop *loop = open_loop(virtual_clock, &fabric);
+	struct snt_timer timer = { .fired = tick, .arg = loop };
 
 	(void)state;
 	ticks = 0;
-	assert_success(snt_timer_start(ctx, &timer, 0));
-	assert_int_equal(snt_loop_dispatch(ctx, 0), 0);
+	assert_success(snt_timer_start(loop, &timer, 0));
+	assert_int_equal(snt_loop_dispatch(loop, 0), 0);
 	now_ns++;
-	assert_int_equal(snt_loop_dispatch(ctx, 0), 1);
-	assert_int_equal(snt_loop_dispatch(ctx, 0), 0);
+	assert_int_equal(snt_loop_dispatch(loop, 0), 1);
+	assert_int_equal(snt_loop_dispatch(loop, 0), 0);
 	now_ns++;
-	assert_int_equal(snt_loop_dispatch(ctx, 0), 1);
+	assert_int_equal(snt_loop_dispatch(loop, 0), 1);
 	assert_int_equal(ticks, 2);
 	assert_int_equal(snt_timer_stop(&timer), 1);
-	close_ctx(ctx, fabric);
+	close_loop(loop, fabric);
 }
 
 static void stop_other(struct snt_timer *timer)
@@ -150,58 +156,58 @@ static void stop_other(struct snt_timer *timer)
 static void timers_may_stop_each_other(void **state)
 {
 	struct scripted_fabric *fabric;
-	struct snt_ctx *ctx = open_ctx(virtual_clock, &fabric);
+	struct snt_loop *loop = open_loop(virtual_clock, &fabric);
 	struct snt_timer a = { .fired = stop_other }, b = { .fired = tick };
 
 	(void)state;
 	ticks = 0;
 	other = &b;
-	assert_success(snt_timer_start(ctx, &a, 5));
-	assert_success(snt_timer_start(ctx, &b, 6));
+	assert_success(snt_timer_start(loop, &a, 5));
+	assert_success(snt_timer_start(loop, &b, 6));
 	now_ns += 10;
-	assert_int_equal(snt_loop_dispatch(ctx, 0), 1);
-	assert_int_equal(snt_loop_timeout(ctx), -1);
-	close_ctx(ctx, fabric);
+	assert_int_equal(snt_loop_dispatch(loop, 0), 1);
+	assert_int_equal(snt_loop_timeout(loop), -1);
+	close_loop(loop, fabric);
 }
 
 static void misuse(void **state)
 {
 	struct scripted_fabric *fabric[2];
-	struct snt_ctx *ctx[2];
+	struct snt_loop *loop[2];
 	struct snt_timer timer = { 0 };
 
 	(void)state;
 	for (int i = 0; i < 2; i++)
-		ctx[i] = open_ctx(virtual_clock, &fabric[i]);
-	assert_error(snt_timer_start(ctx[0], &timer, 1), EINVAL, "without a function");
+		loop[i] = open_loop(virtual_clock, &fabric[i]);
+	assert_error(snt_timer_start(loop[0], &timer, 1), EINVAL, "without a function");
 	timer.fired = tick;
-	assert_success(snt_timer_start(ctx[0], &timer, UINT64_MAX));
-	assert_error(snt_timer_start(ctx[1], &timer, 1), EBUSY, "another context");
-	assert_int_equal(snt_loop_timeout(ctx[0]), INT32_MAX);
+	assert_success(snt_timer_start(loop[0], &timer, UINT64_MAX));
+	assert_error(snt_timer_start(loop[1], &timer, 1), EBUSY, "another loop");
+	assert_int_equal(snt_loop_timeout(loop[0]), INT32_MAX);
 	assert_int_equal(snt_timer_stop(&timer), 1);
 	assert_int_equal(snt_timer_stop(&timer), 0);
 	for (int i = 0; i < 2; i++)
-		close_ctx(ctx[i], fabric[i]);
+		close_loop(loop[i], fabric[i]);
 }
 
 static void timeouts_are_rounded_up(void **state)
 {
 	struct scripted_fabric *fabric;
-	struct snt_ctx *ctx = open_ctx(virtual_clock, &fabric);
+	struct snt_loop *loop = open_loop(virtual_clock, &fabric);
 	struct snt_timer timer = { .fired = tick };
 
 	(void)state;
-	assert_int_equal(snt_loop_timeout(ctx), -1);
-	assert_success(snt_timer_start(ctx, &timer, 1));
-	assert_int_equal(snt_loop_timeout(ctx), 1);
-	assert_success(snt_timer_start(ctx, &timer, 1000000));
-	assert_int_equal(snt_loop_timeout(ctx), 1);
-	assert_success(snt_timer_start(ctx, &timer, 1000001));
-	assert_int_equal(snt_loop_timeout(ctx), 2);
+	assert_int_equal(snt_loop_timeout(loop), -1);
+	assert_success(snt_timer_start(loop, &timer, 1));
+	assert_int_equal(snt_loop_timeout(loop), 1);
+	assert_success(snt_timer_start(loop, &timer, 1000000));
+	assert_int_equal(snt_loop_timeout(loop), 1);
+	assert_success(snt_timer_start(loop, &timer, 1000001));
+	assert_int_equal(snt_loop_timeout(loop), 2);
 	now_ns += 1000001;
-	assert_int_equal(snt_loop_timeout(ctx), 0);
+	assert_int_equal(snt_loop_timeout(loop), 0);
 	assert_int_equal(snt_timer_stop(&timer), 1);
-	close_ctx(ctx, fabric);
+	close_loop(loop, fabric);
 }
 
 static void count_tick(struct snt_timer *timer)
@@ -214,8 +220,8 @@ static void count_tick(struct snt_timer *timer)
 static void the_fd_wakes_for_timers(void **state)
 {
 	struct scripted_fabric *fabric;
-	struct snt_ctx *ctx = open_ctx(NULL, &fabric);
-	struct pollfd poller = { .fd = snt_loop_fd(ctx), .events = POLLIN };
+	struct snt_loop *loop = open_loop(NULL, &fabric);
+	struct pollfd poller = { .fd = snt_loop_fd(loop), .events = POLLIN };
 	struct snt_timer timer[3] = { { .fired = count_tick },
 				      { .fired = count_tick },
 				      { .fired = count_tick } };
@@ -224,26 +230,26 @@ static void the_fd_wakes_for_timers(void **state)
 
 	(void)state;
 	ticks = 0;
-	assert_success(snt_loop_dispatch(ctx, 0));
-	begin = snt_loop_now(ctx);
+	assert_success(snt_loop_dispatch(loop, 0));
+	begin = snt_loop_now(loop);
 	for (int i = 2; i >= 0; i--)
-		assert_success(snt_timer_start(ctx, &timer[i], (i + 1) * 5000000));
+		assert_success(snt_timer_start(loop, &timer[i], (i + 1) * 5000000));
 	assert_int_equal(count_fds(), fds + 1);
 	while (ticks < 3) {
 		assert_int_equal(poll(&poller, 1, 20000), 1);
 		wakes++;
-		assert_success(snt_loop_dispatch(ctx, 0));
-		assert_true(snt_loop_now(ctx) - begin >= ticks * 5000000);
+		assert_success(snt_loop_dispatch(loop, 0));
+		assert_true(snt_loop_now(loop) - begin >= ticks * 5000000);
 	}
 	assert_in_range(wakes, 1, 5);
 	assert_int_equal(poll(&poller, 1, 0), 0);
 	/* One that is stopped leaves at most one wake-up behind. */
-	assert_success(snt_timer_start(ctx, &timer[0], 2000000));
+	assert_success(snt_timer_start(loop, &timer[0], 2000000));
 	assert_int_equal(snt_timer_stop(&timer[0]), 1);
 	for (wakes = 0; poll(&poller, 1, 20) == 1; wakes++)
-		assert_int_equal(snt_loop_dispatch(ctx, 0), 0);
+		assert_int_equal(snt_loop_dispatch(loop, 0), 0);
 	assert_in_range(wakes, 0, 1);
-	close_ctx(ctx, fabric);
+	close_loop(loop, fabric);
 }
 
 /* Timers started before there is an fd, and by one that fires. */
@@ -258,55 +264,55 @@ static void start_chained(struct snt_timer *timer)
 static void timers_outlive_the_making_of_the_fd(void **state)
 {
 	struct scripted_fabric *fabric;
-	struct snt_ctx *ctx = open_ctx(NULL, &fabric);
-	struct snt_timer timer = { .fired = start_chained, .arg = ctx };
+	struct snt_loop *loop = open_loop(NULL, &fabric);
+	struct snt_timer timer = { .fired = start_chained, .arg = loop };
 
 	(void)state;
 	ticks = 0;
-	assert_success(snt_timer_start(ctx, &timer, 1000000));
+	assert_success(snt_timer_start(loop, &timer, 1000000));
 	while (ticks < 2)
-		assert_success(snt_loop_wait(ctx, 2000000000));
-	close_ctx(ctx, fabric);
+		assert_success(snt_loop_wait(loop, 2000000000));
+	close_loop(loop, fabric);
 }
 
 /* With nothing else to do a budget of one is good for a timer, each time. */
 static void a_budget_of_one_is_enough(void **state)
 {
 	struct scripted_fabric *fabric;
-	struct snt_ctx *ctx = open_ctx(virtual_clock, &fabric);
+	struct snt_loop *loop = open_loop(virtual_clock, &fabric);
 	struct snt_timer timer = { .fired = count_tick };
 
 	(void)state;
 	for (int i = 0; i < 4; i++) {
-		assert_success(snt_timer_start_at(ctx, &timer, 0));
-		assert_int_equal(snt_loop_dispatch(ctx, 1), 1);
+		assert_success(snt_timer_start_at(loop, &timer, 0));
+		assert_int_equal(snt_loop_dispatch(loop, 1), 1);
 	}
-	close_ctx(ctx, fabric);
+	close_loop(loop, fabric);
 }
 
 /* A timerfd that could not be watched once is watched when the next timer starts. */
 static void a_timer_that_could_not_start_harms_no_other(void **state)
 {
 	struct scripted_fabric *fabric;
-	struct snt_ctx *ctx = open_ctx(NULL, &fabric);
+	struct snt_loop *loop = open_loop(NULL, &fabric);
 	struct snt_timer timer = { .fired = count_tick };
-	struct pollfd poller = { .fd = snt_loop_fd(ctx), .events = POLLIN };
+	struct pollfd poller = { .fd = snt_loop_fd(loop), .events = POLLIN };
 	int kept = dup(poller.fd), none = open("/dev/null", O_RDONLY);
 	unsigned fds = count_fds();
 
 	(void)state;
-	assert_success(snt_loop_dispatch(ctx, 0));
+	assert_success(snt_loop_dispatch(loop, 0));
 	/* What is no epoll instance cannot watch anything. */
 	assert_success(dup2(none, poller.fd));
-	assert_error(snt_timer_start(ctx, &timer, 1), EINVAL, "cannot be watched");
+	assert_error(snt_timer_start(loop, &timer, 1), EINVAL, "cannot be watched");
 	assert_success(dup2(kept, poller.fd));
 	assert_int_equal(count_fds(), fds);
-	assert_success(snt_timer_start(ctx, &timer, 1));
+	assert_success(snt_timer_start(loop, &timer, 1));
 	assert_int_equal(poll(&poller, 1, 20000), 1);
-	assert_int_equal(snt_loop_dispatch(ctx, 0), 1);
+	assert_int_equal(snt_loop_dispatch(loop, 0), 1);
 	close(kept);
 	close(none);
-	close_ctx(ctx, fabric);
+	close_loop(loop, fabric);
 }
 
 int main(void)

@@ -15,6 +15,7 @@
 
 struct end {
 	struct snt_ctx *ctx;
+	struct snt_loop *loop;
 	struct snt_cq *cq;
 	struct snt_qp *qp;
 	struct snt_mem *mem;
@@ -53,14 +54,16 @@ static void open_end(struct end *it)
 	assert_success(snt__sim_device_create(host, &device_opts, &device));
 	snt__sim_host_ctx_opts(host, &ctx_opts);
 	assert_success(snt_ctx_open(&ctx_opts, &it->ctx));
+	assert_success(snt_loop_open(it->ctx, NULL, &it->loop));
+	cq_opts.loop = it->loop;
 	assert_success(snt_mem_register(it->ctx, it->buffer, sizeof(it->buffer), ACCESS,
 					&it->mem));
 	assert_success(snt_mem_token(it->mem, &it->token));
 	assert_success(
 		snt_qp_create_with_cq(it->ctx, &cq_opts, &qp_opts, &it->cq, &it->qp));
-	assert_success(snt_loop_fd(it->ctx));
-	it->ctx->loop->sleep = sleep_virtually;
-	it->ctx->loop->sleep_arg = it->ctx;
+	assert_success(snt_loop_fd(it->loop));
+	it->loop->sleep = sleep_virtually;
+	it->loop->sleep_arg = it->loop;
 }
 
 static int set_up(void **state)
@@ -91,6 +94,7 @@ static int tear_down(void **state)
 		assert_success(snt_qp_destroy(end[i].qp));
 		assert_success(snt_cq_destroy(end[i].cq));
 		assert_success(snt_mem_release(end[i].mem));
+		assert_success(snt_loop_close(end[i].loop));
 		assert_success(snt_ctx_close(end[i].ctx));
 	}
 	return snt__sim_destroy(sim);

@@ -125,7 +125,7 @@ static void what_waits_never_happened(void **state)
 			assert_error(snt_op_cancel(&second, SNT_ABORT), EALREADY,
 				     "before");
 			assert_int_equal(snt_op_pending(&second), 1);
-			assert_int_equal(snt_loop_dispatch(pair->end[0].ctx, 0), 1);
+			assert_int_equal(snt_loop_dispatch(pair->end[0].loop, 0), 1);
 			assert_ptr_equal(loop_done_log[0], &second);
 			assert_int_equal(second.result, -ECANCELED);
 			assert_int_equal(second.wc.opcode, verb);
@@ -176,7 +176,7 @@ static void what_is_partly_sent_is_detached(void **state)
 	assert_int_equal(waiting(pair->end[0].qp), 1);
 	assert_success(snt_op_cancel(&op, SNT_DETACH));
 	assert_error(snt_op_cancel(&op, SNT_DETACH), EALREADY, "before");
-	assert_int_equal(snt_loop_dispatch(pair->end[0].ctx, 0), 0);
+	assert_int_equal(snt_loop_dispatch(pair->end[0].loop, 0), 0);
 	assert_int_equal(snt_op_pending(&op), 1);
 	loop_pair_settle(pair);
 	assert_int_equal(loop_done_count, 1);
@@ -197,9 +197,9 @@ static void detached_is_reported_when_it_retires(void **state)
 
 		assert_success(loop_write(pair, 0, &op, 0, 8));
 		assert_success(snt_op_cancel(&op, SNT_DETACH));
-		assert_int_equal(snt_loop_dispatch(pair->end[0].ctx, 0), 0);
+		assert_int_equal(snt_loop_dispatch(pair->end[0].loop, 0), 0);
 		scripted_complete(lane, fails ? IBV_WC_RETRY_EXC_ERR : IBV_WC_SUCCESS);
-		assert_int_equal(snt_loop_dispatch(pair->end[0].ctx, 0), 1);
+		assert_int_equal(snt_loop_dispatch(pair->end[0].loop, 0), 1);
 		assert_int_equal(op.result, -ECANCELED);
 		assert_int_equal(op.wc.status, fails ? SNT_RETRY_EXC_ERR : SNT_SUCCESS);
 	}
@@ -284,7 +284,7 @@ static void without_a_connection(void **state)
 	assert_success(snt_op_cancel(&recv, SNT_DETACH));
 	assert_success(snt_qp_destroy(pair->end[0].qp));
 	pair->end[0].qp = NULL;
-	assert_int_equal(snt_loop_dispatch(pair->end[0].ctx, 0), 1);
+	assert_int_equal(snt_loop_dispatch(pair->end[0].loop, 0), 1);
 	assert_int_equal(recv.result, -ECANCELED);
 	loop_pair_close(pair);
 }
@@ -345,7 +345,7 @@ static void an_abort_that_is_refused_has_no_effect(void **state)
 	/* A deadline has nobody to tell, so it detaches. */
 	assert_success(snt_op_timeout(&op, 1000, SNT_ABORT));
 	now_ns += 1000;
-	assert_int_equal(snt_loop_dispatch(pair->end[0].ctx, 0), 1);
+	assert_int_equal(snt_loop_dispatch(pair->end[0].loop, 0), 1);
 	refuses = false;
 	loop_pair_settle(pair);
 	assert_int_equal(loop_done_count, 1);
@@ -392,7 +392,7 @@ static void callbacks_may_cancel(void **state)
 static void deadlines_pass_or_do_not(void **state)
 {
 	struct loop_pair *pair = open_lanes(SNT_SPRAY, 64);
-	struct snt_ctx *ctx = pair->end[0].ctx;
+	struct snt_loop *loop = pair->end[0].loop;
 	struct snt_op first = { 0 }, second = { .done = loop_done };
 
 	(void)state;
@@ -402,7 +402,7 @@ static void deadlines_pass_or_do_not(void **state)
 	loop_pair_settle(pair);
 	assert_int_equal(first.result, 0);
 	now_ns += 5000;
-	assert_int_equal(snt_loop_dispatch(ctx, 0), 0);
+	assert_int_equal(snt_loop_dispatch(loop, 0), 0);
 	/* Moved, then too late: one is sent, one waits. */
 	fill(pair, &first);
 	assert_success(loop_write(pair, 0, &second, 0, 8));
@@ -410,10 +410,10 @@ static void deadlines_pass_or_do_not(void **state)
 	assert_success(snt_op_deadline(&first, now_ns + 1000, SNT_DETACH));
 	assert_success(snt_op_deadline(&second, now_ns + 1000, SNT_DETACH));
 	now_ns += 500;
-	assert_int_equal(snt_loop_dispatch(ctx, 0), 0);
+	assert_int_equal(snt_loop_dispatch(loop, 0), 0);
 	now_ns += 500;
-	assert_int_equal(snt_loop_dispatch(ctx, 0), 2); /* timers */
-	assert_int_equal(snt_loop_dispatch(ctx, 0), 1);
+	assert_int_equal(snt_loop_dispatch(loop, 0), 2); /* timers */
+	assert_int_equal(snt_loop_dispatch(loop, 0), 1);
 	assert_int_equal(second.result, -ETIMEDOUT);
 	assert_error(snt_op_timeout(&first, 1, SNT_DETACH), EALREADY, "before");
 	assert_int_equal(snt_op_pending(&first), 1);
@@ -423,7 +423,7 @@ static void deadlines_pass_or_do_not(void **state)
 	fill(pair, &first);
 	assert_success(snt_op_timeout(&first, 10, SNT_ABORT));
 	now_ns += 10;
-	assert_int_equal(snt_loop_dispatch(ctx, 0), 1);
+	assert_int_equal(snt_loop_dispatch(loop, 0), 1);
 	assert_int_equal(snt_op_pending(&first), 1);
 	loop_pair_settle(pair);
 	assert_int_equal(first.result, -ETIMEDOUT);
@@ -442,7 +442,7 @@ static void completions_come_before_deadlines(void **state)
 	assert_success(snt_op_timeout(&op, 10, SNT_DETACH));
 	loop_pair_run(pair);
 	now_ns += 1000;
-	assert_int_equal(snt_loop_dispatch(pair->end[0].ctx, 0), 1);
+	assert_int_equal(snt_loop_dispatch(pair->end[0].loop, 0), 1);
 	assert_int_equal(op.result, 0);
 	loop_pair_close(pair);
 }
@@ -452,13 +452,13 @@ static void completions_come_before_deadlines(void **state)
 static void a_storm_of_deadlines(void **state)
 {
 	struct loop_pair *pair = open_lanes(SNT_SPRAY, 16384);
-	struct snt_ctx *ctx = pair->end[0].ctx;
+	struct snt_loop *loop = pair->end[0].loop;
 	struct snt_op *op = calloc(STORM, sizeof(*op));
 	uint64_t random = 3;
 	unsigned late = 0;
 
 	(void)state;
-	assert_success(snt_loop_fd(ctx));
+	assert_success(snt_loop_fd(loop));
 	for (int i = 0; i < STORM; i++) {
 		assert_success(loop_write(pair, 0, &op[i], i % 1000 * 64, 8));
 		assert_success(snt_op_timeout(&op[i], 1 + random_below(&random, 1000),
@@ -471,7 +471,7 @@ static void a_storm_of_deadlines(void **state)
 		scripted_step(pair->fabric, &random);
 		now_ns += 10;
 		do {
-			count = snt_loop_dispatch(ctx, 0);
+			count = snt_loop_dispatch(loop, 0);
 			assert_success(count);
 		} while (count);
 	}
@@ -482,7 +482,7 @@ static void a_storm_of_deadlines(void **state)
 		late += op[i].result != 0;
 	}
 	assert_in_range(late, STORM / 2, STORM);
-	assert_int_equal(snt_loop_timeout(ctx), -1);
+	assert_int_equal(snt_loop_timeout(loop), -1);
 	free(op);
 	loop_pair_close(pair);
 }
@@ -525,7 +525,7 @@ static void cancel_at_random(enum snt_scheme scheme, uint64_t seed)
 		for (unsigned n = random_below(&random, 4); n; n--)
 			scripted_step(pair->fabric, &random);
 		if (!random_below(&random, 3))
-			assert_success(snt_loop_dispatch(pair->end[0].ctx, 0));
+			assert_success(snt_loop_dispatch(pair->end[0].loop, 0));
 	}
 	loop_pair_settle(pair);
 	for (int i = 0; i < SLOTS; i++) {
@@ -567,16 +567,16 @@ static void ops_of_a_cq_that_broke(void **state)
 		assert_success(snt_op_timeout(&op[0], 1000000, SNT_DETACH));
 		scripted_fail_poll(snt_cq_physical(end->cq, 0, NULL), 1);
 		loop_pair_run(pair);
-		assert_error(snt_loop_dispatch(end->ctx, 0), EIO, "cannot be polled");
+		assert_error(snt_loop_dispatch(end->loop, 0), EIO, "cannot be polled");
 		/* Not yet: its memory may still be in use. */
 		assert_success(snt_op_cancel(&op[1], SNT_DETACH));
-		assert_success(snt_loop_dispatch(end->ctx, 0));
+		assert_success(snt_loop_dispatch(end->loop, 0));
 		assert_int_equal(loop_done_count, 0);
 		assert_success(snt_op_close(end->qp, &op[2]));
 		for (int i = 0; i < 3; i++)
 			assert_success(snt_op_cancel(&op[i], SNT_DETACH));
 		assert_error(snt_op_cancel(&op[0], SNT_ABORT), EALREADY, "before");
-		assert_int_equal(snt_loop_dispatch(end->ctx, 0), 3);
+		assert_int_equal(snt_loop_dispatch(end->loop, 0), 3);
 		assert_int_equal(loop_done_count, 3);
 		for (int i = 0; i < 3; i++) {
 			assert_int_equal(op[i].result, -ECANCELED);

@@ -108,10 +108,10 @@ static bool traffic(struct loop_pair *pair, bool dispatches)
 		     n++) {
 			scripted_run(pair->fabric, n);
 			for (int end = 0; end < 2; end++) {
-				struct snt_ctx *ctx = pair->end[end].ctx;
+				struct snt_loop *loop = pair->end[end].loop;
 
-				good &= (dispatches ? snt_loop_dispatch(ctx, 0)
-						    : snt_loop_poll(ctx, 0)) >= 0;
+				good &= (dispatches ? snt_loop_dispatch(loop, 0)
+						    : snt_loop_poll(loop, 0)) >= 0;
 			}
 		}
 		good &= !op[5].result && op[6].result == -ECANCELED && !recv[1].result;
@@ -126,11 +126,11 @@ static void nothing_is_allocated(void **state)
 		for (int with_fd = 0; with_fd < 2; with_fd++) {
 			struct loop_pair *pair =
 				loop_pair_lanes(scheme, SNT_OPS_EVENTS);
-			struct snt_ctx *ctx = pair->end[0].ctx;
+			struct snt_loop *loop = pair->end[0].loop;
 
-			assert_success(with_fd ? snt_loop_fd(ctx)
-					       : snt_loop_poll(ctx, 0));
-			assert_success(snt_loop_poll(pair->end[1].ctx, 0));
+			assert_success(with_fd ? snt_loop_fd(loop)
+					       : snt_loop_poll(loop, 0));
+			assert_success(snt_loop_poll(pair->end[1].loop, 0));
 			reset_counters();
 			counting = true;
 			assert_true(traffic(pair, with_fd));
@@ -141,28 +141,34 @@ static void nothing_is_allocated(void **state)
 	}
 }
 
-static void poll_both(void *arg)
-{
-	struct loop_pair *pair = arg;
+struct polled {
+	enum snt_scheme scheme;
+	struct loop_pair *pair;
+};
 
+/* In the child, since a loop is of the process that opened it. */
+static void open_polled(void *arg)
+{
+	struct polled *polled = arg;
+
+	polled->pair = loop_pair_lanes(polled->scheme, SNT_OPS_POLLED);
 	for (int end = 0; end < 2; end++)
-		snt_loop_poll(pair->end[end].ctx, 0);
+		snt_loop_poll(polled->pair->end[end].loop, 0);
 }
 
 static bool polled_traffic(void *arg)
 {
-	return traffic(arg, false);
+	struct polled *polled = arg;
+
+	return traffic(polled->pair, false);
 }
 
 static void without_an_fd_no_system_call_is_made(void **state)
 {
 	(void)state;
-	for (int scheme = SNT_SPRAY; scheme <= SNT_DQPLB; scheme++) {
-		struct loop_pair *pair = loop_pair_lanes(scheme, SNT_OPS_POLLED);
-
-		assert_no_system_calls(poll_both, polled_traffic, pair);
-		loop_pair_close(pair);
-	}
+	for (int scheme = SNT_SPRAY; scheme <= SNT_DQPLB; scheme++)
+		assert_no_system_calls(open_polled, polled_traffic,
+				       &(struct polled){ .scheme = scheme });
 }
 
 #define BURST 16
@@ -172,13 +178,13 @@ static void a_burst_has_its_price(void **state)
 {
 	struct loop_opts opts = { .ops = SNT_OPS_EVENTS, .instrument = instrument };
 	struct loop_pair *pair = loop_pair_open(&opts);
-	struct snt_ctx *ctx = pair->end[0].ctx;
+	struct snt_loop *loop = pair->end[0].loop;
 	struct snt_op op[BURST] = { { 0 } };
 	unsigned ack_calls = 0;
 
 	(void)state;
-	assert_success(snt_loop_fd(ctx));
-	assert_success(snt_loop_dispatch(ctx, 0));
+	assert_success(snt_loop_fd(loop));
+	assert_success(snt_loop_dispatch(loop, 0));
 	for (unsigned burst = 0; burst < 128; burst++) {
 		for (int i = 0; i < BURST; i++) {
 			assert_success(loop_write(pair, 0, &op[i], 0, 8));
@@ -188,7 +194,7 @@ static void a_burst_has_its_price(void **state)
 		loop_pair_run(pair);
 		reset_counters();
 		counting = true;
-		assert_int_equal(snt_loop_dispatch(ctx, 0), BURST);
+		assert_int_equal(snt_loop_dispatch(loop, 0), BURST);
 		counting = false;
 		assert_int_equal(waits, 1);
 		assert_int_equal(events, 2);
@@ -207,18 +213,18 @@ static void a_burst_has_its_price(void **state)
 static void kept_deadlines_cost_no_system_call(void **state)
 {
 	struct loop_pair *pair = loop_pair_simple();
-	struct snt_ctx *ctx = pair->end[0].ctx;
+	struct snt_loop *loop = pair->end[0].loop;
 	struct snt_op op = { 0 };
 
 	(void)state;
-	assert_success(snt_loop_fd(ctx));
+	assert_success(snt_loop_fd(loop));
 	reset_counters();
 	counting = true;
 	for (int i = 0; i < 1000; i++) {
 		assert_success(loop_write(pair, 0, &op, 0, 8));
 		assert_success(snt_op_timeout(&op, UINT64_C(1000000000), SNT_DETACH));
 		loop_pair_run(pair);
-		assert_int_equal(snt_loop_dispatch(ctx, 0), 1);
+		assert_int_equal(snt_loop_dispatch(loop, 0), 1);
 	}
 	counting = false;
 	assert_int_equal(settings, 1);

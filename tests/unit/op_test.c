@@ -268,7 +268,7 @@ static void statuses_are_errnos(void **state)
 		assert_success(loop_write(pair, 0, &first, 0, 8));
 		assert_success(loop_write(pair, 0, &second, 0, 8));
 		assert_int_equal(scripted_complete(lane, cases[i].status), 0);
-		assert_int_equal(snt_loop_dispatch(pair->end[0].ctx, 0), 2);
+		assert_int_equal(snt_loop_dispatch(pair->end[0].loop, 0), 2);
 		assert_int_equal(first.result, cases[i].error);
 		assert_int_equal(first.wc.status, cases[i].status);
 		assert_int_equal(first.wc.opcode, SNT_WRITE);
@@ -355,23 +355,23 @@ static void callbacks_may_post_the_same_op(void **state)
 
 static void try_everything(struct snt_op *op)
 {
-	struct snt_ctx *ctx = op->arg;
+	struct snt_loop *loop = op->arg;
 
 	loop_done(op);
-	assert_error(snt_loop_dispatch(ctx, 0), EBUSY, "callbacks cannot");
-	assert_error(snt_loop_poll(ctx, 0), EBUSY, "callbacks cannot");
-	assert_error(snt_loop_wait(ctx, 0), EBUSY, "callbacks cannot");
-	assert_int_equal(snt_loop_wake(ctx), 0);
-	assert_success(snt_loop_timeout(ctx));
+	assert_error(snt_loop_dispatch(loop, 0), EBUSY, "callbacks cannot");
+	assert_error(snt_loop_poll(loop, 0), EBUSY, "callbacks cannot");
+	assert_error(snt_loop_wait(loop, 0), EBUSY, "callbacks cannot");
+	assert_int_equal(snt_loop_wake(loop), 0);
+	assert_success(snt_loop_timeout(loop));
 }
 
 static void callbacks_cannot_dispatch(void **state)
 {
 	struct loop_pair *pair = loop_pair_simple();
-	struct snt_op op = { .done = try_everything, .arg = pair->end[0].ctx };
+	struct snt_op op = { .done = try_everything, .arg = pair->end[0].loop };
 
 	(void)state;
-	assert_success(snt_loop_fd(pair->end[0].ctx));
+	assert_success(snt_loop_fd(pair->end[0].loop));
 	assert_success(loop_write(pair, 0, &op, 0, 8));
 	loop_pair_settle(pair);
 	assert_int_equal(loop_done_count, 1);
@@ -418,7 +418,7 @@ static void a_wait_in_vain_harms_no_other(void **state)
 	loop_pair_close(pair);
 }
 
-/* The QP, its CQ, its memory and its context, all of them in the last callback. */
+/* The QP, its CQ, its memory, its loop and its context, all of them in the last callback. */
 static void end_it_all(struct snt_op *op)
 {
 	struct loop_end *end = op->arg;
@@ -427,6 +427,7 @@ static void end_it_all(struct snt_op *op)
 	assert_success(snt_qp_destroy(end->qp));
 	assert_success(snt_cq_destroy(end->cq));
 	assert_success(snt_mem_release(end->mem));
+	assert_success(snt_loop_close(end->loop));
 	assert_success(snt_ctx_close(end->ctx));
 	free(end->buffer);
 	end->ctx = NULL;
@@ -441,16 +442,16 @@ static void close_in_callbacks(bool with_fd, bool waits)
 
 	op[2] = (struct snt_op){ .done = end_it_all, .arg = end };
 	if (with_fd)
-		assert_success(snt_loop_fd(end->ctx));
+		assert_success(snt_loop_fd(end->loop));
 	assert_success(snt_op_recv(end->qp, &op[0], &sge, 1));
 	assert_success(loop_write(pair, 0, &op[1], 0, 3000));
 	assert_success(snt_op_close(end->qp, &op[2]));
 	for (int i = 0; end->ctx && i < 100; i++) {
 		loop_pair_run(pair);
 		if (waits)
-			assert_success(snt_loop_wait(end->ctx, 0));
+			assert_success(snt_loop_wait(end->loop, 0));
 		else
-			assert_success(snt_loop_dispatch(end->ctx, 0));
+			assert_success(snt_loop_dispatch(end->loop, 0));
 	}
 	assert_null(end->ctx);
 	assert_int_equal(loop_done_count, 3);
@@ -465,11 +466,12 @@ static void close_in_callbacks(bool with_fd, bool waits)
 		assert_success(snt_op_close(other->qp, &last));
 		for (int i = 0; snt_op_pending(&last) && i < 100; i++) {
 			loop_pair_run(pair);
-			assert_success(snt_loop_dispatch(other->ctx, 0));
+			assert_success(snt_loop_dispatch(other->loop, 0));
 		}
 		assert_success(snt_qp_destroy(other->qp));
 		assert_success(snt_cq_destroy(other->cq));
 		assert_success(snt_mem_release(other->mem));
+		assert_success(snt_loop_close(other->loop));
 		assert_success(snt_ctx_close(other->ctx));
 		free(other->buffer);
 	}
@@ -511,13 +513,13 @@ static void what_had_finished_gets_its_callback(void **state)
 
 	(void)state;
 	loop_pair_add(pair, &opts, added);
-	assert_success(snt_loop_fd(pair->end[0].ctx));
+	assert_success(snt_loop_fd(pair->end[0].loop));
 	both[0] = pair->end[0].qp;
 	both[1] = added[0];
 	assert_success(snt_op_close(both[0], &op[0]));
 	assert_success(snt_op_close(both[1], &op[1]));
 	loop_pair_run(pair);
-	assert_int_equal(snt_loop_dispatch(pair->end[0].ctx, 0), 2);
+	assert_int_equal(snt_loop_dispatch(pair->end[0].loop, 0), 2);
 	assert_int_equal(loop_done_count, 2);
 	assert_null(pair->end[0].cq);
 	pair->end[0].qp = NULL;
@@ -554,8 +556,8 @@ static void early_receives_end_with_their_qp(void **state)
 		end->cq = NULL;
 		assert_success(snt_mem_release(end->mem));
 		end->mem = NULL;
-		assert_error(snt_ctx_close(end->ctx), EBUSY, "dispatch before");
-		assert_int_equal(snt_loop_dispatch(end->ctx, 0), 3);
+		assert_error(snt_loop_close(end->loop), EBUSY, "dispatch before");
+		assert_int_equal(snt_loop_dispatch(end->loop, 0), 3);
 		for (int i = 0; i < 3; i++)
 			assert_int_equal(op[i].result, -ECANCELED);
 		loop_pair_close(pair);
@@ -598,14 +600,14 @@ static void a_refused_receive_ends_those_before_it(void **state)
 		assert_success(snt_op_recv(end->qp, &op[i], &sge, 1));
 	assert_error(snt_op_recv(end->qp, &op[2], &sge, 1), EIO, "forgotten");
 	assert_int_equal(snt_op_pending(&op[2]), 0);
-	assert_int_equal(snt_loop_dispatch(end->ctx, 0), 2);
+	assert_int_equal(snt_loop_dispatch(end->loop, 0), 2);
 	assert_int_equal(op[0].result, -ECANCELED);
 	assert_int_equal(op[1].result, -ECANCELED);
 	/* And it goes on. */
 	assert_success(snt_op_recv(end->qp, &op[2], &sge, 1));
 	assert_success(snt_qp_destroy(end->qp));
 	end->qp = NULL;
-	assert_int_equal(snt_loop_dispatch(end->ctx, 0), 1);
+	assert_int_equal(snt_loop_dispatch(end->loop, 0), 1);
 	loop_pair_close(pair);
 }
 
@@ -644,9 +646,9 @@ static void without_events_ops_are_polled(void **state)
 
 	(void)state;
 	assert_success(loop_write(pair, 0, &op, 0, 8));
-	assert_int_equal(snt_loop_poll(pair->end[0].ctx, 0), 0);
+	assert_int_equal(snt_loop_poll(pair->end[0].loop, 0), 0);
 	loop_pair_run(pair);
-	assert_int_equal(snt_loop_poll(pair->end[0].ctx, 0), 1);
+	assert_int_equal(snt_loop_poll(pair->end[0].loop, 0), 1);
 	/* Waiting is to look, then. */
 	assert_success(loop_write(pair, 0, &op, 0, 8));
 	assert_int_equal(snt_op_wait(&op, 0), -EINPROGRESS);
@@ -656,14 +658,14 @@ static void without_events_ops_are_polled(void **state)
 	assert_int_equal(count_fds(), open_fds);
 	assert_int_equal(scripted_live(pair->end[0].device[0], SCRIPTED_CHANNEL), 0);
 	/* With an fd, for something else, dispatch serves them as well. */
-	assert_success(snt_loop_fd(pair->end[0].ctx));
+	assert_success(snt_loop_fd(pair->end[0].loop));
 	assert_success(loop_write(pair, 0, &op, 0, 8));
 	loop_pair_run(pair);
-	assert_int_equal(snt_loop_dispatch(pair->end[0].ctx, 0), 1);
-	assert_int_equal(snt_loop_dispatch(pair->end[0].ctx, 0), 0);
-	assert_false(loop_readable(pair->end[0].ctx));
-	assert_int_equal(snt_loop_wake(pair->end[0].ctx), 0);
-	assert_int_equal(snt_loop_wait(pair->end[0].ctx, -1), 0);
+	assert_int_equal(snt_loop_dispatch(pair->end[0].loop, 0), 1);
+	assert_int_equal(snt_loop_dispatch(pair->end[0].loop, 0), 0);
+	assert_false(loop_readable(pair->end[0].loop));
+	assert_int_equal(snt_loop_wake(pair->end[0].loop), 0);
+	assert_int_equal(snt_loop_wait(pair->end[0].loop, -1), 0);
 	loop_pair_close(pair);
 	assert_int_equal(count_fds(), fds);
 }

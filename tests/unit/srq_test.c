@@ -20,6 +20,7 @@ struct shared {
 
 struct shared_opts {
 	bool ops;
+	bool polled;   /* they are SNT_OPS_POLLED */
 	bool other_cq; /* receives have a CQ of their own */
 	unsigned devices;
 };
@@ -53,13 +54,15 @@ static void add_qp(struct shared *shared, unsigned index)
 static struct shared open_shared(struct shared_opts opts)
 {
 	struct loop_opts pair_opts = { .devices = opts.devices,
-				       .ops = opts.ops ? SNT_OPS_EVENTS : 0,
+				       .ops = opts.polled ? SNT_OPS_POLLED
+					      : opts.ops  ? SNT_OPS_EVENTS
+							  : SNT_OPS_NONE,
 				       .events = !opts.ops };
 	struct shared shared = { .pair = loop_pair_open(&pair_opts) };
 	struct loop_end *end = &shared.pair->end[1];
 	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts),
-				       .ops = pair_opts.ops,
-				       .events = pair_opts.events };
+				       .loop = end->loop,
+				       .ops = pair_opts.ops };
 	struct snt_srq_opts srq_opts = { .size = sizeof(srq_opts),
 					 .cq = end->cq,
 					 .depth = DEPTH };
@@ -480,19 +483,19 @@ static void note_event(void *arg, const struct snt_event *from)
 static void the_limit_is_told_once(void **state)
 {
 	struct shared shared = open_shared((struct shared_opts){ 0 });
-	struct snt_ctx *ctx = shared.pair->end[1].ctx;
+	struct snt_loop *loop = shared.pair->end[1].loop;
 
 	(void)state;
 	events = 0;
-	assert_success(snt_loop_events(ctx, note_event, NULL));
+	assert_success(snt_loop_events(loop, note_event, NULL));
 	post_some(&shared, 0, 4);
 	assert_success(snt_srq_arm(shared.srq, 3));
 	send_on(&shared, 0, 'a'); /* 3 are left */
-	assert_success(snt_loop_dispatch(ctx, 0));
+	assert_success(snt_loop_dispatch(loop, 0));
 	assert_int_equal(events, 0);
 	for (int i = 0; i < 2; i++) {
 		send_on(&shared, 1, 'b');
-		assert_success(snt_loop_dispatch(ctx, 0));
+		assert_success(snt_loop_dispatch(loop, 0));
 		assert_int_equal(events, 1);
 	}
 	assert_int_equal(event.type, SNT_EVENT_SRQ_LIMIT);
@@ -504,7 +507,7 @@ static void the_limit_is_told_once(void **state)
 	post_some(&shared, 10, 3);
 	assert_success(snt_srq_arm(shared.srq, 4));
 	send_on(&shared, 2, 'c');
-	assert_success(snt_loop_dispatch(ctx, 0));
+	assert_success(snt_loop_dispatch(loop, 0));
 	assert_int_equal(events, 2);
 	poll_cq(&shared, recv_cq(&shared));
 	close_shared(&shared);
@@ -546,6 +549,31 @@ static void close_ops(struct shared *shared)
 		}
 }
 
+/* An SRQ is known by its loop, whatever kind of CQ it reports to. */
+static void the_limit_of_ops_names_its_srq(void **state)
+{
+	(void)state;
+	for (int polled = 0; polled < 2; polled++) {
+		struct shared shared = open_shared(
+			(struct shared_opts){ .ops = true, .polled = polled });
+		struct snt_op op[2] = { { 0 } };
+
+		events = 0;
+		assert_success(
+			snt_loop_events(shared.pair->end[1].loop, note_event, NULL));
+		for (int i = 0; i < 2; i++)
+			post_op(&shared, &op[i], 0);
+		assert_success(snt_srq_arm(shared.srq, 2));
+		for (int i = 0; i < 2; i++)
+			send_op(&shared, 0);
+		assert_int_equal(events, 1);
+		assert_int_equal(event.type, SNT_EVENT_SRQ_LIMIT);
+		assert_ptr_equal(event.srq, shared.srq);
+		close_ops(&shared);
+		finish(&shared);
+	}
+}
+
 static void receives_as_ops(void **state)
 {
 	(void)state;
@@ -583,7 +611,7 @@ static void receives_as_ops(void **state)
 		assert_success(snt_srq_destroy(shared.srq));
 		shared.srq = NULL;
 		loop_done_reset();
-		assert_int_equal(snt_loop_dispatch(shared.pair->end[1].ctx, 0), 1);
+		assert_int_equal(snt_loop_dispatch(shared.pair->end[1].loop, 0), 1);
 		assert_int_equal(loop_done_count, 1);
 		assert_int_equal(op[3].result, -ECANCELED);
 		finish(&shared);
@@ -616,6 +644,7 @@ int main(void)
 		cmocka_unit_test(a_receive_that_is_too_short),
 		cmocka_unit_test(a_refused_receive_counts),
 		cmocka_unit_test(the_limit_is_told_once),
+		cmocka_unit_test(the_limit_of_ops_names_its_srq),
 		cmocka_unit_test(receives_as_ops),
 		cmocka_unit_test(ops_need_a_cq_with_ops),
 	};

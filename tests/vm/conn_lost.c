@@ -34,6 +34,7 @@
 #define WAIT_NS	 INT64_C(40000000000)
 
 static struct snt_ctx *ctx;
+static struct snt_loop *loop;
 static struct snt_mem *mem;
 static char word[8];
 static struct snt_qp_opts qp_opts;
@@ -64,6 +65,8 @@ static void open_all(void)
 	struct snt_cq_opts cq = { .size = sizeof(cq), .ops = SNT_OPS_EVENTS };
 
 	must(snt_ctx_open(NULL, &ctx), "context");
+	must(snt_loop_open(ctx, NULL, &loop), "loop");
+	cq.loop = loop;
 	qp_opts = (struct snt_qp_opts){ .size = sizeof(qp_opts) };
 	must(snt_cq_create(ctx, &cq, &qp_opts.cq), "CQ");
 	must(snt_mem_register(ctx, word, sizeof(word), SNT_ACCESS_LOCAL_WRITE, &mem),
@@ -74,6 +77,7 @@ static void close_all(void)
 {
 	must(snt_cq_destroy(qp_opts.cq), "the CQ");
 	must(snt_mem_release(mem), "the memory");
+	must(snt_loop_close(loop), "the loop");
 	must(snt_ctx_close(ctx), "the context");
 }
 
@@ -175,7 +179,7 @@ static void connect_to_survivor(void)
 
 	meet_survivor();
 	open_all();
-	must(snt_conn_connect(ctx, &opts, &conn), "connect");
+	must(snt_conn_connect(loop, &opts, &conn), "connect");
 	must(snt_conn_wait(conn, WAIT_NS), "the connection");
 	if (!strcmp(role, "cut"))
 		get_lost(conn);
@@ -247,10 +251,10 @@ static void await_message(struct heard *heard)
 static void await_call(struct heard *heard, int control)
 {
 	struct pollfd fds[] = { { .fd = control, .events = POLLIN },
-				{ .fd = snt_loop_fd(ctx), .events = POLLIN } };
+				{ .fd = snt_loop_fd(loop), .events = POLLIN } };
 
 	while (poll(fds, 2, -1) > 0 && !(fds[0].revents & POLLIN))
-		must(snt_loop_dispatch(ctx, 0), "dispatch");
+		must(snt_loop_dispatch(loop, 0), "dispatch");
 	call_next(control);
 	heard->at = now();
 }
@@ -261,7 +265,7 @@ static int await_end(struct heard *heard, uint64_t *took_out)
 	struct snt_conn_info info = { .size = sizeof(info) };
 
 	while (!heard->is_over)
-		must(snt_loop_wait(ctx, WAIT_NS), "wait");
+		must(snt_loop_wait(loop, WAIT_NS), "wait");
 	*took_out = heard->over_at > heard->at ? heard->over_at - heard->at : 0;
 	must(snt_conn_query(heard->conn, &info), "query");
 	printf("# over after %.2f s: %s\n", (double)*took_out / 1e9, info.text);
@@ -288,7 +292,7 @@ static void survive(void)
 	int status;
 
 	open_all();
-	must(snt_listener_create(ctx, &opts, &listener), "listen");
+	must(snt_listener_create(loop, &opts, &listener), "listen");
 	call_next(control);
 	hear(listener, &heard);
 	await_message(&heard);

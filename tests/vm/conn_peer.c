@@ -31,20 +31,23 @@ static void must(long ret, const char *what)
 		give_up(what);
 }
 
-static struct snt_ctx *open_all(void)
+static struct snt_loop *open_all(void)
 {
 	struct snt_cq_opts cq = { .size = sizeof(cq), .ops = SNT_OPS_EVENTS };
+	struct snt_loop *loop;
 	struct snt_ctx *ctx;
 
 	bytes = calloc(2, BYTES);
 	must(snt_ctx_open(NULL, &ctx), "context");
+	must(snt_loop_open(ctx, NULL, &loop), "loop");
+	cq.loop = loop;
 	qp_opts = (struct snt_qp_opts){ .size = sizeof(qp_opts) };
 	must(snt_cq_create(ctx, &cq, &qp_opts.cq), "CQ");
 	must(snt_mem_register(ctx, bytes, 2 * BYTES,
 			      SNT_ACCESS_LOCAL_WRITE | SNT_ACCESS_REMOTE_WRITE, &mem),
 	     "memory");
 	must(snt_mem_token(mem, &token), "token");
-	return ctx;
+	return loop;
 }
 
 static uint8_t byte_at(unsigned i, bool listens)
@@ -111,12 +114,14 @@ int main(int argc, char **argv)
 	bool listens = argc > 1 && !strcmp(argv[1], "listen");
 	unsigned count = argc > 5 ? (unsigned)strtoul(argv[5], NULL, 10) : 1;
 	struct snt_listener *listener = NULL;
+	struct snt_loop *loop;
 	struct snt_ctx *ctx;
 	struct snt_conn *conn;
 
 	if (argc < 4)
 		give_up("usage: conn_peer listen|connect ADDRESS PORT [cm|tcp] [COUNT]");
-	ctx = open_all();
+	loop = open_all();
+	ctx = snt_loop_ctx(loop);
 	opts.data = packed;
 	opts.data_length = (size_t)snt_token_pack(&token, packed, sizeof(packed));
 	if (argc > 4 && !strcmp(argv[4], "tcp"))
@@ -124,7 +129,7 @@ int main(int argc, char **argv)
 	opts.host = listen.host = argv[2];
 	opts.port = listen.port = (uint16_t)strtoul(argv[3], NULL, 10);
 	if (listens) {
-		must(snt_listener_create(ctx, &listen, &listener), "listen");
+		must(snt_listener_create(loop, &listen, &listener), "listen");
 		printf("listening\n");
 		fflush(stdout);
 		opts.carrier = SNT_CARRIER_DEFAULT;
@@ -138,13 +143,14 @@ int main(int argc, char **argv)
 			     "request");
 			must(snt_conn_accept(conn, &opts), "accept");
 		} else {
-			must(snt_conn_connect(ctx, &opts, &conn), "connect");
+			must(snt_conn_connect(loop, &opts, &conn), "connect");
 		}
 		finish(conn, listens);
 	}
 	snt_listener_destroy(listener);
 	must(snt_cq_destroy(qp_opts.cq), "the CQ");
 	must(snt_mem_release(mem), "the memory");
+	must(snt_loop_close(loop), "the loop");
 	must(snt_ctx_close(ctx), "the context");
 	return 0;
 }

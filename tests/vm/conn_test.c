@@ -15,6 +15,7 @@
 
 struct end {
 	struct snt_ctx *ctx;
+	struct snt_loop *loop;
 	struct snt_cq *cq;
 	struct snt_mem *mem;
 	struct snt_token token;
@@ -70,6 +71,8 @@ static void open_end(struct end *end, const char *devices)
 
 	memset(end, 0, sizeof(*end));
 	assert_success(snt_ctx_open(&opts, &end->ctx));
+	assert_success(snt_loop_open(end->ctx, NULL, &end->loop));
+	cq.loop = end->loop;
 	assert_success(snt_cq_create(end->ctx, &cq, &end->cq));
 	end->bytes = calloc(1, BYTES);
 	assert_non_null(end->bytes);
@@ -86,10 +89,10 @@ static void turn(void)
 	struct pollfd fds[2];
 
 	for (unsigned i = 0; i < 2; i++)
-		fds[i] = (struct pollfd){ snt_loop_fd(ends[i].ctx), POLLIN, 0 };
+		fds[i] = (struct pollfd){ snt_loop_fd(ends[i].loop), POLLIN, 0 };
 	poll(fds, 2, 10);
 	for (unsigned i = 0; i < 2; i++)
-		assert_success(snt_loop_dispatch(ends[i].ctx, 0));
+		assert_success(snt_loop_dispatch(ends[i].loop, 0));
 }
 
 static void until(enum snt_conn_event event)
@@ -122,9 +125,9 @@ static void listen_and_connect(enum snt_carrier carrier)
 				      .setup_ns = UINT64_C(30000000000) };
 
 	if (!listener)
-		assert_success(snt_listener_create(ends[1].ctx, &listen, &listener));
+		assert_success(snt_listener_create(ends[1].loop, &listen, &listener));
 	opts.port = snt_listener_port(listener);
-	assert_success(snt_conn_connect(ends[0].ctx, &opts, &ends[0].conn));
+	assert_success(snt_conn_connect(ends[0].loop, &opts, &ends[0].conn));
 	until(SNT_CONN_CONNECTED);
 }
 
@@ -166,6 +169,7 @@ static void close_ends(void)
 	for (unsigned i = 0; i < 2; i++) {
 		assert_success(snt_cq_destroy(ends[i].cq));
 		assert_success(snt_mem_release(ends[i].mem));
+		assert_success(snt_loop_close(ends[i].loop));
 		assert_success(snt_ctx_close(ends[i].ctx));
 		free(ends[i].bytes);
 	}

@@ -19,6 +19,7 @@
 
 struct end {
 	struct snt_ctx *ctx;
+	struct snt_loop *loop;
 	struct snt_cq *cq;
 	struct snt_mem *mem;
 	struct snt_qp *qp[QPS];
@@ -43,6 +44,8 @@ static void open_end(struct end *end, uint32_t ops)
 	struct snt_cq_opts opts = { .size = sizeof(opts), .ops = ops };
 
 	assert_success(snt_ctx_open(NULL, &end->ctx));
+	assert_success(snt_loop_open(end->ctx, NULL, &end->loop));
+	opts.loop = end->loop;
 	end->buffer = aligned_alloc(4096, BUFFER);
 	memset(end->buffer, 0, BUFFER);
 	assert_success(snt_mem_register(end->ctx, end->buffer, BUFFER, ALL, &end->mem));
@@ -118,6 +121,7 @@ static void close_ends(struct ends *ends)
 	for (int i = 0; i < 2; i++) {
 		assert_success(snt_cq_destroy(ends->end[i].cq));
 		assert_success(snt_mem_release(ends->end[i].mem));
+		assert_success(snt_loop_close(ends->end[i].loop));
 		assert_success(snt_ctx_close(ends->end[i].ctx));
 		free(ends->end[i].buffer);
 	}
@@ -232,7 +236,7 @@ static void the_limit_is_told(void **state)
 
 	(void)state;
 	told = NULL;
-	assert_success(snt_loop_events(ends->end[1].ctx, note, NULL));
+	assert_success(snt_loop_events(ends->end[1].loop, note, NULL));
 	give(ends, 0, 4);
 	assert_success(snt_srq_arm(ends->srq, 3));
 	for (unsigned i = 0; i < 2; i++) {
@@ -240,7 +244,7 @@ static void the_limit_is_told(void **state)
 		expect_recv(ends, i, i, i);
 	}
 	while (!told && now_ms() < deadline)
-		assert_success(snt_loop_wait(ends->end[1].ctx, 100000000));
+		assert_success(snt_loop_wait(ends->end[1].loop, 100000000));
 	assert_ptr_equal(told, ends->srq);
 	close_ends(ends);
 }

@@ -105,8 +105,8 @@ static void say_options(const char *text, char *to, size_t size)
 	to[used] = '\0';
 }
 
-int context_try(const struct context_opts *opts, struct snt_ctx **ctx_out,
-		char why[CONTEXT_TEXT])
+static int try_ctx(const struct context_opts *opts, struct snt_ctx **ctx_out,
+		   char why[CONTEXT_TEXT])
 {
 	struct snt_ctx_opts ctx_opts = {
 		.size = sizeof(ctx_opts),
@@ -126,6 +126,22 @@ int context_try(const struct context_opts *opts, struct snt_ctx **ctx_out,
 	return ret;
 }
 
+int context_try(const struct context_opts *opts, struct snt_loop **loop_out,
+		char why[CONTEXT_TEXT])
+{
+	struct snt_ctx *ctx;
+	int ret = try_ctx(opts, &ctx, why);
+
+	if (ret)
+		return ret;
+	ret = snt_loop_open(ctx, NULL, loop_out);
+	if (!ret)
+		return 0;
+	snprintf(why, CONTEXT_TEXT, "no loop: %s", snt_err_text());
+	snt_ctx_close(ctx);
+	return ret;
+}
+
 /* A context has no port of its own: what is in use is the address of a soft device. */
 static const char *open_remedy(int error)
 {
@@ -136,7 +152,23 @@ static const char *open_remedy(int error)
 int context_open(const struct context_opts *opts, struct snt_ctx **ctx_out)
 {
 	char why[CONTEXT_TEXT];
-	int ret = context_try(opts, ctx_out, why);
+	int ret = try_ctx(opts, ctx_out, why);
 
 	return ret ? output_failed(open_remedy(ret), "%s", why) : STATUS_OK;
+}
+
+int context_open_loop(const struct context_opts *opts, struct snt_loop **loop_out)
+{
+	char why[CONTEXT_TEXT];
+	int ret = context_try(opts, loop_out, why);
+
+	return ret ? output_failed(open_remedy(ret), "%s", why) : STATUS_OK;
+}
+
+void context_close_loop(struct snt_loop *loop)
+{
+	struct snt_ctx *ctx = snt_loop_ctx(loop);
+
+	snt_loop_close(loop);
+	snt_ctx_close(ctx);
 }

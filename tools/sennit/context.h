@@ -3,7 +3,7 @@
 #define SENNIT_TOOL_CONTEXT_H
 
 #include <stddef.h>
-#include <sennit/ctx.h>
+#include <sennit/loop.h>
 
 #include "options.h"
 
@@ -22,9 +22,14 @@ extern const struct option_entry context_options[];
  * otherwise. Returns an enum status, having said what is wrong. */
 int context_open(const struct context_opts *opts, struct snt_ctx **ctx_out);
 
-/* The same without a word, but the sentence. Returns 0 or a negative errno. */
+/* The same with a loop in it. context_close_loop() closes both. */
+int context_open_loop(const struct context_opts *opts, struct snt_loop **loop_out);
+void context_close_loop(struct snt_loop *loop);
+
+/* As context_open_loop(), but prints nothing: the reason is in @why. Returns 0 or a negative
+ * errno. */
 #define CONTEXT_TEXT 1024
-int context_try(const struct context_opts *opts, struct snt_ctx **ctx_out,
+int context_try(const struct context_opts *opts, struct snt_loop **loop_out,
 		char why[CONTEXT_TEXT]);
 
 /* From now on nothing but errors is said: another process, with the same settings, says

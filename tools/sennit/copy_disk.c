@@ -14,7 +14,7 @@ static struct {
 	pthread_mutex_t mutex;
 	pthread_cond_t changed;
 	pthread_t thread;
-	struct snt_ctx *ctx;
+	struct snt_loop *loop;
 	struct copy_placing *first, **last;
 	bool runs, ends;
 } disk = { .mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER };
@@ -46,7 +46,7 @@ static void *place_groups(void *arg)
 		pthread_mutex_lock(&disk.mutex);
 		placing->is_done = true;
 		pthread_cond_broadcast(&disk.changed);
-		snt_loop_wake(disk.ctx);
+		snt_loop_wake(disk.loop);
 	}
 	pthread_mutex_unlock(&disk.mutex);
 	return NULL;
@@ -64,14 +64,12 @@ static void raise_file_limit(void)
 	setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-void copy_disk_begin(struct snt_ctx *ctx)
+void copy_disk_begin(struct snt_loop *loop)
 {
 	sigset_t all, before;
 
 	raise_file_limit();
-	if (snt_loop_fd(ctx) < 0)
-		return;
-	disk.ctx = ctx;
+	disk.loop = loop;
 	disk.first = NULL;
 	disk.last = &disk.first;
 	disk.ends = false;

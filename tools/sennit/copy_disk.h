@@ -3,7 +3,7 @@
 #define SENNIT_TOOL_COPY_DISK_H
 
 #include <stdbool.h>
-#include <sennit/ctx.h>
+#include <sennit/loop.h>
 
 #include "copy_group.h"
 
@@ -22,7 +22,7 @@ struct copy_placing {
 /* Groups are put in place by a thread from now on, which wakes this loop when one is. Without
  * it, or if the thread cannot be made, copy_disk_place() waits itself. The limit on open files
  * is raised, as far as the process may. */
-void copy_disk_begin(struct snt_ctx *ctx);
+void copy_disk_begin(struct snt_loop *loop);
 /* Waits for what is under way. */
 void copy_disk_end(void);
 

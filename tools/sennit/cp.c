@@ -34,7 +34,7 @@ struct cp_opts {
 
 struct client {
 	const struct cp_opts *opts;
-	struct snt_ctx *ctx;
+	struct snt_loop *loop;
 	struct snt_stream *stream;
 	struct copy_link link;
 	struct copy_report report;
@@ -137,7 +137,7 @@ static void on_problem(void *arg, const char *text)
 static void show_progress(struct client *client)
 {
 	const struct copy_report *report = &client->report;
-	uint64_t now = snt_loop_now(client->ctx), passed = now - client->shown_ns;
+	uint64_t now = snt_loop_now(client->loop), passed = now - client->shown_ns;
 	char at[OUTPUT_QUANTITY], size[OUTPUT_QUANTITY], rate[OUTPUT_QUANTITY];
 	char left[OUTPUT_QUANTITY] = "";
 
@@ -183,15 +183,15 @@ static int interrupted(struct client *client)
 static int wait_for_pipe(struct client *client)
 {
 	struct pollfd wanted[] = {
-		{ .fd = snt_loop_fd(client->ctx), .events = POLLIN },
+		{ .fd = snt_loop_fd(client->loop), .events = POLLIN },
 		{ .fd = client->pipe, .events = POLLIN },
 	};
-	int ret = snt_loop_dispatch(client->ctx, 0);
+	int ret = snt_loop_dispatch(client->loop, 0);
 
 	if (ret)
 		return ret;
 	poll(wanted, 2, (int)(PROGRESS_NS / 1000000));
-	return snt_loop_dispatch(client->ctx, 0);
+	return snt_loop_dispatch(client->loop, 0);
 }
 
 /* Does what can be done, then lets the loop run. */
@@ -207,7 +207,7 @@ static int turn(struct client *client, int did)
 	if (!did && client->pipe >= 0)
 		ret = wait_for_pipe(client);
 	else
-		ret = snt_loop_wait(client->ctx, did ? 0 : (int64_t)PROGRESS_NS);
+		ret = snt_loop_wait(client->loop, did ? 0 : (int64_t)PROGRESS_NS);
 	if (ret < 0)
 		return output_failed(NULL, "the loop failed: %s", snt_err_text());
 	return STATUS_OK;
@@ -376,16 +376,16 @@ static int connect_to(struct client *client)
 	if (status)
 		return status;
 	peer_connect_opts(&opts->peer, &secret, client->host, &stream);
-	ret = snt_stream_connect(client->ctx, &stream, &client->stream);
+	ret = snt_stream_connect(client->loop, &stream, &client->stream);
 	explicit_bzero(&secret, sizeof(secret));
 	if (ret)
-		return peer_failed(client->ctx, client->host, &opts->peer, ret,
+		return peer_failed(client->loop, client->host, &opts->peer, ret,
 				   snt_err_text());
 	ret = snt_stream_wait(client->stream, SNT_STREAM_OPEN,
 			      (int64_t)(opts->peer.setup_ns + 1000000000));
 	if (ret < 0) {
 		snt_stream_query(client->stream, &info);
-		return peer_failed(client->ctx, client->host, &opts->peer, ret,
+		return peer_failed(client->loop, client->host, &opts->peer, ret,
 				   info.text);
 	}
 	/* Before this there was no server to say goodbye to. */
@@ -451,7 +451,7 @@ static json_t *json_summary(const struct client *client, double seconds, int sta
 static int summarise(struct client *client, int status)
 {
 	const struct copy_report *report = &client->report;
-	double seconds = (double)(snt_loop_now(client->ctx) - client->began_ns) / 1e9;
+	double seconds = (double)(snt_loop_now(client->loop) - client->began_ns) / 1e9;
 	bool is_some = report->files + report->folders;
 
 	if (report->damaged)
@@ -473,7 +473,7 @@ static int copy(struct client *client, char **source, size_t count, const char *
 	struct place from;
 	int status = connect_to(client);
 
-	client->began_ns = client->shown_ns = snt_loop_now(client->ctx);
+	client->began_ns = client->shown_ns = snt_loop_now(client->loop);
 	if (!status && *to->host)
 		status = push(client, source, count, to->path);
 	for (size_t i = 0; !status && !*to->host && i < count; i++) {
@@ -573,15 +573,15 @@ static int cp_run(const void *opts_in, int count, char **argument)
 		return output_usage(
 			"one file goes to standard output, and no JSON beside it");
 	signal(SIGXFSZ, SIG_IGN);
-	status = context_open(&opts->context, &client.ctx);
+	status = context_open_loop(&opts->context, &client.loop);
 	if (status)
 		return status;
 	client.messages = output.json ? json_array() : NULL;
-	copy_disk_begin(client.ctx);
+	copy_disk_begin(client.loop);
 	status = copy(&client, argument, sources, target, &to);
 	copy_disk_end();
 	json_decref(client.messages);
-	snt_ctx_close(client.ctx);
+	context_close_loop(client.loop);
 	if (peer_stopped && status) {
 		fflush(NULL);
 		raise(peer_stopped); /* whose action is the default one again */

@@ -256,12 +256,13 @@ static const char *advice(const struct peer_opts *opts, int error, bool on_loopb
 	}
 }
 
-int peer_failed(struct snt_ctx *ctx, const char *host, const struct peer_opts *opts,
+int peer_failed(struct snt_loop *loop, const char *host, const struct peer_opts *opts,
 		int error, const char *text)
 {
 	/* The text may be the last error's, which the next call overwrites. */
 	char *why = strdup(*text ? text : strerror(-error));
-	bool on_loopback = is_on_loopback(ctx) && strncmp(host, "127.", 4);
+	bool on_loopback =
+		is_on_loopback(snt_loop_ctx(loop)) && strncmp(host, "127.", 4);
 	int status = output_failed(advice(opts, error, on_loopback),
 				   "no connection to %s port %u: %s", host,
 				   (unsigned)opts->port, why ? why : strerror(-error));

@@ -56,7 +56,7 @@ void peer_catch_first_signal(void);
 void peer_say_listening(const struct snt_stream_listener *listener);
 
 /* Says why there is no connection, and what to do about it. Returns STATUS_FAILED. */
-int peer_failed(struct snt_ctx *ctx, const char *host, const struct peer_opts *opts,
+int peer_failed(struct snt_loop *loop, const char *host, const struct peer_opts *opts,
 		int error, const char *text);
 
 #endif

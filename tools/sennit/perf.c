@@ -375,10 +375,11 @@ static int ask(const struct perf_opts *opts, const struct context_opts *devices,
 				      .warmup_ns = opts->warmup_ns,
 				      .runs = (unsigned)opts->runs } },
 	};
-	int status = context_open(devices, &session.client.end.ctx);
+	int status = context_open_loop(devices, &session.client.end.loop);
 
 	if (status)
 		return status;
+	session.client.end.ctx = snt_loop_ctx(session.client.end.loop);
 	if (output_shows_progress())
 		session.client.progress = show_progress;
 	if (perf_client_greet(&session.client))
@@ -393,7 +394,7 @@ static int ask(const struct perf_opts *opts, const struct context_opts *devices,
 		perf_result_free(&session.results[i]);
 	free(session.results);
 	free(session.cases);
-	snt_ctx_close(session.client.end.ctx);
+	context_close_loop(session.client.end.loop);
 	return status;
 }
 
@@ -415,7 +416,7 @@ static int be_client(const struct perf_opts *opts, struct perf_sweep *sweep,
  * The server
  */
 
-static void accept_next(struct snt_ctx *ctx, int listener)
+static void accept_next(struct snt_loop *loop, int listener)
 {
 	int control = accept4(listener, NULL, NULL, SOCK_CLOEXEC), on = 1;
 
@@ -423,7 +424,7 @@ static void accept_next(struct snt_ctx *ctx, int listener)
 		return;
 	setsockopt(control, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 	setsockopt(control, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
-	if (perf_serve_client(ctx, control))
+	if (perf_serve_client(loop, control))
 		output_note("a client: %s", perf_error_text());
 	close(control);
 }
@@ -440,14 +441,14 @@ static unsigned port_of(int listener)
 
 static int be_server(const struct perf_opts *opts)
 {
-	struct snt_ctx *ctx;
-	int listener, status = context_open(&opts->context, &ctx);
+	struct snt_loop *loop;
+	int listener, status = context_open_loop(&opts->context, &loop);
 	char port[PORT_TEXT];
 
 	if (status)
 		return status;
 	if (perf_listen(opts->bind, port_text(opts, port), &listener)) {
-		snt_ctx_close(ctx);
+		context_close_loop(loop);
 		return output_failed("another port can be chosen with --port", "%s",
 				     perf_error_text());
 	}
@@ -455,7 +456,7 @@ static int be_server(const struct perf_opts *opts)
 	output_note("waiting for clients on port %u; to end it, press Ctrl-C",
 		    port_of(listener));
 	for (;;)
-		accept_next(ctx, listener);
+		accept_next(loop, listener);
 }
 
 /*
@@ -477,16 +478,16 @@ static int refuse_parent(int control, int error, const char *why)
 static int serve_parent(const struct context_opts *opts, int control)
 {
 	char why[CONTEXT_TEXT];
-	struct snt_ctx *ctx;
-	int ret = context_try(opts, &ctx, why);
+	struct snt_loop *loop;
+	int ret = context_try(opts, &loop, why);
 
 	if (ret)
 		return refuse_parent(control, ret, why);
-	ret = perf_serve_client(ctx, control);
+	ret = perf_serve_client(loop, control);
 	/* A client that is gone has said why. */
 	if (ret && ret != -ECONNRESET)
 		output_note("the server's end: %s", perf_error_text());
-	snt_ctx_close(ctx);
+	context_close_loop(loop);
 	return ret ? STATUS_FAILED : STATUS_OK;
 }
 

@@ -111,7 +111,8 @@ static uint32_t lesser(uint32_t a, uint32_t b)
 static int make_qp(struct perf_end *end)
 {
 	const struct perf_case *c = &end->c;
-	struct snt_cq_opts cq = { .size = sizeof(cq), .events = c->events };
+	struct snt_cq_opts cq = { .size = sizeof(cq),
+				  .loop = c->events ? end->loop : NULL };
 	/* Both ends have messages, announcements and credits under way. */
 	const uint32_t asides = c->bidirectional ? 4 * ASIDE_MAX : ASIDE_MAX;
 	struct snt_qp_opts qp = {
@@ -140,7 +141,7 @@ static int make_qp(struct perf_end *end)
 		cq.depth = 2 * CQ_DEPTH;
 	/* A stream's completions are the loop's. */
 	if (c->op == PERF_STREAM) {
-		cq.events = 0;
+		cq.loop = end->loop;
 		cq.ops = c->events ? SNT_OPS_EVENTS : SNT_OPS_POLLED;
 		qp.recv_depth = greater(qp.recv_depth, STREAM_RECEIVES);
 	}
@@ -398,18 +399,18 @@ int perf_end_hear(struct perf_end *end)
 
 static int sleep_until_ready(struct perf_end *end)
 {
-	struct pollfd watch[2] = { { .fd = snt_loop_fd(end->ctx), .events = POLLIN },
+	struct pollfd watch[2] = { { .fd = snt_loop_fd(end->loop), .events = POLLIN },
 				   { .fd = end->control, .events = POLLIN } };
 	int ret;
 
 	if (watch[0].fd < 0)
 		return perf_fail_library(watch[0].fd, "the loop");
-	ret = snt_loop_arm(end->ctx);
+	ret = snt_loop_arm(end->loop);
 	if (ret < 0)
 		return perf_fail_library(ret, "arming");
 	if (!ret && poll(watch, 2, 100) < 0 && errno != EINTR)
 		return perf_fail(errno, "poll: %s", strerror(errno));
-	ret = ret || watch[0].revents ? snt_loop_dispatch(end->ctx, 0) : 0;
+	ret = ret || watch[0].revents ? snt_loop_dispatch(end->loop, 0) : 0;
 	return ret < 0 ? perf_fail_library(ret, "the loop") : 0;
 }
 

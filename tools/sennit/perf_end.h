@@ -10,12 +10,14 @@
 #include "perf_wire.h"
 
 /*
- * One end of a measurement: a context for all cases and, for each case, a virtual QP with
- * its memory. Both ends are made of the same; perf_flow.h and perf_echo.h move messages
- * between them. Calls return 0 or a negative errno with a text (perf_error.h).
+ * One end of a measurement: a context with a loop for all cases and, for each case, a
+ * virtual QP with its memory. Both ends are made of the same; perf_flow.h and perf_echo.h
+ * move messages between them. Calls return 0 or a negative errno with a text
+ * (perf_error.h).
  */
 struct perf_end {
 	struct snt_ctx *ctx;
+	struct snt_loop *loop;
 	int control; /* the socket to the other end */
 	uint32_t peer_devices;
 	bool serves;

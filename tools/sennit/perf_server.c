@@ -153,9 +153,11 @@ static bool may_go_on(int ret)
 	       ret != -EPROTO && ret != -EPROTONOSUPPORT;
 }
 
-int perf_serve_client(struct snt_ctx *ctx, int control)
+int perf_serve_client(struct snt_loop *loop, int control)
 {
-	struct perf_end end = { .ctx = ctx, .control = control };
+	struct perf_end end = { .ctx = snt_loop_ctx(loop),
+				.loop = loop,
+				.control = control };
 	struct perf_message message;
 	int ret = greet(&end);
 

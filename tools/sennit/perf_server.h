@@ -2,10 +2,10 @@
 #ifndef TOOL_PERF_SERVER_H
 #define TOOL_PERF_SERVER_H
 
-#include <sennit/ctx.h>
+#include <sennit/loop.h>
 
 /* All that one client asks for, until it closes the socket. Returns 0, or a negative errno
  * with a text (perf_error.h) if it did not behave, or vanished. */
-int perf_serve_client(struct snt_ctx *ctx, int control);
+int perf_serve_client(struct snt_loop *loop, int control);
 
 #endif

@@ -43,15 +43,15 @@ static int make_progress(struct perf_end *end)
 	int ret;
 
 	if (!end->c.events) {
-		ret = snt_loop_poll(end->ctx, 0);
+		ret = snt_loop_poll(end->loop, 0);
 		return ret < 0 ? perf_fail_library(ret, "the loop") : 0;
 	}
-	watch[0].fd = snt_loop_fd(end->ctx);
+	watch[0].fd = snt_loop_fd(end->loop);
 	if (watch[0].fd < 0)
 		return perf_fail_library(watch[0].fd, "the loop");
 	if (poll(watch, 2, 100) < 0 && errno != EINTR)
 		return perf_fail(errno, "poll: %s", strerror(errno));
-	ret = snt_loop_dispatch(end->ctx, 0);
+	ret = snt_loop_dispatch(end->loop, 0);
 	return ret < 0 ? perf_fail_library(ret, "the loop") : 0;
 }
 
@@ -113,7 +113,7 @@ void perf_stream_unmake(struct perf_end *end)
 	end->stream = NULL;
 	/* It closes its QP; devices let go of it while the loop runs. */
 	while (snt_qp_destroy(end->qp) == -EBUSY && perf_now_ns() < deadline_ns)
-		snt_loop_poll(end->ctx, 0);
+		snt_loop_poll(end->loop, 0);
 	end->qp = NULL;
 }
 

@@ -336,7 +336,7 @@ static void say_json(const struct tried *tried, const struct snt_conn *conn,
  */
 
 /* No connection: what was tried is all the more worth telling. */
-static int not_connected(const struct ping_opts *opts, struct snt_ctx *ctx,
+static int not_connected(const struct ping_opts *opts, struct snt_loop *loop,
 			 struct snt_stream *stream, const char *host, int error)
 {
 	struct snt_stream_info info = { .size = sizeof(info) };
@@ -357,7 +357,7 @@ static int not_connected(const struct ping_opts *opts, struct snt_ctx *ctx,
 		}
 		free(tried.pair);
 	}
-	return peer_failed(ctx, host, &opts->peer, error, info.text);
+	return peer_failed(loop, host, &opts->peer, error, info.text);
 }
 
 static int tell(const struct ping_opts *opts, const struct snt_conn *conn,
@@ -381,7 +381,7 @@ static int tell(const struct ping_opts *opts, const struct snt_conn *conn,
 	return status;
 }
 
-static int ping_host(const struct ping_opts *opts, struct snt_ctx *ctx,
+static int ping_host(const struct ping_opts *opts, struct snt_loop *loop,
 		     const struct peer_secret *secret, const char *host)
 {
 	struct snt_stream_opts stream_opts = { .size = sizeof(stream_opts),
@@ -392,12 +392,12 @@ static int ping_host(const struct ping_opts *opts, struct snt_ctx *ctx,
 	int ret, status;
 
 	peer_connect_opts(&opts->peer, secret, host, &stream_opts);
-	ret = snt_stream_connect(ctx, &stream_opts, &stream);
+	ret = snt_stream_connect(loop, &stream_opts, &stream);
 	if (ret)
-		return peer_failed(ctx, host, &opts->peer, ret, snt_err_text());
+		return peer_failed(loop, host, &opts->peer, ret, snt_err_text());
 	ret = snt_stream_wait(stream, SNT_STREAM_OPEN,
 			      (int64_t)(opts->peer.setup_ns + 1000000000));
-	status = ret < 0 ? not_connected(opts, ctx, stream, host, ret)
+	status = ret < 0 ? not_connected(opts, loop, stream, host, ret)
 			 : tell(opts, snt_stream_conn(stream), host);
 	if (ret < 0 || snt_stream_close(stream, 1000000000))
 		snt_stream_destroy(stream);
@@ -449,7 +449,7 @@ static void on_accepted(void *arg, struct snt_stream_listener *listener,
 	on_ready(NULL, stream, 0);
 }
 
-static int serve(const struct ping_opts *opts, struct snt_ctx *ctx,
+static int serve(const struct ping_opts *opts, struct snt_loop *loop,
 		 const struct peer_secret *secret)
 {
 	struct snt_stream_opts stream = { .size = sizeof(stream),
@@ -462,14 +462,14 @@ static int serve(const struct ping_opts *opts, struct snt_ctx *ctx,
 	int ret;
 
 	peer_listen_opts(&opts->peer, secret, &listen);
-	ret = snt_stream_listener_create(ctx, &listen, &listener);
+	ret = snt_stream_listener_create(loop, &listen, &listener);
 	if (ret)
 		return output_failed(context_remedy(ret), "cannot listen: %s",
 				     snt_err_text());
 	peer_catch_signals();
 	peer_say_listening(listener);
 	while (!peer_stopped && ret >= 0 && (!opts->count || answered < opts->count))
-		ret = snt_loop_wait(ctx, 1000000000);
+		ret = snt_loop_wait(loop, 1000000000);
 	snt_stream_listener_destroy(listener);
 	if (ret < 0)
 		return output_failed(NULL, "the loop failed: %s", snt_err_text());
@@ -480,7 +480,7 @@ static int ping_run(const void *opts_in, int count, char **argument)
 {
 	const struct ping_opts *opts = opts_in;
 	struct peer_secret secret;
-	struct snt_ctx *ctx;
+	struct snt_loop *loop;
 	int status;
 
 	if (opts->serve == (count == 1))
@@ -490,11 +490,11 @@ static int ping_run(const void *opts_in, int count, char **argument)
 		status = peer_secret_read(&opts->peer, &secret);
 	if (status)
 		return status;
-	status = context_open(&opts->context, &ctx);
+	status = context_open_loop(&opts->context, &loop);
 	if (!status) {
-		status = opts->serve ? serve(opts, ctx, &secret)
-				     : ping_host(opts, ctx, &secret, argument[0]);
-		snt_ctx_close(ctx);
+		status = opts->serve ? serve(opts, loop, &secret)
+				     : ping_host(opts, loop, &secret, argument[0]);
+		context_close_loop(loop);
 	}
 	explicit_bzero(&secret, sizeof(secret));
 	return status;

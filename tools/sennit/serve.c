@@ -63,7 +63,7 @@ struct session {
 
 static struct {
 	const struct serve_opts *opts;
-	struct snt_ctx *ctx;
+	struct snt_loop *loop;
 	int root;
 	struct session *sessions;
 	uint64_t session_count;
@@ -212,13 +212,13 @@ static void probe(struct session *session)
 	session->probe.asked = true;
 	session->probe.alive = session->link.alive;
 	session->probe.heard = session->link.heard;
-	session->probe.since_ns = snt_loop_now(server.ctx);
+	session->probe.since_ns = snt_loop_now(server.loop);
 }
 
 /* What arrived before it was asked says nothing, but is to be read first. */
 static bool is_silent(struct session *session)
 {
-	uint64_t now = snt_loop_now(server.ctx);
+	uint64_t now = snt_loop_now(server.loop);
 
 	if (session->probe.heard != session->link.heard ||
 	    !copy_receiver_listens(&session->receiver)) {
@@ -421,22 +421,22 @@ static void end_sessions(void)
 	}
 }
 
-static int serve_until_stopped(struct snt_ctx *ctx)
+static int serve_until_stopped(void)
 {
 	int ret = 0;
 
 	peer_catch_signals();
 	while (!peer_stopped && ret >= 0)
-		ret = snt_loop_wait(ctx, step_all()	   ? 0
-					 : server.sessions ? WAIT_NS
-							   : 1000000000);
+		ret = snt_loop_wait(server.loop, step_all()	   ? 0
+						 : server.sessions ? WAIT_NS
+								   : 1000000000);
 	end_sessions();
 	if (ret < 0)
 		return output_failed(NULL, "the loop failed: %s", snt_err_text());
 	return STATUS_OK;
 }
 
-static int serve(const struct serve_opts *opts, struct snt_ctx *ctx)
+static int serve(const struct serve_opts *opts)
 {
 	struct snt_stream_opts stream = { .size = sizeof(stream),
 					  .lanes = (uint32_t)opts->lanes,
@@ -457,7 +457,7 @@ static int serve(const struct serve_opts *opts, struct snt_ctx *ctx)
 	if (status)
 		return status;
 	peer_listen_opts(&opts->peer, &secret, &listen);
-	ret = snt_stream_listener_create(ctx, &listen, &listener);
+	ret = snt_stream_listener_create(server.loop, &listen, &listener);
 	explicit_bzero(&secret, sizeof(secret));
 	if (ret)
 		return output_failed(context_remedy(ret), "cannot listen: %s",
@@ -468,7 +468,7 @@ static int serve(const struct serve_opts *opts, struct snt_ctx *ctx)
 			"strangers out",
 			opts->read_only ? "read" : "read and write");
 	peer_say_listening(listener);
-	status = serve_until_stopped(ctx);
+	status = serve_until_stopped();
 	snt_stream_listener_destroy(listener);
 	return status;
 }
@@ -477,7 +477,6 @@ static int serve_run(const void *opts_in, int count, char **argument)
 {
 	const struct serve_opts *opts = opts_in;
 	const char *folder = count ? argument[0] : ".";
-	struct snt_ctx *ctx;
 	int status;
 
 	server.opts = opts;
@@ -486,13 +485,12 @@ static int serve_run(const void *opts_in, int count, char **argument)
 		return output_failed(NULL, "%s: %s", folder, strerror(errno));
 	/* A file that may not grow is an error of write(2), and not our end. */
 	signal(SIGXFSZ, SIG_IGN);
-	status = context_open(&opts->context, &ctx);
+	status = context_open_loop(&opts->context, &server.loop);
 	if (!status) {
-		server.ctx = ctx;
-		copy_disk_begin(ctx);
-		status = serve(opts, ctx);
+		copy_disk_begin(server.loop);
+		status = serve(opts);
 		copy_disk_end();
-		snt_ctx_close(ctx);
+		context_close_loop(server.loop);
 	}
 	close(server.root);
 	return status;

@@ -9,11 +9,11 @@
 #include <sennit/loop.h>
 
 /*
- * A context in a loop of epoll(7).
+ * A loop (loop.h) inside an event loop of epoll(7).
  *
  *	struct snt_epoll sennit = { 0 };
  *
- *	snt_epoll_attach(&sennit, ctx, epoll_fd, 0);
+ *	snt_epoll_attach(&sennit, loop, epoll_fd, 0);
  *	for (;;) {
  *		count = epoll_wait(epoll_fd, events, 16, -1);
  *		for (int i = 0; i < count; i++)
@@ -26,39 +26,39 @@
  * Programs that have something else than a pointer in epoll_event::data need no
  * adapter: they add snt_loop_fd() by themselves and call snt_loop_dispatch().
  *
- * One object for each context; it stays where it is while attached. Detach before the
- * context is closed; both are legal in callbacks, as is freeing the object afterwards. An
+ * One object for each loop; it stays where it is while attached. Detach before the
+ * loop is closed; both are legal in callbacks, as is freeing the object afterwards. An
  * event that epoll_wait() had returned before is not to be handed over then.
  *
- * Thread: the context's owner, who runs the loop, for every call here.
+ * Thread: loop, for every call here: the thread that runs both loops.
  */
 
 /* Zero it before its first use. */
 struct snt_epoll {
 	/* The program's. */
-	int budget; /* callbacks in one turn of the loop; 0: as snt_loop_dispatch() */
+	int budget; /* callbacks in one turn; 0: as snt_loop_dispatch() */
 
 	/* The adapter's. */
-	struct snt_ctx *ctx; /* NULL: not attached */
+	struct snt_loop *loop; /* NULL: not attached */
 	int epoll_fd;
 	int fd;
 };
 
 /**
- * snt_epoll_attach - have a context watched
+ * snt_epoll_attach - have a loop watched
  * @flags: EPOLLET, EPOLLWAKEUP, EPOLLEXCLUSIVE, or 0. By edge and by level are the
  *	same to sennit; not EPOLLONESHOT.
  *
  * Returns: 0; -EALREADY if it is attached; the errno of snt_loop_fd() or epoll_ctl(2).
  */
-static inline int snt_epoll_attach(struct snt_epoll *self, struct snt_ctx *ctx,
+static inline int snt_epoll_attach(struct snt_epoll *self, struct snt_loop *loop,
 				   int epoll_fd, uint32_t flags)
 {
 	struct epoll_event event;
 
-	if (self->ctx)
+	if (self->loop)
 		return -EALREADY;
-	self->fd = snt_loop_fd(ctx);
+	self->fd = snt_loop_fd(loop);
 	if (self->fd < 0)
 		return self->fd;
 	memset(&event, 0, sizeof(event));
@@ -67,7 +67,7 @@ static inline int snt_epoll_attach(struct snt_epoll *self, struct snt_ctx *ctx,
 	if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, self->fd, &event))
 		return -errno;
 	self->epoll_fd = epoll_fd;
-	self->ctx = ctx;
+	self->loop = loop;
 	return 0;
 }
 
@@ -78,7 +78,7 @@ static inline int snt_epoll_attach(struct snt_epoll *self, struct snt_ctx *ctx,
  */
 static inline int snt_epoll_ready(struct snt_epoll *self)
 {
-	return self->ctx ? snt_loop_dispatch(self->ctx, self->budget) : 0;
+	return self->loop ? snt_loop_dispatch(self->loop, self->budget) : 0;
 }
 
 /**
@@ -88,9 +88,9 @@ static inline int snt_epoll_ready(struct snt_epoll *self)
  */
 static inline void snt_epoll_detach(struct snt_epoll *self)
 {
-	if (self->ctx)
+	if (self->loop)
 		epoll_ctl(self->epoll_fd, EPOLL_CTL_DEL, self->fd, NULL);
-	self->ctx = NULL;
+	self->loop = NULL;
 }
 
 #endif

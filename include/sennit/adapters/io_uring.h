@@ -8,9 +8,9 @@
 #include <sennit/loop.h>
 
 /*
- * A context in a loop of io_uring, by one multishot poll (Linux 5.13):
+ * A loop (loop.h) inside an event loop of io_uring, by one multishot poll (Linux 5.13):
  *	struct snt_io_uring sennit = { 0 };
- *	snt_io_uring_attach(&sennit, ctx, &ring, SENNIT_TAG);
+ *	snt_io_uring_attach(&sennit, loop, &ring, SENNIT_TAG);
  *	while (io_uring_submit_and_wait(&ring, 1) >= 0) {
  *		while (!io_uring_peek_cqe(&ring, &cqe)) {
  *			if (cqe->user_data == SENNIT_TAG)
@@ -21,15 +21,15 @@
  *	}
  *
  * Requests are put into the ring here; the program submits them. One object for each
- * context; it stays where it is while attached, and after that until `pending` is 0, for
- * completions are still to come. Detach before closing the context, in callbacks or not.
- * Thread: the context's owner, who runs the loop, for every call here.
+ * loop; it stays where it is while attached, and after that until `pending` is 0, for
+ * completions are still to come. Detach before closing the loop, in callbacks or not.
+ * Thread: loop, for every call here: the thread that runs both loops.
  */
 
 /* Zero it before its first use. All but the budget is the adapter's. */
 struct snt_io_uring {
-	int budget;	     /* callbacks in one dispatch; 0: as snt_loop_dispatch() */
-	struct snt_ctx *ctx; /* NULL: not attached */
+	int budget; /* callbacks in one dispatch; 0: as snt_loop_dispatch() */
+	struct snt_loop *loop; /* NULL: not attached */
 	int fd, is_ready;
 	struct io_uring *ring;
 	__u64 user_data;
@@ -55,22 +55,22 @@ static inline int snt_io_uring_put(struct snt_io_uring *self, int is_removal)
 }
 
 /**
- * snt_io_uring_attach - have a context watched
+ * snt_io_uring_attach - have a loop watched
  * @user_data: of the completions, by which the program knows them
  *
  * Returns: 0; -EALREADY; -EAGAIN if the ring has no room; the errno of snt_loop_fd().
  */
-static inline int snt_io_uring_attach(struct snt_io_uring *self, struct snt_ctx *ctx,
+static inline int snt_io_uring_attach(struct snt_io_uring *self, struct snt_loop *loop,
 				      struct io_uring *ring, __u64 user_data)
 {
-	if (self->ctx || self->pending)
+	if (self->loop || self->pending)
 		return -EALREADY;
 	self->ring = ring;
 	self->user_data = user_data;
-	self->fd = snt_loop_fd(ctx);
+	self->fd = snt_loop_fd(loop);
 	if (self->fd >= 0 && !snt_io_uring_put(self, 0))
-		self->ctx = ctx;
-	return self->fd < 0 ? self->fd : self->ctx ? 0 : -EAGAIN;
+		self->loop = loop;
+	return self->fd < 0 ? self->fd : self->loop ? 0 : -EAGAIN;
 }
 
 /**
@@ -83,13 +83,13 @@ static inline int snt_io_uring_ready(struct snt_io_uring *self,
 				     const struct io_uring_cqe *cqe)
 {
 	int is_last = !(cqe->flags & IORING_CQE_F_MORE);
-	int ret = self->ctx && cqe->res < 0 ? cqe->res : 0;
+	int ret = self->loop && cqe->res < 0 ? cqe->res : 0;
 
 	self->is_ready = 1;
 	self->pending -= is_last;
-	if (self->ctx && !ret && is_last)
+	if (self->loop && !ret && is_last)
 		ret = snt_io_uring_put(self, 0);
-	self->ctx = ret ? NULL : self->ctx;
+	self->loop = ret ? NULL : self->loop;
 	return ret;
 }
 
@@ -99,10 +99,10 @@ static inline int snt_io_uring_ready(struct snt_io_uring *self,
  */
 static inline int snt_io_uring_dispatch(struct snt_io_uring *self)
 {
-	int is_ready = self->ctx && self->is_ready;
+	int is_ready = self->loop && self->is_ready;
 
 	self->is_ready = 0;
-	return is_ready ? snt_loop_dispatch(self->ctx, self->budget) : 0;
+	return is_ready ? snt_loop_dispatch(self->loop, self->budget) : 0;
 }
 
 /**
@@ -111,9 +111,9 @@ static inline int snt_io_uring_dispatch(struct snt_io_uring *self)
  */
 static inline int snt_io_uring_detach(struct snt_io_uring *self)
 {
-	int ret = self->ctx ? snt_io_uring_put(self, 1) : 0;
+	int ret = self->loop ? snt_io_uring_put(self, 1) : 0;
 
-	self->ctx = ret ? self->ctx : NULL;
+	self->loop = ret ? self->loop : NULL;
 	return ret;
 }
 

@@ -8,32 +8,32 @@
 #include <sennit/loop.h>
 
 /*
- * A context in a loop of libevent 2.
+ * A loop (loop.h) inside an event loop of libevent 2.
  *
  *	struct snt_libevent sennit = { 0 };
  *
- *	snt_libevent_attach(&sennit, ctx, base);
+ *	snt_libevent_attach(&sennit, loop, base);
  *	event_base_dispatch(base);
  *
  * Callbacks then run inside event_base_dispatch(). They must not call it themselves.
  * This header and libev's cannot be included in the same file.
  *
- * One object for each context; it stays where it is while attached. Detach before the
- * context is closed; both are legal in callbacks, as is freeing the object afterwards.
+ * One object for each loop; it stays where it is while attached. Detach before the
+ * loop is closed; both are legal in callbacks, as is freeing the object afterwards.
  *
- * Thread: the context's owner, who runs the loop, for every call here.
+ * Thread: loop, for every call here: the thread that runs both loops.
  */
 
 /* Zero it before its first use. */
 struct snt_libevent {
 	/* The program's. */
-	int budget; /* callbacks in one turn of the loop; 0: as snt_loop_dispatch() */
+	int budget; /* callbacks in one turn; 0: as snt_loop_dispatch() */
 	/* What snt_loop_dispatch() returned, if negative; NULL: none. */
 	void (*failed)(struct snt_libevent *self, int error);
 	void *arg;
 
 	/* The adapter's. */
-	struct snt_ctx *ctx; /* NULL: not attached */
+	struct snt_loop *loop; /* NULL: not attached */
 	struct event *event;
 	int *gone; /* set to 1 by detach, for those who run callbacks */
 };
@@ -47,7 +47,7 @@ static inline void snt_libevent_ready(evutil_socket_t fd, short events, void *ar
 	(void)fd;
 	(void)events;
 	self->gone = &gone;
-	ret = snt_loop_dispatch(self->ctx, self->budget);
+	ret = snt_loop_dispatch(self->loop, self->budget);
 	if (gone)
 		return;
 	self->gone = NULL;
@@ -56,15 +56,15 @@ static inline void snt_libevent_ready(evutil_socket_t fd, short events, void *ar
 }
 
 /**
- * snt_libevent_attach - have a context watched
+ * snt_libevent_attach - have a loop watched
  *
  * Returns: 0; -EALREADY if it is attached; the errno of snt_loop_fd(); -ENOMEM if
  * libevent refuses, for any reason.
  */
-static inline int snt_libevent_attach(struct snt_libevent *self, struct snt_ctx *ctx,
+static inline int snt_libevent_attach(struct snt_libevent *self, struct snt_loop *loop,
 				      struct event_base *base)
 {
-	int fd = self->ctx ? -EALREADY : snt_loop_fd(ctx);
+	int fd = self->loop ? -EALREADY : snt_loop_fd(loop);
 
 	if (fd < 0)
 		return fd;
@@ -76,7 +76,7 @@ static inline int snt_libevent_attach(struct snt_libevent *self, struct snt_ctx 
 		event_free(self->event);
 		return -ENOMEM;
 	}
-	self->ctx = ctx;
+	self->loop = loop;
 	return 0;
 }
 
@@ -87,10 +87,10 @@ static inline int snt_libevent_attach(struct snt_libevent *self, struct snt_ctx 
  */
 static inline void snt_libevent_detach(struct snt_libevent *self)
 {
-	if (!self->ctx)
+	if (!self->loop)
 		return;
 	event_free(self->event);
-	self->ctx = NULL;
+	self->loop = NULL;
 	if (self->gone)
 		*self->gone = 1;
 	self->gone = NULL;

@@ -8,34 +8,34 @@
 #include <sennit/loop.h>
 
 /*
- * A context in a loop of libuv.
+ * A loop (loop.h) inside an event loop of libuv.
  *
  *	struct snt_libuv sennit = { 0 };
  *
- *	snt_libuv_attach(&sennit, ctx, uv_default_loop());
+ *	snt_libuv_attach(&sennit, loop, uv_default_loop());
  *	uv_run(uv_default_loop(), UV_RUN_DEFAULT);
  *
  * Callbacks then run inside uv_run(). They must not call it themselves.
  *
- * One object for each context; it stays where it is while attached. Detach before the
- * context is closed; both are legal in callbacks, as is freeing the object afterwards.
+ * One object for each loop; it stays where it is while attached. Detach before the
+ * loop is closed; both are legal in callbacks, as is freeing the object afterwards.
  * The loop forgets its handle in a later turn, so uv_loop_close() needs one more
  * uv_run(), as after any uv_close(). While attached the handle keeps uv_run() going,
  * unless uv_unref() is called on it.
  *
- * Thread: the context's owner, who runs the loop, for every call here.
+ * Thread: loop, for every call here: the thread that runs both loops.
  */
 
 /* Zero it before its first use. */
 struct snt_libuv {
 	/* The program's. */
-	int budget; /* callbacks in one turn of the loop; 0: as snt_loop_dispatch() */
+	int budget; /* callbacks in one turn; 0: as snt_loop_dispatch() */
 	/* What snt_loop_dispatch() returned, or libuv, if negative; NULL: none. */
 	void (*failed)(struct snt_libuv *self, int error);
 	void *arg;
 
 	/* The adapter's. */
-	struct snt_ctx *ctx; /* NULL: not attached */
+	struct snt_loop *loop; /* NULL: not attached */
 	uv_poll_t *handle;
 	int *gone; /* set to 1 by detach, for those who run callbacks */
 };
@@ -48,7 +48,7 @@ static inline void snt_libuv_ready(uv_poll_t *handle, int status, int events)
 	(void)events;
 	self->gone = &gone;
 	if (!status)
-		status = snt_loop_dispatch(self->ctx, self->budget);
+		status = snt_loop_dispatch(self->loop, self->budget);
 	if (gone)
 		return;
 	self->gone = NULL;
@@ -68,10 +68,10 @@ static inline void snt_libuv_free(uv_handle_t *handle)
  */
 static inline void snt_libuv_detach(struct snt_libuv *self)
 {
-	if (!self->ctx)
+	if (!self->loop)
 		return;
 	uv_close((uv_handle_t *)self->handle, snt_libuv_free);
-	self->ctx = NULL;
+	self->loop = NULL;
 	self->handle = NULL;
 	if (self->gone)
 		*self->gone = 1;
@@ -79,15 +79,15 @@ static inline void snt_libuv_detach(struct snt_libuv *self)
 }
 
 /**
- * snt_libuv_attach - have a context watched
+ * snt_libuv_attach - have a loop watched
  *
  * Returns: 0; -EALREADY if it is attached; -ENOMEM; the errno of snt_loop_fd(),
  * uv_poll_init() or uv_poll_start().
  */
-static inline int snt_libuv_attach(struct snt_libuv *self, struct snt_ctx *ctx,
-				   uv_loop_t *loop)
+static inline int snt_libuv_attach(struct snt_libuv *self, struct snt_loop *loop,
+				   uv_loop_t *uv)
 {
-	int fd = self->ctx ? -EALREADY : snt_loop_fd(ctx);
+	int fd = self->loop ? -EALREADY : snt_loop_fd(loop);
 	int ret;
 
 	if (fd < 0)
@@ -95,13 +95,13 @@ static inline int snt_libuv_attach(struct snt_libuv *self, struct snt_ctx *ctx,
 	self->handle = (uv_poll_t *)malloc(sizeof(*self->handle));
 	if (!self->handle)
 		return -ENOMEM;
-	ret = uv_poll_init(loop, self->handle, fd);
+	ret = uv_poll_init(uv, self->handle, fd);
 	if (ret) {
 		free(self->handle);
 		return ret;
 	}
 	self->handle->data = self;
-	self->ctx = ctx;
+	self->loop = loop;
 	ret = uv_poll_start(self->handle, UV_READABLE, snt_libuv_ready);
 	if (ret)
 		snt_libuv_detach(self);

@@ -8,12 +8,12 @@
 #include <sennit/loop.h>
 
 /*
- * A context in a loop of poll(2).
+ * A loop (loop.h) inside an event loop of poll(2).
  *
  *	struct snt_poll sennit = { 0 };
  *	struct pollfd fds[16];
  *
- *	snt_poll_attach(&sennit, ctx, &fds[0]);
+ *	snt_poll_attach(&sennit, loop, &fds[0]);
  *	...
  *	while (poll(fds, count, -1) >= 0) {
  *		snt_poll_ready(&sennit, &fds[0]);
@@ -24,41 +24,41 @@
  * own purposes. The array is the program's, and the entry may have another place each
  * time.
  *
- * One object for each context. Detach before the context is closed; both are legal in
+ * One object for each loop. Detach before the loop is closed; both are legal in
  * callbacks, as is freeing the object afterwards.
  *
- * Thread: the context's owner, who runs the loop, for every call here.
+ * Thread: loop, for every call here: the thread that runs both loops.
  */
 
 /* Zero it before its first use. */
 struct snt_poll {
 	/* The program's. */
-	int budget; /* callbacks in one turn of the loop; 0: as snt_loop_dispatch() */
+	int budget; /* callbacks in one turn; 0: as snt_loop_dispatch() */
 
 	/* The adapter's. */
-	struct snt_ctx *ctx; /* NULL: not attached */
+	struct snt_loop *loop; /* NULL: not attached */
 };
 
 /**
- * snt_poll_attach - have a context watched
+ * snt_poll_attach - have a loop watched
  * @entry: filled in
  *
  * Returns: 0; -EALREADY if it is attached; the errno of snt_loop_fd().
  */
-static inline int snt_poll_attach(struct snt_poll *self, struct snt_ctx *ctx,
+static inline int snt_poll_attach(struct snt_poll *self, struct snt_loop *loop,
 				  struct pollfd *entry)
 {
 	int fd;
 
-	if (self->ctx)
+	if (self->loop)
 		return -EALREADY;
-	fd = snt_loop_fd(ctx);
+	fd = snt_loop_fd(loop);
 	if (fd < 0)
 		return fd;
 	entry->fd = fd;
 	entry->events = POLLIN;
 	entry->revents = 0;
-	self->ctx = ctx;
+	self->loop = loop;
 	return 0;
 }
 
@@ -69,10 +69,10 @@ static inline int snt_poll_attach(struct snt_poll *self, struct snt_ctx *ctx,
  */
 static inline int snt_poll_ready(struct snt_poll *self, struct pollfd *entry)
 {
-	int is_ready = self->ctx && entry->revents;
+	int is_ready = self->loop && entry->revents;
 
 	entry->revents = 0;
-	return is_ready ? snt_loop_dispatch(self->ctx, self->budget) : 0;
+	return is_ready ? snt_loop_dispatch(self->loop, self->budget) : 0;
 }
 
 /**
@@ -85,7 +85,7 @@ static inline void snt_poll_detach(struct snt_poll *self, struct pollfd *entry)
 {
 	entry->fd = -1;
 	entry->revents = 0;
-	self->ctx = NULL;
+	self->loop = NULL;
 }
 
 #endif
