@@ -60,11 +60,12 @@
  * So is one that is stopped, as in a debugger, unless its device is a soft one, which stops
  * with its process and is taken for dead like a crashed one.
  *
- * Who is who. Each context has an identity, chosen by chance when it makes its first
+ * Who is who. Each loop has an identity, chosen by chance when it makes its first
  * connection, so that a peer which was restarted on the same address is known to be
  * another one. Peers that have a name (snt_conn_opts::name) are connected once: when
  * one comes again, with the same name at the same listener, its old connection is over,
- * with -ESTALE.
+ * with -ESTALE. Listeners that share a port (snt_listener_opts::share) know their own
+ * connections only.
  *
  * Progress is made, and functions are called, by the connection's loop (loop.h), that is,
  * in snt_loop_dispatch(), snt_loop_wait(), snt_op_wait() and the waiting calls of this
@@ -157,8 +158,8 @@ struct snt_conn_opts {
 	/* For two programs that connect to each other at the same time, under the same name,
 	 * and want one connection of it: our listener, which the peer connects to. One of the
 	 * two attempts is chosen and becomes this connection, at both ends, without requested()
-	 * being called. If the peer does not try, its listener is asked, as ever. NULL: no
-	 * meeting. */
+	 * being called. If the peer does not try, its listener is asked, as ever. It is in the
+	 * same loop, and shares its port with no other. NULL: no meeting. */
 	struct snt_listener *meet;
 	const char *name;   /* of ours, see above; NULL: none */
 	uint64_t setup_ns;  /* for all of the setup; 0: 10 s */
@@ -276,7 +277,7 @@ struct snt_conn_info {
 	int32_t status;		/* of one that is over: 0 or -errno */
 	const char *text;	/* why, never NULL; until the connection is destroyed */
 	int32_t authenticated;	/* the peer knows the secret */
-	uint64_t peer_identity; /* of its context; 0: not known yet */
+	uint64_t peer_identity; /* of its loop; 0: not known yet */
 	uint32_t attempts;
 	uint32_t mtu; /* agreed on */
 	uint32_t pairs_tried;
@@ -369,6 +370,12 @@ struct snt_listener_opts {
 	void (*requested)(void *arg, struct snt_listener *listener,
 			  struct snt_conn *conn);
 	void *arg;
+	/* Another listener, in any loop of the context, whose port this one shares: peers
+	 * are dealt out to both in turns, as they come, and belong to the listener, and the
+	 * thread, that got them. One without a function leaves all of them to those that
+	 * share it. host, port and carrier are 0 then; all other options are this
+	 * listener's own. NULL: none. */
+	struct snt_listener *share;
 };
 
 /**

@@ -46,8 +46,8 @@
  * After a fork the child must not use the loop: what the fd refers to is the
  * parent's. Every call here is -ECHILD in it, except stopping a timer.
  *
- * Thread: loop, for every call here but snt_loop_open() and snt_loop_wake(): one thread at a
- * time uses a loop and what is in it. docs/threads.md has the rules.
+ * Thread: loop, for every call here but snt_loop_open(), snt_loop_wake() and snt_loop_call():
+ * one thread at a time uses a loop and what is in it. docs/threads.md has the rules.
  */
 
 #ifdef __cplusplus
@@ -193,6 +193,34 @@ SNT_API int snt_loop_timeout(struct snt_loop *loop);
  * Returns: 0; without a text, -ECHILD after a fork.
  */
 SNT_API int snt_loop_wake(struct snt_loop *loop);
+
+/* A function to be run by a loop. Owned by the program; zero it before its first use. From
+ * snt_loop_call() until the function begins it must stay where it is. Members below `arg`
+ * are the library's. */
+struct snt_call {
+	void (*run)(struct snt_call *call);
+	void *arg;
+	struct snt_call *next;
+	uint32_t queued;
+};
+
+/**
+ * snt_loop_call - run a function in the thread of a loop
+ *
+ * Inside the loop's next dispatch, poll or wait, as a callback: everything is legal in it that
+ * is legal in callbacks, queueing or freeing the call included. What the calling thread wrote
+ * before is visible to it. Calls of one thread run in the order in which they were made. Takes
+ * no lock and no memory.
+ *
+ * A call that is queued already stays where it is in the queue, so that a program with a queue
+ * of jobs can use one call as the bell of them all. A queued call cannot be taken back. The
+ * loop must not be closed meanwhile.
+ *
+ * Thread: any, also in signal handlers.
+ * Returns: 0; without a text, -EALREADY if it is queued already, in whatever loop, and will
+ * run after this call; -EINVAL without a function; -ECHILD after a fork.
+ */
+SNT_API int snt_loop_call(struct snt_loop *loop, struct snt_call *call);
 
 /**
  * snt_loop_wakes - a function for dispatch to call after snt_loop_wake()

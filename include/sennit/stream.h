@@ -149,6 +149,9 @@ struct snt_stream_listener_opts {
 	void (*accepted)(void *arg, struct snt_stream_listener *listener,
 			 struct snt_stream *stream);
 	void *arg;
+	/* Another listener, in any loop of the context, whose port this one shares: as in
+	 * snt_listener_opts, with `accepted` for its function. */
+	struct snt_stream_listener *share;
 };
 
 /**

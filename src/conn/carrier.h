@@ -71,6 +71,10 @@ struct snt__ear {
  * many, the carrier stays the caller's. */
 struct snt_conn *snt__listener_heard(struct snt_listener *listener,
 				     struct snt__carrier *carrier);
+/* listener.c */
+struct snt__hub *snt__listener_hub(const struct snt_listener *listener);
+struct snt__member;
+struct snt__member *snt__listener_member(const struct snt_listener *listener);
 /* listener.c: without making one, would there be room? */
 bool snt__listener_has_room(const struct snt_listener *listener);
 

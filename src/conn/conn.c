@@ -9,6 +9,7 @@
 #include <sys/epoll.h>
 
 #include "conn/cm.h"
+#include "conn/feed.h"
 #include "util/err.h"
 #include "util/opts.h"
 #include "vqp/cq.h"
@@ -481,6 +482,10 @@ static int set_up(struct snt_conn *conn, const struct snt_conn_opts *opts)
 		return snt__fail(
 			EINVAL, "snt_conn_opts.meet needs snt_conn_opts.name, the same "
 				"at both ends");
+	if (conn->meet && (snt__listener_hub(conn->meet) != conn->hub ||
+			   snt__feed_is_shared(snt__listener_member(conn->meet))))
+		return snt__fail(EINVAL, "snt_conn_opts.meet is in another loop, or "
+					 "shares its port with other listeners");
 	if (conn->meet) {
 		conn->offer.meets = true;
 		snt__list_append(&conn->hub->meetings, &conn->in_meetings);

@@ -6,7 +6,9 @@
 #include <string.h>
 
 #include "conn/cm.h"
+#include "conn/cm_hub.h"
 #include "conn/conn.h"
+#include "conn/feed.h"
 #include "util/err.h"
 #include "util/log.h"
 #include "util/opts.h"
@@ -19,6 +21,7 @@
 
 struct snt_listener {
 	struct snt__hub *hub;
+	struct snt__member *member; /* of those that share the port */
 	struct snt__ear *ear[EARS_MAX];
 	unsigned ear_count;
 	struct snt__link conns;	   /* all that came from it and are not over */
@@ -36,6 +39,16 @@ struct snt_listener {
 	uint64_t rejected_at; /* when the log last had a line about one; 0: never */
 	unsigned rejected;    /* since then, without a line */
 };
+
+struct snt__hub *snt__listener_hub(const struct snt_listener *listener)
+{
+	return listener->hub;
+}
+
+struct snt__member *snt__listener_member(const struct snt_listener *listener)
+{
+	return listener->member;
+}
 
 bool snt__listener_has_room(const struct snt_listener *listener)
 {
@@ -224,6 +237,55 @@ static int listen_on(struct snt_listener *listener,
 	return ret;
 }
 
+/* What it hears comes by the other's. */
+static void close_shared_ear(struct snt__ear *ear)
+{
+	free(ear);
+}
+
+static int share_ear(struct snt_listener *listener, const struct snt_listener *other)
+{
+	static const struct snt__ear_table by_tcp = { .close = close_shared_ear },
+					   by_cm = { .close = close_shared_ear,
+						     .by_cm = true };
+	struct snt__ear *ear = calloc(1, sizeof(*ear));
+
+	if (!ear)
+		return snt__fail(ENOMEM, "no memory for a listener");
+	*ear = (struct snt__ear){
+		.table = other->ear[0]->table->by_cm ? &by_cm : &by_tcp,
+		.hub = listener->hub,
+		.listener = listener,
+		.bound = other->ear[0]->bound,
+	};
+	listener->ear[listener->ear_count++] = ear;
+	return ear->table->by_cm ? snt__cm_hub_open(listener->hub) : 0;
+}
+
+static int check_share(const struct snt_listener *listener,
+		       const struct snt_listener_opts *opts)
+{
+	if (opts->host || opts->port || opts->carrier)
+		return snt__fail(EINVAL,
+				 "snt_listener_opts.host, port and carrier are those "
+				 "of the listener that is shared; leave them 0");
+	if (opts->share->hub->ctx != listener->hub->ctx)
+		return snt__fail(EINVAL,
+				 "snt_listener_opts.share is of another context");
+	return 0;
+}
+
+static int open_ears(struct snt_listener *listener,
+		     const struct snt_listener_opts *opts)
+{
+	int ret;
+
+	if (!opts->share)
+		return listen_on(listener, opts);
+	ret = check_share(listener, opts);
+	return ret ? ret : share_ear(listener, opts->share);
+}
+
 static int set_up(struct snt_listener *listener, const struct snt_listener_opts *opts)
 {
 	int ret = snt__offer_check_secret(opts->secret, opts->secret_length);
@@ -243,7 +305,25 @@ static int set_up(struct snt_listener *listener, const struct snt_listener_opts 
 	listener->secret_length = opts->secret_length;
 	if (opts->secret)
 		memcpy(listener->secret, opts->secret, opts->secret_length);
-	return listen_on(listener, opts);
+	return open_ears(listener, opts);
+}
+
+static void close_ears(struct snt_listener *listener)
+{
+	while (listener->ear_count) {
+		struct snt__ear *ear = listener->ear[--listener->ear_count];
+
+		ear->table->close(ear);
+	}
+}
+
+/* One without a function leaves connections to those that share it. */
+static struct snt__member *join(struct snt_listener *listener,
+				const struct snt_listener_opts *opts)
+{
+	return snt__feed_join(listener, listener->hub,
+			      opts->share ? opts->share->member : NULL,
+			      opts->share || opts->requested);
 }
 
 int snt_listener_create(struct snt_loop *loop, const struct snt_listener_opts *user_opts,
@@ -266,7 +346,11 @@ int snt_listener_create(struct snt_loop *loop, const struct snt_listener_opts *u
 	snt__list_init(&listener->conns);
 	snt__list_init(&listener->requests);
 	ret = set_up(listener, &opts);
+	/* Last: from here on connections come. */
+	if (!ret && !(listener->member = join(listener, &opts)))
+		ret = snt__fail(ENOMEM, "no memory for a listener");
 	if (ret) {
+		close_ears(listener);
 		free(listener);
 		return ret;
 	}
@@ -298,11 +382,8 @@ int snt_listener_destroy(struct snt_listener *listener)
 	if (!listener || ret)
 		return ret;
 	snt__hub_waiters_end(listener->waiter);
-	while (listener->ear_count) {
-		struct snt__ear *ear = listener->ear[--listener->ear_count];
-
-		ear->table->close(ear);
-	}
+	snt__feed_leave(listener->member);
+	close_ears(listener);
 	for (struct snt__link *at = listener->hub->meetings.next;
 	     at != &listener->hub->meetings; at = at->next) {
 		struct snt_conn *conn =

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "conn/carrier.h"
+#include "conn/feed.h"
 #include "conn/message.h"
 #include "util/err.h"
 
@@ -28,6 +29,7 @@ struct tcp {
 	struct snt__watch watch;
 	struct snt__socket socket;
 	struct snt_timer timer; /* of the last words */
+	struct snt__arrival arrival;
 	bool connecting;
 	bool broken;
 	bool blocked; /* waits for being writable */
@@ -45,7 +47,8 @@ static struct tcp *tcp_of(struct snt__carrier *carrier)
 static void unmake(struct tcp *tcp)
 {
 	snt__socket_close(&tcp->socket);
-	tcp->carrier.hub->lingering--;
+	if (tcp->carrier.hub)
+		tcp->carrier.hub->lingering--;
 	free(tcp);
 }
 
@@ -286,8 +289,9 @@ static void tcp_ready(struct snt__watch *watch, uint32_t events)
  * Making them
  */
 
-/* Takes the socket, which forks have been held up for; closes it if that fails. */
-static int make(struct snt__hub *hub, int fd, struct tcp **tcp_out)
+/* Takes the socket, which forks have been held up for; closes it if that fails. It is of no
+ * loop yet. */
+static int make(int fd, struct tcp **tcp_out)
 {
 	struct tcp *tcp = calloc(1, sizeof(*tcp));
 	int one = 1;
@@ -299,11 +303,16 @@ static int make(struct snt__hub *hub, int fd, struct tcp **tcp_out)
 	snt__socket_add(&tcp->socket, fd);
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	tcp->carrier.table = &table;
-	tcp->carrier.hub = hub;
 	tcp->watch = (struct snt__watch){ .fd = fd, .ready = tcp_ready };
-	hub->lingering++;
 	*tcp_out = tcp;
 	return 0;
+}
+
+static int join_hub(struct tcp *tcp, struct snt__hub *hub, uint32_t events)
+{
+	tcp->carrier.hub = hub;
+	hub->lingering++;
+	return snt__hub_watch(hub, &tcp->watch, events);
 }
 
 static int open_socket(const struct sockaddr *source, const struct sockaddr *target,
@@ -342,13 +351,13 @@ int snt__tcp_connect(struct snt__hub *hub, const struct sockaddr *source,
 	snt__fork_hold();
 	ret = open_socket(source, target, &fd);
 	if (!ret)
-		ret = make(hub, fd, &tcp);
+		ret = make(fd, &tcp);
 	snt__fork_release();
 	if (ret)
 		return ret;
 	tcp->connecting = true;
 	tcp->carrier.conn = conn;
-	ret = snt__hub_watch(hub, &tcp->watch, EPOLLOUT);
+	ret = join_hub(tcp, hub, EPOLLOUT);
 	if (ret) {
 		unmake(tcp);
 		return ret;
@@ -378,21 +387,21 @@ static int accept_one(struct ear *ear, struct tcp **tcp_out)
 	snt__fork_hold();
 	fd = accept4(ear->watch.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	if (fd >= 0)
-		make(ear->ear.hub, fd, tcp_out);
+		make(fd, tcp_out);
 	snt__fork_release();
 	return fd;
 }
 
-static void take_one(struct ear *ear, struct tcp *tcp)
+static void take_one(struct snt_listener *listener, struct tcp *tcp)
 {
 	uint8_t word[SNT__LAST_WORD_MAX];
 	size_t length;
 
-	if (snt__hub_watch(ear->ear.hub, &tcp->watch, EPOLLIN)) {
+	if (join_hub(tcp, snt__listener_hub(listener), EPOLLIN)) {
 		unmake(tcp);
 		return;
 	}
-	tcp->carrier.conn = snt__listener_heard(ear->ear.listener, &tcp->carrier);
+	tcp->carrier.conn = snt__listener_heard(listener, &tcp->carrier);
 	if (tcp->carrier.conn) {
 		snt__conn_up(tcp->carrier.conn);
 		return;
@@ -401,6 +410,17 @@ static void take_one(struct ear *ear, struct tcp *tcp)
 				word);
 	if (say(tcp, word, length))
 		tcp_close(&tcp->carrier);
+}
+
+/* In the loop of the listener that it was dealt to. */
+static void take_arrival(struct snt__arrival *arrival, struct snt_listener *listener)
+{
+	struct tcp *tcp = snt__container(arrival, struct tcp, arrival);
+
+	if (listener)
+		take_one(listener, tcp);
+	else
+		unmake(tcp);
 }
 
 static void listen_again(struct snt_timer *timer)
@@ -435,8 +455,12 @@ static void ear_ready(struct snt__watch *watch, uint32_t events)
 		fd = accept_one(ear, &tcp);
 		if (fd < 0)
 			break;
-		if (tcp)
-			take_one(ear, tcp);
+		if (!tcp)
+			continue;
+		tcp->arrival.take = take_arrival;
+		if (!snt__feed_give(snt__listener_member(ear->ear.listener),
+				    &tcp->arrival))
+			take_one(ear->ear.listener, tcp);
 	}
 	if (fd < 0 &&
 	    (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS))

@@ -148,6 +148,7 @@ int snt_ctx_open(const struct snt_ctx_opts *user_opts, struct snt_ctx **ctx_out)
 	ctx = calloc(1, sizeof(*ctx));
 	if (!ctx)
 		return snt__fail(ENOMEM, "no memory for a context");
+	ctx->fork_mark = snt__fork_watch();
 	pthread_mutex_init(&ctx->lock, NULL);
 	snt__list_init(&ctx->qps);
 	ret = set_up(ctx, &opts);
@@ -169,25 +170,30 @@ err_free:
 	return ret;
 }
 
-static int check_unused(struct snt_ctx *ctx)
+int snt__ctx_check(const struct snt_ctx *ctx)
 {
-	static const char *const names[SNT__CTX_COUNTS] = {
+	return snt__fork_passed(ctx->fork_mark)
+		       ? snt__fail(ECHILD, "the context belongs to the process that "
+					   "forked; open one in the child")
+		       : 0;
+}
+
+static int check_none(struct snt_ctx *ctx, enum snt__ctx_count what)
+{
+	static const char *const left[SNT__CTX_COUNTS] = {
 		[SNT__CTX_MEMS] = "memory registrations left; release them",
 		[SNT__CTX_LOOPS] = "loops left; close them",
 		[SNT__CTX_CQS] = "CQs left; destroy them",
 		[SNT__CTX_QPS] = "QPs left; destroy them",
 	};
-	unsigned count[SNT__CTX_COUNTS];
+	unsigned count;
 
 	snt__ctx_lock(ctx);
-	memcpy(count, ctx->count, sizeof(count));
+	count = ctx->count[what];
 	snt__ctx_unlock(ctx);
-	for (unsigned i = 0; i < SNT__CTX_COUNTS; i++)
-		if (count[i])
-			return snt__fail(EBUSY,
-					 "the context has %u %s before closing it",
-					 count[i], names[i]);
-	return 0;
+	return count ? snt__fail(EBUSY, "the context has %u %s before closing it", count,
+				 left[what])
+		     : 0;
 }
 
 int snt_ctx_close(struct snt_ctx *ctx)
@@ -196,9 +202,17 @@ int snt_ctx_close(struct snt_ctx *ctx)
 
 	if (!ctx)
 		return 0;
-	ret = snt__orphans_release(ctx, NULL);
+	ret = check_none(ctx, SNT__CTX_LOOPS);
 	if (!ret)
-		ret = check_unused(ctx);
+		ret = check_none(ctx, SNT__CTX_MEMS);
+	/* They may hold on to CQs. No other thread has anything of the context by now, unless
+	 * it has CQs without a loop. */
+	if (!ret)
+		ret = snt__orphans_release(ctx, NULL);
+	if (!ret)
+		ret = check_none(ctx, SNT__CTX_QPS);
+	if (!ret)
+		ret = check_none(ctx, SNT__CTX_CQS);
 	if (!ret)
 		ret = release_devices(ctx);
 	if (ret)

@@ -8,6 +8,7 @@
 
 #include "dev/device.h"
 #include "dev/orphan.h"
+#include "util/fork.h"
 #include "util/list.h"
 #include "util/log.h"
 
@@ -28,6 +29,7 @@ struct snt_ctx {
 	struct snt_device *device[SNT_DEVICES_MAX];
 	unsigned device_count;
 
+	unsigned fork_mark; /* of the process that opened it */
 	pthread_mutex_t lock;
 	unsigned count[SNT__CTX_COUNTS];
 	struct snt__orphan *orphans;
@@ -54,14 +56,21 @@ static inline int snt__ctx_random(const struct snt_ctx *ctx, void *buffer,
 	return ctx->random(ctx->random_arg, buffer, length);
 }
 
+/* ctx.c: 0; -ECHILD in a child of the process that opened it. */
+int snt__ctx_check(const struct snt_ctx *ctx);
+
+/* In a child the lock may be that of a thread which only the parent has. The child's only
+ * thread can do without. */
 static inline void snt__ctx_lock(struct snt_ctx *ctx)
 {
-	pthread_mutex_lock(&ctx->lock);
+	if (!snt__fork_passed(ctx->fork_mark))
+		pthread_mutex_lock(&ctx->lock);
 }
 
 static inline void snt__ctx_unlock(struct snt_ctx *ctx)
 {
-	pthread_mutex_unlock(&ctx->lock);
+	if (!snt__fork_passed(ctx->fork_mark))
+		pthread_mutex_unlock(&ctx->lock);
 }
 
 static inline void snt__ctx_add(struct snt_ctx *ctx, enum snt__ctx_count what, int change)

@@ -223,17 +223,19 @@ static int register_mem(struct snt_mem *mem, const struct request *request,
 {
 	struct snt_ctx *ctx = mem->ctx;
 
+	/* Before the devices are called, which may take long: the context stays. */
+	snt__ctx_add(ctx, SNT__CTX_MEMS, 1);
 	for (unsigned i = 0; i < ctx->device_count; i++) {
 		struct ibv_mr *mr = NULL;
 		int ret = register_on(ctx->device[i], request, &mr);
 
 		if (ret) {
 			undo(mem);
+			snt__ctx_add(ctx, SNT__CTX_MEMS, -1);
 			return ret;
 		}
 		mem_add_key(mem, mr);
 	}
-	snt__ctx_add(ctx, SNT__CTX_MEMS, 1);
 	*mem_out = mem;
 	return 0;
 }

@@ -110,6 +110,7 @@ static void suspect_all(struct snt_loop *loop)
  * passed while they waited. */
 enum kind {
 	WAKES,
+	CALLS,
 	SOURCES,
 	OPS_OVER,
 	CQS,
@@ -127,6 +128,7 @@ static unsigned find_waiting(struct snt__round *run)
 	const struct snt_loop *loop = run->loop;
 
 	return (unsigned)is_woken(loop) << WAKES |
+	       (unsigned)snt__call_waits(loop) << CALLS |
 	       (unsigned)!snt__list_empty(&loop->readable) << SOURCES |
 	       (unsigned)(loop->over != NULL) << OPS_OVER |
 	       (unsigned)!snt__list_empty(&loop->pending) << CQS |
@@ -198,12 +200,13 @@ static void run_sources(struct snt__round *run)
 static bool has_work(const struct snt_loop *loop)
 {
 	return !snt__list_empty(&loop->pending) || !snt__list_empty(&loop->readable) ||
-	       loop->over;
+	       loop->over || snt__call_waits(loop);
 }
 
 static void run_kinds(struct snt__round *run)
 {
 	run_wake(run);
+	snt__call_run(run, reserve_behind(run, CALLS));
 	run_sources(run);
 	snt__op_run_over(run, reserve_behind(run, OPS_OVER));
 	snt__serve_pending(run, reserve_behind(run, CQS));

@@ -183,8 +183,7 @@ static int read_spin(int64_t *spin_ns_out)
 
 static void init(struct snt_loop *loop, struct snt_ctx *ctx)
 {
-	snt__fork_watch();
-	loop->fork_mark = atomic_load(&snt__fork_mark);
+	loop->fork_mark = ctx->fork_mark;
 	loop->base = (struct snt__loop_base){ .ctx = ctx,
 					      .channel = snt__channel_get,
 					      .cq_grown = cq_grown };
@@ -196,6 +195,7 @@ static void init(struct snt_loop *loop, struct snt_ctx *ctx)
 	snt__list_init(&loop->signalled);
 	snt__list_init(&loop->pending);
 	loop->over_end = &loop->over;
+	loop->calls_end = &loop->calls;
 	loop->clock_set_ns = SNT__NEVER;
 }
 
@@ -207,6 +207,8 @@ int snt_loop_open(struct snt_ctx *ctx, const struct snt_loop_opts *user_opts,
 	int ret = snt__opts_import(&opts, sizeof(opts), user_opts,
 				   "struct snt_loop_opts");
 
+	if (!ret)
+		ret = snt__ctx_check(ctx);
 	if (!ret)
 		ret = opts.spin_ns ? check_spin(opts.spin_ns)
 				   : read_spin(&opts.spin_ns);
@@ -235,6 +237,9 @@ static int check_unused(struct snt_loop *loop)
 	    !snt__list_empty(&loop->base.polled_cqs))
 		return snt__fail(EBUSY, "the loop has CQs left; destroy them before "
 					"closing it");
+	if (snt__call_waits(loop))
+		return snt__fail(EBUSY, "calls of the loop have yet to run; dispatch "
+					"before closing it");
 	if (loop->over)
 		return snt__fail(EBUSY, "ops of the loop have yet to get their "
 					"callbacks; dispatch before closing it");

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 
 #include "dev/ctx.h"
+#include "util/fork.h"
 #include "util/list.h"
 #include "vqp/notify.h"
 
@@ -69,6 +70,9 @@ struct snt_loop {
 	struct snt__source clock;
 	atomic_bool rung;  /* the bell; its event is still to be taken */
 	atomic_bool woken; /* by snt_loop_wake() */
+	_Atomic(struct snt_call *) inbox; /* calls of any thread, the latest first */
+	struct snt_call *calls;		  /* taken from there, the first first */
+	struct snt_call **calls_end;
 	struct snt__round *run;
 
 	struct snt__link sources;
@@ -139,30 +143,10 @@ static inline uint64_t snt__loop_now(const struct snt_loop *loop)
 	return snt__ctx_now_ns(loop->base.ctx);
 }
 
-/* fork.c: changes in the child. */
-extern atomic_uint snt__fork_mark;
-void snt__fork_watch(void);
-
-/*
- * fork.c: a socket that a child of the process closes (and then has an fd of -1). No fork
- * may come between the call that makes an fd and snt__socket_add(): whoever makes one holds
- * forks up meanwhile, for calls that do not block.
- */
-struct snt__socket {
-	int fd;
-	struct snt__link all;
-};
-
-void snt__fork_hold(void);
-void snt__fork_release(void);
-void snt__socket_add(struct snt__socket *socket, int fd);
-void snt__socket_close(struct snt__socket *socket);
-
 /* Is this a child of the process that the loop is of? */
 static inline bool snt__loop_forked(const struct snt_loop *loop)
 {
-	return loop->fork_mark !=
-	       atomic_load_explicit(&snt__fork_mark, memory_order_relaxed);
+	return snt__fork_passed(loop->fork_mark);
 }
 
 /* channel.c: that of a device, made on first use. */
@@ -185,6 +169,10 @@ int snt__loop_poll(struct snt_loop *loop, int budget, bool *gone);
 int snt__loop_arm(struct snt_loop *loop);
 /* May callbacks be run now? */
 int snt__loop_enter(const struct snt_loop *loop, int budget);
+
+/* call.c: is there a call to run? Also those that no other thread can have seen taken. */
+bool snt__call_waits(const struct snt_loop *loop);
+void snt__call_run(struct snt__round *run, int reserve);
 
 /* serve.c: does the loop do anything for it by itself? */
 bool snt__serve_wants(const struct snt_cq *cq);

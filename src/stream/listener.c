@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "conn/conn.h"
+#include "conn/feed.h"
 #include "stream/stream.h"
 #include "util/err.h"
 #include "util/opts.h"
@@ -163,6 +164,7 @@ int snt_stream_listener_create(struct snt_loop *loop,
 	below.setup_ns = opts.setup_ns;
 	below.requested = requested;
 	below.arg = listener;
+	below.share = opts.share ? opts.share->listener : NULL;
 	ret = take_opts(listener, &opts);
 	if (!ret)
 		ret = snt_listener_create(loop, &below, &listener->listener);
@@ -170,6 +172,8 @@ int snt_stream_listener_create(struct snt_loop *loop,
 		free(listener);
 		return ret;
 	}
+	if (!opts.accepted && !opts.share)
+		snt__feed_step_aside(snt__listener_member(listener->listener));
 	*listener_out = listener;
 	return 0;
 }

@@ -5,10 +5,10 @@
  * all of its copies are closed: a child that lives on would keep ports in use, and would
  * hide the parent's death from peers. So it closes its copies of sockets.
  */
+#include "util/fork.h"
+
 #include <pthread.h>
 #include <unistd.h>
-
-#include "loop/loop.h"
 
 atomic_uint snt__fork_mark = 1;
 
@@ -45,11 +45,12 @@ static void watch(void)
 	pthread_atfork(before_fork, in_parent, in_child);
 }
 
-void snt__fork_watch(void)
+unsigned snt__fork_watch(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 	pthread_once(&once, watch);
+	return atomic_load(&snt__fork_mark);
 }
 
 void snt__fork_hold(void)

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Calls: functions that other threads want to have run in the loop's thread.
+ *
+ * Any thread pushes onto a stack, without a lock and in one step, so that a thread which is
+ * stopped or killed in the middle holds up no other. The loop takes the whole stack at once
+ * and turns it round. `queued` is cleared before the function runs: a thread that finds it
+ * set has been seen by the run that follows, and one that finds it cleared queues again.
+ */
+#include <errno.h>
+
+#include "loop/loop.h"
+
+int snt_loop_call(struct snt_loop *loop, struct snt_call *call)
+{
+	struct snt_call *top;
+
+	if (snt__loop_forked(loop))
+		return -ECHILD;
+	if (!call->run)
+		return -EINVAL;
+	if (__atomic_exchange_n(&call->queued, 1, __ATOMIC_ACQ_REL))
+		return -EALREADY;
+	top = atomic_load_explicit(&loop->inbox, memory_order_relaxed);
+	do
+		call->next = top;
+	while (!atomic_compare_exchange_weak(&loop->inbox, &top, call));
+	snt__loop_ring(loop);
+	return 0;
+}
+
+bool snt__call_waits(const struct snt_loop *loop)
+{
+	return loop->calls || atomic_load(&loop->inbox);
+}
+
+static void take_inbox(struct snt_loop *loop)
+{
+	struct snt_call *at, *first = NULL, **end;
+
+	if (!atomic_load_explicit(&loop->inbox, memory_order_relaxed))
+		return;
+	at = atomic_exchange(&loop->inbox, NULL);
+	if (!at)
+		return;
+	/* The latest is on top, and will be the last. */
+	end = &at->next;
+	while (at) {
+		struct snt_call *next = at->next;
+
+		at->next = first;
+		first = at;
+		at = next;
+	}
+	*loop->calls_end = first;
+	loop->calls_end = end;
+}
+
+void snt__call_run(struct snt__round *run, int reserve)
+{
+	struct snt_loop *loop = run->loop;
+
+	take_inbox(loop);
+	while (!run->gone && run->left > reserve && loop->calls) {
+		struct snt_call *call = loop->calls;
+
+		loop->calls = call->next;
+		if (!loop->calls)
+			loop->calls_end = &loop->calls;
+		run->count++;
+		run->left--;
+		__atomic_exchange_n(&call->queued, 0, __ATOMIC_ACQ_REL);
+		call->run(call);
+	}
+}
