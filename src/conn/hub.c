@@ -107,11 +107,18 @@ int snt__hub_random(const struct snt__hub *hub, void *buffer, size_t length)
  * Waiting
  */
 
+static void forget_waiter(void *arg)
+{
+	struct snt__hub_waiter *waiter = arg;
+
+	*waiter->list = waiter->next;
+}
+
 int snt__hub_wait(struct snt__hub *hub, struct snt__hub_waiter **waiters,
 		  bool (*has_come)(const void *what), const void *what,
 		  int64_t timeout_ns)
 {
-	struct snt__hub_waiter waiter = { .next = *waiters };
+	struct snt__hub_waiter waiter = { .next = *waiters, .list = waiters };
 	uint64_t begin = snt__hub_now(hub);
 	int64_t left = timeout_ns;
 	int ret = snt__hub_check(hub);
@@ -120,7 +127,7 @@ int snt__hub_wait(struct snt__hub *hub, struct snt__hub_waiter **waiters,
 		return ret;
 	*waiters = &waiter;
 	while (!has_come(what)) {
-		ret = snt_loop_wait(hub->loop, left);
+		ret = snt__loop_wait_undo(hub->loop, left, forget_waiter, &waiter);
 		if (waiter.gone)
 			return snt__fail(ECANCELED,
 					 "what was waited for was destroyed meanwhile");

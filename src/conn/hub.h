@@ -27,7 +27,7 @@ struct snt__watch {
 /* On the stack of whoever waits, and on a list of what is waited for, which functions of
  * the program may destroy meanwhile. */
 struct snt__hub_waiter {
-	struct snt__hub_waiter *next;
+	struct snt__hub_waiter *next, **list;
 	bool gone;
 };
 

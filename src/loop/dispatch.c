@@ -52,6 +52,20 @@ static int wait_fd(const struct snt_loop *loop, struct epoll_event *events,
 			  rounded_ms < INT_MAX ? (int)rounded_ms : INT_MAX);
 }
 
+/* The only place, beside that of src/loop/sleep.c, where a thread can be cancelled. */
+static int sleep_on_fd(const struct snt_loop *loop, struct epoll_event *events,
+		       int64_t timeout_ns)
+{
+	int count, error;
+
+	pthread_setcancelstate(loop->cancel_state, NULL);
+	count = wait_fd(loop, events, timeout_ns);
+	error = errno;
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
+	errno = error;
+	return count;
+}
+
 /* Returns whether it was not known yet. */
 static bool note(struct snt_loop *loop, struct snt__source *source)
 {
@@ -77,7 +91,8 @@ int snt__loop_collect(struct snt_loop *loop, int64_t timeout_ns)
 	/* What is readable is reported again until it was read. */
 	do {
 		found_more = false;
-		count = wait_fd(loop, events, timeout_ns);
+		count = timeout_ns ? sleep_on_fd(loop, events, timeout_ns)
+				   : wait_fd(loop, events, 0);
 		if (count < 0)
 			return errno == EINTR ? 0
 					      : snt__fail(errno, "the loop's fd: %s",
@@ -92,8 +107,7 @@ int snt__loop_collect(struct snt_loop *loop, int64_t timeout_ns)
 	return 0;
 }
 
-/* Without an fd nothing tells which source is readable, so all of them may be. */
-static void suspect_all(struct snt_loop *loop)
+void snt__loop_suspect_all(struct snt_loop *loop)
 {
 	struct snt__link *list = &loop->sources;
 
@@ -269,7 +283,8 @@ int snt_loop_dispatch(struct snt_loop *loop, int budget)
 	if (snt__loop_has_fd(loop))
 		ret = snt__loop_collect(loop, 0);
 	else
-		suspect_all(loop);
+		/* Nothing tells which source is readable. */
+		snt__loop_suspect_all(loop);
 	if (ret)
 		return ret;
 	snt__serve_list_later(&loop->base.polled_cqs);

@@ -197,6 +197,7 @@ static void init(struct snt_loop *loop, struct snt_ctx *ctx)
 	loop->over_end = &loop->over;
 	loop->calls_end = &loop->calls;
 	loop->clock_set_ns = SNT__NEVER;
+	loop->cancel_state = PTHREAD_CANCEL_DISABLE;
 }
 
 int snt_loop_open(struct snt_ctx *ctx, const struct snt_loop_opts *user_opts,

@@ -98,6 +98,11 @@ struct snt_loop {
 	struct snt__hub *hub;
 	int (*hub_close)(struct snt_loop *loop);
 
+	/* A thread that is cancelled while it sleeps here leaves the loop to others. */
+	int cancel_state;	   /* of the thread, while it sleeps */
+	void (*undo)(void *arg);   /* what it was waiting for forgets it; or NULL */
+	void *undo_arg;
+
 	bool dispatched; /* by the program, which then may also sleep by itself */
 	int64_t spin_ns; /* or SNT_SPIN_AUTO */
 	uint64_t gap_ns; /* how long it took lately until something came */
@@ -159,6 +164,9 @@ int snt__channel_drain(struct snt__channel *channel);
 int snt__channel_drain_all(struct snt_loop *loop);
 int snt__channel_drain_signalled(struct snt_loop *loop);
 
+/* dispatch.c: nothing is known of what may be readable, so all of it may be. */
+void snt__loop_suspect_all(struct snt_loop *loop);
+
 /* dispatch.c */
 int snt__loop_collect(struct snt_loop *loop, int64_t timeout_ns);
 /* Runs callbacks; returns how many, or what went wrong. After the loop was closed in one of
@@ -173,6 +181,10 @@ int snt__loop_enter(const struct snt_loop *loop, int budget);
 /* call.c: is there a call to run? Also those that no other thread can have seen taken. */
 bool snt__call_waits(const struct snt_loop *loop);
 void snt__call_run(struct snt__round *run, int reserve);
+
+/* wait.c: snt_loop_wait(); a thread that is cancelled in it has this called. */
+int snt__loop_wait_undo(struct snt_loop *loop, int64_t timeout_ns,
+			void (*undo)(void *arg), void *arg);
 
 /* serve.c: does the loop do anything for it by itself? */
 bool snt__serve_wants(const struct snt_cq *cq);

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
 #include <string.h>
 #include <time.h>
 
@@ -72,15 +73,35 @@ static int watch_all(struct snt_loop *loop, struct snt__sleep *sleep,
 	for (unsigned i = 0; i < last; i++)
 		fds[i] = (struct pollfd){ .fd = sleep->fd[i], .events = POLLIN };
 	fds[last] = (struct pollfd){ .fd = loop->fd, .events = POLLIN };
+	pthread_setcancelstate(loop->cancel_state, NULL);
 	count = ppoll(fds, last + 1, timeout_ns < 0 ? NULL : &timeout, NULL);
 	error = errno;
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
 	leave(loop, sleep, count > 0 ? fds : NULL);
 	if (count < 0 && error != EINTR)
 		return snt__fail(error, "ppoll: %s", strerror(error));
 	return count > 0 && fds[last].revents ? snt__loop_collect(loop, 0) : 0;
 }
 
-int snt__sleep_on(struct snt_loop *loop, struct snt__sleep *sleep, int64_t timeout_ns)
+/* The thread was cancelled in its sleep. Edges that the kernel had told of by then are lost
+ * with it, so that the next thread looks at everything. */
+static void cancelled(void *arg)
+{
+	struct snt__sleep *sleep = arg;
+	struct snt_loop *loop = sleep->loop;
+
+	leave(loop, sleep, NULL);
+	if (loop->undo)
+		loop->undo(loop->undo_arg);
+	loop->undo = NULL;
+	loop->clock_set_ns = SNT__NEVER;
+	atomic_store(&loop->rung, false);
+	snt__loop_suspect_all(loop);
+	snt__loop_ring(loop);
+	snt__timer_set(loop);
+}
+
+static int sleep_on(struct snt_loop *loop, struct snt__sleep *sleep, int64_t timeout_ns)
 {
 	int ret;
 
@@ -91,4 +112,17 @@ int snt__sleep_on(struct snt_loop *loop, struct snt__sleep *sleep, int64_t timeo
 		return snt__loop_collect(loop, timeout_ns);
 	ret = loop->sleep(loop->sleep_arg, loop->fd, timeout_ns);
 	return ret ? ret : snt__loop_collect(loop, 0);
+}
+
+int snt__sleep_on(struct snt_loop *loop, struct snt__sleep *sleep, int64_t timeout_ns)
+{
+	int ret;
+
+	if (!timeout_ns)
+		return sleep_on(loop, sleep, 0);
+	sleep->loop = loop;
+	pthread_cleanup_push(cancelled, sleep);
+	ret = sleep_on(loop, sleep, timeout_ns);
+	pthread_cleanup_pop(0);
+	return ret;
 }

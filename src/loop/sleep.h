@@ -6,6 +6,7 @@
 
 /* What to sleep on besides the loop's fd. */
 struct snt__sleep {
+	struct snt_loop *loop;
 	unsigned count;
 	const struct snt_device *device[SNT_DEVICES_MAX];
 	int fd[SNT_DEVICES_MAX];

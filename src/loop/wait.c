@@ -3,6 +3,7 @@
  * Waiting: first with open eyes, then asleep.
  */
 #include <errno.h>
+#include <pthread.h>
 
 #include "loop/op.h"
 #include "loop/sleep.h"
@@ -134,7 +135,7 @@ static int wait_asleep(struct snt_loop *loop, int64_t timeout_ns, uint64_t begin
 			gone);
 }
 
-static int wait(struct snt_loop *loop, int64_t timeout_ns, bool *gone)
+static int wait_uncancelled(struct snt_loop *loop, int64_t timeout_ns, bool *gone)
 {
 	int ret = snt__loop_enter(loop, BUDGET);
 	bool woken = false;
@@ -158,11 +159,51 @@ static int wait(struct snt_loop *loop, int64_t timeout_ns, bool *gone)
 	return ret;
 }
 
+/* Callbacks, and all else that would be left half done, run with cancellation disabled. */
+static int wait(struct snt_loop *loop, int64_t timeout_ns, bool *gone)
+{
+	int state, ret;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+	loop->cancel_state = state;
+	ret = wait_uncancelled(loop, timeout_ns, gone);
+	pthread_setcancelstate(state, NULL);
+	return ret;
+}
+
+static int wait_undo(struct snt_loop *loop, int64_t timeout_ns, void (*undo)(void *arg),
+		     void *arg, bool *gone)
+{
+	int ret;
+
+	loop->undo = undo;
+	loop->undo_arg = arg;
+	ret = wait(loop, timeout_ns, gone);
+	if (!*gone)
+		loop->undo = NULL;
+	return ret;
+}
+
+int snt__loop_wait_undo(struct snt_loop *loop, int64_t timeout_ns,
+			void (*undo)(void *arg), void *arg)
+{
+	bool gone = false;
+
+	return wait_undo(loop, timeout_ns, undo, arg, &gone);
+}
+
 int snt_loop_wait(struct snt_loop *loop, int64_t timeout_ns)
 {
 	bool gone = false;
 
 	return wait(loop, timeout_ns, &gone);
+}
+
+static void forget_waiter(void *arg)
+{
+	struct snt_op *op = arg;
+
+	op->waiter = NULL;
 }
 
 int snt_op_wait(struct snt_op *op, int64_t timeout_ns)
@@ -186,7 +227,7 @@ int snt_op_wait(struct snt_op *op, int64_t timeout_ns)
 	for (;;) {
 		int64_t left = left_of(loop, timeout_ns, begin);
 
-		ret = wait(loop, left, &gone);
+		ret = wait_undo(loop, left, forget_waiter, op, &gone);
 		if (waiter.done)
 			return waiter.result < 0 ? snt__fail(-waiter.result, "%s",
 							     waiter.why.text)

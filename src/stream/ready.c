@@ -132,22 +132,30 @@ static unsigned found_of(const struct snt_stream *stream, unsigned events)
 	return snt__stream_state(stream) & (events | SNT_STREAM_OVER);
 }
 
+static void forget_waiter(void *arg)
+{
+	struct snt__stream_waiter *waiter = arg;
+
+	waiter->stream->waiter = waiter->next;
+}
+
 /* To arm and to sleep is dear, and often enough what is waited for is there already. */
 static int wait_once(struct snt_stream *stream, unsigned events, int64_t left,
-		     const struct snt__stream_waiter *waiter)
+		     struct snt__stream_waiter *waiter)
 {
 	struct snt_loop *loop = stream->hub->loop;
 	int ret = left ? snt_loop_poll(loop, 0) : 0;
 
 	if (ret < 0 || waiter->gone || found_of(stream, events))
 		return ret;
-	return snt_loop_wait(loop, left);
+	return snt__loop_wait_undo(loop, left, forget_waiter, waiter);
 }
 
 int snt__stream_wait(struct snt_stream *stream, unsigned events, int64_t timeout_ns,
 		     bool *gone_out)
 {
-	struct snt__stream_waiter waiter = { .next = stream->waiter };
+	struct snt__stream_waiter waiter = { .next = stream->waiter,
+					     .stream = stream };
 	uint64_t begin = timeout_ns > 0 ? snt_loop_now(stream->hub->loop) : 0;
 	unsigned found = found_of(stream, events);
 	int64_t left = timeout_ns;

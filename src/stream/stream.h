@@ -50,6 +50,7 @@ struct snt__lot {
 /* On the stack of whoever waits. */
 struct snt__stream_waiter {
 	struct snt__stream_waiter *next;
+	struct snt_stream *stream;
 	bool gone;
 };
 
