@@ -135,7 +135,7 @@ bool snt__feed_give(struct snt__member *from, struct snt__arrival *arrival)
 		to->arrivals++;
 		arrival->member = to;
 		arrival->call = (struct snt_call){ .run = arrive };
-		snt_loop_call(to->hub->loop, &arrival->call);
+		snt__call_post(to->hub->loop, &arrival->call);
 	}
 	pthread_mutex_unlock(&feed->lock);
 	return given;

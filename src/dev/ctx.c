@@ -150,6 +150,8 @@ int snt_ctx_open(const struct snt_ctx_opts *user_opts, struct snt_ctx **ctx_out)
 		return snt__fail(ENOMEM, "no memory for a context");
 	ctx->fork_mark = snt__fork_watch();
 	pthread_mutex_init(&ctx->lock, NULL);
+	pthread_mutex_init(&ctx->events_lock, NULL);
+	snt__list_init(&ctx->event_loops);
 	snt__list_init(&ctx->qps);
 	ret = set_up(ctx, &opts);
 	if (ret)
@@ -166,6 +168,7 @@ err_devices:
 	close_devices(ctx);
 err_free:
 	pthread_mutex_destroy(&ctx->lock);
+	pthread_mutex_destroy(&ctx->events_lock);
 	free(ctx);
 	return ret;
 }
@@ -219,6 +222,7 @@ int snt_ctx_close(struct snt_ctx *ctx)
 		return ret;
 	close_devices(ctx);
 	pthread_mutex_destroy(&ctx->lock);
+	pthread_mutex_destroy(&ctx->events_lock);
 	free(ctx);
 	return 0;
 }

@@ -35,6 +35,11 @@ struct snt_ctx {
 	struct snt__orphan *orphans;
 	struct snt__link qps;
 
+	/* Loops that want the asynchronous events of devices. Whichever of them reads an event
+	 * passes it on to all, under this lock. */
+	pthread_mutex_t events_lock;
+	struct snt__link event_loops;
+
 	struct snt__log log;
 	snt_clock_fn clock;
 	void *clock_arg;
@@ -61,16 +66,26 @@ int snt__ctx_check(const struct snt_ctx *ctx);
 
 /* In a child the lock may be that of a thread which only the parent has. The child's only
  * thread can do without. */
-static inline void snt__ctx_lock(struct snt_ctx *ctx)
+static inline void snt__ctx_lock_with(const struct snt_ctx *ctx, pthread_mutex_t *lock)
 {
 	if (!snt__fork_passed(ctx->fork_mark))
-		pthread_mutex_lock(&ctx->lock);
+		pthread_mutex_lock(lock);
+}
+
+static inline void snt__ctx_unlock_with(const struct snt_ctx *ctx, pthread_mutex_t *lock)
+{
+	if (!snt__fork_passed(ctx->fork_mark))
+		pthread_mutex_unlock(lock);
+}
+
+static inline void snt__ctx_lock(struct snt_ctx *ctx)
+{
+	snt__ctx_lock_with(ctx, &ctx->lock);
 }
 
 static inline void snt__ctx_unlock(struct snt_ctx *ctx)
 {
-	if (!snt__fork_passed(ctx->fork_mark))
-		pthread_mutex_unlock(&ctx->lock);
+	snt__ctx_unlock_with(ctx, &ctx->lock);
 }
 
 static inline void snt__ctx_add(struct snt_ctx *ctx, enum snt__ctx_count what, int change)

@@ -5,7 +5,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <infiniband/verbs.h>
+#include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "loop/loop.h"
@@ -81,45 +83,72 @@ static struct snt_srq *find_srq(const struct snt_loop *loop,
 	return found ? found : find_in(&loop->base.polled_cqs, physical);
 }
 
-static void describe(const struct snt_device *device,
-		     const struct ibv_async_event *from, const struct snt_event *event,
-		     char *text, size_t size)
+/* An event that has been taken and acknowledged: what it is about may be gone by now. */
+struct news {
+	struct snt_call call;
+	struct snt_loop *loop; /* for which */
+	const struct snt_device *device;
+	int verbs_type;
+	uint8_t port;
+	uint32_t qp_num;
+	const struct ibv_srq *srq;
+};
+
+static void describe(const struct snt_event *event, char *text, size_t size)
 {
-	const char *what = ibv_event_type_str(from->event_type);
+	const char *what = ibv_event_type_str(event->verbs_type),
+		   *name = event->device_name;
 
 	if (event->qp_num && event->qp)
-		snprintf(text, size, "%s: QP 0x%06x, a lane of QP %u: %s", device->name,
+		snprintf(text, size, "%s: QP 0x%06x, a lane of QP %u: %s", name,
 			 event->qp_num, snt_qp_num(event->qp), what);
 	else if (event->qp_num)
-		snprintf(text, size, "%s: QP 0x%06x: %s", device->name, event->qp_num,
-			 what);
+		snprintf(text, size, "%s: QP 0x%06x: %s", name, event->qp_num, what);
 	else if (event->port)
-		snprintf(text, size, "%s port %u: %s", device->name, event->port, what);
+		snprintf(text, size, "%s port %u: %s", name, event->port, what);
 	else
-		snprintf(text, size, "%s: %s", device->name, what);
+		snprintf(text, size, "%s: %s", name, what);
 }
 
-static struct snt_event translate(const struct snt_loop *loop,
-				  const struct snt_device *device,
-				  const struct ibv_async_event *from)
+static struct kind kind_of(int verbs_type)
 {
-	struct snt_event event = { .verbs_type = from->event_type,
-				   .device = device->index,
-				   .device_name = device->name };
-	struct kind kind = { SNT_EVENT_OTHER, OF_DEVICE };
+	if ((unsigned)verbs_type < sizeof(kinds) / sizeof(kinds[0]))
+		return kinds[verbs_type];
+	return (struct kind){ SNT_EVENT_OTHER, OF_DEVICE };
+}
 
-	if ((unsigned)from->event_type < sizeof(kinds) / sizeof(kinds[0]))
-		kind = kinds[from->event_type];
-	event.type = kind.type;
-	if (kind.element == OF_PORT)
-		event.port = from->element.port_num;
-	if (kind.element == OF_QP) {
-		event.qp_num = from->element.qp->qp_num;
-		event.qp = owner_of(loop, device->index, event.qp_num);
+static void read_event(const struct ibv_async_event *from, struct news *news)
+{
+	news->verbs_type = from->event_type;
+	switch (kind_of(from->event_type).element) {
+	case OF_PORT:
+		news->port = from->element.port_num;
+		break;
+	case OF_QP:
+		news->qp_num = from->element.qp->qp_num;
+		break;
+	case OF_SRQ:
+		news->srq = from->element.srq;
+		break;
+	default:
+		break;
 	}
-	if (kind.element == OF_SRQ)
-		event.srq = find_srq(loop, from->element.srq);
-	return event;
+}
+
+/* As the loop sees it: of QPs and SRQs it knows its own. */
+static struct snt_event translate(const struct snt_loop *loop, const struct news *news)
+{
+	return (struct snt_event){
+		.type = kind_of(news->verbs_type).type,
+		.verbs_type = news->verbs_type,
+		.device = news->device->index,
+		.device_name = news->device->name,
+		.port = news->port,
+		.qp_num = news->qp_num,
+		.qp = news->qp_num ? owner_of(loop, news->device->index, news->qp_num)
+				   : NULL,
+		.srq = news->srq ? find_srq(loop, news->srq) : NULL,
+	};
 }
 
 static bool is_bad(enum snt_event_type type)
@@ -130,20 +159,73 @@ static bool is_bad(enum snt_event_type type)
 	       type == SNT_EVENT_SRQ_ERROR;
 }
 
-/* Acknowledged first: the function may destroy what it is about, which would wait for
- * that. */
-static void tell(struct snt_loop *loop, const struct snt_device *device,
-		 struct ibv_async_event *from)
+static void tell(struct snt_loop *loop, const struct news *news, bool logs)
 {
-	struct snt_event event = translate(loop, device, from);
+	struct snt_event event = translate(loop, news);
 	char text[160];
 
-	describe(device, from, &event, text, sizeof(text));
-	device->control.ack_async_event(from);
+	describe(&event, text, sizeof(text));
 	event.text = text;
-	snt__log(&loop->base.ctx->log, is_bad(event.type) ? SNT_LOG_WARN : SNT_LOG_INFO,
-		 "%s", text);
-	loop->happened(loop->happened_arg, &event);
+	if (logs)
+		snt__log(&loop->base.ctx->log,
+			 is_bad(event.type) ? SNT_LOG_WARN : SNT_LOG_INFO, "%s", text);
+	if (loop->happened)
+		loop->happened(loop->happened_arg, &event);
+}
+
+/* In the loop that it is for. */
+static void deliver(struct snt_call *call)
+{
+	struct news *news = snt__container(call, struct news, call);
+
+	tell(news->loop, news, false);
+	free(news);
+}
+
+/* To all other loops that want events. With the lock. */
+static void pass_on(const struct snt_loop *from, const struct news *news)
+{
+	struct snt__link *list = &from->base.ctx->event_loops;
+
+	for (struct snt__link *at = list->next; at != list; at = at->next) {
+		struct snt_loop *loop =
+			snt__container(at, struct snt_loop, in_event_loops);
+		struct news *copy;
+
+		if (loop == from)
+			continue;
+		copy = malloc(sizeof(*copy));
+		if (!copy) {
+			snt__log(&from->base.ctx->log, SNT_LOG_ERROR,
+				 "no memory to tell a loop of an event of %s",
+				 news->device->name);
+			continue;
+		}
+		*copy = *news;
+		copy->loop = loop;
+		copy->call = (struct snt_call){ .run = deliver };
+		snt__call_post(loop, &copy->call);
+	}
+}
+
+/* Acknowledged before anything is told: the function may destroy what it is about, which
+ * would wait for that. 0, or a negative errno: there is none. */
+static int take_event(const struct snt_loop *loop, struct news *news)
+{
+	const struct snt_device *device = news->device;
+	struct snt_ctx *ctx = loop->base.ctx;
+	struct ibv_async_event event;
+	int ret;
+
+	pthread_mutex_lock(&ctx->events_lock);
+	ret = device->control.get_async_event(device->context, &event);
+	if (!ret) {
+		read_event(&event, news);
+		device->control.ack_async_event(&event);
+		pass_on(loop, news);
+	}
+	pthread_mutex_unlock(&ctx->events_lock);
+	return ret;
 }
 
 static int ready(struct snt__source *source, int budget)
@@ -155,12 +237,12 @@ static int ready(struct snt__source *source, int budget)
 	int count = 0, ret = 0;
 
 	while (count < budget) {
-		struct ibv_async_event event;
+		struct news news = { .device = device };
 
-		ret = device->control.get_async_event(device->context, &event);
+		ret = take_event(run->loop, &news);
 		if (ret)
 			break;
-		tell(run->loop, device, &event);
+		tell(run->loop, &news, true);
 		count++;
 		if (run->gone || !run->loop->happened)
 			return count;
@@ -193,8 +275,21 @@ static int add(struct snt_loop *loop, const struct snt_device *device)
 	return 0;
 }
 
-static void remove_all(struct snt_loop *loop)
+static void list_loop(struct snt_loop *loop, bool wants)
 {
+	struct snt_ctx *ctx = loop->base.ctx;
+
+	snt__ctx_lock_with(ctx, &ctx->events_lock);
+	snt__unlink(&loop->in_event_loops);
+	if (wants)
+		snt__list_append(&ctx->event_loops, &loop->in_event_loops);
+	snt__ctx_unlock_with(ctx, &ctx->events_lock);
+}
+
+void snt__async_stop(struct snt_loop *loop)
+{
+	loop->happened = NULL;
+	list_loop(loop, false);
 	for (unsigned i = 0; i < loop->base.ctx->device_count; i++) {
 		if (loop->async[i].device)
 			snt__loop_remove(loop, &loop->async[i].source);
@@ -215,9 +310,9 @@ int snt_loop_events(struct snt_loop *loop,
 	loop->happened_arg = arg;
 	for (unsigned i = 0; happened && !ret && i < ctx->device_count; i++)
 		ret = add(loop, ctx->device[i]);
-	if (ret || !happened) {
-		loop->happened = NULL;
-		remove_all(loop);
-	}
+	if (ret || !happened)
+		snt__async_stop(loop);
+	else
+		list_loop(loop, true);
 	return ret;
 }

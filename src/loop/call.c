@@ -11,22 +11,43 @@
 
 #include "loop/loop.h"
 
+/* In snt_call::queued. */
+enum {
+	NOT_QUEUED,
+	OF_PROGRAM,
+	OF_LIBRARY,
+};
+
+static void push(struct snt_loop *loop, struct snt_call *call)
+{
+	struct snt_call *top =
+		atomic_load_explicit(&loop->inbox, memory_order_relaxed);
+
+	do
+		call->next = top;
+	while (!atomic_compare_exchange_weak(&loop->inbox, &top, call));
+	snt__loop_ring(loop);
+}
+
 int snt_loop_call(struct snt_loop *loop, struct snt_call *call)
 {
-	struct snt_call *top;
+	int kept = errno;
 
 	if (snt__loop_forked(loop))
 		return -ECHILD;
 	if (!call->run)
 		return -EINVAL;
-	if (__atomic_exchange_n(&call->queued, 1, __ATOMIC_ACQ_REL))
+	if (__atomic_exchange_n(&call->queued, OF_PROGRAM, __ATOMIC_ACQ_REL))
 		return -EALREADY;
-	top = atomic_load_explicit(&loop->inbox, memory_order_relaxed);
-	do
-		call->next = top;
-	while (!atomic_compare_exchange_weak(&loop->inbox, &top, call));
-	snt__loop_ring(loop);
+	push(loop, call);
+	errno = kept;
 	return 0;
+}
+
+void snt__call_post(struct snt_loop *loop, struct snt_call *call)
+{
+	call->queued = OF_LIBRARY;
+	push(loop, call);
 }
 
 bool snt__call_waits(const struct snt_loop *loop)
@@ -69,7 +90,29 @@ void snt__call_run(struct snt__round *run, int reserve)
 			loop->calls_end = &loop->calls;
 		run->count++;
 		run->left--;
-		__atomic_exchange_n(&call->queued, 0, __ATOMIC_ACQ_REL);
+		__atomic_exchange_n(&call->queued, NOT_QUEUED, __ATOMIC_ACQ_REL);
 		call->run(call);
 	}
+}
+
+bool snt__call_has_programs(struct snt_loop *loop)
+{
+	bool found = false;
+
+	take_inbox(loop);
+	for (const struct snt_call *at = loop->calls; at; at = at->next)
+		found |= at->queued == OF_PROGRAM;
+	return found;
+}
+
+void snt__call_run_own(struct snt_loop *loop)
+{
+	take_inbox(loop);
+	while (loop->calls) {
+		struct snt_call *call = loop->calls;
+
+		loop->calls = call->next;
+		call->run(call);
+	}
+	loop->calls_end = &loop->calls;
 }

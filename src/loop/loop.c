@@ -238,7 +238,7 @@ static int check_unused(struct snt_loop *loop)
 	    !snt__list_empty(&loop->base.polled_cqs))
 		return snt__fail(EBUSY, "the loop has CQs left; destroy them before "
 					"closing it");
-	if (snt__call_waits(loop))
+	if (snt__call_has_programs(loop))
 		return snt__fail(EBUSY, "calls of the loop have yet to run; dispatch "
 					"before closing it");
 	if (loop->over)
@@ -260,6 +260,8 @@ int snt_loop_close(struct snt_loop *loop)
 	ret = check_unused(loop);
 	if (ret)
 		return ret;
+	snt__async_stop(loop);
+	snt__call_run_own(loop);
 	snt__timer_forget_all(loop);
 	while (!snt__list_empty(&loop->sources))
 		snt__loop_remove(loop, snt__container(loop->sources.next,

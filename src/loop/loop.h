@@ -91,6 +91,7 @@ struct snt_loop {
 	struct snt__channel async[SNT_DEVICES_MAX];
 	void (*happened)(void *arg, const struct snt_event *event);
 	void *happened_arg;
+	struct snt__link in_event_loops; /* while there is a function */
 	void (*on_wake)(void *arg, struct snt_loop *loop);
 	void *on_wake_arg;
 
@@ -180,6 +181,11 @@ int snt__loop_enter(const struct snt_loop *loop, int budget);
 
 /* call.c: is there a call to run? Also those that no other thread can have seen taken. */
 bool snt__call_waits(const struct snt_loop *loop);
+/* call.c: as snt_loop_call(), of calls that are not the program's: closing the loop runs those
+ * that are left, and is refused while there are others. */
+void snt__call_post(struct snt_loop *loop, struct snt_call *call);
+bool snt__call_has_programs(struct snt_loop *loop);
+void snt__call_run_own(struct snt_loop *loop);
 void snt__call_run(struct snt__round *run, int reserve);
 
 /* wait.c: snt_loop_wait(); a thread that is cancelled in it has this called. */
@@ -198,6 +204,9 @@ void snt__serve_never(struct snt_cq *cq);
 void snt__serve_pending(struct snt__round *run, int reserve);
 /* serve.c: arms it; 1 if it has to be polled first, 0 if it is idle now. */
 int snt__serve_settle(struct snt_cq *cq);
+
+/* async.c: it wants none any more. */
+void snt__async_stop(struct snt_loop *loop);
 
 /* timer.c */
 void snt__timer_run(struct snt__round *run);
