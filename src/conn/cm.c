@@ -15,6 +15,7 @@
 #include <sennit/op.h>
 
 #include "conn/cm_hub.h"
+#include "conn/feed.h"
 #include "conn/message.h"
 #include "util/err.h"
 #include "vqp/qp.h"
@@ -645,19 +646,13 @@ static int answer(struct cm *cm, const struct snt__cm_event *event)
 	return cm->manager->cm->table->accept(cm->id, &param);
 }
 
-static void requested(struct snt__cm_manager *manager,
-		      const struct snt__cm_event *event)
+static void take_request(struct snt_listener *listener, struct snt__cm_manager *manager,
+			 const struct snt__cm_event *event)
 {
-	struct ear *ear = event->listener->user;
-	struct snt__hub *hub = ear->ear.hub;
 	struct cm *cm = NULL;
 
-	if (!is_ours(event)) {
-		turn_away(event->id, SNT__END_PROTOCOL,
-			  "this is a listener of sennit's");
-		return;
-	}
-	if (!snt__listener_has_room(ear->ear.listener) || make(hub, manager, &cm)) {
+	if (!snt__listener_has_room(listener) ||
+	    make(snt__listener_hub(listener), manager, &cm)) {
 		turn_away(event->id, SNT__END_RESOURCES,
 			  "there are too many connections");
 		return;
@@ -672,11 +667,86 @@ static void requested(struct snt__cm_manager *manager,
 		turn_away(event->id, SNT__END_RESOURCES, "there is no QP left");
 		return;
 	}
-	cm->carrier.conn = snt__listener_heard(ear->ear.listener, &cm->carrier);
+	cm->carrier.conn = snt__listener_heard(listener, &cm->carrier);
 	if (cm->carrier.conn)
 		snt__conn_up(cm->carrier.conn);
 	else
 		end_qp(cm);
+}
+
+/* A request on its way to a listener in another loop. */
+struct passed_request {
+	struct snt__arrival arrival;
+	struct snt__cm_manager *manager; /* the other loop's */
+	struct snt__cm_event event;
+};
+
+static struct snt__cm_manager *find_manager(const struct snt__hub *hub,
+					    const struct snt__cm_table *table)
+{
+	for (unsigned i = 0; i < hub->cm->count; i++)
+		if (hub->cm->manager[i].cm->table == table)
+			return &hub->cm->manager[i];
+	return NULL;
+}
+
+static int move_request(struct snt__arrival *arrival, const struct snt__hub *to)
+{
+	struct passed_request *passed =
+		snt__container(arrival, struct passed_request, arrival);
+	struct snt__cm_id *id = passed->event.id;
+
+	passed->manager = find_manager(to, id->cm->table);
+	id->user = NULL; /* nobody's, until the other thread has it */
+	return passed->manager ? id->cm->table->move(id, passed->manager->cm) : -ENOENT;
+}
+
+static void take_passed(struct snt__arrival *arrival, struct snt_listener *listener)
+{
+	struct passed_request *passed =
+		snt__container(arrival, struct passed_request, arrival);
+
+	if (listener)
+		take_request(listener, passed->manager, &passed->event);
+	else
+		turn_away(passed->event.id, SNT__END_REFUSED,
+			  "nobody listens any more");
+	free(passed);
+}
+
+/* Returns whether it is on its way to another listener. */
+static bool pass_on(struct snt__member *member, const struct snt__cm_event *event)
+{
+	struct passed_request *passed;
+
+	if (!snt__feed_is_shared(member))
+		return false;
+	passed = malloc(sizeof(*passed));
+	if (!passed)
+		return false;
+	*passed = (struct passed_request){
+		.arrival = { .move = move_request, .take = take_passed },
+		.event = *event
+	};
+	if (snt__feed_give(member, &passed->arrival))
+		return true;
+	free(passed);
+	return false;
+}
+
+static void requested(struct snt__cm_manager *manager,
+		      const struct snt__cm_event *event)
+{
+	struct ear *ear = event->listener->user;
+	struct snt_listener *listener = ear->ear.listener;
+
+	if (!is_ours(event)) {
+		turn_away(event->id, SNT__END_PROTOCOL,
+			  "this is a listener of sennit's");
+		return;
+	}
+	if (!pass_on(snt__listener_member(listener), event))
+		take_request(listener, manager, event);
 }
 
 void snt__cm_ready(struct snt__cm_manager *manager)
