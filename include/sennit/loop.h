@@ -350,7 +350,7 @@ struct snt_event {
 	const char *device_name; /* "mlx5_0" */
 	uint8_t port;		 /* of events of a port, else 0 */
 	uint32_t qp_num;	 /* the device's number, of events of a QP, else 0 */
-	struct snt_qp *qp;   /* whose lane that is, if it reports to a CQ of this loop */
+	struct snt_qp *qp; /* whose lane that is, if it reports to a CQ of this loop */
 	struct snt_srq *srq; /* the same of events of an SRQ, else NULL */
 	const char *text;    /* "mlx5_0 port 1: port is down" */
 };

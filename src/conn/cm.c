@@ -429,7 +429,7 @@ static uint8_t least_mtu(const struct cm *cm)
 {
 	const struct snt_device *device =
 		cm->carrier.hub->ctx->device[cm->qp->lane[0].device];
-	uint32_t mtu = device->port.info.mtu;
+	uint32_t mtu = snt__port(device)->info.mtu;
 
 	return mtu && mtu < 1024 ? (uint8_t)(__builtin_ctz(mtu) - 7) : IBV_MTU_1024;
 }
@@ -724,10 +724,9 @@ static bool pass_on(struct snt__member *member, const struct snt__cm_event *even
 	passed = malloc(sizeof(*passed));
 	if (!passed)
 		return false;
-	*passed = (struct passed_request){
-		.arrival = { .move = move_request, .take = take_passed },
-		.event = *event
-	};
+	*passed = (struct passed_request){ .arrival = { .move = move_request,
+							.take = take_passed },
+					   .event = *event };
 	if (snt__feed_give(member, &passed->arrival))
 		return true;
 	free(passed);

@@ -114,8 +114,8 @@ static size_t add_addresses(const struct snt_device *device, char *text, size_t 
 {
 	const char *last = "";
 
-	for (unsigned i = 0; i < device->port.info.gid_count; i++) {
-		const struct snt_gid_info *gid = &device->port.gid[i];
+	for (unsigned i = 0; i < snt__port(device)->info.gid_count; i++) {
+		const struct snt_gid_info *gid = &snt__port(device)->gid[i];
 
 		if (gid->type == SNT_GID_IB || !strcmp(gid->text, last))
 			continue;

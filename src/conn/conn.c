@@ -447,8 +447,7 @@ static int take_opts(struct snt_conn *conn, const struct snt_conn_opts *opts)
 				   "struct snt_qp_opts");
 
 	if (!ret)
-		ret = snt__offer_make(conn->hub, opts, &conn->qp_opts,
-				      &conn->offer);
+		ret = snt__offer_make(conn->hub, opts, &conn->qp_opts, &conn->offer);
 	if (ret)
 		return ret;
 	conn->event = opts->event;

@@ -103,7 +103,7 @@ static void add_devices(struct address_list *list)
 
 	for (unsigned i = 0; i < ctx->device_count; i++) {
 		const struct snt_device *device = ctx->device[i];
-		const struct snt_gid_info *gid = find_gid(list->ear, &device->port);
+		const struct snt_gid_info *gid = find_gid(list->ear, snt__port(device));
 
 		if (gid && (device->control.cm || !list->ear->table->by_cm))
 			add_address(list, gid->raw, gid->score);
@@ -117,7 +117,7 @@ static bool is_of_device(const struct snt_ctx *ctx, const char *interface)
 	unsigned index = if_nametoindex(interface);
 
 	for (unsigned i = 0; i < ctx->device_count; i++) {
-		const struct snt__port *port = &ctx->device[i]->port;
+		const struct snt__port *port = snt__port(ctx->device[i]);
 
 		for (unsigned j = 0; j < port->info.gid_count; j++)
 			if (index && port->gid[j].type == SNT_GID_IB &&

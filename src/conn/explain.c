@@ -166,7 +166,7 @@ static void say_devices(struct writer *writer, const struct snt_conn *conn)
 		const struct snt_device *device = conn->hub->ctx->device[i];
 
 		say(writer, "our device %u: %s, MTU %u, GID %s%s\n", i, device->name,
-		    hs->ours.device[i].mtu, device->port.gid_reason,
+		    hs->ours.device[i].mtu, snt__port(device)->gid_reason,
 		    hs->ours.devices >> i & 1 ? "" : "; not to be used");
 	}
 	for (unsigned i = 0; i < hs->theirs.device_count; i++)

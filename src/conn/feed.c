@@ -77,8 +77,7 @@ void snt__feed_leave(struct snt__member *member)
 /* In the member's loop. */
 static void arrive(struct snt_call *call)
 {
-	struct snt__arrival *arrival =
-		snt__container(call, struct snt__arrival, call);
+	struct snt__arrival *arrival = snt__container(call, struct snt__arrival, call);
 	struct snt__member *member = arrival->member;
 	struct snt__feed *feed = member->feed;
 	struct snt_listener *listener;

@@ -326,7 +326,8 @@ static struct snt__member *join(struct snt_listener *listener,
 			      opts->share || opts->requested);
 }
 
-int snt_listener_create(struct snt_loop *loop, const struct snt_listener_opts *user_opts,
+int snt_listener_create(struct snt_loop *loop,
+			const struct snt_listener_opts *user_opts,
 			struct snt_listener **listener_out)
 {
 	struct snt_listener_opts opts;

@@ -33,7 +33,7 @@ int snt__offer_check_secret(const void *secret, size_t length)
 static int describe_device(const struct snt_device *device,
 			   struct snt__offer_device *out)
 {
-	const struct snt__port *port = &device->port;
+	const struct snt__port *port = snt__port(device);
 
 	if (!device->has_control)
 		return snt__fail(

@@ -111,8 +111,10 @@ static void say_what_was_opened(const struct snt_ctx *ctx)
 		char text[SNT__DEVICE_TEXT];
 
 		snt__log(&ctx->log, SNT_LOG_INFO, "device %u is %s, MTU %u, GID %s", i,
-			 snt__device_text(device, text), device->port.info.mtu,
-			 device->port.gid_best < 0 ? "none" : device->port.gid_reason);
+			 snt__device_text(device, text), snt__port(device)->info.mtu,
+			 snt__port(device)->gid_best < 0
+				 ? "none"
+				 : snt__port(device)->gid_reason);
 	}
 }
 
@@ -194,8 +196,8 @@ static int check_none(struct snt_ctx *ctx, enum snt__ctx_count what)
 	snt__ctx_lock(ctx);
 	count = ctx->count[what];
 	snt__ctx_unlock(ctx);
-	return count ? snt__fail(EBUSY, "the context has %u %s before closing it", count,
-				 left[what])
+	return count ? snt__fail(EBUSY, "the context has %u %s before closing it",
+				 count, left[what])
 		     : 0;
 }
 

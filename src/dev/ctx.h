@@ -72,7 +72,8 @@ static inline void snt__ctx_lock_with(const struct snt_ctx *ctx, pthread_mutex_t
 		pthread_mutex_lock(lock);
 }
 
-static inline void snt__ctx_unlock_with(const struct snt_ctx *ctx, pthread_mutex_t *lock)
+static inline void snt__ctx_unlock_with(const struct snt_ctx *ctx,
+					pthread_mutex_t *lock)
 {
 	if (!snt__fork_passed(ctx->fork_mark))
 		pthread_mutex_unlock(lock);
@@ -88,7 +89,8 @@ static inline void snt__ctx_unlock(struct snt_ctx *ctx)
 	snt__ctx_unlock_with(ctx, &ctx->lock);
 }
 
-static inline void snt__ctx_add(struct snt_ctx *ctx, enum snt__ctx_count what, int change)
+static inline void snt__ctx_add(struct snt_ctx *ctx, enum snt__ctx_count what,
+				int change)
 {
 	snt__ctx_lock(ctx);
 	ctx->count[what] += change;

@@ -101,6 +101,50 @@ static int alloc_pd(struct snt_device *device)
 	return 0;
 }
 
+static void free_ports(struct snt_device *device)
+{
+	struct snt__port *port = device->port;
+
+	while (port) {
+		struct snt__port *before = port->before;
+
+		free(port->gid);
+		free(port);
+		port = before;
+	}
+}
+
+static bool is_same(const struct snt__port *a, const struct snt__port *b)
+{
+	return !memcmp(&a->info, &b->info, sizeof(a->info)) &&
+	       a->cap_flags == b->cap_flags && a->gid_best == b->gid_best &&
+	       a->gid_error == b->gid_error && !strcmp(a->gid_reason, b->gid_reason) &&
+	       !memcmp(a->gid, b->gid, a->info.gid_count * sizeof(*a->gid));
+}
+
+/* Keeps what it finds, if it is something new. */
+static int probe_port(struct snt_device *device)
+{
+	struct snt__port *fresh = calloc(1, sizeof(*fresh)), *now;
+	int ret = fresh ? snt__port_probe(device, fresh)
+			: snt__fail(ENOMEM, "%s: no memory for its port", device->name);
+
+	if (ret) {
+		free(fresh);
+		return ret;
+	}
+	now = atomic_load(&device->port);
+	do {
+		if (now && is_same(now, fresh)) {
+			free(fresh->gid);
+			free(fresh);
+			return 0;
+		}
+		fresh->before = now;
+	} while (!atomic_compare_exchange_weak(&device->port, &now, fresh));
+	return 0;
+}
+
 int snt__device_open(const struct snt__provider *provider,
 		     const struct snt__listing *listing, unsigned position,
 		     uint8_t number, struct snt__value gid_wish,
@@ -117,10 +161,10 @@ int snt__device_open(const struct snt__provider *provider,
 	ret = open_context(provider, listing, position, &device->context);
 	if (ret)
 		goto err_free;
-	ret = snt__port_probe(device, &device->port);
+	ret = probe_port(device);
 	if (ret)
 		goto err_close;
-	ret = snt__port_usable(device, &device->port);
+	ret = snt__port_usable(device, snt__port(device));
 	if (ret)
 		goto err_port;
 	ret = alloc_pd(device);
@@ -130,7 +174,7 @@ int snt__device_open(const struct snt__provider *provider,
 	return 0;
 
 err_port:
-	free(device->port.gid);
+	free_ports(device);
 err_close:
 	provider->close(device->context);
 err_free:
@@ -172,17 +216,17 @@ int snt__device_adopt(const struct snt_adopted *adopted, struct snt__value gid_w
 	device->context = adopted->context;
 	device->pd = adopted->pd;
 	import_control(device, adopted->control);
-	ret = snt__port_probe(device, &device->port);
+	ret = probe_port(device);
 	if (ret)
 		goto err_free;
-	ret = snt__port_usable(device, &device->port);
+	ret = snt__port_usable(device, snt__port(device));
 	if (ret)
 		goto err_port;
 	*device_out = device;
 	return 0;
 
 err_port:
-	free(device->port.gid);
+	free_ports(device);
 err_free:
 	free(device);
 	return ret;
@@ -210,7 +254,7 @@ void snt__device_close(struct snt_device *device)
 {
 	if (device->provider)
 		device->provider->close(device->context);
-	free(device->port.gid);
+	free_ports(device);
 	free(device);
 }
 
@@ -228,13 +272,13 @@ void snt__device_leave(const struct snt_device *device, bool readable)
 
 int snt_device_query(const struct snt_device *device, struct snt_device_info *info_out)
 {
-	struct snt_device_info info = device->port.info;
+	struct snt_device_info info = snt__port(device)->info;
 
 	info.name = device->name;
 	info.index = device->index;
 	info.port = device->number;
 	info.kind = device->provider ? device->provider->kind : SNT_DEVICE_ADOPTED;
-	info.gid_reason = device->port.gid_reason;
+	info.gid_reason = snt__port(device)->gid_reason;
 	return snt__info_export(info_out, &info, sizeof(info),
 				"struct snt_device_info");
 }
@@ -244,32 +288,25 @@ int snt_device_gid(const struct snt_device *device, uint32_t position,
 {
 	char text[SNT__DEVICE_TEXT];
 
-	if (position >= device->port.info.gid_count)
+	if (position >= snt__port(device)->info.gid_count)
 		return snt__fail(ENOENT, "%s has %u GIDs, so none at position %u",
 				 snt__device_text(device, text),
-				 device->port.info.gid_count, position);
-	return snt__info_export(info_out, &device->port.gid[position],
-				sizeof(device->port.gid[position]),
+				 snt__port(device)->info.gid_count, position);
+	return snt__info_export(info_out, &snt__port(device)->gid[position],
+				sizeof(snt__port(device)->gid[position]),
 				"struct snt_gid_info");
 }
 
 int snt_device_refresh(struct snt_device *device)
 {
 	char text[SNT__DEVICE_TEXT];
-	struct snt__port fresh;
-	int ret;
 
 	if (!device->has_control)
 		return snt__fail(
 			EOPNOTSUPP,
 			"%s was adopted without a control table and cannot be asked",
 			snt__device_text(device, text));
-	ret = snt__port_probe(device, &fresh);
-	if (ret)
-		return ret;
-	free(device->port.gid);
-	device->port = fresh;
-	return 0;
+	return probe_port(device);
 }
 
 struct ibv_context *snt_device_context(const struct snt_device *device)

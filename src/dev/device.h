@@ -2,6 +2,7 @@
 #ifndef SNT_DEV_DEVICE_H
 #define SNT_DEV_DEVICE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <sennit/device.h>
 
@@ -11,8 +12,10 @@
 
 struct snt_ctx;
 
-/* What can change while the device is open, replaced as a whole. */
+/* What can change while the device is open. Other threads may read it at any time, so it is
+ * replaced as a whole, and what was replaced stays until the device is closed. */
 struct snt__port {
+	struct snt__port *before; /* what it has replaced */
 	struct snt_device_info info;
 	struct snt_gid_info *gid; /* info.gid_count of them */
 	uint32_t cap_flags;	  /* as verbs have them; 0 without a control table */
@@ -32,8 +35,13 @@ struct snt_device {
 	unsigned index;
 	char name[SNT__DEVICE_NAME];
 	uint8_t number; /* of the port */
-	struct snt__port port;
+	_Atomic(struct snt__port *) port;
 };
+
+static inline const struct snt__port *snt__port(const struct snt_device *device)
+{
+	return atomic_load_explicit(&device->port, memory_order_acquire);
+}
 
 /* How many ports has what the provider listed at `position`? */
 int snt__device_count_ports(const struct snt__provider *provider,

@@ -199,7 +199,7 @@ static int register_on(const struct snt_device *device, const struct request *re
 			      "was adopted without the means to register memory; "
 			      "register it yourself and use snt_mem_adopt()");
 	if (request->access & SNT_ACCESS_WINDOW &&
-	    !(device->port.cap_flags & WINDOW_TYPES))
+	    !(snt__port(device)->cap_flags & WINDOW_TYPES))
 		return cannot(device, "the device has no memory windows");
 	if (!request->addr && !control->reg_dmabuf_mr)
 		return cannot(device, "the device has no support for dma-buf");

@@ -20,8 +20,7 @@ enum {
 
 static void push(struct snt_loop *loop, struct snt_call *call)
 {
-	struct snt_call *top =
-		atomic_load_explicit(&loop->inbox, memory_order_relaxed);
+	struct snt_call *top = atomic_load_explicit(&loop->inbox, memory_order_relaxed);
 
 	do
 		call->next = top;

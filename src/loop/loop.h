@@ -64,12 +64,12 @@ struct snt__hub;
 
 struct snt_loop {
 	struct snt__loop_base base; /* first */
-	unsigned fork_mark; /* of the process that made it */
-	int fd;		    /* -1: none yet */
+	unsigned fork_mark;	    /* of the process that made it */
+	int fd;			    /* -1: none yet */
 	struct snt__source bell;
 	struct snt__source clock;
-	atomic_bool rung;  /* the bell; its event is still to be taken */
-	atomic_bool woken; /* by snt_loop_wake() */
+	atomic_bool rung;		  /* the bell; its event is still to be taken */
+	atomic_bool woken;		  /* by snt_loop_wake() */
 	_Atomic(struct snt_call *) inbox; /* calls of any thread, the latest first */
 	struct snt_call *calls;		  /* taken from there, the first first */
 	struct snt_call **calls_end;
@@ -100,8 +100,8 @@ struct snt_loop {
 	int (*hub_close)(struct snt_loop *loop);
 
 	/* A thread that is cancelled while it sleeps here leaves the loop to others. */
-	int cancel_state;	   /* of the thread, while it sleeps */
-	void (*undo)(void *arg);   /* what it was waiting for forgets it; or NULL */
+	int cancel_state;	 /* of the thread, while it sleeps */
+	void (*undo)(void *arg); /* what it was waiting for forgets it; or NULL */
 	void *undo_arg;
 
 	bool dispatched; /* by the program, which then may also sleep by itself */

@@ -42,8 +42,9 @@ static inline int check(const struct snt_qp *qp, const struct snt_op *op,
 	return check_op(cq->loop, op);
 }
 
-static inline void accept_for(struct snt_op *op, struct snt_loop *loop, struct snt_qp *qp,
-			      uint8_t opcode, uint8_t flags, uint32_t position)
+static inline void accept_for(struct snt_op *op, struct snt_loop *loop,
+			      struct snt_qp *qp, uint8_t opcode, uint8_t flags,
+			      uint32_t position)
 {
 	op->complete = snt__op_complete;
 	op->reason = 0;

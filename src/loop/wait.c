@@ -86,8 +86,8 @@ static int spin(struct snt_loop *loop, uint64_t begin, uint64_t spin_ns, bool *w
 	return 0;
 }
 
-static int sleep_on(struct snt_loop *loop, struct snt__sleep *sleep,
-		    int64_t timeout_ns, bool *gone)
+static int sleep_on(struct snt_loop *loop, struct snt__sleep *sleep, int64_t timeout_ns,
+		    bool *gone)
 {
 	int ret = snt__sleep_on(loop, sleep, timeout_ns);
 
@@ -104,8 +104,7 @@ static int wait_awake(struct snt_loop *loop, int64_t timeout_ns, uint64_t begin,
 	for (;;) {
 		int64_t left = left_of(loop, timeout_ns, begin);
 		bool woken;
-		int ret =
-			spin(loop, snt__loop_now(loop), AWAKE_NS, &woken, gone);
+		int ret = spin(loop, snt__loop_now(loop), AWAKE_NS, &woken, gone);
 
 		if (ret || woken || *gone)
 			return ret;
@@ -131,8 +130,7 @@ static int wait_asleep(struct snt_loop *loop, int64_t timeout_ns, uint64_t begin
 		snt__sleep_not(loop, &sleep);
 		return ret;
 	}
-	return sleep_on(loop, &sleep, ret ? 0 : left_of(loop, timeout_ns, begin),
-			gone);
+	return sleep_on(loop, &sleep, ret ? 0 : left_of(loop, timeout_ns, begin), gone);
 }
 
 static int wait_uncancelled(struct snt_loop *loop, int64_t timeout_ns, bool *gone)

@@ -211,8 +211,8 @@ int snt_stream_listener_wait(struct snt_stream_listener *listener, int64_t timeo
 		return snt__fail(EINVAL,
 				 "the listener has a function, "
 				 "snt_stream_listener_opts.accepted, which gets them");
-	ret = snt__hub_wait(listener->loop->hub, &listener->waiter, has_stream, listener,
-			    timeout_ns);
+	ret = snt__hub_wait(listener->loop->hub, &listener->waiter, has_stream,
+			    listener, timeout_ns);
 	if (ret == -EINPROGRESS)
 		return snt__fail(EAGAIN, "there is no stream");
 	if (ret)

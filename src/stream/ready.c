@@ -154,8 +154,7 @@ static int wait_once(struct snt_stream *stream, unsigned events, int64_t left,
 int snt__stream_wait(struct snt_stream *stream, unsigned events, int64_t timeout_ns,
 		     bool *gone_out)
 {
-	struct snt__stream_waiter waiter = { .next = stream->waiter,
-					     .stream = stream };
+	struct snt__stream_waiter waiter = { .next = stream->waiter, .stream = stream };
 	uint64_t begin = timeout_ns > 0 ? snt_loop_now(stream->hub->loop) : 0;
 	unsigned found = found_of(stream, events);
 	int64_t left = timeout_ns;

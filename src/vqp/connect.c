@@ -63,7 +63,7 @@ static uint32_t own_mtu(const struct snt_qp *qp)
 	uint32_t mtu = qp->opts.mtu ? qp->opts.mtu : 4096;
 
 	for (uint32_t i = 0; i < qp->lane_count; i++) {
-		uint32_t port = device_of(qp, &qp->lane[i])->port.info.mtu;
+		uint32_t port = snt__port(device_of(qp, &qp->lane[i]))->info.mtu;
 
 		if (port)
 			mtu = least(mtu, port);
@@ -78,7 +78,7 @@ static uint32_t own_read_depth(const struct snt_qp *qp)
 
 	for (uint32_t i = 0; i < qp->lane_count; i++) {
 		const struct snt_device_info *info =
-			&device_of(qp, &qp->lane[i])->port.info;
+			&snt__port(device_of(qp, &qp->lane[i]))->info;
 
 		if (info->read_in_max)
 			depth = least(depth, info->read_in_max);
@@ -91,7 +91,7 @@ static uint32_t own_read_depth(const struct snt_qp *qp)
 static void describe_device(const struct snt_device *device,
 			    struct snt_card_device *out)
 {
-	const struct snt__port *port = &device->port;
+	const struct snt__port *port = snt__port(device);
 
 	out->lid = port->info.link == SNT_LINK_INFINIBAND ? port->info.lid : 0;
 	out->link = port->info.link;
@@ -255,11 +255,11 @@ static void fill_address(const struct snt_qp *qp, const struct snt__lane *lane,
 	ah->sl = qp->opts.service_level;
 	ah->dlid = remote->lid;
 	ah->is_global =
-		device->port.gid_best >= 0 && remote->link != SNT_LINK_INFINIBAND;
+		snt__port(device)->gid_best >= 0 && remote->link != SNT_LINK_INFINIBAND;
 	if (!ah->is_global)
 		return;
 	memcpy(ah->grh.dgid.raw, remote->gid, sizeof(remote->gid));
-	ah->grh.sgid_index = device->port.info.gid_index;
+	ah->grh.sgid_index = snt__port(device)->info.gid_index;
 	ah->grh.hop_limit = qp->opts.hop_limit;
 	ah->grh.traffic_class = qp->opts.traffic_class;
 	ah->grh.flow_label = lane->flow_label;

@@ -652,7 +652,8 @@ static int check_depth(struct snt_cq *cq, const struct snt_cq_opts *opts)
 {
 	cq->depth = opts->depth ? opts->depth : DEPTH_DEFAULT;
 	for (unsigned i = 0; i < cq->ctx->device_count; i++) {
-		const struct snt_device_info *info = &cq->ctx->device[i]->port.info;
+		const struct snt_device_info *info =
+			&snt__port(cq->ctx->device[i])->info;
 
 		if (!info->cq_depth_max || cq->depth <= info->cq_depth_max)
 			continue;

@@ -323,8 +323,8 @@ static uint32_t find_message_max(const struct snt_qp *qp)
 	uint32_t least = 1u << 31;
 
 	for (uint32_t i = 0; i < qp->lane_count; i++) {
-		uint32_t max =
-			qp->ctx->device[qp->lane[i].device]->port.info.message_size_max;
+		uint32_t max = snt__port(qp->ctx->device[qp->lane[i].device])
+				       ->info.message_size_max;
 
 		if (max && max < least)
 			least = max;

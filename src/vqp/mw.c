@@ -35,7 +35,7 @@ static int check_device(const struct snt_ctx *ctx, unsigned device)
 	if (device >= ctx->device_count)
 		return snt__fail(EINVAL, "a memory window on device %u of %u", device,
 				 ctx->device_count);
-	if (!(ctx->device[device]->port.cap_flags & TYPE_2) ||
+	if (!(snt__port(ctx->device[device])->cap_flags & TYPE_2) ||
 	    !ctx->device[device]->control.alloc_mw ||
 	    !ctx->device[device]->control.dealloc_mw)
 		return snt__fail(EOPNOTSUPP, "%s has no memory windows of type 2",
@@ -231,7 +231,7 @@ static int check_send(const struct snt_qp *qp, const struct snt_token *window)
 
 	if (ret)
 		return ret;
-	if (!(device->port.cap_flags & IBV_DEVICE_MEM_MGT_EXTENSIONS))
+	if (!(snt__port(device)->cap_flags & IBV_DEVICE_MEM_MGT_EXTENSIONS))
 		return snt__fail(EOPNOTSUPP,
 				 "%s cannot send messages that invalidate a key",
 				 device->name);

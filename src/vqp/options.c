@@ -118,7 +118,7 @@ static int beyond(const struct snt_device *device, const char *option, uint64_t 
 /* A limit of 0 is one that is not known. */
 int snt__qp_opts_fit(const struct snt_qp_opts *opts, const struct snt_device *device)
 {
-	const struct snt_device_info *info = &device->port.info;
+	const struct snt_device_info *info = &snt__port(device)->info;
 
 	if (info->message_size_max && opts->fragment_size > info->message_size_max)
 		return beyond(device, "fragment_size", opts->fragment_size,

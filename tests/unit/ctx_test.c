@@ -235,7 +235,7 @@ static void port_without_address(void **state)
 	assert_int_equal(snt_ctx_device_count(ctx), 1);
 	assert_closes_clean();
 	assert_error(open_list("=rxe1"), EADDRNOTAVAIL, "rxe1 port 1 has no GID");
-	fault_arm(11); /* the only GID there is cannot be read */
+	fault_arm(12); /* the only GID there is cannot be read */
 	assert_error(open_list("=rxe0"), FAKE_ERRNO,
 		     "rxe0 port 1: cannot query the GID");
 	assert_string_equal(fault_name(), "ibv_query_gid");
@@ -309,6 +309,9 @@ static void refresh_sees_changes(void **state)
 	assert_int_equal(info_of(0).state, SNT_PORT_DOWN);
 	assert_non_null(strstr(info_of(0).gid_reason, "10.9.9.9"));
 	fault_arm(1);
+	assert_error(snt_device_refresh(snt_ctx_device(ctx, 0)), ENOMEM,
+		     "mlx5_0: no memory for its port");
+	fault_arm(2);
 	assert_error(snt_device_refresh(snt_ctx_device(ctx, 0)), FAKE_ERRNO,
 		     "mlx5_0 port 1: cannot query");
 	assert_non_null(strstr(info_of(0).gid_reason, "10.9.9.9"));

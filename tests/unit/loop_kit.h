@@ -17,7 +17,7 @@
 #define LOOP_BUFFER	 (64 << 10)
 
 struct loop_opts {
-	unsigned devices; /* 0: 1 */
+	unsigned devices;     /* 0: 1 */
 	uint32_t events, ops; /* neither: the CQs are in no loop */
 	struct snt_qp_opts qp;
 	snt_clock_fn clock;
