@@ -363,7 +363,8 @@ struct snt_event {
  * context, those of adopted devices too, and makes the fd that they come from
  * non-blocking. Before it they are not touched. They are acknowledged before the
  * function is called, so that it can destroy what they are about. Each is a line in
- * the log as well. Of several loops of a context that have a function each gets all events. Devices without a control table have none.
+ * the log as well. Of several loops of a context that have a function each gets all
+ * events. Devices without a control table have none.
  *
  * The flow of completions tells of a dead lane by itself; the event only says why.
  *

@@ -146,8 +146,8 @@ struct snt__cm_table {
 	/**
 	 * open - a manager for devices
 	 *
-	 * Returns: 0; -EINVAL, a soft device is given twice included; -ENOMEM; the errno
-	 * of the fd, such as -ENOENT where the kernel has no rdma_cm.
+	 * Returns: 0; -EINVAL, also for a soft device that is given twice; -ENOMEM; the
+	 * errno of the fd, such as -ENOENT where the kernel has no rdma_cm.
 	 */
 	int (*open)(const struct snt__cm_opts *opts, struct snt__cm **cm_out);
 
@@ -195,10 +195,10 @@ struct snt__cm_table {
 	 * @id: of a REQUEST that was taken, and neither accepted nor rejected
 	 * @to: of the same table; neither opened nor closed meanwhile
 	 *
-	 * Called by the thread of the manager that has the id, and afterwards the id
-	 * belongs to the other one: also events that are there already and were not
-	 * taken come out of @to. They may do so before this returns, so id->user is to
-	 * be set before. id->device becomes the index that @to has for the device.
+	 * Called by the thread of the manager that has the id. Afterwards the id belongs
+	 * to the thread of @to, and its events come out of @to, those that were pending
+	 * included. They may do so before this call returns, so id->user must have been
+	 * set. id->device becomes the index that @to has for the device.
 	 *
 	 * Returns: 0, also if @to has it already; -ENOTCONN in another state, or if
 	 * the final event was taken; -EINVAL, @to has not got the device, or is of

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Two threads with a manager each, on the same two soft devices, whose packets move in threads
- * of their own. Each listens, connects to the other's port and serves what comes, or moves it to the
- * other manager; connections end in every way there is. Managers are opened and closed in
- * rounds, each thread at its own pace. What is checked under ThreadSanitizer is that all they
- * share is behind the devices' lock.
+ * Two threads with a manager each, on the same two soft devices, whose packets move in
+ * threads of their own. Each listens, connects to the other's port and serves what comes, or
+ * moves it to the other manager; connections end in every way there is. Managers are opened
+ * and closed in rounds, each thread at its own pace. What is checked under ThreadSanitizer is
+ * that everything that they share is behind the devices' locks.
  */
 #include "lib/test.h"
 

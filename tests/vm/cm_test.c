@@ -412,6 +412,34 @@ static void many(void **state)
 	close_world(&world);
 }
 
+/* A request is accepted by another manager, and outlives the one that it came to. */
+static void request_moves(void **state)
+{
+	struct world world = open_world();
+	struct snt__cm *other = open_manager(0);
+
+	(void)state;
+	start_connect(&world.end[A], &world.at);
+	take_request(&world);
+	assert_success(table->move(world.end[B].id, other));
+	assert_ptr_equal(world.end[B].id->cm, other);
+	table->destroy(world.listener);
+	world.listener = NULL;
+	expect_none(world.end[B].cm);
+	assert_success(table->close(world.end[B].cm));
+	world.end[B].cm = other;
+	accept_request(&world.end[B]);
+	assert_error(table->move(world.end[B].id, other), ENOTCONN, "move");
+	establish(&world.end[A]);
+	expect(&world.end[B], SNT__CM_EVENT_ESTABLISHED);
+	send_across(&world.end[A], &world.end[B]);
+	assert_success(table->disconnect(world.end[A].id));
+	/* A's answer is sent when B takes its event. */
+	expect(&world.end[B], SNT__CM_EVENT_DISCONNECTED);
+	expect(&world.end[A], SNT__CM_EVENT_DISCONNECTED);
+	close_world(&world);
+}
+
 /* Whoever is too much is refused, and the others are not disturbed. */
 static void limit(void **state)
 {
@@ -620,6 +648,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(active_rejects),
 		cmocka_unit_test(not_in_this_state),
 		cmocka_unit_test(many),
+		cmocka_unit_test(request_moves),
 		cmocka_unit_test(limit),
 		cmocka_unit_test(let_go_in_every_phase),
 		cmocka_unit_test(listener_goes),

@@ -146,7 +146,7 @@ struct snt__soft_cm_connection *snt__soft_cm_take(struct snt__soft_cm_channel *c
 	return connection;
 }
 
-/* Whatever becomes of it, its channel has nothing to do with it any more. */
+/* The program does not hold it any more, or never will: no event of it is delivered. */
 static void leave_channel(struct snt__soft_cm *cm,
 			  struct snt__soft_cm_connection *connection)
 {

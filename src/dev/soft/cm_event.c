@@ -50,8 +50,8 @@ void snt__soft_cm_raise(struct snt__soft_cm_connection *connection,
 	make_ready(connection);
 }
 
-/* The peer may have given up meanwhile: then its end is an event that goes along. A QP of
- * ours is named by accepting it. */
+/* If the peer has given up, the final event is pending, and moves as well. A connection that
+ * was accepted has a local QP number. */
 static bool is_movable(const struct snt__soft_cm_connection *connection)
 {
 	return connection->state == SNT__SOFT_CM_REQ_RECEIVED ||
