@@ -93,6 +93,12 @@ __attribute__((constructor)) static void claim_own(void)
 	block = loopback_claim((unsigned)claimed_by % BLOCKS);
 }
 
+void loopback_move(void)
+{
+	claim_own();
+	block = loopback_claim((block + 1) % BLOCKS);
+}
+
 void loopback_address(unsigned number, uint8_t address_out[4])
 {
 	claim_own();

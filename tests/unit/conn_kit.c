@@ -7,6 +7,15 @@
 
 #include "lib/loopback.h"
 
+static bool is_open;
+
+void kit_leave_failed(void)
+{
+	if (is_open)
+		loopback_move();
+	is_open = false;
+}
+
 const char *kit_address(unsigned end, unsigned device)
 {
 	return loopback_text(end * 16 + device);
@@ -72,6 +81,8 @@ static void requested(void *arg, struct snt_listener *listener, struct snt_conn 
 
 void kit_open(struct kit *kit, enum snt_carrier carrier, unsigned devices)
 {
+	kit_leave_failed();
+	is_open = true;
 	memset(kit, 0, sizeof(*kit));
 	for (unsigned i = 0; i < 2; i++) {
 		open_end(&kit->end[i], i, devices);
@@ -210,6 +221,7 @@ void kit_close(struct kit *kit)
 		assert_success(snt_ctx_close(end->ctx));
 		free(end->bytes);
 	}
+	is_open = false;
 }
 
 int kit_status(struct kit *kit, unsigned end)

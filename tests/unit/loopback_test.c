@@ -42,6 +42,16 @@ static void a_child_has_its_own(void **state)
 	close(ends[1]);
 }
 
+static void addresses_move(void **state)
+{
+	char before[16];
+
+	(void)state;
+	snprintf(before, sizeof(before), "%s", loopback_text(0));
+	loopback_move();
+	assert_string_not_equal(loopback_text(0), before);
+}
+
 /* By a program that knows nothing of blocks. */
 static void taken_ports_are_avoided(void **state)
 {
@@ -63,6 +73,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(blocks_are_claimed_once),
 		cmocka_unit_test(a_child_has_its_own),
+		cmocka_unit_test(addresses_move),
 		cmocka_unit_test(taken_ports_are_avoided),
 	};
 
