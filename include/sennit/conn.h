@@ -49,6 +49,8 @@
  * noticed within detect_ns, by either carrier, and whether or not anything is being sent.
  * Every quarter of that time the peer's device is asked, by an empty RDMA write that needs
  * nothing of its program; if no answer comes for five eighths of it, the connection is over.
+ * Answers that have come are always taken before this is judged, and while the program does
+ * not dispatch, or its process is stopped, no more than an eighth of detect_ns counts.
  * SNT_CARRIER_TCP keeps a QP for this on each pair of devices that lanes use, and the
  * connection is over when none of them is answered, or when TCP itself breaks. Lanes are
  * made to give up within seven eighths of detect_ns, too, with an ACK timeout of at most a

@@ -17,6 +17,7 @@
 #include "conn/cm_hub.h"
 #include "conn/feed.h"
 #include "conn/message.h"
+#include "conn/ping.h"
 #include "util/err.h"
 #include "vqp/qp.h"
 
@@ -51,7 +52,7 @@ struct cm {
 	struct snt_qp *qp;
 	struct snt_mem *mem;
 	uint8_t *bytes;
-	struct snt_timer timer;
+	struct snt_timer timer; /* of the last words */
 	struct snt_op close;
 	bool established;
 	bool broken;
@@ -60,7 +61,7 @@ struct cm {
 	unsigned sending;
 	uint8_t timeout;
 	uint64_t detect_ns;
-	struct snt_op ping;
+	struct snt__ping ping;
 	struct slot recv[RECVS];
 	struct slot send[SEND_SLOTS];
 };
@@ -116,6 +117,7 @@ static void end_qp(struct cm *cm)
 	}
 	cm->closing = true;
 	snt_timer_stop(&cm->timer);
+	snt__ping_stop(&cm->ping);
 	if (cm->id && cm->established)
 		cm->manager->cm->table->disconnect(cm->id);
 	cm->close.done = closed;
@@ -130,14 +132,9 @@ static void end_qp(struct cm *cm)
 	free_if_done(cm);
 }
 
-static void timer_fired(struct snt_timer *timer)
+static void patience_ends(struct snt_timer *timer)
 {
-	struct cm *cm = timer->arg;
-
-	if (cm->carrier.conn)
-		break_down(cm, -ETIMEDOUT, "it does not answer");
-	else
-		end_qp(cm);
+	end_qp(timer->arg);
 }
 
 static uint64_t linger_ns(const struct cm *cm)
@@ -153,6 +150,7 @@ static void cm_close(struct snt__carrier *carrier)
 	struct cm *cm = cm_of(carrier);
 
 	carrier->conn = NULL;
+	snt__ping_stop(&cm->ping);
 	if (cm->sending && !cm->broken && !cm->closing &&
 	    !snt_timer_start(carrier->hub->loop, &cm->timer, linger_ns(cm)))
 		return;
@@ -243,39 +241,32 @@ static void cm_detect(struct snt__carrier *carrier, uint64_t detect_ns)
 	cm_of(carrier)->detect_ns = detect_ns;
 }
 
-static void answered(struct snt_op *op)
+static void answered(struct snt__ping *ping, int result)
 {
-	struct cm *cm = op->arg;
+	struct cm *cm = snt__container(ping, struct cm, ping);
 
 	cm->ops--;
-	if (cm->carrier.conn)
-		snt_timer_stop(&cm->timer);
-	if (op->result && !cm->closing)
-		break_down(cm, op->result, "it does not answer");
+	if (result && !cm->closing)
+		break_down(cm, result, "it does not answer");
 	free_if_done(cm);
 }
 
-/*
- * A write of nothing to nowhere: the peer's device answers by itself. A PING goes out
- * each quarter of the detection time, and is waited for for five eighths of it.
- */
+static void unanswered(struct snt__ping *ping)
+{
+	break_down(snt__container(ping, struct cm, ping), -ETIMEDOUT,
+		   "it does not answer");
+}
+
 static void cm_ping(struct snt__carrier *carrier)
 {
-	static const struct snt_token nowhere = { .length = 1,
-						  .access = SNT_ACCESS_REMOTE_WRITE,
-						  .key_count = 1 };
 	struct cm *cm = cm_of(carrier);
 
-	if (cm->broken || cm->closing || snt_op_pending(&cm->ping))
+	if (cm->broken || cm->closing || cm->ping.state != SNT__PING_IDLE)
 		return;
-	cm->ping.done = answered;
-	cm->ping.arg = cm;
-	if (snt_op_write(cm->qp, &cm->ping, NULL, 0, &nowhere, 0, 0)) {
+	if (snt__ping_send(&cm->ping, carrier->hub, cm->qp, cm->detect_ns))
 		break_down(cm, -EIO, "the carrier's QP takes no writes");
-		return;
-	}
-	cm->ops++;
-	snt_timer_start(carrier->hub->loop, &cm->timer, cm->detect_ns * 5 / 8);
+	else
+		cm->ops++;
 }
 
 static void cm_peer(struct snt__carrier *carrier, struct sockaddr_storage *out)
@@ -322,8 +313,10 @@ static int make(struct snt__hub *hub, struct snt__cm_manager *manager,
 	cm->carrier = (struct snt__carrier){ .table = &table, .hub = hub };
 	cm->manager = manager;
 	cm->timeout = TIMEOUT_MAX;
-	cm->timer.fired = timer_fired;
+	cm->timer.fired = patience_ends;
 	cm->timer.arg = cm;
+	cm->ping.ended = answered;
+	cm->ping.silent = unanswered;
 	for (unsigned i = 0; i < RECVS; i++)
 		cm->recv[i].bytes = cm->bytes + (size_t)i * SNT__MESSAGE_MAX;
 	for (unsigned i = 0; i < SEND_SLOTS; i++)

@@ -50,6 +50,11 @@ void snt__hub_add_work(struct snt__hub *hub, struct snt__worker *worker)
 		snt_timer_start_at(hub->loop, &hub->timer, 0);
 }
 
+void snt__hub_take(struct snt__hub *hub)
+{
+	snt__serve_now(hub->cq);
+}
+
 /*
  * File descriptors. One event at a time, since whoever handles one may end the next.
  */

@@ -70,6 +70,10 @@ int snt__hub_random(const struct snt__hub *hub, void *buffer, size_t length);
 /* Also from inside of work(). */
 void snt__hub_add_work(struct snt__hub *hub, struct snt__worker *worker);
 
+/* Runs the completions that have come for carriers and scouts, whatever the budget of this
+ * dispatch; so for timers, before they judge what has not come. */
+void snt__hub_take(struct snt__hub *hub);
+
 int snt__hub_watch(struct snt__hub *hub, struct snt__watch *watch, uint32_t events);
 void snt__hub_rewatch(struct snt__hub *hub, struct snt__watch *watch, uint32_t events);
 void snt__hub_unwatch(struct snt__hub *hub, struct snt__watch *watch);

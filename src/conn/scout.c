@@ -7,6 +7,7 @@
 #include <sennit/card.h>
 #include <sennit/op.h>
 
+#include "conn/ping.h"
 #include "util/err.h"
 
 /* Under way at the same time, of a context that connects or accepts. */
@@ -25,15 +26,14 @@ struct scout {
 	bool spoken;
 	struct snt_op recv[MESSAGES];
 	struct snt_op send[MESSAGES];
-	struct snt_op ping;
-	uint64_t pinged_at;
+	struct snt__ping ping;
 	struct snt_op close;
 };
 
 struct snt__scouting {
 	struct snt__hub *hub;
-	struct snt_conn *conn; /* NULL: nobody wants to know any more */
-	struct snt_timer timer;
+	struct snt_conn *conn;	/* NULL: nobody wants to know any more */
+	struct snt_timer timer; /* of trials */
 	struct snt_mem *mem;
 	/* What all send; then for each a place where it receives, since devices write at
 	 * the same time. */
@@ -48,8 +48,6 @@ struct snt__scouting {
 	unsigned count;
 	struct scout scout[];
 };
-
-static void pings_due(struct snt__scouting *scouting);
 
 bool snt__scouting_may_begin(const struct snt__hub *hub, bool connects)
 {
@@ -122,8 +120,12 @@ static void time_is_up(struct snt_timer *timer)
 {
 	struct snt__scouting *scouting = timer->arg;
 
-	if (scouting->detect_ns) {
-		pings_due(scouting);
+	/* What has come counts. It may end the trials; the op that is added keeps this. */
+	scouting->ops++;
+	snt__hub_take(scouting->hub);
+	scouting->ops--;
+	if (scouting->closing) {
+		free_if_done(scouting);
 		return;
 	}
 	for (unsigned i = 0; i < scouting->count; i++)
@@ -271,6 +273,7 @@ static void close_scout(struct scout *scout)
 {
 	if (!scout->qp || snt_op_pending(&scout->close))
 		return;
+	snt__ping_stop(&scout->ping);
 	scout->close.done = closed;
 	scout->close.arg = scout;
 	if (scout->connected && !snt_op_close(scout->qp, &scout->close))
@@ -300,81 +303,40 @@ static void give_up(struct scout *scout)
 	snt__conn_silent(scouting->conn);
 }
 
-static uint64_t patience_of(const struct snt__scouting *scouting)
+static void answered(struct snt__ping *ping, int result)
 {
-	return scouting->detect_ns * 5 / 8;
-}
-
-/* The timer is that of the ping that has waited longest. */
-static void set_timer(struct snt__scouting *scouting)
-{
-	uint64_t first = UINT64_MAX;
-
-	for (unsigned i = 0; i < scouting->count; i++) {
-		const struct scout *scout = &scouting->scout[i];
-
-		if (is_kept(scout) && snt_op_pending(&scout->ping) &&
-		    scout->pinged_at < first)
-			first = scout->pinged_at;
-	}
-	if (first == UINT64_MAX)
-		snt_timer_stop(&scouting->timer);
-	else
-		snt_timer_start_at(scouting->hub->loop, &scouting->timer,
-				   first + patience_of(scouting));
-}
-
-static void pings_due(struct snt__scouting *scouting)
-{
-	uint64_t now = snt__hub_now(scouting->hub);
-
-	for (unsigned i = 0; i < scouting->count; i++) {
-		struct scout *scout = &scouting->scout[i];
-
-		if (is_kept(scout) && snt_op_pending(&scout->ping) &&
-		    now - scout->pinged_at >= patience_of(scouting))
-			give_up(scout);
-	}
-	set_timer(scouting);
-}
-
-static void answered(struct snt_op *op)
-{
-	struct scout *scout = op->arg;
+	struct scout *scout = snt__container(ping, struct scout, ping);
 	struct snt__scouting *scouting = scout->owner;
 
 	scouting->ops--;
-	if (!scouting->closing) {
-		if (op->result && is_kept(scout))
-			give_up(scout);
-		set_timer(scouting);
-	}
+	if (result && !scouting->closing && is_kept(scout))
+		give_up(scout);
 	free_if_done(scouting);
 }
 
-/* A write of nothing to nowhere: the peer's device answers by itself. */
+static void unanswered(struct snt__ping *ping)
+{
+	give_up(snt__container(ping, struct scout, ping));
+}
+
 static void ping(struct scout *scout)
 {
-	static const struct snt_token nowhere = { .length = 1,
-						  .access = SNT_ACCESS_REMOTE_WRITE,
-						  .key_count = 1 };
+	struct snt__scouting *scouting = scout->owner;
 
-	scout->ping.done = answered;
-	scout->ping.arg = scout;
-	scout->pinged_at = snt__hub_now(scout->owner->hub);
-	if (snt_op_write(scout->qp, &scout->ping, NULL, 0, &nowhere, 0, 0))
+	scout->ping.ended = answered;
+	scout->ping.silent = unanswered;
+	if (snt__ping_send(&scout->ping, scouting->hub, scout->qp, scouting->detect_ns))
 		give_up(scout);
 	else
-		scout->owner->ops++;
+		scouting->ops++;
 }
 
 void snt__scouting_ping(struct snt__scouting *scouting)
 {
 	for (unsigned i = 0; i < scouting->count; i++)
 		if (is_kept(&scouting->scout[i]) &&
-		    !snt_op_pending(&scouting->scout[i].ping))
+		    scouting->scout[i].ping.state == SNT__PING_IDLE)
 			ping(&scouting->scout[i]);
-	set_timer(scouting);
 }
 
 void snt__scouting_keep(struct snt__scouting *scouting, const bool *keep,

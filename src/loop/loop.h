@@ -202,6 +202,9 @@ void snt__serve_list_later(struct snt__link *list);
 void snt__serve_never(struct snt_cq *cq);
 /* serve.c: as long as there are callbacks left beyond so many. */
 void snt__serve_pending(struct snt__round *run, int reserve);
+/* serve.c: all that has come, at once, from a callback; for CQs whose ops are the library's,
+ * which call nothing of the program's. */
+void snt__serve_now(struct snt_cq *cq);
 /* serve.c: arms it; 1 if it has to be polled first, 0 if it is idle now. */
 int snt__serve_settle(struct snt_cq *cq);
 

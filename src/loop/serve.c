@@ -228,6 +228,13 @@ void snt__serve_pending(struct snt__round *run, int reserve)
 		serve_once(run, reserve);
 }
 
+/* One that cannot be polled is reported by its own turn. */
+void snt__serve_now(struct snt_cq *cq)
+{
+	while (!cq->notify.failed && serve_ops(cq->loop->run, cq, BATCH) > 0)
+		cq->notify.stale = true;
+}
+
 int snt_cq_watch(struct snt_cq *cq, void (*ready)(void *arg, struct snt_cq *cq),
 		 void *arg)
 {

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT */
+#include "conn/ping.h"
+
+#define TICKS	     5
+#define TICKS_IN_ALL 8 /* of the detection time */
+
+static void answered(struct snt_op *op)
+{
+	struct snt__ping *ping = op->arg;
+
+	snt_timer_stop(&ping->timer);
+	ping->state = SNT__PING_IDLE;
+	ping->ended(ping, op->result);
+}
+
+static void tick(struct snt_timer *timer)
+{
+	struct snt__ping *ping = timer->arg;
+
+	snt__hub_take(ping->hub);
+	/* It was answered or stopped by now, or answered and sent again. */
+	if (ping->state != SNT__PING_ASKED || timer->loop)
+		return;
+	if (--ping->ticks_left) {
+		snt_timer_start(ping->hub->loop, timer, ping->tick_ns);
+		return;
+	}
+	ping->state = SNT__PING_GIVEN_UP;
+	ping->silent(ping);
+}
+
+int snt__ping_send(struct snt__ping *ping, struct snt__hub *hub, struct snt_qp *qp,
+		   uint64_t detect_ns)
+{
+	static const struct snt_token nowhere = { .length = 1,
+						  .access = SNT_ACCESS_REMOTE_WRITE,
+						  .key_count = 1 };
+	int ret;
+
+	ping->hub = hub;
+	ping->op.done = answered;
+	ping->op.arg = ping;
+	ret = snt_op_write(qp, &ping->op, NULL, 0, &nowhere, 0, 0);
+	if (ret)
+		return ret;
+	ping->state = SNT__PING_ASKED;
+	ping->ticks_left = TICKS;
+	ping->tick_ns = detect_ns / TICKS_IN_ALL;
+	ping->timer.fired = tick;
+	ping->timer.arg = ping;
+	snt_timer_start(hub->loop, &ping->timer, ping->tick_ns);
+	return 0;
+}
+
+void snt__ping_stop(struct snt__ping *ping)
+{
+	snt_timer_stop(&ping->timer);
+	if (ping->state == SNT__PING_ASKED)
+		ping->state = SNT__PING_GIVEN_UP;
+}
