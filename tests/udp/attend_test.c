@@ -67,24 +67,83 @@ static int attend_alone(struct side *side, struct side *peer)
 	}
 }
 
+/* Until nothing but a packet, or a bell, would wake its thread. */
+static void wait_asleep(struct side *side)
+{
+	const struct timespec moment = { .tv_nsec = 500000 };
+	uint64_t end = snt__udp_now() + UINT64_C(30000000000), wake_at;
+
+	do {
+		assert_true(snt__udp_now() < end);
+		nanosleep(&moment, NULL);
+		snt__udp_lock(side->device);
+		wake_at = side->device->wake_at;
+		snt__udp_unlock(side->device);
+	} while (wake_at < end);
+}
+
+/* Did the thread take the socket from one that had slept for long, and came too late? */
+static bool is_taken_over(struct side *side)
+{
+	bool taken;
+
+	snt__udp_lock(side->device);
+	taken = side->device->attended && !side->device->attended_lately;
+	snt__udp_unlock(side->device);
+	return taken;
+}
+
+static void wait_readable_or_taken_over(struct side *side, int fd)
+{
+	uint64_t end = snt__udp_now() + UINT64_C(30000000000);
+
+	while (!wait_readable(fd, 10) && !is_taken_over(side))
+		assert_true(snt__udp_now() < end);
+}
+
 /* Nothing moves while he only looks. Then it does, in his own thread. */
 static void sleeper_moves_packets(void **state)
+{
+	uint64_t end = snt__udp_now() + UINT64_C(60000000000);
+	struct side side[2];
+
+	(void)state;
+	sides_open(side, NULL);
+	for (unsigned i = 0; i < 20;) {
+		int fd = attend_alone(&side[1], &side[0]);
+		uint64_t before = side_stats(&side[1]).packets_in, after;
+
+		assert_true(snt__udp_now() < end);
+		side_post(&side[0], &side[1], IBV_WR_RDMA_WRITE, 100);
+		wait_readable_or_taken_over(&side[1], fd);
+		after = side_stats(&side[1]).packets_in;
+		if (!is_taken_over(&side[1])) {
+			assert_int_equal(after, before);
+			i++;
+		}
+		leave(&side[1], true);
+		assert_int_equal(side_stats(&side[1]).packets_in, before + 1);
+		/* The acknowledgment goes out although he does not come back. */
+		assert_int_equal(side_wait(&side[0]), IBV_WC_SUCCESS);
+	}
+	assert_int_equal(side_stats(&side[0]).resent, 0);
+	sides_close(side);
+}
+
+/* In a signal handler, or by a debugger: his packets are moved all the same, whether the thread
+ * had gone to sleep or not. */
+static void sleeper_is_held_up(void **state)
 {
 	struct side side[2];
 
 	(void)state;
 	sides_open(side, NULL);
 	for (unsigned i = 0; i < 20; i++) {
-		int fd = attend_alone(&side[1], &side[0]);
-		uint64_t before = side_stats(&side[1]).packets_in;
-
-		side_post(&side[0], &side[1], IBV_WR_RDMA_WRITE, 100);
-		assert_true(wait_readable(fd, 30000));
-		assert_int_equal(side_stats(&side[1]).packets_in, before);
-		leave(&side[1], true);
-		assert_int_equal(side_stats(&side[1]).packets_in, before + 1);
-		/* The acknowledgment goes out although he does not come back. */
-		assert_int_equal(side_wait(&side[0]), IBV_WC_SUCCESS);
+		attend_alone(&side[1], &side[0]);
+		if (i % 2)
+			wait_asleep(&side[1]);
+		side_check(&side[0], &side[1], 100);
+		leave(&side[1], false);
 	}
 	assert_int_equal(side_stats(&side[0]).resent, 0);
 	sides_close(side);
@@ -104,21 +163,6 @@ static void one_at_a_time(void **state)
 	leave(&side[0], false);
 	leave(&side[1], false);
 	sides_close(side);
-}
-
-/* Until nothing but a packet, or a bell, would wake its thread. */
-static void wait_asleep(struct side *side)
-{
-	const struct timespec moment = { .tv_nsec = 500000 };
-	uint64_t end = snt__udp_now() + UINT64_C(30000000000), wake_at;
-
-	do {
-		assert_true(snt__udp_now() < end);
-		nanosleep(&moment, NULL);
-		snt__udp_lock(side->device);
-		wake_at = side->device->wake_at;
-		snt__udp_unlock(side->device);
-	} while (wake_at < end);
 }
 
 /* The thread finds out, also if he had slept for so long that it slept, too. */
@@ -382,7 +426,7 @@ static void sleeper_with_a_shelf(void **state)
 		fd = attend(&side[1]);
 		apart += fd != side[1].device->socket.fd;
 		side_post(&side[0], &side[1], IBV_WR_RDMA_WRITE, i % 2 ? 100 : 100000);
-		assert_true(wait_readable(fd, 30000));
+		wait_readable_or_taken_over(&side[1], fd);
 		leave(&side[1], i % 3);
 		assert_int_equal(side_wait(&side[0]), IBV_WC_SUCCESS);
 	}
@@ -504,6 +548,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(sleeper_moves_packets),
+		cmocka_unit_test(sleeper_is_held_up),
 		cmocka_unit_test(one_at_a_time),
 		cmocka_unit_test(sleeper_does_not_come_back),
 		cmocka_unit_test(who_was_away_may_not),

@@ -20,7 +20,8 @@
  *
  * The thread gives way to programs that poll all the time, and to those that sleep on the
  * socket themselves: it leaves the socket alone as long as they do, since it would only take
- * turns with them at the cost of a wake-up for every packet.
+ * turns with them at the cost of a wake-up for every packet. One that sleeps and does not come
+ * for its packets is not waited for.
  */
 struct snt__udp_device {
 	pthread_mutex_t lock;

@@ -26,6 +26,10 @@
 /* After that nothing is kept for what may come. */
 #define IDLE (2 * NAP)
 
+/* After that it watches the socket together with the program that sleeps there, which may be
+ * held up: a packet that comes after such a silence wakes both. */
+#define SILENCE UINT64_C(10000000)
+
 /* However busy it is, it sees who comes and goes. */
 #define SERVE UINT64_C(1000000)
 
@@ -124,6 +128,13 @@ static bool still_polled(struct snt__udp_device *device, unsigned *polls)
 	return false;
 }
 
+/* Nothing has come for so long that the program may be held up, rather than asleep. */
+static bool is_silent(const struct snt__udp_device *device, const struct rhythm *rhythm,
+		      uint64_t now)
+{
+	return device->attended && now - rhythm->active_at >= SILENCE;
+}
+
 /* How long to leave the socket to others. Who sleeps on it does not see to timers. */
 static uint64_t nap_end(struct snt__udp_device *device, const struct rhythm *rhythm,
 			uint64_t now)
@@ -132,7 +143,11 @@ static uint64_t nap_end(struct snt__udp_device *device, const struct rhythm *rhy
 
 	if (!device->attended)
 		return now + NAP;
-	return now - rhythm->active_at < IDLE ? sooner(now + NAP, deadline) : deadline;
+	if (is_silent(device, rhythm, now))
+		return deadline;
+	return sooner(deadline, now - rhythm->active_at < IDLE
+					? now + NAP
+					: rhythm->active_at + SILENCE);
 }
 
 /* As long as somebody polls all the time. */
@@ -152,6 +167,38 @@ static void nap(struct snt__udp_device *device, struct rhythm *rhythm, uint64_t 
 	while (!woken && time <= NAP && still_polled(device, &polls));
 	if (woken || polls != before)
 		rhythm->active_at = snt__udp_now();
+}
+
+/* The program has not come for its packets: the thread looks after the socket as well, until
+ * the program comes back. */
+static void take_over(struct snt__udp_device *device, unsigned polls)
+{
+	snt__udp_lock(device);
+	if (device->attended &&
+	    atomic_load_explicit(&device->polls, memory_order_relaxed) == polls)
+		device->polled = device->attended_lately = false;
+	snt__udp_unlock(device);
+}
+
+/* A program that sleeps on the socket has a nap's time to come for what is there. In a signal
+ * handler, or stopped by a debugger, it does not come. */
+static void watch_sleeper(struct snt__udp_device *device, struct rhythm *rhythm,
+			  uint64_t time)
+{
+	const unsigned polls =
+		atomic_load_explicit(&device->polls, memory_order_relaxed);
+	struct pollfd fds[] = {
+		{ .fd = device->wake_fd, .events = POLLIN },
+		{ .fd = device->shm.fd, .events = POLLIN },
+		{ .fd = device->socket.fd, .events = POLLIN },
+	};
+	bool woken = sleep_on(device, rhythm, fds, 3, time);
+
+	if (!woken && !fds[2].revents)
+		return;
+	if (!woken && !sleep_on(device, rhythm, fds, 2, NAP))
+		take_over(device, polls);
+	rhythm->active_at = snt__udp_now();
 }
 
 /* Who has put something into a ring need not wake who is awake. */
@@ -183,7 +230,7 @@ static bool rest(struct snt__udp_device *device, uint64_t now)
 /* Moves what there is, then sleeps if there is nothing. False: it is over. */
 static bool look(struct snt__udp_device *device, struct rhythm *rhythm)
 {
-	bool over, stalled, polled;
+	bool over, stalled, polled, silent;
 	uint64_t now, end;
 
 	snt__udp_lock(device);
@@ -206,6 +253,7 @@ static bool look(struct snt__udp_device *device, struct rhythm *rhythm)
 		end = now;
 	device->wake_at = end > now ? end : 0;
 	device->napping = polled;
+	silent = polled && is_silent(device, rhythm, now);
 	over = device->over;
 	stalled = snt__udp_sender_stalled(&device->sender);
 	snt__udp_unlock(device);
@@ -213,6 +261,8 @@ static bool look(struct snt__udp_device *device, struct rhythm *rhythm)
 		return false;
 	if (end <= now)
 		let_others(device);
+	else if (silent)
+		watch_sleeper(device, rhythm, end == SNT__SOFT_NEVER ? end : end - now);
 	else if (polled)
 		nap(device, rhythm, end == SNT__SOFT_NEVER ? end : end - now);
 	else
