@@ -487,7 +487,7 @@ static void strangers(void **state)
 
 	(void)state;
 	kit_open(&kit, SNT_CARRIER_TCP, 1);
-	kit.listen.setup_ns = UINT64_C(300000000);
+	kit.listen.setup_ns = UINT64_C(1000000000);
 	kit_listen(&kit);
 	/* To what is no message there is no answer; silence ends with the setup time. */
 	assert_int_equal(hear_out(&kit, call_raw(&kit, http, sizeof(http)), said,
@@ -515,7 +515,7 @@ static void too_many_strangers(void **state)
 
 	(void)state;
 	kit_open(&kit, SNT_CARRIER_TCP, 1);
-	kit.listen.setup_ns = UINT64_C(500000000);
+	kit.listen.setup_ns = UINT64_C(1500000000);
 	kit.listen.backlog = 2;
 	kit_listen(&kit);
 	for (unsigned i = 0; i < 2; i++)
