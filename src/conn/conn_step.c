@@ -14,8 +14,10 @@
 #define DRAIN_NS MS_NS
 /* The part of the setup that one round of trials may take. */
 #define PROBE_SHARE 4
-/* 17 ms: busy hosts are given half a second, even if they are to be detected sooner. */
+/* 17 ms: busy hosts are given half a second, even if they are to be detected sooner; 134 ms: to
+ * wait for longer before something lost is sent again would make the setup slow. */
 #define SCOUT_TIMEOUT_MIN 12
+#define SCOUT_TIMEOUT_MAX 15
 #define LANE_TRIES	  8
 #define LANE_TIMEOUT_MAX  18
 
@@ -31,6 +33,16 @@ static void tell(struct snt_conn *conn, enum snt_conn_event event)
 	snt__hub_add_work(conn->hub, &conn->worker);
 }
 
+/* The longest ACK timeout that is no longer than this. */
+static uint8_t timeout_within(uint64_t each_ns, uint8_t max)
+{
+	uint8_t timeout = 1;
+
+	while (timeout < max && (UINT64_C(4096) << (timeout + 1)) <= each_ns)
+		timeout++;
+	return timeout;
+}
+
 /*
  * The ACK timeout with which lanes give up a peer that does not answer, within seven eighths
  * of the detection time: eight tries, each of which InfiniBand allows to take four times the
@@ -39,13 +51,21 @@ static void tell(struct snt_conn *conn, enum snt_conn_event event)
  */
 static uint8_t lane_timeout(uint64_t detect_ns)
 {
-	uint64_t each_ns = detect_ns * 7 / 8 / (LANE_TRIES * 4);
-	uint8_t timeout = 1;
+	return timeout_within(detect_ns * 7 / 8 / (LANE_TRIES * 4), LANE_TIMEOUT_MAX);
+}
 
-	while (timeout < LANE_TIMEOUT_MAX &&
-	       (UINT64_C(4096) << (timeout + 1)) <= each_ns)
-		timeout++;
-	return timeout;
+/*
+ * Of QPs that try pairs. When they give up does not matter afterwards, because pings have a
+ * time of their own; so they are as patient as lanes or more, for peers that are busy. A ping that
+ * is lost is sent again within half of the time in which an answer has to come.
+ */
+static uint8_t scout_timeout(uint64_t detect_ns)
+{
+	uint8_t patient = timeout_within(detect_ns * 5 / 16 / 4, SCOUT_TIMEOUT_MAX);
+	uint8_t lane = lane_timeout(detect_ns);
+	uint8_t timeout = patient > lane ? patient : lane;
+
+	return timeout > SCOUT_TIMEOUT_MIN ? timeout : SCOUT_TIMEOUT_MIN;
 }
 
 /*
@@ -70,9 +90,7 @@ void snt__conn_scout(struct snt_conn *conn)
 
 	if (snt__handshake_over(&conn->hs))
 		return;
-	like.timeout = lane_timeout(snt__handshake_detect_ns(&conn->hs));
-	if (like.timeout < SCOUT_TIMEOUT_MIN)
-		like.timeout = SCOUT_TIMEOUT_MIN;
+	like.timeout = scout_timeout(snt__handshake_detect_ns(&conn->hs));
 	ret = snt__scouting_begin(conn->hub, conn, conn->hs.connects, &like,
 				  &conn->hs.probe, scouts, &conn->scouting);
 	if (ret) {

@@ -152,6 +152,23 @@ static void trials_that_wait_in_the_socket_count(void **state)
 	kit_close(&kit);
 }
 
+/* For longer than lanes would try, but not for longer than trials may take. */
+static void a_peer_that_is_late_for_the_trials(void **state)
+{
+	struct kit kit;
+
+	kit_open(&kit, carrier_of(state), 1);
+	kit.connect.detect_ns = kit.accept.detect_ns = UINT64_C(1000000000);
+	kit_listen(&kit);
+	starve_end(&kit, 1);
+	kit_connect(&kit);
+	turn_for(&kit, UINT64_C(800000000));
+	feed_all();
+	kit_until(&kit, kit_both_up);
+	kit_disconnect(&kit);
+	kit_close(&kit);
+}
+
 int main(void)
 {
 	static enum snt_carrier tcp = SNT_CARRIER_TCP, cm = SNT_CARRIER_CM;
@@ -167,6 +184,8 @@ int main(void)
 		/* By CM the connection's own messages would wait there, too. */
 		{ "trials_that_wait_in_the_socket_count (TCP)",
 		  trials_that_wait_in_the_socket_count, NULL, NULL, &tcp },
+		{ "a_peer_that_is_late_for_the_trials (TCP)",
+		  a_peer_that_is_late_for_the_trials, NULL, NULL, &tcp },
 	};
 
 	/* Through memory there would be no socket. */
