@@ -67,10 +67,12 @@ ssize_t __wrap_getrandom(void *buffer, size_t length, unsigned flags)
 	return __real_getrandom(buffer, length, flags);
 }
 
+static bool threads_refused;
+
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr,
 			  void *(*run)(void *), void *arg)
 {
-	if (fault_now("pthread_create"))
+	if (threads_refused || fault_now("pthread_create"))
 		return EAGAIN;
 	return __real_pthread_create(thread, attr, run, arg);
 }
@@ -132,26 +134,20 @@ static void each_call_fails(void **state)
 	assert_true(failed > 20);
 }
 
-/* A thread limit is -EAGAIN, of which strerror() says nothing that helps. */
+/* A thread limit is -EAGAIN, of which strerror() says nothing that helps. Which of the calls
+ * creates a thread is not counted: how many sockets come before it depends on the addresses
+ * that other programs use at that moment. */
 static void a_thread_limit_is_named(void **state)
 {
 	const struct snt_ctx_opts opts = { .size = sizeof(opts),
 					   .soft = SNT_SOFT_ONLY };
 	struct snt_ctx *ctx;
-	unsigned nth = 0;
-	bool is_thread;
 	int ret;
 
 	(void)state;
-	do {
-		fault_arm(++nth);
-		ret = snt_ctx_open(&opts, &ctx);
-		assert_true(fault_was_hit());
-		is_thread = !strcmp(fault_name(), "pthread_create");
-		fault_arm(0);
-		if (!ret)
-			assert_success(snt_ctx_close(ctx));
-	} while (!is_thread);
+	threads_refused = true;
+	ret = snt_ctx_open(&opts, &ctx);
+	threads_refused = false;
 	assert_error(ret, EAGAIN, "no thread for soft");
 	assert_non_null(strstr(snt_err_text(), "RLIMIT_NPROC"));
 	assert_non_null(strstr(snt_err_text(), "pids.max"));
