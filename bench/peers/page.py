@@ -34,16 +34,22 @@ def processor() -> str:
     return f"{found[1] if found else os.uname().machine}, {os.cpu_count()} CPUs"
 
 
+def output(*command: str) -> str:
+    """Nothing if the command fails or is not installed."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True)
+    except FileNotFoundError:
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
 def version(package: str) -> str:
-    done = subprocess.run(["dpkg-query", "-W", "-f=${Version}", package],
-                          capture_output=True, text=True)
-    return f"{package} {done.stdout}" if done.returncode == 0 else f"{package}: not installed"
+    found = output("dpkg-query", "-W", "-f=${Version}", package)
+    return f"{package} {found}" if found else f"{package}: not installed"
 
 
 def commit(root: Path) -> str:
-    done = subprocess.run(["git", "-C", str(root), "describe", "--always", "--dirty"],
-                          capture_output=True, text=True)
-    return done.stdout.strip() or "unknown"
+    return output("git", "-C", str(root), "describe", "--always", "--dirty") or "unknown"
 
 
 def times(ratio: float) -> str:

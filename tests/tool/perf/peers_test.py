@@ -6,6 +6,7 @@ wins, losses and gaps.
 usage: peers_test.py SENNIT
 """
 
+import os
 import sys
 import tempfile
 
@@ -216,6 +217,18 @@ def the_page(_: Tool):
         yield "a busy machine"
 
 
+def without_programs(_: Tool):
+    """The page is written where neither git nor dpkg is installed."""
+    path, os.environ["PATH"] = os.environ["PATH"], "/nonexistent"
+    try:
+        text = page({}, "sennit", ROOT, [], 0.1)
+    finally:
+        os.environ["PATH"] = path
+    for wanted in ("unknown", "perftest: not installed"):
+        if wanted not in text:
+            yield f"{wanted!r} is not in the page"
+
+
 def main() -> None:
     report, tool = Report(), Tool(sys.argv[1])
     report.check("what others print is understood", list(samples(tool)))
@@ -225,6 +238,7 @@ def main() -> None:
     report.check("bad luck", list(bad_luck(tool)))
     report.check("sennit is measured", list(sennit_itself(tool)))
     report.check("the page", list(the_page(tool)))
+    report.check("the page without git and dpkg", list(without_programs(tool)))
     report.end()
 
 
