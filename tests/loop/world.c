@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "dev/soft/sim/device.h"
+#include "lib/patience.h"
 
 #define ACCESS                                                                       \
 	(SNT_ACCESS_LOCAL_WRITE | SNT_ACCESS_REMOTE_WRITE | SNT_ACCESS_REMOTE_READ | \
@@ -215,7 +216,7 @@ void world_detach(struct world *world, unsigned end)
 
 void world_open(struct world *world, const struct world_opts *opts)
 {
-	alarm(WATCHDOG_SECONDS);
+	alarm(patience_s(WATCHDOG_SECONDS));
 	world->qps = opts->qps ? opts->qps : 1;
 	world->cqs = opts->cqs ? opts->cqs : 1;
 	if (world->kind == ON_SCRIPTED) {
@@ -340,7 +341,7 @@ void world_until(struct world *world, const unsigned *count, unsigned wanted)
 {
 	unsigned quiet = 0;
 
-	alarm(WATCHDOG_SECONDS);
+	alarm(patience_s(WATCHDOG_SECONDS));
 	while (*count < wanted) {
 		if (!world_steps(world)) {
 			world->driver->turn(true);

@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "lib/patience.h"
 #include "preload/kit.h"
 
 #define TIMEOUT 10000 /* ms, for what should take none */
@@ -105,7 +106,8 @@ static void ids_of_children(void **state)
 			struct rdma_event_channel *channel;
 			struct rdma_cm_id *id;
 
-			alarm(20); /* ends it, if it waits for what is not there */
+			alarm(patience_s(
+				20)); /* ends it, if it waits for what is not there */
 			channel = rdma_create_event_channel();
 			_exit(!channel ||
 			      rdma_create_id(channel, &id, NULL, RDMA_PS_TCP));

@@ -14,6 +14,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "lib/patience.h"
+
 static void *load(void *path)
 {
 	if (!dlopen(path, RTLD_NOW)) {
@@ -37,7 +39,7 @@ int main(int argc, char **argv)
 	if (pthread_create(&thread, NULL, load, argv[1]) ||
 	    read(begun[0], &byte, 1) != 1)
 		return 2;
-	alarm(20); /* ends it, if one waits for the other */
+	alarm(patience_s(20)); /* ends it, if one waits for the other */
 	fd = open("/dev/null", O_RDONLY);
 	if (fd < 0 || stat("/", &stat_out) || access("/", F_OK))
 		return 1;

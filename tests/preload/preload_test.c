@@ -17,6 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "lib/patience.h"
 #include "preload/kit.h"
 
 #define GRH	40
@@ -652,7 +653,7 @@ static void exit_while_connecting(void **state)
 	if (!child) {
 		close(out[0]);
 		close(heard[0]);
-		alarm(20);
+		alarm(patience_s(20));
 		end_while_connecting(out[1], heard[1]);
 	}
 	close(out[1]);

@@ -13,6 +13,7 @@
 
 #include "dev/place.h"
 #include "dev/soft/core.h"
+#include "lib/patience.h"
 #include "shm/kit.h"
 
 static const struct snt__udp_opts by_memory = { .shm = true };
@@ -118,7 +119,7 @@ static void expect_in_child(int (*check)(void *arg), void *arg)
 	int status;
 
 	if (!child) {
-		alarm(60); /* ends it, if it waits for what is not there */
+		alarm(patience_s(60)); /* ends it, if it waits for what is not there */
 		_exit(check(arg));
 	}
 	assert_int_equal(waitpid(child, &status, 0), child);
@@ -266,7 +267,7 @@ static int harden(void *arg)
 	int status, fd;
 	pid_t child;
 
-	alarm(60);
+	alarm(patience_s(60));
 	if (unshare(CLONE_NEWPID))
 		return 77;
 	child = fork();
@@ -325,7 +326,7 @@ static void await_views(struct side *side, unsigned count)
 	uint64_t begin = snt__udp_now();
 
 	while (views(side) != count) {
-		if (snt__udp_now() - begin > UINT64_C(60000000000))
+		if (snt__udp_now() - begin > patience_ns(60))
 			fail_msg("there are %u places, not %u", views(side), count);
 		sched_yield();
 	}

@@ -18,8 +18,10 @@
 #include <unistd.h>
 #include <sennit/sennit.h>
 
+#include "lib/patience.h"
+
 #define BLOCK (1u << 18)
-#define LONG  INT64_C(60000000000)
+#define LONG  ((int64_t)patience_ns(60))
 
 struct where {
 	char host[64];

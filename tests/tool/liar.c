@@ -14,8 +14,9 @@
 
 #include "copy_digest.h"
 #include "copy_frame.h"
+#include "lib/patience.h"
 
-#define SECONDS INT64_C(1000000000)
+#define PATIENCE ((int64_t)patience_ns(10))
 
 static struct snt_stream *stream;
 
@@ -34,7 +35,7 @@ static void check(ssize_t ret, const char *what)
 /* The peer may be gone already, which is what is wanted. */
 static void say_bytes(const void *bytes, size_t length)
 {
-	snt_stream_write_all(stream, bytes, length, 10 * SECONDS);
+	snt_stream_write_all(stream, bytes, length, PATIENCE);
 }
 
 static void say(struct copy_frame frame)
@@ -61,13 +62,12 @@ static struct copy_frame hear(void)
 	struct copy_frame frame = { 0 };
 	ssize_t length;
 
-	if (snt_stream_read_all(stream, buffer, COPY_HEADER, 10 * SECONDS) !=
-	    COPY_HEADER)
+	if (snt_stream_read_all(stream, buffer, COPY_HEADER, PATIENCE) != COPY_HEADER)
 		return frame;
 	length = copy_frame_length(buffer);
 	check(length, "length");
 	if (snt_stream_read_all(stream, buffer + COPY_HEADER, (size_t)length,
-				10 * SECONDS) == length)
+				PATIENCE) == length)
 		check(copy_frame_unpack(buffer, COPY_HEADER + (size_t)length, &frame),
 		      "unpack");
 	return frame;
@@ -432,7 +432,7 @@ static int lie_to_server(struct snt_loop *loop, size_t i, const char *host,
 	int refused;
 
 	check(snt_stream_connect(loop, &opts, &stream), "connect");
-	check(snt_stream_wait(stream, SNT_STREAM_OPEN, 10 * SECONDS), "connect");
+	check(snt_stream_wait(stream, SNT_STREAM_OPEN, PATIENCE), "connect");
 	cases[i].run();
 	refused = was_refused();
 	snt_stream_destroy(stream);
@@ -450,7 +450,7 @@ static int lie_to_client(struct snt_loop *loop, size_t i)
 	      "address");
 	printf("%s %u\n", gid.text, snt_stream_listener_port(listener));
 	fflush(stdout);
-	check(snt_stream_listener_wait(listener, 10 * SECONDS, &stream), "wait");
+	check(snt_stream_listener_wait(listener, PATIENCE, &stream), "wait");
 	if (hear().type == COPY_OPEN) {
 		SAY(.type = COPY_READY, .digests = COPY_CRC64);
 		cases[i].run();

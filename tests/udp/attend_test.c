@@ -10,10 +10,12 @@
 #include <sys/epoll.h>
 #include <time.h>
 
+#include "lib/patience.h"
+
 /* Who has been elsewhere may not at once. */
 static int attend(struct side *side)
 {
-	uint64_t end = snt__udp_now() + UINT64_C(30000000000);
+	uint64_t end = snt__udp_now() + patience_ns(30);
 	int fd;
 
 	do
@@ -38,7 +40,7 @@ static bool wait_readable(int fd, int timeout_ms)
 /* He sleeps on it again and again, until the thread has seen that he does. */
 static void attend_until_thread_naps(struct side *side, struct side *peer)
 {
-	uint64_t end = snt__udp_now() + UINT64_C(30000000000);
+	uint64_t end = snt__udp_now() + patience_ns(30);
 	struct ibv_wc wc;
 
 	while (!side_naps(side)) {
@@ -71,7 +73,7 @@ static int attend_alone(struct side *side, struct side *peer)
 static void wait_asleep(struct side *side)
 {
 	const struct timespec moment = { .tv_nsec = 500000 };
-	uint64_t end = snt__udp_now() + UINT64_C(30000000000), wake_at;
+	uint64_t end = snt__udp_now() + patience_ns(30), wake_at;
 
 	do {
 		assert_true(snt__udp_now() < end);
@@ -302,7 +304,7 @@ int __wrap_epoll_wait(int fd, struct epoll_event *events, int count, int timeout
 /* A busy kernel may take its time to deliver. */
 static void wait_until_there(int fd)
 {
-	uint64_t end = snt__udp_now() + UINT64_C(30000000000);
+	uint64_t end = snt__udp_now() + patience_ns(30);
 
 	while (recv(fd, NULL, 0, MSG_DONTWAIT | MSG_PEEK) < 0)
 		assert_true(snt__udp_now() < end);
@@ -338,7 +340,7 @@ static bool intrude(struct side side[2], bool now)
 
 static void sleeper_is_intruded(void **state)
 {
-	uint64_t end = snt__udp_now() + UINT64_C(60000000000);
+	uint64_t end = snt__udp_now() + patience_ns(60);
 	struct side side[2];
 
 	(void)state;
@@ -385,7 +387,7 @@ static bool intrude_thread(struct side side[2])
 
 static void thread_is_intruded(void **state)
 {
-	uint64_t end = snt__udp_now() + UINT64_C(60000000000);
+	uint64_t end = snt__udp_now() + patience_ns(60);
 	struct side side[2];
 
 	(void)state;
@@ -412,7 +414,7 @@ static void thread_is_intruded(void **state)
 
 static void sleeper_with_a_shelf(void **state)
 {
-	uint64_t end = snt__udp_now() + UINT64_C(60000000000);
+	uint64_t end = snt__udp_now() + patience_ns(60);
 	struct side side[2];
 
 	(void)state;
@@ -455,7 +457,7 @@ static void thread_is_told_who_sleeps(void **state)
 	if (!open_with_shelves(side))
 		return;
 	for (unsigned i = 0; i < 20; i++) {
-		uint64_t end = snt__udp_now() + UINT64_C(30000000000);
+		uint64_t end = snt__udp_now() + patience_ns(30);
 
 		while (!sleeps_apart(&side[1])) {
 			assert_true(snt__udp_now() < end);

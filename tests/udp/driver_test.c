@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "lib/patience.h"
 #include "udp/faults.h"
 
 #define ALL (SIDE_BYTES / 2)
@@ -498,7 +499,7 @@ static void time_does_not_go_back(void **state)
 /* Something has to come, so that the thread wakes up and sees who is there. */
 static void poll_until_thread_naps(struct side *side, struct side *peer)
 {
-	uint64_t end = snt__udp_now() + UINT64_C(30000000000);
+	uint64_t end = snt__udp_now() + patience_ns(30);
 	struct ibv_wc wc;
 
 	for (unsigned i = 0; !side_naps(side); i++) {
@@ -659,7 +660,7 @@ static bool posts_for_long(struct side side[2])
 /* He is a poller all but in name, unless he wants to be woken. */
 static void poster_takes_what_comes(void **state)
 {
-	uint64_t end = snt__udp_now() + UINT64_C(30000000000);
+	uint64_t end = snt__udp_now() + patience_ns(30);
 	struct side side[2];
 
 	(void)state;

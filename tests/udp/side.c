@@ -9,9 +9,8 @@
 #include <unistd.h>
 
 #include "lib/loopback.h"
+#include "lib/patience.h"
 #include "lib/rc.h"
-
-#define WAIT_NS UINT64_C(30000000000)
 
 uint8_t side_timeout = SIDE_PATIENT;
 
@@ -129,11 +128,11 @@ void side_post(struct side *side, const struct side *to, enum ibv_wr_opcode opco
 
 enum ibv_wc_status side_wait(struct side *side)
 {
-	uint64_t begin = snt__udp_now();
+	uint64_t end = snt__udp_now() + patience_ns(30);
 	struct ibv_wc wc;
 
 	while (!ibv_poll_cq(side->cq, 1, &wc))
-		if (snt__udp_now() - begin > WAIT_NS)
+		if (snt__udp_now() > end)
 			fail_msg("no completion came");
 	return wc.status;
 }

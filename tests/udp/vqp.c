@@ -18,6 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "lib/patience.h"
 #include "udp/faults.h"
 #include "udp/peer.h"
 
@@ -152,6 +153,7 @@ static void let_sanitizer_see(struct end *end)
 /* All of a period are there and acknowledged before the next begins. */
 static void play(struct end *end, unsigned rounds)
 {
+	const unsigned patience = patience_s(SECONDS);
 	time_t begin = time(NULL);
 
 	for (unsigned round = 0; round < rounds; round++) {
@@ -165,8 +167,8 @@ static void play(struct end *end, unsigned rounds)
 			if (got)
 				take(end, &wc);
 			left -= got;
-			if (time(NULL) - begin > SECONDS)
-				peer_fail(&end->peer, "not done after %d s", SECONDS);
+			if (time(NULL) - begin > patience)
+				peer_fail(&end->peer, "not done after %u s", patience);
 		}
 		let_sanitizer_see(end);
 		peer_meet(&end->peer);

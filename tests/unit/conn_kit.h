@@ -8,13 +8,15 @@
 
 #include <sennit/sennit.h>
 
+#include "lib/patience.h"
+
 /*
  * Two contexts on soft devices, each with a loop, in one process and one thread, which
  * connect with each other by address. Whatever fails here fails the test.
  */
 
 #define KIT_BYTES   65536
-#define KIT_WAIT_NS UINT64_C(60000000000)
+#define KIT_WAIT_NS patience_ns(60)
 
 /* A loopback address of this process. kit_open() takes others if the last kit was left open by a
  * test that failed; a test that needs addresses before calls kit_leave_failed() first. */

@@ -16,6 +16,7 @@
 #include <sennit/sennit.h>
 
 #include "lib/loopback.h"
+#include "lib/patience.h"
 
 struct side {
 	struct snt_ctx *ctx;
@@ -168,7 +169,7 @@ static void end_all(void)
 	for (unsigned i = 0; i < count; i++)
 		if (ones[i].up[0])
 			must(snt_conn_disconnect(ones[i].conn[0]), "disconnect");
-	while (over < 2 * count && now() - start < UINT64_C(30000000000))
+	while (over < 2 * count && now() - start < patience_ns(30))
 		turn();
 	for (unsigned i = 0; i < count; i++)
 		for (unsigned end = 0; end < 2; end++)
@@ -194,7 +195,7 @@ static void storm(unsigned wanted, double limit)
 		give_up("memory");
 	for (unsigned i = 0; i < count; i++)
 		begin(i);
-	while (up + over < 2 * count && now() - start < UINT64_C(60000000000))
+	while (up + over < 2 * count && now() - start < patience_ns(60))
 		turn();
 	took = (double)(now() - start) / 1e9;
 	report(up == 2 * count && took <= limit, "%u connections at once in %.3f s",
