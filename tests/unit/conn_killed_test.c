@@ -106,7 +106,7 @@ static void run_child(const struct snt_conn_opts *like, const char *address, int
 	struct snt_qp_opts qp = { .size = sizeof(qp) };
 	struct snt_conn_opts opts = *like;
 	struct snt_conn *conn;
-	struct snt_loop *loop;
+	struct snt_loop *loop = NULL;
 	struct snt_ctx *ctx;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
