@@ -132,13 +132,11 @@ bool snt__preload_may_end(void)
 	for (unsigned i = 0; i < context_count; i++) {
 		struct snt__udp_device *device = snt__udp_device_of(contexts[i]);
 
-		for (unsigned tries = 0; pthread_mutex_trylock(&device->lock);
-		     tries++) {
+		for (unsigned tries = 0; !snt__udp_is_free(device); tries++) {
 			if (tries == 20)
 				return false;
 			nanosleep(&moment, NULL);
 		}
-		pthread_mutex_unlock(&device->lock);
 	}
 	return made_by == getpid();
 }

@@ -432,7 +432,7 @@ static void idle_costs_nothing(void **state)
 
 /* Of the device that is watched: when it first looked at its socket. */
 static struct {
-	struct snt__udp_device *device;
+	_Atomic(struct snt__udp_device *) device;
 	uint64_t looked_at;
 } watched;
 
@@ -441,12 +441,18 @@ int __real_recvmmsg(int fd, struct mmsghdr *headers, unsigned count, int flags,
 int __wrap_recvmmsg(int fd, struct mmsghdr *headers, unsigned count, int flags,
 		    struct timespec *timeout);
 
-/* Who calls this has the lock, and notes the time afterwards. */
+/* The device notes the time afterwards. */
 int __wrap_recvmmsg(int fd, struct mmsghdr *headers, unsigned count, int flags,
 		    struct timespec *timeout)
 {
-	if (watched.device && fd == watched.device->socket.fd && !watched.looked_at)
-		watched.looked_at = watched.device->socket_at;
+	struct snt__udp_device *device = watched.device;
+
+	if (device && fd == device->socket.fd) {
+		snt__udp_lock(device);
+		if (!watched.looked_at)
+			watched.looked_at = device->socket_at;
+		snt__udp_unlock(device);
+	}
 	return __real_recvmmsg(fd, headers, count, flags, timeout);
 }
 
@@ -457,7 +463,7 @@ static uint64_t time_of_thread(struct side *side, uint64_t *now_out)
 
 	snt__udp_lock(side->device);
 	eventfd_write(side->device->wake_fd, 1);
-	while (!atomic_load(&side->device->waiters))
+	while (!atomic_load(&side->device->gate.waiters))
 		sched_yield();
 	*now_out = snt__udp_now();
 	side->device->socket_at = 0;
@@ -815,6 +821,128 @@ static void many_threads(void **state)
 	sides_close(side);
 }
 
+/*
+ * Threads that are in the kernel hold up no others
+ */
+
+#define SECOND_AT 4096
+
+/* A second QP on each device, with a CQ of its own at the first, and other bytes. */
+struct second {
+	struct side one, other;
+};
+
+static void second_open(struct second *second, struct side side[2])
+{
+	second->one = side[0];
+	second->other = side[1];
+	second->one.bytes += SECOND_AT;
+	second->other.bytes += SECOND_AT;
+	assert_success(side->control->create_cq(side->context, 256, NULL, NULL, 0,
+						&second->one.cq));
+	side_make_qp(&second->one);
+	side_make_qp(&second->other);
+	side_connect(&second->one, &second->other, IBV_MTU_4096);
+	side_connect(&second->other, &second->one, IBV_MTU_4096);
+}
+
+static void second_close(struct second *second)
+{
+	if (second->one.qp)
+		assert_success(second->one.control->destroy_qp(second->one.qp));
+	assert_success(second->other.control->destroy_qp(second->other.qp));
+	assert_success(second->one.control->destroy_cq(second->one.cq));
+}
+
+static void *post_first(void *arg)
+{
+	struct side *side = arg;
+
+	side_post(&side[0], &side[1], IBV_WR_RDMA_WRITE, 1000);
+	return NULL;
+}
+
+/* Returns when a thread has posted, and is in the kernel. */
+static pthread_t detain_first(struct side side[2])
+{
+	pthread_t thread;
+
+	faults_detain(side[0].device->socket.fd);
+	assert_success(pthread_create(&thread, NULL, post_first, side));
+	faults_await_detained();
+	return thread;
+}
+
+static void a_sender_in_the_kernel_holds_up_no_thread(void **state)
+{
+	struct second second;
+	struct side side[2];
+	pthread_t thread;
+	struct ibv_wc wc;
+
+	(void)state;
+	alarm(patience_s(60)); /* ends it, if one waits for the other */
+	sides_open(side, NULL);
+	second_open(&second, side);
+	thread = detain_first(side);
+	side_post(&second.one, &second.other, IBV_WR_RDMA_WRITE, 1000);
+	assert_int_equal(ibv_poll_cq(second.one.cq, 1, &wc), 0);
+	faults_release();
+	/* What was posted meanwhile is sent by the thread that was detained. */
+	assert_int_equal(side_wait(&second.one), IBV_WC_SUCCESS);
+	assert_int_equal(side_wait(&side[0]), IBV_WC_SUCCESS);
+	pthread_join(thread, NULL);
+	second_close(&second);
+	sides_close(side);
+	alarm(0);
+}
+
+static void *destroy_second(void *arg)
+{
+	struct second *second = arg;
+
+	assert_success(second->one.control->destroy_qp(second->one.qp));
+	second->one.qp = NULL;
+	return NULL;
+}
+
+/* What a QP has posted is sent before it goes. */
+static void a_qp_goes_after_its_packets(void **state)
+{
+	struct second second;
+	pthread_t first, last;
+	struct side side[2];
+	unsigned waiting;
+	bool there;
+
+	(void)state;
+	alarm(patience_s(60));
+	sides_open(side, NULL);
+	second_open(&second, side);
+	first = detain_first(side);
+	second.one.bytes[0] = 1;
+	side_post(&second.one, &second.other, IBV_WR_RDMA_WRITE, 1);
+	assert_success(pthread_create(&last, NULL, destroy_second, &second));
+	do {
+		snt__udp_lock(side->device);
+		waiting = side->device->gate.waiting;
+		snt__udp_unlock(side->device);
+		sched_yield();
+	} while (!waiting);
+	faults_release();
+	pthread_join(first, NULL);
+	pthread_join(last, NULL);
+	assert_int_equal(side_wait(&side[0]), IBV_WC_SUCCESS);
+	do {
+		snt__udp_lock(side[1].device);
+		there = second.other.bytes[SIDE_BYTES / 2];
+		snt__udp_unlock(side[1].device);
+	} while (!there);
+	second_close(&second);
+	sides_close(side);
+	alarm(0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -831,6 +959,9 @@ int main(void)
 		cmocka_unit_test_setup(late_but_answered, set_up),
 		cmocka_unit_test_setup(restless_memory, set_up),
 		cmocka_unit_test_setup(idle_costs_nothing, set_up),
+		cmocka_unit_test_setup(a_sender_in_the_kernel_holds_up_no_thread,
+				       set_up),
+		cmocka_unit_test_setup(a_qp_goes_after_its_packets, set_up),
 		cmocka_unit_test_setup(time_does_not_go_back, set_up),
 		cmocka_unit_test_setup(poller_leaves_without_a_word, set_up),
 		cmocka_unit_test_setup(poller_goes_to_sleep, set_up),

@@ -127,10 +127,60 @@ static int send_badly(int fd, struct mmsghdr *headers, unsigned count, int flags
 	return count;
 }
 
+/* One thread that is held up, without the lock of everything else. */
+static struct {
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	enum {
+		NONE,
+		WANTED,
+		DETAINED
+	} state;
+	int fd;
+} detention = { .lock = PTHREAD_MUTEX_INITIALIZER,
+		.changed = PTHREAD_COND_INITIALIZER };
+
+static void stay_if_wanted(int fd)
+{
+	pthread_mutex_lock(&detention.lock);
+	if (detention.state == WANTED && detention.fd == fd) {
+		detention.state = DETAINED;
+		pthread_cond_broadcast(&detention.changed);
+		while (detention.state == DETAINED)
+			pthread_cond_wait(&detention.changed, &detention.lock);
+	}
+	pthread_mutex_unlock(&detention.lock);
+}
+
+void faults_detain(int fd)
+{
+	pthread_mutex_lock(&detention.lock);
+	detention.fd = fd;
+	detention.state = WANTED;
+	pthread_mutex_unlock(&detention.lock);
+}
+
+void faults_await_detained(void)
+{
+	pthread_mutex_lock(&detention.lock);
+	while (detention.state == WANTED)
+		pthread_cond_wait(&detention.changed, &detention.lock);
+	pthread_mutex_unlock(&detention.lock);
+}
+
+void faults_release(void)
+{
+	pthread_mutex_lock(&detention.lock);
+	detention.state = NONE;
+	pthread_cond_broadcast(&detention.changed);
+	pthread_mutex_unlock(&detention.lock);
+}
+
 int __wrap_sendmmsg(int fd, struct mmsghdr *headers, unsigned count, int flags)
 {
 	int ret;
 
+	stay_if_wanted(fd);
 	pthread_mutex_lock(&lock);
 	ret = send_badly(fd, headers, count, flags);
 	pthread_mutex_unlock(&lock);

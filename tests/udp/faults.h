@@ -30,4 +30,10 @@ void faults_set(struct faults new);
 /* As it is, with what was counted. */
 struct faults faults_get(void);
 
+/* The next thread that sends on this socket stays in the kernel until it is released. */
+void faults_detain(int fd);
+/* Returns when it is there. */
+void faults_await_detained(void);
+void faults_release(void);
+
 #endif

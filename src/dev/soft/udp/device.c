@@ -39,28 +39,45 @@ uint64_t snt__udp_now(void)
 	return now.tv_sec * UINT64_C(1000000000) + now.tv_nsec;
 }
 
-/* Apart from the way that is taken mostly. */
-__attribute__((noinline)) static void wait_for(pthread_mutex_t *lock,
-					       atomic_uint *waiters)
-{
-	atomic_fetch_add(waiters, 1);
-	pthread_mutex_lock(lock);
-	atomic_fetch_sub(waiters, 1);
-}
-
 void snt__udp_lock(struct snt__udp_device *device)
 {
-	if (pthread_mutex_trylock(&device->lock))
-		wait_for(&device->lock, &device->waiters);
+	snt__udp_gate_lock(&device->gate);
 }
 
 void snt__udp_unlock(struct snt__udp_device *device)
 {
-	pthread_mutex_unlock(&device->lock);
+	snt__udp_gate_unlock(&device->gate);
+}
+
+bool snt__udp_is_free(struct snt__udp_device *device)
+{
+	bool busy;
+
+	if (!snt__udp_gate_trylock(&device->gate))
+		return false;
+	busy = device->sender.busy || device->receiver.busy;
+	snt__udp_gate_unlock(&device->gate);
+	return !busy;
+}
+
+/* After something that may have opened the gate. */
+static uint64_t latest(const struct snt__udp_device *device, uint64_t now)
+{
+	return device->gate.now > now ? device->gate.now : now;
+}
+
+/* Whatever comes in while a thread receives is taken by that thread. */
+static unsigned receive(struct snt__udp_device *device, uint64_t now)
+{
+	unsigned count = snt__udp_receive(&device->receiver, device->core, now);
+
+	device->socket_at = now;
+	device->socket_busy = count;
+	return count;
 }
 
 /*
- * Takes what came in, and then what did not. Whoever had to wait for a processor finds
+ * Takes what came in, and then what did not. A thread that had to wait for a processor finds
  * answers and timers that have run out meanwhile: the answers count, so all of them are
  * taken before a timer is.
  */
@@ -77,18 +94,19 @@ static bool take_in(struct snt__udp_device *device, uint64_t now)
 	}
 	if (late || !snt__shm_linked(&device->shm) || device->socket_busy ||
 	    now - device->socket_at >= SOCKET_PAUSE) {
-		count = snt__udp_receive(&device->receiver, device->core, now);
-		device->socket_at = now;
-		device->socket_busy = count;
+		count = receive(device, now);
+		now = latest(device, now);
 		moved |= count;
 	}
-	if (!late || snt__soft_deadline(device->core) > now)
+	if (!late || device->receiver.busy || snt__soft_deadline(device->core) > now)
 		return moved;
 	for (unsigned i = 0; count && i < LATE_MAX; i++)
-		count = snt__udp_receive(&device->receiver, device->core, now);
+		count = receive(device, now);
+	now = latest(device, now);
 	for (unsigned i = 0; i < LATE_MAX && snt__shm_receive(&device->shm, now); i++)
 		;
-	snt__soft_timer(device->core, now);
+	if (!device->receiver.busy)
+		snt__soft_timer(device->core, now);
 	return moved;
 }
 
@@ -104,7 +122,7 @@ bool snt__udp_move(struct snt__udp_device *device, uint64_t now)
 {
 	bool moved = take_in(device, now);
 
-	moved |= snt__udp_send(&device->sender, device->core, now);
+	moved |= snt__udp_send(&device->sender, device->core, latest(device, now));
 	return moved;
 }
 
@@ -154,6 +172,9 @@ static void kick(void *arg)
 	if (device->foreign)
 		return;
 	snt__udp_lock(device);
+	/* What is to be taken now may be of a QP that is about to go. */
+	while (device->sender.busy)
+		snt__udp_gate_wait(&device->gate);
 	snt__udp_send(&device->sender, device->core, snt__udp_now());
 	snt__udp_thread_hurry(device);
 	snt__udp_unlock(device);
@@ -210,7 +231,9 @@ static bool move_for_poller(struct snt__udp_device *device, uint64_t now)
 		return moved;
 	}
 	moved = snt__udp_send(&device->sender, device->core, now);
-	moved |= take_in(device, now);
+	moved |= take_in(device, latest(device, now));
+	if (snt__udp_sender_left(&device->sender))
+		snt__udp_thread_hurry(device);
 	return moved;
 }
 
@@ -220,7 +243,7 @@ static void send_posted(struct snt__udp_device *device, uint64_t now)
 {
 	if (device->napping) {
 		snt__udp_send_posted(&device->sender, device->core, now);
-		if (device->attended)
+		if (device->attended || snt__udp_sender_left(&device->sender))
 			snt__udp_thread_hurry(device);
 		return;
 	}
@@ -265,7 +288,7 @@ static void progress(void *arg)
 	if (device->foreign)
 		return;
 	count_poll(device);
-	if (pthread_mutex_trylock(&device->lock)) {
+	if (!snt__udp_gate_trylock(&device->gate)) {
 		snt__udp_set_polled_at(device, snt__udp_now());
 		return;
 	}
@@ -296,7 +319,7 @@ static void arm(void *arg)
 static bool may_attend(const struct snt__udp_device *device, uint64_t now)
 {
 	return !device->attended && now - device->steady_since >= SNT__UDP_STEADY &&
-	       !snt__shm_linked(&device->shm) &&
+	       !snt__shm_linked(&device->shm) && !device->receiver.busy &&
 	       !snt__udp_sender_stalled(&device->sender);
 }
 
@@ -312,7 +335,7 @@ static int sleep_fd(struct snt__udp_device *device, uint64_t now)
 	snt__udp_thread_part(device);
 	if (!take_in(device, now))
 		return fd;
-	snt__udp_send(&device->sender, device->core, now);
+	snt__udp_send(&device->sender, device->core, latest(device, now));
 	return device->socket.fd;
 }
 
@@ -327,15 +350,16 @@ int snt__udp_attend(struct snt__udp_device *device)
 	snt__udp_lock(device);
 	now = snt__udp_now();
 	snt__udp_send(&device->sender, device->core, now);
+	now = latest(device, now);
 	see(device, now, now);
 	device->asleep = true;
 	if (may_attend(device, now)) {
-		fd = sleep_fd(device, now);
 		device->attended = device->attended_lately = device->polled = true;
-		snt__udp_thread_hurry(device);
+		fd = sleep_fd(device, now);
 	} else if (!device->attended) {
 		device->attended_lately = false;
 	}
+	snt__udp_thread_hurry(device);
 	snt__udp_unlock(device);
 	return fd;
 }
@@ -460,19 +484,6 @@ static int make_core(struct snt__udp_device *device, const struct snt__udp_opts 
 	return snt__soft_device_create(&config, &device->core);
 }
 
-static int init_lock(pthread_mutex_t *lock)
-{
-	pthread_mutexattr_t attr;
-	int error = pthread_mutexattr_init(&attr);
-
-	if (error)
-		return -error;
-	pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_ADAPTIVE_NP);
-	error = pthread_mutex_init(lock, &attr);
-	pthread_mutexattr_destroy(&attr);
-	return -error;
-}
-
 static int start(struct snt__udp_device *device, const struct snt__udp_opts *opts)
 {
 	int ret;
@@ -498,7 +509,7 @@ static void free_device(struct snt__udp_device *device)
 {
 	snt__udp_receiver_finish(&device->receiver);
 	snt__udp_sender_finish(&device->sender);
-	pthread_mutex_destroy(&device->lock);
+	snt__udp_gate_finish(&device->gate);
 	snt__soft_free(device);
 }
 
@@ -514,7 +525,7 @@ static int make(const struct snt__udp_opts *opts, struct snt__udp_device **devic
 	device->send_long = SNT__UDP_SEND_LONG;
 	snt__shm_init(&device->shm);
 	device->sender.shm = &device->shm;
-	ret = init_lock(&device->lock);
+	ret = snt__udp_gate_init(&device->gate);
 	if (ret) {
 		snt__soft_free(device);
 		return ret;
@@ -527,6 +538,7 @@ static int make(const struct snt__udp_opts *opts, struct snt__udp_device **devic
 		free_device(device);
 		return ret;
 	}
+	device->sender.gate = device->receiver.gate = &device->gate;
 	*device_out = device;
 	return 0;
 }

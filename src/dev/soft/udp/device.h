@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include "dev/soft/device.h"
 #include "dev/soft/shm/shm.h"
+#include "dev/soft/udp/gate.h"
 #include "dev/soft/udp/receive.h"
 #include "dev/soft/udp/send.h"
 
@@ -24,8 +25,7 @@
  * for its packets is not waited for.
  */
 struct snt__udp_device {
-	pthread_mutex_t lock;
-	atomic_uint waiters; /* for the lock, while somebody has it for long */
+	struct snt__udp_gate gate;
 	struct snt__soft_device *core;
 	struct snt__udp_socket socket;
 	struct snt__udp_address address;
@@ -143,6 +143,8 @@ bool snt__udp_move(struct snt__udp_device *device, uint64_t now);
 uint64_t snt__udp_now(void);
 void snt__udp_lock(struct snt__udp_device *device);
 void snt__udp_unlock(struct snt__udp_device *device);
+/* Is no thread in the middle of something? A signal may have interrupted one for good. */
+bool snt__udp_is_free(struct snt__udp_device *device);
 
 /* Returns 0 or a negative errno. */
 int snt__udp_thread_start(struct snt__udp_device *device, const char *name);

@@ -97,20 +97,45 @@ static void take_message(struct snt__udp_receiver *receiver,
 	}
 }
 
-unsigned snt__udp_receive(struct snt__udp_receiver *receiver,
-			  struct snt__soft_device *device, uint64_t now)
+/* An error that waits at the socket is about something that was sent, and told once. */
+static int receive_messages(struct snt__udp_receiver *receiver, int flags)
 {
-	int flags = snt__udp_shelf_flags(&receiver->shelf);
 	unsigned tries = 0;
-	uint32_t bytes = 0;
 	int count;
 
-	/* An error that waits at the socket is about something that was sent, and told once. */
 	do {
 		count = recvmmsg(receiver->socket->fd, receiver->headers, receiver->ask,
 				 MSG_DONTWAIT | flags, NULL);
 		receiver->stats.calls++;
 	} while (count < 0 && errno != EAGAIN && ++tries < TRIES);
+	return count;
+}
+
+/* The same with the gate open. */
+static int receive_outside(struct snt__udp_receiver *receiver, int flags, uint64_t *now)
+{
+	struct snt__udp_gate_pause pause;
+	int count;
+
+	receiver->busy = true;
+	pause = snt__udp_gate_open(receiver->gate);
+	count = receive_messages(receiver, flags);
+	*now = snt__udp_gate_close(receiver->gate, pause, *now);
+	receiver->busy = false;
+	return count;
+}
+
+unsigned snt__udp_receive(struct snt__udp_receiver *receiver,
+			  struct snt__soft_device *device, uint64_t now)
+{
+	int flags = snt__udp_shelf_flags(&receiver->shelf);
+	uint32_t bytes = 0;
+	int count;
+
+	if (receiver->busy)
+		return 0;
+	count = receiver->gate ? receive_outside(receiver, flags, &now)
+			       : receive_messages(receiver, flags);
 	receiver->ask = count > 0 ? SNT__UDP_RECEIVE_BATCH : 1;
 	if (count <= 0)
 		return 0;

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include "dev/soft/driver.h"
 #include "dev/soft/icrc.h"
+#include "dev/soft/udp/gate.h"
 #include "dev/soft/udp/shelf.h"
 #include "dev/soft/udp/socket.h"
 
@@ -25,6 +26,8 @@ struct snt__udp_receive_stats {
 };
 
 struct snt__udp_receiver {
+	struct snt__udp_gate *gate; /* NULL: no other thread has the device */
+	bool busy;		    /* a thread asks the kernel, with the gate open */
 	const struct snt__udp_socket *socket;
 	struct snt__udp_shelf shelf;
 	/* How many messages to ask for: one if there was none lately, for it will come
@@ -51,7 +54,8 @@ int snt__udp_receiver_init(struct snt__udp_receiver *receiver,
 			   const struct snt__udp_address *address);
 void snt__udp_receiver_finish(struct snt__udp_receiver *receiver);
 
-/* Gives a batch to the device. Returns how many messages there were; 0: no more for now. */
+/* Gives a batch to the device. Returns how many messages there were; 0: no more for now, or
+ * another thread receives. */
 unsigned snt__udp_receive(struct snt__udp_receiver *receiver,
 			  struct snt__soft_device *device, uint64_t now);
 

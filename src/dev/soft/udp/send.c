@@ -14,6 +14,9 @@
 
 #define BTH_SIZE 12
 
+/* Batches that a thread sends for others before it leaves the rest to the device's thread. */
+#define BATCHES_FOR_OTHERS 16
+
 /*
  * Making messages
  */
@@ -272,14 +275,30 @@ static bool handle_error(struct snt__udp_sender *sender, int error)
 	return true;
 }
 
+/* With the gate open, unless that is NULL. */
+static int send_messages(struct snt__udp_sender *sender, struct snt__udp_gate *gate,
+			 uint64_t *now)
+{
+	struct snt__udp_gate_pause pause = { 0 };
+	int sent;
+
+	if (gate)
+		pause = snt__udp_gate_open(gate);
+	sent = sendmmsg(sender->socket->fd, sender->headers + sender->next,
+			sender->count - sender->next, MSG_DONTWAIT);
+	if (gate)
+		*now = snt__udp_gate_close(gate, pause, *now);
+	sender->stats.calls++;
+	return sent;
+}
+
 /* False: the socket has no room for all. */
-static bool flush(struct snt__udp_sender *sender)
+static bool flush(struct snt__udp_sender *sender, struct snt__udp_gate *gate,
+		  uint64_t *now)
 {
 	while (sender->next < sender->count) {
-		int sent = sendmmsg(sender->socket->fd, sender->headers + sender->next,
-				    sender->count - sender->next, MSG_DONTWAIT);
+		int sent = send_messages(sender, gate, now);
 
-		sender->stats.calls++;
 		if (sent < 0 && !handle_error(sender, errno))
 			return false;
 		if (sent > 0) {
@@ -291,9 +310,10 @@ static bool flush(struct snt__udp_sender *sender)
 	return true;
 }
 
-static bool flush_and_reset(struct snt__udp_sender *sender)
+static bool flush_and_reset(struct snt__udp_sender *sender, struct snt__udp_gate *gate,
+			    uint64_t *now)
 {
-	if (!flush(sender))
+	if (!flush(sender, gate, now))
 		return false;
 	sender->next = sender->count = 0;
 	sender->used = 0;
@@ -309,70 +329,121 @@ static bool may_grow(const struct snt__soft_packet *packets, unsigned count)
 	       run.bytes + packet_size(packets) <= SNT__UDP_MESSAGE_MAX;
 }
 
+/* As many packets of that size as make one message. */
+static unsigned next_ask(size_t bytes, unsigned packets)
+{
+	size_t ask = packets ? SNT__UDP_MESSAGE_MAX * packets / bytes : SIZE_MAX;
+
+	return ask < SNT__UDP_SEND_BATCH ? ask : SNT__UDP_SEND_BATCH;
+}
+
 /*
- * Sends a batch. Long messages go as soon as they are made, while they are in the
- * processor's cache. If the socket is full, the rest is made all the same: it is no longer
+ * Makes a batch. Long messages go as soon as they are made, while they are in the
+ * processor's cache, but with the gate shut: packets point to memory that may change hands
+ * as soon as it is open. If the socket is full, the rest is made all the same: it is no longer
  * the device's. If there is more to come, packets that it could follow are kept: they are
  * the first of the next batch. Returns how many.
  */
-static unsigned send_batch(struct snt__udp_sender *sender, unsigned count, bool more)
+static unsigned make_batch(struct snt__udp_sender *sender, unsigned count, bool more)
 {
 	struct snt__soft_packet *packets = sender->packets;
 	bool full = false;
+	size_t bytes = 0;
 	unsigned i = 0;
 
 	while (i < count) {
+		size_t before = sender->used;
+
 		if (!sender->socket->gso)
 			add_message(sender, packets + i++, 1, NULL);
 		else if (more && i && !full && may_grow(packets + i, count - i))
 			break;
 		else
 			i += add_run(sender, packets + i, count - i);
+		bytes += sender->used - before;
 		if (!full && sender->used >= SNT__UDP_MESSAGE_MAX / 2)
-			full = !flush_and_reset(sender);
+			full = i < count && !flush_and_reset(sender, NULL, NULL);
 	}
 	sender->stats.packets += i;
+	sender->ask = next_ask(bytes, i);
 	memmove(packets, packets + i, (count - i) * sizeof(*packets));
 	return count - i;
 }
 
-typedef unsigned (*output_fn)(struct snt__soft_device *device,
-			      struct snt__soft_packet *packets, unsigned max,
-			      uint64_t now);
+struct sending {
+	bool all;  /* acknowledgments, too */
+	bool more; /* there may be */
+	bool moved;
+	unsigned kept; /* packets, for the next batch */
+};
 
-static bool send_output(struct snt__udp_sender *sender, struct snt__soft_device *device,
-			uint64_t now, output_fn output)
+/* Takes packets from the device and makes messages of those that are for the socket. */
+static void take_batch(struct snt__udp_sender *sender, struct snt__soft_device *device,
+		       struct sending *sending, uint64_t now)
 {
-	bool more = true, moved = false;
-	unsigned kept = 0;
+	struct snt__soft_packet *packets = sender->packets + sending->kept;
+	unsigned ask = sender->ask > sending->kept ? sender->ask - sending->kept : 1;
+	unsigned max = snt__shm_send_max(sender->shm, ask, now);
+	unsigned count = sending->all
+				 ? snt__soft_output(device, packets, max, now)
+				 : snt__soft_output_posted(device, packets, max, now);
 
-	while (flush_and_reset(sender) && more) {
-		struct snt__soft_packet *packets = sender->packets + kept;
-		unsigned max =
-			snt__shm_send_max(sender->shm, SNT__UDP_SEND_BATCH - kept, now);
-		unsigned count = output(device, packets, max, now);
+	sending->more = max && count == max;
+	sending->moved |= count;
+	count = snt__shm_send(sender->shm, packets, count);
+	sending->kept = make_batch(sender, sending->kept + count, sending->more);
+}
 
-		more = max && count == max;
-		moved |= count;
-		count = snt__shm_send(sender->shm, packets, count);
-		kept = send_batch(sender, kept + count, more);
+/* Sends all that there is: also what other threads want meanwhile, within limits. */
+static bool send_as_one(struct snt__udp_sender *sender, struct snt__soft_device *device,
+			uint64_t now, bool all)
+{
+	struct sending sending = { .all = all, .more = true };
+	unsigned for_others = 0;
+
+	while (flush_and_reset(sender, sending.kept ? NULL : sender->gate, &now)) {
+		if (!sending.more &&
+		    (!sender->wanted || ++for_others > BATCHES_FOR_OTHERS))
+			return sending.moved;
+		sending.all |= sender->wanted == SNT__UDP_ALL;
+		sender->wanted = SNT__UDP_NOTHING;
+		take_batch(sender, device, &sending, now);
 	}
 	/* The socket is full. There is room for them, since they are of the last batch. */
-	if (kept)
-		send_batch(sender, kept, false);
+	if (sending.kept)
+		make_batch(sender, sending.kept, false);
+	return sending.moved;
+}
+
+static bool send_or_want(struct snt__udp_sender *sender,
+			 struct snt__soft_device *device, uint64_t now,
+			 enum snt__udp_wanted wanted)
+{
+	bool moved;
+
+	if (sender->busy) {
+		if (sender->wanted < wanted)
+			sender->wanted = wanted;
+		return false;
+	}
+	sender->busy = true;
+	moved = send_as_one(sender, device, now, wanted == SNT__UDP_ALL);
+	sender->busy = false;
+	if (sender->gate)
+		snt__udp_gate_tell(sender->gate);
 	return moved;
 }
 
 bool snt__udp_send(struct snt__udp_sender *sender, struct snt__soft_device *device,
 		   uint64_t now)
 {
-	return send_output(sender, device, now, snt__soft_output);
+	return send_or_want(sender, device, now, SNT__UDP_ALL);
 }
 
 bool snt__udp_send_posted(struct snt__udp_sender *sender,
 			  struct snt__soft_device *device, uint64_t now)
 {
-	return send_output(sender, device, now, snt__soft_output_posted);
+	return send_or_want(sender, device, now, SNT__UDP_POSTED);
 }
 
 int snt__udp_sender_init(struct snt__udp_sender *sender, struct snt__udp_socket *socket,
@@ -380,6 +451,7 @@ int snt__udp_sender_init(struct snt__udp_sender *sender, struct snt__udp_socket 
 {
 	sender->socket = socket;
 	sender->address = address;
+	sender->ask = SNT__UDP_SEND_BATCH;
 	sender->bytes = snt__soft_alloc(SNT__UDP_SEND_BATCH, SNT__UDP_PACKET_MAX);
 	return sender->bytes ? 0 : -ENOMEM;
 }

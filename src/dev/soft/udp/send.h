@@ -6,6 +6,7 @@
 #include "dev/soft/driver.h"
 #include "dev/soft/icrc.h"
 #include "dev/soft/shm/shm.h"
+#include "dev/soft/udp/gate.h"
 #include "dev/soft/udp/socket.h"
 
 /*
@@ -18,6 +19,10 @@
  * a READ of something that changes all the time must still arrive. Since the copy is
  * there, a socket that is full costs nothing: what it did not take is kept and nothing
  * else is taken from the device until it did.
+ *
+ * One thread sends at a time, so that packets of a QP stay in order. While it is in the kernel
+ * the gate is open; a thread that has something to send meanwhile says so and goes on, and
+ * the one that sends takes that, too, before it is done.
  */
 
 /* Four runs of the longest packets. */
@@ -48,7 +53,20 @@ struct snt__udp_message {
 		control[CMSG_SPACE(sizeof(uint16_t)) + 2 * CMSG_SPACE(sizeof(int))];
 };
 
+/* What other threads want to have sent by the one that sends. */
+enum snt__udp_wanted {
+	SNT__UDP_NOTHING,
+	SNT__UDP_POSTED, /* all but acknowledgments */
+	SNT__UDP_ALL,
+};
+
 struct snt__udp_sender {
+	struct snt__udp_gate *gate; /* NULL: no other thread has the device */
+	bool busy;		    /* a thread sends */
+	enum snt__udp_wanted wanted;
+	/* How many packets to ask the device for. While they are long they make one message,
+	 * which the kernel takes with the gate open and which is in the cache then. */
+	unsigned ask;
 	struct snt__shm *shm; /* to which packets go first */
 	struct snt__udp_socket *socket;
 	const struct snt__udp_address *address;
@@ -80,7 +98,13 @@ bool snt__udp_send_posted(struct snt__udp_sender *sender,
 /* Does something wait until the socket has room? */
 static inline bool snt__udp_sender_stalled(const struct snt__udp_sender *sender)
 {
-	return sender->next != sender->count;
+	return !sender->busy && sender->next != sender->count;
+}
+
+/* Did the thread that sent leave something, since others wanted more and more of it? */
+static inline bool snt__udp_sender_left(const struct snt__udp_sender *sender)
+{
+	return !sender->busy && sender->wanted;
 }
 
 #endif

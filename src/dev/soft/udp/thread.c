@@ -75,7 +75,7 @@ static uint64_t sleep_end(struct snt__udp_device *device, const struct rhythm *r
 static void let_others(struct snt__udp_device *device)
 {
 	for (unsigned i = 0; i < YIELDS_MAX; i++) {
-		if (!atomic_load_explicit(&device->waiters, memory_order_relaxed))
+		if (!atomic_load_explicit(&device->gate.waiters, memory_order_relaxed))
 			return;
 		sched_yield();
 	}
@@ -218,13 +218,19 @@ static void rouse(struct snt__udp_device *device, struct rhythm *rhythm, uint64_
 /* Returns false if there is something to do instead. */
 static bool rest(struct snt__udp_device *device, uint64_t now)
 {
-	device->resting = snt__shm_sleep(&device->shm);
+	unsigned visits;
+
+	device->resting = !device->receiver.busy && snt__shm_sleep(&device->shm);
 	if (!device->resting)
 		return false;
 	device->sleep_fd =
 		snt__udp_shelf_sleep(&device->receiver.shelf, !device->attended);
-	return device->sleep_fd == device->socket.fd ||
-	       !snt__udp_receive(&device->receiver, device->core, now);
+	if (device->sleep_fd == device->socket.fd)
+		return true;
+	/* Another thread that came by meanwhile could not wake this one. */
+	visits = device->gate.visits;
+	return !snt__udp_receive(&device->receiver, device->core, now) &&
+	       device->gate.visits == visits + 1;
 }
 
 /* Moves what there is, then sleeps if there is nothing. False: it is over. */
@@ -246,10 +252,14 @@ static bool look(struct snt__udp_device *device, struct rhythm *rhythm)
 	else if (snt__udp_move(device, now))
 		/* Which may have taken longer than it goes on looking. */
 		rhythm->active_at = now = snt__udp_now();
-	if (now - rhythm->active_at >= IDLE)
+	/* What other threads have said while the gate was open. */
+	polled = device->polled;
+	if (now - rhythm->active_at >= IDLE && !device->receiver.busy)
 		snt__udp_shelf_clear(&device->receiver.shelf);
 	end = polled ? nap_end(device, rhythm, now) : sleep_end(device, rhythm, now);
 	if (end > now && !polled && !rest(device, now))
+		end = now;
+	if (snt__udp_sender_left(&device->sender))
 		end = now;
 	device->wake_at = end > now ? end : 0;
 	device->napping = polled;
@@ -307,7 +317,8 @@ void snt__udp_thread_hurry(struct snt__udp_device *device)
 {
 	if (device->wake_at && (!device->napping || device->attended) &&
 	    (snt__udp_deadline(device) < awake_at(device) ||
-	     snt__udp_sender_stalled(&device->sender)))
+	     snt__udp_sender_stalled(&device->sender) ||
+	     snt__udp_sender_left(&device->sender)))
 		wake(device);
 }
 
