@@ -166,16 +166,15 @@ static void make_message(struct mmsghdr *message)
 	bed.bytes += length;
 }
 
-int __wrap_recvmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags,
-		    struct timespec *timeout);
-int __wrap_recvmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags,
-		    struct timespec *timeout)
+int __wrap_snt__udp_recvmmsg(int fd, struct mmsghdr *messages, unsigned count,
+			     int flags);
+int __wrap_snt__udp_recvmmsg(int fd, struct mmsghdr *messages, unsigned count,
+			     int flags)
 {
 	unsigned want = 1 + take() % count, made = 0;
 
 	(void)fd;
 	(void)flags;
-	(void)timeout;
 	while (made < want && bed.size)
 		make_message(&messages[made++]);
 	errno = EAGAIN;

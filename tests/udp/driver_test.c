@@ -436,14 +436,13 @@ static struct {
 	uint64_t looked_at;
 } watched;
 
-int __real_recvmmsg(int fd, struct mmsghdr *headers, unsigned count, int flags,
-		    struct timespec *timeout);
-int __wrap_recvmmsg(int fd, struct mmsghdr *headers, unsigned count, int flags,
-		    struct timespec *timeout);
+int __real_snt__udp_recvmmsg(int fd, struct mmsghdr *headers, unsigned count,
+			     int flags);
+int __wrap_snt__udp_recvmmsg(int fd, struct mmsghdr *headers, unsigned count,
+			     int flags);
 
 /* The device notes the time afterwards. */
-int __wrap_recvmmsg(int fd, struct mmsghdr *headers, unsigned count, int flags,
-		    struct timespec *timeout)
+int __wrap_snt__udp_recvmmsg(int fd, struct mmsghdr *headers, unsigned count, int flags)
 {
 	struct snt__udp_device *device = watched.device;
 
@@ -453,7 +452,7 @@ int __wrap_recvmmsg(int fd, struct mmsghdr *headers, unsigned count, int flags,
 			watched.looked_at = device->socket_at;
 		snt__udp_unlock(device);
 	}
-	return __real_recvmmsg(fd, headers, count, flags, timeout);
+	return __real_snt__udp_recvmmsg(fd, headers, count, flags);
 }
 
 /* Time as the thread has it that has been waiting for the lock until now. */

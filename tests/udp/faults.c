@@ -89,8 +89,10 @@ static bool quiet(void)
 	return !faults.lost && !faults.doubled && !faults.late;
 }
 
-int __real_sendmmsg(int fd, struct mmsghdr *headers, unsigned count, int flags);
-int __wrap_sendmmsg(int fd, struct mmsghdr *headers, unsigned count, int flags);
+int __real_snt__udp_sendmmsg(int fd, struct mmsghdr *headers, unsigned count,
+			     int flags);
+int __wrap_snt__udp_sendmmsg(int fd, struct mmsghdr *headers, unsigned count,
+			     int flags);
 
 static int send_badly(int fd, struct mmsghdr *headers, unsigned count, int flags)
 {
@@ -110,7 +112,8 @@ static int send_badly(int fd, struct mmsghdr *headers, unsigned count, int flags
 		return -1;
 	}
 	if (quiet())
-		return __real_sendmmsg(fd, headers, faults.full ? 1 : count, flags);
+		return __real_snt__udp_sendmmsg(fd, headers, faults.full ? 1 : count,
+						flags);
 	for (unsigned i = 0; i < count; i++) {
 		struct msghdr *header = &headers[i].msg_hdr;
 		const uint8_t *bytes = header->msg_iov->iov_base;
@@ -176,7 +179,7 @@ void faults_release(void)
 	pthread_mutex_unlock(&detention.lock);
 }
 
-int __wrap_sendmmsg(int fd, struct mmsghdr *headers, unsigned count, int flags)
+int __wrap_snt__udp_sendmmsg(int fd, struct mmsghdr *headers, unsigned count, int flags)
 {
 	int ret;
 

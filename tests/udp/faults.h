@@ -8,7 +8,7 @@
 
 /*
  * A bad network, between a device and its socket: in programs that are linked statically
- * and with --wrap=sendmmsg. Messages are sent one datagram at a time, so that each has a
+ * and with --wrap=snt__udp_sendmmsg. Messages are sent one datagram at a time, so that each has a
  * fate of its own.
  */
 struct faults {

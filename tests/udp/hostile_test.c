@@ -452,10 +452,12 @@ static struct {
 	uint8_t bytes[512][SNT__UDP_PACKET_MAX];
 } tape = { .lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1 };
 
-int __real_sendmmsg(int fd, struct mmsghdr *headers, unsigned count, int flags);
-int __wrap_sendmmsg(int fd, struct mmsghdr *headers, unsigned count, int flags);
+int __real_snt__udp_sendmmsg(int fd, struct mmsghdr *headers, unsigned count,
+			     int flags);
+int __wrap_snt__udp_sendmmsg(int fd, struct mmsghdr *headers, unsigned count,
+			     int flags);
 
-int __wrap_sendmmsg(int fd, struct mmsghdr *headers, unsigned count, int flags)
+int __wrap_snt__udp_sendmmsg(int fd, struct mmsghdr *headers, unsigned count, int flags)
 {
 	pthread_mutex_lock(&tape.lock);
 	for (unsigned i = 0; fd == tape.fd && i < count; i++) {
@@ -467,7 +469,7 @@ int __wrap_sendmmsg(int fd, struct mmsghdr *headers, unsigned count, int flags)
 		tape.size[tape.count++] = piece->iov_len;
 	}
 	pthread_mutex_unlock(&tape.lock);
-	return __real_sendmmsg(fd, headers, count, flags);
+	return __real_snt__udp_sendmmsg(fd, headers, count, flags);
 }
 
 static void record(int fd)

@@ -59,23 +59,20 @@ void snt__udp_gate_unlock(struct snt__udp_gate *gate)
 	pthread_mutex_unlock(&gate->lock);
 }
 
-struct snt__udp_gate_pause snt__udp_gate_open(struct snt__udp_gate *gate)
+unsigned snt__udp_gate_open(struct snt__udp_gate *gate)
 {
-	struct snt__udp_gate_pause pause = { .visits = gate->visits };
+	unsigned visits = gate->visits;
 
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &pause.cancel_state);
 	snt__udp_gate_unlock(gate);
-	return pause;
+	return visits;
 }
 
-uint64_t snt__udp_gate_close(struct snt__udp_gate *gate,
-			     struct snt__udp_gate_pause pause, uint64_t now)
+uint64_t snt__udp_gate_close(struct snt__udp_gate *gate, unsigned visits, uint64_t now)
 {
 	int error = errno;
 
 	snt__udp_gate_lock(gate);
-	pthread_setcancelstate(pause.cancel_state, NULL);
-	if (gate->visits != pause.visits + 1)
+	if (gate->visits != visits + 1)
 		gate->now = now = snt__udp_now();
 	errno = error;
 	return now;

@@ -31,19 +31,11 @@ void snt__udp_gate_lock(struct snt__udp_gate *gate);
 bool snt__udp_gate_trylock(struct snt__udp_gate *gate);
 void snt__udp_gate_unlock(struct snt__udp_gate *gate);
 
-/* How it was when it was opened. */
-struct snt__udp_gate_pause {
-	unsigned visits;
-	int cancel_state;
-};
-
-/* Unlocks it for a while, in the middle of something. The thread is not cancelled meanwhile:
- * what it made busy would stay so. */
-struct snt__udp_gate_pause snt__udp_gate_open(struct snt__udp_gate *gate);
+/* Unlocks it for a while, in the middle of something. Returns what closing wants to know. */
+unsigned snt__udp_gate_open(struct snt__udp_gate *gate);
 /* Time must not go back: other threads may have told the device a later one meanwhile.
  * Returns `now`, or the time that it is. Keeps errno. */
-uint64_t snt__udp_gate_close(struct snt__udp_gate *gate,
-			     struct snt__udp_gate_pause pause, uint64_t now);
+uint64_t snt__udp_gate_close(struct snt__udp_gate *gate, unsigned visits, uint64_t now);
 
 /* Waits until other threads have left something busy, and looks again. */
 void snt__udp_gate_wait(struct snt__udp_gate *gate);

@@ -104,8 +104,8 @@ static int receive_messages(struct snt__udp_receiver *receiver, int flags)
 	int count;
 
 	do {
-		count = recvmmsg(receiver->socket->fd, receiver->headers, receiver->ask,
-				 MSG_DONTWAIT | flags, NULL);
+		count = snt__udp_recvmmsg(receiver->socket->fd, receiver->headers,
+					  receiver->ask, MSG_DONTWAIT | flags);
 		receiver->stats.calls++;
 	} while (count < 0 && errno != EAGAIN && ++tries < TRIES);
 	return count;
@@ -114,13 +114,13 @@ static int receive_messages(struct snt__udp_receiver *receiver, int flags)
 /* The same with the gate open. */
 static int receive_outside(struct snt__udp_receiver *receiver, int flags, uint64_t *now)
 {
-	struct snt__udp_gate_pause pause;
+	unsigned visits;
 	int count;
 
 	receiver->busy = true;
-	pause = snt__udp_gate_open(receiver->gate);
+	visits = snt__udp_gate_open(receiver->gate);
 	count = receive_messages(receiver, flags);
-	*now = snt__udp_gate_close(receiver->gate, pause, *now);
+	*now = snt__udp_gate_close(receiver->gate, visits, *now);
 	receiver->busy = false;
 	return count;
 }

@@ -279,15 +279,15 @@ static bool handle_error(struct snt__udp_sender *sender, int error)
 static int send_messages(struct snt__udp_sender *sender, struct snt__udp_gate *gate,
 			 uint64_t *now)
 {
-	struct snt__udp_gate_pause pause = { 0 };
+	unsigned visits = 0;
 	int sent;
 
 	if (gate)
-		pause = snt__udp_gate_open(gate);
-	sent = sendmmsg(sender->socket->fd, sender->headers + sender->next,
-			sender->count - sender->next, MSG_DONTWAIT);
+		visits = snt__udp_gate_open(gate);
+	sent = snt__udp_sendmmsg(sender->socket->fd, sender->headers + sender->next,
+				 sender->count - sender->next, MSG_DONTWAIT);
 	if (gate)
-		*now = snt__udp_gate_close(gate, pause, *now);
+		*now = snt__udp_gate_close(gate, visits, *now);
 	sender->stats.calls++;
 	return sent;
 }

@@ -107,7 +107,8 @@ static void drop(struct snt__udp_shelf *shelf, unsigned count)
 		count = shelf->count;
 	if (count > BATCH)
 		count = BATCH;
-	dropped = recvmmsg(shelf->fd, headers, count, MSG_DONTWAIT | MSG_TRUNC, NULL);
+	dropped =
+		snt__udp_recvmmsg(shelf->fd, headers, count, MSG_DONTWAIT | MSG_TRUNC);
 	if (dropped > 0)
 		forget(shelf, headers, dropped);
 	else

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <netinet/udp.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "dev/soft/wire.h"
@@ -87,4 +88,14 @@ int snt__udp_socket_open(const struct snt__udp_address *address, uint32_t buffer
 	}
 	*socket_out = new;
 	return 0;
+}
+
+int snt__udp_sendmmsg(int fd, struct mmsghdr *headers, unsigned count, int flags)
+{
+	return syscall(SYS_sendmmsg, fd, headers, count, flags);
+}
+
+int snt__udp_recvmmsg(int fd, struct mmsghdr *headers, unsigned count, int flags)
+{
+	return syscall(SYS_recvmmsg, fd, headers, count, flags, NULL);
 }

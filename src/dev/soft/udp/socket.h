@@ -2,6 +2,7 @@
 #ifndef SNT_DEV_SOFT_UDP_SOCKET_H
 #define SNT_DEV_SOFT_UDP_SOCKET_H
 
+#include <sys/socket.h>
 #include "dev/soft/udp/address.h"
 
 /*
@@ -31,5 +32,10 @@ struct snt__udp_socket {
  * port, -EADDRNOTAVAIL if nobody here has the address. */
 int snt__udp_socket_open(const struct snt__udp_address *address, uint32_t buffer_bytes,
 			 struct snt__udp_socket *socket_out);
+
+/* Those of the C library are points of cancellation: a thread that was cancelled there would
+ * never give back what it has made busy. These are not, and save the atomics of being one. */
+int snt__udp_sendmmsg(int fd, struct mmsghdr *headers, unsigned count, int flags);
+int snt__udp_recvmmsg(int fd, struct mmsghdr *headers, unsigned count, int flags);
 
 #endif
