@@ -164,7 +164,7 @@ bool snt__preload_is_soft(const struct ibv_context *context)
 {
 	return context->cmd_fd < 0 && context->device &&
 	       context->device ==
-		       &snt__soft_device_of((struct ibv_context *)context)->ibv;
+		       &snt__soft_context_of((struct ibv_context *)context)->ibv;
 }
 
 const struct snt_control *snt__preload_control(void)

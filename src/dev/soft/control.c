@@ -116,7 +116,7 @@ static int alloc_pd(struct ibv_context *context, struct ibv_pd **pd_out)
 	pd->ibv.context = context;
 	snt__soft_lock(device);
 	dead = device->dead;
-	device->object_count += !dead;
+	snt__soft_context_count(context, !dead);
 	snt__soft_unlock(device);
 	if (dead) {
 		snt__soft_free(pd);
@@ -134,7 +134,7 @@ static int dealloc_pd(struct ibv_pd *ibv_pd)
 
 	snt__soft_lock(device);
 	busy = pd->users;
-	device->object_count -= !busy;
+	snt__soft_context_count(ibv_pd->context, -!busy);
 	snt__soft_unlock(device);
 	if (busy)
 		return -EBUSY;

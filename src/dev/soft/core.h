@@ -3,6 +3,7 @@
 #define SNT_DEV_SOFT_CORE_H
 
 #include "dev/soft/alloc.h"
+#include "dev/soft/context.h"
 #include "dev/soft/cq.h"
 #include "dev/soft/device.h"
 #include "dev/soft/event.h"
@@ -14,6 +15,7 @@
  * The inside of a soft device, shared by its files:
  *
  *	device.c       creation, port, GIDs
+ *	context.c      what programs have opened
  *	input.c        where packets come in: to which QP
  *	burst.c        packets that stand for several
  *	output.c       where they go out: fairly over QPs; timers
@@ -61,9 +63,6 @@ struct snt__soft_device {
 	/* By verb. */
 	struct snt__soft_config limits; /* nothing zero; its pointers are not valid */
 	struct snt__soft_mads mads;
-	struct snt__soft_object object; /* of port and device events */
-	struct snt__link events;	/* objects with async events */
-	struct snt__soft_bell async;
 	uint32_t *qp_free; /* a ring of table indices, the longest unused first */
 	uint32_t qp_free_head;
 	uint32_t qp_count;
@@ -75,11 +74,8 @@ struct snt__soft_device {
 	uint8_t gids[SNT__SOFT_GID_MAX][16];
 
 	/* What programs see. */
-	struct verbs_context verbs;
-	struct ibv_device ibv;
-	/* Where drivers have theirs: who asks one of them whether a device is its own makes
-	 * it look here. */
-	const void *driver_ops;
+	struct snt__link contexts;
+	struct snt__soft_context first;
 };
 
 /* `users` counts MRs, QPs, SRQs and AHs. */

@@ -33,7 +33,7 @@ int snt__soft_create_channel(struct ibv_context *context,
 	channel->ibv.fd = channel->bell.fd;
 	snt__list_init(&channel->cqs);
 	snt__soft_lock(device);
-	device->object_count++;
+	snt__soft_context_count(context, 1);
 	snt__soft_unlock(device);
 	*channel_out = &channel->ibv;
 	return 0;
@@ -48,7 +48,7 @@ int snt__soft_destroy_channel(struct ibv_comp_channel *ibv_channel)
 	snt__soft_lock(device);
 	busy = channel->users;
 	if (!busy)
-		device->object_count--;
+		snt__soft_context_count(ibv_channel->context, -1);
 	snt__soft_unlock(device);
 	if (busy)
 		return -EBUSY;
@@ -164,7 +164,7 @@ static int enter_cq(struct snt__soft_device *device, struct snt__soft_cq *cq)
 		err = -ENOMEM;
 	} else {
 		device->cq_count++;
-		device->object_count++;
+		snt__soft_context_count(cq->ibv.context, 1);
 		if (cq->ibv.channel)
 			channel_of(cq->ibv.channel)->users++;
 	}
@@ -194,6 +194,7 @@ int snt__soft_create_cq(struct ibv_context *context, int cqe, void *cq_context,
 	if (!cq)
 		return -ENOMEM;
 	cq->object.device = device;
+	cq->object.context = snt__soft_context_of(context);
 	cq->ibv.context = context;
 	cq->ibv.channel = channel;
 	cq->ibv.cq_context = cq_context;
@@ -224,7 +225,7 @@ int snt__soft_destroy_cq(struct ibv_cq *ibv_cq)
 			channel_of(ibv_cq->channel)->users--;
 		}
 		device->cq_count--;
-		device->object_count--;
+		snt__soft_context_count(ibv_cq->context, -1);
 	}
 	snt__soft_unlock(device);
 	if (busy)

@@ -45,30 +45,6 @@ static bool config_valid(const struct snt__soft_config *config)
 	       config->srq_wr_max <= 1 << 20 && config->read_max <= 128;
 }
 
-static void fill_verbs(struct snt__soft_device *device, const char *name)
-{
-	struct ibv_context *context = &device->verbs.context;
-
-	device->ibv.node_type = IBV_NODE_CA;
-	device->ibv.transport_type = IBV_TRANSPORT_IB;
-	snprintf(device->ibv.name, sizeof(device->ibv.name), "%s", name);
-
-	device->verbs.sz = sizeof(device->verbs);
-	device->verbs.query_port = snt__soft_verbs_query_port;
-	device->verbs.query_device_ex = snt__soft_verbs_query_device_ex;
-	/* What says that there is a verbs_context around it. */
-	context->abi_compat = (void *)-1;
-	context->device = &device->ibv;
-	context->cmd_fd = -1;
-	context->async_fd = device->async.fd;
-	context->num_comp_vectors = 1;
-	context->ops.post_send = snt__soft_post_send;
-	context->ops.post_recv = snt__soft_post_recv;
-	context->ops.post_srq_recv = snt__soft_post_srq_recv;
-	context->ops.poll_cq = snt__soft_poll_cq;
-	context->ops.req_notify_cq = snt__soft_req_notify_cq;
-}
-
 #define DICE 64
 
 /* The numbers below a count, in an order that nobody can guess: places in tables are parts of
@@ -146,21 +122,19 @@ int snt__soft_device_create(const struct snt__soft_config *config,
 	device->driver = config->driver;
 	device->driver_arg = config->driver_arg;
 	device->port_up = !config->port_down;
-	device->object.device = device;
 	device->burst_max = 1;
 	snt__list_init(&device->active);
-	snt__list_init(&device->events);
+	snt__list_init(&device->contexts);
 	if (config->gid_count)
 		memcpy(device->gids, config->gids, (size_t)config->gid_count * 16);
 	err = alloc_tables(device);
 	if (!err)
-		err = snt__soft_bell_open(&device->async);
+		err = snt__soft_context_init(&device->first, device, config->name);
 	if (err) {
 		free_device(device);
 		return err;
 	}
 	device->guid = snt__soft_random(device);
-	fill_verbs(device, config->name);
 	*device_out = device;
 	return 0;
 }
@@ -171,19 +145,19 @@ int snt__soft_device_destroy(struct snt__soft_device *device)
 		return 0;
 	if (device->object_count)
 		return -EBUSY;
-	snt__soft_bell_close(&device->async);
+	snt__soft_context_finish(&device->first);
 	free_device(device);
 	return 0;
 }
 
 struct ibv_context *snt__soft_device_context(struct snt__soft_device *device)
 {
-	return &device->verbs.context;
+	return &device->first.verbs.context;
 }
 
 struct snt__soft_device *snt__soft_device_of(struct ibv_context *context)
 {
-	return snt__container(context, struct snt__soft_device, verbs.context);
+	return snt__soft_context_of(context)->device;
 }
 
 const struct snt__soft_stats *snt__soft_device_stats(
@@ -201,8 +175,7 @@ void snt__soft_device_set_port(struct snt__soft_device *device, bool up)
 	if (device->port_up == up || device->dead)
 		return;
 	device->port_up = up;
-	snt__soft_raise(&device->object,
-			up ? IBV_EVENT_PORT_ACTIVE : IBV_EVENT_PORT_ERR);
+	snt__soft_raise_all(device, up ? IBV_EVENT_PORT_ACTIVE : IBV_EVENT_PORT_ERR);
 }
 
 void snt__soft_device_set_gid(struct snt__soft_device *device, unsigned index,
@@ -214,7 +187,7 @@ void snt__soft_device_set_gid(struct snt__soft_device *device, unsigned index,
 		memcpy(device->gids[index], gid, 16);
 	else
 		memset(device->gids[index], 0, 16);
-	snt__soft_raise(&device->object, IBV_EVENT_GID_CHANGE);
+	snt__soft_raise_all(device, IBV_EVENT_GID_CHANGE);
 }
 
 void snt__soft_device_kill(struct snt__soft_device *device)
@@ -225,7 +198,7 @@ void snt__soft_device_kill(struct snt__soft_device *device)
 		return;
 	device->dead = true;
 	device->port_up = false;
-	snt__soft_raise(&device->object, IBV_EVENT_DEVICE_FATAL);
+	snt__soft_raise_all(device, IBV_EVENT_DEVICE_FATAL);
 	for (i = 0; i <= device->qp_mask; i++) {
 		struct snt__soft_qp *qp = device->qps[i];
 

@@ -75,9 +75,23 @@ int snt__soft_device_create(const struct snt__soft_config *config,
  */
 int snt__soft_device_destroy(struct snt__soft_device *device);
 
-/* Valid as long as the device. Verbs made through the control table on a context find
- * their device by themselves. */
+/* The first context, valid as long as the device. Verbs made through the control table on a
+ * context find their device by themselves. */
 struct ibv_context *snt__soft_device_context(struct snt__soft_device *device);
+
+/**
+ * snt__soft_context_open - open a device for one more part of a program
+ * @name: by which it knows the device
+ *
+ * The first one that is open gets the first context. Returns: 0; -ENOMEM; the errno of
+ * eventfd(2).
+ */
+int snt__soft_context_open(struct snt__soft_device *device, const char *name,
+			   struct ibv_context **context_out);
+
+/* Returns: 0; -EBUSY, with no effect, while something that was made there exists. */
+int snt__soft_context_close(struct ibv_context *context);
+
 struct snt__soft_device *snt__soft_device_of(struct ibv_context *context);
 const struct snt_control *snt__soft_control(void);
 

@@ -88,23 +88,23 @@ static uint32_t superseded(enum ibv_event_type type)
 
 void snt__soft_raise(struct snt__soft_object *object, enum ibv_event_type type)
 {
-	struct snt__soft_device *device = object->device;
+	struct snt__soft_context *context = object->context;
 
 	object->pending &= ~superseded(type);
 	object->pending |= 1u << type;
 	if (!snt__linked(&object->events))
-		snt__list_append(&device->events, &object->events);
-	snt__soft_bell_ring(&device->async);
+		snt__list_append(&context->events, &object->events);
+	snt__soft_bell_ring(&context->async);
 }
 
 void snt__soft_forget(struct snt__soft_object *object)
 {
-	struct snt__soft_device *device = object->device;
+	struct snt__soft_context *context = object->context;
 
 	object->pending = 0;
 	snt__unlink(&object->events);
-	if (snt__list_empty(&device->events))
-		snt__soft_bell_quiet(&device->async);
+	if (snt__list_empty(&context->events))
+		snt__soft_bell_quiet(&context->async);
 }
 
 /* Which member of ibv_async_event.element an event has. */
@@ -156,18 +156,18 @@ static struct snt__soft_object *element_of(const struct ibv_async_event *event)
 	}
 }
 
-static bool take_event(struct snt__soft_device *device, struct ibv_async_event *event)
+static bool take_event(struct snt__soft_context *context, struct ibv_async_event *event)
 {
 	struct snt__soft_object *object;
 
-	if (snt__list_empty(&device->events))
+	if (snt__list_empty(&context->events))
 		return false;
-	object = snt__container(device->events.next, struct snt__soft_object, events);
+	object = snt__container(context->events.next, struct snt__soft_object, events);
 	memset(event, 0, sizeof(*event));
 	event->event_type = (enum ibv_event_type)__builtin_ctz(object->pending);
 	set_element(event, object);
 	object->pending &= object->pending - 1;
-	if (object != &device->object)
+	if (object != &context->object)
 		object->taken++;
 	if (!object->pending)
 		snt__soft_forget(object);
@@ -177,18 +177,19 @@ static bool take_event(struct snt__soft_device *device, struct ibv_async_event *
 int snt__soft_get_async_event(struct ibv_context *context,
 			      struct ibv_async_event *event_out)
 {
-	struct snt__soft_device *device = snt__soft_device_of(context);
+	struct snt__soft_context *soft = snt__soft_context_of(context);
+	struct snt__soft_device *device = soft->device;
 	int err;
 
 	for (;;) {
 		bool taken;
 
 		snt__soft_lock(device);
-		taken = take_event(device, event_out);
+		taken = take_event(soft, event_out);
 		snt__soft_unlock(device);
 		if (taken)
 			return 0;
-		err = snt__soft_bell_wait(device, &device->async);
+		err = snt__soft_bell_wait(device, &soft->async);
 		if (err)
 			return err;
 	}

@@ -12,6 +12,7 @@
  * come in the order of their numbers.
  */
 
+struct snt__soft_context;
 struct snt__soft_device;
 
 /* An fd that is readable, or not. */
@@ -33,12 +34,13 @@ int snt__soft_bell_wait(struct snt__soft_device *device,
  * nor quieted from here. */
 void snt__soft_bells_disown(void);
 
-/* What QPs, CQs, SRQs and the device have in common. `pending` has a bit for each
- * enum ibv_event_type that was not taken yet; the object is in the device's list of
+/* What QPs, CQs, SRQs and contexts have in common. `pending` has a bit for each
+ * enum ibv_event_type that was not taken yet; the object is in its context's list of
  * events as long as there is one. It can be destroyed when nobody uses it and every
  * event that was taken has been acknowledged. */
 struct snt__soft_object {
 	struct snt__soft_device *device;
+	struct snt__soft_context *context;
 	struct snt__link events;
 	uint32_t pending;
 	unsigned taken;

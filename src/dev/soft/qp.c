@@ -115,6 +115,7 @@ static struct snt__soft_qp *alloc_qp(struct ibv_pd *pd, struct ibv_qp_init_attr 
 	}
 	qp->device = device;
 	qp->object.device = device;
+	qp->object.context = snt__soft_context_of(pd->context);
 	qp->signal_all = attr->sq_sig_all;
 	/* Until it is known: WRs are cut into packets also if they are only flushed. */
 	qp->mtu = snt__mtu_bytes(device->limits.mtu);

@@ -144,6 +144,7 @@ int snt__soft_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr,
 		return err;
 	}
 	srq->object.device = device;
+	srq->object.context = snt__soft_context_of(pd->context);
 	srq->ibv.context = pd->context;
 	srq->ibv.srq_context = attr->srq_context;
 	srq->ibv.pd = pd;

@@ -522,6 +522,7 @@ static int make(const struct snt__udp_opts *opts, struct snt__udp_device **devic
 		return -ENOMEM;
 	device->address = *opts->address;
 	device->users = 1;
+	device->shm_wanted = opts->shm;
 	device->send_long = SNT__UDP_SEND_LONG;
 	snt__shm_init(&device->shm);
 	device->sender.shm = &device->shm;
@@ -583,48 +584,116 @@ static void close_device(struct snt__udp_device *device)
 	close(device->socket.fd);
 }
 
-int snt__udp_device_create(const struct snt__udp_opts *opts,
-			   struct snt__udp_device **device_out)
+/* While no fork can come. */
+static int make_and_open(const struct snt__udp_opts *opts,
+			 struct snt__udp_device **device_out)
 {
 	struct snt__udp_device *device;
+	int ret = make(opts, &device);
+
+	if (ret)
+		return ret;
+	ret = open_device(device, opts);
+	if (ret)
+		free_device(device);
+	else
+		*device_out = device;
+	return ret;
+}
+
+static int check_random(const struct snt__udp_opts *opts)
+{
 	unsigned char random;
 	int ret = get_random(&random, sizeof(random));
 
+	return ret ? snt__fail(-ret, "%s: the system gives no random numbers: %s",
+			       opts->name, strerror(-ret))
+		   : 0;
+}
+
+int snt__udp_device_create(const struct snt__udp_opts *opts,
+			   struct snt__udp_device **device_out)
+{
+	int ret = check_random(opts);
+
 	if (ret)
-		return snt__fail(-ret, "%s: the system gives no random numbers: %s",
-				 opts->name, strerror(-ret));
-	ret = make(opts, &device);
-	if (ret)
-		return complain(opts, ret);
+		return ret;
 	snt__udp_fork_hold();
-	ret = open_device(device, opts);
+	ret = make_and_open(opts, device_out);
 	snt__udp_fork_release();
-	if (ret) {
+	return ret ? complain(opts, ret) : 0;
+}
+
+static bool has_options(const struct snt__udp_device *device,
+			const struct snt__udp_opts *opts)
+{
+	return device->shm_wanted == opts->shm && device->shm.pull == opts->shm_pull;
+}
+
+int snt__udp_device_take(const struct snt__udp_opts *opts,
+			 struct snt__udp_device **device_out)
+{
+	int ret = check_random(opts);
+
+	if (ret)
+		return ret;
+	snt__udp_fork_hold();
+	*device_out = snt__udp_fork_find(opts->address);
+	if (!*device_out)
+		ret = make_and_open(opts, device_out);
+	else if (has_options(*device_out, opts))
+		(*device_out)->users++;
+	else
+		ret = -EADDRINUSE;
+	snt__udp_fork_release();
+	return ret ? complain(opts, ret) : 0;
+}
+
+void snt__udp_device_use(struct snt__udp_device *device)
+{
+	snt__udp_fork_hold();
+	device->users++;
+	snt__udp_fork_release();
+}
+
+/* Nothing of it moves from here on. */
+static void end_device(struct snt__udp_device *device)
+{
+	if (!device->foreign)
+		close_device(device);
+	device->foreign = true;
+}
+
+static int free_ended(struct snt__udp_device *device)
+{
+	int ret = snt__soft_device_destroy(device->core);
+
+	if (!ret)
 		free_device(device);
-		return complain(opts, ret);
-	}
-	*device_out = device;
-	return 0;
+	return ret;
+}
+
+void snt__udp_device_put(struct snt__udp_device *device)
+{
+	bool last;
+
+	snt__udp_fork_hold();
+	last = !--device->users;
+	if (last)
+		end_device(device);
+	snt__udp_fork_release();
+	if (last)
+		free_ended(device);
 }
 
 int snt__udp_device_destroy(struct snt__udp_device *device)
 {
-	int ret;
-
 	if (!device)
 		return 0;
-	if (!device->foreign) {
-		snt__udp_fork_hold();
-		close_device(device);
-		snt__udp_fork_release();
-	}
-	ret = snt__soft_device_destroy(device->core);
-	if (ret)
-		/* Nothing of it moves any more, as in a child. */
-		device->foreign = true;
-	else
-		free_device(device);
-	return ret;
+	snt__udp_fork_hold();
+	end_device(device);
+	snt__udp_fork_release();
+	return free_ended(device);
 }
 
 struct snt__udp_device *snt__udp_device_of(struct ibv_context *context)

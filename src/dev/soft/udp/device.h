@@ -66,8 +66,9 @@ struct snt__udp_device {
 	bool resting; /* who puts something into a ring has to wake it */
 	uint64_t wake_at;
 
-	unsigned users; /* whoever opened it, and lists */
-	bool foreign;	/* this is a child of the process it is of */
+	unsigned users; /* contexts and lists; while no fork can come */
+	bool shm_wanted;
+	bool foreign; /* this is a child of the process it is of */
 	struct snt__udp_device *next, **to; /* of all devices of the process */
 
 	struct snt__udp_sender sender;
@@ -103,6 +104,19 @@ struct snt__udp_opts {
  */
 int snt__udp_device_create(const struct snt__udp_opts *opts,
 			   struct snt__udp_device **device_out);
+
+/**
+ * snt__udp_device_take - find a device of this process, or make one
+ *
+ * All that use one address with the same options share its device, in whatever thread.
+ *
+ * Returns: as snt__udp_device_create(); -EADDRINUSE for other options, too.
+ */
+int snt__udp_device_take(const struct snt__udp_opts *opts,
+			 struct snt__udp_device **device_out);
+/* One more, or one less, uses it; with the last one it ends. */
+void snt__udp_device_use(struct snt__udp_device *device);
+void snt__udp_device_put(struct snt__udp_device *device);
 
 /* Returns 0; -EBUSY if something that verbs made is left: the device has ended all the
  * same, but its memory stays. NULL does nothing. */
@@ -171,5 +185,7 @@ void snt__udp_fork_release(void);
  * between. */
 void snt__udp_fork_add(struct snt__udp_device *device);
 void snt__udp_fork_remove(struct snt__udp_device *device);
+/* The device that this process has at an address, or NULL. In between, too. */
+struct snt__udp_device *snt__udp_fork_find(const struct snt__udp_address *address);
 
 #endif

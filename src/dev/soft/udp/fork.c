@@ -6,6 +6,7 @@
  * the fork have no socket and every verb fails, but for those that destroy.
  */
 #include <errno.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "dev/soft/core.h"
@@ -70,13 +71,15 @@ static int refuse_notify(struct ibv_cq *cq, int solicited_only)
 
 static void disown(struct snt__udp_device *device)
 {
-	struct ibv_context_ops *ops = &snt__soft_device_context(device->core)->ops;
+	static const struct ibv_context_ops refuse = {
+		.post_send = refuse_send,
+		.post_recv = refuse_recv,
+		.post_srq_recv = refuse_srq_recv,
+		.poll_cq = refuse_poll,
+		.req_notify_cq = refuse_notify,
+	};
 
-	ops->post_send = refuse_send;
-	ops->post_recv = refuse_recv;
-	ops->post_srq_recv = refuse_srq_recv;
-	ops->poll_cq = refuse_poll;
-	ops->req_notify_cq = refuse_notify;
+	snt__soft_contexts_replace(device->core, &refuse);
 	/* Without the events of a death: their fds are the parent's, too. */
 	device->core->dead = true;
 	device->core->port_up = false;
@@ -128,4 +131,14 @@ void snt__udp_fork_remove(struct snt__udp_device *device)
 	*device->to = device->next;
 	if (device->next)
 		device->next->to = device->to;
+}
+
+struct snt__udp_device *snt__udp_fork_find(const struct snt__udp_address *address)
+{
+	struct snt__udp_device *device = devices;
+
+	while (device && (device->address.scope != address->scope ||
+			  memcmp(device->address.gid, address->gid, 16)))
+		device = device->next;
+	return device;
 }

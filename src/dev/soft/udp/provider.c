@@ -18,35 +18,35 @@
  * A list has its devices running, so that nobody takes their addresses before they are
  * opened. They end with the last who opened them, or with the list.
  */
+#define NAME_SIZE 16
+
 struct devices {
 	unsigned count;
 	bool shm, shm_pull;
 	struct snt__udp_device *device[SNT_DEVICES_MAX];
+	char name[SNT_DEVICES_MAX][NAME_SIZE];
 };
-
-static void put(struct snt__udp_device *device)
-{
-	if (!--device->users)
-		snt__udp_device_destroy(device);
-}
 
 static void remove_devices(struct devices *devices)
 {
 	while (devices->count)
-		put(devices->device[--devices->count]);
+		snt__udp_device_put(devices->device[--devices->count]);
 }
 
-static int add_device(struct devices *devices, const struct snt__udp_address *address)
+/* `take` is snt__udp_device_create() for an address that no other context may have. */
+static int add_device(struct devices *devices, const struct snt__udp_address *address,
+		      int (*take)(const struct snt__udp_opts *opts,
+				  struct snt__udp_device **device_out))
 {
-	char name[16];
+	char *name = devices->name[devices->count];
 	struct snt__udp_opts opts = { .name = name,
 				      .address = address,
 				      .shm = devices->shm,
 				      .shm_pull = devices->shm_pull };
 	int ret;
 
-	snprintf(name, sizeof(name), "soft%u", devices->count);
-	ret = snt__udp_device_create(&opts, &devices->device[devices->count]);
+	snprintf(name, NAME_SIZE, "soft%u", devices->count);
+	ret = take(&opts, &devices->device[devices->count]);
 	if (!ret)
 		devices->count++;
 	return ret;
@@ -80,9 +80,9 @@ static int port_taken(const char *where)
 		EADDRINUSE, "UDP port %u is taken on %s, %s", SNT__WIRE_PORT, where,
 		rxe ? "by the kernel module rdma_rxe, it seems: use its devices, "
 		      "unload it, or run in another network namespace"
-		    : "by another program, or another context of this one: "
-		      "SENNIT_SOFT_ADDRESSES takes another address, and "
-		      "\"ss -ulpn sport = 4791\" shows who it is");
+		    : "by another program, or by this one with another "
+		      "SENNIT_SOFT_SHM: choose another address with "
+		      "SENNIT_SOFT_ADDRESSES; \"ss -ulpn sport = 4791\" shows the owner");
 }
 
 /* An address of IPv6 is there for a second or two before it can be used. */
@@ -103,7 +103,7 @@ static int add_named(struct devices *devices, struct snt__value list)
 	if (count < 0)
 		return count;
 	for (int i = 0; i < count; i++) {
-		int ret = add_device(devices, &addresses[i]);
+		int ret = add_device(devices, &addresses[i], snt__udp_device_take);
 		char text[SNT__GID_TEXT];
 
 		snt__gid_text(addresses[i].gid, text);
@@ -137,7 +137,7 @@ static int add_pair(struct devices *devices)
 	for (unsigned pair = 0; !ret && pair < SNT__UDP_LOOPBACK_MAX / 2; pair++) {
 		for (unsigned i = 0; !ret && i < 2; i++) {
 			snt__udp_loopback_gid(2 * pair + i, address.gid);
-			ret = add_device(devices, &address);
+			ret = add_device(devices, &address, snt__udp_device_create);
 		}
 		if (!ret)
 			return 0;
@@ -198,22 +198,29 @@ static struct snt__udp_device *at(const struct snt__listing *listing, unsigned p
 
 static const char *name(const struct snt__listing *listing, unsigned position)
 {
-	return snt__soft_device_context(at(listing, position)->core)->device->name;
+	return ((struct devices *)listing->handle)->name[position];
 }
 
 static int open_device(const struct snt__listing *listing, unsigned position,
 		       struct ibv_context **context_out)
 {
 	struct snt__udp_device *device = at(listing, position);
+	int ret = snt__soft_context_open(device->core, name(listing, position),
+					 context_out);
 
-	device->users++;
-	*context_out = snt__soft_device_context(device->core);
+	if (ret)
+		return snt__fail(-ret, "%s cannot be opened: %s",
+				 name(listing, position), strerror(-ret));
+	snt__udp_device_use(device);
 	return 0;
 }
 
 static int close_device(struct ibv_context *context)
 {
-	put(snt__udp_device_of(context));
+	struct snt__udp_device *device = snt__udp_device_of(context);
+
+	snt__soft_context_close(context);
+	snt__udp_device_put(device);
 	return 0;
 }
 
