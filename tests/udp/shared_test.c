@@ -297,12 +297,18 @@ static void old_events_are_not_for_new_contexts(void **state)
 #define THREADS 4
 #define ROUNDS	25
 
+struct visitor {
+	const char *where;
+	struct end peer;
+};
+
 static void *come_and_go(void *arg)
 {
-	struct end *peer = arg, end;
+	struct visitor *visitor = arg;
+	struct end *peer = &visitor->peer, end;
 
 	for (unsigned i = 0; i < ROUNDS; i++) {
-		open_end(&end, loopback_text(0));
+		open_end(&end, visitor->where);
 		make_qp(peer);
 		connect_ends(&end, peer);
 		write_all(&end, peer, (uint8_t)i);
@@ -316,18 +322,21 @@ static void *come_and_go(void *arg)
 static void threads_come_and_go(void **state)
 {
 	pthread_t thread[THREADS];
-	struct end peer[THREADS];
+	struct visitor visitor[THREADS];
 	unsigned fds = count_fds();
 
 	(void)state;
 	alarm(patience_s(100)); /* ends it, if one waits for the other */
 	for (unsigned i = 0; i < THREADS; i++) {
-		assert_success(open_at(loopback_text(1 + i), &peer[i].ctx));
-		assert_success(pthread_create(&thread[i], NULL, come_and_go, &peer[i]));
+		visitor[i].where = loopback_text(0);
+		assert_success(open_at(loopback_text(1 + i), &visitor[i].peer.ctx));
 	}
+	for (unsigned i = 0; i < THREADS; i++)
+		assert_success(
+			pthread_create(&thread[i], NULL, come_and_go, &visitor[i]));
 	for (unsigned i = 0; i < THREADS; i++) {
 		pthread_join(thread[i], NULL);
-		assert_success(snt_ctx_close(peer[i].ctx));
+		assert_success(snt_ctx_close(visitor[i].peer.ctx));
 	}
 	assert_int_equal(count_fds(), fds);
 	alarm(0);

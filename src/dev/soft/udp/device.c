@@ -71,7 +71,7 @@ static unsigned receive(struct snt__udp_device *device, uint64_t now)
 {
 	unsigned count = snt__udp_receive(&device->receiver, device->core, now);
 
-	device->socket_at = now;
+	device->socket_at = latest(device, now);
 	device->socket_busy = count;
 	return count;
 }
