@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <sennit/loop.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <time.h>
 
 #include "lib/patience.h"
@@ -129,6 +130,93 @@ static void sleeper_moves_packets(void **state)
 		assert_int_equal(side_wait(&side[0]), IBV_WC_SUCCESS);
 	}
 	assert_int_equal(side_stats(&side[0]).resent, 0);
+	sides_close(side);
+}
+
+/* A thread that was woken, but does not get a processor. ppoll(2) looks again when it does, and
+ * goes on sleeping if what has come was taken meanwhile. */
+static struct {
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	int wake_fd; /* of its device; 0: none */
+	bool there;
+} kept = { .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER };
+
+/* Returns whether it was kept. */
+static bool keep_if_wanted(const struct pollfd *fds)
+{
+	bool wanted;
+
+	pthread_mutex_lock(&kept.lock);
+	wanted = kept.wake_fd == fds->fd;
+	if (wanted) {
+		kept.there = true;
+		pthread_cond_broadcast(&kept.changed);
+	}
+	while (kept.wake_fd == fds->fd)
+		pthread_cond_wait(&kept.changed, &kept.lock);
+	pthread_mutex_unlock(&kept.lock);
+	return wanted;
+}
+
+int __real_ppoll(struct pollfd *fds, nfds_t count, const struct timespec *timeout,
+		 const sigset_t *mask);
+int __wrap_ppoll(struct pollfd *fds, nfds_t count, const struct timespec *timeout,
+		 const sigset_t *mask);
+
+int __wrap_ppoll(struct pollfd *fds, nfds_t count, const struct timespec *timeout,
+		 const sigset_t *mask)
+{
+	int ret;
+
+	do
+		ret = __real_ppoll(fds, count, timeout, mask);
+	while (ret > 0 && keep_if_wanted(fds));
+	return ret;
+}
+
+static void keep_thread(const struct side *side)
+{
+	pthread_mutex_lock(&kept.lock);
+	kept.wake_fd = side->device->wake_fd;
+	kept.there = false;
+	pthread_mutex_unlock(&kept.lock);
+}
+
+static void await_kept(void)
+{
+	pthread_mutex_lock(&kept.lock);
+	while (!kept.there)
+		pthread_cond_wait(&kept.changed, &kept.lock);
+	pthread_mutex_unlock(&kept.lock);
+}
+
+static void release_thread(void)
+{
+	pthread_mutex_lock(&kept.lock);
+	kept.wake_fd = 0;
+	pthread_cond_broadcast(&kept.changed);
+	pthread_mutex_unlock(&kept.lock);
+}
+
+static void sleeper_is_quicker_than_the_thread(void **state)
+{
+	struct side side[2];
+	int fd;
+
+	(void)state;
+	sides_open(side, NULL);
+	wait_asleep(&side[1]);
+	keep_thread(&side[1]);
+	fd = attend(&side[1]);
+	side_post(&side[0], &side[1], IBV_WR_RDMA_WRITE, 100);
+	await_kept();
+	assert_true(wait_readable(fd, 0));
+	leave(&side[1], true);
+	release_thread();
+	/* Its acknowledgment is not sent only after the request has come again. */
+	assert_int_equal(side_wait(&side[0]), IBV_WC_SUCCESS);
+	assert_int_equal(side_stats(&side[0]).timeouts, 0);
 	sides_close(side);
 }
 
@@ -550,6 +638,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(sleeper_moves_packets),
+		cmocka_unit_test(sleeper_is_quicker_than_the_thread),
 		cmocka_unit_test(sleeper_is_held_up),
 		cmocka_unit_test(one_at_a_time),
 		cmocka_unit_test(sleeper_does_not_come_back),

@@ -175,7 +175,9 @@ void snt__udp_thread_hurry(struct snt__udp_device *device);
 void snt__udp_thread_stay(struct snt__udp_device *device);
 /* Lets it look after the socket again, because nobody polls any more. With the lock. */
 void snt__udp_thread_watch(struct snt__udp_device *device);
-/* Somebody leaves the socket to it for a moment, and perhaps for ever. With the lock. */
+/* A program leaves the socket to the thread for a moment, perhaps for ever, and may have left
+ * something to be sent. The thread may still sleep, although packets have come: ppoll(2) goes on
+ * when another thread has taken them first. With the lock. */
 void snt__udp_thread_mind(struct snt__udp_device *device, uint64_t now);
 
 /* Nobody forks in between: while devices come and go a child would have half of one. */

@@ -339,7 +339,7 @@ void snt__udp_thread_watch(struct snt__udp_device *device)
 
 void snt__udp_thread_mind(struct snt__udp_device *device, uint64_t now)
 {
-	if (device->napping && device->wake_at > now + NAP)
+	if (device->wake_at > now + NAP)
 		wake(device);
 }
 
