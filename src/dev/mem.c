@@ -11,6 +11,7 @@
 
 #include "dev/ctx.h"
 #include "util/err.h"
+#include "util/lines.h"
 
 _Static_assert((int)SNT_ACCESS_LOCAL_WRITE == (int)IBV_ACCESS_LOCAL_WRITE, "as verbs");
 _Static_assert((int)SNT_ACCESS_REMOTE_WRITE == (int)IBV_ACCESS_REMOTE_WRITE,
@@ -68,7 +69,7 @@ static struct snt_mem *mem_new(struct snt_ctx *ctx, uint64_t addr, size_t length
 {
 	struct snt_mem *mem;
 
-	mem = calloc(1, sizeof(*mem));
+	mem = snt__lines_alloc(1, sizeof(*mem));
 	if (!mem) {
 		snt__fail(ENOMEM, "no memory to keep track of a registration");
 		return NULL;

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "util/err.h"
+#include "util/lines.h"
 #include "util/opts.h"
 #include "util/setting.h"
 #include "vqp/cq.h"
@@ -215,7 +216,7 @@ int snt_loop_open(struct snt_ctx *ctx, const struct snt_loop_opts *user_opts,
 				   : read_spin(&opts.spin_ns);
 	if (ret)
 		return ret;
-	loop = calloc(1, sizeof(*loop));
+	loop = snt__lines_alloc(1, sizeof(*loop));
 	if (!loop)
 		return snt__fail(ENOMEM, "no memory for a loop");
 	init(loop, ctx);

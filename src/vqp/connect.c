@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "util/err.h"
+#include "util/lines.h"
 #include "vqp/card.h"
 #include "vqp/layout.h"
 #include "vqp/qp.h"
@@ -380,8 +381,8 @@ static int agree(struct snt_qp *qp, const struct snt_card *peer)
 	if (ret)
 		return ret;
 	if (!qp->pass_through) {
-		rkey = calloc((size_t)(qp->mask + 1) * peer->device_count,
-			      sizeof(*rkey));
+		rkey = snt__lines_alloc((size_t)(qp->mask + 1) * peer->device_count,
+					sizeof(*rkey));
 		if (!rkey)
 			return snt__fail(ENOMEM,
 					 "no memory for the keys of %u remote devices",

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "util/err.h"
+#include "util/lines.h"
 #include "util/opts.h"
 #include "vqp/pass.h"
 #include "vqp/srq.h"
@@ -723,7 +724,7 @@ static int set_up(struct snt_cq *cq, const struct snt_cq_opts *opts)
 				 per_device, SNT_CQ_PER_DEVICE_MAX);
 	cq->adopted = opts->adopted != NULL;
 	cq->physical_max = per_device * cq->ctx->device_count;
-	cq->physical = calloc(cq->physical_max, sizeof(*cq->physical));
+	cq->physical = snt__lines_alloc(cq->physical_max, sizeof(*cq->physical));
 	if (!cq->physical)
 		return snt__fail(ENOMEM, "no memory for a virtual CQ");
 	for (unsigned i = 0; opts->adopted && i < cq->ctx->device_count; i++) {
@@ -747,7 +748,7 @@ int snt_cq_create(struct snt_ctx *ctx, const struct snt_cq_opts *user_opts,
 	ret = snt__opts_import(&opts, sizeof(opts), user_opts, "struct snt_cq_opts");
 	if (ret)
 		return ret;
-	cq = calloc(1, sizeof(*cq));
+	cq = snt__lines_alloc(1, sizeof(*cq));
 	if (!cq)
 		return snt__fail(ENOMEM, "no memory for a virtual CQ");
 	cq->ctx = ctx;

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "util/err.h"
+#include "util/lines.h"
 #include "util/opts.h"
 #include "vqp/cq.h"
 #include "vqp/layout.h"
@@ -472,7 +473,7 @@ int snt_qp_create(struct snt_ctx *ctx, const struct snt_qp_opts *user_opts,
 	ret = snt__qp_opts_check(ctx, &opts);
 	if (ret)
 		return ret;
-	qp = calloc(1, sizeof(*qp));
+	qp = snt__lines_alloc(1, sizeof(*qp));
 	if (!qp)
 		return snt__fail(ENOMEM, "no memory for a virtual QP");
 	qp->ctx = ctx;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "util/err.h"
+#include "util/lines.h"
 
 #define LINE 64
 
@@ -121,17 +122,15 @@ static void lay_out(struct snt_qp *qp, struct block *block)
 int snt__layout_allocate(struct snt_qp *qp)
 {
 	struct block block = { 0 };
-	int ret;
 
 	if (qp->scheme == SNT_DQPLB)
 		qp->window = snt__dqplb_window(qp);
 	lay_out(qp, &block);
-	ret = posix_memalign(&qp->memory, LINE, block.used);
-	if (ret)
-		return snt__fail(ret,
+	qp->memory = snt__lines_alloc(1, block.used);
+	if (!qp->memory)
+		return snt__fail(ENOMEM,
 				 "no memory for the rings of a virtual QP (%zu bytes)",
 				 block.used);
-	memset(qp->memory, 0, block.used);
 	block = (struct block){ .memory = qp->memory };
 	lay_out(qp, &block);
 	if (qp->scheme == SNT_DQPLB && !qp->pass_through)

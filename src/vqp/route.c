@@ -6,13 +6,14 @@
 #include <string.h>
 
 #include "util/err.h"
+#include "util/lines.h"
 
 #define SIZE_FIRST 16
 
 int snt__route_init(struct snt__route *route)
 {
 	memset(route, 0, sizeof(*route));
-	route->entry = calloc(SIZE_FIRST, sizeof(*route->entry));
+	route->entry = snt__lines_alloc(SIZE_FIRST, sizeof(*route->entry));
 	if (!route->entry)
 		return snt__fail(ENOMEM, "no memory for a table of lanes");
 	route->mask = SIZE_FIRST - 1;
@@ -38,7 +39,7 @@ static int grow(struct snt__route *route)
 	struct snt__route_entry *old = route->entry;
 	uint32_t old_size = route->mask + 1;
 
-	route->entry = calloc(2 * (size_t)old_size, sizeof(*old));
+	route->entry = snt__lines_alloc(2 * (size_t)old_size, sizeof(*old));
 	if (!route->entry) {
 		route->entry = old;
 		return snt__fail(ENOMEM, "no memory for a table of %u lanes", old_size);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "util/err.h"
+#include "util/lines.h"
 #include "util/opts.h"
 #include "vqp/cq.h"
 #include "vqp/pass.h"
@@ -61,7 +62,7 @@ static int set_up(struct snt_srq *srq)
 
 	if (ret)
 		return ret;
-	srq->slot = calloc(srq->depth, sizeof(*srq->slot));
+	srq->slot = snt__lines_alloc(srq->depth, sizeof(*srq->slot));
 	ret = srq->slot ? create_physical(srq)
 			: snt__fail(ENOMEM, "no memory for %u receives", srq->depth);
 	if (ret) {
@@ -88,7 +89,7 @@ int snt_srq_create(struct snt_ctx *ctx, const struct snt_srq_opts *user_opts,
 		ret = check(ctx, &opts);
 	if (ret)
 		return ret;
-	srq = calloc(1, sizeof(*srq));
+	srq = snt__lines_alloc(1, sizeof(*srq));
 	if (!srq)
 		return snt__fail(ENOMEM, "no memory for a shared receive queue");
 	srq->ctx = ctx;

@@ -9,6 +9,15 @@
 #include "devices/verbs_fake.h"
 #include "lib/fault.h"
 
+int __real_posix_memalign(void **out, size_t align, size_t size);
+int __wrap_posix_memalign(void **out, size_t align, size_t size);
+
+int __wrap_posix_memalign(void **out, size_t align, size_t size)
+{
+	return fault_now("posix_memalign") ? ENOMEM
+					   : __real_posix_memalign(out, align, size);
+}
+
 #define ALL                                                                          \
 	(SNT_ACCESS_LOCAL_WRITE | SNT_ACCESS_REMOTE_WRITE | SNT_ACCESS_REMOTE_READ | \
 	 SNT_ACCESS_REMOTE_ATOMIC)
@@ -147,7 +156,7 @@ static void every_failing_call_is_undone(void **state)
 		assert_null(mem);
 		assert_int_equal(fake_live(), idle);
 	}
-	assert_int_equal(nth, 5); /* calloc, three devices, and a run without fault */
+	assert_int_equal(nth, 5); /* memory, three devices, and a run without fault */
 }
 
 static void failed_release_can_be_repeated(void **state)
@@ -286,7 +295,7 @@ static void every_failing_call_of_making_is_undone(void **state)
 		assert_int_equal(fake_live(), idle);
 		assert_int_equal(count_fds(), fds);
 	}
-	assert_int_equal(nth, 6); /* two of calloc, three devices, and none */
+	assert_int_equal(nth, 6); /* memory twice, three devices, and none */
 }
 
 static void what_a_device_holds_on_to_is_not_unmapped(void **state)
