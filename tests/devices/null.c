@@ -8,6 +8,7 @@
 #define QP_NUM_FIRST 17
 #define QPS_MAX	     (1u << 16)
 #define DEPTH_MAX    (1u << 20)
+#define LINES	     128
 
 #define container_of(pointer, type, member) \
 	((type *)((char *)(pointer)-offsetof(type, member)))
@@ -330,6 +331,18 @@ static int dereg_mr(struct ibv_mr *mr)
 	return 0;
 }
 
+/* As drivers do: what one thread writes shares no cache line, nor a pair of them, with what
+ * another one does. */
+static void *alloc_lines(size_t count, size_t size)
+{
+	size_t length = (count * size + LINES - 1) & ~(size_t)(LINES - 1);
+	void *memory;
+
+	if (posix_memalign(&memory, LINES, length))
+		return NULL;
+	return memset(memory, 0, length);
+}
+
 static int create_cq(struct ibv_context *context, int cqe, void *cq_context,
 		     struct ibv_comp_channel *channel, int vector,
 		     struct ibv_cq **cq_out)
@@ -340,11 +353,11 @@ static int create_cq(struct ibv_context *context, int cqe, void *cq_context,
 		return -EOPNOTSUPP;
 	if (cqe < 1 || (unsigned)cqe > DEPTH_MAX || vector != 0)
 		return -EINVAL;
-	cq = calloc(1, sizeof(*cq));
+	cq = alloc_lines(1, sizeof(*cq));
 	if (!cq)
 		return -ENOMEM;
 	cq->mask = round_up(cqe) - 1;
-	cq->ring = calloc((size_t)cq->mask + 1, sizeof(*cq->ring));
+	cq->ring = alloc_lines((size_t)cq->mask + 1, sizeof(*cq->ring));
 	if (!cq->ring) {
 		free(cq);
 		return -ENOMEM;
@@ -386,15 +399,15 @@ static int create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr,
 		return -ENOMEM;
 	if (attr->cap.max_send_wr > DEPTH_MAX || attr->cap.max_recv_wr > DEPTH_MAX)
 		return -EINVAL;
-	qp = calloc(1, sizeof(*qp));
+	qp = alloc_lines(1, sizeof(*qp));
 	if (!qp)
 		return -ENOMEM;
 	attr->cap.max_send_wr = round_up(attr->cap.max_send_wr);
 	attr->cap.max_recv_wr = round_up(attr->cap.max_recv_wr);
-	qp->recv_wr_id = calloc(attr->cap.max_recv_wr, sizeof(*qp->recv_wr_id));
-	qp->recv_wqe = calloc(attr->cap.max_recv_wr, sizeof(*qp->recv_wqe));
-	qp->send_wqe = calloc(attr->cap.max_send_wr, sizeof(*qp->send_wqe));
-	qp->send_wr_id = calloc(attr->cap.max_send_wr, sizeof(*qp->send_wr_id));
+	qp->recv_wr_id = alloc_lines(attr->cap.max_recv_wr, sizeof(*qp->recv_wr_id));
+	qp->recv_wqe = alloc_lines(attr->cap.max_recv_wr, sizeof(*qp->recv_wqe));
+	qp->send_wqe = alloc_lines(attr->cap.max_send_wr, sizeof(*qp->send_wqe));
+	qp->send_wr_id = alloc_lines(attr->cap.max_send_wr, sizeof(*qp->send_wr_id));
 	if (!qp->recv_wr_id || !qp->recv_wqe || !qp->send_wqe || !qp->send_wr_id) {
 		free_qp(qp);
 		return -ENOMEM;
