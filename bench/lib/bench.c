@@ -26,6 +26,9 @@ struct one_case {
 	double ns[PASSES_MAX];
 	double median;
 	double instructions; /* 0: not counted */
+	double ratio;	     /* 0: that of the medians */
+	double at_least;     /* the ratio; 0: whatever it is */
+	const char *note;    /* why the ratio says nothing; NULL: it does */
 };
 
 struct bench {
@@ -35,6 +38,8 @@ struct bench {
 	bool exactly; /* that one case, not those that begin with it */
 	bool instructions;
 	bool json;
+	bool limits;
+	bool passes_given;
 	unsigned passes;
 	unsigned case_count;
 	struct one_case one[CASES_MAX];
@@ -43,7 +48,8 @@ struct bench {
 static void usage(const char *program)
 {
 	fprintf(stderr,
-		"usage: %s [--json] [--case PREFIX] [--passes 1..%d] [--instructions]\n",
+		"usage: %s [--json] [--case PREFIX] [--passes 1..%d] [--instructions] "
+		"[--limits]\n",
 		program, PASSES_MAX);
 	exit(2);
 }
@@ -79,6 +85,7 @@ struct bench *bench_begin(const char *name, int argc, char **argv)
 		{ "exactly", required_argument, NULL, 'e' },
 		{ "passes", required_argument, NULL, 'p' },
 		{ "instructions", no_argument, NULL, 'i' },
+		{ "limits", no_argument, NULL, 'l' },
 		{ 0 },
 	};
 	struct bench *bench = calloc(1, sizeof(*bench));
@@ -99,8 +106,11 @@ struct bench *bench_begin(const char *name, int argc, char **argv)
 			bench->only = optarg, bench->exactly = true;
 		else if (option == 'i')
 			bench->instructions = true;
+		else if (option == 'l')
+			bench->limits = true;
 		else if (option == 'p')
-			bench->passes = strtoul(optarg, NULL, 10);
+			bench->passes = strtoul(optarg, NULL, 10),
+			bench->passes_given = true;
 		else
 			usage(argv[0]);
 	}
@@ -165,6 +175,26 @@ void bench_value(struct bench *bench, const char *name, double value, const char
 	struct one_case one = { .name = name, .median = value, .unit = unit };
 
 	add(bench, one, baseline);
+}
+
+void bench_scaled(struct bench *bench, const char *name, double value, const char *unit,
+		  const struct bench_scale *scale)
+{
+	struct one_case one = { .name = name, .median = value, .unit = unit };
+
+	if (scale) {
+		one.ratio = scale->ratio;
+		one.at_least = scale->at_least;
+		one.note = scale->note;
+	}
+	add(bench, one, scale ? scale->baseline : NULL);
+}
+
+unsigned bench_passes(struct bench *bench, unsigned unless_given)
+{
+	if (!bench->passes_given)
+		bench->passes = unless_given;
+	return bench->passes;
 }
 
 static double now_ns(void)
@@ -266,7 +296,19 @@ static void measure(struct bench *bench)
 
 static double ratio_of(const struct bench *bench, const struct one_case *one)
 {
+	if (one->ratio > 0)
+		return one->ratio;
 	return one->median / bench->one[one->baseline].median;
+}
+
+static bool has_limit(const struct one_case *one)
+{
+	return one->baseline >= 0 && one->at_least > 0 && !one->note;
+}
+
+static bool misses_limit(const struct bench *bench, const struct one_case *one)
+{
+	return has_limit(one) && ratio_of(bench, one) < one->at_least;
 }
 
 static void print_json(const struct bench *bench, const struct one_case *one)
@@ -282,6 +324,13 @@ static void print_json(const struct bench *bench, const struct one_case *one)
 		json_object_set_new(object, "baseline",
 				    json_string(bench->one[one->baseline].name));
 	}
+	if (has_limit(one)) {
+		json_object_set_new(object, "limit", json_real(one->at_least));
+		json_object_set_new(object, "met",
+				    json_boolean(!misses_limit(bench, one)));
+	}
+	if (one->note)
+		json_object_set_new(object, "note", json_string(one->note));
 	if (one->instructions > 0)
 		json_object_set_new(object, "instructions",
 				    json_real(one->instructions));
@@ -298,6 +347,11 @@ static void print_row(const struct bench *bench, const struct one_case *one)
 	if (one->baseline >= 0)
 		printf("  %6.2fx %s", ratio_of(bench, one),
 		       bench->one[one->baseline].name);
+	if (has_limit(one))
+		printf("  limit %.2f %s", one->at_least,
+		       misses_limit(bench, one) ? "MISSED" : "met");
+	if (one->note)
+		printf("  not comparable: %s", one->note);
 	putchar('\n');
 }
 
@@ -312,6 +366,9 @@ int bench_end(struct bench *bench)
 		fprintf(stderr, "%s: no case begins with \"%s\"\n", bench->name,
 			bench->only);
 	status = bench->case_count ? 0 : 2;
+	for (unsigned i = 0; bench->limits && i < bench->case_count; i++)
+		if (misses_limit(bench, &bench->one[i]))
+			status = 1;
 	free(bench);
 	return status;
 }

@@ -18,8 +18,8 @@
 struct bench;
 
 /* Reads the command line: --json, --case PREFIX, --passes N, --instructions (which
- * runs each case once more under callgrind). Ends the program with a usage message
- * if it makes no sense. */
+ * runs each case once more under callgrind), --limits (the program fails if a limit is
+ * missed). Ends the program with a usage message if it makes no sense. */
 struct bench *bench_begin(const char *name, int argc, char **argv);
 
 /* Runs `count` operations. */
@@ -40,6 +40,21 @@ void bench_prepared_case(struct bench *bench, const char *name,
 /* Something that was measured by other means. */
 void bench_value(struct bench *bench, const char *name, double value, const char *unit,
 		 const char *baseline);
+
+/* The same where more is known than the values of two cases. */
+struct bench_scale {
+	const char *baseline;
+	double ratio;	  /* to the baseline, such as a median of ratios */
+	double at_least;  /* what the ratio must be; 0: there is no limit */
+	const char *note; /* why it is not comparable on this host; NULL: it is */
+};
+
+/* `scale` may be NULL. */
+void bench_scaled(struct bench *bench, const char *name, double value, const char *unit,
+		  const struct bench_scale *scale);
+
+/* The number of --passes, for programs that measure by themselves. */
+unsigned bench_passes(struct bench *bench, unsigned unless_given);
 
 /* Puts them in order, too. */
 double bench_median(double *values, unsigned count);
