@@ -10,6 +10,7 @@
 #include "conn/conn.h"
 #include "stream/stream.h"
 #include "util/err.h"
+#include "util/lines.h"
 #include "util/opts.h"
 #include "vqp/qp.h"
 
@@ -83,7 +84,7 @@ static int make_rings(struct snt_stream *stream, uint64_t recv_size)
 			  &stream->stage_mem);
 	if (ret)
 		goto err_ring;
-	stream->lot = calloc(stream->lot_mask + 1, sizeof(*stream->lot));
+	stream->lot = snt__lines_alloc(stream->lot_mask + 1, sizeof(*stream->lot));
 	if (!stream->lot) {
 		ret = snt__fail(ENOMEM, "no memory for a stream");
 		goto err_stage;
@@ -170,7 +171,7 @@ int snt__stream_make(struct snt_loop *loop, const struct snt_stream_opts *opts,
 
 	if (ret)
 		return ret;
-	stream = calloc(1, sizeof(*stream));
+	stream = snt__lines_alloc(1, sizeof(*stream));
 	if (!stream)
 		return snt__fail(ENOMEM, "no memory for a stream");
 	stream->stage_size = size_of(opts->send_size);
