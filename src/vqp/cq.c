@@ -795,8 +795,10 @@ int snt_cq_destroy(struct snt_cq *cq)
 	if (!cq)
 		return 0;
 	if (cq->qp_count)
-		return snt__fail(EBUSY, "%u QPs report to this CQ; destroy them first",
-				 cq->qp_count);
+		return snt__fail(EBUSY, "%u %s to this CQ; destroy %s first",
+				 cq->qp_count,
+				 cq->qp_count == 1 ? "QP reports" : "QPs report",
+				 cq->qp_count == 1 ? "it" : "them");
 	if (!snt__list_empty(&cq->srqs))
 		return snt__fail(EBUSY, "shared receive queues report to this CQ; "
 					"destroy them first");

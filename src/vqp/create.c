@@ -504,7 +504,8 @@ int snt_qp_create(struct snt_ctx *ctx, const struct snt_qp_opts *user_opts,
 	if (qp->srq)
 		qp->srq->qp_count++;
 	qp->cq->qp_count++;
-	qp->recv_cq->qp_count++;
+	if (qp->recv_cq != qp->cq)
+		qp->recv_cq->qp_count++;
 	snt__ctx_lock(ctx);
 	ctx->count[SNT__CTX_QPS]++;
 	snt__list_append(&ctx->qps, &qp->in_ctx);
@@ -571,7 +572,8 @@ int snt_qp_destroy(struct snt_qp *qp)
 	snt__cq_forget(qp->cq, &qp->send_ready);
 	snt__cq_forget(qp->recv_cq, &qp->recv_ready);
 	qp->cq->qp_count--;
-	qp->recv_cq->qp_count--;
+	if (qp->recv_cq != qp->cq)
+		qp->recv_cq->qp_count--;
 	snt__ctx_lock(qp->ctx);
 	qp->ctx->count[SNT__CTX_QPS]--;
 	snt__unlink(&qp->in_ctx);

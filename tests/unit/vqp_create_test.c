@@ -330,13 +330,30 @@ static void nothing_is_freed_before_what_uses_it(void **state)
 	assert_success(snt_cq_create(e.ctx, NULL, &recv_cq));
 	opts.recv_cq = recv_cq;
 	assert_success(snt_qp_create(e.ctx, &opts, &qp));
-	assert_error(snt_cq_destroy(e.cq), EBUSY, "QPs");
-	assert_error(snt_cq_destroy(recv_cq), EBUSY, "QPs");
+	assert_error(snt_cq_destroy(e.cq), EBUSY, "1 QP reports");
+	assert_error(snt_cq_destroy(recv_cq), EBUSY, "1 QP reports");
 	assert_error(snt_ctx_close(e.ctx), EBUSY, "");
 	assert_error(snt_qp_close(qp, 1), ENOTCONN, "destroy");
 	assert_success(snt_qp_destroy(qp));
 	assert_error(snt_ctx_close(e.ctx), EBUSY, "");
 	assert_success(snt_cq_destroy(recv_cq));
+	close_alone(&e);
+}
+
+static void a_busy_cq_tells_how_many_qps_it_has(void **state)
+{
+	struct end e = open_alone(1);
+	struct snt_qp_opts opts = options(&e, 2);
+	struct snt_qp *qp[2];
+
+	(void)state;
+	assert_success(snt_qp_create(e.ctx, &opts, &qp[0]));
+	assert_error(snt_cq_destroy(e.cq), EBUSY, "1 QP reports");
+	assert_success(snt_qp_create(e.ctx, &opts, &qp[1]));
+	assert_error(snt_cq_destroy(e.cq), EBUSY, "2 QPs report");
+	assert_success(snt_qp_destroy(qp[0]));
+	assert_error(snt_cq_destroy(e.cq), EBUSY, "1 QP reports");
+	assert_success(snt_qp_destroy(qp[1]));
 	close_alone(&e);
 }
 
@@ -949,6 +966,7 @@ int main(void)
 		cmocka_unit_test(a_cq_never_has_less_room_than_its_qps_need),
 		cmocka_unit_test(cq_options_are_checked),
 		cmocka_unit_test(nothing_is_freed_before_what_uses_it),
+		cmocka_unit_test(a_busy_cq_tells_how_many_qps_it_has),
 		cmocka_unit_test(a_cq_that_a_device_keeps_is_not_forgotten),
 		cmocka_unit_test(every_failure_to_connect_is_undone),
 		cmocka_unit_test(a_receive_refused_while_connecting_is_undone),
