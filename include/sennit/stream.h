@@ -415,7 +415,8 @@ SNT_API ssize_t snt_stream_write_all(struct snt_stream *stream, const void *buff
  * fclose(3) waits until what was written has arrived, and leaves the stream as it is. A
  * stream is not to be destroyed before its FILEs.
  *
- * Returns: the FILE; NULL with errno.
+ * Returns: the FILE; NULL with errno (EINVAL for another mode, ENOMEM) and a text in
+ * snt_err_text().
  */
 SNT_API FILE *snt_stream_file(struct snt_stream *stream, const char *mode);
 

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "stream/stream.h"
+#include "util/err.h"
 
 static int wait_for(struct snt_stream *stream, unsigned event)
 {
@@ -70,10 +71,17 @@ FILE *snt_stream_file(struct snt_stream *stream, const char *mode)
 	cookie_io_functions_t functions = { .read = reads ? read_some : NULL,
 					    .write = writes ? write_some : NULL,
 					    .close = writes ? flush : NULL };
+	FILE *file;
 
 	if (!reads && !writes) {
-		errno = EINVAL;
+		errno = -snt__fail(EINVAL,
+				   "\"%s\" is not a mode for a FILE of a stream; "
+				   "use \"r\", \"w\" or \"r+\"",
+				   mode);
 		return NULL;
 	}
-	return fopencookie(stream, mode, functions);
+	file = fopencookie(stream, mode, functions);
+	if (!file)
+		errno = -snt__fail(ENOMEM, "no memory for a FILE of a stream");
+	return file;
 }

@@ -420,6 +420,8 @@ static void file_on(const struct kit_way *way)
 		return;
 	kit_open(way, NULL);
 	assert_null(snt_stream_file(kit_end(0), "x"));
+	assert_int_equal(errno, EINVAL);
+	assert_non_null(strstr(snt_err_text(), "\"x\" is not a mode"));
 	out = snt_stream_file(kit_end(0), "w");
 	in = snt_stream_file(kit_end(1), "r");
 	assert_true(out && in);
