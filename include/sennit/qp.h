@@ -71,7 +71,7 @@ struct snt_srq;
 
 /*
  * Limits of snt_qp_opts; a device may have lower ones, which snt_qp_create() names. The
- * most notify lanes are SNT_DEVICES_MAX (device.h).
+ * most notify lanes are SNT_DEVICES_MAX (api.h).
  */
 
 /* The most lanes of one QP, those for notifications and messages included. */
