@@ -159,21 +159,29 @@ int perf_serve_client(struct snt_loop *loop, int control)
 				.loop = loop,
 				.control = control };
 	struct perf_message message;
+	bool failed = false;
 	int ret = greet(&end);
 
 	while (!ret) {
 		ret = perf_receive(control, SESSION_PATIENCE_NS, &message);
 		if (ret == -ECONNRESET) /* as it should end */
 			return 0;
+		/* The client may have ended its run before it learned of the failure. */
+		if (!ret && failed && message.type == PERF_STOP) {
+			failed = false;
+			continue;
+		}
 		if (!ret && message.type != PERF_CASE)
 			ret = perf_fail(EPROTO, "message %u between cases",
 					message.type);
+		failed = false;
 		if (!ret)
 			ret = serve_case(&end, &message.c);
 		if (!ret)
 			continue;
 		if (perf_send_failed(control) || !may_go_on(ret))
 			return ret;
+		failed = true;
 		ret = 0;
 	}
 	perf_send_failed(control);

@@ -504,6 +504,25 @@ def hostile_cases(tool: Tool):
         yield from client_works(tool, server)
 
 
+def stop_that_crosses_a_failure(tool: Tool):
+    """A client that ended its run before it heard that the case failed goes on with another;
+    a STOP that belongs to no case at all ends the session."""
+    stop = kit.frame(kit.STOP, bytes(8))
+    refused = kit.case(kind=0)
+    for said, wanted in ((refused + stop + kit.case(), [kit.FAILED, kit.READY]),
+                         (refused + stop + stop, [kit.FAILED, kit.FAILED]),
+                         (stop, [kit.FAILED])):
+        with Server(tool) as server, server.dial() as connection:
+            connection.sendall(kit.hello() + said)
+            heard = [kit.answer(connection)[0]]
+            while len(heard) <= len(wanted) and (answer := kit.answer(connection)):
+                heard.append(answer[0])
+                if answer[0] == kit.READY:
+                    break
+        if heard != [kit.HELLO, *wanted]:
+            yield f"{said}: {heard}"
+
+
 def cards(rng: random.Random):
     """Answers to READY that are none."""
     for card, token in ((b"", b""), (rng.randbytes(500), rng.randbytes(60)),
@@ -574,6 +593,7 @@ TESTS = {
     "a report has the figures of the terminal": same_figures,
     "a server serves the next client after one was killed": server_goes_on,
     "a server refuses cases that are none": hostile_cases,
+    "a server goes on where a STOP has crossed a failure": stop_that_crosses_a_failure,
     "a server outlives hostile clients": hostile_clients,
 }
 
