@@ -4,11 +4,11 @@
 
 #include <infiniband/verbs.h>
 #include <sennit/sennit.h>
-#include <unistd.h>
 
 #include "dev/ctx.h"
 #include "devices/verbs_fake.h"
 #include "lib/fault.h"
+#include "lib/loopback.h"
 
 static struct snt_ctx *ctx;
 static char log_text[4096];
@@ -339,25 +339,16 @@ static void soft_devices_where_there_is_no_other(void **state)
 		     EADDRNOTAVAIL, "soft ones cannot be had: no interface");
 }
 
-/* Of this process: other tests run beside it. */
-static const char *own_address(char text[32])
-{
-	snprintf(text, 32, "127.%u.%u.77", 100 + (unsigned)getpid() % 100,
-		 (unsigned)getpid() / 100 % 250);
-	return text;
-}
-
 static void soft_devices_by_address_are_expected(void **state)
 {
-	char address[32];
+	const char *address = loopback_text(0);
 
 	(void)state;
-	assert_success(open_with((struct snt_ctx_opts){
-		.soft_addresses = own_address(address), .log_level = SNT_LOG_WARN }));
+	assert_success(open_with((struct snt_ctx_opts){ .soft_addresses = address,
+							.log_level = SNT_LOG_WARN }));
 	assert_string_equal(log_text, "");
 	assert_closes_clean();
-	assert_success(open_with(
-		(struct snt_ctx_opts){ .soft_addresses = own_address(address) }));
+	assert_success(open_with((struct snt_ctx_opts){ .soft_addresses = address }));
 	assert_non_null(strstr(log_text, "no RDMA device; using 1 soft device\n"));
 	assert_closes_clean();
 	setenv("SENNIT_SOFT_ADDRESSES", address, 1);

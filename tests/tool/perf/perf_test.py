@@ -194,9 +194,10 @@ def progress_on_a_terminal(tool: Tool):
 
 
 def own_addresses(count: int) -> list:
-    """Loopback addresses of this process: other tests run beside it."""
-    number = os.getpid()
-    return [f"127.{50 + number % 50}.{number // 50 % 250}.{i + 1}" for i in range(count)]
+    """Loopback addresses that no other test takes for its own. A process id would not do:
+    containers that share the network have the same ones."""
+    return [f"127.{random.randrange(200, 250)}.{random.randrange(256)}.{i + 1}"
+            for i in range(count)]
 
 
 def shared_addresses(tool: Tool):
