@@ -334,7 +334,7 @@ int perf_end_post(struct perf_end *end, const struct snt_send_wr *wr, unsigned c
 		int taken = snt_qp_post_send(end->qp, wr, count);
 
 		if (taken < 0)
-			return perf_fail(-taken, "posting: %s", strerror(-taken));
+			return perf_fail_library(taken, "posting");
 		wr += taken;
 		count -= (unsigned)taken;
 	}
@@ -357,7 +357,7 @@ static int post_receive(struct perf_end *end, const struct snt_recv_wr *wr)
 {
 	int ret = snt_qp_post_recv(end->qp, wr, 1);
 
-	return ret < 0 ? perf_fail(-ret, "posting a receive: %s", strerror(-ret)) : 0;
+	return ret < 0 ? perf_fail_library(ret, "posting a receive") : 0;
 }
 
 /* Of a SEND into the slot of its message; of anything else without memory. */
