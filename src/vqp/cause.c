@@ -6,6 +6,7 @@
 
 #include "util/log.h"
 #include "vqp/qp.h"
+#include "vqp/wc_text.h"
 
 /* Room for snt_status_text() or strerror(), and a little more. */
 struct words {
@@ -15,13 +16,15 @@ struct words {
 static struct words describe(const struct snt__cause *cause)
 {
 	struct words words;
-	const char *status = snt_status_text(cause->status);
+	char vendor[32] = "";
 
 	switch (cause->what) {
 	case SNT_CAUSE_STATUS:
-		snprintf(words.text, sizeof(words.text),
-			 "%s (status %u, vendor error 0x%x)", status, cause->status,
-			 cause->vendor_err);
+		if (cause->vendor_err)
+			snprintf(vendor, sizeof(vendor), ", vendor error 0x%x",
+				 cause->vendor_err);
+		snprintf(words.text, sizeof(words.text), "%s (status %u%s)",
+			 snt_status_text(cause->status), cause->status, vendor);
 		break;
 	case SNT_CAUSE_REFUSED:
 		snprintf(words.text, sizeof(words.text),
@@ -40,28 +43,26 @@ static struct words describe(const struct snt__cause *cause)
 	return words;
 }
 
-static const char *device_name(const struct snt_qp *qp, unsigned lane)
-{
-	return qp->ctx->device[qp->lane[lane].device]->name;
-}
-
 void snt__cause_log_lane(const struct snt__lane *lane)
 {
 	const struct snt_qp *qp = lane->owner;
+	char ends[SNT__LANE_TEXT];
 
 	snt__log(&qp->ctx->log, SNT_LOG_WARN, "QP %u: lane %u (QP %u of %s) failed: %s",
-		 qp->num, lane->index, lane->qp->qp_num, device_name(qp, lane->index),
-		 describe(&lane->cause).text);
+		 qp->num, lane->index, lane->qp->qp_num,
+		 snt__lane_text(qp, lane->index, ends), describe(&lane->cause).text);
 }
 
 const char *snt__cause_text(const struct snt_qp *qp, char buffer[SNT__CAUSE_TEXT])
 {
 	const struct snt__cause *cause = &qp->cause;
+	char ends[SNT__LANE_TEXT];
 
 	if (!cause->what)
 		return "all its lanes were flushed";
 	snprintf(buffer, SNT__CAUSE_TEXT, "its first error was on lane %u (%s): %s",
-		 cause->lane, device_name(qp, cause->lane), describe(cause).text);
+		 cause->lane, snt__lane_text(qp, cause->lane, ends),
+		 describe(cause).text);
 	return buffer;
 }
 

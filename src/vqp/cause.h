@@ -27,7 +27,7 @@ void snt__cause_completion(struct snt__lane *lane, unsigned status,
 void snt__cause_refused(struct snt__lane *lane, int err); /* 0: not known */
 void snt__cause_peer(struct snt__lane *lane);
 
-/* "its first error was on lane 2 (mlx5_1): ...", of a QP that is broken. */
+/* "its first error was on lane 2 (mlx5_1 to 192.168.78.2): ...", of a QP that is broken. */
 #define SNT__CAUSE_TEXT 320
 const char *snt__cause_text(const struct snt_qp *qp, char buffer[SNT__CAUSE_TEXT]);
 

@@ -7,15 +7,15 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
-#include "dev/gid.h"
 #include "util/err.h"
 #include "vqp/cq.h"
 
 static _Thread_local char buffer[SNT__ERR_TEXT_MAX];
 
 /* " on lane 2 (soft1 to 127.0.0.3)" */
-#define PLACE_TEXT (SNT__DEVICE_NAME + SNT__GID_TEXT + 32)
+#define PLACE_TEXT (SNT__LANE_TEXT + 28)
 
 static const char *const opcodes[] = {
 	[SNT_WRITE] = "WRITE",
@@ -83,18 +83,32 @@ static const struct snt_qp *find_qp(struct snt_ctx *ctx, const struct snt_loop *
 	return found;
 }
 
+const char *snt__lane_text(const struct snt_qp *qp, unsigned lane,
+			   char text[SNT__LANE_TEXT])
+{
+	static const uint8_t none[16];
+	const char *device = qp->ctx->device[qp->lane[lane].device]->name;
+	const uint8_t *remote = qp->remote_gid[qp->lane[lane].remote_device];
+	char gid[SNT__GID_TEXT];
+
+	if (memcmp(remote, none, sizeof(none)) == 0)
+		snprintf(text, SNT__LANE_TEXT, "%s", device);
+	else
+		snprintf(text, SNT__LANE_TEXT, "%s to %s", device,
+			 snt__gid_text(remote, gid));
+	return text;
+}
+
 /* Of a QP that is gone, or of none, as little as is known. */
 static const char *place_text(const struct snt_qp *qp, unsigned lane, char *text)
 {
-	char gid[SNT__GID_TEXT];
+	char ends[SNT__LANE_TEXT];
 
 	if (!qp || lane >= qp->lane_count)
 		snprintf(text, PLACE_TEXT, " on lane %u", lane);
 	else
-		snprintf(text, PLACE_TEXT, " on lane %u (%s to %s)", lane,
-			 qp->ctx->device[qp->lane[lane].device]->name,
-			 snt__gid_text(qp->remote_gid[qp->lane[lane].remote_device],
-				       gid));
+		snprintf(text, PLACE_TEXT, " on lane %u (%s)", lane,
+			 snt__lane_text(qp, lane, ends));
 	return text;
 }
 

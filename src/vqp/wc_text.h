@@ -4,6 +4,9 @@
 
 #include <sennit/cq.h>
 
+#include "dev/gid.h"
+#include "dev/select.h"
+
 struct snt_cq;
 struct snt_ctx;
 struct snt_loop;
@@ -15,6 +18,11 @@ const char *snt__opcode_name(unsigned opcode);
 /* "QP 17", or "shared receive queue" for 0: a receive that no message has taken. */
 #define SNT__OWNER_TEXT 24
 const char *snt__owner_text(uint32_t num, char owner[SNT__OWNER_TEXT]);
+
+/* "soft0 to 127.0.0.3": a lane's device, and its peer's as far as it has a GID. */
+#define SNT__LANE_TEXT (SNT__DEVICE_NAME + SNT__GID_TEXT + 4)
+const char *snt__lane_text(const struct snt_qp *qp, unsigned lane,
+			   char text[SNT__LANE_TEXT]);
 
 /*
  * A completion in words, in the buffer of snt_wc_text(). The QP is looked up by its number,

@@ -51,6 +51,30 @@ static void a_failed_completion_names_all_that_is_concerned(void **state)
 	vqp_pair_close(pair);
 }
 
+/* What is posted to a QP that has failed is refused with what ended it. */
+static void a_post_that_a_broken_qp_refuses(void **state)
+{
+	struct vqp_pair *pair = open_pair(2, 1, SNT_SPRAY);
+	struct snt_lane_info lane = lane_info(pair, 0, 0);
+	struct snt_device_info here = device_info(pair, 0, lane.device);
+	struct snt_device_info there = device_info(pair, 1, lane.remote_device);
+	char expected[200], address[64];
+
+	(void)state;
+	send_wr(pair, SNT_WRITE, 1, 4);
+	assert_int_equal(scripted_complete(lane.qp, IBV_WC_RETRY_EXC_ERR), 0);
+	vqp_pair_run(pair, 1);
+	expect(pair, 0, 1, SNT_WRITE, SNT_RETRY_EXC_ERR);
+	assert_int_equal(sscanf(there.gid_reason, "%63s", address), 1);
+	snprintf(expected, sizeof(expected),
+		 "QP %u is broken: its first error was on lane 0 (%s to %s): ",
+		 snt_qp_num(pair->end[0].qp), here.name, address);
+	assert_error(try_send(pair, SNT_WRITE, 2, 1), ESHUTDOWN, expected);
+	assert_phrase(snt_err_text(), "(status 12");
+	assert_phrase(snt_err_text(), "close it");
+	vqp_pair_close(pair);
+}
+
 static void a_success_and_a_flush(void **state)
 {
 	struct vqp_pair *pair = open_pair(1, 2, SNT_SPRAY);
@@ -203,6 +227,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_failed_completion_names_all_that_is_concerned),
+		cmocka_unit_test(a_post_that_a_broken_qp_refuses),
 		cmocka_unit_test(a_success_and_a_flush),
 		cmocka_unit_test(of_a_qp_that_is_gone),
 		cmocka_unit_test(whatever_the_numbers),
