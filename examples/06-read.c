@@ -4,6 +4,7 @@
  * program does not take part: its devices answer.
  */
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "ends.h"
 
@@ -38,7 +39,8 @@ static void read_table(struct end *client)
 		wrong += table[i] != record(i);
 	printf("%u records read over %u lanes, %u of them wrong\n", RECORDS,
 	       snt_qp_lanes(client->qp), wrong);
-	ends_check(wrong ? -1 : 0, "the table");
+	if (wrong)
+		exit(1);
 }
 
 int main(int argc, char **argv)
