@@ -13,7 +13,7 @@
  * token is what a peer needs to reach it: address, length, what it may do, and
  * a key per device of the owner. Tokens travel in packed form by any means.
  *
- * Thread: any, for every call here.
+ * Thread: any, for every call here. A registration that takes long delays no other thread.
  */
 
 #ifdef __cplusplus
@@ -112,8 +112,15 @@ SNT_API int snt_mem_adopt(struct snt_ctx *ctx, struct ibv_mr *const *mr,
  * NULL is legal and does nothing. All devices are tried even if one fails. After
  * a failure the snt_mem is empty and good for one thing: releasing it again.
  *
- * Returns: 0; else the errno of the first device that refused, -EBUSY for
- * instance while a memory window is bound to the memory.
+ * Other threads may post and poll meanwhile, but no call that runs at the same time may
+ * name this memory, and no WR in flight should: it fails with SNT_LOC_PROT_ERR where the
+ * device comes to check the key, and may have been carried out in part. A later call that
+ * names the memory is -EINVAL as long as the library keeps the structure: those of the last
+ * 64 memories released in a context, the memory of its own connections and streams
+ * included. After that the snt_mem is freed, and naming it is undefined.
+ *
+ * Returns: 0; -EINVAL if it has been released before; else the errno of the first device
+ * that refused, -EBUSY for instance while a memory window is bound to the memory.
  */
 SNT_API int snt_mem_release(struct snt_mem *mem);
 

@@ -223,6 +223,8 @@ int snt_ctx_close(struct snt_ctx *ctx)
 	if (ret)
 		return ret;
 	close_devices(ctx);
+	for (unsigned i = 0; i < SNT__RELEASED_KEPT; i++)
+		free(ctx->released[i]);
 	pthread_mutex_destroy(&ctx->lock);
 	pthread_mutex_destroy(&ctx->events_lock);
 	free(ctx);

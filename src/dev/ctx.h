@@ -21,6 +21,10 @@ enum snt__ctx_count {
 	SNT__CTX_COUNTS
 };
 
+/* Structures of released memory that are kept, so that a thread which still names one of them
+ * is refused instead of reading freed memory. */
+#define SNT__RELEASED_KEPT 64
+
 /*
  * Threads share a context. What can change after it was opened is behind its lock, which is
  * not held across calls of devices: a registration that takes long delays no other thread.
@@ -47,6 +51,10 @@ struct snt_ctx {
 	void *random_arg;
 	struct snt__value gid_wish;
 	char gid_text[16]; /* the option's text, which the caller may free */
+
+	/* Behind the lock; last, so that the rest stays together. */
+	struct snt_mem *released[SNT__RELEASED_KEPT];
+	unsigned released_next;
 };
 
 /* The only sources of time and chance, so that a simulated context replays. */

@@ -351,6 +351,32 @@ int snt_mem_adopt(struct snt_ctx *ctx, struct ibv_mr *const *mr, size_t mr_count
 	return 0;
 }
 
+static int was_released(const struct snt_mem *mem)
+{
+	return mem->ctx ? snt__fail(EINVAL, "memory is half released; it can only be "
+					    "released again")
+			: snt__fail(EINVAL, "memory has been released");
+}
+
+/* The structure takes the place of the one that was released longest ago. */
+static void retire(struct snt_mem *mem)
+{
+	struct snt_ctx *ctx = mem->ctx;
+	struct snt_mem **slot, *oldest;
+
+	snt__place_free(mem->place);
+	mem->place = NULL;
+	mem->length = 0;
+	mem->ctx = NULL;
+	snt__ctx_lock(ctx);
+	slot = &ctx->released[ctx->released_next++ % SNT__RELEASED_KEPT];
+	oldest = *slot;
+	*slot = mem;
+	ctx->count[SNT__CTX_MEMS]--;
+	snt__ctx_unlock(ctx);
+	free(oldest);
+}
+
 int snt_mem_release(struct snt_mem *mem)
 {
 	const struct snt_device *device;
@@ -358,13 +384,14 @@ int snt_mem_release(struct snt_mem *mem)
 
 	if (!mem)
 		return 0;
+	if (!mem->ctx)
+		return was_released(mem);
 	device = mem->adopted ? NULL : deregister_all(mem, &ret);
 	if (device) {
 		mem->length = 0;
 		return still_registered(device, ret);
 	}
-	snt__ctx_add(mem->ctx, SNT__CTX_MEMS, -1);
-	mem_free(mem);
+	retire(mem);
 	return 0;
 }
 
@@ -378,17 +405,11 @@ size_t snt_mem_length(const struct snt_mem *mem)
 	return mem->length;
 }
 
-static int half_released(void)
-{
-	return snt__fail(EINVAL,
-			 "memory is half released; it can only be released again");
-}
-
 int snt_mem_sge(const struct snt_mem *mem, unsigned device, size_t offset,
 		size_t length, struct ibv_sge *sge_out)
 {
 	if (!mem->length)
-		return half_released();
+		return was_released(mem);
 	if (device >= mem->key_count)
 		return snt__fail(EINVAL,
 				 "memory has no key for device %u; its context "
@@ -419,7 +440,7 @@ int snt_mem_token(const struct snt_mem *mem, struct snt_token *token_out)
 	};
 
 	if (!mem->length)
-		return half_released();
+		return was_released(mem);
 	if (!token.access)
 		return snt__fail(EACCES,
 				 "memory was registered without SNT_ACCESS_REMOTE_*, "

@@ -11,8 +11,8 @@
 /* What the data path reads comes first, and keys lie side by side. */
 struct snt_mem {
 	uint64_t addr;
-	size_t length; /* 0: half released, good for releasing again only */
-	struct snt_ctx *ctx;
+	size_t length;	     /* 0: half released, good for releasing again only */
+	struct snt_ctx *ctx; /* NULL: released */
 	unsigned access;
 	unsigned key_count; /* as many as the context has devices */
 	uint32_t local_key[SNT_DEVICES_MAX];

@@ -437,7 +437,10 @@ int snt_stream_write_registered(struct snt_stream *stream, struct snt_stream_sen
 				 "a registered send needs memory, a length and a "
 				 "function");
 	if (send->mem->ctx != stream->hub->ctx)
-		return snt__fail(EINVAL, "the memory is registered in another context");
+		return snt__fail(EINVAL, send->mem->ctx
+						 ? "the memory is registered in "
+						   "another context"
+						 : "the memory has been released");
 	if (!snt__mem_holds(send->mem, (uintptr_t)send->addr, send->length))
 		return snt__fail(ERANGE, "%llu bytes are outside of the memory",
 				 (unsigned long long)send->length);

@@ -146,6 +146,8 @@ int snt__wr_fault(const struct snt_qp *qp, const struct snt_send_wr *wr);
 int snt__token_fault(const struct snt_qp *qp, const struct snt_token *token);
 int snt__recv_sge_fault(const struct snt_ctx *ctx, const struct snt_sge *sge);
 int snt__recv_count_fault(uint32_t count, uint32_t max);
+/* What is wrong with memory that is not of the context, as the end of a sentence. */
+const char *snt__foreign_mem_text(const struct snt_mem *mem);
 
 static inline int snt__check_recv_sge(const struct snt_ctx *ctx,
 				      const struct snt_sge *sge)

@@ -131,7 +131,7 @@ static int check_range(const struct snt_qp *qp, const struct snt_sge *range,
 
 	if (!mem || mem->ctx != qp->ctx)
 		return snt__fail(EINVAL, "QP %u: the range to bind has %s", qp->num,
-				 mem ? "memory of another context" : "no memory");
+				 snt__foreign_mem_text(mem));
 	if (!access || access & ~RIGHTS)
 		return snt__fail(
 			EINVAL,

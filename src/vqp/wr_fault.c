@@ -23,6 +23,13 @@ static const char *right_name(unsigned access)
 	}
 }
 
+const char *snt__foreign_mem_text(const struct snt_mem *mem)
+{
+	if (!mem)
+		return "no memory";
+	return mem->ctx ? "memory of another context" : "memory that has been released";
+}
+
 /* Each of these returns 0 if nothing is wrong with its part of the WR. */
 
 static int form_fault(const struct snt_qp *qp, const struct snt_send_wr *wr)
@@ -47,7 +54,7 @@ static int sge_fault(const struct snt_qp *qp, const struct snt_sge *sge, unsigne
 
 	if (!mem || mem->ctx != qp->ctx)
 		return snt__fail(EINVAL, "QP %u: SGE %u has %s", qp->num, index,
-				 mem ? "memory of another context" : "no memory");
+				 snt__foreign_mem_text(mem));
 	if (!snt__mem_holds(mem, (uintptr_t)sge->addr, sge->length))
 		return snt__fail(ERANGE,
 				 "QP %u: SGE %u, %" PRIu64
@@ -181,7 +188,7 @@ int snt__recv_sge_fault(const struct snt_ctx *ctx, const struct snt_sge *sge)
 
 	if (!mem || mem->ctx != ctx)
 		return snt__fail(EINVAL, "an SGE of a receive has %s",
-				 mem ? "memory of another context" : "no memory");
+				 snt__foreign_mem_text(mem));
 	if (sge->length > UINT32_MAX)
 		return snt__fail(EMSGSIZE,
 				 "an SGE of a receive has %" PRIu64

@@ -178,6 +178,28 @@ static void failed_release_can_be_repeated(void **state)
 	assert_int_equal(fake_live(), idle);
 }
 
+/* Its structure is kept for a while. */
+static void released_memory_is_refused(void **state)
+{
+	struct snt_token token;
+	struct snt_mem *mem, *next;
+	struct ibv_sge sge;
+
+	(void)state;
+	assert_success(snt_mem_register(ctx, buffer, sizeof(buffer), ALL, &mem));
+	assert_success(snt_mem_release(mem));
+	for (unsigned i = 0; i < 63; i++) {
+		assert_success(snt_mem_alloc(ctx, 4096, ALL, &next));
+		assert_ptr_not_equal(next, mem);
+		assert_success(snt_mem_release(next));
+		assert_error(snt_mem_sge(mem, 0, 0, 1, &sge), EINVAL, "released");
+		assert_error(snt_mem_token(mem, &token), EINVAL, "released");
+		assert_int_equal(snt_mem_length(mem), 0);
+	}
+	assert_error(snt_mem_release(mem), EINVAL, "memory has been released");
+	assert_int_equal(fake_live(), idle);
+}
+
 static void context_with_memory_stays_open(void **state)
 {
 	struct snt_mem *mem;
@@ -325,6 +347,7 @@ int main(void)
 		TEST(no_token_without_remote_access),
 		TEST(every_failing_call_is_undone),
 		TEST(failed_release_can_be_repeated),
+		TEST(released_memory_is_refused),
 		TEST(context_with_memory_stays_open),
 		TEST(dmabuf_needs_all_devices),
 		TEST(regions_can_be_adopted),
