@@ -248,13 +248,9 @@ static int check_unused(struct snt_loop *loop)
 	return 0;
 }
 
-int snt_loop_close(struct snt_loop *loop)
+static int close_uncancelled(struct snt_loop *loop)
 {
-	int ret;
-
-	if (!loop)
-		return 0;
-	ret = loop->hub ? loop->hub_close(loop) : 0;
+	int ret = loop->hub ? loop->hub_close(loop) : 0;
 	if (ret)
 		return ret;
 	snt__orphans_release(loop->base.ctx, loop);
@@ -275,6 +271,19 @@ int snt_loop_close(struct snt_loop *loop)
 	snt__ctx_add(loop->base.ctx, SNT__CTX_LOOPS, -1);
 	free(loop);
 	return 0;
+}
+
+/* It may sleep until connections have ended, but half of a loop is of use to no thread. */
+int snt_loop_close(struct snt_loop *loop)
+{
+	int state, ret;
+
+	if (!loop)
+		return 0;
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+	ret = close_uncancelled(loop);
+	pthread_setcancelstate(state, NULL);
+	return ret;
 }
 
 int snt__loop_check(const struct snt_loop *loop)

@@ -188,6 +188,19 @@ bool snt__call_has_programs(struct snt_loop *loop);
 void snt__call_run_own(struct snt_loop *loop);
 void snt__call_run(struct snt__round *run, int reserve);
 
+/*
+ * wait.c: a call that does something around its waits is shielded from cancellation, but while
+ * it sleeps in one of them. Callbacks that wait in another loop are not cancelled at all.
+ */
+struct snt__shield {
+	const struct snt_loop *loop;
+	int cancel_state; /* of the thread, where it sleeps in this loop */
+	int outer_state;
+};
+
+void snt__shield_begin(const struct snt_loop *loop, struct snt__shield *kept);
+void snt__shield_end(const struct snt__shield *kept);
+
 /* wait.c: snt_loop_wait(); a thread that is cancelled in it has this called. */
 int snt__loop_wait_undo(struct snt_loop *loop, int64_t timeout_ns,
 			void (*undo)(void *arg), void *arg);

@@ -133,7 +133,27 @@ static int wait_asleep(struct snt_loop *loop, int64_t timeout_ns, uint64_t begin
 	return sleep_on(loop, &sleep, ret ? 0 : left_of(loop, timeout_ns, begin), gone);
 }
 
-static int wait_uncancelled(struct snt_loop *loop, int64_t timeout_ns, bool *gone)
+/* Of this thread: the shield that was put up last. */
+static _Thread_local struct snt__shield shield;
+
+void snt__shield_begin(const struct snt_loop *loop, struct snt__shield *kept)
+{
+	int state;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+	*kept = shield;
+	kept->outer_state = state;
+	if (shield.loop != loop)
+		shield = (struct snt__shield){ .loop = loop, .cancel_state = state };
+}
+
+void snt__shield_end(const struct snt__shield *kept)
+{
+	shield = *kept;
+	pthread_setcancelstate(kept->outer_state, NULL);
+}
+
+static int wait_shielded(struct snt_loop *loop, int64_t timeout_ns, bool *gone)
 {
 	int ret = snt__loop_enter(loop, BUDGET);
 	bool woken = false;
@@ -142,6 +162,7 @@ static int wait_uncancelled(struct snt_loop *loop, int64_t timeout_ns, bool *gon
 
 	if (ret)
 		return ret;
+	loop->cancel_state = shield.cancel_state;
 	begin = snt__loop_now(loop);
 	if (!snt__list_empty(&loop->base.polled_cqs))
 		return wait_awake(loop, timeout_ns, begin, gone);
@@ -160,25 +181,30 @@ static int wait_uncancelled(struct snt_loop *loop, int64_t timeout_ns, bool *gon
 /* Callbacks, and all else that would be left half done, run with cancellation disabled. */
 static int wait(struct snt_loop *loop, int64_t timeout_ns, bool *gone)
 {
-	int state, ret;
+	struct snt__shield kept;
+	int ret;
 
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
-	loop->cancel_state = state;
-	ret = wait_uncancelled(loop, timeout_ns, gone);
-	pthread_setcancelstate(state, NULL);
+	snt__shield_begin(loop, &kept);
+	ret = wait_shielded(loop, timeout_ns, gone);
+	snt__shield_end(&kept);
 	return ret;
 }
 
+/* In a callback, where it is refused, there may be a wait around it with an undo of its own. */
 static int wait_undo(struct snt_loop *loop, int64_t timeout_ns, void (*undo)(void *arg),
 		     void *arg, bool *gone)
 {
+	void (*kept_undo)(void *arg) = loop->undo;
+	void *kept_arg = loop->undo_arg;
 	int ret;
 
 	loop->undo = undo;
 	loop->undo_arg = arg;
 	ret = wait(loop, timeout_ns, gone);
-	if (!*gone)
-		loop->undo = NULL;
+	if (*gone)
+		return ret;
+	loop->undo = kept_undo;
+	loop->undo_arg = kept_arg;
 	return ret;
 }
 

@@ -13,12 +13,12 @@ static int wait_for(struct snt_stream *stream, unsigned event)
 	return ret < 0 && !(stream->over && ret == stream->status) ? ret : 0;
 }
 
-static ssize_t read_some(void *cookie, char *buffer, size_t size)
+static ssize_t read_some_shielded(struct snt_stream *stream, char *buffer, size_t size)
 {
 	ssize_t ret;
 
-	while ((ret = snt_stream_read(cookie, buffer, size)) == -EAGAIN) {
-		ret = wait_for(cookie, SNT_STREAM_READABLE);
+	while ((ret = snt_stream_read(stream, buffer, size)) == -EAGAIN) {
+		ret = wait_for(stream, SNT_STREAM_READABLE);
 		if (ret)
 			break;
 	}
@@ -29,15 +29,16 @@ static ssize_t read_some(void *cookie, char *buffer, size_t size)
 }
 
 /* Less than all is an error by the rules of fopencookie(3). */
-static ssize_t write_some(void *cookie, const char *buffer, size_t size)
+static ssize_t write_some_shielded(struct snt_stream *stream, const char *buffer,
+				   size_t size)
 {
 	size_t done = 0;
 	ssize_t ret = 0;
 
 	while (done < size) {
-		ret = snt_stream_write(cookie, buffer + done, size - done);
+		ret = snt_stream_write(stream, buffer + done, size - done);
 		if (ret == -EAGAIN)
-			ret = wait_for(cookie, SNT_STREAM_WRITABLE);
+			ret = wait_for(stream, SNT_STREAM_WRITABLE);
 		if (ret < 0)
 			break;
 		done += (size_t)ret;
@@ -47,9 +48,8 @@ static ssize_t write_some(void *cookie, const char *buffer, size_t size)
 	return (ssize_t)done;
 }
 
-static int flush(void *cookie)
+static int flush_shielded(struct snt_stream *stream)
 {
-	struct snt_stream *stream = cookie;
 	int ret;
 
 	while ((ret = snt_stream_flush(stream)) == -EAGAIN) {
@@ -61,6 +61,42 @@ static int flush(void *cookie)
 		return 0;
 	errno = -ret;
 	return -1;
+}
+
+static ssize_t read_some(void *cookie, char *buffer, size_t size)
+{
+	struct snt_stream *stream = cookie;
+	struct snt__shield kept;
+	ssize_t ret;
+
+	snt__shield_begin(stream->hub->loop, &kept);
+	ret = read_some_shielded(stream, buffer, size);
+	snt__shield_end(&kept);
+	return ret;
+}
+
+static ssize_t write_some(void *cookie, const char *buffer, size_t size)
+{
+	struct snt_stream *stream = cookie;
+	struct snt__shield kept;
+	ssize_t ret;
+
+	snt__shield_begin(stream->hub->loop, &kept);
+	ret = write_some_shielded(stream, buffer, size);
+	snt__shield_end(&kept);
+	return ret;
+}
+
+static int flush(void *cookie)
+{
+	struct snt_stream *stream = cookie;
+	struct snt__shield kept;
+	int ret;
+
+	snt__shield_begin(stream->hub->loop, &kept);
+	ret = flush_shielded(stream);
+	snt__shield_end(&kept);
+	return ret;
 }
 
 FILE *snt_stream_file(struct snt_stream *stream, const char *mode)

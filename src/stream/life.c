@@ -392,7 +392,7 @@ int snt_stream_destroy(struct snt_stream *stream)
 	return 0;
 }
 
-int snt_stream_close(struct snt_stream *stream, int64_t timeout_ns)
+static int close_shielded(struct snt_stream *stream, int64_t timeout_ns)
 {
 	bool gone = false;
 	int ret = snt__hub_check(stream->hub);
@@ -413,4 +413,15 @@ int snt_stream_close(struct snt_stream *stream, int64_t timeout_ns)
 		return snt__fail(ENODATA, "%llu bytes have not been read",
 				 (unsigned long long)snt__inflow_unread(&stream->in));
 	return snt_stream_destroy(stream);
+}
+
+int snt_stream_close(struct snt_stream *stream, int64_t timeout_ns)
+{
+	struct snt__shield kept;
+	int ret;
+
+	snt__shield_begin(stream->hub->loop, &kept);
+	ret = close_shielded(stream, timeout_ns);
+	snt__shield_end(&kept);
+	return ret;
 }

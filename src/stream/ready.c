@@ -151,8 +151,8 @@ static int wait_once(struct snt_stream *stream, unsigned events, int64_t left,
 	return snt__loop_wait_undo(loop, left, forget_waiter, waiter);
 }
 
-int snt__stream_wait(struct snt_stream *stream, unsigned events, int64_t timeout_ns,
-		     bool *gone_out)
+static int wait_shielded(struct snt_stream *stream, unsigned events, int64_t timeout_ns,
+			 bool *gone_out)
 {
 	struct snt__stream_waiter waiter = { .next = stream->waiter, .stream = stream };
 	uint64_t begin = timeout_ns > 0 ? snt_loop_now(stream->hub->loop) : 0;
@@ -177,6 +177,18 @@ int snt__stream_wait(struct snt_stream *stream, unsigned events, int64_t timeout
 		return wait_result(stream, found);
 	return ret < 0 ? ret
 		       : snt__fail(EINPROGRESS, "timed out waiting for the stream");
+}
+
+int snt__stream_wait(struct snt_stream *stream, unsigned events, int64_t timeout_ns,
+		     bool *gone_out)
+{
+	struct snt__shield kept;
+	int ret;
+
+	snt__shield_begin(stream->hub->loop, &kept);
+	ret = wait_shielded(stream, events, timeout_ns, gone_out);
+	snt__shield_end(&kept);
+	return ret;
 }
 
 int snt_stream_wait(struct snt_stream *stream, unsigned events, int64_t timeout_ns)
@@ -206,8 +218,8 @@ static int wait_more(struct snt_stream *stream, unsigned event, int64_t timeout_
 		       : 0;
 }
 
-ssize_t snt_stream_read_all(struct snt_stream *stream, void *buffer, size_t length,
-			    int64_t timeout_ns)
+static ssize_t read_all(struct snt_stream *stream, void *buffer, size_t length,
+			int64_t timeout_ns)
 {
 	uint64_t begin = snt_loop_now(stream->hub->loop);
 	uint8_t *to = buffer;
@@ -227,8 +239,20 @@ ssize_t snt_stream_read_all(struct snt_stream *stream, void *buffer, size_t leng
 	return done ? (ssize_t)done : ret;
 }
 
-ssize_t snt_stream_write_all(struct snt_stream *stream, const void *buffer,
-			     size_t length, int64_t timeout_ns)
+ssize_t snt_stream_read_all(struct snt_stream *stream, void *buffer, size_t length,
+			    int64_t timeout_ns)
+{
+	struct snt__shield kept;
+	ssize_t ret;
+
+	snt__shield_begin(stream->hub->loop, &kept);
+	ret = read_all(stream, buffer, length, timeout_ns);
+	snt__shield_end(&kept);
+	return ret;
+}
+
+static ssize_t write_all(struct snt_stream *stream, const void *buffer, size_t length,
+			 int64_t timeout_ns)
 {
 	uint64_t begin = snt_loop_now(stream->hub->loop);
 	const uint8_t *from = buffer;
@@ -244,4 +268,16 @@ ssize_t snt_stream_write_all(struct snt_stream *stream, const void *buffer,
 		done += (size_t)ret;
 	}
 	return done ? (ssize_t)done : ret;
+}
+
+ssize_t snt_stream_write_all(struct snt_stream *stream, const void *buffer,
+			     size_t length, int64_t timeout_ns)
+{
+	struct snt__shield kept;
+	ssize_t ret;
+
+	snt__shield_begin(stream->hub->loop, &kept);
+	ret = write_all(stream, buffer, length, timeout_ns);
+	snt__shield_end(&kept);
+	return ret;
 }
