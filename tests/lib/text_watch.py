@@ -12,7 +12,7 @@ from pathlib import Path
 
 FALLIBLE = re.compile(r"^SNT_API\s+(?:int|ssize_t)\s+(snt_\w+)\(", re.M)
 # What is negative there is an answer, or the call may come from a signal handler.
-WITHOUT_TEXT = {"snt_loop_timeout", "snt_loop_wake"}
+WITHOUT_TEXT = {"snt_loop_call", "snt_loop_timeout", "snt_loop_wake"}
 
 
 def main() -> None:

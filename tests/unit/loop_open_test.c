@@ -197,6 +197,73 @@ static void a_wake_before_the_fd_is_kept(void **state)
 	loop_pair_close(pair);
 }
 
+struct job {
+	struct snt_call call;
+	struct snt_loop *loop;
+	unsigned runs, again;
+};
+
+static void run_job(struct snt_call *call)
+{
+	struct job *job = call->arg;
+
+	job->runs++;
+	if (!job->again)
+		return;
+	job->again--;
+	assert_success(snt_loop_call(job->loop, call));
+}
+
+static void a_call_runs_in_the_loop(void **state)
+{
+	struct loop_pair *pair = loop_pair_open(&(struct loop_opts){ 0 });
+	struct snt_loop *loop = pair->end[0].loop;
+	struct snt_call nothing = { .arg = loop };
+	struct job job = { .call = { .run = run_job, .arg = &job }, .loop = loop };
+
+	(void)state;
+	assert_int_equal(snt_loop_call(loop, &nothing), -EINVAL);
+	/* Whether there is an fd or not, once for any number of calls, and in every way. */
+	assert_success(snt_loop_call(loop, &job.call));
+	assert_int_equal(snt_loop_call(loop, &job.call), -EALREADY);
+	assert_int_equal(snt_loop_call(pair->end[1].loop, &job.call), -EALREADY);
+	assert_int_equal(snt_loop_timeout(loop), 0);
+	assert_int_equal(job.runs, 0);
+	assert_int_equal(snt_loop_poll(loop, 0), 1);
+	assert_int_equal(job.runs, 1);
+	assert_success(snt_loop_call(loop, &job.call));
+	assert_true(loop_readable(loop));
+	assert_int_equal(snt_loop_dispatch(loop, 0), 1);
+	make_idle(loop);
+	assert_success(snt_loop_call(loop, &job.call));
+	assert_true(loop_readable(loop));
+	assert_int_equal(snt_loop_wait(loop, -1), 1);
+	assert_int_equal(job.runs, 3);
+	/* One that queues itself has its turn with the next dispatch. */
+	job.again = 4;
+	assert_success(snt_loop_call(loop, &job.call));
+	assert_int_equal(snt_loop_dispatch(loop, 0), 1);
+	assert_true(loop_readable(loop));
+	make_idle(loop);
+	assert_int_equal(job.runs, 8);
+	loop_pair_close(pair);
+}
+
+static void a_loop_with_calls_is_not_closed(void **state)
+{
+	struct loop_pair *pair = loop_pair_open(&(struct loop_opts){ 0 });
+	struct job job = { .call = { .run = run_job, .arg = &job } };
+	struct snt_loop *loop;
+
+	(void)state;
+	assert_success(snt_loop_open(pair->end[0].ctx, NULL, &loop));
+	assert_success(snt_loop_call(loop, &job.call));
+	assert_error(snt_loop_close(loop), EBUSY, "calls of the loop have yet to run");
+	assert_int_equal(snt_loop_poll(loop, 0), 1);
+	assert_success(snt_loop_close(loop));
+	loop_pair_close(pair);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -205,6 +272,8 @@ int main(void)
 		cmocka_unit_test(what_is_in_use_is_not_closed),
 		cmocka_unit_test(loops_of_a_context_are_independent),
 		cmocka_unit_test(a_wake_before_the_fd_is_kept),
+		cmocka_unit_test(a_call_runs_in_the_loop),
+		cmocka_unit_test(a_loop_with_calls_is_not_closed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What other threads have to do with a loop: they wake it, contexts move between them,
- * and a device has one of its own.
+ * What other threads have to do with a loop: they wake it, have functions run in it and take
+ * it over, and a device has one of its own.
  */
 #include "lib/test.h"
 
@@ -165,6 +165,102 @@ static void wakes_of_many_threads(void **state)
 }
 
 /*
+ * Calls
+ */
+
+#define CALLERS 4
+#define CALLS	500
+
+/* Neither locked nor atomic: all of them run in one thread, and see what their own wrote. */
+struct caller {
+	pthread_t thread;
+	struct snt_loop *loop;
+	struct job {
+		struct snt_call call;
+		struct caller *caller;
+		unsigned number;
+	} job[CALLS];
+	unsigned run;
+	struct snt_call bell; /* of all jobs, made anew for each */
+	unsigned rung, heard;
+};
+
+static void run_job(struct snt_call *call)
+{
+	struct job *job = call->arg;
+
+	assert_int_equal(job->number, ++job->caller->run);
+}
+
+static void hear_bell(struct snt_call *call)
+{
+	struct caller *caller = call->arg;
+
+	caller->heard = __atomic_load_n(&caller->rung, __ATOMIC_RELAXED);
+}
+
+static void *call_often(void *arg)
+{
+	struct caller *caller = arg;
+
+	for (unsigned i = 0; i < CALLS; i++) {
+		struct job *job = &caller->job[i];
+		int ret;
+
+		*job = (struct job){ { .run = run_job, .arg = job }, caller, i + 1 };
+		if (snt_loop_call(caller->loop, &job->call))
+			return "no call";
+		__atomic_store_n(&caller->rung, i + 1, __ATOMIC_RELAXED);
+		ret = snt_loop_call(caller->loop, &caller->bell);
+		if (ret && ret != -EALREADY)
+			return "no bell";
+	}
+	return NULL;
+}
+
+static bool all_called(const struct caller *callers)
+{
+	for (unsigned i = 0; i < CALLERS; i++)
+		if (callers[i].run < CALLS || callers[i].heard < CALLS)
+			return false;
+	return true;
+}
+
+/* In the order in which each thread made them; a bell that is rung already is heard after the
+ * last ring. */
+static void calls_of_many_threads(void **state)
+{
+	static struct caller callers[CALLERS];
+	static struct end end;
+
+	(void)state;
+	open_end(&end);
+	for (unsigned i = 0; i < CALLERS; i++) {
+		struct caller *caller = &callers[i];
+
+		memset(caller, 0, sizeof(*caller));
+		caller->loop = end.loop;
+		caller->bell = (struct snt_call){ .run = hear_bell, .arg = caller };
+		assert_int_equal(pthread_create(&caller->thread, NULL, call_often,
+						caller),
+				 0);
+	}
+	while (!all_called(callers))
+		assert_success(snt_loop_wait(end.loop, -1));
+	for (unsigned i = 0; i < CALLERS; i++) {
+		void *wrong;
+
+		pthread_join(callers[i].thread, &wrong);
+		assert_null(wrong);
+	}
+	assert_success(snt_qp_destroy(end.qp));
+	assert_success(snt_cq_destroy(end.cq));
+	assert_success(snt_mem_release(end.mem));
+	assert_success(snt_loop_close(end.loop));
+	assert_success(snt_ctx_close(end.ctx));
+}
+
+/*
  * Talks: each end in a thread of its own, over devices with threads of their own. A
  * wake-up that is lost is a test that hangs.
  */
@@ -248,6 +344,62 @@ static void talks_in_threads(void **state)
 		close_end(&end[i]);
 }
 
+/*
+ * A thread that ends before its loop
+ */
+
+static unsigned fires, calls;
+
+static void fired(struct snt_timer *timer)
+{
+	(void)timer;
+	fires++;
+}
+
+static void called(struct snt_call *call)
+{
+	(void)call;
+	calls++;
+}
+
+static struct snt_timer timer = { .fired = fired };
+static struct snt_call call = { .run = called };
+
+/* With a receive posted, a timer that runs and a call that is queued. */
+static void *leave_loop(void *arg)
+{
+	struct end *end = arg;
+
+	for (int i = 0; i < 2; i++)
+		open_end(&end[i]);
+	connect_ends(end);
+	assert_success(post(&end[0], false));
+	assert_success(snt_timer_start(end[0].loop, &timer, 0));
+	assert_success(snt_loop_call(end[0].loop, &call));
+	return NULL;
+}
+
+static void a_loop_outlives_its_thread(void **state)
+{
+	static struct end end[2];
+	pthread_t thread;
+
+	(void)state;
+	assert_int_equal(pthread_create(&thread, NULL, leave_loop, end), 0);
+	pthread_join(thread, NULL);
+	assert_error(snt_ctx_close(end[0].ctx), EBUSY, "1 loops left");
+	assert_error(snt_loop_close(end[0].loop), EBUSY, "CQs left");
+	assert_success(post(&end[1], true));
+	assert_success(snt_op_wait(&end[0].recv, -1));
+	assert_success(snt_op_wait(&end[1].send, -1));
+	while (!fires || !calls)
+		assert_success(snt_loop_wait(end[0].loop, -1));
+	assert_int_equal(fires, 1);
+	assert_int_equal(calls, 1);
+	for (int i = 0; i < 2; i++)
+		close_end(&end[i]);
+}
+
 /* On a device with a thread as well: armed, and left alone. */
 static void an_idle_second(void **state)
 {
@@ -281,7 +433,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(wakes_hand_over),
 		cmocka_unit_test(wakes_of_many_threads),
+		cmocka_unit_test(calls_of_many_threads),
 		cmocka_unit_test(talks_in_threads),
+		cmocka_unit_test(a_loop_outlives_its_thread),
 		cmocka_unit_test(an_idle_second),
 	};
 
