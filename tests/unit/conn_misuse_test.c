@@ -337,8 +337,72 @@ static void everywhere(void **state)
 	kit_close(&kit);
 }
 
+/* The port is that of the first listener, which may be destroyed before those that share it. */
+static void a_port_that_is_shared(void **state)
+{
+	struct snt_listener_opts opts = { .size = sizeof(opts) };
+	struct snt_listener *first;
+	struct kit kit;
+
+	kit_open(&kit, *(enum snt_carrier *)*state, 1);
+	opts.host = kit.end[1].address;
+	opts.carrier = kit.listen.carrier;
+	assert_success(snt_listener_create(kit.end[1].loop, &opts, &first));
+	assert_error(snt_listener_create(kit.end[0].loop,
+					 &(struct snt_listener_opts){
+						 .size = sizeof(opts), .share = first },
+					 &kit.listener),
+		     EINVAL, "of another context");
+	kit.listen.share = first;
+	assert_error(snt_listener_create(kit.end[1].loop, &kit.listen, &kit.listener),
+		     EINVAL, "leave them 0");
+	kit.listen.host = NULL;
+	kit.listen.carrier = SNT_CARRIER_DEFAULT;
+	kit_listen(&kit);
+	assert_int_equal(kit.connect.port, snt_listener_port(first));
+	kit_connect(&kit);
+	kit_until(&kit, kit_both_up);
+	kit_disconnect(&kit);
+	kit_destroy_conns(&kit);
+	assert_success(snt_listener_destroy(first));
+	kit_connect(&kit);
+	assert_int_equal(snt_conn_wait_over(kit.end[0].conn, -1), -ECONNREFUSED);
+	kit_close(&kit);
+}
+
+/* Then they are the first one's own again. */
+static void a_port_that_is_shared_no_more(void **state)
+{
+	struct snt_listener_opts opts = { .size = sizeof(opts) };
+	struct snt_listener *first;
+	struct kit kit;
+
+	kit_open(&kit, *(enum snt_carrier *)*state, 1);
+	opts.host = kit.end[1].address;
+	opts.carrier = kit.listen.carrier;
+	assert_success(snt_listener_create(kit.end[1].loop, &opts, &first));
+	kit.listen = (struct snt_listener_opts){ .size = sizeof(opts), .share = first };
+	kit_listen(&kit);
+	assert_success(snt_listener_destroy(kit.listener));
+	kit.listener = first;
+	kit_connect(&kit);
+	while (snt_listener_wait(first, 0, &kit.end[1].conn))
+		kit_turn(&kit);
+	assert_success(snt_conn_accept(kit.end[1].conn, &kit.accept));
+	kit_until(&kit, kit_both_up);
+	kit_disconnect(&kit);
+	kit_close(&kit);
+}
+
 int main(void)
 {
+	static enum snt_carrier tcp = SNT_CARRIER_TCP, cm = SNT_CARRIER_CM;
+#define BOTH(test)                                   \
+	{ #test " (TCP)", test, NULL, NULL, &tcp },  \
+	{                                            \
+#test " (CM)", test, NULL, NULL, &cm \
+	}
+
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(options_out_of_range),
 		cmocka_unit_test(cq_of_another_loop),
@@ -351,6 +415,8 @@ int main(void)
 		cmocka_unit_test(addresses_of_somebody_else_by_tcp),
 		cmocka_unit_test(a_peer_that_never_stops),
 		cmocka_unit_test(everywhere),
+		BOTH(a_port_that_is_shared),
+		BOTH(a_port_that_is_shared_no_more),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
