@@ -372,11 +372,13 @@ struct snt_listener_opts {
 	void (*requested)(void *arg, struct snt_listener *listener,
 			  struct snt_conn *conn);
 	void *arg;
-	/* Another listener, in any loop of the context, whose port this one shares: peers
-	 * are dealt out to both in turns, as they come, and belong to the listener, and the
-	 * thread, that got them. One without a function leaves all of them to those that
-	 * share it. host, port and carrier are 0 then; all other options are this
-	 * listener's own. NULL: none. */
+	/* Another listener, in any loop of the context, whose port this one shares: peers are
+	 * assigned to both in turn, as they arrive, and belong to the listener, its loop and
+	 * its thread from then on. A listener without a function that opened the port leaves
+	 * all peers to those that share it. A peer that is assigned to a listener without
+	 * room is refused. The listener that opened the port must exist during this call,
+	 * and its loop must run; the port is closed with it. host, port and carrier are 0
+	 * then; all other options are this listener's own. NULL: none. */
 	struct snt_listener *share;
 };
 

@@ -41,6 +41,9 @@
  * names the device. `size` is sizeof(struct snt_control) as the table's author
  * saw it: members beyond it count as NULL, and members that this library does
  * not know are ignored.
+ *
+ * Threads that share a context call these functions at the same time, without any lock of
+ * the library's: as of verbs, all of them must be safe for that.
  */
 
 struct ibv_async_event;

@@ -160,10 +160,13 @@ SNT_API int snt_ctx_open(const struct snt_ctx_opts *opts, struct snt_ctx **ctx_o
  *
  * NULL is legal and does nothing.
  *
- * Thread: any, while no other thread uses the context.
- * Returns: 0; -EBUSY while a loop, a CQ, memory or anything else made from it exists, plain
- * verbs objects included; or the errno of a device that refused. After a failure all is
- * still open, and closing can be repeated.
+ * Thread: any, while no other thread has a call running that names the context or something
+ * made from it. What other threads still have of it is found and refused: then this is
+ * -EBUSY.
+ * Returns: 0; -EBUSY while a loop, a CQ, memory or anything else made from it exists, in
+ * whatever thread, plain verbs objects and memory that is being registered included; or the
+ * errno of a device that refused. After a failure all is still open, and closing can be
+ * repeated.
  */
 SNT_API int snt_ctx_close(struct snt_ctx *ctx);
 

@@ -44,10 +44,12 @@
  * all CQs without a system call.
  *
  * After a fork the child must not use the loop: what the fd refers to is the
- * parent's. Every call here is -ECHILD in it, except stopping a timer.
+ * parent's. Every call here that can fail is -ECHILD in it, except stopping a timer and
+ * closing a loop without connections.
  *
- * Thread: loop, for every call here but snt_loop_open(), snt_loop_wake() and snt_loop_call():
- * one thread at a time uses a loop and what is in it. docs/threads.md has the rules.
+ * Thread: loop, for every call here but snt_loop_open(), snt_loop_ctx(), snt_loop_wake() and
+ * snt_loop_call(): one thread at a time uses a loop and what is in it. docs/threads.md has
+ * the rules, also for cancelling a thread that waits.
  */
 
 #ifdef __cplusplus
@@ -87,8 +89,12 @@ SNT_API int snt_loop_open(struct snt_ctx *ctx, const struct snt_loop_opts *opts,
  * NULL is legal and does nothing. Timers that run in it are forgotten. Connections that are
  * destroyed but still on their way out are waited for, for up to a few seconds.
  *
- * Returns: 0; -EBUSY while it has CQs, connections, listeners or streams, or callbacks of ops
- * that have yet to run; -ECHILD after a fork, if it has connections.
+ * No other thread may call snt_loop_wake() or snt_loop_call() meanwhile. Not a cancellation
+ * point.
+ *
+ * Returns: 0; -EBUSY while it has CQs, connections, listeners or streams, or queued calls
+ * (snt_loop_call()) or callbacks of ops that have yet to run; -ECHILD after a fork, if it has
+ * connections.
  */
 SNT_API int snt_loop_close(struct snt_loop *loop);
 
@@ -237,7 +243,9 @@ SNT_API int snt_loop_wakes(struct snt_loop *loop,
  *
  * A whole event loop for programs that have no other. Looks at the CQs as long as
  * snt_loop_spin() says, then sleeps on the fd, then dispatches. It may return early
- * with nothing done; snt_loop_wake() and signals make it do so.
+ * with nothing done; snt_loop_wake() and signals make it do so. While it sleeps it is a
+ * cancellation point, as all waits are: a thread that is cancelled leaves the loop to
+ * another.
  *
  * Returns: how many callbacks it ran, 0 if time is up or it was woken; -EBUSY inside
  * a callback; otherwise as snt_loop_fd() and snt_loop_dispatch().

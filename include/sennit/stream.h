@@ -53,9 +53,10 @@
  * A peer can write to this end's ring, and to nothing else; what it says is checked
  * against what it was told. One that lies ends its stream with -EPROTO and a sentence.
  *
- * Thread: loop, for every call here. In a ready function all calls are legal but those
- * that wait, which are -EBUSY there; the stream may be destroyed. After a fork streams are
- * the parent's: what would move bytes, or change something, is -ECHILD in the child.
+ * Thread: loop, for every call here. The memory of snt_stream_send may have been registered
+ * by any thread. In a ready function all calls are legal but those that wait, which are
+ * -EBUSY there; the stream may be destroyed. After a fork streams are the parent's: what
+ * would move bytes, or change something, is -ECHILD in the child.
  */
 
 #ifdef __cplusplus
