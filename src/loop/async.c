@@ -48,11 +48,9 @@ static const struct kind {
 	[IBV_EVENT_GID_CHANGE] = { SNT_EVENT_GID_CHANGE, OF_PORT },
 };
 
-static struct snt_qp *owner_of(const struct snt_loop *loop, unsigned device,
+static struct snt_qp *owner_in(const struct snt__link *list, unsigned device,
 			       uint32_t qp_num)
 {
-	const struct snt__link *list = &loop->base.event_cqs;
-
 	for (const struct snt__link *at = list->next; at != list; at = at->next) {
 		struct snt_cq *cq = snt__container(at, struct snt_cq, notify.all);
 		struct snt__lane *lane = snt__route_find(&cq->route, device, qp_num);
@@ -61,6 +59,14 @@ static struct snt_qp *owner_of(const struct snt_loop *loop, unsigned device,
 			return lane->owner;
 	}
 	return NULL;
+}
+
+static struct snt_qp *owner_of(const struct snt_loop *loop, unsigned device,
+			       uint32_t qp_num)
+{
+	struct snt_qp *found = owner_in(&loop->base.event_cqs, device, qp_num);
+
+	return found ? found : owner_in(&loop->base.polled_cqs, device, qp_num);
 }
 
 static struct snt_srq *find_in(const struct snt__link *list,

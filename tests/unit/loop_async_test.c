@@ -95,6 +95,69 @@ static void a_lane_is_known_by_its_qp(void **state)
 	loop_pair_close(pair);
 }
 
+/* Also on a CQ that the loop polls without events. */
+static void a_polled_lane_is_known_by_its_qp(void **state)
+{
+	struct loop_end *end;
+	struct ibv_qp *lane;
+
+	(void)state;
+	pair = loop_pair_lanes(SNT_SPRAY, SNT_OPS_POLLED);
+	got_count = 0;
+	end = &pair->end[0];
+	lane = scripted_qp_at(end->device[1], 0);
+	assert_success(snt_loop_events(end->loop, note, &pair));
+	raise_for(IBV_EVENT_QP_FATAL, lane);
+	assert_int_equal(snt_loop_dispatch(end->loop, 0), 1);
+	assert_int_equal(got[0].qp_num, lane->qp_num);
+	assert_ptr_equal(got[0].qp, end->qp);
+	loop_pair_close(pair);
+}
+
+/* Whichever of them reads it; only the loop that a QP is in knows the QP. */
+static void every_loop_gets_every_event(void **state)
+{
+	struct snt_loop *loop[2];
+	struct loop_end *end;
+	struct ibv_qp *lane;
+
+	(void)state;
+	open_pair();
+	end = &pair->end[0];
+	loop[0] = end->loop;
+	lane = scripted_qp_at(end->device[1], 0);
+	assert_success(snt_loop_open(end->ctx, NULL, &loop[1]));
+	for (unsigned i = 0; i < 2; i++) {
+		assert_success(snt_loop_events(loop[i], note, &pair));
+		assert_success(snt_loop_fd(loop[i]));
+		assert_success(snt_loop_dispatch(loop[i], 0));
+	}
+	for (unsigned first = 0; first < 2; first++) {
+		got_count = 0;
+		raise_for(IBV_EVENT_QP_FATAL, lane);
+		for (unsigned i = 0; i < 2; i++) {
+			struct snt_loop *next = loop[first ^ i];
+
+			assert_true(loop_readable(next));
+			assert_int_equal(snt_loop_dispatch(next, 0), 1);
+			assert_int_equal(got[i].type, SNT_EVENT_QP_FATAL);
+			assert_int_equal(got[i].qp_num, lane->qp_num);
+			assert_ptr_equal(got[i].qp, first ^ i ? NULL : end->qp);
+		}
+		assert_int_equal(got_count, 2);
+		for (unsigned i = 0; i < 2; i++) {
+			assert_int_equal(snt_loop_dispatch(loop[i], 0), 0);
+			assert_false(loop_readable(loop[i]));
+		}
+	}
+	/* One that is passed on to a loop which closes is dropped. */
+	raise_for(IBV_EVENT_PORT_ERR, NULL);
+	assert_int_equal(snt_loop_dispatch(loop[0], 0), 1);
+	assert_success(snt_loop_close(loop[1]));
+	assert_int_equal(got_count, 3);
+	loop_pair_close(pair);
+}
+
 static void untouched_before_and_after(void **state)
 {
 	struct ibv_async_event event;
@@ -214,6 +277,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(events_are_typed_and_named),
 		cmocka_unit_test(a_lane_is_known_by_its_qp),
+		cmocka_unit_test(a_polled_lane_is_known_by_its_qp),
+		cmocka_unit_test(every_loop_gets_every_event),
 		cmocka_unit_test(untouched_before_and_after),
 		cmocka_unit_test(budgets_hold),
 		cmocka_unit_test(the_function_may_destroy_what_it_is_about),
