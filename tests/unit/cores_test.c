@@ -432,13 +432,28 @@ static void *run_core(void *arg)
 	return NULL;
 }
 
+static void refresh_devices(void)
+{
+	struct snt_device_info info = { .size = sizeof(info) };
+
+	for (unsigned i = 0; i < snt_ctx_device_count(world.ctx); i++) {
+		struct snt_device *device = snt_ctx_device(world.ctx, i);
+
+		must(snt_device_refresh(device), "refresh");
+		must(snt_device_query(device, &info), "query a device");
+	}
+}
+
 static void *register_all_the_time(void *arg)
 {
 	static unsigned char bytes[1 << 20];
 	struct snt_token token;
+	unsigned turns = 0;
 
 	(void)arg;
 	do {
+		if (turns++ % 16 == 0)
+			refresh_devices();
 		must(snt_mem_release(world.last), "release");
 		must(snt_mem_register(world.ctx, bytes, sizeof(bytes),
 				      SNT_ACCESS_LOCAL_WRITE | SNT_ACCESS_REMOTE_WRITE,
