@@ -694,11 +694,13 @@ static int move_request(struct snt__arrival *arrival, const struct snt__hub *to)
 	return passed->manager ? id->cm->table->move(id, passed->manager->cm) : -ENOENT;
 }
 
-static void take_passed(struct snt__arrival *arrival, struct snt_listener *listener)
+static void take_passed(struct snt__arrival *arrival, struct snt__hub *hub,
+			struct snt_listener *listener)
 {
 	struct passed_request *passed =
 		snt__container(arrival, struct passed_request, arrival);
 
+	(void)hub;
 	if (listener)
 		take_request(listener, passed->manager, &passed->event);
 	else

@@ -80,6 +80,7 @@ static void arrive(struct snt_call *call)
 	struct snt__arrival *arrival = snt__container(call, struct snt__arrival, call);
 	struct snt__member *member = arrival->member;
 	struct snt__feed *feed = member->feed;
+	struct snt__hub *hub = member->hub;
 	struct snt_listener *listener;
 
 	pthread_mutex_lock(&feed->lock);
@@ -87,7 +88,12 @@ static void arrive(struct snt_call *call)
 	member->arrivals--;
 	free_if_unused(member);
 	unlock_feed(feed);
-	arrival->take(arrival, listener);
+	arrival->take(arrival, hub, listener);
+}
+
+void snt__feed_settle(struct snt_loop *loop)
+{
+	snt__call_run_those(loop, arrive);
 }
 
 /* The first that takes part in turns; it is the last then. With the lock. */
@@ -118,8 +124,8 @@ bool snt__feed_is_shared(struct snt__member *member)
 	return shared;
 }
 
-/* A listener that is destroyed leaves under the lock first, and its loop cannot be closed while
- * a call is queued: both are there until the arrival has come. */
+/* A listener that is destroyed leaves under the lock first, and what is in its loop is there
+ * until the arrivals have come. */
 bool snt__feed_give(struct snt__member *from, struct snt__arrival *arrival)
 {
 	struct snt__feed *feed = from->feed;

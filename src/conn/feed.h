@@ -44,13 +44,17 @@ struct snt__arrival {
 	int (*move)(struct snt__arrival *arrival, const struct snt__hub *to);
 	/* In the listener's loop. NULL: it has been destroyed; the peer is refused. Frees the
 	 * arrival. */
-	void (*take)(struct snt__arrival *arrival, struct snt_listener *listener);
+	void (*take)(struct snt__arrival *arrival, struct snt__hub *hub,
+		     struct snt_listener *listener);
 };
 
 /* A member of the other's feed; with NULL, of one of its own. NULL: no memory. */
 struct snt__member *snt__feed_join(struct snt_listener *listener, struct snt__hub *hub,
 				   struct snt__member *other, bool takes_part);
 void snt__feed_leave(struct snt__member *member);
+
+/* Arrivals that are on their way to a loop are taken now: afterwards the hub is gone. */
+void snt__feed_settle(struct snt_loop *loop);
 
 /* It takes no part in turns from now on: peers are its own only while it is alone. */
 void snt__feed_step_aside(struct snt__member *member);

@@ -9,6 +9,7 @@
 #include <sennit/cq.h>
 
 #include "conn/cm.h"
+#include "conn/feed.h"
 #include "util/err.h"
 
 /* How long closing the context waits for QPs to let go: not by a clock, which may be one
@@ -174,6 +175,7 @@ static int close_hub(struct snt_loop *loop)
 				 "the loop has %u connections and listeners left; "
 				 "destroy them before closing it",
 				 hub->users);
+	snt__feed_settle(loop);
 	for (int i = 0; hub->lingering && i < CLOSE_TURNS; i++) {
 		ret = snt_loop_wait(loop, CLOSE_TURN_NS);
 		if (ret < 0)

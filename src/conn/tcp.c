@@ -392,35 +392,39 @@ static int accept_one(struct ear *ear, struct tcp **tcp_out)
 	return fd;
 }
 
-static void take_one(struct snt_listener *listener, struct tcp *tcp)
+static void turn_away(struct tcp *tcp, enum snt__end_code code, const char *text)
 {
 	uint8_t word[SNT__LAST_WORD_MAX];
-	size_t length;
+	size_t length = snt__last_word(code, text, word);
 
-	if (join_hub(tcp, snt__listener_hub(listener), EPOLLIN)) {
-		unmake(tcp);
-		return;
-	}
-	tcp->carrier.conn = snt__listener_heard(listener, &tcp->carrier);
-	if (tcp->carrier.conn) {
-		snt__conn_up(tcp->carrier.conn);
-		return;
-	}
-	length = snt__last_word(SNT__END_RESOURCES, "there are too many connections",
-				word);
 	if (say(tcp, word, length))
 		tcp_close(&tcp->carrier);
 }
 
-/* In the loop of the listener that it was dealt to. */
-static void take_arrival(struct snt__arrival *arrival, struct snt_listener *listener)
+/* Without a listener it is refused. */
+static void take_one(struct snt__hub *hub, struct snt_listener *listener,
+		     struct tcp *tcp)
 {
-	struct tcp *tcp = snt__container(arrival, struct tcp, arrival);
-
-	if (listener)
-		take_one(listener, tcp);
-	else
+	if (join_hub(tcp, hub, EPOLLIN)) {
 		unmake(tcp);
+		return;
+	}
+	if (!listener) {
+		turn_away(tcp, SNT__END_REFUSED, "nobody listens any more");
+		return;
+	}
+	tcp->carrier.conn = snt__listener_heard(listener, &tcp->carrier);
+	if (tcp->carrier.conn)
+		snt__conn_up(tcp->carrier.conn);
+	else
+		turn_away(tcp, SNT__END_RESOURCES, "there are too many connections");
+}
+
+/* In the loop of the listener that it was dealt to. */
+static void take_arrival(struct snt__arrival *arrival, struct snt__hub *hub,
+			 struct snt_listener *listener)
+{
+	take_one(hub, listener, snt__container(arrival, struct tcp, arrival));
 }
 
 static void listen_again(struct snt_timer *timer)
@@ -460,7 +464,7 @@ static void ear_ready(struct snt__watch *watch, uint32_t events)
 		tcp->arrival.take = take_arrival;
 		if (!snt__feed_give(snt__listener_member(ear->ear.listener),
 				    &tcp->arrival))
-			take_one(ear->ear.listener, tcp);
+			take_one(ear->ear.hub, ear->ear.listener, tcp);
 	}
 	if (fd < 0 &&
 	    (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS))

@@ -104,6 +104,25 @@ bool snt__call_has_programs(struct snt_loop *loop)
 	return found;
 }
 
+void snt__call_run_those(struct snt_loop *loop, void (*run)(struct snt_call *call))
+{
+	struct snt_call **link = &loop->calls;
+
+	take_inbox(loop);
+	while (*link) {
+		struct snt_call *call = *link;
+
+		if (call->run != run) {
+			link = &call->next;
+			continue;
+		}
+		*link = call->next;
+		if (!*link)
+			loop->calls_end = link;
+		run(call);
+	}
+}
+
 void snt__call_run_own(struct snt_loop *loop)
 {
 	take_inbox(loop);

@@ -186,6 +186,8 @@ bool snt__call_waits(const struct snt_loop *loop);
 void snt__call_post(struct snt_loop *loop, struct snt_call *call);
 bool snt__call_has_programs(struct snt_loop *loop);
 void snt__call_run_own(struct snt_loop *loop);
+/* Those of one function, now. */
+void snt__call_run_those(struct snt_loop *loop, void (*run)(struct snt_call *call));
 void snt__call_run(struct snt__round *run, int reserve);
 
 /*

@@ -337,6 +337,17 @@ static void everywhere(void **state)
 	kit_close(&kit);
 }
 
+static void make_idle(struct snt_loop *loop)
+{
+	while (snt_loop_arm(loop))
+		assert_success(snt_loop_poll(loop, 0));
+}
+
+static bool connector_over(struct kit *kit)
+{
+	return kit->end[0].events[SNT_CONN_OVER];
+}
+
 /* The port is that of the first listener, which may be destroyed before those that share it. */
 static void a_port_that_is_shared(void **state)
 {
@@ -394,6 +405,31 @@ static void a_port_that_is_shared_no_more(void **state)
 	kit_close(&kit);
 }
 
+/* A peer that was assigned to a listener which closed with its loop before it was there. */
+static void a_peer_that_comes_too_late(void **state)
+{
+	struct snt_listener_opts opts = { .size = sizeof(opts) };
+	struct snt_listener *late;
+	struct snt_loop *loop;
+	struct kit kit;
+
+	kit_open(&kit, *(enum snt_carrier *)*state, 1);
+	kit.listen.requested = NULL;
+	kit_listen(&kit);
+	assert_success(snt_loop_open(kit.end[1].ctx, NULL, &loop));
+	opts.share = kit.listener;
+	assert_success(snt_listener_create(loop, &opts, &late));
+	make_idle(loop);
+	kit_connect(&kit);
+	while (snt_loop_timeout(loop))
+		kit_turn(&kit);
+	assert_success(snt_listener_destroy(late));
+	assert_success(snt_loop_close(loop));
+	kit_until(&kit, connector_over);
+	assert_int_equal(kit_status(&kit, 0), -ECONNREFUSED);
+	kit_close(&kit);
+}
+
 int main(void)
 {
 	static enum snt_carrier tcp = SNT_CARRIER_TCP, cm = SNT_CARRIER_CM;
@@ -417,6 +453,7 @@ int main(void)
 		cmocka_unit_test(everywhere),
 		BOTH(a_port_that_is_shared),
 		BOTH(a_port_that_is_shared_no_more),
+		BOTH(a_peer_that_comes_too_late),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
