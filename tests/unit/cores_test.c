@@ -557,6 +557,114 @@ static void four_threads_share_a_context(void **state)
 	}
 }
 
+/*
+ * Listeners that come and go, while peers arrive
+ */
+
+#define VISITS 40
+#define CALLS  60
+
+struct visitor {
+	pthread_t thread;
+	struct snt_loop *loop;
+	struct snt_listener *port;
+	unsigned seed, requests;
+};
+
+/* One that would accept might not live long enough. */
+static void turn_away(void *arg, struct snt_listener *listener, struct snt_conn *conn)
+{
+	struct visitor *visitor = arg;
+
+	(void)listener;
+	visitor->requests++;
+	must(snt_conn_reject(conn, "another time", NULL, 0), "reject");
+}
+
+/* Loops come and go as well. */
+static void *visit(void *arg)
+{
+	struct visitor *visitor = arg;
+	struct snt_listener_opts opts = { .size = sizeof(opts),
+					  .requested = turn_away,
+					  .arg = visitor,
+					  .share = visitor->port };
+
+	for (unsigned i = 0; i < VISITS; i++) {
+		unsigned turns = (unsigned)rand_r(&visitor->seed) % 8;
+		struct snt_listener *listener;
+
+		must(snt_loop_open(world.ctx, NULL, &visitor->loop), "loop");
+		must(snt_listener_create(visitor->loop, &opts, &listener), "share");
+		while (turns--)
+			must(snt_loop_wait(visitor->loop, 1000000), "wait");
+		must(snt_listener_destroy(listener), "destroy");
+		must(snt_loop_close(visitor->loop), "close a loop");
+	}
+	return NULL;
+}
+
+/* Whichever listener gets it refuses it, or goes in the middle of the handshake. */
+static void call_in_vain(struct snt_loop *loop, const struct snt_listener *port)
+{
+	char host[SNT_ADDRESS_MAX];
+	struct snt_qp_opts qp = { .size = sizeof(qp),
+				  .lanes = 1,
+				  .cq = world.core->cq };
+	struct snt_conn_opts opts = { .size = sizeof(opts),
+				      .qp = &qp,
+				      .host = host,
+				      .port = snt_listener_port(port),
+				      .carrier = world.carrier,
+				      .setup_ns = patience_ns(60) };
+	struct snt_conn *conn;
+	int ret;
+
+	assert_success(snt_listener_address(port, 0, host, sizeof(host)));
+	assert_success(snt_conn_connect(loop, &opts, &conn));
+	ret = snt_conn_wait_over(conn, -1);
+	if (ret != -ECONNREFUSED && ret != -ECONNRESET)
+		fail_msg("%d: %s", ret, snt_err_text());
+	assert_success(snt_conn_destroy(conn));
+}
+
+static void listeners_come_and_go(void **state)
+{
+	struct snt_ctx_opts ctx_opts = { .size = sizeof(ctx_opts),
+					 .soft = SNT_SOFT_ONLY,
+					 .soft_addresses = loopback_text(0) };
+	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts), .ops = SNT_OPS_EVENTS };
+	struct visitor visitors[CORES - 1] = { { 0 } }, own = { 0 };
+	struct snt_listener_opts opts = { .size = sizeof(opts),
+					  .requested = turn_away,
+					  .arg = &own };
+
+	memset(&world, 0, sizeof(world));
+	world.carrier = opts.carrier = *(enum snt_carrier *)*state;
+	assert_success(snt_ctx_open(&ctx_opts, &world.ctx));
+	assert_success(snt_loop_open(world.ctx, NULL, &own.loop));
+	cq_opts.loop = own.loop;
+	assert_success(snt_cq_create(world.ctx, &cq_opts, &world.core->cq));
+	assert_success(snt_listener_create(own.loop, &opts, &own.port));
+	for (unsigned i = 0; i < ARRAY_SIZE(visitors); i++) {
+		visitors[i].port = own.port;
+		visitors[i].seed = i;
+		assert_int_equal(pthread_create(&visitors[i].thread, NULL, visit,
+						&visitors[i]),
+				 0);
+	}
+	for (unsigned i = 0; i < CALLS; i++)
+		call_in_vain(own.loop, own.port);
+	for (unsigned i = 0; i < ARRAY_SIZE(visitors); i++)
+		pthread_join(visitors[i].thread, NULL);
+	call_in_vain(own.loop, own.port);
+	assert_int_not_equal(own.requests, 0);
+	assert_success(snt_listener_destroy(own.port));
+	assert_success(snt_cq_destroy(world.core->cq));
+	assert_success(snt_loop_close(own.loop));
+	assert_success(snt_ctx_close(world.ctx));
+}
+
 int main(void)
 {
 	static enum snt_carrier tcp = SNT_CARRIER_TCP, cm = SNT_CARRIER_CM;
@@ -565,6 +673,10 @@ int main(void)
 		  NULL, NULL, &tcp },
 		{ "four_threads_share_a_context (CM)", four_threads_share_a_context,
 		  NULL, NULL, &cm },
+		{ "listeners_come_and_go (TCP)", listeners_come_and_go, NULL, NULL,
+		  &tcp },
+		{ "listeners_come_and_go (CM)", listeners_come_and_go, NULL, NULL,
+		  &cm },
 	};
 
 	return cmocka_run_group_tests_name("cores", tests, NULL, NULL);
