@@ -469,6 +469,20 @@ static void resolved(struct cm *cm)
 		break_down(cm, ret, snt_err_text());
 }
 
+static void refuse_response(struct cm *cm, int error)
+{
+	struct snt__err_kept why;
+
+	snt__err_keep(&why);
+	cm->manager->cm->table->reject(cm->id, NULL, 0);
+	snt__err_restore(&why);
+	/* The peer has gone since it responded. */
+	if (error == -ENOTCONN)
+		break_down(cm, -ECONNRESET, "it has disconnected");
+	else
+		break_down(cm, error, snt_err_text());
+}
+
 static void responded(struct cm *cm, const struct snt__cm_event *event)
 {
 	int ret = is_ours(event)
@@ -478,8 +492,7 @@ static void responded(struct cm *cm, const struct snt__cm_event *event)
 	if (!ret)
 		ret = cm->manager->cm->table->establish(cm->id);
 	if (ret) {
-		cm->manager->cm->table->reject(cm->id, NULL, 0);
-		break_down(cm, ret, snt_err_text());
+		refuse_response(cm, ret);
 		return;
 	}
 	cm->established = true;
