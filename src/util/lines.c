@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "util/lines.h"
 
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +11,8 @@ void *snt__lines_alloc(size_t count, size_t size)
 	void *memory;
 
 	if (__builtin_mul_overflow(count, size, &length) ||
-	    __builtin_add_overflow(length, SNT__LINES - 1, &length))
+	    __builtin_add_overflow(length, SNT__LINES - 1, &length) ||
+	    length > PTRDIFF_MAX)
 		return NULL;
 	length &= ~(size_t)(SNT__LINES - 1);
 	if (posix_memalign(&memory, SNT__LINES, length))

@@ -472,6 +472,14 @@ def syncs_are_shared(tool: Tool, watch: str):
             yield f"the client was told before names were on disk: {events[-1]}"
 
 
+def status_of(err: bytes) -> int:
+    """What a client ends with that was in the way of another one, by what it says."""
+    if b"another client is copying to it" in err:
+        return 3
+    # On a busy host a client may not get a processor for the second that it has to answer.
+    return 1 if b"another one has taken over the file" in err else 0
+
+
 def two_of_one_tree(tool: Tool):
     """two who copy the same folder: each ends, and every file is whole"""
     with bench(tool) as b:
@@ -479,8 +487,7 @@ def two_of_one_tree(tool: Tool):
         children = [b.start(b.here, b.at) for _ in range(3)]
         for child in children:
             _, err = child.communicate(timeout=SECONDS)
-            others = b"another client is copying to it" in err
-            if child.returncode != (3 if others else 0):
+            if child.returncode != status_of(err):
                 yield f"status {child.returncode}: {err.decode()}"
         yield from expect(b.cp(b.here, b.at), 0, "300 files, ")
         yield from differs(b.here, b.there / "here")
@@ -499,7 +506,7 @@ def two_crosswise(tool: Tool):
         for child in children:
             _, err = child.communicate(timeout=SECONDS)
             if child.returncode not in (0, 1, 3) or \
-                    (child.returncode and b"another client is copying to it" not in err):
+                    (child.returncode and not status_of(err)):
                 yield f"status {child.returncode}: {err.decode()}"
         yield from expect(b.cp(b.here / "a", b.here / "c", b.at), 0, "2 files, ")
         yield from differs(b.here, b.there)

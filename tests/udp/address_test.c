@@ -222,8 +222,7 @@ static void one_loopback_address(void **state)
 /* What another program would have. */
 static int occupy(const char *where)
 {
-	struct sockaddr_in name = { .sin_family = AF_INET,
-				    .sin_port = htons(4791) };
+	struct sockaddr_in name = { .sin_family = AF_INET, .sin_port = htons(4791) };
 	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 
 	assert_true(fd >= 0);

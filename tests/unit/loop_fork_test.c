@@ -207,9 +207,12 @@ static void forks_while_loops_run(void **state)
 				 0);
 	for (unsigned i = 0; i < FORKS; i++)
 		assert_true(fork_once());
-	for (unsigned i = 0; i < THREADS; i++) {
+	/* No thread forks any more when the first loop is closed. */
+	for (unsigned i = 0; i < THREADS; i++)
 		atomic_store(&runners[i].over, true);
+	for (unsigned i = 0; i < THREADS; i++)
 		pthread_join(runners[i].thread, NULL);
+	for (unsigned i = 0; i < THREADS; i++) {
 		if (runners[i].wrong)
 			fail_msg("thread %u: %s", i, runners[i].wrong);
 		assert_success(run_once(&runners[i]));
