@@ -121,10 +121,13 @@ static inline void snt__soft_unlock_kick(struct snt__soft_device *device)
 /* The same if that verb posts. */
 static inline void snt__soft_unlock_post(struct snt__soft_device *device)
 {
-	const struct snt__soft_driver *driver = device->driver;
-
-	if (snt__soft_unlock_active(device))
-		(driver->post ? driver->post : driver->kick)(device->driver_arg);
+	if (!device->driver->post || device->kicked ||
+	    snt__list_empty(&device->active)) {
+		snt__soft_unlock_kick(device);
+		return;
+	}
+	device->kicked = true;
+	device->driver->post(device->driver_arg);
 }
 
 static inline uint64_t snt__soft_random(struct snt__soft_device *device)

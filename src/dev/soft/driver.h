@@ -82,7 +82,8 @@ struct snt__soft_driver {
 	 * kick if nothing was output in between. Before a QP is destroyed it is the
 	 * last chance to take what that QP has. */
 	void (*kick)(void *arg);
-	/* The same because something was posted. NULL: kick. */
+	/* The same because something was posted. Comes with the lock, and gives it back: posting
+	 * takes it once. NULL: kick. */
 	void (*post)(void *arg);
 	/* Somebody polls a CQ: a chance to move packets. Comes without the lock,
 	 * before the CQ is looked at. NULL: none needed. */

@@ -261,9 +261,10 @@ static void post(void *arg)
 	struct snt__udp_device *device = arg;
 	uint64_t begin, end;
 
-	if (device->foreign)
+	if (device->foreign) {
+		snt__udp_unlock(device);
 		return;
-	snt__udp_lock(device);
+	}
 	begin = snt__udp_now();
 	send_posted(device, begin);
 	end = snt__udp_now();

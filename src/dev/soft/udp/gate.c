@@ -5,6 +5,10 @@
 
 #include "dev/soft/udp/device.h"
 
+/* About 20 us on a processor of today. */
+#define SPINS  64
+#define PAUSES 8
+
 int snt__udp_gate_init(struct snt__udp_gate *gate)
 {
 	pthread_mutexattr_t attr;
@@ -31,11 +35,34 @@ void snt__udp_gate_finish(struct snt__udp_gate *gate)
 	pthread_mutex_destroy(&gate->lock);
 }
 
+static void relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield");
+#endif
+}
+
+/* A thread that has the lock moves a batch, which takes microseconds: to sleep and to be woken
+ * costs both threads more. */
+static bool spin_for_lock(struct snt__udp_gate *gate)
+{
+	for (unsigned i = 0; i < SPINS; i++) {
+		if (!pthread_mutex_trylock(&gate->lock))
+			return true;
+		for (unsigned j = 0; j < PAUSES; j++)
+			relax();
+	}
+	return false;
+}
+
 /* Kept out of the common path. */
 __attribute__((noinline)) static void wait_for_lock(struct snt__udp_gate *gate)
 {
 	atomic_fetch_add(&gate->waiters, 1);
-	pthread_mutex_lock(&gate->lock);
+	if (!spin_for_lock(gate))
+		pthread_mutex_lock(&gate->lock);
 	atomic_fetch_sub(&gate->waiters, 1);
 }
 
