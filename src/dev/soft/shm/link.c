@@ -21,7 +21,7 @@
 
 #define BACKLOG 64
 
-/* For one fd that goes along with a message. */
+/* Control data for one fd that is sent with a message. */
 union enclosure {
 	struct cmsghdr header;
 	uint8_t space[CMSG_SPACE(sizeof(int))];
@@ -63,14 +63,15 @@ static int take_fd(struct msghdr *message)
 	return fd;
 }
 
-/* Returns how many bytes came, with an fd or -1, as recv(2); more than fit are none. An fd
- * for which the process has no room is as if it had not been sent. */
+/* Returns the number of bytes received, as recv(2), and an fd or -1; a message that is
+ * too long counts as 0 bytes. If the process has no room for the fd, it counts as not
+ * sent. */
 static ssize_t receive_with(const struct snt__shm_link *link, void *bytes, size_t size,
 			    int *fd_out)
 {
 	struct iovec all = { bytes, size };
 	union enclosure control = { 0 };
-	/* Not the whole space: with its padding there is room for a second fd. */
+	/* Without the padding, which would leave room for a second fd. */
 	struct msghdr message = { .msg_iov = &all,
 				  .msg_iovlen = 1,
 				  .msg_control = &control,
@@ -88,7 +89,7 @@ static ssize_t receive_with(const struct snt__shm_link *link, void *bytes, size_
 	return 0;
 }
 
-/* A socket that is full has bells enough. */
+/* A bell can be dropped if the socket is full: there are others in it. */
 bool snt__shm_say(const struct snt__shm_link *link, enum snt__shm_word word,
 		  uint64_t id, int fd)
 {
@@ -114,7 +115,8 @@ socklen_t snt__shm_name(const uint8_t gid[16], struct sockaddr_un *name)
 	return offsetof(struct sockaddr_un, sun_path) + 1 + length;
 }
 
-/* Whom a namespace of users does not know are all one there, who may be ours as well. */
+/* In a user namespace all UIDs that are not mapped appear as this one, ours perhaps
+ * too. */
 #define STRANGERS 65534
 
 static bool knows_everybody(void)
@@ -131,7 +133,7 @@ static bool knows_everybody(void)
 	return all;
 }
 
-/* Anybody can have the name. */
+/* Any user can bind the name. */
 static bool same_user(int fd, pid_t *pid_out)
 {
 	struct ucred other;
@@ -167,7 +169,8 @@ int snt__shm_listen(const uint8_t gid[16])
  * Memory
  */
 
-/* A child has no use for it, and would keep its process from having left it. */
+/* A forked child has no use for the mapping, and would keep it alive after its parent
+ * has left. */
 static bool map(struct snt__shm_link *link, int memory)
 {
 	void *area = mmap(NULL, sizeof(struct snt__shm_area), PROT_READ | PROT_WRITE,
@@ -182,7 +185,7 @@ static bool map(struct snt__shm_link *link, int memory)
 	return true;
 }
 
-/* What is not sealed could be cut off under our feet. */
+/* Memory without seals could be truncated while it is mapped. */
 static bool memory_good(int fd)
 {
 	struct stat stat;
@@ -279,7 +282,7 @@ struct snt__shm_link *snt__shm_accept(int listener, const uint8_t ours[16])
 	return link;
 }
 
-/* Returns the memory, or -1. */
+/* Returns the memory's fd, or -1. */
 static int receive_greeting(const struct snt__shm_link *link,
 			    struct snt__shm_greeting *greeting)
 {
@@ -319,7 +322,8 @@ static bool be_greeted(struct snt__shm_link *link)
  * Both
  */
 
-/* Who puts hears that the other can do something, who takes what he is to do. */
+/* The producer learns what the consumer can read; the consumer is told what to map or
+ * unmap. */
 static void hear(struct snt__shm_link *link, const struct snt__shm_message *message,
 		 int fd)
 {
@@ -342,7 +346,7 @@ bool snt__shm_listen_to(struct snt__shm_link *link)
 
 	if (!link->greeted)
 		return be_greeted(link);
-	/* One at a time: if there are more, the fd stays readable. */
+	/* One message per call: if there are more, the fd stays readable. */
 	got = receive_with(link, &message, sizeof(message), &fd);
 	if (got < 0)
 		return errno == EAGAIN || errno == EINTR;
@@ -370,7 +374,7 @@ bool snt__shm_lives(const struct snt__shm_link *link)
 	struct pollfd end = { .fd = link->fd };
 	int ret;
 
-	/* A signal that is pending is enough, though nobody waits. */
+	/* A pending signal interrupts poll() even with a timeout of 0. */
 	do
 		ret = poll(&end, 1, 0);
 	while (ret < 0 && errno == EINTR);

@@ -11,22 +11,22 @@
 #include "util/list.h"
 
 /*
- * A way from one device to another on the same host: a ring, and a socket between those
- * who share it.
+ * A link from one device to another on the same host: a ring, and a socket between the
+ * two processes that share it.
  *
- * Devices meet at abstract unix sockets, whose names are made of address and user: there
- * is nothing in any file system, and nothing is left when a process ends, however it
- * does. Who has packets for an address connects to it, makes the ring and sends it along.
- * So each direction is a link of its own, made by who sends, and two who meet at the same
- * time do not get in each other's way. The ring is sealed: nobody can make it shorter,
- * which would be SIGBUS for the other.
+ * Devices meet at abstract unix sockets, named by address and user: nothing is left in
+ * a file system, and nothing remains when a process ends, however it does. A device
+ * that has packets for an address connects to it, creates the ring and passes it on. So
+ * each direction is a link of its own, created by the sender, and two devices that
+ * connect to each other at the same time do not interfere. The ring is sealed: neither
+ * side can shrink it, which would be SIGBUS for the other.
  *
- * The socket stays. Its end is the end of the other process, or of its device; messages on
- * it are bells, for those who sleep, and words about memory (share.h). No fd of the
- * other's is ever read or written.
+ * The socket stays open. Its end means that the other process, or its device, is gone;
+ * messages on it are bells, which wake a sleeping peer, and words about memory
+ * (share.h). An fd from the peer is never read or written.
  */
 
-/* The first message of who connects; the memory comes with it. */
+/* The first message from the connecting side; the memory comes with it. */
 struct snt__shm_greeting {
 	uint32_t version;
 	uint32_t size; /* of the memory */
@@ -41,10 +41,10 @@ struct snt__shm_greeting {
 /* What a message on the socket is about. */
 enum snt__shm_word {
 	SNT__SHM_WORD_BELL = 'b',
-	SNT__SHM_WORD_PULLS = 'p',  /* from who takes: it can read our memory */
-	SNT__SHM_WORD_OFFER = 'o',  /* from who puts: a place, whose fd comes with it */
-	SNT__SHM_WORD_MAPPED = 'm', /* from who takes: the answer */
-	SNT__SHM_WORD_END = 'e',    /* from who puts: it is of no use any more */
+	SNT__SHM_WORD_PULLS = 'p',  /* consumer: it can read our memory */
+	SNT__SHM_WORD_OFFER = 'o',  /* producer: a place, whose fd comes with it */
+	SNT__SHM_WORD_MAPPED = 'm', /* consumer: the place is mapped */
+	SNT__SHM_WORD_END = 'e',    /* producer: the place is no longer used */
 };
 
 struct snt__shm_message {
@@ -56,15 +56,15 @@ struct snt__shm_message {
 struct snt__shm_link {
 	struct snt__link list;
 	int fd;
-	int epoll; /* that waits for it; -1: none */
-	bool out;  /* we put */
-	bool full; /* out: the socket has no room for words; epoll tells when it has */
+	int epoll; /* the one that watches the socket; -1: none */
+	bool out;  /* this side is the producer */
+	bool full; /* out: no room for words in the socket; epoll reports when there is */
 	bool greeted;
-	bool pulls;   /* who takes can read the memory of who puts */
-	bool blocked; /* out: there was no room for long; what does not fit is lost */
-	uint8_t gid[16];     /* the other's address */
-	pid_t pid;	     /* the other's, as far as the kernel tells; in */
-	uint64_t stalled_at; /* out: since when there has been no room; 0: there is */
+	bool pulls;	 /* the consumer can read the producer's memory */
+	bool blocked;	 /* out: no room for long; packets that do not fit are lost */
+	uint8_t gid[16]; /* the peer's address */
+	pid_t pid;	 /* the peer's, from the kernel; in */
+	uint64_t stalled_at; /* out: since when the ring has been full; 0: it is not */
 	struct snt__shm_area *area;
 	struct snt__shm_producer producer;
 	struct snt__shm_consumer consumer;
@@ -72,39 +72,40 @@ struct snt__shm_link {
 	struct snt__shm_shares shares;
 };
 
-/* The name of the device of an address. Returns its size. */
+/* The socket name for the device of an address. Returns its size. */
 socklen_t snt__shm_name(const uint8_t gid[16], struct sockaddr_un *name);
 
-/* Where others find the device of an address; -1: errno. */
+/* Listens where peers look for the device of an address. -1: errno. */
 int snt__shm_listen(const uint8_t gid[16]);
 
-/* A link to the device of an address, from that of ours; NULL if there is none, or it is
- * another user's, or anything fails. */
+/* Connects our device to that of an address. NULL if there is none, if it belongs to
+ * another user, or if anything fails. */
 struct snt__shm_link *snt__shm_connect(const uint8_t ours[16],
 				       const uint8_t theirs[16]);
 
-/* One that somebody made to us; without a ring until it has greeted. NULL: errno. */
+/* Accepts a link from a peer; it has no ring until the peer has greeted. NULL:
+ * errno. */
 struct snt__shm_link *snt__shm_accept(int listener, const uint8_t ours[16]);
 
-/* Something came over the socket, or its end. False: the link is over. */
+/* The socket has a message, or has ended. False: the link is over. */
 bool snt__shm_listen_to(struct snt__shm_link *link);
 
-/* Wakes the other. */
+/* Wakes the peer. */
 void snt__shm_ring_bell(const struct snt__shm_link *link);
 
-/* Tells the other, with an fd or -1. False: there is no room for it now. */
+/* Sends a word to the peer, with an fd or -1. False: the socket has no room now. */
 bool snt__shm_say(const struct snt__shm_link *link, enum snt__shm_word word,
 		  uint64_t id, int fd);
 
-/* Waits for other events than before. False: nobody waits. */
+/* Changes the events that epoll waits for. False: that failed. */
 bool snt__shm_await(struct snt__shm_link *link, uint32_t events);
 
-/* Is the other still who it was? Who dies closes its socket before anybody else can have
- * its process id. */
+/* Is the peer still the process that it was? A process that dies closes its socket
+ * before its process id can be reused. */
 bool snt__shm_lives(const struct snt__shm_link *link);
 
-/* In a child of the process, `ours` is false: the fd is closed, and the memory is not
- * there. */
+/* `ours` is false in a child of the process: the fd is closed, and the memory is not
+ * mapped there. */
 void snt__shm_link_free(struct snt__shm_link *link, bool ours);
 
 #endif

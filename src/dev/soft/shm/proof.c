@@ -6,8 +6,8 @@
 #include <sys/uio.h>
 
 /*
- * The proof is a number that nobody can guess, at an address that its owner tells. It is
- * there for as long as the process is.
+ * The proof is a random number, which cannot be guessed, at an address that its owner
+ * sends. It exists as long as the process.
  */
 static uint64_t secret;
 

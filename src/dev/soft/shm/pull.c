@@ -4,9 +4,9 @@
 #include <string.h>
 #include <sys/uio.h>
 
-/* The pieces from an offset on, as many as bring that many bytes. Returns how many; 0: one
- * of them is in no place that we have. `foreign_out`: they are at addresses of the other
- * process. Nobody mixes the two. */
+/* Collects the pieces that hold `length` bytes from an offset on. Returns how many; 0:
+ * one of them is in a place that is not mapped here. `foreign_out`: they are addresses
+ * of the other process. Producers never mix the two. */
 static unsigned pieces_from(const struct snt__shm_pull *pull, uint64_t offset,
 			    uint64_t length, struct iovec *from, bool *foreign_out)
 {
@@ -42,7 +42,7 @@ static unsigned pieces_from(const struct snt__shm_pull *pull, uint64_t offset,
 	return count;
 }
 
-/* Both lists are of the same length. */
+/* Both lists have the same length. */
 static void copy_pieces(struct iovec *from, const struct iovec *to, unsigned count)
 {
 	for (unsigned i = 0; i < count; i++) {
@@ -62,8 +62,8 @@ static void copy_pieces(struct iovec *from, const struct iovec *to, unsigned cou
 	}
 }
 
-/* What was read counts only if the other is still there: its process id may be that of
- * somebody else by now. */
+/* The data counts only if the peer is still there after the read: its process id may
+ * belong to another process by now. */
 static bool copy(const struct snt__soft_source *source, uint64_t offset,
 		 const struct iovec *to, unsigned count)
 {

@@ -6,10 +6,10 @@
 #include "dev/soft/shm/link.h"
 
 /*
- * Payload that is not in the ring: who takes the packet reads it from the memory of who
- * put it there, with one copy. From a place that both have mapped (share.h) he copies by
- * himself; from any other address the kernel does. Whether a process may do that depends
- * on the host: see proof.h.
+ * Payload outside the ring: the consumer reads it from the producer's memory, with one
+ * copy. From a place that both have mapped (share.h) it copies directly; from any other
+ * address the kernel copies. Whether a process may do that depends on the host: see
+ * proof.h.
  */
 
 /* A packet's payload, in the memory of the process at the other end of a link. */

@@ -6,7 +6,8 @@
 #include "dev/soft/shm/pull.h"
 #include "dev/soft/shm/shm.h"
 
-/* What is taken from a ring before others have their turn, and answers go out. */
+/* The most that is taken from a ring before the next one is served, and answers go
+ * out. */
 #define PACKETS 64
 #define BYTES	(256u << 10)
 
@@ -15,8 +16,8 @@ static bool is_datagram(const struct snt__shm_record *record)
 	return snt__wire_transport(record->header[0]) != SNT__WIRE_RC;
 }
 
-/* Nobody asked who cannot pull to do so, and datagrams are in the ring: nobody waits until
- * they were read elsewhere. */
+/* A peer refers to its memory only if this process said that it can read it, and never
+ * for datagrams, which their sender does not keep until they are read. */
 static bool possible(const struct snt__shm_link *link,
 		     const struct snt__shm_record *record)
 {
@@ -30,7 +31,8 @@ static void take(struct snt__shm *shm, const struct snt__shm_link *link,
 	uint8_t message[SNT__SOFT_MAD_SIZE];
 	struct snt__shm_pull pull;
 
-	/* Messages to the device itself are judged, down to the last byte. */
+	/* MADs are parsed, so that the peer must not be able to change them
+	 * meanwhile. */
 	if (is_datagram(record) && record->payload_length == sizeof(message)) {
 		memcpy(message, record->payload, sizeof(message));
 		atomic_signal_fence(memory_order_seq_cst);
@@ -50,7 +52,7 @@ static void take(struct snt__shm *shm, const struct snt__shm_link *link,
 			      record->piece_count ? &pull.source : NULL, now);
 }
 
-/* Returns how many packets; -1: the ring is broken. */
+/* Returns the number of packets; -1: the ring is broken. */
 static int receive(struct snt__shm *shm, struct snt__shm_link *link, uint64_t now)
 {
 	struct snt__shm_record record;
@@ -75,7 +77,8 @@ static int receive(struct snt__shm *shm, struct snt__shm_link *link, uint64_t no
 	return got < 0 ? -1 : count;
 }
 
-/* No more than a ring holds: nobody goes on for ever. */
+/* At most one ring full, so that a peer that goes on writing cannot keep this
+ * thread. */
 void snt__shm_drain(struct snt__shm *shm, struct snt__shm_link *link, uint64_t now)
 {
 	uint64_t end = link->consumer.head + SNT__SHM_RING_SIZE;

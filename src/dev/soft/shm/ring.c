@@ -6,7 +6,7 @@
 enum kind {
 	KIND_PACKET = 1,    /* payload follows */
 	KIND_REFERENCE = 2, /* a list of pieces follows */
-	KIND_SKIP = 3,	    /* nothing: what is left up to the end of the ring */
+	KIND_SKIP = 3,	    /* nothing follows: pads to the end of the ring */
 };
 
 struct mark {
@@ -17,7 +17,7 @@ struct mark {
 	uint8_t spare;
 };
 
-/* What is copied at once, and judged as a copy. */
+/* Copied at once; only the copy is checked and used. */
 struct front {
 	struct mark mark;
 	uint8_t header[SNT__WIRE_HEADER_MAX];
@@ -31,7 +31,7 @@ static uint32_t lines(uint32_t bytes)
 	return (bytes + SNT__SHM_LINE - 1) & ~(SNT__SHM_LINE - 1u);
 }
 
-/* Up to the end of the ring. */
+/* Bytes up to the end of the ring. */
 static uint32_t rest(uint64_t position)
 {
 	return SNT__SHM_RING_SIZE - (position & (SNT__SHM_RING_SIZE - 1));
@@ -43,7 +43,7 @@ static uint8_t *at(struct snt__shm_area *area, uint64_t position)
 }
 
 /*
- * Putting
+ * Producer
  */
 
 static void look_at_head(struct snt__shm_producer *producer)
@@ -114,9 +114,9 @@ void snt__shm_put(struct snt__shm_producer *producer,
 }
 
 /*
- * Both sides announce before they look: who puts, that there is something, and then
- * whether the other sleeps; who takes, that it sleeps, and then whether there is
- * something. Both in one order for all, so that neither misses the other.
+ * Both sides publish before they check. The producer publishes its tail, then checks
+ * whether the consumer sleeps; the consumer publishes that it sleeps, then checks for
+ * packets. Both are sequentially consistent, so that neither misses the other.
  */
 bool snt__shm_tell(struct snt__shm_producer *producer)
 {
@@ -136,10 +136,11 @@ void snt__shm_await_room(struct snt__shm_producer *producer)
 }
 
 /*
- * Taking
+ * Consumer
  */
 
-/* Returns how many bytes there are; 0, also if the other tells nonsense: then `broken`. */
+/* Returns how many bytes are in use; 0, too, if the producer's position is impossible:
+ * then `broken`. */
 static uint32_t look_at_tail(struct snt__shm_consumer *consumer, bool *broken)
 {
 	uint64_t used;
@@ -152,7 +153,7 @@ static uint32_t look_at_tail(struct snt__shm_consumer *consumer, bool *broken)
 	return *broken ? 0 : (uint32_t)used;
 }
 
-/* Copies the pieces, and checks that they are as long as they are said to be. */
+/* Copies the pieces, and checks that their lengths add up to the payload's. */
 static bool take_pieces(const uint8_t *from, struct snt__shm_record *record)
 {
 	uint64_t length = 0;
@@ -167,7 +168,7 @@ static bool take_pieces(const uint8_t *from, struct snt__shm_record *record)
 	return length == record->payload_length;
 }
 
-/* How long a record is, by a copy of its mark; 0: it is none. */
+/* The length of a record, from a copy of its mark; 0: it is not valid. */
 static uint32_t record_size(const struct mark *mark, uint32_t available)
 {
 	uint32_t size;
@@ -196,12 +197,13 @@ int snt__shm_take(struct snt__shm_consumer *consumer, struct snt__shm_record *re
 		if (!used)
 			return broken ? -1 : 0;
 		memcpy(&front, from, sizeof(front));
-		/* From here on the copy counts, for compilers, too. */
+		/* From here on only the copy is used, also by compilers. */
 		atomic_signal_fence(memory_order_seq_cst);
 		if (used > rest(consumer->head))
 			used = rest(consumer->head);
 		if (front.mark.kind == KIND_SKIP) {
-			/* Never all of the ring, so that there is one at most. */
+			/* A skip never covers the whole ring, so that there is at most
+			 * one in a row. */
 			if (front.mark.length != rest(consumer->head) ||
 			    front.mark.length > used ||
 			    front.mark.length == SNT__SHM_RING_SIZE)

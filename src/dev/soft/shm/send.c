@@ -5,19 +5,21 @@
 /* The most that a record takes. */
 #define RECORD_MAX (SNT__SHM_PAYLOAD_MAX + 2 * SNT__SHM_LINE)
 
-/* The other's position is in a cache line of the other's: it is looked at only if there is
- * less room than this by what is known of it. */
+/* The consumer's position is in a cache line that the consumer writes: it is read only
+ * if there seems to be less room than this. */
 #define ENOUGH (SNT__SHM_RING_SIZE / 4 * 3)
 
-/* Others need not wait for more than that to be told of it: while they copy, so do we. */
+/* Published at the latest after that many bytes, so that the consumer copies while the
+ * producer does. */
 #define TELL_BYTES (16u << 10)
 
-/* In ns. Who has not made room for so long has stopped, perhaps for good. Nobody else is
- * to wait for it: what it has no room for is lost, as on a wire. */
+/* In ns. A consumer that has not made room for this long has stopped, perhaps for good.
+ * Packets to other peers must not wait for it: what does not fit is lost, as on a
+ * wire. */
 #define PATIENCE INT64_C(50000000)
 
-/* Below that a call to the kernel costs more than any copy, and a copy less than to find
- * out where to read. */
+/* Below these a system call costs more than any copy, and a copy less than finding out
+ * where to read. */
 #define PULL_MIN  (16u << 10)
 #define SHARE_MIN (4u << 10)
 
@@ -26,13 +28,13 @@ static struct snt__shm_link *link_at(struct snt__link *at)
 	return snt__container(at, struct snt__shm_link, list);
 }
 
-/* Records do not wrap, so that one place is lost at the end of the ring. */
+/* Records do not wrap, so that the room of one is lost at the end of the ring. */
 static unsigned records_in(uint32_t room)
 {
 	return room / RECORD_MAX - (room >= RECORD_MAX);
 }
 
-/* Who makes room for less than a packet makes none. Another thread may have been here with
+/* Less room than a packet needs counts as none. Another thread may have been here with
  * a later time. */
 static void stall(struct snt__shm *shm, struct snt__shm_link *link, uint64_t now)
 {
@@ -44,7 +46,7 @@ static void stall(struct snt__shm *shm, struct snt__shm_link *link, uint64_t now
 	shm->stats.stalls++;
 }
 
-/* How many packets have a place in its ring in any case. */
+/* How many packets fit into the ring in any case. */
 static unsigned link_max(struct snt__shm *shm, struct snt__shm_link *link, unsigned max,
 			 uint64_t now)
 {
@@ -100,7 +102,7 @@ static void tell(struct snt__shm *shm, struct snt__shm_link *link)
 	snt__shm_ring_bell(link);
 }
 
-/* Can the other read all of the payload where it is? */
+/* Can the consumer read all of the payload where it is? */
 static bool find_shared(struct snt__shm_link *link,
 			const struct snt__soft_packet *packet,
 			struct snt__shm_piece *pieces)
@@ -126,8 +128,8 @@ static void name_all(const struct snt__soft_packet *packet,
 		};
 }
 
-/* Where the other is to read the payload, or false. Only what waits for an answer stays
- * where it is until it was read. */
+/* The pieces that the consumer is to read, or false. Only payload that waits for an
+ * acknowledgment (RC) stays in place until it has been read. */
 static bool by_reference(const struct snt__shm *shm, struct snt__shm_link *link,
 			 const struct snt__soft_packet *packet,
 			 struct snt__shm_piece *pieces)

@@ -9,7 +9,7 @@
 #include "dev/place.h"
 #include "dev/soft/shm/link.h"
 
-/* Larger ones are not faulted in at once: everybody would wait for it. */
+/* Larger places are not faulted in at once: the whole device would wait for that. */
 #define POPULATE_MAX (4u << 20)
 
 static struct snt__shm_share *find(struct snt__shm_shares *shares, uint64_t id)
@@ -28,7 +28,7 @@ static struct snt__shm_share *find_place(struct snt__shm_shares *shares, uint64_
 	return NULL;
 }
 
-/* One that is free, or NULL. */
+/* A free entry, or NULL. */
 static struct snt__shm_share *add(struct snt__shm_shares *shares)
 {
 	struct snt__shm_share *share = find(shares, 0);
@@ -46,10 +46,10 @@ static void drop(struct snt__shm_shares *shares, struct snt__shm_share *share)
 }
 
 /*
- * Who puts
+ * Producer
  */
 
-/* Nobody tries a socket again that was full, before epoll says that it is not. */
+/* A socket that was full is tried again only after epoll has reported room. */
 static bool say(struct snt__shm_link *link, enum snt__shm_word word, uint64_t id,
 		int fd)
 {
@@ -86,7 +86,7 @@ bool snt__shm_share_find(struct snt__shm_link *link, const void *bytes, size_t l
 	struct snt__shm_share *share;
 	struct snt__place place;
 
-	/* An address may be that of another place by now, but an id is never. */
+	/* An address may belong to another place by now; ids are never reused. */
 	if (!snt__place_find(bytes, length, &place))
 		return false;
 	share = find_place(&link->shares, place.id);
@@ -139,10 +139,10 @@ void snt__shm_share_resume(struct snt__shm_link *link)
 }
 
 /*
- * Who takes
+ * Consumer
  */
 
-/* Files can be larger than all memory, and addresses are ours. */
+/* Files can be larger than all memory, and would take our address space. */
 static bool fits(const struct snt__shm_shares *shares, size_t size)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);

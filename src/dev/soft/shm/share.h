@@ -9,59 +9,62 @@
 struct snt__shm_link;
 
 /*
- * Payload that stays where it is, in memory that who takes can map (dev/place.h): he
- * copies it from there to where it belongs, and nobody else copies anything.
+ * Payload that stays where it is, in memory that the consumer can map (dev/place.h):
+ * the consumer copies it from there to its destination, and there is no other copy.
  *
- * Who puts offers a place when first something is to be sent from it, by its fd, over
- * the link's socket. Who takes maps it for reading and says that he has it; until then, or
- * if he never does, payload goes through the ring as that of other memory does. When a
- * region is deregistered its place is taken back, though there may be others in it: what is
- * on its way from there is taken first, and the next that is sent offers it anew.
+ * The producer offers a place when something is first sent from it, by its fd, over the
+ * link's socket. The consumer maps it for reading and confirms that; until then, or if
+ * it never does, payload goes through the ring like that of other memory. When a region
+ * is deregistered its place is taken back, even if there are other regions in it:
+ * packets sent from there before are taken first, and the next one offers the place
+ * again.
  */
 
-/* Places that one link knows at most, and together they are not larger than the host's
- * memory; payload from further ones goes through the ring. */
+/* The most places of one link. Together they are not larger than the host's memory;
+ * payload from further ones goes through the ring. */
 #define SNT__SHM_PLACES_MAX 64
 
-/* A place, as one end of a link knows it. Who puts: what was offered, at his own address.
- * Who takes: what he has mapped. */
+/* A place, as one end of a link knows it. Producer: an offered place, at its own
+ * address. Consumer: a mapping. */
 struct snt__shm_share {
 	uint64_t id;	/* of the offer: a place may be offered again; 0: none */
-	uint64_t place; /* who puts */
+	uint64_t place; /* producer */
 	const uint8_t *bytes;
 	size_t size;
-	bool mapped; /* who puts: the other has it */
-	/* It is taken back. Who puts: the other does not know yet. Who takes: what was put
-	 * before comes first. */
+	bool mapped; /* producer: the consumer has mapped it */
+	/* It is taken back. Producer: the consumer has not been told yet. Consumer: it
+	 * is unmapped after what was put before has been taken. */
 	bool over;
 };
 
 struct snt__shm_shares {
 	unsigned end;	  /* behind the last one */
-	bool any_over;	  /* who takes */
-	uint64_t last_id; /* who puts */
+	bool any_over;	  /* consumer */
+	uint64_t last_id; /* producer */
 	struct snt__shm_share share[SNT__SHM_PLACES_MAX];
 };
 
-/* Who puts: where bytes are as the other knows them. False: he does not, so far; he may
- * have been told of it now. */
+/* Producer: finds the id and offset by which the consumer knows some bytes. False: the
+ * consumer does not have them mapped; the place may have been offered by this call. */
 bool snt__shm_share_find(struct snt__shm_link *link, const void *bytes, size_t length,
 			 uint64_t *id_out, uint64_t *offset_out);
-/* The other has mapped it. */
+/* The consumer has mapped it. */
 void snt__shm_share_mapped(struct snt__shm_link *link, uint64_t id);
-/* Nothing will be sent from there any more. */
+/* Nothing more will be sent from there. */
 void snt__shm_share_end(struct snt__shm_link *link, const uint8_t *bytes,
 			size_t length);
-/* There is room for words again: says what could not be said. */
+/* The socket has room again: sends the words that did not fit. */
 void snt__shm_share_resume(struct snt__shm_link *link);
 
-/* Who takes: maps what is offered. Returns whether he has it. The fd stays the caller's. */
+/* Consumer: maps an offered place. Returns whether it is mapped. The caller keeps the
+ * fd. */
 bool snt__shm_share_map(struct snt__shm_link *link, uint64_t id, int fd);
-/* It was taken back: it is unmapped once all is taken that was put before. */
+/* The producer has taken it back: it is unmapped once everything that was put before is
+ * taken. */
 void snt__shm_share_over(struct snt__shm_link *link, uint64_t id);
 void snt__shm_share_unmap_over(struct snt__shm_link *link);
 void snt__shm_share_unmap_all(struct snt__shm_link *link);
-/* So many bytes of a place; NULL if it has none there. */
+/* That many bytes of a place; NULL if they are not within it. */
 const uint8_t *snt__shm_share_bytes(const struct snt__shm_link *link, uint64_t id,
 				    uint64_t offset, size_t length);
 

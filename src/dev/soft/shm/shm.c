@@ -10,7 +10,7 @@
 #include "dev/soft/burst.h"
 #include "dev/soft/shm/pull.h"
 
-/* Who wants more links than that to one device can use sockets. */
+/* Peers beyond that many links to one device use sockets. */
 #define LINKS_IN_MAX 256
 
 #define EVENTS 8
@@ -24,7 +24,8 @@ static bool add_fd(struct snt__shm *shm, int fd, struct snt__shm_link *link)
 	return !epoll_ctl(shm->fd, EPOLL_CTL_ADD, fd, &event);
 }
 
-/* The other is told at once, also if a child of ours has the socket still. */
+/* shutdown() tells the peer at once, even if a child of this process still has the
+ * socket. */
 static void remove_link(struct snt__shm *shm, struct snt__shm_link *link)
 {
 	snt__unlink(&link->list);
@@ -68,7 +69,8 @@ static void be_found(struct snt__shm *shm)
 	shm->listener = -1;
 }
 
-/* Who waits believes to be connected, and that what he sends arrives. */
+/* A client in the backlog believes that it is connected, and that what it sends
+ * arrives. */
 static void hang_up_on_all(struct snt__shm *shm)
 {
 	epoll_ctl(shm->fd, EPOLL_CTL_DEL, shm->listener, NULL);
@@ -140,7 +142,7 @@ void snt__shm_serve(struct snt__shm *shm, uint64_t now)
 	struct epoll_event events[EVENTS];
 	int count = epoll_wait(shm->fd, events, EVENTS, 0);
 
-	/* Each is about a link of its own, so that none of them is gone. */
+	/* Each is about a different link, so that none of them is freed by another. */
 	for (int i = 0; i < count; i++) {
 		struct snt__shm_link *link = events[i].data.ptr;
 
@@ -162,7 +164,7 @@ void snt__shm_forget(struct snt__shm *shm, const void *bytes, size_t length)
 }
 
 /*
- * Making and unmaking
+ * Opening and closing
  */
 
 void snt__shm_init(struct snt__shm *shm)
