@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Zeroed memory that begins a cache line, or NULL. None at all is some, too. */
+/* Zeroed memory that begins a cache line, or NULL. A size of 0 returns memory, too. */
 void *snt__soft_alloc(size_t count, size_t size);
 void snt__soft_free(void *memory);
 

@@ -3,14 +3,14 @@
 
 #include <string.h>
 
-/* What a driver may promise; beyond it there is nothing to be gained. */
+/* The most that a driver can offer; more packets in a burst gain nothing. */
 #define PACKETS_MAX 1024
 
-/* In the second byte of a BTH: the length of the pad, which nobody sends here. */
+/* In the second byte of a BTH: the length of the pad, which bursts do not have. */
 #define PAD_BITS 0x30
 
 /*
- * How far
+ * Reach
  */
 
 static uint32_t packets_in(uint32_t bytes, uint32_t mtu)
@@ -44,7 +44,7 @@ void snt__soft_device_set_reach(struct snt__soft_device *device,
 }
 
 /*
- * Coming in
+ * Input
  */
 
 bool snt__soft_input_burst(struct snt__soft_device *device,

@@ -109,7 +109,7 @@ void snt__soft_cm_destroy(struct snt__soft_cm *cm)
  * Connections
  */
 
-/* Never 0, which stands for none, and not what it was the last time. */
+/* Never 0, which means none, and different from the last id of the place. */
 static uint32_t new_id(const struct snt__soft_cm *cm, uint32_t place, uint32_t last)
 {
 	uint32_t id = (uint32_t)snt__soft_cm_random(cm) << cm->id_bits | place;
@@ -146,7 +146,8 @@ struct snt__soft_cm_connection *snt__soft_cm_take(struct snt__soft_cm_channel *c
 	return connection;
 }
 
-/* The program does not hold it any more, or never will: no event of it is delivered. */
+/* The program no longer holds the connection, or never will: its events are not
+ * delivered. */
 static void leave_channel(struct snt__soft_cm *cm,
 			  struct snt__soft_cm_connection *connection)
 {
@@ -268,7 +269,7 @@ struct snt__soft_cm_listener *snt__soft_cm_listener_find(struct snt__soft_cm *cm
 	return NULL;
 }
 
-/* The first listener that is not in use. NULL: there is none. */
+/* The first unused listener, or NULL. */
 static struct snt__soft_cm_listener *listener_unused(struct snt__soft_cm *cm)
 {
 	for (unsigned i = 0; i < cm->config.listener_max; i++)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* What the program does with connections. */
+/* Calls of the program on connections. */
 #include <errno.h>
 #include <string.h>
 
 #include "dev/soft/cm.h"
 
-#define PORT_FIRST 0xc000 /* of those that nobody asks for by number */
+#define PORT_FIRST 0xc000 /* the first of the ports that are chosen here */
 
 static uint8_t min(uint8_t a, uint8_t b)
 {
@@ -35,7 +35,7 @@ int snt__soft_cm_resolve(struct snt__soft_cm_channel *channel, const uint8_t sou
 	return 0;
 }
 
-/* What connect and accept have in common. */
+/* Common to connect and accept. */
 static void set_local(const struct snt__soft_cm *cm,
 		      struct snt__soft_cm_connection *connection,
 		      const struct snt__cm_param *param)
@@ -78,7 +78,7 @@ int snt__soft_cm_establish(struct snt__soft_cm *cm,
 {
 	if (connection->state != SNT__SOFT_CM_REP_RECEIVED)
 		return -ENOTCONN;
-	/* An MRA that has not gone out is of no use any more. */
+	/* An MRA that has not been sent is no longer needed. */
 	connection->sending = 0;
 	snt__soft_cm_enter(cm, connection, SNT__SOFT_CM_ESTABLISHED);
 	snt__soft_cm_send(cm, connection, SNT__CM_RTU);
@@ -134,7 +134,7 @@ int snt__soft_cm_reject(struct snt__soft_cm *cm,
 		return -ENOTCONN;
 	if (length > SNT__CM_REJECT_DATA)
 		return -EINVAL;
-	/* An answer that the program has not heard yet is of no use to it. */
+	/* Undelivered events no longer matter to the program. */
 	snt__soft_cm_hush(connection);
 	connection->answer_length = (uint8_t)length;
 	if (length)
@@ -146,7 +146,7 @@ int snt__soft_cm_reject(struct snt__soft_cm *cm,
 static void start_disconnect(struct snt__soft_cm *cm,
 			     struct snt__soft_cm_connection *connection)
 {
-	/* An RTU that has not gone out goes first. */
+	/* An RTU that has not been sent goes first. */
 	snt__soft_cm_enter(cm, connection, SNT__SOFT_CM_DREQ_SENT);
 	snt__soft_cm_send(cm, connection, SNT__CM_DREQ);
 }
@@ -159,9 +159,8 @@ int snt__soft_cm_disconnect(struct snt__soft_cm *cm,
 	return connection->state >= SNT__SOFT_CM_DREQ_SENT ? 0 : -ENOTCONN;
 }
 
-/* The peer learns that nobody is here any more, as far as it knows of us. Where it may
- * count on the connection, so that it must learn it, that takes a message which it
- * answers. */
+/* Tells the peer, as far as it knows of us, that this end is gone. A peer that may
+ * count on the connection has to learn it: it gets a message that it must answer. */
 static void abandon(struct snt__soft_cm *cm, struct snt__soft_cm_connection *connection)
 {
 	bool passive_waits =

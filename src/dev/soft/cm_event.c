@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What the program is told. Nothing is queued: a connection has one bit for each kind of
- * event, and they come out in the order in which they can happen. */
+/* Events for the program. There is no queue: a connection has one bit for each kind of
+ * event, and they are delivered in the order in which they can happen. */
 #include <errno.h>
 #include <string.h>
 
@@ -43,15 +43,15 @@ void snt__soft_cm_raise(struct snt__soft_cm_connection *connection,
 		if (connection->final)
 			return;
 		connection->final = true;
-		/* What it was about to be told cannot be acted upon any more. */
+		/* The program can no longer act on the pending response. */
 		connection->pending &= ~BIT(SNT__CM_EVENT_RESPONSE);
 	}
 	connection->pending |= BIT(type);
 	make_ready(connection);
 }
 
-/* If the peer has given up, the final event is pending, and moves as well. A connection that
- * was accepted has a local QP number. */
+/* If the peer has given up, the final event is pending, and moves as well. An accepted
+ * connection has a local QP number. */
 static bool is_movable(const struct snt__soft_cm_connection *connection)
 {
 	return connection->state == SNT__SOFT_CM_REQ_RECEIVED ||

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Messages from peers, and from strangers. */
+/* Messages from peers, known or not. */
 #include <errno.h>
 #include <string.h>
 
@@ -11,8 +11,8 @@ static uint8_t min(uint8_t a, uint8_t b)
 }
 
 /*
- * Answers to what belongs to no connection. If there are too many, they are lost: whoever
- * wants one asks again.
+ * Answers to messages that belong to no connection. If there are too many they are
+ * dropped: a peer that needs one sends its message again.
  */
 
 static struct snt__cm_message *note(struct snt__soft_cm *cm,
@@ -59,7 +59,7 @@ static bool from_peer(const struct snt__soft_cm_connection *connection,
 	       memcmp(path->target, connection->path.source, 16) == 0;
 }
 
-/* The connection that a message names as ours. */
+/* The connection that a message names by our id. */
 static struct snt__soft_cm_connection *named(struct snt__soft_cm *cm,
 					     const struct snt__soft_path *path,
 					     const struct snt__cm_message *message)
@@ -70,7 +70,7 @@ static struct snt__soft_cm_connection *named(struct snt__soft_cm *cm,
 	return connection && from_peer(connection, path) ? connection : NULL;
 }
 
-/* The same, and the peer calls it as it always did. */
+/* The same, if the peer's id of it is the known one. */
 static struct snt__soft_cm_connection *known(struct snt__soft_cm *cm,
 					     const struct snt__soft_path *path,
 					     const struct snt__cm_message *message)
@@ -83,7 +83,7 @@ static struct snt__soft_cm_connection *known(struct snt__soft_cm *cm,
 		       : NULL;
 }
 
-/* The peer has a new connection on the QP of this one, which is therefore no more. */
+/* The peer has a new connection on this one's QP, so that this one is gone. */
 static void make_way(struct snt__soft_cm *cm,
 		     struct snt__soft_cm_connection *connection)
 {
@@ -102,7 +102,7 @@ static void make_way(struct snt__soft_cm *cm,
  * REQ
  */
 
-/* 0, or why it is refused. */
+/* 0, or the reason of the refusal. */
 static unsigned judge(const struct snt__soft_cm *cm, const struct snt__soft_path *path,
 		      const struct snt__cm_message *message,
 		      struct snt__cm_addresses *addresses)
@@ -118,7 +118,7 @@ static unsigned judge(const struct snt__soft_cm *cm, const struct snt__soft_path
 	if (snt__cm_addresses_decode(message->data, addresses) ||
 	    (req->pkey & 0x7fff) != 0x7fff)
 		return SNT__CM_REASON_UNSUPPORTED;
-	/* Where it says to come from is where it comes from. */
+	/* The addresses in the message must be those of the packet. */
 	if (memcmp(addresses->source, path->source, 16) != 0 ||
 	    memcmp(addresses->target, path->target, 16) != 0 ||
 	    memcmp(req->local_gid, path->source, 16) != 0 ||
@@ -144,12 +144,12 @@ static void fill_passive(const struct snt__soft_cm *cm,
 	connection->traffic_class = req->traffic_class;
 	connection->hop_limit = req->hop_limit;
 	connection->mtu = req->mtu;
-	/* 0 would mean to wait for ever. */
+	/* 0 would be an infinite timeout. */
 	connection->ack_timeout =
 		(uint8_t)(req->ack_timeout ? req->ack_timeout : cm->config.ack_timeout);
 	connection->retry_count = req->retry_count;
 	connection->rnr_retry_count = req->rnr_retry_count;
-	/* What it will send is what we must take, and the other way round. */
+	/* What the peer may send is what we must accept, and the other way round. */
 	connection->responder_resources =
 		min(req->initiator_depth, cm->config.read_max);
 	connection->initiator_depth =
@@ -262,8 +262,8 @@ static void rep(struct snt__soft_cm *cm, const struct snt__soft_path *path,
 		rep_first(cm, connection, message);
 		return;
 	}
-	/* Of a peer that does not know that we are not there any more, or of one that
-	 * has been started anew and has seen a REQ of before. */
+	/* From a peer that does not know that our side is gone, or from one that was
+	 * restarted and has seen an old REQ. */
 	if (!connection || connection->passive ||
 	    (connection->remote_id && connection->remote_id != message->local_id) ||
 	    (connection->state == SNT__SOFT_CM_OVER && !connection->refused)) {
@@ -277,7 +277,7 @@ static void rep(struct snt__soft_cm *cm, const struct snt__soft_path *path,
 	else if (connection->state == SNT__SOFT_CM_ESTABLISHED)
 		snt__soft_cm_send(cm, connection, SNT__CM_RTU);
 	else if (connection->refused) {
-		/* It may be the first time that we hear of its number. */
+		/* The peer's id may have been unknown until now. */
 		connection->remote_id = message->local_id;
 		snt__soft_cm_send(cm, connection, SNT__CM_REJ);
 	}
@@ -295,9 +295,9 @@ static void rtu(struct snt__soft_cm *cm, struct snt__soft_cm_connection *connect
 		cm->stats.duplicates++;
 }
 
-/* A peer that gave up before it heard of us does not know our number, and one that
- * refuses before it had a number of its own has none; the latter is too late if it has
- * been overtaken by a REP. */
+/* A peer that gave up before it heard from us does not know our id, and one that
+ * refuses before it has an id of its own sends none; the latter is stale if a REP has
+ * overtaken it. */
 static struct snt__soft_cm_connection *rejected(struct snt__soft_cm *cm,
 						const struct snt__soft_path *path,
 						const struct snt__cm_message *message)
@@ -348,7 +348,7 @@ static void rej(struct snt__soft_cm *cm, const struct snt__soft_path *path,
 	}
 }
 
-/* The peer is there and needs time. So patience begins anew, but not without end. */
+/* The peer is alive and needs time: patience starts over, but is limited in total. */
 static void mra(struct snt__soft_cm *cm, struct snt__soft_cm_connection *connection,
 		const struct snt__cm_message *message, uint64_t now)
 {
@@ -369,8 +369,9 @@ static void mra(struct snt__soft_cm *cm, struct snt__soft_cm_connection *connect
 	snt__soft_timer_set(&cm->timers, &connection->timer, until);
 }
 
-/* It has overtaken the REP that it takes back. Who answered it would believe the REP and
- * be the only one to do so; unanswered, it comes again. */
+/* It has overtaken the REP that it cancels. If it were answered now, this end would
+ * believe the REP when that arrives, and the peer would not; without an answer it is
+ * repeated. */
 static bool is_early(struct snt__soft_cm *cm, const struct snt__soft_path *path,
 		     const struct snt__cm_message *message)
 {
@@ -391,7 +392,7 @@ static void dreq(struct snt__soft_cm *cm, const struct snt__soft_path *path,
 		note(cm, path, message, SNT__CM_DREP);
 		return;
 	}
-	/* Neither is it our QP's, nor was there one yet. */
+	/* It names another QP than ours, or ours cannot exist yet. */
 	if (message->dreq.qpn != connection->local_qpn ||
 	    connection->state == SNT__SOFT_CM_REQ_RECEIVED)
 		return;
@@ -403,7 +404,7 @@ static void dreq(struct snt__soft_cm *cm, const struct snt__soft_path *path,
 	snt__soft_cm_send(cm, connection, SNT__CM_DREP);
 }
 
-/* What only makes sense where both numbers are right. */
+/* Messages that are valid only if both ids match. */
 static void in_connection(struct snt__soft_cm *cm,
 			  struct snt__soft_cm_connection *connection,
 			  const struct snt__cm_message *message, uint64_t now)
@@ -442,7 +443,7 @@ void snt__soft_cm_input(struct snt__soft_cm *cm, const struct snt__soft_path *pa
 		dreq(cm, path, &message);
 		break;
 	case SNT__CM_MRA:
-		/* One for a REQ comes before we know the peer's number. */
+		/* An MRA for a REQ comes before we know the peer's id. */
 		in_connection(cm, named(cm, path, &message), &message, now);
 		break;
 	default:

@@ -11,7 +11,7 @@
 #include "util/err.h"
 
 /*
- * Whose address it is
+ * The owners of addresses
  */
 
 int snt__soft_cm_gid_index(struct snt__soft_device *device, const uint8_t gid[16])
@@ -82,7 +82,7 @@ int snt__soft_cm_nearest(const struct snt__soft_cm_manager *manager,
 }
 
 /*
- * On QP 1
+ * QP 1
  */
 
 static void agent_input(void *arg, const struct snt__soft_path *path,
@@ -155,8 +155,8 @@ static int create_machine(struct snt__soft_device *device,
 	return snt__soft_cm_create(&config, machine_out);
 }
 
-/* Opens the port's channel on the device's machine. If it has none, and a spare one is
- * given, that becomes the device's. False: there is still none. */
+/* Opens the port's channel on the device's machine. If the device has none, and a spare
+ * one is given, the device takes that. False: there is still none. */
 static bool join_machine(struct snt__soft_cm_port *port, struct snt__soft_cm **spare)
 {
 	struct snt__soft_device *device = port->device;
@@ -177,8 +177,8 @@ static bool join_machine(struct snt__soft_cm_port *port, struct snt__soft_cm **s
 	return joined;
 }
 
-/* Machines are made without the lock, since that takes time: so another thread may be the
- * first to have one, or the one that is there may go. */
+/* Machines are created without the lock, since that takes time: meanwhile another
+ * thread may have installed one, or the installed one may be gone. */
 static int attach(struct snt__soft_cm_port *port, const struct snt__cm_opts *opts)
 {
 	struct snt__soft_cm *spare = NULL;
@@ -217,7 +217,7 @@ static int watch(int epoll, int fd)
 	return epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) ? -errno : 0;
 }
 
-/* Also of one that was opened half-way. */
+/* Works for one that was opened only partly, too. */
 static void close_port(struct snt__soft_cm_port *port)
 {
 	if (port->machine)

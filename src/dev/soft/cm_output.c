@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: MIT */
-/* Messages to peers, and what is done when none come back. */
+/* Messages to peers, and retries. */
 #include <string.h>
 
 #include "dev/soft/cm.h"
 
-/* What we ask peers for: to repeat what we do not answer after 0.5 s, 15 times; and, while
- * the program thinks, to ask again after 4.3 s. */
+/* What peers are asked for: to repeat an unanswered message after 0.5 s, 15 times; and,
+ * while the program thinks, to repeat it after 4.3 s. */
 #define RESPONSE_TIMEOUT 17
 #define RETRIES		 15
 #define SERVICE_TIMEOUT	 20
-/* How long an acknowledgment may take, as rxe says: 134 ms. */
+/* How long an acknowledgment may take: 134 ms, as rxe says. */
 #define ACK_DELAY 15
 
 /*
- * Messages. All that they say is in the connection, so that each can be made at any time.
+ * Messages. Everything in them is in the connection, so that each can be made at any
+ * time.
  */
 
 static void make_req(const struct snt__soft_cm *cm,
@@ -79,7 +80,8 @@ static void make_rej(const struct snt__soft_cm *cm,
 	message->rej.reason = connection->reason;
 	message->data = connection->answer;
 	message->data_length = connection->answer_length;
-	/* So that a peer whose number we do not know finds what we mean. */
+	/* The GUID lets a peer find the connection although we do not know the peer's
+	 * id. */
 	if (connection->reason == SNT__CM_REASON_TIMEOUT) {
 		snt__wire_put64(guid, cm->config.guid);
 		message->rej.info = guid;
@@ -168,7 +170,7 @@ static void start_timer(struct snt__soft_cm *cm,
 	snt__soft_timer_set(&cm->timers, &connection->timer, now + ns);
 }
 
-/* What is repeated until it is answered. */
+/* The message that is repeated until it is answered. */
 static enum snt__cm_kind question(const struct snt__soft_cm_connection *connection)
 {
 	if (connection->state == SNT__SOFT_CM_REQ_SENT)
@@ -184,7 +186,7 @@ static void give_up(struct snt__soft_cm *cm, struct snt__soft_cm_connection *con
 		snt__soft_cm_refuse(cm, connection, SNT__CM_REASON_TIMEOUT);
 		snt__soft_cm_raise(connection, SNT__CM_EVENT_FAILED);
 	} else if (connection->state == SNT__SOFT_CM_REP_SENT) {
-		/* The peer may have sent its RTU, and count on us. */
+		/* The peer may have sent its RTU, and count on the connection. */
 		connection->sending = 0;
 		snt__soft_cm_enter(cm, connection, SNT__SOFT_CM_DREQ_SENT);
 		snt__soft_cm_send(cm, connection, SNT__CM_DREQ);

@@ -17,7 +17,7 @@ struct listener {
 	struct snt__soft_cm_handle handle;
 	uint8_t gid[16];
 	uint16_t port;
-	struct snt__soft_cm_listener *on[SNT_DEVICES_MAX]; /* NULL: not there */
+	struct snt__soft_cm_listener *on[SNT_DEVICES_MAX]; /* NULL: none */
 };
 
 static struct snt__soft_cm_port *port_of(const struct snt__cm_id *id)
@@ -184,7 +184,7 @@ static int resolve(struct snt__cm *cm, const struct sockaddr *source,
 	return 0;
 }
 
-/* The machine's errno with a sentence. */
+/* Turns the machine's errno into an error with a text. */
 static int explain(int ret, const char *what)
 {
 	if (ret == -ENOTCONN)

@@ -22,11 +22,11 @@
 enum snt__cm_kind {
 	SNT__CM_REQ = 0x10,  /* a wish to connect */
 	SNT__CM_MRA = 0x11,  /* an answer takes time */
-	SNT__CM_REJ = 0x12,  /* no */
-	SNT__CM_REP = 0x13,  /* yes */
+	SNT__CM_REJ = 0x12,  /* refused */
+	SNT__CM_REP = 0x13,  /* accepted */
 	SNT__CM_RTU = 0x14,  /* ready to use */
-	SNT__CM_DREQ = 0x15, /* a wish to disconnect */
-	SNT__CM_DREP = 0x16, /* done so */
+	SNT__CM_DREQ = 0x15, /* request to disconnect */
+	SNT__CM_DREP = 0x16, /* disconnected */
 };
 
 #define SNT__CM_KINDS 7
@@ -44,8 +44,8 @@ enum snt__cm_about {
 #define SNT__CM_REJ_PRIVATE  148
 #define SNT__CM_REJ_INFO     72
 
-/* Times are exponents: 4.096 us * 2^n. Only RoCE's parts of a path are here: there is
- * no LID, service level or rate, and there are no alternate paths. */
+/* Times are exponents: 4.096 us * 2^n. Of a path only RoCE's parts are here: no LID,
+ * service level or rate, and no alternate paths. */
 struct snt__cm_req {
 	uint64_t service;
 	uint64_t guid;
@@ -111,15 +111,15 @@ struct snt__cm_message {
 	size_t data_length;
 };
 
-/* How much private data a kind of message has. */
+/* How much private data a kind of message has room for. */
 size_t snt__cm_data_size(enum snt__cm_kind kind);
 
-/* Data that is too long is cut off, and so are numbers too wide for their fields. */
+/* Data that is too long is truncated, and so are numbers too wide for their fields. */
 void snt__cm_encode(const struct snt__cm_message *message,
 		    uint8_t mad[SNT__CM_MAD_SIZE]);
 
 /*
- * Reserved bits are ignored, and so is all that the structures do not have.
+ * Reserved bits are ignored, and so are fields that the structures do not have.
  *
  *	-EPROTONOSUPPORT  not a MAD, or not a CM's
  *	-EOPNOTSUPP	  another kind of message
@@ -140,11 +140,11 @@ struct snt__cm_addresses {
 	uint16_t port; /* the source's; the target's is in the service id */
 };
 
-/* The addresses are both of IPv4, or both not. */
+/* Both addresses are IPv4, or neither is. */
 void snt__cm_addresses_encode(const struct snt__cm_addresses *addresses,
 			      uint8_t bytes[SNT__CM_ADDRESSES_SIZE]);
 
-/* 0, or -EPROTONOSUPPORT for versions of IP or of the header itself. */
+/* 0, or -EPROTONOSUPPORT: unknown version of IP or of the header itself. */
 int snt__cm_addresses_decode(const uint8_t bytes[SNT__CM_ADDRESSES_SIZE],
 			     struct snt__cm_addresses *addresses_out);
 

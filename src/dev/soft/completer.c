@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* What responses do to requests. */
+/* Responses complete requests. */
 #include "dev/soft/burst.h"
 
 /* Acknowledges up to a number, and retires what is complete. Stops, and returns false,
- * at a READ or an atomic: those need their own response, so that one which is passed
+ * at a READ or an atomic: those need their own response, so that one that is passed
  * over must have been lost. */
 static bool acknowledge(struct snt__soft_qp *qp, uint64_t upto)
 {
@@ -22,8 +22,8 @@ static bool acknowledge(struct snt__soft_qp *qp, uint64_t upto)
 	return true;
 }
 
-/* The response that was expected has arrived, of the oldest WR. Only what was asked for
- * since the last rewind is counted. */
+/* The next expected response, of the oldest WR. Only responses that were asked for
+ * since the last rewind are counted. */
 static void respond_one(struct snt__soft_qp *qp, const struct snt__soft_send *send)
 {
 	struct snt__soft_requester *requester = &qp->requester;
@@ -52,7 +52,7 @@ static bool land(struct snt__soft_qp *qp, const uint8_t *bytes, uint32_t length)
 				 &requester->landing, bytes, length);
 }
 
-/* How many responses a packet is, of those that are expected; 0: it is none of them. */
+/* How many of the expected responses a packet stands for; 0: it is not one of them. */
 static uint32_t response_count(const struct snt__soft_qp *qp,
 			       const struct snt__soft_send *send, size_t length)
 {
@@ -60,7 +60,7 @@ static uint32_t response_count(const struct snt__soft_qp *qp,
 	uint32_t left = send->length - done * qp->mtu;
 	uint32_t count;
 
-	/* All are full, but for the last of them. */
+	/* All are full, except the last one. */
 	if (length > left || (length < left && (!length || length & (qp->mtu - 1))))
 		return 0;
 	count = snt__soft_packets(length, qp->mtu);
@@ -105,7 +105,7 @@ static enum ibv_wc_status atomic_response(struct snt__soft_qp *qp,
 	return IBV_WC_SUCCESS;
 }
 
-/* A response with data. It acknowledges whatever was before it. */
+/* A response with data. It acknowledges everything before it. */
 static void complete_data(struct snt__soft_qp *qp,
 			  const struct snt__wire_packet *packet, uint64_t number,
 			  uint64_t now)
@@ -167,7 +167,7 @@ static void complete_ack(struct snt__soft_qp *qp, uint8_t syndrome, uint64_t num
 		complete_nak(qp, syndrome, now);
 }
 
-/* An AETH says something only if its class is one of those that there are. */
+/* Other classes carry no information. */
 static bool syndrome_known(uint8_t syndrome)
 {
 	uint8_t class = snt__syndrome_class(syndrome);
@@ -184,7 +184,7 @@ void snt__soft_complete_input(struct snt__soft_qp *qp,
 	int32_t ahead = snt__psn_diff(packet->psn, requester->una & SNT__PSN_MASK);
 	uint64_t number = requester->una + ahead;
 
-	/* Behind is what came too late, beyond is what was never asked for. */
+	/* Behind: too late; beyond: never asked for. */
 	if (ahead < 0 || number >= requester->sent) {
 		qp->device->stats.ghosts++;
 		return;

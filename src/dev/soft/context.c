@@ -24,7 +24,7 @@ static void fill_verbs(struct snt__soft_context *context)
 	context->verbs.sz = sizeof(context->verbs);
 	context->verbs.query_port = snt__soft_verbs_query_port;
 	context->verbs.query_device_ex = snt__soft_verbs_query_device_ex;
-	/* What says that there is a verbs_context around it. */
+	/* Marks it as the inside of a verbs_context. */
 	ibv->abi_compat = (void *)-1;
 	ibv->device = &context->ibv;
 	ibv->cmd_fd = -1;
@@ -92,7 +92,8 @@ void snt__soft_contexts_replace(struct snt__soft_device *device,
  * Opening
  */
 
-/* The first one, if no program has it. It may have heard of the port before. */
+/* The first context, unless a program has it. It may have pending events of the
+ * port. */
 static bool take_first(struct snt__soft_device *device, const char *name)
 {
 	struct snt__soft_context *first = &device->first;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The control table, and what the device says of itself. */
+/* The control table, and the device's attributes. */
 #include <errno.h>
 #include <limits.h>
 #include <string.h>
@@ -34,7 +34,7 @@ static int query_device(struct ibv_context *context, struct ibv_device_attr *att
 		.max_qp_rd_atom = (int)limits->read_max,
 		.max_res_rd_atom = (int)(limits->read_max * limits->qp_max),
 		.max_qp_init_rd_atom = (int)limits->read_max,
-		/* They are the processor's own, also for a peer's requests. */
+		/* They are the processor's own atomics, also for a peer's requests. */
 		.atomic_cap = IBV_ATOMIC_GLOB,
 		.max_ah = INT_MAX,
 		.max_srq = (int)limits->srq_max,
@@ -178,7 +178,7 @@ const struct snt_control *snt__soft_control(void)
 }
 
 /*
- * Inline verbs. Structures may be of a program that was compiled with others.
+ * Inline verbs. The program's structures may have another size than ours.
  */
 
 int snt__soft_verbs_query_port(struct ibv_context *context, uint8_t port,

@@ -15,24 +15,24 @@
  * The inside of a soft device, shared by its files:
  *
  *	device.c       creation, port, GIDs
- *	context.c      what programs have opened
- *	input.c        where packets come in: to which QP
+ *	context.c      contexts that programs have opened
+ *	input.c        packets come in: to which QP
  *	burst.c        packets that stand for several
- *	output.c       where they go out: fairly over QPs; timers
- *	qp.h           the state of a QP, and what always holds
- *	qp.c           QPs are made and found
+ *	output.c       packets go out: fairly over QPs; timers
+ *	qp.h           the state of a QP, and its invariants
+ *	qp.c           QPs are created and found
  *	state.c        their state machine
  *	flush.c        how WRs end: completions, errors, flushes
  *	post.c         posting
  *	requester.c    packets of requests, in order
- *	completer.c    what responses do to requests
- *	recovery.c     what is done about loss
- *	responder.c    requests from the peer are judged
+ *	completer.c    responses complete requests
+ *	recovery.c     recovery from loss
+ *	responder.c    requests from the peer are checked
  *	execute.c      and executed
  *	respond.c      packets of responses
  *	datagram.c     UD
  *	mad.c          QP 1
- *	memory.c       keys, access, SGE lists; register.c makes regions
+ *	memory.c       keys, access, SGE lists; register.c creates regions
  *	cq.c, recv.c, event.c, timer.c, alloc.c
  *	control.c      the table of verbs, and queries
  *
@@ -43,24 +43,24 @@ struct snt__soft_qp;
 struct snt__soft_source;
 
 struct snt__soft_device {
-	/* By packet. */
+	/* Used for each packet. */
 	struct snt__soft_qp **qps; /* by the lower bits of a QP number */
 	uint32_t qp_mask;
-	uint32_t reads_bytes;	 /* of responses that READs have asked for */
+	uint32_t reads_bytes;	 /* of the responses that READs have asked for */
 	struct snt__link active; /* QPs with something to send */
 	struct snt__soft_memory memory;
 	struct snt__soft_timers timers;
 	struct snt__soft_stats stats;
 	bool port_up;
 	bool dead;
-	uint32_t burst_max; /* packets that the one being input may stand for */
-	const struct snt__soft_source *source; /* of its payload; NULL: it is there */
-	uint64_t source_skip;		       /* bytes that are not wanted again */
-	bool kicked; /* the driver knows that there is something to send */
+	uint32_t burst_max; /* packets that the current input may stand for */
+	const struct snt__soft_source *source; /* of its payload; NULL: it came along */
+	uint64_t source_skip;		       /* bytes that were executed before */
+	bool kicked; /* the driver has been told that there is something to send */
 	const struct snt__soft_driver *driver;
 	void *driver_arg;
 
-	/* By verb. */
+	/* Used by verbs. */
 	struct snt__soft_config limits; /* nothing zero; its pointers are not valid */
 	struct snt__soft_mads mads;
 	uint32_t *qp_free; /* a ring of table indices, the longest unused first */
@@ -69,11 +69,11 @@ struct snt__soft_device {
 	unsigned cq_count;
 	unsigned armed_count; /* of CQs */
 	unsigned srq_count;
-	unsigned object_count; /* of anything that verbs made */
+	unsigned object_count; /* everything that verbs created */
 	uint64_t guid;
 	uint8_t gids[SNT__SOFT_GID_MAX][16];
 
-	/* What programs see. */
+	/* The part that programs see. */
 	struct snt__link contexts;
 	struct snt__soft_context first;
 };
@@ -101,7 +101,7 @@ static inline void snt__soft_unlock(struct snt__soft_device *device)
 		device->driver->unlock(device->driver_arg);
 }
 
-/* The same. Returns whether the driver has to be told that there is something to send. */
+/* The same. Returns whether the driver must be told that there is something to send. */
 static inline bool snt__soft_unlock_active(struct snt__soft_device *device)
 {
 	bool kick = !device->kicked && !snt__list_empty(&device->active);
@@ -111,14 +111,14 @@ static inline bool snt__soft_unlock_active(struct snt__soft_device *device)
 	return kick;
 }
 
-/* The same at the end of a verb after which there may be something to send. */
+/* Unlocks at the end of a verb after which there may be something to send. */
 static inline void snt__soft_unlock_kick(struct snt__soft_device *device)
 {
 	if (snt__soft_unlock_active(device))
 		device->driver->kick(device->driver_arg);
 }
 
-/* The same if that verb posts. */
+/* The same, for a verb that posts. */
 static inline void snt__soft_unlock_post(struct snt__soft_device *device)
 {
 	if (!device->driver->post || device->kicked ||
@@ -147,8 +147,8 @@ void snt__soft_deliver(struct snt__soft_device *device,
 bool snt__soft_gid_valid(const struct snt__soft_device *device, unsigned index);
 bool snt__soft_is_ipv4(const uint8_t gid[16]);
 
-/* The path that an address vector names. Returns 0, or -EINVAL: no GRH, no such source,
- * a source and a target of different families. */
+/* The path of an address vector. Returns 0, or -EINVAL: no GRH, no such source, or
+ * source and target of different families. */
 int snt__soft_path_init(const struct snt__soft_device *device,
 			const struct ibv_ah_attr *attr, uint16_t source_port,
 			struct snt__soft_path *path_out);

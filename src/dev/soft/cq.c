@@ -152,7 +152,7 @@ static struct snt__soft_cq *alloc_cq(unsigned cqe)
 	return cq;
 }
 
-/* Counts the CQ in. */
+/* Adds the CQ to the device's. */
 static int enter_cq(struct snt__soft_device *device, struct snt__soft_cq *cq)
 {
 	int err = 0;
@@ -276,7 +276,7 @@ int snt__soft_poll_cq(struct ibv_cq *ibv_cq, int max, struct ibv_wc *wc)
 	return count;
 }
 
-/* The wider of two requests holds, in whichever order they came. */
+/* The wider of two requests holds, in either order. */
 int snt__soft_req_notify_cq(struct ibv_cq *ibv_cq, int solicited_only)
 {
 	struct snt__soft_cq *cq = snt__soft_cq(ibv_cq);

@@ -21,8 +21,8 @@ enum snt__soft_armed {
 	SNT__SOFT_ARMED_ALL,
 };
 
-/* head and tail count without end; a slot is their remainder. tail - head is at most
- * ibv.cqe. They are read without the lock to find an empty queue empty. */
+/* head and tail never wrap; the slot is the remainder. tail - head is at most ibv.cqe.
+ * They are read without the lock to see that a queue is empty. */
 struct snt__soft_cq {
 	struct ibv_cq ibv;
 	struct ibv_wc *ring;
@@ -30,10 +30,10 @@ struct snt__soft_cq {
 	uint32_t head;
 	uint32_t tail;
 	uint8_t armed;
-	bool overrun; /* its event came; there is one */
+	bool overrun; /* its event was raised; there is only one */
 	struct snt__soft_object object;
-	struct snt__link ready; /* in the channel, while `events` */
-	unsigned events;	/* of the channel that were not taken */
+	struct snt__link ready; /* in the channel's list, while `events` */
+	unsigned events;	/* not yet taken from the channel */
 	unsigned events_taken;
 	unsigned events_acked;
 };

@@ -7,7 +7,7 @@
 #include <libdeflate.h>
 #endif
 
-/* A CRC is linear: the entry of a byte is the sum of those of its bits. */
+/* A CRC is linear: a byte's entry is the sum of the entries of its bits. */
 #define ENTRY(i, a, b, c, d, e, f, g, h)                                         \
 	(((i)&1 ? a : 0) ^ ((i)&2 ? b : 0) ^ ((i)&4 ? c : 0) ^ ((i)&8 ? d : 0) ^ \
 	 ((i)&16 ? e : 0) ^ ((i)&32 ? f : 0) ^ ((i)&64 ? g : 0) ^ ((i)&128 ? h : 0))
@@ -89,13 +89,13 @@ uint32_t snt__crc32_portable(uint32_t crc, const void *data, size_t length)
 }
 
 /*
- * Which way
+ * Choice of the implementation
  */
 
 static uint32_t only(uint32_t crc, const void *data, size_t length)
 {
 #ifdef SNT_HAVE_LIBDEFLATE
-	/* It takes an empty piece at NULL for a new beginning. */
+	/* libdeflate takes an empty piece at NULL for a new beginning. */
 	return length ? libdeflate_crc32(crc, data, length) : crc;
 #else
 	return snt__crc32_portable(crc, data, length);

@@ -14,7 +14,7 @@
 /* Eight bytes at a time by table; runs anywhere. */
 uint32_t snt__crc32_portable(uint32_t crc, const void *data, size_t length);
 
-/* A way to compute it: alone, and of what is copied at the same time. */
+/* An implementation: the CRC alone, and together with a copy. */
 struct snt__crc32_way {
 	uint32_t (*only)(uint32_t crc, const void *data, size_t length);
 	uint32_t (*copy)(uint32_t crc, void *to, const void *from, size_t length);
@@ -24,7 +24,7 @@ struct snt__crc32_way {
 const struct snt__crc32_way *snt__crc32_fold_128(void);
 const struct snt__crc32_way *snt__crc32_fold_512(void);
 
-/* The fastest there is, found out when it is first used. */
+/* The fastest one, determined on first use. */
 extern _Atomic(const struct snt__crc32_way *) snt__crc32_way;
 
 static inline uint32_t snt__crc32(uint32_t crc, const void *data, size_t length)
@@ -33,7 +33,7 @@ static inline uint32_t snt__crc32(uint32_t crc, const void *data, size_t length)
 		->only(crc, data, length);
 }
 
-/* The CRC is that of what was copied, even if it changes meanwhile. */
+/* The CRC is that of the copied bytes, even if the source changes meanwhile. */
 static inline uint32_t snt__crc32_copy(uint32_t crc, void *to, const void *from,
 				       size_t length)
 {

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * CRC-32 by multiplication of polynomials, on processors of the x86 kind that have an
- * instruction for it.
+ * CRC-32 by multiplication of polynomials, on x86 processors that have an instruction
+ * for it.
  *
- * A message is a polynomial, and its CRC is the remainder of it modulo another one. A
- * block that is followed by `n` bits more counts as itself times x^n, so that it can be
- * replaced by anything with the same remainder, at a place behind it: it is "folded"
- * over the distance. Blocks are 128 bits, one for each lane of a vector; several vectors
- * are folded at a time, so that one multiplication need not wait for another. What is
- * left in the end is 128 bits with the remainder of the whole.
+ * A message is a polynomial, and its CRC is its remainder modulo another one. A block
+ * that is followed by `n` bits counts as itself times x^n, so that it can be replaced
+ * by anything with the same remainder, at a place behind it: it is "folded" over the
+ * distance. Blocks are 128 bits, one for each lane of a vector; several vectors are
+ * folded at a time, so that one multiplication need not wait for another. In the end
+ * 128 bits are left that have the remainder of the whole.
  *
- * What came before a message is a CRC of 32 bits, which is added to its first four bytes.
- * Zeros before a message change nothing otherwise, so that it may begin in the middle of a
- * vector: of 16 bytes if that makes an odd length even, of 64 so that all the others are
- * whole lines of the cache.
+ * The CRC of what came before a message, 32 bits, is added to the first four bytes.
+ * Otherwise zeros before a message change nothing, so that it may begin in the middle
+ * of a vector: of 16 bytes where that makes an odd length even, of 64 so that all the
+ * others are whole cache lines.
  */
 #include "dev/soft/crc.h"
 
@@ -26,15 +26,15 @@
 #define TARGET_512 __attribute__((target("pclmul,sse4.1,avx512f,vpclmulqdq")))
 #define INLINE	   static inline __attribute__((always_inline))
 
-/* To fold over n bits, a lane's halves are multiplied by x^(n + 32) and x^(n - 32) modulo
- * the polynomial; in here the bits of everything are mirrored, and one place off. */
+/* To fold over n bits, a lane's halves are multiplied by x^(n + 32) and x^(n - 32)
+ * modulo the polynomial; here all bits are mirrored, and shifted by one. */
 #define FOLD_128  0x00ccaa009e, 0x01751997d0
 #define FOLD_256  0x015a546366, 0x00f1da05aa
 #define FOLD_384  0x0174359406, 0x003db1ecdc
 #define FOLD_512  0x01c6e41596, 0x0154442bd4
 #define FOLD_2048 0x01322d1430, 0x011542778a
 
-/* Where a message is, and where it is copied to; NULL: nowhere. */
+/* The source of a message and the destination of its copy; NULL: no copy. */
 struct message {
 	const uint8_t *from;
 	uint8_t *to;
@@ -60,8 +60,8 @@ TARGET_128 INLINE __m128i fold_128(__m128i block, __m128i by)
 			     _mm_clmulepi64_si128(block, by, 0x11));
 }
 
-/* The remainder of 128 bits: by x^96 and x^64 to 64 bits, and from there by the inverse of
- * the polynomial, whose upper half is all that is needed (Barrett). */
+/* The remainder of 128 bits: with x^96 and x^64 to 64 bits, from there with the inverse
+ * of the polynomial, of which only the upper half is needed (Barrett). */
 TARGET_128 INLINE uint32_t remainder_of(__m128i block)
 {
 	const __m128i by_96 = _mm_set_epi64x(0, 0x00ccaa009e);
@@ -83,11 +83,11 @@ TARGET_128 INLINE uint32_t remainder_of(__m128i block)
 	return _mm_extract_epi32(_mm_xor_si128(block, quotient), 1);
 }
 
-/* Takes the first 4, 8 or 12 bytes of a message that is longer, as a block with zeros
- * before them. */
+/* Takes the first 4, 8 or 12 bytes of a longer message, as a block with zeros before
+ * them. */
 TARGET_128 INLINE __m128i take_odd(struct message *message, __m128i before)
 {
-	/* From `odd` on: where in the block each byte comes from; 128: from nowhere. */
+	/* From `odd` on: the source of each byte of the block; 128: zero. */
 	static const uint8_t places[32] = {
 		128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128,
 		128, 128, 128, 128, 128, 0,   1,   2,	3,   4,	  5,
@@ -105,7 +105,7 @@ TARGET_128 INLINE __m128i take_odd(struct message *message, __m128i before)
 					(const __m128i *)(const void *)(places + odd)));
 }
 
-/* Takes all blocks of 64 bytes. The result is as if it were the last 16 bytes. */
+/* Takes all blocks of 64 bytes. The result stands in for the last 16 bytes. */
 TARGET_128 INLINE __m128i take_bulk_128(struct message *message, __m128i before)
 {
 	const __m128i by_512 = _mm_set_epi64x(FOLD_512);
@@ -131,8 +131,8 @@ TARGET_128 INLINE __m128i take_bulk_128(struct message *message, __m128i before)
 #define LINE  64
 #define WORDS 16
 
-/* Lines are fetched so many bytes before they are taken. Those that are written are, too:
- * otherwise each would be waited for when its turn comes to leave the processor. */
+/* Lines are prefetched so many bytes ahead, and lines to be written as well: otherwise
+ * each store would stall when its turn comes. */
 #define AHEAD 768
 
 TARGET_512 INLINE void fetch_ahead(const struct message *message)
@@ -157,7 +157,7 @@ TARGET_512 INLINE __m512i take_512(struct message *message)
 	return blocks;
 }
 
-/* Takes up to 16 words of four bytes. Behind them are zeros. */
+/* Takes up to 16 words of four bytes, followed by zeros. */
 TARGET_512 INLINE __m512i take_words(struct message *message, unsigned count)
 {
 	const __mmask16 some = (1u << count) - 1;
@@ -172,7 +172,7 @@ TARGET_512 INLINE __m512i take_words(struct message *message, unsigned count)
 	return words;
 }
 
-/* 16 words of the 32 in two vectors, from that one on. */
+/* 16 of the 32 words in two vectors, from `first` on. */
 TARGET_512 INLINE __m512i words_from(unsigned first, __m512i low, __m512i high)
 {
 	const __m512i all =
@@ -182,7 +182,7 @@ TARGET_512 INLINE __m512i words_from(unsigned first, __m512i low, __m512i high)
 	return _mm512_permutex2var_epi32(low, chosen, high);
 }
 
-/* Folds, and adds what is at the place where that comes to. */
+/* Folds, and adds the blocks at the destination. */
 TARGET_512 INLINE __m512i fold_512(__m512i blocks, __m512i by, __m512i onto)
 {
 	return _mm512_ternarylogic_epi64(_mm512_clmulepi64_epi128(blocks, by, 0x00),
@@ -190,7 +190,7 @@ TARGET_512 INLINE __m512i fold_512(__m512i blocks, __m512i by, __m512i onto)
 					 onto, 0x96);
 }
 
-/* Each of four blocks over those behind it, and the last one as it is. */
+/* Folds each of four blocks over those behind it, onto the last one. */
 TARGET_512 INLINE __m128i join_512(__m512i blocks)
 {
 	const __m512i by = _mm512_set_epi64(0, 0, FOLD_128, FOLD_256, FOLD_384);
@@ -203,8 +203,8 @@ TARGET_512 INLINE __m128i join_512(__m512i blocks)
 					   _mm512_extracti32x4_epi32(all, 3)));
 }
 
-/* Up to the end of a line: of where it is copied to, or else of where it is. For a few lines
- * that is not worth while. */
+/* Up to the end of a cache line: of the destination or, without one, of the source. Not
+ * worth it for a few lines. */
 TARGET_512 INLINE __m512i take_first(struct message *message, uint32_t crc)
 {
 	const __m512i before = _mm512_zextsi128_si512(_mm_cvtsi32_si128((int)~crc));
@@ -217,7 +217,7 @@ TARGET_512 INLINE __m512i take_first(struct message *message, uint32_t crc)
 			  _mm512_xor_si512(take_words(message, count), before));
 }
 
-/* Four vectors at a time, as long as there are, which need not be. */
+/* Four vectors at a time, while there are four; perhaps none. */
 TARGET_512 INLINE __m512i take_many(struct message *message, __m512i first)
 {
 	const __m512i by_2048 = _mm512_broadcast_i32x4(_mm_set_epi64x(FOLD_2048));
@@ -238,7 +238,7 @@ TARGET_512 INLINE __m512i take_many(struct message *message, __m512i first)
 	return blocks[3];
 }
 
-/* What is less than a vector moves the others to the front. */
+/* A partial vector: the blocks move by its length. */
 TARGET_512 INLINE __m512i take_last(struct message *message, __m512i blocks)
 {
 	const __m512i by_512 = _mm512_broadcast_i32x4(_mm_set_epi64x(FOLD_512));
@@ -253,7 +253,7 @@ TARGET_512 INLINE __m512i take_last(struct message *message, __m512i blocks)
  * The whole, of at least 16 bytes and a multiple of 4
  */
 
-/* What is to be added to the 16 bytes that come next, of which there are some. */
+/* The value to be added to the next 16 bytes; there are at least that many. */
 TARGET_128 INLINE __m128i begin(struct message *message, uint32_t crc)
 {
 	const __m128i by_128 = _mm_set_epi64x(FOLD_128);
@@ -303,7 +303,7 @@ TARGET_512 INLINE uint32_t crc_512(uint32_t crc, struct message message)
  * Any length
  */
 
-/* Takes up to three bytes, or all of what is too short for anything else. */
+/* Takes up to three bytes, or all of a message that is too short for blocks. */
 INLINE uint32_t take_bytes(struct message *message, uint32_t crc)
 {
 	size_t count = message->length < 16 ? message->length : message->length % 4;

@@ -4,12 +4,13 @@
 #include <errno.h>
 #include <string.h>
 
-/* What a receive begins with: the IP header that the datagram came with, an IPv6 one or
- * 20 bytes of nothing and an IPv4 one. */
+/* A receive begins with the datagram's IP header: an IPv6 one, or 20 unused bytes and
+ * an IPv4 one. */
 #define GRH_SIZE 40
 
-/* A completion tells which of them it is, where there is no service level to tell. Verbs
- * have no word for it; these are what NICs say and UCX looks at: with UDP, IPv6 or IPv4. */
+/* A completion reports which of the two it is in its service level, which RoCE does not
+ * use. Verbs do not define these values; NICs report and UCX expects them: UDP, with
+ * IPv6 or IPv4. */
 #define SL_IPV6 (8 | 1)
 #define SL_IPV4 (8 | 2)
 
@@ -66,7 +67,7 @@ void snt__soft_datagram_address(struct snt__soft_qp *qp, uint32_t position,
 	requester->paths[position & requester->mask] =
 		snt__container(wr->wr.ud.ah, struct snt__soft_ah, ibv)->path;
 	send->datagram.qpn = wr->wr.ud.remote_qpn;
-	/* A key with the highest bit set means that of the QP. */
+	/* With the highest bit set, the QP's key is used. */
 	send->datagram.qkey =
 		wr->wr.ud.remote_qkey >> 31 ? qp->qkey : wr->wr.ud.remote_qkey;
 }
@@ -119,7 +120,7 @@ static void seal(struct snt__soft_qp *qp, const struct snt__soft_send *send,
 			     &packet, out);
 }
 
-/* A datagram is done when it is sent. */
+/* A datagram is complete when it is sent. */
 unsigned snt__soft_datagram_output(struct snt__soft_qp *qp,
 				   struct snt__soft_packet *packets, unsigned max)
 {
@@ -160,7 +161,7 @@ static uint16_t ipv4_checksum(const uint8_t header[20])
 	return (uint16_t) ~(sum + (sum >> 16));
 }
 
-/* The header as it was on the wire, as far as anybody knows. */
+/* The header as it was on the wire, as far as it is known. */
 static void make_grh(const struct snt__soft_path *path, uint32_t udp_length,
 		     uint8_t grh[GRH_SIZE])
 {

@@ -4,7 +4,7 @@
 
 #include "dev/soft/qp.h"
 
-/* UD has nothing but SEND, of one packet, to an address that comes with each WR. */
+/* UD has only SEND, of one packet, to an address that is part of each WR. */
 
 struct snt__soft_ah {
 	struct ibv_ah ibv;

@@ -47,7 +47,7 @@ static bool config_valid(const struct snt__soft_config *config)
 
 #define DICE 64
 
-/* The numbers below a count, in an order that nobody can guess: places in tables are parts of
+/* The numbers below a count, in an unpredictable order: places in tables are parts of
  * QP numbers and keys. NULL: no memory. */
 static uint32_t *shuffled(struct snt__soft_device *device, uint32_t count)
 {
@@ -167,7 +167,7 @@ const struct snt__soft_stats *snt__soft_device_stats(
 }
 
 /*
- * From below
+ * Calls from below
  */
 
 void snt__soft_device_set_port(struct snt__soft_device *device, bool up)
@@ -226,7 +226,7 @@ bool snt__soft_is_ipv4(const uint8_t gid[16])
 	return memcmp(gid, mapped, sizeof(mapped)) == 0;
 }
 
-/* As the kernel makes a port of a flow label, so that it chooses a route. */
+/* As the kernel derives a port from a flow label, so that the label selects a route. */
 static uint16_t flow_port(uint32_t label)
 {
 	return 0xc000 | ((label & 0x3fff) ^ (label >> 14 & 0x3f));

@@ -9,23 +9,23 @@
 #include "dev/soft/wire.h"
 
 /*
- * The seam between a soft device and whatever carries its packets.
+ * The interface between a soft device and the driver that carries its packets.
  *
- * The device is a transport without I/O: it has no clock, socket, thread,
- * randomness or lock of its own, and allocates only when something is created or
- * registered. A driver feeds it packets and time, and takes packets out:
+ * The device is a transport without I/O: it has no clock, socket, thread, randomness or
+ * lock of its own, and allocates only when something is created or registered. A driver
+ * feeds it packets and time, and takes packets out:
  *
  *	snt__soft_input()     a packet has arrived
- *	snt__soft_output()    what is to be sent, until it returns 0
- *	snt__soft_deadline()  when snt__soft_timer() wants to be called
+ *	snt__soft_output()    packets to send, until it returns 0
+ *	snt__soft_deadline()  when to call snt__soft_timer()
  *	snt__soft_timer()     time has passed
  *
- * These four are called with the device's lock held, if it has one. After input and
- * timer there may be something for output. Output has nothing left once it returned
- * 0, until the next input, timer or kick. The same calls in the same order have the
- * same results, byte by byte.
+ * These four are called with the device's lock held, if it has one. Input and timer may
+ * leave packets to output. After output has returned 0, it has no packets until the
+ * next input, timer or kick. The same calls in the same order have the same results,
+ * byte by byte.
  *
- * Time is in nanoseconds, from any beginning, and never goes back.
+ * Time is in nanoseconds, with any origin, and never goes back.
  */
 
 struct snt__soft_device;
@@ -33,14 +33,14 @@ struct snt__soft_device;
 /* The most SGEs of a WR, and so the most pieces of a packet's payload. */
 #define SNT__SOFT_SGE_MAX 32
 
-/* The most packets that are output at once. */
+/* The most packets of one output. */
 #define SNT__SOFT_OUTPUT_MAX 128
 
-/* Never: a deadline that does not come. */
+/* No deadline. */
 #define SNT__SOFT_NEVER UINT64_MAX
 
-/* From where to where a packet goes. Addresses are as in a GID: that of IPv4 is a
- * mapped one (::ffff:a.b.c.d). The target's port is SNT__WIRE_PORT. */
+/* Source and destination of a packet. Addresses are as in a GID: an IPv4 one is mapped
+ * (::ffff:a.b.c.d). The target's port is SNT__WIRE_PORT. */
 struct snt__soft_path {
 	uint8_t source[16];
 	uint8_t target[16];
@@ -51,14 +51,14 @@ struct snt__soft_path {
 };
 
 /*
- * A packet to be sent. IP, UDP, pad and ICRC are the driver's, who derives the pad
- * from the payload's length (snt__wire_pad, snt__icrc_seal).
+ * A packet to send. The driver adds IP, UDP, pad and ICRC, and derives the pad from the
+ * payload's length (snt__wire_pad, snt__icrc_seal).
  *
- * What it points to stays valid until the next call into the device, or into verbs on
- * it, and is to be read only until then; but output may be called once more in between,
- * for what is to follow. Consecutive packets with the same `path`
- * pointer, header length and payload length are a run that segmentation offload can
- * send as one; the middle packets of a message come as long runs.
+ * The memory that it points to stays valid, and may be read, until the next call into
+ * the device, or into verbs on it; only output may be called once more in between, for
+ * the packets that follow. Consecutive packets with the same `path` pointer, header
+ * length and payload length are a run that segmentation offload can send as one; the
+ * middle packets of a message come as long runs.
  */
 struct snt__soft_packet {
 	const struct snt__soft_path *path;
@@ -69,61 +69,60 @@ struct snt__soft_packet {
 	struct iovec payload[SNT__SOFT_SGE_MAX];
 };
 
-/* What a driver gives to a device. All take the argument that came with it. */
+/* What a driver provides. All take the argument that came with it. */
 struct snt__soft_driver {
 	/* Fills the buffer: for QP numbers, keys and UDP source ports. */
 	void (*random)(void *arg, void *buffer, size_t length);
-	/* Around every verb, and what drivers hold to call the four functions.
-	 * NULL: the device and all that came from it belong to one thread. */
+	/* Around every verb, and held by drivers around the four functions. NULL: the
+	 * device and all its objects belong to one thread. */
 	void (*lock)(void *arg);
 	void (*unlock)(void *arg);
-	/* There is something for snt__soft_output(), because of a verb. Comes
-	 * without the lock, at the end of the verb; several verbs may share one
-	 * kick if nothing was output in between. Before a QP is destroyed it is the
-	 * last chance to take what that QP has. */
+	/* A verb has left something for snt__soft_output(). Called without the lock, at
+	 * the end of the verb; several verbs may share one kick if there was no output
+	 * in between. Before a QP is destroyed it is the last chance to take that QP's
+	 * packets. */
 	void (*kick)(void *arg);
-	/* The same because something was posted. Comes with the lock, and gives it back: posting
-	 * takes it once. NULL: kick. */
+	/* The same after posting. Called with the lock, and releases it: posting takes
+	 * the lock once. NULL: kick. */
 	void (*post)(void *arg);
-	/* Somebody polls a CQ: a chance to move packets. Comes without the lock,
-	 * before the CQ is looked at. NULL: none needed. */
+	/* A thread polls a CQ: a chance to move packets. Called without the lock,
+	 * before the CQ is read. NULL: not needed. */
 	void (*progress)(void *arg);
-	/* Somebody who polled wants an event instead: packets have to move without
-	 * him. Comes without the lock. NULL: they do anyway. */
+	/* A thread that polled wants an event instead: packets must move without it.
+	 * Called without the lock. NULL: they always do. */
 	void (*arm)(void *arg);
-	/* A QP is being connected with an address. Returns how many bytes of payload one
-	 * packet on the way there may have beyond what the MTU allows; see burst.h.
-	 * Comes with the lock. NULL, or 0: none. */
+	/* A QP is being connected with an address. Returns how many bytes of payload
+	 * one packet to it may have beyond what the MTU allows; see burst.h. Called
+	 * with the lock. NULL, or 0: none. */
 	uint32_t (*reach)(void *arg, const uint8_t target[16]);
-	/* A region is being deregistered: nothing will be sent from there any more. Comes
-	 * with the lock. NULL: that makes no difference. */
+	/* A region is being deregistered: nothing more will be sent from there. Called
+	 * with the lock. NULL: not needed. */
 	void (*forget)(void *arg, const void *bytes, size_t length);
-	/* From which address packets to that one are to come, as the host's routes have
-	 * it. Comes without the lock. Returns 0 or a negative errno. NULL: no routes. */
+	/* The source address for packets to a target, by the host's routes. Called
+	 * without the lock. Returns 0 or a negative errno. NULL: no routes. */
 	int (*route)(void *arg, const struct sockaddr *target, uint8_t source_out[16]);
-	/* Somebody wants to sleep until the fd, of a channel or of async events, is
-	 * readable. Comes without the lock. Returns 0 to look again, or a negative
+	/* A thread is to sleep until the fd, of a channel or of async events, is
+	 * readable. Called without the lock. Returns 0 to look again, or a negative
 	 * errno, with which the verb fails. NULL: poll(2). */
 	int (*wait)(void *arg, int fd);
 };
 
 /**
  * snt__soft_input - a packet has arrived
- * @path: from whom, and to which of our addresses
+ * @path: the sender, and the address of ours that it was sent to
  * @bytes: from BTH to pad, ICRC checked and cut off; any alignment
  *
- * Whatever it contains is judged here; what does not belong to a QP is dropped and
- * counted.
+ * All contents are checked here; a packet that belongs to no QP is dropped and counted.
  */
 void snt__soft_input(struct snt__soft_device *device, const struct snt__soft_path *path,
 		     const uint8_t *bytes, size_t length, uint64_t now);
 
 /**
- * snt__soft_output - take packets to be sent, fairly over all QPs
+ * snt__soft_output - take packets to send, fairly over all QPs
  * @max: at most SNT__SOFT_OUTPUT_MAX
  *
- * Returns: how many of @packets were filled in; fewer than @max, unless there may be
- * more. 0: nothing left. Packets count as sent at @now.
+ * Returns: how many of @packets were filled in; fewer than @max only if there are no
+ * more for now. 0: nothing left. Packets count as sent at @now.
  */
 unsigned snt__soft_output(struct snt__soft_device *device,
 			  struct snt__soft_packet *packets, unsigned max, uint64_t now);
@@ -131,22 +130,22 @@ unsigned snt__soft_output(struct snt__soft_device *device,
 /**
  * snt__soft_output_posted - the same without acknowledgments that can wait
  *
- * What was posted goes out by itself. Acknowledgments stay where they are: whoever calls this
- * sees to it that snt__soft_output() is called soon.
+ * Posted WRs are sent. Deferred acknowledgments stay queued: the caller makes sure that
+ * snt__soft_output() is called soon.
  */
 unsigned snt__soft_output_posted(struct snt__soft_device *device,
 				 struct snt__soft_packet *packets, unsigned max,
 				 uint64_t now);
 
 /**
- * snt__soft_deadline - when snt__soft_timer() is next to be called
+ * snt__soft_deadline - when to call snt__soft_timer() next
  *
- * Returns: SNT__SOFT_NEVER if there is nothing to wait for.
+ * Returns: SNT__SOFT_NEVER if no timer is running.
  */
 uint64_t snt__soft_deadline(struct snt__soft_device *device);
 
 /**
- * snt__soft_timer - let everything happen whose time has come
+ * snt__soft_timer - run everything that is due
  */
 void snt__soft_timer(struct snt__soft_device *device, uint64_t now);
 

@@ -13,8 +13,8 @@
 
 /*
  * Bells. Only this file reads and writes their fds, with the lock held, so that a read
- * never blocks, whatever the program has made of the fd's flags. A child of the process
- * has a copy of what is known of them, but the fds are its parent's, too.
+ * never blocks, whatever flags the program has set on the fd. A child of the process
+ * has a copy of their state, but shares the fds with its parent.
  */
 
 static unsigned forks; /* between the first process and this one */

@@ -7,15 +7,15 @@
 
 /*
  * What wakes programs: completion channels and async events, each an eventfd that is
- * readable while something waits. Nothing is queued that would need memory: a CQ
- * counts its events, and every object has one bit for each kind of async event, which
- * come in the order of their numbers.
+ * readable while an event is pending. No queue needs memory: a CQ counts its events,
+ * and every object has one bit for each kind of async event, delivered in the order of
+ * their numbers.
  */
 
 struct snt__soft_context;
 struct snt__soft_device;
 
-/* An fd that is readable, or not. */
+/* An fd that is made readable, or not. */
 struct snt__soft_bell {
 	int fd;
 	bool rung;
@@ -30,14 +30,14 @@ void snt__soft_bell_quiet(struct snt__soft_bell *bell);
  * not block, -EIO if it is not ours. */
 int snt__soft_bell_wait(struct snt__soft_device *device,
 			const struct snt__soft_bell *bell);
-/* In a child of the process: all bells there are stay with the parent, and are neither rung
- * nor quieted from here. */
+/* In a child of the process: all existing bells stay with the parent, and are neither
+ * rung nor quieted from here. */
 void snt__soft_bells_disown(void);
 
-/* What QPs, CQs, SRQs and contexts have in common. `pending` has a bit for each
- * enum ibv_event_type that was not taken yet; the object is in its context's list of
- * events as long as there is one. It can be destroyed when nobody uses it and every
- * event that was taken has been acknowledged. */
+/* Common to QPs, CQs, SRQs and contexts. `pending` has a bit for each enum
+ * ibv_event_type that was not taken yet; the object is in its context's list of events
+ * as long as one is set. It can be destroyed when it has no users and every event that
+ * was taken has been acknowledged. */
 struct snt__soft_object {
 	struct snt__soft_device *device;
 	struct snt__soft_context *context;
@@ -54,7 +54,7 @@ static inline bool snt__soft_object_busy(const struct snt__soft_object *object)
 }
 
 void snt__soft_raise(struct snt__soft_object *object, enum ibv_event_type type);
-/* Before an object dies: what was not taken never will be. */
+/* Before an object is destroyed: drops its pending events. */
 void snt__soft_forget(struct snt__soft_object *object);
 
 int snt__soft_get_async_event(struct ibv_context *context,

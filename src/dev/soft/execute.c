@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Requests are executed, packet by packet. Whatever they say is checked before any byte
+ * Requests are executed, packet by packet. Everything in them is checked before a byte
  * moves: the sequence of opcodes, lengths, keys, rights, receives.
  */
 #include <string.h>
 
 #include "dev/soft/burst.h"
 
-/* A FIRST begins a message where there is none, all others go on with theirs. */
+/* FIRST begins a message while there is none; all others continue one. */
 static bool sequence_valid(const struct snt__soft_responder *responder,
 			   const struct snt__wire_opcode_info *info)
 {
@@ -39,7 +39,8 @@ static bool take_recv(struct snt__soft_qp *qp)
 	return true;
 }
 
-/* The payload was gone: as if the packet had never come, and nothing was taken. */
+/* The payload was gone: as if the packet had never arrived, and no receive were
+ * taken. */
 static enum snt__soft_verdict lose(struct snt__soft_responder *responder, bool taken)
 {
 	if (taken) {
@@ -95,7 +96,7 @@ static enum snt__soft_verdict execute_send(struct snt__soft_qp *qp,
 	struct snt__soft_recv *recv = &responder->recv;
 	enum snt__soft_verdict verdict;
 
-	/* Nothing here has invalidated a key for a peer, ever. */
+	/* Invalidation of a key by a peer is not supported. */
 	if (parts & SNT__WIRE_IETH)
 		return SNT__SOFT_INVALID;
 	if (parts & SNT__WIRE_FIRST) {
@@ -126,7 +127,7 @@ static enum snt__soft_verdict execute_send(struct snt__soft_qp *qp,
  * WRITE
  */
 
-/* Looks at the message as a whole before its first byte. Nothing needs no key. */
+/* Checks the whole message before its first byte. An empty one needs no key. */
 static enum snt__soft_verdict begin_write(struct snt__soft_qp *qp,
 					  const struct snt__wire_packet *packet)
 {
@@ -147,7 +148,8 @@ static enum snt__soft_verdict begin_write(struct snt__soft_qp *qp,
 	return SNT__SOFT_DONE;
 }
 
-/* Only the last packet needs a receive: of a burst that finds none, the others are done. */
+/* Only the last packet needs a receive: of a burst that finds none, the packets before
+ * it are executed. */
 static enum snt__soft_verdict write_before_last(struct snt__soft_qp *qp,
 						const struct snt__wire_packet *packet,
 						uint16_t parts, uint8_t *to)
@@ -179,7 +181,7 @@ static enum snt__soft_verdict execute_write(struct snt__soft_qp *qp,
 		verdict = begin_write(qp, packet);
 	if (verdict != SNT__SOFT_DONE)
 		return verdict;
-	/* The last packet brings just what is left, and no other does. */
+	/* The last packet completes the message, and no other does. */
 	if (length > responder->left ||
 	    (length == responder->left) != !!(parts & SNT__WIRE_LAST))
 		return SNT__SOFT_INVALID;
@@ -218,7 +220,7 @@ static void remember(struct snt__soft_qp *qp, struct snt__soft_memo *memo,
 	responder->msn = snt__psn_add(responder->msn, 1);
 	memo->msn = responder->msn;
 	snt__soft_memo_answer(responder, memo - responder->memos, 0, memo->count);
-	/* Its answer acknowledges all that came before. */
+	/* Its response acknowledges everything before it. */
 	responder->answer = false;
 	snt__soft_qp_activate(qp);
 }
@@ -259,7 +261,7 @@ static uint64_t atomic(uint64_t *at, const struct snt__wire_packet *packet)
 					  __ATOMIC_SEQ_CST);
 	__atomic_compare_exchange_n(at, &compare, packet->atomic.swap_add, false,
 				    __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
-	return compare; /* what was there, whether or not it was equal */
+	return compare; /* the old value, whether or not it was equal */
 }
 
 static enum snt__soft_verdict execute_atomic(struct snt__soft_qp *qp,
@@ -272,7 +274,7 @@ static enum snt__soft_verdict execute_atomic(struct snt__soft_qp *qp,
 		return SNT__SOFT_INVALID;
 	at = snt__soft_remote(&qp->device->memory, qp->ibv.pd, packet->atomic.key,
 			      packet->atomic.addr, 8, IBV_ACCESS_REMOTE_ATOMIC);
-	/* A dma-buf may be aligned for the peer and not for us. */
+	/* A dma-buf may be aligned for the peer and not here. */
 	if (!at || (uintptr_t)at % 8)
 		return SNT__SOFT_DENIED;
 	memo = snt__soft_memo_new(&qp->responder);

@@ -20,7 +20,7 @@ static enum ibv_wc_opcode send_opcode(uint8_t kind)
 	}
 }
 
-/* Takes the oldest WR out of the queue and reports it, if there is a need. */
+/* Takes the oldest WR out of the queue and reports it, if necessary. */
 static void send_end(struct snt__soft_qp *qp, enum ibv_wc_status status)
 {
 	struct snt__soft_requester *requester = &qp->requester;
@@ -67,7 +67,8 @@ void snt__soft_recv_fail(struct snt__soft_qp *qp, enum ibv_wc_status status)
 	snt__soft_recv_retire(qp, &wc, true);
 }
 
-/* Receives of an SRQ are not the QP's to flush, except for the one it has taken. */
+/* Receives of an SRQ are not the QP's to flush, except for the one that it has
+ * taken. */
 void snt__soft_flush(struct snt__soft_qp *qp)
 {
 	struct snt__soft_requester *requester = &qp->requester;
@@ -102,7 +103,7 @@ void snt__soft_qp_quiesce(struct snt__soft_qp *qp)
 	snt__unlink(&qp->active);
 }
 
-/* The responder says what it has left to say. */
+/* The responder still sends its pending answers. */
 void snt__soft_qp_error(struct snt__soft_qp *qp)
 {
 	if (qp->ibv.state == IBV_QPS_ERR)

@@ -27,7 +27,7 @@ static bool is_mapped(const uint8_t gid[16])
 	return !memcmp(gid, prefix, sizeof(prefix));
 }
 
-/* What routers may change is all ones. */
+/* Fields that routers may change are all ones. */
 void snt__icrc_flow_init(struct snt__icrc_flow *flow, const uint8_t source[16],
 			 const uint8_t target[16], uint16_t source_port,
 			 uint16_t target_port)
@@ -54,7 +54,7 @@ void snt__icrc_flow_init(struct snt__icrc_flow *flow, const uint8_t source[16],
 	put_16(udp + 2, target_port);
 }
 
-/* The product of two polynomials, whose lowest power is in the highest bit. */
+/* The product of two polynomials whose lowest power is in the highest bit. */
 static uint32_t multiply(uint32_t a, uint32_t b)
 {
 	uint32_t product = 0;
@@ -67,9 +67,9 @@ static uint32_t multiply(uint32_t a, uint32_t b)
 }
 
 /*
- * A difference between two messages drifts through a CRC as if all else were zero:
- * each byte that follows multiplies it by x^8. Taking that back gives the difference
- * as it was `words` * 4 bytes before the end.
+ * A difference between two messages passes through a CRC as if everything else were
+ * zero: each byte that follows multiplies it by x^8. Dividing by that gives the
+ * difference as it was `words` * 4 bytes before the end.
  */
 static uint32_t pull_back(uint32_t difference, size_t words)
 {
@@ -87,7 +87,7 @@ static uint32_t pull_back(uint32_t difference, size_t words)
 	return difference;
 }
 
-/* All that comes before the BTH, with an identification of 0. */
+/* Everything before the BTH, with an identification of 0. */
 static uint32_t header_crc(struct snt__icrc_flow *flow, uint16_t fragment,
 			   size_t length)
 {
@@ -104,10 +104,10 @@ static uint32_t header_crc(struct snt__icrc_flow *flow, uint16_t fragment,
 	return snt__crc32(0, flow->bytes, flow->size);
 }
 
-/* A CRC is linear: what an identification adds is the sum of what its bits add. */
+/* A CRC is linear: an identification adds the sum of what its bits add. */
 static uint32_t identification_crc(unsigned identification)
 {
-	/* By bit, behind the rest of the IP header and that of UDP. */
+	/* By bit, after the rest of the IP header and the UDP header. */
 	static const uint32_t of_bit[16] = {
 		0x9b73ead4, 0xed96d3e9, 0x005ca193, 0x00b94326, 0x0172864c, 0x02e50c98,
 		0x05ca1930, 0x0b943260, 0x81256527, 0xd93bcc0f, 0x69069e5f, 0xd20d3cbe,
@@ -121,9 +121,9 @@ static uint32_t identification_crc(unsigned identification)
 }
 
 /*
- * The ICRC sees all ones in the byte of the BTH that has the congestion bits. Whatever it
- * is on the wire, the same comes out if the sum is another, by this, at the beginning of
- * the BTH, four bytes before. Mostly the byte is 0.
+ * The ICRC takes the BTH's byte with the congestion bits as all ones. Adding this to
+ * the CRC at the beginning of the BTH, four bytes before, gives the same result
+ * whatever that byte is on the wire. Mostly the byte is 0.
  */
 static inline uint32_t mask_congestion(uint8_t byte)
 {
@@ -166,7 +166,7 @@ size_t snt__icrc_seal(struct snt__icrc_flow *flow, struct snt__icrc_ipv4 ipv4,
 	return pad + sizeof(crc);
 }
 
-/* What the packet's ICRC differs by from the one that it should have. */
+/* The difference between a packet's ICRC and the correct one. */
 static uint32_t difference(struct snt__icrc_flow *flow, struct snt__icrc_ipv4 ipv4,
 			   const uint8_t *packet, size_t length)
 {
@@ -190,8 +190,8 @@ int snt__icrc_check(struct snt__icrc_flow *flow, struct snt__icrc_ipv4 ipv4,
 }
 
 /*
- * If only the identification is not as guessed, the difference before it is just its
- * own, and has no other bits. Behind it come 16 bytes of IP and 8 of UDP.
+ * If only the identification differs from the guess, the difference before it is just
+ * its own, and has no other bits. 16 bytes of IP and 8 of UDP follow it.
  */
 int snt__icrc_check_any(struct snt__icrc_flow *flow, struct snt__icrc_ipv4 *guess,
 			const uint8_t *packet, size_t length)

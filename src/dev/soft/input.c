@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Where packets come in, from anybody: which QP they are for, and whether from its peer. */
+/* Input: finds a packet's QP, and checks that the packet comes from its peer. */
 #include <string.h>
 
 #include "dev/soft/datagram.h"
@@ -16,7 +16,7 @@ static bool may_receive(enum ibv_qp_state state)
 	return state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD;
 }
 
-/* Returns false if nobody wants the packet. */
+/* Returns false if the packet has no receiver. */
 static bool datagram(struct snt__soft_device *device, const struct snt__soft_path *path,
 		     const struct snt__wire_packet *packet, uint64_t now)
 {
@@ -49,7 +49,7 @@ static bool connected(struct snt__soft_device *device,
 	return true;
 }
 
-/* There is one partition, of which everybody may be a full member or a limited one. */
+/* There is one partition; peers may be full or limited members. */
 static bool pkey_valid(uint16_t pkey)
 {
 	return (pkey & 0x7fff) == (SNT__WIRE_PKEY_DEFAULT & 0x7fff);

@@ -4,7 +4,7 @@
 
 #include "dev/soft/device.h"
 
-/* QP 1. Its MADs are few and go out before everything else. */
+/* QP 1. MADs are few and are sent before everything else. */
 
 struct snt__soft_mad {
 	struct snt__soft_path path;
@@ -14,8 +14,8 @@ struct snt__soft_mad {
 struct snt__soft_mads {
 	const struct snt__soft_agent *agent; /* NULL: none */
 	void *arg;
-	struct snt__soft_mad *out; /* a ring of those of the last two outputs */
-	uint32_t next;		   /* in it; wraps */
+	struct snt__soft_mad *out; /* a ring with those of the last two outputs */
+	uint32_t next;		   /* its next slot; wraps */
 	uint32_t psn;
 };
 

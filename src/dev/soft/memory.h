@@ -7,11 +7,11 @@
 #include <sys/uio.h>
 
 /*
- * Memory regions, and who may touch which bytes.
+ * Memory regions, and access to their bytes.
  *
- * A key is the index of a slot in its lower bits and random above. lkey and rkey of a
- * region differ, so that neither is good for the other. A slot that is used again gets
- * other keys, and slots wait in a queue before they are.
+ * A key has the index of a slot in its lower bits and is random above. lkey and rkey of
+ * a region differ, so that neither can stand in for the other. A slot that is used
+ * again gets other keys, and free slots wait in a queue before that.
  *
  * No pointer into a region outlives a call: every packet looks its keys up again, since
  * the region may be gone.
@@ -22,7 +22,7 @@ struct snt__soft_device;
 /* One cache line. A slot that is free has no PD. */
 struct snt__soft_region {
 	struct ibv_pd *pd;
-	uint64_t addr; /* by which requests name the first byte */
+	uint64_t addr; /* the address of the first byte in requests */
 	uint64_t length;
 	uint8_t *bytes;
 	uint32_t lkey;
@@ -33,7 +33,7 @@ struct snt__soft_region {
 
 struct snt__soft_memory {
 	struct snt__soft_region *regions;
-	uint32_t mask; /* of a key: the slot */
+	uint32_t mask; /* the bits of a key that are the slot */
 	uint32_t count;
 	uint32_t max;
 	uint32_t first_free; /* the queue; meaningless if count is max */
@@ -47,12 +47,12 @@ struct snt__soft_mr {
 	size_t mapping_length;
 };
 
-/* Places are given out in this order, which is one of all below max. */
+/* Slots are given out in this order, a permutation of all below max. */
 int snt__soft_memory_init(struct snt__soft_memory *memory, unsigned max,
 			  const uint32_t *order);
 void snt__soft_memory_finish(struct snt__soft_memory *memory);
 
-/* Where verbs, here and at peers, name its first byte @iova. */
+/* @iova is the address of the first byte in verbs, local and from peers. */
 int snt__soft_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
 			  unsigned access, struct ibv_mr **mr_out);
 int snt__soft_reg_mr(struct ibv_pd *pd, void *addr, size_t length, unsigned access,
@@ -73,8 +73,8 @@ static inline uint8_t *snt__soft_region_bytes(const struct snt__soft_region *reg
 	return region->bytes + offset;
 }
 
-/* The bytes that a local key names, or NULL. @access: IBV_ACCESS_LOCAL_WRITE, or 0 to
- * read. */
+/* The bytes that a local key permits access to, or NULL. @access:
+ * IBV_ACCESS_LOCAL_WRITE, or 0 to read. */
 static inline uint8_t *snt__soft_local(const struct snt__soft_memory *memory,
 				       const struct ibv_pd *pd, uint32_t lkey,
 				       uint64_t addr, uint64_t length, unsigned access)
@@ -86,7 +86,7 @@ static inline uint8_t *snt__soft_local(const struct snt__soft_memory *memory,
 	return snt__soft_region_bytes(region, pd, addr, length, access);
 }
 
-/* The same for a key that came from a peer, with the right that it needs. */
+/* The same for a key from a peer, with the access that it needs. */
 static inline uint8_t *snt__soft_remote(const struct snt__soft_memory *memory,
 					const struct ibv_pd *pd, uint32_t rkey,
 					uint64_t addr, uint64_t length, unsigned access)
@@ -111,18 +111,19 @@ struct snt__soft_cursor snt__soft_seek(const struct ibv_sge *sge, unsigned count
 /**
  * snt__soft_span - the memory of the next bytes of an SGE list
  * @sge_count: at most SNT__SOFT_SGE_MAX, for which there is room in @pieces
- * @cursor: where they begin; moved behind them on success
+ * @cursor: the first byte; advanced past the last on success
  *
- * Empty SGEs name no memory, so their keys are not looked at.
+ * Empty SGEs need no memory, so their keys are not checked.
  *
- * Returns: how many pieces, or -1 if a key does not grant it, or the list is too short.
+ * Returns: how many pieces, or -1 if a key does not permit it, or the list is too
+ * short.
  */
 int snt__soft_span(const struct snt__soft_memory *memory, const struct ibv_pd *pd,
 		   const struct ibv_sge *sge, unsigned sge_count,
 		   struct snt__soft_cursor *cursor, uint32_t length, unsigned access,
 		   struct iovec *pieces);
 
-/* Copies to where snt__soft_span() says, or nothing and returns false. */
+/* Copies to the memory of snt__soft_span(), or copies nothing and returns false. */
 bool snt__soft_scatter(const struct snt__soft_memory *memory, const struct ibv_pd *pd,
 		       const struct ibv_sge *sge, unsigned sge_count,
 		       struct snt__soft_cursor *cursor, const uint8_t *bytes,

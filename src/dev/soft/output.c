@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* Where packets go out, in turn from all QPs that have some; and where time passes. */
+/* Output of packets, in turn from all QPs that have some; and timers. */
 #include "dev/soft/datagram.h"
 #include "dev/soft/qp.h"
 
-/* What a QP may send before it is the next one's turn: long enough for offloads, short
- * enough for the others. */
+/* The most that a QP sends in one turn: long enough for offloads, short enough for the
+ * other QPs. */
 #define TURN 32
 
-/* Answers go first, unless they have taken all of the last turn. */
+/* Answers go first, unless they took all of the last turn. */
 static unsigned qp_output(struct snt__soft_qp *qp, struct snt__soft_packet *packets,
 			  unsigned max, uint64_t now, bool hold)
 {
@@ -26,7 +26,8 @@ static unsigned qp_output(struct snt__soft_qp *qp, struct snt__soft_packet *pack
 	return count;
 }
 
-/* `held` is where QPs go whose acknowledgments wait; NULL: they do not. */
+/* QPs whose acknowledgments wait are moved to `held`; NULL: acknowledgments do not
+ * wait. */
 static unsigned take_turns(struct snt__soft_device *device,
 			   struct snt__soft_packet *packets, unsigned max, uint64_t now,
 			   struct snt__link *held)
@@ -39,7 +40,7 @@ static unsigned take_turns(struct snt__soft_device *device,
 		unsigned turn = max - count < TURN ? max - count : TURN;
 		unsigned sent;
 
-		/* It comes back to the end if there was no end to what it has. */
+		/* Back to the end of the list, if it may have more. */
 		snt__unlink(&qp->active);
 		sent = qp_output(qp, packets + count, turn, now, held);
 		if (sent == turn)
@@ -51,7 +52,7 @@ static unsigned take_turns(struct snt__soft_device *device,
 	return count;
 }
 
-/* What is sent over a port that is down is lost, so that retries come to an end. */
+/* Packets for a port that is down are dropped, so that retries run out. */
 static unsigned output(struct snt__soft_device *device,
 		       struct snt__soft_packet *packets, unsigned max, uint64_t now,
 		       struct snt__link *held)

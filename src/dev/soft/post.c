@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Posting: what is wrong with a WR by itself is refused, the rest fails when it runs. */
+/* Posting: a malformed WR is refused, everything else fails when it is executed. */
 #include <errno.h>
 #include <string.h>
 
 #include "dev/soft/datagram.h"
 #include "dev/soft/qp.h"
 
-/* -1: not one that the transport has. */
+/* -1: not supported by the transport. */
 static int kind_of(enum ibv_wr_opcode opcode)
 {
 	switch (opcode) {
@@ -95,7 +95,7 @@ static void copy_data(struct snt__soft_requester *requester, uint32_t position,
 	}
 }
 
-/* What can be seen to fail when its turn comes. */
+/* Errors that are certain already and are reported when the WR's turn comes. */
 static enum ibv_wc_status foresee(const struct snt__soft_qp *qp, int kind,
 				  uint64_t length)
 {
@@ -106,7 +106,7 @@ static enum ibv_wc_status foresee(const struct snt__soft_qp *qp, int kind,
 	return length > SNT__SOFT_MESSAGE_MAX ? IBV_WC_LOC_LEN_ERR : IBV_WC_SUCCESS;
 }
 
-/* Atomics go by 8 bytes, however much room they have. */
+/* Atomics have 8 bytes, however long the SGE is. */
 static uint32_t wire_length(int kind, uint64_t length, enum ibv_wc_status status)
 {
 	if (status != IBV_WC_SUCCESS)
@@ -123,7 +123,7 @@ static void set_remote(struct snt__soft_send *send, const struct ibv_send_wr *wr
 	}
 	send->remote_addr = wr->wr.atomic.remote_addr;
 	send->rkey = wr->wr.atomic.rkey;
-	/* Who adds has the operand where who swaps has what he compares with. */
+	/* FETCH_ADD's operand is in the compare field. */
 	send->atomic.swap_add = send->kind == SNT__WIRE_KIND_FETCH_ADD
 					? wr->wr.atomic.compare_add
 					: wr->wr.atomic.swap;

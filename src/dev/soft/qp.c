@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* QPs are made, numbered and unmade. */
+/* QPs are created, numbered and destroyed. */
 #include "dev/soft/qp.h"
 
 #include <errno.h>
@@ -45,9 +45,9 @@ static void free_qp(struct snt__soft_qp *qp)
 }
 
 /*
- * Inline bytes take the place of SGEs, in a slot that is a whole number of cache lines, so
- * that a QP has room for some even if none were asked for. Most devices round up like this,
- * and there are programs that rely on it.
+ * Inline data takes the place of SGEs, in a slot that is a whole number of cache lines,
+ * so that a QP has room for some even if none was asked for. Most devices round up like
+ * this, and there are programs that rely on it.
  */
 static uint32_t payload_size(const struct ibv_qp_cap *cap)
 {
@@ -117,7 +117,8 @@ static struct snt__soft_qp *alloc_qp(struct ibv_pd *pd, struct ibv_qp_init_attr 
 	qp->object.device = device;
 	qp->object.context = snt__soft_context_of(pd->context);
 	qp->signal_all = attr->sq_sig_all;
-	/* Until it is known: WRs are cut into packets also if they are only flushed. */
+	/* Until the path's is known: WRs are cut into packets even if they are only
+	 * flushed. */
 	qp->mtu = snt__mtu_bytes(device->limits.mtu);
 	qp->ibv.context = pd->context;
 	qp->ibv.qp_context = attr->qp_context;
@@ -143,8 +144,8 @@ static void count_users(struct snt__soft_qp *qp, int change)
 }
 
 /* The lower bits are the place in the table, the upper ones are random and never 0, so
- * that QPs 0 and 1 are not given out. Places wait in a queue, for a number that comes
- * back soon would meet packets of its predecessor. */
+ * that QPs 0 and 1 are not given out. Places wait in a queue: a number that is used
+ * again too soon would receive its predecessor's packets. */
 static uint32_t new_number(struct snt__soft_device *device, uint32_t index)
 {
 	uint32_t number;
@@ -190,7 +191,7 @@ int snt__soft_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr,
 		free_qp(qp);
 		return err;
 	}
-	/* All else is as it was asked for. */
+	/* All other capabilities are as requested. */
 	attr->cap.max_inline_data = qp->requester.payload_size;
 	if (attr->srq) {
 		attr->cap.max_recv_wr = 0;
@@ -201,7 +202,7 @@ int snt__soft_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr,
 	return 0;
 }
 
-/* The ring of free places has room for all, and as many are free as QPs are missing. */
+/* The ring holds qp_mask + 1 - qp_count free places, and has room for all. */
 static void leave_qp(struct snt__soft_device *device, struct snt__soft_qp *qp)
 {
 	uint32_t free_count = device->qp_mask + 1 - device->qp_count;
@@ -215,7 +216,7 @@ static void leave_qp(struct snt__soft_device *device, struct snt__soft_qp *qp)
 	count_users(qp, -1);
 }
 
-/* If it has something left to say, the driver has a chance to send it. */
+/* Gives the driver a chance to send what the QP has left. */
 static void say_goodbye(struct snt__soft_device *device, const struct snt__soft_qp *qp)
 {
 	bool active;

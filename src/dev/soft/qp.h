@@ -8,16 +8,14 @@
 /*
  * Queue pairs.
  *
- * Requester
- * ---------
- * Every packet of every request has a number, given when the WR is posted; its lower 24
- * bits are the PSN. A READ has as many as its responses. Numbers do not wrap, so that
- * they can be compared, however many messages of 2 GiB wait in the queue. A number that
- * comes back in a response is completed from its distance to `una`.
+ * Requester --------- Every packet of every request has a number, assigned when the WR
+ * is posted; its lower 24 bits are the PSN. A READ has as many numbers as responses.
+ * Numbers do not wrap, so that they can be compared, however many messages of 2 GiB are
+ * queued. The PSN in a response is extended to a number by its distance to `una`.
  *
- *	una   the oldest number without an answer: all before are acknowledged and, if
- *	      of READs or atomics, their data has arrived
- *	next  the next number to be sent
+ *	una   the oldest number without an answer: all before are acknowledged and, for
+ *	      READs and atomics, their data has arrived
+ *	next  the next number to send
  *	sent  the highest number ever sent, plus 1
  *	end   the first number of the next WR to be posted
  *
@@ -25,40 +23,39 @@
  *	slot(head).first <= una < slot(head).end, unless the queue is empty;
  *	slot(at).first <= next < slot(at).end, unless all is sent, at == tail.
  *
- * Numbers in [una, next) are under way, numbers in [next, sent) were, before the last
- * rewind. A rewind sets next back to una, always: go-back-N. It happens once per loss,
- * because stragglers of what was sent before it report the same loss again: `rewound`
+ * Numbers in [una, next) are in flight, numbers in [next, sent) were, before the last
+ * rewind. A rewind always sets next back to una: go-back-N. It happens once per loss,
+ * because late answers to what was sent before it report the same loss again: `rewound`
  * is where the last one was, and only a timeout rewinds twice at the same place.
  *
- * READs are asked for in chunks that begin at multiples of `chunk` from the first
+ * READs are requested in chunks that begin at multiples of `chunk` from the first
  * packet of their WR, so that a READ which is repeated from its middle still lies
- * within one that the responder remembers. `reads` chunks and atomics are under way,
+ * within one that the responder remembers. `reads` chunks and atomics are in flight,
  * `reads_packets` responses of them are missing; all of them are in [una, next).
  *
- * The timer runs while something is under way, or while the peer wants time for a
+ * The timer runs while something is in flight, or while the peer wants time for a
  * receive to be posted (`rnr_wait`), in which case nothing is sent.
  *
  * A WR that cannot be executed, for its keys or its length, has a `status`. Nothing
- * behind it is sent, and it fails when it has become the oldest.
+ * after it is sent, and it fails when it has become the oldest.
  *
- * Responder
- * ---------
+ * Responder ---------
  *	expected  the number of the next request; its lower 24 bits are the PSN, and
  *	          it does not wrap either
- *	message   what FIRST has begun and LAST has not ended; `recv` is the receive that
- *	          it goes to if it is a SEND, else addr, rkey and left say where to
+ *	message   begun by a FIRST, not yet ended by a LAST; a SEND goes to the receive
+ *	          in `recv`, a WRITE to addr, rkey and left
  *
  * READs and atomics are remembered in a ring, `memos`, of max_dest_rd_atomic entries,
- * to answer them again: a READ by reading again, an atomic with the result that it had.
- * Answers go out in the order in which the requests came: first the memos that wait in
- * `queue`, each at most once, then `answer`, which is an ACK of all there is, or a NAK.
- * Thus an ACK never overtakes the answer of a request that it covers.
+ * to answer them again: a READ by reading again, an atomic with its first result.
+ * Answers are sent in the order of the requests: first the memos that wait in `queue`,
+ * each at most once, then `answer`, which is an ACK of everything, or a NAK. Thus an
+ * ACK never overtakes the answer of a request that it covers.
  *
  * After a request out of order there is one NAK, and silence until the expected one
  * comes (`nak_sent`).
  *
- * In ERR nothing is executed any more, but what was is still answered, and a NAK sent:
- * whoever has a completion and leaves does not leave his peer in doubt.
+ * In ERR nothing more is executed, but pending answers and a NAK are still sent: a peer
+ * must not be left in doubt about a request whose completion was reported here.
  */
 
 enum snt__soft_send_flag {
@@ -111,13 +108,13 @@ struct snt__soft_requester {
 	struct snt__soft_send *slots;
 	uint8_t *payloads;		 /* payload_size for each slot */
 	struct snt__soft_path *paths;	 /* one for each slot; UD only */
-	struct snt__soft_cursor cursor;	 /* of what `next` sends */
-	struct snt__soft_cursor landing; /* of what the oldest READ gets */
+	struct snt__soft_cursor cursor;	 /* the place of `next` */
+	struct snt__soft_cursor landing; /* the place of the oldest READ's next data */
 	uint32_t depth;
 	uint32_t sge_max;
 	uint32_t payload_size; /* room for sge_max SGEs, or as many inline bytes */
-	uint32_t window;       /* packets, other than responses, under way */
-	uint32_t run;	       /* packets that go out best together; 1: any number */
+	uint32_t window;       /* packets in flight, other than responses */
+	uint32_t run;	       /* packets that are best sent together; 1: any number */
 	uint32_t chunk;	       /* packets; a power of two */
 	uint32_t reads_packets;
 	uint16_t reads;
@@ -128,7 +125,7 @@ struct snt__soft_requester {
 	uint8_t backoff;
 	bool rnr_wait;
 	bool rewound_once;
-	bool drained; /* its event came, in SQD */
+	bool drained; /* its event was raised, in SQD */
 	uint64_t rewound;
 	uint64_t timeout; /* ns; 0: never */
 };
@@ -139,8 +136,8 @@ enum snt__soft_memo_state {
 	SNT__SOFT_MEMO_ANSWERED, /* once, at least */
 };
 
-/* A READ or an atomic that was accepted. While it is queued, responses [at, stop) are
- * to be sent, of which `start` was the first; responses are counted from 0. */
+/* An accepted READ or atomic. While it is queued, responses [at, stop) are to be sent,
+ * beginning with `start`; responses are counted from 0. */
 struct snt__soft_memo {
 	uint8_t state;
 	bool queued;
@@ -157,7 +154,7 @@ struct snt__soft_memo {
 	uint32_t stop;
 };
 
-/* What is in `message`. */
+/* The kind of the current `message`. */
 enum snt__soft_message {
 	SNT__SOFT_MESSAGE_NONE,
 	SNT__SOFT_MESSAGE_SEND,
@@ -172,14 +169,14 @@ struct snt__soft_responder {
 	bool answer; /* to be sent: */
 	uint8_t answer_syndrome;
 	uint64_t answer_number;
-	/* The message. */
+	/* The current message. */
 	uint32_t rkey;
 	uint64_t addr;
 	uint32_t left; /* of a WRITE */
 	uint32_t got;  /* of either */
 	struct snt__soft_recv recv;
 	struct snt__soft_recv_queue *queue;
-	/* The memos. */
+	/* READs and atomics. */
 	struct snt__soft_memo *memos;
 	uint8_t *waiting; /* a queue of memo indices, the first in place 0 */
 	unsigned waiting_count;
@@ -188,7 +185,8 @@ struct snt__soft_responder {
 };
 
 struct snt__soft_qp {
-	/* As libibverbs has it, so that ibv_qp_to_qp_ex() finds that it is none. */
+	/* As in libibverbs, so that ibv_qp_to_qp_ex() sees that it is not an extended
+	 * QP. */
 	union {
 		struct ibv_qp ibv;
 		struct ibv_qp_ex ibv_ex;
@@ -206,13 +204,13 @@ struct snt__soft_qp {
 	uint32_t qkey;
 	bool signal_all;
 	bool established;
-	bool requests_first; /* in its next turn to send, not answers */
+	bool requests_first; /* its next turn begins with requests, not answers */
 	uint16_t source_port;
 	struct snt__soft_requester requester;
 	struct snt__soft_responder responder;
 	struct snt__soft_timer timer;
 
-	/* By verb. */
+	/* Used by verbs. */
 	struct snt__soft_recv_queue recv_queue;
 	struct snt__soft_object object;
 	struct ibv_qp_attr attr;
@@ -231,7 +229,7 @@ static inline struct snt__soft_send *snt__soft_send_at(
 	return &requester->slots[position & requester->mask];
 }
 
-/* The inline bytes of a WR with SNT__SOFT_INLINE; the SGEs of any other. */
+/* The inline data of a WR with SNT__SOFT_INLINE; the SGEs of any other. */
 static inline uint8_t *snt__soft_send_inline(
 	const struct snt__soft_requester *requester, uint32_t position)
 {
@@ -252,15 +250,16 @@ static inline void snt__soft_qp_activate(struct snt__soft_qp *qp)
 		snt__list_append(&qp->device->active, &qp->active);
 }
 
-/* The packets of a message; an empty one has one, too. An MTU is a power of two. */
+/* The number of packets of a message; an empty one has one, too. An MTU is a power of
+ * two. */
 static inline uint32_t snt__soft_packets(uint32_t length, uint32_t mtu)
 {
 	return length ? (uint32_t)(((uint64_t)length + mtu - 1) >> __builtin_ctz(mtu))
 		      : 1;
 }
 
-/* A packet to the peer: begun, and turned into what a driver sends. In between, the
- * headers that its opcode has are set, and only those. */
+/* A packet to the peer: begin, set the headers that its opcode has, and only those,
+ * then turn it into what a driver sends. */
 static inline void snt__soft_packet_begin(const struct snt__soft_qp *qp, uint8_t opcode,
 					  uint64_t number,
 					  struct snt__wire_packet *packet)
@@ -303,7 +302,7 @@ int snt__soft_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr_out, int mask
 /* flush.c */
 /* The oldest WR has succeeded. */
 void snt__soft_send_retire(struct snt__soft_qp *qp);
-/* It has failed, and so has the QP. */
+/* The oldest WR has failed, and so has the QP. */
 void snt__soft_send_fail(struct snt__soft_qp *qp, enum ibv_wc_status status);
 /* The receive that the QP works on is done. */
 void snt__soft_recv_retire(struct snt__soft_qp *qp, const struct ibv_wc *wc,
@@ -311,9 +310,9 @@ void snt__soft_recv_retire(struct snt__soft_qp *qp, const struct ibv_wc *wc,
 void snt__soft_recv_fail(struct snt__soft_qp *qp, enum ibv_wc_status status);
 /* To ERR; every WR is flushed. */
 void snt__soft_qp_error(struct snt__soft_qp *qp);
-/* What is in the queues of a QP that is in ERR. */
+/* Flushes the queues of a QP that is in ERR. */
 void snt__soft_flush(struct snt__soft_qp *qp);
-/* Forgets all that is under way, in both directions. */
+/* Drops everything that is in flight, in both directions. */
 void snt__soft_qp_quiesce(struct snt__soft_qp *qp);
 
 /* post.c */
@@ -333,7 +332,7 @@ unsigned snt__soft_respond_output(struct snt__soft_qp *qp,
 unsigned snt__soft_datagram_output(struct snt__soft_qp *qp,
 				   struct snt__soft_packet *packets, unsigned max);
 
-/* completer.c, responder.c, datagram.c: a packet for a QP that is ready for it. */
+/* completer.c, responder.c, datagram.c: a packet for a QP that may receive it. */
 void snt__soft_complete_input(struct snt__soft_qp *qp,
 			      const struct snt__wire_packet *packet, uint64_t now);
 void snt__soft_respond_input(struct snt__soft_qp *qp,
@@ -343,39 +342,39 @@ void snt__soft_datagram_input(struct snt__soft_qp *qp,
 			      const struct snt__wire_packet *packet);
 
 /* recovery.c */
-/* `una` has moved on. */
+/* `una` has advanced. */
 void snt__soft_progress(struct snt__soft_qp *qp, uint64_t now);
-/* Something got lost, as a NAK or the lack of a response shows. */
+/* A packet was lost, as a NAK or a missing response shows. */
 void snt__soft_lost(struct snt__soft_qp *qp);
 /* The peer has no receive for packet una. */
 void snt__soft_not_ready(struct snt__soft_qp *qp, unsigned code, uint64_t now);
 void snt__soft_timeout(struct snt__soft_qp *qp);
-/* Nothing is under way any more. */
+/* Sets `next` back to `una`: nothing is in flight any more. */
 void snt__soft_rewind(struct snt__soft_qp *qp);
-/* Starts the timer, if something is under way and it does not run. */
+/* Starts the timer, if something is in flight and it is not running. */
 void snt__soft_timer_start(struct snt__soft_qp *qp, uint64_t now);
 
 /* execute.c */
-/* What became of a request. */
+/* The result of a request. */
 enum snt__soft_verdict {
 	SNT__SOFT_DONE,
 	SNT__SOFT_RNR,
 	SNT__SOFT_INVALID, /* NAKs, by their syndrome */
 	SNT__SOFT_DENIED,
 	SNT__SOFT_BROKEN, /* a receive that cannot be used */
-	SNT__SOFT_LOST,	  /* nothing: its payload was gone */
+	SNT__SOFT_LOST,	  /* no answer: its payload was gone */
 };
 
 enum snt__soft_verdict snt__soft_execute(struct snt__soft_qp *qp,
 					 const struct snt__wire_packet *packet);
 
 /* respond.c */
-/* Puts a memo, or part of it, at the end of the queue of answers. */
+/* Queues a memo, or part of it, to be answered. */
 void snt__soft_memo_answer(struct snt__soft_responder *responder, unsigned index,
 			   uint32_t start, uint32_t stop);
 /* Room for a new READ or atomic, or NULL if there are too many. */
 struct snt__soft_memo *snt__soft_memo_new(struct snt__soft_responder *responder);
-/* An ACK up to that number, or a NAK at it. */
+/* Queues an ACK up to that number, or a NAK at it. */
 void snt__soft_answer(struct snt__soft_qp *qp, uint8_t syndrome, uint64_t number);
 
 #endif

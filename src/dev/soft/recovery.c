@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* What is done about loss: go-back-N, timeouts, receivers that are not ready. */
+/* Recovery from loss: go-back-N, timeouts, receivers that are not ready. */
 #include "dev/soft/qp.h"
 
-/* A timeout may grow to four times what the QP has, which InfiniBand allows. */
+/* A timeout may back off to four times the QP's, which InfiniBand allows. */
 #define BACKOFF_MAX 2
 
 #define RNR_RETRY_FOREVER 7
 
-/* Lets `next` begin at `una`. */
+/* Sets `next` back to `una`. */
 static void restart(struct snt__soft_qp *qp)
 {
 	struct snt__soft_requester *requester = &qp->requester;
@@ -50,7 +50,7 @@ void snt__soft_timer_start(struct snt__soft_qp *qp, uint64_t now)
 			    now + (requester->timeout << requester->backoff));
 }
 
-/* Answers of before a rewind may have overtaken what it sends again. */
+/* Late answers from before a rewind may acknowledge packets beyond `next`. */
 void snt__soft_progress(struct snt__soft_qp *qp, uint64_t now)
 {
 	struct snt__soft_requester *requester = &qp->requester;
@@ -66,7 +66,7 @@ void snt__soft_progress(struct snt__soft_qp *qp, uint64_t now)
 	snt__soft_qp_activate(qp);
 }
 
-/* The timer starts again with the first packet. */
+/* The timer is restarted by the first packet. */
 static void retry(struct snt__soft_qp *qp)
 {
 	struct snt__soft_requester *requester = &qp->requester;
@@ -84,7 +84,8 @@ static void retry(struct snt__soft_qp *qp)
 	snt__soft_qp_activate(qp);
 }
 
-/* While the peer is not ready it loses all that follows: no news. */
+/* A peer that is not ready drops everything that follows, so that this loss is
+ * expected. */
 void snt__soft_lost(struct snt__soft_qp *qp)
 {
 	struct snt__soft_requester *requester = &qp->requester;
@@ -108,7 +109,7 @@ void snt__soft_not_ready(struct snt__soft_qp *qp, unsigned code, uint64_t now)
 	}
 	if (requester->rnr_left != RNR_RETRY_FOREVER)
 		requester->rnr_left--;
-	/* It is an answer, so the peer is there and the way is open. */
+	/* It is an answer, so that the peer is reachable. */
 	requester->retry_left = qp->attr.retry_cnt;
 	requester->backoff = 0;
 	snt__soft_rewind(qp);
@@ -118,14 +119,14 @@ void snt__soft_not_ready(struct snt__soft_qp *qp, unsigned code, uint64_t now)
 			    now + snt__rnr_timer_ns(code));
 }
 
-/* The timer is out of the heap. */
+/* The timer has been taken out of the heap. */
 void snt__soft_timeout(struct snt__soft_qp *qp)
 {
 	struct snt__soft_requester *requester = &qp->requester;
 
 	if (requester->rnr_wait) {
 		requester->rnr_wait = false;
-		/* What is lost now is lost anew. */
+		/* A loss from now on is a new one. */
 		requester->rewound_once = false;
 		snt__soft_qp_activate(qp);
 		return;

@@ -89,7 +89,7 @@ int snt__soft_recv_add(struct snt__soft_recv_queue *queue, struct ibv_recv_wr *w
 }
 
 /*
- * Shared ones
+ * Shared receive queues
  */
 
 void snt__soft_srq_taken(struct snt__soft_srq *srq)
@@ -157,7 +157,7 @@ int snt__soft_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr,
 	return 0;
 }
 
-/* Only the limit; a queue that is there does not change its depth. */
+/* Changes only the limit; a queue's depth is fixed. */
 int snt__soft_modify_srq(struct ibv_srq *ibv_srq, struct ibv_srq_attr *attr, int mask)
 {
 	struct snt__soft_device *device = snt__soft_device_of(ibv_srq->context);

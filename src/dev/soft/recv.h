@@ -8,8 +8,8 @@
 /*
  * Receive queues, of one QP or shared.
  *
- * A receive leaves its queue when the first packet of its message comes and is copied to
- * the QP: behind its back others may post to a shared queue, and take from it.
+ * A receive leaves its queue when the first packet of its message arrives and is copied
+ * to the QP: meanwhile a shared queue may be posted to, and other QPs may take from it.
  */
 
 struct snt__soft_recv_slot {
@@ -17,9 +17,9 @@ struct snt__soft_recv_slot {
 	uint32_t sge_count;
 };
 
-/* head and tail count without end; tail - head is at most depth. */
+/* head and tail never wrap; tail - head is at most depth. */
 struct snt__soft_recv_queue {
-	struct ibv_pd *pd; /* whose keys its SGEs have */
+	struct ibv_pd *pd; /* that of its SGEs' keys */
 	struct snt__soft_recv_slot *slots;
 	struct ibv_sge *sges; /* sge_max for each slot */
 	uint32_t mask;
@@ -29,12 +29,12 @@ struct snt__soft_recv_queue {
 	uint32_t tail;
 };
 
-/* The receive that a QP works on. */
+/* The receive that a QP is filling. */
 struct snt__soft_recv {
 	bool taken;
 	uint32_t sge_count;
 	uint64_t wr_id;
-	uint64_t room; /* of all its SGEs */
+	uint64_t room; /* the total length of its SGEs */
 	struct snt__soft_cursor cursor;
 	struct ibv_sge *sges;
 };
@@ -55,15 +55,15 @@ int snt__soft_recv_queue_init(struct snt__soft_recv_queue *queue, struct ibv_pd 
 			      unsigned depth, unsigned sge_max);
 void snt__soft_recv_queue_finish(struct snt__soft_recv_queue *queue);
 
-/* Moves the oldest receive to where the QP works on it. False if there is none. */
+/* Moves the oldest receive to the QP. False if there is none. */
 bool snt__soft_recv_take(struct snt__soft_recv_queue *queue,
 			 struct snt__soft_recv *recv);
 
-/* Adds a chain. Returns 0 or an errno, positive as verbs have it. */
+/* Posts a chain. Returns 0 or an errno, positive as verbs have it. */
 int snt__soft_recv_add(struct snt__soft_recv_queue *queue, struct ibv_recv_wr *wr,
 		       struct ibv_recv_wr **bad_wr);
 
-/* A receive was taken; tells when fewer than the limit are left. */
+/* A receive was taken; raises the limit event when fewer than the limit are left. */
 void snt__soft_srq_taken(struct snt__soft_srq *srq);
 
 int snt__soft_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Regions are made and unmade. */
+/* Regions are created and destroyed. */
 #include <errno.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -38,9 +38,10 @@ static int populate(uintptr_t first, uintptr_t end, bool write)
 }
 
 /*
- * Memory that is not there, or cannot be written, must be refused: as the kernel does
- * when it pins pages, and because nobody could be told later. Faulting the pages in
- * finds it out. A kernel that cannot (before 5.14) says so of good memory, too.
+ * Memory that does not exist, or is not writable, must be refused: as the kernel does
+ * when it pins pages, and because an error could not be reported later. Faulting the
+ * pages in finds out. A kernel that cannot (before 5.14) returns an error for good
+ * memory, too.
  */
 static int check_mapped(const void *addr, size_t length, unsigned access)
 {
@@ -55,7 +56,7 @@ static int check_mapped(const void *addr, size_t length, unsigned access)
 	return -EFAULT;
 }
 
-/* Keys of a slot never repeat from one region to the next. */
+/* Keys of a slot differ from one region to the next. */
 static uint32_t new_key(struct snt__soft_device *device, uint32_t slot, uint32_t not_1,
 			uint32_t not_2)
 {
@@ -169,7 +170,7 @@ int snt__soft_reg_dmabuf_mr(struct ibv_pd *pd, int fd, uint64_t offset, size_t l
 		       (off_t)(offset - before));
 	if (mapping == MAP_FAILED)
 		return -errno;
-	/* What is mapped beyond the end of the file would be SIGBUS. */
+	/* Access beyond the end of the file would be SIGBUS. */
 	err = check_mapped(mapping + before, length, access);
 	if (!err)
 		err = create_mr(&(struct snt__soft_region){ .pd = pd,
@@ -189,7 +190,7 @@ int snt__soft_reg_dmabuf_mr(struct ibv_pd *pd, int fd, uint64_t offset, size_t l
 }
 
 /* The slot goes to the end of the queue of free ones. Its keys stay, so that the next
- * ones are others; without a PD they open nothing. */
+ * ones differ; without a PD they permit no access. */
 static void leave_region(struct snt__soft_memory *memory, uint32_t slot)
 {
 	struct snt__soft_region *region = &memory->regions[slot];

@@ -2,8 +2,8 @@
 /* Requests become packets, in order. */
 #include "dev/soft/qp.h"
 
-/* Keys are checked as a whole when a WR begins, and again with each packet; once is enough
- * if that is the only one. */
+/* All keys are checked when a WR begins, and again for each packet; once is enough if
+ * it has only one. */
 static bool keys_valid(const struct snt__soft_qp *qp, const struct snt__soft_send *send)
 {
 	const struct snt__soft_requester *requester = &qp->requester;
@@ -23,7 +23,7 @@ static bool keys_valid(const struct snt__soft_qp *qp, const struct snt__soft_sen
 	return true;
 }
 
-/* The WR, and with it the QP, fails as soon as those before it are done. */
+/* The WR, and with it the QP, fails as soon as the WRs before it are done. */
 static void condemn(struct snt__soft_qp *qp, struct snt__soft_send *send,
 		    enum ibv_wc_status status)
 {
@@ -32,7 +32,7 @@ static void condemn(struct snt__soft_qp *qp, struct snt__soft_send *send,
 		snt__soft_send_fail(qp, status);
 }
 
-/* May the WR whose first packet is next be begun? Those that were begun before a rewind
+/* May the WR whose first packet is next be begun? One that was begun before a rewind
  * may, too, in any state. */
 static bool may_begin(struct snt__soft_qp *qp, struct snt__soft_send *send)
 {
@@ -67,7 +67,7 @@ static void move_on(struct snt__soft_qp *qp, const struct snt__soft_send *send,
 	}
 }
 
-/* Points to the payload. Returns false if its keys are no longer good. */
+/* Fills in the payload. Returns false if its keys are no longer valid. */
 static bool gather(struct snt__soft_qp *qp, const struct snt__soft_send *send,
 		   uint32_t offset, uint32_t length, struct snt__soft_packet *out)
 {
@@ -86,7 +86,7 @@ static bool gather(struct snt__soft_qp *qp, const struct snt__soft_send *send,
 	out->payload_count = length != 0;
 	if (!length)
 		return true;
-	/* In one piece there is nothing to be looked for. */
+	/* A single piece needs no search. */
 	first->iov_len = length;
 	first->iov_base =
 		send->flags & SNT__SOFT_INLINE
@@ -97,10 +97,11 @@ static bool gather(struct snt__soft_qp *qp, const struct snt__soft_send *send,
 }
 
 /*
- * The number at which the window ends. A message that goes on beyond it stops earlier, at
- * the end of a run: the rest goes with what the next acknowledgment makes room for, which
- * is sure to come, for a run is at most a fourth of the window. Runs begin behind the
- * first two packets of a message, of which one is longer than the others.
+ * The number at which the window ends. A message that extends beyond it stops earlier,
+ * at the end of a run: the rest is sent with what the next acknowledgment makes room
+ * for, which is sure to come, because a run is at most a fourth of the window. Runs
+ * begin after the first two packets of a message, of which one is longer than the
+ * others.
  */
 static uint64_t window_end(const struct snt__soft_requester *requester,
 			   const struct snt__soft_send *send)
@@ -112,7 +113,7 @@ static uint64_t window_end(const struct snt__soft_requester *requester,
 	return end - (end - send->first - 2) % requester->run;
 }
 
-/* One packet of a SEND or a WRITE, or several that go as one. */
+/* One packet of a SEND or a WRITE, or several that are sent as one. */
 static bool send_data(struct snt__soft_qp *qp, struct snt__soft_send *send,
 		      struct snt__soft_packet *out)
 {
@@ -155,7 +156,7 @@ static bool send_data(struct snt__soft_qp *qp, struct snt__soft_send *send,
 	return true;
 }
 
-/* A chunk of a READ, or what is left of one. */
+/* A chunk of a READ, or the rest of one. */
 static bool send_read(struct snt__soft_qp *qp, struct snt__soft_send *send,
 		      struct snt__soft_packet *out)
 {
@@ -230,7 +231,7 @@ static bool send_next(struct snt__soft_qp *qp, struct snt__soft_packet *out)
 	return send_atomic(qp, send, out);
 }
 
-/* In SQD everything that was begun has to end. */
+/* In SQD every WR that was begun has to complete. */
 static void drain(struct snt__soft_qp *qp)
 {
 	struct snt__soft_requester *requester = &qp->requester;

@@ -5,8 +5,8 @@
 #include "dev/soft/qp.h"
 
 /*
- * The queue of memos. It is short and mostly empty: what leaves it makes the others move
- * up, so that the first is always in place 0.
+ * The queue of memos. It is short and mostly empty: removing one moves the rest up, so
+ * that the first is always in place 0.
  */
 
 static void dequeue(struct snt__soft_responder *responder, unsigned index)
@@ -24,7 +24,7 @@ static void dequeue(struct snt__soft_responder *responder, unsigned index)
 	}
 }
 
-/* One that waits already keeps its place. */
+/* A memo that is queued already keeps its place. */
 void snt__soft_memo_answer(struct snt__soft_responder *responder, unsigned index,
 			   uint32_t start, uint32_t stop)
 {
@@ -40,8 +40,8 @@ void snt__soft_memo_answer(struct snt__soft_responder *responder, unsigned index
 }
 
 /* The oldest makes room. If its answer still waits to be sent for the first time, the
- * peer has more requests under way than it may. If it waits to be sent again, the peer
- * has it already, or would not have gone on. */
+ * peer has more requests in flight than allowed. If it waits to be sent again, the peer
+ * has the answer already, or would not have continued. */
 struct snt__soft_memo *snt__soft_memo_new(struct snt__soft_responder *responder)
 {
 	struct snt__soft_memo *memo = &responder->memos[responder->memo_next];
@@ -54,8 +54,8 @@ struct snt__soft_memo *snt__soft_memo_new(struct snt__soft_responder *responder)
 	return memo;
 }
 
-/* A NAK is not replaced by an ACK that says less. One that waits for a request which has
- * come in the meantime is. */
+/* A NAK is not replaced by an ACK, which says less; a NAK for a request that has
+ * arrived in the meantime is. */
 void snt__soft_answer(struct snt__soft_qp *qp, uint8_t syndrome, uint64_t number)
 {
 	struct snt__soft_responder *responder = &qp->responder;
@@ -116,8 +116,8 @@ static void send_atomic(struct snt__soft_qp *qp, const struct snt__soft_memo *me
 	snt__soft_packet_end(&qp->path, &packet, out);
 }
 
-/* The memory of a READ has vanished after it was accepted. Nothing behind it can be
- * answered any more. */
+/* The memory of a READ has disappeared after it was accepted. No request after it can
+ * be answered. */
 static void revoke(struct snt__soft_qp *qp, const struct snt__soft_memo *memo)
 {
 	struct snt__soft_responder *responder = &qp->responder;
@@ -131,8 +131,8 @@ static void revoke(struct snt__soft_qp *qp, const struct snt__soft_memo *memo)
 	snt__soft_qp_error(qp);
 }
 
-/* One packet for the memo that is first. If its memory is gone after it was answered,
- * whoever asks again is late, or has only himself to blame. */
+/* One packet for the first memo. If its memory is gone after it was answered, a peer
+ * that asks again is late, or has caused that itself. */
 static bool send_memo(struct snt__soft_qp *qp, struct snt__soft_packet *out)
 {
 	struct snt__soft_responder *responder = &qp->responder;
@@ -176,7 +176,7 @@ static void send_answer(struct snt__soft_qp *qp, struct snt__soft_packet *out)
 		qp->device->stats.naks_out++;
 }
 
-/* NAKs never wait: somebody has to do something about them. */
+/* NAKs never wait: the peer has to react to them. */
 unsigned snt__soft_respond_output(struct snt__soft_qp *qp,
 				  struct snt__soft_packet *packets, unsigned max,
 				  bool hold)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Requests from the peer are judged: in order, again, or too early. */
+/* Requests from the peer are checked: in order, repeated, or too early. */
 #include "dev/soft/burst.h"
 
 static uint8_t nak_syndrome(enum snt__soft_verdict verdict)
@@ -14,7 +14,7 @@ static uint8_t nak_syndrome(enum snt__soft_verdict verdict)
 	}
 }
 
-/* A receive that failed has told by its completion, the rest is told by an event. */
+/* A receive that failed is reported by its completion, everything else by an event. */
 static void fail(struct snt__soft_qp *qp, enum snt__soft_verdict verdict)
 {
 	snt__soft_answer(qp, nak_syndrome(verdict), qp->responder.expected);
@@ -52,13 +52,13 @@ static bool has_answer(const struct snt__wire_packet *packet)
 	return snt__wire_opcodes[packet->opcode].kind >= SNT__WIRE_KIND_READ;
 }
 
-/* In order. How far the expected number moves depends on what it was. */
+/* In order. How far the expected number advances depends on the request. */
 static void execute(struct snt__soft_qp *qp, const struct snt__wire_packet *packet)
 {
 	struct snt__soft_responder *responder = &qp->responder;
 	enum snt__soft_verdict verdict;
 
-	/* A NAK for this one that was not sent yet is out of date. */
+	/* A NAK for this request that was not sent yet is obsolete. */
 	if (responder->nak_sent &&
 	    responder->answer_syndrome != SNT__SYNDROME_ACK_UNLIMITED)
 		responder->answer = false;
@@ -80,7 +80,7 @@ static void execute(struct snt__soft_qp *qp, const struct snt__wire_packet *pack
  */
 
 /* The memo of which the packet with this number is a repetition, in part or as a whole;
- * -1: it is so old that nobody remembers, or not what it was. */
+ * -1: it is too old to be remembered, or differs. */
 static int find_memo(const struct snt__soft_qp *qp,
 		     const struct snt__wire_packet *packet, uint64_t number,
 		     uint32_t *start_out, uint32_t *stop_out)
@@ -110,8 +110,8 @@ static int find_memo(const struct snt__soft_qp *qp,
 	return -1;
 }
 
-/* How much can be acknowledged to somebody who repeats the request of this number: all,
- * but nothing beyond a READ or an atomic whose answer he may miss. */
+/* The number up to which a peer that repeats this request can be acknowledged:
+ * everything before the next READ or atomic, whose answer it may be missing. */
 static uint64_t acknowledged(const struct snt__soft_responder *responder,
 			     uint64_t number)
 {
@@ -128,7 +128,7 @@ static uint64_t acknowledged(const struct snt__soft_responder *responder,
 	return upto - 1;
 }
 
-/* Nothing is executed twice, except for READs. */
+/* Only READs are executed again. */
 static void duplicate(struct snt__soft_qp *qp, const struct snt__wire_packet *packet,
 		      uint64_t number)
 {

@@ -14,13 +14,13 @@ struct transition {
 	int optional;
 };
 
-/* BTH and ICRC, which are all that most packets have beside payload. */
+/* BTH and ICRC, which is all that most packets have besides payload. */
 #define FULL_HEADERS 16
 
 #define RC IBV_QPT_RC
 #define UD IBV_QPT_UD
 
-/* Beside those to RESET and ERR, which take no attributes. */
+/* Besides those to RESET and ERR, which take no attributes. */
 static const struct transition transitions[] = {
 	{ RC, IBV_QPS_RESET, IBV_QPS_INIT,
 	  IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, 0 },
@@ -137,7 +137,7 @@ static uint32_t clamp(uint32_t number, uint32_t min, uint32_t max)
 	return number < max ? number : max;
 }
 
-/* What packets need is taken out of the attributes. */
+/* Derives from the attributes what packets need. */
 static void make_ready_to_receive(struct snt__soft_qp *qp)
 {
 	const struct snt__soft_config *limits = &qp->device->limits;
@@ -153,7 +153,7 @@ static void make_ready_to_receive(struct snt__soft_qp *qp)
 	qp->mtu = snt__mtu_bytes(attr->path_mtu);
 	qp->burst = snt__soft_burst_reach(qp);
 	qp->peer_qpn = attr->dest_qp_num & SNT__PSN_MASK;
-	/* A round later, so that whatever comes again has a number, too. */
+	/* One wrap ahead, so that repeated requests have a number, too. */
 	responder->expected = (attr->rq_psn & SNT__PSN_MASK) + SNT__PSN_MASK + 1;
 	responder->memo_count = attr->max_dest_rd_atomic;
 	requester->window = clamp(limits->request_window / qp->mtu, 4, 4096);
@@ -182,7 +182,7 @@ static void make_ready_to_send(struct snt__soft_qp *qp)
 	requester->timeout = timeout;
 }
 
-/* Queues empty without CQEs; nothing of the old connection is left. */
+/* Empties the queues without CQEs; nothing of the old connection is left. */
 static void reset(struct snt__soft_qp *qp)
 {
 	struct snt__soft_requester *requester = &qp->requester;
@@ -221,7 +221,7 @@ static void enter(struct snt__soft_qp *qp, enum ibv_qp_state to)
 	if (to == IBV_QPS_RTS && from == IBV_QPS_RTR)
 		make_ready_to_send(qp);
 	qp->requester.drained = false;
-	/* SQD has to find out whether it is drained. */
+	/* SQD has to check whether it is drained. */
 	if (to == IBV_QPS_SQD || from == IBV_QPS_SQD)
 		snt__soft_qp_activate(qp);
 }

@@ -84,7 +84,7 @@ void snt__soft_timer_remove(struct snt__soft_timers *timers,
 	sift_down(timers, last);
 }
 
-/* The top, once it is where it belongs. */
+/* The first timer, after stale keys have been corrected. */
 static struct snt__soft_timer *top(struct snt__soft_timers *timers)
 {
 	while (timers->count) {

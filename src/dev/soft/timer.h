@@ -5,9 +5,9 @@
 #include <stdint.h>
 
 /*
- * Timers: a heap, lazily kept. Most timers are put off again and again and never run
- * out, so that a later deadline is only noted in the timer itself. Its place in the
- * heap is corrected when it has come to the top, hence:
+ * Timers: a heap, lazily updated. Most timers are postponed again and again and never
+ * expire, so that a later deadline is only noted in the timer itself. Its place in the
+ * heap is corrected when it reaches the top, hence:
  *
  *	key <= deadline, of every timer in the heap
  *
@@ -24,7 +24,7 @@ struct snt__soft_timers {
 	unsigned count;
 };
 
-/* Room for that many timers. Returns 0 or -ENOMEM. */
+/* Allocates room for that many timers. Returns 0 or -ENOMEM. */
 int snt__soft_timers_init(struct snt__soft_timers *timers, unsigned max);
 void snt__soft_timers_finish(struct snt__soft_timers *timers);
 
@@ -49,7 +49,7 @@ static inline void snt__soft_timer_stop(struct snt__soft_timer *timer)
 /* The earliest deadline, or UINT64_MAX. */
 uint64_t snt__soft_timers_deadline(struct snt__soft_timers *timers);
 
-/* Takes out a timer whose deadline has come, or returns NULL. */
+/* Removes a timer whose deadline has come, or returns NULL. */
 struct snt__soft_timer *snt__soft_timers_expired(struct snt__soft_timers *timers,
 						 uint64_t now);
 

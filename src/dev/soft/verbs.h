@@ -4,7 +4,7 @@
 
 #include <infiniband/verbs.h>
 
-/* Inline verbs other than those of the data path, as verbs_context has them. */
+/* Inline verbs outside of the data path, as in verbs_context. */
 int snt__soft_verbs_query_port(struct ibv_context *context, uint8_t port,
 			       struct ibv_port_attr *attr, size_t attr_size);
 int snt__soft_verbs_query_device_ex(struct ibv_context *context,

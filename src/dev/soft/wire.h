@@ -10,19 +10,19 @@
 #include <string.h>
 
 /*
- * InfiniBand transport packets as RoCEv2 has them in UDP:
+ * InfiniBand transport packets, as RoCEv2 carries them in UDP:
  *
  *	BTH | extension headers | payload | pad to a multiple of 4 | ICRC
  *
  * Here they begin with the BTH and end with the pad; icrc.h has the rest. RC and UD
  * only. Everything is big-endian on the wire and host-endian in the structures, except
- * for immediate data, which is four bytes of its sender's.
+ * for immediate data, which is four bytes of the sender's.
  */
 
 #define SNT__WIRE_PORT	       4791
 #define SNT__QPN_MASK	       0xffffffu
 #define SNT__WIRE_HEADER_MAX   40     /* BTH and AtomicETH */
-#define SNT__WIRE_PKEY_DEFAULT 0xffff /* the only one RoCE has use for */
+#define SNT__WIRE_PKEY_DEFAULT 0xffff /* the only one that RoCE uses */
 #define SNT__WIRE_GSI_QPN      1
 #define SNT__WIRE_GSI_QKEY     0x80010000u
 
@@ -65,7 +65,7 @@ static inline unsigned snt__wire_transport(uint8_t opcode)
 	return opcode >> 5;
 }
 
-/* What a packet is about. The responder's come last. */
+/* The kinds of packets. The responder's come last. */
 enum snt__wire_kind {
 	SNT__WIRE_KIND_SEND,
 	SNT__WIRE_KIND_WRITE,
@@ -82,8 +82,8 @@ static inline bool snt__wire_kind_is_response(uint8_t kind)
 	return kind >= SNT__WIRE_KIND_READ_RESPONSE;
 }
 
-/* What a packet of an opcode has. First and last at once is "only", neither is
- * "middle"; what is never cut into packets is both. */
+/* The parts of a packet, by opcode. First and last together is "only", neither is
+ * "middle"; messages that are never cut into packets have both. */
 enum snt__wire_part {
 	SNT__WIRE_FIRST = 1 << 0,
 	SNT__WIRE_LAST = 1 << 1,
@@ -123,15 +123,15 @@ enum snt__wire_flag {
 	SNT__WIRE_ACK_REQUEST = 1 << 5,
 };
 
-/* One packet, within a cache line. Only those extension headers that its opcode has
- * mean anything; none has two of those that share their place. */
+/* One packet, within a cache line. Only the extension headers of its opcode have a
+ * meaning; no opcode has two that share a place. */
 struct snt__wire_packet {
 	uint8_t opcode;
 	uint8_t flags;
 	uint16_t pkey;
 	uint32_t qpn; /* the destination's */
 	uint32_t psn;
-	uint32_t immediate; /* in the order of the wire, as in struct ibv_wc */
+	uint32_t immediate; /* in wire order, as in struct ibv_wc */
 	union {
 		struct {
 			uint64_t addr;
@@ -168,29 +168,29 @@ static inline unsigned snt__wire_pad(size_t payload_length)
 }
 
 /*
- * Writes BTH and extension headers for a packet whose payload, of the length that is
- * given in it, the caller sends along. The opcode is one of the above; numbers wider
- * than their fields are cut off. Returns the number of bytes written.
+ * Writes BTH and extension headers for a packet whose payload, of the given length, the
+ * caller sends along. The opcode is one of the above; numbers are truncated to their
+ * fields. Returns the number of bytes written.
  */
 static inline size_t snt__wire_encode(const struct snt__wire_packet *packet,
 				      uint8_t header[SNT__WIRE_HEADER_MAX]);
 
 /*
- * Reads a packet from BTH to pad, which need not be aligned; its payload points into
- * it. Reserved bits are ignored. What is accepted has just the headers of its opcode;
- * whether a length fits MTU, RETH or buffer is for the caller to judge. Failures are
- * plain: there is no sentence, since strangers cause them.
+ * Parses a packet from BTH to pad, which need not be aligned; its payload points into
+ * it. Reserved bits are ignored. An accepted packet has exactly the headers of its
+ * opcode; whether its length fits MTU, RETH or buffer is for the caller to check.
+ * Errors have no text, since any host can cause them.
  *
  *	-EBADMSG	  cut off within its headers
  *	-EPROTONOSUPPORT  another version of the transport
  *	-EOPNOTSUPP	  an opcode that is not in the table
- *	-EMSGSIZE	  payload and pad: no multiple of 4, payload where there is none,
+ *	-EMSGSIZE	  payload and pad: not a multiple of 4, payload where there is none,
  *			  more pad than there are bytes
  */
 static inline int snt__wire_decode(const uint8_t *bytes, size_t length,
 				   struct snt__wire_packet *packet_out);
 
-/* Packet sequence numbers have 24 bits and go round. */
+/* Packet sequence numbers have 24 bits and wrap. */
 #define SNT__PSN_MASK 0xffffffu
 
 static inline uint32_t snt__psn_add(uint32_t psn, uint32_t count)
@@ -208,7 +208,7 @@ static inline int32_t snt__psn_diff(uint32_t a, uint32_t b)
 enum snt__syndrome {
 	SNT__SYNDROME_ACK = 0x00,	    /* value: a code for credits */
 	SNT__SYNDROME_ACK_UNLIMITED = 0x1f, /* no credits are counted */
-	SNT__SYNDROME_RNR = 0x20,	    /* value: a code for the time to wait */
+	SNT__SYNDROME_RNR = 0x20,	    /* value: a code for the delay */
 	SNT__SYNDROME_NAK = 0x60,	    /* value: a reason, as follows */
 	SNT__SYNDROME_NAK_SEQUENCE = 0x60,
 	SNT__SYNDROME_NAK_INVALID_REQUEST = 0x61,
@@ -226,7 +226,7 @@ static inline uint8_t snt__syndrome_value(uint8_t syndrome)
 	return syndrome & 0x1f;
 }
 
-/* How long an RNR NAK with this code, as in ibv_qp_attr.min_rnr_timer, makes wait. */
+/* The delay of an RNR NAK with this code, as in ibv_qp_attr.min_rnr_timer. */
 uint64_t snt__rnr_timer_ns(unsigned code);
 
 /* From ibv_qp_attr.timeout; 0: never. */
@@ -235,7 +235,7 @@ static inline uint64_t snt__ack_timeout_ns(unsigned timeout)
 	return timeout ? UINT64_C(4096) << (timeout & 31) : 0;
 }
 
-/* From enum ibv_mtu; 0 for what is none. */
+/* From enum ibv_mtu; 0 if invalid. */
 static inline uint32_t snt__mtu_bytes(unsigned mtu)
 {
 	return mtu >= 1 && mtu <= 5 ? 128u << mtu : 0;
@@ -249,7 +249,7 @@ static inline unsigned snt__mtu_within(size_t bytes)
 	return bytes >= 4096 ? 5 : 24 - (unsigned)__builtin_clz((unsigned)bytes);
 }
 
-/* The rest is the definition of encode and decode. */
+/* Inline definitions of encode and decode. */
 
 static inline uint32_t snt__wire_get32(const uint8_t *at)
 {
