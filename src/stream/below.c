@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a stream is on: a connection of its own, or a QP of the program's, which has nobody
- * to tell the peer that it ends and is closed by the stream.
+ * The transport of a stream: a connection of its own, or a QP of the program's, which
+ * cannot tell the peer that it ends and is closed by the stream.
  */
 #include <errno.h>
 #include <sennit/card.h>
@@ -12,15 +12,15 @@
 #include "util/opts.h"
 #include "vqp/cq.h"
 
-/* Of a QP. One of them is kept for the word of an abort, which nothing else may take. */
+/* Of a QP. One is reserved for the message of an abort. */
 #define WRS_MIN	  9
 #define WRS_ABORT 1
 
-/* How long an abort may take to be said. */
+/* How long the message of an abort may take. */
 #define ABORT_NS UINT64_C(500000000)
 
 /*
- * Of the program's QP
+ * The program's QP
  */
 
 static void qp_closed(struct snt_op *op)
@@ -40,7 +40,8 @@ bool snt__stream_close_qp(struct snt_stream *stream)
 	if (stream->conn || !qp)
 		return false;
 	if (!qp->connected) {
-		/* Its receives are ours, and nobody must get them. */
+		/* Its receives belong to the stream, and must not be left
+		 * to another user. */
 		snt_qp_reset(qp);
 		stream->qp = NULL;
 		return false;
@@ -59,7 +60,8 @@ static void said_abort(struct snt_op *op)
 	snt__stream_close_qp(op->arg);
 }
 
-/* So that the peer need not find out by itself; within reason, since it may be gone. */
+/* Tells the peer, which otherwise has to find out by itself; with a timeout, since the
+ * peer may be gone. */
 static int say_abort(struct snt_stream *stream)
 {
 	int ret;
@@ -76,7 +78,7 @@ static int say_abort(struct snt_stream *stream)
 
 static void cut_qp(struct snt_stream *stream)
 {
-	/* One that has aborted does not listen any more. */
+	/* A peer that has aborted no longer reads. */
 	bool may = stream->open && stream->status != -ECONNABORTED &&
 		   snt__outflow_may_tell(&stream->out, 2);
 
@@ -123,10 +125,10 @@ void snt__stream_greeting(const struct snt_stream *stream,
 }
 
 /*
- * By cards
+ * Streams by cards
  */
 
-/* Receives that a peer can rely on, whatever lanes its messages take. */
+/* The receives that a peer can rely on, whatever lanes its messages take. */
 static uint32_t receives_of(const struct snt_qp *qp)
 {
 	uint32_t lane = qp->lane_depth - qp->recv_batch + 1;
@@ -206,7 +208,8 @@ int snt_stream_create(struct snt_qp *qp, const struct snt_stream_opts *user_opts
 		return ret;
 	ret = snt__stream_prepare(stream, qp);
 	if (ret) {
-		/* Those that it took are ours, and nobody must get them. */
+		/* The receives that were posted belong to the stream, and must not be
+		 * left to another user. */
 		snt_qp_reset(qp);
 		snt__stream_unmake(stream);
 		return ret;

@@ -11,7 +11,7 @@
 
 #define DEPTH_DEFAULT 64
 #define DEPTH_MAX     4096
-/* WRs beyond those of data. */
+/* WRs in addition to those of data. */
 #define WRS_MORE 8
 /* Receives of a lane that may be missing, since they are replaced in batches. */
 #define RECEIVES_MORE 16
@@ -21,7 +21,7 @@ static uint32_t depth_of(const struct snt_stream_opts *opts)
 	return opts->depth ? opts->depth : DEPTH_DEFAULT;
 }
 
-/* Any number of messages, and all of them on one lane: it has receives for that. */
+/* Receives for any distribution of messages, even if all of them take one lane. */
 static uint32_t receives_of(const struct snt_stream_opts *opts)
 {
 	uint32_t receives = SNT__RECEIVES_KEPT + SNT__MESSAGE_COST_MAX * depth_of(opts);
@@ -94,7 +94,7 @@ static void on_event(void *arg, struct snt_conn *conn, enum snt_conn_event event
 }
 
 /*
- * Making
+ * Creation
  */
 
 static int check_depth(const struct snt_stream_opts *opts)

@@ -9,7 +9,7 @@ static int wait_for(struct snt_stream *stream, unsigned event)
 {
 	int ret = snt_stream_wait(stream, event, -1);
 
-	/* What the stream has come to the next call tells. */
+	/* If the stream has ended, the next call returns the reason. */
 	return ret < 0 && !(stream->over && ret == stream->status) ? ret : 0;
 }
 
@@ -28,7 +28,7 @@ static ssize_t read_some_shielded(struct snt_stream *stream, char *buffer, size_
 	return -1;
 }
 
-/* Less than all is an error by the rules of fopencookie(3). */
+/* Writing less than everything is an error by the rules of fopencookie(3). */
 static ssize_t write_some_shielded(struct snt_stream *stream, const char *buffer,
 				   size_t size)
 {

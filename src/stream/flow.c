@@ -95,7 +95,7 @@ const char *snt__inflow_end(struct snt__inflow *in, uint32_t word)
 	return NULL;
 }
 
-/* Receives that data can use. */
+/* Receives that data may use. */
 static uint32_t data_receives(const struct snt__inflow *in)
 {
 	return in->receives - SNT__RECEIVES_KEPT;
@@ -106,12 +106,12 @@ static bool has_freed(const struct snt__inflow *in, unsigned part)
 	uint32_t receives = data_receives(in) / part;
 
 	if (in->ended)
-		return false; /* nobody will use it */
+		return false; /* the peer sends nothing more */
 	return in->consumed - in->told >= in->size / part ||
 	       in->data_taken >= (receives ? receives : 1);
 }
 
-/* Receives that messages without bytes took. */
+/* Receives taken by messages without bytes. */
 static uint64_t others_taken(const struct snt__inflow *in)
 {
 	return in->taken - in->taken_told - in->data_taken;

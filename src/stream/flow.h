@@ -6,28 +6,28 @@
 #include <stdint.h>
 
 /*
- * How much may be sent. Nothing here knows a device: bytes and receives are counted, from
- * 0 and without end, and what a peer says is compared with what it can know.
+ * Flow control. Nothing here depends on a device: bytes and receives are counted from 0
+ * and never wrap, and what a peer reports is checked against what it can know.
  *
- * A byte's place in the ring is its position modulo the ring's size, so nobody ever says
- * where: messages arrive in order, and each begins where the last one ended. The peer may
- * write `size` bytes beyond what it was told has been consumed. Its messages take receives,
- * too, and it may use `receives` of them beyond what it was told have been replaced. Some
- * of these are kept for messages without bytes, which therefore can always be sent: credits
- * and ends never wait behind data.
+ * A byte's place in the ring is its position modulo the ring's size, so places are
+ * never sent: messages arrive in order, and each begins where the last one ended. The
+ * peer may write `size` bytes beyond the position that it was told has been consumed.
+ * Its messages take receives, too, and it may use `receives` of them beyond the number
+ * that it was told have been replaced. Some of these are reserved for messages without
+ * bytes, which therefore can always be sent: credits and ends never wait behind data.
  *
- * What is told, in the 32 bits of an immediate:
+ * The 32 bits of an immediate:
  *
- *	bits 31-30  what it is
+ *	bits 31-30  the kind
  *	CREDIT      bits 29-14  bytes consumed, in units, modulo 2^16
  *	            bits 13-0   receives replaced, modulo 2^14
  *	END         bit 29      the stream is aborted, else shut down
  *	            bits 28-0   bytes sent, modulo 2^29
  *	LENGTH      bits 29-0   of the message, where its receiver cannot know it otherwise
  *
- * A unit is such that a ring has at most 2^15 of them, so that differences modulo 2^16 are
- * exact. What is consumed of a unit only in part is told later. There is never an
- * immediate of 0, which in DQPLB is none.
+ * A unit is such that a ring has at most 2^15 of them, so that differences modulo 2^16
+ * are exact. A unit that is consumed only in part is reported later. An immediate is
+ * never 0, which in DQPLB means that there is none.
  */
 
 enum snt__word {
@@ -43,47 +43,48 @@ enum snt__word {
 #define SNT__WORD_VALUE	   ((1u << SNT__WORD_SHIFT) - 1)
 
 /*
- * Receives that data never takes. Each end tells the other when it has replaced 8 of
- * these, so it is enough that what both can say before either has heard anything fits: a
- * credit for each quarter of the ring and each quarter of the receives of data, of 2
- * receives each in DQPLB.
+ * Receives that data never takes. Each end reports when it has replaced 8 of these, so
+ * it is enough that everything that both ends can send before either has received a
+ * report fits: a credit for each quarter of the ring and each quarter of the receives
+ * of data, of 2 receives each in DQPLB.
  */
 #define SNT__RECEIVES_KEPT 32
 #define SNT__RECEIVES_TELL 8
 
-/* A message takes at most so many receives. */
+/* The most receives that a message takes. */
 #define SNT__MESSAGE_COST_MAX 2
 
-/* What the peer lets us do. */
+/* What the peer lets us send. */
 struct snt__outflow {
 	uint64_t size; /* of its ring, a power of two */
 	uint64_t unit;
 	uint64_t sent;
-	uint64_t freed; /* consumed, as it told */
+	uint64_t freed; /* consumed, as the peer has reported */
 	uint64_t spent; /* receives */
 	uint64_t returned;
 	uint32_t receives;
-	/* Of those spent and not returned, the ones of messages without bytes. Receives come
-	 * back in the order in which they were spent, so that it is known which these are. */
+	/* The receives, spent and not returned, of messages without bytes. Receives are
+	 * returned in the order in which they were spent, so that it is known which
+	 * these are. */
 	uint32_t others;
 	uint32_t other_head, other_tail;
 	struct snt__other {
-		uint64_t end; /* of `spent`, with it */
+		uint64_t end; /* `spent`, after it */
 		unsigned cost;
 	} other[SNT__RECEIVES_KEPT];
 };
 
-/* What we let the peer do. */
+/* What we let the peer send. */
 struct snt__inflow {
 	uint64_t size;
 	uint64_t unit;
 	uint64_t arrived;
 	uint64_t consumed;
-	uint64_t told;	/* of `consumed`, a multiple of unit */
+	uint64_t told;	/* of `consumed`, as reported to the peer; a multiple of unit */
 	uint64_t taken; /* receives, replaced */
 	uint64_t taken_told;
-	uint64_t data_taken; /* of these, by messages with bytes, since last told */
-	uint64_t met;	     /* receives that messages came with, replaced or not */
+	uint64_t data_taken; /* of these, by messages with bytes; since last told */
+	uint64_t met;	     /* receives taken by messages, replaced or not */
 	uint64_t most;
 	uint32_t receives;
 	bool ended;
@@ -92,7 +93,7 @@ struct snt__inflow {
 void snt__outflow_init(struct snt__outflow *out, uint64_t size, uint32_t receives);
 void snt__inflow_init(struct snt__inflow *in, uint64_t size, uint32_t receives);
 
-/* Bytes that the peer has room for. */
+/* The room in the peer's ring, in bytes. */
 static inline uint64_t snt__outflow_room(const struct snt__outflow *out)
 {
 	return out->size - (out->sent - out->freed);
@@ -105,7 +106,7 @@ static inline bool snt__outflow_may(const struct snt__outflow *out, unsigned cos
 	       (uint64_t)out->receives - SNT__RECEIVES_KEPT + out->others;
 }
 
-/* And one without? */
+/* The same without bytes. */
 static inline bool snt__outflow_may_tell(const struct snt__outflow *out, unsigned cost)
 {
 	return out->others + cost <= SNT__RECEIVES_KEPT;
@@ -121,7 +122,7 @@ static inline void snt__outflow_spend(struct snt__outflow *out, uint64_t bytes,
 /* The same without bytes. */
 void snt__outflow_spend_other(struct snt__outflow *out, unsigned cost);
 
-/* The peer has told. NULL, or what is wrong with it. */
+/* A CREDIT has arrived. NULL, or what is wrong with it. */
 const char *snt__outflow_credit(struct snt__outflow *out, uint32_t word);
 
 static inline uint64_t snt__inflow_unread(const struct snt__inflow *in)
@@ -129,12 +130,12 @@ static inline uint64_t snt__inflow_unread(const struct snt__inflow *in)
 	return in->arrived - in->consumed;
 }
 
-/* A message has come with so many bytes, or none, and took so many receives. NULL, or what
- * is wrong with it. */
+/* A message has arrived with so many bytes, or none, and took so many receives. NULL,
+ * or what is wrong with it. */
 const char *snt__inflow_arrive(struct snt__inflow *in, uint64_t bytes, unsigned cost);
 const char *snt__inflow_end(struct snt__inflow *in, uint32_t word);
 
-/* Receives have been replaced, so many of them those of data. */
+/* Receives have been replaced, `data` of them for data. */
 static inline void snt__inflow_replace(struct snt__inflow *in, unsigned receives,
 				       unsigned of_data)
 {
@@ -142,11 +143,11 @@ static inline void snt__inflow_replace(struct snt__inflow *in, unsigned receives
 	in->data_taken += of_data;
 }
 
-/* Must the peer be told now, or is it worth while if it costs little? */
+/* due(): must a CREDIT be sent now? worth(): is one useful if it costs little? */
 bool snt__inflow_due(const struct snt__inflow *in);
 bool snt__inflow_worth(const struct snt__inflow *in);
 
-/* A CREDIT, by which the peer then has been told. */
+/* Makes a CREDIT, which then counts as reported. */
 uint32_t snt__inflow_tell(struct snt__inflow *in);
 
 static inline uint32_t snt__word(enum snt__word kind, uint32_t value)

@@ -11,7 +11,7 @@
 #define MAGIC	0x736e7473 /* "snts" */
 #define VERSION 1
 
-/* All in network byte order; then the data, then the packed token. */
+/* In network byte order; followed by the data, then the packed token. */
 struct header {
 	uint32_t magic;
 	uint8_t version;

@@ -5,8 +5,8 @@
 #include <sennit/stream.h>
 
 /*
- * What the ends tell each other before anything else: where the ring is, how long, how
- * many receives there are.
+ * What the ends exchange first: the address and length of the ring, and the number of
+ * receives.
  */
 struct snt__greeting {
 	uint32_t receives;
@@ -19,7 +19,7 @@ struct snt__greeting {
 ssize_t snt__greeting_pack(const struct snt__greeting *greeting, void *buffer,
 			   size_t size);
 
-/* Trusts nothing. -EPROTONOSUPPORT, -EBADMSG. */
+/* Checks all of its input. -EPROTONOSUPPORT, -EBADMSG. */
 int snt__greeting_unpack(const void *buffer, size_t size,
 			 struct snt__greeting *greeting_out);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Lives of streams: memory, beginning, failing, ending. */
+/* The life of a stream: memory, start, failure, end. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -18,15 +18,15 @@
 #define PAGE	     4096
 
 /*
- * The last packet of a message has the immediate, too. If it were full, it would be longer
- * than those before it, and segmentation offload would not take it along with them. So
- * messages that are many packets are a bit more than a whole number of them.
+ * The last packet of a message also carries the immediate. If that packet were full, it
+ * would be longer than those before it, and segmentation offload would not include it.
+ * So messages of many packets are slightly longer than a whole number of packets.
  */
 #define CHUNK_MANY (UINT64_C(1) << 14)
 #define CHUNK_ODD  64
 /*
- * Where rings have room for four: of packets of 4096 bytes, two, since the first is longer
- * than the others, and four times 15, as many as offload takes at once.
+ * Used where rings have room for four: for packets of 4096 bytes, two, since the first
+ * is longer than the others, and four times 15, as many as offload takes at once.
  */
 #define CHUNK_LONG (UINT64_C(62) * 4096)
 #define RECV_BATCH 4
@@ -157,7 +157,7 @@ static void set_up(struct snt_stream *stream, uint32_t wr_limit)
 	stream->send_done_end = &stream->send_done;
 	stream->low = 1;
 	stream->wants_read = true;
-	/* Until the peer has told what it has. */
+	/* Until the peer's greeting has arrived. */
 	snt__outflow_init(&stream->out, SNT_STREAM_RING_MIN, SNT__RECEIVES_KEPT);
 	stream->chunk = stream->stage_size;
 }
@@ -205,7 +205,7 @@ void snt__stream_unmake(struct snt_stream *stream)
 }
 
 /*
- * Beginning
+ * Start
  */
 
 int snt__stream_prepare(struct snt_stream *stream, struct snt_qp *qp)
@@ -244,7 +244,7 @@ void snt__stream_begin(struct snt_stream *stream)
 }
 
 /*
- * Failing and ending
+ * Failure and end
  */
 
 void snt__stream_fail(struct snt_stream *stream, int error, const char *format, ...)
@@ -280,7 +280,7 @@ static int error_of(unsigned status)
 	}
 }
 
-/* What is flushed has a reason, which somebody else will tell. */
+/* A flushed WR has a cause, which is reported elsewhere. */
 void snt__stream_lose(struct snt_stream *stream, const struct snt_wc *wc)
 {
 	if (stream->leaving || stream->closing_qp)
@@ -289,7 +289,7 @@ void snt__stream_lose(struct snt_stream *stream, const struct snt_wc *wc)
 			 snt_status_text(wc->status));
 }
 
-/* All that was to be said has been said, in both directions. */
+/* Both directions have ended, and both ends know it. */
 static bool is_complete(const struct snt_stream *stream)
 {
 	return stream->in.ended && stream->end_acked;
@@ -306,7 +306,7 @@ void snt__stream_leave(struct snt_stream *stream)
 		snt__stream_end(stream, 0, NULL);
 }
 
-/* The first reason counts, but for one that is only the shadow of another. */
+/* The first reason counts, unless it only follows from another. */
 void snt__stream_end(struct snt_stream *stream, int error, const char *text)
 {
 	if (!stream->failed && !is_complete(stream)) {
@@ -338,8 +338,8 @@ int snt_stream_abort(struct snt_stream *stream, const char *text)
 }
 
 /*
- * Destroying. One that devices have a hand in goes when they have let go, and keeps the
- * context from being closed meanwhile.
+ * Destruction. A stream that devices still use is freed when they release it, and keeps
+ * the context from being closed meanwhile.
  */
 
 static void linger(struct snt_stream *stream)
@@ -358,12 +358,12 @@ static void stop_lingering(struct snt_stream *stream)
 
 void snt__stream_free(struct snt_stream *stream)
 {
-	/* The rest comes when it is closed. */
+	/* The close's completion continues here. */
 	if (snt__stream_close_qp(stream))
 		return;
 	stop_lingering(stream);
 	if (snt_conn_destroy(stream->conn)) {
-		/* A device does not let go: neither do we. */
+		/* A device still uses it, so that it cannot be freed yet. */
 		linger(stream);
 		return;
 	}

@@ -15,8 +15,8 @@ struct snt_stream_listener {
 	struct snt_stream_opts opts;
 	uint8_t data[SNT_STREAM_DATA_MAX];
 	struct snt__link coming; /* streams that are not open yet */
-	/* For snt_stream_listener_wait(). Those that have ended since stay, with what they
-	 * had delivered, and take up places of the backlog. */
+	/* For snt_stream_listener_wait(). Streams that have ended since, but had
+	 * delivered data, stay and take up places of the backlog. */
 	struct snt__link open;
 	struct snt__hub_waiter *waiter;
 	void (*accepted)(void *arg, struct snt_stream_listener *listener,
@@ -64,7 +64,7 @@ void snt__stream_listener_tell(struct snt_stream *stream)
 	struct snt_stream_listener *listener = stream->listener;
 
 	snt__unlink(&stream->in_listener);
-	/* Who gets it knows that it is open. */
+	/* Passing it to the program tells that it is open. */
 	stream->told_open = true;
 	if (!listener->accepted) {
 		snt__list_append(&listener->open, &stream->in_listener);
@@ -75,14 +75,14 @@ void snt__stream_listener_tell(struct snt_stream *stream)
 	listener->accepted(listener->arg, listener, stream);
 }
 
-/* Is it open, and waits to be accepted? */
+/* Is it open and waiting to be accepted? */
 static bool is_queued(const struct snt_stream *stream)
 {
 	return stream->listener && stream->told_open;
 }
 
-/* Bytes may come before it is known to be open. Whoever sent them knows that they have
- * arrived, so that they are kept in any case. */
+/* Bytes may arrive before the stream is known to be open. Their sender knows that they
+ * have arrived, so that they must be kept. */
 static bool has_delivered(const struct snt_stream *stream)
 {
 	return snt__inflow_unread(&stream->in) || stream->in.ended;
@@ -220,7 +220,7 @@ int snt_stream_listener_wait(struct snt_stream_listener *listener, int64_t timeo
 	stream = first_of(&listener->open);
 	snt__stream_listener_forget(stream);
 	stream->programs = true;
-	/* What has come meanwhile. */
+	/* Reports what has arrived meanwhile. */
 	snt__stream_tell_later(stream);
 	*stream_out = stream;
 	return 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Readiness: what the program wished for, whether it is so, and who is told. Wishes are
- * fulfilled by completions and by events of the connection, all of which come from the
- * loop and end in snt__stream_tell().
+ * Readiness: which events the program wants, whether they are true, and which callbacks
+ * or waits they end. Completions and events of the connection make them true; both come
+ * from the loop and end in snt__stream_tell().
  */
 #include <errno.h>
 
@@ -37,7 +37,7 @@ unsigned snt__stream_state(const struct snt_stream *stream)
 	       (stream->over ? SNT_STREAM_OVER : 0);
 }
 
-/* Takes wishes that are fulfilled off the list. */
+/* Returns the wanted events that are true, and no longer wants them. */
 static inline unsigned take_events(struct snt_stream *stream)
 {
 	unsigned events = 0;
@@ -139,7 +139,7 @@ static void forget_waiter(void *arg)
 	waiter->stream->waiter = waiter->next;
 }
 
-/* To arm and to sleep is dear, and often enough what is waited for is there already. */
+/* Arming and sleeping are expensive, and often the event is there already. */
 static int wait_once(struct snt_stream *stream, unsigned events, int64_t left,
 		     struct snt__stream_waiter *waiter)
 {
@@ -202,7 +202,7 @@ int snt_stream_wait(struct snt_stream *stream, unsigned events, int64_t timeout_
  * Blocking calls
  */
 
-/* Returns 0 to go on. */
+/* Returns 0 to continue. */
 static int wait_more(struct snt_stream *stream, unsigned event, int64_t timeout_ns,
 		     uint64_t begin)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Receiving: what arrives in the ring, and how the program takes it. */
+/* Receiving: data arrives in the ring, and the program takes it. */
 #include <errno.h>
 #include <limits.h>
 #include <string.h>
@@ -30,10 +30,11 @@ int snt__stream_post_receives(struct snt_stream *stream, uint32_t count)
 }
 
 /*
- * What arrives
+ * Arrival
  */
 
-/* A few at a time. Only what is there again is told to be. */
+/* Receives are replaced in batches. Only receives that are posted again are
+ * reported. */
 static inline void replace(struct snt_stream *stream, unsigned cost, bool data)
 {
 	int ret;
@@ -81,7 +82,7 @@ static const char *take_word(struct snt_stream *stream, uint32_t word, uint64_t 
 	}
 }
 
-/* NULL, or what the peer must not do. */
+/* NULL, or how the peer broke the protocol. */
 static const char *take(struct snt_stream *stream, const struct snt_wc *wc)
 {
 	const struct snt_qp *qp = stream->qp;
@@ -160,7 +161,7 @@ static size_t copy_out(struct snt_stream *stream, uint8_t *to, size_t length)
 	return done;
 }
 
-/* There is nothing to be read: why? */
+/* Nothing to read: returns why. */
 static ssize_t nothing(struct snt_stream *stream, uint64_t least)
 {
 	if (stream->in.ended)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Sending: what the program wrote goes to the stage, from there to the peer's ring as the
- * peer has room, with credits for the other direction along.
+ * Sending: the program's bytes go to the stage, and from there to the peer's ring as
+ * the peer has room, together with credits for the other direction.
  */
 #include <errno.h>
 #include <limits.h>
@@ -12,14 +12,14 @@
 #include "util/err.h"
 #include "vqp/qp.h"
 
-/* WRs that are posted at once. */
+/* The most WRs of one post. */
 #define BATCH 8
 
-/* With so many signalled messages under way one that could be longer waits for more: the
- * next completion sends it in any case. */
+/* While so many signalled messages are in flight, one that could grow waits for more
+ * data: the next completion sends it in any case. */
 #define WINDOW 2
 
-/* WRs that data never takes. */
+/* WRs reserved for messages other than data. */
 #define WRS_KEPT 4
 
 struct batch {
@@ -66,7 +66,7 @@ static inline struct snt_send_wr *next_wr(struct snt_stream *stream,
 	return wr;
 }
 
-/* It will be heard of, and with it those before it. */
+/* Signals it: its completion also stands for the WRs before it. */
 static inline void announce(struct snt_stream *stream, struct snt_send_wr *wr)
 {
 	wr->flags |= SNT_SIGNALED;
@@ -110,7 +110,7 @@ static bool add_credit(struct snt_stream *stream, struct batch *batch)
 	return add_word(stream, batch, snt__inflow_tell(&stream->in), false);
 }
 
-/* Behind all data. */
+/* After all data. */
 static bool add_end(struct snt_stream *stream, struct batch *batch)
 {
 	if (!stream->shut || stream->end_posted || stream->posted != stream->staged ||
@@ -127,12 +127,12 @@ static bool add_end(struct snt_stream *stream, struct batch *batch)
  * Data
  */
 
-/* Bytes in one piece, here and at the peer. */
+/* Contiguous bytes, here and at the peer. */
 struct piece {
-	struct snt_stream_send *send; /* whose they are; NULL: of the stage */
-	uint64_t have;		      /* that could go, had they room */
+	struct snt_stream_send *send; /* their send; NULL: from the stage */
+	uint64_t have;		      /* bytes that could be sent if there were room */
 	uint64_t length;
-	bool last; /* of all that there is to send */
+	bool last; /* ends with the last byte there is to send */
 };
 
 static inline struct piece next_piece(const struct snt_stream *stream)
@@ -157,8 +157,9 @@ static inline struct piece next_piece(const struct snt_stream *stream)
 	return piece;
 }
 
-/* The peer's room for it. Not less than an eighth of the ring, or a slow reader would be
- * sent crumbs; he tells when a quarter is free. */
+/* Limits the piece to the peer's room. Less than an eighth of the ring is not used,
+ * because a slow reader would get tiny messages; the peer reports when a quarter is
+ * free. */
 static inline bool fit(struct snt_stream *stream, struct piece *piece)
 {
 	uint64_t room = snt__outflow_room(&stream->out);
@@ -175,18 +176,18 @@ static inline bool fit(struct snt_stream *stream, struct piece *piece)
 	return true;
 }
 
-/* Might more come to go along, and will something make it go if not? */
+/* May more data join this piece, and is a completion sure to send it otherwise? */
 static inline bool may_wait(const struct snt_stream *stream, const struct piece *piece)
 {
 	return piece->last && !piece->send && piece->length < stream->chunk &&
 	       stream->data_lots >= WINDOW && !stream->urgent && !stream->shut;
 }
 
-/* What goes along in the immediate. */
+/* The immediate that is sent with the data. */
 static inline uint32_t choose_word(struct snt_stream *stream, uint64_t length)
 {
 	struct snt__inflow *in = &stream->in;
-	bool extra = is_dqplb(stream); /* costs a receive more */
+	bool extra = is_dqplb(stream); /* an immediate costs one more receive */
 
 	if (is_spray(stream))
 		return snt__word(SNT__WORD_LENGTH, (uint32_t)length);
@@ -247,7 +248,7 @@ static bool add_data(struct snt_stream *stream, struct batch *batch)
 }
 
 /*
- * All
+ * Posting
  */
 
 static bool post(struct snt_stream *stream, struct batch *batch)
@@ -256,7 +257,8 @@ static bool post(struct snt_stream *stream, struct batch *batch)
 
 	if (__builtin_expect(ret == (int)batch->count, 1))
 		return true;
-	/* It breaks, and completions will tell why; or it counts otherwise than we do. */
+	/* The QP is failing, and completions will tell why; or its count of WRs differs
+	 * from ours. */
 	snt__stream_fail(stream, ret == -ESHUTDOWN ? 0 : EIO,
 			 "the QP takes nothing more");
 	return false;
@@ -281,7 +283,7 @@ void snt__stream_pump(struct snt_stream *stream)
 	} while (post(stream, &batch) && batch.count == BATCH);
 }
 
-/* Registered ones that are done with, in the order in which they were sent. */
+/* Registered sends that are complete, in the order in which they were sent. */
 static void finish_sends(struct snt_stream *stream, unsigned count, int result)
 {
 	while (count-- && stream->send_first) {
@@ -353,7 +355,7 @@ int snt__stream_refuse(const struct snt_stream *stream)
 	return 0;
 }
 
-/* Whole messages leave as soon as they are there, so that the peer can begin. */
+/* Whole messages are sent as soon as they are staged, so that the peer can begin. */
 static size_t stage_bytes(struct snt_stream *stream, const uint8_t *from, size_t length)
 {
 	uint64_t mask = stream->stage_size - 1;
