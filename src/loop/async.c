@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Asynchronous events of devices, in words of our own and with the device's name.
+ * Asynchronous events of devices, translated into sennit's own, with the device's name.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -89,10 +89,10 @@ static struct snt_srq *find_srq(const struct snt_loop *loop,
 	return found ? found : find_in(&loop->base.polled_cqs, physical);
 }
 
-/* An event that has been taken and acknowledged: what it is about may be gone by now. */
+/* An event that has been taken and acknowledged: its object may be gone by now. */
 struct news {
 	struct snt_call call;
-	struct snt_loop *loop; /* for which */
+	struct snt_loop *loop; /* the loop that it is for */
 	const struct snt_device *device;
 	int verbs_type;
 	uint8_t port;
@@ -141,7 +141,7 @@ static void read_event(const struct ibv_async_event *from, struct news *news)
 	}
 }
 
-/* As the loop sees it: of QPs and SRQs it knows its own. */
+/* As the loop sees it: the loop knows its own QPs and SRQs. */
 static struct snt_event translate(const struct snt_loop *loop, const struct news *news)
 {
 	return (struct snt_event){
@@ -179,7 +179,7 @@ static void tell(struct snt_loop *loop, const struct news *news, bool logs)
 		loop->happened(loop->happened_arg, &event);
 }
 
-/* In the loop that it is for. */
+/* Runs in the loop that it is for. */
 static void deliver(struct snt_call *call)
 {
 	struct news *news = snt__container(call, struct news, call);
@@ -214,8 +214,8 @@ static void pass_on(const struct snt_loop *from, const struct news *news)
 	}
 }
 
-/* Acknowledged before anything is told: the function may destroy what it is about, which
- * would wait for that. 0, or a negative errno: there is none. */
+/* The event is acknowledged before it is reported: the callback may destroy its object,
+ * which would wait for the acknowledgment. 0, or a negative errno: there is none. */
 static int take_event(const struct snt_loop *loop, struct news *news)
 {
 	const struct snt_device *device = news->device;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Calls: functions that other threads want to have run in the loop's thread.
+ * Calls: functions that other threads have run in the loop's thread.
  *
- * Any thread pushes onto a stack, without a lock and in one step, so that a thread which is
- * stopped or killed in the middle holds up no other. The loop takes the whole stack at once
- * and turns it round. `queued` is cleared before the function runs: a thread that finds it
- * set has been seen by the run that follows, and one that finds it cleared queues again.
+ * Any thread pushes onto a stack, without a lock and in one step, so that a thread
+ * which is stopped or killed in the middle holds up no other. The loop takes the whole
+ * stack at once and reverses it. `queued` is cleared before the function runs: a thread
+ * that finds it set is covered by the run that follows, and one that finds it cleared
+ * queues again.
  */
 #include <errno.h>
 
@@ -63,7 +64,7 @@ static void take_inbox(struct snt_loop *loop)
 	at = atomic_exchange(&loop->inbox, NULL);
 	if (!at)
 		return;
-	/* The latest is on top, and will be the last. */
+	/* The latest is on top, and becomes the last. */
 	end = &at->next;
 	while (at) {
 		struct snt_call *next = at->next;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Not waiting any longer. What waits in the ring of its QP is taken back; of what is in
- * the hands of a device only the meaning of its completion can change.
+ * Cancellation. A WR that waits in the ring of its QP is taken back; for one that a
+ * device has, only the meaning of its completion can change.
  */
 #include <errno.h>
 
@@ -23,7 +23,7 @@ static int abort_qp(struct snt_op *op)
 				 "QP %u is not connected: there is nothing to abort",
 				 qp->num);
 	if (qp->broken || qp->closing || qp->refusal)
-		return 0; /* on its way already */
+		return 0; /* it is ending already */
 	ret = snt__qp_abort(qp);
 	if (!ret)
 		snt__log(&qp->ctx->log, SNT_LOG_WARN,
@@ -31,7 +31,7 @@ static int abort_qp(struct snt_op *op)
 	return ret;
 }
 
-/* Its completion cannot be polled any more, and its QP has been told to end. */
+/* Its completion can no longer be polled, and its QP has been told to end. */
 static bool is_lost(const struct snt_op *op)
 {
 	const struct snt_qp *qp = op->qp;

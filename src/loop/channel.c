@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Completion channels. One serves all CQs of a device, and each event says which one it
- * is for. A channel is read until it is empty, every time: whoever waits by edge would
- * never hear of what was left.
+ * is for. A channel is always read until it is empty: edge-triggered polling does not
+ * report what was left.
  */
 #include <errno.h>
 #include <infiniband/verbs.h>
@@ -44,7 +44,7 @@ int snt__channel_drain_all(struct snt_loop *loop)
 	return 0;
 }
 
-/* All of them, also if one fails. */
+/* Drains all of them, even if one fails. */
 int snt__channel_drain_signalled(struct snt_loop *loop)
 {
 	int ret = 0;
@@ -91,7 +91,7 @@ void snt__channel_close_all(struct snt_loop *loop)
 	for (unsigned i = 0; i < loop->base.ctx->device_count; i++) {
 		const struct snt_device *device = loop->base.ctx->device[i];
 
-		/* That an fd cannot be closed is nothing a program could act on. */
+		/* A program could not act on a failure to close an fd. */
 		if (loop->channel[i].channel)
 			device->control.destroy_channel(loop->channel[i].channel);
 		loop->channel[i].channel = NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the fd tells, and what is done about it.
+ * Dispatch: finds out what is ready, and runs callbacks.
  */
 #include <errno.h>
 #include <limits.h>
@@ -19,8 +19,8 @@
  * Collecting
  */
 
-/* Kernels before 5.11 have no epoll_pwait2(2), and policies of containers that do not know it
- * refuse it. Neither changes while the process runs. */
+/* Kernels before 5.11 do not have epoll_pwait2(2), and container policies that do not
+ * know it refuse it. Neither changes while the process runs. */
 static atomic_bool lacks_pwait2;
 
 static int wait_precisely(const struct snt_loop *loop, struct epoll_event *events,
@@ -52,7 +52,7 @@ static int wait_fd(const struct snt_loop *loop, struct epoll_event *events,
 			  rounded_ms < INT_MAX ? (int)rounded_ms : INT_MAX);
 }
 
-/* The only place, beside that of src/loop/sleep.c, where a thread can be cancelled. */
+/* The only place, besides src/loop/sleep.c, where a thread can be cancelled. */
 static int sleep_on_fd(const struct snt_loop *loop, struct epoll_event *events,
 		       int64_t timeout_ns)
 {
@@ -66,7 +66,7 @@ static int sleep_on_fd(const struct snt_loop *loop, struct epoll_event *events,
 	return count;
 }
 
-/* Returns whether it was not known yet. */
+/* Returns whether the source was not noted yet. */
 static bool note(struct snt_loop *loop, struct snt__source *source)
 {
 	if (source == &loop->bell)
@@ -88,7 +88,7 @@ int snt__loop_collect(struct snt_loop *loop, int64_t timeout_ns)
 	bool found_more;
 	int count;
 
-	/* What is readable is reported again until it was read. */
+	/* A level-triggered fd is reported again until it has been read. */
 	do {
 		found_more = false;
 		count = timeout_ns ? sleep_on_fd(loop, events, timeout_ns)
@@ -101,7 +101,7 @@ int snt__loop_collect(struct snt_loop *loop, int64_t timeout_ns)
 			found_more |= note(loop, events[i].data.ptr);
 		timeout_ns = 0;
 	} while (count == EVENTS && found_more);
-	/* From here on wakes ring again; those before are seen by this run. */
+	/* From here on wakes ring again; earlier ones are seen by this run. */
 	if (atomic_load(&loop->rung))
 		atomic_store(&loop->rung, false);
 	return 0;
@@ -120,8 +120,8 @@ void snt__loop_suspect_all(struct snt_loop *loop)
  * Running
  */
 
-/* In the order in which they have their turns. Completions come before deadlines that
- * passed while they waited. */
+/* In the order of their turns. Completions come before deadlines that passed while they
+ * waited. */
 enum kind {
 	WAKES,
 	CALLS,
@@ -136,7 +136,7 @@ static bool is_woken(const struct snt_loop *loop)
 	return atomic_load_explicit(&loop->woken, memory_order_relaxed);
 }
 
-/* Which kinds have something to do, as a set. */
+/* The set of kinds that have work. */
 static unsigned find_waiting(struct snt__round *run)
 {
 	const struct snt_loop *loop = run->loop;
@@ -149,7 +149,8 @@ static unsigned find_waiting(struct snt__round *run)
 	       (unsigned)snt__timer_due(run) << TIMERS;
 }
 
-/* Another one each time, so that each has its turn however small the budget is. */
+/* A different one each time, so that every kind gets its turn however small the budget
+ * is. */
 static unsigned choose_favoured(struct snt__round *run)
 {
 	unsigned behind = run->waiting & (~1u << run->loop->favoured);
@@ -159,8 +160,8 @@ static unsigned choose_favoured(struct snt__round *run)
 	return among & -among;
 }
 
-/* What of the budget to leave for the kinds behind this one: a quarter for each that has
- * something to do, as long as one callback is left for this kind; and always one for the
+/* The part of the budget to leave for the kinds after this one: a quarter for each that
+ * has work, as long as one callback is left for this kind; and always one for the
  * favoured kind. */
 static int reserve_behind(const struct snt__round *run, enum kind kind)
 {
@@ -204,7 +205,8 @@ static void run_sources(struct snt__round *run)
 		ret = source->ready(source, most);
 		if (ret < 0)
 			run->error = ret;
-		/* By level it reports what it left, but not everybody waits by level. */
+		/* A level-triggered fd would report what was left, but programs may wait
+		 * for edges of the loop's fd. */
 		run->again |= ret >= most;
 		run->count += ret > 0 ? ret : 0;
 		run->left -= ret > 0 ? ret : 0;
@@ -237,7 +239,8 @@ int snt__loop_run(struct snt_loop *loop, int budget, bool arms, bool *gone)
 	if (run.waiting & (run.waiting - 1))
 		run.favoured = choose_favoured(&run);
 	run_kinds(&run);
-	/* A turn was left to a kind that had no callback to run after all. */
+	/* The favoured kind had no callback to run after all: the others get its
+	 * turn. */
 	if (run.favoured && !run.count && !run.gone) {
 		run.waiting = run.favoured = 0;
 		run_kinds(&run);
@@ -248,7 +251,7 @@ int snt__loop_run(struct snt_loop *loop, int budget, bool arms, bool *gone)
 	loop->run = NULL;
 	if (snt__loop_has_fd(loop))
 		snt__timer_set(loop);
-	/* The budget has come to its end before the work. */
+	/* The budget was used up before the work. */
 	if (arms && (run.again || has_work(loop) || is_woken(loop)))
 		snt__loop_ring_fd(loop);
 	return run.error ? run.error : run.count;
@@ -283,7 +286,7 @@ int snt_loop_dispatch(struct snt_loop *loop, int budget)
 	if (snt__loop_has_fd(loop))
 		ret = snt__loop_collect(loop, 0);
 	else
-		/* Nothing tells which source is readable. */
+		/* It is unknown which source is readable. */
 		snt__loop_suspect_all(loop);
 	if (ret)
 		return ret;
@@ -305,7 +308,7 @@ int snt_loop_poll(struct snt_loop *loop, int budget)
  * Before sleeping
  */
 
-/* Of CQs, after their channels were drained. 1 if one of them has to be polled first. */
+/* Settles CQs whose channels were drained. 1 if one of them has to be polled first. */
 static int settle_all(struct snt_loop *loop)
 {
 	struct snt__link *list = &loop->base.event_cqs;
@@ -330,7 +333,7 @@ static int settle_all(struct snt_loop *loop)
 	return found;
 }
 
-/* What is there already, whether the fd tells of it or not. */
+/* Work that is due, whether or not the fd shows it. */
 static bool is_something_due(struct snt_loop *loop)
 {
 	return has_work(loop) || atomic_load(&loop->woken) || snt__timer_is_due(loop);
@@ -345,8 +348,8 @@ int snt__loop_arm(struct snt_loop *loop)
 	return ret ? ret : is_something_due(loop);
 }
 
-/* The bell and the timerfd have had their edges when the program was woken, and polling took
- * no notice of them. They are taken here, so that both have another one. */
+/* The edges of the bell and the timerfd have woken the program already, and polling
+ * does not take them. They are taken here, so that the next ones are seen. */
 static int collect_and_arm(struct snt_loop *loop)
 {
 	int ret = snt__loop_collect(loop, 0);

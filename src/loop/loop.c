@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Making and unmaking, the fd and what is behind it, and the bell.
+ * Opening and closing, the fd and its sources, and the bell.
  */
 #include "loop/loop.h"
 
@@ -46,7 +46,8 @@ void snt__loop_remove(struct snt_loop *loop, struct snt__source *source)
 {
 	if (!snt__linked(&source->all))
 		return;
-	/* In a child of the process it stays in the epoll instance, which is not its own. */
+	/* A child of the process leaves it in the epoll instance, which is the
+	 * parent's. */
 	if (snt__loop_has_fd(loop) && !snt__loop_forked(loop))
 		epoll_ctl(loop->fd, EPOLL_CTL_DEL, source->fd, NULL);
 	snt__unlink(&source->all);
@@ -54,8 +55,8 @@ void snt__loop_remove(struct snt_loop *loop, struct snt__source *source)
 }
 
 /*
- * The bell. Its counter is never read: the edge of a write is all that is needed, and
- * the kernel reports it once. `rung` spares the writes that would tell nothing new.
+ * The bell. Its counter is never read: the edge of a write is enough, and the kernel
+ * reports it once. `rung` saves redundant writes.
  */
 
 void snt__loop_ring(struct snt_loop *loop)
@@ -64,7 +65,7 @@ void snt__loop_ring(struct snt_loop *loop)
 
 	if (atomic_exchange(&loop->rung, true))
 		return;
-	/* A counter that is full has an edge all the same. */
+	/* A write to a full counter fails, but still makes an edge. */
 	if (write(loop->bell.fd, &one, sizeof(one)) < 0 && errno != EAGAIN)
 		atomic_store(&loop->rung, false);
 }
@@ -144,7 +145,7 @@ int snt_loop_fd(struct snt_loop *loop)
  * Opening and closing
  */
 
-/* Nobody has armed what is new. */
+/* A CQ that has grown is not armed. */
 static void cq_grown(struct snt_cq *cq)
 {
 	if (snt__loop_has_fd(cq->loop))
@@ -273,7 +274,8 @@ static int close_uncancelled(struct snt_loop *loop)
 	return 0;
 }
 
-/* It may sleep until connections have ended, but half of a loop is of use to no thread. */
+/* It may sleep until connections have ended; cancellation must not leave a half-closed
+ * loop. */
 int snt_loop_close(struct snt_loop *loop)
 {
 	int state, ret;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Ends of ops: by a completion, or without one.
+ * The end of ops: by a completion, or without one.
  */
 #include "loop/op.h"
 
@@ -36,7 +36,7 @@ static int error_of(unsigned status)
 	}
 }
 
-/* Its callback may use the op for something else, or free it. */
+/* Its callback may reuse the op, or free it. */
 static __attribute__((noinline)) void tell_waiter(struct snt_op *op,
 						  struct snt__waiter *waiter)
 {
@@ -48,7 +48,7 @@ static __attribute__((noinline)) void tell_waiter(struct snt_op *op,
 			 snt_op_text(op));
 }
 
-/* From here on it is the program's again. */
+/* From here on the op is the program's again. */
 static inline void call_back(struct snt_op *op)
 {
 	struct snt__waiter *waiter = op->waiter;
@@ -82,7 +82,7 @@ void snt__op_complete(struct snt_op *op, const struct snt_wc *wc)
 	uint8_t opcode = op->wc.opcode;
 
 	op->wc = *wc;
-	/* A lane that passes WRs on does not know what failed. */
+	/* A lane in pass-through does not know which WR failed. */
 	if (__builtin_expect(wc->status, 0))
 		op->wc.opcode = opcode;
 	op->result = op->reason ? op->reason : error_of(wc->status);

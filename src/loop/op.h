@@ -9,14 +9,14 @@
 
 /*
  * Ops. The wr_id of what an op posts is its address, and the first member of an op is
- * the function that takes the completion: whatever begins like an op can share a CQ
- * with ops.
+ * the function that takes the completion: anything that begins like an op can share a
+ * CQ with ops.
  */
 
 enum snt__op_state {
 	SNT__OP_UNUSED = 0,
 	SNT__OP_POSTED,
-	SNT__OP_OVER, /* without a completion; waits for its callback */
+	SNT__OP_OVER, /* ended without a completion; waits for its callback */
 };
 
 enum snt__op_flags {
@@ -27,20 +27,21 @@ enum snt__op_flags {
 	SNT__OP_NO_EFFECT = 1 << 4, /* ended before any device executed a part of it */
 };
 
-/* On the stack of snt_op_wait(), since the op may be anything after its callback. */
+/* On the stack of snt_op_wait(), since the op may be reused or freed after its
+ * callback. */
 struct snt__waiter {
 	bool done;
 	int result;
-	struct snt__err_kept why; /* if the result is an error */
+	struct snt__err_kept why; /* the error text, if the result is an error */
 };
 
 /* op.c: a completion of the op. */
 void snt__op_complete(struct snt_op *op, const struct snt_wc *wc);
 
-/* op.c: it is no early receive any more, if it was one. */
+/* op.c: removes it from the list of early receives, if it is there. */
 void snt__op_unlist(struct snt_op *op);
 
-/* op.c: it ends without a completion, at the next dispatch, and for this reason. */
+/* op.c: ends it without a completion, at the next dispatch, for this reason. */
 void snt__op_end(struct snt_op *op, int reason);
 
 #endif

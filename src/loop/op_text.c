@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* How an op ended, in words. */
+/* How an op ended, as text. */
 #include <errno.h>
 
 #include "loop/op.h"
 #include "vqp/wc_text.h"
 
-/* Cancelled, or out of time: did it take effect? */
+/* Cancelled, or timed out: did it take effect? */
 static const char *cut_short(const struct snt_op *op, const char *how)
 {
 	const char *effect = "whether it took effect is not known";

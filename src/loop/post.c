@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Verbs as ops. An op becomes the library's when the post has succeeded, not before, so
- * that one which was refused is as it was.
+ * that a refused one is unchanged.
  */
 #include <errno.h>
 
@@ -11,7 +11,7 @@
 #include "vqp/mw.h"
 #include "vqp/srq.h"
 
-/* WRs that are handed down at once, and so the most for one doorbell. */
+/* WRs that are posted at once, and so the most for one doorbell. */
 #define BATCH 64
 
 static int refuse_qp(const struct snt_qp *qp)
@@ -21,7 +21,7 @@ static int refuse_qp(const struct snt_qp *qp)
 			 qp->num);
 }
 
-/* Is this the process that the loop is of? */
+/* Is this the process that created the loop? */
 static inline int check_loop(const struct snt_loop *loop)
 {
 	return __builtin_expect(snt__loop_forked(loop), 0) ? snt__loop_check(loop) : 0;
@@ -78,7 +78,7 @@ static inline int post(struct snt_qp *qp, struct snt_op *op, struct snt_send_wr 
 
 	if (ret)
 		return ret;
-	/* What a WR has no bits for would be cut off unseen. */
+	/* Values that do not fit would be truncated silently. */
 	if (__builtin_expect(sge_count > UINT16_MAX || flags > UINT8_MAX, 0))
 		return snt__fail(EINVAL, "QP %u: %u SGEs or flags 0x%x", qp->num,
 				 sge_count, flags);
@@ -227,7 +227,7 @@ int snt_op_send_inv(struct snt_qp *qp, struct snt_op *op, const struct snt_sge *
 }
 
 /*
- * Several at once
+ * Batches
  */
 
 static void accept_wr(struct snt_op *op, struct snt_qp *qp,
@@ -289,7 +289,7 @@ int snt_op_batch(struct snt_qp *qp, struct snt_op *const *ops,
  * Receives
  */
 
-/* The QP has never been connected and never will be; its receives do not come back. */
+/* The QP has never been connected and never will be; its receives do not complete. */
 static void abandon(struct snt_qp *qp)
 {
 	while (qp->early) {
@@ -390,7 +390,7 @@ int snt_op_srq_recv(struct snt_srq *srq, struct snt_op *op, const struct snt_sge
 }
 
 /*
- * The end
+ * Closing
  */
 
 int snt_op_close(struct snt_qp *qp, struct snt_op *op)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Serving CQs: those with ops are polled, for those that are watched the program's
- * function is called, in turn, until they are empty. Then they are armed and looked at
- * once more; only what was empty after it had been armed is left to the events.
+ * Serving CQs: those with ops are polled, for watched ones the program's function is
+ * called, in turn, until they are empty. Then they are armed and polled once more; only
+ * a CQ that was empty after it had been armed is left to its events.
  */
 #include <errno.h>
 #include <sennit/op.h>
@@ -14,10 +14,10 @@
 #define BATCH 32
 
 /* Turns without a callback, since not every CQE is the last of its WR, until dispatch
- * gives up the processor. */
+ * yields the processor. */
 #define TURNS_MAX 1024
 
-/* How long something may wait that no event will tell of. */
+/* The longest delay of work that no event will report. */
 #define RETRY_NS 1000000
 
 bool snt__serve_wants(const struct snt_cq *cq)
@@ -58,7 +58,8 @@ static void fail(struct snt__round *run, struct snt_cq *cq, int error)
 	run->error = error;
 }
 
-/* What is listed there has no event of its own: a marker that its lane refused. */
+/* Entries of `front.ready` have no event of their own: markers that their lanes
+ * refused. */
 static void retry(struct snt_timer *timer)
 {
 	struct snt_loop *loop = timer->arg;
@@ -102,7 +103,8 @@ int snt__serve_settle(struct snt_cq *cq)
 		ret = snt__cq_arm(cq);
 	if (!ret)
 		ret = snt__cq_look(cq);
-	/* What was found may have come with an event, which is of no use then. */
+	/* The completions that were found may have raised an event, which is stale
+	 * then. */
 	notify->stale = ret > 0;
 	if (ret)
 		return ret;
@@ -111,7 +113,7 @@ int snt__serve_settle(struct snt_cq *cq)
 	return 0;
 }
 
-/* Nothing came of the last poll, nor of the look: only time helps. */
+/* Neither polling nor arming got anywhere: try again after a time. */
 static void park(struct snt__round *run, struct snt_cq *cq)
 {
 	int ret = retry_later(run->loop);
@@ -124,7 +126,7 @@ static void park(struct snt__round *run, struct snt_cq *cq)
 	cq->notify.idle = snt__serve_soon;
 }
 
-/* Returns how many completions there were. */
+/* Returns the number of completions. */
 static int serve_ops(struct snt__round *run, struct snt_cq *cq, int max)
 {
 	struct snt_wc wc[BATCH];
@@ -152,7 +154,7 @@ static int serve_watch(struct snt__round *run, struct snt_cq *cq)
 	return ret;
 }
 
-/* One turn. Whatever a callback destroyed is not touched any more. */
+/* One turn. What a callback has destroyed is not touched any more. */
 static void serve(struct snt__round *run, struct snt_cq *cq, int max)
 {
 	bool gone = false;
@@ -172,7 +174,7 @@ static void serve(struct snt__round *run, struct snt_cq *cq, int max)
 		cq->notify.stale |= count > 0;
 		return;
 	}
-	/* Where more keeps coming it is not worth while to arm. */
+	/* While more completions keep coming, arming is not worth while. */
 	if (!snt__serve_wants(cq) || count == want || (count && cq->notify.stale))
 		return;
 	want = snt__serve_settle(cq);
@@ -182,7 +184,7 @@ static void serve(struct snt__round *run, struct snt_cq *cq, int max)
 		park(run, cq);
 }
 
-/* Each in turn, for as long as something comes of it. */
+/* Each in turn, while any has completions. */
 static void serve_until_idle(struct snt__round *run, int reserve)
 {
 	struct snt_loop *loop = run->loop;
@@ -228,7 +230,7 @@ void snt__serve_pending(struct snt__round *run, int reserve)
 		serve_once(run, reserve);
 }
 
-/* One that cannot be polled is reported by its own turn. */
+/* A CQ that cannot be polled is reported in its own turn. */
 void snt__serve_now(struct snt_cq *cq)
 {
 	while (!cq->notify.failed && serve_ops(cq->loop->run, cq, BATCH) > 0)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Sleeping: on the loop's fd, and on those of devices whose packets are moved by whoever
- * wakes up first. He who is waiting for them needs no other thread in between.
+ * Sleeping: on the loop's fd, and on those of devices whose packets any thread that
+ * wakes up may move. A thread that waits for them itself needs no other thread in
+ * between.
  */
 #include "loop/sleep.h"
 
@@ -13,7 +14,8 @@
 
 #include "util/err.h"
 
-/* Who has an event loop of his own may sleep there the next time, and nobody would know. */
+/* A program with an event loop of its own may sleep there the next time, and the device
+ * would not be told. */
 static bool may_attend(const struct snt_loop *loop, int64_t timeout_ns)
 {
 	bool simulated = loop->sleep;
@@ -38,7 +40,7 @@ void snt__sleep_attend(struct snt_loop *loop, struct snt__sleep *sleep,
 	}
 }
 
-/* Each that was readable has something for its CQs, as likely as not. */
+/* A device whose fd was readable probably has completions for its CQs. */
 static void leave(struct snt_loop *loop, struct snt__sleep *sleep,
 		  const struct pollfd *fds)
 {
@@ -83,8 +85,8 @@ static int watch_all(struct snt_loop *loop, struct snt__sleep *sleep,
 	return count > 0 && fds[last].revents ? snt__loop_collect(loop, 0) : 0;
 }
 
-/* The thread was cancelled in its sleep. Edges that the kernel had told of by then are lost
- * with it, so that the next thread looks at everything. */
+/* The thread was cancelled while it slept. Edges that the kernel had reported by then
+ * are lost with it, so that the next thread checks everything. */
 static void cancelled(void *arg)
 {
 	struct snt__sleep *sleep = arg;

@@ -4,7 +4,7 @@
 
 #include "loop/loop.h"
 
-/* What to sleep on besides the loop's fd. */
+/* Fds to sleep on besides the loop's. */
 struct snt__sleep {
 	struct snt_loop *loop;
 	unsigned count;
@@ -12,12 +12,12 @@ struct snt__sleep {
 	int fd[SNT_DEVICES_MAX];
 };
 
-/* Before CQs are armed, so that devices need not look for another who does it; it ends with
- * either of the two below. */
+/* Called before CQs are armed, so that devices need not wake another thread to move
+ * packets; either of the two functions below ends it. */
 void snt__sleep_attend(struct snt_loop *loop, struct snt__sleep *sleep,
 		       int64_t timeout_ns);
 
-/* Takes what the fd has to tell. Returns 0 or a negative errno. */
+/* Sleeps, and collects what the fd reports. Returns 0 or a negative errno. */
 int snt__sleep_on(struct snt_loop *loop, struct snt__sleep *sleep, int64_t timeout_ns);
 void snt__sleep_not(struct snt_loop *loop, struct snt__sleep *sleep);
 

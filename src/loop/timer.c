@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Timers: a pairing heap made of the timers themselves, so that any number of them needs
- * no memory, and one timerfd for the first of them. The timerfd may be set to a time at
- * which there is nothing to do any more; it then costs one wake-up, which is less than
- * to set it anew for each deadline that was kept.
+ * Timers: a pairing heap made of the timers themselves, so that any number of them
+ * needs no memory, and one timerfd for the first of them. The timerfd may be set to a
+ * time at which nothing is due any more; that costs one wake-up, less than setting it
+ * again for each timer that was stopped in time.
  */
 #include <errno.h>
 #include <string.h>
@@ -15,8 +15,8 @@
 #include "util/err.h"
 
 /*
- * The heap. `child` is the first of a timer's children, `next` the sibling behind, `prev`
- * the sibling before or, of the first, the parent.
+ * The heap. `child` is the first of a timer's children, `next` its next sibling, `prev`
+ * its previous sibling or, for the first child, the parent.
  */
 
 static struct snt_timer *meld(struct snt_timer *a, struct snt_timer *b)
@@ -37,7 +37,7 @@ static struct snt_timer *meld(struct snt_timer *a, struct snt_timer *b)
 	return a;
 }
 
-/* Siblings two by two from the front, then all of these from the back. */
+/* Melds siblings in pairs from the front, then the results from the back. */
 static struct snt_timer *meld_siblings(struct snt_timer *first)
 {
 	struct snt_timer *pairs = NULL, *whole = NULL;
@@ -107,7 +107,7 @@ int snt__timer_open(struct snt_loop *loop)
 	return 0;
 }
 
-/* From now on, so that the clock may be any. */
+/* Relative to now, so that any clock will do. */
 void snt__timer_set(struct snt_loop *loop)
 {
 	const struct snt_timer *first = loop->timers;
@@ -117,7 +117,7 @@ void snt__timer_set(struct snt_loop *loop)
 	if (!first || first->deadline_ns >= loop->clock_set_ns || loop->clock.fd < 0)
 		return;
 	if (loop->sleep)
-		return; /* the kernel knows nothing of this time */
+		return; /* simulated time is unknown to the kernel */
 	now = snt__loop_now(loop);
 	if (first->deadline_ns > now) {
 		at.it_value.tv_sec = (first->deadline_ns - now) / 1000000000;
@@ -145,7 +145,8 @@ int snt_timer_start_at(struct snt_loop *loop, struct snt_timer *timer,
 	if (timer->loop)
 		take_out(loop, timer);
 	timer->child = timer->next = timer->prev = NULL;
-	/* One that is started again and again in the past would be the first for ever. */
+	/* A timer that is always started in the past again would stay the first for
+	 * ever. */
 	if (loop->run && deadline_ns < loop->run->now_ns)
 		deadline_ns = loop->run->now_ns;
 	timer->deadline_ns = deadline_ns < SNT__NEVER ? deadline_ns : SNT__NEVER - 1;
@@ -156,7 +157,7 @@ int snt_timer_start_at(struct snt_loop *loop, struct snt_timer *timer,
 		take_out(loop, timer);
 		return ret;
 	}
-	/* At the end of dispatch once, for all that were started meanwhile. */
+	/* Within dispatch the timerfd is set once, at the end. */
 	if (!loop->run)
 		snt__timer_set(loop);
 	return 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Waiting: first with open eyes, then asleep.
+ * Waiting: spins first, then sleeps.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -11,12 +11,12 @@
 
 #define BUDGET 256
 
-/* Of SNT_SPIN_AUTO: to spin for longer is never worth while, and what to begin with. */
+/* For SNT_SPIN_AUTO: the longest spin that can pay off, and the initial value. */
 #define AUTO_MAX_NS   100000
 #define AUTO_FIRST_NS 20000
-/* What was waited for longer counts as that, so that one hiccup does not decide. */
+/* Longer waits count as this, so that a single long one does not decide. */
 #define GAP_MAX_NS (2 * AUTO_MAX_NS)
-/* One wait in so many finds out whether it would pay off again. */
+/* One wait out of so many tests whether spinning would pay off again. */
 #define PROBE 16
 
 static int64_t spin_for(struct snt_loop *loop)
@@ -32,8 +32,8 @@ static int64_t spin_for(struct snt_loop *loop)
 	return twice < AUTO_MAX_NS ? (int64_t)twice : AUTO_MAX_NS;
 }
 
-/* How long it took until something came, over the last few times: quick to believe that
- * answers are fast, slow to believe that they are not. */
+/* How long it took recently until something came: quick to learn that answers are fast,
+ * slow to learn that they are not. */
 static void learn(struct snt_loop *loop, uint64_t gap_ns)
 {
 	if (gap_ns > GAP_MAX_NS)
@@ -47,10 +47,10 @@ static void learn(struct snt_loop *loop, uint64_t gap_ns)
 	loop->gap_ns += !loop->gap_ns;
 }
 
-/* Polls between two looks at the clock. */
+/* Polls between two readings of the clock. */
 #define SPINS 8
 
-/* Spinning between two looks at the fd, where nobody sleeps. */
+/* Spinning between two checks of the fd, for a loop that must not sleep. */
 #define AWAKE_NS 50000
 
 static bool is_woken(struct snt_loop *loop)
@@ -58,7 +58,7 @@ static bool is_woken(struct snt_loop *loop)
 	return atomic_load_explicit(&loop->woken, memory_order_relaxed);
 }
 
-/* What is left of a time; -1 is for ever. */
+/* The rest of a timeout; -1 is for ever. */
 static int64_t left_of(const struct snt_loop *loop, int64_t timeout_ns, uint64_t begin)
 {
 	uint64_t spent;
@@ -69,7 +69,8 @@ static int64_t left_of(const struct snt_loop *loop, int64_t timeout_ns, uint64_t
 	return spent < (uint64_t)timeout_ns ? timeout_ns - (int64_t)spent : 0;
 }
 
-/* Returns what came, 0 if nothing did. The clock is looked at now and then only. */
+/* Returns the result of polling; 0: nothing came. The clock is read only now and
+ * then. */
 static int spin(struct snt_loop *loop, uint64_t begin, uint64_t spin_ns, bool *woken,
 		bool *gone)
 {
@@ -97,7 +98,7 @@ static int sleep_on(struct snt_loop *loop, struct snt__sleep *sleep, int64_t tim
 	return snt__loop_run(loop, BUDGET, true, gone);
 }
 
-/* There are CQs that wake nobody. */
+/* For CQs without events, which cannot wake a sleeping thread. */
 static int wait_awake(struct snt_loop *loop, int64_t timeout_ns, uint64_t begin,
 		      bool *gone)
 {
@@ -133,7 +134,7 @@ static int wait_asleep(struct snt_loop *loop, int64_t timeout_ns, uint64_t begin
 	return sleep_on(loop, &sleep, ret ? 0 : left_of(loop, timeout_ns, begin), gone);
 }
 
-/* Of this thread: the shield that was put up last. */
+/* The innermost shield of this thread. */
 static _Thread_local struct snt__shield shield;
 
 void snt__shield_begin(const struct snt_loop *loop, struct snt__shield *kept)
@@ -178,7 +179,8 @@ static int wait_shielded(struct snt_loop *loop, int64_t timeout_ns, bool *gone)
 	return ret;
 }
 
-/* Callbacks, and all else that would be left half done, run with cancellation disabled. */
+/* Callbacks, and everything else that must not stay half done, run with cancellation
+ * disabled. */
 static int wait(struct snt_loop *loop, int64_t timeout_ns, bool *gone)
 {
 	struct snt__shield kept;
@@ -190,7 +192,8 @@ static int wait(struct snt_loop *loop, int64_t timeout_ns, bool *gone)
 	return ret;
 }
 
-/* In a callback, where it is refused, there may be a wait around it with an undo of its own. */
+/* In a callback, where waiting is refused, there may be a wait around it with an undo
+ * of its own. */
 static int wait_undo(struct snt_loop *loop, int64_t timeout_ns, void (*undo)(void *arg),
 		     void *arg, bool *gone)
 {
@@ -242,7 +245,7 @@ int snt_op_wait(struct snt_op *op, int64_t timeout_ns)
 		return op->result < 0 ? snt__fail(-op->result, "%s", snt_op_text(op))
 				      : op->result;
 	loop = op->loop;
-	/* Who calls this in a callback may be waiting for the same op already. */
+	/* A caller inside a callback may be waiting for the same op already. */
 	ret = snt__loop_enter(loop, BUDGET);
 	if (ret)
 		return ret;
