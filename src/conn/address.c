@@ -69,7 +69,7 @@ static int error_of(int ret)
 	}
 }
 
-/* Only addresses that are valid on one link have a zone: "eth0", or its number. */
+/* Only link-local addresses have a zone: "eth0", or its number. */
 static bool parse_zone(const char *zone, struct sockaddr_in6 *out)
 {
 	const struct in6_addr *address = &out->sin6_addr;
@@ -102,7 +102,7 @@ static bool parse_ipv6(const char *host, struct sockaddr_in6 *out)
 	       (!*percent || parse_zone(percent + 1, out));
 }
 
-/* inet_aton() also knows "127.1", and ignores what is behind a space. */
+/* inet_aton() also accepts "127.1", and ignores what follows a space. */
 static bool parse_ipv4(const char *host, struct sockaddr_in *out)
 {
 	out->sin_family = AF_INET;
@@ -110,9 +110,9 @@ static bool parse_ipv4(const char *host, struct sockaddr_in *out)
 }
 
 /*
- * Not by getaddrinfo(), which takes a lock of the C library and opens sockets even for
- * these: a child that is forked while another thread does that finds the lock taken for ever,
- * and has the sockets.
+ * Does not use getaddrinfo(), which takes a lock of the C library and opens sockets
+ * even for these: a child that is forked meanwhile by another thread would find the
+ * lock taken for ever, and inherit the sockets.
  */
 int snt__address_parse(const char *host, uint16_t port, struct sockaddr_storage *out)
 {

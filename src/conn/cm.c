@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A carrier: one RC QP, made by us like any lane, and connected by a connection manager.
- * Receives for a few messages are always there, and no more than two messages of ours, and
- * the last one, are under way, so that a peer which keeps to the rules always has room.
+ * A carrier: one RC QP, created here like any lane, and connected by a connection
+ * manager. Receives for a few messages are always posted, and at most two of our
+ * messages, plus the last one, are in flight, so that a peer which follows the protocol
+ * always has room.
  */
 #include "conn/cm.h"
 
@@ -22,22 +23,22 @@
 #include "vqp/qp.h"
 
 #define MS_NS UINT64_C(1000000)
-/* How long what was said last may take to get out: this, and some retries of the QP, which
- * may be slow ones; but a context that is closed waits for it. */
+/* How long the last message may take: this, plus some retries of the QP, which may be
+ * slow; a context that is closed waits for it. */
 #define LINGER_NS      (500 * MS_NS)
 #define LINGER_RETRIES 3
 #define LINGER_MAX_NS  (2000 * MS_NS)
 #define RESOLVE_MS     2000
 #define RECVS	       6
 #define SENDS	       2
-/* One is for the last words, which cannot wait for a place. */
+/* One is reserved for the last message, which cannot wait for a slot. */
 #define SEND_SLOTS (SENDS + 1)
 #define RETRIES	   7
-/* Events that are taken at once, before others have their turn. */
+/* Events that are taken at once, before other work gets its turn. */
 #define TURN 16
-/* Of the peer's QP, if it is longer than what we can choose from. */
+/* The longest ACK timeout of the QPs; a shorter one of the peer's is adopted. */
 #define TIMEOUT_MAX 20
-/* How much of a sentence may be a list of addresses. */
+/* The part of an error text that a list of addresses may take. */
 #define PRESENT_TEXT 256
 
 struct slot {
@@ -52,7 +53,7 @@ struct cm {
 	struct snt_qp *qp;
 	struct snt_mem *mem;
 	uint8_t *bytes;
-	struct snt_timer timer; /* of the last words */
+	struct snt_timer timer; /* for the last message */
 	struct snt_op close;
 	bool established;
 	bool broken;
@@ -72,7 +73,7 @@ static struct cm *cm_of(struct snt__carrier *carrier)
 }
 
 /*
- * The end
+ * End
  */
 
 static void free_if_done(struct cm *cm)
@@ -96,7 +97,7 @@ static void break_down(struct cm *cm, int error, const char *text)
 	snt__conn_lost(cm->carrier.conn, error, text);
 }
 
-/* The last completion of all. */
+/* The completion of the close, the last of all. */
 static void closed(struct snt_op *op)
 {
 	struct cm *cm = op->arg;
@@ -108,7 +109,7 @@ static void closed(struct snt_op *op)
 	free_if_done(cm);
 }
 
-/* May free it, if it has no connection any more. */
+/* May free the carrier, if it has no connection. */
 static void end_qp(struct cm *cm)
 {
 	if (cm->closing) {
@@ -173,7 +174,7 @@ static void received(struct snt_op *op)
 		if (!cm->closing)
 			break_down(cm, op->result, "the carrier's QP has failed");
 	} else if (cm->carrier.conn && !cm->broken) {
-		/* The message may overtake the manager's. */
+		/* The message may overtake the manager's event. */
 		if (!cm->established)
 			cm->manager->cm->table->notify(cm->id);
 		snt__conn_input(cm->carrier.conn, slot->bytes, (size_t)op->wc.length);
@@ -206,7 +207,7 @@ static void sent(struct snt_op *op)
 	if (cm->carrier.conn)
 		snt__conn_writable(cm->carrier.conn);
 	else if (!cm->sending || op->result)
-		end_qp(cm); /* the last words are out, or will never be */
+		end_qp(cm); /* the last message was sent, or never will be */
 }
 
 static bool cm_has_room(struct snt__carrier *carrier, bool last)
@@ -288,7 +289,7 @@ static const struct snt__carrier_table table = {
 };
 
 /*
- * Making
+ * Creation
  */
 
 static int make(struct snt__hub *hub, struct snt__cm_manager *manager,
@@ -373,7 +374,7 @@ static int move_to(struct cm *cm, enum ibv_qp_state state)
 		   : 0;
 }
 
-/* The virtual QP has to know that its lane is connected; with whom does not matter. */
+/* The virtual QP has to know that its lane is connected; to which peer does not matter. */
 static int connect_qp(struct cm *cm, uint32_t qpn)
 {
 	const struct snt_card card = {
@@ -398,8 +399,8 @@ static int connect_qp(struct cm *cm, uint32_t qpn)
 	return ret ? ret : snt_qp_connected(cm->qp, &card);
 }
 
-/* How long a QP tries before it gives up: a message, and the PING that waits behind it,
- * within the detection time. */
+/* How long a QP retries before it fails: a message, and the PING behind it, must fit
+ * into the detection time. */
 static uint8_t timeout_for(uint32_t detect_ms)
 {
 	uint64_t each_ns = detect_ms * MS_NS * 5 / 8 / (RETRIES + 1);
@@ -417,7 +418,7 @@ static uint8_t timeout_for(uint32_t detect_ms)
 #define MAGIC	  "SNTC"
 #define DATA_SIZE 6
 
-/* What every path has, or the port if it has less: messages are short. */
+/* An MTU that every path has, or the port's if that is less: messages are short. */
 static uint8_t least_mtu(const struct cm *cm)
 {
 	const struct snt_device *device =
@@ -476,7 +477,7 @@ static void refuse_response(struct cm *cm, int error)
 	snt__err_keep(&why);
 	cm->manager->cm->table->reject(cm->id, NULL, 0);
 	snt__err_restore(&why);
-	/* The peer has gone since it responded. */
+	/* The peer has disconnected since it responded. */
 	if (error == -ENOTCONN)
 		break_down(cm, -ECONNRESET, "it has disconnected");
 	else
@@ -499,7 +500,7 @@ static void responded(struct cm *cm, const struct snt__cm_event *event)
 	snt__conn_up(cm->carrier.conn);
 }
 
-/* NULL: just by its number. */
+/* NULL: report just the number. */
 static const char *reason_text(unsigned reason)
 {
 	switch (reason) {
@@ -516,7 +517,7 @@ static const char *reason_text(unsigned reason)
 	}
 }
 
-/* Listeners say why in an END; managers only by a number. */
+/* Listeners send the reason in an END; managers only a number. */
 static void rejected(struct cm *cm, const struct snt__cm_event *event)
 {
 	const char *reason = reason_text(event->reason);
@@ -540,7 +541,7 @@ static void rejected(struct cm *cm, const struct snt__cm_event *event)
 
 static void happened(struct cm *cm, const struct snt__cm_event *event)
 {
-	/* One that is on its way out has nothing more to hear. */
+	/* A closed carrier reports nothing. */
 	if (!cm->carrier.conn)
 		return;
 	switch (event->type) {
@@ -560,7 +561,7 @@ static void happened(struct cm *cm, const struct snt__cm_event *event)
 		break_down(cm, event->status, strerror(-event->status));
 		break;
 	case SNT__CM_EVENT_DISCONNECTED:
-		/* What was received before comes first, then that the QP is closed. */
+		/* Messages that were received come first, then the QP's close. */
 		end_qp(cm);
 		break;
 	default:
@@ -568,7 +569,7 @@ static void happened(struct cm *cm, const struct snt__cm_event *event)
 	}
 }
 
-/* Managers do not tell what they were asked for, nor what the others have. */
+/* The manager's error names neither the requested address nor the available ones. */
 static int explain_connect(const struct snt__hub *hub, const struct sockaddr *source,
 			   const struct sockaddr *target, int error)
 {
@@ -612,7 +613,7 @@ int snt__cm_connect(struct snt__hub *hub, const struct sockaddr *source,
 			return 0;
 		}
 		free_if_done(cm);
-		/* Another kind of device may lead there. */
+		/* Another kind of device may have a route. */
 		if ((ret == -ENETUNREACH || ret == -EADDRNOTAVAIL) &&
 		    i + 1 < hub->cm->count)
 			ret = 0;
@@ -703,7 +704,7 @@ static int move_request(struct snt__arrival *arrival, const struct snt__hub *to)
 	struct snt__cm_id *id = passed->event.id;
 
 	passed->manager = find_manager(to, id->cm->table);
-	id->user = NULL; /* nobody's, until the other thread has it */
+	id->user = NULL; /* of no loop, until the other thread has it */
 	return passed->manager ? id->cm->table->move(id, passed->manager->cm) : -ENOENT;
 }
 
@@ -722,7 +723,7 @@ static void take_passed(struct snt__arrival *arrival, struct snt__hub *hub,
 	free(passed);
 }
 
-/* Returns whether it is on its way to another listener. */
+/* Returns whether the request goes to another listener. */
 static bool pass_on(struct snt__member *member, const struct snt__cm_event *event)
 {
 	struct passed_request *passed;
@@ -760,7 +761,7 @@ void snt__cm_ready(struct snt__cm_manager *manager)
 {
 	struct snt__cm_event event;
 
-	/* What is left keeps the fd readable. */
+	/* Events that are left keep the fd readable. */
 	for (unsigned i = 0; i < TURN; i++) {
 		if (manager->cm->table->next_event(manager->cm, &event))
 			return;
@@ -785,7 +786,7 @@ static void ear_close(struct snt__ear *base)
 
 static const struct snt__ear_table ear_table = { .close = ear_close, .by_cm = true };
 
-/* One port, at all managers that have the address. */
+/* The same port at all managers that have the address. */
 static int listen_all(struct ear *ear, const struct sockaddr *address, unsigned backlog)
 {
 	struct snt__hub *hub = ear->ear.hub;

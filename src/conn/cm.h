@@ -4,9 +4,9 @@
 
 #include "conn/carrier.h"
 
-/* Messages on an RC QP that a connection manager (dev/cm.h) has brought about. */
+/* Messages on an RC QP that a connection manager (dev/cm.h) has connected. */
 
-/* @detect_ms: within how much time a peer that is gone is noticed. */
+/* @detect_ms: the time within which the loss of the peer is noticed. */
 int snt__cm_connect(struct snt__hub *hub, const struct sockaddr *source,
 		    const struct sockaddr *target, uint32_t detect_ms,
 		    struct snt_conn *conn, struct snt__carrier **carrier_out);
@@ -14,7 +14,7 @@ int snt__cm_listen(struct snt__hub *hub, const struct sockaddr *address,
 		   unsigned backlog, struct snt_listener *listener,
 		   struct snt__ear **ear_out);
 
-/* The managers themselves, which have nothing left to do. */
+/* Closes the managers, which are no longer in use. */
 void snt__cm_hub_close(struct snt__hub *hub);
 
 #endif

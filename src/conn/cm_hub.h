@@ -15,7 +15,7 @@ struct snt__cm_manager {
 	struct snt__watch watch;
 	unsigned device_count;
 	unsigned device
-		[SNT_DEVICES_MAX]; /* the context's index of each of its devices */
+		[SNT_DEVICES_MAX]; /* the context's index of each of the manager's devices */
 };
 
 struct snt__cm_hub {
@@ -23,13 +23,13 @@ struct snt__cm_hub {
 	struct snt__cm_manager manager[SNT__CM_KINDS_MAX];
 };
 
-/* Made if there are none. -EOPNOTSUPP: no device has one. */
+/* Opens them if they are not open. -EOPNOTSUPP: no device has one. */
 int snt__cm_hub_open(struct snt__hub *hub);
 
-/* The addresses that connections can be made from, and be listened for on: for people. */
+/* The addresses that can be connected from and listened on, as text for people. */
 const char *snt__cm_hub_addresses(const struct snt__hub *hub, char *text, size_t size);
 
-/* cm.c: there are events. */
+/* cm.c: the manager has events. */
 void snt__cm_ready(struct snt__cm_manager *manager);
 
 #endif

@@ -43,7 +43,7 @@ static void close_qp(struct snt_conn *conn)
 		snt_op_close(conn->qp, &conn->close_op);
 	else
 		snt_qp_close(conn->qp, conn->close_wr_id);
-	/* Nobody else will tell that it is closed. */
+	/* No completion will report that it is closed. */
 	if (conn->qp->cq->unpollable && snt_op_pending(&conn->close_op))
 		snt_op_cancel(&conn->close_op, SNT_DETACH);
 }
@@ -66,7 +66,7 @@ static void drop_lookup(struct snt_conn *conn)
 	conn->lookup = NULL;
 }
 
-/* All but the QP is let go, and that is told to end. */
+/* Releases everything but the QP, which is told to end. */
 void snt__conn_shut(struct snt_conn *conn)
 {
 	snt__unlink(&conn->in_waiting);
@@ -77,7 +77,7 @@ void snt__conn_shut(struct snt_conn *conn)
 	close_qp(conn);
 }
 
-/* May another attempt go better? */
+/* Can another attempt succeed? */
 static bool may_pass(const struct snt_conn *conn)
 {
 	switch (conn->hs.error) {
@@ -119,7 +119,8 @@ static void try_later(struct snt_conn *conn)
 
 static int start(struct snt_conn *conn);
 
-/* The QP of the last attempt has to go first, and that may take the program's polling. */
+/* The QP of the last attempt must be destroyed first, which may need the program's
+ * polling. */
 static void try_again(struct snt_conn *conn)
 {
 	int ret;
@@ -144,7 +145,7 @@ static void try_again(struct snt_conn *conn)
 }
 
 /*
- * Telling the program
+ * Reports to the program
  */
 
 static int call(struct snt_conn *conn, enum snt_conn_event event)
@@ -159,7 +160,7 @@ static int tell_over(struct snt_conn *conn)
 {
 	snt__conn_shut(conn);
 	if (snt_op_pending(&conn->close_op))
-		return 0; /* qp_closed() comes back to this */
+		return 0; /* qp_closed() comes back here */
 	if (!conn->programs || snt__linked(&conn->in_requests)) {
 		snt__conn_free(conn);
 		return 0;
@@ -177,7 +178,7 @@ static int tell_over(struct snt_conn *conn)
 	return call(conn, SNT_CONN_OVER);
 }
 
-/* The next thing that the program is to know. Last of all, since it may destroy the
+/* Reports the next event to the program. Comes last, since the program may destroy the
  * connection. */
 static int tell(struct snt_conn *conn)
 {
@@ -228,7 +229,7 @@ static int work(struct snt__worker *worker)
 	return tell(conn);
 }
 
-/* The timer is that of the setup. */
+/* From now on the timer is that of the setup. */
 static void look_no_longer(struct snt_conn *conn)
 {
 	char text[sizeof(conn->hs.text)];
@@ -263,7 +264,7 @@ static void timer_fired(struct snt_timer *timer)
 }
 
 /*
- * Making and freeing
+ * Creation and destruction
  */
 
 int snt__conn_make(struct snt__hub *hub, struct snt_conn **conn_out)
@@ -299,7 +300,7 @@ void snt__conn_free(struct snt_conn *conn)
 	free(conn);
 }
 
-/* The engine begins anew. */
+/* The engine starts over. */
 static int begin(struct snt_conn *conn)
 {
 	uint8_t nonce[SNT__NONCE_SIZE];
@@ -344,7 +345,7 @@ static int call_target(struct snt_conn *conn)
 	return ret ? ret : start_timer(conn);
 }
 
-/* The first address that one can get to from here, as far as that is known by now. */
+/* The first address that can be reached from here, as far as is known by now. */
 static int call_any(struct snt_conn *conn, const struct sockaddr_storage *found,
 		    int count)
 {
@@ -392,7 +393,7 @@ static int look_up(struct snt_conn *conn)
 	return ret ? ret : start_timer(conn);
 }
 
-/* Another attempt. */
+/* Starts an attempt. */
 static int start(struct snt_conn *conn)
 {
 	conn->attempts++;
@@ -440,7 +441,7 @@ static int find_source(struct snt_conn *conn, const struct snt_conn_opts *opts)
 	return ret < 0 ? ret : 0;
 }
 
-/* What both ends can choose. */
+/* The options that both ends have. */
 static int take_opts(struct snt_conn *conn, const struct snt_conn_opts *opts)
 {
 	int ret = snt__opts_import(&conn->qp_opts, sizeof(conn->qp_opts), opts->qp,
@@ -607,7 +608,7 @@ int snt_conn_abort(struct snt_conn *conn, const char *text)
 	return 0;
 }
 
-/* Nothing of it may be in the hands of a device. */
+/* No device may use it any more. */
 static int release_qp(struct snt_conn *conn)
 {
 	int ret;

@@ -11,12 +11,12 @@
 #include "conn/scout.h"
 
 /*
- * A connection: the engine (handshake.h), what it travels on (carrier.h), what tries
- * pairs of devices (scout.h), and the program's QP. conn_step.c does what the engine
- * wants; conn.c is what the program sees.
+ * A connection: the engine (handshake.h), its carrier (carrier.h), the scouts that try
+ * pairs of devices (scout.h), and the program's QP. conn_step.c carries out the
+ * engine's actions; conn.c is the program's interface.
  */
 
-/* In snt_conn::events, beside the public ones: the listener's program is to be told. */
+/* In snt_conn::events, besides the public ones: report to the listener's program. */
 #define SNT__CONN_REQUEST 0
 
 /* Unless an option says otherwise. */
@@ -25,15 +25,15 @@
 struct snt_conn {
 	struct snt__hub *hub;
 	struct snt__worker worker;
-	struct snt_timer timer; /* of the engine, of waiting for sends, of a new try */
+	struct snt_timer timer; /* of the engine, of waiting for sends, of a retry */
 	struct snt__handshake hs;
-	struct snt__carrier *carrier; /* NULL: none yet, or no more */
+	struct snt__carrier *carrier; /* NULL: not yet, or no longer */
 	struct snt__scouting *scouting;
-	struct snt_listener *listener; /* it came from; NULL: none, or gone */
+	struct snt_listener *listener; /* its source; NULL: none, or destroyed */
 	struct snt__link in_listener;
 	struct snt__link in_requests;
 	struct snt__link in_meetings;
-	struct snt_listener *meet;   /* by which the peer may call at the same time */
+	struct snt_listener *meet;   /* the peer may connect to it at the same time */
 	struct snt__link in_waiting; /* for a turn to try pairs */
 
 	struct snt_qp_opts qp_opts;
@@ -41,19 +41,19 @@ struct snt_conn {
 	struct snt_op close_op;
 	bool qp_closing;
 
-	bool programs;	/* the program has it */
-	bool requested; /* and is to accept or reject */
-	bool told_up;	/* it knows that it is established */
+	bool programs;	/* the program holds it */
+	bool requested; /* the program is to accept or reject */
+	bool told_up;	/* the program knows that it is established */
 	bool carried;	/* messages can go out */
 	bool leaving;	/* snt_conn_disconnect() was called */
 	bool over;	/* as the program is to see it */
-	bool waiting;	/* for a new try */
-	bool meeting;	/* it may be the other end's attempt at one of ours */
-	bool awaits;	/* the other end's attempt is the one that counts */
+	bool waiting;	/* for a retry */
+	bool meeting; /* it may be the other end's counterpart of an attempt of ours */
+	bool awaits;  /* the other end's attempt is the one that counts */
 	bool may_scout; /* its turn has come */
-	bool prepared;	/* the program has seen the QP, which can be connected now */
+	bool prepared; /* the program has had its turn with the QP, which can be connected now */
 	bool up;	/* is, or was, established */
-	uint8_t events; /* to be told: a bit for each enum snt_conn_event */
+	uint8_t events; /* to be reported: a bit for each enum snt_conn_event */
 	struct snt__hub_waiter *waiter;
 
 	void (*event)(void *arg, struct snt_conn *conn, enum snt_conn_event event);
@@ -64,12 +64,12 @@ struct snt_conn {
 	uint64_t began_at;
 	uint64_t took_ns;
 
-	/* Of the end that connects: all that a new try needs. */
-	char *host; /* to be looked for; NULL: not needed */
+	/* The end that connects: everything that a retry needs. */
+	char *host; /* to be resolved; NULL: not needed */
 	uint16_t port;
-	struct snt__lookup *lookup; /* under way */
+	struct snt__lookup *lookup; /* in progress */
 	struct snt__watch lookup_watch;
-	struct sockaddr_storage target; /* AF_UNSPEC: not found yet */
+	struct sockaddr_storage target; /* AF_UNSPEC: not resolved yet */
 	struct sockaddr_storage source; /* AF_UNSPEC: any */
 	enum snt_carrier carrier_kind;
 	uint32_t retries;
@@ -81,50 +81,52 @@ struct snt_conn {
 	struct sockaddr_storage peer;
 };
 
-/* conn_step.c: does all that can be done now, but for what concerns the program. */
+/* conn_step.c: carries out everything that can be done now, except for callbacks. */
 void snt__conn_step(struct snt_conn *conn);
 
-/* conn_step.c: the turn to try pairs has come. */
+/* conn_step.c: the connection's turn to try pairs has come. */
 void snt__conn_scout(struct snt_conn *conn);
 
 /* conn_step.c: the program has had its turn with the QP. */
 void snt__conn_prepared(struct snt_conn *conn);
 
-/* conn_step.c: ends it for the engine's reasons. */
+/* conn_step.c: ends it for a reason of the engine. */
 void snt__conn_fail(struct snt_conn *conn, enum snt__end_code code, int error,
 		    const char *text);
 
-/* conn.c: a connection that nobody knows of yet. */
+/* conn.c: a connection that the program does not have yet. */
 int snt__conn_make(struct snt__hub *hub, struct snt_conn **conn_out);
-/* conn.c: frees it, with all that it has. */
+/* conn.c: frees it, with everything it owns. */
 void snt__conn_free(struct snt_conn *conn);
 
-/* listener.c: of a connection that came from one. */
+/* listener.c: for a connection that came from a listener. */
 int snt__listener_tell(struct snt_conn *conn); /* calls requested() */
 void snt__listener_request(struct snt_conn *conn);
 void snt__listener_forget(struct snt_conn *conn);
-/* listener.c: what has come from it and has ended is kept, and takes up a place of the
- * backlog, until it is not any more. */
+/* listener.c: a connection that has ended is kept, and takes up a place of the backlog,
+ * until it is dropped. */
 void snt__listener_keep_dead(struct snt_listener *listener);
 void snt__listener_drop_dead(struct snt_listener *listener);
 
-/* meet.c: is there one of ours that it may be the other end of? */
+/* meet.c: may it be the counterpart of one of our attempts? */
 bool snt__meet_expected(const struct snt_conn *conn);
-/* meet.c: settles it. True: the connection is gone, or on its way. */
+/* meet.c: decides between the two. True: the connection has been taken over, or will
+ * be. */
 bool snt__meet(struct snt_conn *conn);
-/* meet.c: of an attempt that is over: wait for the other end's? */
+/* meet.c: for an attempt that is over: wait for the other end's? */
 bool snt__meet_awaits(struct snt_conn *conn);
 
-/* conn.c: what an attempt has made goes, but for the connection itself. */
+/* conn.c: releases everything that an attempt created, but not the connection. */
 void snt__conn_shut(struct snt_conn *conn);
 
-/* offer.c: what the context's devices have to offer. `qp` is what opts->qp was, in our size. */
+/* offer.c: the offer for the context's devices. `qp` is a copy of opts->qp in our
+ * size. */
 int snt__offer_make(const struct snt__hub *hub, const struct snt_conn_opts *opts,
 		    const struct snt_qp_opts *qp, struct snt__offer *offer);
 int snt__offer_check_secret(const void *secret, size_t length);
 int snt__offer_check_data(const void *data, size_t length);
 
-/* When the time for the setup is up. */
+/* The end of the setup time. */
 static inline uint64_t snt__conn_deadline(const struct snt_conn *conn)
 {
 	uint64_t deadline = conn->began_at + conn->setup_ns;

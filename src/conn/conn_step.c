@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Doing what the engine wants, with devices and carriers. */
+/* Carries out the engine's actions, with devices and carriers. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,12 +10,12 @@
 #include "vqp/pass.h"
 
 #define MS_NS UINT64_C(1000000)
-/* How often it is looked whether all has been acknowledged. */
+/* The interval of checks for unacknowledged WRs. */
 #define DRAIN_NS MS_NS
-/* The part of the setup that one round of trials may take. */
+/* The part of the setup time that one round of trials may take. */
 #define PROBE_SHARE 4
-/* 17 ms: busy hosts are given half a second, even if they are to be detected sooner; 134 ms: to
- * wait for longer before something lost is sent again would make the setup slow. */
+/* 17 ms: busy hosts get half a second, even with a shorter detection time; 134 ms:
+ * longer retransmission timeouts would make the setup slow. */
 #define SCOUT_TIMEOUT_MIN 12
 #define SCOUT_TIMEOUT_MAX 15
 #define LANE_TRIES	  8
@@ -33,7 +33,7 @@ static void tell(struct snt_conn *conn, enum snt_conn_event event)
 	snt__hub_add_work(conn->hub, &conn->worker);
 }
 
-/* The longest ACK timeout that is no longer than this. */
+/* The longest ACK timeout within that time. */
 static uint8_t timeout_within(uint64_t each_ns, uint8_t max)
 {
 	uint8_t timeout = 1;
@@ -44,10 +44,10 @@ static uint8_t timeout_within(uint64_t each_ns, uint8_t max)
 }
 
 /*
- * The ACK timeout with which lanes give up a peer that does not answer, within seven eighths
- * of the detection time: eight tries, each of which InfiniBand allows to take four times the
- * timeout. At most a second, since this is also how long it takes until something lost is
- * sent again.
+ * The ACK timeout with which lanes give up an unresponsive peer, within seven eighths
+ * of the detection time: eight tries, each of which InfiniBand allows to take four
+ * times the timeout. At most a second, since this is also the delay of a
+ * retransmission.
  */
 static uint8_t lane_timeout(uint64_t detect_ns)
 {
@@ -55,9 +55,10 @@ static uint8_t lane_timeout(uint64_t detect_ns)
 }
 
 /*
- * Of QPs that try pairs. When they give up does not matter afterwards, because pings have a
- * time of their own; so they are as patient as lanes or more, for peers that are busy. A ping that
- * is lost is sent again within half of the time in which an answer has to come.
+ * For QPs that try pairs. When they give up does not matter afterwards, because pings
+ * have a timeout of their own; so they are at least as patient as lanes, for peers that
+ * are busy. A lost ping is sent again within half of the time in which an answer has to
+ * come.
  */
 static uint8_t scout_timeout(uint64_t detect_ns)
 {
@@ -112,8 +113,8 @@ void snt__conn_may_scout(struct snt__link *waiting)
 	snt__hub_add_work(conn->hub, &conn->worker);
 }
 
-/* Not all at once, or a storm of connections would need several times the QPs that the
- * connections themselves do. */
+/* Limited, because a storm of connections would need several times as many QPs as the
+ * connections themselves. */
 static void scout(struct snt_conn *conn)
 {
 	snt__scouting_close(conn->scouting);
@@ -125,7 +126,7 @@ static void scout(struct snt_conn *conn)
 				 &conn->in_waiting);
 }
 
-/* From inside of the scouts, who must not be ended here. */
+/* Called from inside the scouting, which must not be closed here. */
 void snt__conn_probed(struct snt_conn *conn, const uint8_t *verdict)
 {
 	snt__handshake_probed(&conn->hs, verdict);
@@ -168,8 +169,8 @@ static bool is_planned(const struct snt__plan *plan, const struct snt__scout *sc
 }
 
 /*
- * A carrier that cannot ask the peer's device leaves it to the QPs that have tried the pairs
- * on which lanes will be, as far as the last round has them. Both ends keep the same.
+ * Where a carrier cannot ask the peer's device, the QPs that tried the pairs of the
+ * lanes ask it, as far as the last round has them. Both ends keep the same ones.
  */
 static void end_trials(struct snt_conn *conn)
 {
@@ -188,7 +189,7 @@ static void end_trials(struct snt_conn *conn)
 	conn->scouting = NULL;
 }
 
-/* From inside of the scouts, as snt__conn_probed(). */
+/* Called from inside the scouting, like snt__conn_probed(). */
 void snt__conn_silent(struct snt_conn *conn)
 {
 	snt__conn_lost(conn, -ETIMEDOUT, "its devices do not answer");
@@ -241,7 +242,7 @@ static void come_up(struct snt_conn *conn)
 	tell(conn, SNT_CONN_CONNECTED);
 }
 
-/* Has all that was posted been acknowledged? */
+/* Has everything that was posted been acknowledged? */
 static bool is_drained(const struct snt_qp *qp)
 {
 	if (qp->pass_through)
@@ -261,7 +262,7 @@ static void leave_if_drained(struct snt_conn *conn)
 }
 
 /*
- * All of it
+ * The whole step
  */
 
 static void act(struct snt_conn *conn, enum snt__handshake_action action)
@@ -296,7 +297,7 @@ static void act(struct snt_conn *conn, enum snt__handshake_action action)
 	}
 }
 
-/* Messages without a byte in them get lost somewhere, and a carrier's ping may be one. */
+/* A path that loses empty messages may lose a carrier's pings, too. */
 static bool loses_empty(const struct snt_conn *conn)
 {
 	const struct snt__trials *trials = &conn->hs.trials;
@@ -351,12 +352,12 @@ void snt__conn_step(struct snt_conn *conn)
 	while ((action = snt__handshake_action(&conn->hs)))
 		act(conn, action);
 	send_all(conn);
-	/* Only what is over has nothing to wait for. */
+	/* Only a connection that is over waits for nothing. */
 	set_timer(conn);
 }
 
 /*
- * What carriers tell
+ * Calls from carriers
  */
 
 void snt__conn_up(struct snt_conn *conn)
@@ -377,7 +378,7 @@ void snt__conn_writable(struct snt_conn *conn)
 	snt__conn_step(conn);
 }
 
-/* Who it is that was lost people want to know, too. */
+/* The text names the peer that was lost. */
 void snt__conn_lost(struct snt_conn *conn, int error, const char *text)
 {
 	const struct sockaddr *peer = (const struct sockaddr *)&conn->peer;

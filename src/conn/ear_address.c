@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The addresses at which peers reach a listener. All are written as GIDs are: one of IPv4
- * is mapped. */
+/* The addresses at which peers reach a listener. All are in the form of GIDs: IPv4 ones
+ * are mapped. */
 #include <errno.h>
 #include <ifaddrs.h>
 #include <net/if.h>
@@ -11,7 +11,7 @@
 #include "dev/gid.h"
 #include "util/err.h"
 
-/* More than a context has devices; further network interfaces are left out. */
+/* More than the devices of a context have; further network interfaces are left out. */
 #define ADDRESSES_MAX 64
 
 struct address {
@@ -51,8 +51,8 @@ static void gid_of(const struct sockaddr *address, uint8_t gid_out[16])
 	memcpy(gid_out + 12, &((const struct sockaddr_in *)address)->sin_addr, 4);
 }
 
-/* Of a listener on all addresses: on those of this family, too? IPv6's unspecified address
- * is IPv4's as well; IPv4's is not IPv6's, also if it is mapped. */
+/* Does a listener on all addresses accept this one's family, too? IPv6's unspecified
+ * address covers IPv4; IPv4's does not cover IPv6, even if it is mapped. */
 static bool is_heard(const struct snt__ear *ear, const uint8_t gid[16])
 {
 	uint8_t bound[16];
@@ -61,7 +61,7 @@ static bool is_heard(const struct snt__ear *ear, const uint8_t gid[16])
 	return !is_ipv4(bound) || is_ipv4(gid);
 }
 
-/* Among equals what was added first stays first. */
+/* Addresses with equal scores stay in the order in which they were added. */
 static void add_address(struct address_list *list, const uint8_t gid[16], int score)
 {
 	unsigned at = list->count;
@@ -78,7 +78,8 @@ static void add_address(struct address_list *list, const uint8_t gid[16], int sc
 	list->count++;
 }
 
-/* The GID that the device's lanes have, if it is heard; else the best that is. */
+/* The GID that the device's lanes have, if the listener accepts it; else the best that
+ * it does. */
 static const struct snt_gid_info *find_gid(const struct snt__ear *ear,
 					   const struct snt__port *port)
 {
@@ -110,7 +111,7 @@ static void add_devices(struct address_list *list)
 	}
 }
 
-/* Does the interface carry IP over InfiniBand on a device? Interfaces below RoCE do not count:
+/* Is the interface IP over InfiniBand on a device? Interfaces below RoCE do not count:
  * each of their addresses at which a device is reached is a GID of that device. */
 static bool is_of_device(const struct snt_ctx *ctx, const char *interface)
 {

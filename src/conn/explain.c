@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What is known of a connection, for programs and for people. */
+/* The state of a connection, for programs and as text for people. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdarg.h>
@@ -21,7 +21,7 @@ static enum snt_conn_state state_of(const struct snt_conn *conn)
 	return conn->leaving ? SNT_CONN_DISCONNECTING : SNT_CONN_ESTABLISHED;
 }
 
-/* Only the end that connects is told what the other saw. */
+/* Only the end that connects receives the other's verdicts. */
 static bool works(const struct snt__handshake *hs, const struct snt__trial *trial)
 {
 	return trial->ours == SNT__VERDICT_GOOD &&
@@ -82,7 +82,7 @@ static const char *gid_text(const struct snt_card_device *device, char *buffer)
 	return buffer;
 }
 
-/* What is told on the wire is what programs see. */
+/* The verdicts on the wire equal those of the public API. */
 _Static_assert((int)SNT_PAIR_NOT_TRIED == SNT__VERDICT_NONE &&
 		       (int)SNT_PAIR_WORKS == SNT__VERDICT_GOOD &&
 		       (int)SNT_PAIR_SILENT == SNT__VERDICT_SILENT &&
@@ -139,7 +139,7 @@ int snt_conn_pair(const struct snt_conn *conn, unsigned pair,
 struct writer {
 	char *buffer;
 	size_t size;
-	size_t length; /* of all, also what did not fit */
+	size_t length; /* of everything, including what did not fit */
 };
 
 __attribute__((format(printf, 2, 3))) static void say(struct writer *writer,

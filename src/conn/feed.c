@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-/* After the last user it is gone. */
+/* The last user frees it. */
 static void unlock_feed(struct snt__feed *feed)
 {
 	bool last = !feed->users;
@@ -54,7 +54,7 @@ void snt__feed_step_aside(struct snt__member *member)
 	pthread_mutex_unlock(&member->feed->lock);
 }
 
-/* With the lock: once neither listener nor arrival needs it. */
+/* With the lock: frees it once neither its listener nor an arrival needs it. */
 static void free_if_unused(struct snt__member *member)
 {
 	if (member->listener || member->arrivals)
@@ -74,7 +74,7 @@ void snt__feed_leave(struct snt__member *member)
 	unlock_feed(feed);
 }
 
-/* In the member's loop. */
+/* Runs in the member's loop. */
 static void arrive(struct snt_call *call)
 {
 	struct snt__arrival *arrival = snt__container(call, struct snt__arrival, call);
@@ -96,7 +96,7 @@ void snt__feed_settle(struct snt_loop *loop)
 	snt__call_run_those(loop, arrive);
 }
 
-/* The first that takes part in turns; it is the last then. With the lock. */
+/* The first that takes turns; it becomes the last. With the lock. */
 static struct snt__member *choose(struct snt__feed *feed)
 {
 	struct snt__link *list = &feed->members;
@@ -124,7 +124,7 @@ bool snt__feed_is_shared(struct snt__member *member)
 	return shared;
 }
 
-/* A listener that is destroyed leaves under the lock first, and what is in its loop is there
+/* A listener that is destroyed leaves under the lock first, and its loop's hub stays
  * until the arrivals have come. */
 bool snt__feed_give(struct snt__member *from, struct snt__arrival *arrival)
 {

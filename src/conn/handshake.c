@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the two ends have in common: messages in and out, proofs, time, and the end. */
+/* Common to both ends: messages in and out, proofs, timers, and the end. */
 #include "conn/handshake.h"
 
 #include <errno.h>
@@ -38,7 +38,7 @@ static void end(struct snt__handshake *hs, int error)
 	hs->error = error;
 }
 
-/* A text for the peer: it is shown on terminals, so only what can be printed. */
+/* A text for the peer: terminals show it, so only printable characters are kept. */
 static void set_end_text(struct snt__end *end, const char *text)
 {
 	end->text_length = (uint8_t)strnlen(text, SNT__END_TEXT_MAX);
@@ -50,7 +50,7 @@ static void set_end_text(struct snt__end *end, const char *text)
 void snt__handshake_end(struct snt__handshake *hs, enum snt__end_code code, int error,
 			const char *text, const void *data, size_t data_length)
 {
-	/* An acceptor that nobody has spoken to has nobody to tell. */
+	/* Before the first HELLO an acceptor has no peer to tell. */
 	bool tell = hs->connects || hs->peer_hello.identity;
 
 	if (snt__handshake_over(hs))
@@ -82,7 +82,7 @@ void snt__handshake_lost(struct snt__handshake *hs, int error, const char *text)
 	end(hs, error);
 }
 
-/* What an END of the peer's means for our program. */
+/* The error for our program after an END of the peer's. */
 static int end_error(unsigned code)
 {
 	static const int errors[SNT__END_CODES] = {
@@ -130,8 +130,8 @@ void snt__hs_blame(struct snt__handshake *hs, unsigned type, const char *fault)
 }
 
 /*
- * Proofs. All keys come from the secret and from both HELLOs, nonces included, and each
- * direction has its own; a tag is made of a count and the message.
+ * Proofs. All keys derive from the secret and from both HELLOs, nonces included, and
+ * each direction has its own; a tag is computed from a count and the message.
  */
 
 static size_t pack_hello(const struct snt__hello *hello, unsigned type,
@@ -202,10 +202,10 @@ bool snt__hs_proves(struct snt__handshake *hs, const uint8_t *message, size_t le
 }
 
 /*
- * In
+ * Input
  */
 
-/* The tag of what comes. WELCOME, of which the keys are made, checks its own. */
+/* Checks the tag. WELCOME, from which the keys are derived, checks its own. */
 static bool is_proven(struct snt__handshake *hs, const struct snt__header *header,
 		      const uint8_t *message)
 {
@@ -215,7 +215,7 @@ static bool is_proven(struct snt__handshake *hs, const struct snt__header *heade
 	       snt__hs_proves(hs, message, SNT__HEADER_SIZE + (size_t)header->length);
 }
 
-/* Whose tag is not expected, or not yet. */
+/* Messages whose tag is not expected, or not yet. */
 static bool is_exempt(const struct snt__handshake *hs, const struct snt__header *header)
 {
 	if (hs->state == SNT__HS_HELLO)
@@ -223,7 +223,7 @@ static bool is_exempt(const struct snt__handshake *hs, const struct snt__header 
 	return header->type == SNT__MESSAGE_END && !header->tagged && !hs->proven;
 }
 
-/* One that gives up before it knows of a session has none. */
+/* A peer that gives up before it knows a session sends none. */
 static bool is_of_session(const struct snt__handshake *hs,
 			  const struct snt__header *header)
 {
@@ -267,7 +267,7 @@ void snt__handshake_input(struct snt__handshake *hs, const void *bytes, size_t l
 }
 
 /*
- * Out
+ * Output
  */
 
 static size_t pack_results(const struct snt__handshake *hs, uint8_t *at)
@@ -328,7 +328,7 @@ size_t snt__handshake_output(struct snt__handshake *hs, uint8_t *bytes)
 	length = SNT__HEADER_SIZE + (size_t)header.length;
 	if (!header.tagged)
 		return length;
-	/* A tag that cannot be made is one that the peer refuses. */
+	/* If no tag can be made, the peer refuses the message. */
 	if (!make_tag(hs->key_out, hs->sent, bytes, length, bytes + length))
 		memset(bytes + length, 0, SNT__TAG_SIZE);
 	hs->sent++;
@@ -336,7 +336,7 @@ size_t snt__handshake_output(struct snt__handshake *hs, uint8_t *bytes)
 }
 
 /*
- * Time
+ * Timers
  */
 
 static const char *awaited(const struct snt__handshake *hs)
@@ -405,7 +405,7 @@ static void leave_if_both(struct snt__handshake *hs)
 	snprintf(hs->text, sizeof(hs->text), "both ends have disconnected");
 	hs->state = SNT__HS_OVER;
 	hs->action = SNT__DO_END;
-	/* The BYE, if it was not sent yet, still has to be. */
+	/* A BYE that was not sent yet still has to be. */
 	hs->sending &= 1u << SNT__MESSAGE_BYE;
 }
 

@@ -8,26 +8,26 @@
 
 /*
  * One end of a connection, without I/O: no clock, socket, device, allocation or
- * randomness inside, so that all that can happen can be tried out.
+ * randomness inside, so that every sequence of events can be tested.
  *
- *	input()     a message has come
+ *	input()     a message has arrived
  *	output()    the next message to be sent, if there is one
  *	timer()     time has passed
- *	action()    what is to be done now; the answers are
+ *	action()    what to do now; the answers are
  *	            accept(), scouts(), probed(), card(), connected(), and fail() to all
  *
- * The carrier between the two ends delivers messages in order, once, and unharmed, or
- * breaks, and says so by lost(). A message that does not fit the state is a fault of the
- * peer and the end of the connection, with one exception: END always fits.
+ * The carrier between the two ends delivers messages in order, once, and intact, or
+ * fails, and reports that by lost(). A message that does not fit the state is the
+ * peer's fault and ends the connection, with one exception: END always fits.
  *
- * What always holds:
+ * Invariants:
  *	- in setup something is awaited: a message, an answer to an action, or the end of
  *	  the setup time, which comes in any case
- *	- once over, for whatever reason, it stays so; if the peer does not know why it is
- *	  told by END, and that is all that is ever sent
+ *	- once over, for whatever reason, it stays so; if the peer does not know why, END
+ *	  tells it, and nothing else is sent any more
  *	- both ends take the same plan, or one of them is over
- *	- with a secret nothing but HELLO, WELCOME and END is looked into before its tag
- *	  has proved that the peer knows it, in this very connection
+ *	- with a secret, only HELLO, WELCOME and END are parsed before their tag has proved
+ *	  that the peer knows it, in this very connection
  */
 
 enum snt__handshake_state {
@@ -60,7 +60,7 @@ struct snt__handshake {
 	/* Set by init. */
 	bool connects;
 	struct snt__hello hello;
-	struct snt__offer ours; /* of an acceptor: from accept() on */
+	struct snt__offer ours; /* for an acceptor: from accept() on */
 	const void *secret;
 	size_t secret_length;
 	uint64_t deadline; /* of the setup */
@@ -68,9 +68,9 @@ struct snt__handshake {
 	uint8_t state;
 	uint8_t action;
 	uint16_t sending; /* a bit for each type of message that is due */
-	bool keyed;	  /* tags are made and expected */
+	bool keyed;	  /* tags are sent and expected */
 	bool proven;	  /* a tag of the peer's was right */
-	bool scouting;	  /* acceptor in SCOUT: a round is under way */
+	bool scouting;	  /* acceptor in SCOUT: a round is in progress */
 	bool probed_ours, probed_theirs;
 	bool bye_sent, bye_received;
 	uint64_t session;
@@ -92,7 +92,7 @@ struct snt__handshake {
 	size_t card_length;
 	uint8_t card[SNT_CARD_PACKED_MAX];
 
-	/* How it ended. */
+	/* The reason of the end. */
 	int error;
 	bool by_peer;
 	char text[256];
@@ -104,7 +104,7 @@ struct snt__handshake_opts {
 	uint64_t identity;
 	const uint8_t *nonce;		/* SNT__NONCE_SIZE */
 	const struct snt__offer *offer; /* connector */
-	const void *secret;		/* stays the caller's; NULL: none */
+	const void *secret;		/* the caller's memory; NULL: none */
 	size_t secret_length;
 	uint64_t deadline;
 };
@@ -115,7 +115,7 @@ void snt__handshake_init(struct snt__handshake *hs,
 void snt__handshake_input(struct snt__handshake *hs, const void *bytes, size_t length,
 			  uint64_t now);
 
-/* Its length, or 0: there is none. @bytes: SNT__MESSAGE_MAX */
+/* Returns its length, or 0: there is none. @bytes: SNT__MESSAGE_MAX */
 size_t snt__handshake_output(struct snt__handshake *hs, uint8_t *bytes);
 
 static inline bool snt__handshake_has_output(const struct snt__handshake *hs)
@@ -129,8 +129,8 @@ static inline bool snt__handshake_wants_ping(const struct snt__handshake *hs)
 	return hs->sending >> SNT__MESSAGE_PING & 1;
 }
 
-/* Instead of a PING the carrier may ask the peer's device or kernel, which answers even if
- * its program does not. True: now is the time. */
+/* Instead of a PING the carrier may ask the peer's device or kernel, which answers even
+ * if its program does not. True: now is the time. */
 static inline bool snt__handshake_take_ping(struct snt__handshake *hs)
 {
 	bool due = snt__handshake_wants_ping(hs);
@@ -141,12 +141,12 @@ static inline bool snt__handshake_take_ping(struct snt__handshake *hs)
 
 void snt__handshake_timer(struct snt__handshake *hs, uint64_t now);
 
-/* When timer() has something to do; UINT64_MAX: never. */
+/* When to call timer(); UINT64_MAX: never. */
 uint64_t snt__handshake_due(const struct snt__handshake *hs);
 
 enum snt__handshake_action snt__handshake_action(struct snt__handshake *hs);
 
-/* The carrier has broken. @error: a negative errno; a text that says how, or NULL. */
+/* The carrier has failed. @error: a negative errno; a text that says how, or NULL. */
 void snt__handshake_lost(struct snt__handshake *hs, int error, const char *text);
 
 /* Answers to actions. */
@@ -158,14 +158,14 @@ void snt__handshake_probed(struct snt__handshake *hs, const uint8_t *verdict);
 void snt__handshake_card(struct snt__handshake *hs, const struct snt_card *card);
 void snt__handshake_connected(struct snt__handshake *hs, uint64_t now);
 
-/* All that was posted has arrived: tell the peer. */
+/* Everything that was posted has been acknowledged: tell the peer. */
 void snt__handshake_bye(struct snt__handshake *hs);
 
-/* It is over, by us. @error: a negative errno for our own program; @data may be NULL. */
+/* Our side ends it. @error: a negative errno for our own program; @data may be NULL. */
 void snt__handshake_end(struct snt__handshake *hs, enum snt__end_code code, int error,
 			const char *text, const void *data, size_t data_length);
 
-/* Agreed on, from OFFER and ANSWER on: the lesser wish of the two. */
+/* Agreed on from OFFER and ANSWER on: the lesser of the two ends' values. */
 static inline uint64_t snt__handshake_detect_ns(const struct snt__handshake *hs)
 {
 	uint64_t ms = hs->ours.detect_ms < hs->theirs.detect_ms ? hs->ours.detect_ms

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What messages mean, and what follows from them: the way from HELLO to READY. */
+/* The meaning of messages, and the steps from HELLO to READY. */
 #include "conn/handshake_step.h"
 
 #include <errno.h>
@@ -52,7 +52,7 @@ static void take_hello(struct snt__handshake *hs, const struct snt__header *head
 	if (!fault && (header->tagged || header->session))
 		fault = "it has a tag or a session";
 	if (fault) {
-		hs->peer_hello.identity = 0; /* nobody to be told */
+		hs->peer_hello.identity = 0; /* no peer to tell */
 		snt__hs_blame(hs, header->type, fault);
 		return;
 	}
@@ -93,7 +93,7 @@ static void take_welcome(struct snt__handshake *hs, const struct snt__header *he
 	if (header->tagged != hs->keyed ||
 	    (hs->keyed &&
 	     !snt__hs_proves(hs, message, SNT__HEADER_SIZE + (size_t)header->length))) {
-		/* Our tags would mean nothing to it either. */
+		/* The peer could not check our tags either. */
 		hs->keyed = false;
 		snt__handshake_end(hs, SNT__END_SECRET, -EACCES,
 				   "the two ends have different secrets", NULL, 0);
@@ -155,7 +155,7 @@ static unsigned count_works(const struct snt__handshake *hs)
 	return count;
 }
 
-/* Untried pairs, up to a number. */
+/* Untried pairs, up to that many. */
 static unsigned choose_batch(struct snt__handshake *hs, unsigned max)
 {
 	unsigned count = 0;
@@ -171,7 +171,7 @@ static bool fails_by_mtu(const struct snt__trial *trial)
 	return trial->ours == SNT__VERDICT_MTU || trial->theirs == SNT__VERDICT_MTU;
 }
 
-/* Somewhere in between is a network that does not carry what both ends can. */
+/* A network in between does not carry the MTU that both ends have. */
 static unsigned fall_back(struct snt__handshake *hs)
 {
 	if (hs->mtu <= MTU_FALLBACK)
@@ -259,7 +259,7 @@ static void end_round(struct snt__handshake *hs)
 	begin_round(hs);
 }
 
-/* An answer is about the same pairs, seen from the other end. */
+/* An answer must be about the same pairs, seen from the other end. */
 static const char *mirror_fault(const struct snt__probe *ours,
 				const struct snt__probe *theirs)
 {
@@ -385,7 +385,7 @@ static void take_probe(struct snt__handshake *hs, const uint8_t *body, size_t le
 }
 
 /*
- * Answers of whoever has devices
+ * Answers about devices
  */
 
 void snt__handshake_scouts(struct snt__handshake *hs, const struct snt__scout *scout)
@@ -422,7 +422,7 @@ void snt__handshake_probed(struct snt__handshake *hs, const uint8_t *verdict)
  * PLAN, CARD and READY
  */
 
-/* The peer's QP is on the devices that were told, tried and planned. */
+/* The peer's QP must be on the devices that were offered, tried and planned. */
 static const char *card_fault(const struct snt__handshake *hs)
 {
 	const struct snt_card *card = &hs->peer_card;

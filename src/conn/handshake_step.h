@@ -4,8 +4,8 @@
 
 #include "conn/handshake.h"
 
-/* Between handshake.c, which knows how messages come and go, and handshake_step.c, which
- * knows what they mean. */
+/* Between handshake.c, which receives and sends messages, and handshake_step.c, which
+ * interprets them. */
 
 static inline void snt__hs_send(struct snt__handshake *hs, unsigned type)
 {
@@ -16,10 +16,10 @@ static inline void snt__hs_send(struct snt__handshake *hs, unsigned type)
 void snt__hs_take(struct snt__handshake *hs, const struct snt__header *header,
 		  const uint8_t *message, uint64_t now);
 
-/* The peer broke the rules: it is over. */
+/* The peer broke the protocol: ends the connection. */
 void snt__hs_blame(struct snt__handshake *hs, unsigned type, const char *fault);
 
-/* Session and keys, when both HELLOs are known. */
+/* Derives session and keys, when both HELLOs are known. */
 bool snt__hs_derive(struct snt__handshake *hs);
 
 /* Is the tag that follows the message right? */

@@ -12,12 +12,12 @@
 #include "conn/feed.h"
 #include "util/err.h"
 
-/* How long closing the context waits for QPs to let go: not by a clock, which may be one
- * that stands still. */
+/* How long closing the context waits for QPs to be released: in turns, since the clock
+ * may be simulated and stand still. */
 #define CLOSE_TURNS   4000
 #define CLOSE_TURN_NS 1000000
-/* File descriptors that are looked at, before others have their turn: peers can keep one
- * busy for as long as they like. */
+/* Fds that are served before other work gets its turn: peers can keep one busy for as
+ * long as they like. */
 #define LOOKS	 16
 #define CQ_DEPTH 4096
 #define CQ_MAX	 64
@@ -26,7 +26,7 @@
  * Work
  */
 
-/* One function of the program's each time, since the context may be gone after it. */
+/* One callback of the program each time, since the context may be gone after it. */
 static void work_due(struct snt_timer *timer)
 {
 	struct snt__hub *hub = timer->arg;
@@ -57,7 +57,7 @@ void snt__hub_take(struct snt__hub *hub)
 }
 
 /*
- * File descriptors. One event at a time, since whoever handles one may end the next.
+ * File descriptors. One event at a time, since its handler may end the next one.
  */
 
 static int look(struct snt__source *source, int budget)
@@ -74,7 +74,7 @@ static int look(struct snt__source *source, int budget)
 		watch = event.data.ptr;
 		watch->ready(watch, event.events);
 	}
-	/* The rest has its turn with the next dispatch. */
+	/* The rest is served by the next dispatch. */
 	snt__loop_ring(hub->loop);
 	return 0;
 }
@@ -97,7 +97,7 @@ void snt__hub_rewatch(struct snt__hub *hub, struct snt__watch *watch, uint32_t e
 
 void snt__hub_unwatch(struct snt__hub *hub, struct snt__watch *watch)
 {
-	/* That of a parent is not ours to change. */
+	/* A parent's epoll instance must not be changed. */
 	if (!snt__loop_forked(hub->loop))
 		epoll_ctl(hub->epoll, EPOLL_CTL_DEL, watch->fd, NULL);
 }
@@ -162,7 +162,8 @@ static void free_hub(struct snt__hub *hub)
 	free(hub);
 }
 
-/* What the program has is the program's to destroy; the rest ends by itself. */
+/* Connections and listeners of the program are the program's to destroy; the rest ends
+ * by itself. */
 static int close_hub(struct snt_loop *loop)
 {
 	struct snt__hub *hub = loop->hub;
@@ -197,7 +198,7 @@ static int open_hub(struct snt__hub *hub)
 					  .ops = SNT_OPS_EVENTS };
 	int ret = snt__loop_make_fd(hub->loop);
 
-	/* Later there would be nobody to tell that there is no timerfd. */
+	/* A missing timerfd could not be reported later. */
 	if (!ret)
 		ret = snt_timer_start_at(hub->loop, &hub->timer, UINT64_MAX);
 	snt_timer_stop(&hub->timer);

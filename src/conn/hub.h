@@ -10,12 +10,12 @@
 #include "util/list.h"
 
 /*
- * What all connections of a loop share: an identity, a CQ of their own, and their place in
- * the loop. Made by the first connection or listener, and gone with the loop.
+ * Shared by all connections of a loop: an identity, a CQ, and their place in the loop.
+ * Created by the first connection or listener, and freed with the loop.
  *
- * Whoever has something to do is on the list `work`, and one timer that is due lets the
- * next dispatch see to it. So nothing of the program's is called from inside of anything
- * but dispatch, and what is called may destroy anything.
+ * Objects with work are on the list `work`, and a timer that is due makes the next
+ * dispatch do it. So callbacks of the program run only from dispatch, and may destroy
+ * anything.
  */
 
 /* A file descriptor; level-triggered. */
@@ -24,17 +24,17 @@ struct snt__watch {
 	void (*ready)(struct snt__watch *watch, uint32_t events);
 };
 
-/* On the stack of whoever waits, and on a list of what is waited for, which functions of
- * the program may destroy meanwhile. */
+/* On the stack of a waiting thread, and on a list of the object that it waits for,
+ * which callbacks of the program may destroy meanwhile. */
 struct snt__hub_waiter {
 	struct snt__hub_waiter *next, **list;
 	bool gone;
 };
 
-/* Somebody with something to do. */
+/* An object that has work. */
 struct snt__worker {
 	struct snt__link link;
-	/* May end its own existence, and that of others. Returns how many functions of the
+	/* May destroy its own object, and others. Returns how many callbacks of the
 	 * program it called, 0 or 1. */
 	int (*work)(struct snt__worker *worker);
 };
@@ -48,43 +48,43 @@ struct snt__hub {
 	struct snt__source source;
 	struct snt_timer timer;
 	struct snt__link work;
-	struct snt__link meetings; /* connections that are to meet another */
-	unsigned users;		   /* connections and listeners that the program has */
-	unsigned lingering;	   /* carriers and scouts, on their way out or not */
+	struct snt__link meetings; /* connections that wait to meet their counterpart */
+	unsigned users;	    /* connections and listeners that the program holds */
+	unsigned lingering; /* carriers and scouts, closed or not */
 	struct snt__cm_hub *cm;
-	/* Trials under way, and connections that wait for their turn; of those that accept,
-	 * and those that connect. Were they one, two contexts that connect to each other
-	 * could wait for each other. */
+	/* Trials in progress, and connections that wait for their turn; separately for
+	 * those that accept, and those that connect. With a common limit two contexts
+	 * that connect to each other could wait for each other. */
 	unsigned scoutings[2];
 	struct snt__link scout_waiting[2];
 };
 
-/* Made if there is none. */
+/* Created if there is none. */
 int snt__hub_get(struct snt_loop *loop, struct snt__hub **hub_out);
 
-/* 0, or -ECHILD after a fork: what belongs to the parent is not ours to end. */
+/* 0, or -ECHILD after a fork: the parent's objects cannot be ended here. */
 int snt__hub_check(const struct snt__hub *hub);
 
 int snt__hub_random(const struct snt__hub *hub, void *buffer, size_t length);
 
-/* Also from inside of work(). */
+/* Also from inside work(). */
 void snt__hub_add_work(struct snt__hub *hub, struct snt__worker *worker);
 
-/* Runs the completions that have come for carriers and scouts, whatever the budget of this
- * dispatch; so for timers, before they judge what has not come. */
+/* Runs the completions that have arrived for carriers and scouts, whatever the budget
+ * of this dispatch; for timers, before they judge what has not arrived. */
 void snt__hub_take(struct snt__hub *hub);
 
 int snt__hub_watch(struct snt__hub *hub, struct snt__watch *watch, uint32_t events);
 void snt__hub_rewatch(struct snt__hub *hub, struct snt__watch *watch, uint32_t events);
 void snt__hub_unwatch(struct snt__hub *hub, struct snt__watch *watch);
 
-/* Dispatches until it has come. Returns 0; -EINPROGRESS, without a sentence, if time is up;
- * -ECANCELED if what was waited for is gone; -EBUSY in a function; the errno of the loop. */
+/* Dispatches until it has come. Returns 0; -EINPROGRESS, without a text, on timeout;
+ * -ECANCELED if the object is gone; -EBUSY in a callback; the errno of the loop. */
 int snt__hub_wait(struct snt__hub *hub, struct snt__hub_waiter **waiters,
 		  bool (*has_come)(const void *what), const void *what,
 		  int64_t timeout_ns);
 
-/* What they wait for goes. */
+/* The object that they wait for is going. */
 static inline void snt__hub_waiters_end(struct snt__hub_waiter *waiters)
 {
 	for (; waiters; waiters = waiters->next)
@@ -96,7 +96,7 @@ static inline uint64_t snt__hub_now(const struct snt__hub *hub)
 	return snt__ctx_now_ns(hub->ctx);
 }
 
-/* What is left of a time that began then; as it is, if it is for ever or none. */
+/* The rest of a timeout that began then; for ever and none stay as they are. */
 static inline int64_t snt__hub_left(const struct snt__hub *hub, int64_t timeout_ns,
 				    uint64_t begin)
 {

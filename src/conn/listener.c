@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Listeners: who may come, how many, and who is told. */
+/* Listeners: which peers are accepted, how many, and the callbacks. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,19 +16,19 @@
 #define EARS_MAX	   4
 #define BACKLOG_DEFAULT	   1024
 #define CONNECTION_DEFAULT 4096
-/* A line for each rejected peer, but no more often than this. */
+/* One line for each rejected peer, but not more often than this. */
 #define REJECTED_NS UINT64_C(1000000000)
 
 struct snt_listener {
 	struct snt__hub *hub;
-	struct snt__member *member; /* of those that share the port */
+	struct snt__member *member; /* of the listeners that share the port */
 	struct snt__ear *ear[EARS_MAX];
 	unsigned ear_count;
 	struct snt__link conns;	   /* all that came from it and are not over */
 	struct snt__link requests; /* for snt_listener_wait() */
 	struct snt__hub_waiter *waiter;
 	unsigned backlog;
-	unsigned pending; /* not yet requested, or dead and kept all the same */
+	unsigned pending; /* not yet requested, or over and kept */
 	unsigned connection_max, connection_count;
 	uint64_t setup_ns;
 	void (*requested)(void *arg, struct snt_listener *listener,
@@ -36,8 +36,8 @@ struct snt_listener {
 	void *arg;
 	size_t secret_length;
 	uint8_t secret[SNT_CONN_SECRET_MAX];
-	uint64_t rejected_at; /* when the log last had a line about one; 0: never */
-	unsigned rejected;    /* since then, without a line */
+	uint64_t rejected_at; /* time of the last log line about one; 0: never */
+	unsigned rejected;    /* since then, without a log line */
 };
 
 struct snt__hub *snt__listener_hub(const struct snt_listener *listener)
@@ -88,8 +88,8 @@ struct snt_conn *snt__listener_heard(struct snt_listener *listener,
 	return conn;
 }
 
-/* A stranger can come as often as it likes: most are only counted. What it says of itself is
- * not for the log. */
+/* A stranger can connect as often as it likes: most attempts are only counted, and what
+ * it sends of itself is not logged. */
 static void log_rejected(struct snt_listener *listener, const struct snt_conn *conn)
 {
 	uint64_t now = snt__hub_now(listener->hub);
@@ -137,7 +137,7 @@ void snt__listener_drop_dead(struct snt_listener *listener)
 	listener->pending--;
 }
 
-/* A peer that has come again has no use for its old connection, which it may not even
+/* A peer that connects again no longer needs its old connection, which it may not even
  * remember. */
 static void supersede(struct snt_conn *conn)
 {
@@ -188,7 +188,7 @@ int snt__listener_tell(struct snt_conn *conn)
 }
 
 /*
- * Making and unmaking
+ * Creation and destruction
  */
 
 static int add_ear(struct snt_listener *listener, const struct snt_listener_opts *opts,
@@ -228,7 +228,7 @@ static int listen_on(struct snt_listener *listener,
 
 	if (count < 0)
 		return count;
-	/* A name's first address is what others find first. */
+	/* A name's first address is the one that peers try first. */
 	for (int i = 0; i < count; i++) {
 		ret = add_ear(listener, opts, &address[i]);
 		if (!ret)
@@ -237,7 +237,7 @@ static int listen_on(struct snt_listener *listener,
 	return ret;
 }
 
-/* What it hears comes by the other's. */
+/* Its peers arrive through the other listener's ear. */
 static void close_shared_ear(struct snt__ear *ear)
 {
 	free(ear);
@@ -317,7 +317,7 @@ static void close_ears(struct snt_listener *listener)
 	}
 }
 
-/* One without a function leaves connections to those that share it. */
+/* A listener without a callback leaves connections to those that share its port. */
 static struct snt__member *join(struct snt_listener *listener,
 				const struct snt_listener_opts *opts)
 {
@@ -347,7 +347,7 @@ int snt_listener_create(struct snt_loop *loop,
 	snt__list_init(&listener->conns);
 	snt__list_init(&listener->requests);
 	ret = set_up(listener, &opts);
-	/* Last: from here on connections come. */
+	/* Last: connections may come from here on. */
 	if (!ret && !(listener->member = join(listener, &opts)))
 		ret = snt__fail(ENOMEM, "no memory for a listener");
 	if (ret) {
@@ -400,7 +400,7 @@ int snt_listener_destroy(struct snt_listener *listener)
 	while (!snt__list_empty(&listener->conns)) {
 		struct snt_conn *conn = first_conn(listener);
 
-		/* The program has it, and has been told so. */
+		/* The program holds it, and has been told so. */
 		if (conn->programs && !(conn->events & 1u << SNT__CONN_REQUEST)) {
 			snt__listener_forget(conn);
 			continue;

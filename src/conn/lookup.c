@@ -18,13 +18,13 @@
 #define NS_PER_S      1000000000
 
 struct snt__lookup {
-	atomic_int holders; /* the thread, and who asked */
-	atomic_bool done;   /* what is below does not change any more */
+	atomic_int holders; /* the thread, and the caller */
+	atomic_bool done;   /* the results do not change any more */
 	int fd;
 	uint16_t port;
 	int result;
 	struct sockaddr_storage address[ADDRESSES_MAX];
-	char text[256]; /* of a failure */
+	char text[256]; /* of an error */
 	char host[];
 };
 
@@ -53,7 +53,7 @@ static void *look(void *arg)
 	if (lookup->result < 0)
 		snprintf(lookup->text, sizeof(lookup->text), "%s", snt_err_text());
 	atomic_store(&lookup->done, true);
-	/* A counter that was 0 has room. */
+	/* A counter that is 0 has room. */
 	(void)!write(lookup->fd, &one, sizeof(one));
 	snt__lookup_drop(lookup);
 	atomic_fetch_sub(&running, 1);
@@ -132,7 +132,7 @@ int snt__lookup_result(const struct snt__lookup *lookup, struct sockaddr_storage
 	return (int)count;
 }
 
-/* Signals do not make it longer. */
+/* Signals do not extend the wait. */
 static bool wait_done(const struct snt__hub *hub, const struct snt__lookup *lookup,
 		      int64_t timeout_ns)
 {

@@ -10,8 +10,8 @@
 
 #include "conn/message.h"
 
-/* Both parts go through one buffer, since the functions that take parts are on their way
- * out of libcrypto. */
+/* Both parts are copied to one buffer, since libcrypto deprecates the functions that
+ * take parts. */
 #define INPUT_MAX (2 * SNT__MESSAGE_MAX)
 
 bool snt__mac_available(void)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Two ends that connect to each other at the same time, under one name. Of their two
- * attempts that of the end with the greater identity counts. The other end gives its own
- * up and takes the carrier of the one that came; the first tells those who come that it is
- * on its way to them. Both decide by the same two numbers, so neither has to know what the
+ * Two ends that connect to each other at the same time, under one name. The attempt of
+ * the end with the greater identity counts. The other end gives up its own and takes
+ * over the carrier of the incoming one; the first answers incoming attempts with END
+ * MEET. Both decide by the same two numbers, so that neither needs to know what the
  * other has seen so far.
  */
 #include <errno.h>
@@ -35,7 +35,7 @@ bool snt__meet_expected(const struct snt_conn *conn)
 	return conn->hs.peer_hello.identity != conn->hub->identity && find(conn);
 }
 
-/* What our own attempt has made so far goes; a QP may have been made, but not connected. */
+/* Drops what our attempt has created so far; a QP may exist, but is not connected. */
 static bool give_up_own(struct snt_conn *ours)
 {
 	if (!snt__handshake_over(&ours->hs)) {
@@ -50,7 +50,7 @@ static bool give_up_own(struct snt_conn *ours)
 	return true;
 }
 
-/* Takes over everything of the connection that has come. */
+/* Takes over everything of the incoming connection. */
 static void take_over(struct snt_conn *ours, struct snt_conn *theirs)
 {
 	ours->hs = theirs->hs;

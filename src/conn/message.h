@@ -10,7 +10,7 @@
 
 /*
  * The messages of a connection, as structures and as bytes. The order of types is the
- * order in which messages go out when several are due.
+ * order in which messages are sent when several are due.
  *
  *	connector                                          acceptor
  *
@@ -26,8 +26,8 @@
  *	         <--          CARD     card
  *	READY                                      -->
  *	              ... connected ...
- *	PING                 <->  nothing; the carrier's own answer is what counts
- *	BYE                  <->  all that was posted has arrived; nothing will follow
+ *	PING                 <->  empty; the carrier's own acknowledgment is what counts
+ *	BYE                  <->  everything posted has been acknowledged; nothing follows
  *	END                  <->  it is over, and why
  */
 enum snt__message_type {
@@ -55,30 +55,30 @@ enum snt__message_type {
 #define SNT__DATA_MAX	  256
 #define SNT__NAME_MAX	  32
 #define SNT__END_TEXT_MAX 200
-#define SNT__PAIRS_MAX	  64 /* that are tried for one connection */
+#define SNT__PAIRS_MAX	  64 /* tried for one connection at most */
 /* The longest message, its tag included. */
 #define SNT__MESSAGE_MAX 3072
 
 struct snt__hello {
 	uint8_t version;
-	bool secret; /* tags follow from now on */
+	bool secret; /* messages after this one have tags */
 	uint64_t identity;
 	uint8_t nonce[SNT__NONCE_SIZE];
 };
 
-/* A device as the peer has to know it. */
+/* A device, as far as the peer needs to know. */
 struct snt__offer_device {
 	struct snt_card_device address; /* mailbox_key unused */
 	uint16_t mtu;			/* bytes */
 };
 
-/* What one end has, and wants. */
+/* What one end has, and requests. */
 struct snt__offer {
 	uint8_t scheme; /* enum snt_scheme */
 	uint8_t flags;	/* enum snt_qp_flags */
 	uint8_t lanes;	/* data lanes; 0: any number */
 	uint8_t device_count;
-	uint32_t devices; /* which of them may be used */
+	uint32_t devices; /* a bit for each that may be used */
 	uint16_t mtu;	  /* at most */
 	uint32_t detect_ms;
 	struct snt__offer_device device[SNT_DEVICES_MAX];
@@ -88,24 +88,24 @@ struct snt__offer {
 	uint8_t data[SNT__DATA_MAX];
 };
 
-/* How trying a pair of devices went. */
+/* The result of trying a pair of devices. */
 enum snt__verdict {
 	SNT__VERDICT_NONE, /* not tried */
 	SNT__VERDICT_GOOD,
-	SNT__VERDICT_SILENT,	/* nothing came */
-	SNT__VERDICT_MTU,	/* only the short message came */
-	SNT__VERDICT_EMPTY,	/* the empty message did not come */
-	SNT__VERDICT_UNHEARD,	/* all came, but nothing of ours got through */
+	SNT__VERDICT_SILENT,	/* nothing arrived */
+	SNT__VERDICT_MTU,	/* only the short message arrived */
+	SNT__VERDICT_EMPTY,	/* the empty message did not arrive */
+	SNT__VERDICT_UNHEARD,	/* all arrived, but none of ours got through */
 	SNT__VERDICT_RESOURCES, /* no QP for it */
 	SNT__VERDICT_KIND,	/* addresses of different kinds */
 	SNT__VERDICTS
 };
 
-/* A QP that tries a pair; or, without one, why not. */
+/* A QP that tries a pair; or the reason why there is none. */
 struct snt__scout {
-	uint8_t device;	 /* of the sender of the message */
+	uint8_t device;	 /* of the message's sender */
 	uint8_t remote;	 /* of its receiver */
-	uint8_t verdict; /* NONE, or why there is none; PROBED: how it went */
+	uint8_t verdict; /* NONE, or why there is no QP; PROBED: the result */
 	uint32_t qp_num;
 	uint32_t psn;
 };
@@ -130,7 +130,7 @@ struct snt__plan {
 	struct snt__pair lane[SNT_LANES_MAX]; /* local: the sender's */
 };
 
-/* Why it is over. */
+/* The reason of the end. */
 enum snt__end_code {
 	SNT__END_ABORTED = 1,
 	SNT__END_REFUSED, /* by the program */
@@ -142,8 +142,8 @@ enum snt__end_code {
 	SNT__END_MISMATCH,    /* schemes, cards that do not fit */
 	SNT__END_UNREACHABLE, /* no pair of devices works */
 	SNT__END_SUPERSEDED,  /* there is a newer connection of this name */
-	SNT__END_MEET,	      /* the other one's attempt is the one that counts */
-	SNT__END_FAILED,      /* something of the sender's own */
+	SNT__END_MEET,	      /* the other end's attempt is the one that counts */
+	SNT__END_FAILED,      /* an error at the sender */
 	SNT__END_CODES
 };
 
@@ -156,7 +156,7 @@ struct snt__end {
 };
 
 /*
- * Bodies are written behind the header; each returns its length. Room of
+ * Bodies are written after the header; each function returns its length. Room of
  * SNT__MESSAGE_MAX is always enough.
  */
 size_t snt__hello_pack(const struct snt__hello *hello, uint8_t *at);
@@ -166,13 +166,13 @@ size_t snt__plan_pack(const struct snt__plan *plan, uint8_t *at);
 size_t snt__end_pack(const struct snt__end *end, uint8_t *at);
 
 /*
- * And read, trusting nothing: whatever is accepted is in range, and packs to the same
- * bytes. Return NULL, or what is wrong, a static text.
+ * Parsers, which trust nothing: a message that is accepted is in range, and packs to
+ * the same bytes. Return NULL, or what is wrong, a static text.
  */
 const char *snt__hello_unpack(const uint8_t *at, size_t length, struct snt__hello *out);
 const char *snt__offer_unpack(const uint8_t *at, size_t length, struct snt__offer *out);
 const char *snt__probe_unpack(const uint8_t *at, size_t length, struct snt__probe *out);
-/* What follows the plan, a card, is from *rest_out on. */
+/* The card that follows the plan begins at *rest_out. */
 const char *snt__plan_unpack(const uint8_t *at, size_t length, struct snt__plan *out,
 			     size_t *rest_out);
 const char *snt__end_unpack(const uint8_t *at, size_t length, struct snt__end *out);
@@ -195,7 +195,7 @@ struct snt__header {
 };
 
 void snt__header_pack(const struct snt__header *header, uint8_t *at);
-/* @length: what there is of the message. The message, which begins here, may still be
+/* @length: the bytes that have arrived. The message, which begins here, may still be
  * shorter than its header says. */
 const char *snt__header_unpack(const uint8_t *at, size_t length,
 			       struct snt__header *out);
@@ -206,8 +206,7 @@ static inline size_t snt__message_size(const struct snt__header *header)
 	return SNT__HEADER_SIZE + header->length + (header->tagged ? SNT__TAG_SIZE : 0);
 }
 
-/* A whole END from somebody who has no session, and will not have one. Returns its
- * length. */
+/* A whole END from an end without a session. Returns its length. */
 #define SNT__LAST_WORD_MAX (SNT__HEADER_SIZE + 4 + SNT__END_TEXT_MAX)
 size_t snt__last_word(enum snt__end_code code, const char *text, uint8_t *bytes);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What this end has to offer, and whether the program's options can be had. */
+/* This end's offer, and whether the program's options are possible. */
 #include <errno.h>
 #include <string.h>
 
@@ -78,8 +78,8 @@ static bool is_elsewhere(const struct snt__hub *hub, const struct snt_cq *cq)
 	return cq->loop && cq->loop != hub->loop;
 }
 
-/* The rest of it is found out when the QP is made: much later, and by then the peer would
- * have been told. */
+/* Otherwise the creation of the QP would find these errors: much later, when the peer
+ * has been told. */
 static int check_ranges(const struct snt__hub *hub, const struct snt_qp_opts *qp)
 {
 	struct snt_qp_opts whole = *qp;
@@ -89,7 +89,7 @@ static int check_ranges(const struct snt__hub *hub, const struct snt_qp_opts *qp
 	ret = snt__qp_opts_check(hub->ctx, &whole);
 	if (ret)
 		return ret;
-	/* Connections close and connect QPs, so both belong to the same thread. */
+	/* Connections close and connect QPs, so both must belong to the same thread. */
 	if (is_elsewhere(hub, whole.cq) || is_elsewhere(hub, whole.recv_cq))
 		return snt__fail(
 			EINVAL, "snt_qp_opts.%s is in another loop than the connection",

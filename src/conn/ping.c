@@ -18,7 +18,7 @@ static void tick(struct snt_timer *timer)
 	struct snt__ping *ping = timer->arg;
 
 	snt__hub_take(ping->hub);
-	/* It was answered or stopped by now, or answered and sent again. */
+	/* It was answered or stopped, and perhaps sent again. */
 	if (ping->state != SNT__PING_ASKED || timer->loop)
 		return;
 	if (--ping->ticks_left) {

@@ -7,23 +7,25 @@
 #include "conn/hub.h"
 
 /*
- * Asks the peer's device whether it is there, by a write of nothing to nowhere, which it
- * answers without its program. An answer is waited for for five eighths of the detection time,
- * in ticks of one eighth. Each tick takes the completions that have come before it counts, and
- * counts once however late it is: while this process was stopped, waited for a processor or
- * did not dispatch, answers may have come that nothing here has looked at yet.
+ * Asks the peer's device whether it is there, by an empty write without a target, which
+ * the device acknowledges without its program. The timeout is five eighths of the
+ * detection time, in ticks of one eighth. Each tick takes the completions that have
+ * arrived before it counts, and counts once however late it is: while this process was
+ * stopped, waited for a processor or did not dispatch, acknowledgments may have arrived
+ * that were not processed yet.
  */
 
 enum snt__ping_state {
 	SNT__PING_IDLE = 0,
 	SNT__PING_ASKED,
-	SNT__PING_GIVEN_UP, /* or stopped; the write has yet to end */
+	SNT__PING_GIVEN_UP, /* or stopped; the write has not completed */
 };
 
 struct snt__ping {
-	/* The write has ended: once for each that was sent. Not 0: the device gave up. */
+	/* The write has completed: once for each that was sent. Not 0: the device gave
+	 * up. */
 	void (*ended)(struct snt__ping *ping, int result);
-	/* No answer has come in time; ended() follows when the QP is closed. */
+	/* No acknowledgment in time; ended() follows when the QP is closed. */
 	void (*silent)(struct snt__ping *ping);
 	struct snt__hub *hub;
 	struct snt_op op;
@@ -33,8 +35,8 @@ struct snt__ping {
 	enum snt__ping_state state;
 };
 
-/* Of a ping that is IDLE, on a QP that reports to the hub's CQ. Returns 0 or a negative errno,
- * and then no function follows. */
+/* For an IDLE ping, on a QP that reports to the hub's CQ. Returns 0 or a negative
+ * errno, and then no callback follows. */
 int snt__ping_send(struct snt__ping *ping, struct snt__hub *hub, struct snt_qp *qp,
 		   uint64_t detect_ns);
 

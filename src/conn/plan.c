@@ -30,7 +30,7 @@ static bool is_ipv4(const uint8_t *gid)
 	return !memcmp(gid, mapped, sizeof(mapped));
 }
 
-/* Could packets get from one to the other at all? */
+/* Can the two be reached from each other at all? */
 static bool same_kind(const struct snt_card_device *a, const struct snt_card_device *b)
 {
 	if (a->link != b->link)
@@ -52,7 +52,7 @@ void snt__plan_candidates(const struct snt__offer *ours,
 	out->count = 0;
 	for (unsigned shift = 0; shift < shorter; shift++) {
 		for (unsigned i = 0; i < longer; i++) {
-			/* The shorter list turns against the longer one. */
+			/* The shorter list is rotated against the longer one. */
 			unsigned l = local_count < remote_count ? i + shift : i;
 			unsigned r = local_count < remote_count ? i : i + shift;
 			struct snt__pair pair = { local[l % local_count],
@@ -110,7 +110,7 @@ bool snt__plan_passes(const struct snt__offer *ours, const struct snt__offer *th
 	return snt__plan_lanes(ours, theirs) == 1 && !ours->flags && !theirs->flags;
 }
 
-/* The pair whose devices have the fewest lanes; of several, the first. */
+/* The pair whose devices have the fewest lanes; of equal ones, the first. */
 static const struct snt__trial *pick(const struct snt__trials *trials,
 				     const unsigned *local_load,
 				     const unsigned *remote_load)
@@ -140,8 +140,9 @@ static bool add_lane(struct snt__plan *plan, struct snt__pair pair)
 }
 
 /*
- * SPRAY: each device that data lanes lead to, at either end, has a notify lane that leads
- * to it as well, since one NIC's notification says nothing of another NIC's writes.
+ * SPRAY: every device that is the target of data lanes, at either end, is also the
+ * target of a notify lane, since one NIC's notification says nothing about another
+ * NIC's writes.
  */
 static bool add_notify_lanes(struct snt__plan *plan)
 {

@@ -5,11 +5,11 @@
 #include "conn/message.h"
 
 /*
- * Which pairs of devices are tried, and how lanes are dealt over those that work. The
- * end that connects does it; the other checks the result.
+ * Which pairs of devices are tried, and how lanes are distributed over those that work.
+ * The end that connects decides; the other checks the result.
  */
 
-/* A pair of devices and what became of it. */
+/* A pair of devices and its results. */
 struct snt__trial {
 	struct snt__pair pair;
 	uint8_t ours; /* enum snt__verdict */
@@ -28,23 +28,23 @@ static inline bool snt__trial_works(const struct snt__trial *trial)
 
 /*
  * All pairs that may be used, best first: each device with its counterpart, then with
- * the next one, and so on. Those that cannot work are marked.
+ * the next one, and so on. Pairs that cannot work are marked.
  */
 void snt__plan_candidates(const struct snt__offer *ours,
 			  const struct snt__offer *theirs, struct snt__trials *out);
 
-/* How many data lanes there will be, if all pairs work. */
+/* The number of data lanes, if all pairs work. */
 unsigned snt__plan_lanes(const struct snt__offer *ours,
 			 const struct snt__offer *theirs);
 
-/* With how many pairs that work nobody need try more. */
+/* The number of working pairs after which no more are tried. */
 unsigned snt__plan_enough(const struct snt__offer *ours,
 			  const struct snt__offer *theirs);
 
-/* The largest packets that both ends have for all devices. */
+/* The largest MTU that all devices of both ends have. */
 uint16_t snt__plan_mtu(const struct snt__offer *ours, const struct snt__offer *theirs);
 
-/* Is a QP of that many data lanes one that passes WRs on? */
+/* Does a QP of that many data lanes pass WRs on? */
 bool snt__plan_passes(const struct snt__offer *ours, const struct snt__offer *theirs);
 
 /* False: no pair works, or there would be too many lanes. */
@@ -52,7 +52,7 @@ bool snt__plan_make(const struct snt__offer *ours, const struct snt__offer *thei
 		    const struct snt__trials *trials, uint16_t mtu,
 		    struct snt__plan *out);
 
-/* A plan of the peer's, seen from our end. NULL, or what is wrong with it. */
+/* Checks the peer's plan, seen from our end. NULL, or what is wrong with it. */
 const char *snt__plan_check(const struct snt__offer *ours,
 			    const struct snt__offer *theirs,
 			    const struct snt__trials *trials, uint16_t mtu,

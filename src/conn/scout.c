@@ -10,7 +10,7 @@
 #include "conn/ping.h"
 #include "util/err.h"
 
-/* Under way at the same time, of a context that connects or accepts. */
+/* Concurrent ones of a context that connects, or that accepts. */
 #define SCOUTINGS_MAX 64
 #define MESSAGES      3
 #define SHORT_SIZE    64
@@ -32,19 +32,19 @@ struct scout {
 
 struct snt__scouting {
 	struct snt__hub *hub;
-	struct snt_conn *conn;	/* NULL: nobody wants to know any more */
+	struct snt_conn *conn;	/* NULL: the result is no longer wanted */
 	struct snt_timer timer; /* of trials */
 	struct snt_mem *mem;
-	/* What all send; then for each a place where it receives, since devices write at
-	 * the same time. */
+	/* The bytes that all send; then a receive buffer for each, since devices write
+	 * at the same time. */
 	uint8_t *bytes;
 	uint16_t mtu;
 	bool connects;
 	bool closing;
 	bool reported;
-	bool has_turn;	    /* of those that may try at the same time */
-	uint64_t detect_ns; /* of those that are kept; 0: trials */
-	unsigned ops;	    /* under way */
+	bool has_turn;	    /* counts among those that may try at the same time */
+	uint64_t detect_ns; /* of the QPs that are kept; 0: trials */
+	unsigned ops;	    /* in flight */
 	unsigned count;
 	struct scout scout[];
 };
@@ -120,7 +120,8 @@ static void time_is_up(struct snt_timer *timer)
 {
 	struct snt__scouting *scouting = timer->arg;
 
-	/* What has come counts. It may end the trials; the op that is added keeps this. */
+	/* Completions that have arrived count. They may end the trials; the extra op
+	 * keeps this alive. */
 	scouting->ops++;
 	snt__hub_take(scouting->hub);
 	scouting->ops--;
@@ -187,7 +188,7 @@ static void received(struct snt_op *op)
 
 	scouting->ops--;
 	if (!scouting->closing && !op->result) {
-		/* In order, and as long as they were sent. */
+		/* In order, and with the length that was sent. */
 		if (scout->received < MESSAGES &&
 		    op->wc.length == size[scout->received])
 			scout->received++;
@@ -221,7 +222,7 @@ static int listen_up(struct scout *scout)
 }
 
 /*
- * Making and ending them
+ * Creation and end
  */
 
 static int open_scout(struct scout *scout, const struct snt_qp_opts *like,
@@ -283,10 +284,10 @@ static void close_scout(struct scout *scout)
 }
 
 /*
- * Asking
+ * Pings
  */
 
-/* One that can be asked. */
+/* Kept for pings. */
 static bool is_kept(const struct scout *scout)
 {
 	return scout->qp && !snt_op_pending(&scout->close);

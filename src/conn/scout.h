@@ -8,49 +8,50 @@
 #include "conn/message.h"
 
 /*
- * Trying pairs of devices: a QP of one lane for each, on which both ends send three
- * messages, a short one, one as long as the MTU, and an empty one. They are made and
+ * Trials of pairs of devices: a QP of one lane for each, on which both ends send three
+ * messages, a short one, one as long as the MTU, and an empty one. They are created and
  * connected as lanes are, so that what works for them works for lanes. The end that
- * accepts sends when it has heard something, since before it cannot know that the other
- * is ready.
+ * accepts sends after it has received something, since before that it cannot know that
+ * the other end is ready.
  */
 struct snt__scouting;
 struct snt_conn;
 
-/* May another begin, or are there so many that it should wait for snt__conn_may_scout()? */
+/* May another begin, or are there so many that it must wait for
+ * snt__conn_may_scout()? */
 bool snt__scouting_may_begin(const struct snt__hub *hub, bool connects);
 
 /*
- * QPs for the pairs in probe->scout[]. Their numbers, or why there are none, are written
- * to @out. @like: traffic class and the like, and the timeout.
+ * Creates QPs for the pairs in probe->scout[]. Their numbers, or why there are none,
+ * are written to @out. @like: traffic class and the like, and the timeout.
  */
 int snt__scouting_begin(struct snt__hub *hub, struct snt_conn *conn, bool connects,
 			const struct snt_qp_opts *like, const struct snt__probe *probe,
 			struct snt__scout *out, struct snt__scouting **scouting_out);
 
-/* Connects them with those of the peer. Verdicts follow, by snt__conn_probed(), at the
- * latest after @patience_ns. */
+/* Connects them with the peer's. Verdicts follow, by snt__conn_probed(), at the latest
+ * after @patience_ns. */
 int snt__scouting_connect(struct snt__scouting *scouting, const struct snt__offer *peer,
 			  const struct snt__probe *peer_probe, uint64_t patience_ns);
 
 /*
- * The trials are over. Of those in @keep the QPs stay, to ask the peer's device whether it is
- * there, for carriers that cannot (carrier.h); the others end.
+ * The trials are over. The QPs in @keep stay, to ask the peer's device whether it is
+ * there, for carriers that cannot (carrier.h); the rest ends.
  */
 void snt__scouting_keep(struct snt__scouting *scouting, const bool *keep,
 			uint64_t detect_ns);
 
-/* Asks now, each of them that has not been asked. If none of the devices has answered within
- * five eighths of the detection time, snt__conn_silent() follows. */
+/* Pings on each QP that has no ping in flight. If none of the devices has answered
+ * within five eighths of the detection time, snt__conn_silent() follows. */
 void snt__scouting_ping(struct snt__scouting *scouting);
 
-/* Ends them; they free themselves. NULL is legal. */
+/* Ends them; they free themselves. NULL is allowed. */
 void snt__scouting_close(struct snt__scouting *scouting);
 
-/* conn_step.c: the first of those that wait in the list has its turn. */
+/* conn_step.c: the first connection of the list gets its turn. */
 void snt__conn_may_scout(struct snt__link *waiting);
 
-/* conn_step.c: none of the peer's devices answers any more. */
+/* conn_step.c: none of the peer's devices answers. */
 void snt__conn_silent(struct snt_conn *conn);
 
 /* conn_step.c */

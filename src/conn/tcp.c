@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Messages on a TCP connection. A message says in its header how long it is, so that
- * nothing is needed around it. What a peer sends is limited by one message that is read
- * at a time.
+ * Messages on a TCP connection. A message's header contains its length, so that no
+ * framing is needed. A peer's input is limited by reading one message at a time.
  */
 #include <errno.h>
 #include <netinet/tcp.h>
@@ -17,26 +16,26 @@
 #include "util/err.h"
 
 #define MS_NS UINT64_C(1000000)
-/* How long what was said last may take to get out. */
+/* How long the last message may take. */
 #define LINGER_NS (500 * MS_NS)
-/* How long a listener pauses when nobody can be let in. */
+/* How long a listener pauses when no connection can be accepted. */
 #define PAUSE_NS (100 * MS_NS)
-/* Messages that are taken at once, before others have their turn. */
+/* Messages that are read at once, before other work gets its turn. */
 #define TURN 16
 
 struct tcp {
 	struct snt__carrier carrier;
 	struct snt__watch watch;
 	struct snt__socket socket;
-	struct snt_timer timer; /* of the last words */
+	struct snt_timer timer; /* for the last message */
 	struct snt__arrival arrival;
 	bool connecting;
 	bool broken;
-	bool blocked; /* waits for being writable */
+	bool blocked; /* waits until the socket is writable */
 	size_t in_length;
 	size_t out_length, out_sent;
 	uint8_t in[SNT__MESSAGE_MAX];
-	uint8_t out[3 * SNT__MESSAGE_MAX]; /* of which one is for the last words */
+	uint8_t out[3 * SNT__MESSAGE_MAX]; /* room of one: for the last message */
 };
 
 static struct tcp *tcp_of(struct snt__carrier *carrier)
@@ -59,7 +58,7 @@ static void destroy(struct tcp *tcp)
 	unmake(tcp);
 }
 
-/* It is of no use any more. False: it is gone altogether. */
+/* The connection has failed. False: it has been freed. */
 static bool break_down(struct tcp *tcp, int error, const char *text)
 {
 	struct snt_conn *conn = tcp->carrier.conn;
@@ -85,7 +84,7 @@ static void watch_for(struct tcp *tcp, bool writable)
 			 EPOLLIN | (writable ? EPOLLOUT : 0));
 }
 
-/* False: it is gone. */
+/* False: it has been freed. */
 static bool flush(struct tcp *tcp)
 {
 	while (tcp->out_sent < tcp->out_length) {
@@ -117,7 +116,7 @@ static bool tcp_has_room(struct snt__carrier *carrier, bool last)
 	       tcp->out_length + SNT__MESSAGE_MAX + kept <= sizeof(tcp->out);
 }
 
-/* False: it is gone. */
+/* False: it has been freed. */
 static bool say(struct tcp *tcp, const void *bytes, size_t length)
 {
 	memcpy(tcp->out + tcp->out_length, bytes, length);
@@ -146,13 +145,13 @@ static void tcp_close(struct snt__carrier *carrier)
 	}
 	tcp->timer.fired = patience_ends;
 	tcp->timer.arg = tcp;
-	/* What the peer says is of no interest any more. */
+	/* The peer's messages no longer matter. */
 	snt__hub_rewatch(carrier->hub, &tcp->watch, EPOLLOUT);
 	if (snt_timer_start(carrier->hub->loop, &tcp->timer, LINGER_NS))
 		destroy(tcp);
 }
 
-/* PINGs that nobody acknowledges end the connection in this time. */
+/* Unacknowledged PINGs end the connection in this time. */
 static void tcp_detect(struct snt__carrier *carrier, uint64_t detect_ns)
 {
 	unsigned ms = (unsigned)(detect_ns * 3 / 4 / MS_NS);
@@ -173,7 +172,7 @@ static void tcp_peer(struct snt__carrier *carrier, struct sockaddr_storage *out)
 	}
 	if (out->ss_family != AF_INET6 || !IN6_IS_ADDR_V4MAPPED(&six->sin6_addr))
 		return;
-	/* One of IPv4, at a socket that is for both. */
+	/* An IPv4 peer of a socket for both families. */
 	four.sin_port = six->sin6_port;
 	memcpy(&four.sin_addr, &six->sin6_addr.s6_addr[12], sizeof(four.sin_addr));
 	memset(out, 0, sizeof(*out));
@@ -190,11 +189,11 @@ static const struct snt__carrier_table table = {
 };
 
 /*
- * What comes
+ * Input
  */
 
-/* How many bytes are missing of the message that is being read; 0: it is whole; -1: it is
- * none. */
+/* How many bytes are missing from the message that is being read; 0: it is complete;
+ * -1: it is malformed. */
 static ssize_t missing(const struct tcp *tcp)
 {
 	struct snt__header header;
@@ -231,7 +230,7 @@ static void read_messages(struct tcp *tcp)
 		ssize_t length = missing(tcp);
 
 		if (length < 0) {
-			/* Whoever this is does not speak our language; the engine says so. */
+			/* Not a peer of this protocol; the engine reports that. */
 			snt__conn_input(tcp->carrier.conn, tcp->in, tcp->in_length);
 			break_down(tcp, -EPROTO, "it does not speak sennit's protocol");
 			return;
@@ -286,11 +285,11 @@ static void tcp_ready(struct snt__watch *watch, uint32_t events)
 }
 
 /*
- * Making them
+ * Creation
  */
 
-/* Takes the socket, which forks have been held up for; closes it if that fails. It is of no
- * loop yet. */
+/* Takes the socket, with forks held up; closes it on failure. It is not yet in a
+ * loop. */
 static int make(int fd, struct tcp **tcp_out)
 {
 	struct tcp *tcp = calloc(1, sizeof(*tcp));
@@ -377,8 +376,8 @@ struct ear {
 	struct snt_timer timer; /* runs while it does not listen */
 };
 
-/* -1: none waits, or errno says why it cannot be accepted. *tcp_out is NULL if there is no
- * memory for it. */
+/* -1: none waits, or errno says why it cannot be accepted. *tcp_out is NULL if there is
+ * no memory for it. */
 static int accept_one(struct ear *ear, struct tcp **tcp_out)
 {
 	int fd;
@@ -434,8 +433,8 @@ static void listen_again(struct snt_timer *timer)
 	snt__hub_rewatch(ear->ear.hub, &ear->watch, EPOLLIN);
 }
 
-/* The process can have no more fds, or no more memory: who waits there would make the fd
- * readable all the time. */
+/* The process has no more fds, or no more memory: peers in the backlog would make the
+ * fd readable all the time. */
 static void pause_ear(struct ear *ear)
 {
 	snt__log(&ear->ear.hub->ctx->log, SNT_LOG_WARN,
