@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Ids get addresses. Which one decides of which kind the id is. */
+/* Ids get addresses. The address decides which kind an id is. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <string.h>
@@ -12,11 +12,11 @@
 #define BACKLOG_DEFAULT 128
 
 /*
- * Whose address is it?
+ * The owners of addresses
  */
 
 enum whose {
-	NOBODY, /* the unspecified one, or none */
+	NOBODY, /* the unspecified address, or none */
 	SOFT,
 	OTHER,
 };
@@ -47,7 +47,7 @@ static enum whose whose(const struct sockaddr *address, unsigned *device_out)
 	return OTHER;
 }
 
-/* Soft devices connect byte streams, so to speak: RC, by port. */
+/* Soft devices support the port spaces of RC connections. */
 static bool can_be_soft(const struct snt__preload_id *id)
 {
 	return (id->rdma.ps == RDMA_PS_TCP || id->rdma.ps == RDMA_PS_IB) &&
@@ -70,7 +70,7 @@ static bool is_loopback(const struct sockaddr_storage *address)
 	return address->ss_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&six->sin6_addr);
 }
 
-/* From where would the kernel send to it? */
+/* The source address that the kernel would use for a target. */
 static bool find_source(const struct sockaddr *target, struct sockaddr_storage *source)
 {
 	socklen_t length = sizeof(*source);
@@ -84,8 +84,8 @@ static bool find_source(const struct sockaddr *target, struct sockaddr_storage *
 }
 
 /*
- * Does a soft device lead there? If the way begins at its address, it does. On loopback all
- * ways begin at 127.0.0.1, so that any address there is as good.
+ * Does a soft device lead there? It does if the route's source is its address. On
+ * loopback every route has the source 127.0.0.1, so that any address there will do.
  */
 static bool leads_soft(const struct snt__preload_id *id, const struct sockaddr *target)
 {
@@ -121,8 +121,8 @@ static bool leads_soft(const struct snt__preload_id *id, const struct sockaddr *
  * Binding
  */
 
-/* The port is known from here on, and nobody listens on it: it is tried out. (It is not
- * kept for the id; who else gets it is first to listen, then.) With the lock. */
+/* Chooses a port on which no listener is, by listening for a moment. (It is not
+ * reserved for the id; another id that gets it may listen first.) With the lock. */
 static int bind_soft(struct snt__preload_id *id, const struct sockaddr *address)
 {
 	struct snt__cm *cm = snt__preload_cm();
@@ -173,7 +173,7 @@ int rdma_bind_addr(struct rdma_cm_id *rdma, struct sockaddr *address)
  * Listening
  */
 
-/* On the address and the port that the id has, or on all and a port that is chosen. */
+/* On the id's address and port, or on all addresses and a port that is chosen. */
 static int listen_soft(struct snt__preload_id *id, int backlog)
 {
 	struct sockaddr_in any = { .sin_family = AF_INET };
@@ -267,7 +267,7 @@ int rdma_resolve_addr(struct rdma_cm_id *rdma, struct sockaddr *source,
 	return ret ? ret : snt__preload_complete(id);
 }
 
-/* Where the packets of a soft device go is the kernel's business. */
+/* Routes of soft devices' packets are the kernel's business. */
 int rdma_resolve_route(struct rdma_cm_id *rdma, int timeout_ms)
 {
 	struct snt__preload_id *id = snt__preload_id(rdma);

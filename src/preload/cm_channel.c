@@ -21,7 +21,7 @@ static int watch(int epoll, int fd)
 	return epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event);
 }
 
-/* It is asked without waiting; whoever waits does so at the fd for both. */
+/* It is set to nonblocking; threads wait on the fd for both. */
 static int open_real(struct snt__preload_channel *channel)
 {
 	if (!snt__preload_wants_real() || !snt__real()->rdma_create_event_channel)
@@ -70,7 +70,7 @@ struct rdma_event_channel *rdma_create_event_channel(void)
 	return &channel->rdma;
 }
 
-/* All its ids are gone, and with them all events. */
+/* All its ids have been destroyed, and with them all events. */
 void rdma_destroy_event_channel(struct rdma_event_channel *channel)
 {
 	if (BYPASSED())
@@ -80,7 +80,7 @@ void rdma_destroy_event_channel(struct rdma_event_channel *channel)
 }
 
 /*
- * What waits to be taken
+ * Queued events
  */
 
 void snt__preload_queue(struct snt__preload_channel *channel,
@@ -118,7 +118,7 @@ static bool is_request(const struct snt__preload_event *event)
 	return event->rdma.event == RDMA_CM_EVENT_CONNECT_REQUEST;
 }
 
-/* The first that concerns an id; NULL: none. */
+/* The first event that concerns an id; NULL: none. */
 static struct snt__preload_event *find_event(const struct snt__preload_id *id)
 {
 	struct snt__link *events = &snt__preload_channel(id->rdma.channel)->events;
@@ -133,7 +133,7 @@ static struct snt__preload_event *find_event(const struct snt__preload_id *id)
 	return NULL;
 }
 
-/* A request that nobody has seen goes with whom it was for. */
+/* The id of a request that the program has not seen is freed with its listener. */
 void snt__preload_purge(struct snt__preload_id *id)
 {
 	struct snt__preload_event *event;
@@ -150,7 +150,7 @@ void snt__preload_purge(struct snt__preload_id *id)
 	}
 }
 
-/* Those of whom nobody has seen the request go where it goes. */
+/* Ids of requests that the program has not seen move with their listener. */
 void snt__preload_move(struct snt__preload_id *id, struct snt__preload_channel *to)
 {
 	struct snt__preload_channel *from = snt__preload_channel(id->rdma.channel);
@@ -177,7 +177,7 @@ void snt__preload_move(struct snt__preload_id *id, struct snt__preload_channel *
  */
 
 /*
- * librdmacm does this part when a program takes the event, if the QP is of its making.
+ * librdmacm does this part when a program takes the event, if it has created the QP.
  */
 
 static void flush_qp(const struct rdma_cm_id *id)
@@ -248,7 +248,7 @@ static struct snt__preload_event *take_soft(struct snt__preload_channel *channel
 	return event;
 }
 
-/* A new id of librdmacm has the context of the listener. */
+/* A new id of librdmacm has the listener's context. */
 static struct snt__preload_id *adopt(struct rdma_cm_id *real)
 {
 	struct snt__preload_id *listener = real->context;

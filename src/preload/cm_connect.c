@@ -4,7 +4,7 @@
 
 #include "preload/cm.h"
 
-/* When the process ends, ids have nothing behind them any more (cm_id.c). */
+/* When the process ends, ids no longer have a soft or real part (cm_id.c). */
 #define SOFT_CALL(id, ret, call)                             \
 	do {                                                 \
 		pthread_mutex_lock(&snt__preload_cm_lock);   \
@@ -23,13 +23,13 @@ static int done(struct snt__preload_id *id, int ret)
 	return ret;
 }
 
-/* Neither kind has got that far. */
+/* The id has neither a soft nor a real part yet. */
 static int nothing_there(void)
 {
 	return AS_MINUS_ONE(-EINVAL);
 }
 
-/* What a program says by saying nothing: as much as there is. */
+/* For programs that pass no parameters: the maximum of everything. */
 static const struct rdma_conn_param param_default = {
 	.responder_resources = RDMA_MAX_RESP_RES,
 	.initiator_depth = RDMA_MAX_INIT_DEPTH,
@@ -158,7 +158,7 @@ int rdma_notify(struct rdma_cm_id *rdma, enum ibv_event_type event)
 	return AS_MINUS_ONE(ret);
 }
 
-/* The QP ends first, so that nothing is sent after the goodbye. */
+/* The QP ends first, so that nothing is sent after the disconnect. */
 static int disconnect_soft(struct snt__preload_id *id)
 {
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
@@ -202,7 +202,7 @@ int rdma_init_qp_attr(struct rdma_cm_id *rdma, struct ibv_qp_attr *attr, int *ma
 }
 
 /*
- * What soft devices have none of
+ * Unsupported by soft devices
  */
 
 static int only_real(struct snt__preload_id *id)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Ids are made and unmade. */
+/* Ids are created and destroyed. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +34,7 @@ void snt__preload_id_free(struct snt__preload_id *id)
 	free(id);
 }
 
-/* Not if it is this thread that has it. */
+/* Fails if this thread holds it. */
 static bool take_lock(void)
 {
 	const struct timespec moment = { .tv_nsec = 1000000 };
@@ -47,7 +47,7 @@ static bool take_lock(void)
 	return false;
 }
 
-/* The kernel tells the peers of a process that ends, and so do we. */
+/* The kernel disconnects the ids of a process that ends; this does the same. */
 __attribute__((destructor)) static void say_goodbye(void)
 {
 	if (!snt__preload_may_end() || !take_lock())
@@ -137,14 +137,14 @@ err_channel:
 	return -1;
 }
 
-/* Whoever has an event of the id comes first. */
+/* Waits for threads that have taken an event of the id. */
 static void end_id(struct snt__preload_id *id)
 {
 	pthread_mutex_lock(&snt__preload_cm_lock);
 	snt__preload_purge(id);
 	while (id->events_taken)
 		pthread_cond_wait(&snt__preload_cm_acked, &snt__preload_cm_lock);
-	/* One that came meanwhile. */
+	/* An event that was queued meanwhile. */
 	snt__preload_purge(id);
 	snt__preload_id_free(id);
 	pthread_mutex_unlock(&snt__preload_cm_lock);
@@ -186,7 +186,7 @@ int rdma_migrate_id(struct rdma_cm_id *rdma, struct rdma_event_channel *channel)
 	if (!channel)
 		return -1;
 	to = snt__preload_channel(channel);
-	/* librdmacm waits for all events to be acknowledged. */
+	/* librdmacm waits until all events are acknowledged. */
 	if (id->sync && rdma->event) {
 		rdma_ack_cm_event(rdma->event);
 		rdma->event = NULL;
@@ -207,8 +207,8 @@ int rdma_migrate_id(struct rdma_cm_id *rdma, struct rdma_event_channel *channel)
 	return 0;
 }
 
-/* Of the options soft ids have one; the others are about things that they do not have,
- * and can be taken as given. */
+/* Soft ids support one option; the rest concerns features that they do not have, and is
+ * accepted. */
 int rdma_set_option(struct rdma_cm_id *rdma, int level, int name, void *value,
 		    size_t length)
 {

@@ -44,7 +44,8 @@ __be16 rdma_get_dst_port(struct rdma_cm_id *rdma)
 }
 
 /*
- * Names. librdmacm knows none on hosts without RDMA; what it frees is as made here.
+ * Names. On hosts without RDMA librdmacm resolves none; it frees results as if it had
+ * allocated them, so these are allocated in the same way.
  */
 
 static int copy_address(const struct sockaddr *from, socklen_t length,
@@ -107,7 +108,7 @@ static int look_up(const char *node, const char *service,
 	return 0;
 }
 
-/* What hints give instead of a name. */
+/* The addresses of the hints, where there is no name. */
 static int take_hints(const struct rdma_addrinfo *hints,
 		      struct rdma_addrinfo **info_out)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * There is one connection manager for all soft devices of the process. A thread takes its
- * events and gives them to the channels of their ids, because it has one fd and programs
- * may have many.
+ * There is one connection manager for all soft devices of the process. A thread takes
+ * its events and queues them in the channels of their ids, because the manager has one
+ * fd and programs may have many.
  */
 #include <endian.h>
 #include <errno.h>
@@ -16,7 +16,7 @@
 #include "preload/cm.h"
 #include "util/thread.h"
 
-/* Of a device. Programs are not asked how many they want. */
+/* Per device; programs cannot choose. */
 #define CONNECTIONS 4096
 #define LISTENERS   256
 
@@ -28,7 +28,7 @@ static pid_t opened_by;
 static struct ibv_pd *pds[SNT_DEVICES_MAX]; /* for programs that have none */
 
 /*
- * What is known of an id
+ * Public members of ids
  */
 
 static void set_device(struct snt__preload_id *id, unsigned device)
@@ -78,7 +78,7 @@ void snt__preload_id_update(struct snt__preload_id *id)
 	id->soft->cm->table->addresses(id->soft, &address->src_storage,
 				       &address->dst_storage);
 	if (id->backlog)
-		return; /* perhaps on many devices */
+		return; /* there may be several devices */
 	set_device(id, id->soft->device);
 	update_path(id);
 }
@@ -181,7 +181,7 @@ static void give(struct snt__preload_event *event)
 	snt__preload_queue(snt__preload_channel(id->rdma.channel), event);
 }
 
-/* Takes the event over. */
+/* Takes ownership of the event. */
 static void deliver(struct snt__preload_event *event)
 {
 	if (event->soft.type == SNT__CM_EVENT_REQUEST && !welcome(event)) {
@@ -198,7 +198,7 @@ static void deliver(struct snt__preload_event *event)
 	give(event);
 }
 
-/* Returns how long to wait for more, in ms; -1: for ever. */
+/* Returns the time until the next retry in ms; -1: for ever. */
 static int deliver_all(struct snt__cm *cm)
 {
 	int timeout = -1;
@@ -270,7 +270,7 @@ static int open_manager(void)
 	return ret;
 }
 
-/* A child of the process has devices of its own, and a manager for them. */
+/* A child of the process has its own devices, and a manager for them. */
 struct snt__cm *snt__preload_cm(void)
 {
 	int ret;

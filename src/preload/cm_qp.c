@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What librdmacm makes for an id. */
+/* Objects that librdmacm creates for an id. */
 #include <errno.h>
 #include <string.h>
 
@@ -90,7 +90,8 @@ static int start_qp(struct snt__preload_id *id, struct ibv_qp *qp)
 	return AS_MINUS_ONE(ret);
 }
 
-/* What the program does not have is made for it, and told to it if all goes well. */
+/* Creates the objects that the program does not have, and stores them in the id if
+ * everything succeeds. */
 static int create_qp_soft(struct snt__preload_id *id, struct ibv_pd *pd,
 			  struct ibv_qp_init_attr *attr)
 {
@@ -136,7 +137,7 @@ int rdma_create_qp(struct rdma_cm_id *rdma, struct ibv_pd *pd,
 	return ret;
 }
 
-/* Of what it has beyond rdma_create_qp() soft QPs have nothing. */
+/* Soft QPs support none of its additions to rdma_create_qp(). */
 int rdma_create_qp_ex(struct rdma_cm_id *rdma, struct ibv_qp_init_attr_ex *attr)
 {
 	struct snt__preload_id *id = snt__preload_id(rdma);
@@ -153,7 +154,7 @@ int rdma_create_qp_ex(struct rdma_cm_id *rdma, struct ibv_qp_init_attr_ex *attr)
 	}
 	if (attr->comp_mask & ~IBV_QP_INIT_ATTR_PD)
 		return AS_MINUS_ONE(-EOPNOTSUPP);
-	/* The one begins with the other. */
+	/* ibv_qp_init_attr_ex begins with the members of ibv_qp_init_attr. */
 	memcpy(&plain, attr, sizeof(plain));
 	ret = create_qp_soft(id,
 			     attr->comp_mask & IBV_QP_INIT_ATTR_PD ? attr->pd : NULL,

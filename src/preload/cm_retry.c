@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Who connects before the peer listens is refused at once. On other devices it takes a
- * while to get that far, and programs have come to rely on it: perftest tells its client to
- * connect and listens then. So such a refusal counts only if it stays so for half a second.
+ * A program that connects before the peer listens is refused at once. Other devices
+ * take longer to get that far, and programs have come to rely on it: perftest tells its
+ * client to connect, and listens after that. So such a refusal counts only if it
+ * persists for half a second.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -62,7 +63,7 @@ bool snt__preload_retry(struct snt__preload_event *event)
 	return true;
 }
 
-/* An id that was refused is over; another one takes its place. */
+/* The refused soft id is over; another one replaces it. */
 static int resolve_again(struct snt__preload_id *id)
 {
 	const struct snt__cm_table *table = id->soft->cm->table;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Ids that wait for each event by themselves, and what is built on them. */
+/* Synchronous ids, which wait for each event themselves, and the functions built on
+ * them. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -33,7 +34,7 @@ int snt__preload_complete(struct snt__preload_id *id)
 	return AS_MINUS_ONE(event_error(rdma->event));
 }
 
-/* The new id becomes one that waits, too; it keeps the event for its data. */
+/* The new id becomes synchronous as well; it keeps the event for its data. */
 static int settle(struct snt__preload_id *listener, struct rdma_cm_event *event)
 {
 	struct ibv_qp_init_attr attr;
@@ -84,7 +85,7 @@ static int reach(struct rdma_cm_id *id, const struct rdma_addrinfo *info)
 	return ret ? ret : rdma_resolve_route(id, 2000);
 }
 
-/* The QPs of those who will come are made like this. */
+/* Keeps the attributes for the QPs of ids that will connect. */
 static int keep_attr(struct snt__preload_id *id, struct ibv_pd *pd,
 		     const struct ibv_qp_init_attr *attr)
 {

@@ -24,11 +24,11 @@ int ibv_destroy_ah(struct ibv_ah *ah)
 }
 
 /*
- * The way back to a sender
+ * Replies to a sender
  */
 
-/* The header that a datagram came with is one of IPv6, or of IPv4 behind 20 bytes of
- * nothing. */
+/* A datagram begins with its IPv6 header, or with 20 unused bytes and its IPv4
+ * header. */
 static void read_header(const struct ibv_grh *grh, uint8_t source[16],
 			uint8_t target[16])
 {
@@ -91,7 +91,7 @@ struct ibv_ah *ibv_create_ah_from_wc(struct ibv_pd *pd, struct ibv_wc *wc,
 	return ibv_create_ah(pd, &attr);
 }
 
-/* There is no Ethernet below, as far as anybody here can see. */
+/* Soft devices have no visible Ethernet layer. */
 int ibv_resolve_eth_l2_from_gid(struct ibv_context *context, struct ibv_ah_attr *attr,
 				uint8_t mac[6], uint16_t *vid)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Soft devices as libibverbs lists and opens its own. */
+/* Lists and opens soft devices as libibverbs does its own. */
 #include <endian.h>
 #include <errno.h>
 #include <pthread.h>
@@ -19,15 +19,15 @@
 #include "util/setting.h"
 
 /*
- * Devices live as long as the process, so that whoever lists devices twice finds the same
- * addresses. A child of the process has none of them and makes its own.
+ * Devices live as long as the process, so that listing them twice gives the same
+ * addresses. A child of the process has none of them and creates its own.
  */
 pthread_mutex_t snt__preload_devices_lock = PTHREAD_MUTEX_INITIALIZER;
 static pid_t made_by;
-static struct snt__listing listing; /* is kept, and the devices with it */
-static struct snt__listing parents __attribute__((used)); /* the same of the parent */
+static struct snt__listing listing; /* kept, and the devices with it */
+static struct snt__listing parents __attribute__((used)); /* the parent's */
 static struct ibv_context *contexts[SNT_DEVICES_MAX];
-static unsigned context_count; /* read without the lock: what is below it stays */
+static unsigned context_count; /* read without the lock: entries below stay */
 
 enum wish {
 	BOTH,
@@ -45,8 +45,8 @@ static void complain(void)
 
 static enum wish wish;
 
-/* What SENNIT_SOFT says, except that auto means soft devices beside others: who preloads
- * this library wants some. */
+/* The value of SENNIT_SOFT, except that auto means soft devices besides the kernel's: a
+ * user who preloads this library wants some. */
 static void read_wish(void)
 {
 	static const char *const words[] = { "auto", "never", "only", NULL };
@@ -66,7 +66,7 @@ static enum wish get_wish(void)
 	return wish;
 }
 
-/* Nobody calls it. Soft devices are known by it, also those that only the parent had. */
+/* Never called. Its address marks soft devices, including the parent's. */
 static struct ibv_context *mark(struct ibv_device *device, int fd)
 {
 	(void)device;
@@ -79,7 +79,7 @@ static bool is_soft_device(const struct ibv_device *device)
 	return device->_ops._dummy1 == mark;
 }
 
-/* Where the kernel would have them; files.c makes some of it up. */
+/* The paths that the kernel would use; files.c serves some of them. */
 static void name_files(struct ibv_device *device)
 {
 	device->_ops._dummy1 = mark;
@@ -141,8 +141,9 @@ bool snt__preload_may_end(void)
 	return made_by == getpid();
 }
 
-/* What was received last may not have been acknowledged: who polls says so with the next
- * poll, and the device's own thread is not quick enough for a process that ends. */
+/* The last received messages may be unacknowledged: a thread that polls acknowledges at
+ * its next poll, and the device's own thread may be too late for a process that
+ * ends. */
 __attribute__((destructor)) static void say_goodbye(void)
 {
 	if (!snt__preload_may_end())
@@ -159,7 +160,7 @@ bool snt__preload_wants_real(void)
 	return get_wish() != ONLY;
 }
 
-/* Also true of those that the parent had, all of whose verbs fail. */
+/* Also true of the parent's devices, whose verbs all fail. */
 bool snt__preload_is_soft(const struct ibv_context *context)
 {
 	return context->cmd_fd < 0 && context->device &&
@@ -198,7 +199,8 @@ const struct ibv_device *snt__preload_find(const char *name, size_t length)
 }
 
 /*
- * Lists. The kernel's devices come first: who takes the first one takes a real one.
+ * Lists. The kernel's devices come first, so that a program that takes the first one
+ * gets a real one.
  */
 
 struct list {

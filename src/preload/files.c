@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Files that a device of the kernel has and programs look at without asking verbs. UCX wants
- * a character device, and the type of each GID from sysfs:
+ * Files of the kernel's devices that programs read without using verbs. UCX wants a
+ * character device, and the type of each GID from sysfs:
  *
  *	/dev/infiniband/soft0
  *	/sys/class/infiniband/soft0/ports/1/gid_attrs/types/0
  *
- * All other paths go on to the C library. The names are given to the assembler, because
- * headers may turn `open` into `open64`.
+ * All other paths are passed to the C library. The names are set in the assembler,
+ * because headers may turn `open` into `open64`.
  */
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -37,9 +37,10 @@ stat_function snt__preload_stat64 __asm__("stat64");
 access_function snt__preload_access __asm__("access");
 
 /*
- * The C library's own. They are looked up when this library is loaded: later another thread
- * may be in the middle of dlopen(), for which dlsym() would wait, or be gone with it, in the
- * child of a fork. Libraries that are loaded before come first, and look by themselves.
+ * The C library's functions. They are looked up when this library is loaded: later
+ * another thread may be inside dlopen(), so that dlsym() would wait for it, or for ever
+ * in the child of a fork. Libraries whose constructors run earlier trigger the lookup
+ * themselves.
  */
 static struct {
 	open_function *open, *open64;
@@ -69,7 +70,8 @@ __attribute__((constructor)) static void look_up_all(void)
 	NEXT(access);
 }
 
-/* What follows the name of a soft device behind a prefix; NULL: it is another path. */
+/* The part of a path after a prefix and the name of a soft device; NULL: another
+ * path. */
 static const char *behind_name(const char *path, const char *prefix)
 {
 	size_t length = strlen(prefix);
@@ -89,7 +91,7 @@ static bool is_device(const char *path)
 	return rest && !*rest;
 }
 
-/* All GIDs of soft devices are of the same type; which are there, verbs tell. */
+/* All GIDs of soft devices have the same type; verbs report which GIDs there are. */
 static bool is_type(const char *path)
 {
 	const char *rest = behind_name(path, CLASS);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A child of the process has none of its threads. What they were at must not be left half
- * done there, and locks that they had would be taken for ever.
+ * A child of the process has none of its threads. Their work must not be left half done
+ * there, and locks that they held would stay locked for ever.
  */
 #include "preload/cm.h"
 
@@ -17,7 +17,7 @@ static void after_fork(void)
 	pthread_mutex_unlock(&snt__preload_cm_lock);
 }
 
-/* Those who wait for another try do so in the parent, and so do those for acknowledgments. */
+/* Retries, and waits for acknowledgments, go on in the parent only. */
 static void in_child(void)
 {
 	static const pthread_cond_t nobody = PTHREAD_COND_INITIALIZER;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What devices say of themselves. */
+/* Queries of devices. */
 #include <errno.h>
 #include <stddef.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "preload/preload.h"
 #include "preload/real.h"
 
-#define PKEY 0xffff /* the one that RoCE has */
+#define PKEY 0xffff /* the only one that RoCE has */
 
 /* enum ibv_gid_type_sysfs of rdma-core */
 #define GID_TYPE_ROCE_V2 1
@@ -21,8 +21,8 @@ int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
 	return -snt__preload_control()->query_device(context, attr);
 }
 
-/* Programs that have the inline verb do not come here. Others have a structure which ends
- * before port_cap_flags2. */
+/* Programs that have the inline verb do not call this. Older ones have a structure that
+ * ends before port_cap_flags2. */
 int ibv_query_port(struct ibv_context *context, uint8_t port,
 		   struct _compat_ibv_port_attr *attr)
 {
@@ -41,7 +41,7 @@ static int query_gid(struct ibv_context *context, uint32_t port, uint32_t index,
 	return snt__preload_control()->query_gid(context, (uint8_t)port, index, entry);
 }
 
-/* An empty entry is no failure here, but 0. */
+/* An empty entry is not an error here, but 0. */
 int ibv_query_gid(struct ibv_context *context, uint8_t port, int index,
 		  union ibv_gid *gid)
 {
@@ -70,7 +70,7 @@ int ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsigned index
 	return 0;
 }
 
-/* Structures may be of a program that was compiled with longer ones. */
+/* The program may have been compiled with a longer structure. */
 static void write_entry(void *to, size_t size, const struct ibv_gid_entry *entry)
 {
 	memset(to, 0, size);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The libraries that programs mean. They are loaded when the first of their functions is
- * called: most processes that inherit LD_PRELOAD have nothing to do with RDMA. */
+/* The real libraries. They are loaded when the first of their functions is called: most
+ * processes that inherit LD_PRELOAD do not use RDMA. */
 #include "preload/real.h"
 
 #include <dlfcn.h>
@@ -13,13 +13,13 @@
 static struct snt__real real;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* Such libraries are not unloaded: their functions are at hand from now on. */
+/* The library stays loaded, so that its functions stay valid. */
 static void *load(const char *name)
 {
 	return dlopen(name, RTLD_NOW | RTLD_LOCAL);
 }
 
-/* ISO C knows no conversion from what dlsym() returns to a function. */
+/* ISO C has no conversion from what dlsym() returns to a function pointer. */
 static void find(void *library, const char *name, void *function_out)
 {
 	void *symbol = library ? dlsym(library, name) : NULL;
@@ -64,8 +64,8 @@ static bool is_ours(const void *caller)
 }
 
 /*
- * Who calls from where is asked once: dladdr() has a lock, which would be taken for ever in
- * a child if another thread had it when the process forked.
+ * The answer for each caller is cached: dladdr() takes a lock, which would stay locked
+ * for ever in a child if another thread held it when the process forked.
  */
 #define CALLERS 256
 

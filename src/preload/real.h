@@ -6,13 +6,13 @@
 #include <rdma/rdma_cma.h>
 #include <rdma/rdma_verbs.h>
 
-/* Of these the header has macros. */
+/* The header has macros of these names. */
 #undef ibv_get_device_list
 #undef ibv_query_port
 #undef ibv_reg_mr
 #undef ibv_reg_mr_iova
 
-/* For programs of rdma-core; in no header. 0: RoCE v1 or InfiniBand, 1: RoCE v2. */
+/* Used by rdma-core's programs; in no header. 0: RoCE v1 or InfiniBand, 1: RoCE v2. */
 int ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsigned index,
 		       unsigned *type);
 
@@ -121,8 +121,8 @@ struct snt__real {
 #undef X
 };
 
-/* Functions of libraries that are not there, or too old to have them, are NULL. A program
- * that calls one in vain would not have been started without us. */
+/* Functions of libraries that are missing, or too old to have them, are NULL. A program
+ * that needs such a function would not have started without this library. */
 const struct snt__real *snt__real(void);
 
 #endif

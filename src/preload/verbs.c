@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Verbs that make, change and unmake objects. */
+/* Verbs that create, modify and destroy objects. */
 #include <errno.h>
 
 #include "dev/soft/core.h"
@@ -91,7 +91,7 @@ int ibv_dereg_mr(struct ibv_mr *mr)
 	return -CONTROL()->dereg_mr(mr);
 }
 
-/* Objects of other processes are of devices that the kernel has. */
+/* Objects of other processes belong to the kernel's devices. */
 struct ibv_pd *ibv_import_pd(struct ibv_context *context, uint32_t handle)
 {
 	if (!snt__preload_is_soft(context))
@@ -211,7 +211,7 @@ int ibv_destroy_qp(struct ibv_qp *qp)
 	return -CONTROL()->destroy_qp(qp);
 }
 
-/* Verbs of their own to post with: soft QPs have none. */
+/* An extended QP has its own verbs for posting: soft QPs have none. */
 struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp)
 {
 	if (!IS_SOFT(qp))
@@ -300,7 +300,8 @@ int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *eve
 	return AS_MINUS_ONE(CONTROL()->get_async_event(context, event));
 }
 
-/* Whose event it is; NULL: of a port or a device, about which nothing is to be done. */
+/* The context of the event's object; NULL: the event is of a port or a device, and
+ * needs no action. */
 static struct ibv_context *event_context(const struct ibv_async_event *event)
 {
 	switch (event->event_type) {
