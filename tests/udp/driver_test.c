@@ -914,6 +914,44 @@ static void a_sender_in_the_kernel_holds_up_no_thread(void **state)
 	alarm(0);
 }
 
+static uint64_t polled_at(const struct side *side)
+{
+	uint64_t at;
+
+	snt__udp_lock(side->device);
+	at = snt__udp_polled_at(side->device);
+	snt__udp_unlock(side->device);
+	return at;
+}
+
+#define DETENTION UINT64_C(100000000)
+
+/* While a post is in the kernel, another thread polls: the time of both counts once. The thread
+ * would leave the socket alone until the time came that was noted. */
+static void a_post_and_polls_take_no_time_twice(void **state)
+{
+	struct side side[2];
+	pthread_t thread;
+	struct ibv_wc wc;
+	uint64_t begin;
+
+	(void)state;
+	alarm(patience_s(60));
+	sides_open(side, NULL);
+	put_to_sleep(&side[0]);
+	thread = detain_first(side);
+	begin = snt__udp_now();
+	while (polled_at(side) < begin + DETENTION)
+		assert_int_equal(ibv_poll_cq(side->cq, 1, &wc), 0);
+	faults_release();
+	pthread_join(thread, NULL);
+	assert_true(polled_at(side) <= snt__udp_now());
+	assert_int_equal(side_wait(&side[0]), IBV_WC_SUCCESS);
+	wake_up(&side[0]);
+	sides_close(side);
+	alarm(0);
+}
+
 static void *destroy_second(void *arg)
 {
 	struct second *second = arg;
@@ -979,6 +1017,7 @@ int main(void)
 		cmocka_unit_test_setup(a_sender_in_the_kernel_holds_up_no_thread,
 				       set_up),
 		cmocka_unit_test_setup(a_qp_goes_after_its_packets, set_up),
+		cmocka_unit_test_setup(a_post_and_polls_take_no_time_twice, set_up),
 		cmocka_unit_test_setup(time_does_not_go_back, set_up),
 		cmocka_unit_test_setup(poller_leaves_without_a_word, set_up),
 		cmocka_unit_test_setup(poller_goes_to_sleep, set_up),

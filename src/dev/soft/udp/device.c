@@ -251,6 +251,15 @@ static void send_posted(struct snt__udp_device *device, uint64_t now)
 	snt__udp_thread_hurry(device);
 }
 
+/* The time of a post is no pause between polls. While it was in the kernel, other threads may have
+ * polled, or posted for as long. */
+static void excuse(struct snt__udp_device *device, uint64_t begin, uint64_t end)
+{
+	uint64_t at = snt__udp_polled_at(device) + end - begin;
+
+	snt__udp_set_polled_at(device, at < end ? at : end);
+}
+
 /*
  * While somebody sends for long, acknowledgments come. He takes them himself, as if he had
  * polled: the thread would have to wait for the lock first, and he for the thread then. Who
@@ -274,8 +283,7 @@ static void post(void *arg)
 		move_for_poller(device, end);
 		note_poll(device, begin, snt__udp_now());
 	} else if (device->polled) {
-		snt__udp_set_polled_at(device,
-				       snt__udp_polled_at(device) + end - begin);
+		excuse(device, begin, end);
 	}
 	snt__udp_unlock(device);
 }
