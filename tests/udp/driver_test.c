@@ -952,6 +952,53 @@ static void a_post_and_polls_take_no_time_twice(void **state)
 	alarm(0);
 }
 
+static void *poll_once(void *arg)
+{
+	struct side *side = arg;
+	struct ibv_wc wc;
+
+	ibv_poll_cq(side->cq, 0, &wc);
+	return NULL;
+}
+
+/* As if the thread had found nobody and nothing, with no timer to wait for. */
+static void put_to_long_sleep(struct side *side)
+{
+	snt__udp_lock(side->device);
+	side->device->polled = side->device->napping = false;
+	side->device->wake_at = SNT__SOFT_NEVER;
+	snt__udp_unlock(side->device);
+}
+
+/* One that polls is held up in the kernel with an acknowledgment, and the thread goes to sleep
+ * meanwhile: the next acknowledgment does not wait for another poll, or for the thread. */
+static void a_poller_is_held_up_and_leaves(void **state)
+{
+	struct pollfd request = { .events = POLLIN };
+	struct side side[2];
+	pthread_t thread;
+
+	(void)state;
+	alarm(patience_s(60));
+	sides_open(side, NULL);
+	put_to_sleep(&side[1]);
+	take_request(side);
+	faults_detain(side[1].device->socket.fd);
+	assert_success(pthread_create(&thread, NULL, poll_once, &side[1]));
+	faults_await_detained();
+	put_to_long_sleep(&side[1]);
+	side_post(&side[0], &side[1], IBV_WR_RDMA_WRITE, 100);
+	request.fd = side[1].device->socket.fd;
+	assert_int_equal(poll(&request, 1, -1), 1);
+	faults_release();
+	pthread_join(thread, NULL);
+	assert_int_equal(side_wait(&side[0]), IBV_WC_SUCCESS);
+	assert_int_equal(side_wait(&side[0]), IBV_WC_SUCCESS);
+	wake_up(&side[1]);
+	sides_close(side);
+	alarm(0);
+}
+
 static void *destroy_second(void *arg)
 {
 	struct second *second = arg;
@@ -1018,6 +1065,7 @@ int main(void)
 				       set_up),
 		cmocka_unit_test_setup(a_qp_goes_after_its_packets, set_up),
 		cmocka_unit_test_setup(a_post_and_polls_take_no_time_twice, set_up),
+		cmocka_unit_test_setup(a_poller_is_held_up_and_leaves, set_up),
 		cmocka_unit_test_setup(time_does_not_go_back, set_up),
 		cmocka_unit_test_setup(poller_leaves_without_a_word, set_up),
 		cmocka_unit_test_setup(poller_goes_to_sleep, set_up),

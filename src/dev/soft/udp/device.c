@@ -218,7 +218,8 @@ static void note_poll(struct snt__udp_device *device, uint64_t begin, uint64_t e
 /*
  * Who polls all the time gets his completions first: what is to be said to what came in
  * goes out when he polls next. The thread, which sleeps only for a moment meanwhile, sees to
- * it if he does not.
+ * it if he does not; but not if it has gone to sleep for longer while the gate was open, or is
+ * sending and does not look again.
  */
 static bool move_for_poller(struct snt__udp_device *device, uint64_t now)
 {
@@ -232,7 +233,10 @@ static bool move_for_poller(struct snt__udp_device *device, uint64_t now)
 	}
 	moved = snt__udp_send(&device->sender, device->core, now);
 	moved |= take_in(device, latest(device, now));
-	if (snt__udp_sender_left(&device->sender))
+	if (!device->napping || device->sender.busy)
+		moved |= snt__udp_send(&device->sender, device->core,
+				       latest(device, now));
+	if (!device->napping || snt__udp_sender_left(&device->sender))
 		snt__udp_thread_hurry(device);
 	return moved;
 }
@@ -243,7 +247,8 @@ static void send_posted(struct snt__udp_device *device, uint64_t now)
 {
 	if (device->napping) {
 		snt__udp_send_posted(&device->sender, device->core, now);
-		if (device->attended || snt__udp_sender_left(&device->sender))
+		if (!device->napping || device->attended ||
+		    snt__udp_sender_left(&device->sender))
 			snt__udp_thread_hurry(device);
 		return;
 	}
@@ -383,8 +388,9 @@ void snt__udp_leave(struct snt__udp_device *device, bool readable)
 	device->attended = false;
 	now = snt__udp_now();
 	see(device, now, now);
-	if (readable)
-		take_in(device, now);
+	/* The thread does not look again if it is sending already. */
+	if (readable && take_in(device, now) && device->sender.busy)
+		snt__udp_send(&device->sender, device->core, latest(device, now));
 	snt__udp_set_polled_at(device, now);
 	count_poll(device);
 	snt__udp_thread_mind(device, now);
