@@ -2,6 +2,12 @@
 /* Sockets that are full. */
 #include "udp/side.h"
 
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <unistd.h>
+
+#include "lib/patience.h"
 #include "udp/faults.h"
 
 #define ALL (SIDE_BYTES / 2)
@@ -100,12 +106,84 @@ static void while_nobody_polls(void **state)
 	sides_close(side);
 }
 
+/* How often a thread has waited for room on a socket. */
+static struct {
+	atomic_int fd; /* 0: none */
+	atomic_uint count;
+} waits_for_room;
+
+int __real_ppoll(struct pollfd *fds, nfds_t count, const struct timespec *timeout,
+		 const sigset_t *mask);
+int __wrap_ppoll(struct pollfd *fds, nfds_t count, const struct timespec *timeout,
+		 const sigset_t *mask);
+
+int __wrap_ppoll(struct pollfd *fds, nfds_t count, const struct timespec *timeout,
+		 const sigset_t *mask)
+{
+	for (nfds_t i = 0; i < count; i++)
+		waits_for_room.count +=
+			fds[i].fd == waits_for_room.fd && (fds[i].events & POLLOUT);
+	return __real_ppoll(fds, count, timeout, mask);
+}
+
+static void await_wait_for_room(struct side *side)
+{
+	unsigned before = waits_for_room.count;
+
+	waits_for_room.fd = side->device->socket.fd;
+	while (waits_for_room.count == before)
+		usleep(100);
+	waits_for_room.fd = 0;
+}
+
+static void *post_one(void *arg)
+{
+	struct side *side = arg;
+
+	side_post(&side[0], &side[1], IBV_WR_RDMA_WRITE, 100);
+	return NULL;
+}
+
+static pthread_t detain_poster(struct side side[2])
+{
+	pthread_t thread;
+
+	faults_detain(side[0].device->socket.fd);
+	assert_int_equal(pthread_create(&thread, NULL, post_one, side), 0);
+	faults_await_detained();
+	return thread;
+}
+
+/* A thread wants the one in the kernel to send something, and that finds the socket full: the
+ * device's thread sleeps until there is room. */
+static void while_others_want_to_send(void **state)
+{
+	struct side side[2];
+	pthread_t thread;
+
+	(void)state;
+	alarm(patience_s(60));
+	sides_open(side, NULL);
+	thread = detain_poster(side);
+	post_one(side);
+	faults_set((struct faults){ .full = 1000 });
+	faults_release();
+	pthread_join(thread, NULL);
+	await_wait_for_room(side);
+	faults_set((struct faults){ 0 });
+	assert_int_equal(side_wait(&side[0]), IBV_WC_SUCCESS);
+	assert_int_equal(side_wait(&side[0]), IBV_WC_SUCCESS);
+	sides_close(side);
+	alarm(0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(sent_later, set_up),
 		cmocka_unit_test_setup(while_packets_are_kept, set_up),
 		cmocka_unit_test_setup(while_nobody_polls, set_up),
+		cmocka_unit_test_setup(while_others_want_to_send, set_up),
 	};
 
 	return cmocka_run_group_tests_name("udp_full", tests, NULL, NULL);

@@ -101,10 +101,11 @@ static inline bool snt__udp_sender_stalled(const struct snt__udp_sender *sender)
 	return !sender->busy && sender->next != sender->count;
 }
 
-/* Did the thread that sent leave something, since others wanted more and more of it? */
+/* Did the thread that sent leave something, since others wanted more and more of it? What a full
+ * socket holds up as well is sent when there is room. */
 static inline bool snt__udp_sender_left(const struct snt__udp_sender *sender)
 {
-	return !sender->busy && sender->wanted;
+	return !sender->busy && sender->wanted && sender->next == sender->count;
 }
 
 #endif
