@@ -4,6 +4,7 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <unistd.h>
 
@@ -132,7 +133,7 @@ static void await_wait_for_room(struct side *side)
 
 	waits_for_room.fd = side->device->socket.fd;
 	while (waits_for_room.count == before)
-		usleep(100);
+		sched_yield();
 	waits_for_room.fd = 0;
 }
 
@@ -177,6 +178,58 @@ static void while_others_want_to_send(void **state)
 	alarm(0);
 }
 
+/* Until its thread sleeps without a look at the socket's room. */
+static void await_asleep(struct side *side)
+{
+	bool asleep;
+
+	do {
+		sched_yield();
+		snt__udp_lock(side->device);
+		asleep = side->device->wake_at && !side->device->napping;
+		snt__udp_unlock(side->device);
+	} while (!asleep);
+}
+
+static void *poll_one(void *arg)
+{
+	struct side *side = arg;
+	struct ibv_wc wc;
+
+	ibv_poll_cq(side->cq, 0, &wc);
+	return NULL;
+}
+
+/* One that polls finds the socket full, still: the thread did not know when it went to sleep,
+ * since that one was in the kernel. */
+static void while_a_poller_tries_again(void **state)
+{
+	struct side side[2];
+	pthread_t thread;
+
+	(void)state;
+	alarm(patience_s(60));
+	side_timeout = SIDE_PATIENT + 4;
+	sides_open(side, NULL);
+	faults_set((struct faults){ .full = 1000 });
+	snt__udp_thread_stop(side->device);
+	post_one(side);
+	faults_detain(side->device->socket.fd);
+	assert_int_equal(pthread_create(&thread, NULL, poll_one, side), 0);
+	faults_await_detained();
+	side->device->over = false;
+	assert_success(snt__udp_thread_start(side->device, "side1"));
+	await_asleep(side);
+	faults_release();
+	pthread_join(thread, NULL);
+	await_wait_for_room(side);
+	faults_set((struct faults){ 0 });
+	assert_int_equal(side_wait(&side[0]), IBV_WC_SUCCESS);
+	assert_int_equal(side_stats(&side[0]).timeouts, 0);
+	sides_close(side);
+	alarm(0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -184,6 +237,7 @@ int main(void)
 		cmocka_unit_test_setup(while_packets_are_kept, set_up),
 		cmocka_unit_test_setup(while_nobody_polls, set_up),
 		cmocka_unit_test_setup(while_others_want_to_send, set_up),
+		cmocka_unit_test_setup(while_a_poller_tries_again, set_up),
 	};
 
 	return cmocka_run_group_tests_name("udp_full", tests, NULL, NULL);

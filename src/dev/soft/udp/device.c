@@ -227,7 +227,8 @@ static bool move_for_poller(struct snt__udp_device *device, uint64_t now)
 
 	if (!device->napping) {
 		moved = snt__udp_move(device, now);
-		if (moved || snt__shm_deadline(&device->shm) != SNT__SOFT_NEVER)
+		if (moved || snt__udp_sender_stalled(&device->sender) ||
+		    snt__shm_deadline(&device->shm) != SNT__SOFT_NEVER)
 			snt__udp_thread_hurry(device);
 		return moved;
 	}
