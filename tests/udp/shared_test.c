@@ -3,10 +3,12 @@
  * NIC. */
 #include "lib/test.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <sennit/sennit.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
 #include <unistd.h>
 
 #include "dev/soft/udp/device.h"
@@ -294,6 +296,36 @@ static void old_events_are_not_for_new_contexts(void **state)
 	assert_success(snt_ctx_close(other));
 }
 
+static int async_fd_of(struct snt_ctx *ctx)
+{
+	return snt_device_context(snt_ctx_device(ctx, 0))->async_fd;
+}
+
+/* What a context has made of its fd for events ends with it, as that of a NIC does. */
+static void events_have_an_fd_per_context(void **state)
+{
+	struct epoll_event event = { .events = EPOLLIN };
+	int epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	struct snt_ctx *ctx, *other;
+
+	(void)state;
+	assert_true(epoll_fd >= 0);
+	assert_success(open_at(loopback_text(0), &ctx));
+	assert_success(open_at(loopback_text(0), &other));
+	assert_int_equal(fcntl(async_fd_of(ctx), F_SETFL, O_NONBLOCK), 0);
+	assert_int_equal(epoll_ctl(epoll_fd, EPOLL_CTL_ADD, async_fd_of(ctx), &event),
+			 0);
+	assert_success(snt_ctx_close(ctx));
+	set_port(other, false);
+	set_port(other, true);
+	assert_int_equal(epoll_wait(epoll_fd, &event, 1, 0), 0);
+	assert_success(open_at(loopback_text(0), &ctx));
+	assert_int_equal(fcntl(async_fd_of(ctx), F_GETFL) & O_NONBLOCK, 0);
+	assert_success(snt_ctx_close(ctx));
+	assert_success(snt_ctx_close(other));
+	close(epoll_fd);
+}
+
 #define THREADS 4
 #define ROUNDS	25
 
@@ -351,6 +383,7 @@ int main(void)
 		cmocka_unit_test(other_options_are_refused),
 		cmocka_unit_test(events_reach_every_context),
 		cmocka_unit_test(old_events_are_not_for_new_contexts),
+		cmocka_unit_test(events_have_an_fd_per_context),
 		cmocka_unit_test(threads_come_and_go),
 	};
 

@@ -92,22 +92,41 @@ void snt__soft_contexts_replace(struct snt__soft_device *device,
  * Opening
  */
 
+/* Its fd ends with a program's use of it, and with that what the program has made of it. */
+static int open_bell(struct snt__soft_context *context)
+{
+	int err = 0;
+
+	if (context->async.fd < 0)
+		err = snt__soft_bell_open(&context->async);
+	context->verbs.context.async_fd = context->async.fd;
+	return err;
+}
+
+static void close_bell(struct snt__soft_context *context)
+{
+	snt__soft_bell_close(&context->async);
+	context->async.fd = -1;
+	context->async.rung = false;
+}
+
 /* The first context, unless a program has it. It may have pending events of the
  * port. */
-static bool take_first(struct snt__soft_device *device, const char *name)
+static int take_first(struct snt__soft_device *device, const char *name)
 {
 	struct snt__soft_context *first = &device->first;
-	bool free;
+	int err = -EBUSY;
 
 	snt__soft_lock(device);
-	free = !first->opened;
-	if (free) {
+	if (!first->opened)
+		err = open_bell(first);
+	if (!err) {
 		first->opened = true;
 		snt__soft_forget(&first->object);
 		set_name(first, name);
 	}
 	snt__soft_unlock(device);
-	return free;
+	return err;
 }
 
 static int make(struct snt__soft_device *device, const char *name,
@@ -134,8 +153,10 @@ int snt__soft_context_open(struct snt__soft_device *device, const char *name,
 			   struct ibv_context **context_out)
 {
 	struct snt__soft_context *context = &device->first;
-	int err = take_first(device, name) ? 0 : make(device, name, &context);
+	int err = take_first(device, name);
 
+	if (err == -EBUSY)
+		err = make(device, name, &context);
 	if (err)
 		return err;
 	*context_out = &context->verbs.context;
@@ -152,7 +173,9 @@ int snt__soft_context_close(struct ibv_context *ibv)
 	busy = context->users;
 	if (!busy)
 		context->opened = false;
-	if (!busy && !first)
+	if (!busy && first)
+		close_bell(context);
+	else if (!busy)
 		snt__soft_context_finish(context);
 	snt__soft_unlock(device);
 	if (busy)

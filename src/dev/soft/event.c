@@ -39,12 +39,13 @@ int snt__soft_bell_open(struct snt__soft_bell *bell)
 
 void snt__soft_bell_close(struct snt__soft_bell *bell)
 {
-	close(bell->fd);
+	if (bell->fd >= 0)
+		close(bell->fd);
 }
 
 void snt__soft_bell_ring(struct snt__soft_bell *bell)
 {
-	if (bell->rung || !is_ours(bell))
+	if (bell->rung || bell->fd < 0 || !is_ours(bell))
 		return;
 	bell->rung = eventfd_write(bell->fd, 1) == 0;
 }

@@ -15,7 +15,7 @@
 struct snt__soft_context;
 struct snt__soft_device;
 
-/* An fd that is made readable, or not. */
+/* An fd that is made readable, or not; -1: none at the moment. */
 struct snt__soft_bell {
 	int fd;
 	bool rung;
