@@ -60,18 +60,12 @@ bool snt__udp_is_free(struct snt__udp_device *device)
 	return !busy;
 }
 
-/* After something that may have opened the gate. */
-static uint64_t latest(const struct snt__udp_device *device, uint64_t now)
-{
-	return device->gate.now > now ? device->gate.now : now;
-}
-
 /* Whatever comes in while a thread receives is taken by that thread. */
 static unsigned receive(struct snt__udp_device *device, uint64_t now)
 {
 	unsigned count = snt__udp_receive(&device->receiver, device->core, now);
 
-	device->socket_at = latest(device, now);
+	device->socket_at = snt__udp_latest(device, now);
 	device->socket_busy = count;
 	return count;
 }
@@ -95,14 +89,14 @@ static bool take_in(struct snt__udp_device *device, uint64_t now)
 	if (late || !snt__shm_linked(&device->shm) || device->socket_busy ||
 	    now - device->socket_at >= SOCKET_PAUSE) {
 		count = receive(device, now);
-		now = latest(device, now);
+		now = snt__udp_latest(device, now);
 		moved |= count;
 	}
 	if (!late || device->receiver.busy || snt__soft_deadline(device->core) > now)
 		return moved;
 	for (unsigned i = 0; count && i < LATE_MAX; i++)
 		count = receive(device, now);
-	now = latest(device, now);
+	now = snt__udp_latest(device, now);
 	for (unsigned i = 0; i < LATE_MAX && snt__shm_receive(&device->shm, now); i++)
 		;
 	if (!device->receiver.busy)
@@ -122,7 +116,8 @@ bool snt__udp_move(struct snt__udp_device *device, uint64_t now)
 {
 	bool moved = take_in(device, now);
 
-	moved |= snt__udp_send(&device->sender, device->core, latest(device, now));
+	moved |= snt__udp_send(&device->sender, device->core,
+			       snt__udp_latest(device, now));
 	return moved;
 }
 
@@ -233,10 +228,10 @@ static bool move_for_poller(struct snt__udp_device *device, uint64_t now)
 		return moved;
 	}
 	moved = snt__udp_send(&device->sender, device->core, now);
-	moved |= take_in(device, latest(device, now));
+	moved |= take_in(device, snt__udp_latest(device, now));
 	if (!device->napping || device->sender.busy)
 		moved |= snt__udp_send(&device->sender, device->core,
-				       latest(device, now));
+				       snt__udp_latest(device, now));
 	if (!device->napping || snt__udp_sender_left(&device->sender))
 		snt__udp_thread_hurry(device);
 	return moved;
@@ -350,7 +345,7 @@ static int sleep_fd(struct snt__udp_device *device, uint64_t now)
 	snt__udp_thread_part(device);
 	if (!take_in(device, now))
 		return fd;
-	snt__udp_send(&device->sender, device->core, latest(device, now));
+	snt__udp_send(&device->sender, device->core, snt__udp_latest(device, now));
 	return device->socket.fd;
 }
 
@@ -365,7 +360,7 @@ int snt__udp_attend(struct snt__udp_device *device)
 	snt__udp_lock(device);
 	now = snt__udp_now();
 	snt__udp_send(&device->sender, device->core, now);
-	now = latest(device, now);
+	now = snt__udp_latest(device, now);
 	see(device, now, now);
 	device->asleep = true;
 	if (may_attend(device, now)) {
@@ -391,7 +386,8 @@ void snt__udp_leave(struct snt__udp_device *device, bool readable)
 	see(device, now, now);
 	/* The thread does not look again if it is sending already. */
 	if (readable && take_in(device, now) && device->sender.busy)
-		snt__udp_send(&device->sender, device->core, latest(device, now));
+		snt__udp_send(&device->sender, device->core,
+			      snt__udp_latest(device, now));
 	snt__udp_set_polled_at(device, now);
 	count_poll(device);
 	snt__udp_thread_mind(device, now);

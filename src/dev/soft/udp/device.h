@@ -148,6 +148,13 @@ static inline int64_t snt__udp_pause(const struct snt__udp_device *device, uint6
 	return (int64_t)(now - snt__udp_polled_at(device));
 }
 
+/* The time after something that may have opened the gate. */
+static inline uint64_t snt__udp_latest(const struct snt__udp_device *device,
+				       uint64_t now)
+{
+	return device->gate.now > now ? device->gate.now : now;
+}
+
 /* As of snt__provider. */
 int snt__udp_attend(struct snt__udp_device *device);
 void snt__udp_leave(struct snt__udp_device *device, bool readable);

@@ -253,6 +253,7 @@ static bool look(struct snt__udp_device *device, struct rhythm *rhythm)
 		/* Which may have taken longer than it goes on looking. */
 		rhythm->active_at = now = snt__udp_now();
 	/* What other threads have said while the gate was open. */
+	now = snt__udp_latest(device, now);
 	polled = device->polled;
 	if (now - rhythm->active_at >= IDLE && !device->receiver.busy)
 		snt__udp_shelf_clear(&device->receiver.shelf);
