@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "lib/patience.h"
@@ -230,6 +231,41 @@ static void while_a_poller_tries_again(void **state)
 	alarm(0);
 }
 
+/* Longer than the thread waits for one that sleeps on the socket before it takes that for held
+ * up. */
+#define FULL_NS 40000000
+
+static void attend(struct side *side)
+{
+	while (snt__udp_attend(side->device) < 0)
+		sched_yield();
+}
+
+/* A program sleeps on the socket, which another thread finds full: only the device's thread can
+ * find out that there is room again. */
+static void while_one_sleeps_on_the_socket(void **state)
+{
+	const struct timespec full = { .tv_nsec = FULL_NS };
+	struct side side[2];
+
+	(void)state;
+	alarm(patience_s(60));
+	side_timeout = SIDE_PATIENT + 4;
+	sides_open(side, NULL);
+	attend(side);
+	faults_set((struct faults){ .full = 1000 });
+	post_one(side);
+	nanosleep(&full, NULL);
+	faults_set((struct faults){ 0 });
+	while (!side_stats(&side[1]).packets_in)
+		sched_yield();
+	assert_int_equal(side_stats(&side[0]).timeouts, 0);
+	snt__udp_leave(side->device, false);
+	assert_int_equal(side_wait(&side[0]), IBV_WC_SUCCESS);
+	sides_close(side);
+	alarm(0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -238,6 +274,7 @@ int main(void)
 		cmocka_unit_test_setup(while_nobody_polls, set_up),
 		cmocka_unit_test_setup(while_others_want_to_send, set_up),
 		cmocka_unit_test_setup(while_a_poller_tries_again, set_up),
+		cmocka_unit_test_setup(while_one_sleeps_on_the_socket, set_up),
 	};
 
 	return cmocka_run_group_tests_name("udp_full", tests, NULL, NULL);

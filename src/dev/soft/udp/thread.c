@@ -135,13 +135,14 @@ static bool is_silent(const struct snt__udp_device *device, const struct rhythm 
 	return device->attended && now - rhythm->active_at >= SILENCE;
 }
 
-/* How long to leave the socket to others. Who sleeps on it does not see to timers. */
+/* How long to leave the socket to others. Who sleeps on it sees neither to timers nor to what
+ * waits for room. */
 static uint64_t nap_end(struct snt__udp_device *device, const struct rhythm *rhythm,
 			uint64_t now)
 {
 	uint64_t deadline = snt__udp_deadline(device);
 
-	if (!device->attended)
+	if (!device->attended || snt__udp_sender_stalled(&device->sender))
 		return now + NAP;
 	if (is_silent(device, rhythm, now))
 		return deadline;
