@@ -199,7 +199,7 @@ static int add_interface(struct list *list, const char *name, bool link_local)
 	return added;
 }
 
-/* ADDRESS or ADDRESS%INTERFACE, which is NULL else. */
+/* ADDRESS or ADDRESS%INTERFACE; without an interface, *interface_out is NULL. */
 static bool parse_address(const char *word, uint8_t gid[16], const char **interface_out)
 {
 	size_t length = strcspn(word, "%");
@@ -275,7 +275,7 @@ int snt__udp_addresses(struct snt__value source, struct snt__udp_address *addres
 	return ret ? ret : (int)list.count;
 }
 
-/* A socket that is connected has an address; nothing is sent. */
+/* connect() binds a UDP socket to a source address; nothing is sent. */
 int snt__udp_route(const struct sockaddr *target, uint8_t source_out[16])
 {
 	union snt__udp_sockaddr from = { 0 };

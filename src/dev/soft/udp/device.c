@@ -13,22 +13,25 @@
 #include "dev/soft/qp.h"
 #include "util/err.h"
 
-/* A user-space peer may have lost its processor for a while: a timeout that is shorter
- * than a turn of the scheduler would only send everything again. */
+/* A user-space peer may have lost its processor for a while: a timeout shorter than a
+ * time slice would only send everything again. */
 #define ACK_TIMEOUT_MIN UINT64_C(10000000)
 /* Several for each of some thousand connections. */
 #define QP_MAX 16384
 
-/* More than that under way does not make anything faster. */
+/* More than this in flight is not faster. */
 #define WINDOW_MAX (512u << 10)
 
-/* Batches that are taken before a timer is, at most: others wait for the lock. */
+/* At most so many batches are received before a timer that is due: other threads wait
+ * for the lock. */
 #define LATE_MAX 64
 
-/* In ns. Where packets come through memory, the socket has to wait so long. */
+/* In ns. While packets come through shared memory, the socket is polled only this
+ * often. */
 #define SOCKET_PAUSE UINT64_C(10000)
-/* How often whoever moves packets sees to links, too. The thread is woken for them, but who
- * polls all the time may keep it from its processor, and from the lock. */
+/* How often the thread that moves packets serves links, too. The device's thread is
+ * woken for them, but a busy poller may keep it from its processor, and from the
+ * lock. */
 #define SERVE_PAUSE UINT64_C(1000000)
 
 uint64_t snt__udp_now(void)
@@ -60,7 +63,7 @@ bool snt__udp_is_free(struct snt__udp_device *device)
 	return !busy;
 }
 
-/* Whatever comes in while a thread receives is taken by that thread. */
+/* What arrives while a thread receives is taken by that thread. */
 static unsigned receive(struct snt__udp_device *device, uint64_t now)
 {
 	unsigned count = snt__udp_receive(&device->receiver, device->core, now);
@@ -71,9 +74,9 @@ static unsigned receive(struct snt__udp_device *device, uint64_t now)
 }
 
 /*
- * Takes what came in, and then what did not. A thread that had to wait for a processor finds
- * answers and timers that have run out meanwhile: the answers count, so all of them are
- * taken before a timer is.
+ * Receives, then runs timers that are due. A thread that had to wait for a processor
+ * finds both answers and timers that have expired meanwhile: the answers count, so all
+ * of them are received before a timer runs.
  */
 static bool take_in(struct snt__udp_device *device, uint64_t now)
 {
@@ -142,7 +145,7 @@ static int get_random(void *buffer, size_t length)
 	return 0;
 }
 
-/* There were some when the device was made, so there will be. */
+/* The system had random numbers when the device was created, so it will have them. */
 static void fill_random(void *arg, void *buffer, size_t length)
 {
 	(void)arg;
@@ -167,7 +170,7 @@ static void kick(void *arg)
 	if (device->foreign)
 		return;
 	snt__udp_lock(device);
-	/* What is to be taken now may be of a QP that is about to go. */
+	/* The packets to be sent may belong to a QP that is about to be destroyed. */
 	while (device->sender.busy)
 		snt__udp_gate_wait(&device->gate);
 	snt__udp_send(&device->sender, device->core, snt__udp_now());
@@ -182,7 +185,7 @@ static void count_poll(struct snt__udp_device *device)
 	atomic_store_explicit(&device->polls, polls + 1, memory_order_relaxed);
 }
 
-/* To sleep here is not to be away. */
+/* Time spent asleep in snt__udp_attend() is not time away. */
 static void see(struct snt__udp_device *device, uint64_t begin, uint64_t end)
 {
 	if (!device->asleep && begin > device->seen_at + SNT__UDP_AWAY)
@@ -192,8 +195,8 @@ static void see(struct snt__udp_device *device, uint64_t begin, uint64_t end)
 }
 
 /*
- * Somebody was here from `begin` to `end`; what he did meanwhile is no pause. Who comes
- * often and without a pause for long enough is known to do it all the time.
+ * A thread was in here from `begin` to `end`: that is no pause. Calls that come often
+ * and without a pause for long enough are those of a busy poller.
  */
 static void note_poll(struct snt__udp_device *device, uint64_t begin, uint64_t end)
 {
@@ -211,10 +214,10 @@ static void note_poll(struct snt__udp_device *device, uint64_t begin, uint64_t e
 }
 
 /*
- * Who polls all the time gets his completions first: what is to be said to what came in
- * goes out when he polls next. The thread, which sleeps only for a moment meanwhile, sees to
- * it if he does not; but not if it has gone to sleep for longer while the gate was open, or is
- * sending and does not look again.
+ * A busy poller gets its completions first: the replies to what it receives are sent at
+ * its next poll. If it does not poll again, the device's thread sends them, which only
+ * naps meanwhile. They are not deferred if that thread has gone to sleep for longer
+ * while the gate was open, or is sending and will not look again.
  */
 static bool move_for_poller(struct snt__udp_device *device, uint64_t now)
 {
@@ -237,8 +240,8 @@ static bool move_for_poller(struct snt__udp_device *device, uint64_t now)
 	return moved;
 }
 
-/* What he posts is an answer more often than not, and somebody waits for it: it does not
- * wait for acknowledgments. */
+/* A post is mostly a reply that the peer waits for: it is not delayed by
+ * acknowledgments. */
 static void send_posted(struct snt__udp_device *device, uint64_t now)
 {
 	if (device->napping) {
@@ -262,9 +265,10 @@ static void excuse(struct snt__udp_device *device, uint64_t begin, uint64_t end)
 }
 
 /*
- * While somebody sends for long, acknowledgments come. He takes them himself, as if he had
- * polled: the thread would have to wait for the lock first, and he for the thread then. Who
- * has armed a CQ will not poll but sleep, though, and the thread has to watch.
+ * Acknowledgments arrive during a long send. The sender processes them itself, as if it
+ * had polled: the device's thread would have to wait for the lock first, and then the
+ * sender for that thread. But a thread that has armed a CQ will sleep rather than poll,
+ * so that the device's thread has to watch.
  */
 static void post(void *arg)
 {
@@ -289,7 +293,7 @@ static void post(void *arg)
 	snt__udp_unlock(device);
 }
 
-/* If somebody has the lock, packets move. */
+/* If another thread has the lock, that thread moves packets. */
 static void progress(void *arg)
 {
 	struct snt__udp_device *device = arg;
@@ -323,9 +327,9 @@ static void arm(void *arg)
 	snt__udp_unlock(device);
 }
 
-/* One at a time: more would all be woken by every packet. Where most of them come through
- * memory the socket is not what to wait for. And who does other things between two waits
- * would keep those waiting who write to his memory. */
+/* One thread at a time: more would all be woken by every packet. While most packets
+ * come through shared memory, the socket is not the fd to wait for. And a thread that
+ * does other work between two waits would delay peers that write to its memory. */
 static bool may_attend(const struct snt__udp_device *device, uint64_t now)
 {
 	return !device->attended && now - device->steady_since >= SNT__UDP_STEADY &&
@@ -333,9 +337,9 @@ static bool may_attend(const struct snt__udp_device *device, uint64_t now)
 	       !snt__udp_sender_stalled(&device->sender);
 }
 
-/* The thread may not hear any more of what has come by now. That is his, but he may not come
- * back, so it is woken. If there was something he hardly sleeps: the socket is likely to be
- * readable. */
+/* The device's thread may not be notified of what has arrived by now. That is left to
+ * the caller, which may not come back, so the device's thread is woken. If something
+ * had arrived, the caller hardly sleeps: the socket is likely to be readable. */
 static int sleep_fd(struct snt__udp_device *device, uint64_t now)
 {
 	int fd = snt__udp_shelf_sleep(&device->receiver.shelf, false);
@@ -349,7 +353,7 @@ static int sleep_fd(struct snt__udp_device *device, uint64_t now)
 	return device->socket.fd;
 }
 
-/* What is to be said is said before he sleeps. */
+/* Sends what is pending before the caller sleeps. */
 int snt__udp_attend(struct snt__udp_device *device)
 {
 	uint64_t now;
@@ -384,7 +388,7 @@ void snt__udp_leave(struct snt__udp_device *device, bool readable)
 	device->attended = false;
 	now = snt__udp_now();
 	see(device, now, now);
-	/* The thread does not look again if it is sending already. */
+	/* The device's thread does not look again if it is sending already. */
 	if (readable && take_in(device, now) && device->sender.busy)
 		snt__udp_send(&device->sender, device->core,
 			      snt__udp_latest(device, now));
@@ -447,13 +451,14 @@ enum snt_path snt__udp_device_path(struct snt__udp_device *device, struct ibv_qp
 }
 
 /*
- * Making and unmaking
+ * Creating and destroying
  */
 
 /*
- * How many bytes of full packets fit into half of a receive buffer; the other half is for
- * what others send. In the worst case the kernel counts a packet twice over, and its own
- * structures. Our buffer says how large a peer's is as well as anything does.
+ * How many bytes of full packets fit into half of a receive buffer; the other half is
+ * for the packets of other peers. In the worst case the kernel charges twice the
+ * packet, and its own structures. The size of our buffer is the best estimate of a
+ * peer's.
  */
 static uint32_t window(const struct snt__udp_socket *socket, uint32_t mtu)
 {
@@ -503,7 +508,7 @@ static int start(struct snt__udp_device *device, const struct snt__udp_opts *opt
 	ret = make_core(device, opts);
 	if (ret)
 		return ret;
-	/* Who cannot be found that way is found by its socket. */
+	/* If that fails, peers reach the device through its socket. */
 	device->shm.pull = opts->shm_pull;
 	if (opts->shm)
 		snt__shm_open(&device->shm, device->address.gid, device->core);
@@ -569,7 +574,8 @@ static int complain(const struct snt__udp_opts *opts, int ret)
 			 snt__gid_text(opts->address->gid, text), strerror(-ret));
 }
 
-/* What a child must not have: the socket, and all that is for others to find. */
+/* Opens what a child must not have: the socket, and everything that lets peers find the
+ * device. */
 static int open_device(struct snt__udp_device *device, const struct snt__udp_opts *opts)
 {
 	uint32_t bytes = opts->buffer_bytes ? opts->buffer_bytes : SNT__UDP_BUFFER;
@@ -596,7 +602,7 @@ static void close_device(struct snt__udp_device *device)
 	close(device->socket.fd);
 }
 
-/* While no fork can come. */
+/* With forks held off. */
 static int make_and_open(const struct snt__udp_opts *opts,
 			 struct snt__udp_device **device_out)
 {
@@ -668,7 +674,7 @@ void snt__udp_device_use(struct snt__udp_device *device)
 	snt__udp_fork_release();
 }
 
-/* Nothing of it moves from here on. */
+/* The device moves no packet after this. */
 static void end_device(struct snt__udp_device *device)
 {
 	if (!device->foreign)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A child of the process shares the sockets of its devices and has a copy of all their
- * state, but none of their threads. If it used them, it would speak in the parent's name
- * and take the parent's packets. So it cannot: in a child, devices that were opened before
- * the fork have no socket and every verb fails, but for those that destroy.
+ * state, but none of their threads. If it used them, it would send in the parent's name
+ * and take the parent's packets. So in a child, devices that were opened before the
+ * fork have no socket, and every verb fails except those that destroy.
  */
 #include <errno.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct snt__udp_device *devices;
 
-/* With all locks taken before, the copy is a whole one. */
+/* With all locks held, the child's copy is consistent. */
 static void before_fork(void)
 {
 	pthread_mutex_lock(&lock);
@@ -80,7 +80,7 @@ static void disown(struct snt__udp_device *device)
 	};
 
 	snt__soft_contexts_replace(device->core, &refuse);
-	/* Without the events of a death: their fds are the parent's, too. */
+	/* Raises no events of a dead device: their fds are the parent's, too. */
 	device->core->dead = true;
 	device->core->port_up = false;
 	device->foreign = true;

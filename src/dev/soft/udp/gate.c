@@ -5,7 +5,7 @@
 
 #include "dev/soft/udp/device.h"
 
-/* About 20 us on a processor of today. */
+/* About 20 us on current processors. */
 #define SPINS  64
 #define PAUSES 8
 
@@ -29,7 +29,7 @@ int snt__udp_gate_init(struct snt__udp_gate *gate)
 
 void snt__udp_gate_finish(struct snt__udp_gate *gate)
 {
-	/* In a child of the process, the threads that waited are its parent's. */
+	/* In a child process, the threads that wait are the parent's. */
 	if (!gate->waiting)
 		pthread_cond_destroy(&gate->idle);
 	pthread_mutex_destroy(&gate->lock);
@@ -44,8 +44,8 @@ static void relax(void)
 #endif
 }
 
-/* A thread that has the lock moves a batch, which takes microseconds: to sleep and to be woken
- * costs both threads more. */
+/* A thread that has the lock moves a batch, which takes microseconds: sleeping and
+ * waking up costs both threads more. */
 static bool spin_for_lock(struct snt__udp_gate *gate)
 {
 	for (unsigned i = 0; i < SPINS; i++) {
@@ -105,7 +105,7 @@ uint64_t snt__udp_gate_close(struct snt__udp_gate *gate, unsigned visits, uint64
 	return now;
 }
 
-/* A mutex that is waited with is a point of cancellation, but the caller is none. */
+/* Waiting on a condition is a cancellation point, but the caller must not be one. */
 void snt__udp_gate_wait(struct snt__udp_gate *gate)
 {
 	int cancel_state;

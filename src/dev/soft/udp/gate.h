@@ -10,17 +10,19 @@
 /*
  * The lock of a device.
  *
- * All state of a device is behind it, but it is opened around the system calls that move
- * packets: other threads can post, poll and receive while the kernel copies. What the kernel
- * works on meanwhile is busy (sender, receiver) and left alone by other threads.
+ * It protects all state of a device, but it is released ("the gate is open") around the
+ * system calls that move packets: other threads can post, poll and receive while the
+ * kernel copies. What the kernel works on meanwhile is marked busy (sender, receiver),
+ * and other threads leave it alone.
  */
 struct snt__udp_gate {
 	pthread_mutex_t lock;
-	pthread_cond_t idle; /* something is not busy any more */
+	pthread_cond_t idle; /* something is no longer busy */
 	unsigned waiting;    /* threads that wait for that */
 	atomic_uint waiters; /* for the lock, while another thread has it for long */
-	unsigned visits;     /* how often a thread has taken the lock; wraps */
-	uint64_t now;	     /* a time that the device may know of, if it was opened */
+	unsigned visits;     /* how often the lock was taken; wraps */
+	uint64_t now;	     /* when it last closed after other threads had the lock
+			      * meanwhile */
 };
 
 /* Returns 0 or a negative errno. */
@@ -31,13 +33,15 @@ void snt__udp_gate_lock(struct snt__udp_gate *gate);
 bool snt__udp_gate_trylock(struct snt__udp_gate *gate);
 void snt__udp_gate_unlock(struct snt__udp_gate *gate);
 
-/* Unlocks it for a while, in the middle of something. Returns what closing wants to know. */
+/* Releases the lock for a while, in the middle of an operation. Returns the argument
+ * for closing. */
 unsigned snt__udp_gate_open(struct snt__udp_gate *gate);
-/* Time must not go back: other threads may have told the device a later one meanwhile.
- * Returns `now`, or the time that it is. Keeps errno. */
+/* Time must not go back: other threads may have given the device a later one meanwhile.
+ * Returns `now`, or the current time in that case. Keeps errno. */
 uint64_t snt__udp_gate_close(struct snt__udp_gate *gate, unsigned visits, uint64_t now);
 
-/* Waits until other threads have left something busy, and looks again. */
+/* Waits until another thread has finished with something busy; the caller checks
+ * again. */
 void snt__udp_gate_wait(struct snt__udp_gate *gate);
 void snt__udp_gate_tell(struct snt__udp_gate *gate);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Where a context finds soft devices: on the addresses that somebody named, or on the
- * first pair of loopback addresses that nobody has. */
+/* Where a context finds soft devices: at the addresses that a setting names, or at the
+ * first pair of loopback addresses that is free. */
 #include "dev/provider.h"
 
 #include <errno.h>
@@ -15,8 +15,9 @@
 #include "util/err.h"
 
 /*
- * A list has its devices running, so that nobody takes their addresses before they are
- * opened. They end with the last who opened them, or with the list.
+ * A list has its devices running, so that no other program takes their addresses before
+ * they are opened. They end when the last context that opened them is closed, or with
+ * the list.
  */
 #define NAME_SIZE 16
 
@@ -33,7 +34,8 @@ static void remove_devices(struct devices *devices)
 		snt__udp_device_put(devices->device[--devices->count]);
 }
 
-/* `take` is snt__udp_device_create() for an address that no other context may have. */
+/* `take` is snt__udp_device_create() for an address that is not shared with other
+ * contexts. */
 static int add_device(struct devices *devices, const struct snt__udp_address *address,
 		      int (*take)(const struct snt__udp_opts *opts,
 				  struct snt__udp_device **device_out))
@@ -53,9 +55,10 @@ static int add_device(struct devices *devices, const struct snt__udp_address *ad
 }
 
 /*
- * Who has the port? The kernel's rxe takes it on all addresses; nobody is told whose
- * socket it is, but that the module is there can be seen. It can be seen from every
- * network namespace, and has the port in one: there, no other address is free either.
+ * Is the port taken by the kernel's rxe? It binds to all addresses; the owner of a
+ * socket cannot be queried, but the presence of the module can be seen. It is visible
+ * from every network namespace, but has the port in one only: there, no other address
+ * is free either.
  */
 static bool rxe_has_port(void)
 {
@@ -85,7 +88,7 @@ static int port_taken(const char *where)
 		      "SENNIT_SOFT_ADDRESSES; \"ss -ulpn sport = 4791\" shows the owner");
 }
 
-/* An address of IPv6 is there for a second or two before it can be used. */
+/* An IPv6 address exists for a second or two before it can be used. */
 static int not_bound(const char *origin, const uint8_t gid[16], const char *text)
 {
 	return snt__fail(EADDRNOTAVAIL,
@@ -117,7 +120,7 @@ static int add_named(struct devices *devices, struct snt__value list)
 	return 0;
 }
 
-/* Some loopback interfaces have one address instead of 127.0.0.0/8. */
+/* Some loopback interfaces have a single address instead of 127.0.0.0/8. */
 static int loopback_absent(const struct snt__udp_address *address)
 {
 	char text[SNT__GID_TEXT];
@@ -128,7 +131,7 @@ static int loopback_absent(const struct snt__udp_address *address)
 			 snt__gid_text(address->gid, text));
 }
 
-/* Two, so that every host has what a host with two NICs has. */
+/* Two devices, so that every host has what a host with two NICs has. */
 static int add_pair(struct devices *devices)
 {
 	struct snt__udp_address address;

@@ -7,10 +7,10 @@
 
 #include "dev/soft/alloc.h"
 
-/* How often a socket that has an error is asked again. */
+/* How often to retry on a socket that has an error. */
 #define TRIES 4
 
-/* The size of what the kernel has joined; 0: it has not. */
+/* The segment size of what the kernel has joined (GRO); 0: it has not. */
 static size_t joined_size(struct msghdr *header)
 {
 	for (struct cmsghdr *control = CMSG_FIRSTHDR(header); control;
@@ -42,7 +42,7 @@ static void set_source(struct snt__udp_receiver *receiver,
 		(struct snt__icrc_ipv4){ .fragment = SNT__ICRC_DONT_FRAGMENT };
 }
 
-/* Nobody fragments, but there may be somebody who does not say so. */
+/* No peer should fragment, but some may leave DF clear. */
 static bool is_good(struct snt__udp_receiver *receiver, const uint8_t *bytes,
 		    size_t size)
 {
@@ -69,8 +69,8 @@ static void take_packet(struct snt__udp_receiver *receiver,
 	snt__soft_input(device, &receiver->path, bytes, size - SNT__ICRC_SIZE, now);
 }
 
-/* Identifications: 0 in all packets that our like sends by themselves; counted, by them
- * from 0, in the segments of one send; or counted all the time, by others. */
+/* The IPv4 identification is 0 in all single packets of a sennit peer, and counts from
+ * 0 in the segments of one send; other senders may count all the time. */
 static void take_message(struct snt__udp_receiver *receiver,
 			 struct snt__soft_device *device, unsigned index, uint64_t now)
 {
@@ -97,7 +97,8 @@ static void take_message(struct snt__udp_receiver *receiver,
 	}
 }
 
-/* An error that waits at the socket is about something that was sent, and told once. */
+/* A pending error of the socket is about something that was sent, and is reported
+ * once. */
 static int receive_messages(struct snt__udp_receiver *receiver, int flags)
 {
 	unsigned tries = 0;

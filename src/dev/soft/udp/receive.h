@@ -10,11 +10,11 @@
 #include "dev/soft/udp/socket.h"
 
 /*
- * Datagrams become packets: taken from the socket in batches, cut apart where the kernel
+ * Datagrams become packets: received from the socket in batches, split where the kernel
  * has joined several of one flow, checked, and given to the device.
  */
 
-/* The kernel joins no more than that. */
+/* The kernel joins no more than this. */
 #define SNT__UDP_BUFFER_SIZE   65536
 #define SNT__UDP_RECEIVE_BATCH 8
 
@@ -26,14 +26,14 @@ struct snt__udp_receive_stats {
 };
 
 struct snt__udp_receiver {
-	struct snt__udp_gate *gate; /* NULL: no other thread has the device */
-	bool busy;		    /* a thread asks the kernel, with the gate open */
+	struct snt__udp_gate *gate; /* NULL: no other thread uses the device */
+	bool busy;		    /* a thread is in recvmmsg(), with the gate open */
 	const struct snt__udp_socket *socket;
 	struct snt__udp_shelf shelf;
 	/* How many messages to ask for: one if there was none lately, for it will come
-	 * alone, and to look for more costs time. */
+	 * alone, and looking for more costs time. */
 	unsigned ask;
-	/* From whom the last packet came, and what the next may have. */
+	/* The source of the last packet, and the IPv4 fields expected in the next. */
 	union snt__udp_sockaddr from;
 	struct snt__soft_path path;
 	struct snt__icrc_flow flow;
@@ -54,7 +54,7 @@ int snt__udp_receiver_init(struct snt__udp_receiver *receiver,
 			   const struct snt__udp_address *address);
 void snt__udp_receiver_finish(struct snt__udp_receiver *receiver);
 
-/* Gives a batch to the device. Returns how many messages there were; 0: no more for now, or
+/* Gives a batch to the device. Returns the number of messages; 0: no more for now, or
  * another thread receives. */
 unsigned snt__udp_receive(struct snt__udp_receiver *receiver,
 			  struct snt__soft_device *device, uint64_t now);

@@ -9,12 +9,13 @@
 #include "dev/soft/alloc.h"
 #include "dev/soft/crc.h"
 
-/* What the kernel cuts a message into. */
+/* Most segments that the kernel cuts a message into. */
 #define SEGMENTS_MAX 64
 
 #define BTH_SIZE 12
 
-/* Batches that a thread sends for others before it leaves the rest to the device's thread. */
+/* Batches that a thread sends for other threads before it leaves the rest to the
+ * device's thread. */
 #define BATCHES_FOR_OTHERS 16
 
 /*
@@ -27,7 +28,7 @@ static size_t packet_size(const struct snt__soft_packet *packet)
 	       snt__wire_pad(packet->payload_length) + SNT__ICRC_SIZE;
 }
 
-/* The source is always the same, and so are its port and the target's. */
+/* The source address and both ports are always the same. */
 static bool same_way(const struct snt__soft_path *a, const struct snt__soft_path *b)
 {
 	return a == b ||
@@ -35,11 +36,11 @@ static bool same_way(const struct snt__soft_path *a, const struct snt__soft_path
 		!memcmp(a->target, b->target, sizeof(a->target)));
 }
 
-/* Packets that are one message, if there is a kernel to cut it. */
+/* Packets that are one message, if the kernel can cut it. */
 struct run {
 	unsigned length;
 	size_t bytes;
-	bool ended; /* nothing can follow, not even something shorter */
+	bool ended; /* nothing can follow, not even a shorter packet */
 };
 
 static struct run find_run(const struct snt__soft_packet *packets, unsigned count)
@@ -62,8 +63,8 @@ static struct run find_run(const struct snt__soft_packet *packets, unsigned coun
 	return run;
 }
 
-/* An acknowledgment comes before the requests of its QP, and it is shorter. At the end of
- * them it needs no message of its own; nobody minds the order. */
+/* An acknowledgment comes before the requests of its QP, and it is shorter. Placed
+ * after them it needs no message of its own; their order does not matter. */
 static bool may_follow(const struct snt__soft_packet *packet, const struct run *run,
 		       const struct snt__soft_packet *packets)
 {
@@ -83,7 +84,7 @@ static void set_target(struct snt__udp_sender *sender, const uint8_t target[16])
 			    SNT__WIRE_PORT);
 }
 
-/* Copies the payload. Returns the CRC of what it has become, and all before it. */
+/* Copies the payload. Returns the CRC of the copy and of all before it. */
 static uint32_t copy_payload(const struct snt__soft_packet *packet, uint8_t *to,
 			     uint32_t crc)
 {
@@ -129,8 +130,8 @@ static void add_control(struct msghdr *header, int level, int type, const void *
 	header->msg_controllen += CMSG_SPACE(size);
 }
 
-/* The header of a message of which all else is known. One that wants nothing special
- * costs nothing. */
+/* Fills in the header of a message whose other fields are set. Defaults need no control
+ * message. */
 static void make_header(struct snt__udp_sender *sender, unsigned index)
 {
 	struct snt__udp_message *message = &sender->messages[index];
@@ -157,7 +158,7 @@ static void make_header(struct snt__udp_sender *sender, unsigned index)
 			    sizeof(traffic_class));
 }
 
-/* Adds a message of that many packets, and of one that does not stand there. */
+/* Adds a message of `count` packets, and of `last`, which is stored elsewhere. */
 static void add_message(struct snt__udp_sender *sender,
 			const struct snt__soft_packet *packets, unsigned count,
 			const struct snt__soft_packet *last)
@@ -204,8 +205,8 @@ static unsigned add_run(struct snt__udp_sender *sender,
  * Sending
  */
 
-/* Of a message, its packet number `number` becomes one of its own: the first of a send,
- * so that its identification is another. */
+/* Makes packet `number` of a message a message of its own: the first of a send, so that
+ * its identification changes. */
 static void cut_packet(struct snt__udp_sender *sender,
 		       const struct snt__udp_message *whole, unsigned number,
 		       struct snt__udp_message *part)
@@ -228,9 +229,9 @@ static void cut_packet(struct snt__udp_sender *sender,
 }
 
 /*
- * The kernel can cut messages, but not on the way that this one takes. It is cut here,
- * and nothing is left to the kernel from now on. There is room, since a batch has at most
- * as many messages as packets.
+ * The kernel supports segmentation, but not on the route of this message. It is cut
+ * here, and so are all later ones. There is room, since a batch has at most as many
+ * messages as packets.
  */
 static void cut_message(struct snt__udp_sender *sender)
 {
@@ -252,7 +253,7 @@ static void cut_message(struct snt__udp_sender *sender)
 		make_header(sender, i);
 }
 
-/* What the next message could not be sent for. False: it has to wait. */
+/* Handles a failure to send the next message. False: it has to wait. */
 static bool handle_error(struct snt__udp_sender *sender, int error)
 {
 	if (error == EINTR)
@@ -266,16 +267,17 @@ static bool handle_error(struct snt__udp_sender *sender, int error)
 		cut_message(sender);
 		return true;
 	}
-	/* Nor can what was cut be sent: it was not for that. */
+	/* The packets that were cut cannot be sent either: segmentation was not the
+	 * reason. */
 	sender->socket->gso |= sender->cut;
 	sender->cut = false;
-	/* Lost, as on a wire: retries and timeouts tell the program. */
+	/* Lost, as on a wire: the program learns of it by retries and timeouts. */
 	sender->stats.failed++;
 	sender->next++;
 	return true;
 }
 
-/* With the gate open, unless that is NULL. */
+/* With the gate open, unless `gate` is NULL. */
 static int send_messages(struct snt__udp_sender *sender, struct snt__udp_gate *gate,
 			 uint64_t *now)
 {
@@ -292,7 +294,7 @@ static int send_messages(struct snt__udp_sender *sender, struct snt__udp_gate *g
 	return sent;
 }
 
-/* False: the socket has no room for all. */
+/* False: the socket does not have room for all. */
 static bool flush(struct snt__udp_sender *sender, struct snt__udp_gate *gate,
 		  uint64_t *now)
 {
@@ -329,7 +331,7 @@ static bool may_grow(const struct snt__soft_packet *packets, unsigned count)
 	       run.bytes + packet_size(packets) <= SNT__UDP_MESSAGE_MAX;
 }
 
-/* As many packets of that size as make one message. */
+/* The number of packets of that size that make one message. */
 static unsigned next_ask(size_t bytes, unsigned packets)
 {
 	size_t ask = packets ? SNT__UDP_MESSAGE_MAX * packets / bytes : SIZE_MAX;
@@ -338,11 +340,11 @@ static unsigned next_ask(size_t bytes, unsigned packets)
 }
 
 /*
- * Makes a batch. Long messages go as soon as they are made, while they are in the
- * processor's cache, but with the gate shut: packets point to memory that may change hands
- * as soon as it is open. If the socket is full, the rest is made all the same: it is no longer
- * the device's. If there is more to come, packets that it could follow are kept: they are
- * the first of the next batch. Returns how many.
+ * Makes a batch. Long messages are sent as soon as they are made, while they are in the
+ * processor's cache, but with the gate shut: packets point to memory that may be
+ * released as soon as it is open. If the socket is full, the rest is made all the same:
+ * the device has already given it away. If more packets may follow, those that they
+ * could join are kept as the first of the next batch. Returns how many.
  */
 static unsigned make_batch(struct snt__udp_sender *sender, unsigned count, bool more)
 {
@@ -372,12 +374,12 @@ static unsigned make_batch(struct snt__udp_sender *sender, unsigned count, bool 
 
 struct sending {
 	bool all;  /* acknowledgments, too */
-	bool more; /* there may be */
+	bool more; /* the device may have more */
 	bool moved;
 	unsigned kept; /* packets, for the next batch */
 };
 
-/* Takes packets from the device and makes messages of those that are for the socket. */
+/* Takes packets from the device and makes messages of those that go to the socket. */
 static void take_batch(struct snt__udp_sender *sender, struct snt__soft_device *device,
 		       struct sending *sending, uint64_t now)
 {
@@ -394,7 +396,7 @@ static void take_batch(struct snt__udp_sender *sender, struct snt__soft_device *
 	sending->kept = make_batch(sender, sending->kept + count, sending->more);
 }
 
-/* Sends all that there is: also what other threads want meanwhile, within limits. */
+/* Sends everything there is: also what other threads want meanwhile, within limits. */
 static bool send_as_one(struct snt__udp_sender *sender, struct snt__soft_device *device,
 			uint64_t now, bool all)
 {
@@ -409,7 +411,8 @@ static bool send_as_one(struct snt__udp_sender *sender, struct snt__soft_device 
 		sender->wanted = SNT__UDP_NOTHING;
 		take_batch(sender, device, &sending, now);
 	}
-	/* The socket is full. There is room for them, since they are of the last batch. */
+	/* The socket is full. The kept packets fit, since they are of the last
+	 * batch. */
 	if (sending.kept)
 		make_batch(sender, sending.kept, false);
 	return sending.moved;

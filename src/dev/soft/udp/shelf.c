@@ -7,24 +7,23 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* A message is long if there are so many bytes; so many in a row are likely to be followed by
- * more. */
+/* The length of a long message, and how many in a row make more of them likely. */
 #define LONG_BYTES (16u << 10)
 #define ROW	   4
 
-/* The kernel walks along the shelf at every look. One that has so many messages has short
- * ones, or else it would be full. */
+/* The kernel walks along the shelf at every peek. With so many messages they must be
+ * short, since long ones would have filled it. */
 #define COUNT_MAX 64
 #define BYTES_MAX (COUNT_MAX * LONG_BYTES)
 
-/* Which part of the spare buffer it takes, and what is not worth it. */
+/* The part of the spare buffer that the shelf takes, and the least that is worth it. */
 #define SHARE	  8
 #define BYTES_MIN (BYTES_MAX / 2)
 
-/* So many are dropped by one call. */
+/* Most messages dropped by one call. */
 #define BATCH 16
 
-/* After that it is the kernel's fault. */
+/* After so many, the kernel is at fault. */
 #define LOSSES_MAX 100
 
 static uint32_t room(const struct snt__udp_socket *socket)
@@ -36,7 +35,8 @@ static uint32_t room(const struct snt__udp_socket *socket)
 	return bytes < BYTES_MAX ? bytes : BYTES_MAX;
 }
 
-/* Nothing was looked at yet. Some kernels say yes to whatever they are asked. */
+/* Starts with nothing peeked at. Some kernels accept any option without having it,
+ * hence the query. */
 static bool begin(int fd)
 {
 	const int none = 0;
@@ -72,9 +72,10 @@ int snt__udp_shelf_flags(const struct snt__udp_shelf *shelf)
 }
 
 /*
- * A sender on this host can have a message thrown away that was looked at, by changing it later
- * so that its checksum is wrong. Another one was dropped instead then, perhaps before it was
- * looked at; what is left comes once more. Peers are used to both.
+ * A sender on this host can make the kernel discard a message that was peeked at, by
+ * changing it later so that its checksum is wrong. Then another one was dropped in its
+ * place, perhaps before it was peeked at, and what is left is received once more. Peers
+ * cope with both loss and duplicates.
  */
 static void begin_anew(struct snt__udp_shelf *shelf)
 {
@@ -97,7 +98,8 @@ static void forget(struct snt__udp_shelf *shelf, const struct mmsghdr *headers,
 		shelf->bytes -= bytes;
 }
 
-/* The oldest ones. By MSG_TRUNC the kernel tells, and reckons with, how long they were. */
+/* Drops the oldest ones. With MSG_TRUNC the kernel returns, and accounts for, their
+ * full length. */
 static void drop(struct snt__udp_shelf *shelf, unsigned count)
 {
 	struct mmsghdr headers[BATCH] = { 0 };
@@ -136,14 +138,14 @@ void snt__udp_shelf_put(struct snt__udp_shelf *shelf, int flags, unsigned count,
 		snt__udp_shelf_clear(shelf);
 }
 
-/* While the kernel watches it, every message costs some more. */
+/* While the kernel watches the socket, every message costs more. */
 static void unwatch(struct snt__udp_shelf *shelf)
 {
 	epoll_ctl(shelf->epoll_fd, EPOLL_CTL_DEL, shelf->fd, NULL);
 	shelf->watched = false;
 }
 
-/* Forgets what has come. Returns whether what comes will be told. */
+/* Discards earlier notifications. Returns whether new arrivals will be notified. */
 static bool watch(struct snt__udp_shelf *shelf)
 {
 	struct epoll_event event = { .events = EPOLLIN | EPOLLET };

@@ -22,15 +22,16 @@ static uint32_t get(int fd, int name)
 	return value < 0 ? 0 : value;
 }
 
-/* Packets are as long as both ends have agreed. Whoever says that they are too long for the
- * way, which anybody can, is not listened to: PROBE, where DO would be. */
+/* Packets are as long as both ends have agreed. ICMP messages that call them too long
+ * for the path are ignored, since any host can forge them: PROBE, which DO would not
+ * do. */
 static bool set_up_ip(int fd, bool ipv4)
 {
 	if (ipv4)
 		return set(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_PROBE) &&
 		       set(fd, IPPROTO_IP, IP_TTL, SNT__UDP_HOP_LIMIT);
-	/* RoCE has no use for the checksum of UDP, and most of its speakers leave it out,
-	 * which IPv6 forbids all who do not ask for it. */
+	/* RoCE has no use for the UDP checksum, and most implementations leave it out,
+	 * which IPv6 allows only to sockets that ask for it. */
 	return set(fd, IPPROTO_UDP, UDP_NO_CHECK6_RX, 1) &&
 	       set(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1) &&
 	       set(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_PROBE) &&
@@ -38,9 +39,10 @@ static bool set_up_ip(int fd, bool ipv4)
 }
 
 /*
- * rxe, and a NIC all the more, sends half a megabyte at once and does not mind how much
- * fits. So whoever may have more than is granted to everybody takes it, and twice as much
- * for the shelf, but reckons with what everybody has: peers may be nobody special.
+ * rxe, and even more so a NIC, sends half a megabyte at once whether it fits or not. So
+ * a process that may have more than the buffer granted to any process takes it, and
+ * twice as much for the shelf. Windows are computed from what any process has, since
+ * the peers may have no more.
  */
 static void set_buffers(struct snt__udp_socket *socket, uint32_t bytes)
 {
@@ -65,7 +67,8 @@ static int prepare(struct snt__udp_socket *socket,
 	if (!set_up_ip(fd, ipv4) || bind(fd, &local.any, size))
 		return -errno;
 	set_buffers(socket, buffer_bytes);
-	/* 0: no segments unless a send says so, which is how a kernel is asked. */
+	/* 0: no segments unless a send asks for them; this only tests the kernel for
+	 * support. */
 	socket->gso = set(fd, IPPROTO_UDP, UDP_SEGMENT, 0);
 	socket->gro = set(fd, IPPROTO_UDP, UDP_GRO, 1);
 	return 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A device's own thread, for when nobody posts or polls. */
+/* A device's own thread, for when no thread posts or polls. */
 #include <errno.h>
 #include <poll.h>
 #include <sched.h>
@@ -11,26 +11,26 @@
 #include "dev/soft/udp/device.h"
 #include "util/thread.h"
 
-/* All in ns. How long it goes on looking before it sleeps: if messages were long, until
- * another one would have come from a sender who had lost his processor for a moment. */
+/* All in ns. How long the thread keeps polling before it sleeps: after long messages,
+ * until the next one would come from a sender that had briefly lost its processor. */
 #define SPIN	  UINT64_C(20000)
 #define SPIN_LONG UINT64_C(50000)
-/* How long it leaves the socket to who polls all the time, before it sees whether he still
- * does. */
+/* How long it leaves the socket to a busy poller before it checks that polls still
+ * come. */
 #define NAP	  UINT64_C(500000)
 #define POLLS_MIN 4
-/* If a device was in use lately, its thread wakes up so often by itself, rather than be
- * woken whenever something begins. */
+/* The thread of a device that was used lately wakes up by itself this often, which
+ * saves waking it whenever something begins. */
 #define HORIZON UINT64_C(50000000)
 
-/* After that nothing is kept for what may come. */
+/* After that nothing is kept on the shelf. */
 #define IDLE (2 * NAP)
 
-/* After that it watches the socket together with the program that sleeps there, which may be
- * held up: a packet that comes after such a silence wakes both. */
+/* After that it watches the socket together with the program that sleeps there, which
+ * may be held up: a packet after such a silence wakes both. */
 #define SILENCE UINT64_C(10000000)
 
-/* However busy it is, it sees who comes and goes. */
+/* However busy it is, it serves links this often. */
 #define SERVE UINT64_C(1000000)
 
 #define YIELDS_MAX 200
@@ -45,8 +45,9 @@ static uint64_t sooner(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-/* Who polls may have lost his processor to this thread. He looks himself; to go on looking
- * would keep him from it, and be taken for a pause of his. */
+/* A poller may have lost its processor to this thread. It looks itself; if this thread
+ * kept polling, that would keep the poller off the processor and be taken for a
+ * pause. */
 static bool goes_on(const struct snt__udp_device *device, const struct rhythm *rhythm,
 		    uint64_t now)
 {
@@ -71,7 +72,7 @@ static uint64_t sleep_end(struct snt__udp_device *device, const struct rhythm *r
 	return deadline;
 }
 
-/* A lock that is taken again at once is never given to others. */
+/* A lock that is taken again at once never goes to the threads that wait for it. */
 static void let_others(struct snt__udp_device *device)
 {
 	for (unsigned i = 0; i < YIELDS_MAX; i++) {
@@ -81,7 +82,7 @@ static void let_others(struct snt__udp_device *device)
 	}
 }
 
-/* Returns whether somebody wants something: to wake it, or of its links. */
+/* Returns whether the thread was woken, by another thread or for its links. */
 static bool sleep_on(struct snt__udp_device *device, struct rhythm *rhythm,
 		     struct pollfd *fds, unsigned count, uint64_t time)
 {
@@ -111,8 +112,8 @@ static void sleep_for(struct snt__udp_device *device, struct rhythm *rhythm,
 		rhythm->active_at = snt__udp_now();
 }
 
-/* Has anybody polled during a nap? Who seems to have stopped may have lost his processor
- * for a while, or be in the middle of a long move, for which he has the lock. */
+/* Have polls come during a nap? A poller that seems to have stopped may have lost its
+ * processor for a while, or be moving packets for long, for which it has the lock. */
 static bool still_polled(struct snt__udp_device *device, unsigned *polls)
 {
 	unsigned before = *polls;
@@ -128,15 +129,15 @@ static bool still_polled(struct snt__udp_device *device, unsigned *polls)
 	return false;
 }
 
-/* Nothing has come for so long that the program may be held up, rather than asleep. */
+/* Nothing has come for so long that the program may be held up rather than asleep. */
 static bool is_silent(const struct snt__udp_device *device, const struct rhythm *rhythm,
 		      uint64_t now)
 {
 	return device->attended && now - rhythm->active_at >= SILENCE;
 }
 
-/* How long to leave the socket to others. Who sleeps on it sees neither to timers nor to what
- * waits for room. */
+/* How long to leave the socket to other threads. A thread that sleeps on it handles
+ * neither timers nor packets that wait for room. */
 static uint64_t nap_end(struct snt__udp_device *device, const struct rhythm *rhythm,
 			uint64_t now)
 {
@@ -151,7 +152,7 @@ static uint64_t nap_end(struct snt__udp_device *device, const struct rhythm *rhy
 					: rhythm->active_at + SILENCE);
 }
 
-/* As long as somebody polls all the time. */
+/* While a thread polls, or sleeps on the socket. */
 static void nap(struct snt__udp_device *device, struct rhythm *rhythm, uint64_t time)
 {
 	const unsigned before =
@@ -170,8 +171,8 @@ static void nap(struct snt__udp_device *device, struct rhythm *rhythm, uint64_t 
 		rhythm->active_at = snt__udp_now();
 }
 
-/* The program has not come for its packets: the thread looks after the socket as well, until
- * the program comes back. */
+/* The program has not come for its packets: the thread handles the socket as well,
+ * until the program comes back. */
 static void take_over(struct snt__udp_device *device, unsigned polls)
 {
 	snt__udp_lock(device);
@@ -181,8 +182,8 @@ static void take_over(struct snt__udp_device *device, unsigned polls)
 	snt__udp_unlock(device);
 }
 
-/* A program that sleeps on the socket has a nap's time to come for what is there. In a signal
- * handler, or stopped by a debugger, it does not come. */
+/* A program that sleeps on the socket has NAP to come for its packets. In a signal
+ * handler, or stopped by a debugger, it does not. */
 static void watch_sleeper(struct snt__udp_device *device, struct rhythm *rhythm,
 			  uint64_t time)
 {
@@ -202,7 +203,7 @@ static void watch_sleeper(struct snt__udp_device *device, struct rhythm *rhythm,
 	rhythm->active_at = snt__udp_now();
 }
 
-/* Who has put something into a ring need not wake who is awake. */
+/* Producers need not wake this thread while it is awake. */
 static void rouse(struct snt__udp_device *device, struct rhythm *rhythm, uint64_t now)
 {
 	if (device->shm.fd < 0)
@@ -216,7 +217,7 @@ static void rouse(struct snt__udp_device *device, struct rhythm *rhythm, uint64_
 	rhythm->served_at = now;
 }
 
-/* Returns false if there is something to do instead. */
+/* Returns false if there is work to do instead. */
 static bool rest(struct snt__udp_device *device, uint64_t now)
 {
 	unsigned visits;
@@ -228,32 +229,33 @@ static bool rest(struct snt__udp_device *device, uint64_t now)
 		snt__udp_shelf_sleep(&device->receiver.shelf, !device->attended);
 	if (device->sleep_fd == device->socket.fd)
 		return true;
-	/* Another thread that came by meanwhile could not wake this one. */
+	/* Another thread that took the lock meanwhile could not wake this one. */
 	visits = device->gate.visits;
 	return !snt__udp_receive(&device->receiver, device->core, now) &&
 	       device->gate.visits == visits + 1;
 }
 
-/* Moves what there is, then sleeps if there is nothing. False: it is over. */
+/* Moves packets, then sleeps if there are none. False: the device is closing. */
 static bool look(struct snt__udp_device *device, struct rhythm *rhythm)
 {
 	bool over, stalled, polled, silent;
 	uint64_t now, end;
 
 	snt__udp_lock(device);
-	/* Time must not go back: it may have waited for those who have the lock. */
+	/* Time must not go back: this may have waited for the lock. */
 	now = snt__udp_now();
 	rouse(device, rhythm, now);
-	/* Who sleeps on the socket does not hear what comes through memory. */
+	/* A thread that sleeps on the socket is not woken by packets in shared
+	 * memory. */
 	if (device->attended_lately && snt__shm_linked(&device->shm))
 		device->polled = device->attended_lately = false;
 	polled = device->polled;
 	if (polled && (!device->attended || snt__udp_deadline(device) > now))
 		snt__udp_send(&device->sender, device->core, now);
 	else if (snt__udp_move(device, now))
-		/* Which may have taken longer than it goes on looking. */
+		/* The move may have taken longer than SPIN. */
 		rhythm->active_at = now = snt__udp_now();
-	/* What other threads have said while the gate was open. */
+	/* Time that other threads gave the device while the gate was open. */
 	now = snt__udp_latest(device, now);
 	polled = device->polled;
 	if (now - rhythm->active_at >= IDLE && !device->receiver.busy)
@@ -298,7 +300,7 @@ static void wake(struct snt__udp_device *device)
 	eventfd_write(device->wake_fd, 1);
 }
 
-/* When it wakes up by itself at the latest: naps may follow each other. */
+/* The latest time at which it wakes up by itself: naps may follow each other. */
 static uint64_t awake_at(const struct snt__udp_device *device)
 {
 	uint64_t nap = device->napping ? snt__udp_now() + NAP : 0;
@@ -306,7 +308,8 @@ static uint64_t awake_at(const struct snt__udp_device *device)
 	return device->wake_at > nap ? device->wake_at : nap;
 }
 
-/* It would not be woken by what has come if that was told to nobody but him. */
+/* What has arrived may be reported to the caller alone, and then would not wake this
+ * thread. */
 void snt__udp_thread_part(struct snt__udp_device *device)
 {
 	if (device->wake_at && !device->napping &&
@@ -314,7 +317,8 @@ void snt__udp_thread_part(struct snt__udp_device *device)
 		wake(device);
 }
 
-/* Whoever polls sees to timers and to what did not fit, too; who sleeps does not. */
+/* A busy poller handles timers and what did not fit, too; a thread that sleeps does
+ * not. */
 void snt__udp_thread_hurry(struct snt__udp_device *device)
 {
 	if (device->wake_at && (!device->napping || device->attended) &&
@@ -324,7 +328,7 @@ void snt__udp_thread_hurry(struct snt__udp_device *device)
 		wake(device);
 }
 
-/* If something is there it looks itself, else the next one who puts something rings. */
+/* If a ring is not empty this thread is woken, else the next producer rings. */
 void snt__udp_thread_stay(struct snt__udp_device *device)
 {
 	if (device->resting && !snt__shm_sleep(&device->shm))
