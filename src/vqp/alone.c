@@ -3,8 +3,8 @@
 
 #include "vqp/spread.h"
 
-/* It has its slot before any part of it is posted: if a device refuses that, all is as if it
- * had failed later. */
+/* The WR takes its slot before any part of it is posted: if a device then refuses it,
+ * the result is that of a later failure. */
 static inline void take_place(struct snt_qp *qp, const struct snt_send_wr *wr,
 			      uint32_t fragments)
 {
@@ -14,7 +14,7 @@ static inline void take_place(struct snt_qp *qp, const struct snt_send_wr *wr,
 	qp->next++;
 }
 
-/* The device refused a WR, or so it says. */
+/* The device refused a WR, or claims to have done so. */
 static __attribute__((noinline, cold)) void refused(struct snt__lane *lane, int err)
 {
 	snt__cause_refused(lane, err);
@@ -22,8 +22,8 @@ static __attribute__((noinline, cold)) void refused(struct snt__lane *lane, int 
 	snt__qp_post_chains(lane->owner);
 }
 
-/* One fragment, on the lane whose turn it is. Not inline, since then what was looked at
- * before would be kept in registers that have to be saved. */
+/* One fragment, on the lane whose turn it is. Not inline, since the results of the
+ * checks before would then be kept in registers that have to be saved. */
 static __attribute__((noinline)) int post_whole(struct snt_qp *qp,
 						const struct snt_send_wr *wr,
 						uint32_t verb)
@@ -66,8 +66,8 @@ static inline void ring(struct snt__lane *lane, uint32_t count,
 }
 
 /*
- * Fragments in turn over the lanes; each lane's share is posted as soon as it is built. If a
- * lane dies of that, those that come after it may be dead as well: they keep their shares,
+ * Fragments in turn over the lanes; each lane's share is posted as soon as it is built.
+ * If a lane dies of a post, later lanes may be dead as well: they keep their shares,
  * which then come back flushed.
  */
 static __attribute__((noinline)) int post_shares(struct snt_qp *qp,

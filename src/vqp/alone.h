@@ -6,18 +6,18 @@
 #include "vqp/words.h"
 
 /*
- * A WR that is posted alone: nothing is gained by chains that wait for others, or by
- * remembering what was found out about it.
+ * A WR that is posted alone: chains that are posted later, or remembered results of
+ * checks, would gain nothing.
  */
 
-/* As of snt_qp_post_send(). Best at writes and reads of one SGE while nothing waits and
- * lanes have room; anything else goes the way of many. */
+/* As snt_qp_post_send(). Fastest for writes and reads of one SGE while no WR waits and
+ * lanes have room; anything else goes to snt__qp_post_many(). */
 int snt__qp_post_alone(struct snt_qp *qp, const struct snt_send_wr *wr);
 
-/* post.c: the way of many. */
+/* post.c: the path for many WRs. */
 int snt__qp_post_many(struct snt_qp *qp, const struct snt_send_wr *wr, unsigned count);
 
-/* What is the same of any kind of lane: one SGE, and where it goes. */
+/* What is the same on any kind of lane: one SGE, and its target. */
 static inline void snt__alone_fill(const struct snt_send_wr *wr,
 				   const struct snt__lane *lane, uint32_t verb,
 				   struct ibv_send_wr *physical, struct ibv_sge *sge)

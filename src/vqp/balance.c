@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which lane gets the next fragment, where they do not simply take turns. Each lane
- * has a price for a byte. By weights, the lane with the least spent so far is next,
- * and a price is one over a weight. By time, it is the lane whose load would then be
- * done first: a load is what is under way, and a price is the time that the lane
- * took for a byte of late. A lane that was too slow for long is tried again, with one
- * fragment, and what was known of it before is forgotten.
+ * Which lane gets the next fragment, where lanes do not simply take turns. Each lane
+ * has a price per byte. By weights, the lane with the least spent so far is next, and
+ * its price is one over its weight. By time, it is the lane whose load would then be
+ * done first: the load is the bytes in flight, and the price is the time that the lane
+ * recently took for a byte. A lane that was too slow for long is tried again with one
+ * fragment, and its earlier price is forgotten.
  */
 #include <errno.h>
 
@@ -32,7 +32,7 @@ static void forget(struct snt__lane *lane, uint64_t now, uint32_t picks)
 	lane->price = PRICE_ONE / lane->weight;
 	lane->spent = 0;
 	lane->time = lane->volume = 0;
-	/* Of what is under way nobody knows since when. */
+	/* It is not known since when these bytes are in flight. */
 	lane->busy_since = now;
 	lane->picked = picks;
 }
@@ -55,10 +55,10 @@ void snt__balance_set(struct snt_qp *qp)
 	}
 	snt__check_update(qp);
 	qp->by_time = qp->opts.balance == SNT_BY_TIME;
-	qp->opts.weights = NULL; /* the program's, and copied */
+	qp->opts.weights = NULL; /* the program's; copied */
 }
 
-/* Of two lanes the one with less is better. */
+/* The lower score is better. */
 static uint64_t score(const struct snt_qp *qp, const struct snt__lane *lane,
 		      uint64_t size)
 {
@@ -70,8 +70,8 @@ static uint64_t score(const struct snt_qp *qp, const struct snt__lane *lane,
 }
 
 /*
- * A lane that was left out for long gets the next one: by time, because it may have
- * become better; in DQPLB, because the receiver can only tell early fragments from
+ * A lane that was left out for long gets the next fragment: by time, because it may
+ * have become faster; in DQPLB, because the receiver can only tell early fragments from
  * faults if no lane is left out for long (dqplb.c).
  */
 static bool was_left_out(const struct snt_qp *qp, const struct snt__lane *lane)
@@ -81,7 +81,7 @@ static bool was_left_out(const struct snt_qp *qp, const struct snt__lane *lane)
 		qp->sequence_next - lane->sequence_last > qp->peer_window / 4);
 }
 
-/* By time. Its price stays, until this one has shown another. */
+/* By time. The lane keeps its price until this fragment has shown another. */
 static void note_pick(struct snt_qp *qp, struct snt__lane *lane)
 {
 	if (qp->picks - lane->picked > LONG_AGO) {
@@ -119,7 +119,7 @@ struct snt__lane *snt__balance_pick(struct snt_qp *qp, uint32_t count, uint64_t 
 	if (qp->by_time)
 		note_pick(qp, best);
 	best->spent += size * best->price;
-	/* A lane that has no room does not get it all back later. */
+	/* A lane that has no room does not catch up on all of it later. */
 	for (uint32_t i = 0; !qp->by_time && i < qp->data_lanes; i++)
 		if (!snt__lane_has_room(&qp->lane[i], count) &&
 		    (int64_t)(best->spent - qp->lane[i].spent) > 0)
@@ -127,7 +127,8 @@ struct snt__lane *snt__balance_pick(struct snt_qp *qp, uint32_t count, uint64_t 
 	return best;
 }
 
-/* Of lanes that nothing is known of the best is expected, by their weights. */
+/* Lanes without a measured price are expected to be as good as the best, by their
+ * weights. */
 static void spread_news(struct snt_qp *qp, const struct snt__lane *from)
 {
 	for (uint32_t i = 0; i < qp->data_lanes; i++) {
@@ -143,7 +144,7 @@ void snt__balance_learn(struct snt_qp *qp, struct snt__lane *lane, uint64_t byte
 {
 	uint64_t now = snt__ctx_now_ns(qp->ctx);
 
-	/* The older, the less it counts; bytes count, so that small messages do not
+	/* Older measurements count less; bytes count, so that small messages do not
 	 * outweigh large ones. */
 	lane->time = lane->time - lane->time / 8 + (now - lane->busy_since);
 	lane->volume = lane->volume - lane->volume / 8 + bytes;

@@ -62,7 +62,7 @@
 #define FRAGMENT_SIZE_MAX (UINT64_C(1) << 31)
 #define FLAGS_KNOWN	  (SNT_QP_TRACKED | SNT_QP_NOTIFY_LENGTH)
 #define SLOT_SIZE	  8
-#define SLOTS_MAX	  (2 * DEPTH_MAX) /* the power of two above */
+#define SLOTS_MAX	  (2 * DEPTH_MAX) /* the next power of two */
 
 _Static_assert(SNT_DEVICES_MAX <= UINT8_MAX && SNT_LANES_MAX <= UINT8_MAX,
 	       "counts fit their bytes");
@@ -71,7 +71,7 @@ _Static_assert(SNT_CARD_PACKED_MAX >= HEADER_SIZE + DEVICE_SIZE * SNT_DEVICES_MA
 					      KEY_SIZE * SNT_DEVICES_MAX,
 	       "always suffices, as promised");
 
-/* The checks fail with a sentence that snt__card_fault() hands on. */
+/* These checks fail with a sentence that snt__card_fault() passes on. */
 
 static int check_range(const char *field, uint64_t value, uint64_t min, uint64_t max)
 {
@@ -89,7 +89,7 @@ static int check_power(const char *field, uint32_t value)
 			 value);
 }
 
-/* First of all, since the other checks follow the counts. */
+/* First, since the other checks rely on the counts. */
 static int check_counts(const struct snt_card *card)
 {
 	int ret;
@@ -216,7 +216,7 @@ static int check_lane(const struct snt_card *card, unsigned index)
 {
 	const struct snt_card_lane *lane = &card->lane[index];
 
-	/* 0 and 1 are the ports' own QPs for management. */
+	/* QPs 0 and 1 of a port are reserved for management. */
 	if (lane->qp_num < 2 || lane->qp_num > BITS_24)
 		return snt__fail(EINVAL, "lane %u: qp_num is %" PRIu32 ", not 2 to %d",
 				 index, lane->qp_num, BITS_24);
@@ -274,7 +274,7 @@ static size_t packed_size(const struct snt_card *card)
 	return size;
 }
 
-/* The next byte to write. Whoever begins has made sure that all will fit. */
+/* The next byte to write. The caller has made sure that everything fits. */
 struct writer {
 	uint8_t *at;
 };
@@ -349,8 +349,8 @@ ssize_t snt_card_pack(const struct snt_card *card, void *buffer, size_t size)
 	return need;
 }
 
-/* What is left to read. Past the end all bytes are zero and cut_off is set, so
- * that one question after many fields is enough. */
+/* The bytes left to read. Past the end all bytes are zero and cut_off is set, so that
+ * one check after many fields is enough. */
 struct reader {
 	const uint8_t *at;
 	size_t left;

@@ -50,7 +50,7 @@ struct number {
 
 #define NUMBER(type, field) #field, offsetof(type, field), sizeof(((type *)NULL)->field)
 
-/* Apart, since it is read before all others. */
+/* Separate, since it is read before all other members. */
 static const struct number version_number = { NUMBER(struct snt_card, version) };
 
 static const struct number card_numbers[] = {
@@ -311,7 +311,7 @@ static struct where where_element(const char *array, size_t index, const char *d
 	return where;
 }
 
-/* A value from elsewhere as it may stand in a sentence: short, and printable. */
+/* A value from outside in a form that is safe in a sentence: short, and printable. */
 struct sight {
 	char text[32];
 };
@@ -335,7 +335,8 @@ static struct sight sight_of(const json_t *value)
 			 json_integer_value(value));
 		break;
 	case JSON_REAL:
-		/* Even 1.0, which some would read as 1 and others not. */
+		/* Even 1.0, since some parsers take it for the integer 1 and some do
+		 * not. */
 		snprintf(sight.text, sizeof(sight.text), "a real number");
 		break;
 	case JSON_OBJECT:
@@ -373,8 +374,8 @@ static int read_number(const json_t *object, const char *where,
 	json_int_t found;
 	char expected[48];
 
-	/* jansson itself refuses integers that do not fit 64 bits with sign, so none
-	 * is cut on the way here. */
+	/* jansson itself refuses integers that do not fit a signed 64-bit type, so none
+	 * is truncated here. */
 	if (json_is_integer(value)) {
 		found = json_integer_value(value);
 		if (found >= 0 && (uint64_t)found <= max) {
@@ -437,7 +438,7 @@ static int read_flags(const json_t *root, struct snt_card *card)
 	return ret;
 }
 
-/* All digits, always: a shorter one has lost some on its way. */
+/* All digits are required: a shorter number was truncated on its way. */
 static int read_hex(const json_t *object, const char *name, uint64_t *value_out)
 {
 	static const char digits[] = "0123456789abcdefABCDEF";
@@ -566,8 +567,8 @@ static int read_card(const json_t *root, struct snt_card *card)
 	return fault ? snt__fail(EBADMSG, "JSON card refused: %s", fault) : 0;
 }
 
-/* Knows as much of JSON as finding its brackets takes: up to the first error, where
- * the parser stops, both see the same ones. */
+/* Only matches brackets: up to the first error, where the parser stops, both see the
+ * same ones. */
 static bool nests_too_deep(const char *text, size_t length)
 {
 	unsigned depth = 0;
@@ -630,7 +631,7 @@ static json_t *load(struct source *source, json_error_t *error)
 	return root;
 }
 
-/* jansson quotes the text near the error, which is not ours to print. */
+/* jansson quotes the text near the error; that text is not printed. */
 static int refuse_text(json_error_t *error)
 {
 	char *near = strstr(error->text, " near '");

@@ -84,7 +84,7 @@ static void record(struct snt__lane *lane, struct snt__cause cause)
 	lane->cause = cause;
 	if (!qp->cause.what)
 		qp->cause = cause;
-	/* Its flush was seen first. */
+	/* Its flush was polled first. */
 	if (!lane->alive && lane->used && !qp->closing)
 		snt__cause_log_lane(lane);
 }

@@ -5,10 +5,10 @@
 #include <stdint.h>
 
 /*
- * Why a lane or a QP ended. A flush is only the shadow of an error, which may have come to
- * another lane, or to a receive that the program never sees. So the first error other than
- * a flush is kept, of each lane and of the QP as a whole, for completions, snt_qp_query()
- * and the log.
+ * Why a lane or a QP ended. A flush is only the consequence of an error, which may have
+ * been reported on another lane, or to a receive that the program never sees. So the
+ * first error other than a flush is kept, of each lane and of the QP as a whole, for
+ * completions, snt_qp_query() and the log.
  */
 
 struct snt_qp;
@@ -21,7 +21,8 @@ struct snt__cause {
 	uint32_t vendor_err; /* or the errno of a refused post; 0 if it was a chain */
 };
 
-/* Before the lane is killed. Only the first counts; a flush does not. */
+/* Called before the lane is killed. Only the first cause is kept; a flush is not
+ * one. */
 void snt__cause_completion(struct snt__lane *lane, unsigned status,
 			   uint32_t vendor_err);
 void snt__cause_refused(struct snt__lane *lane, int err); /* 0: not known */
@@ -31,7 +32,7 @@ void snt__cause_peer(struct snt__lane *lane);
 #define SNT__CAUSE_TEXT 320
 const char *snt__cause_text(const struct snt_qp *qp, char buffer[SNT__CAUSE_TEXT]);
 
-/* A lane that was alive, or the QP, ends now: a line in the log. */
+/* Logs a line: a lane that was alive, or the QP, ends now. */
 void snt__cause_log_lane(const struct snt__lane *lane);
 void snt__cause_log_qp(const struct snt_qp *qp);
 

@@ -102,7 +102,7 @@ static bool check_remote(const struct snt_qp *qp, const struct snt_send_wr *wr,
 		!snt__access_lacks(token->access, rule->remote_access));
 }
 
-/* A lane that passes everything on takes no more than one message of anything. */
+/* A pass-through lane takes at most one message, whatever the opcode. */
 static bool check_length(const struct snt_qp *qp, const struct snt_send_wr *wr,
 			 const struct snt__rule *rule, uint64_t length)
 {

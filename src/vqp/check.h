@@ -10,8 +10,8 @@
 #include "vqp/qp.h"
 
 /*
- * What a send WR must fulfil. Nearly all are of one kind, so there is a question
- * with a short answer for those, and a long one which knows every reason.
+ * The conditions that a send WR must meet. Nearly all WRs are of one kind, so there is
+ * a fast check for those, and a complete one that knows every reason.
  */
 
 enum snt__shape {
@@ -21,7 +21,7 @@ enum snt__shape {
 	SNT__SHAPE_ATOMIC,
 };
 
-/* 8 bytes, by which processors can multiply while they load. */
+/* 8 bytes, so that the address of an entry is computed within the load. */
 struct snt__rule {
 	_Alignas(8) uint8_t shape;
 	uint8_t verb;	       /* of a fragment */
@@ -35,21 +35,22 @@ extern const struct snt__rule snt__rules[];
 
 #define SNT__FLAGS_KNOWN (SNT_SIGNALED | SNT_FENCE | SNT_SOLICITED | SNT_INLINE)
 
-/* qp->simple_max is at most this, so that sums of lengths need no care. */
+/* qp->simple_max is at most this, so that sums of lengths cannot overflow. */
 #define SNT__SIMPLE_MAX (1u << 30)
 
-/* One WR has fewer fragments than 2 to the power of this, so that counters cannot wrap. */
+/* A WR has fewer fragments than 2 to the power of this, so that counters cannot
+ * wrap. */
 #define SNT__FRAGMENTS_BITS 30
 
-/* After a change of refusal or even: what may take the short way. */
+/* After a change of refusal or even: updates which WRs may take the fast path. */
 void snt__check_update(struct snt_qp *qp);
 
-/* Whose rights were looked at last; programs mostly post to the same places. Good
- * for one call only, since nothing can change meanwhile. */
+/* The memory and token that were checked last; programs mostly post to the same ones.
+ * Valid for one call only, during which nothing can change. */
 struct snt__known {
 	const struct snt_mem *mem;
 	const struct snt_token *token;
-	uint64_t length_max; /* that a WR may have, and that both places hold */
+	uint64_t length_max; /* the longest WR: simple_max, or less if both hold less */
 	uint32_t local_key;  /* on the first lane */
 	uint32_t remote_key;
 	uint32_t form;
@@ -57,8 +58,8 @@ struct snt__known {
 };
 
 /*
- * Opcode, flags and number of SGEs in one word, without those flags that make no
- * difference here: most WRs of a call are of one form.
+ * Opcode, flags and number of SGEs in one word, without the flags that make no
+ * difference here: most WRs of a call have the same form.
  */
 static inline uint32_t snt__wr_form(const struct snt_send_wr *wr)
 {
@@ -81,13 +82,13 @@ _Static_assert(offsetof(struct snt_send_wr, flags) ==
 		.form = UINT_MAX \
 	}
 
-/* Is it a write or read of one SGE, with nothing else to it, and may it be of this memory
- * and this token? Then they are known. */
+/* Is it a plain write or read of one SGE, permitted by this memory and this token? If
+ * so, `known` is set to them. */
 bool snt__check_rights(const struct snt_qp *qp, const struct snt_send_wr *wr,
 		       struct snt__known *known);
 
-/* The same, and is it in order? Not a reason to refuse if not: then snt__check_wr knows
- * more. */
+/* The same, and is the WR valid? If not, it is not refused yet: snt__check_wr()
+ * decides. */
 static inline bool snt__check_simple(const struct snt_qp *qp,
 				     const struct snt_send_wr *wr,
 				     struct snt__known *known)
@@ -109,7 +110,7 @@ static inline bool snt__check_simple(const struct snt_qp *qp,
 }
 
 /*
- * The same of a WR that is posted alone, of which nothing is worth remembering. Returns its
+ * The same for a WR that is posted alone, where remembering gains nothing. Returns its
  * rule; NULL as above.
  */
 static inline const struct snt__rule *snt__check_alone(const struct snt_qp *qp,
@@ -133,20 +134,20 @@ static inline const struct snt__rule *snt__check_alone(const struct snt_qp *qp,
 	return rule;
 }
 
-/* Is it in order? snt__wr_fault() knows why not. */
+/* Is the WR valid? If not, snt__wr_fault() tells why. */
 bool snt__check_wr(const struct snt_qp *qp, const struct snt_send_wr *wr,
 		   uint64_t *length_out);
 
 /*
  * wr_fault.c: why a WR is refused, as a negative errno of snt_qp_post_send() with its
- * sentence. Of a token alone 0 if it can be the peer's; of a receive, of one of its SGEs or of
- * their number.
+ * sentence. For a token alone, 0 if it can be the peer's; for a receive, about one of
+ * its SGEs or their number.
  */
 int snt__wr_fault(const struct snt_qp *qp, const struct snt_send_wr *wr);
 int snt__token_fault(const struct snt_qp *qp, const struct snt_token *token);
 int snt__recv_sge_fault(const struct snt_ctx *ctx, const struct snt_sge *sge);
 int snt__recv_count_fault(uint32_t count, uint32_t max);
-/* What is wrong with memory that is not of the context, as the end of a sentence. */
+/* Why memory that is not of the context is refused, as the end of a sentence. */
 const char *snt__foreign_mem_text(const struct snt_mem *mem);
 
 static inline int snt__check_recv_sge(const struct snt_ctx *ctx,

@@ -10,7 +10,8 @@
 #include "vqp/qp.h"
 #include "vqp/route.h"
 
-/* The first error wins, but a flush is only the shadow of another. */
+/* The first error wins, except that a flush is only the consequence of another
+ * error. */
 void snt__qp_fail_slot(struct snt_qp *qp, uint32_t position, unsigned status,
 		       uint32_t vendor_err, unsigned lane)
 {
@@ -53,7 +54,8 @@ void snt__qp_break_for_peer(struct snt__lane *lane)
 	snt__qp_break(qp);
 }
 
-/* Fragments of one WR. How many of them have a sequence number of DQPLB's. */
+/* Retires fragments of one WR. Returns how many of them have a sequence number of
+ * DQPLB's. */
 static inline uint32_t retire_part(struct snt_qp *qp, uint32_t position, uint32_t count)
 {
 	struct snt__slot *slot = snt__qp_slot(qp, position);
@@ -73,7 +75,8 @@ static inline void end_run(struct snt__lane *lane, const struct snt__run *run)
 	lane->run_head++;
 }
 
-/* Everything up to a sequence number. How many of them have one of DQPLB's. */
+/* Retires everything up to a sequence number. Returns how many of the fragments have
+ * one of DQPLB's. */
 static __attribute__((noinline)) uint32_t retire_runs(struct snt_qp *qp,
 						      struct snt__lane *lane,
 						      uint32_t end)
@@ -93,7 +96,7 @@ static __attribute__((noinline)) uint32_t retire_runs(struct snt_qp *qp,
 	return sequenced;
 }
 
-/* The same; mostly it is one run. */
+/* The same; mostly it is a single run. */
 static inline uint32_t retire_some(struct snt_qp *qp, struct snt__lane *lane,
 				   uint32_t end)
 {
@@ -115,7 +118,7 @@ static void retire(struct snt_qp *qp, struct snt__lane *lane, uint32_t end)
 	qp->sequenced_under_way -= retire_runs(qp, lane, end);
 }
 
-/* The oldest, which failed. */
+/* Retires the oldest fragment, which failed. */
 static void retire_failed(struct snt_qp *qp, struct snt__lane *lane, unsigned status,
 			  uint32_t vendor_err)
 {
@@ -125,7 +128,7 @@ static void retire_failed(struct snt_qp *qp, struct snt__lane *lane, unsigned st
 	retire(qp, lane, lane->retired + 1);
 }
 
-/* The end of a lane: the device has let go of all that it was given. */
+/* The end of a lane: the device has released everything that it was given. */
 static __attribute__((noinline)) bool take_send_marker(struct snt_qp *qp,
 						       struct snt__lane *lane,
 						       uint32_t marker)
@@ -136,17 +139,17 @@ static __attribute__((noinline)) bool take_send_marker(struct snt_qp *qp,
 	if (marker != SNT__MARKER_CLOSE)
 		return true;
 	snt__qp_count_marker(qp, &lane->send_marker_due);
-	/* Without a marker of their own receives end with the sends. */
+	/* Without a marker of their own, receives end with the sends. */
 	if (!lane->marked)
 		snt__recv_end(qp, lane);
 	return true;
 }
 
-/* A completion of something that is under way. */
+/* A completion of a WR in flight. */
 static inline void count_completion(struct snt_qp *qp, struct snt__lane *lane)
 {
 	lane->completions++;
-	/* It was full, and has room now: what waits begins with it. */
+	/* The lane was full and has room now: waiting WRs start with it. */
 	if (__builtin_expect(snt__lane_under_way(lane) == lane->limit, 0) &&
 	    lane->is_data && qp->next != qp->tail)
 		qp->turn = lane;
@@ -230,7 +233,7 @@ static __attribute__((noinline)) bool take_recv_marker(struct snt_qp *qp,
 
 bool snt__qp_take(struct snt_qp *qp, struct snt__lane *lane, const struct ibv_wc *wc)
 {
-	/* What is left of the tag, if it is this lane's at all. */
+	/* The remaining bits are the kind if the tag is this lane's. */
 	uint32_t kind = snt__wr_id_tag(wc->wr_id) ^ lane->tag;
 
 	switch (kind) {
@@ -290,7 +293,7 @@ static int report_closed(struct snt_qp *qp, struct snt_wc *wc)
 	return 1;
 }
 
-/* Behind all else, once lanes have ended. */
+/* Reported last, once lanes have ended. */
 static __attribute__((noinline)) int report_end(struct snt_qp *qp, struct snt_wc *wc,
 						int max)
 {
@@ -300,7 +303,7 @@ static __attribute__((noinline)) int report_end(struct snt_qp *qp, struct snt_wc
 					  : count;
 }
 
-/* What is done of the oldest, in order. */
+/* Reports, in order, the oldest WRs that are done. */
 static inline int report_done(struct snt_qp *qp, struct snt_wc *wc, int max)
 {
 	uint32_t head = qp->head;
@@ -335,7 +338,7 @@ int snt__qp_report_sends(struct snt_qp *qp, struct snt_wc *wc, int max)
 	return count;
 }
 
-/* A QP that is being closed may always have its last word to say. */
+/* A QP that is being closed may always have its end left to report. */
 bool snt__qp_has_sends(const struct snt_qp *qp)
 {
 	return qp->closing || snt__doubt_is_due(qp, SNT__QUEUE_SEND) ||
@@ -397,7 +400,7 @@ int snt__qp_report_recvs(struct snt_qp *qp, struct snt_wc *wc, int max)
 	if (__builtin_expect(!qp->lanes_ended, 1))
 		return count;
 	count += snt__doubt_report(qp, SNT__QUEUE_RECV, wc + count, max - count);
-	/* The last receive may have been what the end was waiting for. */
+	/* The last receive may have been what held up the end. */
 	if (qp->closing)
 		snt__cq_ready(qp->cq, &qp->send_ready);
 	return count;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Cards and connections. All lanes go through INIT, RTR and RTS; if one cannot,
- * all are put back to where they were.
+ * Cards and connections. All lanes go through INIT, RTR and RTS; if one fails, all are
+ * put back to where they were.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -50,7 +50,7 @@ int snt__qp_to_init(struct snt_qp *qp, struct snt__lane *lane)
 	return ret ? failed(qp, lane, "INIT", ret) : 0;
 }
 
-/* By way of RESET, which forgets receives without a word. */
+/* By way of RESET, which drops receives without completions. */
 static int reset_lane(struct snt_qp *qp, struct snt__lane *lane)
 {
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RESET };
@@ -72,7 +72,7 @@ static uint32_t own_mtu(const struct snt_qp *qp)
 	return mtu;
 }
 
-/* READs that every lane's device can answer, and ask. */
+/* READs that every lane's device can both answer and issue. */
 static uint32_t own_read_depth(const struct snt_qp *qp)
 {
 	uint32_t depth = qp->opts.read_depth ? qp->opts.read_depth : READ_DEPTH_DEFAULT;
@@ -118,7 +118,8 @@ int snt_qp_card(const struct snt_qp *qp, struct snt_card *card_out)
 		.window = qp->window,
 		.fragment_size = qp->opts.fragment_size,
 		.device_count = qp->ctx->device_count,
-		.data_lanes = qp->extra - qp->lane, /* as made, whatever a peer has */
+		.data_lanes = qp->extra - qp->lane, /* as created, whatever a peer
+						     * has */
 		.lane_count = qp->lane_count,
 	};
 
@@ -139,8 +140,8 @@ int snt_qp_card(const struct snt_qp *qp, struct snt_card *card_out)
 	return 0;
 }
 
-/* The peer's lane that one of ours goes to, or NULL: data lanes in order, then those
- * behind them in order. The end that has more leaves some unused. */
+/* The peer's lane that one of ours connects to, or NULL: data lanes in order, then the
+ * lanes behind them in order. The end that has more leaves some unused. */
 static const struct snt_card_lane *counterpart(const struct snt_qp *qp,
 					       const struct snt__lane *lane,
 					       const struct snt_card *peer)
@@ -154,7 +155,7 @@ static const struct snt_card_lane *counterpart(const struct snt_qp *qp,
 		       : NULL;
 }
 
-/* One NIC's notification says nothing of another NIC's writes. */
+/* A notification on one NIC does not imply that another NIC's writes have arrived. */
 static uint32_t count_unnotified(const struct snt_qp *qp, const struct snt_card *peer)
 {
 	uint32_t written = 0, notified = 0;
@@ -208,7 +209,7 @@ static int check_peer(const struct snt_qp *qp, const struct snt_card *peer)
 	return 0;
 }
 
-/* Lanes whose packets the other end would not understand. */
+/* Lanes whose packets the peer could not decode. */
 static int check_link(const struct snt_device *device, const struct snt_card *peer,
 		      unsigned index)
 {
@@ -307,7 +308,7 @@ static int connect_lane(struct snt_qp *qp, struct snt__lane *lane,
 	return 0;
 }
 
-/* As if nothing had been posted; what comes of it under the old tags is stray. */
+/* As if nothing had been posted; completions of it under the old tags are strays. */
 static void forget_receives(struct snt_qp *qp)
 {
 	for (uint32_t i = 0; i < qp->lane_count; i++) {
@@ -336,7 +337,7 @@ int snt__qp_reset_lanes(struct snt_qp *qp)
 		snt__err_restore(&kept);
 	forget_receives(qp);
 	qp->untidy = first != 0;
-	/* Else they might be mixed with old ones, if those are still there. */
+	/* Otherwise they might be mixed with old ones that are still posted. */
 	if (qp->pass_through)
 		qp->data.refusal = first ? -ENOTCONN : 0;
 	return first;
@@ -362,7 +363,7 @@ static void use_common(struct snt_qp *qp, const struct snt_card *peer)
 		lane->used = lane->alive = remote != NULL;
 		if (!remote)
 			continue;
-		/* DQPLB: no more under way than the receiver has receives for. */
+		/* DQPLB: no more in flight than the receiver has receives for. */
 		lane->depth = least(qp->lane_depth, peer->lane_depth);
 		lane->remote_device = remote->device;
 	}
@@ -371,7 +372,7 @@ static void use_common(struct snt_qp *qp, const struct snt_card *peer)
 		       sizeof(qp->remote_gid[i]));
 }
 
-/* Both ends take the lesser of what can be agreed on. */
+/* Where values are negotiable, both ends take the smaller one. */
 static int agree(struct snt_qp *qp, const struct snt_card *peer)
 {
 	uint64_t ours = qp->opts.fragment_size;
@@ -409,7 +410,7 @@ static int check_connect(const struct snt_qp *qp, const struct snt_card *peer)
 	return 0;
 }
 
-/* Receives first, before the peer can send anything. */
+/* Receives are posted first, before the peer can send anything. */
 static int post_receives(struct snt_qp *qp)
 {
 	int ret = qp->pass_through ? 0 : snt__recv_post_all(qp);
@@ -527,16 +528,16 @@ int snt_qp_connected(struct snt_qp *qp, const struct snt_card *peer)
 }
 
 /*
- * Closing: a marker at the end of each queue tells when the device has let go of
- * all. Receive markers go in first, because rxe does not flush what is posted to
- * a QP that is in ERR already.
+ * Closing: a marker at the end of each queue tells when the device has released
+ * everything in it. Receive markers are posted first, because rxe does not flush what
+ * is posted to a QP that is in ERR already.
  */
 
 /*
- * Nobody keeps a list of the receives of a lane that passes WRs on, so that there only the
- * marker can tell when the last has come back: if it is refused, polling tries again, when
- * what is in its way has been flushed. Others end with their sends. Those of an SRQ are not
- * this QP's to end.
+ * The receives of a pass-through lane are not listed, so that there only the marker
+ * tells when the last has come back: if the marker is refused, polling tries again,
+ * once what is in its way has been flushed. Receives of other lanes end with their
+ * sends. Those of an SRQ do not end with this QP.
  */
 static void end_receives(struct snt_qp *qp, struct snt__lane *lane)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Polling. Physical CQEs are taken in batches no larger than the room in the
- * caller's array, so that those of pass-through lanes, which turn into exactly one
- * completion each, always fit. The others only change the state of their QP, which
- * goes on a list; what the list's QPs have to report fills the rest of the array.
+ * Polling. Physical CQEs are taken in batches no larger than the room in the caller's
+ * array, so that those of pass-through lanes, which turn into exactly one completion
+ * each, always fit. CQEs of other lanes only change the state of their QP, which goes
+ * on a list; what the list's QPs have to report fills the rest of the array.
  */
 #define SNT_NO_INLINE /* of snt_cq_poll(), which is here */
 #include "vqp/cq.h"
@@ -53,7 +53,7 @@ static __attribute__((noinline, cold)) void stray(struct snt_cq *cq, unsigned de
 		cq->stray(cq->stray_arg, device, wc);
 }
 
-/* A refused marker has nobody else to try it again. */
+/* Only polling can retry a marker that was refused. */
 static bool retry_marker(struct snt_qp *qp, struct snt__lane *lane)
 {
 	if (lane->wants_marker)
@@ -74,7 +74,8 @@ static bool retry_markers(struct snt_qp *qp)
 	return again;
 }
 
-/* The completion of nobody's lane, or of one that is gone; how many it is. */
+/* A completion of an unknown lane, or of one that is gone; returns how many completions
+ * it becomes. */
 static __attribute__((noinline, cold)) int take_homeless(struct snt_cq *cq,
 							 unsigned device,
 							 const struct ibv_wc *physical,
@@ -86,7 +87,7 @@ static __attribute__((noinline, cold)) int take_homeless(struct snt_cq *cq,
 	return 0;
 }
 
-/* What one QP has to report; true if there may be more. */
+/* Reports what one QP has; true if there may be more. */
 static bool report(struct snt__ready *ready, struct snt_wc *wc, int max, int *count_out)
 {
 	struct snt_qp *qp = ready->qp;
@@ -132,7 +133,7 @@ static int harvest(struct snt_cq *cq, struct snt_wc *wc, int max)
 	return total;
 }
 
-/* A CQE of a lane that passes WRs on; how many completions it is. */
+/* A CQE of a pass-through lane; returns how many completions it becomes. */
 static __attribute__((noinline)) int take_alone(struct snt_cq *cq,
 						struct snt__lane *lane,
 						const struct ibv_wc *physical,
@@ -145,8 +146,8 @@ static __attribute__((noinline)) int take_alone(struct snt_cq *cq,
 	return whose == SNT__WHOSE_PROGRAM;
 }
 
-/* Those that follow each other mostly: successes of a lane that passes WRs on, arrivals in
- * order, sends of one QP. How many there were; 0: the first comes alone. */
+/* Takes a run of the usual kinds: successes of a pass-through lane, arrivals in order,
+ * sends of one QP. Returns its length; 0: the first CQE must be taken alone. */
 static inline int take_run(struct snt_cq *cq, unsigned device, struct snt__lane *lane,
 			   const struct ibv_wc *physical, int count, struct snt_wc *wc,
 			   int *reported)
@@ -163,8 +164,8 @@ static inline int take_run(struct snt_cq *cq, unsigned device, struct snt__lane 
 	return 0;
 }
 
-/* A batch of physical CQEs; how many completions they were at once. There is room for
- * one each, or for those of lanes that pass WRs on only. */
+/* A batch of physical CQEs; returns how many completions it produced at once. There
+ * must be room for one each, or only for those of pass-through lanes. */
 static inline int take_batch(struct snt_cq *cq, unsigned device,
 			     const struct ibv_wc *batch, int count, struct snt_wc *wc,
 			     bool has_room)
@@ -249,8 +250,8 @@ static void find_only(struct snt_cq *cq)
 	cq->front.poll = alone ? &only->context->ops.poll_cq : NULL;
 }
 
-/* What is there without asking a physical CQ: what a look took, and what finished by
- * other means. */
+/* What can be reported without polling a physical CQ: what a look took, and WRs that
+ * finished by other means. */
 static inline int take_waiting(struct snt_cq *cq, struct snt_wc *wc, int max)
 {
 	struct snt__notify *notify = &cq->notify;
@@ -267,9 +268,9 @@ static inline int take_waiting(struct snt_cq *cq, struct snt_wc *wc, int max)
 	return total;
 }
 
-/* The next one's turn: a batch, or what fits the array, for the physical CQ of which most is
- * reserved, and for others their share of it, to which what is left of one CQE is added the
- * next time. */
+/* The next physical CQ's turn. The one of which most is reserved gets a batch, or what
+ * fits the array; each other one gets its share of that, and a rest of less than one
+ * CQE is added the next time. */
 static void end_turn(struct snt_cq *cq, int max)
 {
 	uint32_t whole = max < SNT__BATCH ? max : SNT__BATCH;
@@ -287,7 +288,8 @@ static void end_turn(struct snt_cq *cq, int max)
 	next->due_rest = due % cq->reserved_max;
 }
 
-/* One batch of the physical CQ whose turn it is; how many completions came of it. */
+/* One batch of the physical CQ whose turn it is; returns how many completions it
+ * produced. */
 static int poll_turn(struct snt_cq *cq, struct snt_wc *wc, int max, bool *empty_out)
 {
 	struct snt__physical *from = &cq->physical[cq->turn];
@@ -304,7 +306,7 @@ static int poll_turn(struct snt_cq *cq, struct snt_wc *wc, int max, bool *empty_
 	if (cq->front.ready)
 		total += harvest(cq, wc + total, max - total);
 	cq->turn_left -= count;
-	/* QPs may wait since just now until it has been found empty. */
+	/* QPs may have begun to wait until it is found empty just now. */
 	*empty_out &= !from->draining;
 	return total;
 }
@@ -323,8 +325,8 @@ static __attribute__((noinline)) int poll_all(struct snt_cq *cq, struct snt_wc *
 		bool is_empty;
 		int count;
 
-		/* Its share is not worth a CQE yet; but nothing that is there may be left
-		 * unseen when the others have nothing. */
+		/* Its share is less than a CQE yet; but its CQEs must not stay unseen
+		 * when the other CQs are empty. */
 		if (!cq->turn_left && !empty) {
 			end_turn(cq, max);
 			continue;
@@ -360,7 +362,7 @@ static __attribute__((noinline, cold)) int refuse_poll(void)
 				 "completions are callbacks of ops");
 }
 
-/* Not the fastest way. */
+/* Everything but the fast path. */
 static __attribute__((noinline)) int poll_slowly(struct snt_cq *cq, struct snt_wc *wc,
 						 int max)
 {
@@ -494,7 +496,7 @@ uint64_t snt_cq_stray(struct snt_cq *cq,
 }
 
 /*
- * Making and unmaking
+ * Creating and destroying
  */
 
 static int create_cq(struct snt_cq *cq, unsigned device_index, struct ibv_cq **cq_out)
@@ -521,7 +523,8 @@ static int create_cq(struct snt_cq *cq, unsigned device_index, struct ibv_cq **c
 		   : 0;
 }
 
-/* QPs are served alike if the turns of their CQs are as long as what these may hold. */
+/* QPs are served alike if the turns of their CQs are in proportion to the CQEs that
+ * these may hold. */
 static void share_turns(struct snt_cq *cq)
 {
 	cq->reserved_max = 0;
@@ -593,7 +596,7 @@ int snt__cq_reserve_at(struct snt_cq *cq, uint32_t index, uint32_t count)
 	return 0;
 }
 
-/* The first with that much room, beginning with the one that is hinted at. */
+/* The first with that much room, beginning with the hinted one. */
 static bool find_room(const struct snt_cq *cq, unsigned device, uint32_t room,
 		      uint32_t hint, uint32_t *index_out)
 {
@@ -668,7 +671,7 @@ static int check_depth(struct snt_cq *cq, const struct snt_cq_opts *opts)
 	return 0;
 }
 
-/* Stops at what a device refuses, so that it can be tried again. */
+/* Stops if a device refuses, so that it can be tried again. */
 static int free_physical(struct snt_cq *cq)
 {
 	while (cq->physical_count) {
@@ -802,7 +805,7 @@ int snt_cq_destroy(struct snt_cq *cq)
 	if (!snt__list_empty(&cq->srqs))
 		return snt__fail(EBUSY, "shared receive queues report to this CQ; "
 					"destroy them first");
-	/* Lanes that could not be undone hold on to their physical CQs. */
+	/* Lanes that could not be destroyed hold on to their physical CQs. */
 	snt__orphans_release(cq->ctx, cq);
 	return finish(cq);
 }

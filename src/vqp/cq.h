@@ -8,7 +8,7 @@
 #include "vqp/qp.h"
 #include "vqp/route.h"
 
-/* One physical CQ and the room that lanes have reserved in it. */
+/* One physical CQ and the CQEs that lanes have reserved in it. */
 struct snt__physical {
 	struct ibv_cq *cq;
 	uint32_t device;
@@ -29,8 +29,8 @@ struct snt_cq {
 	struct snt__cq_front front; /* first: programs' inline polls read it */
 	struct snt__physical *physical;
 	uint32_t physical_count;
-	uint32_t turn;	       /* the physical CQ that is looked at first */
-	uint32_t turn_left;    /* CQEs that it has before the next one has its turn */
+	uint32_t turn;	       /* the physical CQ that is polled next */
+	uint32_t turn_left;    /* CQEs left to it before the next one's turn */
 	uint32_t reserved_max; /* of all physical CQs */
 	struct snt__ready **ready_end;
 	struct snt__route route;
@@ -52,18 +52,18 @@ struct snt_cq {
 
 /*
  * Finds or adds a physical CQ on a device with room for this many CQEs, and if possible
- * with all the room that is wanted; the search begins with the one that is hinted at.
- * -ENOSPC with both numbers if there cannot be one.
+ * with all the room that is wanted; the search begins with the hinted one. -ENOSPC with
+ * both numbers if there cannot be one.
  */
 int snt__cq_reserve(struct snt_cq *cq, unsigned device, uint32_t count, uint32_t room,
 		    uint32_t hint, uint32_t *index_out);
-/* The same in one of the program's choice. */
+/* The same in a physical CQ of the program's choice. */
 int snt__cq_find(const struct snt_cq *cq, const struct ibv_cq *physical,
 		 uint32_t *index_out);
 int snt__cq_reserve_at(struct snt_cq *cq, uint32_t index, uint32_t count);
 void snt__cq_unreserve(struct snt_cq *cq, uint32_t index, uint32_t count);
 
-/* Destroys a CQ that has no QPs and of which the program does not know. */
+/* Destroys a CQ that has no QPs and was never given to the program. */
 void snt__cq_abandon(struct snt_cq *cq);
 
 /* A physical CQ is broken: -EIO, with a sentence that names its device. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Making and unmaking virtual QPs: options are checked against what the devices
- * can do, all rings come from one block, lanes are created, put into INIT and
- * made known to the virtual CQs. Whatever fails undoes all of it.
+ * Creating and destroying virtual QPs: options are checked against what the devices can
+ * do, all rings come from one block, lanes are created, put into INIT and registered
+ * with the virtual CQs. Any failure undoes all of it.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -65,7 +65,7 @@ static uint32_t lane_recv_depth(const struct snt_qp *qp, uint32_t lane)
 	return 0;
 }
 
-/* Completions of receives that may be there at once, unless they are an SRQ's. */
+/* Completions of receives that may be queued at once, unless they are an SRQ's. */
 static uint32_t recv_room(const struct snt_qp *qp, uint32_t lane)
 {
 	return qp->srq ? 0 : lane_recv_depth(qp, lane) + SNT__MARKERS;
@@ -109,7 +109,7 @@ static int create_qp(struct snt_qp *qp, struct snt__lane *lane)
 	return snt__qp_to_init(qp, lane);
 }
 
-/* Completions of a lane find it, and have room. */
+/* Registers a lane with its CQs, which reserve room for its completions. */
 static int join_cqs(struct snt_qp *qp, struct snt__lane *lane)
 {
 	int ret = snt__route_add(&qp->cq->route, lane->device, lane->qp->qp_num, lane);
@@ -137,7 +137,8 @@ static void leave_cqs(struct snt_qp *qp, const struct snt__lane *lane, uint32_t 
 	unreserve(qp, lane);
 }
 
-/* A QP of the program's own: of that device, and deep enough as far as it can tell? */
+/* Is a QP of the program's own on that device, and deep enough as far as can be
+ * told? */
 static int check_own(const struct snt_qp *qp, const struct snt__lane *lane,
 		     struct ibv_qp *own)
 {
@@ -166,8 +167,8 @@ static int check_own(const struct snt_qp *qp, const struct snt__lane *lane,
 	return 0;
 }
 
-/* What this lane and those behind it still need on its device, of the CQ for sends: it goes
- * where all of that fits, so that physical CQs have whole QPs, which share their turns
+/* CQEs for sends that this lane and the later ones still need on its device: it goes
+ * where all of them fit, so that physical CQs have whole QPs, which share their turns
  * alike. */
 static uint32_t room_ahead(const struct snt_qp *qp, const struct snt__lane *lane)
 {
@@ -183,7 +184,7 @@ static uint32_t room_ahead(const struct snt_qp *qp, const struct snt__lane *lane
 	return room;
 }
 
-/* Where the lane before it on the same device is. */
+/* Where the previous lane on the same device is. */
 static uint32_t neighbour_of(const struct snt_qp *qp, const struct snt__lane *lane)
 {
 	for (uint32_t i = lane->index; i-- > 0;)
@@ -192,7 +193,8 @@ static uint32_t neighbour_of(const struct snt_qp *qp, const struct snt__lane *la
 	return 0;
 }
 
-/* In a CQ of the virtual one's choice; in the QP's own if it is adopted. */
+/* In a physical CQ that the virtual CQ chooses; in the QP's own if the QP is
+ * adopted. */
 static int reserve_in(struct snt_cq *cq, const struct snt__lane *lane,
 		      const struct ibv_cq *own, uint32_t count, uint32_t room,
 		      uint32_t hint, uint32_t *index_out)
@@ -233,7 +235,7 @@ static int reserve(struct snt_qp *qp, struct snt__lane *lane)
 	return ret;
 }
 
-/* After a failure there may be a QP, which destroy_lane() is for. */
+/* After a failure there may be a QP, which destroy_lane() handles. */
 static int open_lane(struct snt_qp *qp, struct snt__lane *lane)
 {
 	int ret = reserve(qp, lane);
@@ -279,7 +281,7 @@ static int close_lane(struct snt_qp *qp, struct snt__lane *lane)
  * The whole
  */
 
-/* How many lanes, and which of them for what. */
+/* How many lanes there are, and their roles. */
 static int plan(struct snt_qp *qp, unsigned device_count)
 {
 	uint32_t given = qp->opts.adopted_count;
@@ -425,7 +427,7 @@ static int set_up(struct snt_qp *qp)
 	return open_all(qp);
 }
 
-/* The QPs of a virtual one that was not made, and itself. */
+/* Destroys the QPs of a virtual QP that could not be created, and itself. */
 static int finish_unmade(void *owner)
 {
 	struct snt_qp *qp = owner;
@@ -540,7 +542,7 @@ int snt_qp_create_with_cq(struct snt_ctx *ctx, const struct snt_cq_opts *cq_opts
 	return 0;
 }
 
-/* Was to be closed, but a device that is gone will never say that it is. */
+/* It was to be closed, but its device is gone and will never report the end. */
 static bool is_lost(const struct snt_qp *qp)
 {
 	return qp->closing &&

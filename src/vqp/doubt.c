@@ -7,7 +7,7 @@ static void give_up(struct snt_qp *qp, int err)
 {
 	snt__cause_refused(qp->lane, err);
 	snt__pass_fail(qp);
-	qp->lane->passes = false; /* each completion is looked at alone */
+	qp->lane->passes = false; /* each completion is handled alone */
 	qp->lanes_ended = true;
 }
 

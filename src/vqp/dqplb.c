@@ -35,18 +35,18 @@ struct arrival {
 
 struct snt__reorder {
 	uint32_t window;   /* a power of two */
-	uint32_t far;	   /* no honest peer is this far ahead */
+	uint32_t far;	   /* an honest peer is never this far ahead */
 	uint32_t expected; /* of 24 bits, as on the wire */
-	/* What is not in order: arrivals in the window, early ones, announced raw
-	 * immediates. Not 0 either once the QP is broken. */
+	/* Arrivals that are not in order: those in the window, early ones, announced
+	 * raw immediates. Also non-zero once the QP is broken. */
 	uint32_t irregular;
 	uint32_t stashed; /* on all lanes */
-	uint64_t length;  /* of the message under way */
+	uint64_t length;  /* of the message being received */
 	bool blocked;	  /* a complete message waits for a receive */
 	struct arrival arrival[];
 };
 
-/* Half of the numbers, so that ahead can be told from behind. */
+/* Half of the number space, so that ahead can be told from behind. */
 #define FAR_MAX (1u << 23)
 
 static uint64_t far_of(const struct snt_qp *qp, uint32_t window)
@@ -58,7 +58,7 @@ uint32_t snt__dqplb_window(const struct snt_qp *qp)
 {
 	uint32_t window = FAR_MAX;
 
-	/* More than twice of what can be under way is of no use. */
+	/* A window of more than twice what can be in flight is of no use. */
 	while (window > 2 &&
 	       (window / 2 >= 2 * (uint64_t)qp->data_lanes * qp->lane_depth ||
 		far_of(qp, window) > FAR_MAX))
@@ -82,10 +82,10 @@ void snt__dqplb_init(struct snt_qp *qp, uint32_t first)
 }
 
 /*
- * Sending: never further ahead of the oldest fragment under way than the window.
+ * Sending: never further ahead of the oldest fragment in flight than the window.
  */
 
-/* Of a run that has been retired in part the first counts still. */
+/* A run that has been retired in part still counts from its first fragment. */
 static uint32_t find_oldest(const struct snt_qp *qp)
 {
 	uint32_t oldest = qp->sequence_next;
@@ -124,14 +124,14 @@ static inline uint32_t stashed_on(const struct snt__lane *lane)
 	return lane->stash_tail - lane->stash_head;
 }
 
-/* Receives that the lane may be given. */
+/* Receives that the lane lacks. */
 static inline uint32_t missing_on(const struct snt_qp *qp, const struct snt__lane *lane)
 {
 	return qp->lane_depth - (lane->recv_posted - lane->recv_retired) -
 	       stashed_on(lane);
 }
 
-/* As many empty receives as the lane may have, in chains. */
+/* Posts as many empty receives as the lane may have, in chains. */
 int snt__dqplb_fill(struct snt_qp *qp, struct snt__lane *lane)
 {
 	uint32_t missing;
@@ -148,7 +148,7 @@ int snt__dqplb_fill(struct snt_qp *qp, struct snt__lane *lane)
 			wr[i].sg_list = NULL;
 			wr[i].num_sge = 0;
 		}
-		/* Also after a failure the device may have any of them. */
+		/* Even after a failure the device may have any of them. */
 		lane->recv_posted += count;
 		lane->refill_at = lane->recv_posted - qp->lane_depth + qp->recv_batch;
 		ret = ibv_post_recv(lane->qp, wr, &bad);
@@ -175,7 +175,7 @@ static inline void replenish(struct snt_qp *qp, struct snt__lane *lane)
 		refill(qp, lane);
 }
 
-/* The message under way is complete, and goes to the next receive. */
+/* The current message is complete, and goes to the next receive. */
 static inline void deliver(struct snt_qp *qp, uint32_t imm)
 {
 	struct snt__recv *recv = &qp->notify.recv[qp->notify.done++ & qp->notify.mask];
@@ -227,7 +227,7 @@ static enum verdict take_raw(struct snt_qp *qp, struct snt__lane *lane, uint32_t
 		&reorder->arrival[lane->imm_sequence & (reorder->window - 1)];
 
 	lane->awaits_imm = false;
-	if (arrival->state) /* the same number came by another lane meanwhile */
+	if (arrival->state) /* the same number has come on another lane meanwhile */
 		return BAD;
 	arrival->imm = imm;
 	arrival->state = ARRIVED | ENDS;
@@ -271,7 +271,8 @@ static void stash(struct snt_qp *qp, struct snt__lane *lane, uint32_t imm,
 	qp->reorder->irregular++;
 }
 
-/* What of one lane's stash is not early any more. True if there was anything. */
+/* Handles arrivals in one lane's stash that are no longer early. True if there were
+ * any. */
 static bool unstash_lane(struct snt_qp *qp, struct snt__lane *lane)
 {
 	uint32_t before = lane->stash_head;
@@ -294,7 +295,7 @@ static bool unstash_lane(struct snt_qp *qp, struct snt__lane *lane)
 	return lane->stash_head != before;
 }
 
-/* Nothing more can come, and what is there does not fit together? */
+/* Can nothing more arrive, while what has arrived is not in order? */
 static bool is_stuck(const struct snt_qp *qp)
 {
 	if (qp->reorder->blocked)
@@ -326,8 +327,8 @@ static __attribute__((noinline)) void match_stashed(struct snt_qp *qp,
 		snt__qp_break_for_peer(lane);
 }
 
-/* While a message waits for a receive lanes are not replenished, so that a
- * sender who is too fast is held back by the receives that are left. */
+/* While a message waits for a receive, lanes are not replenished: a sender that is too
+ * fast is held back once the remaining receives are used up. */
 void snt__dqplb_match(struct snt_qp *qp)
 {
 	if (!qp->reorder->blocked)
@@ -380,11 +381,11 @@ void snt__dqplb_break(struct snt_qp *qp)
 }
 
 /*
- * Mostly everything is in order, and every message has its receive: then fragments go
- * neither through the window nor through the ring.
+ * Mostly everything is in order, and every message has its receive: then fragments
+ * bypass both the window and the ring.
  */
 
-/* The CQE of the lane's receive whose turn it is, with the fragment whose turn it is? */
+/* Is it the CQE of the lane's next receive, with the next fragment? */
 static inline bool is_next(const struct snt__lane *lane, const struct ibv_wc *wc,
 			   uint32_t imm, uint32_t expected)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a virtual QP tells about itself. */
+/* Queries of a virtual QP. */
 #include <errno.h>
 
 #include "util/err.h"

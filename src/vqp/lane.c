@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Posting, and what to do when a device refuses. A post that fails may have taken
- * none, some or all of its chain, and bad_wr may tell the truth or not.
+ * Posting, and handling refusals by a device. A post that fails may have taken none,
+ * some or all of its chain, and bad_wr may be wrong.
  */
 #include "vqp/lane.h"
 
@@ -42,7 +42,7 @@ void snt__lane_mark(struct snt__lane *lane, enum snt__marker marker)
 
 	lane->owner->lanes_ended = true;
 	lane->wants_marker = ibv_post_send(lane->qp, &wr, &bad) != 0;
-	/* Only polling can try again, so it must look at this QP. */
+	/* Only polling can retry, so it must visit this QP. */
 	if (lane->wants_marker)
 		snt__cq_ready(lane->owner->cq, &lane->owner->send_ready);
 }
@@ -63,7 +63,7 @@ static void end_lane(struct snt__lane *lane)
 	if (!lane->alive)
 		return;
 	lane->alive = false;
-	lane->chained = 0; /* in the FIFO still; the marker retires them */
+	lane->chained = 0; /* still in the FIFO; the marker retires them */
 	snt__lane_update(lane);
 	qp->lanes_alive -= lane->is_data;
 	snt__recv_update(qp);
@@ -81,11 +81,11 @@ void snt__lane_kill(struct snt__lane *lane)
 	if (!qp->broken)
 		snt__cause_log_lane(lane);
 	end_lane(lane);
-	/* Only all notify lanes together tell of anything, so that they end together, and
-	 * with them what was to be told. */
+	/* Only all notify lanes together complete a notification, so that they end
+	 * together, and notifications with them. */
 	for (unsigned i = 0; !lane->is_data && i < qp->notify_count; i++)
 		end_lane(&qp->extra[i]);
-	/* A hole in a sequence cannot be healed, and no lane is no QP. */
+	/* A gap in a sequence cannot be repaired, and a QP without lanes is broken. */
 	if (qp->broken || (qp->scheme != SNT_DQPLB && qp->lanes_alive))
 		return;
 	snt__cause_log_qp(qp);
@@ -109,7 +109,7 @@ static void drop_front(struct snt__lane *lane, uint32_t count)
 	lane->chained -= count;
 }
 
-/* How many of the chain the device took, as far as it can be believed. */
+/* How many of the chain the device took, as far as bad_wr can be trusted. */
 static uint32_t taken(const struct snt__lane *lane, const struct ibv_send_wr *bad)
 {
 	if (bad < lane->chain || bad >= lane->chain + lane->chained)

@@ -11,14 +11,13 @@
 struct snt_qp;
 
 /*
- * A lane: one physical QP. Fragments are first built into its chain, then posted
- * as one list of which only the last is signalled. A FIFO of runs says which WR
- * the fragments under way belong to; a CQE with sequence number s retires
- * everything up to s.
+ * A lane: one physical QP. Fragments are first built into its chain, then posted as one
+ * list of which only the last is signalled. A FIFO of runs maps the fragments in flight
+ * to their WRs; a CQE with sequence number s retires everything up to s.
  *
- * Physical wr_ids are a sequence number (above, so that it wraps without a carry)
- * and a tag (below). The tag holds lane, generation and kind, so that a CQE which
- * does not belong is recognised by one comparison.
+ * Physical wr_ids are a sequence number (high bits, so that it wraps without a carry)
+ * and a tag (low bits). The tag holds lane, generation and kind, so that a stray CQE is
+ * recognised by one comparison.
  */
 
 static inline uint64_t snt__wr_id(uint32_t tag, uint32_t sequence)
@@ -48,16 +47,16 @@ enum snt__tag {
 /* life.c: a tag that no lane has, with 0 for kind and lane. */
 uint32_t snt__tag_fresh(void);
 
-/* DQPLB: an arrival that is too far ahead of others. */
+/* DQPLB: an arrival that is too far ahead for the window. */
 struct snt__early {
 	uint32_t imm, length;
 };
 
-/* Fragments of one WR that follow each other on a lane. */
+/* Consecutive fragments of one WR on a lane. */
 struct snt__run {
 	uint32_t slot;	   /* position in the send ring */
 	uint32_t sequence; /* DQPLB's, of the first of them, else 0 */
-	uint32_t end;	   /* the lane's sequence number behind the last of them */
+	uint32_t end;	   /* the lane's sequence number after the last of them */
 	uint64_t bytes;
 };
 
@@ -75,10 +74,10 @@ struct snt__lane {
 	uint32_t run_mask;
 	uint32_t run_head;
 	uint32_t run_tail;
-	uint32_t depth;	  /* fragments under way at most */
+	uint32_t depth;	  /* most fragments in flight */
 	uint32_t limit;	  /* the same while it can be posted to, else 0 */
 	uint32_t built;	  /* sequence number of the next fragment */
-	uint32_t retired; /* of the oldest under way */
+	uint32_t retired; /* of the oldest in flight */
 	uint32_t chained; /* built and not yet posted */
 	uint32_t tag;
 	uint32_t remote_device;
@@ -89,22 +88,23 @@ struct snt__lane {
 	bool used;	   /* has a counterpart at the peer */
 	bool sequenced;	   /* a data lane of DQPLB */
 	bool is_single;	   /* the only one of a QP that passes WRs on */
-	bool passes;	   /* the same, until it fails or is closed; not with an SRQ */
+	bool passes;	   /* the same, until the lane fails or is closed; not with an
+			    * SRQ */
 	bool touched;	   /* on the QP's list of lanes with a chain to post */
-	bool wants_marker; /* its marker was refused for now */
+	bool wants_marker; /* its marker was refused and is to be retried */
 	bool wants_recv_marker; /* the same of its receives */
 	/* Closing. A device may complete a marker that it had refused, so each is
 	 * waited for once, however many come. */
 	bool marked; /* the receive marker is in */
-	bool ended;  /* done all there is to do */
+	bool ended;  /* everything is done */
 	bool send_marker_due;
 	bool recv_marker_due;
 	bool awaits_imm; /* DQPLB: the next receive is a raw immediate */
 
-	/* Receives: DQPLB posts its own, other classes those of the program. */
+	/* Receives: DQPLB posts its own, on other lanes they are the program's. */
 	uint32_t recv_posted;
 	uint32_t recv_retired;
-	uint32_t refill_at;	  /* DQPLB: when so many have been retired */
+	uint32_t refill_at;	  /* DQPLB: once so many have been retired */
 	uint32_t imm_sequence;	  /* of the fragment that announced it */
 	struct snt__cause cause;  /* the first error that was not a flush */
 	struct snt__early *stash; /* a ring as large as that of runs */
@@ -133,7 +133,7 @@ struct snt__lane {
 _Static_assert(sizeof(void *) != 8 || sizeof(struct snt__lane) == 256,
 	       "a power of two, since lanes are found by index");
 
-/* As completions have it, in 8 bits; what verbs do not know is no success. */
+/* As in completions, in 8 bits; a status unknown to verbs is not success. */
 static inline uint8_t snt__status_of(const struct ibv_wc *wc)
 {
 	return wc->status <= UINT8_MAX ? wc->status : IBV_WC_GENERAL_ERR;
@@ -144,7 +144,7 @@ static inline uint32_t snt__lane_under_way(const struct snt__lane *lane)
 	return lane->built - lane->retired;
 }
 
-/* Is this sequence number under way? */
+/* Is this sequence number in flight? */
 static inline bool snt__lane_has(const struct snt__lane *lane, uint32_t sequence)
 {
 	return sequence - lane->retired < snt__lane_under_way(lane);
@@ -164,7 +164,8 @@ static inline struct ibv_send_wr *snt__lane_last(const struct snt__lane *lane)
 	return &lane->chain[lane->chained - 1];
 }
 
-/* From the first WR of the chain to this one, which is linked to nothing meanwhile. */
+/* Posts the first WRs of the chain up to this one, which is the end of the list
+ * meanwhile. */
 static inline int snt__lane_post(struct snt__lane *lane, struct ibv_send_wr *last,
 				 struct ibv_send_wr **bad)
 {
@@ -179,8 +180,8 @@ static inline int snt__lane_post(struct snt__lane *lane, struct ibv_send_wr *las
 	return ret;
 }
 
-/* The device refused its chain from `bad` on, or so it says. Its errno is no argument,
- * since that would cost a register where chains are built. */
+/* The device refused its chain from `bad` on, or claims so. Its errno is not an
+ * argument, since that would cost a register where chains are built. */
 __attribute__((cold)) void snt__lane_refused(struct snt__lane *lane,
 					     struct ibv_send_wr *bad);
 
@@ -201,7 +202,7 @@ static inline void snt__lane_ring(struct snt__lane *lane)
 		snt__lane_refused(lane, bad);
 }
 
-/* The fragments before `end` that are of no run yet make one. */
+/* Makes a run of the fragments before `end` that have none yet. */
 static inline void snt__lane_add_run(struct snt__lane *lane, uint32_t slot,
 				     uint32_t end, uint32_t sequence, uint64_t bytes)
 {
@@ -211,8 +212,8 @@ static inline void snt__lane_add_run(struct snt__lane *lane, uint32_t slot,
 }
 
 /*
- * The next WR of the chain, for the caller to fill in: everything but wr_id, next
- * and sg_list. There must be room.
+ * The next WR of the chain, for the caller to fill in except wr_id, next and sg_list.
+ * There must be room.
  */
 static inline struct ibv_send_wr *snt__lane_add(struct snt__lane *lane, uint32_t slot,
 						uint32_t sequence, uint64_t bytes)
@@ -228,12 +229,12 @@ static inline struct ibv_send_wr *snt__lane_add(struct snt__lane *lane, uint32_t
 }
 
 /*
- * Out of use for good: into ERR, where the device can, and behind everything a
- * marker, whose CQE says that the device has let go of all that came before.
+ * Ends the use of a lane: puts it into ERR, where the device can, and a marker behind
+ * everything, whose CQE says that the device has released all earlier WRs.
  */
 void snt__lane_kill(struct snt__lane *lane);
 
-/* Behind everything on the send queue; it has this for a sequence number. */
+/* Posted behind everything on the send queue; it has this as its sequence number. */
 enum snt__marker {
 	SNT__MARKER_KILL = 0,
 	SNT__MARKER_CLOSE = 1,
@@ -246,7 +247,7 @@ void snt__lane_mark(struct snt__lane *lane, enum snt__marker marker);
  * does not flush what is posted later. */
 int snt__lane_mark_recv(struct snt__lane *lane, enum snt__marker marker);
 
-/* To ERR, as far as there is a control table. */
+/* Puts it into ERR, if there is a control table. */
 int snt__lane_to_error(struct snt__lane *lane);
 
 #endif

@@ -10,7 +10,7 @@
 
 #define LINE 64
 
-/* First counts, with no memory; then hands out. */
+/* In a first pass it counts, with no memory; in a second it hands memory out. */
 struct block {
 	char *memory;
 	size_t used;
@@ -77,7 +77,7 @@ static void lay_ids(struct block *block, struct snt__ids *ids, uint32_t depth)
 		*ids = (struct snt__ids){ id, size - 1 };
 }
 
-/* A pass-through lane needs nothing but these. */
+/* A pass-through lane needs only these. */
 static void lay_single(struct snt_qp *qp, struct block *block)
 {
 	lay_ids(block, &qp->ids[SNT__QUEUE_SEND], qp->lane_depth);

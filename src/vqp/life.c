@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Lives of a virtual QP. Each begins unconnected with everything empty, and ends
- * when its last word, SNT_CLOSED, has been polled; the same objects may then begin
+ * Lives of a virtual QP. Each begins unconnected with everything empty, and ends when
+ * its last completion, SNT_CLOSED, has been polled; the same objects may then begin
  * another one.
  */
 #include <errno.h>
@@ -34,8 +34,8 @@ void snt__qp_retag(struct snt_qp *qp)
 		qp->lane[i].tag = fresh | i;
 }
 
-/* Where each lane begins to count packets, and who we are. Chosen by chance, so that
- * packets of an earlier connection, or of a forger, are unlikely to fit. */
+/* Chooses the first PSN of each lane and our generation. They are random, so that
+ * packets of an earlier connection, or of a forger, are unlikely to match. */
 static int choose_numbers(struct snt_qp *qp)
 {
 	uint64_t generation;
@@ -134,7 +134,7 @@ void snt__qp_use_lanes(struct snt_qp *qp, uint32_t count)
 		qp->lane[i].after = &qp->lane[i + 1 < count ? i + 1 : 0];
 }
 
-/* The lanes that were made are those in use, until a peer has fewer. */
+/* The lanes that were created are in use, until a peer has fewer. */
 void snt__qp_use_all(struct snt_qp *qp)
 {
 	snt__qp_use_lanes(qp, qp->extra - qp->lane);

@@ -11,7 +11,7 @@
 
 #define SLOT sizeof(uint64_t)
 
-/* On pages of its own, since a process that forks may lose those of registered
+/* On pages of its own, since a process that forks may lose pages of registered
  * memory. */
 static int allocate(struct snt__words *words, uint32_t count)
 {
@@ -28,8 +28,8 @@ static int allocate(struct snt__words *words, uint32_t count)
 	return 0;
 }
 
-/* All that is written goes over the first notify lanes, so that one device at each
- * end has to know of it. */
+/* All lengths are written over the first notify lanes, so that one device at each end
+ * has to be given the memory. */
 static const struct snt_device *device_of(const struct snt_qp *qp)
 {
 	return qp->ctx->device[qp->extra->device];
@@ -110,7 +110,7 @@ void snt__mailbox_describe(const struct snt_qp *qp, struct snt_card *card)
 	card->device[qp->extra->device].mailbox_key = in->mr->rkey;
 }
 
-/* One for each notification that the lane can have under way. */
+/* One slot for each notification that the lane can have in flight. */
 static int make_out(struct snt_qp *qp)
 {
 	struct snt__mailbox *mailbox = &qp->mailbox;
@@ -153,8 +153,8 @@ int snt__mailbox_agree(struct snt_qp *qp, const struct snt_card *peer)
 	return 0;
 }
 
-/* Notifications are all there is on a notify lane, so that its own count numbers
- * them. What is one round of the FIFO ago has retired. */
+/* A notify lane carries only notifications, so that its own count numbers them. The one
+ * of the previous round of the FIFO has retired. */
 void snt__mailbox_tell(const struct snt_qp *qp, uint64_t length)
 {
 	const struct snt__lane *lane = qp->extra;

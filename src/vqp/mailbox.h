@@ -7,23 +7,23 @@
 #include <sennit/card.h>
 
 /*
- * How long a WRITE_IMM was, in SPRAY. An end that wants to know (SNT_QP_NOTIFY_LENGTH)
- * has a mailbox: 64-bit slots in network byte order, of which its card tells. The
- * notifications that go to the peer's first notify lane are then not empty: number k,
- * from 0, writes the length into slot k modulo the slots. A device places the bytes
- * of a write before it completes the receive that the write consumes, so the length
- * is there when the notification is, for no further WR.
+ * The length of a WRITE_IMM in SPRAY. An end that wants it (SNT_QP_NOTIFY_LENGTH) has a
+ * mailbox: 64-bit slots in network byte order, which its card describes. The
+ * notifications sent to that end's first notify lane are then not empty: number k, from
+ * 0, writes the length into slot k modulo the slots. A device places the bytes of a
+ * write before it completes the receive that the write consumes, so the length is there
+ * when the notification is, without a further WR.
  *
- * With more slots than recv_depth none is written again before it was read. Let
- * there be S slots for receives at most d deep. A lane executes its requests in
- * order, so that notification k + S, even on a device which writes before it looks
- * for a receive, cannot write before k + S - 1 has consumed receive k + S - 1. That
- * one was posted while less than d were unreported, hence after receive k + S - 1 - d
- * had been reported, which is k or a later one if S > d. Receives are reported in
- * order, each when all its notify lanes have completed. The slot is read when the
- * completion of the first of them is taken from the CQ: before k was reported.
+ * If there are more slots than recv_depth, no slot is written again before it was read.
+ * Let there be S slots for receives at most d deep. A lane executes its requests in
+ * order, so that notification k + S, even on a device which writes before it looks for
+ * a receive, cannot write before k + S - 1 has consumed receive k + S - 1. That receive
+ * was posted while less than d were unreported, hence after receive k + S - 1 - d had
+ * been reported, which is k or a later one if S > d. Receives are reported in order,
+ * each when all its notify lanes have completed. The slot is read when the completion
+ * of the first of them is taken from the CQ: before k was reported.
  *
- * A peer that does not keep to this makes its own lengths wrong, and nothing else.
+ * A peer that breaks these rules corrupts only its own lengths.
  */
 
 /* An array in memory of its own, for devices to read or write. */
@@ -35,7 +35,8 @@ struct snt__words {
 struct snt__mailbox {
 	struct snt__words in; /* lengths from the peer */
 	uint32_t in_mask;
-	struct snt__words out; /* lengths for the peer, one for each under way */
+	struct snt__words out; /* lengths for the peer, one for each notification in
+			        * flight */
 	uint32_t out_key;
 	uint32_t out_flags; /* IBV_SEND_INLINE, if they are not registered */
 	uint32_t peer_key;
@@ -43,18 +44,19 @@ struct snt__mailbox {
 	uint64_t peer_addr;
 };
 
-/* Ours, if it was asked for. */
+/* Creates our mailbox, if it was asked for. */
 int snt__mailbox_open(struct snt_qp *qp);
 
-/* Both arrays. After a failure it may be repeated. */
+/* Frees both arrays. After a failure it may be repeated. */
 int snt__mailbox_close(struct snt_qp *qp);
 
 void snt__mailbox_describe(const struct snt_qp *qp, struct snt_card *card);
 
-/* Remembers the peer's; makes what is needed to write to it. */
+/* Stores the peer's mailbox; creates what is needed to write to it. */
 int snt__mailbox_agree(struct snt_qp *qp, const struct snt_card *peer);
 
-/* The notification that was just added to the first notify lane tells the length. */
+/* Puts the length into the notification that was just added to the first notify
+ * lane. */
 void snt__mailbox_tell(const struct snt_qp *qp, uint64_t length);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory windows. Each WR is posted by itself: devices take a window's key from the
- * window when they are given the WR, and it changes with each bind.
+ * Memory windows. Each WR is posted by itself: devices read a window's key from the
+ * window when they are given the WR, and each bind changes it.
  */
 #include "vqp/mw.h"
 
@@ -27,7 +27,7 @@ struct snt_mw {
 };
 
 /*
- * Making and unmaking
+ * Creating and destroying
  */
 
 static int check_device(const struct snt_ctx *ctx, unsigned device)
@@ -158,7 +158,7 @@ static int check_range(const struct snt_qp *qp, const struct snt_sge *range,
 	return 0;
 }
 
-/* Only one key is of any use: that of the device which the window is on. */
+/* Only one key is of use: that of the window's device. */
 static struct snt_token token_of(const struct snt_mw *mw, const struct snt_sge *range,
 				 unsigned access, uint32_t key)
 {
@@ -171,7 +171,7 @@ static struct snt_token token_of(const struct snt_mw *mw, const struct snt_sge *
 	return token;
 }
 
-/* The lowest byte is ours to choose. */
+/* The lowest byte of a key is chosen by the consumer. */
 static uint32_t next_key(uint32_t key)
 {
 	return (key & ~0xffu) | ((key + 1) & 0xff);
@@ -250,7 +250,7 @@ int snt__mw_send_inv(struct snt_qp *qp, const struct snt_sge *sge, unsigned sge_
 	struct ibv_send_wr wr = { .sg_list = sges };
 	int ret = check_send(qp, window);
 
-	/* What a WR has no bits for would be cut off unseen. */
+	/* Values too large for the WR's fields would be truncated silently. */
 	if (!ret && (sge_count > UINT16_MAX || flags > UINT8_MAX))
 		ret = snt__fail(EINVAL, "QP %u: %u SGEs or flags 0x%x", qp->num,
 				sge_count, flags);

@@ -7,7 +7,7 @@
 #define NUMBERS 0xffffffu
 #define BITS	32
 
-/* A bit for each that is in use; pages of it are touched as far as it counts. */
+/* One bit per number in use; only pages that numbers have reached are touched. */
 static atomic_uint in_use[NUMBERS / BITS + 1];
 static atomic_uint next;
 

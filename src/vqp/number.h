@@ -6,7 +6,7 @@
 
 /*
  * Numbers of virtual QPs: 1 to 2^24 - 1, as cards carry them, and unique in the
- * process. They are given out in turn, so that one does not come again soon.
+ * process. They are given out in turn, so that a number is not reused soon.
  *
  * Thread: any.
  */

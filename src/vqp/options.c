@@ -29,7 +29,7 @@ void snt__qp_opts_default(struct snt_qp_opts *opts)
 	opts->rnr_timer = DEFAULT(opts->rnr_timer, 12);
 }
 
-/* A table of what each option may be; snt_qp_opts.flags and the like are apart. */
+/* The range of each option; snt_qp_opts.flags and the like are handled separately. */
 struct range {
 	const char *option;
 	uint64_t value, low, high;
@@ -55,7 +55,7 @@ int snt__qp_opts_check(const struct snt_ctx *ctx, const struct snt_qp_opts *opts
 		{ "balance", opts->balance, SNT_ROUND_ROBIN, SNT_BY_TIME },
 		{ "lanes", opts->lanes, 0, SNT_DATA_LANES_MAX },
 		{ "notify_lanes", opts->notify_lanes, 0, SNT_DEVICES_MAX },
-		/* A sequenced fragment and its raw immediate go together. */
+		/* A sequenced fragment and its raw immediate are posted together. */
 		{ "lane_depth", opts->lane_depth, opts->scheme == SNT_DQPLB ? 2 : 1,
 		  SNT_LANE_DEPTH_MAX },
 		{ "send_depth", opts->send_depth, 1, SNT_SEND_DEPTH_MAX },
@@ -115,7 +115,7 @@ static int beyond(const struct snt_device *device, const char *option, uint64_t 
 			 device->name, option, value, limit);
 }
 
-/* A limit of 0 is one that is not known. */
+/* A limit of 0 is not known. */
 int snt__qp_opts_fit(const struct snt_qp_opts *opts, const struct snt_device *device)
 {
 	const struct snt_device_info *info = &snt__port(device)->info;
@@ -154,7 +154,7 @@ enum when {
 	ALWAYS,
 };
 
-/* What may be changed when; the rest is settled by creation. */
+/* When each option may be changed; all other options are fixed at creation. */
 static const struct changeable {
 	const char *name;
 	enum when when;

@@ -16,13 +16,13 @@ struct snt_device;
 
 void snt__qp_opts_default(struct snt_qp_opts *opts);
 
-/* Each by itself; -EINVAL names the first that is out of range. */
+/* Checks each option by itself; -EINVAL names the first that is out of range. */
 int snt__qp_opts_check(const struct snt_ctx *ctx, const struct snt_qp_opts *opts);
 
-/* All of them against what a device can do. */
+/* Checks all of them against what a device can do. */
 int snt__qp_opts_fit(const struct snt_qp_opts *opts, const struct snt_device *device);
 
-/* Takes over what `change` has set, if it may be changed now. */
+/* Applies what `change` has set, if it may be changed now. */
 int snt__qp_opts_change(struct snt_qp_opts *opts, const struct snt_qp_opts *change,
 			int connected);
 

@@ -18,8 +18,8 @@ _Static_assert((int)SNT_FENCE == (int)IBV_SEND_FENCE &&
 		       (int)SNT_INLINE == (int)IBV_SEND_INLINE,
 	       "flags are passed on as they are");
 
-/* The most frequent kind: one SGE, and a place at the peer. All is read before anything
- * is written, since the compiler cannot know that these are different places. */
+/* The most frequent kind: one SGE, and a target at the peer. All is read before
+ * anything is written, since the compiler cannot know that these do not overlap. */
 static inline bool build_simple(const struct snt_qp *qp, const struct snt_send_wr *wr,
 				struct snt__known *known, struct ibv_send_wr *physical)
 {
@@ -85,8 +85,8 @@ __attribute__((noinline)) int snt__pass_build(const struct snt_qp *qp,
 	return 0;
 }
 
-/* Posts what has been built. If the device took some, the rest follows. Returns how many
- * it took, as far as it can be believed. */
+/* Posts what has been built. If the device took some, the rest follows. Returns how
+ * many it took, as far as it can be trusted. */
 static unsigned post_chain(struct snt__lane *lane, unsigned count, int *err_out)
 {
 	struct ibv_send_wr *first = lane->chain, *last = &first[count - 1];
@@ -108,7 +108,8 @@ static unsigned post_chain(struct snt__lane *lane, unsigned count, int *err_out)
 	return first - lane->chain;
 }
 
-/* The next chain; how many of the WRs are in it. They are under way when it is posted. */
+/* Builds the next chain; returns how many of the WRs are in it. They count as in flight
+ * when it is posted. */
 static __attribute__((noinline)) unsigned build_chain(struct snt_qp *qp,
 						      const struct snt_send_wr *wr,
 						      unsigned count,
@@ -177,7 +178,7 @@ static __attribute__((noinline)) int post_many(struct snt_qp *qp,
 	return taken ? (int)taken : ret;
 }
 
-/* One that stands alone, and for which there is room. False: the device refused it. */
+/* Posts a WR by itself, for which there is room. False: the device refused it. */
 static inline bool post_single(struct snt_qp *qp, struct ibv_send_wr *wr, uint32_t tag,
 			       uint64_t wr_id)
 {
@@ -249,7 +250,7 @@ void snt__pass_ask(struct snt_qp *qp)
 	    snt__lane_under_way(lane) == qp->lane_depth || !qp->lanes_alive)
 		return;
 	qp->asked_end = lane->built + 1;
-	/* The program does not hear of it, so nothing is left to be reported. */
+	/* The program does not see this WR, so there is nothing to report. */
 	if (!post_single(qp, &wr, lane->tag | SNT__TAG_ASKED, 0))
 		lane->built--;
 }
@@ -272,14 +273,16 @@ int snt__pass_fill_sges(const struct snt_ctx *ctx, uint8_t device, uint32_t sge_
 	return 0;
 }
 
-/* The device refused a receive, before there is a lane that could fail: whether it has it
- * or not, it is to forget it, with all others. */
+/* The device refused a receive before there is a connected lane that could fail:
+ * whether it queued it or not, the device is made to drop it, with all other
+ * receives. */
 static __attribute__((noinline, cold)) int forget_early(struct snt_qp *qp, int err)
 {
 	const struct snt_device *device = qp->ctx->device[qp->lane->device];
 
 	if (!device->control.modify_qp) {
-		/* A completion of it, if the device has it, could not be attributed. */
+		/* A completion of the receive, if the device has it, could not be
+		 * attributed. */
 		qp->data.refusal = -ESHUTDOWN;
 		return snt__fail(
 			err, "%s refuses a receive: %s; QP %u takes no more of them",
@@ -337,7 +340,7 @@ int snt__pass_post_recv(struct snt_qp *qp, const struct snt_recv_wr *wr, unsigne
 	return ret ? ret : snt__qp_no_wrs(qp);
 }
 
-/* Verbs' opcodes of completions in our numbers; 0 for those that we do not have. */
+/* Verbs' completion opcodes as ours; 0 for those without an equivalent. */
 static const uint8_t opcodes[UINT8_MAX + 1] = {
 	[IBV_WC_SEND] = SNT_SEND,
 	[IBV_WC_RDMA_WRITE] = SNT_WRITE,
@@ -350,7 +353,7 @@ static const uint8_t opcodes[UINT8_MAX + 1] = {
 	[IBV_WC_RECV_RDMA_WITH_IMM] = SNT_RECV_NOTIFY,
 };
 
-/* A success of a send, in our words. Devices leave its length as it was. */
+/* Translates the success of a send. Devices leave its length as it was. */
 static inline void translate_send(const struct ibv_wc *physical, uint32_t num,
 				  uint64_t wr_id, struct snt_wc *wc)
 {
@@ -401,7 +404,7 @@ int snt__pass_take_run(struct snt__lane *lane, const struct ibv_wc *physical, in
 				       snt__qp_id(qp, SNT__QUEUE_RECV, sequence), wc);
 			recv_retired++;
 		} else {
-			break; /* to be looked at alone */
+			break; /* to be handled alone */
 		}
 	}
 	/* No more than were posted. */
@@ -418,7 +421,7 @@ int snt__pass_take_run(struct snt__lane *lane, const struct ibv_wc *physical, in
 	return taken;
 }
 
-/* The end of a queue. */
+/* The marker of a queue has come. */
 static void take_marker(struct snt_qp *qp, enum snt__queue queue, uint32_t marker)
 {
 	struct snt__lane *lane = &qp->lane[0];
@@ -428,7 +431,8 @@ static void take_marker(struct snt_qp *qp, enum snt__queue queue, uint32_t marke
 		snt__qp_count_marker(qp, receives ? &lane->recv_marker_due
 						  : &lane->send_marker_due);
 		if (receives)
-			lane->wants_recv_marker = false; /* this one had been refused */
+			lane->wants_recv_marker = false; /* the device had claimed to
+							  * refuse it */
 		if (qp->srq)
 			snt__srq_drain(qp);
 	}
@@ -436,7 +440,8 @@ static void take_marker(struct snt_qp *qp, enum snt__queue queue, uint32_t marke
 	snt__cq_ready(qp->cq, &qp->send_ready);
 }
 
-/* A QP with an error is of no use any more; whatever else was posted is flushed. */
+/* A QP with an error cannot be used any more; everything else that was posted is
+ * flushed. */
 void snt__pass_fail(struct snt_qp *qp)
 {
 	if (qp->lane->alive)
@@ -470,7 +475,7 @@ static void take_failure(struct snt__lane *lane, const struct ibv_wc *physical,
 		snt__qp_tell_cause(lane->owner, wc);
 }
 
-/* A receive of the program's, with its wr_id. */
+/* A receive of the program, with its wr_id. */
 static void take_recv(struct snt__lane *lane, const struct ibv_wc *physical,
 		      uint64_t wr_id, struct snt_wc *wc)
 {
@@ -493,7 +498,7 @@ static void take_send(struct snt__lane *lane, const struct ibv_wc *physical,
 	translate_send(physical, lane->owner->num, wr_id, wc);
 }
 
-/* Those before it that have not come back were not signalled, and succeeded. */
+/* Earlier sends that have not come back were not signalled, and succeeded. */
 static bool retire_send(struct snt__lane *lane, uint32_t sequence)
 {
 	if (!snt__lane_has(lane, sequence))

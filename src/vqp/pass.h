@@ -5,11 +5,11 @@
 #include "vqp/qp.h"
 
 /*
- * A single lane as verbs have it: no ring of WRs, the device's own rules. Only ranges and
- * rights are checked, as everywhere. Physical wr_ids are those of all lanes, a tag and a
- * sequence number; the program's are kept by sequence number (snt__qp_id()). So each
- * completion, also a failed one of which verbs define nothing but the wr_id, is of exactly
- * one WR, whatever wr_ids the program uses.
+ * A single lane with the semantics of verbs: no ring of WRs, the device's own rules.
+ * Only ranges and rights are checked, as everywhere. Physical wr_ids are those of all
+ * lanes, a tag and a sequence number; the program's are kept by sequence number
+ * (snt__qp_id()). So each completion, even a failed one of which verbs define nothing
+ * but the wr_id, belongs to exactly one WR, whatever wr_ids the program uses.
  */
 
 int snt__pass_post_send(struct snt_qp *qp, const struct snt_send_wr *wr,
@@ -17,13 +17,13 @@ int snt__pass_post_send(struct snt_qp *qp, const struct snt_send_wr *wr,
 int snt__pass_post_recv(struct snt_qp *qp, const struct snt_recv_wr *wr,
 			unsigned count);
 
-/* A WR as verbs have it, checked, but without a wr_id; and one that is to be posted alone,
- * with the program's wr_id, by lane_depth and the rules of doubt. */
+/* Builds a checked WR for verbs, without a wr_id; and posts one alone, with the
+ * program's wr_id, subject to lane_depth and the rules of doubt.h. */
 int snt__pass_build(const struct snt_qp *qp, const struct snt_send_wr *wr,
 		    struct ibv_send_wr *physical);
 int snt__pass_post_one(struct snt_qp *qp, const struct ibv_send_wr *wr);
 
-/* A receive's SGEs, checked. 0, or as of snt_qp_post_recv(). */
+/* Checks a receive's SGEs and fills them in. 0, or as snt_qp_post_recv(). */
 int snt__pass_fill_sges(const struct snt_ctx *ctx, uint8_t device, uint32_t sge_max,
 			const struct snt_recv_wr *wr, struct ibv_sge *to);
 
@@ -33,11 +33,11 @@ int snt__pass_fill_sges(const struct snt_ctx *ctx, uint8_t device, uint32_t sge_
 bool snt__pass_is_drained(const struct snt_qp *qp);
 void snt__pass_ask(struct snt_qp *qp);
 
-/* No use any more, for an error; or because the program wants it so. */
+/* Makes the QP unusable, after an error or because the program wants it so. */
 void snt__pass_fail(struct snt_qp *qp);
 void snt__pass_end(struct snt_qp *qp);
 
-/* Any completion of the lane, and whom it is for. */
+/* Any completion of the lane, and its owner. */
 enum snt__whose {
 	SNT__WHOSE_OURS,    /* the library's own */
 	SNT__WHOSE_PROGRAM, /* written to wc */
@@ -46,8 +46,8 @@ enum snt__whose {
 enum snt__whose snt__pass_take(struct snt__lane *lane, const struct ibv_wc *physical,
 			       struct snt_wc *wc);
 
-/* Successes of a lane, one behind the other; how many there were. 0, with nothing done,
- * if the first must be looked at alone. */
+/* Consecutive successes of a lane; returns how many there were. 0, with nothing done,
+ * if the first must be handled alone. */
 int snt__pass_take_run(struct snt__lane *lane, const struct ibv_wc *physical, int count,
 		       struct snt_wc *wc, int *reported);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Posting sends: each WR is checked as a whole, then takes a slot. Once it has its
- * slot nothing can be refused any more, only fail. Most WRs find every lane with
- * room, and then are sent here and now; the others wait in the ring, with all that
- * send.c needs to send them later.
+ * Posting sends: each WR is checked as a whole, then takes a slot. Once it has its slot
+ * it can no longer be refused, only fail. Most WRs find room on every lane, and are
+ * sent at once; all other WRs wait in the ring, with all that send.c needs to send them
+ * later.
  */
 #include <errno.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 #include "vqp/pass.h"
 #include "vqp/spread.h"
 
-/* What a WRITE_IMM takes beyond its fragments, or instead of them. */
+/* What a WRITE_IMM takes besides its fragments, or instead of them. */
 static inline void expect_notification(const struct snt_qp *qp, struct snt__slot *slot)
 {
 	if (qp->scheme == SNT_DQPLB) {
@@ -37,7 +37,7 @@ static inline void copy_keys(struct snt_qp *qp, uint32_t position,
  * At once
  */
 
-/* The last fragment says that it is, and that the raw immediate follows. */
+/* Marks the last fragment as such, and announces the raw immediate that follows. */
 static inline void announce(const struct snt__cut *cut, struct snt__lane *lane,
 			    uint32_t imm)
 {
@@ -95,7 +95,7 @@ static inline bool send_plain(struct snt_qp *qp, const struct snt_send_wr *wr,
 	return true;
 }
 
-/* Nothing waits, and all lanes take turns. False: nothing was done. */
+/* Sends if no WR waits and all lanes take turns. False: nothing was done. */
 static inline bool send_at_once(struct snt_qp *qp, const struct snt_send_wr *wr,
 				struct snt__known *known)
 {
@@ -162,7 +162,7 @@ static void copy_local(struct snt_qp *qp, const struct snt_send_wr *wr,
 	}
 }
 
-/* Several SGEs that are one fragment, while nothing waits: they need not be kept. */
+/* Several SGEs in one fragment, while no WR waits: they need not be stored. */
 static inline bool goes_at_once(const struct snt_qp *qp, const struct snt_send_wr *wr,
 				uint64_t length)
 {

@@ -32,7 +32,7 @@ struct snt__slot {
 	uint8_t opcode;
 	uint8_t flags;
 	uint8_t status;
-	uint8_t lane; /* that failed */
+	uint8_t lane; /* of the fragment that failed */
 };
 
 _Static_assert(sizeof(struct snt__slot) == 64, "one cache line");
@@ -40,18 +40,18 @@ _Static_assert(sizeof(struct snt__slot) == 64, "one cache line");
 /* Beyond the public flags. */
 #define SNT__SLOT_COPIED 0x80 /* the payload lies in the ring's inline buffer */
 #define SNT__SLOT_NOTIFY 0x40 /* SPRAY: the notification is yet to be sent */
-#define SNT__SLOT_VOID	 0x20 /* taken back: nothing to send or to report */
+#define SNT__SLOT_VOID	 0x20 /* taken back: neither sent nor reported */
 
 struct snt__atomic {
 	uint64_t compare_add;
 	uint64_t swap;
 };
 
-/* An SGE list, and how far it has been cut. */
+/* An SGE list, and how far it has been cut into fragments. */
 struct snt__sges {
 	uint32_t count;
 	uint32_t current;
-	uint64_t offset; /* into the current one */
+	uint64_t offset; /* into the current SGE */
 };
 
 /* A receive of the program. */
@@ -79,7 +79,7 @@ struct snt__recv_ring {
 	int32_t refusal; /* why nothing can be posted, or 0 */
 };
 
-/* A place on a virtual CQ's list of QPs that may have something to report. */
+/* An entry in a virtual CQ's list of QPs that may have something to report. */
 struct snt__ready {
 	struct snt__ready *next;
 	struct snt_qp *qp;
@@ -97,7 +97,7 @@ struct snt_qp {
 	struct snt__slot *slot;
 	struct snt_ctx *ctx;
 	struct snt__lane *lane;
-	struct snt__lane *turn;	 /* the data lane whose turn it is */
+	struct snt__lane *turn;	 /* the data lane that is next */
 	struct snt__lane *extra; /* those behind the data lanes that were made */
 	uint32_t mask;
 	uint32_t depth;
@@ -107,20 +107,21 @@ struct snt_qp {
 	uint32_t tail;
 	uint32_t under_way;	      /* physical WRs, built and not retired */
 	uint32_t sequenced_under_way; /* of these, those of DQPLB's sequence */
-	uint32_t
-		notifies_due; /* WRs before next whose notification is yet to be sent */
-	uint32_t read_end;    /* position behind the last READ */
-	uint32_t data_lanes;  /* in use; may be fewer than were made */
-	uint32_t lane_limit;  /* the least of the data lanes' */
+	uint32_t notifies_due; /* WRs before next whose notification is not yet sent */
+	uint32_t read_end;     /* position after the last READ */
+	uint32_t data_lanes;   /* in use; may be fewer than were created */
+	uint32_t lane_limit;   /* the smallest of the data lanes' */
 	uint32_t lane_count;
 	uint32_t lanes_alive;	/* data lanes */
 	uint32_t picks;		/* of lanes, by time */
 	struct snt__ids ids[2]; /* pass-through, by enum snt__queue */
-	uint32_t asked_end;	/* pass-through: behind the last that was asked for */
+	uint32_t asked_end;	/* pass-through: position after the last WR that was
+				 * asked for */
 	bool lanes_ended;	/* some are killed or closed, and have markers */
 	uint64_t fragment_size;
 	uint32_t message_max; /* bytes that go out in one piece */
-	uint64_t simple_max;  /* bytes of a WR that takes the short way; 0: none may */
+	uint64_t simple_max;  /* most bytes of a WR on the fast path; 0: none may take
+			       * it */
 	uint32_t *rkey;	      /* remote_count for each slot */
 	uint32_t remote_count;
 	uint8_t notify_count; /* SPRAY: notify lanes in use, of those in extra */
@@ -128,16 +129,16 @@ struct snt_qp {
 	uint8_t scheme;
 	int16_t refusal; /* why nothing can be posted, or 0 */
 	bool pass_through;
-	bool send_served; /* the loop's ops: programs do not post by themselves */
+	bool send_served; /* served by the loop's ops: programs do not post directly */
 	bool recv_served;
 	bool even;	   /* lanes take turns */
-	bool by_time;	   /* or are chosen by what they have shown */
+	bool by_time;	   /* lanes are chosen by their measured speed */
 	bool tells_length; /* the peer has a mailbox */
 	bool untidy;	   /* lanes could not be put back to where they were */
 	bool connected;
 	bool broken; /* no further fragment is sent */
 	bool closing;
-	bool all_ended; /* all lanes are on their way out */
+	bool all_ended; /* all lanes are ending */
 	bool closed_reported;
 	uint8_t touched_count;
 	uint8_t touched[SNT_LANES_MAX]; /* lanes with a chain to post */
@@ -145,7 +146,7 @@ struct snt_qp {
 	/* Failures, which ordering points must not overtake. */
 	uint32_t failed_count; /* WRs that failed and are not yet reported */
 	uint32_t failed_first; /* position of the first of them */
-	uint32_t poison;       /* ordering points before this are flushed */
+	uint32_t poison;       /* ordering points before this position are flushed */
 	bool poisoned;
 
 	/* DQPLB, sending. */
@@ -179,7 +180,7 @@ struct snt_qp {
 	uint32_t lane_depth;
 	uint32_t recv_depth;
 	uint64_t close_wr_id;
-	uint32_t markers; /* to come before everything is over */
+	uint32_t markers; /* still to come before the QP has ended */
 	uint64_t generation;
 	uint32_t epoch; /* how often it was reset */
 	uint32_t mtu;	/* agreed on */
@@ -191,12 +192,12 @@ struct snt_qp {
 	struct snt_srq *srq; /* takes its receives from there; NULL: has its own */
 	bool draining;	     /* until the CQ of its receives is empty */
 	struct snt_qp *draining_next;
-	/* Of src/loop: receives that were posted before it was connected, and who ends
-	 * them if it never is. */
+	/* Of src/loop: receives that were posted before it was connected, and the
+	 * function that ends them if it never is. */
 	struct snt_op *early;
 	void (*abandon)(struct snt_qp *qp);
 	void *memory;		   /* one block for all rings */
-	struct snt__orphan orphan; /* of one that could not be made */
+	struct snt__orphan orphan; /* used if the QP could not be created */
 };
 
 /* post.c, recv.c, connect.c: the public calls, for ops as well. */
@@ -204,10 +205,10 @@ int snt__qp_post_send(struct snt_qp *qp, const struct snt_send_wr *wr, unsigned 
 int snt__qp_post_recv(struct snt_qp *qp, const struct snt_recv_wr *wr, unsigned count);
 int snt__qp_close(struct snt_qp *qp, uint64_t wr_id);
 
-/* -EINVAL: what is posted to this QP are ops. */
+/* -EINVAL if only ops may be posted to this QP. */
 int snt__qp_wants_ops(const struct snt_qp *qp);
 
-/* It is about to end, or to begin again, without having been connected. */
+/* The QP is about to end, or to begin again, without having been connected. */
 static inline void snt__qp_abandon(struct snt_qp *qp)
 {
 	if (qp->abandon)
@@ -219,7 +220,7 @@ static inline struct snt__slot *snt__qp_slot(struct snt_qp *qp, uint32_t positio
 	return &qp->slot[position & qp->mask];
 }
 
-/* What is always kept of a WR, until it is reported. */
+/* Stores what is always kept of a WR until it is reported. */
 static inline struct snt__slot *snt__qp_take_slot(struct snt_qp *qp,
 						  const struct snt_send_wr *wr,
 						  uint64_t length, uint32_t fragments)
@@ -250,7 +251,7 @@ static inline void snt__qp_set_id(const struct snt_qp *qp, enum snt__queue queue
 	qp->ids[queue].id[sequence & qp->ids[queue].mask] = wr_id;
 }
 
-/* Is anything under way that is not of DQPLB's sequence? */
+/* Is anything in flight that is not of DQPLB's sequence? */
 static inline bool snt__qp_has_plain(const struct snt_qp *qp)
 {
 	return qp->under_way != qp->sequenced_under_way;
@@ -262,8 +263,8 @@ static inline bool snt__before(uint32_t a, uint32_t b)
 	return (int32_t)(a - b) < 0;
 }
 
-/* Completes a flushed completion: what ended its lane or, if that is not known, the QP.
- * Inline, since a call would cost where successes are reported. */
+/* Adds the cause to a flushed completion: what ended its lane or, if that is not known,
+ * the QP. Inline, since a call would cost where successes are reported. */
 static inline void snt__qp_tell_cause(const struct snt_qp *qp, struct snt_wc *wc)
 {
 	const struct snt__cause *cause = &qp->lane[wc->lane].cause;
@@ -278,17 +279,19 @@ static inline void snt__qp_tell_cause(const struct snt_qp *qp, struct snt_wc *wc
 	wc->device = qp->lane[cause->lane].device;
 }
 
-/* life.c: from now on nothing can be posted, and why; 0: no longer. */
+/* life.c: refuses all posts from now on, with this errno; 0: no longer. */
 void snt__qp_refuse(struct snt_qp *qp, int why);
 
-/* life.c: the sentences of posts that are refused whatever the WR is. Each returns the errno:
- * `why`, -EAGAIN for a full queue of sends or of receives, -EINVAL for an empty list. */
+/* life.c: sets the error text of posts that are refused whatever the WR is. Each
+ * returns the errno: `why`, -EAGAIN for a full queue of sends or of receives, -EINVAL
+ * for an empty list. */
 int snt__qp_refusal(const struct snt_qp *qp, int why);
 int snt__qp_full(const struct snt_qp *qp);
 int snt__qp_recv_full(const struct snt_qp *qp);
 int snt__qp_no_wrs(const struct snt_qp *qp);
 
-/* send.c: cuts what can go and adds it to the chains of its lanes. */
+/* send.c: cuts waiting WRs as far as they can be sent, and adds the fragments to the
+ * chains of their lanes. */
 void snt__qp_send_waiting(struct snt_qp *qp);
 
 /* send.c: posts all chains. */
@@ -297,7 +300,7 @@ void snt__qp_post_chains(struct snt_qp *qp);
 /* send.c: both. */
 void snt__qp_dispatch(struct snt_qp *qp);
 
-/* balance.c: which lane gets how much. */
+/* balance.c: the lanes' shares. */
 int snt__balance_check(const struct snt_qp *qp, const struct snt_qp_opts *opts);
 void snt__balance_set(struct snt_qp *qp);
 struct snt__lane *snt__balance_pick(struct snt_qp *qp, uint32_t count, uint64_t size);
@@ -320,14 +323,14 @@ struct snt__route;
 int snt__qp_take_sends(struct snt__lane *lane, const struct snt__route *route,
 		       unsigned device, const struct ibv_wc *wc, int count);
 
-/* complete.c: a WR fails, with its first status. */
+/* complete.c: a WR fails; its first status is kept. */
 void snt__qp_fail_slot(struct snt_qp *qp, uint32_t position, unsigned status,
 		       uint32_t vendor_err, unsigned lane);
 
-/* complete.c: everything stops; what is under way is flushed. */
+/* complete.c: stops the QP; everything in flight is flushed. */
 void snt__qp_break(struct snt_qp *qp);
 
-/* complete.c: the same, for what the peer has sent to this lane. */
+/* complete.c: the same, because of something that the peer sent to this lane. */
 __attribute__((cold)) void snt__qp_break_for_peer(struct snt__lane *lane);
 
 /* complete.c: reports, in order, what has finished. Returns how many. */
@@ -350,7 +353,7 @@ int snt__recv_post_all(struct snt_qp *qp);
 struct snt__reorder;
 uint32_t snt__dqplb_window(const struct snt_qp *qp);
 size_t snt__dqplb_size(uint32_t window);
-/* Nothing sent, nothing received; both ends begin with the same number. */
+/* Resets both directions; both ends begin with the same number. */
 void snt__dqplb_init(struct snt_qp *qp, uint32_t first);
 void snt__dqplb_take(struct snt_qp *qp, struct snt__lane *lane,
 		     const struct ibv_wc *wc);
@@ -371,7 +374,7 @@ bool snt__dqplb_window_open(struct snt_qp *qp, uint32_t count);
 /* cq.c: puts a QP on the list. */
 void snt__cq_list(struct snt_cq *cq, struct snt__ready *ready);
 
-/* Something may be reported. */
+/* The QP may have something to report. */
 static inline void snt__cq_ready(struct snt_cq *cq, struct snt__ready *ready)
 {
 	if (!ready->listed)

@@ -15,10 +15,10 @@
 #include "vqp/pass.h"
 
 /*
- * A device may queue a receive and fail all the same. The only safe answer is to
- * keep the receive's place and to give up the lane: whether it was queued or not,
- * it comes back flushed. While connecting the lane is only marked, because all of
- * it is about to be undone.
+ * A device may queue a receive and still report failure. The only safe answer is to
+ * keep the receive's place and to give up the lane: whether it was queued or not, it
+ * comes back flushed. While connecting, the lane is only marked, because all of it is
+ * about to be undone.
  */
 static void post_physical(struct snt__lane *lane, struct ibv_sge *sge, int sge_count)
 {
@@ -78,7 +78,7 @@ static int check_sges(const struct snt_qp *qp, const struct snt_recv_wr *wr)
 	return 0;
 }
 
-/* To the device, once there is a connection to be. */
+/* Posts to the device, once there are connected lanes. */
 static void post_recv_at(struct snt_qp *qp, struct snt__recv_ring *ring,
 			 uint32_t position)
 {
@@ -166,7 +166,7 @@ int snt__qp_post_recv(struct snt_qp *qp, const struct snt_recv_wr *wr, unsigned 
 	return taken;
 }
 
-/* What was posted before there were connected lanes. */
+/* Posts what was accepted before lanes were connected. */
 int snt__recv_post_all(struct snt_qp *qp)
 {
 	struct snt__recv_ring *rings[] = { &qp->data, &qp->notify };
@@ -197,7 +197,7 @@ static void fail_recv(struct snt__recv *recv, unsigned status, uint32_t vendor_e
 	recv->lane = lane;
 }
 
-/* What a notification wrote to the mailbox, if it did. */
+/* Reads the length that a notification wrote to the mailbox, if it did. */
 static void take_length(const struct snt_qp *qp, struct snt__recv *recv,
 			uint32_t position, const struct ibv_wc *wc)
 {
@@ -207,7 +207,7 @@ static void take_length(const struct snt_qp *qp, struct snt__recv *recv,
 		recv->flags |= SNT_WC_LENGTH_UNKNOWN;
 		return;
 	}
-	/* The device may write it at any time, if the peer is hostile. */
+	/* A hostile peer may have it written at any time. */
 	word += position & qp->mailbox.in_mask;
 	recv->length = be64toh(__atomic_load_n(word, __ATOMIC_RELAXED));
 }
@@ -225,7 +225,7 @@ static void finish(struct snt__recv_ring *ring, uint32_t position,
 		fail_recv(recv, snt__status_of(wc), wc->vendor_err, lane->index);
 		return;
 	}
-	/* A peer may send what this lane is not for. */
+	/* A peer may send a kind of message that this lane is not for. */
 	if (wc->opcode != (recv->sge_count ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM)) {
 		fail_recv(recv, SNT_GENERAL_ERR, 0, lane->index);
 		snt__qp_break_for_peer(lane);
@@ -251,7 +251,7 @@ static __attribute__((noinline, cold)) void take_error(struct snt_qp *qp,
 	snt__cq_ready(qp->recv_cq, &qp->recv_ready);
 }
 
-/* Of a class that is in a queue of its own. */
+/* Of a class that has a queue of its own. */
 static __attribute__((noinline)) void take_posted(struct snt_qp *qp,
 						  struct snt__lane *lane,
 						  uint32_t position,
@@ -278,7 +278,7 @@ void snt__recv_take(struct snt_qp *qp, struct snt__lane *lane, const struct ibv_
 		take_error(qp, lane, wc);
 }
 
-/* The end of a lane's receives: what has not come back never was there. */
+/* The end of a lane's receives: those that have not come back were never queued. */
 void snt__recv_end(struct snt_qp *qp, struct snt__lane *lane)
 {
 	const struct ibv_wc flushed = { .status = IBV_WC_WR_FLUSH_ERR };
@@ -288,8 +288,8 @@ void snt__recv_end(struct snt_qp *qp, struct snt__lane *lane)
 	snt__cq_ready(qp->recv_cq, &qp->recv_ready);
 }
 
-/* DQPLB's notification receives, which are on no lane. All others come back from their
- * lanes, some with an error that is not a flush. */
+/* DQPLB's notification receives, which are on no lane. All other receives come back
+ * from their lanes, some with an error that is not a flush. */
 void snt__recv_flush(struct snt_qp *qp)
 {
 	struct snt__recv_ring *ring = &qp->notify;

@@ -72,7 +72,7 @@ int snt__route_add(struct snt__route *route, unsigned device, uint32_t qp_num,
 	return 0;
 }
 
-/* Closes the gap, so that searches never have to step over graves. */
+/* Closes the gap, so that searches never have to step over deleted entries. */
 void snt__route_remove(struct snt__route *route, unsigned device, uint32_t qp_num)
 {
 	uint64_t key = snt__route_key(device, qp_num);
@@ -91,7 +91,7 @@ void snt__route_remove(struct snt__route *route, unsigned device, uint32_t qp_nu
 		if (!entry->key)
 			break;
 		home = snt__route_hash(entry->key);
-		/* May it move to the gap without falling before its home? */
+		/* May it move to the gap without coming before its home? */
 		if (((next - home) & route->mask) < ((next - at) & route->mask))
 			continue;
 		route->entry[at & route->mask] = *entry;

@@ -7,8 +7,8 @@
 #include "vqp/lane.h"
 
 /*
- * From (device, QP number) to lane: a table with open addressing, at most half
- * full, that grows when QPs are created and never on the data path.
+ * A table from (device, QP number) to lane with open addressing, at most half full. It
+ * grows when QPs are created and never on the data path.
  */
 
 struct snt__route_entry {
@@ -38,7 +38,7 @@ static inline uint32_t snt__route_hash(uint64_t key)
 	return (uint32_t)((key * UINT64_C(0x9e3779b97f4a7c15)) >> 32);
 }
 
-/* NULL: not one of ours. */
+/* NULL: not one of our QPs. */
 static inline struct snt__lane *snt__route_find(const struct snt__route *route,
 						unsigned device, uint32_t qp_num)
 {
@@ -54,8 +54,8 @@ static inline struct snt__lane *snt__route_find(const struct snt__route *route,
 	}
 }
 
-/* The lane of the CQE behind one of this lane, if it is of the same QP; else NULL. As lanes
- * take turns, so do their CQEs mostly. */
+/* The lane of the CQE after one of this lane, if it is of the same QP; else NULL. Since
+ * lanes take turns, their CQEs mostly do, too. */
 static inline struct snt__lane *snt__route_next(const struct snt__route *route,
 						const struct snt__lane *lane,
 						unsigned device, uint32_t qp_num)

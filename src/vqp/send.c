@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Sending what waits in the ring: WRs are cut into fragments in order, as lanes
- * have room, and ordering points wait for what they must not overtake.
+ * Sending what waits in the ring: WRs are cut into fragments in order, as lanes have
+ * room, and ordering points wait for the WRs that they must not overtake.
  */
 #include <arpa/inet.h>
 
 #include "vqp/spread.h"
 
-/* Beginning with this one, a lane with room for so many; NULL if there is none. */
+/* The first lane from this one on with room for so many; NULL if there is none. */
 static __attribute__((noinline)) struct snt__lane *find_room(const struct snt_qp *qp,
 							     struct snt__lane *lane,
 							     uint32_t count)
@@ -107,7 +107,7 @@ static inline void set_remote(const struct snt_qp *qp, const struct snt__slot *s
 				    lane->remote_device];
 }
 
-/* One sequenced fragment and, behind the last, the raw immediate. */
+/* Sends one sequenced fragment and, after the last, the raw immediate. */
 static bool send_sequenced(struct snt_qp *qp, struct snt__slot *slot, uint32_t position,
 			   uint64_t length)
 {
@@ -159,8 +159,8 @@ static bool send_plain(struct snt_qp *qp, struct snt__slot *slot, uint32_t posit
 }
 
 /*
- * The path that must be fast: one SGE, plain fragments. Everything that does not
- * change from one to the next is kept out of the loop.
+ * The fast path: one SGE, plain fragments. Everything that is the same for all
+ * fragments is kept out of the loop.
  */
 static inline bool spread_simple(struct snt_qp *qp, struct snt__slot *slot,
 				 uint32_t position)
@@ -219,7 +219,7 @@ static inline bool send_spread(struct snt_qp *qp, struct snt__slot *slot,
 
 	if (__builtin_expect(slot->mem && slot->length && !sequenced && qp->even, 1))
 		return spread_simple(qp, slot, position);
-	/* In SPRAY nothing but the notification is left of an empty one. */
+	/* In SPRAY an empty WR is only a notification. */
 	if (!slot->length && slot->opcode == SNT_WRITE_IMM && !sequenced)
 		return true;
 	do {
@@ -235,7 +235,7 @@ static inline bool send_spread(struct snt_qp *qp, struct snt__slot *slot,
 	return true;
 }
 
-/* Is all that is under way on this lane, and nothing else to come before? */
+/* Is everything in flight on this lane, with no earlier WR pending? */
 static bool is_alone_on(const struct snt_qp *qp, const struct snt__lane *lane)
 {
 	return qp->under_way == snt__lane_under_way(lane) && !qp->notifies_due;
@@ -272,8 +272,8 @@ static bool send_message(struct snt_qp *qp, struct snt__slot *slot, uint32_t pos
 		return false;
 	wr = add_to(qp, lane, position, 0, slot->length);
 	set_local(qp, slot, position, lane->device, slot->length, wr);
-	/* Data of READs on this lane are still to come, and a READ whose answer got
-	 * lost is done again: without a fence it would see what comes after it. */
+	/* Data of READs on this lane are still to come, and a READ whose response was
+	 * lost is repeated: without a fence it would see later writes. */
 	if (has_read(qp))
 		wr->send_flags |= IBV_SEND_FENCE;
 	wr->opcode = rule->verb;
@@ -292,7 +292,7 @@ static bool send_message(struct snt_qp *qp, struct snt__slot *slot, uint32_t pos
 	return true;
 }
 
-/* What was not yet sent of a WR never will be. */
+/* The unsent rest of a WR is never sent. */
 static void give_up(struct snt_qp *qp, struct snt__slot *slot, uint32_t position)
 {
 	uint32_t unsent = 0;
@@ -357,8 +357,8 @@ static inline void notify_on(struct snt_qp *qp, const struct snt__slot *slot,
 				    lane->remote_device];
 }
 
-/* SPRAY: a write with the immediate on each notify lane, empty but for the first one
- * where the peer has a mailbox. */
+/* SPRAY: a write with the immediate on each notify lane, empty except on the first one
+ * if the peer has a mailbox. */
 static bool send_notify(struct snt_qp *qp, struct snt__slot *slot, uint32_t position)
 {
 	struct snt__lane *lane = qp->extra;
@@ -386,7 +386,7 @@ static bool send_notify(struct snt_qp *qp, struct snt__slot *slot, uint32_t posi
 	return true;
 }
 
-/* Moves `ordered` on, over what is acknowledged and, if need be, notified. */
+/* Advances `ordered` over WRs that are acknowledged and, if need be, notified. */
 static void advance_ordered(struct snt_qp *qp)
 {
 	while (qp->ordered != qp->next) {
@@ -431,7 +431,8 @@ void snt__qp_post_chains(struct snt_qp *qp)
 		lane->touched = false;
 		snt__lane_ring(lane);
 	}
-	/* What was flushed without having been sent has no CQE to announce it. */
+	/* WRs that were flushed without having been sent have no CQE to announce
+	 * them. */
 	if (qp->head != qp->next && !snt__qp_slot(qp, qp->head)->pending)
 		snt__cq_ready(qp->cq, &qp->send_ready);
 }

@@ -8,9 +8,9 @@
 #include "vqp/words.h"
 
 /*
- * The path that must be fast: all fragments of a WR with one SGE, at once, in turn
- * over the lanes. It is done lane by lane, so that what belongs to a lane is looked
- * at once and not for each fragment.
+ * The fast path: all fragments of a WR with one SGE, at once, in turn over the lanes.
+ * It goes lane by lane, so that each lane's state is loaded once and not for each
+ * fragment.
  */
 
 /* DQPLB: bit 31 ends a message, bit 30 announces a raw immediate. */
@@ -35,13 +35,14 @@ struct snt__cut {
 
 static inline uint32_t snt__fragment_count(const struct snt_qp *qp, uint64_t length)
 {
-	/* Almost always one, and a division costs more than all the rest. */
+	/* It is almost always one fragment, and a division costs more than all the
+	 * rest. */
 	if (length <= qp->fragment_size)
 		return 1;
 	return (length + qp->fragment_size - 1) / qp->fragment_size;
 }
 
-/* This lane's chain is to be posted before the call is over. */
+/* This lane's chain is to be posted before the call returns. */
 static inline void snt__qp_touch(struct snt_qp *qp, struct snt__lane *lane)
 {
 	if (lane->touched)
@@ -83,7 +84,7 @@ static inline __attribute__((always_inline)) struct ibv_send_wr *snt__lane_build
 	return end - 1;
 }
 
-/* The same behind what is in the chain, which has room. */
+/* The same, appended to the chain, which has room. */
 static inline __attribute__((always_inline)) void snt__lane_build(
 	struct snt__lane *lane, const struct snt__cut *cut, uint64_t size,
 	uint32_t first, uint32_t step, uint32_t count, bool sequenced)
@@ -94,7 +95,7 @@ static inline __attribute__((always_inline)) void snt__lane_build(
 	lane->chained += count;
 }
 
-/* The same for more than a chain holds. The last one stays in the chain. */
+/* The same for more than a chain holds. The last fragment stays in the chain. */
 static inline __attribute__((always_inline)) void snt__lane_add_share(
 	struct snt_qp *qp, struct snt__lane *lane, const struct snt__cut *cut,
 	uint32_t first, uint32_t count, bool sequenced)
@@ -115,7 +116,7 @@ static inline __attribute__((always_inline)) void snt__lane_add_share(
 	snt__lane_build(lane, cut, qp->fragment_size, first, step, count, sequenced);
 }
 
-/* The one so many turns later, less than there are lanes. */
+/* The lane so many turns later, less than there are lanes. */
 static inline struct snt__lane *snt__lane_later(const struct snt_qp *qp,
 						struct snt__lane *lane, uint32_t turns)
 {
@@ -124,14 +125,14 @@ static inline struct snt__lane *snt__lane_later(const struct snt_qp *qp,
 	return turns < left ? lane + turns : qp->lane + (turns - left);
 }
 
-/* Have all lanes room for their shares, and the last for `extra` more? */
+/* Do all lanes have room for their shares, and the last for `extra` more? */
 static inline bool snt__spread_fits(const struct snt_qp *qp, uint32_t each,
 				    uint32_t more, uint32_t extra)
 {
 	struct snt__lane *lane = qp->turn;
 	uint32_t shares = each ? qp->data_lanes : more;
 
-	/* So little is under way that it could all be on one lane. */
+	/* So little is in flight that it could all be on one lane. */
 	if (__builtin_expect(qp->under_way + each + 1 + extra <= qp->lane_limit, 1))
 		return true;
 	for (uint32_t i = 0; i < shares; i++) {
@@ -142,7 +143,7 @@ static inline bool snt__spread_fits(const struct snt_qp *qp, uint32_t each,
 	return true;
 }
 
-/* The last fragment of a WR is mostly shorter than the others. */
+/* The last fragment of a WR is mostly shorter than the rest. */
 static inline void snt__lane_trim(struct snt__lane *lane, struct ibv_send_wr *last,
 				  uint64_t excess)
 {
@@ -152,9 +153,9 @@ static inline void snt__lane_trim(struct snt__lane *lane, struct ibv_send_wr *la
 }
 
 /*
- * All fragments of a WR. Returns the lane of the last one; NULL, with nothing
- * done, if there is no room for all of them in turn. A lane that dies of it meanwhile
- * keeps its share, which then comes back flushed.
+ * All fragments of a WR. Returns the lane of the last one; NULL, with nothing done, if
+ * there is no room for all of them in turn. A lane that dies meanwhile keeps its share,
+ * which then comes back flushed.
  */
 static inline __attribute__((always_inline)) struct snt__lane *snt__spread(
 	struct snt_qp *qp, struct snt__cut *cut, uint32_t extra, bool sequenced)

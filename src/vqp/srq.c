@@ -14,7 +14,7 @@
 #define DEPTH_DEFAULT 1024
 
 /*
- * Making and unmaking
+ * Creating and destroying
  */
 
 static int check(const struct snt_ctx *ctx, const struct snt_srq_opts *opts)
@@ -121,7 +121,7 @@ int snt_srq_destroy(struct snt_srq *srq)
 				 "first",
 				 srq->qp_count);
 	device = srq->ctx->device[srq->device];
-	/* QPs that could not be undone hold on to it. */
+	/* QPs that could not be destroyed hold on to it. */
 	snt__orphans_release(srq->ctx, srq->cq);
 	ret = device->control.destroy_srq(srq->srq);
 	if (ret)
@@ -300,7 +300,7 @@ bool snt__srq_take(struct snt_srq *srq, uint64_t physical_id, uint64_t *wr_id_ou
 	return true;
 }
 
-/* Nobody can say any more what it was for. */
+/* The WR that it belonged to is no longer known. */
 bool snt__srq_take_late(const struct snt_cq *cq, const struct ibv_wc *physical,
 			struct snt_wc *wc)
 {
@@ -338,7 +338,7 @@ void snt__srq_drain(struct snt_qp *qp)
 	qp->draining = true;
 	qp->draining_next = physical->draining;
 	physical->draining = qp;
-	/* So that it is polled, whoever does that. */
+	/* So that the QP is visited by the next poll. */
 	snt__cq_ready(qp->recv_cq, &qp->recv_ready);
 }
 

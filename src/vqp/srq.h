@@ -7,9 +7,9 @@
 #include "vqp/qp.h"
 
 /*
- * A shared receive queue. Its receives are known to the device by the number of their
- * slot and a tag of the queue's own (lane.h): of a completion that failed nothing is
- * defined but the wr_id, and no lane has the same tag.
+ * A shared receive queue. The device knows its receives by the number of their slot and
+ * a tag of the queue's own (lane.h): a failed completion defines nothing but the wr_id,
+ * and no lane has the same tag.
  */
 
 struct snt__srq_slot {
@@ -30,9 +30,9 @@ struct snt_srq {
 	uint32_t used;
 	uint32_t qp_count;
 	uint8_t device;
-	bool failed; /* the device refused a receive that it had room for */
+	bool failed; /* the device refused a receive although it had room */
 	struct snt__link all;
-	/* Of src/loop: who ends what is left when it is destroyed. */
+	/* Of src/loop: the function that ends what is left when it is destroyed. */
 	void (*abandon)(struct snt_srq *srq);
 };
 
@@ -42,13 +42,15 @@ struct snt__physical;
 int snt__srq_post_recv(struct snt_srq *srq, const struct snt_recv_wr *wr,
 		       unsigned count);
 
-/* What a QP with an SRQ must be, and what follows from it; before defaults are set. */
+/* Checks a QP's options for use with an SRQ and sets those that follow from it; before
+ * defaults are set. */
 int snt__srq_settle(const struct snt_ctx *ctx, struct snt_qp_opts *opts);
 
-/* A completion: true if it is of a receive of this SRQ, whose slot is free then. */
+/* A completion: true if it belongs to a receive of this SRQ, whose slot is then
+ * free. */
 bool snt__srq_take(struct snt_srq *srq, uint64_t physical_id, uint64_t *wr_id_out);
 
-/* The same of a QP that is gone, for all SRQs which report to this CQ. */
+/* The same for a QP that is gone, for all SRQs that report to this CQ. */
 bool snt__srq_take_late(const struct snt_cq *cq, const struct ibv_wc *physical,
 			struct snt_wc *wc);
 
@@ -56,13 +58,13 @@ bool snt__srq_take_late(const struct snt_cq *cq, const struct ibv_wc *physical,
 struct snt_srq *snt__srq_find(const struct snt_cq *cq, const struct ibv_srq *srq);
 
 /*
- * Closing. Receives end with no marker, since they are not the QP's. But once the send
- * queue's marker has come, and the CQ of receives was found empty after that, no more
- * will come.
+ * Closing. Receives end without a marker, since they are not the QP's. But once the
+ * send queue's marker has come, and the CQ of receives was found empty after that, no
+ * more will come.
  */
 void snt__srq_drain(struct snt_qp *qp);
 void snt__srq_drained(struct snt__physical *physical);
-/* It ends without. */
+/* The QP ends without it. */
 void snt__srq_leave(struct snt_qp *qp);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Completions in words: which QP, lane, device and peer, what failed, and what to do. Written
- * when a program asks, so that completions carry numbers only.
+ * Completions as text: which QP, lane, device and peer, what failed, and what to do.
+ * Composed when a program asks, so that completions carry numbers only.
  */
 #include "vqp/wc_text.h"
 
@@ -58,8 +58,8 @@ const char *snt__text(const char *format, ...)
 	return buffer;
 }
 
-/* Is it in the loop, or does it report to the CQ? Others may be another thread's, and of those
- * no more is read than this. */
+/* Is it in the loop, or does it report to the CQ? Other QPs may belong to another
+ * thread, and nothing but this is read of them. */
 static bool is_ours(const struct snt_qp *qp, const struct snt_loop *loop,
 		    const struct snt_cq *cq)
 {
@@ -99,7 +99,7 @@ const char *snt__lane_text(const struct snt_qp *qp, unsigned lane,
 	return text;
 }
 
-/* Of a QP that is gone, or of none, as little as is known. */
+/* For a QP that is gone, or without one, only what is known. */
 static const char *place_text(const struct snt_qp *qp, unsigned lane, char *text)
 {
 	char ends[SNT__LANE_TEXT];

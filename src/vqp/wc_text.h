@@ -12,7 +12,7 @@ struct snt_ctx;
 struct snt_loop;
 struct snt_qp;
 
-/* "WRITE", "RECV"; "WR" for numbers that are no opcode. */
+/* "WRITE", "RECV"; "WR" for numbers that are not opcodes. */
 const char *snt__opcode_name(unsigned opcode);
 
 /* "QP 17", or "shared receive queue" for 0: a receive that no message has taken. */
@@ -25,8 +25,9 @@ const char *snt__lane_text(const struct snt_qp *qp, unsigned lane,
 			   char text[SNT__LANE_TEXT]);
 
 /*
- * A completion in words, in the buffer of snt_wc_text(). The QP is looked up by its number,
- * since it may be gone by now, among those in the loop or of the CQ; either may be NULL.
+ * A completion as text, in the buffer of snt_wc_text(). The QP is looked up by its
+ * number, since it may be gone by now, among those in the loop or of the CQ; either may
+ * be NULL.
  */
 const char *snt__wc_text(struct snt_ctx *ctx, const struct snt_loop *loop,
 			 const struct snt_cq *cq, const struct snt_wc *wc);

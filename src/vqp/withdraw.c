@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Taking back. A WR that waits in the ring, with nothing of it sent, can be made to
- * never have been; its slot stays where it is, without a meaning. Whatever has been sent
- * can only be ended together with all else that is on its lanes.
+ * Taking back WRs. A WR that waits in the ring, with nothing of it sent, can be
+ * cancelled; its slot stays where it is, as a void one. What has been sent can only be
+ * ended together with everything else on its lanes.
  */
 #include "vqp/withdraw.h"
 
@@ -24,12 +24,12 @@ bool snt__qp_withdraw(struct snt_qp *qp, uint32_t position)
 		return false;
 	slot->pending = 0;
 	slot->flags = SNT__SLOT_VOID;
-	/* It may have been all that those behind it were waiting for. */
+	/* Later WRs may have waited for this one only. */
 	snt__qp_dispatch(qp);
 	return true;
 }
 
-/* Can all that is under way be ended? */
+/* Can everything in flight be ended? */
 static int check_control(const struct snt_qp *qp)
 {
 	for (uint32_t i = 0; i < qp->lane_count; i++) {

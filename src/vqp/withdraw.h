@@ -7,11 +7,11 @@
 
 struct snt_qp;
 
-/* Takes back a send of which nothing has been sent, so that it is never reported. False:
+/* Cancels a send of which nothing has been sent, so that it is never reported. False:
  * it is too late. */
 bool snt__qp_withdraw(struct snt_qp *qp, uint32_t position);
 
-/* Ends all that is under way, as a fatal error would. */
+/* Ends everything in flight, as a fatal error would. */
 int snt__qp_abort(struct snt_qp *qp);
 
 #endif

@@ -8,9 +8,9 @@
 #include <string.h>
 
 /*
- * Parts of a WR that are written as a whole, 16 bytes at once. Fragments that follow each
- * other on a lane differ by one addition in each of them, and a device that reads as much at
- * once need not wait until several stores have gone through.
+ * Parts of a WR that are written as a whole, 16 bytes at once. Consecutive fragments on
+ * a lane differ by one addition in each part, and a device that reads as much at once
+ * need not wait until several stores have completed.
  */
 
 /* Element 0 comes first in memory, on every processor. */
@@ -42,7 +42,7 @@ static inline void snt__sge_set(struct ibv_sge *sge, snt__words words)
 	memcpy(sge, &words, sizeof(words));
 }
 
-/* Where a WR goes at the peer; what lies behind the key belongs to atomics. */
+/* The target of a WR at the peer; the bytes after the key belong to atomics. */
 static inline snt__words snt__remote_words(uint64_t addr, uint32_t key)
 {
 	return (snt__words){ addr, snt__pair(key, 0) };
@@ -57,7 +57,7 @@ static inline void snt__remote_set(struct ibv_send_wr *wr, snt__words words)
 	memcpy(&wr->wr, &words, sizeof(words));
 }
 
-/* What it is, if it has one SGE. */
+/* Opcode and flags of a WR with one SGE. */
 static inline void snt__kind_set(struct ibv_send_wr *wr, uint32_t verb, uint32_t flags,
 				 uint32_t imm)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Why a WR was refused. The checks (check.h) only say that it is; the reason is found here,
- * afterwards, so that a WR which is accepted pays for no sentence.
+ * Why a WR was refused. The checks (check.h) only decide; the reason is found here,
+ * afterwards, so that an accepted WR does not pay for an error text.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -30,7 +30,7 @@ const char *snt__foreign_mem_text(const struct snt_mem *mem)
 	return mem->ctx ? "memory of another context" : "memory that has been released";
 }
 
-/* Each of these returns 0 if nothing is wrong with its part of the WR. */
+/* Each of these returns 0 if its part of the WR is valid. */
 
 static int form_fault(const struct snt_qp *qp, const struct snt_send_wr *wr)
 {
@@ -141,7 +141,7 @@ static int inline_fault(const struct snt_qp *qp, const struct snt__rule *rule,
 	return 0;
 }
 
-/* All that is left. */
+/* The remaining checks. */
 static int length_fault(const struct snt_qp *qp, const struct snt_send_wr *wr,
 			const struct snt__rule *rule, uint64_t length)
 {
