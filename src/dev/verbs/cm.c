@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* librdmacm as the table of dev/cm.h. The QPs are ours, so librdmacm only connects: it
- * opens each device once more for itself and would refuse a PD of another context. */
+/* librdmacm as the table of dev/cm.h. The QPs are the library's, so librdmacm only
+ * connects: it opens each device once more for itself and would refuse a PD of another
+ * context. */
 #include "dev/cm.h"
 
 #include <errno.h>
@@ -33,32 +34,33 @@ struct manager {
 	struct device device[SNT_DEVICES_MAX];
 	unsigned device_count;
 	unsigned connection_max;
-	/* Other threads add the ids that they move to here. So there may be some more
-	 * than connection_max, which is no fixed number of places. */
+	/* Other threads count the ids that they move here. So there may briefly be more
+	 * than connection_max, which does not size an array. */
 	atomic_uint connection_count;
 	unsigned listener_max;
 	unsigned listener_count;
-	/* Held while events are taken, and by a thread that moves an id to here: what
-	 * happens to the id is not seen, and the id not destroyed, until it has moved. */
+	/* Held while events are taken, and by a thread that moves an id here: until the
+	 * move is complete, events of the id are not taken, and the id is not
+	 * destroyed. */
 	pthread_mutex_t events;
 };
 
-/* What may be done with an id. */
+/* Which calls an id allows. */
 enum phase {
 	LISTENING,
 	RESOLVING,
 	RESOLVED,
 	CONNECTING,
-	RESPONDED, /* by the peer; from here on it is known */
+	RESPONDED, /* by the peer; from now on the peer is known */
 	REQUESTED, /* by the peer */
 	ACCEPTED,
 	ESTABLISHED,
-	OVER, /* the final event has come, or none will */
+	OVER, /* the final event has come, or none will come */
 };
 
 struct id {
 	struct snt__cm_id id;
-	struct rdma_cm_id *rdma; /* whose context this is */
+	struct rdma_cm_id *rdma; /* the rdma_cm_id whose context this is */
 	bool listens;
 	enum phase phase;
 	unsigned timeout_ms;
@@ -79,7 +81,7 @@ static int fail_in_phase(const char *what)
 	return snt__fail(ENOTCONN, "%s: not in this state of a connection", what);
 }
 
-/* What librdmacm returned, with a sentence. */
+/* Handles the return value of librdmacm, with a sentence. */
 static int explain(int ret, const char *what)
 {
 	return ret ? snt__fail(-ret, "%s: %s", what, strerror(-ret)) : 0;
@@ -178,7 +180,8 @@ static int manager_fd(struct snt__cm *cm)
 	return manager_of(cm)->channel->fd;
 }
 
-/* Which of ours librdmacm means, by name: it has an ibv_context of its own. -1: none. */
+/* Finds librdmacm's device among ours, by name: it has an ibv_context of its own. -1:
+ * none. */
 static int find_device(const struct manager *manager, const struct rdma_cm_id *rdma)
 {
 	for (unsigned i = 0; rdma->verbs && i < manager->device_count; i++) {
@@ -253,14 +256,14 @@ static int create(struct manager *manager, enum phase phase, struct id **id_out)
 	return 0;
 }
 
-/* What the kernel says of addresses that are not of RDMA devices. */
+/* The kernel's errors for addresses that are not of RDMA devices. */
 static int no_device(int ret)
 {
 	return ret == -ENODEV ? -EADDRNOTAVAIL : ret;
 }
 
-/* IPv6's unspecified address is IPv4's, too, whatever net.ipv6.bindv6only says. A kernel
- * that cannot be told goes by that. */
+/* IPv6's unspecified address also covers IPv4, whatever net.ipv6.bindv6only says. A
+ * kernel without this option follows the setting. */
 static void hear_ipv4_as_well(struct rdma_cm_id *rdma)
 {
 	int ipv6_only = 0;
@@ -284,8 +287,8 @@ static int start_listener(struct snt__cm *cm, const struct sockaddr *address,
 	if (address->sa_family == AF_INET6)
 		hear_ipv4_as_well(id->rdma);
 	ret = no_device(FROM_INT(rdma_bind_addr(id->rdma, (struct sockaddr *)address)));
-	/* Without a device it is for all of them, and those that are not ours come to
-	 * nothing later. */
+	/* Without a device it listens on all of them; requests to devices that are not
+	 * ours are refused later. */
 	if (!ret && id->rdma->verbs && find_device(manager, id->rdma) < 0)
 		ret = -EADDRNOTAVAIL;
 	if (!ret)
@@ -325,7 +328,7 @@ static int resolve(struct snt__cm *cm, const struct sockaddr *source,
 }
 
 /*
- * What programs do
+ * Calls of the program
  */
 
 static uint8_t min(uint8_t a, uint8_t b)
@@ -420,8 +423,8 @@ static int establish(struct snt__cm_id *cm_id)
 	return explain(ret, "rdma_establish");
 }
 
-/* Every event of the id that was taken has been acknowledged: librdmacm would wait for
- * that. */
+/* Every event of the id that was taken has been acknowledged: otherwise librdmacm would
+ * wait. */
 static int migrate(struct id *id, struct manager *to, unsigned device)
 {
 	int ret;
@@ -458,7 +461,7 @@ static int move_request(struct snt__cm_id *cm_id, struct snt__cm *to)
 		       "rdma_migrate_id");
 }
 
-/* Where it is no news the kernel says so. */
+/* If it is known already the kernel returns an error, which does not matter. */
 static int notify(struct snt__cm_id *cm_id)
 {
 	struct id *id = id_of(cm_id);
@@ -478,7 +481,7 @@ static int disconnect(struct snt__cm_id *cm_id)
 	if (id->phase != ESTABLISHED)
 		return fail_in_phase("disconnect");
 	ret = FROM_INT(rdma_disconnect(id->rdma));
-	/* Too late: the peer was first, or we were, and the event is on its way. */
+	/* Too late: either end has disconnected already, and the event will come. */
 	return ret == -EINVAL ? 0 : explain(ret, "rdma_disconnect");
 }
 
@@ -525,10 +528,10 @@ static void addresses(struct snt__cm_id *cm_id, struct sockaddr_storage *local_o
 }
 
 /*
- * What they are told
+ * Events for the program
  */
 
-/* Either sign; none at all is no reason either. */
+/* The status has either sign; 0 is not a valid reason. */
 static int status_of(int status)
 {
 	if (!status)
@@ -536,7 +539,7 @@ static int status_of(int status)
 	return status < 0 ? status : -status;
 }
 
-/* All that is needed of an event, which is acknowledged then. */
+/* What is needed of an event, copied before it is acknowledged. */
 struct news {
 	struct rdma_cm_id *rdma;
 	struct rdma_cm_id *listener;
@@ -633,8 +636,8 @@ static bool route_resolved(struct id *id, struct snt__cm_event *event)
 	return true;
 }
 
-/* The kernel leaves it to us to tell the peer, who waits for it; if we were first, this
- * fails and does nothing. */
+/* The kernel leaves the answer to the peer, which waits for it, to us; if we
+ * disconnected first, this fails and has no effect. */
 static bool disconnected(struct id *id, struct snt__cm_event *event)
 {
 	rdma_disconnect(id->rdma);
@@ -643,7 +646,7 @@ static bool disconnected(struct id *id, struct snt__cm_event *event)
 	return true;
 }
 
-/* Of an id that the program has. False: it need not know. */
+/* An event of an id that the program has. False: it is not passed on. */
 static bool happened(struct id *id, const struct news *news,
 		     struct snt__cm_event *event)
 {

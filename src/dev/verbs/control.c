@@ -25,7 +25,7 @@ static int query_gid(struct ibv_context *context, uint8_t port, uint32_t index,
 	return FROM_INT(ibv_query_gid_ex(context, port, index, entry_out, 0));
 }
 
-/* Verbs do not tell; sysfs does, for devices on a bus. */
+/* Verbs do not report it; sysfs does, for devices on a bus. */
 static int query_numa_node(struct ibv_context *context, int *node_out)
 {
 	char path[PATH_MAX];

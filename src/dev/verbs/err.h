@@ -5,9 +5,9 @@
 #include <errno.h>
 
 /*
- * Verbs calls report failure in four ways: NULL and errno, -1 and errno, a
- * positive errno, a negative errno. This header is the only place that knows.
- * Some old providers fail and leave errno alone; those become -EIO.
+ * Verbs calls report failure in four ways: NULL and errno, -1 and errno, a positive
+ * errno, a negative errno. Only this header deals with that. Some old providers fail
+ * without setting errno; those failures become -EIO.
  */
 
 static inline int verbs_errno(void)
@@ -24,14 +24,14 @@ static inline int verbs_int(int ret)
 	return ret > 0 ? -ret : ret;
 }
 
-/* For calls that return an int of any of the three meanings. */
+/* For calls that return an int with any of the three conventions. */
 #define FROM_INT(call)           \
 	({                       \
 		errno = 0;       \
 		verbs_int(call); \
 	})
 
-/* For calls that return what they made; writes *(out) only on success. */
+/* For calls that return a new object; writes *(out) only on success. */
 #define FROM_POINTER(out, call)             \
 	({                                  \
 		errno = 0;                  \

@@ -12,7 +12,7 @@
 #include "dev/verbs/err.h"
 #include "util/err.h"
 
-/* What the kernel has, whatever libibverbs thinks of it. */
+/* A device that the kernel has, even if libibverbs does not list it. */
 static int kernel_device(char *name_out, size_t size)
 {
 	DIR *folder = opendir("/sys/class/infiniband");
@@ -30,8 +30,8 @@ static int kernel_device(char *name_out, size_t size)
 }
 
 /*
- * libibverbs lists devices with a lock of its own, which a child that is forked meanwhile
- * would find taken for ever. Forks wait until no thread is listing.
+ * libibverbs lists devices with a lock of its own, which a child forked meanwhile would
+ * find locked for ever. Forks wait until no thread is listing.
  */
 static pthread_mutex_t listing = PTHREAD_MUTEX_INITIALIZER;
 
@@ -76,7 +76,7 @@ static int list(struct snt__value addresses, struct snt__listing *listing_out)
 	/* ENOSYS: the kernel has no RDMA support loaded, so there are none. */
 	if (ret && ret != -ENOSYS)
 		return snt__fail(-ret, "cannot list RDMA devices: %s", strerror(-ret));
-	/* A device that cannot be used must not pass for none at all. */
+	/* A device that cannot be used must not look like no device. */
 	if (!count && kernel_device(name, sizeof(name))) {
 		if (devices)
 			ibv_free_device_list(devices);
