@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-/* Numbers as networks have them: the highest byte comes first, at any address. */
+/* Numbers in network byte order, at any alignment. */
 
 static inline void snt__put16(uint8_t *at, uint32_t value)
 {

@@ -9,7 +9,7 @@
 /* One per thread, since a constructor that fails has no object to hold it. */
 static _Thread_local struct {
 	char text[SNT__ERR_TEXT_MAX];
-	/* Not NULL: what the text will be once it is read. */
+	/* Not NULL: the text is formatted from this when it is read. */
 	const char *format;
 	unsigned number[2];
 } last;
@@ -19,7 +19,8 @@ int snt__fail(int err, const char *format, ...)
 	char text[sizeof(last.text)];
 	va_list args;
 
-	/* Formatted aside, because the arguments may be the last text itself. */
+	/* Formatted into a separate buffer, because the arguments may include the last
+	 * text. */
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);

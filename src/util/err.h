@@ -24,8 +24,8 @@ int snt__fail_later(int err, const char *format, unsigned first, unsigned second
 
 #define SNT__ERR_TEXT_MAX 512
 
-/* For undoing, which may fail as well: the sentence that is worth telling came
- * before. */
+/* For undoing, which may fail as well: keeps the sentence of the first failure, which
+ * is the one to report. */
 struct snt__err_kept {
 	char text[SNT__ERR_TEXT_MAX];
 };

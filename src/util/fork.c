@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A child of the process shares the epoll instance, so that whatever it took or armed
- * would be its parent's loss. It also has a copy of every fd, and a socket ends only when
- * all of its copies are closed: a child that lives on would keep ports in use, and would
- * hide the parent's death from peers. So it closes its copies of sockets.
+ * there would be missing in the parent. It also has a copy of every fd, and a socket
+ * ends only when all of its copies are closed: a child that lives on would keep ports
+ * in use, and would hide the parent's death from peers. So it closes its copies of
+ * sockets.
  */
 #include "util/fork.h"
 
@@ -15,7 +16,7 @@ atomic_uint snt__fork_mark = 1;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct snt__link sockets = { &sockets, &sockets };
 
-/* With the lock taken before, the child knows of every socket that it has. */
+/* With the lock held, the child knows every socket that it has. */
 static void before_fork(void)
 {
 	pthread_mutex_lock(&lock);

@@ -8,12 +8,12 @@
 #include "util/list.h"
 
 /*
- * Contexts and loops keep the mark of the process that made them. In a child of it the mark
- * is another one.
+ * Contexts and loops keep the mark of the process that made them. A child of it has a
+ * different mark.
  */
 extern atomic_uint snt__fork_mark;
 
-/* From now on; returns this process's mark. */
+/* Starts watching for forks; returns this process's mark. */
 unsigned snt__fork_watch(void);
 
 static inline bool snt__fork_passed(unsigned mark)
@@ -22,9 +22,9 @@ static inline bool snt__fork_passed(unsigned mark)
 }
 
 /*
- * A socket that a child of the process closes (and then has an fd of -1). No fork may come
- * between the call that makes an fd and snt__socket_add(): the thread that makes one holds
- * forks up meanwhile, for calls that do not block.
+ * A socket that a child of the process closes (and then has an fd of -1). No fork may
+ * come between the call that makes an fd and snt__socket_add(): the thread that makes
+ * one holds off forks meanwhile, for calls that do not block.
  */
 struct snt__socket {
 	int fd;

@@ -6,8 +6,8 @@
 #include <stddef.h>
 
 /*
- * A ring of links. One that is in no list points to itself, or is zero; a list is a
- * link that stands for its beginning and its end.
+ * A ring of links. A link that is not in a list points to itself, or is zero; a list is
+ * a link that stands for its beginning and its end.
  */
 struct snt__link {
 	struct snt__link *next, *prev;
@@ -39,7 +39,7 @@ static inline void snt__list_append(struct snt__link *list, struct snt__link *li
 	list->prev = link;
 }
 
-/* Also of what is in no list. */
+/* Also valid for a link that is not in a list. */
 static inline void snt__unlink(struct snt__link *link)
 {
 	if (!link->next)

@@ -4,7 +4,7 @@
 
 #include <sennit/ctx.h>
 
-/* Where a context's text goes. A NULL function is silence. */
+/* Where a context's messages go. With a NULL function there are none. */
 struct snt__log {
 	snt_log_fn fn;
 	void *arg;

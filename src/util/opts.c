@@ -6,7 +6,7 @@
 
 #include "util/err.h"
 
-/* Above this a size is not a newer version but a mistake. */
+/* A size above this is not that of a newer version but a mistake. */
 #define SIZE_STATED_MAX 4096
 
 static size_t stated_size(const void *user)

@@ -16,17 +16,17 @@ enum snt__setting_id {
 	SNT__SETTING_COUNT,
 };
 
-/* Where the value in force comes from, as it is named in messages. */
+/* The value in force, and its origin as messages name it. */
 struct snt__value {
 	const char *text;
-	const char *origin; /* the variable's name, or what the option is called */
+	const char *origin; /* the variable's name, or that of the option */
 };
 
 /* The option if not NULL, else the environment, else the default. */
 struct snt__value snt__setting_get(enum snt__setting_id id, const char *option,
 				   const char *option_name);
 
-/* NULL if the environment does not say anything. */
+/* NULL if the environment does not set it. */
 const char *snt__setting_env(enum snt__setting_id id);
 
 /* The position in a list of words, ended by NULL; -EINVAL, with a sentence that

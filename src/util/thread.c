@@ -9,7 +9,8 @@
 
 #include "util/err.h"
 
-/* The kernel does not tell which limit it was; root has none but that of the cgroup. */
+/* The kernel does not report which limit it was; root is subject only to that of the
+ * cgroup. */
 static int explain_limit(const char *purpose)
 {
 	struct rlimit limit;
@@ -33,8 +34,8 @@ int snt__thread_start(pthread_t *thread_out, const char *purpose, void *(*run)(v
 	pthread_t thread;
 	int error;
 
-	/* A thread that is detached only later is one that ThreadSanitizer takes for alive in
-	 * the child of a fork. */
+	/* Created detached: a thread that is detached later is taken by ThreadSanitizer
+	 * for a running one in the child of a fork. */
 	pthread_attr_init(&attr);
 	if (!thread_out)
 		pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
