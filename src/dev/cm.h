@@ -40,27 +40,28 @@
  * only on success.
  */
 
-/* What a message has room for. Messages do not tell how much of it is used: what comes
- * is as long as it can be, with zeros behind what was sent. */
+/* Room for data in each message. Messages do not carry its length: what arrives always
+ * has the maximum, with zeros after what was sent. */
 #define SNT__CM_REQUEST_DATA  56
 #define SNT__CM_RESPONSE_DATA 196
 #define SNT__CM_REJECT_DATA   148
 #define SNT__CM_DATA_MAX      SNT__CM_RESPONSE_DATA
 
-/* What qp_attr() has for the RNR timer, unless told otherwise: 0.64 ms. librdmacm leaves
- * it 0, which means 655 ms. */
+/* The RNR timer that qp_attr() sets, unless changed: 0.64 ms. librdmacm leaves it 0,
+ * which means 655 ms. */
 #define SNT__CM_RNR_TIMER 12
 
-/* Why a peer refuses. Programs that do say no more than SNT__CM_REASON_CONSUMER. */
+/* Why a peer refuses. Programs that refuse give no reason but
+ * SNT__CM_REASON_CONSUMER. */
 enum snt__cm_reason {
 	SNT__CM_REASON_NO_QP = 1,
 	SNT__CM_REASON_NO_RESOURCES = 3,
-	SNT__CM_REASON_TIMEOUT = 4, /* it waited for us, or has lost interest */
+	SNT__CM_REASON_TIMEOUT = 4, /* the peer timed out waiting for us, or gave up */
 	SNT__CM_REASON_UNSUPPORTED = 5,
 	SNT__CM_REASON_UNKNOWN_ID = 6,
 	SNT__CM_REASON_NOBODY_LISTENS = 8,
 	SNT__CM_REASON_TRANSPORT = 9,
-	SNT__CM_REASON_STALE = 10, /* of an earlier connection; another try may do */
+	SNT__CM_REASON_STALE = 10, /* of an earlier connection; a retry may succeed */
 	SNT__CM_REASON_GID = 12,
 	SNT__CM_REASON_MTU = 26,
 	SNT__CM_REASON_CONSUMER = 28,
@@ -71,7 +72,8 @@ enum snt__cm_event_type {
 	SNT__CM_EVENT_REQUEST,
 	SNT__CM_EVENT_RESPONSE,
 	SNT__CM_EVENT_ESTABLISHED,
-	SNT__CM_EVENT_ADDRESS, /* ours has moved to another port; nothing is lost yet */
+	SNT__CM_EVENT_ADDRESS, /* our address has moved to another port; nothing is lost
+			        * yet */
 	SNT__CM_EVENT_REJECTED,
 	SNT__CM_EVENT_FAILED,
 	SNT__CM_EVENT_DISCONNECTED,
@@ -86,8 +88,8 @@ struct snt__cm {
 /* A listener, or one end of a connection. */
 struct snt__cm_id {
 	struct snt__cm *cm;
-	/* Of those that were given to open(). Known from RESOLVED or REQUEST on, and
-	 * not of listeners. */
+	/* Index into the devices given to open(). Known from RESOLVED or REQUEST on,
+	 * but not for listeners. */
 	unsigned device;
 	void *user; /* the program's */
 };
@@ -96,10 +98,11 @@ struct snt__cm_event {
 	enum snt__cm_event_type type;
 	struct snt__cm_id *id;
 	struct snt__cm_id
-		*listener; /* REQUEST: to whom; `id` is new, and the program's */
+		*listener; /* REQUEST: the listener; `id` is new, and belongs to the
+			    * program */
 	int status;	   /* FAILED: a negative errno */
-	unsigned reason;   /* REJECTED: enum snt__cm_reason, or another */
-	/* REQUEST and RESPONSE: what the peer offers, and wants from us. */
+	unsigned reason;   /* REJECTED: enum snt__cm_reason, or another value */
+	/* REQUEST and RESPONSE: what the peer offers, and asks of us. */
 	uint32_t qpn;
 	uint8_t responder_resources; /* READs and atomics that it will send at once */
 	uint8_t initiator_depth;     /* the same that it can take */
@@ -110,7 +113,7 @@ struct snt__cm_event {
 	uint8_t data[SNT__CM_DATA_MAX];
 };
 
-/* What connect and accept say of our QP. */
+/* Our QP, as connect and accept describe it to the peer. */
 struct snt__cm_param {
 	const void *data; /* copied */
 	uint8_t data_length;
@@ -134,10 +137,10 @@ struct snt__cm_device {
 struct snt__cm_opts {
 	const struct snt__cm_device *devices; /* of the table's kind; copied */
 	unsigned device_count;
-	/* Of each device; 0: the default. What is beyond is refused, to peers with
-	 * SNT__CM_REASON_NO_RESOURCES if the protocol lets us. All managers of a soft
-	 * device share what the first of them asked for; the others' numbers do not
-	 * count. */
+	/* Limits of each device; 0: the default. What exceeds them is refused, to peers
+	 * with SNT__CM_REASON_NO_RESOURCES if the protocol allows. All managers of a
+	 * soft device share the limits of the first of them; those of later ones are
+	 * ignored. */
 	unsigned connection_max; /* 1024 */
 	unsigned listener_max;	 /* 16 */
 };
@@ -151,15 +154,16 @@ struct snt__cm_table {
 	 */
 	int (*open)(const struct snt__cm_opts *opts, struct snt__cm **cm_out);
 
-	/* 0; -EBUSY while it has ids. NULL is legal. What has been destroyed is not
-	 * waited for: peers who have not been told yet find out by themselves. */
+	/* 0; -EBUSY while it has ids. NULL is legal. It does not wait until peers know
+	 * of ids that were destroyed: a peer that has not been told yet finds out by
+	 * itself. */
 	int (*close)(struct snt__cm *cm);
 
 	/* Readable while there is an event. Does not block. */
 	int (*fd)(struct snt__cm *cm);
 
-	/* 0, or -EAGAIN: none. REQUESTs that cannot be served are refused without one,
-	 * and a request whose sender gives up before it was taken is none. */
+	/* 0, or -EAGAIN: no event. REQUESTs that cannot be served are refused without
+	 * an event, and one whose sender gives up before it was taken is dropped. */
 	int (*next_event)(struct snt__cm *cm, struct snt__cm_event *event_out);
 
 	/**
@@ -184,7 +188,7 @@ struct snt__cm_table {
 		       struct snt__cm_id **id_out);
 
 	/* These return -EINVAL for data that does not fit, and -ENOTCONN in a state
-	 * that does not allow it; the final event is there then, or on its way. */
+	 * that does not allow the call; the final event has then come, or will. */
 	int (*connect)(struct snt__cm_id *id, const struct snt__cm_param *param);
 	int (*accept)(struct snt__cm_id *id, const struct snt__cm_param *param);
 	int (*reject)(struct snt__cm_id *id, const void *data, size_t length);
@@ -206,12 +210,12 @@ struct snt__cm_table {
 	 */
 	int (*move)(struct snt__cm_id *id, struct snt__cm *to);
 
-	/* The peer is there, even if its message got lost: something was received, or
-	 * IBV_EVENT_COMM_EST has come, which QPs in RTR have. Does nothing where it is
-	 * no news. */
+	/* Tells the manager that the peer is connected, even if its message was lost:
+	 * something was received, or IBV_EVENT_COMM_EST has come, which QPs in RTR
+	 * have. Does nothing if this is known already. */
 	int (*notify)(struct snt__cm_id *id);
 
-	/* Has no effect, and succeeds, if it is over already. */
+	/* Has no effect, and succeeds, if the connection is over already. */
 	int (*disconnect)(struct snt__cm_id *id);
 
 	/* Never fails; the id is gone. NULL is legal. */
@@ -227,7 +231,7 @@ struct snt__cm_table {
 	 */
 	int (*qp_attr)(struct snt__cm_id *id, struct ibv_qp_attr *attr, int *mask_out);
 
-	/* Whatever is not known is of AF_UNSPEC. Listeners have no peer. */
+	/* An unknown address has AF_UNSPEC. Listeners have no peer. */
 	void (*addresses)(struct snt__cm_id *id, struct sockaddr_storage *local_out,
 			  struct sockaddr_storage *peer_out);
 };

@@ -62,7 +62,7 @@ static int set_up_log(struct snt_ctx *ctx, const struct snt_ctx_opts *opts)
 	return 0;
 }
 
-/* "auto" or digits; which index a port really has is for the port to say. */
+/* "auto" or digits; whether a port has this index is checked by the port. */
 static int set_up_gid(struct snt_ctx *ctx, const struct snt_ctx_opts *opts)
 {
 	struct snt__value wish =
@@ -124,7 +124,7 @@ static void close_devices(struct snt_ctx *ctx)
 		snt__device_close(ctx->device[--ctx->device_count]);
 }
 
-/* All that can be refused, before anything is closed. */
+/* Does everything that can fail, before anything is closed. */
 static int release_devices(struct snt_ctx *ctx)
 {
 	int first = 0;
@@ -210,8 +210,8 @@ int snt_ctx_close(struct snt_ctx *ctx)
 	ret = check_none(ctx, SNT__CTX_LOOPS);
 	if (!ret)
 		ret = check_none(ctx, SNT__CTX_MEMS);
-	/* They may hold on to CQs. No other thread has anything of the context by now, unless
-	 * it has CQs without a loop. */
+	/* Orphans may hold on to CQs. No other thread has any object of the context by
+	 * now, unless it has CQs without a loop. */
 	if (!ret)
 		ret = snt__orphans_release(ctx, NULL);
 	if (!ret)

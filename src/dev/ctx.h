@@ -12,7 +12,7 @@
 #include "util/list.h"
 #include "util/log.h"
 
-/* What was made from a context and is still there. */
+/* Objects made from a context that still exist. */
 enum snt__ctx_count {
 	SNT__CTX_MEMS,
 	SNT__CTX_LOOPS,
@@ -26,8 +26,9 @@ enum snt__ctx_count {
 #define SNT__RELEASED_KEPT 64
 
 /*
- * Threads share a context. What can change after it was opened is behind its lock, which is
- * not held across calls of devices: a registration that takes long delays no other thread.
+ * Threads share a context. Its lock protects what can change after it was opened. It is
+ * not held across calls of devices: a registration that takes long delays no other
+ * thread.
  */
 struct snt_ctx {
 	struct snt_device *device[SNT_DEVICES_MAX];
@@ -39,8 +40,8 @@ struct snt_ctx {
 	struct snt__orphan *orphans;
 	struct snt__link qps;
 
-	/* Loops that want the asynchronous events of devices. Whichever of them reads an event
-	 * passes it on to all, under this lock. */
+	/* Loops that want the asynchronous events of devices. The loop that reads an
+	 * event passes it on to all of them, under this lock. */
 	pthread_mutex_t events_lock;
 	struct snt__link event_loops;
 
@@ -52,12 +53,12 @@ struct snt_ctx {
 	struct snt__value gid_wish;
 	char gid_text[16]; /* the option's text, which the caller may free */
 
-	/* Behind the lock; last, so that the rest stays together. */
+	/* With the lock; last, so that the rest stays together. */
 	struct snt_mem *released[SNT__RELEASED_KEPT];
 	unsigned released_next;
 };
 
-/* The only sources of time and chance, so that a simulated context replays. */
+/* The only sources of time and random numbers, so that a simulated context replays. */
 static inline uint64_t snt__ctx_now_ns(const struct snt_ctx *ctx)
 {
 	return ctx->clock(ctx->clock_arg);
@@ -72,8 +73,8 @@ static inline int snt__ctx_random(const struct snt_ctx *ctx, void *buffer,
 /* ctx.c: 0; -ECHILD in a child of the process that opened it. */
 int snt__ctx_check(const struct snt_ctx *ctx);
 
-/* In a child the lock may be that of a thread which only the parent has. The child's only
- * thread can do without. */
+/* In a child the lock may be held by a thread that only the parent has. The child's
+ * only thread does not need it. */
 static inline void snt__ctx_lock_with(const struct snt_ctx *ctx, pthread_mutex_t *lock)
 {
 	if (!snt__fork_passed(ctx->fork_mark))

@@ -42,8 +42,8 @@ static struct snt_device *device_new(const char *name, uint8_t number,
 	return device;
 }
 
-/* What a newer table can do beyond ours is not needed, so its tail is ignored;
- * members that an older one lacks are NULL. */
+/* The tail of a newer table is ignored, since it is not needed; members that an older
+ * table lacks are NULL. */
 static void import_control(struct snt_device *device, const struct snt_control *control)
 {
 	size_t size = sizeof(device->control);
@@ -122,7 +122,7 @@ static bool is_same(const struct snt__port *a, const struct snt__port *b)
 	       !memcmp(a->gid, b->gid, a->info.gid_count * sizeof(*a->gid));
 }
 
-/* Keeps what it finds, if it is something new. */
+/* Keeps the result if it differs from the last one. */
 static int probe_port(struct snt_device *device)
 {
 	struct snt__port *fresh = calloc(1, sizeof(*fresh)), *now;

@@ -12,25 +12,26 @@
 
 struct snt_ctx;
 
-/* What can change while the device is open. Other threads may read it at any time, so it is
- * replaced as a whole, and what was replaced stays until the device is closed. */
+/* What can change while the device is open. Other threads may read it at any time, so
+ * it is replaced as a whole, and replaced ones are kept until the device is closed. */
 struct snt__port {
-	struct snt__port *before; /* what it has replaced */
+	struct snt__port *before; /* the one that it has replaced */
 	struct snt_device_info info;
 	struct snt_gid_info *gid; /* info.gid_count of them */
 	uint32_t cap_flags;	  /* as verbs have them; 0 without a control table */
 	int gid_best;		  /* position in gid, -1: none */
-	int gid_error;		  /* why a slot could not be read, if one could not */
+	int gid_error;		  /* why a slot could not be read; 0: all could */
 	char gid_reason[192];
 };
 
 struct snt_device {
 	struct ibv_context *context;
 	struct ibv_pd *pd;
-	/* A copy, so that a member is NULL also where the table is short. */
+	/* A copy, so that members that the table is too short for are NULL. */
 	struct snt_control control;
 	bool has_control;
-	const struct snt__provider *provider; /* NULL: adopted, not ours to close */
+	const struct snt__provider *provider; /* NULL: adopted, to be closed by the
+					       * program */
 	struct snt__value gid_wish;	      /* "auto" or a table index */
 	unsigned index;
 	char name[SNT__DEVICE_NAME];
@@ -43,13 +44,13 @@ static inline const struct snt__port *snt__port(const struct snt_device *device)
 	return atomic_load_explicit(&device->port, memory_order_acquire);
 }
 
-/* How many ports has what the provider listed at `position`? */
+/* The number of ports of the device that the provider lists at `position`. */
 int snt__device_count_ports(const struct snt__provider *provider,
 			    const struct snt__listing *listing, unsigned position,
 			    unsigned *count_out);
 
-/* Opens one port of it. -ENETDOWN: the port is not active. -EADDRNOTAVAIL: it
- * has no usable GID. */
+/* Opens one of its ports. -ENETDOWN: the port is not active. -EADDRNOTAVAIL: it has no
+ * usable GID. */
 int snt__device_open(const struct snt__provider *provider,
 		     const struct snt__listing *listing, unsigned position,
 		     uint8_t number, struct snt__value gid_wish,
@@ -60,9 +61,9 @@ int snt__device_adopt(const struct snt_adopted *adopted, struct snt__value gid_w
 		      struct snt_device **device_out);
 
 /*
- * Closing takes two steps, so that a device which is still in use stays whole:
- * snt__device_release lets go of the PD and can be repeated if it fails;
- * snt__device_close then closes what is ours and frees, which never fails.
+ * Closing takes two steps, so that a device which is still in use stays intact:
+ * snt__device_release releases the PD and can be repeated if it fails;
+ * snt__device_close then closes what the library opened and frees, which never fails.
  */
 int snt__device_release(struct snt_device *device);
 void snt__device_close(struct snt_device *device);
@@ -71,11 +72,12 @@ void snt__device_close(struct snt_device *device);
 int snt__device_make_channel(const struct snt_device *device,
 			     struct ibv_comp_channel **channel_out);
 
-/* Somebody is about to sleep, and when he wakes up: as of snt__provider. */
+/* Before a thread sleeps, and when it wakes up: see snt__provider. */
 int snt__device_attend(const struct snt_device *device);
 void snt__device_leave(const struct snt_device *device, bool readable);
 
-/* What carries the packets of one of its QPs; with NULL, of any, at best. */
+/* What carries the packets of one of its QPs; if NULL, the best that any QP can
+ * have. */
 enum snt_path snt__device_path(const struct snt_device *device, struct ibv_qp *qp);
 
 /* "mlx5_0 port 1", for messages. */

@@ -95,8 +95,8 @@ static void mem_add_key(struct snt_mem *mem, struct ibv_mr *mr)
 	mem->key_count++;
 }
 
-/* Tries all, and keeps what a device refuses to let go. The device that refused
- * first, or NULL. */
+/* Tries all regions, and keeps those that a device refuses to deregister. Returns the
+ * device that refused first, or NULL. */
 static const struct snt_device *deregister_all(struct snt_mem *mem, int *ret_out)
 {
 	const struct snt_device *first = NULL;
@@ -139,8 +139,8 @@ static int release_orphan(void *owner)
 	return 0;
 }
 
-/* Undoes a registration that failed half-way, without a word: the failure that
- * is worth telling came before. */
+/* Undoes a registration that failed half-way, without an error text: the first failure
+ * is the one to report. */
 static void undo(struct snt_mem *mem)
 {
 	int ret;
@@ -152,7 +152,7 @@ static void undo(struct snt_mem *mem)
 	snt__orphan_add(mem->ctx, &mem->orphan, release_orphan, mem);
 }
 
-/* The two reasons that people meet, with what they can do. */
+/* The two most frequent reasons, with what to do. */
 static void explain(int err, const struct request *request, char *text, size_t size)
 {
 	struct rlimit limit;
@@ -175,7 +175,7 @@ static int refused(const struct snt_device *device, int ret,
 {
 	char text[SNT__DEVICE_TEXT], why[128];
 
-	/* A table that returns positive numbers has misread its manual. */
+	/* A table that returns positive numbers does not follow the specification. */
 	if (ret > 0)
 		ret = -EPROTO;
 	explain(-ret, request, why, sizeof(why));
@@ -218,13 +218,14 @@ static int register_on(const struct snt_device *device, const struct request *re
 	return ret ? refused(device, ret, request) : 0;
 }
 
-/* With a failure the memory is gone. */
+/* After a failure the memory is freed. */
 static int register_mem(struct snt_mem *mem, const struct request *request,
 			struct snt_mem **mem_out)
 {
 	struct snt_ctx *ctx = mem->ctx;
 
-	/* Before the devices are called, which may take long: the context stays. */
+	/* Counted before the devices are called, which may take long: the context stays
+	 * open. */
 	snt__ctx_add(ctx, SNT__CTX_MEMS, 1);
 	for (unsigned i = 0; i < ctx->device_count; i++) {
 		struct ibv_mr *mr = NULL;

@@ -8,10 +8,10 @@
 #include "dev/orphan.h"
 #include "dev/place.h"
 
-/* What the data path reads comes first, and keys lie side by side. */
+/* What the data path reads comes first, with the keys next to each other. */
 struct snt_mem {
 	uint64_t addr;
-	size_t length;	     /* 0: half released, good for releasing again only */
+	size_t length;	     /* 0: partly released; can only be released again */
 	struct snt_ctx *ctx; /* NULL: released */
 	unsigned access;
 	unsigned key_count; /* as many as the context has devices */
@@ -19,12 +19,12 @@ struct snt_mem {
 	uint32_t remote_key[SNT_DEVICES_MAX];
 	struct ibv_mr *mr[SNT_DEVICES_MAX];
 	struct snt__orphan orphan; /* of a registration that a later device refused */
-	bool adopted;		   /* the regions are not ours to deregister */
-	struct snt__place *place;  /* where it is, if we made it */
+	bool adopted;		   /* the program deregisters the regions */
+	struct snt__place *place;  /* its place, if the library allocated it */
 };
 
-/* Do all `length` bytes from `offset` lie in a range of `size` bytes? A sum that wraps
- * is less than what was added. */
+/* Do all `length` bytes from `offset` on lie in a range of `size` bytes? A sum that
+ * wraps is less than its operands. */
 static inline bool snt__range_holds(uint64_t size, uint64_t offset, uint64_t length)
 {
 	uint64_t end = offset + length;
@@ -32,8 +32,7 @@ static inline bool snt__range_holds(uint64_t size, uint64_t offset, uint64_t len
 	return end >= length && end <= size;
 }
 
-/* Is any of the rights that are needed not granted? Of those that something may need there
- * are no more than 8. */
+/* Is any needed right not granted? There are at most 8 that can be needed. */
 static inline bool snt__access_lacks(uint8_t granted, uint8_t needed)
 {
 	return needed & (uint8_t)~granted;

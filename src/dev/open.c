@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which devices a context gets. The rule behind all of it: what the user named
- * is there or is an error; what merely happened to match may be left out, which
- * the log then says.
+ * Which devices a context gets. The rule behind all of it: what the user named is
+ * present or is an error; what merely matched may be left out, which the log then
+ * reports.
  */
 #include "dev/open.h"
 
@@ -60,7 +60,7 @@ static int add_device(struct snt_ctx *ctx, struct snt_device *device)
 	return 0;
 }
 
-/* May a port with this failure be left out, since nobody named it? */
+/* May a port with this failure be left out, since it was not named? */
 static bool may_leave_out(const struct search *search, const struct snt__entry *entry,
 			  int ret)
 {
@@ -119,7 +119,7 @@ static int open_ports(struct search *search, unsigned position)
 	return ret;
 }
 
-/* All names, or as many as fit and dots. */
+/* All names, or as many as fit and an ellipsis. */
 static const char *present_names(const struct search *search, char *text, size_t size)
 {
 	size_t used = 0;
@@ -138,7 +138,7 @@ static const char *present_names(const struct search *search, char *text, size_t
 	return text;
 }
 
-/* Where the list came from, last in a sentence, since it may be long. */
+/* The origin of the list, last in a sentence, since it may be long. */
 static const char *source_text(const struct search *search, char *text, size_t size)
 {
 	const struct snt__value *source = &search->select.source;
@@ -198,7 +198,7 @@ static int check_entries(const struct search *search)
 	return 0;
 }
 
-/* Whether soft devices may take part, and who said so. */
+/* Whether soft devices may be used, and which setting or option decided that. */
 struct soft_wish {
 	enum snt_soft mode;
 	const char *origin;
@@ -243,7 +243,7 @@ static int list_soft(struct search *search, const struct snt_ctx_opts *opts)
 	return search->provider->list(soft_addresses(opts), &search->listing);
 }
 
-/* Where there is nothing else at all. A program that names addresses of soft devices
+/* Used when there are no other devices. A program that names addresses of soft devices
  * expects them, and is not warned. */
 static int fall_back(struct search *search, const struct snt_ctx_opts *opts)
 {
@@ -345,7 +345,7 @@ static int soft_mode(const struct snt_ctx_opts *opts, struct soft_wish *wish_out
 	return 0;
 }
 
-/* A program that brings its own devices gets others only if its code asks. */
+/* A program that brings its own devices gets further ones only if its code asks. */
 static bool wants_others(const struct snt_ctx_opts *opts)
 {
 	return !opts->adopted_count || opts->devices || opts->soft == SNT_SOFT_AUTO ||

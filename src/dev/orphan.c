@@ -27,7 +27,7 @@ static bool is_at(const struct snt__orphan *orphan, const void *home)
 	       orphan->home[1] == home;
 }
 
-/* Those at home, in order; the others stay. With the lock. */
+/* The orphans of this home, in order; the rest stay. With the lock. */
 static struct snt__orphan *take_list(struct snt_ctx *ctx, const void *home)
 {
 	struct snt__orphan *taken = NULL, **taken_end = &taken, **link = &ctx->orphans;

@@ -23,7 +23,7 @@
 #define F_SEAL_FUTURE_WRITE 0x10
 #endif
 
-/* Since Linux 6.3; a host can insist on it (vm.memfd_noexec). */
+/* Since Linux 6.3; a host can require it (vm.memfd_noexec). */
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 8u
 #endif
@@ -33,11 +33,11 @@ static struct {
 	pthread_mutex_t lock;
 	struct snt__place **place;
 	size_t room;
-	atomic_size_t count; /* changed with the lock */
+	atomic_size_t count; /* changed under the lock */
 	uint64_t last_id;
 } all = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-/* The first place that ends behind an address. */
+/* The first place that ends after an address. */
 static size_t position(uintptr_t address)
 {
 	size_t first = 0, end = all.count;
@@ -106,8 +106,8 @@ static void leave(struct snt__place *place)
 }
 
 /*
- * Forks. A child has none of the memory, and may put something else there, of which nobody
- * must think that it is in a place; nor must it be unmapped with one.
+ * Forks. A child has none of the memory, and may map something else there, which must
+ * neither be taken for a place nor be unmapped with one.
  */
 
 static void before_fork(void)
@@ -136,15 +136,15 @@ static void in_child(void)
 	pthread_mutex_unlock(&all.lock);
 }
 
-/* Before any device does the same: who comes last is asked first, and devices look for
- * places while they have their own locks. */
+/* Registered before any device's handler: handlers that are registered last run first,
+ * and devices look for places while they hold their own locks. */
 __attribute__((constructor)) static void watch_forks(void)
 {
 	pthread_atfork(before_fork, after_fork, in_child);
 }
 
 /*
- * Making and unmaking
+ * Creating and freeing
  */
 
 static int open_file(const char *name)
@@ -184,15 +184,15 @@ int snt__place_file(const char *name, size_t size)
 	return make_file(name, size, SEALS);
 }
 
-/* We have it mapped for writing, and nobody else will: who is given it, to read, has no
- * other right to it. */
+/* This process has it mapped for writing, and no other will: a process that gets the fd
+ * may only read. */
 static void seal(int fd)
 {
 	if (fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL))
 		fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL);
 }
 
-/* A child shares nothing with who talks to its parent's devices. */
+/* A child shares no memory with the peers of its parent's devices. */
 static int map(struct snt__place *place)
 {
 	int flags = place->fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
@@ -286,7 +286,8 @@ int snt__place_fd(uint64_t id)
 	return fd;
 }
 
-/* What is not sealed could be cut off, and huge pages need not be there: SIGBUS, both. */
+/* A file that is not sealed could be truncated, and huge pages may be missing: both
+ * raise SIGBUS. */
 size_t snt__place_size(int fd)
 {
 	int seals = fcntl(fd, F_GET_SEALS);

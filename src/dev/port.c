@@ -11,8 +11,8 @@
 #include "dev/gid.h"
 #include "util/err.h"
 
-/* Tables are short in practice; the bound keeps a broken device from making us
- * ask for ever. */
+/* Tables are short in practice; the bound keeps a broken device from causing an endless
+ * loop. */
 #define GID_TABLE_MAX 4096
 
 static uint32_t mtu_bytes(enum ibv_mtu mtu)
@@ -20,7 +20,7 @@ static uint32_t mtu_bytes(enum ibv_mtu mtu)
 	return mtu >= IBV_MTU_256 && mtu <= IBV_MTU_4096 ? 128u << mtu : 0;
 }
 
-/* Verbs encode lanes and rate apart, each as a bit. */
+/* Verbs encode lanes and rate separately, each as a bit. */
 static uint32_t speed_mbps(uint8_t width, uint8_t speed)
 {
 	static const struct {
@@ -154,7 +154,7 @@ static int failed_to(const struct snt_device *device, int ret, const char *what)
 {
 	char text[SNT__DEVICE_TEXT];
 
-	/* A table that returns positive numbers has misread its manual. */
+	/* A table that returns positive numbers does not follow the specification. */
 	if (ret > 0)
 		ret = -EPROTO;
 	return snt__fail(-ret, "%s: cannot query %s: %s",
@@ -189,7 +189,7 @@ int snt__port_probe(const struct snt_device *device, struct snt__port *port_out)
 	take_limits(&device_attr, &port_out->info);
 	take_port(&port_attr, &port_out->info);
 	port_out->info.path = snt__device_path(device, NULL);
-	/* What its verbs say is there for programs that expect a rate. */
+	/* The rate that its verbs report is for programs that expect one. */
 	if (device->provider && device->provider->kind == SNT_DEVICE_SOFT)
 		port_out->info.speed_mbps = 0;
 	if (control->query_numa_node)

@@ -8,11 +8,11 @@
 #include "util/setting.h"
 
 /*
- * A provider is where a context finds devices by name. Adopted devices have
- * none: nobody needs to find or open them.
+ * A provider is where a context finds devices by name. Adopted devices have none, since
+ * they need not be found or opened.
  */
 
-/* What is there, from list() until unlist(). */
+/* The devices found, from list() until unlist(). */
 struct snt__listing {
 	void *handle;
 	unsigned count;
@@ -21,20 +21,22 @@ struct snt__listing {
 struct snt__provider {
 	enum snt_device_kind kind;
 	const struct snt_control *(*control)(void);
-	/* No devices, or no RDMA support at all, is success with count 0. Which
-	 * addresses is a question for those who make devices of them. */
+	/* No devices, or no RDMA support at all, is success with count 0. Only
+	 * providers that create devices at addresses use `addresses`. */
 	int (*list)(struct snt__value addresses, struct snt__listing *listing_out);
 	void (*unlist)(struct snt__listing *listing);
 	const char *(*name)(const struct snt__listing *listing, unsigned position);
 	int (*open)(const struct snt__listing *listing, unsigned position,
 		    struct ibv_context **context_out);
 	int (*close)(struct ibv_context *context);
-	/* What carries the packets of a QP; with NULL, of any, at best. NULL: the port. */
+	/* What carries the packets of a QP; if NULL, the best that any QP can have.
+	 * Without this function: the port. */
 	enum snt_path (*path)(struct ibv_context *context, struct ibv_qp *qp);
-	/* Somebody is about to sleep until the device has something for him. Returns an fd
-	 * that he is to watch as well: packets of his do not move unless he says, in
-	 * leave(), that it was readable. Whoever gets one leaves soon after he woke up. -1:
-	 * none, and nothing to leave. NULL: the same. */
+	/* A thread is about to sleep until the device has something for it. Returns an
+	 * fd that the thread has to watch as well: its packets move only if it reports
+	 * in leave() that the fd was readable. A thread that got an fd calls leave()
+	 * soon after it woke up. -1: no fd, and no leave(). Without this function: the
+	 * same. */
 	int (*attend)(struct ibv_context *context);
 	void (*leave)(struct ibv_context *context, bool readable);
 };

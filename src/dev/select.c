@@ -69,7 +69,7 @@ static int parse_name(const struct snt__select *select, struct snt__entry *entry
 	return 0;
 }
 
-/* Cuts spaces off both ends of an entry. */
+/* Strips spaces from both ends of an entry. */
 static void trim(const char **text, size_t *length)
 {
 	while (*length && isspace((unsigned char)**text)) {
@@ -80,7 +80,7 @@ static void trim(const char **text, size_t *length)
 		(*length)--;
 }
 
-/* One entry, with its marks; without any it has those of the entry before it. */
+/* One entry, with its marks; without any it takes those of the previous entry. */
 static int parse_entry(const struct snt__select *select, struct snt__entry *entry,
 		       const char *text, size_t length)
 {

@@ -10,9 +10,9 @@
 #include "util/setting.h"
 
 /*
- * A parsed device list, with the syntax that sennit/ctx.h describes. Pure: it
- * decides about names and ports and keeps the tally by which, in the end, an
- * entry that selected nothing is told from one that did its job.
+ * A parsed device list, with the syntax that sennit/ctx.h describes. It touches no
+ * devices: it decides about names and ports, and counts matches, so that entries that
+ * selected nothing can be reported.
  */
 
 #define SNT__DEVICE_NAME 64 /* bytes of a device's name, with its NUL */
@@ -22,7 +22,7 @@ struct snt__entry {
 	uint8_t port; /* 0: all ports */
 	bool exact;
 	bool exclude;
-	/* The tally. */
+	/* The counts of matches. */
 	unsigned names_seen;
 	unsigned names_open; /* of these, those not excluded as a whole */
 	unsigned ports_seen;
@@ -35,26 +35,26 @@ struct snt__entry {
 struct snt__select {
 	struct snt__value source;
 	unsigned count;
-	/* One more than the list may have: without any inclusion in it, the
-	 * prefix "", which matches all, stands at the end. */
+	/* One more than the list may have: if it has no inclusion, the prefix "", which
+	 * matches all, is appended. */
 	struct snt__entry entry[SNT_DEVICE_LIST_MAX + 1];
 };
 
 /* 0, or -EINVAL with a sentence that quotes the entry. */
 int snt__select_parse(struct snt__select *select, struct snt__value source);
 
-/* Could a port of this device be selected? Tallies the name. */
+/* Could a port of this device be selected? Counts the name. */
 bool snt__select_name(struct snt__select *select, const char *name);
 
-/* Is this port selected? 1, with the entry that does; 0; or -EEXIST if two
- * entries select it. Tallies the port. */
+/* Is this port selected? 1, with the entry that does; 0; or -EEXIST if two entries
+ * select it. Counts the port. */
 int snt__select_port(struct snt__select *select, const char *name, uint8_t port,
 		     struct snt__entry **entry_out);
 
-/* Must a port which this entry selects be active, rather than may be? */
+/* Must a port that this entry selects be active, or else opening fails? */
 bool snt__select_is_strict(const struct snt__entry *entry);
 
-/* "=mlx5_0:1", as one would type it. */
+/* "=mlx5_0:1", as in a list. */
 #define SNT__ENTRY_TEXT (SNT__DEVICE_NAME + 8)
 const char *snt__entry_text(const struct snt__entry *entry, char *buffer);
 

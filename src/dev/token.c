@@ -37,7 +37,7 @@ _Static_assert(SNT_TOKEN_PACKED_MAX == HEADER_SIZE + 4 * SNT_DEVICES_MAX,
 #define ACCESS_REMOTE \
 	(SNT_ACCESS_REMOTE_WRITE | SNT_ACCESS_REMOTE_READ | SNT_ACCESS_REMOTE_ATOMIC)
 
-/* What is wrong with a token, or NULL. */
+/* The fault of a token, or NULL. */
 static const char *find_fault(const struct snt_token *token)
 {
 	if (!token->key_count || token->key_count > SNT_DEVICES_MAX)
