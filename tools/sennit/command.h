@@ -9,17 +9,18 @@
 #include "output.h"
 
 /*
- * The tool is a table of subcommands. All that there is to know of one, for parsing, for
- * --help and for its manual page, stands in its struct command; to add one, define it in
- * a file of its own and name it in main.c.
+ * The tool is a table of subcommands. Everything about one, for parsing, for --help and
+ * for its manual page, is in its struct command; to add one, define it in a file of its
+ * own and list it in main.c.
  */
 
-/* How every subcommand ends; `sennit help` and sennit(1) show this list. */
+/* Exit statuses of every subcommand; `sennit help` and sennit(1) show this list. */
 enum status {
 	STATUS_OK = 0,
-	STATUS_FAILED = 1, /* and said why */
+	STATUS_FAILED = 1, /* with a message that says why */
 	STATUS_USAGE = 2,  /* wrong options or arguments: nothing was done */
-	STATUS_PARTLY = 3, /* some of it: lanes that do not work, files not copied */
+	STATUS_PARTLY = 3, /* partial success: lanes that do not work, files not
+			    * copied */
 	STATUS_DATA = 4,   /* bytes did not arrive as they were sent */
 };
 
@@ -31,7 +32,7 @@ struct example {
 struct command {
 	const char *name;
 	const char *summary;   /* one line without a full stop */
-	const char *arguments; /* as in usage: "[HOST]"; "" where there are none */
+	const char *arguments; /* as in usage: "[HOST]"; "": none */
 	/* Paragraphs, separated by empty lines; lines that begin with a blank are shown
 	 * as they are. */
 	const char *description;
@@ -40,14 +41,14 @@ struct command {
 	const struct option_hint *hints;    /* the same; NULL: none */
 	int argument_min, argument_max;	    /* -1: any number */
 	bool ignores_signs;	/* arguments may be numbers such as -110, for 110 */
-	bool stops_at_argument; /* what follows the first argument is not for us */
+	bool stops_at_argument; /* arguments after the first are another program's */
 	size_t opts_size;	/* of the structure that options are stored in */
-	/* Gets that structure, filled with defaults and what was given, and the arguments
-	 * that are no options. Returns an enum status. */
+	/* Gets that structure, filled with defaults and the options given, and the
+	 * arguments that are not options. Returns an enum status. */
 	int (*run)(const void *opts, int count, char **argument);
 };
 
-/* What every subcommand has: --json, --help. */
+/* Options of every subcommand: --json, --help. */
 extern const struct option_entry common_options[];
 
 /* All of them, ended by NULL. */
@@ -55,10 +56,10 @@ extern const struct command *const commands[];
 
 const struct command *command_find(const char *name);
 
-/* As in `sennit ping --help`, and as a manual page. */
+/* Prints the help, as in `sennit ping --help`, and the manual page. */
 void command_help(const struct command *command);
 void command_manual(const struct command *command);
-/* The same of the tool as a whole. */
+/* The same for the tool as a whole. */
 void tool_help(void);
 void tool_manual(void);
 

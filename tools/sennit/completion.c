@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What shells know of the command line, from the tables of subcommands. */
+/* Shell completion of the command line, from the tables of subcommands. */
 #include "completion.h"
 
 #include <stdio.h>
@@ -7,9 +7,9 @@
 
 #include "command.h"
 
-/* What a shell can offer for an argument. */
+/* What a shell offers for an argument. */
 enum offer {
-	OFFER_NOTHING, /* a number, an address: only the user knows */
+	OFFER_NOTHING, /* a number, an address: nothing to offer */
 	OFFER_FILES,
 	OFFER_FOLDERS,
 	OFFER_WORDS, /* "cm|tcp" */

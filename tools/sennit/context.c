@@ -82,7 +82,7 @@ const char *context_remedy(int error)
 	}
 }
 
-/* What the library calls by the names of its structure has others here. */
+/* Error texts of the library name its structures' fields; here they become options. */
 static void say_options(const char *text, char *to, size_t size)
 {
 	static const char prefix[] = "snt_ctx_opts.";
@@ -142,7 +142,7 @@ int context_try(const struct context_opts *opts, struct snt_loop **loop_out,
 	return ret;
 }
 
-/* A context has no port of its own: what is in use is the address of a soft device. */
+/* A context has no port of its own: the address of a soft device is in use. */
 static const char *open_remedy(int error)
 {
 	return error == -EADDRINUSE ? "choose other addresses with --soft-addresses"

@@ -15,11 +15,11 @@ struct context_opts {
 	const char *gid;
 };
 
-/* To be named in the table of a subcommand, as an OPTION_TABLE. */
+/* For the table of a subcommand, as an OPTION_TABLE. */
 extern const struct option_entry context_options[];
 
 /* Opens a context whose log goes to stderr, warnings and worse unless SENNIT_LOG says
- * otherwise. Returns an enum status, having said what is wrong. */
+ * otherwise. Returns an enum status, having reported any error. */
 int context_open(const struct context_opts *opts, struct snt_ctx **ctx_out);
 
 /* The same with a loop in it. context_close_loop() closes both. */
@@ -32,11 +32,11 @@ void context_close_loop(struct snt_loop *loop);
 int context_try(const struct context_opts *opts, struct snt_loop **loop_out,
 		char why[CONTEXT_TEXT]);
 
-/* From now on nothing but errors is said: another process, with the same settings, says
- * the rest. */
+/* From now on only errors are reported: another process, with the same settings,
+ * reports the rest. */
 void context_hush(void);
 
-/* What to do about a call that returned this error, in a sentence; NULL: nothing known. */
+/* What to do about a call that returned this error, as a sentence; NULL: not known. */
 const char *context_remedy(int error);
 
 #endif

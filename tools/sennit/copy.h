@@ -14,21 +14,22 @@
 #include "copy_walk.h"
 
 /*
- * The two ends of copying. Each is a machine that does a little with each step, as much as
- * can be done without waiting for the peer, so that a server has many and a client shows
- * progress. Step returns 1 if something was done, 0 if there is nothing to do until the loop
- * has run, or the link's error; then, or when `over` is set, there is nothing left to do.
+ * The two ends of copying. Each is a state machine whose step does as much as it can
+ * without waiting for the peer, so that a server can have many and a client can show
+ * progress. Step returns 1 if something was done, 0 if there is nothing to do until the
+ * loop has run, or the link's error; then, or when `over` is set, nothing is left to
+ * do.
  */
 
 /* What has been done so far. */
 struct copy_report {
 	uint64_t files, folders;
-	uint64_t bytes;	  /* of files that are there as a whole */
-	uint64_t resumed; /* of these, not sent because they were there */
-	uint64_t moved;	  /* that went over the link */
+	uint64_t bytes;	  /* of files that have arrived completely */
+	uint64_t resumed; /* of these, not sent because the receiver had them */
+	uint64_t moved;	  /* sent over the link */
 	uint64_t problems;
-	uint64_t damaged; /* of the problems, those with a wrong digest */
-	/* What is under way. */
+	uint64_t damaged; /* problems because of a wrong digest */
+	/* The current file or folder. */
 	char path[COPY_PATH_MAX];
 	uint64_t at, size; /* COPY_UNKNOWN */
 	void (*problem)(void *arg, const char *text);
@@ -61,7 +62,8 @@ struct copy_sender {
 	uint32_t unjudged;
 	int state;
 	struct copy_digest digest; /* of the current one */
-	int pipe; /* the current file, if it has no bytes now and may have some later; or -1 */
+	int pipe; /* the current file, if it has no data now but may have later; or
+		   * -1 */
 	bool over;
 };
 
@@ -76,13 +78,14 @@ struct copy_receiver {
 	struct copy_report *report;
 	uint32_t digest_kind;
 	int root; /* the folder below which everything stays; to be closed */
-	char name
-		[COPY_PATH_MAX]; /* instead of the peer's first name; "": as the peer says */
-	char top[COPY_PATH_MAX]; /* the only first name that the peer may say; "": any */
+	char name[COPY_PATH_MAX]; /* replaces the peer's first name; "": use the
+				  * peer's */
+	char top[COPY_PATH_MAX];  /* the only first name that the peer may use; "":
+				  * any */
 	bool keep_times;
 	bool to_stdout;
-	/* Another descriptor has locked the part, whose file this is. True: it is worth trying
-	 * again later; false, or no function: it is refused. */
+	/* Another descriptor has locked the part; `part` is its file. True: try again
+	 * later; false, or no function: it is refused. */
 	bool (*locked)(void *arg, const struct stat *part);
 	void *locked_arg;
 	int state;
@@ -90,9 +93,10 @@ struct copy_receiver {
 	uint32_t next;	  /* number of the next to be proposed */
 	uint32_t waiting; /* files that the peer has yet to start */
 	struct copy_incoming
-		*current;	    /* the one that is hashed or written; NULL: none */
-	struct copy_folder *folder; /* of the last one, for the next */
-	/* Files that are whole: gathered in one, while the other is put in place. */
+		*current;	    /* the file being hashed or written; NULL: none */
+	struct copy_folder *folder; /* of the last file, for the next */
+	/* Files that are complete: gathered in one group, while the other is put in
+	 * place. */
 	struct copy_group group[2], *gathered;
 	struct copy_placing placing;
 	bool over;
@@ -102,11 +106,11 @@ struct copy_receiver {
 void copy_receiver_begin(struct copy_receiver *receiver, struct copy_link *link,
 			 struct copy_report *report, uint32_t digest_kind, int root);
 int copy_receiver_step(struct copy_receiver *receiver);
-/* Has it opened this file? */
+/* Does it have this file open? */
 bool copy_receiver_holds(const struct copy_receiver *receiver, const struct stat *file);
-/* Does it wait for a file that another has locked? */
+/* Does it wait for a file that another descriptor has locked? */
 bool copy_receiver_is_locked(const struct copy_receiver *receiver);
-/* Would it take what the peer says now? */
+/* Would it take frames of the peer now? */
 bool copy_receiver_listens(const struct copy_receiver *receiver);
 void copy_receiver_end(struct copy_receiver *receiver);
 

@@ -7,8 +7,9 @@
 
 #include "copy_frame.h"
 
-/* Digests that say whether a file has arrived as it was: SHA-256 of libcrypto, and for tools
- * built without it a CRC of 64 bits, which is enough against accidents. Bits of OPEN. */
+/* Digests that show whether a file has arrived unchanged: SHA-256 of libcrypto, and for
+ * tools built without it a 64-bit CRC, which is enough against accidents. They are bits
+ * in OPEN. */
 enum copy_digest_kind {
 	COPY_CRC64 = 1 << 0,
 	COPY_SHA256 = 1 << 1,
@@ -20,16 +21,16 @@ struct copy_digest {
 	uint64_t crc;
 };
 
-/* Those that this tool has. */
+/* The digests of this build. */
 uint32_t copy_digest_known(void);
-/* The best of these; 0: none is known. */
+/* The best of these; 0: this build has none of them. */
 uint32_t copy_digest_best(uint32_t digests);
 const char *copy_digest_name(uint32_t kind);
 
-/* Begins, or begins anew. 0; -ENOMEM; -EOPNOTSUPP. */
+/* Begins, or begins again. 0; -ENOMEM; -EOPNOTSUPP. */
 int copy_digest_begin(struct copy_digest *digest, uint32_t kind);
 void copy_digest_add(struct copy_digest *digest, const void *bytes, size_t length);
-/* Of all bytes so far; more may follow. 0; -ENOMEM. */
+/* The digest of all bytes so far; more may follow. 0; -ENOMEM. */
 int copy_digest_value(const struct copy_digest *digest, uint8_t value[COPY_DIGEST]);
 void copy_digest_end(struct copy_digest *digest);
 

@@ -8,8 +8,8 @@
 #include "copy_group.h"
 
 /*
- * A thread that waits for the disk, so that the loop need not: a server has other clients,
- * and its peers take it for lost if it does not answer.
+ * A thread that waits for the disk, so that the loop need not: a server has other
+ * clients, and peers consider it lost if it does not answer.
  */
 
 /* A group and whether it is in place. Zero it. */
@@ -19,14 +19,14 @@ struct copy_placing {
 	bool is_done;
 };
 
-/* Groups are put in place by a thread from now on, which wakes this loop when one is. Without
- * it, or if the thread cannot be made, copy_disk_place() waits itself. The limit on open files
- * is raised, as far as the process may. */
+/* From now on groups are put in place by a thread, which wakes this loop when a group
+ * is done. Without it, or if the thread cannot be created, copy_disk_place() waits
+ * itself. The limit on open files is raised as far as the process may. */
 void copy_disk_begin(struct snt_loop *loop);
-/* Waits for what is under way. */
+/* Waits for groups that are being put in place. */
 void copy_disk_end(void);
 
-/* Begins. The group is not to be touched until it is done. */
+/* Begins. The group must not be touched until it is done. */
 void copy_disk_place(struct copy_placing *placing, struct copy_group *group);
 bool copy_disk_is_done(struct copy_placing *placing);
 void copy_disk_wait(struct copy_placing *placing);

@@ -8,7 +8,8 @@
 #include <string.h>
 
 /*
- * Each type is a list of fields in this order: numbers, a digest, a text that takes the rest.
+ * Each type is a list of fields in this order: numbers, a digest, a text that takes the
+ * rest.
  */
 
 enum part {
@@ -185,7 +186,7 @@ int copy_frame_unpack(const void *buffer, size_t length, struct copy_frame *fram
 		from += COPY_DIGEST;
 	}
 	memcpy(frame_out->text, from, (size_t)told - fixed);
-	/* A text with a NUL in it would be another one for us than for the peer. */
+	/* A text that contains a NUL would be read differently here and by the peer. */
 	return is_sound(frame_out) && strlen(frame_out->text) == (size_t)told - fixed
 		       ? 0
 		       : -EBADMSG;

@@ -68,19 +68,19 @@ enum copy_open_flags {
 	COPY_PULL = 1 << 0,  /* the server sends */
 	COPY_INTO = 1 << 1,  /* the path must be a directory to put things into */
 	COPY_TIMES = 1 << 2, /* files keep their modification times */
-	COPY_ALONE = 1 << 3, /* a file, and no folder */
+	COPY_ALONE = 1 << 3, /* a file, not a folder */
 	COPY_FLAGS_ALL = 15,
 };
 
 enum copy_done {
 	COPY_WHOLE,
 	COPY_CHANGED,  /* the file changed while it was read */
-	COPY_GIVEN_UP, /* the receiver had said that it is of no use */
+	COPY_GIVEN_UP, /* the receiver had reported that it cannot use the file */
 	COPY_UNREADABLE,
 	COPY_DONES,
 };
 
-/* Any of them; each type has its own fields, others are 0. */
+/* Any type of frame; each has its own fields, the rest are 0. */
 struct copy_frame {
 	enum copy_type type;
 	uint32_t length;	     /* of DATA */
@@ -99,15 +99,16 @@ struct copy_frame {
 	char text[COPY_PATH_MAX];
 };
 
-/* With its header; of DATA the header alone. Returns the number of bytes; -ENOSPC. */
+/* Packs a frame with its header; for DATA the header only. Returns the number of bytes;
+ * -ENOSPC. */
 ssize_t copy_frame_pack(const struct copy_frame *frame, void *buffer, size_t size);
 
-/* How long the frame is, without its header, judged by the first COPY_HEADER bytes.
- * -EBADMSG if it is none, or too long. */
+/* The length of the frame without its header, from the first COPY_HEADER bytes.
+ * -EBADMSG if they are not a valid header, or it is too long. */
 ssize_t copy_frame_length(const void *header);
 
-/* All but DATA, of which there is only the header: `length` bytes with the header.
- * Trusts nothing. 0; -EBADMSG. */
+/* Unpacks `length` bytes with the header; for DATA the header only. Trusts nothing. 0;
+ * -EBADMSG. */
 int copy_frame_unpack(const void *buffer, size_t length, struct copy_frame *frame_out);
 
 #endif

@@ -14,7 +14,8 @@
 
 #include "copy_path.h"
 
-/* What has arrived waits for others no longer than this, and not for more than this. */
+/* Files that have arrived wait no longer than this for more, and for no more than
+ * this. */
 #define AGE_MAX	  UINT64_C(200000000)
 #define BYTES_MAX (UINT64_C(64) << 20)
 /* Fewer are synchronised one by one. syncfs(2) may have to write what other programs wrote. */
@@ -132,9 +133,10 @@ static void sync_each(struct unsynced *list, size_t count)
 			list[i].error = errno;
 }
 
-/* All of one file system, with one wait for its journal and the disk's cache. An error may be
- * of a file that is not ours: then each is asked by itself. Before Linux 5.8 there are no
- * errors, and those of data are found at the file. */
+/* All files of one file system, with one wait for its journal and the disk's cache. An
+ * error may be of another program's file: then each file is synchronised by itself.
+ * Before Linux 5.8 syncfs(2) reports no errors, and those of data are found at the
+ * file. */
 static void sync_together(struct unsynced *list, size_t count,
 			  const struct unsynced *one)
 {
@@ -156,7 +158,7 @@ static void sync_all(struct unsynced *list, size_t count)
 
 		if (!fstat(list[i].fd, &stat))
 			list[i].device = stat.st_dev;
-		/* The disk begins; no matter if it does not. */
+		/* Starts writing; a failure does not matter. */
 		sync_file_range(list[i].fd, 0, 0, SYNC_FILE_RANGE_WRITE);
 	}
 	if (count >= TOGETHER_MIN)

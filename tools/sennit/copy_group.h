@@ -11,13 +11,14 @@
 #include "copy_frame.h"
 
 /*
- * Files that have arrived, put in place together. Each is on disk before it takes its name,
- * and its name is on disk before the sender is told: all are synchronised, then all are
- * renamed, then the folders that have new names are synchronised. Many cost little more than
- * one, which waits for the file system's journal and for the disk's cache.
+ * Files that have arrived, put in place together. Each is on disk before it takes its
+ * name, and its name is on disk before the sender is told: all are synchronised, then
+ * all are renamed, then the folders that have new names are synchronised. Many cost
+ * little more than one, which waits for the file system's journal and for the disk's
+ * cache.
  */
 
-/* A folder that files go to, shared by those that follow each other. */
+/* A folder that files are put into, shared by consecutive ones. */
 struct copy_folder {
 	unsigned user_count;
 	int fd;
@@ -25,8 +26,8 @@ struct copy_folder {
 	char path[COPY_PATH_MAX]; /* below the root; "": the root */
 };
 
-/* The folder that the last part of a sound path is in. `last` is returned again if it is the
- * same one; NULL: there was none. 0; -errno. */
+/* The folder that contains the last part of a sound path. `last` is returned again if
+ * it is the same one; NULL: there was none. 0; -errno. */
 int copy_folder_of(int root, const char *path, struct copy_folder *last,
 		   struct copy_folder **folder_out);
 /* NULL is legal. */
@@ -37,7 +38,8 @@ struct copy_incoming {
 	uint32_t entry;
 	int state;     /* of the receiver's; 0: unused */
 	int fd;	       /* -1: not open, or a folder */
-	bool in_place; /* it is the file itself, which may be the same already */
+	bool in_place; /* opened as the file itself, which may have the right contents
+		        * already */
 	int error;     /* why it cannot be put in place: an errno, or 0 */
 	struct copy_folder *folder;
 	char *path; /* as the peer says */
@@ -48,8 +50,8 @@ struct copy_incoming {
 	struct copy_digest digest;
 };
 
-/* Two groups, of which one is gathered while the other is put in place, and what is proposed
- * ahead fit the window. */
+/* Two groups, one being gathered and one being put in place, fit the window together
+ * with files proposed ahead. */
 #define COPY_GROUP_MAX 192
 
 struct copy_group {
@@ -59,16 +61,16 @@ struct copy_group {
 	uint64_t since_ns; /* when the first was added */
 };
 
-/* Nothing more fits, or too many files are open in this process. */
+/* It is full, or too many files are open in this process. */
 bool copy_group_is_full(const struct copy_group *group);
-/* Is it large or old enough? What is left of it is put in place when no more comes. */
+/* Is it large or old enough? The rest is put in place when no more comes. */
 bool copy_group_is_due(const struct copy_group *group);
-/* The group is not due. A folder was made already; of a file rights and times are set. */
+/* The group must not be due. A folder exists already; a file has its mode and times. */
 void copy_group_add(struct copy_group *group, struct copy_incoming *item);
-/* Puts all in place, and says in copy_incoming::error which could not be. Waits for the disk;
- * may be called in another thread, while the group is left alone in this one. */
+/* Puts everything in place, and sets copy_incoming::error where that failed. Waits for
+ * the disk; may be called in another thread, while this one leaves the group alone. */
 void copy_group_place(struct copy_group *group);
-/* Takes the next one out; NULL: none is left, and it can be used again. */
+/* Takes the next item out; NULL: none is left, and the group can be reused. */
 struct copy_incoming *copy_group_take(struct copy_group *group);
 
 #endif

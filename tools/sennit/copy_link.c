@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sennit/err.h>
 
-/* Data under way in this process, and always a few other frames beside it. */
+/* Data in flight in this process, and always a few other frames besides it. */
 #define OUT_SIZE (4 * COPY_DATA_MAX)
 /* Frames go out together while there are more to come. */
 #define GATHERED_MIN (64 << 10)
@@ -36,7 +36,7 @@ int copy_link_fail(struct copy_link *link, int error, const char *text)
 	return -link->error;
 }
 
-/* The stream's own reason is the better one. */
+/* The stream's own reason is more precise. */
 static int lost(struct copy_link *link, ssize_t ret)
 {
 	struct snt_stream_info info = { .size = sizeof(info) };
@@ -110,7 +110,8 @@ static void gather(const struct iovec iov[2], uint8_t *to, size_t length)
 		memcpy(to + first, iov[1].iov_base, length - first);
 }
 
-/* So many bytes at the front of what has come. 1; 0: not yet; or an error. */
+/* Copies so many bytes from the front of what has arrived. 1; 0: not yet; or an
+ * error. */
 static int look(struct copy_link *link, uint8_t *to, size_t length)
 {
 	struct iovec iov[2];

@@ -18,8 +18,8 @@ bool copy_path_is_part(const char *name)
 	       !strcmp(name + length - tail, COPY_PART_SUFFIX);
 }
 
-/* A name that would be too long with the suffix is cut, and told from others by a number
- * made of all of it. */
+/* A name that would be too long with the suffix is cut, and made distinct by a hash of
+ * all of it. */
 void copy_path_part(const char *name, char part[NAME_MAX + 1])
 {
 	enum {

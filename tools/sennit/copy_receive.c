@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The end that gets the files. Each is written under a name of its own (copy_path.h), and
- * takes the name that it is to have only when it is there as a whole, checked and on disk
- * (copy_group.h): whatever happens before, the file that had this name is left as it was.
- * What there is of it stays, for the next time, unless it is known to be of no use.
+ * The receiving end. Each file is written under a temporary name (copy_path.h), and
+ * takes its final name only once it is complete, checked and on disk (copy_group.h):
+ * whatever happens before, the file that had this name is left unchanged. An incomplete
+ * file is kept for the next time, unless it is known to be of no use.
  */
 #include <assert.h>
 #include <errno.h>
@@ -22,22 +22,22 @@
 
 #define HASHED_MAX COPY_DATA_MAX
 
-/* Of a file or folder. */
+/* States of a file or folder. */
 enum {
 	FREE,
-	HASHED,	 /* it is, or will be: what is there from before */
-	WAITING, /* for where to start */
+	HASHED,	 /* what exists from before is or will be hashed */
+	WAITING, /* for START */
 	WRITTEN,
 	WHOLE, /* and in the group */
 };
 
-/* Of the receiver. */
+/* States of the receiver. */
 enum {
 	IDLE,
 	LOCKED,	  /* the current file, by another descriptor; it is tried again */
 	HASHING,  /* the current file */
 	DATA,	  /* of the current file */
-	DRAINING, /* it is of no use: what is still under way is dropped */
+	DRAINING, /* the current file is of no use: data still in flight is dropped */
 };
 
 void copy_receiver_begin(struct copy_receiver *receiver, struct copy_link *link,
@@ -57,7 +57,7 @@ static void close_file(struct copy_incoming *item)
 	item->fd = -1;
 }
 
-/* It is judged, or given up. */
+/* The item is judged, or given up. */
 static void release(struct copy_receiver *receiver, struct copy_incoming *item)
 {
 	if (item->state == WAITING)
@@ -90,7 +90,7 @@ static int succeed(struct copy_receiver *receiver, struct copy_incoming *item)
 	return 1;
 }
 
-/* The file, or folder, cannot be had, and the rest can. */
+/* This file or folder fails, but the rest can go on. */
 __attribute__((format(printf, 4, 5))) static int refuse(struct copy_receiver *receiver,
 							struct copy_incoming *item,
 							int error, const char *format,
@@ -117,7 +117,7 @@ __attribute__((format(printf, 4, 5))) static int refuse(struct copy_receiver *re
 	return 1;
 }
 
-/* What went wrong may be mended: then what there is can be used. */
+/* The cause may be fixed: then the bytes received so far can be used. */
 static int refuse_and_keep(struct copy_receiver *receiver, struct copy_incoming *item,
 			   int error, const char *what)
 {
@@ -154,7 +154,7 @@ static int tell_placed(struct copy_receiver *receiver, struct copy_incoming *ite
 	return succeed(receiver, item);
 }
 
-/* Begins with what was gathered, unless there is another one under way. 1: it did. */
+/* Puts the gathered group in place, unless the other one still is. 1: it has begun. */
 static int place_group(struct copy_receiver *receiver)
 {
 	struct copy_group *other = receiver->gathered == &receiver->group[0]
@@ -168,7 +168,7 @@ static int place_group(struct copy_receiver *receiver)
 	return 1;
 }
 
-/* 1: one was told of; 0: the disk is not done yet. */
+/* 1: the sender was told of one item; 0: the disk is not done yet. */
 static int tell_one_placed(struct copy_receiver *receiver)
 {
 	struct copy_incoming *item;
@@ -201,7 +201,7 @@ void copy_receiver_end(struct copy_receiver *receiver)
 {
 	struct copy_incoming *current = receiver->current;
 
-	/* What is whole is used, though the sender may not hear of it. */
+	/* Complete files are put in place, though the sender may not learn of it. */
 	if (receiver->placing.group)
 		copy_disk_wait(&receiver->placing);
 	if (receiver->gathered->count)
@@ -231,7 +231,7 @@ void copy_receiver_end(struct copy_receiver *receiver)
  * Where things go
  */
 
-/* The path here for what the peer calls it; false if it may not say that. */
+/* The local path for the peer's path; false if the peer may not use that path. */
 static bool path_here(const struct copy_receiver *receiver, const char *said,
 		      char path[COPY_PATH_MAX])
 {
@@ -272,7 +272,7 @@ static int find_folder(struct copy_receiver *receiver, struct copy_incoming *ite
 	return 0;
 }
 
-/* NULL: the peer broke the rules, or there is no memory. */
+/* NULL: the peer broke the protocol, or there is no memory. */
 static struct copy_incoming *new_item(struct copy_receiver *receiver,
 				      const struct copy_frame *frame)
 {
@@ -330,7 +330,7 @@ static int on_folder(struct copy_receiver *receiver, const struct copy_frame *fr
  * A file begins
  */
 
-/* Whoever had the lock before may have given the file its name. */
+/* The previous holder of the lock may have given the file its final name. */
 static bool is_still_part(const struct copy_incoming *item, const struct stat *opened)
 {
 	struct stat named;
@@ -357,8 +357,8 @@ static int lock_part(struct copy_receiver *receiver, struct copy_incoming *item,
 	return 1;
 }
 
-/* A file of ours with one name, which no other client is writing. 0; 1: it was refused, or is
- * tried again later. */
+/* Opens a file of this user with one name, which no other client is writing. 0; 1: it
+ * was refused, or is tried again later. */
 static int open_part(struct copy_receiver *receiver, struct copy_incoming *item)
 {
 	struct stat stat;
@@ -387,8 +387,8 @@ static int open_part(struct copy_receiver *receiver, struct copy_incoming *item)
 	return 0;
 }
 
-/* Copying a folder again finds most of its files as they are to be: one of the right size,
- * with nothing left of an earlier try beside it, is compared before it is written anew. */
+/* Copying a folder again finds most of its files complete: a file of the right size,
+ * with no part left by an earlier try, is compared before it is written again. */
 static bool open_whole(struct copy_incoming *item)
 {
 	struct stat stat;
@@ -408,7 +408,8 @@ static bool open_whole(struct copy_incoming *item)
 	return true;
 }
 
-/* What there is from before. A part is made only when its bytes come. 0; 1: refused. */
+/* Opens what exists from before. A part is created only when its bytes come. 0; 1:
+ * refused. */
 static int open_existing(struct copy_receiver *receiver, struct copy_incoming *item)
 {
 	struct stat stat;
@@ -437,12 +438,12 @@ static int tell_have(struct copy_receiver *receiver, struct copy_incoming *item)
 	return 1;
 }
 
-/* What there is from before, and its digest. */
+/* Finds what exists from before, and its digest. */
 static int look_for_bytes(struct copy_receiver *receiver, struct copy_incoming *item)
 {
 	if (open_existing(receiver, item))
 		return 1;
-	/* More than there is to come is of something else. */
+	/* A longer part belongs to another file. */
 	if (item->size == COPY_UNKNOWN || item->have > item->size)
 		item->have = 0;
 	if (!item->have)
@@ -483,7 +484,7 @@ static int hash_some(struct copy_receiver *receiver)
 	return length && item->at < item->have ? 1 : tell_have(receiver, item);
 }
 
-/* Opens what is to be written, as far as it is not open. 0; 1: it was refused, or is tried
+/* Opens the file for writing, unless it is open. 0; 1: it was refused, or is tried
  * again later. */
 static int open_for_writing(struct copy_receiver *receiver, struct copy_incoming *item)
 {
@@ -531,7 +532,7 @@ static int on_start(struct copy_receiver *receiver, const struct copy_frame *fra
 	return 1;
 }
 
-/* 0: the lock is still another's. */
+/* 0: another descriptor still has the lock. */
 static int try_again(struct copy_receiver *receiver)
 {
 	struct copy_incoming *item = receiver->current;
@@ -672,7 +673,7 @@ static int on_done(struct copy_receiver *receiver, const struct copy_frame *fram
 		return copy_link_fail(receiver->link, EPROTO,
 				      "the peer ends what was not begun");
 	receiver->state = IDLE;
-	item->state = WHOLE; /* nothing more comes of it */
+	item->state = WHOLE; /* its last frame has come */
 	if (frame->done == COPY_WHOLE &&
 	    (item->size == COPY_UNKNOWN || item->at == item->size))
 		return judge(receiver, frame);

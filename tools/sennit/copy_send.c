@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The end that has the files. It proposes files ahead of the one that it sends, so that their
- * answers cost no waiting, and does not wait for the receiver's judgment, so that the receiver
- * can put many files on disk at once.
+ * The sending end. It proposes files ahead of the one that it sends, so that their
+ * answers cost no waiting, and does not wait for the receiver's judgment, so that the
+ * receiver can put many files on disk at once.
  */
 #include <errno.h>
 #include <poll.h>
@@ -13,7 +13,7 @@
 
 #include "copy.h"
 
-/* How much is read again at a time, to see whether what the peer has is the same. */
+/* How much is read again at a time to check whether the peer's bytes are the same. */
 #define HASHED_MAX COPY_DATA_MAX
 /* Files that are open and not yet sent: of one sender, and of all in this process, which may
  * be a server with many clients and 1024 descriptors. */
@@ -22,14 +22,14 @@
 
 enum {
 	FREE,
-	ASKED, /* what does the peer have of it? Of a folder: what does it say to it? */
+	ASKED, /* a file: waits for HAVE; a folder: waits for JUDGED */
 	KNOWN,
-	HASHING, /* is it the same? */
+	HASHING, /* comparing digests */
 	SENDING,
-	SENT, /* what does the peer say to it? */
+	SENT, /* waits for JUDGED */
 };
 
-/* Of the sender. */
+/* States of the sender. */
 enum {
 	WALKING,
 	WALKED, /* everything has been proposed */
@@ -89,7 +89,7 @@ static struct copy_outgoing *item_of(struct copy_sender *sender, uint32_t entry)
  * Something new
  */
 
-/* Files of /proc and the like have no size, and bytes all the same. */
+/* Files of /proc and the like have size 0 but contents. */
 static bool has_size(const struct copy_entry *found)
 {
 	char byte;
@@ -126,7 +126,7 @@ static void propose(struct copy_sender *sender, enum copy_type type)
 	copy_link_put(sender->link, &frame);
 }
 
-/* The current one is always proposed: at least one file is under way. */
+/* The current file is always proposed: at least one is in flight. */
 static bool may_propose(const struct copy_sender *sender)
 {
 	uint32_t ahead = sender->next - sender->current;
@@ -145,7 +145,7 @@ static int find_next(struct copy_sender *sender)
 		propose(sender, COPY_FILE);
 		break;
 	case COPY_FOUND_FOLDER:
-		/* The contents of a folder, without itself. */
+		/* The contents of a folder, without the folder itself. */
 		if (*sender->found.path)
 			propose(sender, COPY_DIRECTORY);
 		break;
@@ -197,7 +197,7 @@ static int begin(struct copy_sender *sender, struct copy_outgoing *item)
 	return 1;
 }
 
-/* What the peer has may be of another file, or of an older one with this name. */
+/* The peer's bytes may be of another file, or of an older one with this name. */
 static int hash_some(struct copy_sender *sender, struct copy_outgoing *item)
 {
 	uint8_t buffer[HASHED_MAX], digest[COPY_DIGEST];
@@ -256,7 +256,8 @@ static ssize_t read_some(const struct copy_outgoing *item, void *to, size_t want
 		       : pread(item->fd, to, wanted, (off_t)item->at);
 }
 
-/* Reading from a pipe must not keep this end from answering its peer, or a signal. */
+/* Reading from a pipe must not keep this end from answering its peer, or from handling
+ * a signal. */
 static bool would_block(const struct copy_outgoing *item)
 {
 	struct pollfd poll_in = { .fd = item->fd, .events = POLLIN };
@@ -291,7 +292,7 @@ static int send_some(struct copy_sender *sender, struct copy_outgoing *item)
 	}
 	if (length && (item->size == COPY_UNKNOWN || item->at < item->size))
 		return 1;
-	/* Behind the last data there is room for a frame: see copy_sender_step(). */
+	/* After the last data there is room for a frame: see copy_sender_step(). */
 	return finish(sender, item, COPY_WHOLE);
 }
 
@@ -378,7 +379,7 @@ static int listen_to(struct copy_sender *sender)
 	struct copy_frame frame;
 	int ret;
 
-	/* Its answer may need an answer. */
+	/* A frame may need an answer. */
 	if (!copy_link_has_room(sender->link, COPY_CONTROL_MAX))
 		return 0;
 	ret = copy_link_next(sender->link, &frame);

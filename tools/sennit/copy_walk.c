@@ -44,7 +44,7 @@ static const char *kind_text(mode_t mode)
 				: "a device";
 }
 
-/* Opens it only if it is a file or a folder: opening other things has effects. */
+/* Opens it only if it is a file or a folder: opening anything else has side effects. */
 static enum copy_found look_at(struct copy_entry *entry, int folder, const char *name,
 			       const char *shown, bool follow)
 {
@@ -145,7 +145,7 @@ enum copy_found copy_walk_next(struct copy_walk *walk, struct copy_entry *entry)
 			     found->d_name) >= (int)sizeof(entry->path))
 			return problem(entry, ENAMETOOLONG,
 				       "%.800s/...: the path is too long", walk->path);
-		/* No receiver takes this name. */
+		/* Receivers refuse this name. */
 		if (copy_path_is_part(found->d_name))
 			return problem(
 				entry, EINVAL,

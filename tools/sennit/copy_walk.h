@@ -10,23 +10,22 @@
 #include "copy_frame.h"
 
 /*
- * What is to be sent, one after the other: files, and folders before what is in them. In
- * folders symbolic links are not followed, and neither they nor anything but files and
- * folders is sent: each is a problem, which is told, and the rest goes on.
+ * What is to be sent, in order: files, and folders before their contents. In folders
+ * symbolic links are not followed, and only files and folders are sent: anything else
+ * is a problem, which is reported, and the walk goes on.
  */
 
 struct copy_source {
 	int folder;	  /* in which it is; AT_FDCWD */
 	const char *name; /* in that folder; "-": standard input, if `pipe` */
-	const char *
-		top; /* what the receiver sees as its first name; "": its contents only */
-	bool follow; /* it may be a symbolic link itself */
+	const char *top;  /* the first name that the receiver sees; "": contents only */
+	bool follow;	  /* it may be a symbolic link itself */
 	bool pipe;
 };
 
 enum copy_found {
 	COPY_FOUND_END,
-	COPY_FOUND_FILE, /* open at entry.fd, which is the caller's */
+	COPY_FOUND_FILE, /* open at entry.fd, which the caller owns */
 	COPY_FOUND_FOLDER,
 	COPY_FOUND_PROBLEM,
 };

@@ -41,13 +41,13 @@ struct client {
 	const char *host;
 	uint32_t digest;
 	uint64_t began_ns, shown_ns, shown_moved;
-	double rate; /* of the last while, bytes per second */
+	double rate; /* recent average, bytes per second */
 	bool to_stdout;
-	int pipe;	  /* a descriptor to be waited for beside the loop; -1: none */
-	json_t *messages; /* what was said of single files; NULL: no JSON */
+	int pipe;	  /* a descriptor to wait for besides the loop; -1: none */
+	json_t *messages; /* messages about single files; NULL: no JSON */
 };
 
-/* More than anybody reads: all of them are on stderr. */
+/* More would not be read: all of them are on stderr. */
 #define MESSAGES_MAX 1000
 
 /*
@@ -55,11 +55,12 @@ struct client {
  */
 
 struct place {
-	char host[256]; /* "": here */
+	char host[256]; /* "": this host */
 	const char *path;
 };
 
-/* A colon before any slash makes it another host's. Addresses of IPv6 are in brackets. */
+/* A colon before any slash makes it a path on another host. IPv6 addresses are in
+ * brackets. */
 static int read_place(const char *text, struct place *place)
 {
 	const char *colon = text + strcspn(text, ":/");
@@ -97,7 +98,7 @@ static bool ends_in_slash(const char *path)
 	return length && path[length - 1] == '/';
 }
 
-/* The last name of a path; of "." and the like, the name of the folder it is. */
+/* The last name of a path; for "." and the like, the name of that folder. */
 static void top_of(const char *path, char top[COPY_PATH_MAX])
 {
 	char copy[COPY_PATH_MAX], whole[PATH_MAX];
@@ -108,7 +109,7 @@ static void top_of(const char *path, char top[COPY_PATH_MAX])
 		snprintf(top, COPY_PATH_MAX, "%s", basename(whole));
 }
 
-/* The same of a path there: "" if it is all that is served. */
+/* The same for a path on the server: "" if it is the whole folder served. */
 static void top_there(const char *path, char top[COPY_PATH_MAX])
 {
 	char copy[COPY_PATH_MAX];
@@ -143,7 +144,7 @@ static void show_progress(struct client *client)
 
 	if (!output_shows_progress() || passed < PROGRESS_NS)
 		return;
-	/* An average that forgets, so that the number can be read. */
+	/* A moving average, so that the number is readable. */
 	client->rate +=
 		((double)(report->moved - client->shown_moved) * 1e9 / (double)passed -
 		 client->rate) *
@@ -179,7 +180,7 @@ static int interrupted(struct client *client)
 		"interrupted");
 }
 
-/* For the loop, or for bytes of a pipe. */
+/* Waits for the loop, or for data in a pipe. */
 static int wait_for_pipe(struct client *client)
 {
 	struct pollfd wanted[] = {
@@ -194,7 +195,7 @@ static int wait_for_pipe(struct client *client)
 	return snt_loop_dispatch(client->loop, 0);
 }
 
-/* Does what can be done, then lets the loop run. */
+/* Does one step, then lets the loop run. */
 static int turn(struct client *client, int did)
 {
 	int ret;
@@ -213,7 +214,7 @@ static int turn(struct client *client, int did)
 	return STATUS_OK;
 }
 
-/* Asks for a transfer. The server's word is READY, or what is wrong with it. */
+/* Asks for a transfer. The server answers READY, or what is wrong. */
 static int ask(struct client *client, const char *path, uint32_t flags)
 {
 	struct copy_frame frame = { .type = COPY_OPEN,
@@ -302,7 +303,7 @@ static int push(struct client *client, char **source, size_t count, const char *
  * And back
  */
 
-/* Where it goes: into a folder that there is, or under a name. */
+/* Opens the target: an existing folder to put things into, or a new name. */
 static int open_target(const char *target, bool into, struct copy_receiver *receiver)
 {
 	char copy[COPY_PATH_MAX];
@@ -388,7 +389,7 @@ static int connect_to(struct client *client)
 		return peer_failed(client->loop, client->host, &opts->peer, ret,
 				   info.text);
 	}
-	/* Before this there was no server to say goodbye to. */
+	/* Before this there was no server to be told of the end. */
 	peer_catch_first_signal();
 	return copy_link_begin(&client->link, client->stream)
 		       ? output_failed(NULL, "out of memory")
@@ -399,7 +400,7 @@ static void disconnect(struct client *client)
 {
 	bool is_well = client->link.out && !client->link.error;
 
-	/* The server hears of it, if it is there. */
+	/* The server is told, if it is still connected. */
 	if (client->link.error)
 		snt_stream_wait(client->stream, SNT_STREAM_OVER, (int64_t)GOODBYE_NS);
 	if (!is_well || snt_stream_close(client->stream, (int64_t)CLOSE_NS))
@@ -447,7 +448,7 @@ static json_t *json_summary(const struct client *client, double seconds, int sta
 	return object;
 }
 
-/* Messages have said what was not copied; the status sums it up. */
+/* Messages have named what was not copied; the status summarises them. */
 static int summarise(struct client *client, int status)
 {
 	const struct copy_report *report = &client->report;
@@ -488,7 +489,7 @@ static int copy(struct client *client, char **source, size_t count, const char *
 	return status;
 }
 
-/* All from here to a host, or all from one host to here. */
+/* The sources are all on this host, or all on one other host with the target here. */
 static int read_places(char **source, size_t count, const char *target,
 		       struct place *to, struct place *from)
 {
@@ -517,7 +518,7 @@ static int by_name(const void *a, const void *b)
 	return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Two of one name would be one in the end, and the first be lost. */
+/* Two sources with one name would overwrite each other, and the first be lost. */
 static int check_names(char **source, size_t count, bool from_there)
 {
 	char(*top)[COPY_PATH_MAX] = calloc(count, sizeof(*top));
@@ -584,7 +585,7 @@ static int cp_run(const void *opts_in, int count, char **argument)
 	context_close_loop(client.loop);
 	if (peer_stopped && status) {
 		fflush(NULL);
-		raise(peer_stopped); /* whose action is the default one again */
+		raise(peer_stopped); /* its default action is restored */
 	}
 	return status;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* sennit help: what --help says, and the manual pages, from the tables of subcommands. */
+/* sennit help: the texts of --help and the manual pages, from the tables of
+ * subcommands. */
 #include <stdio.h>
 #include <string.h>
 #include <sennit/setting.h>
@@ -136,7 +137,7 @@ void tool_help(void)
  * As manual pages
  */
 
-/* Text in which nothing is a request or an escape. */
+/* Text in which roff finds neither requests nor escapes. */
 static void roff(const char *text)
 {
 	for (const char *c = text; *c; c++) {
@@ -228,7 +229,7 @@ static void roff_examples(const struct example *example)
 	}
 }
 
-/* What the library reads, which is the same for every program of it. */
+/* Settings of the library, which are the same for every program. */
 static void roff_settings(void)
 {
 	size_t count;

@@ -68,7 +68,7 @@ uint64_t histogram_at(const struct histogram *histogram, double share)
 		if (seen && (double)seen >= wanted) {
 			uint64_t last = histogram_bucket_last(i);
 
-			/* What is known exactly wins over the bucket's edge. */
+			/* The exact maximum is better than the bucket's edge. */
 			return last < histogram->max ? last : histogram->max;
 		}
 	}

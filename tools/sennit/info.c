@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* sennit info: what this host has, and what the library makes of it. */
+/* sennit info: the devices of this host, and how the library sees them. */
 #include <dirent.h>
 #include <net/if.h>
 #include <stdio.h>

@@ -54,9 +54,9 @@ static int run(const struct command *command, int argc, char **argv)
 	return status;
 }
 
-/* Where stdin, stdout or stderr is closed, the next file that is opened would have its
- * number, and results would be written into it. What takes their place can neither be read
- * nor written, and programs that are run do not get it. */
+/* If stdin, stdout or stderr is closed, the next file opened would get its number, and
+ * results would be written into it. The placeholders can neither be read nor written,
+ * and are not inherited by programs. */
 static void hold_standard_files(void)
 {
 	int fd;
@@ -95,7 +95,7 @@ int main(int argc, char **argv)
 	if (!strcmp(word, "--help") || !strcmp(word, "-h"))
 		word = "help";
 	command = command_find(word);
-	/* Where there is one, it may be another program that the option is for. */
+	/* After a subcommand, --json may be meant for another program. */
 	for (int i = 1; !command && i < argc; i++)
 		output.json |= !strcmp(argv[i], "--json");
 	if (!strcmp(word, "--version"))

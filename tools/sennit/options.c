@@ -15,7 +15,7 @@
 /* More options than any subcommand has. */
 #define OPTIONS_MAX 96
 
-/* What getopt_long() returns for those without a letter begins here. */
+/* The first value that getopt_long() returns for options without a letter. */
 #define FIRST_CODE 256
 #define CODE_HELP  (FIRST_CODE + OPTIONS_MAX)
 #define CODE_JSON  (CODE_HELP + 1)
@@ -77,7 +77,7 @@ int options_time(const char *text, uint64_t *ns_out)
 	return -EINVAL;
 }
 
-/* The position of a word in "a|b|c"; -EINVAL if it is none of these. */
+/* The position of a word in "a|b|c"; -EINVAL if it is not one of these. */
 static int choice_of(const char *choices, const char *text)
 {
 	size_t length = strlen(text);
@@ -315,7 +315,7 @@ static int store_known(struct known known, const char *text, void *opts)
 	return store(known.entry, text, (char *)opts + known.base);
 }
 
-/* Is it one of another program's? With @letter 0 it is looked for by name. */
+/* Is it an option of another program? With @letter 0 it is looked up by name. */
 static const struct option_hint *find_hint(const struct command *command, int letter,
 					   const char *name)
 {
@@ -327,7 +327,7 @@ static const struct option_hint *find_hint(const struct command *command, int le
 	return hint && hint->name ? hint : NULL;
 }
 
-/* getopt_long() does not know it: which one was meant? */
+/* getopt_long() does not know it: suggests the option that was meant. */
 static int unknown(const struct parser *parser, const char *typed)
 {
 	const struct option_hint *hint;
@@ -381,7 +381,7 @@ static int check_arguments(const struct command *command, int count, char **argu
 	return 0;
 }
 
-/* --json counts for messages about options before it, too. */
+/* --json applies to messages about earlier options, too. */
 static void look_for_json(const struct command *command, int argc, char **argv)
 {
 	for (int i = 1; i < argc && strcmp(argv[i], "--"); i++) {
@@ -391,7 +391,7 @@ static void look_for_json(const struct command *command, int argc, char **argv)
 	}
 }
 
-/* No option is a number. */
+/* Options are never numbers. */
 static void drop_signs(int argc, char **argv)
 {
 	for (int i = 1; i < argc; i++)

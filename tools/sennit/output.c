@@ -20,10 +20,10 @@
 
 struct output output = { .command = "" };
 
-/* Characters of a progress line that is there now. */
+/* Characters of the progress line on the terminal. */
 static volatile sig_atomic_t progress_width;
 
-/* Why stdout could not be written, the first time. */
+/* The errno of the first failed write to stdout. */
 static int write_error;
 
 json_t *output_object(void)
@@ -60,8 +60,8 @@ void output_text(const char *format, ...)
 	va_end(args);
 }
 
-/* Paths and what peers say may hold anything; a terminal is to do nothing about it, and
- * a line of ours is not to look like two. What the locale has no letter for becomes "?". */
+/* Paths and texts of peers may contain anything; they must not control a terminal, or
+ * make one line look like two. Characters that the locale lacks become "?". */
 static void make_plain(char *text)
 {
 	mbstate_t state = { 0 };
@@ -236,7 +236,7 @@ static int terminal_width(void)
 								       : size.ws_col;
 }
 
-/* Who is interrupted leaves an empty line behind. */
+/* An interrupted tool leaves an empty line behind. */
 static void on_signal(int number)
 {
 	static const char blank[] = "        ";
@@ -246,7 +246,7 @@ static void on_signal(int number)
 		written = write(STDERR_FILENO, blank, left < 8 ? (size_t)left : 8);
 	if (written > 0)
 		written = write(STDERR_FILENO, "\r", 1);
-	raise(number); /* for real, now */
+	raise(number); /* with the default action now */
 }
 
 static void catch_signals(void)
@@ -266,7 +266,7 @@ static void catch_signals(void)
 	caught = true;
 }
 
-/* The first letters that fit so many bytes. */
+/* The first characters that fit so many bytes. */
 static int cut(const char *text, int room)
 {
 	int length = (int)strlen(text);
@@ -292,7 +292,7 @@ void output_progress(const char *format, ...)
 	va_end(args);
 	make_plain(line);
 	length = cut(line, room);
-	/* Before it is there: a signal may come at any time. */
+	/* Set before the line is written: a signal may come at any time. */
 	progress_width = length > width ? length : width;
 	fprintf(stderr, "\r%.*s%*s", length, line, width > length ? width - length : 0,
 		"");

@@ -8,14 +8,14 @@
 #include <stdint.h>
 
 /*
- * Results go to stdout, as text or, with --json, as one object per line; all else goes to
- * stderr. Progress is shown only where stderr is a terminal, and gone when it is over.
+ * Results go to stdout, as text or, with --json, as one object per line; everything
+ * else goes to stderr. Progress is shown only if stderr is a terminal, and erased at
+ * the end.
  */
 
 struct output {
-	const char
-		*command; /* whose turn it is, for messages; "" before there is one */
-	bool json;	  /* --json */
+	const char *command; /* the subcommand, for messages; "" before it is known */
+	bool json;	     /* --json */
 };
 
 extern struct output output;
@@ -23,27 +23,27 @@ extern struct output output;
 /* An object with "schema" and "command" in it, for the subcommand to fill. */
 json_t *output_object(void);
 
-/* Prints an object as a line and frees it. Never fails with a valid object: numbers that
- * JSON does not have are refused when they are made. NULL: out of memory. */
+/* Prints an object as a line and frees it. Never fails with a valid object: numbers
+ * that JSON cannot represent are refused when they are made. NULL: out of memory. */
 void output_json(json_t *object);
 
-/* Lets what was printed so far be seen. Whether it could be written is remembered. */
+/* Flushes what was printed. Write errors are remembered. */
 void output_flush(void);
 
-/* A string that may have come from anywhere, such as a path: what is not UTF-8 becomes "?". */
+/* A string of any origin, such as a path: bytes that are not UTF-8 become "?". */
 json_t *output_string(const char *text);
 
-/* A line of a result, unless --json: then nothing. */
+/* A line of a result; nothing with --json. */
 __attribute__((format(printf, 1, 2))) void output_text(const char *format, ...);
 
-/* Words to stdout, broken at 80 columns. The first line has `indent` columns already, the
- * others get as many blanks. */
+/* Words to stdout, wrapped at 80 columns. The first line has `indent` columns already,
+ * later lines get as many blanks. */
 void output_fill(const char *text, size_t indent);
 
 /*
- * What went wrong, and what to do next (NULL: nothing can be said). To stderr, as
- * "sennit ping: ...", and with --json to stdout as well, as "error" and "next" of an object.
- * Returns STATUS_FAILED.
+ * Reports an error, and what to do next (NULL: not known). To stderr, as "sennit ping:
+ * ...", and with --json to stdout as well, as "error" and "next" of an object. Returns
+ * STATUS_FAILED.
  */
 __attribute__((format(printf, 2, 3))) int output_failed(const char *next,
 							const char *format, ...);
@@ -52,13 +52,14 @@ __attribute__((format(printf, 2, 3))) int output_failed(const char *next,
 __attribute__((format(printf, 3, 4))) int output_failed_as(int status, const char *next,
 							   const char *format, ...);
 
-/* Wrong usage: says so and names the help. Returns STATUS_USAGE. */
+/* Wrong usage: reports it and names the help. Returns STATUS_USAGE. */
 __attribute__((format(printf, 1, 2))) int output_usage(const char *format, ...);
 
-/* Something that people should know and that is no result: to stderr. */
+/* A note for the user that is not a result: to stderr. */
 __attribute__((format(printf, 1, 2))) void output_note(const char *format, ...);
 
-/* A line that is overwritten by the next, on a terminal only. It is cut to its width. */
+/* A line that the next one overwrites, on a terminal only. It is cut to the terminal's
+ * width. */
 __attribute__((format(printf, 1, 2))) void output_progress(const char *format, ...);
 bool output_shows_progress(void);
 void output_progress_end(void);

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <sennit/device.h>
 
-/* What carries packets, in words that figures are shown with. */
+/* Names for what carries packets, shown with figures. */
 
 /* "shm", "udp", "port"; "unknown". */
 const char *path_name(enum snt_path path);

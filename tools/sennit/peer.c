@@ -13,7 +13,7 @@
 #include "command.h"
 #include "context.h"
 
-/* Without the mask others could read it. */
+/* Without the mask other users could read it. */
 #define MAKE_SECRET "(umask 077; openssl rand -hex 32 >FILE)"
 
 const struct option_entry peer_options[] = {
@@ -168,7 +168,7 @@ static void catch_signals(int flags)
 	struct sigaction before;
 
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++)
-		/* Who is told to ignore it, as by nohup(1), does. */
+		/* A process that was told to ignore it, as by nohup(1), does so. */
 		if (!sigaction(numbers[i], NULL, &before) &&
 		    before.sa_handler != SIG_IGN)
 			sigaction(numbers[i], &action, NULL);
@@ -215,7 +215,7 @@ void peer_say_listening(const struct snt_stream_listener *listener)
 	json_decref(addresses);
 }
 
-/* Soft devices on loopback addresses, as they are by default, lead nowhere else. */
+/* Soft devices on loopback addresses, the default, reach no other host. */
 static bool is_on_loopback(struct snt_ctx *ctx)
 {
 	struct snt_gid_info gid = { .size = sizeof(gid) };

@@ -9,8 +9,8 @@
 
 #include "options.h"
 
-/* What subcommands that talk to another host over streams have in common: options, the
- * secret, and words about what went wrong. */
+/* What subcommands that talk to another host over streams share: options, the secret,
+ * and error messages. */
 
 #define PEER_PORT "18515"
 
@@ -23,7 +23,7 @@ struct peer_opts {
 	uint64_t detect_ns;
 };
 
-/* To be named in the table of a subcommand, as an OPTION_TABLE. */
+/* For the table of a subcommand, as an OPTION_TABLE. */
 extern const struct option_entry peer_options[];
 
 struct peer_secret {
@@ -31,22 +31,23 @@ struct peer_secret {
 	size_t length; /* 0: none */
 };
 
-/* Can one connect to this host and port at all? STATUS_OK or STATUS_USAGE. */
+/* Is this a host and port to connect to? STATUS_OK or STATUS_USAGE. */
 int peer_check_target(const struct peer_opts *opts, const char *host);
 
-/* Reads the secret's file, where there is one. Returns an enum status, having said what is
- * wrong. */
+/* Reads the secret's file, if one is given. Returns an enum status, having reported any
+ * error. */
 int peer_secret_read(const struct peer_opts *opts, struct peer_secret *secret);
 
-/* What the options say, into fields of stream.h; the rest is left alone. The secret must stay
- * until the call that they are for. */
+/* Copies the options into fields of stream.h; other fields are left alone. The secret
+ * must stay valid until the call that takes them. */
 void peer_connect_opts(const struct peer_opts *opts, const struct peer_secret *secret,
 		       const char *host, struct snt_stream_opts *stream);
 void peer_listen_opts(const struct peer_opts *opts, const struct peer_secret *secret,
 		      struct snt_stream_listener_opts *listen);
 
-/* From now on SIGINT, SIGTERM and SIGHUP set peer_stopped, and end no server by themselves:
- * its peers are told. That nobody reads what it says does not end it either. */
+/* From now on SIGINT, SIGTERM and SIGHUP set peer_stopped, and do not end a server by
+ * themselves, so that its peers can be told. A closed pipe at its output does not end
+ * it either. */
 extern volatile sig_atomic_t peer_stopped; /* the signal; 0: none */
 void peer_catch_signals(void);
 /* The same for a client, which a second signal ends at once. */
@@ -55,7 +56,8 @@ void peer_catch_first_signal(void);
 /* "listening on port N, devices at ADDRESS, ADDRESS": a note, and an object with --json. */
 void peer_say_listening(const struct snt_stream_listener *listener);
 
-/* Says why there is no connection, and what to do about it. Returns STATUS_FAILED. */
+/* Reports why there is no connection, and what to do about it. Returns
+ * STATUS_FAILED. */
 int peer_failed(struct snt_loop *loop, const char *host, const struct peer_opts *opts,
 		int error, const char *text);
 

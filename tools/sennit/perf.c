@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* sennit perf: options, and who is at which end. */
+/* sennit perf: options, and the roles of the two ends. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -178,7 +178,7 @@ static int sweep_of(const struct perf_opts *opts, struct perf_sweep *sweep)
 	if (!status)
 		status = numbers_of("size", opts->all ? "2-8m" : opts->size, "64",
 				    &sweep->size);
-	/* Lanes are known once the devices are. */
+	/* The number of lanes is known once the devices are open. */
 	if (!status)
 		status = numbers_of("lanes", opts->lanes, "0", &sweep->lanes);
 	if (!status)
@@ -188,7 +188,7 @@ static int sweep_of(const struct perf_opts *opts, struct perf_sweep *sweep)
 	return status;
 }
 
-/* As getaddrinfo(3) has it. */
+/* In the form of getaddrinfo(3). */
 #define PORT_TEXT 8
 
 static const char *port_text(const struct perf_opts *opts, char text[PORT_TEXT])
@@ -197,7 +197,7 @@ static const char *port_text(const struct perf_opts *opts, char text[PORT_TEXT])
 	return text;
 }
 
-/* A server that had options would not use them. */
+/* A server would ignore options. */
 static int refuse_options(const struct perf_opts *opts)
 {
 	if (opts->op || opts->test || opts->size || opts->lanes || opts->depth ||
@@ -216,7 +216,7 @@ static int refuse_options(const struct perf_opts *opts)
 static void show_progress(const struct perf_case *c, unsigned run, unsigned runs,
 			  uint64_t messages, uint64_t elapsed_ns)
 {
-	/* Of both directions one is known so far, and the other is much the same. */
+	/* Of two directions one is known so far, and the other is much the same. */
 	double seconds = (double)elapsed_ns / 1e9 / (c->bidirectional ? 2 : 1);
 	char title[PERF_TITLE], size[PERF_SIZE_TEXT], rate[OUTPUT_QUANTITY];
 
@@ -227,7 +227,7 @@ static void show_progress(const struct perf_case *c, unsigned run, unsigned runs
 				    (double)messages * (double)c->size / seconds));
 }
 
-/* Results, and what has become of the whole. */
+/* Results, and the status of the whole. */
 struct session {
 	struct perf_client client;
 	const struct perf_opts *opts;
@@ -322,7 +322,7 @@ static int conclude(struct session *session, int status)
 							   : STATUS_PARTLY;
 }
 
-/* One for each device of the end that has more, unless it was said. */
+/* One lane for each device of the end that has more, unless a number was given. */
 static int make_cases(struct session *session, struct perf_sweep *sweep)
 {
 	const struct perf_client *client = &session->client;
@@ -434,7 +434,7 @@ static unsigned port_of(int listener)
 	struct sockaddr_in6 address = { 0 };
 	socklen_t size = sizeof(address);
 
-	/* It is at the same place in both families. */
+	/* The port is at the same offset in both families. */
 	getsockname(listener, (struct sockaddr *)&address, &size);
 	return ntohs(address.sin6_port);
 }
@@ -452,7 +452,7 @@ static int be_server(const struct perf_opts *opts)
 		return output_failed("another port can be chosen with --port", "%s",
 				     perf_error_text());
 	}
-	signal(SIGPIPE, SIG_IGN); /* who reads what it says may be gone */
+	signal(SIGPIPE, SIG_IGN); /* the reader of its output may be gone */
 	output_note("waiting for clients on port %u; to end it, press Ctrl-C",
 		    port_of(listener));
 	for (;;)
@@ -463,7 +463,7 @@ static int be_server(const struct perf_opts *opts)
  * Both
  */
 
-/* The client, which has the terminal, is told what is wrong when it greets. */
+/* The client, which has the terminal, gets the error in answer to its greeting. */
 static int refuse_parent(int control, int error, const char *why)
 {
 	struct perf_message hello;
@@ -484,7 +484,7 @@ static int serve_parent(const struct context_opts *opts, int control)
 	if (ret)
 		return refuse_parent(control, ret, why);
 	ret = perf_serve_client(loop, control);
-	/* A client that is gone has said why. */
+	/* A client that is gone has reported why. */
 	if (ret && ret != -ECONNRESET)
 		output_note("the server's end: %s", perf_error_text());
 	context_close_loop(loop);
@@ -551,7 +551,7 @@ static int run(const void *arg, int count, char **argument)
 	status = sweep_of(opts, &sweep);
 	if (status)
 		return status;
-	/* After an hour of measuring would be too late. */
+	/* Checked now: after an hour of measuring would be too late. */
 	if (opts->report && report_check(opts->report))
 		return output_failed("name another file with --report", "%s: %s",
 				     opts->report, strerror(errno));
@@ -559,7 +559,7 @@ static int run(const void *arg, int count, char **argument)
 			   : be_client(opts, &sweep, argument[0]);
 }
 
-/* perftest's that have no counterpart of the same name. */
+/* Options of perftest without a counterpart of the same name. */
 static const struct option_hint hints[] = {
 	{ 'x', "gid-index", "of perftest is --gid here: --gid 3" },
 	{ 'R', "rdma_cm",

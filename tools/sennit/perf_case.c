@@ -6,7 +6,7 @@
 
 #include "perf_error.h"
 
-/* What slots may take in each direction, unless two messages need more. */
+/* Memory for slots in each direction, unless two messages need more. */
 #define MEMORY (UINT64_C(32) << 20)
 
 #define WINDOW_MAX 1024u
@@ -27,7 +27,8 @@ bool perf_case_echoes(const struct perf_case *c)
 	       (c->op == PERF_WRITE_IMM || c->op == PERF_SEND || c->op == PERF_STREAM);
 }
 
-/* A plain write is noticed by nobody, so that it must be announced to be looked at. */
+/* The receiver does not notice a plain write, so it must be announced to be
+ * verified. */
 bool perf_case_flows(const struct perf_case *c)
 {
 	return !perf_case_echoes(c) &&
@@ -107,8 +108,8 @@ int perf_case_check(const struct perf_case *c)
 	return 0;
 }
 
-/* Where nothing is verified, messages share two slots, as in perftest: what is measured is
- * the transport and not the cache. */
+/* If nothing is verified, messages share two slots, as in perftest: the transport is
+ * measured and not the cache. */
 struct perf_shape perf_case_shape(const struct perf_case *c)
 {
 	struct perf_shape shape;

@@ -7,9 +7,9 @@
 #include <stdint.h>
 
 /*
- * A case is one thing to be measured: all that both ends must agree on. The client makes
- * it from its options and sends it; the server trusts none of it (perf_case_check()). What
- * follows from a case, such as how much memory it takes, both compute by themselves.
+ * A case is one measurement: everything that both ends must agree on. The client makes
+ * it from its options and sends it; the server does not trust it (perf_case_check()).
+ * Both ends compute what follows from a case, such as how much memory it takes.
  */
 
 enum perf_kind {
@@ -33,7 +33,7 @@ enum perf_op {
 #define PERF_DEPTH_MAX 4096
 #define PERF_BATCH_MAX 64
 #define PERF_LANES_MAX 128
-/* Of one end, in the worst case: two slots of the longest message in each direction. */
+/* Of one end, at most: two slots of the longest message in each direction. */
 #define PERF_MEMORY_MAX (4 * PERF_SIZE_MAX)
 
 struct perf_case {
@@ -54,13 +54,14 @@ struct perf_case {
 	uint64_t seed;	   /* of what is verified */
 };
 
-/* How a case uses memory: slots for what goes out, then as many for what comes in. */
+/* How a case uses memory: slots for outgoing messages, then as many for incoming
+ * ones. */
 struct perf_shape {
-	uint64_t stride; /* from one slot to the next */
-	uint32_t slots;	 /* message k is in slot k modulo this */
-	uint32_t window; /* messages that the receiver has room for */
-	uint32_t
-		credit; /* after so many it tells the sender that there is room again */
+	uint64_t stride;   /* from one slot to the next */
+	uint32_t slots;	   /* message k is in slot k modulo this */
+	uint32_t window;   /* messages that the receiver has room for */
+	uint32_t credit;   /* after so many the receiver reports room to the sender
+			 * again */
 	uint32_t signaled; /* one of so many messages asks for a completion */
 	size_t memory;	   /* all of it */
 };
@@ -73,8 +74,8 @@ struct perf_shape perf_case_shape(const struct perf_case *c);
 bool perf_case_sends(const struct perf_case *c, bool serves);
 bool perf_case_takes(const struct perf_case *c, bool serves);
 
-/* Who takes part. Echo: each message is answered by another. Flow: the receiver counts
- * messages and gives credit. Neither: it does not even notice. */
+/* How the receiver takes part. Echo: it answers each message with another. Flow: it
+ * counts messages and gives credit. Neither: it does not notice them. */
 bool perf_case_echoes(const struct perf_case *c);
 bool perf_case_flows(const struct perf_case *c);
 bool perf_case_is_atomic(const struct perf_case *c);

@@ -63,8 +63,8 @@ static int move(struct perf_end *end, const struct perf_goal *goal,
 	return perf_flow_send(end, goal, clock);
 }
 
-/* The server tells how many messages it has sent, of which some may not have been taken. It
- * is as slow as it is: while it sends, time does not matter. */
+/* The server reports how many messages it has sent, of which some may not have been
+ * received yet. How long it still sends does not matter. */
 static int receive_rest(struct perf_end *end, struct perf_message *result)
 {
 	bool takes = perf_case_takes(&end->c, false);
@@ -171,7 +171,7 @@ static int run_all(struct perf_client *client, struct perf_result *result)
 				  .arg = &watcher };
 	int ret = latency ? 0 : perf_fail(ENOMEM, "out of memory");
 
-	/* What lanes share is not settled, and nothing is cached, at first. */
+	/* At first the lanes' shares have not settled, and nothing is cached. */
 	if (!ret && plan->warmup_ns)
 		ret = run(client, &goal, &result->run[0]);
 	if (!ret)
@@ -252,7 +252,7 @@ int perf_client_measure(struct perf_client *client, const struct perf_case *c,
 	perf_end_unmake(&client->end);
 	if (!ret)
 		ret = perf_expect(client->end.control, PERF_DONE, &message);
-	/* A server that said what is wrong has given the case up as well. */
+	/* A server that reported an error has given up the case as well. */
 	if (!ret || ret == -EREMOTEIO)
 		client->under_way = false;
 	if (ret)

@@ -20,7 +20,7 @@ struct perf_client {
 	struct perf_plan plan;
 	struct perf_hello here, there;
 	bool under_way;
-	/* "run 2 of 3", and how far it is. NULL: nobody looks. */
+	/* "run 2 of 3", and how far it is. NULL: progress is not shown. */
 	void (*progress)(const struct perf_case *c, unsigned run, unsigned runs,
 			 uint64_t messages, uint64_t elapsed_ns);
 };

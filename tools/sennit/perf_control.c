@@ -23,7 +23,7 @@ uint64_t perf_now_ns(void)
 }
 
 /*
- * Getting one
+ * Connecting and listening
  */
 
 static int find(const char *host, const char *port, int flags,
@@ -75,7 +75,7 @@ static int dial(const struct addrinfo *address, int *fd_out)
 	return 0;
 }
 
-/* The first address that it works with. */
+/* Connects to or listens on the first address for which that works. */
 static int try_all(struct addrinfo *list,
 		   int (*attempt)(const struct addrinfo *, int *), int *fd_out)
 {
@@ -87,7 +87,7 @@ static int try_all(struct addrinfo *list,
 	return ret;
 }
 
-/* IPv6's "any" takes IPv4 too, so that it is tried first; where there is no IPv6, not. */
+/* IPv6's "any" address also takes IPv4, so it is tried first; it fails without IPv6. */
 static void ipv6_first(struct addrinfo **list)
 {
 	struct addrinfo *first = *list, *second = first->ai_next;

@@ -24,13 +24,13 @@ int perf_send(int fd, const struct perf_message *message);
 int perf_send_word(int fd, enum perf_type type);
 int perf_send_failed(int fd);
 
-/* Waits so long for a message to begin, and PERF_PATIENCE_NS at most for its end.
+/* Waits so long for a message to begin, and at most PERF_PATIENCE_NS for its end.
  * -ECONNRESET: the other end has closed the socket. */
 int perf_receive(int fd, uint64_t patience_ns, struct perf_message *message_out);
-/* Of this type, and no other; FAILED is -EREMOTEIO with its text. */
+/* Receives a message of this type only; FAILED is -EREMOTEIO with its text. */
 int perf_expect(int fd, enum perf_type type, struct perf_message *message_out);
 
-/* Is there something to be received, or the end of all? */
+/* Is there something to receive, or the end of the connection? */
 bool perf_told(int fd);
 
 uint64_t perf_now_ns(void);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One message at a time. Where the receiver notices (write-imm, send) it answers each with
- * one of the same kind, and half of the time there and back is the latency; elsewhere
- * it is the time until the message is complete, that is, there and back.
+ * One message at a time. If the receiver notices (write-imm, send), it answers each
+ * with one of the same kind, and the latency is half of the round trip; otherwise it is
+ * the time until the message is complete, that is, a whole round trip.
  */
 #include "perf_control.h"
 #include "perf_move.h"
@@ -35,7 +35,8 @@ static int take(struct echo *echo, const struct snt_wc *wc)
 	return perf_end_recv(end);
 }
 
-/* A slot for the next one is waited for, too, but not as a part of its time. */
+/* A slot for the next message is waited for, too, but that does not count as its
+ * time. */
 static bool is_over(const struct echo *echo, uint64_t message)
 {
 	const struct perf_end *end = echo->end;

@@ -20,20 +20,20 @@
 	(SNT_ACCESS_LOCAL_WRITE | SNT_ACCESS_REMOTE_WRITE | SNT_ACCESS_REMOTE_READ | \
 	 SNT_ACCESS_REMOTE_ATOMIC)
 
-/* Announcements and credits that can be under way beside the messages. */
+/* Announcements and credits that can be in flight besides the messages. */
 #define ASIDE_MAX 16
 
-/* More than a stream keeps for itself. */
+/* More than a stream reserves for itself. */
 #define STREAM_RECEIVES 128
 
 /* The library's. */
 #define CQ_DEPTH 4096
 
-/* In vain, between two looks at the clock and the socket. */
+/* Polls without a completion between two checks of the clock and the socket. */
 #define IDLE_POLLS 256
 
 /*
- * Who it is
+ * Description of this end
  */
 
 static void name_cpu(char *name)
@@ -113,7 +113,7 @@ static int make_qp(struct perf_end *end)
 	const struct perf_case *c = &end->c;
 	struct snt_cq_opts cq = { .size = sizeof(cq),
 				  .loop = c->events ? end->loop : NULL };
-	/* Both ends have messages, announcements and credits under way. */
+	/* Both ends have messages, announcements and credits in flight. */
 	const uint32_t asides = c->bidirectional ? 4 * ASIDE_MAX : ASIDE_MAX;
 	struct snt_qp_opts qp = {
 		.size = sizeof(qp),
@@ -154,7 +154,7 @@ static int make_qp(struct perf_end *end)
 	return ret ? perf_fail_library(ret, "making a QP") : 0;
 }
 
-/* READs are of what is here. */
+/* READs read this end's memory. */
 static void fill_for_reads(struct perf_end *end)
 {
 	const struct perf_case *c = &end->c;
@@ -165,7 +165,7 @@ static void fill_for_reads(struct perf_end *end)
 		pattern_fill(perf_end_out(end, i), c->size, c->seed, i);
 }
 
-/* An end that sends SENDs receives nothing but credits, unless messages come back. */
+/* An end that sends SENDs receives only credits, unless messages come back. */
 int perf_end_make(struct perf_end *end, const struct perf_case *c, bool serves)
 {
 	int ret = perf_case_check(c);
@@ -178,8 +178,8 @@ int perf_end_make(struct perf_end *end, const struct perf_case *c, bool serves)
 	end->received = end->recv_posted = 0;
 	end->serves = serves;
 	end->receives_data = c->op == PERF_SEND && perf_case_takes(c, serves);
-	/* A message must find the slot it belongs to, which credits on a lane that
-	 * passes WRs on would shift. */
+	/* A message must find the slot it belongs to, and credits on a pass-through
+	 * lane would shift the order. */
 	end->one_queue = c->lanes == 1 && !(c->bidirectional && c->verify);
 	end->credited = perf_case_sends(c, serves) ? end->shape.window : 0;
 	end->told = end->expected = 0;
@@ -222,8 +222,8 @@ int perf_end_address(struct perf_end *end, struct perf_address *address)
 	return 0;
 }
 
-/* Receives are there before the other end can send: for messages, and in both directions
- * for credits as well. An end that receives nothing but credits has a few. */
+/* Posted before the other end can send: receives for messages, and in both directions
+ * for credits as well. An end that receives only credits has a few. */
 static int post_receives(struct perf_end *end)
 {
 	uint32_t credits = end->c.bidirectional ? ASIDE_MAX : 0;
@@ -265,7 +265,7 @@ int perf_end_connect(struct perf_end *end, const struct perf_address *peer)
 	return 0;
 }
 
-/* What is flushed is of no interest. */
+/* Flushed completions are ignored. */
 static void close_qp(struct perf_end *end)
 {
 	uint64_t deadline_ns = perf_now_ns() + PERF_PATIENCE_NS;
@@ -453,7 +453,7 @@ int perf_end_idle(struct perf_end *end, int polled)
 		end->idle_since_ns = now;
 	if (perf_told(end->control))
 		return 1;
-	/* Where processors are scarce, the other end may be waiting for this one. */
+	/* If processors are scarce, the other end may be waiting for this one. */
 	if (!end->c.events)
 		sched_yield();
 	if (now - end->idle_since_ns > PERF_PATIENCE_NS)
@@ -472,7 +472,7 @@ void perf_end_wrong(struct perf_end *end, uint64_t message)
 		end->use.wrong_message = message;
 }
 
-/* How many times 1 was added to it is known; the other end saw the values in between. */
+/* The final count is known; the other end saw the values in between. */
 void perf_end_verify_counter(struct perf_end *end, uint64_t count)
 {
 	uint64_t counter;

@@ -11,9 +11,9 @@
 
 /*
  * One end of a measurement: a context with a loop for all cases and, for each case, a
- * virtual QP with its memory. Both ends are made of the same; perf_flow.h and perf_echo.h
- * move messages between them. Calls return 0 or a negative errno with a text
- * (perf_error.h).
+ * virtual QP with its memory. Both ends have the same structure; perf_flow.h and
+ * perf_echo.h move messages between them. Calls return 0 or a negative errno with a
+ * text (perf_error.h).
  */
 struct perf_end {
 	struct snt_ctx *ctx;
@@ -41,13 +41,13 @@ struct perf_end {
 	} offer, peer_offer;
 	size_t stream_at; /* bytes of the next message that have been read */
 
-	/* Since the case began. Completions of what is not a message, announcements and
-	 * credits, have the wr_id PERF_ASIDE. */
+	/* Since the case began. Completions of announcements and credits, which are not
+	 * messages, have the wr_id PERF_ASIDE. */
 	uint64_t posted, done;
 	uint64_t received, recv_posted;
 	uint64_t credited; /* messages that the other end has room for */
 	uint64_t announced;
-	uint64_t told; /* how many of those received the other end knows of */
+	uint64_t told; /* how many of those received the other end was told of */
 	uint64_t
 		expected; /* how many the other end has sent; UINT64_MAX: not known yet */
 
@@ -64,7 +64,7 @@ void perf_end_hello(const struct perf_end *end, struct perf_hello *hello_out);
 int perf_end_make(struct perf_end *end, const struct perf_case *c, bool serves);
 int perf_end_address(struct perf_end *end, struct perf_address *address_out);
 int perf_end_connect(struct perf_end *end, const struct perf_address *peer);
-/* Also of one that was made in part. */
+/* Also for an end that was made in part. */
 void perf_end_unmake(struct perf_end *end);
 
 /* Slots: what goes out, what comes in, and where that is at the other end. */
@@ -79,26 +79,26 @@ int perf_end_tell(struct perf_end *end, uint32_t imm);
 /* A receive for one more message; for one more credit. */
 int perf_end_recv(struct perf_end *end);
 int perf_end_recv_credit(struct perf_end *end);
-/* The other end has sent a message during a run (perf_end_idle()): the client's STOP, from
- * which on `expected` is known, or what is wrong. */
+/* Takes a message that the other end has sent during a run (perf_end_idle()): the
+ * client's STOP, from which on `expected` is known, or an error. */
 int perf_end_hear(struct perf_end *end);
 
-/* Completions; where there are none and the case has events, sleeps until there are, or
- * the other end has sent a message, or some time has passed. -EIO, with a text, if one
- * failed. Returns how many. */
+/* Polls; without completions, and if the case has events, sleeps until there are some,
+ * or the other end has sent a message, or some time has passed. -EIO, with a text, if
+ * one failed. Returns how many. */
 #define PERF_POLL_MAX 32
 int perf_end_poll(struct perf_end *end, struct snt_wc *wc);
 
-/* To be called after each poll, with what it returned. Returns 0; 1 if the other end has
- * sent a message, which is looked for now and then while there is nothing to poll;
- * -ETIMEDOUT if there has been neither for too long. */
+/* To be called after each poll, with its result. Returns 0; 1 if the other end has sent
+ * a message, which is checked now and then while no completions come; -ETIMEDOUT if
+ * neither has come for too long. */
 int perf_end_idle(struct perf_end *end, int polled);
 
-/* Compares a message that has come with what it should be, and keeps count of it. */
+/* Compares a message that has arrived with what was expected, and counts it. */
 void perf_end_verify(struct perf_end *end, const void *memory, uint64_t message);
-/* Of atomics: the other end has added 1 so many times. */
+/* For atomics: the other end has added 1 so many times. */
 void perf_end_verify_counter(struct perf_end *end, uint64_t count);
-/* Something other than bytes that is not as it should be. */
+/* Counts an error other than wrong bytes. */
 void perf_end_wrong(struct perf_end *end, uint64_t message);
 
 void perf_end_begin(struct perf_end *end);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Many messages under way. Where the receiver takes part, it tells the sender after each
- * quarter of its window how many messages it has taken, by an empty write with that number
- * as its immediate; the sender never has more than a window beyond that under way, so
- * that there is a receive, and a slot that has been looked at, for each.
+ * Many messages in flight. If the receiver takes part, it reports to the sender after
+ * each quarter of its window how many messages it has taken, by an empty write with
+ * that number as its immediate; the sender never has more than a window beyond that in
+ * flight, so that there is a receive, and a slot that has been verified, for each.
  *
- * Plain writes are noticed by nobody. To be verified, they are announced in the same way.
+ * The receiver does not notice plain writes. To be verified, they are announced in the
+ * same way.
  */
 #include <errno.h>
 
@@ -108,7 +109,7 @@ static int poll_once(struct flow *flow)
 	return ret;
 }
 
-/* All is done, and all that was to be looked at has been. */
+/* Everything is sent and, if need be, verified. */
 static bool over(const struct flow *flow)
 {
 	const struct perf_end *end = flow->end;
@@ -167,7 +168,7 @@ int perf_flow_send(struct perf_end *end, const struct perf_goal *goal,
 		ret = poll_once(&flow);
 	perf_end_finish(end);
 	clock->end_ns = clock->begin_ns + end->use.elapsed_ns;
-	/* The end is a sample, also of a run that was shorter than an interval. */
+	/* The end is a sample, also of a run shorter than an interval. */
 	if (goal->timeline)
 		goal->timeline->next_ns = clock->end_ns;
 	perf_clock_tick(clock, end, goal, clock->end_ns);
@@ -178,7 +179,7 @@ int perf_flow_send(struct perf_end *end, const struct perf_goal *goal,
  * Receiving
  */
 
-/* How many messages a completion tells of. */
+/* How many messages a completion stands for. */
 static int messages_of(struct perf_end *end, const struct snt_wc *wc,
 		       uint32_t *count_out)
 {

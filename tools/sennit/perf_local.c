@@ -14,7 +14,7 @@ static void note_port(void *arg, const char *name, unsigned port, const char *st
 	*(bool *)arg = true;
 }
 
-/* As the library will decide: soft devices are all that there is. */
+/* As the library will decide: will it use only soft devices? */
 static bool takes_soft(const struct context_opts *all)
 {
 	const char *setting = secure_getenv("SENNIT_SOFT");
@@ -30,7 +30,7 @@ static bool takes_soft(const struct context_opts *all)
 	return !has_port;
 }
 
-/* Cuts the list behind its first @count entries. */
+/* Cuts the list after its first @count entries. */
 static int cut(const char *list, unsigned count, char *halves[2])
 {
 	size_t length = strcspn(list, ",");

@@ -12,14 +12,14 @@ struct perf_shares {
 	char *addresses[2]; /* of the client, of the server; NULL: none were named */
 };
 
-/* Both ends get @all, but each its own half of the soft devices' addresses, the client the
- * first, whether they are named by option or by environment. Returns an enum status, having
- * said what is wrong. */
+/* Both ends get @all, but each its own half of the soft devices' addresses, the client
+ * the first, whether they are given by option or by environment. Returns an enum
+ * status, having reported any error. */
 int perf_shares_make(const struct context_opts *all, struct perf_shares *shares_out);
 void perf_shares_free(struct perf_shares *shares);
 
-/* Two ends that spin on the same processor, while another is idle, would measure the
- * scheduler: restricts the calling thread to its half. */
+/* Restricts the calling thread to its half of the processors: two ends that spin on the
+ * same processor, while another is idle, would measure the scheduler. */
 void perf_take_half(bool second);
 
 #endif

@@ -14,8 +14,8 @@
  * Messages
  */
 
-/* Which of its slots the server is asked for. Another for each use of a slot here, so that
- * what is left from the last time is never what is expected. */
+/* The server's slot to read. It changes with each use of a slot here, so that bytes
+ * from the last time are never the expected ones. */
 static uint64_t read_slot(const struct perf_end *end, uint64_t message)
 {
 	return (message + message / end->shape.slots) % end->shape.slots;
@@ -61,7 +61,7 @@ void perf_fill(struct perf_end *end, uint64_t message)
 		pattern_fill(perf_end_out(end, message), c->size, c->seed, message);
 }
 
-/* Each atomic adds one to what the one before it left. */
+/* Each atomic adds one to the result of the previous one. */
 void perf_landed(struct perf_end *end, uint64_t message)
 {
 	const struct perf_case *c = &end->c;
@@ -112,8 +112,8 @@ int perf_credit(struct perf_end *end, uint32_t taken)
  * Time
  */
 
-/* Bytes that a lane has carried, of those that it was given: what is under way counts as
- * whole fragments. */
+/* Bytes that a lane has carried, of those that it was given: fragments in flight count
+ * as whole ones. */
 static uint64_t carried(const struct perf_end *end, const struct snt_lane_info *lane,
 			uint64_t fragment_size)
 {
@@ -123,7 +123,7 @@ static uint64_t carried(const struct perf_end *end, const struct snt_lane_info *
 	return lane->bytes > under_way ? lane->bytes - under_way : 0;
 }
 
-/* A lane that passes WRs on does not count bytes; it is the only one. */
+/* A pass-through lane does not count bytes; it is the only lane. */
 static void take_sample(struct perf_end *end, struct perf_timeline *line,
 			const struct perf_clock *clock, uint64_t now_ns)
 {

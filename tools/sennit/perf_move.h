@@ -9,17 +9,17 @@
 
 /*
  * One run of a case. The client moves messages until its goal is reached: as many as
- * the depth at a time (perf_flow.c), or one after the other (perf_echo.c). The server, if
- * it takes part at all, does so until it is told how many there were. In both directions
- * it sends by the same rules as the client, and each end goes on taking messages until the
- * other one has sent its last.
+ * the depth at a time (perf_flow.c), or one after the other (perf_echo.c). The server,
+ * if it takes part at all, does so until it is told how many there were. If both ends
+ * send, the server follows the same rules as the client, and each end goes on receiving
+ * until the other one has sent its last message.
  */
 
 #define PERF_SAMPLES	  64
 #define PERF_SAMPLE_LANES 16
 
-/* How far lanes were at times during a run. When all samples are taken, every second is
- * dropped and the interval doubled, so that any run has between 32 and 64. */
+/* Samples of each lane's progress during a run. When all samples are taken, every
+ * second is dropped and the interval doubled, so that a run has between 32 and 64. */
 struct perf_timeline {
 	uint64_t begin_ns, next_ns, interval_ns;
 	unsigned count, lanes;
@@ -32,14 +32,14 @@ struct perf_timeline {
 struct perf_goal {
 	uint64_t messages; /* 0: as many as there is time for */
 	uint64_t duration_ns;
-	struct histogram *latency;	/* of each message; NULL: not of interest */
-	struct perf_timeline *timeline; /* NULL: the same */
-	/* Now and then. NULL: nobody looks. */
+	struct histogram *latency;	/* of each message; NULL: not measured */
+	struct perf_timeline *timeline; /* NULL: not recorded */
+	/* Called now and then. NULL: progress is not shown. */
 	void (*progress)(void *arg, uint64_t messages, uint64_t elapsed_ns);
 	void *arg;
 };
 
-/* What a run has come to, as the client sees it. */
+/* The progress of a run, as the client sees it. */
 struct perf_clock {
 	uint64_t begin_ns, end_ns, next_progress_ns;
 	uint64_t first; /* message of this run */
@@ -56,17 +56,17 @@ void perf_clock_tick(struct perf_clock *clock, struct perf_end *end,
 
 /* WR number @message of the client, or of the server's answer. */
 struct snt_send_wr perf_wr(struct perf_end *end, struct snt_sge *sge, uint64_t message);
-/* Writes what it is to carry, if bytes are verified. */
+/* Writes the message's contents, if bytes are verified. */
 void perf_fill(struct perf_end *end, uint64_t message);
-/* It is complete: what it brought back is as it should be? */
+/* The message is complete: verifies the bytes that it brought back. */
 void perf_landed(struct perf_end *end, uint64_t message);
 
 /* In the immediate of a credit; the rest is a number of messages, which wraps. */
 #define PERF_CREDIT (UINT32_C(1) << 31)
 
-/* Where the receiver takes part (perf_flow.c): tells it of plain writes that it has not been
- * told of, if there are enough of them or @all; and takes its word for how many messages
- * it has taken. */
+/* If the receiver takes part (perf_flow.c): announces plain writes not yet announced,
+ * if there are enough of them or @all; and takes a credit, the number of messages
+ * received. */
 int perf_announce(struct perf_end *end, bool all);
 int perf_credit(struct perf_end *end, uint32_t taken);
 
@@ -76,7 +76,7 @@ int perf_flow_send(struct perf_end *end, const struct perf_goal *goal,
 int perf_echo_send(struct perf_end *end, const struct perf_goal *goal,
 		   struct perf_clock *clock);
 
-/* Of one that takes: whatever there is now. Returns how much that was. */
+/* Takes whatever messages have arrived. Returns how many. */
 int perf_take_some(struct perf_end *end);
 /* The same of one completion. */
 int perf_flow_take(struct perf_end *end, const struct snt_wc *wc);

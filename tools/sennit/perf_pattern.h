@@ -6,9 +6,9 @@
 #include <stdint.h>
 
 /*
- * What messages consist of when every byte is verified: 64-bit words, each made from the
- * seed, the message's number and the word's place, so that bytes which are wrong, stale,
- * of another message or at another place all differ from what is expected.
+ * The contents of messages when every byte is verified: 64-bit words, each made from
+ * the seed, the message's number and the word's place, so that bytes which are wrong,
+ * stale, of another message or at another place all differ from what is expected.
  */
 void pattern_fill(void *memory, size_t length, uint64_t seed, uint64_t message);
 

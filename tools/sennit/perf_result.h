@@ -12,7 +12,7 @@
 #include "perf_wire.h"
 #include "spread.h"
 
-/* What is known of a case after it was measured, for whoever shows it. */
+/* The result of a case, for the code that shows it. */
 
 #define PERF_RUNS_MAX	   100
 #define PERF_LANE_ROWS_MAX 160

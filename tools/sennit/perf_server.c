@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The server has no options: the client says what is to be measured. It is not trusted; what
- * it asks for is checked against the limits of perf_case.h before anything is made.
+ * The server has no options: the client chooses what is measured. The client is not
+ * trusted; its requests are checked against the limits of perf_case.h before anything
+ * is made.
  */
 #include "perf_server.h"
 
@@ -14,7 +15,7 @@
 #include "perf_move.h"
 #include "perf_stream.h"
 
-/* A client that says nothing for so long has been forgotten by its user. */
+/* A client that is silent for so long was abandoned by its user. */
 #define SESSION_PATIENCE_NS (UINT64_C(60) * 1000000000)
 
 static int greet(struct perf_end *end)
@@ -49,7 +50,7 @@ static int set_up(struct perf_end *end, const struct perf_case *c)
 	return ret ? ret : perf_send_word(end->control, PERF_CONNECTED);
 }
 
-/* Until everything has come that the client has sent, which it tells with STOP. */
+/* Until everything that the client has sent has arrived; STOP says how much that is. */
 static int take_part(struct perf_end *end)
 {
 	int ret = 0;
@@ -64,7 +65,7 @@ static int take_part(struct perf_end *end)
 	return ret;
 }
 
-/* Nothing to do but to be there; devices do the rest. */
+/* This end only waits; devices do the rest. */
 static int look_on(struct perf_end *end)
 {
 	struct perf_message message;
@@ -77,7 +78,7 @@ static int look_on(struct perf_end *end)
 	return ret;
 }
 
-/* What the client does, at the same time. */
+/* Does what the client does, at the same time. */
 static int send_back(struct perf_end *end, const struct perf_limit *limit)
 {
 	struct perf_goal goal = { .messages = limit->messages,
@@ -145,8 +146,8 @@ static int serve_case(struct perf_end *end, const struct perf_case *c)
 	return ret ? ret : perf_send_word(end->control, PERF_DONE);
 }
 
-/* A case that fails is told to the client, who may go on with another; what cannot be told,
- * or was not understood, ends the session. */
+/* A failed case is reported to the client, which may go on with another; a failure to
+ * report, or a message that was not understood, ends the session. */
 static bool may_go_on(int ret)
 {
 	return ret != -ECONNRESET && ret != -ETIMEDOUT && ret != -EBADMSG &&
@@ -164,7 +165,7 @@ int perf_serve_client(struct snt_loop *loop, int control)
 
 	while (!ret) {
 		ret = perf_receive(control, SESSION_PATIENCE_NS, &message);
-		if (ret == -ECONNRESET) /* as it should end */
+		if (ret == -ECONNRESET) /* the normal end */
 			return 0;
 		/* The client may have ended its run before it learned of the failure. */
 		if (!ret && failed && message.type == PERF_STOP) {

@@ -4,8 +4,8 @@
 
 #include <sennit/loop.h>
 
-/* All that one client asks for, until it closes the socket. Returns 0, or a negative errno
- * with a text (perf_error.h) if it did not behave, or vanished. */
+/* Serves one client until it closes the socket. Returns 0, or a negative errno with a
+ * text (perf_error.h) if it broke the protocol, or vanished. */
 int perf_serve_client(struct snt_loop *loop, int control);
 
 #endif

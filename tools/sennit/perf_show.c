@@ -111,7 +111,7 @@ static double percent(const struct spread *spread)
 				  : 0;
 }
 
-/* One run alone says nothing of it. */
+/* A single run has no spread. */
 const char *perf_spread_text(char *buffer, const struct perf_result *result)
 {
 	struct spread spread = result->c.kind == PERF_LATENCY

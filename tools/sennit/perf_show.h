@@ -15,7 +15,7 @@ void perf_show_row(const struct perf_result *result, const struct perf_result *b
 /* Which lanes carried the last row. */
 void perf_show_lanes(const struct perf_result *result);
 
-/* Differ in nothing but size? */
+/* Do they differ only in size? */
 bool perf_same_series(const struct perf_case *a, const struct perf_case *b);
 /* "write bandwidth, 4 lanes, spray, depth 128" */
 #define PERF_TITLE 128
@@ -24,7 +24,7 @@ const char *perf_title(char *buffer, const struct perf_case *c);
 #define PERF_HEADING (PERF_TITLE + 48)
 const char *perf_heading(char *buffer, const struct perf_result *result);
 bool perf_same_heading(const struct perf_result *a, const struct perf_result *b);
-/* What to know of the paths of these figures; NULL: nothing. */
+/* A note on the paths of these figures; NULL: none. */
 const char *perf_path_note(const struct perf_result *results, int count);
 /* The title without its kind. */
 const char *perf_series(char *buffer, const struct perf_case *c);

@@ -34,8 +34,8 @@ int perf_stream_start(struct perf_end *end)
 	return ret ? perf_fail_library(ret, "starting the stream") : 0;
 }
 
-/* Lets the loop run once; where there is nothing to do and the case has events, sleeps
- * until there is, or the other end has sent a message, or some time has passed. */
+/* Lets the loop run once; without work, and if the case has events, sleeps until there
+ * is some, or the other end has sent a message, or some time has passed. */
 static int make_progress(struct perf_end *end)
 {
 	struct pollfd watch[2] = { { .events = POLLIN },
@@ -66,7 +66,7 @@ static int failed(const struct perf_end *end, ssize_t ret)
 	return perf_fail((int)-ret, "the stream: %s", info.text);
 }
 
-/* One step towards the end; 1 if that was news, of this end or of the other one. */
+/* One step towards the end; 1 if either end has got further. */
 static int end_step(struct perf_end *end, bool *here, bool *there)
 {
 	struct perf_message said;
@@ -111,7 +111,7 @@ void perf_stream_unmake(struct perf_end *end)
 
 	snt_stream_destroy(end->stream);
 	end->stream = NULL;
-	/* It closes its QP; devices let go of it while the loop runs. */
+	/* It closes its QP; devices release it while the loop runs. */
 	while (snt_qp_destroy(end->qp) == -EBUSY && perf_now_ns() < deadline_ns)
 		snt_loop_poll(end->loop, 0);
 	end->qp = NULL;
@@ -140,7 +140,7 @@ static ssize_t read_some(struct perf_end *end)
 	return got;
 }
 
-/* What has come of the other direction. */
+/* What has arrived of the other direction. */
 static int read_back(struct perf_end *end)
 {
 	ssize_t got = read_some(end);

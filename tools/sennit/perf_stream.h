@@ -6,7 +6,7 @@
 #include "perf_move.h"
 
 /*
- * Messages as pieces of a byte stream, which knows nothing of them: the client writes them
+ * Messages as pieces of a byte stream, which has no boundaries: the client writes them
  * one after the other, the server reads them and, in latency tests, writes each back.
  */
 

@@ -121,7 +121,7 @@ int perf_list_words(const char *text, const char *(*name)(unsigned), unsigned la
  * Cases
  */
 
-/* Where the user does not say what sizes. */
+/* The sizes unless the user gives some. */
 static const struct perf_list *standard_sizes(unsigned kind)
 {
 	static const struct perf_list some = { 4, { 64, 4096, 65536, 1048576 } },
@@ -130,7 +130,7 @@ static const struct perf_list *standard_sizes(unsigned kind)
 	return kind == PERF_RATE ? &small : &some;
 }
 
-/* All that messages do not share in a latency test. */
+/* Settings that differ in a latency test. */
 static void suit_kind(struct perf_case *c)
 {
 	if (c->kind == PERF_LATENCY)
@@ -182,7 +182,7 @@ int perf_sweep_cases(const struct perf_sweep *sweep, struct perf_case *cases)
 		c.depth = (uint32_t)list[4]->value[at[4]];
 		c.fragment = list[5]->value[at[5]];
 		suit_kind(&c);
-		/* One at a time is the same whatever the depth; a single lane has no
+		/* Latency is the same whatever the depth; a single lane has no
 		 * scheme. */
 		if ((c.kind != PERF_LATENCY || !at[4]) && (c.lanes > 1 || !at[2]))
 			count = add_sizes(sweep, &c, count, cases);

@@ -7,13 +7,13 @@
 #include "perf_error.h"
 
 /*
- * One walk over the members serves both directions, so that they cannot differ: a cursor
- * either writes what it is shown or fills it in.
+ * One function walks over the members in both directions, so that they cannot differ: a
+ * cursor either writes a member or fills it in.
  */
 struct cursor {
 	unsigned char *at, *end;
 	bool writes;
-	bool bad; /* too short, or a value that is none; nothing is touched any more */
+	bool bad; /* too short, or an invalid value; the rest is skipped */
 };
 
 static bool take(struct cursor *cursor, size_t length)
@@ -81,7 +81,7 @@ static bool printable(char letter)
 	return letter >= ' ' && letter <= '~';
 }
 
-/* What comes from elsewhere is shown to people: nothing but printable ASCII. */
+/* Text from outside is shown to users: printable ASCII only. */
 static void text(struct cursor *cursor, char *value)
 {
 	size_t length = cursor->writes ? strnlen(value, PERF_TEXT_MAX - 1) : 0;
@@ -108,7 +108,7 @@ static void walk_hello(struct cursor *cursor, struct perf_hello *hello)
 	text(cursor, hello->devices);
 }
 
-/* Of what is in range perf_case_check() has more to say. */
+/* Values are checked further by perf_case_check(). */
 static void walk_case(struct cursor *cursor, struct perf_case *c)
 {
 	number8(cursor, &c->kind);

@@ -60,7 +60,7 @@ enum perf_type {
 	PERF_FAILED,
 };
 
-/* Who is at the other end, for people. */
+/* A description of the other end, for the user. */
 struct perf_hello {
 	uint32_t device_count; /* 1 to SNT_DEVICES_MAX */
 	char version[PERF_TEXT_MAX];
@@ -78,7 +78,7 @@ struct perf_address {
 	unsigned char offer[PERF_OFFER_MAX]; /* of a stream, else empty */
 };
 
-/* What a run has cost an end, and what the server saw of it. */
+/* The cost of a run for an end, and the server's findings. */
 struct perf_use {
 	uint64_t elapsed_ns;
 	uint64_t cpu_ns;  /* of the whole process: threads, and system calls */
@@ -91,7 +91,7 @@ struct perf_use {
 	uint32_t paths; /* of its data lanes: 1 << enum snt_path */
 };
 
-/* RUN: what ends it, for a server that sends. */
+/* RUN: the end of the run, for a server that sends. */
 struct perf_limit {
 	uint64_t messages; /* 0: by time */
 	uint64_t duration_ns;
@@ -113,7 +113,8 @@ struct perf_message {
 /* Returns the length of the frame, at most PERF_HEADER + PERF_BODY_MAX. */
 size_t perf_encode(const struct perf_message *message, unsigned char *frame);
 
-/* What a header says: the length of the body, or -EBADMSG, -EPROTONOSUPPORT with a text. */
+/* Decodes a header: the length of the body, or -EBADMSG, -EPROTONOSUPPORT with a
+ * text. */
 int perf_decode_header(const unsigned char *header, uint16_t *type_out);
 /* Returns 0; -EBADMSG for a body that perf_encode() cannot have made. */
 int perf_decode(uint16_t type, const unsigned char *body, size_t length,

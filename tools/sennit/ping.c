@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* sennit ping: which lanes work between two hosts, and what is wrong with the others. */
+/* sennit ping: which lanes work between two hosts, and why the rest do not. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 
 #define EXPLAIN_MAX 65536
 #define DEVICE_TEXT 160
-/* Nothing goes over the stream. */
+/* The stream carries no data. */
 #define RING SNT_STREAM_RING_MIN
 
 struct ping_opts {
@@ -55,7 +55,8 @@ static int read_tried(struct tried *tried, const struct snt_conn *conn)
 	return STATUS_OK;
 }
 
-/* "rxe0 (192.168.77.1)", and "192.168.77.2" of the peer's, which tells no names. */
+/* "rxe0 (192.168.77.1)", and "192.168.77.2" for the peer's, whose names are not
+ * known. */
 static const char *device_text(const struct tried *tried, bool ours, unsigned device,
 			       char text[DEVICE_TEXT])
 {
@@ -112,21 +113,21 @@ static bool is_bad(const struct snt_conn_pair_info *pair)
 	return !pair->works && pair->verdict != SNT_PAIR_NOT_TRIED;
 }
 
-/* The peer saw something else, and told it. */
+/* The peer reported a different result. */
 static bool differs(const struct snt_conn_pair_info *pair)
 {
 	return pair->peer_verdict != pair->verdict &&
 	       pair->peer_verdict != SNT_PAIR_NOT_TRIED;
 }
 
-/* The worse of what the two ends saw. */
+/* The worse of the two ends' results. */
 static enum snt_pair_verdict verdict_of(const struct snt_conn_pair_info *pair)
 {
 	return differs(pair) && pair->verdict == SNT_PAIR_WORKS ? pair->peer_verdict
 								: pair->verdict;
 }
 
-/* A device of ours, or of the peer, is in no pair that works. */
+/* A device of ours, or of the peer, is not in any pair that works. */
 static bool is_left_out(const struct tried *tried, bool ours, unsigned device)
 {
 	bool seen = false;
@@ -143,7 +144,7 @@ static bool is_left_out(const struct tried *tried, bool ours, unsigned device)
 	return seen;
 }
 
-/* Pairs across two separate networks never work, and nobody misses them: what counts is
+/* Pairs across two separate networks never work, which is expected: what counts is
  * whether each device has one that does. */
 static bool is_any_left_out(const struct tried *tried)
 {
@@ -154,7 +155,7 @@ static bool is_any_left_out(const struct tried *tried)
 }
 
 /*
- * Telling it
+ * Reporting
  */
 
 static void say_pairs(const struct tried *tried)
@@ -175,7 +176,8 @@ static void say_pairs(const struct tried *tried)
 	}
 }
 
-/* A pair with this verdict, one of whose devices has no other; NULL: none. */
+/* A pair with this verdict that includes a device without a working pair; NULL:
+ * none. */
 static const struct snt_conn_pair_info *needed(const struct tried *tried,
 					       enum snt_pair_verdict verdict)
 {
@@ -335,7 +337,7 @@ static void say_json(const struct tried *tried, const struct snt_conn *conn,
  * The end that asks
  */
 
-/* No connection: what was tried is all the more worth telling. */
+/* Without a connection, what was tried matters even more. */
 static int not_connected(const struct ping_opts *opts, struct snt_loop *loop,
 			 struct snt_stream *stream, const char *host, int error)
 {
@@ -410,7 +412,7 @@ static int ping_host(const struct ping_opts *opts, struct snt_loop *loop,
 
 static uint64_t answered;
 
-/* Nothing is said on the stream: when the peer ends, so do we. */
+/* The stream carries no data: when the peer ends, this end does, too. */
 static void on_ready(void *arg, struct snt_stream *stream, unsigned events)
 {
 	char byte;

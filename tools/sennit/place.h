@@ -6,8 +6,8 @@
 #include <stdbool.h>
 
 /*
- * Where this program is, and what is beside it: in an installation PREFIX/bin, in a build
- * folder BUILD/tools/sennit.
+ * The location of this program and of the files next to it: in an installation
+ * PREFIX/bin, in a build folder BUILD/tools/sennit.
  */
 
 /* A path relative to the folder of this program, if there is such a file. */

@@ -58,7 +58,7 @@ static void write_head(const struct report *report)
 }
 
 /*
- * What one wants to know first
+ * Key figures
  */
 
 static void write_card(const struct report *report, const char *figure,

@@ -152,7 +152,7 @@ static double position(const struct drawing *drawing, const struct perf_result *
 	return at + 1;
 }
 
-/* Bars have no second one. */
+/* Bars have no worse side. */
 static bool has_worse(const struct drawing *drawing)
 {
 	return drawing->figure->worse && !vary_is_word(drawing->vary);
@@ -280,7 +280,7 @@ static void draw_stacks(struct drawing *drawing)
  * Both
  */
 
-/* How lanes add up is to be seen if there is nothing else to be shown. */
+/* Stacks show how lanes add up, if there is nothing else to show. */
 static bool has_stacks(const struct drawing *drawing)
 {
 	return drawing->vary == VARY_LANES && drawing->figure->kind != PERF_LATENCY &&
@@ -306,7 +306,7 @@ static void set_axes(struct drawing *drawing)
 		if (has_worse(drawing))
 			svg_axis_take(y, figure->worse(result));
 	}
-	/* What is within a factor of ten or so can be compared by its height. */
+	/* Values within a factor of ten or so can be compared by height. */
 	if (y->scale == SVG_LOG && y->max < 20 * y->min)
 		y->scale = SVG_LINEAR;
 	if (y->scale == SVG_LINEAR)
@@ -515,7 +515,8 @@ static const struct perf_result *best_for_lanes(const struct report *report)
 	return best;
 }
 
-/* Completions come in bursts, which say nothing of a lane: so many steps are enough. */
+/* Completions come in bursts, which are not typical of a lane: so many steps are
+ * enough. */
 #define STEPS 16
 
 /* Sample number @step of so many; the last one is the last. */
@@ -560,7 +561,7 @@ static void draw_lanes(const struct report *report)
 	steps = line->count - 1 < STEPS ? line->count - 1 : STEPS;
 	for (unsigned i = 1; i <= steps; i++)
 		svg_axis_take(&plot.y, rate_up_to(line, i, steps, line->lanes));
-	if (plot.y.max <= 0) /* all of it was under way at every sample */
+	if (plot.y.max <= 0) /* everything was in flight at every sample */
 		return;
 	plot.x.min = plot.y.min = 0;
 	fputs("<section><h2>Bandwidth of each lane over time</h2>\n", report->file);

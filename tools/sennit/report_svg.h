@@ -6,9 +6,9 @@
 #include <stdio.h>
 
 /*
- * One plot as inline SVG, with a legend in HTML below it. Colours are classes of the page's
- * style; every line has a mark of its own shape, too, for those who see or print no
- * colours, and each mark tells its values.
+ * One plot as inline SVG, with a legend in HTML below it. Colours are classes of the
+ * page's style; every line also has a mark of its own shape, for readers without
+ * colours, and each mark shows its values.
  */
 
 enum svg_scale {
@@ -38,7 +38,7 @@ struct svg_plot {
 	unsigned series; /* drawn so far */
 };
 
-/* @id: unique in the page; @description: for those who cannot see it. */
+/* @id: unique in the page; @description: for screen readers. */
 void svg_begin(struct svg_plot *plot, const char *id, const char *title,
 	       const char *description);
 /* The next series: a line with marks; without @marks a curve. */
@@ -47,7 +47,7 @@ void svg_line(struct svg_plot *plot, const double *x, const double *y, unsigned 
 /* The same series once more, thin: its worse side. */
 void svg_shadow(struct svg_plot *plot, const double *x, const double *y,
 		unsigned count);
-/* From where to where the middle half of the runs was; of a series, or of a bar. */
+/* The range of the middle half of the runs; of a series, or of a bar. */
 #define SVG_BAR (-1)
 void svg_range(struct svg_plot *plot, int series, double x, double low, double high);
 /* A bar of a series, about @x; @width: its share of the room for one label. */
@@ -62,7 +62,7 @@ void svg_legend_begin(FILE *file);
 void svg_legend(FILE *file, unsigned series, const char *label);
 void svg_legend_end(FILE *file);
 
-/* Text of others, harmless in HTML. */
+/* Text from outside, escaped for HTML. */
 void svg_escape(FILE *file, const char *text);
 
 #endif

@@ -61,7 +61,7 @@ enum vary vary_choose(const struct report *report, unsigned kind, bool lanes_fir
 	for (enum vary vary = VARY_SIZE; vary < VARY_COUNT; vary++) {
 		struct vary_values values = vary_values_of(report, kind, vary);
 
-		/* Fragments of the library's choice are of no known size. */
+		/* The size of fragments that the library chooses is not known. */
 		for (unsigned i = 0; i < values.count && vary == VARY_FRAGMENT; i++)
 			if (!values.value[i])
 				values.count = 1;

@@ -7,8 +7,8 @@
 #include "report.h"
 
 /*
- * What varies in a sweep, which is what a plot has on its x axis: the parameter with the
- * most values. Results that differ in nothing else are a series.
+ * The parameter that varies in a sweep, on the x axis of a plot: the one with the most
+ * values. Results that differ in nothing else are a series.
  */
 enum vary {
 	VARY_SIZE,
@@ -20,7 +20,7 @@ enum vary {
 	VARY_COUNT,
 };
 
-/* Values that a plot can have room for. */
+/* Most values in a plot. */
 #define VARY_VALUES 128
 
 struct vary_values {

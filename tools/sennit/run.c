@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* sennit run: a program of verbs on soft devices, by a library that is loaded before it. */
+/* sennit run: runs a verbs program on soft devices, by preloading a library. */
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +19,7 @@
 
 #define LIBRARY "libsennit-preload.so"
 
-/* As env(1) has it. */
+/* The same as env(1). */
 #define EXIT_CANNOT_RUN 126
 #define EXIT_NOT_FOUND	127
 
@@ -52,7 +52,7 @@ static int find_library(const struct run_opts *opts, char path[PATH_MAX])
 }
 
 /*
- * Programs that cannot be reached this way
+ * Programs that do not load the library
  */
 
 /* The file that execvp() would run. */
@@ -79,8 +79,8 @@ static bool find_program(const char *name, char path[PATH_MAX])
 	}
 }
 
-/* Has the file, if it is a program for this machine, an interpreter that loads libraries?
- * Scripts and what is not understood pass: their interpreter is a program of its own. */
+/* Is the file a program for this machine without an interpreter that loads libraries?
+ * Scripts and unknown formats pass: their interpreter is a program of its own. */
 static bool is_static(int fd)
 {
 	Elf64_Ehdr header;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* sennit serve: a folder, for `sennit cp` of other hosts. */
+/* sennit serve: serves a folder to `sennit cp` on other hosts. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -16,13 +16,14 @@
 #include "copy_path.h"
 #include "peer.h"
 
-/* Of one session, before it is another's turn. */
+/* Steps of one session before the next one's turn. */
 #define STEPS_MAX 32
-/* How long a client may take to answer when another one wants to copy to the same file. */
+/* How long a client may take to answer when another one wants to copy to the same
+ * file. */
 #define PROBE_NS UINT64_C(1000000000)
 /* Groups of files that are old enough are put in place at least as often (copy_group.h). */
 #define WAIT_NS INT64_C(200000000)
-/* Connections that are not yet set up. They do not count as --connections. */
+/* Connections that are not yet set up. They do not count towards --connections. */
 #define STRANGERS_MAX 1024
 
 struct serve_opts {
@@ -52,7 +53,8 @@ struct session {
 	int source_folder;
 	char path[COPY_PATH_MAX]; /* that was asked for */
 	char peer[64];
-	/* Whether the client is still there, for another that copies to the same file. */
+	/* Whether the client still answers; asked when another client copies to the
+	 * same file. */
 	struct {
 		bool asked;
 		uint64_t alive,
@@ -215,7 +217,7 @@ static void probe(struct session *session)
 	session->probe.since_ns = snt_loop_now(server.loop);
 }
 
-/* What arrived before it was asked says nothing, but is to be read first. */
+/* Data that arrived before the probe proves nothing, but is read first. */
 static bool is_silent(struct session *session)
 {
 	uint64_t now = snt_loop_now(server.loop);
@@ -232,7 +234,8 @@ static bool on_locked(void *arg, const struct stat *part)
 {
 	struct session *session = arg, *holder = find_holder(session, part);
 
-	/* A session that waits for a lock reads no answers, and may wait for this one. */
+	/* A session that waits for a lock reads no answers, and may wait for this
+	 * one. */
 	if (!holder || copy_receiver_is_locked(&holder->receiver))
 		return false;
 	if (!holder->probe.asked) {
@@ -249,7 +252,7 @@ static bool on_locked(void *arg, const struct stat *part)
 	return true;
 }
 
-/* Into a folder of this name, if there is one, else under this name. */
+/* Into the folder of this name, if it exists, else under this name. */
 static int begin_receiving(struct session *session, uint32_t digest, uint32_t flags)
 {
 	struct copy_receiver *receiver = &session->receiver;
@@ -351,7 +354,7 @@ static void end_transfer(struct session *session)
 	session->state = OPENING;
 }
 
-/* 1: there is more to do; 0: not now; -1: it is gone. */
+/* 1: there is more to do; 0: not now; -1: the session has ended. */
 static int step_session(struct session *session)
 {
 	struct snt_stream_info info = { .size = sizeof(info) };
@@ -483,7 +486,8 @@ static int serve_run(const void *opts_in, int count, char **argument)
 	server.root = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (server.root < 0)
 		return output_failed(NULL, "%s: %s", folder, strerror(errno));
-	/* A file that may not grow is an error of write(2), and not our end. */
+	/* A file that may not grow is an error of write(2), and must not end the
+	 * server. */
 	signal(SIGXFSZ, SIG_IGN);
 	status = context_open_loop(&opts->context, &server.loop);
 	if (!status) {

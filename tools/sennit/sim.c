@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* sennit sim: runs a seed again on the simulators that are built beside this program. */
+/* sennit sim: runs a seed again on the simulators built next to this program. */
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
@@ -24,8 +24,8 @@ struct sim_opts {
 	bool shrink;
 };
 
-/* Where simulators are in a build folder, and how they are called. Those with a fabric know
- * all the options, models only seeds. */
+/* Where simulators are in a build folder, and their names. Those with a fabric take all
+ * the options, models only seeds. */
 static const struct {
 	const char *folder;
 	const char *dropped; /* of a file's name, to be ours */
@@ -72,7 +72,8 @@ static bool ends_with(const char *text, size_t length, const char *tail)
 	       !memcmp(text + length - tail_length, tail, tail_length);
 }
 
-/* "traffic" of "traffic_sim", "vqp_model" of "vqp_model"; false if it is none. */
+/* "traffic" of "traffic_sim", "vqp_model" of "vqp_model"; false if it is not a
+ * simulator. */
 static bool name_of(const char *file, size_t kind, char name[NAME_MAX + 1])
 {
 	size_t length = strlen(file);
@@ -174,7 +175,7 @@ static void make_line(const struct sim_opts *opts, const char *path, bool has_fa
 		add(words, "--shrink");
 }
 
-/* What it says comes line by line, and is passed on or kept for JSON. */
+/* Its output is read line by line, and passed on or kept for JSON. */
 static void read_lines(FILE *from, json_t *object)
 {
 	json_t *lines = json_array();

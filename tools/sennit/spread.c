@@ -15,7 +15,7 @@ static void sort(double *values, unsigned count)
 	qsort(values, count, sizeof(*values), compare);
 }
 
-/* Between the two values that are next to it, where there is none. */
+/* Interpolates between the two closest values. */
 static double quantile(const double *sorted, unsigned count, double share)
 {
 	double at = share * (count - 1);

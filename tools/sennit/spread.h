@@ -2,7 +2,7 @@
 #ifndef TOOL_SPREAD_H
 #define TOOL_SPREAD_H
 
-/* What repeated runs of one measurement say together. */
+/* Statistics over repeated runs of one measurement. */
 struct spread {
 	double median, min, max;
 	double low, high; /* the quartiles */

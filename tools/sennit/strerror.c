@@ -13,7 +13,7 @@
 
 #define ERRNO_MAX 4095
 
-/* What a number means here, where that is more than its name says. */
+/* What a number means in sennit, beyond its name. */
 static const struct {
 	int number;
 	const char *meaning;
@@ -71,7 +71,7 @@ static int by_name(const char *name)
 		if (other && !strcasecmp(other, name))
 			return i;
 	}
-	/* Names that share their number with one of the above. */
+	/* Aliases of the names above. */
 	if (!strcasecmp(name, "EWOULDBLOCK"))
 		return EWOULDBLOCK;
 	if (!strcasecmp(name, "ENOTSUP"))
@@ -84,7 +84,7 @@ static const char *errno_name(const void *arg, size_t i)
 	const char *name = i + 1 <= ERRNO_MAX ? strerrorname_np((int)i + 1) : NULL;
 
 	(void)arg;
-	/* There are gaps in the numbers, which are not the end. */
+	/* Unused numbers are not the end. */
 	return !name && i < 133 ? "-" : name;
 }
 

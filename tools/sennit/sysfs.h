@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* What the kernel tells of RDMA devices beside verbs; "" where it does not. */
+/* What the kernel reports of RDMA devices besides verbs; "" if unknown. */
 struct sysfs_device {
 	char pci[32];	   /* "0000:3b:00.0" */
 	char link[64];	   /* "16.0 GT/s PCIe x16" */
