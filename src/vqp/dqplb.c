@@ -8,12 +8,12 @@
  *	bits 23-0  sequence number, modulo 2^24
  *
  * The receiver keeps its own empty receives on all data lanes. Fragments that
- * arrive ahead wait in a window. The sender keeps to it as far as it knows: it is
- * never further ahead of its oldest unacknowledged fragment. But acknowledged is
- * not polled. While one lane's CQ has not been looked at, the others may run ahead
- * of it, by less than a window for each receive of that lane. What is early in this
- * way waits in its lane's stash, and keeps its receive from being replaced. What is
- * further ahead, comes twice, or makes no sense is the peer's fault and breaks the
+ * arrive ahead wait in a window. The sender never gets further ahead of its oldest
+ * unacknowledged fragment than the window. But a fragment can be acknowledged and
+ * not yet polled: until one lane's CQ is polled, other lanes may run ahead of it, by
+ * less than a window for each receive of that lane. A fragment that is early in this
+ * way waits in its lane's stash, and keeps its receive from being replaced. One that
+ * is further ahead, comes twice, or is invalid is the peer's fault and breaks the
  * QP, never the process.
  */
 #include <errno.h>
