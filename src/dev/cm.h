@@ -27,7 +27,7 @@
  *	DISCONNECTED                      DISCONNECTED
  *
  * REJECTED, FAILED and DISCONNECTED are final: of these an id has at most one event,
- * which is its last. An id is destroyed at any time, by whoever has it, and after its
+ * which is its last. An id is destroyed at any time, by its owner, and after its
  * QP; the peer is told, if there is one. Nothing blocks.
  *
  * A manager belongs to one thread, and its ids with it. Its events, of all its devices,
