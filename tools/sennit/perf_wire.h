@@ -13,7 +13,7 @@
 /*
  * What the two ends of `sennit perf` tell each other on a socket, as bytes: frames of a
  * header (length of the rest, version, type) and a body, big endian. A server reads this
- * from anybody, so that decoding trusts nothing and takes exactly what encoding makes.
+ * from any host, so that decoding trusts nothing and takes exactly what encoding makes.
  *
  *	client              server
  *	HELLO          ->
