@@ -11,8 +11,8 @@
 #include <sennit/qp.h>
 
 /*
- * Connections by address: one end listens, the other connects, and what both get is a
- * connected virtual QP (qp.h), whose lanes have all been tried.
+ * Connections by address: one end listens, the other connects, and both get a connected
+ * virtual QP (qp.h), every lane of which has been tested.
  *
  *	server                                  client
  *
@@ -25,59 +25,66 @@
  *	event(SNT_CONN_OVER)                    event(SNT_CONN_OVER)
  *	snt_conn_destroy()                      snt_conn_destroy()
  *
- * Programs that cannot use addresses exchange cards by themselves (card.h) and do
- * without all of this.
+ * Programs that cannot use addresses exchange cards themselves (card.h) and do not need
+ * this header.
  *
- * What happens in between. The two ends agree on a version and, if they have a
- * secret, prove to each other that they know it; tell each other their devices; and try
- * pairs of devices, one of each end's, with real messages in both directions: one of a
- * few bytes, one as long as the MTU, an empty one. Pairs that do not work are left
- * out, and why is remembered (snt_conn_explain()). Then the end that connects deals the
- * lanes over the pairs that work, and both make their virtual QP accordingly. Nothing
- * of this comes out of the program's CQ. All that a peer says is checked; until it has
- * proved to know the secret it costs no more than the connection itself, of which a
- * listener has a limited number.
+ * Setup. The two ends agree on a version and, if they have a secret, prove to each
+ * other that they know it. They list their devices and test pairs of devices, one at
+ * each end, with real messages in both directions: one of a few bytes, one as long as
+ * the MTU, one empty. Pairs that fail are left out, and the reason is kept
+ * (snt_conn_explain()). The connecting end then distributes the lanes over the working
+ * pairs, and both ends make their virtual QP accordingly. None of this traffic appears
+ * in the program's CQ. Everything a peer sends is checked. A peer that has not yet
+ * proved that it knows the secret uses no resources but its connection, and a listener
+ * limits the number of those.
  *
- * The carrier. Messages of the connection itself travel on
- * SNT_CARRIER_CM: an RC QP of its own, made by rdma_cm, or by the soft devices' own
- * connection manager, which speaks the same; addresses are those of RDMA devices;
+ * The carrier transports the connection's own messages and exists as long as the
+ * connection. It is one of:
+ *
+ * SNT_CARRIER_CM: an RC QP of its own, made by rdma_cm, or by the soft devices'
+ * connection manager, which uses the same protocol; addresses are those of RDMA
+ * devices;
+ *
  * SNT_CARRIER_TCP: a TCP connection, for networks or containers without rdma_cm; lanes
- * may be on devices that have nothing to do with its address.
- * It stays as long as the connection does.
+ * may be on devices unrelated to its address.
  *
- * Detecting the end. A peer that has crashed, or whose host or network is gone, is
- * noticed within detect_ns, by either carrier, and whether or not anything is being sent.
- * Every quarter of that time the peer's device is asked, by an empty RDMA write that needs
- * nothing of its program; if no answer comes for five eighths of it, the connection is over.
- * Answers that have come are always taken before this is judged, and while the program does
- * not dispatch, or its process is stopped, no more than an eighth of detect_ns counts.
- * SNT_CARRIER_TCP keeps a QP for this on each pair of devices that lanes use, and the
- * connection is over when none of them is answered, or when TCP itself breaks. Lanes are
- * made to give up within seven eighths of detect_ns, too, with an ACK timeout of at most a
- * second (snt_qp_opts.timeout overrides it): devices may take four times the ACK timeout for
- * each of 8 tries, so a lane that has something to send gives up after at most 35 s where
- * detect_ns is longer. All of this is as late as the program's dispatching is.
+ * Failure detection. A peer that has crashed, or whose host or network is gone, is
+ * detected within detect_ns, with either carrier, whether or not the program sends
+ * anything. Every quarter of that time an empty RDMA write, which the peer's device
+ * answers without the peer's program, probes the peer; if no answer comes for five
+ * eighths of it, the connection is over. Answers that have arrived are always processed
+ * before that decision, and a period in which the program does not dispatch, or its
+ * process is stopped, counts as no more than an eighth of detect_ns. SNT_CARRIER_TCP
+ * keeps a QP for probes on each pair of devices that lanes use, and the connection is
+ * over when none of the probes is answered, or when TCP itself fails. Lanes are
+ * configured to give up within seven eighths of detect_ns, too, with an ACK timeout of
+ * at most a second (snt_qp_opts.timeout overrides it): devices may take four times the
+ * ACK timeout for each of 8 tries, so a lane that has something to send gives up after
+ * at most 35 s where detect_ns is longer. If the program dispatches late, all of this
+ * is late by as much.
  *
- * A peer that is merely busy, and does not dispatch, is not dead: its device answers for it.
- * So is one that is stopped, as in a debugger, unless its device is a soft one, which stops
- * with its process and is taken for dead like a crashed one.
+ * A peer that is merely busy and does not dispatch is not taken for dead, because its
+ * device answers the probes. The same holds for a peer whose process is stopped, as in
+ * a debugger, unless its device is a soft one: that stops with its process, and the
+ * peer is taken for dead as if it had crashed.
  *
- * Who is who. Each loop has an identity, chosen by chance when it makes its first
- * connection, so that a peer which was restarted on the same address is known to be
- * another one. Peers that have a name (snt_conn_opts::name) are connected once: when
- * one comes again, with the same name at the same listener, its old connection is over,
- * with -ESTALE. Listeners that share a port (snt_listener_opts::share) know their own
- * connections only.
+ * Identity. Each loop has an identity, chosen at random when it makes its first
+ * connection, so that a peer restarted on the same address is recognised as a different
+ * one. A peer that has a name (snt_conn_opts::name) has one connection: when it
+ * connects again, with the same name to the same listener, its old connection ends with
+ * -ESTALE. Listeners that share a port (snt_listener_opts::share) each know only their
+ * own connections.
  *
- * Progress is made, and functions are called, by the connection's loop (loop.h), that is,
- * in snt_loop_dispatch(), snt_loop_wait(), snt_op_wait() and the waiting calls of this
- * header, which are -EBUSY inside of such a function. All other calls are legal there,
- * destroying the connection included; but a loop is not closed there while connections
- * are on their way out.
+ * The connection's loop (loop.h) makes progress and runs callbacks, that is, in
+ * snt_loop_dispatch(), snt_loop_wait(), snt_op_wait() and the waiting calls of this
+ * header. These calls fail with -EBUSY inside a callback. All other calls are legal
+ * there, including destroying the connection, except that a loop cannot be closed there
+ * while destroyed connections are still being torn down.
  *
- * After a fork they are the parent's. Calls that would change something, destroying
- * included, are -ECHILD in the child. A child has none of the sockets of soft devices and
- * TCP carriers, so that it keeps neither ports nor connections; docs/threads.md has the rest.
+ * After a fork, connections belong to the parent. Calls that would change something,
+ * including destroying, fail with -ECHILD in the child. A child does not inherit the
+ * sockets of soft devices and TCP carriers, so it keeps neither ports nor connections
+ * open; docs/threads.md has the rest.
  *
  * Thread: loop, for every call here.
  */
@@ -89,7 +96,7 @@ extern "C" {
 struct snt_conn;
 struct snt_listener;
 
-/* The program's own bytes in a request, an answer or a refusal. */
+/* Maximum application data in a request, an answer or a refusal. */
 #define SNT_CONN_DATA_MAX 256
 /* A name, with its NUL. */
 #define SNT_CONN_NAME_MAX 32
@@ -110,45 +117,46 @@ enum snt_conn_state {
 	SNT_CONN_CONNECTING,
 	SNT_CONN_ESTABLISHED,
 	SNT_CONN_DISCONNECTING,
-	SNT_CONN_ENDED, /* has come to its end, or never came to be */
+	SNT_CONN_ENDED, /* over, or setup failed */
 };
 
 enum snt_conn_event {
-	/* The QP is made and not yet connected: the time to post receives which must be
-	 * there before the peer can send. */
+	/* The QP is made and not yet connected: post the receives that must be there
+	 * before the peer can send. */
 	SNT_CONN_PREPARE = 1,
 	SNT_CONN_CONNECTED, /* it can be used */
-	/* The peer disconnects: all that it posted has arrived. Its turn is over, ours
-	 * is not: post what is left, then call snt_conn_disconnect(). Without an event
-	 * function the library does. */
+	/* The peer disconnects: everything it posted has arrived. This end may still
+	 * post; then it calls snt_conn_disconnect(). Without an event function the
+	 * library calls it. */
 	SNT_CONN_PEER_DONE,
-	/* The last one: snt_conn_query() has status and text. A QP that was made is
-	 * closed: its completions come, then its SNT_CLOSED. One that reports to a CQ with
-	 * ops is closed already. */
+	/* The last one: snt_conn_query() has status and text. If a QP was made, it is
+	 * being closed: its completions come, then its SNT_CLOSED. A QP that reports to
+	 * a CQ with ops is closed already. */
 	SNT_CONN_OVER,
 	/* The connection was lost, or its setup failed, and another attempt will follow
-	 * (retries). The QP, if there was one, ends as with OVER; the next attempt makes
-	 * another. */
+	 * (retries). The QP, if there was one, ends as with SNT_CONN_OVER; the next
+	 * attempt makes a new one. */
 	SNT_CONN_RETRYING,
 };
 
 struct snt_conn_opts {
 	size_t size;
-	/* The QP to be made, copied. Required. `lanes` is what is wished for, and the
-	 * lesser wish of the two ends counts; 0: as many as the end that has more
-	 * devices has. `devices` limits which are tried. notify_lanes, lane_devices,
-	 * flow_labels and weights must be 0, adopted QPs cannot be used. With an SRQ
-	 * (srq.h) `lanes` is 1. */
+	/* Options of the QP to make, copied. Required. `lanes` is the wanted number,
+	 * and the lesser of the two ends' numbers is used; 0: as many as the end with
+	 * more devices has devices. `devices` limits which devices are tried.
+	 * notify_lanes, lane_devices, flow_labels and weights must be 0, and adopted
+	 * QPs cannot be used. With an SRQ (srq.h) `lanes` is 1. */
 	const struct snt_qp_opts *qp;
 	void (*event)(void *arg, struct snt_conn *conn, enum snt_conn_event event);
 	void *arg;
-	/* Where to, of snt_conn_connect(): "10.0.0.1", "fe80::1%eth0" or a name, whose
-	 * first address of a family that there is a device for is taken. A name is looked
-	 * for meanwhile, in a thread of its own; if there is none the connection ends, with
-	 * -EINVAL, or -EHOSTUNREACH if that may pass. A port is a number. */
+	/* The destination, for snt_conn_connect(): "10.0.0.1", "fe80::1%eth0" or a host
+	 * name. Of a name the first address is used whose family a device supports. The
+	 * name is resolved in the background, by a thread of its own; if it cannot be
+	 * resolved the connection ends with -EINVAL, or with -EHOSTUNREACH if the
+	 * failure may be temporary. A port is a number. */
 	const char *host;
 	uint16_t port;
-	const char *source; /* a numeric address of ours; NULL: any */
+	const char *source; /* a numeric local address; NULL: any */
 	enum snt_carrier carrier;
 	/* For the peer's program; copied. */
 	const void *data;
@@ -157,57 +165,59 @@ struct snt_conn_opts {
 	 * built without libcrypto. */
 	const void *secret;
 	size_t secret_length;
-	/* For two programs that connect to each other at the same time, under the same name,
-	 * and want one connection of it: our listener, which the peer connects to. One of the
-	 * two attempts is chosen and becomes this connection, at both ends, without requested()
-	 * being called. If the peer does not try, its listener is asked, as ever. It is in the
-	 * same loop, and shares its port with no other. NULL: no meeting. */
+	/* For two programs that connect to each other at the same time, under the same
+	 * name, and want a single connection: the local listener that the peer connects
+	 * to. One of the two attempts is chosen and becomes this connection, at both
+	 * ends, without requested() being called. If the peer does not connect itself,
+	 * its listener handles the request as usual. The local listener is in the same
+	 * loop and shares its port with no other listener. NULL: no simultaneous
+	 * connection. */
 	struct snt_listener *meet;
-	const char *name;   /* of ours, see above; NULL: none */
+	const char *name;   /* of this end, see "Identity"; NULL: none */
 	uint64_t setup_ns;  /* for all of the setup; 0: 10 s */
 	uint64_t detect_ns; /* see above, from 50 ms; the lesser of both ends; 0: 5 s */
 	uint64_t close_wr_id; /* of the QP's SNT_CLOSED, on a CQ without ops */
-	/* Of snt_conn_connect(): after a failure that may pass, and after the loss of a
-	 * connection, try again so many times. The pause is 10 ms at first, twice as
-	 * much each time up to 10 s, and shortened by up to a half by chance. */
+	/* For snt_conn_connect(): how often to retry after a temporary failure, and
+	 * after the loss of a connection. The delay is 10 ms at first, doubles each
+	 * time up to 10 s, and is randomly shortened by up to a half. */
 	uint32_t retries;
 };
 
 /**
  * snt_conn_connect - connect to a listener
  *
- * The connection is there at once, and established, or over, later.
+ * The connection object is returned at once; it is established, or over, later.
  *
  * Ownership: the program's, until snt_conn_destroy(), also if it fails later.
  * Returns: 0, or, with nothing left behind,
- *   -EINVAL         an option out of range; a host or port that is none
+ *   -EINVAL         an option out of range; not a valid host or port
  *   -EOPNOTSUPP     no device of the context has a connection manager; a secret
  *                   without libcrypto; adopted QPs
- *   -EADDRNOTAVAIL  the source is none of ours
- *   -ENETUNREACH    no device leads there
- *   -EAGAIN         64 names are being looked for already, in this process; no thread
- *                   can be started to look for one, because of RLIMIT_NPROC or pids.max
+ *   -EADDRNOTAVAIL  the source is not a local address
+ *   -ENETUNREACH    no device has a route to the host
+ *   -EAGAIN         this process is resolving 64 names already; or no thread can be
+ *                   started to resolve one, because of RLIMIT_NPROC or pids.max
  *   -ENOMEM, or the errno of the system or device.
  */
 SNT_API int snt_conn_connect(struct snt_loop *loop, const struct snt_conn_opts *opts,
 			     struct snt_conn **conn_out);
 
 /**
- * snt_conn_accept - accept what was requested
- * @opts: host, port, source, carrier and retries must be 0; secret and name are the
+ * snt_conn_accept - accept a requested connection
+ * @opts: host, port, source, carrier and retries must be 0; the secret and name are the
  *	listener's
  *
  * Returns: 0; -EINVAL as snt_conn_connect(); -EALREADY if it was accepted or
- * rejected before; -ENOTCONN if the peer has gone meanwhile.
+ * rejected before; -ENOTCONN if the peer has since gone.
  */
 SNT_API int snt_conn_accept(struct snt_conn *conn, const struct snt_conn_opts *opts);
 
 /**
- * snt_conn_reject - refuse what was requested
- * @text: a reason for people; NULL: none
+ * snt_conn_reject - refuse a requested connection
+ * @text: human-readable reason, sent to the peer; NULL: none
  *
- * The peer's connection ends with -ECONNREFUSED, and has data and text. Ours is gone
- * when the call returns.
+ * The peer's connection ends with -ECONNREFUSED, and carries data and text. The local
+ * connection no longer exists when the call returns.
  *
  * Returns: 0; -EINVAL if data is too long; -EALREADY as snt_conn_accept().
  */
@@ -215,12 +225,12 @@ SNT_API int snt_conn_reject(struct snt_conn *conn, const char *text, const void 
 			    size_t data_length);
 
 /**
- * snt_conn_disconnect - end a connection, with all that was posted before
+ * snt_conn_disconnect - end a connection after everything posted has completed
  *
  * When everything posted has been acknowledged (polled, where the QP reports to a CQ
- * that the program polls), the peer is told, and has SNT_CONN_PEER_DONE. When it has
- * disconnected as well, the connection is over, with status 0. A peer that does not is
- * waited for.
+ * that the program polls), the peer gets SNT_CONN_PEER_DONE. When the peer has
+ * disconnected as well, the connection is over, with status 0. There is no timeout for
+ * a peer that does not disconnect.
  *
  * Returns: 0; -EALREADY if it was called before; -ENOTCONN if it is not established.
  */
@@ -228,20 +238,20 @@ SNT_API int snt_conn_disconnect(struct snt_conn *conn);
 
 /**
  * snt_conn_abort - end a connection, or the attempt at one, now
- * @text: a reason for the peer's people; NULL: none
+ * @text: human-readable reason, sent to the peer; NULL: none
  *
- * SNT_CONN_OVER follows here with -ECANCELED, at the peer with -ECONNABORTED. What was
- * posted is flushed.
+ * SNT_CONN_OVER follows, with -ECANCELED at this end and -ECONNABORTED at the peer.
+ * Posted WRs are flushed.
  *
- * Returns: 0; -ENOTCONN if it is over already.
+ * Returns: 0; -ENOTCONN if the connection is already over.
  */
 SNT_API int snt_conn_abort(struct snt_conn *conn, const char *text);
 
 /**
  * snt_conn_destroy - free a connection and its QP
  *
- * One that has no QP yet need not be over: it is given up, without an event. NULL is legal
- * and does nothing.
+ * A connection that has no QP yet need not be over: it is abandoned, without an event.
+ * NULL is legal and does nothing.
  *
  * Returns: 0; -EBUSY if its QP has been connected and SNT_CLOSED has not been polled;
  * the errno of a device that refused, after which it can be destroyed again.
@@ -252,9 +262,9 @@ SNT_API int snt_conn_destroy(struct snt_conn *conn);
  * snt_conn_wait - wait until a connection is established, or over
  * @timeout_ns: -1: for ever; 0: dispatch once, and do not wait
  *
- * Returns: 0 if it is established; its status if it is over; -EINPROGRESS if time is
- * up; -EBUSY inside of a function; -ECANCELED if it was destroyed meanwhile; the errno of
- * the loop.
+ * Returns: 0 if it is established; its status if it is over; -EINPROGRESS on timeout;
+ * -EBUSY inside a callback; -ECANCELED if it was destroyed meanwhile; the errno of the
+ * loop.
  */
 SNT_API int snt_conn_wait(struct snt_conn *conn, int64_t timeout_ns);
 
@@ -266,9 +276,10 @@ SNT_API int snt_conn_wait(struct snt_conn *conn, int64_t timeout_ns);
 SNT_API int snt_conn_wait_over(struct snt_conn *conn, int64_t timeout_ns);
 
 /**
- * snt_conn_qp - the virtual QP
+ * snt_conn_qp - get the virtual QP
  *
- * Ownership: the connection's. With retries, another one after each CONNECTED.
+ * Ownership: the connection's. With retries, each SNT_CONN_CONNECTED comes with a new
+ * QP.
  * Returns: NULL before SNT_CONN_PREPARE.
  */
 SNT_API struct snt_qp *snt_conn_qp(const struct snt_conn *conn);
@@ -276,7 +287,7 @@ SNT_API struct snt_qp *snt_conn_qp(const struct snt_conn *conn);
 struct snt_conn_info {
 	size_t size;
 	enum snt_conn_state state;
-	int32_t status;		/* of one that is over: 0 or -errno */
+	int32_t status;		/* once it is over: 0 or -errno */
 	const char *text;	/* why, never NULL; until the connection is destroyed */
 	int32_t authenticated;	/* the peer knows the secret */
 	uint64_t peer_identity; /* of its loop; 0: not known yet */
@@ -294,27 +305,28 @@ struct snt_conn_info {
 };
 
 /**
- * snt_conn_query - what is known of a connection
+ * snt_conn_query - get state and properties of a connection
  *
  * Returns: 0; -EINVAL if info_out->size is too small.
  */
 SNT_API int snt_conn_query(const struct snt_conn *conn, struct snt_conn_info *info_out);
 
 /**
- * snt_conn_explain - every choice that was made, with its reason, as lines of text
+ * snt_conn_explain - list the decisions of the setup and their reasons, as text
  *
- * Returns: the length of the whole text, as snprintf(3): what did not fit is cut off.
+ * Returns: the length of the whole text, as snprintf(3) does; the text is truncated to
+ * fit.
  */
 SNT_API ssize_t snt_conn_explain(const struct snt_conn *conn, char *buffer,
 				 size_t size);
 
-/* What became of a pair of devices, one of each end's. */
+/* Result of testing a pair of devices, one at each end. */
 enum snt_pair_verdict {
-	SNT_PAIR_NOT_TRIED = 0, /* there was no need, or no time */
+	SNT_PAIR_NOT_TRIED = 0, /* not needed, or no time left */
 	SNT_PAIR_WORKS,
-	SNT_PAIR_SILENT,    /* nothing comes through */
-	SNT_PAIR_MTU,	    /* short messages do, but none as long as the MTU */
-	SNT_PAIR_EMPTY,	    /* messages do, but no empty ones */
+	SNT_PAIR_SILENT,    /* no message arrives */
+	SNT_PAIR_MTU,	    /* short messages arrive, those as long as the MTU do not */
+	SNT_PAIR_EMPTY,	    /* messages arrive, empty ones do not */
 	SNT_PAIR_ONE_WAY,   /* works in one direction only */
 	SNT_PAIR_RESOURCES, /* no QP could be made for it */
 	SNT_PAIR_KIND, /* addresses of different kinds: IPv4 and IPv6, or InfiniBand */
@@ -327,22 +339,23 @@ struct snt_conn_pair_info {
 	const char *name;	/* of ours, until the context is closed */
 	char address[64];	/* of ours: its GID, or "LID 7" */
 	char remote_address[64];
-	int32_t works;		       /* as far as this end knows */
-	int32_t lane;		       /* the first that is on it; -1: none */
-	uint32_t lane_count;	       /* how many are, those without data included */
+	int32_t works;	     /* as far as this end knows */
+	int32_t lane;	     /* the first on this pair; -1: none */
+	uint32_t lane_count; /* lanes on this pair, notify and message lanes included */
 	enum snt_pair_verdict verdict; /* of this end */
-	/* Of the other one, which tells it to the end that connects; else NOT_TRIED. */
+	/* Of the peer, which reports it to the connecting end; else NOT_TRIED. */
 	enum snt_pair_verdict peer_verdict;
 	const char *text; /* what the verdict means, in words; static */
 	const char *peer_text;
 };
 
 /**
- * snt_conn_pair - what became of a pair of devices
+ * snt_conn_pair - get the test result of a pair of devices
  * @pair: from 0, the best first
  *
- * What snt_conn_explain() says of pairs, for programs. Also of a connection that is over,
- * or never came to be: then it says why. With retries, of the last try.
+ * What snt_conn_explain() says about pairs, in a form for programs. Also works for a
+ * connection that is over or whose setup failed, and tells why. With retries, describes
+ * the last attempt.
  *
  * Returns: 0; -ENOENT past the last; -EINVAL if info_out->size is too small.
  */
@@ -351,24 +364,23 @@ SNT_API int snt_conn_pair(const struct snt_conn *conn, unsigned pair,
 
 struct snt_listener_opts {
 	size_t size;
-	/* An address of ours; NULL: all. Or a name, which is looked for before the call
-	 * returns, for as long as setup_ns says: it could tell neither the port nor that
-	 * there is none any earlier. A loop that must not stand still for that has an
-	 * address here. */
+	/* A local address; NULL: all. Or a name, which the call resolves before it
+	 * returns, for up to setup_ns, so that it can report the port, or that the name
+	 * is unknown. A loop that must not block uses a numeric address here. */
 	const char *host;
 	uint16_t port; /* 0: any that is free */
 	enum snt_carrier carrier;
-	uint32_t backlog; /* connections on their way to being requested; 0: 1024 */
-	/* All that came from this listener; 0: 4096, which is all that a loop can have
-	 * by SNT_CARRIER_CM. */
+	uint32_t backlog; /* connections in setup, before requested(); 0: 1024 */
+	/* Maximum number of connections from this listener; 0: 4096, the most that a
+	 * loop can have with SNT_CARRIER_CM. */
 	uint32_t connection_max;
 	const void *secret; /* as in snt_conn_opts */
 	size_t secret_length;
-	/* As in snt_conn_opts, of each that comes; and for finding `host`. */
+	/* As in snt_conn_opts, for each connection; and for resolving `host`. */
 	uint64_t setup_ns;
-	/* Somebody wants to be connected, and knows the secret: accept or reject, now or
-	 * later. The connection is the program's from now on. NULL: snt_listener_wait()
-	 * has it. */
+	/* A peer that knows the secret requests a connection: accept or reject it, now
+	 * or later. The connection is the program's from now on. NULL:
+	 * snt_listener_wait() returns it. */
 	void (*requested)(void *arg, struct snt_listener *listener,
 			  struct snt_conn *conn);
 	void *arg;
@@ -385,24 +397,24 @@ struct snt_listener_opts {
 /**
  * snt_listener_create - listen for connections
  *
- * Returns: 0, or, with nothing left behind, -EINVAL, also for a name that is none;
- * -ETIMEDOUT or -EHOSTUNREACH for one that cannot be found now; -EADDRINUSE; -EADDRNOTAVAIL;
- * -EAGAIN and -EOPNOTSUPP as snt_conn_connect(); -ENOMEM, or the errno of the system or
- * device.
+ * Returns: 0, or, with nothing left behind, -EINVAL, also for an unknown host name;
+ * -ETIMEDOUT or -EHOSTUNREACH for a name that cannot be resolved now; -EADDRINUSE;
+ * -EADDRNOTAVAIL; -EAGAIN and -EOPNOTSUPP as snt_conn_connect(); -ENOMEM, or the errno
+ * of the system or device.
  */
 SNT_API int snt_listener_create(struct snt_loop *loop,
 				const struct snt_listener_opts *opts,
 				struct snt_listener **listener_out);
 
 /**
- * snt_listener_port - on which port
+ * snt_listener_port - get the port of a listener
  */
 SNT_API uint16_t snt_listener_port(const struct snt_listener *listener);
 
 /**
  * snt_listener_address - an address at which peers reach a listener
  * @position: from 0, the best first
- * @buffer: gets a numeric address, such as "10.0.0.1", with its NUL
+ * @buffer: receives a numeric address, such as "10.0.0.1", with its NUL
  * @size: of the buffer; SNT_ADDRESS_MAX always suffices
  *
  * For the peer's snt_conn_opts::host; snt_listener_port() is its port. A listener that was
@@ -416,7 +428,8 @@ SNT_API uint16_t snt_listener_port(const struct snt_listener *listener);
  * devices (SENNIT_SOFT_ADDRESSES). A link-local IPv6 address has no scope, because the
  * interface to name is the peer's: it connects to "fe80::1%eth0" through its own eth0.
  *
- * Returns: 0; -ENOENT past the last; -ENOSPC if it does not fit; the errno of the system.
+ * Returns: 0; -ENOENT past the last; -ENOSPC if @size is too small; the errno of the
+ * system.
  */
 SNT_API int snt_listener_address(const struct snt_listener *listener, unsigned position,
 				 char *buffer, size_t size);
@@ -425,20 +438,21 @@ SNT_API int snt_listener_address(const struct snt_listener *listener, unsigned p
  * snt_listener_wait - wait for a request
  * @timeout_ns: -1: for ever; 0: do not wait
  *
- * For listeners without a function.
+ * For listeners without a requested() function.
  *
  * Ownership: the connection is the program's.
- * Returns: 0; -EAGAIN if there is none in time; -EINVAL if there is a function; -EBUSY
- * inside of one; -ECANCELED if the listener was destroyed meanwhile; the errno of the loop.
+ * Returns: 0; -EAGAIN if none came before the timeout; -EINVAL if the listener has a
+ * function; -EBUSY inside a callback; -ECANCELED if the listener was destroyed
+ * meanwhile; the errno of the loop.
  */
 SNT_API int snt_listener_wait(struct snt_listener *listener, int64_t timeout_ns,
 			      struct snt_conn **conn_out);
 
 /**
- * snt_listener_destroy - listen no more
+ * snt_listener_destroy - stop listening
  *
- * Connections that the program has go on; others are refused. NULL is legal and does
- * nothing.
+ * Connections that the program holds continue; all others are refused. NULL is legal
+ * and does nothing.
  *
  * Returns: 0.
  */

@@ -7,14 +7,14 @@
 #include <sennit/api.h>
 
 /*
- * The control table: what a device does outside of the data path.
+ * The control table: the operations of a device outside the data path.
  *
  * Sennit posts and polls through the inline verbs, which call whatever
- * functions stand in `ibv_context::ops`. Everything else goes through one of
- * these tables, so that libibverbs' exported functions never see an object
- * which libibverbs did not make. Programs meet the table in two cases: they
- * adopt a device of their own (ctx.h), or they create plain QPs on a device
- * that sennit opened (snt_device_control() in device.h).
+ * functions are in `ibv_context::ops`. Everything else goes through one of these
+ * tables, so that libibverbs' exported functions never see an object that libibverbs
+ * did not create. Programs need the table in two cases: to adopt a device of their own
+ * (ctx.h), or to create plain QPs on a device that sennit opened (snt_device_control()
+ * in device.h).
  *
  * What an adopted device needs:
  *
@@ -30,20 +30,20 @@
  *	memory windows			alloc_mw, dealloc_mw
  *	device events			get_async_event, ack_async_event
  *
- * query_numa_node, alloc_pd, dealloc_pd and query_srq are never needed of an adopted
- * device, which comes with its PD. Without a table at all (snt_adopted.control is NULL)
- * CQs and QPs are adopted as well, and the program changes their states itself:
- * snt_qp_connected() in card.h tells how.
+ * An adopted device never needs query_numa_node, alloc_pd, dealloc_pd and query_srq,
+ * because it comes with its PD. Without a table (snt_adopted.control is NULL) CQs and
+ * QPs must be adopted as well, and the program changes the states of the QPs itself:
+ * see snt_qp_connected() in card.h.
  *
  * All functions return 0 or a negative errno and write their out pointer only
- * on success, unlike verbs, which have four conventions. A NULL member means
- * that the device cannot do it; the call that needed it is -EOPNOTSUPP and
- * names the device. `size` is sizeof(struct snt_control) as the table's author
- * saw it: members beyond it count as NULL, and members that this library does
+ * on success, unlike verbs, which have four conventions. A NULL member means that the
+ * device does not support the operation; a call that needs it fails with -EOPNOTSUPP
+ * and a text that names the device. `size` is sizeof(struct snt_control) as the table's
+ * author saw it: members beyond it count as NULL, and members that this library does
  * not know are ignored.
  *
- * Threads that share a context call these functions at the same time, without any lock of
- * the library's: as of verbs, all of them must be safe for that.
+ * Threads that share a context call these functions at the same time, and the library
+ * takes no lock around them: as in verbs, all of them must be thread-safe.
  */
 
 struct ibv_async_event;
@@ -78,7 +78,7 @@ struct snt_control {
 			  struct ibv_port_attr *attr_out);
 	int (*query_gid)(struct ibv_context *context, uint8_t port, uint32_t index,
 			 struct ibv_gid_entry *entry_out);
-	/* Writes -1 where the device sits on no particular node. */
+	/* Writes -1 where the device belongs to no particular node. */
 	int (*query_numa_node)(struct ibv_context *context, int *node_out);
 
 	/* Protection domains and memory. */
@@ -117,15 +117,16 @@ struct snt_control {
 	int (*query_srq)(struct ibv_srq *srq, struct ibv_srq_attr *attr_out);
 	int (*destroy_srq)(struct ibv_srq *srq);
 
-	/* Device events; their fd is ibv_context::async_fd. While one was taken and not
-	 * acknowledged, destroying what it is about is -EBUSY on the library's own
-	 * devices; libibverbs waits. So it is with the events of a CQ. */
+	/* Device events; their fd is ibv_context::async_fd. While an event has been
+	 * taken and not acknowledged, destroying the object it is about fails with
+	 * -EBUSY on the library's own devices; libibverbs waits. The same holds for the
+	 * events of a CQ. */
 	int (*get_async_event)(struct ibv_context *context,
 			       struct ibv_async_event *event_out);
 	void (*ack_async_event)(struct ibv_async_event *event);
 
-	/* How connections by address are made. The library's own tables have it; it
-	 * is nothing for programs to fill in. */
+	/* How connections by address are made. Only the library's own tables have it;
+	 * programs leave it NULL. */
 	const struct snt__cm_table *cm;
 
 	/* Memory windows, of type 2. */
@@ -134,7 +135,7 @@ struct snt_control {
 };
 
 /**
- * snt_control_verbs - the table that calls libibverbs
+ * snt_control_verbs - get the table that calls libibverbs
  *
  * For programs that adopt an `ibv_context` which came from ibv_open_device().
  *
