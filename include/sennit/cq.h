@@ -11,16 +11,16 @@
  * A virtual completion queue, over one or many physical ones. Any number of
  * virtual QPs (qp.h), of one lane or of many, report to it.
  *
- * Each virtual QP reserves room for the worst case of all its lanes when it is
- * created, so that a physical CQ can never overrun; where the room is not there,
- * another physical CQ is added on that device, up to the limit in the options.
+ * Each virtual QP reserves room for the worst case of all its lanes when it is created,
+ * so that a physical CQ can never overrun; if there is not enough room, another
+ * physical CQ is added on that device, up to the limit in the options.
  *
- * Polling does work as well: it retires fragments, sends what waited for a free
- * lane, and replenishes receives. Nothing that was harvested is ever dropped:
- * what does not fit the caller's array comes with the next poll.
+ * Polling also makes progress: it retires fragments, sends WRs that waited for a free
+ * lane, and replenishes receives. No completion is ever dropped: those that do not fit
+ * the caller's array come with the next poll.
  *
- * Thread: loop, for every call here, of the CQ's loop; without one, owner: the one thread that
- * uses the CQ and its QPs.
+ * Thread: loop, for every call here, that of the CQ; for a CQ without a loop, owner:
+ * the one thread that uses the CQ and its QPs.
  */
 
 #ifdef __cplusplus
@@ -42,8 +42,8 @@ enum snt_opcode {
 	SNT_FETCH_ADD,
 	SNT_RECV,	 /* a data receive, consumed by a SEND */
 	SNT_RECV_NOTIFY, /* a notification receive, consumed by a WRITE_IMM */
-	/* Not of a WR: the last completion of a QP, after snt_qp_close(), on the CQ of its
-	 * sends (snt_qp_opts.cq). */
+	/* Belongs to no WR: the last completion of a QP, after snt_qp_close(), on the
+	 * CQ of its sends (snt_qp_opts.cq). */
 	SNT_CLOSED,
 	SNT_BIND,	/* of a memory window (mw.h) */
 	SNT_INVALIDATE, /* the same */
@@ -70,7 +70,7 @@ enum snt_status {
 
 enum snt_wc_flags {
 	SNT_WC_WITH_IMM = 1 << 0,
-	/* A notification whose sender did not say how much it had written. */
+	/* A notification that does not carry the length of the write. */
 	SNT_WC_LENGTH_UNKNOWN = 1 << 1,
 	/* The sender invalidated a memory window, whose key is in `imm` (mw.h). */
 	SNT_WC_WITH_INV = 1 << 2,
@@ -78,38 +78,39 @@ enum snt_wc_flags {
 
 struct snt_wc {
 	uint64_t wr_id;
-	/* Of the whole WR, but 0 for sends of a lane that passes WRs on; of receives,
-	 * what came in. */
+	/* Of the whole WR, but 0 for sends of a pass-through lane; of receives, the
+	 * bytes received. */
 	uint64_t length;
 	uint32_t qp_num;     /* the virtual QP's number */
 	uint32_t imm;	     /* host order, if SNT_WC_WITH_IMM */
-	uint32_t vendor_err; /* on failure, with lane and device: where it happened */
+	uint32_t vendor_err; /* on failure; lane and device tell where */
 	uint16_t lane;
 	uint8_t device;
 	uint8_t flags; /* enum snt_wc_flags */
-	/* enum snt_opcode. Of a pass-through lane (qp.h) what verbs tell: WRITE for
+	/* enum snt_opcode. On a pass-through lane (qp.h) as verbs report it: WRITE for
 	 * WRITE_IMM, SEND for SEND_IMM, and 0 on failure. */
 	uint8_t opcode;
 	uint8_t status; /* enum snt_status */
-	/* Of SNT_FLUSHED, the status of the error that caused the flush: the first of that
-	 * lane or, if it has had none, of the QP. Then vendor_err, lane and device are
-	 * those of that error as well. 0: none is known so far, as after snt_qp_close().
-	 * A post that the device refused, and a peer that violated the protocol, count as
-	 * SNT_GENERAL_ERR; snt_qp_query() tells them apart. */
+	/* For SNT_FLUSHED, the status of the error that caused the flush: the first
+	 * error of that lane or, if it has had none, of the QP; vendor_err, lane and
+	 * device then describe that error as well. 0: no error is known so far, as
+	 * after snt_qp_close(). A post that the device refused, and a protocol
+	 * violation by the peer, count as SNT_GENERAL_ERR; snt_qp_query() distinguishes
+	 * them. */
 	uint8_t cause;
 };
 
-/* Completions are callbacks of ops (op.h) instead of being polled. */
+/* Completions are delivered to callbacks of ops (op.h) instead of being polled. */
 enum snt_ops {
 	SNT_OPS_NONE = 0,
 	SNT_OPS_EVENTS, /* with events */
-	/* Without events, which not every device has: for programs that never sleep, but call
-	 * snt_loop_poll() all the time. The fd does not tell of them, and waits do not
-	 * sleep while there are any. */
+	/* Without events, which not every device has: for programs that never sleep and
+	 * call snt_loop_poll() continuously. Completions do not make the fd readable,
+	 * and waits do not sleep while the loop has such a CQ. */
 	SNT_OPS_POLLED,
 };
 
-/* The most physical CQs of a virtual one on a device. */
+/* Maximum number of physical CQs on one device for a virtual CQ. */
 #define SNT_CQ_PER_DEVICE_MAX 4096
 
 struct snt_cq_opts {
@@ -117,11 +118,11 @@ struct snt_cq_opts {
 	uint32_t depth;	     /* of each physical CQ; 0: 4096, or the device's limit */
 	uint32_t per_device; /* physical CQs on one device; 0: 16 */
 	/* Physical CQs of the program's own, one for each device of the context, in
-	 * index order; NULL: they are created as needed. Theirs are not added to. */
+	 * index order; NULL: they are created as needed. Adopted CQs never grow. */
 	struct ibv_cq *const *adopted;
-	/* The loop (loop.h) it is in, whose fd becomes readable when there is something to
-	 * poll; NULL: none, it is only polled. Not for adopted CQs, unless with
-	 * SNT_OPS_POLLED. */
+	/* The CQ's loop (loop.h), whose fd becomes readable when there is something to
+	 * poll; NULL: no loop, the CQ is only polled. Adopted CQs can have one only
+	 * with SNT_OPS_POLLED. */
 	struct snt_loop *loop;
 	uint32_t ops; /* enum snt_ops; they need a loop */
 };
@@ -131,14 +132,15 @@ struct snt_cq_opts {
  * @opts: NULL for all defaults
  *
  * Ownership: adopted CQs stay the program's and must outlive it.
- * Returns: 0; -EINVAL for a depth beyond a device's limit, which the text names, or
- * for options that are out of range or do not go together; -ENOMEM; the errno of the device.
+ * Returns: 0; -EINVAL for a depth beyond a device's limit, which the text names, or for
+ * options that are out of range or contradict each other; -ENOMEM; the errno of the
+ * device.
  */
 SNT_API int snt_cq_create(struct snt_ctx *ctx, const struct snt_cq_opts *opts,
 			  struct snt_cq **cq_out);
 
 /**
- * snt_cq_destroy - destroy it
+ * snt_cq_destroy - destroy a virtual completion queue
  *
  * NULL is legal and does nothing.
  *
@@ -147,27 +149,28 @@ SNT_API int snt_cq_create(struct snt_ctx *ctx, const struct snt_cq_opts *opts,
 SNT_API int snt_cq_destroy(struct snt_cq *cq);
 
 /**
- * snt_cq_poll - up to @max completions
+ * snt_cq_poll - take up to @max completions
  *
  * Returns: how many were written to @wc, 0 if there is nothing to report now; -EIO if a
- * physical CQ cannot be polled any more, which the text then names; -EINVAL if it has ops.
+ * physical CQ, which the text names, can no longer be polled; -EINVAL if the CQ has
+ * ops.
  */
 SNT_API int snt_cq_poll(struct snt_cq *cq, struct snt_wc *wc, int max);
 
 /*
- * Where it can be inline, finding nothing costs hardly more than with verbs. This is what
- * every CQ begins with, and for that alone. SNT_NO_INLINE, if defined before, leaves the
- * function in the library.
+ * Inlined, polling an empty CQ costs hardly more than with verbs. The structure below
+ * is the beginning of every CQ, for the inline function only. SNT_NO_INLINE, if defined
+ * before the include, makes programs call the function in the library instead.
  */
 struct ibv_cq;
 struct ibv_wc;
 struct snt__ready;
 struct snt__cq_front {
-	/* Where the device has it, of the only physical CQ; NULL if there is more to look
-	 * at. */
+	/* Points to the device's poll function, of the only physical CQ; NULL if there
+	 * is more to look at. */
 	int (**poll)(struct ibv_cq *cq, int max, struct ibv_wc *batch);
 	struct ibv_cq *only;
-	struct snt__ready *ready; /* first of those that have something to report */
+	struct snt__ready *ready; /* first QP that has something to report */
 	struct ibv_wc *batch;
 	int batch_max;
 	int (*take)(struct snt_cq *cq, int count, struct snt_wc *wc, int max);
@@ -191,17 +194,18 @@ extern __inline __attribute__((gnu_inline, always_inline)) int snt_cq_poll(
 #endif
 
 /**
- * snt_cq_poll_one - one completion, if there is one
+ * snt_cq_poll_one - take one completion, if there is one
  *
  * Returns: 1, 0, or as snt_cq_poll().
  */
 SNT_API int snt_cq_poll_one(struct snt_cq *cq, struct snt_wc *wc);
 
 /**
- * snt_cq_poll_each - up to @max completions, each given to a function
+ * snt_cq_poll_each - pass up to @max completions to a function, one by one
  *
  * The function may post to QPs and close them. It must not poll, nor reset or destroy a
- * QP or this CQ; that is for after the call, also for a QP whose SNT_CLOSED it was given.
+ * QP or this CQ; the program does so after the call, even for a QP whose SNT_CLOSED the
+ * function has received.
  *
  * Returns: as snt_cq_poll().
  */
@@ -213,8 +217,8 @@ SNT_API int snt_cq_poll_each(struct snt_cq *cq, int max,
  * snt_cq_poll_index - as snt_cq_poll(), but look at one physical CQ only
  * @index: 0 to snt_cq_count() - 1, in order of creation
  *
- * For programs that serve one device before others. What finished by other
- * means is reported too.
+ * For programs that serve one device before others. Completions that are already queued
+ * in the virtual CQ are reported too.
  *
  * Returns: as snt_cq_poll(); -EINVAL if there is no such CQ.
  */
@@ -222,16 +226,17 @@ SNT_API int snt_cq_poll_index(struct snt_cq *cq, unsigned index, struct snt_wc *
 			      int max);
 
 /**
- * snt_cq_count - how many physical CQs there are now
+ * snt_cq_count - get the current number of physical CQs
  */
 SNT_API unsigned snt_cq_count(const struct snt_cq *cq);
 
 /**
- * snt_cq_physical - a physical CQ and the device it is on
+ * snt_cq_physical - get a physical CQ and its device
  * @device_out: may be NULL
  *
- * For programs that poll by themselves and hand over with snt_qp_complete(). They arm
- * by themselves, too: snt_loop_arm() may take what they would have polled.
+ * For programs that poll the physical CQs themselves and hand the completions over with
+ * snt_qp_complete(). Such programs also arm the CQs themselves: snt_loop_arm() may take
+ * completions that they would have polled.
  *
  * Returns: NULL if there is no such index.
  */
@@ -239,11 +244,11 @@ SNT_API struct ibv_cq *snt_cq_physical(const struct snt_cq *cq, unsigned index,
 				       unsigned *device_out);
 
 /**
- * snt_cq_stray - completions that belonged to no virtual QP
+ * snt_cq_stray - count and receive completions that belong to no virtual QP
  *
- * They are counted and, if a function is set, handed to it: leftovers of QPs
- * that were destroyed, or of QPs that the program runs by itself on the same
- * physical CQ. The function must not poll or destroy.
+ * They are counted and, if a function is set, passed to it: completions of destroyed
+ * QPs, or of QPs that the program itself uses on the same physical CQ. The function
+ * must not poll or destroy.
  *
  * Returns: the number so far.
  */
@@ -257,9 +262,9 @@ SNT_API uint64_t snt_cq_stray(struct snt_cq *cq,
  * snt_wc_text - a completion in words
  * @cq: where it was polled
  *
- * One sentence with the QP, the operation, the status, and, of a failure, the lane with its
- * device and the peer's address, and what to do. What belonged to a QP that has been destroyed
- * since is told by numbers.
+ * One sentence with the QP, the operation, the status, and, for a failure, the lane
+ * with its device and the peer's address, and the remedy. If the QP has since been
+ * destroyed, the text gives numbers instead of names.
  *
  *	QP 17: WRITE failed on lane 2 (mlx5_1 to 192.168.78.2) with RETRY_EXC_ERR (status 12,
  *	vendor error 0x81): the peer did not answer: check that its process runs, then ...
@@ -276,8 +281,8 @@ SNT_API const char *snt_wc_text(const struct snt_cq *cq, const struct snt_wc *wc
  * The text is that of verbs ("transport retry counter exceeded"), the name that of enum
  * snt_status without its prefix ("RETRY_EXC_ERR"), the help what it means and what to do.
  *
- * Thread: any. Returns: a static string; of numbers that are not in enum snt_status, a text
- * that says so, and NULL for name and help.
+ * Thread: any. Returns: a static string; for numbers that are not in enum snt_status, a
+ * text that says so, and NULL for name and help.
  */
 SNT_API const char *snt_status_text(unsigned status);
 SNT_API const char *snt_status_name(unsigned status);

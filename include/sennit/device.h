@@ -8,9 +8,9 @@
 #include <sennit/control.h>
 
 /*
- * A device is one RDMA device together with one of its ports, opened by a
- * context (ctx.h) and living as long as it. A context numbers its devices
- * densely from 0; that index is what lanes, memory keys and errors refer to.
+ * A device is one RDMA device together with one of its ports, opened by a context
+ * (ctx.h) and closed with it. A context numbers its devices from 0 without gaps; lanes,
+ * memory keys and errors refer to that index.
  *
  * Thread: any, for every call here.
  */
@@ -24,7 +24,7 @@ struct snt_device;
 enum snt_device_kind {
 	SNT_DEVICE_VERBS = 1, /* opened through libibverbs: hardware or rxe */
 	SNT_DEVICE_SOFT,      /* sennit's own RoCEv2 endpoint */
-	SNT_DEVICE_ADOPTED,   /* brought along by the program */
+	SNT_DEVICE_ADOPTED,   /* provided by the program (snt_adopted) */
 };
 
 enum snt_link {
@@ -56,7 +56,7 @@ enum snt_path {
 	SNT_PATH_SHM, /* memory shared by two soft devices of one user on one host */
 };
 
-/* The first word of every limit says what is limited; 0 means not known. */
+/* The first word of every limit names what is limited; 0 means unknown. */
 struct snt_device_info {
 	size_t size;
 	const char *name; /* "mlx5_0"; lives as long as the context */
@@ -67,15 +67,15 @@ struct snt_device_info {
 	enum snt_link link;
 	enum snt_port_state state;
 	uint32_t mtu;	  /* active path MTU in bytes */
-	uint32_t mtu_max; /* the most the port could do */
-	/* Lanes times signalling rate, 10^6 bit/s; 0: not known. A soft device has no
+	uint32_t mtu_max; /* maximum of the port */
+	/* Lanes times signalling rate, 10^6 bit/s; 0: unknown. A soft device has no
 	 * speed of its own: it is as fast as the processors and the network below. */
 	uint32_t speed_mbps;
-	int32_t numa_node;	/* -1: none or not known */
+	int32_t numa_node;	/* -1: none or unknown */
 	uint16_t lid;		/* InfiniBand only */
 	uint32_t gid_count;	/* table entries that hold a GID */
-	int32_t gid_index;	/* the chosen one's table index; -1: none */
-	const char *gid_reason; /* why that one, for people */
+	int32_t gid_index;	/* table index of the chosen GID; -1: none */
+	const char *gid_reason; /* why it was chosen, human-readable */
 
 	uint64_t message_size_max;
 	uint32_t qp_max;
@@ -86,12 +86,13 @@ struct snt_device_info {
 	uint32_t mr_max;
 	uint64_t mr_size_max;
 	uint32_t read_in_max;  /* READs and atomics one QP can answer at once */
-	uint32_t read_out_max; /* READs and atomics one QP can have under way */
+	uint32_t read_out_max; /* READs and atomics one QP can have in flight */
 	uint32_t srq_max;
 	uint32_t srq_depth_max;
 	int32_t atomics; /* non-zero: the device performs them */
-	/* SNT_PATH_SHM: a soft device that shares memory with those of the same user on
-	 * this host, and sends UDP to all others; snt_lane_info has what a lane uses. */
+	/* SNT_PATH_SHM: a soft device that uses shared memory with soft devices of the
+	 * same user on this host, and UDP with all others; snt_lane_info has the path
+	 * of a lane. */
 	enum snt_path path;
 };
 
@@ -100,25 +101,25 @@ struct snt_gid_info {
 	uint32_t index; /* in the port's GID table */
 	enum snt_gid_type type;
 	uint8_t raw[16];
-	uint32_t netdev; /* interface index; 0: none or not known */
+	uint32_t netdev; /* interface index; 0: none or unknown */
 	int32_t score;	 /* higher is better */
 	char text[48];	 /* as an address: "10.0.0.1", "fe80::1" */
-	char reason[96]; /* what the score is made of, for people */
+	char reason[96]; /* how the score is made up, human-readable */
 };
 
 /**
- * snt_device_query - what is known of a device
+ * snt_device_query - get properties and limits of a device
  *
  * The port's state, MTU and GIDs are those seen when the context was opened or
  * at the last snt_device_refresh().
  *
- * Returns: 0; -EINVAL if info_out->size is too small to be one.
+ * Returns: 0; -EINVAL if info_out->size is too small.
  */
 SNT_API int snt_device_query(const struct snt_device *device,
 			     struct snt_device_info *info_out);
 
 /**
- * snt_device_gid - one entry of the port's GID table
+ * snt_device_gid - get one entry of the port's GID table
  * @position: 0 to gid_count - 1; empty table slots are left out
  *
  * Returns: 0; -ENOENT past the last one; -EINVAL as for snt_device_query().
@@ -127,18 +128,18 @@ SNT_API int snt_device_gid(const struct snt_device *device, uint32_t position,
 			   struct snt_gid_info *info_out);
 
 /**
- * snt_device_refresh - ask the device again for its port and GIDs
+ * snt_device_refresh - query the device's port and GIDs again
  *
- * GID tables change while programs run (DHCP, bonds, containers). What is
- * already connected keeps the address it was connected with.
+ * GID tables change while programs run (DHCP, bonds, containers). Connected QPs keep
+ * the address with which they were connected.
  *
- * Returns: 0; the device's errno, with what was known before left in place;
- * -EOPNOTSUPP for an adopted device without a control table.
+ * Returns: 0; the device's errno, with the previous values unchanged; -EOPNOTSUPP for
+ * an adopted device without a control table.
  */
 SNT_API int snt_device_refresh(struct snt_device *device);
 
 /**
- * snt_device_context, snt_device_pd, snt_device_control - the verbs below
+ * snt_device_context, snt_device_pd, snt_device_control - get the verbs objects below
  *
  * For programs that mix plain verbs with sennit. Objects made with them must
  * be destroyed, through the same table, before the context is closed.
