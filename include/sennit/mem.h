@@ -9,11 +9,11 @@
 #include <sennit/ctx.h>
 
 /*
- * Memory is registered once, on all devices of a context, all or nothing. A
- * token is what a peer needs to reach it: address, length, what it may do, and
- * a key per device of the owner. Tokens travel in packed form by any means.
+ * Memory is registered once, on all devices of a context or on none. A token is what a
+ * peer needs to reach the memory: address, length, access rights, and a key per device
+ * of the owner. Programs send tokens in packed form by any means.
  *
- * Thread: any, for every call here. A registration that takes long delays no other thread.
+ * Thread: any, for every call here. A slow registration delays no other thread.
  */
 
 #ifdef __cplusplus
@@ -31,7 +31,7 @@ enum snt_access {
 	SNT_ACCESS_REMOTE_READ = 1 << 2,
 	SNT_ACCESS_REMOTE_ATOMIC = 1 << 3, /* needs LOCAL_WRITE */
 	SNT_ACCESS_WINDOW = 1 << 4, /* memory windows can be bound to it (mw.h) */
-	/* A hint: devices without it ignore it. */
+	/* A hint: devices that do not support it ignore it. */
 	SNT_ACCESS_RELAXED_ORDERING = 1 << 20,
 };
 
@@ -43,7 +43,7 @@ struct snt_token {
 	uint32_t key[SNT_DEVICES_MAX]; /* by the owner's device index */
 };
 
-/* The longest packed token. */
+/* Maximum size of a packed token. */
 #define SNT_TOKEN_PACKED_MAX (24 + 4 * SNT_DEVICES_MAX)
 
 /**
@@ -64,14 +64,14 @@ SNT_API int snt_mem_register(struct snt_ctx *ctx, void *addr, size_t length,
 			     unsigned access, struct snt_mem **mem_out);
 
 /**
- * snt_mem_alloc - memory that is made for its purpose, and registered
+ * snt_mem_alloc - allocate memory suited to the devices, and register it
  *
  * Whole pages, all bytes 0, at snt_mem_addr(); snt_mem_release() frees it. Between soft
- * devices on one host what is sent from such memory is copied once, to where it belongs,
- * where other memory is copied twice; for all other devices it is memory like any other.
- * It takes an fd and counts as a file; where RLIMIT_NOFILE or RLIMIT_FSIZE (ulimit -f)
- * does not allow that it is copied twice as well.
- * A child of the process does not have it.
+ * devices on one host, data sent from such memory is copied once, directly to its
+ * destination, and data from other memory twice; for all other devices there is no
+ * difference. It takes an fd and counts as a file; where RLIMIT_NOFILE or RLIMIT_FSIZE
+ * (ulimit -f) does not allow that, its data is copied twice as well. Child processes do
+ * not inherit it.
  *
  * Returns: as snt_mem_register().
  */
@@ -80,7 +80,7 @@ SNT_API int snt_mem_alloc(struct snt_ctx *ctx, size_t length, unsigned access,
 
 /**
  * snt_mem_register_dmabuf - register part of a dma-buf, say GPU memory
- * @fd: the dma-buf; may be closed after the call
+ * @fd: the dma-buf; may be closed after this call
  * @offset: where in the dma-buf the memory begins
  * @iova: the address by which this memory is named in requests and tokens
  *
@@ -92,12 +92,12 @@ SNT_API int snt_mem_register_dmabuf(struct snt_ctx *ctx, int fd, uint64_t offset
 				    struct snt_mem **mem_out);
 
 /**
- * snt_mem_adopt - use regions that the program registered by itself
+ * snt_mem_adopt - use memory regions that the program registered itself
  * @mr: one for each device of the context, in index order, each on that device's
  *      PD and all for the same memory
- * @addr: by which requests name the memory: the iova where it was registered with
- *      one, else its address; ibv_mr::addr does not always tell
- * @access: what they were registered with; verbs cannot tell
+ * @addr: address of the memory in requests: the iova where it was registered with one,
+ *      else its address; ibv_mr::addr is not always right
+ * @access: the rights they were registered with; verbs cannot query them
  *
  * Ownership: the regions stay the program's and must outlive the snt_mem.
  * Returns: 0; -EINVAL if the count, a length or a PD does not fit; -ENOMEM.
@@ -109,23 +109,25 @@ SNT_API int snt_mem_adopt(struct snt_ctx *ctx, struct ibv_mr *const *mr,
 /**
  * snt_mem_release - deregister on all devices and free
  *
- * NULL is legal and does nothing. All devices are tried even if one fails. After
- * a failure the snt_mem is empty and good for one thing: releasing it again.
+ * NULL is legal and does nothing. All devices are tried even if one fails. After a
+ * failure the snt_mem can only be released again.
  *
- * Other threads may post and poll meanwhile, but no call that runs at the same time may
- * name this memory, and no WR in flight should: it fails with SNT_LOC_PROT_ERR where the
- * device comes to check the key, and may have been carried out in part. A later call that
- * names the memory is -EINVAL as long as the library keeps the structure: those of the last
- * 64 memories released in a context, the memory of its own connections and streams
- * included. After that the snt_mem is freed, and naming it is undefined.
+ * Other threads may post and poll during this call, but no concurrent call may name
+ * this memory, and no WR in flight should: such a WR fails with SNT_LOC_PROT_ERR when
+ * the device checks the key, and may have been carried out in part. Later calls that
+ * name the memory fail with -EINVAL as long as the library keeps the structure: it
+ * keeps those of the last 64 memories released in a context, including the memory of
+ * its own connections and streams. After that the snt_mem is freed, and using it is
+ * undefined behaviour.
  *
- * Returns: 0; -EINVAL if it has been released before; else the errno of the first device
- * that refused, -EBUSY for instance while a memory window is bound to the memory.
+ * Returns: 0; -EINVAL if it has been released before; else the errno of the first
+ * device that refused, for instance -EBUSY while a memory window is bound to the
+ * memory.
  */
 SNT_API int snt_mem_release(struct snt_mem *mem);
 
 /**
- * snt_mem_addr, snt_mem_length - the range as it is named in requests
+ * snt_mem_addr, snt_mem_length - get the range as used in requests
  */
 SNT_API uint64_t snt_mem_addr(const struct snt_mem *mem);
 SNT_API size_t snt_mem_length(const struct snt_mem *mem);
@@ -135,22 +137,22 @@ SNT_API size_t snt_mem_length(const struct snt_mem *mem);
  * @device: index of the device whose key is wanted
  * @offset: from the memory's beginning
  *
- * Returns: 0; -ERANGE if any byte lies outside; -EINVAL for an unknown device, a
- * length that does not fit an SGE (4 GiB - 1), or a memory half released.
+ * Returns: 0; -ERANGE if any byte lies outside; -EINVAL for an unknown device, a length
+ * that does not fit an SGE (4 GiB - 1), or a memory whose release failed.
  */
 SNT_API int snt_mem_sge(const struct snt_mem *mem, unsigned device, size_t offset,
 			size_t length, struct ibv_sge *sge_out);
 
 /**
- * snt_mem_token - what a peer needs to reach this memory
+ * snt_mem_token - get the token that a peer needs to reach this memory
  *
- * Returns: 0; -EACCES if no remote access was asked for at registration; -EINVAL
- * for a memory half released.
+ * Returns: 0; -EACCES if the memory was registered without remote access; -EINVAL for a
+ * memory whose release failed.
  */
 SNT_API int snt_mem_token(const struct snt_mem *mem, struct snt_token *token_out);
 
 /**
- * snt_token_target - the remote address and key for part of a token
+ * snt_token_target - get the remote address and key for part of a token
  * @device: the owner's device index
  * @access: the one SNT_ACCESS_REMOTE_* right that is needed
  *
@@ -173,13 +175,12 @@ SNT_API ssize_t snt_token_pack(const struct snt_token *token, void *buffer,
 			       size_t size);
 
 /**
- * snt_token_unpack - read a token, trusting nothing
+ * snt_token_unpack - read and validate a token from bytes
  * @size: exactly the packed size
  *
- * Returns: 0; -EPROTONOSUPPORT for another version; -EBADMSG for anything that
- * snt_token_pack() cannot have written: truncated or oversized input, a key
- * count of 0 or above SNT_DEVICES_MAX, an empty or wrapping range, unknown
- * access bits.
+ * Returns: 0; -EPROTONOSUPPORT for another version; -EBADMSG for any input that
+ * snt_token_pack() cannot produce: truncated or oversized input, a key count of 0 or
+ * above SNT_DEVICES_MAX, an empty or wrapping range, unknown access bits.
  */
 SNT_API int snt_token_unpack(const void *buffer, size_t size,
 			     struct snt_token *token_out);

@@ -10,25 +10,25 @@
 #include <sennit/qp.h>
 
 /*
- * Memory windows (type 2): a peer gets at a part of a memory, for as long as it should,
- * and by one QP only; taking it away again costs a WR and no registration.
+ * Memory windows (type 2) give a peer access to part of a memory, for a limited time
+ * and through one QP only; revoking the access costs a WR and no registration.
  *
  *	snt_mw_bind(qp, mw, &range, SNT_ACCESS_REMOTE_WRITE, wr_id, SNT_SIGNALED);
  *	snt_mw_token(mw, &token);
- *	...pack the token and send it on the same QP, which is behind the bind...
+ *	...pack the token and send it on the same QP, which orders it after the bind...
  *	...the peer writes, then says so, by snt_mw_send_inv() at best...
- *	snt_mw_invalidate(qp, mw, wr_id, SNT_SIGNALED);      unless the peer did
+ *	snt_mw_invalidate(qp, mw, wr_id, SNT_SIGNALED); unless the peer did
  *
- * Windows are bound, and used, through QPs of a single lane that passes WRs on, on the
- * device of the window. The memory must have been registered with SNT_ACCESS_WINDOW, and
- * with SNT_ACCESS_LOCAL_WRITE if the window is for writing; it needs no remote rights of
- * its own. A window that is bound must be invalidated before it is bound again; a device
- * ends a QP that does otherwise. What is posted on the same QP after a bind or an
- * invalidation is behind it.
+ * Windows are bound and used through QPs of a single pass-through lane, on the device
+ * of the window. The memory must have been registered with SNT_ACCESS_WINDOW, and with
+ * SNT_ACCESS_LOCAL_WRITE if the window is for writing; it needs no remote rights of its
+ * own. A bound window must be invalidated before it is bound again; otherwise the
+ * device puts the QP into the error state. WRs posted on the same QP after a bind or an
+ * invalidation take effect after it.
  *
- * The library looks at ranges and rights; what a window is bound to at the moment, the
- * device knows. Soft devices have no windows. rxe of Linux 6.1 has some that grant the
- * whole memory, by any of its addresses, and does not set SNT_WC_WITH_INV.
+ * The library checks ranges and rights; the device checks the current binding. Soft
+ * devices have no windows. Windows of rxe in Linux 6.1 grant access to the whole
+ * memory, at any of its addresses, and rxe does not set SNT_WC_WITH_INV.
  *
  * Thread: any for snt_mw_alloc() and snt_mw_free(); for all others loop, or the owner of a
  * CQ without one, of the QP that the window is bound to.
@@ -42,7 +42,7 @@ struct snt_mw;
 struct snt_op;
 
 /**
- * snt_mw_alloc - make a window, bound to nothing
+ * snt_mw_alloc - make a window, not yet bound
  * @device: index in the context
  *
  * Returns: 0; -EOPNOTSUPP if the device, which the text names, has no windows of type 2;
@@ -51,11 +51,12 @@ struct snt_op;
 SNT_API int snt_mw_alloc(struct snt_ctx *ctx, unsigned device, struct snt_mw **mw_out);
 
 /**
- * snt_mw_free - free a window, whatever it is bound to
+ * snt_mw_free - free a window, bound or not
  *
- * NULL is legal and does nothing. Of what was posted with it all must have completed, or
- * the QP must have failed or be closed. Free it, or invalidate it, before the QP that it
- * is bound to is destroyed: a device may refuse to do that, or wait for the window.
+ * NULL is legal and does nothing. All WRs posted with it must have completed, or the QP
+ * must have failed or be closed. Free or invalidate the window before the QP to which
+ * it is bound is destroyed: a device may refuse to destroy the QP, or wait for the
+ * window.
  *
  * Returns: 0; the errno of the device.
  */
@@ -78,17 +79,17 @@ SNT_API int snt_mw_bind(struct snt_qp *qp, struct snt_mw *mw,
 			unsigned flags);
 
 /**
- * snt_mw_token - what the peer needs to use it, as it was bound last
+ * snt_mw_token - get the token that the peer needs to use the latest binding
  *
  * Returns: 0; -ENOENT if it was never bound.
  */
 SNT_API int snt_mw_token(const struct snt_mw *mw, struct snt_token *token_out);
 
 /**
- * snt_mw_invalidate - take a window back
+ * snt_mw_invalidate - revoke a window's access
  * @flags: SNT_SIGNALED, SNT_FENCE
  *
- * The completion's opcode is SNT_INVALIDATE. From then on the key is of no use.
+ * The completion's opcode is SNT_INVALIDATE. From then on the key is invalid.
  *
  * Returns: 0; -EINVAL as snt_mw_bind(); -ENOENT if it was never bound; or as
  * snt_qp_post_send().
@@ -97,20 +98,20 @@ SNT_API int snt_mw_invalidate(struct snt_qp *qp, struct snt_mw *mw, uint64_t wr_
 			      unsigned flags);
 
 /**
- * snt_mw_send_inv - send a message which takes a window of the peer's back
- * @window: the token that it gave us
+ * snt_mw_send_inv - send a message that invalidates a window of the peer
+ * @window: the window's token, as received from the peer
  *
  * The receive's completion has SNT_WC_WITH_INV, and the key in `imm`.
  *
  * Returns: 0; -EINVAL for another kind of QP; -EOPNOTSUPP if the device, which the text
- * names, cannot; or as snt_qp_post_send().
+ * names, does not support it; or as snt_qp_post_send().
  */
 SNT_API int snt_mw_send_inv(struct snt_qp *qp, const struct snt_sge *sge,
 			    unsigned sge_count, const struct snt_token *window,
 			    uint64_t wr_id, unsigned flags);
 
 /**
- * snt_op_bind, snt_op_invalidate, snt_op_send_inv - the same as ops
+ * snt_op_bind, snt_op_invalidate, snt_op_send_inv - the calls above as ops
  *
  * Cancel: as snt_op_write(), by SNT_DETACH or SNT_ABORT.
  * Returns: as the calls above; and as snt_op_send().

@@ -12,42 +12,40 @@
 #include <sennit/srq.h>
 
 /*
- * Asynchronous verbs. An op is one operation on a virtual QP, in memory that the
- * program owns; when it is over, its function is called.
+ * Asynchronous verbs. An op is one operation on a virtual QP, in a structure that the
+ * program owns; when the operation is over, the op's function is called.
  *
  *	struct snt_op op = { .done = written };
  *	...
  *	ret = snt_op_write(qp, &op, &sge, 1, &token, remote_addr, 0);
  *	...snt_loop_dispatch() calls written(&op), with op.result 0 or -errno...
  *
- * The QP reports to a CQ (or two) made with snt_cq_opts::ops. All that is posted on
- * such a QP are ops: snt_qp_post_send(), snt_qp_post_recv(), snt_qp_close() and the
- * polling of that CQ are -EINVAL there. QPs of one lane and of many, of every scheme,
- * can be used; any number of them share a CQ.
+ * The QP reports to a CQ (or two) made with snt_cq_opts::ops. Only ops can be posted on
+ * such a QP: snt_qp_post_send(), snt_qp_post_recv(), snt_qp_close() and polling that CQ
+ * fail with -EINVAL. QPs with any number of lanes and of every scheme can be used, and
+ * any number of them can share a CQ.
  *
  * An op that was accepted (the call returned 0) gets its callback exactly once, in a
- * later dispatch, poll or wait, never inside the call. One that was refused gets
- * none. From the call to the callback the op and the memory it names are the
- * library's; when the callback begins they are the program's again, so that it can
- * post the same op again, or free it. Callbacks come in the order of qp.h's contract:
- * those of sends in posting order, those of receives in posting order within their
- * class; only what was cancelled before it was sent comes earlier. There is no
- * allocation, no lock and no limit but the depths of the QP, beyond which an op is
- * -EAGAIN.
+ * later dispatch, poll or wait, never inside the call. A refused op gets none. From the
+ * call to the callback the op and the memory it names are the library's; when the
+ * callback begins they are the program's again, so that it can post the same op again,
+ * or free it. Callbacks come in the order of qp.h's contract: sends in posting order,
+ * receives in posting order within their class; only ops cancelled before they were
+ * sent come earlier. There is no allocation and no lock. The only limits are the depths
+ * of the QP, beyond which posting an op fails with -EAGAIN.
  *
  * Results. 0; or, by what the completion says (op.wc has it in full),
  *	-ECANCELED     cancelled, see snt_op_cancel()
  *	-ETIMEDOUT     its deadline passed first, see snt_op_deadline()
  *	-ESHUTDOWN     flushed: the QP was closed or broke, or the peer's did
  *	-EHOSTUNREACH  the peer does not answer (RETRY_EXC_ERR)
- *	-ENOBUFS       the peer had no receive for it for too long (RNR_RETRY_EXC_ERR)
- *	-EACCES        refused by a device, mostly the peer's (REM_ACCESS_ERR,
+ *	-ENOBUFS the peer had no receive buffer for too long (RNR_RETRY_EXC_ERR) -EACCES
+ *	refused by a device, mostly the peer's (REM_ACCESS_ERR,
  *	               LOC_ACCESS_ERR, LOC_PROT_ERR)
  *	-EMSGSIZE      longer than the receive (LOC_LEN_ERR)
  *	-EREMOTEIO     the peer could not do it (REM_INV_REQ_ERR, REM_OP_ERR)
- *	-EPROTO        an answer that makes no sense (BAD_RESP_ERR)
- *	-EIO           anything else
- * What a status means for the rest of the QP is in qp.h.
+ *	-EPROTO malformed or unexpected response (BAD_RESP_ERR) -EIO anything else
+ * qp.h tells what a status means for the rest of the QP.
  *
  * Thread: loop, for every call here.
  */
@@ -56,23 +54,24 @@
 extern "C" {
 #endif
 
-/* What is to become of an op that has gone out already. */
+/* How to cancel an op that has already been sent. */
 enum snt_cancel {
-	/* Nobody waits for it any more; its callback comes when the device has let go of it,
-	 * and says so. The QP goes on. */
+	/* The program no longer waits for the op; its callback, which reports the
+	 * cancellation, comes when the device no longer uses the op's memory. The QP
+	 * goes on. */
 	SNT_DETACH = 1,
-	/* It is to end now. RC knows no other way than to break the QP, and with it all
-	 * other ops. */
+	/* The op ends now. With RC this means breaking the QP, and with it all other
+	 * ops. */
 	SNT_ABORT,
 };
 
-/* Zero it before its first use, then set `done` and, at will, `arg`. */
+/* Zero it before its first use, then set `done` and, optionally, `arg`. */
 struct snt_op {
-	/* The library's: who takes the completion. Comes first. */
+	/* The library's: the completion handler. Comes first. */
 	void (*complete)(struct snt_op *op, const struct snt_wc *wc);
 
 	/* The program's. */
-	void (*done)(struct snt_op *op); /* NULL: snt_op_pending() tells */
+	void (*done)(struct snt_op *op); /* NULL: check snt_op_pending() */
 	void *arg;
 
 	/* The result, from the callback on. */
@@ -81,14 +80,14 @@ struct snt_op {
 	int32_t reason;
 	uint8_t state, cancel, late, flags;
 	uint32_t position;
-	/* Of CMP_SWAP and FETCH_ADD: what was there before. */
+	/* For CMP_SWAP and FETCH_ADD: the previous value. */
 	uint64_t old;
-	/* The completion as it came. Of an op that ended without one: wr_id, qp_num, opcode,
-	 * and SNT_FLUSHED as its status. */
+	/* The completion as received. For an op that ended without one: wr_id, qp_num,
+	 * opcode, and SNT_FLUSHED as the status. */
 	struct snt_wc wc;
 
 	/* The library's. */
-	struct snt_qp *qp;     /* NULL: a receive of an SRQ, which is of no QP yet */
+	struct snt_qp *qp;     /* NULL: a receive of an SRQ, not yet assigned to a QP */
 	struct snt_loop *loop; /* outlives the QP, or the SRQ */
 	const uint64_t *old_from;
 	struct snt_op *next, **to;
@@ -98,14 +97,14 @@ struct snt_op {
 
 /**
  * snt_op_send, snt_op_send_imm - send a message
- * @sge: copied with the call, as in all of these; the memory it names is not
+ * @sge: copied during the call, as in all of these; the memory it names is not
  * @imm: 32 bits for the receiver, host order
  * @flags: SNT_FENCE, SNT_SOLICITED, SNT_INLINE; all ops are signalled
  *
- * When it is over the peer has the message in a receive.
+ * When the op is over the peer has the message in a receive buffer.
  *
- * Cancel: while it waits for a lane it ends at once and never was sent. Detached, it
- * may be received all the same.
+ * Cancel: while the op waits for a lane it ends at once and the message is never sent.
+ * Once detached, the message may still be received.
  * Returns: 0; -EINVAL if the QP has no ops; -EALREADY if the op is in use; -ECHILD; or
  * as snt_qp_post_send().
  */
@@ -117,16 +116,17 @@ SNT_API int snt_op_send_imm(struct snt_qp *qp, struct snt_op *op,
 
 /**
  * snt_op_recv - receive a message or a notification
- * @sge_count: 0: a notification, of a peer's snt_op_write_imm(). On a single lane that
- *	passes WRs on both share one queue, as in verbs.
+ * @sge_count: 0: a notification, of a peer's snt_op_write_imm(). On a single
+ *	pass-through lane both share one queue, as in verbs.
  *
  * May be posted before the QP is connected. The callback finds length and immediate in
  * op->wc.
  *
- * Cancel: receives end with their QP. Detached, it stays where it is and takes the
- * next message, which then is lost: its callback has -ECANCELED and op->wc tells what
- * came. Those of a QP that is destroyed or reset without ever having been connected
- * end with -ECANCELED, in the next dispatch; until then the loop cannot be closed.
+ * Cancel: receives end with their QP. Once detached, the receive stays posted and
+ * consumes the next message, which is then lost: the callback has -ECANCELED, and
+ * op->wc describes the message. Receives of a QP that is destroyed or reset without
+ * ever having been connected end with -ECANCELED, in the next dispatch; until then the
+ * loop cannot be closed.
  * Returns: 0; -EINVAL if the QP has no ops; -EALREADY if the op is in use; -ECHILD; or
  * as snt_qp_post_recv().
  */
@@ -137,11 +137,11 @@ SNT_API int snt_op_recv(struct snt_qp *qp, struct snt_op *op, const struct snt_s
  * snt_op_srq_recv - receive a message or a notification of any QP that shares receives
  * @srq: made with a CQ that has ops (srq.h)
  *
- * The callback finds in op->wc what came, and in op->wc.qp_num for which QP.
+ * The callback finds the completion in op->wc, with the receiving QP in op->wc.qp_num.
  *
- * Cancel: as with snt_op_recv() by SNT_DETACH: it takes the next message of any of them
- * with it. SNT_ABORT is -EOPNOTSUPP, since no QP would be the right one to break. Those
- * that are left when the SRQ is destroyed end with -ECANCELED.
+ * Cancel: with SNT_DETACH as snt_op_recv(): the receive consumes the next message to
+ * any of the QPs, which is lost. SNT_ABORT fails with -EOPNOTSUPP, since there is no
+ * particular QP to break. Receives left when the SRQ is destroyed end with -ECANCELED.
  * Returns: 0; -EINVAL if the CQ has no ops; -EALREADY if the op is in use; -ECHILD; or
  * as snt_srq_post_recv().
  */
@@ -151,10 +151,10 @@ SNT_API int snt_op_srq_recv(struct snt_srq *srq, struct snt_op *op,
 /**
  * snt_op_read - read memory of the peer
  *
- * When it is over the bytes are here.
+ * When the op is over the bytes are in local memory.
  *
- * Cancel: while it waits for a lane it ends at once. Detached, bytes may come in
- * until its callback.
+ * Cancel: while the op waits for a lane it ends at once. Once detached, bytes may still
+ * arrive until its callback.
  * Returns: as snt_op_send().
  */
 SNT_API int snt_op_read(struct snt_qp *qp, struct snt_op *op, const struct snt_sge *sge,
@@ -163,13 +163,13 @@ SNT_API int snt_op_read(struct snt_qp *qp, struct snt_op *op, const struct snt_s
 
 /**
  * snt_op_write, snt_op_write_imm - write memory of the peer
- * @imm: of the notification that follows, host order
+ * @imm: 32 bits for the notification that follows, host order
  *
- * When it is over the bytes are there.
+ * When the op is over the bytes are in the peer's memory.
  *
- * Cancel: while it waits for a lane, nothing of it sent, it ends at once and the peer
- * sees neither bytes nor a notification. Detached, it may be written, and announced,
- * all the same.
+ * Cancel: while the op waits for a lane, with nothing sent, it ends at once and the
+ * peer sees neither bytes nor a notification. Once detached, the bytes may still be
+ * written, and the peer notified.
  * Returns: as snt_op_send().
  */
 SNT_API int snt_op_write(struct snt_qp *qp, struct snt_op *op,
@@ -183,13 +183,14 @@ SNT_API int snt_op_write_imm(struct snt_qp *qp, struct snt_op *op,
 
 /**
  * snt_op_cmp_swap, snt_op_fetch_add - change 8 bytes of the peer's memory atomically
- * @result: one SGE of 8 bytes where the device writes what was there before; the
- *	callback finds it in op->old as well. An op that lies in registered memory can name
- *	its own member. It is the program's, because a device writes only to
- *	registered memory.
+ * @result: one SGE of 8 bytes to which the device writes the previous value; the
+ *	callback finds it in op->old as well. The program provides it because a device
+ *	writes only to registered memory. An op in registered memory can name its own
+ *	member.
  *
- * Cancel: while it waits for its lane it ends at once and never happened. Detached, it
- * happens or not; its callback has -ECANCELED, and op->old if op->wc.status is 0.
+ * Cancel: while the op waits for its lane it ends at once and has no effect. Once
+ * detached, it may or may not take effect; its callback has -ECANCELED, and op->old if
+ * op->wc.status is 0.
  * Returns: as snt_op_send().
  */
 SNT_API int snt_op_cmp_swap(struct snt_qp *qp, struct snt_op *op,
@@ -203,13 +204,13 @@ SNT_API int snt_op_fetch_add(struct snt_qp *qp, struct snt_op *op,
 
 /**
  * snt_op_batch - several ops in one call
- * @ops: @count of them, all different
- * @wr: what they do, one each; their wr_id is not used, and all are signalled
+ * @ops: @count ops, all different
+ * @wr: one WR for each op; wr_id is not used, and all are signalled
  *
- * One doorbell for each lane rather than for each op. They are taken in order until one
- * is refused; each has its own result and callback.
+ * Rings one doorbell for each lane rather than for each op. Ops are accepted in order
+ * until one is refused; each has its own result and callback.
  *
- * Returns: how many were taken, at least 1; or, if the first was refused, as
+ * Returns: how many were accepted, at least 1; or, if the first was refused, as
  * snt_op_send().
  */
 SNT_API int snt_op_batch(struct snt_qp *qp, struct snt_op *const *ops,
@@ -236,40 +237,40 @@ SNT_API int snt_op_recv_batch(struct snt_qp *qp, struct snt_op *const *ops,
 SNT_API int snt_op_close(struct snt_qp *qp, struct snt_op *op);
 
 /**
- * snt_op_cancel - do not wait for an op any more
+ * snt_op_cancel - cancel an op
  *
- * What has not been sent ends at once: its callback comes with the next dispatch, its
- * result is -ECANCELED, and nothing of it ever happened. What has been sent, even in
- * part, is in the hands of a device; @how says what to do about it. Either way the
- * callback comes, with -ECANCELED, and until then the op's memory is not free: RC has
- * no way to take a WR back. Of what was cancelled nobody can say whether it happened
- * at the peer, but op->wc.status is 0 if it is known to.
+ * An op that has not been sent ends at once: its callback comes with the next dispatch,
+ * its result is -ECANCELED, and it has had no effect. An op that has been sent, even in
+ * part, is owned by a device; @how says what to do about it. Either way the callback
+ * comes, with -ECANCELED, and until then the op's memory is still in use: RC has no way
+ * to withdraw a WR. Whether a cancelled op took effect at the peer is unknown in
+ * general, but op->wc.status is 0 if it is known to have.
  *
- * Where the CQ cannot be polled any more and the QP is being closed (snt_loop_dispatch()
- * has more on it), an op ends at once, one of snt_op_close() too.
+ * If the CQ can no longer be polled and the QP is being closed (see
+ * snt_loop_dispatch()), an op ends at once, including that of snt_op_close().
  *
  * SNT_ABORT breaks the QP, as a fatal error would: snt_qp_query() has SNT_QP_BROKEN,
  * all its other ops end with -ESHUTDOWN, and the log says so. An op that was cancelled by
  * SNT_DETACH can be cancelled once more, by SNT_ABORT.
  *
- * Returns: 0; -ENOENT if the op is not in use, because its callback has run or was
- * never to come; -EALREADY if it was cancelled before; -EOPNOTSUPP for SNT_ABORT on a
+ * Returns: 0; -ENOENT if the op is not in use, because its callback has run or it was
+ * never accepted; -EALREADY if it was cancelled before; -EOPNOTSUPP for SNT_ABORT on a
  * device without a control table, and for ops of snt_op_close(); -ENOTCONN for
  * SNT_ABORT on a QP that is not connected; -EINVAL for another @how; the errno of a
- * device that refused to be put to ERR.
+ * device that refused to move a lane to ERR.
  */
 SNT_API int snt_op_cancel(struct snt_op *op, enum snt_cancel how);
 
 /**
- * snt_op_deadline, snt_op_timeout - cancel an op when it takes too long
+ * snt_op_deadline, snt_op_timeout - set a deadline at which an op is cancelled
  * @deadline_ns: by snt_loop_now()
  * @timeout_ns: from now
  * @how: as in snt_op_cancel()
  *
- * After it was posted. If its callback has not begun by then it is cancelled, with
- * -ETIMEDOUT as its result; where SNT_ABORT cannot be done it is detached. Another
- * call moves the deadline. Deadlines are cheap: no system call, except for the first
- * to come.
+ * Call it after the op was posted. If the callback has not begun by the deadline the op
+ * is cancelled, with -ETIMEDOUT as its result; where SNT_ABORT is not possible it is
+ * detached. Another call moves the deadline. Deadlines are cheap: only the earliest one
+ * costs a system call.
  *
  * Returns: 0; -ENOENT if the op is not in use; -EALREADY if it was cancelled before;
  * -EOPNOTSUPP for ops of snt_op_close(); -EINVAL; -ECHILD; as snt_timer_start().
@@ -280,23 +281,23 @@ SNT_API int snt_op_timeout(struct snt_op *op, uint64_t timeout_ns, enum snt_canc
 
 /**
  * snt_op_wait - wait for an op, and dispatch meanwhile
- * @timeout_ns: -1: for ever; 0: dispatch once, and do not wait
+ * @timeout_ns: -1: no timeout; 0: dispatch once, and do not wait
  *
- * Makes a blocking call of any op. Callbacks run as in snt_loop_wait(), that of the
- * op, if it has one, included.
+ * Turns any op into a blocking call. Callbacks run as in snt_loop_wait(), including
+ * that of the op, if it has one.
  *
- * Returns: the op's result, at once if it is over already; -EINPROGRESS if time is up
- * first, and the op goes on; -EBUSY inside a callback; otherwise as snt_loop_wait().
+ * Returns: the op's result, at once if it is over already; -EINPROGRESS on timeout, and
+ * the op goes on; -EBUSY inside a callback; otherwise as snt_loop_wait().
  */
 SNT_API int snt_op_wait(struct snt_op *op, int64_t timeout_ns);
 
 /**
  * snt_op_text - how an op ended, in words
  *
- * For its callback, or after it, until the op is posted again or its loop is closed: one
- * sentence as of snt_wc_text(), or, of an op that was cancelled or timed out, whether it took
- * effect. The QP, or SRQ, may have been destroyed. Of a call that refused an op
- * snt_err_text() tells instead.
+ * To be called in the callback or after it, until the op is posted again or its loop is
+ * closed. Gives one sentence like snt_wc_text(), or, for an op that was cancelled or
+ * timed out, whether it took effect. The QP, or SRQ, may have been destroyed. If the
+ * call refused the op, use snt_err_text() instead.
  *
  * Ownership: as of snt_wc_text().
  * Returns: a string, never NULL; it says so if the op is in use, or was never posted.
@@ -304,7 +305,7 @@ SNT_API int snt_op_wait(struct snt_op *op, int64_t timeout_ns);
 SNT_API const char *snt_op_text(const struct snt_op *op);
 
 /**
- * snt_op_pending - is the op in use?
+ * snt_op_pending - tell whether an op is in use
  *
  * Returns: 1 from the call that accepted it until its callback begins, else 0.
  */

@@ -11,51 +11,49 @@
 #include <sennit/mem.h>
 
 /*
- * A virtual queue pair: many physical QPs, its lanes, on one or many devices,
- * that behave like one ordered queue pair. The contract:
+ * A virtual queue pair consists of one or more physical QPs, its lanes, on one or more
+ * devices, and behaves like one ordered queue pair. The contract:
  *
- * 1. Every WR that was accepted retires exactly once, by success, failure or
- *    close, and is reported iff it was signalled or failed.
+ * 1. Every accepted WR retires exactly once, by success, failure or close, and is
+ *    reported if and only if it was signalled or failed.
  * 2. Sends are reported in posting order; receives in posting order within their
- *    class. A WR's first error other than a flush is its status; a failed WR waits
- *    its turn.
+ *    class. A WR's first error other than a flush is its status; a failed WR is
+ *    reported in its turn, too.
  * 3. WRs are unordered at the peer except at ordering points: the notification of
- *    a WRITE_IMM, SEND, and atomics. An ordering point takes effect only after
- *    every earlier WR is acknowledged and visible; never if one of its own
- *    fragments failed, nor if an earlier WR failed whose failure had not been
- *    reported when it was posted: then it is flushed. A WR with SNT_FENCE is not
- *    sent until all earlier ones have retired. (One lane gives verbs' stronger
- *    order; portable code does not rely on it.)
- * 4. After a WR has retired no lane can touch its local buffer again.
- * 5. A WR that was refused has no effect at all, now or later.
- * 6. Lengths are 64 bits; zero length is legal where verbs allow it.
- * 7. Nothing a peer sends can abort the process or corrupt state.
+ *    a WRITE_IMM, SEND, and atomics. An ordering point takes effect only after every
+ *    earlier WR is acknowledged and visible. It is flushed if one of its own fragments
+ *    failed, or if an earlier WR failed whose failure had not been reported when the
+ *    ordering point was posted. A WR with SNT_FENCE is not sent until all earlier ones
+ *    have retired. (One lane gives verbs' stronger order; portable code does not rely
+ *    on it.)
+ * 4. After a WR has retired no lane accesses its local buffer again. 5. A refused WR
+ * has no effect, now or later. 6. Lengths are 64 bits; zero length is legal where verbs
+ * allow it. 7. Nothing a peer sends can abort the process or corrupt state.
  *
  * Receives come in two classes. Notification receives have no SGE and are
  * consumed by WRITE_IMM only; data receives are consumed by SEND only. On a
  * single pass-through lane both share one queue, as in verbs.
  *
- * Lanes. A QP of one lane hands WRs straight to the device, by verbs' own rules: a
- * WR fits one message of the port, and of each lane_depth sends at least one is
- * signalled; send_depth does not matter. It is a pass-through lane. If its device
- * refuses a WR that was in order, it cannot be known whether the device has it all the
- * same: then the WR counts as accepted, the QP fails, and the WR is reported as any
- * other, at the latest when the QP is closed. wr_ids need not be unique: each WR is
- * reported under its own, also if others have the same. The device sees numbers of the
- * library's in place of wr_ids. The flag SNT_QP_TRACKED runs a single lane by the
- * rules of many instead.
+ * Lanes. A QP of one lane passes WRs directly to the device, by verbs' own rules: a WR
+ * must fit one message of the port, and of each lane_depth sends at least one must be
+ * signalled; send_depth is ignored. This is a pass-through lane. If its device refuses
+ * a valid WR, the library cannot know whether the device has taken it nevertheless: the
+ * WR then counts as accepted, the QP fails, and the WR is reported like any other, at
+ * the latest when the QP is closed. wr_ids need not be unique: each WR is reported with
+ * its own. The device sees the library's own numbers in place of wr_ids. The flag
+ * SNT_QP_TRACKED runs a single lane by the rules of many instead.
  *
- * Schemes. How the peer learns that a WRITE_IMM has landed as a whole:
- * SPRAY: fragments are plain writes; when all are acknowledged, an empty
- * write-with-immediate on a lane of its own carries the 32 bits. The receiver
- * does not know the length, unless it asked for it by SNT_QP_NOTIFY_LENGTH: then
- * that write is not empty but puts the length into memory which the receiver's card
- * names. The length is the peer's word: a hostile one can make it any number, and
- * nothing else comes of it. DQPLB: fragments carry sequence numbers in their
- * immediates, so that no acknowledgement is waited for, and the receiver adds up
- * the length; an immediate other than 0 costs one more empty write. A fragment
- * of which only the acknowledgement was lost has landed, so that the peer may be
- * notified of a message which failed here; then the whole QP fails as well.
+ * Schemes. The scheme determines how the peer learns that a WRITE_IMM has landed
+ * completely. With SPRAY, fragments are plain writes; when all are acknowledged, an
+ * empty write-with-immediate on a lane of its own carries the 32 bits. The receiver
+ * does not know the length unless it requested it by SNT_QP_NOTIFY_LENGTH: then that
+ * write is not empty but puts the length into memory named by the receiver's card. The
+ * length is not verified: a hostile peer can send any number, with no other effect.
+ * With DQPLB, fragments carry sequence numbers in their immediates, so that the sender
+ * waits for no acknowledgement, and the receiver adds up the length; an immediate other
+ * than 0 costs one more empty write. If only the acknowledgement of a fragment was
+ * lost, the fragment has landed, so the peer may be notified of a message that failed
+ * at the sender; the whole QP then fails as well.
  *
  * Thread: loop, or the owner of a CQ without one, for every call here.
  */
@@ -70,11 +68,11 @@ struct snt_card;
 struct snt_srq;
 
 /*
- * Limits of snt_qp_opts; a device may have lower ones, which snt_qp_create() names. The
- * most notify lanes are SNT_DEVICES_MAX (api.h).
+ * Limits of snt_qp_opts; a device may have lower ones, which the error of
+ * snt_qp_create() names. The maximum number of notify lanes is SNT_DEVICES_MAX (api.h).
  */
 
-/* The most lanes of one QP, those for notifications and messages included. */
+/* Maximum number of lanes of one QP, including those for notifications and messages. */
 #define SNT_LANES_MAX	       160
 #define SNT_DATA_LANES_MAX     128
 #define SNT_LANE_DEPTH_MAX     32768 /* at least 1; 2 in DQPLB */
@@ -84,7 +82,7 @@ struct snt_srq;
 #define SNT_INLINE_MAX	       4096
 #define SNT_FRAGMENT_SIZE_MIN  256
 #define SNT_FRAGMENT_SIZE_MAX  (UINT64_C(1) << 31)
-#define SNT_FRAGMENT_SIZE_UNIT 64 /* it is a multiple of */
+#define SNT_FRAGMENT_SIZE_UNIT 64 /* fragment sizes are multiples of this */
 #define SNT_MTU_MIN	       256
 #define SNT_MTU_MAX	       4096
 
@@ -98,19 +96,19 @@ enum snt_scheme {
 enum snt_balance {
 	SNT_BALANCE_DEFAULT = 0, /* round robin */
 	SNT_ROUND_ROBIN,	 /* in turn, or by weights */
-	/* The lane that will have sent it first, by what lanes have shown so far. A slow
-	 * or shared lane then does not hold up the others. Takes the time of the
-	 * context's clock for each physical completion, and when an idle lane gets
-	 * something to do. */
+	/* The lane expected to finish sending the fragment first, judging by past
+	 * completions. A slow or shared lane then does not hold up the others. Reads
+	 * the context's clock for each physical completion, and when an idle lane gets
+	 * work. */
 	SNT_BY_TIME,
 };
 
 enum snt_qp_flags {
-	SNT_QP_TRACKED = 1 << 0, /* even a single lane goes through the ring */
-	/* SPRAY: this end's notification receives tell the length. Needs memory that is
-	 * registered when the QP is made, 8 bytes for each receive or a little more. The
-	 * peer needs no flag; without an inline_max of 8 it registers memory, too, when
-	 * it connects. */
+	SNT_QP_TRACKED = 1 << 0, /* track WRs on a single lane, too: no pass-through */
+	/* SPRAY: this end's notification receives report the length. Registers memory
+	 * when the QP is made, 8 bytes for each receive or a little more. The peer
+	 * needs no flag; with an inline_max below 8 it registers memory, too, when it
+	 * connects. */
 	SNT_QP_NOTIFY_LENGTH = 1 << 1,
 };
 
@@ -120,57 +118,59 @@ struct snt_qp_opts {
 	struct snt_cq *recv_cq; /* NULL: the same */
 	enum snt_scheme scheme;
 	uint32_t flags;	  /* enum snt_qp_flags */
-	uint32_t lanes;	  /* data lanes in total, dealt over the devices; 0: 1 each */
+	uint32_t lanes;	  /* data lanes in total, spread over the devices; 0: 1 each */
 	uint32_t devices; /* bit i: use device i; 0: all */
-	/* SPRAY: lanes for notifications. One for each device of the peer that has data
-	 * lanes is needed, so where the ends have different numbers of devices both
-	 * name the larger; 0: one for each of our own. Others have none, and do not
-	 * look at it. */
+	/* SPRAY: lanes for notifications, one for each device of the peer that has data
+	 * lanes; where the ends have different numbers of devices both specify the
+	 * larger. 0: one for each device of this end. Other schemes have none and
+	 * ignore it. */
 	uint32_t notify_lanes;
-	uint32_t lane_depth;   /* fragments under way on one lane; 0: 128 */
+	uint32_t lane_depth;   /* fragments in flight on one lane; 0: 128 */
 	uint32_t send_depth;   /* WRs accepted and not yet reported; 0: 256. Not of a
 				 * pass-through lane, where lane_depth counts */
 	uint32_t recv_depth;   /* receives of each class; 0: 128 */
 	uint32_t send_sge_max; /* in one WR; 0: 1 */
 	uint32_t recv_sge_max; /* in one data receive; 0: 1 */
-	/* Bytes with SNT_INLINE; 0: none. Soft devices take up to 512; other devices do not
-	 * tell how many they take. */
+	/* Maximum bytes with SNT_INLINE; 0: none. Soft devices take up to 512; other
+	 * devices do not report their maximum. */
 	uint32_t inline_max;
-	uint32_t mtu;		/* bytes, a power of two; 0: the ports' least */
+	uint32_t mtu;		/* bytes, a power of two; 0: the ports' minimum */
 	uint64_t fragment_size; /* bytes; 0: 1 MiB */
 	uint8_t traffic_class;	/* of RoCE and InfiniBand global routing */
 	uint8_t service_level;
 	uint8_t hop_limit; /* 0: 64 */
-	/* 4.096 us << timeout; 0: 14, or of a connection as detect_ns (conn.h) needs it */
+	/* 4.096 us << timeout; 0: 14, or for a connection as detect_ns (conn.h)
+	 * requires */
 	uint8_t timeout;
 	uint8_t retry_count;	 /* 0: 7 */
-	uint8_t rnr_retry_count; /* 0: 7, which is for ever */
+	uint8_t rnr_retry_count; /* 0: 7, which means without limit */
 	uint8_t rnr_timer;	 /* verbs' code; 0: 12, which is 0.64 ms */
-	uint8_t read_depth; /* READs and atomics under way on a lane; 0: 16 or less */
+	uint8_t read_depth; /* READs and atomics in flight on a lane; 0: 16 or less */
 	/* One for each data lane that is made, at most 20 bits, given to the device as
-	 * the flow label: routers and bonds spread lanes by it. The lanes behind them
-	 * take the same, beginning with the first. NULL: made from the lane's number. */
+	 * the flow label, by which routers and bonds spread lanes. The extra lanes use
+	 * the same labels, beginning with the first. NULL: derived from the lane's
+	 * number. */
 	const uint32_t *flow_labels;
 	enum snt_balance balance;
-	/* One for each data lane that is made, also if the peer has fewer: their shares in
-	 * round robin, or what is expected of them before anything is known, 1 to 65535.
-	 * NULL: all the same. Copied. */
+	/* One for each data lane that is made, even if the peer has fewer, 1 to 65535:
+	 * the lanes' shares in round robin, or with SNT_BY_TIME their initial speeds
+	 * relative to each other. NULL: all equal. Copied. */
 	const uint16_t *weights;
-	/* Physical QPs of the program's own instead of created ones: data lanes first,
+	/* The program's own physical QPs instead of created ones: data lanes first,
 	 * then the extra lanes of the scheme (SPRAY: notify lanes, one for each device
 	 * is usual; DQPLB: one for messages), each on the device of the same position.
-	 * They must report to a physical CQ of the virtual one, have room for 2 more than
-	 * lane_depth sends and recv_depth receives, and must not have sq_sig_all. What the
-	 * program has posted to them by itself comes back as a stray (cq.h). */
+	 * They must report to a physical CQ of the virtual one, have room for 2 more
+	 * than lane_depth sends and recv_depth receives, and must not have sq_sig_all.
+	 * Completions of WRs that the program posted to them itself are strays (cq.h). */
 	struct ibv_qp *const *adopted;
 	const unsigned *adopted_devices;
 	size_t adopted_count;
-	/* On which device each created lane is, those behind the data lanes included; lanes
-	 * and, with SPRAY, notify_lanes say how many there are. NULL: dealt in turn. */
+	/* Device of each created lane, including the extra lanes; lanes and, with
+	 * SPRAY, notify_lanes say how many there are. NULL: devices take turns. */
 	const unsigned *lane_devices;
-	/* Receives come from there (srq.h), and are posted there. One lane that passes WRs
-	 * on, on the device of the SRQ; recv_cq is that of the SRQ if it is NULL, and
-	 * recv_depth and recv_sge_max do not matter. */
+	/* Shared receive queue (srq.h) to which receives are posted instead. The QP has
+	 * one pass-through lane, on the device of the SRQ; a NULL recv_cq means that of
+	 * the SRQ, and recv_depth and recv_sge_max are ignored. */
 	struct snt_srq *srq;
 };
 
@@ -179,12 +179,12 @@ enum snt_send_flags {
 	SNT_FENCE = 1 << 0,
 	SNT_SIGNALED = 1 << 1,
 	SNT_SOLICITED = 1 << 2,
-	/* The bytes are copied by the post: its buffers, which need not be registered, may
-	 * be changed as soon as the call has returned. */
+	/* Posting copies the bytes: the buffers, which need not be registered, may be
+	 * changed as soon as the call has returned. */
 	SNT_INLINE = 1 << 3,
 };
 
-/* Local memory of a WR, named by address inside of a registration. */
+/* Local memory of a WR: an address range inside a registered memory. */
 struct snt_sge {
 	const struct snt_mem *mem; /* may be NULL for SNT_INLINE */
 	void *addr;
@@ -198,8 +198,8 @@ struct snt_send_wr {
 	uint16_t sge_count;
 	uint32_t imm; /* host order; of WRITE_IMM and SEND_IMM */
 	const struct snt_sge *sge;
-	/* Where at the peer; unused by SEND, but not by an empty write. The token is
-	 * copied, and its range and rights are checked. */
+	/* The peer's memory; not used by SEND, but required even by an empty write. The
+	 * token is copied, and its range and rights are checked. */
 	const struct snt_token *remote;
 	uint64_t remote_addr;
 	uint64_t compare_add; /* of atomics */
@@ -215,8 +215,8 @@ struct snt_recv_wr {
 /**
  * snt_qp_create - make a virtual QP and its lanes, not yet connected
  *
- * Returns: 0, or, with nothing left behind but physical CQs that were added to the
- * virtual one,
+ * Returns: 0, or, with nothing left but physical CQs that were added to the virtual
+ * one,
  *   -EINVAL    an option out of range or beyond a device's limit, which the text
  *              names with both numbers where the device tells its own; adopted QPs
  *              that are too small, of another device or on another CQ
@@ -243,16 +243,16 @@ SNT_API int snt_qp_create_with_cq(struct snt_ctx *ctx,
 /**
  * snt_qp_post_send - post WRs
  *
- * WRs are taken in order until one is refused, which then has had no effect. For
- * those that were taken, whatever happens from now on comes as a completion.
+ * WRs are accepted in order until one is refused, which has no effect. Later failures
+ * of accepted WRs are reported by completions.
  *
  * Returns: how many were taken, at least 1; or, if the first was refused,
  *   -EAGAIN    send_depth is used up: poll
  *   -EINVAL    malformed: opcode, flags, SGE count, alignment of an atomic, a
  *              length that does not fit
- *   -ERANGE    outside of a memory or token
- *   -EACCES    the memory or the token does not grant it
- *   -EMSGSIZE  longer than one message where one message is all there is
+ *   -ERANGE    outside a memory or token
+ *   -EACCES    the memory or the token does not grant the access
+ *   -EMSGSIZE  longer than one message, on a QP or for an opcode limited to one message
  *   -ENOTCONN  not connected
  *   -ESHUTDOWN closing, closed, or no lane left
  */
@@ -263,21 +263,21 @@ SNT_API int snt_qp_post_send(struct snt_qp *qp, const struct snt_send_wr *wr,
  * snt_qp_post_recv - post receives
  *
  * Returns: as snt_qp_post_send(); -EAGAIN if recv_depth of that class is used up; the
- * errno of a device that refuses one on a pass-through lane before it is connected,
- * after which all that were posted are forgotten or, without a control table, no more
- * can be posted (-ESHUTDOWN).
+ * errno of a device that refuses a receive on a pass-through lane before it is
+ * connected, after which all posted receives are dropped or, without a control table,
+ * no more can be posted (-ESHUTDOWN).
  */
 SNT_API int snt_qp_post_recv(struct snt_qp *qp, const struct snt_recv_wr *wr,
 			     unsigned count);
 
 /**
- * snt_qp_complete - hand over completions that the program polled by itself
+ * snt_qp_complete - process completions that the program polled itself
  * @device: index of the device they came from
  * @physical: @count of them, from a physical CQ of this QP, in the order polled
  * @wc: receives up to @max virtual completions of this QP
  *
- * With a count of 0 it fetches what did not fit before. On a pass-through lane
- * nothing is kept, so that @max must not be less than @count.
+ * With a count of 0 it returns completions that did not fit before. On a pass-through
+ * lane nothing is kept, so @max must not be less than @count.
  *
  * Returns: how many were written to @wc; -EINVAL, with nothing changed, if one of
  * them belongs to another QP, or the QP has an SRQ or ops.
@@ -289,12 +289,12 @@ SNT_API int snt_qp_complete(struct snt_qp *qp, unsigned device,
 /**
  * snt_qp_close - end traffic
  *
- * Everything not yet done is flushed and comes through polling, then one
- * completion SNT_CLOSED, whose wr_id is @wr_id. It comes on snt_qp_opts.cq, behind the
- * last send, and not before all receives have been polled: if they are reported to
- * another CQ (recv_cq), poll both. Not graceful: what the peer has
- * to get must have been reported before. Lanes on a device without a control table
- * are put to ERR by the program, after this call.
+ * All outstanding WRs are flushed and reported through polling, followed by one
+ * completion SNT_CLOSED, whose wr_id is @wr_id. It comes on snt_qp_opts.cq, after the
+ * last send, and only after all receives have been polled: if they are reported to
+ * another CQ (recv_cq), poll both. Closing is not graceful: only WRs reported as
+ * successful before are certain to have reached the peer. The program itself moves
+ * lanes on a device without a control table to ERR, after this call.
  *
  * Returns: 0; -EALREADY if it was called before; -ENOTCONN if there is nothing to
  * close; the errno of the device, after which it can be called again.
@@ -306,8 +306,8 @@ SNT_API int snt_qp_close(struct snt_qp *qp, uint64_t wr_id);
  *
  * NULL is legal and does nothing.
  *
- * If a device is gone, so that closing fails or polls do, it may be destroyed after
- * snt_qp_close() all the same: what has not been reported never will be.
+ * If a device is gone, so that closing or polling fails, the QP may nevertheless be
+ * destroyed after snt_qp_close(): WRs not yet reported never will be.
  *
  * Returns: 0; -EBUSY if it was connected and SNT_CLOSED has not been polled; the
  * errno of a device that refused, after which it can only be destroyed again.
@@ -318,8 +318,8 @@ SNT_API int snt_qp_destroy(struct snt_qp *qp);
  * snt_qp_reset - bring a closed QP back, as if it had just been made
  *
  * Its lanes keep their QP numbers; its card has a new generation and new PSNs.
- * Statistics go on. A QP that was never connected may be reset too, and forgets
- * the receives that were posted to it.
+ * Statistics continue. A QP that was never connected may be reset too, and drops the
+ * receives that were posted to it.
  *
  * Returns: 0; -EBUSY if it was connected and SNT_CLOSED has not been polled;
  * -EOPNOTSUPP on a device without a control table; the errno of the device, after
@@ -329,15 +329,15 @@ SNT_API int snt_qp_reset(struct snt_qp *qp);
 
 /**
  * snt_qp_modify - change options
- * @change: members that are not 0 are taken over
+ * @change: members that are not 0 are applied
  *
  * balance, weights and rnr_timer can be changed at any time; mtu, fragment_size,
  * traffic_class, service_level, hop_limit, timeout, retry_count, rnr_retry_count and
  * read_depth before connecting, and before the card is made; nothing else.
  *
  * Returns: 0, or, with nothing changed but rnr_timer on some lanes,
- *   -EINVAL   out of range, beyond a device's limit, or not to be changed
- *   -EISCONN  not while connected
+ *   -EINVAL   out of range, beyond a device's limit, or not changeable
+ *   -EISCONN  not changeable while connected
  *   or the errno of the device.
  */
 SNT_API int snt_qp_modify(struct snt_qp *qp, const struct snt_qp_opts *change);
@@ -345,17 +345,17 @@ SNT_API int snt_qp_modify(struct snt_qp *qp, const struct snt_qp_opts *change);
 enum snt_qp_state {
 	SNT_QP_UNCONNECTED,
 	SNT_QP_CONNECTED,
-	SNT_QP_BROKEN, /* no lane left, or what is left cannot keep the contract */
+	SNT_QP_BROKEN, /* no lane left, or the remaining ones cannot keep the contract */
 	SNT_QP_CLOSING,
 	SNT_QP_CLOSED,
 };
 
 /* What ended a lane or a QP: the first error that was not a flush. */
 enum snt_cause {
-	SNT_CAUSE_NONE,	   /* nothing; or only flushes were seen so far */
+	SNT_CAUSE_NONE,	   /* none, or only flushes so far */
 	SNT_CAUSE_STATUS,  /* a completion, of a send or a receive, had an error */
-	SNT_CAUSE_REFUSED, /* the device refused a post that was in order */
-	SNT_CAUSE_PEER,	   /* the peer sent what the scheme does not allow */
+	SNT_CAUSE_REFUSED, /* the device refused a valid post */
+	SNT_CAUSE_PEER,	   /* the peer violated the scheme's protocol */
 };
 
 struct snt_qp_info {
@@ -367,10 +367,10 @@ struct snt_qp_info {
 	int32_t pass_through;
 	uint32_t lanes; /* data lanes in use */
 	uint32_t lanes_alive;
-	uint32_t lane_count; /* with those behind the data lanes, and unused ones */
-	/* Agreed on with the peer, once there is one. */
+	uint32_t lane_count; /* including the extra lanes and unused ones */
+	/* Agreed on with the peer, once connected. */
 	uint64_t fragment_size;
-	uint32_t message_max; /* bytes that can go in one piece */
+	uint32_t message_max; /* maximum bytes in one message */
 	uint32_t mtu;
 	uint32_t window; /* DQPLB: of the peer */
 	uint64_t generation;
@@ -386,9 +386,9 @@ struct snt_qp_info {
 	uint64_t doorbells;
 	uint64_t completions;
 	uint64_t errors;
-	/* The first error of any lane in this life, also one that is in no completion of
-	 * the program's: DQPLB receives on its own behalf. It is in the log as well, at
-	 * SNT_LOG_WARN, as is the end of each lane and of the QP. */
+	/* The first error of any lane since the QP was made or reset, even if no
+	 * completion of the program reports it: DQPLB posts receives of its own. It is
+	 * logged as well, at SNT_LOG_WARN, as is the end of each lane and of the QP. */
 	enum snt_cause cause;
 	uint32_t cause_status;	   /* enum snt_status; SNT_GENERAL_ERR without one */
 	uint32_t cause_vendor_err; /* of SNT_CAUSE_REFUSED, the errno or 0 */
@@ -397,16 +397,16 @@ struct snt_qp_info {
 };
 
 /**
- * snt_qp_query - what is known of the whole QP
+ * snt_qp_query - get state, settings and statistics of a QP
  *
  * Returns: 0; -EINVAL if info_out->size is too small.
  */
 SNT_API int snt_qp_query(const struct snt_qp *qp, struct snt_qp_info *info_out);
 
 /**
- * snt_qp_num, snt_qp_lanes, snt_qp_scheme - what it is
+ * snt_qp_num, snt_qp_lanes, snt_qp_scheme - get basic properties of a QP
  *
- * The number is unique in the process. Lanes are the data lanes in use.
+ * The number is unique in the process. snt_qp_lanes() counts the data lanes in use.
  */
 SNT_API uint32_t snt_qp_num(const struct snt_qp *qp);
 SNT_API unsigned snt_qp_lanes(const struct snt_qp *qp);
@@ -428,13 +428,13 @@ struct snt_lane_info {
 	enum snt_cause cause; /* its own first error, as in struct snt_qp_info */
 	uint32_t cause_status;
 	uint32_t cause_vendor_err;
-	/* What carries the packets that this end sends, now: a soft device goes on with
-	 * UDP if the memory it shares with its peer is gone. */
+	/* What carries the packets that this end sends now: a soft device continues
+	 * with UDP if the memory it shares with its peer is gone. */
 	enum snt_path path;
 };
 
 /**
- * snt_qp_lane - what is known of one lane
+ * snt_qp_lane - get state and statistics of one lane
  * @lane: data lanes from 0, then the extra lanes of the scheme
  *
  * Returns: 0; -ENOENT past the last; -EINVAL if info_out->size is too small.

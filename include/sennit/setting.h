@@ -9,8 +9,8 @@
  * A setting is one SENNIT_* environment variable. Settings are read once, by
  * snt_ctx_open(); an option given in code wins over the environment, which wins
  * over the default. An empty variable counts as unset. Programs with raised
- * privileges (set-user-ID and the like) ignore the environment. An unknown
- * SENNIT_* name is a warning in the log, since it is most often a typing error.
+ * privileges (set-user-ID and the like) ignore the environment. An unknown SENNIT_*
+ * name causes a warning in the log, since it is most often a typing error.
  */
 
 #ifdef __cplusplus
@@ -19,12 +19,12 @@ extern "C" {
 
 struct snt_setting {
 	const char *name;	   /* "SENNIT_DEVICES" */
-	const char *default_value; /* as one would type it; "" where none */
-	const char *help;	   /* one line for a person */
+	const char *default_value; /* as typed by a user; "" if none */
+	const char *help;	   /* one human-readable line */
 };
 
 /**
- * snt_setting_list - all settings that this library knows
+ * snt_setting_list - list all settings known to this library
  * @count_out: receives how many there are; may be NULL
  *
  * Ownership: static data of the library.

@@ -10,20 +10,20 @@
 #include <sennit/qp.h>
 
 /*
- * A shared receive queue: one stock of receives for many QPs, so that a thousand quiet
- * connections need no receives of their own. For QPs of a single lane that passes WRs
- * on, made with snt_qp_opts::srq; they are on the device of the SRQ.
+ * A shared receive queue holds receives for many QPs, so that a thousand idle
+ * connections need no receives of their own. It serves QPs of a single pass-through
+ * lane, made with snt_qp_opts::srq, on the device of the SRQ.
  *
- * Whatever comes for one of them takes the receive that was posted first. Its completion
- * has the wr_id of the receive and the number of the QP it came to. All of them are
- * reported to one CQ, which is given when the SRQ is made: that is where their room is
- * reserved, once and not for each QP.
+ * A message to any of these QPs consumes the oldest posted receive. The completion has
+ * the wr_id of the receive and the number of the QP. All receives are reported to one
+ * CQ, which is set when the SRQ is made; room for them is reserved there once and not
+ * for each QP.
  *
- * When the stock runs low an event tells (snt_srq_arm()). When it is empty, senders
- * wait, as their rnr_retry_count says.
+ * An event reports that receives run low (snt_srq_arm()). When the SRQ is empty,
+ * senders retry as their rnr_retry_count says.
  *
- * A QP that fails or is closed gives back no receives but those that a message had begun
- * to fill: they are flushed, before its SNT_CLOSED. The others stay for the rest.
+ * When a QP fails or is closed, only receives that a message to it had begun to fill
+ * are flushed, before its SNT_CLOSED. All others stay available to the other QPs.
  *
  * Thread: loop, or the owner of a CQ without one, for every call here. The QPs that take
  * receives from it report to CQs of the same loop, or have the same owner.
@@ -58,10 +58,10 @@ SNT_API int snt_srq_create(struct snt_ctx *ctx, const struct snt_srq_opts *opts,
 			   struct snt_srq **srq_out);
 
 /**
- * snt_srq_destroy - destroy it
+ * snt_srq_destroy - destroy a shared receive queue
  *
- * NULL is legal and does nothing. Receives that are left are forgotten; ops among them
- * end with -ECANCELED, in the next dispatch.
+ * NULL is legal and does nothing. Remaining receives are dropped; ops among them end
+ * with -ECANCELED, in the next dispatch.
  *
  * Returns: 0; -EBUSY while a QP uses it; the errno of the device.
  */
@@ -69,18 +69,19 @@ SNT_API int snt_srq_destroy(struct snt_srq *srq);
 
 /**
  * snt_srq_post_recv - post receives
- * @wr: without an SGE it is good for empty messages and notifications only
+ * @wr: a receive without an SGE can take only empty messages and notifications
  *
- * They are taken in order until one is refused. One that the device itself refuses counts
- * as posted, since nobody knows whether it has it, and nothing can be posted after it.
+ * Receives are accepted in order until one is refused. A receive that the device itself
+ * refuses counts as posted, since the device may have taken it, and nothing can be
+ * posted after it.
  *
  * Returns: how many were taken, at least 1; or, if the first was refused,
  *   -EAGAIN    all of depth is used up: poll
  *   -EINVAL    no receives, too many SGEs, or memory of another context; the CQ has ops
- *   -ERANGE    outside of a memory
- *   -EACCES    the memory is not for writing
+ *   -ERANGE    outside a memory
+ *   -EACCES    the memory has no local write access
  *   -EMSGSIZE  an SGE of more than 32 bits
- *   -ESHUTDOWN the device had refused one
+ *   -ESHUTDOWN the device refused a receive before
  */
 SNT_API int snt_srq_post_recv(struct snt_srq *srq, const struct snt_recv_wr *wr,
 			      unsigned count);
@@ -89,12 +90,13 @@ SNT_API int snt_srq_post_recv(struct snt_srq *srq, const struct snt_recv_wr *wr,
  * snt_srq_arm - tell, once, when there are fewer receives than this
  * @limit: 0: do not
  *
- * The event is SNT_EVENT_SRQ_LIMIT of snt_loop_events(), with this SRQ in snt_event::srq.
- * It counts what the device has: those that wait to be polled are gone already. Where
- * there are fewer when it is armed it comes with the next message.
+ * The event is SNT_EVENT_SRQ_LIMIT of snt_loop_events(), with this SRQ in
+ * snt_event::srq. Only receives still held by the device count, not those whose
+ * completions wait to be polled. If there are already fewer when it is armed, the event
+ * comes with the next message.
  *
- * Returns: 0; -EINVAL if it is more than the depth; -EOPNOTSUPP if the device cannot;
- * the errno of the device.
+ * Returns: 0; -EINVAL if @limit is more than the depth; -EOPNOTSUPP if the device does
+ * not support it; the errno of the device.
  */
 SNT_API int snt_srq_arm(struct snt_srq *srq, uint32_t limit);
 
@@ -108,7 +110,7 @@ struct snt_srq_info {
 };
 
 /**
- * snt_srq_query - what is known of it
+ * snt_srq_query - get state and limits of a shared receive queue
  *
  * Returns: 0; -EINVAL if info_out->size is too small.
  */
