@@ -23,12 +23,12 @@
  *				...the program's own...
  *	}
  *
- * Programs that have something else than a pointer in epoll_event::data need no
- * adapter: they add snt_loop_fd() by themselves and call snt_loop_dispatch().
+ * Programs that keep something other than a pointer in epoll_event::data need no
+ * adapter: they add snt_loop_fd() themselves and call snt_loop_dispatch().
  *
- * One object for each loop; it stays where it is while attached. Detach before the
- * loop is closed; both are legal in callbacks, as is freeing the object afterwards. An
- * event that epoll_wait() had returned before is not to be handed over then.
+ * One object for each loop; it must not move while attached. Detach before the
+ * loop is closed; both are legal in callbacks, as is freeing the object afterwards.
+ * After detaching, do not pass events that epoll_wait() returned before.
  *
  * Thread: loop, for every call here: the thread that runs both loops.
  */
@@ -45,9 +45,9 @@ struct snt_epoll {
 };
 
 /**
- * snt_epoll_attach - have a loop watched
- * @flags: EPOLLET, EPOLLWAKEUP, EPOLLEXCLUSIVE, or 0. By edge and by level are the
- *	same to sennit; not EPOLLONESHOT.
+ * snt_epoll_attach - start watching a loop
+ * @flags: EPOLLET, EPOLLWAKEUP, EPOLLEXCLUSIVE, or 0. Sennit works edge-triggered and
+ *	level-triggered; EPOLLONESHOT is not supported here.
  *
  * Returns: 0; -EALREADY if it is attached; the errno of snt_loop_fd() or epoll_ctl(2).
  */
@@ -72,7 +72,7 @@ static inline int snt_epoll_attach(struct snt_epoll *self, struct snt_loop *loop
 }
 
 /**
- * snt_epoll_ready - the event is there: callbacks run
+ * snt_epoll_ready - handle an event of the loop: callbacks run
  *
  * Returns: as snt_loop_dispatch(); 0 if it is not attached.
  */
@@ -82,9 +82,9 @@ static inline int snt_epoll_ready(struct snt_epoll *self)
 }
 
 /**
- * snt_epoll_detach - do not have it watched any more
+ * snt_epoll_detach - stop watching the loop
  *
- * Nothing is lost: what comes is told of when it is attached again, here or elsewhere.
+ * Nothing is lost: later events are reported when the loop is attached again, anywhere.
  */
 static inline void snt_epoll_detach(struct snt_epoll *self)
 {

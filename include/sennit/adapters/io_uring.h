@@ -21,7 +21,7 @@
  *	}
  *
  * Requests are put into the ring here; the program submits them. One object for each
- * loop; it stays where it is while attached, and after that until `pending` is 0, for
+ * loop; it must not move while attached, and after that until `pending` is 0, for
  * completions are still to come. Detach before closing the loop, in callbacks or not.
  * Thread: loop, for every call here: the thread that runs both loops.
  */
@@ -55,7 +55,7 @@ static inline int snt_io_uring_put(struct snt_io_uring *self, int is_removal)
 }
 
 /**
- * snt_io_uring_attach - have a loop watched
+ * snt_io_uring_attach - start watching a loop
  * @user_data: of the completions, by which the program knows them
  *
  * Returns: 0; -EALREADY; -EAGAIN if the ring has no room; the errno of snt_loop_fd().
@@ -74,7 +74,7 @@ static inline int snt_io_uring_attach(struct snt_io_uring *self, struct snt_loop
 }
 
 /**
- * snt_io_uring_ready - a completion with that user_data is there
+ * snt_io_uring_ready - handle a completion with that user_data
  *
  * Where the kernel ends the poll, say for want of room, another one is begun.
  * Returns: 0; the errno of a poll that failed, or could not be begun: it is detached.
@@ -94,7 +94,7 @@ static inline int snt_io_uring_ready(struct snt_io_uring *self,
 }
 
 /**
- * snt_io_uring_dispatch - those were all: callbacks run, once for all of them
+ * snt_io_uring_dispatch - after the last completion: run callbacks once for all
  * Returns: as snt_loop_dispatch(); 0 if there was none, or it is not attached.
  */
 static inline int snt_io_uring_dispatch(struct snt_io_uring *self)
@@ -106,7 +106,7 @@ static inline int snt_io_uring_dispatch(struct snt_io_uring *self)
 }
 
 /**
- * snt_io_uring_detach - do not have it watched any more; nothing is lost
+ * snt_io_uring_detach - stop watching the loop; nothing is lost
  * Returns: 0; -EAGAIN, and it is still attached, if the ring has no room for a request.
  */
 static inline int snt_io_uring_detach(struct snt_io_uring *self)

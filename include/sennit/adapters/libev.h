@@ -18,7 +18,7 @@
  * Callbacks then run inside ev_run(). They must not call it themselves. This header and
  * libevent's cannot be included in the same file.
  *
- * One object for each loop; it stays where it is while attached. Detach before the
+ * One object for each loop; it must not move while attached. Detach before the
  * loop is closed; both are legal in callbacks, as is freeing the object afterwards.
  *
  * Thread: loop, for every call here: the thread that runs both loops.
@@ -37,7 +37,7 @@ struct snt_libev {
 	struct snt_loop *loop; /* NULL: not attached */
 	struct ev_loop *ev;
 	ev_io io;
-	int *gone; /* set to 1 by detach, for those who run callbacks */
+	int *gone; /* set to 1 by detach, for the code that runs callbacks */
 };
 
 static inline void snt_libev_ready(struct ev_loop *ev, ev_io *io, int events)
@@ -58,7 +58,7 @@ static inline void snt_libev_ready(struct ev_loop *ev, ev_io *io, int events)
 }
 
 /**
- * snt_libev_attach - have a loop watched
+ * snt_libev_attach - start watching a loop
  *
  * Returns: 0; -EALREADY if it is attached; the errno of snt_loop_fd().
  */
@@ -78,9 +78,9 @@ static inline int snt_libev_attach(struct snt_libev *self, struct snt_loop *loop
 }
 
 /**
- * snt_libev_detach - do not have it watched any more
+ * snt_libev_detach - stop watching the loop
  *
- * Nothing is lost: what comes is told of when it is attached again, here or elsewhere.
+ * Nothing is lost: later events are reported when the loop is attached again, anywhere.
  */
 static inline void snt_libev_detach(struct snt_libev *self)
 {

@@ -18,7 +18,7 @@
  * Callbacks then run inside event_base_dispatch(). They must not call it themselves.
  * This header and libev's cannot be included in the same file.
  *
- * One object for each loop; it stays where it is while attached. Detach before the
+ * One object for each loop; it must not move while attached. Detach before the
  * loop is closed; both are legal in callbacks, as is freeing the object afterwards.
  *
  * Thread: loop, for every call here: the thread that runs both loops.
@@ -35,7 +35,7 @@ struct snt_libevent {
 	/* The adapter's. */
 	struct snt_loop *loop; /* NULL: not attached */
 	struct event *event;
-	int *gone; /* set to 1 by detach, for those who run callbacks */
+	int *gone; /* set to 1 by detach, for the code that runs callbacks */
 };
 
 static inline void snt_libevent_ready(evutil_socket_t fd, short events, void *arg)
@@ -56,7 +56,7 @@ static inline void snt_libevent_ready(evutil_socket_t fd, short events, void *ar
 }
 
 /**
- * snt_libevent_attach - have a loop watched
+ * snt_libevent_attach - start watching a loop
  *
  * Returns: 0; -EALREADY if it is attached; the errno of snt_loop_fd(); -ENOMEM if
  * libevent refuses, for any reason.
@@ -81,9 +81,9 @@ static inline int snt_libevent_attach(struct snt_libevent *self, struct snt_loop
 }
 
 /**
- * snt_libevent_detach - do not have it watched any more
+ * snt_libevent_detach - stop watching the loop
  *
- * Nothing is lost: what comes is told of when it is attached again, here or elsewhere.
+ * Nothing is lost: later events are reported when the loop is attached again, anywhere.
  */
 static inline void snt_libevent_detach(struct snt_libevent *self)
 {

@@ -17,7 +17,7 @@
  *
  * Callbacks then run inside uv_run(). They must not call it themselves.
  *
- * One object for each loop; it stays where it is while attached. Detach before the
+ * One object for each loop; it must not move while attached. Detach before the
  * loop is closed; both are legal in callbacks, as is freeing the object afterwards.
  * The loop forgets its handle in a later turn, so uv_loop_close() needs one more
  * uv_run(), as after any uv_close(). While attached the handle keeps uv_run() going,
@@ -37,7 +37,7 @@ struct snt_libuv {
 	/* The adapter's. */
 	struct snt_loop *loop; /* NULL: not attached */
 	uv_poll_t *handle;
-	int *gone; /* set to 1 by detach, for those who run callbacks */
+	int *gone; /* set to 1 by detach, for the code that runs callbacks */
 };
 
 static inline void snt_libuv_ready(uv_poll_t *handle, int status, int events)
@@ -62,9 +62,9 @@ static inline void snt_libuv_free(uv_handle_t *handle)
 }
 
 /**
- * snt_libuv_detach - do not have it watched any more
+ * snt_libuv_detach - stop watching the loop
  *
- * Nothing is lost: what comes is told of when it is attached again, here or elsewhere.
+ * Nothing is lost: later events are reported when the loop is attached again, anywhere.
  */
 static inline void snt_libuv_detach(struct snt_libuv *self)
 {
@@ -79,7 +79,7 @@ static inline void snt_libuv_detach(struct snt_libuv *self)
 }
 
 /**
- * snt_libuv_attach - have a loop watched
+ * snt_libuv_attach - start watching a loop
  *
  * Returns: 0; -EALREADY if it is attached; -ENOMEM; the errno of snt_loop_fd(),
  * uv_poll_init() or uv_poll_start().

@@ -40,7 +40,7 @@ struct snt_poll {
 };
 
 /**
- * snt_poll_attach - have a loop watched
+ * snt_poll_attach - start watching a loop
  * @entry: filled in
  *
  * Returns: 0; -EALREADY if it is attached; the errno of snt_loop_fd().
@@ -76,10 +76,10 @@ static inline int snt_poll_ready(struct snt_poll *self, struct pollfd *entry)
 }
 
 /**
- * snt_poll_detach - do not have it watched any more
+ * snt_poll_detach - stop watching the loop
  * @entry: poll(2) leaves it out from now on
  *
- * Nothing is lost: what comes is told of when it is attached again, here or elsewhere.
+ * Nothing is lost: later events are reported when the loop is attached again, anywhere.
  */
 static inline void snt_poll_detach(struct snt_poll *self, struct pollfd *entry)
 {
