@@ -217,8 +217,8 @@ SNT_API int snt_cq_poll_each(struct snt_cq *cq, int max,
  * snt_cq_poll_index - as snt_cq_poll(), but look at one physical CQ only
  * @index: 0 to snt_cq_count() - 1, in order of creation
  *
- * For programs that serve one device before others. Completions that are already queued
- * in the virtual CQ are reported too.
+ * For programs that serve one device before others. WRs that finished without a
+ * completion of that physical CQ are reported too.
  *
  * Returns: as snt_cq_poll(); -EINVAL if there is no such CQ.
  */
