@@ -220,7 +220,7 @@ static void sleeper_is_quicker_than_the_thread(void **state)
 	sides_close(side);
 }
 
-/* In a signal handler, or by a debugger: his packets are moved all the same, whether the thread
+/* In a signal handler, or by a debugger: packets move all the same, whether the device's thread
  * had gone to sleep or not. */
 static void sleeper_is_held_up(void **state)
 {
@@ -255,7 +255,7 @@ static void one_at_a_time(void **state)
 	sides_close(side);
 }
 
-/* The thread finds out, also if he had slept for so long that it slept, too. */
+/* The thread finds out, even if the program slept for so long that the thread did, too. */
 static void sleeper_does_not_come_back(void **state)
 {
 	struct side side[2];

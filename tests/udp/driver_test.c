@@ -573,32 +573,6 @@ static void poller_goes_to_sleep(void **state)
 	sides_close(side);
 }
 
-/* As if the thread slept for a moment all the time, and nothing took long. */
-static void put_to_sleep(struct side *side)
-{
-	snt__udp_thread_stop(side->device);
-	side->device->over = false;
-	side->device->send_long = UINT64_MAX;
-	side->device->polled = side->device->napping = true;
-}
-
-static void wake_up(struct side *side)
-{
-	side->device->polled = side->device->napping = false;
-	assert_success(snt__udp_thread_start(side->device, "side2"));
-}
-
-/* Who polls takes a request in, which is to be acknowledged. */
-static void take_request(struct side side[2])
-{
-	uint64_t before = side_stats(&side[1]).packets_in;
-	struct ibv_wc wc;
-
-	side_post(&side[0], &side[1], IBV_WR_RDMA_WRITE, 100);
-	while (side_stats(&side[1]).packets_in == before)
-		ibv_poll_cq(side[1].cq, 0, &wc);
-}
-
 static void answer(struct side side[2])
 {
 	side_post(&side[1], &side[0], IBV_WR_RDMA_WRITE, 100);
@@ -621,8 +595,8 @@ static void answers_do_not_wait(void **state)
 
 	(void)state;
 	sides_open(side, NULL);
-	put_to_sleep(&side[1]);
-	take_request(side);
+	side_put_to_sleep(&side[1]);
+	side_take_request(side);
 	begin = side_sent(&side[1]);
 	snt__udp_lock(side[0].device);
 	answer(side);
@@ -631,7 +605,7 @@ static void answers_do_not_wait(void **state)
 	assert_int_equal(side_sent(&side[1]).packets, begin.packets + 2);
 	snt__udp_unlock(side[0].device);
 	end_answers(side, 1);
-	wake_up(&side[1]);
+	side_wake_up(&side[1]);
 	sides_close(side);
 }
 
@@ -644,7 +618,7 @@ static void poller_answers_and_leaves(void **state)
 	sides_open(side, NULL);
 	for (unsigned i = 0; i < 10; i++) {
 		poll_until_thread_naps(&side[1], &side[0]);
-		take_request(side);
+		side_take_request(side);
 		answer(side);
 		end_answers(side, 1);
 	}

@@ -90,32 +90,6 @@ static void a_sender_in_the_kernel_holds_up_no_thread(void **state)
 	alarm(0);
 }
 
-/* As if the thread slept for a moment all the time, and nothing took long. */
-static void put_to_sleep(struct side *side)
-{
-	snt__udp_thread_stop(side->device);
-	side->device->over = false;
-	side->device->send_long = UINT64_MAX;
-	side->device->polled = side->device->napping = true;
-}
-
-static void wake_up(struct side *side)
-{
-	side->device->polled = side->device->napping = false;
-	assert_success(snt__udp_thread_start(side->device, "side2"));
-}
-
-/* Who polls takes a request in, which is to be acknowledged. */
-static void take_request(struct side side[2])
-{
-	uint64_t before = side_stats(&side[1]).packets_in;
-	struct ibv_wc wc;
-
-	side_post(&side[0], &side[1], IBV_WR_RDMA_WRITE, 100);
-	while (side_stats(&side[1]).packets_in == before)
-		ibv_poll_cq(side[1].cq, 0, &wc);
-}
-
 static uint64_t polled_at(const struct side *side)
 {
 	uint64_t at;
@@ -140,7 +114,7 @@ static void a_post_and_polls_take_no_time_twice(void **state)
 	(void)state;
 	alarm(patience_s(60));
 	sides_open(side, NULL);
-	put_to_sleep(&side[0]);
+	side_put_to_sleep(&side[0]);
 	thread = detain_first(side);
 	begin = snt__udp_now();
 	while (polled_at(side) < begin + DETENTION)
@@ -149,7 +123,7 @@ static void a_post_and_polls_take_no_time_twice(void **state)
 	pthread_join(thread, NULL);
 	assert_true(polled_at(side) <= snt__udp_now());
 	assert_int_equal(side_wait(&side[0]), IBV_WC_SUCCESS);
-	wake_up(&side[0]);
+	side_wake_up(&side[0]);
 	sides_close(side);
 	alarm(0);
 }
@@ -163,7 +137,7 @@ static void *poll_once(void *arg)
 	return NULL;
 }
 
-/* As if the thread had found nobody and nothing, with no timer to wait for. */
+/* As if the thread had found nothing to do, and no timer to wait for. */
 static void put_to_long_sleep(struct side *side)
 {
 	snt__udp_lock(side->device);
@@ -183,8 +157,8 @@ static void a_poller_is_held_up_and_leaves(void **state)
 	(void)state;
 	alarm(patience_s(60));
 	sides_open(side, NULL);
-	put_to_sleep(&side[1]);
-	take_request(side);
+	side_put_to_sleep(&side[1]);
+	side_take_request(side);
 	faults_detain(side[1].device->socket.fd);
 	assert_success(pthread_create(&thread, NULL, poll_once, &side[1]));
 	faults_await_detained();
@@ -196,7 +170,7 @@ static void a_poller_is_held_up_and_leaves(void **state)
 	pthread_join(thread, NULL);
 	assert_int_equal(side_wait(&side[0]), IBV_WC_SUCCESS);
 	assert_int_equal(side_wait(&side[0]), IBV_WC_SUCCESS);
-	wake_up(&side[1]);
+	side_wake_up(&side[1]);
 	sides_close(side);
 	alarm(0);
 }

@@ -247,3 +247,27 @@ void sides_idle(void)
 		nanosleep(&second, NULL);
 	} while (cpu_seconds() - cpu >= 0.01 || switches() != before);
 }
+
+void side_put_to_sleep(struct side *side)
+{
+	snt__udp_thread_stop(side->device);
+	side->device->over = false;
+	side->device->send_long = UINT64_MAX;
+	side->device->polled = side->device->napping = true;
+}
+
+void side_wake_up(struct side *side)
+{
+	side->device->polled = side->device->napping = false;
+	assert_success(snt__udp_thread_start(side->device, "side2"));
+}
+
+void side_take_request(struct side side[2])
+{
+	uint64_t before = side_stats(&side[1]).packets_in;
+	struct ibv_wc wc;
+
+	side_post(&side[0], &side[1], IBV_WR_RDMA_WRITE, 100);
+	while (side_stats(&side[1]).packets_in == before)
+		ibv_poll_cq(side[1].cq, 0, &wc);
+}

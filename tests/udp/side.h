@@ -65,6 +65,11 @@ struct snt__udp_send_stats side_sent(const struct side *side);
 
 /* Does its thread leave the socket to others? */
 bool side_naps(struct side *side);
+/* Its thread stops, as if it napped all the time, and no send counts as long; and starts again. */
+void side_put_to_sleep(struct side *side);
+void side_wake_up(struct side *side);
+/* The second side takes in a request by polling, and has not acknowledged it yet. */
+void side_take_request(struct side side[2]);
 /* The process takes nothing at all, for a whole second. When that is depends on who else wants
  * a processor. */
 void sides_idle(void);
