@@ -55,11 +55,12 @@ static void open_end(int with)
 {
 	static struct cards ours;
 	struct snt_ctx_opts opts = { .size = sizeof(opts), .soft = SNT_SOFT_ONLY };
-	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts), .ops = SNT_OPS_EVENTS };
+	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts),
+				       .ops = SNT_CQ_OPS_EVENTS };
 	struct snt_qp_opts qp_opts = { .size = sizeof(qp_opts), .retry_count = 7 };
 
-	check(snt_ctx_open(&opts, &end.ctx), "a context");
-	check(snt_loop_open(end.ctx, NULL, &end.loop), "a loop");
+	check(snt_ctx_create(&opts, &end.ctx), "a context");
+	check(snt_loop_create(end.ctx, NULL, &end.loop), "a loop");
 	cq_opts.loop = end.loop;
 	check(snt_cq_create(end.ctx, &cq_opts, &qp_opts.cq), "a CQ");
 	check(snt_mem_register(end.ctx, end.bytes, sizeof(end.bytes), ACCESS, &end.mem),

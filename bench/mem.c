@@ -95,7 +95,7 @@ int main(int argc, char **argv)
 		null[i] = null_device_create(name);
 		adopted[i] = null_adopted(null[i]);
 	}
-	if (snt_ctx_open(&opts, &ctx) ||
+	if (snt_ctx_create(&opts, &ctx) ||
 	    snt_mem_register(ctx, buffer, sizeof(buffer), access, &mem) ||
 	    snt_mem_token(mem, &token)) {
 		fprintf(stderr, "mem: %s\n", snt_err_text());
@@ -108,7 +108,7 @@ int main(int argc, char **argv)
 	bench_case(bench, "register-release-8", register_release, ctx, 256, NULL);
 	status = bench_end(bench);
 	snt_mem_release(mem);
-	snt_ctx_close(ctx);
+	snt_ctx_destroy(ctx);
 	for (int i = 0; i < DEVICES; i++)
 		null_device_destroy(null[i]);
 	return status;

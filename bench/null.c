@@ -95,7 +95,7 @@ int main(int argc, char **argv)
 	struct snt_ctx *ctx;
 	int status;
 
-	if (snt_ctx_open(&opts, &ctx) || set_up(snt_ctx_device(ctx, 0))) {
+	if (snt_ctx_create(&opts, &ctx) || set_up(snt_ctx_device(ctx, 0))) {
 		fprintf(stderr, "null: %s\n", snt_err_text());
 		return 1;
 	}
@@ -107,7 +107,7 @@ int main(int argc, char **argv)
 	status = bench_end(bench);
 	control->destroy_qp(qp);
 	control->destroy_cq(cq);
-	snt_ctx_close(ctx);
+	snt_ctx_destroy(ctx);
 	null_device_destroy(null);
 	return status;
 }

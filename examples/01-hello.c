@@ -12,7 +12,7 @@ int main(void)
 	struct snt_token token;
 	const unsigned access = SNT_ACCESS_LOCAL_WRITE | SNT_ACCESS_REMOTE_WRITE;
 
-	if (snt_ctx_open(NULL, &ctx) ||
+	if (snt_ctx_create(NULL, &ctx) ||
 	    snt_mem_register(ctx, buffer, sizeof(buffer), access, &mem) ||
 	    snt_mem_token(mem, &token)) {
 		fprintf(stderr, "hello: %s\n", snt_err_text());
@@ -26,5 +26,5 @@ int main(void)
 		       info.mtu, info.gid_reason, token.key[i]);
 	}
 	snt_mem_release(mem);
-	return snt_ctx_close(ctx) ? 1 : 0;
+	return snt_ctx_destroy(ctx) ? 1 : 0;
 }

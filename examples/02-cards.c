@@ -72,7 +72,7 @@ static void open_end(struct end *end, int fd)
 	struct snt_qp_opts opts = SNT_INIT(opts, .lanes = 2);
 	struct snt_recv_wr notification = { .wr_id = 1 };
 
-	check(snt_ctx_open(NULL, &end->ctx), "open");
+	check(snt_ctx_create(NULL, &end->ctx), "open");
 	check(snt_mem_register(end->ctx, end->memory, sizeof(end->memory), access,
 			       &end->mem),
 	      "memory");
@@ -86,12 +86,12 @@ static void close_end(struct end *end)
 	struct snt_wc wc = { 0 };
 
 	check(snt_qp_close(end->qp, 0), "close");
-	while (wc.opcode != SNT_CLOSED)
+	while (wc.opcode != SNT_OP_CLOSED)
 		check(snt_cq_poll(end->cq, &wc, 1), "poll");
 	check(snt_qp_destroy(end->qp), "destroy");
 	check(snt_cq_destroy(end->cq), "destroy");
 	check(snt_mem_release(end->mem), "release");
-	check(snt_ctx_close(end->ctx), "close");
+	check(snt_ctx_destroy(end->ctx), "close");
 }
 
 static int await(struct end *end)
@@ -110,8 +110,8 @@ static int await(struct end *end)
 static int speak(struct end *end)
 {
 	struct snt_sge sge = { end->mem, end->memory, sizeof("hello, peer") };
-	struct snt_send_wr wr = { .opcode = SNT_WRITE_IMM,
-				  .flags = SNT_SIGNALED,
+	struct snt_send_wr wr = { .opcode = SNT_OP_WRITE_IMM,
+				  .flags = SNT_SEND_SIGNALED,
 				  .sge = &sge,
 				  .sge_count = 1,
 				  .remote = &end->peer,

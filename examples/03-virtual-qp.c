@@ -35,7 +35,7 @@ static void open_end(struct end *end)
 		SNT_INIT(opts, .lanes = LANES, .fragment_size = 256 << 10);
 
 	end->buffer = calloc(1, LENGTH);
-	check(snt_ctx_open(NULL, &end->ctx), "open");
+	check(snt_ctx_create(NULL, &end->ctx), "open");
 	check(snt_mem_register(end->ctx, end->buffer, LENGTH, access, &end->mem),
 	      "memory");
 	check(snt_qp_create_with_cq(end->ctx, NULL, &opts, &end->cq, &end->qp), "QP");
@@ -57,12 +57,12 @@ static void close_end(struct end *end)
 	struct snt_wc wc = { 0 };
 
 	check(snt_qp_close(end->qp, 0), "close");
-	while (wc.opcode != SNT_CLOSED)
+	while (wc.opcode != SNT_OP_CLOSED)
 		check(snt_cq_poll(end->cq, &wc, 1), "poll");
 	snt_qp_destroy(end->qp);
 	snt_cq_destroy(end->cq);
 	snt_mem_release(end->mem);
-	snt_ctx_close(end->ctx);
+	snt_ctx_destroy(end->ctx);
 	free(end->buffer);
 }
 
@@ -71,13 +71,13 @@ static void show_lanes(const struct end *end)
 	struct snt_lane_info lane = SNT_INIT(lane);
 	struct snt_device_info device = SNT_INIT(device);
 
-	for (unsigned i = 0; !snt_qp_lane(end->qp, i, &lane); i++) {
+	for (unsigned i = 0; !snt_qp_query_lane(end->qp, i, &lane); i++) {
 		snt_device_query(snt_ctx_device(end->ctx, lane.device), &device);
 		printf("  lane %u on %-8s %4llu fragments %10llu bytes %4llu doorbells%s\n",
 		       i, device.name, (unsigned long long)lane.fragments,
 		       (unsigned long long)lane.bytes,
 		       (unsigned long long)lane.doorbells,
-		       i < snt_qp_lanes(end->qp) ? "" : "  (notifications)");
+		       i < snt_qp_lane_count(end->qp) ? "" : "  (notifications)");
 	}
 }
 
@@ -101,7 +101,7 @@ int main(void)
 		sender.buffer[i] = i * 7 + i / 4093;
 
 	struct snt_sge sge = { sender.mem, sender.buffer, LENGTH };
-	struct snt_send_wr wr = { .opcode = SNT_WRITE_IMM,
+	struct snt_send_wr wr = { .opcode = SNT_OP_WRITE_IMM,
 				  .sge = &sge,
 				  .sge_count = 1,
 				  .imm = 2026,
@@ -114,7 +114,7 @@ int main(void)
 	failed = wc.status || wc.imm != 2026 ||
 		 memcmp(sender.buffer, receiver.buffer, LENGTH);
 	printf("%u MiB over %u lanes, notified with %u, %s\n", LENGTH >> 20,
-	       snt_qp_lanes(sender.qp), wc.imm,
+	       snt_qp_lane_count(sender.qp), wc.imm,
 	       wc.status ? snt_wc_text(receiver.cq, &wc)
 	       : failed	 ? "FAILED"
 			 : "every byte as sent");

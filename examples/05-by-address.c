@@ -52,11 +52,11 @@ static struct snt_conn_opts opts = SNT_INIT(opts, .qp = &qp, .event = on_event);
 
 static void open_end(void)
 {
-	struct snt_cq_opts cq_opts = SNT_INIT(cq_opts, .ops = SNT_OPS_EVENTS);
+	struct snt_cq_opts cq_opts = SNT_INIT(cq_opts, .ops = SNT_CQ_OPS_EVENTS);
 	const unsigned access = SNT_ACCESS_LOCAL_WRITE;
 
-	check(snt_ctx_open(NULL, &ctx), "open");
-	check(snt_loop_open(ctx, NULL, &loop), "loop");
+	check(snt_ctx_create(NULL, &ctx), "open");
+	check(snt_loop_create(ctx, NULL, &loop), "loop");
 	cq_opts.loop = loop;
 	check(snt_cq_create(ctx, &cq_opts, &cq), "CQ");
 	check(snt_mem_register(ctx, &bytes, sizeof(bytes), access, &mem), "memory");
@@ -69,8 +69,8 @@ static void close_end(void)
 	check(snt_conn_destroy(conn), "destroy");
 	check(snt_cq_destroy(cq), "destroy");
 	check(snt_mem_release(mem), "release");
-	check(snt_loop_close(loop), "close");
-	check(snt_ctx_close(ctx), "close");
+	check(snt_loop_destroy(loop), "close");
+	check(snt_ctx_destroy(ctx), "close");
 }
 
 static void say(void)
@@ -98,7 +98,8 @@ static int serve(unsigned port)
 	check(snt_listener_destroy(listener), "destroy");
 	check(snt_conn_wait(conn, 10 * SECONDS), "connect");
 	check(snt_op_wait(&recv_op, 10 * SECONDS), "receive");
-	snprintf(bytes.out, sizeof(bytes.out), "%u", snt_qp_lanes(snt_conn_qp(conn)));
+	snprintf(bytes.out, sizeof(bytes.out), "%u",
+		 snt_qp_lane_count(snt_conn_qp(conn)));
 	say();
 	close_end();
 	return 0;

@@ -38,7 +38,7 @@ static void read_table(struct end *client)
 	for (unsigned i = 0; i < RECORDS; i++)
 		wrong += table[i] != record(i);
 	printf("%u records read over %u lanes, %u of them wrong\n", RECORDS,
-	       snt_qp_lanes(client->qp), wrong);
+	       snt_qp_lane_count(client->qp), wrong);
 	if (wrong)
 		exit(1);
 }

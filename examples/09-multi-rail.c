@@ -16,8 +16,8 @@ static void show_lanes(const struct end *end)
 	struct snt_lane_info lane = SNT_INIT(lane);
 	struct snt_device_info device = SNT_INIT(device);
 
-	for (unsigned i = 0; i < snt_qp_lanes(end->qp); i++) {
-		ends_check(snt_qp_lane(end->qp, i, &lane), "lane");
+	for (unsigned i = 0; i < snt_qp_lane_count(end->qp); i++) {
+		ends_check(snt_qp_query_lane(end->qp, i, &lane), "lane");
 		snt_device_query(snt_ctx_device(end->ctx, lane.device), &device);
 		printf("lane %u on %-8s %5llu fragments %10llu bytes\n", i, device.name,
 		       (unsigned long long)lane.fragments,
@@ -57,7 +57,9 @@ int main(int argc, char **argv)
 		.length = DEPTH * LENGTH,
 		.access = SNT_ACCESS_REMOTE_WRITE,
 		.clients = 1,
-		.qp = { .lanes = 4, .fragment_size = 32 << 10, .balance = SNT_BY_TIME },
+		.qp = { .lanes = 4,
+			.fragment_size = 32 << 10,
+			.balance = SNT_BALANCE_BY_TIME },
 		.client = write_all,
 	};
 

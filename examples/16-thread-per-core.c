@@ -66,7 +66,7 @@ static void accepted(void *core, struct snt_stream_listener *of,
 {
 	(void)of;
 	((struct core *)core)->open++;
-	snt_stream_on_ready(stream, echo, core);
+	snt_stream_set_ready_handler(stream, echo, core);
 	echo(core, stream, 0);
 }
 
@@ -86,10 +86,10 @@ int main(void)
 	struct snt_stream_opts to = SNT_INIT(to, .host = host);
 	struct snt_stream *stream;
 
-	check(snt_ctx_open(NULL, &ctx));
+	check(snt_ctx_create(NULL, &ctx));
 	check(snt_mem_register(ctx, cores, sizeof(cores), 0, &mem));
 	for (struct core *core = cores; core <= cores + CORES; core++) {
-		check(snt_loop_open(ctx, NULL, &core->loop));
+		check(snt_loop_create(ctx, NULL, &core->loop));
 		listen.arg = core;
 		check(snt_stream_listener_create(core->loop, &listen, &core->listener));
 		/* The first one has no function: it leaves all streams to the others. */
@@ -114,7 +114,7 @@ int main(void)
 			pthread_join(core->thread, NULL);
 		printf("%u answers\n", core->served);
 		check(snt_stream_listener_destroy(core->listener));
-		check(snt_loop_close(core->loop));
+		check(snt_loop_destroy(core->loop));
 	}
-	return snt_mem_release(mem) || snt_ctx_close(ctx);
+	return snt_mem_release(mem) || snt_ctx_destroy(ctx);
 }

@@ -77,8 +77,8 @@ static void stream_serve(int tell)
 	struct snt_stream *stream;
 	char text[LENGTH];
 
-	check(snt_ctx_open(NULL, &ctx), "open");
-	check(snt_loop_open(ctx, NULL, &loop), "loop");
+	check(snt_ctx_create(NULL, &ctx), "open");
+	check(snt_loop_create(ctx, NULL, &loop), "loop");
 	check(snt_stream_listener_create(loop, &opts, &listener), "listen");
 	check(snt_stream_listener_address(listener, 0, where.host, sizeof(where.host)),
 	      "address");
@@ -89,8 +89,8 @@ static void stream_serve(int tell)
 		check(snt_stream_write(stream, text, LENGTH), "write");
 	check(snt_stream_close(stream, LONG), "close");
 	check(snt_stream_listener_destroy(listener), "destroy");
-	check(snt_loop_close(loop), "close");
-	check(snt_ctx_close(ctx), "close");
+	check(snt_loop_destroy(loop), "close");
+	check(snt_ctx_destroy(ctx), "close");
 }
 
 static void stream_ask(const struct address *where)
@@ -100,8 +100,8 @@ static void stream_ask(const struct address *where)
 	char text[LENGTH] = "how are you?", answer[LENGTH];
 	struct snt_stream *stream;
 
-	check(snt_ctx_open(NULL, &ctx), "open");
-	check(snt_loop_open(ctx, NULL, &loop), "loop");
+	check(snt_ctx_create(NULL, &ctx), "open");
+	check(snt_loop_create(ctx, NULL, &loop), "loop");
 	check(snt_stream_connect(loop, &opts, &stream), "connect");
 	for (int i = 0; i < ROUNDS; i++) {
 		check(snt_stream_write(stream, text, LENGTH), "write");
@@ -110,8 +110,8 @@ static void stream_ask(const struct address *where)
 			exit(1);
 	}
 	check(snt_stream_close(stream, LONG), "close");
-	check(snt_loop_close(loop), "close");
-	check(snt_ctx_close(ctx), "close");
+	check(snt_loop_destroy(loop), "close");
+	check(snt_ctx_destroy(ctx), "close");
 }
 
 static void run(const char *name, void (*serve)(int tell),

@@ -39,8 +39,8 @@ static void expect(int good, const char *what)
 static int end(struct snt_stream *stream, uint64_t bytes)
 {
 	check(snt_stream_close(stream, 10 * SECONDS), "close");
-	check(snt_loop_close(loop), "close");
-	check(snt_ctx_close(ctx), "close");
+	check(snt_loop_destroy(loop), "close");
+	check(snt_ctx_destroy(ctx), "close");
 	fprintf(stderr, "%" PRIu64 " bytes\n", bytes);
 	return 0;
 }
@@ -92,8 +92,8 @@ static int send_to(const char *host, unsigned port)
 
 int main(int argc, char **argv)
 {
-	check(snt_ctx_open(NULL, &ctx), "open");
-	check(snt_loop_open(ctx, NULL, &loop), "loop");
+	check(snt_ctx_create(NULL, &ctx), "open");
+	check(snt_loop_create(ctx, NULL, &loop), "loop");
 	if (argc == 3 && !strcmp(argv[1], "receive"))
 		return receive(atoi(argv[2]));
 	if (argc == 4 && !strcmp(argv[1], "send"))

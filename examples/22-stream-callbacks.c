@@ -63,7 +63,7 @@ static void accepted(void *arg, struct snt_stream_listener *listener,
 {
 	(void)listener;
 	streams++;
-	snt_stream_on_ready(stream, echo, arg);
+	snt_stream_set_ready_handler(stream, echo, arg);
 	echo(arg, stream, 0);
 }
 
@@ -133,16 +133,16 @@ int main(void)
 
 	for (size_t i = 0; i < BYTES; i++)
 		payload[i] = (unsigned char)(i * i >> 8);
-	check(snt_ctx_open(NULL, &ctx), "open");
-	check(snt_loop_open(ctx, NULL, &loop), "loop");
+	check(snt_ctx_create(NULL, &ctx), "open");
+	check(snt_loop_create(ctx, NULL, &loop), "loop");
 	listener = start_server();
 	for (unsigned i = 0; i < CLIENTS; i++)
 		start_client(&client[i], listener);
 	while (streams)
 		check(snt_loop_wait(loop, -1), "loop");
 	check(snt_stream_listener_destroy(listener), "destroy");
-	check(snt_loop_close(loop), "close");
-	check(snt_ctx_close(ctx), "close");
+	check(snt_loop_destroy(loop), "close");
+	check(snt_ctx_destroy(ctx), "close");
 	for (unsigned i = 0; i < CLIENTS; i++)
 		received += client[i].received;
 	printf("%zu of %zu bytes came back\n", received, (size_t)CLIENTS * BYTES);

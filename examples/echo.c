@@ -81,7 +81,7 @@ static void server_done(struct snt_op *op)
 static void connect_qps(struct rdma_echo *rdma)
 {
 	struct snt_cq_opts cq_opts =
-		SNT_INIT(cq_opts, .loop = rdma->loop, .ops = SNT_OPS_EVENTS);
+		SNT_INIT(cq_opts, .loop = rdma->loop, .ops = SNT_CQ_OPS_EVENTS);
 	struct snt_qp_opts opts = SNT_INIT(opts);
 	struct snt_card card[2];
 
@@ -99,8 +99,8 @@ static void rdma_open(struct rdma_echo *rdma)
 {
 	struct snt_sge in;
 
-	echo_check(snt_ctx_open(NULL, &rdma->ctx), "open");
-	echo_check(snt_loop_open(rdma->ctx, NULL, &rdma->loop), "loop");
+	echo_check(snt_ctx_create(NULL, &rdma->ctx), "open");
+	echo_check(snt_loop_create(rdma->ctx, NULL, &rdma->loop), "loop");
 	echo_check(snt_mem_register(rdma->ctx, rdma->bytes, sizeof(rdma->bytes),
 				    SNT_ACCESS_LOCAL_WRITE, &rdma->mem),
 		   "memory");
@@ -125,8 +125,8 @@ static void rdma_close(struct rdma_echo *rdma)
 	}
 	echo_check(snt_cq_destroy(rdma->cq), "destroy");
 	echo_check(snt_mem_release(rdma->mem), "release");
-	echo_check(snt_loop_close(rdma->loop), "close");
-	echo_check(snt_ctx_close(rdma->ctx), "close");
+	echo_check(snt_loop_destroy(rdma->loop), "close");
+	echo_check(snt_ctx_destroy(rdma->ctx), "close");
 }
 
 /*

@@ -24,14 +24,14 @@ void ends_await(struct snt_op *op, const char *what)
 
 static void open_end(struct end *end)
 {
-	struct snt_cq_opts opts = SNT_INIT(opts, .ops = SNT_OPS_EVENTS);
+	struct snt_cq_opts opts = SNT_INIT(opts, .ops = SNT_CQ_OPS_EVENTS);
 
 	end->memory = aligned_alloc(4096, (ends->length + 4095) & ~(size_t)4095);
 	if (!end->memory)
 		exit(1);
 	memset(end->memory, 0, ends->length);
-	ends_check(snt_ctx_open(NULL, &end->ctx), "open");
-	ends_check(snt_loop_open(end->ctx, NULL, &end->loop), "loop");
+	ends_check(snt_ctx_create(NULL, &end->ctx), "open");
+	ends_check(snt_loop_create(end->ctx, NULL, &end->loop), "loop");
 	opts.loop = end->loop;
 	ends_check(snt_cq_create(end->ctx, &opts, &end->cq), "CQ");
 	ends_check(snt_mem_register(end->ctx, end->memory, ends->length,
@@ -47,8 +47,8 @@ static void close_end(struct end *end)
 	}
 	ends_check(snt_cq_destroy(end->cq), "destroy");
 	ends_check(snt_mem_release(end->mem), "release");
-	ends_check(snt_loop_close(end->loop), "close");
-	ends_check(snt_ctx_close(end->ctx), "close");
+	ends_check(snt_loop_destroy(end->loop), "close");
+	ends_check(snt_ctx_destroy(end->ctx), "close");
 	free(end->memory);
 }
 

@@ -70,7 +70,7 @@ static void wait(void *arg, unsigned count)
 {
 	static struct snt_op op;
 
-	snt_loop_spin(x.loop, *(int64_t *)arg);
+	snt_loop_set_spin(x.loop, *(int64_t *)arg);
 	for (unsigned i = 0; i < count; i++) {
 		int ret;
 
@@ -89,7 +89,7 @@ static void make_qps(void)
 {
 	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts),
 				       .loop = x.loop,
-				       .ops = SNT_OPS_EVENTS };
+				       .ops = SNT_CQ_OPS_EVENTS };
 	struct snt_qp_opts qp_opts = { .size = sizeof(qp_opts) };
 	struct snt_lane_info info = { .size = sizeof(info) };
 	struct snt_card card[2];
@@ -104,7 +104,7 @@ static void make_qps(void)
 	for (int i = 0; i < 2; i++)
 		if (snt_qp_connect(x.qp[i], &card[!i]))
 			die("no connection");
-	if (snt_qp_lane(x.qp[0], 0, &info))
+	if (snt_qp_query_lane(x.qp[0], 0, &info))
 		die("no lane");
 	x.lane = info.qp;
 }
@@ -121,7 +121,7 @@ void add_answers(struct bench *bench)
 
 	real_poll = adopted.context->ops.poll_cq;
 	adopted.context->ops.poll_cq = poll_in_time;
-	if (snt_ctx_open(&opts, &x.ctx) || snt_loop_open(x.ctx, NULL, &x.loop) ||
+	if (snt_ctx_create(&opts, &x.ctx) || snt_loop_create(x.ctx, NULL, &x.loop) ||
 	    snt_mem_register(x.ctx, x.buffer, sizeof(x.buffer),
 			     SNT_ACCESS_LOCAL_WRITE | SNT_ACCESS_REMOTE_WRITE,
 			     &x.mem) ||

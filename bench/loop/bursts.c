@@ -90,8 +90,8 @@ static void make(struct world *world, uint32_t ops)
 				     .adopted = &adopted,
 				     .adopted_count = 1 };
 
-	if (snt_ctx_open(&opts, &world->ctx) ||
-	    snt_loop_open(world->ctx, NULL, &world->loop) ||
+	if (snt_ctx_create(&opts, &world->ctx) ||
+	    snt_loop_create(world->ctx, NULL, &world->loop) ||
 	    snt_mem_register(world->ctx, world->buffer, sizeof(world->buffer),
 			     SNT_ACCESS_LOCAL_WRITE | SNT_ACCESS_REMOTE_WRITE,
 			     &world->mem) ||
@@ -99,8 +99,8 @@ static void make(struct world *world, uint32_t ops)
 		die("cannot begin");
 	world->sge = (struct snt_sge){ world->mem, world->buffer, 64 };
 	for (int i = 0; i < BATCH; i++) {
-		world->wr[i] = (struct snt_send_wr){ .opcode = SNT_WRITE,
-						     .flags = SNT_SIGNALED,
+		world->wr[i] = (struct snt_send_wr){ .opcode = SNT_OP_WRITE,
+						     .flags = SNT_SEND_SIGNALED,
 						     .sge_count = 1,
 						     .sge = &world->sge,
 						     .remote = &world->token,
@@ -196,7 +196,7 @@ void add_bursts(struct bench *bench)
 	fabric = scripted_fabric_create(1);
 	scripted_eager(fabric, true);
 	make(&polled, 0);
-	make(&served, SNT_OPS_EVENTS);
+	make(&served, SNT_CQ_OPS_EVENTS);
 	if (snt_loop_fd(served.loop) < 0)
 		die("no fd");
 	bench_case(bench, "burst-polled", poll_bursts, &polled, COUNT, NULL);

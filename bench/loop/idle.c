@@ -57,10 +57,11 @@ static void open_idle(struct idle *idle)
 {
 	const struct snt_ctx_opts ctx_opts = { .size = sizeof(ctx_opts),
 					       .soft = SNT_SOFT_ONLY };
-	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts), .ops = SNT_OPS_EVENTS };
+	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts),
+				       .ops = SNT_CQ_OPS_EVENTS };
 
-	if (snt_ctx_open(&ctx_opts, &idle->ctx) ||
-	    snt_loop_open(idle->ctx, NULL, &idle->loop))
+	if (snt_ctx_create(&ctx_opts, &idle->ctx) ||
+	    snt_loop_create(idle->ctx, NULL, &idle->loop))
 		die("no context");
 	cq_opts.loop = idle->loop;
 	if (snt_cq_create(idle->ctx, &cq_opts, &idle->cq))
@@ -77,8 +78,8 @@ static void close_idle(struct idle *idle)
 		    snt_qp_destroy(idle->qp[i]))
 			die("no end");
 	}
-	if (snt_cq_destroy(idle->cq) || snt_loop_close(idle->loop) ||
-	    snt_ctx_close(idle->ctx))
+	if (snt_cq_destroy(idle->cq) || snt_loop_destroy(idle->loop) ||
+	    snt_ctx_destroy(idle->ctx))
 		die("no end");
 }
 

@@ -34,8 +34,8 @@ static void open_end(struct end *end, uint32_t ops, int with)
 				       .devices = 1 };
 	struct snt_card ours, theirs;
 
-	if (snt_ctx_open(&ctx_opts, &end->ctx) ||
-	    snt_loop_open(end->ctx, NULL, &end->loop))
+	if (snt_ctx_create(&ctx_opts, &end->ctx) ||
+	    snt_loop_create(end->ctx, NULL, &end->loop))
 		die("no context");
 	if (ops)
 		cq_opts.loop = end->loop;
@@ -73,11 +73,12 @@ static void post_recv(struct end *end)
 static void answer(struct end *end, const struct snt_wc *wc)
 {
 	struct snt_sge sge = { end->mem, end->buffer + 2048, BYTES };
-	struct snt_send_wr wr = {
-		.opcode = SNT_SEND, .flags = SNT_SIGNALED, .sge_count = 1, .sge = &sge
-	};
+	struct snt_send_wr wr = { .opcode = SNT_OP_SEND,
+				  .flags = SNT_SEND_SIGNALED,
+				  .sge_count = 1,
+				  .sge = &sge };
 
-	if (wc->opcode != SNT_RECV)
+	if (wc->opcode != SNT_OP_RECV)
 		return;
 	post_recv(end);
 	if (snt_qp_post_send(end->qp, &wr, 1) != 1)
@@ -146,7 +147,7 @@ static void there_and_back(void *arg, unsigned count)
 	struct snt_sge from = { here.mem, here.buffer, BYTES };
 	struct snt_sge to = { here.mem, here.buffer + 2048, BYTES };
 
-	snt_loop_spin(here.loop, way->spin_ns);
+	snt_loop_set_spin(here.loop, way->spin_ns);
 	for (unsigned i = 0; i < count; i++) {
 		if (snt_op_recv(here.qp, &recv_op, &to, 1) ||
 		    snt_op_send(here.qp, &send_op, &from, 1, 0) ||
@@ -163,7 +164,7 @@ void add_latency(struct bench *bench)
 	char ready;
 
 	control = start();
-	open_end(&here, SNT_OPS_EVENTS, control);
+	open_end(&here, SNT_CQ_OPS_EVENTS, control);
 	if (recv(control, &ready, 1, 0) != 1 || snt_loop_fd(here.loop) < 0)
 		die("the other process is gone");
 	bench_prepared_case(bench, "wait-spinning", go, there_and_back, &spinning,

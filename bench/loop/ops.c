@@ -90,7 +90,7 @@ static void run_deadlines(void *arg, unsigned total)
 		for (int n = 0; n < BATCH; n++) {
 			snt_op_write(x.qp[1], &x.op[n], &x.sge, 1, &x.token,
 				     x.token.addr, 0);
-			snt_op_timeout(&x.op[n], 1000000000, SNT_DETACH);
+			snt_op_timeout(&x.op[n], 1000000000, SNT_CANCEL_DETACH);
 		}
 		for (x.done = 0; x.done < BATCH;)
 			snt_loop_poll(x.loop, 0);
@@ -117,7 +117,7 @@ static void make_qp(int with_ops)
 {
 	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts),
 				       .loop = with_ops ? x.loop : NULL,
-				       .ops = with_ops ? SNT_OPS_POLLED : 0 };
+				       .ops = with_ops ? SNT_CQ_OPS_POLLED : 0 };
 	struct snt_qp_opts qp_opts = { .size = sizeof(qp_opts) };
 	struct snt_card card;
 
@@ -134,7 +134,7 @@ void add_ops(struct bench *bench)
 				     .adopted = &adopted,
 				     .adopted_count = 1 };
 
-	if (snt_ctx_open(&opts, &x.ctx) || snt_loop_open(x.ctx, NULL, &x.loop) ||
+	if (snt_ctx_create(&opts, &x.ctx) || snt_loop_create(x.ctx, NULL, &x.loop) ||
 	    snt_mem_register(x.ctx, x.buffer, sizeof(x.buffer),
 			     SNT_ACCESS_LOCAL_WRITE | SNT_ACCESS_REMOTE_WRITE,
 			     &x.mem) ||
@@ -142,8 +142,8 @@ void add_ops(struct bench *bench)
 		die("cannot begin");
 	x.sge = (struct snt_sge){ x.mem, x.buffer, 64 };
 	for (int i = 0; i < BATCH; i++) {
-		x.wr[i] = (struct snt_send_wr){ .opcode = SNT_WRITE,
-						.flags = SNT_SIGNALED,
+		x.wr[i] = (struct snt_send_wr){ .opcode = SNT_OP_WRITE,
+						.flags = SNT_SEND_SIGNALED,
 						.sge_count = 1,
 						.sge = &x.sge,
 						.remote = &x.token,

@@ -34,7 +34,7 @@ static struct card card_of(const struct end *end)
 			     .key = end->mr->rkey,
 			     .qpn = end->qp->qp_num };
 
-	check(snt_device_gid(end->device, 0, &gid), "gid");
+	check(snt_device_query_gid(end->device, 0, &gid), "gid");
 	memcpy(card.gid, gid.raw, sizeof(card.gid));
 	return card;
 }
@@ -131,7 +131,7 @@ static void open_with(struct end *end, int with, bool made)
 	struct snt_mem *mem = NULL;
 	struct snt_ctx *ctx;
 
-	check(snt_ctx_open(&opts, &ctx), "open");
+	check(snt_ctx_create(&opts, &ctx), "open");
 	if (made)
 		check(snt_mem_alloc(ctx, END_BYTES, SNT_ACCESS_LOCAL_WRITE, &mem),
 		      "memory");

@@ -36,7 +36,7 @@ static struct snt_ctx *open_devices(void)
 	struct snt_ctx_opts opts = { .size = sizeof(opts), .soft = SNT_SOFT_ONLY };
 	struct snt_ctx *ctx;
 
-	if (snt_ctx_open(&opts, &ctx))
+	if (snt_ctx_create(&opts, &ctx))
 		die("open");
 	return ctx;
 }

@@ -243,10 +243,10 @@ void stream_listen(struct link *link, int control)
 	struct snt_stream_listener *listener;
 	struct where where = { .port = 0 };
 
-	check(snt_ctx_open(NULL, &link->ctx), "open");
-	check(snt_loop_open(link->ctx, NULL, &link->loop), "open a loop");
+	check(snt_ctx_create(NULL, &link->ctx), "open");
+	check(snt_loop_create(link->ctx, NULL, &link->loop), "open a loop");
 	check(snt_stream_listener_create(link->loop, &opts, &listener), "listen");
-	check(snt_device_gid(snt_ctx_device(link->ctx, 0), 0, &gid), "address");
+	check(snt_device_query_gid(snt_ctx_device(link->ctx, 0), 0, &gid), "address");
 	snprintf(where.host, sizeof(where.host), "%s", gid.text);
 	where.port = snt_stream_listener_port(listener);
 	tell(control, &where);
@@ -261,8 +261,8 @@ void stream_connect(struct link *link, int control)
 
 	opts.host = where.host;
 	opts.port = where.port;
-	check(snt_ctx_open(NULL, &link->ctx), "open");
-	check(snt_loop_open(link->ctx, NULL, &link->loop), "open a loop");
+	check(snt_ctx_create(NULL, &link->ctx), "open");
+	check(snt_loop_create(link->ctx, NULL, &link->loop), "open a loop");
 	check(snt_stream_connect(link->loop, &opts, &link->stream), "connect");
 	check(snt_stream_wait(link->stream, SNT_STREAM_OPEN, -1), "connect");
 	link->table = &stream_table;
@@ -273,7 +273,8 @@ void stream_connect(struct link *link, int control)
 
 double stream_memory(void)
 {
-	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts), .ops = SNT_OPS_EVENTS };
+	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts),
+				       .ops = SNT_CQ_OPS_EVENTS };
 	struct snt_qp_opts qp_opts = { .size = sizeof(qp_opts), .recv_depth = 160 };
 	struct snt_stream_opts opts = { .size = sizeof(opts),
 					.recv_size = IDLE_RING,
@@ -285,8 +286,8 @@ double stream_memory(void)
 	size_t before;
 	double bytes;
 
-	check(snt_ctx_open(NULL, &ctx), "open");
-	check(snt_loop_open(ctx, NULL, &loop), "open a loop");
+	check(snt_ctx_create(NULL, &ctx), "open");
+	check(snt_loop_create(ctx, NULL, &loop), "open a loop");
 	cq_opts.loop = loop;
 	check(snt_cq_create(ctx, &cq_opts, &qp_opts.cq), "CQ");
 	for (unsigned i = 0; i < IDLE_STREAMS; i++)
@@ -304,7 +305,7 @@ double stream_memory(void)
 	for (unsigned i = 0; i < IDLE_STREAMS; i++)
 		check(snt_qp_destroy(qp[i]), "QP");
 	check(snt_cq_destroy(qp_opts.cq), "CQ");
-	check(snt_loop_close(loop), "close the loop");
-	check(snt_ctx_close(ctx), "close");
+	check(snt_loop_destroy(loop), "close the loop");
+	check(snt_ctx_destroy(ctx), "close");
 	return bytes;
 }

@@ -176,10 +176,10 @@ static struct load *make_load(unsigned device, bool with_ops)
 	struct snt_card card;
 
 	if (with_ops) {
-		if (snt_loop_open(shared.ctx, NULL, &load->loop))
+		if (snt_loop_create(shared.ctx, NULL, &load->loop))
 			die("no loop");
 		cq_opts.loop = load->loop;
-		cq_opts.ops = SNT_OPS_POLLED;
+		cq_opts.ops = SNT_CQ_OPS_POLLED;
 	}
 	if (snt_qp_create_with_cq(shared.ctx, &cq_opts, &qp_opts, &load->cq,
 				  &load->qp) ||
@@ -188,8 +188,8 @@ static struct load *make_load(unsigned device, bool with_ops)
 	load->sge = (struct snt_sge){ shared.mem, shared.buffer, LENGTH };
 	for (unsigned i = 0; i < BATCH; i++)
 		load->wr[i] = (struct snt_send_wr){ .wr_id = i,
-						    .opcode = SNT_WRITE,
-						    .flags = SNT_SIGNALED,
+						    .opcode = SNT_OP_WRITE,
+						    .flags = SNT_SEND_SIGNALED,
 						    .sge_count = 1,
 						    .sge = &load->sge,
 						    .remote = &shared.token,
@@ -219,7 +219,7 @@ static void open_devices(unsigned count)
 			die("no memory");
 		adopted[i] = null_adopted(null);
 	}
-	if (snt_ctx_open(&opts, &shared.ctx) ||
+	if (snt_ctx_create(&opts, &shared.ctx) ||
 	    snt_mem_register(shared.ctx, shared.buffer, LENGTH, ACCESS, &shared.mem) ||
 	    snt_mem_token(shared.mem, &shared.token))
 		die("no context");

@@ -69,7 +69,7 @@ static void open_place(struct place *place)
 	struct snt_ctx_opts opts = { .size = sizeof(opts), .soft = SNT_SOFT_ONLY };
 
 	place->bytes = take_memory(LENGTH);
-	if (snt_ctx_open(&opts, &place->ctx) ||
+	if (snt_ctx_create(&opts, &place->ctx) ||
 	    snt_mem_register(place->ctx, place->bytes, LENGTH, ACCESS, &place->mem))
 		die("no soft device");
 }
@@ -212,8 +212,8 @@ static struct writes *make_writes(int with, struct place *place)
 	writes->sge = (struct snt_sge){ place->mem, place->bytes, SMALL };
 	for (unsigned i = 0; i < BATCH; i++)
 		writes->wr[i] =
-			(struct snt_send_wr){ .opcode = SNT_WRITE,
-					      .flags = SNT_SIGNALED,
+			(struct snt_send_wr){ .opcode = SNT_OP_WRITE,
+					      .flags = SNT_SEND_SIGNALED,
 					      .sge_count = 1,
 					      .sge = &writes->sge,
 					      .remote = &writes->token,

@@ -20,7 +20,7 @@ void ground_lay(void)
 				     .adopted = &adopted,
 				     .adopted_count = 1 };
 
-	if (snt_ctx_open(&opts, &ground.ctx) ||
+	if (snt_ctx_create(&opts, &ground.ctx) ||
 	    snt_mem_register(ground.ctx, ground.buffer, BUFFER, access, &ground.mem) ||
 	    snt_mem_token(ground.mem, &ground.token))
 		die("cannot begin");
@@ -36,7 +36,7 @@ static void prepare_wrs(struct load *load, const struct load_opts *opts)
 	for (unsigned i = 0; i < load->wrs; i++)
 		load->wr[i] = (struct snt_send_wr){ .wr_id = i,
 						    .opcode = opts->opcode,
-						    .flags = SNT_SIGNALED,
+						    .flags = SNT_SEND_SIGNALED,
 						    .sge_count = opts->sges,
 						    .imm = i + 1,
 						    .sge = load->sge,

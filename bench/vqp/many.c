@@ -93,8 +93,8 @@ static double make(struct crowd *crowd, unsigned count)
 			die("cannot make so many QPs");
 	}
 	crowd->sge = (struct snt_sge){ ground.mem, ground.buffer, 64 };
-	crowd->wr = (struct snt_send_wr){ .opcode = SNT_WRITE,
-					  .flags = SNT_SIGNALED,
+	crowd->wr = (struct snt_send_wr){ .opcode = SNT_OP_WRITE,
+					  .flags = SNT_SEND_SIGNALED,
 					  .sge_count = 1,
 					  .sge = &crowd->sge,
 					  .remote = &ground.token,

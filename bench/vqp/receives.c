@@ -101,13 +101,13 @@ static void use_up(void *arg)
 
 static void make(struct receiver *receiver, unsigned fragments)
 {
-	load_make(&receiver->load,
-		  (struct load_opts){ LANES, SNT_DQPLB, SNT_WRITE_IMM, 1, 0, DEPTH });
+	load_make(&receiver->load, (struct load_opts){ LANES, SNT_SCHEME_DQPLB,
+						       SNT_OP_WRITE_IMM, 1, 0, DEPTH });
 	receiver->fragments = fragments;
 	for (unsigned i = 0; i < LANES; i++) {
 		struct snt_lane_info lane = { .size = sizeof(lane) };
 
-		snt_qp_lane(receiver->load.qp, i, &lane);
+		snt_qp_query_lane(receiver->load.qp, i, &lane);
 		receiver->lane[i] = lane.qp;
 	}
 }

@@ -148,13 +148,13 @@ SNT_API int snt_qp_card(const struct snt_qp *qp, struct snt_card *card_out);
  *   -EINVAL   the two cards are incompatible; the text says why
  *   -EISCONN  already connected
  *   -EOPNOTSUPP  a device has no control table: connect the lanes in the program, then
- *             call snt_qp_connected()
+ *             call snt_qp_connect_adopted()
  *   or the errno of the device, which the text names.
  */
 SNT_API int snt_qp_connect(struct snt_qp *qp, const struct snt_card *peer);
 
 /**
- * snt_qp_connected - report that the program has connected the lanes itself
+ * snt_qp_connect_adopted - report that the program has connected the lanes itself
  * @peer: the peer's card, as for snt_qp_connect(); its addresses are not used
  *
  * For lanes on devices without a control table. Call it while the lanes are in INIT or
@@ -166,7 +166,7 @@ SNT_API int snt_qp_connect(struct snt_qp *qp, const struct snt_card *peer);
  * some receives may have been posted to the lanes: the program must move the lanes to
  * RESET before it tries again.
  */
-SNT_API int snt_qp_connected(struct snt_qp *qp, const struct snt_card *peer);
+SNT_API int snt_qp_connect_adopted(struct snt_qp *qp, const struct snt_card *peer);
 
 #ifdef __cplusplus
 }

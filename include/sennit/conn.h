@@ -130,7 +130,7 @@ enum snt_conn_event {
 	 * library calls it. */
 	SNT_CONN_PEER_DONE,
 	/* The last one: snt_conn_query() has status and text. If a QP was made, it is
-	 * being closed: its completions come, then its SNT_CLOSED. A QP that reports to
+	 * being closed: its completions come, then its SNT_OP_CLOSED. A QP that reports to
 	 * a CQ with ops is closed already. */
 	SNT_CONN_OVER,
 	/* The connection was lost, or its setup failed, and another attempt will follow
@@ -176,7 +176,7 @@ struct snt_conn_opts {
 	const char *name;   /* of this end, see "Identity"; NULL: none */
 	uint64_t setup_ns;  /* for all of the setup; 0: 10 s */
 	uint64_t detect_ns; /* see above, from 50 ms; the lesser of both ends; 0: 5 s */
-	uint64_t close_wr_id; /* of the QP's SNT_CLOSED, on a CQ without ops */
+	uint64_t close_wr_id; /* of the QP's SNT_OP_CLOSED, on a CQ without ops */
 	/* For snt_conn_connect(): how often to retry after a temporary failure, and
 	 * after the loss of a connection. The delay is 10 ms at first, doubles each
 	 * time up to 10 s, and is randomly shortened by up to a half. */
@@ -253,7 +253,7 @@ SNT_API int snt_conn_abort(struct snt_conn *conn, const char *text);
  * A connection that has no QP yet need not be over: it is abandoned, without an event.
  * NULL is legal and does nothing.
  *
- * Returns: 0; -EBUSY if its QP has been connected and SNT_CLOSED has not been polled;
+ * Returns: 0; -EBUSY if its QP has been connected and SNT_OP_CLOSED has not been polled;
  * the errno of a device that refused, after which it can be destroyed again.
  */
 SNT_API int snt_conn_destroy(struct snt_conn *conn);
@@ -350,7 +350,7 @@ struct snt_conn_pair_info {
 };
 
 /**
- * snt_conn_pair - get the test result of a pair of devices
+ * snt_conn_query_pair - get the test result of a pair of devices
  * @pair: from 0, the best first
  *
  * What snt_conn_explain() says about pairs, in a form for programs. Also works for a
@@ -359,8 +359,8 @@ struct snt_conn_pair_info {
  *
  * Returns: 0; -ENOENT past the last; -EINVAL if info_out->size is too small.
  */
-SNT_API int snt_conn_pair(const struct snt_conn *conn, unsigned pair,
-			  struct snt_conn_pair_info *info_out);
+SNT_API int snt_conn_query_pair(const struct snt_conn *conn, unsigned pair,
+				struct snt_conn_pair_info *info_out);
 
 struct snt_listener_opts {
 	size_t size;

@@ -33,7 +33,7 @@
  * An adopted device never needs query_numa_node, alloc_pd, dealloc_pd and query_srq,
  * because it comes with its PD. Without a table (snt_adopted.control is NULL) CQs and
  * QPs must be adopted as well, and the program changes the states of the QPs itself:
- * see snt_qp_connected() in card.h.
+ * see snt_qp_connect_adopted() in card.h.
  *
  * All functions return 0 or a negative errno and write their out pointer only
  * on success, unlike verbs, which have four conventions. A NULL member means that the

@@ -33,39 +33,39 @@ struct snt_loop;
 struct snt_qp;
 
 enum snt_opcode {
-	SNT_WRITE = 1,
-	SNT_WRITE_IMM,
-	SNT_READ,
-	SNT_SEND,
-	SNT_SEND_IMM,
-	SNT_CMP_SWAP,
-	SNT_FETCH_ADD,
-	SNT_RECV,	 /* a data receive, consumed by a SEND */
-	SNT_RECV_NOTIFY, /* a notification receive, consumed by a WRITE_IMM */
+	SNT_OP_WRITE = 1,
+	SNT_OP_WRITE_IMM,
+	SNT_OP_READ,
+	SNT_OP_SEND,
+	SNT_OP_SEND_IMM,
+	SNT_OP_CMP_SWAP,
+	SNT_OP_FETCH_ADD,
+	SNT_OP_RECV,	    /* a data receive, consumed by a SEND */
+	SNT_OP_RECV_NOTIFY, /* a notification receive, consumed by a WRITE_IMM */
 	/* Belongs to no WR: the last completion of a QP, after snt_qp_close(), on the
 	 * CQ of its sends (snt_qp_opts.cq). */
-	SNT_CLOSED,
-	SNT_BIND,	/* of a memory window (mw.h) */
-	SNT_INVALIDATE, /* the same */
+	SNT_OP_CLOSED,
+	SNT_OP_BIND,	   /* of a memory window (mw.h) */
+	SNT_OP_INVALIDATE, /* the same */
 };
 
 /* Numbered as verbs number ibv_wc_status. */
 enum snt_status {
-	SNT_SUCCESS = 0,
-	SNT_LOC_LEN_ERR = 1,
-	SNT_LOC_QP_OP_ERR = 2,
-	SNT_LOC_PROT_ERR = 4,
-	SNT_FLUSHED = 5,
-	SNT_MW_BIND_ERR = 6,
-	SNT_BAD_RESP_ERR = 7,
-	SNT_LOC_ACCESS_ERR = 8,
-	SNT_REM_INV_REQ_ERR = 9,
-	SNT_REM_ACCESS_ERR = 10,
-	SNT_REM_OP_ERR = 11,
-	SNT_RETRY_EXC_ERR = 12,
-	SNT_RNR_RETRY_EXC_ERR = 13,
-	SNT_FATAL_ERR = 19,
-	SNT_GENERAL_ERR = 21,
+	SNT_WC_SUCCESS = 0,
+	SNT_WC_LOC_LEN_ERR = 1,
+	SNT_WC_LOC_QP_OP_ERR = 2,
+	SNT_WC_LOC_PROT_ERR = 4,
+	SNT_WC_FLUSHED = 5,
+	SNT_WC_MW_BIND_ERR = 6,
+	SNT_WC_BAD_RESP_ERR = 7,
+	SNT_WC_LOC_ACCESS_ERR = 8,
+	SNT_WC_REM_INV_REQ_ERR = 9,
+	SNT_WC_REM_ACCESS_ERR = 10,
+	SNT_WC_REM_OP_ERR = 11,
+	SNT_WC_RETRY_EXC_ERR = 12,
+	SNT_WC_RNR_RETRY_EXC_ERR = 13,
+	SNT_WC_FATAL_ERR = 19,
+	SNT_WC_GENERAL_ERR = 21,
 };
 
 enum snt_wc_flags {
@@ -91,23 +91,23 @@ struct snt_wc {
 	 * WRITE_IMM, SEND for SEND_IMM, and 0 on failure. */
 	uint8_t opcode;
 	uint8_t status; /* enum snt_status */
-	/* For SNT_FLUSHED, the status of the error that caused the flush: the first
+	/* For SNT_WC_FLUSHED, the status of the error that caused the flush: the first
 	 * error of that lane or, if it has had none, of the QP; vendor_err, lane and
 	 * device then describe that error as well. 0: no error is known so far, as
 	 * after snt_qp_close(). A post that the device refused, and a protocol
-	 * violation by the peer, count as SNT_GENERAL_ERR; snt_qp_query() distinguishes
+	 * violation by the peer, count as SNT_WC_GENERAL_ERR; snt_qp_query() distinguishes
 	 * them. */
 	uint8_t cause;
 };
 
 /* Completions are delivered to callbacks of ops (op.h) instead of being polled. */
-enum snt_ops {
-	SNT_OPS_NONE = 0,
-	SNT_OPS_EVENTS, /* with events */
+enum snt_cq_ops {
+	SNT_CQ_OPS_NONE = 0,
+	SNT_CQ_OPS_EVENTS, /* with events */
 	/* Without events, which not every device has: for programs that never sleep and
 	 * call snt_loop_poll() continuously. Completions do not make the fd readable,
 	 * and waits do not sleep while the loop has such a CQ. */
-	SNT_OPS_POLLED,
+	SNT_CQ_OPS_POLLED,
 };
 
 /* Maximum number of physical CQs on one device for a virtual CQ. */
@@ -122,9 +122,9 @@ struct snt_cq_opts {
 	struct ibv_cq *const *adopted;
 	/* The CQ's loop (loop.h), whose fd becomes readable when there is something to
 	 * poll; NULL: no loop, the CQ is only polled. Adopted CQs can have one only
-	 * with SNT_OPS_POLLED. */
+	 * with SNT_CQ_OPS_POLLED. */
 	struct snt_loop *loop;
-	uint32_t ops; /* enum snt_ops; they need a loop */
+	uint32_t ops; /* enum snt_cq_ops; they need a loop */
 };
 
 /**
@@ -204,7 +204,7 @@ SNT_API int snt_cq_poll_one(struct snt_cq *cq, struct snt_wc *wc);
  * snt_cq_poll_each - pass up to @max completions to a function, one by one
  *
  * The function may post to QPs and close them. It must not poll, nor reset or destroy a
- * QP or this CQ; the program does so after the call, even for a QP whose SNT_CLOSED the
+ * QP or this CQ; the program does so after the call, even for a QP whose SNT_OP_CLOSED the
  * function has received.
  *
  * Returns: as snt_cq_poll().

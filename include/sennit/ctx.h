@@ -8,7 +8,7 @@
 #include <sennit/device.h>
 
 /*
- * A program opens one context. It holds the devices, the memory registered on them, and
+ * A program creates one context. It holds the devices, the memory registered on them, and
  * the clock, random source and log of everything made from it. All threads of the
  * program share it. Each thread that sends or receives has a loop of its own (loop.h),
  * or polls a CQ without one; docs/threads.md has the rules.
@@ -129,7 +129,7 @@ struct snt_ctx_opts {
 };
 
 /**
- * snt_ctx_open - open a context and its devices
+ * snt_ctx_create - create a context: open its devices
  * @opts: NULL for all defaults
  *
  * Thread: any; all threads may use the result.
@@ -150,10 +150,10 @@ struct snt_ctx_opts {
  *   -EOPNOTSUPP  an adopted device's control table cannot be queried
  *   -ENOMEM, or the errno of the device's own call.
  */
-SNT_API int snt_ctx_open(const struct snt_ctx_opts *opts, struct snt_ctx **ctx_out);
+SNT_API int snt_ctx_create(const struct snt_ctx_opts *opts, struct snt_ctx **ctx_out);
 
 /**
- * snt_ctx_close - close a context and its devices
+ * snt_ctx_destroy - close the devices of a context, and free it
  *
  * NULL is legal and does nothing.
  *
@@ -162,9 +162,9 @@ SNT_API int snt_ctx_open(const struct snt_ctx_opts *opts, struct snt_ctx **ctx_o
  * Returns: 0; -EBUSY while a loop, a CQ, memory or any other object made from it
  * exists, in any thread, including plain verbs objects and memory that is being
  * registered; or the errno of a device that refused. After a failure everything is
- * still open, and closing can be repeated.
+ * still open, and the call can be repeated.
  */
-SNT_API int snt_ctx_close(struct snt_ctx *ctx);
+SNT_API int snt_ctx_destroy(struct snt_ctx *ctx);
 
 /**
  * snt_ctx_device_count - get the number of devices in the context

@@ -119,13 +119,13 @@ SNT_API int snt_device_query(const struct snt_device *device,
 			     struct snt_device_info *info_out);
 
 /**
- * snt_device_gid - get one entry of the port's GID table
+ * snt_device_query_gid - get one entry of the port's GID table
  * @position: 0 to gid_count - 1; empty table slots are left out
  *
  * Returns: 0; -ENOENT past the last one; -EINVAL as for snt_device_query().
  */
-SNT_API int snt_device_gid(const struct snt_device *device, uint32_t position,
-			   struct snt_gid_info *info_out);
+SNT_API int snt_device_query_gid(const struct snt_device *device, uint32_t position,
+				 struct snt_gid_info *info_out);
 
 /**
  * snt_device_refresh - query the device's port and GIDs again

@@ -13,7 +13,7 @@
  * function to call when the fd is readable. A program has a loop in each thread that
  * sends or receives; all of them share the context with its devices and memory.
  *
- *	snt_loop_open(ctx, NULL, &loop);
+ *	snt_loop_create(ctx, NULL, &loop);
  *	int fd = snt_loop_fd(loop);
  *	...let epoll, poll, libuv, libevent, ... watch fd for reading; when it fires:
  *	snt_loop_dispatch(loop, 0);
@@ -28,7 +28,7 @@
  *
  * A loop serves the CQs made with snt_cq_opts::loop. If snt_cq_opts::ops is set as
  * well, dispatch polls them and delivers their completions to callbacks (op.h). CQs
- * without ops are polled by the program: in a function given to snt_cq_watch(), which
+ * without ops are polled by the program: in a function given to snt_cq_set_ready_handler(), which
  * dispatch calls, or anywhere else; in the latter case the program calls snt_loop_arm()
  * before it sleeps. CQs made without a loop are unrelated to any loop.
  *
@@ -47,7 +47,7 @@
  * parent's. In the child every call here that can fail returns -ECHILD, except stopping
  * a timer and closing a loop without connections.
  *
- * Thread: loop, for every call here but snt_loop_open(), snt_loop_ctx(), snt_loop_wake() and
+ * Thread: loop, for every call here but snt_loop_create(), snt_loop_ctx(), snt_loop_wake() and
  * snt_loop_call(): one thread at a time uses a loop and the objects in it.
  * docs/threads.md has the rules, also for cancelling a thread that waits.
  */
@@ -66,12 +66,12 @@ struct snt_srq;
 struct snt_loop_opts {
 	size_t size;
 	/* How long waits poll the CQs before they sleep: nanoseconds, or SNT_SPIN_AUTO.
-	 * 0: as SENNIT_SPIN says, else not at all. snt_loop_spin() changes it. */
+	 * 0: as SENNIT_SPIN says, else not at all. snt_loop_set_spin() changes it. */
 	int64_t spin_ns;
 };
 
 /**
- * snt_loop_open - make a loop
+ * snt_loop_create - make a loop
  * @opts: NULL for all defaults
  *
  * Any number of loops share a context.
@@ -80,11 +80,11 @@ struct snt_loop_opts {
  * Returns: 0; -EINVAL for options out of range, or a malformed SENNIT_SPIN; -ENOMEM; the errno
  * of eventfd(2).
  */
-SNT_API int snt_loop_open(struct snt_ctx *ctx, const struct snt_loop_opts *opts,
-			  struct snt_loop **loop_out);
+SNT_API int snt_loop_create(struct snt_ctx *ctx, const struct snt_loop_opts *opts,
+			    struct snt_loop **loop_out);
 
 /**
- * snt_loop_close - end a loop
+ * snt_loop_destroy - free a loop
  *
  * NULL is legal and does nothing. Running timers are dropped. The call waits, for up to
  * a few seconds, for destroyed connections that are still being torn down.
@@ -96,7 +96,7 @@ SNT_API int snt_loop_open(struct snt_ctx *ctx, const struct snt_loop_opts *opts,
  * (snt_loop_call()) or callbacks of ops that have yet to run; -ECHILD after a fork, if it has
  * connections.
  */
-SNT_API int snt_loop_close(struct snt_loop *loop);
+SNT_API int snt_loop_destroy(struct snt_loop *loop);
 
 /**
  * snt_loop_ctx - get the context of a loop
@@ -152,7 +152,7 @@ SNT_API int snt_loop_dispatch(struct snt_loop *loop, int budget);
  * @budget: as in snt_loop_dispatch()
  *
  * For programs that never sleep. Polls every CQ with ops and every watched CQ, and runs
- * timers that are due and the function of snt_loop_wakes(). It arms nothing, and makes
+ * timers that are due and the function of snt_loop_set_wake_handler(). It arms nothing, and makes
  * no system calls but those of the devices. It does not check the fd: connections and
  * events of devices make progress only after snt_loop_arm() or snt_loop_dispatch() has
  * found them. A program that has an fd and is about to sleep on it calls snt_loop_arm()
@@ -232,20 +232,21 @@ struct snt_call {
 SNT_API int snt_loop_call(struct snt_loop *loop, struct snt_call *call);
 
 /**
- * snt_loop_wakes - set the function that dispatch calls after snt_loop_wake()
+ * snt_loop_set_wake_handler - set the function that dispatch calls after snt_loop_wake()
  * @woken: NULL: none. It counts as a callback.
  *
  * Returns: 0; -ECHILD; -ENOMEM.
  */
-SNT_API int snt_loop_wakes(struct snt_loop *loop,
-			   void (*woken)(void *arg, struct snt_loop *loop), void *arg);
+SNT_API int snt_loop_set_wake_handler(struct snt_loop *loop,
+				      void (*woken)(void *arg, struct snt_loop *loop),
+				      void *arg);
 
 /**
  * snt_loop_wait - sleep until something has been done
  * @timeout_ns: -1: no timeout; 0: do not sleep
  *
  * For programs that have no event loop of their own. Polls the CQs for as long as
- * snt_loop_spin() says, then sleeps on the fd, then dispatches. It may return early
+ * snt_loop_set_spin() says, then sleeps on the fd, then dispatches. It may return early
  * with nothing done, for instance because of snt_loop_wake() or a signal. While it
  * sleeps it is a cancellation point, like all waits; another thread may use the loop of
  * a thread cancelled here.
@@ -256,7 +257,7 @@ SNT_API int snt_loop_wakes(struct snt_loop *loop,
 SNT_API int snt_loop_wait(struct snt_loop *loop, int64_t timeout_ns);
 
 /**
- * snt_loop_spin - set how long to poll the CQs before sleeping
+ * snt_loop_set_spin - set how long to poll the CQs before sleeping
  * @spin_ns: nanoseconds, at most a second; 0: sleep at once; or SNT_SPIN_AUTO
  *
  * Applies to snt_loop_wait() and snt_op_wait(). A completion that comes while they poll
@@ -264,7 +265,7 @@ SNT_API int snt_loop_wait(struct snt_loop *loop, int64_t timeout_ns);
  *
  * Returns: 0; -EINVAL; -ECHILD; -ENOMEM.
  */
-SNT_API int snt_loop_spin(struct snt_loop *loop, int64_t spin_ns);
+SNT_API int snt_loop_set_spin(struct snt_loop *loop, int64_t spin_ns);
 
 /**
  * snt_loop_now - get the time of the context's clock
@@ -274,7 +275,7 @@ SNT_API int snt_loop_spin(struct snt_loop *loop, int64_t spin_ns);
 SNT_API uint64_t snt_loop_now(const struct snt_loop *loop);
 
 /**
- * snt_cq_watch - set the function that dispatch calls when a CQ should be polled
+ * snt_cq_set_ready_handler - set the function that dispatch calls when a CQ should be polled
  * @cq: made with snt_cq_opts::loop, and without ops
  * @ready: polls @cq until it gets fewer completions than it asked for; NULL: none
  *
@@ -283,8 +284,9 @@ SNT_API uint64_t snt_loop_now(const struct snt_loop *loop);
  *
  * Returns: 0; -EINVAL if the CQ has no loop, or ops.
  */
-SNT_API int snt_cq_watch(struct snt_cq *cq, void (*ready)(void *arg, struct snt_cq *cq),
-			 void *arg);
+SNT_API int snt_cq_set_ready_handler(struct snt_cq *cq,
+				     void (*ready)(void *arg, struct snt_cq *cq),
+				     void *arg);
 
 /*
  * Timers
@@ -367,7 +369,7 @@ struct snt_event {
 };
 
 /**
- * snt_loop_events - set the function that dispatch calls with events of devices
+ * snt_loop_set_event_handler - set the function that dispatch calls with events of devices
  * @happened: NULL: none
  *
  * From this call on dispatch takes the asynchronous events of all devices of the
@@ -381,9 +383,10 @@ struct snt_event {
  *
  * Returns: 0; -ECHILD; -ENOMEM; the errno of fcntl(2) or epoll_ctl(2).
  */
-SNT_API int snt_loop_events(struct snt_loop *loop,
-			    void (*happened)(void *arg, const struct snt_event *event),
-			    void *arg);
+SNT_API int snt_loop_set_event_handler(struct snt_loop *loop,
+				       void (*happened)(void *arg,
+							const struct snt_event *event),
+				       void *arg);
 
 #ifdef __cplusplus
 }

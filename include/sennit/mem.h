@@ -113,7 +113,7 @@ SNT_API int snt_mem_adopt(struct snt_ctx *ctx, struct ibv_mr *const *mr,
  * failure the snt_mem can only be released again.
  *
  * Other threads may post and poll during this call, but no concurrent call may name
- * this memory, and no WR in flight should: such a WR fails with SNT_LOC_PROT_ERR when
+ * this memory, and no WR in flight should: such a WR fails with SNT_WC_LOC_PROT_ERR when
  * the device checks the key, and may have been carried out in part. Later calls that
  * name the memory fail with -EINVAL as long as the library keeps the structure: it
  * keeps those of the last 64 memories released in a context, including the memory of

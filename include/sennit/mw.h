@@ -13,11 +13,11 @@
  * Memory windows (type 2) give a peer access to part of a memory, for a limited time
  * and through one QP only; revoking the access costs a WR and no registration.
  *
- *	snt_mw_bind(qp, mw, &range, SNT_ACCESS_REMOTE_WRITE, wr_id, SNT_SIGNALED);
+ *	snt_mw_bind(qp, mw, &range, SNT_ACCESS_REMOTE_WRITE, wr_id, SNT_SEND_SIGNALED);
  *	snt_mw_token(mw, &token);
  *	...pack the token and send it on the same QP, which orders it after the bind...
  *	...the peer writes, then says so, by snt_mw_send_inv() at best...
- *	snt_mw_invalidate(qp, mw, wr_id, SNT_SIGNALED); unless the peer did
+ *	snt_mw_invalidate(qp, mw, wr_id, SNT_SEND_SIGNALED); unless the peer did
  *
  * Windows are bound and used through QPs of a single pass-through lane, on the device
  * of the window. The memory must have been registered with SNT_ACCESS_WINDOW, and with
@@ -66,9 +66,9 @@ SNT_API int snt_mw_free(struct snt_mw *mw);
  * snt_mw_bind - bind a window to a range, for the peer of this QP
  * @range: bytes of a memory
  * @access: SNT_ACCESS_REMOTE_* bits, at least one
- * @flags: SNT_SIGNALED, SNT_FENCE
+ * @flags: SNT_SEND_SIGNALED, SNT_SEND_FENCE
  *
- * The completion's opcode is SNT_BIND. The key changes with each bind.
+ * The completion's opcode is SNT_OP_BIND. The key changes with each bind.
  *
  * Returns: 0; -EINVAL for another kind of QP, or one on another device, or unknown bits;
  * -ERANGE outside of the memory, or no bytes; -EACCES if the memory has no
@@ -87,9 +87,9 @@ SNT_API int snt_mw_token(const struct snt_mw *mw, struct snt_token *token_out);
 
 /**
  * snt_mw_invalidate - revoke a window's access
- * @flags: SNT_SIGNALED, SNT_FENCE
+ * @flags: SNT_SEND_SIGNALED, SNT_SEND_FENCE
  *
- * The completion's opcode is SNT_INVALIDATE. From then on the key is invalid.
+ * The completion's opcode is SNT_OP_INVALIDATE. From then on the key is invalid.
  *
  * Returns: 0; -EINVAL as snt_mw_bind(); -ENOENT if it was never bound; or as
  * snt_qp_post_send().
@@ -113,7 +113,7 @@ SNT_API int snt_mw_send_inv(struct snt_qp *qp, const struct snt_sge *sge,
 /**
  * snt_op_bind, snt_op_invalidate, snt_op_send_inv - the calls above as ops
  *
- * Cancel: as snt_op_write(), by SNT_DETACH or SNT_ABORT.
+ * Cancel: as snt_op_write(), by SNT_CANCEL_DETACH or SNT_CANCEL_ABORT.
  * Returns: as the calls above; and as snt_op_send().
  */
 SNT_API int snt_op_bind(struct snt_qp *qp, struct snt_op *op, struct snt_mw *mw,

@@ -59,10 +59,10 @@ enum snt_cancel {
 	/* The program no longer waits for the op; its callback, which reports the
 	 * cancellation, comes when the device no longer uses the op's memory. The QP
 	 * goes on. */
-	SNT_DETACH = 1,
+	SNT_CANCEL_DETACH = 1,
 	/* The op ends now. With RC this means breaking the QP, and with it all other
 	 * ops. */
-	SNT_ABORT,
+	SNT_CANCEL_ABORT,
 };
 
 /* Zero it before its first use, then set `done` and, optionally, `arg`. */
@@ -83,7 +83,7 @@ struct snt_op {
 	/* For CMP_SWAP and FETCH_ADD: the previous value. */
 	uint64_t old;
 	/* The completion as received. For an op that ended without one: wr_id, qp_num,
-	 * opcode, and SNT_FLUSHED as the status. */
+	 * opcode, and SNT_WC_FLUSHED as the status. */
 	struct snt_wc wc;
 
 	/* The library's. */
@@ -99,7 +99,7 @@ struct snt_op {
  * snt_op_send, snt_op_send_imm - send a message
  * @sge: copied during the call, as in all of these; the memory it names is not
  * @imm: 32 bits for the receiver, host order
- * @flags: SNT_FENCE, SNT_SOLICITED, SNT_INLINE; all ops are signalled
+ * @flags: SNT_SEND_FENCE, SNT_SEND_SOLICITED, SNT_SEND_INLINE; all ops are signalled
  *
  * When the op is over the peer has the message in a receive buffer.
  *
@@ -139,8 +139,8 @@ SNT_API int snt_op_recv(struct snt_qp *qp, struct snt_op *op, const struct snt_s
  *
  * The callback finds the completion in op->wc, with the receiving QP in op->wc.qp_num.
  *
- * Cancel: with SNT_DETACH as snt_op_recv(): the receive consumes the next message to
- * any of the QPs, which is lost. SNT_ABORT fails with -EOPNOTSUPP, since there is no
+ * Cancel: with SNT_CANCEL_DETACH as snt_op_recv(): the receive consumes the next message to
+ * any of the QPs, which is lost. SNT_CANCEL_ABORT fails with -EOPNOTSUPP, since there is no
  * particular QP to break. Receives left when the SRQ is destroyed end with -ECANCELED.
  * Returns: 0; -EINVAL if the CQ has no ops; -EALREADY if the op is in use; -ECHILD; or
  * as snt_srq_post_recv().
@@ -249,14 +249,14 @@ SNT_API int snt_op_close(struct snt_qp *qp, struct snt_op *op);
  * If the CQ can no longer be polled and the QP is being closed (see
  * snt_loop_dispatch()), an op ends at once, including that of snt_op_close().
  *
- * SNT_ABORT breaks the QP, as a fatal error would: snt_qp_query() has SNT_QP_BROKEN,
+ * SNT_CANCEL_ABORT breaks the QP, as a fatal error would: snt_qp_query() has SNT_QP_BROKEN,
  * all its other ops end with -ESHUTDOWN, and the log says so. An op that was cancelled by
- * SNT_DETACH can be cancelled once more, by SNT_ABORT.
+ * SNT_CANCEL_DETACH can be cancelled once more, by SNT_CANCEL_ABORT.
  *
  * Returns: 0; -ENOENT if the op is not in use, because its callback has run or it was
- * never accepted; -EALREADY if it was cancelled before; -EOPNOTSUPP for SNT_ABORT on a
+ * never accepted; -EALREADY if it was cancelled before; -EOPNOTSUPP for SNT_CANCEL_ABORT on a
  * device without a control table, and for ops of snt_op_close(); -ENOTCONN for
- * SNT_ABORT on a QP that is not connected; -EINVAL for another @how; the errno of a
+ * SNT_CANCEL_ABORT on a QP that is not connected; -EINVAL for another @how; the errno of a
  * device that refused to move a lane to ERR.
  */
 SNT_API int snt_op_cancel(struct snt_op *op, enum snt_cancel how);
@@ -268,7 +268,7 @@ SNT_API int snt_op_cancel(struct snt_op *op, enum snt_cancel how);
  * @how: as in snt_op_cancel()
  *
  * Call it after the op was posted. If the callback has not begun by the deadline the op
- * is cancelled, with -ETIMEDOUT as its result; where SNT_ABORT is not possible it is
+ * is cancelled, with -ETIMEDOUT as its result; where SNT_CANCEL_ABORT is not possible it is
  * detached. Another call moves the deadline. Deadlines are cheap: only the earliest one
  * costs a system call.
  *

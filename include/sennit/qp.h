@@ -23,7 +23,7 @@
  *    a WRITE_IMM, SEND, and atomics. An ordering point takes effect only after every
  *    earlier WR is acknowledged and visible. It is flushed if one of its own fragments
  *    failed, or if an earlier WR failed whose failure had not been reported when the
- *    ordering point was posted. A WR with SNT_FENCE is not sent until all earlier ones
+ *    ordering point was posted. A WR with SNT_SEND_FENCE is not sent until all earlier ones
  *    have retired. (One lane gives verbs' stronger order; portable code does not rely
  *    on it.)
  * 4. After a WR has retired no lane accesses its local buffer again. 5. A refused WR
@@ -88,19 +88,19 @@ struct snt_srq;
 
 enum snt_scheme {
 	SNT_SCHEME_DEFAULT = 0, /* SPRAY */
-	SNT_SPRAY,
-	SNT_DQPLB,
+	SNT_SCHEME_SPRAY,
+	SNT_SCHEME_DQPLB,
 };
 
 /* Which lane gets the next fragment. */
 enum snt_balance {
 	SNT_BALANCE_DEFAULT = 0, /* round robin */
-	SNT_ROUND_ROBIN,	 /* in turn, or by weights */
+	SNT_BALANCE_ROUND_ROBIN, /* in turn, or by weights */
 	/* The lane expected to finish sending the fragment first, judging by past
 	 * completions. A slow or shared lane then does not hold up the others. Reads
 	 * the context's clock for each physical completion, and when an idle lane gets
 	 * work. */
-	SNT_BY_TIME,
+	SNT_BALANCE_BY_TIME,
 };
 
 enum snt_qp_flags {
@@ -131,7 +131,7 @@ struct snt_qp_opts {
 	uint32_t recv_depth;   /* receives of each class; 0: 128 */
 	uint32_t send_sge_max; /* in one WR; 0: 1 */
 	uint32_t recv_sge_max; /* in one data receive; 0: 1 */
-	/* Maximum bytes with SNT_INLINE; 0: none. Soft devices take up to 512; other
+	/* Maximum bytes with SNT_SEND_INLINE; 0: none. Soft devices take up to 512; other
 	 * devices do not report their maximum. */
 	uint32_t inline_max;
 	uint32_t mtu;		/* bytes, a power of two; 0: the ports' minimum */
@@ -153,7 +153,7 @@ struct snt_qp_opts {
 	const uint32_t *flow_labels;
 	enum snt_balance balance;
 	/* One for each data lane that is made, even if the peer has fewer, 1 to 65535:
-	 * the lanes' shares in round robin, or with SNT_BY_TIME their initial speeds
+	 * the lanes' shares in round robin, or with SNT_BALANCE_BY_TIME their initial speeds
 	 * relative to each other. NULL: all equal. Copied. */
 	const uint16_t *weights;
 	/* The program's own physical QPs instead of created ones: data lanes first,
@@ -176,24 +176,24 @@ struct snt_qp_opts {
 
 /* Numbered as verbs number them. */
 enum snt_send_flags {
-	SNT_FENCE = 1 << 0,
-	SNT_SIGNALED = 1 << 1,
-	SNT_SOLICITED = 1 << 2,
+	SNT_SEND_FENCE = 1 << 0,
+	SNT_SEND_SIGNALED = 1 << 1,
+	SNT_SEND_SOLICITED = 1 << 2,
 	/* Posting copies the bytes: the buffers, which need not be registered, may be
 	 * changed as soon as the call has returned. */
-	SNT_INLINE = 1 << 3,
+	SNT_SEND_INLINE = 1 << 3,
 };
 
 /* Local memory of a WR: an address range inside a registered memory. */
 struct snt_sge {
-	const struct snt_mem *mem; /* may be NULL for SNT_INLINE */
+	const struct snt_mem *mem; /* may be NULL for SNT_SEND_INLINE */
 	void *addr;
 	uint64_t length;
 };
 
 struct snt_send_wr {
 	uint64_t wr_id;
-	uint8_t opcode; /* enum snt_opcode, SNT_WRITE to SNT_FETCH_ADD */
+	uint8_t opcode; /* enum snt_opcode, SNT_OP_WRITE to SNT_OP_FETCH_ADD */
 	uint8_t flags;	/* enum snt_send_flags */
 	uint16_t sge_count;
 	uint32_t imm; /* host order; of WRITE_IMM and SEND_IMM */
@@ -290,7 +290,7 @@ SNT_API int snt_qp_complete(struct snt_qp *qp, unsigned device,
  * snt_qp_close - end traffic
  *
  * All outstanding WRs are flushed and reported through polling, followed by one
- * completion SNT_CLOSED, whose wr_id is @wr_id. It comes on snt_qp_opts.cq, after the
+ * completion SNT_OP_CLOSED, whose wr_id is @wr_id. It comes on snt_qp_opts.cq, after the
  * last send, and only after all receives have been polled: if they are reported to
  * another CQ (recv_cq), poll both. Closing is not graceful: only WRs reported as
  * successful before are certain to have reached the peer. The program itself moves
@@ -309,7 +309,7 @@ SNT_API int snt_qp_close(struct snt_qp *qp, uint64_t wr_id);
  * If a device is gone, so that closing or polling fails, the QP may nevertheless be
  * destroyed after snt_qp_close(): WRs not yet reported never will be.
  *
- * Returns: 0; -EBUSY if it was connected and SNT_CLOSED has not been polled; the
+ * Returns: 0; -EBUSY if it was connected and SNT_OP_CLOSED has not been polled; the
  * errno of a device that refused, after which it can only be destroyed again.
  */
 SNT_API int snt_qp_destroy(struct snt_qp *qp);
@@ -321,7 +321,7 @@ SNT_API int snt_qp_destroy(struct snt_qp *qp);
  * Statistics continue. A QP that was never connected may be reset too, and drops the
  * receives that were posted to it.
  *
- * Returns: 0; -EBUSY if it was connected and SNT_CLOSED has not been polled;
+ * Returns: 0; -EBUSY if it was connected and SNT_OP_CLOSED has not been polled;
  * -EOPNOTSUPP on a device without a control table; the errno of the device, after
  * which it can be reset again or destroyed.
  */
@@ -390,7 +390,7 @@ struct snt_qp_info {
 	 * completion of the program reports it: DQPLB posts receives of its own. It is
 	 * logged as well, at SNT_LOG_WARN, as is the end of each lane and of the QP. */
 	enum snt_cause cause;
-	uint32_t cause_status;	   /* enum snt_status; SNT_GENERAL_ERR without one */
+	uint32_t cause_status;	   /* enum snt_status; SNT_WC_GENERAL_ERR without one */
 	uint32_t cause_vendor_err; /* of SNT_CAUSE_REFUSED, the errno or 0 */
 	uint32_t cause_lane;
 	uint32_t cause_device;
@@ -404,12 +404,12 @@ struct snt_qp_info {
 SNT_API int snt_qp_query(const struct snt_qp *qp, struct snt_qp_info *info_out);
 
 /**
- * snt_qp_num, snt_qp_lanes, snt_qp_scheme - get basic properties of a QP
+ * snt_qp_num, snt_qp_lane_count, snt_qp_scheme - get basic properties of a QP
  *
- * The number is unique in the process. snt_qp_lanes() counts the data lanes in use.
+ * The number is unique in the process. snt_qp_lane_count() counts the data lanes in use.
  */
 SNT_API uint32_t snt_qp_num(const struct snt_qp *qp);
-SNT_API unsigned snt_qp_lanes(const struct snt_qp *qp);
+SNT_API unsigned snt_qp_lane_count(const struct snt_qp *qp);
 SNT_API enum snt_scheme snt_qp_scheme(const struct snt_qp *qp);
 
 struct snt_lane_info {
@@ -434,13 +434,13 @@ struct snt_lane_info {
 };
 
 /**
- * snt_qp_lane - get state and statistics of one lane
+ * snt_qp_query_lane - get state and statistics of one lane
  * @lane: data lanes from 0, then the extra lanes of the scheme
  *
  * Returns: 0; -ENOENT past the last; -EINVAL if info_out->size is too small.
  */
-SNT_API int snt_qp_lane(const struct snt_qp *qp, unsigned lane,
-			struct snt_lane_info *info_out);
+SNT_API int snt_qp_query_lane(const struct snt_qp *qp, unsigned lane,
+			      struct snt_lane_info *info_out);
 
 #ifdef __cplusplus
 }

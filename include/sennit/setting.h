@@ -7,7 +7,7 @@
 
 /*
  * A setting is one SENNIT_* environment variable. Settings are read once, by
- * snt_ctx_open(); an option given in code wins over the environment, which wins
+ * snt_ctx_create(); an option given in code wins over the environment, which wins
  * over the default. An empty variable counts as unset. Programs with raised
  * privileges (set-user-ID and the like) ignore the environment. An unknown SENNIT_*
  * name causes a warning in the log, since it is most often a typing error.

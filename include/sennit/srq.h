@@ -23,7 +23,7 @@
  * senders retry as their rnr_retry_count says.
  *
  * When a QP fails or is closed, only receives that a message to it had begun to fill
- * are flushed, before its SNT_CLOSED. All others stay available to the other QPs.
+ * are flushed, before its SNT_OP_CLOSED. All others stay available to the other QPs.
  *
  * Thread: loop, or the owner of a CQ without one, for every call here. The QPs that take
  * receives from it report to CQs of the same loop, or have the same owner.
@@ -90,7 +90,7 @@ SNT_API int snt_srq_post_recv(struct snt_srq *srq, const struct snt_recv_wr *wr,
  * snt_srq_arm - tell, once, when there are fewer receives than this
  * @limit: 0: do not
  *
- * The event is SNT_EVENT_SRQ_LIMIT of snt_loop_events(), with this SRQ in
+ * The event is SNT_EVENT_SRQ_LIMIT of snt_loop_set_event_handler(), with this SRQ in
  * snt_event::srq. Only receives still held by the device count, not those whose
  * completions wait to be polled. If there are already fewer when it is armed, the event
  * comes with the next message.

@@ -248,15 +248,16 @@ SNT_API int snt_stream_start(struct snt_stream *stream, const void *offer,
 			     size_t length);
 
 /**
- * snt_stream_on_ready - set, or change, the function for events
+ * snt_stream_set_ready_handler - set, or change, the function for events
  *
  * Mainly for streams from a listener. Interest registered before is reported to the new
  * function.
  */
-SNT_API void snt_stream_on_ready(struct snt_stream *stream,
-				 void (*ready)(void *arg, struct snt_stream *stream,
-					       unsigned events),
-				 void *arg);
+SNT_API void snt_stream_set_ready_handler(struct snt_stream *stream,
+					  void (*ready)(void *arg,
+							struct snt_stream *stream,
+							unsigned events),
+					  void *arg);
 
 /**
  * snt_stream_read, snt_stream_readv - take bytes that have arrived

@@ -381,7 +381,7 @@ static int connect_qp(struct cm *cm, uint32_t qpn)
 		.version = SNT_CARD_VERSION,
 		.qp_num = 1,
 		.generation = 1,
-		.scheme = SNT_SPRAY,
+		.scheme = SNT_SCHEME_SPRAY,
 		.read_depth = 1,
 		.mtu = 4096,
 		.lane_depth = SEND_SLOTS + 1,
@@ -396,7 +396,7 @@ static int connect_qp(struct cm *cm, uint32_t qpn)
 
 	if (!ret)
 		ret = move_to(cm, IBV_QPS_RTS);
-	return ret ? ret : snt_qp_connected(cm->qp, &card);
+	return ret ? ret : snt_qp_connect_adopted(cm->qp, &card);
 }
 
 /* How long a QP retries before it fails: a message, and the PING behind it, must fit

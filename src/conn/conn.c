@@ -45,7 +45,7 @@ static void close_qp(struct snt_conn *conn)
 		snt_qp_close(conn->qp, conn->close_wr_id);
 	/* No completion will report that it is closed. */
 	if (conn->qp->cq->unpollable && snt_op_pending(&conn->close_op))
-		snt_op_cancel(&conn->close_op, SNT_DETACH);
+		snt_op_cancel(&conn->close_op, SNT_CANCEL_DETACH);
 }
 
 static void close_carrier(struct snt_conn *conn)
@@ -621,7 +621,7 @@ static int release_qp(struct snt_conn *conn)
 				 "before destroying it");
 	if (snt_op_pending(&conn->close_op)) {
 		if (conn->qp->cq->unpollable)
-			snt_op_cancel(&conn->close_op, SNT_DETACH);
+			snt_op_cancel(&conn->close_op, SNT_CANCEL_DETACH);
 		return snt__fail(EBUSY,
 				 "the connection's QP is being closed; dispatch");
 	}

@@ -153,7 +153,7 @@ static int make_qp(struct snt_conn *conn)
 	opts.lane_devices = devices;
 	if (plan->lane_count > plan->data_lanes) {
 		opts.flags |= SNT_QP_TRACKED;
-		if (conn->hs.ours.scheme == SNT_SPRAY)
+		if (conn->hs.ours.scheme == SNT_SCHEME_SPRAY)
 			opts.notify_lanes = plan->lane_count - plan->data_lanes;
 	}
 	return snt_qp_create(conn->hub->ctx, &opts, &conn->qp);

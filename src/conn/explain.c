@@ -106,8 +106,8 @@ static void find_lanes(const struct snt__plan *plan, struct snt_conn_pair_info *
 	}
 }
 
-int snt_conn_pair(const struct snt_conn *conn, unsigned pair,
-		  struct snt_conn_pair_info *info_out)
+int snt_conn_query_pair(const struct snt_conn *conn, unsigned pair,
+			struct snt_conn_pair_info *info_out)
 {
 	const struct snt__handshake *hs = &conn->hs;
 	const struct snt__trial *trial;

@@ -114,7 +114,7 @@ static bool schemes_fit(struct snt__handshake *hs)
 	if (hs->ours.scheme == hs->theirs.scheme)
 		return true;
 	snprintf(text, sizeof(text), "the schemes differ: %s at the end that %s",
-		 hs->ours.scheme == SNT_SPRAY ? "SPRAY" : "DQPLB",
+		 hs->ours.scheme == SNT_SCHEME_SPRAY ? "SPRAY" : "DQPLB",
 		 hs->connects ? "connects" : "accepts");
 	snt__handshake_end(hs, SNT__END_MISMATCH, -EINVAL, text, NULL, 0);
 	return false;

@@ -195,7 +195,7 @@ static int open_hub(struct snt__hub *hub)
 					  .depth = CQ_DEPTH,
 					  .per_device = CQ_MAX,
 					  .loop = hub->loop,
-					  .ops = SNT_OPS_EVENTS };
+					  .ops = SNT_CQ_OPS_EVENTS };
 	int ret = snt__loop_make_fd(hub->loop);
 
 	/* A missing timerfd could not be reported later. */

@@ -170,7 +170,7 @@ static const char *unpack_offer_fixed(const uint8_t *at, struct snt__offer *out)
 	out->data_length = snt__get16(at + 12);
 	out->detect_ms = snt__get32(at + 14);
 	out->meets = at[11];
-	if (out->scheme != SNT_SPRAY && out->scheme != SNT_DQPLB)
+	if (out->scheme != SNT_SCHEME_SPRAY && out->scheme != SNT_SCHEME_DQPLB)
 		return "the scheme is unknown";
 	if (out->flags & ~(SNT_QP_TRACKED | SNT_QP_NOTIFY_LENGTH))
 		return "flags are unknown";

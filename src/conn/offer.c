@@ -154,7 +154,7 @@ int snt__offer_make(const struct snt__hub *hub, const struct snt_conn_opts *opts
 	if (ret)
 		return ret;
 	memset(offer, 0, sizeof(*offer));
-	offer->scheme = qp->scheme ? (uint8_t)qp->scheme : SNT_SPRAY;
+	offer->scheme = qp->scheme ? (uint8_t)qp->scheme : SNT_SCHEME_SPRAY;
 	offer->flags = (uint8_t)qp->flags;
 	offer->lanes = (uint8_t)qp->lanes;
 	offer->mtu = qp->mtu ? (uint16_t)qp->mtu : 4096;

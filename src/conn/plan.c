@@ -180,8 +180,8 @@ bool snt__plan_make(const struct snt__offer *ours, const struct snt__offer *thei
 	}
 	plan.data_lanes = (uint8_t)lanes;
 	if (!snt__plan_passes(ours, theirs)) {
-		if (ours->scheme == SNT_DQPLB ? !add_lane(&plan, plan.lane[0])
-					      : !add_notify_lanes(&plan))
+		if (ours->scheme == SNT_SCHEME_DQPLB ? !add_lane(&plan, plan.lane[0])
+						     : !add_notify_lanes(&plan))
 			return false;
 	}
 	*out = plan;
@@ -209,9 +209,9 @@ const char *snt__plan_check(const struct snt__offer *ours,
 		return "its MTU is beyond what was agreed on";
 	if (plan->data_lanes != snt__plan_lanes(ours, theirs))
 		return "its lanes are not as many as were agreed on";
-	if (snt__plan_passes(ours, theirs) ? extra != 0
-	    : ours->scheme == SNT_DQPLB	   ? extra != 1
-					   : !extra || extra > SNT_DEVICES_MAX)
+	if (snt__plan_passes(ours, theirs)     ? extra != 0
+	    : ours->scheme == SNT_SCHEME_DQPLB ? extra != 1
+					       : !extra || extra > SNT_DEVICES_MAX)
 		return "its extra lanes are not those of the scheme";
 	for (unsigned i = 0; i < plan->lane_count; i++) {
 		const struct snt__trial *trial = find(trials, plan->lane[i]);

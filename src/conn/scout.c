@@ -426,7 +426,7 @@ static int connect_scout(struct scout *scout, const struct snt__offer_device *de
 		.version = SNT_CARD_VERSION,
 		.qp_num = 1,
 		.generation = 1,
-		.scheme = SNT_SPRAY,
+		.scheme = SNT_SCHEME_SPRAY,
 		.read_depth = 1,
 		.mtu = scout->owner->mtu,
 		.lane_depth = MESSAGES + 1,

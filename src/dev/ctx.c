@@ -138,7 +138,7 @@ static int release_devices(struct snt_ctx *ctx)
 	return first;
 }
 
-int snt_ctx_open(const struct snt_ctx_opts *user_opts, struct snt_ctx **ctx_out)
+int snt_ctx_create(const struct snt_ctx_opts *user_opts, struct snt_ctx **ctx_out)
 {
 	struct snt_ctx_opts opts;
 	struct snt_ctx *ctx;
@@ -201,7 +201,7 @@ static int check_none(struct snt_ctx *ctx, enum snt__ctx_count what)
 		     : 0;
 }
 
-int snt_ctx_close(struct snt_ctx *ctx)
+int snt_ctx_destroy(struct snt_ctx *ctx)
 {
 	int ret;
 

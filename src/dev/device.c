@@ -283,8 +283,8 @@ int snt_device_query(const struct snt_device *device, struct snt_device_info *in
 				"struct snt_device_info");
 }
 
-int snt_device_gid(const struct snt_device *device, uint32_t position,
-		   struct snt_gid_info *info_out)
+int snt_device_query_gid(const struct snt_device *device, uint32_t position,
+			 struct snt_gid_info *info_out)
 {
 	char text[SNT__DEVICE_TEXT];
 

@@ -303,9 +303,10 @@ void snt__async_stop(struct snt_loop *loop)
 	}
 }
 
-int snt_loop_events(struct snt_loop *loop,
-		    void (*happened)(void *arg, const struct snt_event *event),
-		    void *arg)
+int snt_loop_set_event_handler(struct snt_loop *loop,
+			       void (*happened)(void *arg,
+						const struct snt_event *event),
+			       void *arg)
 {
 	struct snt_ctx *ctx = loop->base.ctx;
 	int ret = snt__loop_check(loop);

@@ -60,7 +60,7 @@ static int end(struct snt_op *op, enum snt_cancel how, int reason)
 		snt__op_end(op, reason);
 		return 0;
 	}
-	ret = how == SNT_ABORT ? abort_qp(op) : 0;
+	ret = how == SNT_CANCEL_ABORT ? abort_qp(op) : 0;
 	if (ret)
 		return ret;
 	op->cancel = how;
@@ -73,7 +73,7 @@ static int check(const struct snt_op *op, enum snt_cancel how)
 {
 	if (op->state == SNT__OP_UNUSED)
 		return snt__fail(ENOENT, "the op is not in use");
-	if (how != SNT_DETACH && how != SNT_ABORT)
+	if (how != SNT_CANCEL_DETACH && how != SNT_CANCEL_ABORT)
 		return snt__fail(EINVAL, "%d is no way to cancel an op", how);
 	if (is_lost(op))
 		return 0;
@@ -96,7 +96,7 @@ static void too_late(struct snt_timer *timer)
 	struct snt_op *op = snt__container(timer, struct snt_op, timer);
 
 	if (end(op, op->late, -ETIMEDOUT))
-		end(op, SNT_DETACH, -ETIMEDOUT);
+		end(op, SNT_CANCEL_DETACH, -ETIMEDOUT);
 }
 
 static int set_deadline(struct snt_op *op, enum snt_cancel how)

@@ -202,8 +202,8 @@ static void init(struct snt_loop *loop, struct snt_ctx *ctx)
 	loop->cancel_state = PTHREAD_CANCEL_DISABLE;
 }
 
-int snt_loop_open(struct snt_ctx *ctx, const struct snt_loop_opts *user_opts,
-		  struct snt_loop **loop_out)
+int snt_loop_create(struct snt_ctx *ctx, const struct snt_loop_opts *user_opts,
+		    struct snt_loop **loop_out)
 {
 	struct snt_loop_opts opts;
 	struct snt_loop *loop;
@@ -276,7 +276,7 @@ static int close_uncancelled(struct snt_loop *loop)
 
 /* It may sleep until connections have ended; cancellation must not leave a half-closed
  * loop. */
-int snt_loop_close(struct snt_loop *loop)
+int snt_loop_destroy(struct snt_loop *loop)
 {
 	int state, ret;
 
@@ -302,8 +302,9 @@ struct snt_ctx *snt_loop_ctx(const struct snt_loop *loop)
 	return loop->base.ctx;
 }
 
-int snt_loop_wakes(struct snt_loop *loop,
-		   void (*woken)(void *arg, struct snt_loop *loop), void *arg)
+int snt_loop_set_wake_handler(struct snt_loop *loop,
+			      void (*woken)(void *arg, struct snt_loop *loop),
+			      void *arg)
 {
 	int ret = snt__loop_check(loop);
 
@@ -314,7 +315,7 @@ int snt_loop_wakes(struct snt_loop *loop,
 	return 0;
 }
 
-int snt_loop_spin(struct snt_loop *loop, int64_t spin_ns)
+int snt_loop_set_spin(struct snt_loop *loop, int64_t spin_ns)
 {
 	int ret = snt__loop_check(loop);
 

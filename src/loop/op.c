@@ -12,24 +12,24 @@
 static int error_of(unsigned status)
 {
 	switch (status) {
-	case SNT_SUCCESS:
+	case SNT_WC_SUCCESS:
 		return 0;
-	case SNT_FLUSHED:
+	case SNT_WC_FLUSHED:
 		return -ESHUTDOWN;
-	case SNT_RETRY_EXC_ERR:
+	case SNT_WC_RETRY_EXC_ERR:
 		return -EHOSTUNREACH;
-	case SNT_RNR_RETRY_EXC_ERR:
+	case SNT_WC_RNR_RETRY_EXC_ERR:
 		return -ENOBUFS;
-	case SNT_LOC_PROT_ERR:
-	case SNT_LOC_ACCESS_ERR:
-	case SNT_REM_ACCESS_ERR:
+	case SNT_WC_LOC_PROT_ERR:
+	case SNT_WC_LOC_ACCESS_ERR:
+	case SNT_WC_REM_ACCESS_ERR:
 		return -EACCES;
-	case SNT_LOC_LEN_ERR:
+	case SNT_WC_LOC_LEN_ERR:
 		return -EMSGSIZE;
-	case SNT_REM_INV_REQ_ERR:
-	case SNT_REM_OP_ERR:
+	case SNT_WC_REM_INV_REQ_ERR:
+	case SNT_WC_REM_OP_ERR:
 		return -EREMOTEIO;
-	case SNT_BAD_RESP_ERR:
+	case SNT_WC_BAD_RESP_ERR:
 		return -EPROTO;
 	default:
 		return -EIO;
@@ -110,7 +110,7 @@ void snt__op_end(struct snt_op *op, int reason)
 	op->wc = (struct snt_wc){ .wr_id = (uintptr_t)op,
 				  .qp_num = op->qp ? op->qp->num : 0,
 				  .opcode = op->wc.opcode,
-				  .status = reason ? SNT_FLUSHED : SNT_SUCCESS };
+				  .status = reason ? SNT_WC_FLUSHED : SNT_WC_SUCCESS };
 	snt__op_add_over(op->loop, op);
 }
 

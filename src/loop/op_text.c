@@ -13,7 +13,7 @@ static const char *cut_short(const struct snt_op *op, const char *how)
 
 	if (op->flags & SNT__OP_NO_EFFECT)
 		effect = "it had no effect";
-	else if (op->wc.status == SNT_SUCCESS)
+	else if (op->wc.status == SNT_WC_SUCCESS)
 		effect = "it took effect all the same";
 	return snt__text("%s: %s %s; %s", snt__owner_text(op->wc.qp_num, owner),
 			 snt__opcode_name(op->wc.opcode), how, effect);

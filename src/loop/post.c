@@ -84,7 +84,7 @@ static inline int post(struct snt_qp *qp, struct snt_op *op, struct snt_send_wr 
 				 sge_count, flags);
 	wr->wr_id = (uintptr_t)op;
 	wr->sge_count = sge_count;
-	wr->flags = flags | SNT_SIGNALED;
+	wr->flags = flags | SNT_SEND_SIGNALED;
 	ret = snt__qp_post_send(qp, wr, 1);
 	if (ret < 0)
 		return ret;
@@ -95,7 +95,7 @@ static inline int post(struct snt_qp *qp, struct snt_op *op, struct snt_send_wr 
 int snt_op_send(struct snt_qp *qp, struct snt_op *op, const struct snt_sge *sge,
 		unsigned sge_count, unsigned flags)
 {
-	struct snt_send_wr wr = { .opcode = SNT_SEND, .sge = sge };
+	struct snt_send_wr wr = { .opcode = SNT_OP_SEND, .sge = sge };
 
 	return post(qp, op, &wr, sge_count, flags);
 }
@@ -103,7 +103,7 @@ int snt_op_send(struct snt_qp *qp, struct snt_op *op, const struct snt_sge *sge,
 int snt_op_send_imm(struct snt_qp *qp, struct snt_op *op, const struct snt_sge *sge,
 		    unsigned sge_count, uint32_t imm, unsigned flags)
 {
-	struct snt_send_wr wr = { .opcode = SNT_SEND_IMM, .imm = imm, .sge = sge };
+	struct snt_send_wr wr = { .opcode = SNT_OP_SEND_IMM, .imm = imm, .sge = sge };
 
 	return post(qp, op, &wr, sge_count, flags);
 }
@@ -112,7 +112,7 @@ int snt_op_read(struct snt_qp *qp, struct snt_op *op, const struct snt_sge *sge,
 		unsigned sge_count, const struct snt_token *remote,
 		uint64_t remote_addr, unsigned flags)
 {
-	struct snt_send_wr wr = { .opcode = SNT_READ,
+	struct snt_send_wr wr = { .opcode = SNT_OP_READ,
 				  .sge = sge,
 				  .remote = remote,
 				  .remote_addr = remote_addr };
@@ -124,7 +124,7 @@ int snt_op_write(struct snt_qp *qp, struct snt_op *op, const struct snt_sge *sge
 		 unsigned sge_count, const struct snt_token *remote,
 		 uint64_t remote_addr, unsigned flags)
 {
-	struct snt_send_wr wr = { .opcode = SNT_WRITE,
+	struct snt_send_wr wr = { .opcode = SNT_OP_WRITE,
 				  .sge = sge,
 				  .remote = remote,
 				  .remote_addr = remote_addr };
@@ -136,7 +136,7 @@ int snt_op_write_imm(struct snt_qp *qp, struct snt_op *op, const struct snt_sge 
 		     unsigned sge_count, const struct snt_token *remote,
 		     uint64_t remote_addr, uint32_t imm, unsigned flags)
 {
-	struct snt_send_wr wr = { .opcode = SNT_WRITE_IMM,
+	struct snt_send_wr wr = { .opcode = SNT_OP_WRITE_IMM,
 				  .imm = imm,
 				  .sge = sge,
 				  .remote = remote,
@@ -161,7 +161,7 @@ int snt_op_cmp_swap(struct snt_qp *qp, struct snt_op *op, const struct snt_sge *
 		    const struct snt_token *remote, uint64_t remote_addr,
 		    uint64_t compare, uint64_t swap, unsigned flags)
 {
-	struct snt_send_wr wr = { .opcode = SNT_CMP_SWAP,
+	struct snt_send_wr wr = { .opcode = SNT_OP_CMP_SWAP,
 				  .sge = result,
 				  .remote = remote,
 				  .remote_addr = remote_addr,
@@ -175,7 +175,7 @@ int snt_op_fetch_add(struct snt_qp *qp, struct snt_op *op, const struct snt_sge 
 		     const struct snt_token *remote, uint64_t remote_addr, uint64_t add,
 		     unsigned flags)
 {
-	struct snt_send_wr wr = { .opcode = SNT_FETCH_ADD,
+	struct snt_send_wr wr = { .opcode = SNT_OP_FETCH_ADD,
 				  .sge = result,
 				  .remote = remote,
 				  .remote_addr = remote_addr,
@@ -195,9 +195,9 @@ int snt_op_bind(struct snt_qp *qp, struct snt_op *op, struct snt_mw *mw,
 
 	if (!ret)
 		ret = snt__mw_bind(qp, mw, range, access, (uintptr_t)op,
-				   flags | SNT_SIGNALED);
+				   flags | SNT_SEND_SIGNALED);
 	if (!ret)
-		accept(op, qp, SNT_BIND, 0, 0);
+		accept(op, qp, SNT_OP_BIND, 0, 0);
 	return ret;
 }
 
@@ -207,9 +207,10 @@ int snt_op_invalidate(struct snt_qp *qp, struct snt_op *op, struct snt_mw *mw,
 	int ret = check(qp, op, qp->cq);
 
 	if (!ret)
-		ret = snt__mw_invalidate(qp, mw, (uintptr_t)op, flags | SNT_SIGNALED);
+		ret = snt__mw_invalidate(qp, mw, (uintptr_t)op,
+					 flags | SNT_SEND_SIGNALED);
 	if (!ret)
-		accept(op, qp, SNT_INVALIDATE, 0, 0);
+		accept(op, qp, SNT_OP_INVALIDATE, 0, 0);
 	return ret;
 }
 
@@ -220,9 +221,9 @@ int snt_op_send_inv(struct snt_qp *qp, struct snt_op *op, const struct snt_sge *
 
 	if (!ret)
 		ret = snt__mw_send_inv(qp, sge, sge_count, window, (uintptr_t)op,
-				       flags | SNT_SIGNALED);
+				       flags | SNT_SEND_SIGNALED);
 	if (!ret)
-		accept(op, qp, SNT_SEND, 0, 0);
+		accept(op, qp, SNT_OP_SEND, 0, 0);
 	return ret;
 }
 
@@ -233,7 +234,7 @@ int snt_op_send_inv(struct snt_qp *qp, struct snt_op *op, const struct snt_sge *
 static void accept_wr(struct snt_op *op, struct snt_qp *qp,
 		      const struct snt_send_wr *wr, uint32_t position)
 {
-	bool atomic = wr->opcode >= SNT_CMP_SWAP;
+	bool atomic = wr->opcode >= SNT_OP_CMP_SWAP;
 
 	accept(op, qp, wr->opcode, atomic ? SNT__OP_ATOMIC : 0, position);
 	if (atomic)
@@ -255,7 +256,7 @@ static int post_some(struct snt_qp *qp, struct snt_op *const *ops,
 			break;
 		batch[good] = wr[good];
 		batch[good].wr_id = (uintptr_t)ops[good];
-		batch[good].flags |= SNT_SIGNALED;
+		batch[good].flags |= SNT_SEND_SIGNALED;
 	}
 	if (!good)
 		return ret;
@@ -323,7 +324,8 @@ static int post_recv(struct snt_qp *qp, struct snt_op *op, struct snt_recv_wr *w
 	ret = snt__qp_post_recv(qp, wr, 1);
 	if (ret < 0)
 		return ret;
-	accept(op, qp, wr->sge_count ? SNT_RECV : SNT_RECV_NOTIFY, SNT__OP_RECV, 0);
+	accept(op, qp, wr->sge_count ? SNT_OP_RECV : SNT_OP_RECV_NOTIFY, SNT__OP_RECV,
+	       0);
 	if (__builtin_expect(!qp->connected, 0))
 		list_early(qp, op);
 	return 0;
@@ -383,8 +385,8 @@ int snt_op_srq_recv(struct snt_srq *srq, struct snt_op *op, const struct snt_sge
 	ret = snt__srq_post_recv(srq, &wr, 1);
 	if (ret < 0)
 		return ret;
-	accept_for(op, srq->cq->loop, NULL, sge_count ? SNT_RECV : SNT_RECV_NOTIFY,
-		   SNT__OP_RECV, 0);
+	accept_for(op, srq->cq->loop, NULL,
+		   sge_count ? SNT_OP_RECV : SNT_OP_RECV_NOTIFY, SNT__OP_RECV, 0);
 	srq->abandon = abandon_shared;
 	return 0;
 }
@@ -401,6 +403,6 @@ int snt_op_close(struct snt_qp *qp, struct snt_op *op)
 		ret = snt__qp_close(qp, (uintptr_t)op);
 	if (ret)
 		return ret;
-	accept(op, qp, SNT_CLOSED, SNT__OP_CLOSE, 0);
+	accept(op, qp, SNT_OP_CLOSED, SNT__OP_CLOSE, 0);
 	return 0;
 }

@@ -237,8 +237,8 @@ void snt__serve_now(struct snt_cq *cq)
 		cq->notify.stale = true;
 }
 
-int snt_cq_watch(struct snt_cq *cq, void (*ready)(void *arg, struct snt_cq *cq),
-		 void *arg)
+int snt_cq_set_ready_handler(struct snt_cq *cq,
+			     void (*ready)(void *arg, struct snt_cq *cq), void *arg)
 {
 	int ret;
 

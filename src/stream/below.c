@@ -72,7 +72,7 @@ static int say_abort(struct snt_stream *stream)
 			       stream->remote.addr,
 			       snt__word(SNT__WORD_END, SNT__WORD_ABORTED), 0);
 	if (!ret)
-		snt_op_timeout(&stream->close_op, ABORT_NS, SNT_ABORT);
+		snt_op_timeout(&stream->close_op, ABORT_NS, SNT_CANCEL_ABORT);
 	return ret;
 }
 
@@ -132,7 +132,7 @@ void snt__stream_greeting(const struct snt_stream *stream,
 static uint32_t receives_of(const struct snt_qp *qp)
 {
 	uint32_t lane = qp->lane_depth - qp->recv_batch + 1;
-	bool dqplb = !qp->pass_through && qp->scheme == SNT_DQPLB;
+	bool dqplb = !qp->pass_through && qp->scheme == SNT_SCHEME_DQPLB;
 	uint32_t receives = dqplb && lane < qp->recv_depth ? lane : qp->recv_depth;
 
 	return receives < 1 << 13 ? receives : (1 << 13) - 1;

@@ -111,7 +111,7 @@ static struct snt_qp_opts qp_opts_of(const struct snt__hub *hub,
 	return (struct snt_qp_opts){
 		.size = sizeof(struct snt_qp_opts),
 		.cq = opts->cq ? opts->cq : hub->cq,
-		.scheme = SNT_DQPLB,
+		.scheme = SNT_SCHEME_DQPLB,
 		.lanes = opts->lanes,
 		.devices = opts->devices,
 		.mtu = opts->mtu,

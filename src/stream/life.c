@@ -264,16 +264,16 @@ void snt__stream_fail(struct snt_stream *stream, int error, const char *format, 
 static int error_of(unsigned status)
 {
 	switch (status) {
-	case SNT_FLUSHED:
+	case SNT_WC_FLUSHED:
 		return 0;
-	case SNT_RETRY_EXC_ERR:
+	case SNT_WC_RETRY_EXC_ERR:
 		return EHOSTUNREACH;
-	case SNT_RNR_RETRY_EXC_ERR:
+	case SNT_WC_RNR_RETRY_EXC_ERR:
 		return ENOBUFS;
-	case SNT_REM_ACCESS_ERR:
+	case SNT_WC_REM_ACCESS_ERR:
 		return EACCES;
-	case SNT_REM_INV_REQ_ERR:
-	case SNT_REM_OP_ERR:
+	case SNT_WC_REM_INV_REQ_ERR:
+	case SNT_WC_REM_OP_ERR:
 		return EREMOTEIO;
 	default:
 		return EIO;

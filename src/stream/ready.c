@@ -105,10 +105,10 @@ void snt__stream_tell_later(struct snt_stream *stream)
 	snt__hub_add_work(stream->hub, &stream->worker);
 }
 
-void snt_stream_on_ready(struct snt_stream *stream,
-			 void (*ready)(void *arg, struct snt_stream *stream,
-				       unsigned events),
-			 void *arg)
+void snt_stream_set_ready_handler(struct snt_stream *stream,
+				  void (*ready)(void *arg, struct snt_stream *stream,
+						unsigned events),
+				  void *arg)
 {
 	stream->ready = ready;
 	stream->arg = arg;

@@ -86,7 +86,7 @@ static const char *take_word(struct snt_stream *stream, uint32_t word, uint64_t 
 static const char *take(struct snt_stream *stream, const struct snt_wc *wc)
 {
 	const struct snt_qp *qp = stream->qp;
-	bool dqplb = !qp->pass_through && qp->scheme == SNT_DQPLB;
+	bool dqplb = !qp->pass_through && qp->scheme == SNT_SCHEME_DQPLB;
 	bool spray = !qp->pass_through && !dqplb;
 	uint32_t word = wc->flags & SNT_WC_WITH_IMM ? wc->imm : 0;
 	bool has_length = snt__word_kind(word) == SNT__WORD_LENGTH;
@@ -94,7 +94,7 @@ static const char *take(struct snt_stream *stream, const struct snt_wc *wc)
 	unsigned cost = 1 + (word && dqplb);
 	const char *fault;
 
-	if (wc->opcode != SNT_RECV_NOTIFY)
+	if (wc->opcode != SNT_OP_RECV_NOTIFY)
 		return "it sent a message of another kind";
 	if (has_length && !spray)
 		return "it told a length where there is one";
@@ -116,7 +116,7 @@ void snt__stream_received(struct snt_op *op, const struct snt_wc *wc)
 	struct snt_stream *stream = ((struct snt__stream_port *)op)->stream;
 	const char *fault;
 
-	if (__builtin_expect(wc->status != SNT_SUCCESS, 0)) {
+	if (__builtin_expect(wc->status != SNT_WC_SUCCESS, 0)) {
 		snt__stream_lose(stream, wc);
 		snt__stream_tell(stream);
 		return;

@@ -35,12 +35,12 @@ static inline uint64_t least(uint64_t a, uint64_t b)
 
 static inline bool is_dqplb(const struct snt_stream *stream)
 {
-	return !stream->qp->pass_through && stream->qp->scheme == SNT_DQPLB;
+	return !stream->qp->pass_through && stream->qp->scheme == SNT_SCHEME_DQPLB;
 }
 
 static inline bool is_spray(const struct snt_stream *stream)
 {
-	return !stream->qp->pass_through && stream->qp->scheme != SNT_DQPLB;
+	return !stream->qp->pass_through && stream->qp->scheme != SNT_SCHEME_DQPLB;
 }
 
 /*
@@ -55,7 +55,7 @@ static inline struct snt_send_wr *next_wr(struct snt_stream *stream,
 
 	batch->count++;
 	wr->wr_id = (uintptr_t)&stream->send_port;
-	wr->opcode = SNT_WRITE_IMM;
+	wr->opcode = SNT_OP_WRITE_IMM;
 	wr->flags = 0;
 	wr->sge_count = 0;
 	wr->imm = word;
@@ -69,7 +69,7 @@ static inline struct snt_send_wr *next_wr(struct snt_stream *stream,
 /* Signals it: its completion also stands for the WRs before it. */
 static inline void announce(struct snt_stream *stream, struct snt_send_wr *wr)
 {
-	wr->flags |= SNT_SIGNALED;
+	wr->flags |= SNT_SEND_SIGNALED;
 	stream->data_lots += stream->quiet.has_data;
 	stream->lot[stream->lot_tail++ & stream->lot_mask] = stream->quiet;
 	stream->quiet = (struct snt__lot){ 0 };
@@ -234,7 +234,7 @@ static bool add_data(struct snt_stream *stream, struct batch *batch)
 	take_piece(stream, &piece, (struct snt_sge *)wr->sge);
 	wr->sge_count = 1;
 	if (piece.length <= stream->inline_max)
-		wr->flags = SNT_INLINE;
+		wr->flags = SNT_SEND_INLINE;
 	snt__outflow_spend(&stream->out, piece.length, cost_of(stream, word));
 	stream->count.messages_sent++;
 	stream->quiet.has_data = true;
@@ -328,7 +328,7 @@ void snt__stream_sent(struct snt_op *op, const struct snt_wc *wc)
 
 	if (__builtin_expect(stream->failed, 0))
 		return;
-	if (__builtin_expect(wc->status != SNT_SUCCESS, 0)) {
+	if (__builtin_expect(wc->status != SNT_WC_SUCCESS, 0)) {
 		snt__stream_lose(stream, wc);
 	} else {
 		finish_lot(stream);

@@ -37,7 +37,7 @@ static __attribute__((noinline)) int post_whole(struct snt_qp *qp,
 		return snt__qp_post_many(qp, wr, 1);
 	physical.wr_id = snt__wr_id(lane->tag, lane->built++);
 	physical.next = NULL;
-	physical.send_flags = IBV_SEND_SIGNALED | (wr->flags & SNT_SOLICITED);
+	physical.send_flags = IBV_SEND_SIGNALED | (wr->flags & SNT_SEND_SOLICITED);
 	snt__alone_fill(wr, lane, verb, &physical, &sge);
 	snt__lane_add_run(lane, qp->tail, lane->built, 0, wr->sge->length);
 	take_place(qp, wr, 1);
@@ -88,7 +88,7 @@ static __attribute__((noinline)) int post_shares(struct snt_qp *qp,
 		.remote_key = wr->remote->key,
 		.position = position,
 		.verb = verb,
-		.flags = wr->flags & SNT_SOLICITED,
+		.flags = wr->flags & SNT_SEND_SOLICITED,
 	};
 
 	if (each + !!more > SNT__CHAIN_MAX || !snt__spread_fits(qp, each, more, 0))

@@ -42,7 +42,7 @@ void snt__balance_set(struct snt_qp *qp)
 	uint32_t made = qp->extra - qp->lane;
 	uint64_t now = snt__ctx_now_ns(qp->ctx);
 
-	qp->even = qp->opts.balance == SNT_ROUND_ROBIN;
+	qp->even = qp->opts.balance == SNT_BALANCE_ROUND_ROBIN;
 	for (uint32_t i = 0; i < made; i++) {
 		struct snt__lane *lane = &qp->lane[i];
 
@@ -54,7 +54,7 @@ void snt__balance_set(struct snt_qp *qp)
 		qp->even &= lane->weight == qp->lane[0].weight;
 	}
 	snt__check_update(qp);
-	qp->by_time = qp->opts.balance == SNT_BY_TIME;
+	qp->by_time = qp->opts.balance == SNT_BALANCE_BY_TIME;
 	qp->opts.weights = NULL; /* the program's; copied */
 }
 

@@ -4,7 +4,7 @@
  * big-endian:
  *
  *	0  u8   version, 1
- *	1  u8   scheme, SNT_SPRAY or SNT_DQPLB
+ *	1  u8   scheme, SNT_SCHEME_SPRAY or SNT_SCHEME_DQPLB
  *	2  u8   flags, SNT_QP_* bits
  *	3  u8   read depth
  *	4  u32  number of the virtual QP
@@ -119,12 +119,12 @@ static int check_window(const struct snt_card *card)
 	int ret;
 
 	switch (card->scheme) {
-	case SNT_SPRAY:
+	case SNT_SCHEME_SPRAY:
 		if (!card->window)
 			return 0;
 		return snt__fail(EINVAL, "window is %" PRIu32 ", but SPRAY has none",
 				 card->window);
-	case SNT_DQPLB:
+	case SNT_SCHEME_DQPLB:
 		ret = check_range("window", card->window, 1, WINDOW_MAX);
 		return ret ? ret : check_power("window", card->window);
 	default:
@@ -171,7 +171,7 @@ static int check_mailbox(const struct snt_card *card)
 		return snt__fail(EINVAL,
 				 "there is a mailbox, but no SNT_QP_NOTIFY_LENGTH");
 	}
-	if (card->scheme != SNT_SPRAY || card->data_lanes == card->lane_count)
+	if (card->scheme != SNT_SCHEME_SPRAY || card->data_lanes == card->lane_count)
 		return snt__fail(EINVAL, "there is a mailbox, but no notify lane");
 	ret = check_range("mailbox_slots", card->mailbox_slots, card->recv_depth + 1,
 			  SLOTS_MAX);

@@ -95,7 +95,7 @@ struct words {
 static const struct words scheme_words = {
 	.name = "scheme",
 	.expected = "\"spray\" or \"dqplb\"",
-	.first = SNT_SPRAY,
+	.first = SNT_SCHEME_SPRAY,
 	.count = 2,
 	.word = { "spray", "dqplb" },
 };

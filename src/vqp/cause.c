@@ -91,7 +91,7 @@ static void record(struct snt__lane *lane, struct snt__cause cause)
 
 void snt__cause_completion(struct snt__lane *lane, unsigned status, uint32_t vendor_err)
 {
-	if (status != SNT_FLUSHED)
+	if (status != SNT_WC_FLUSHED)
 		record(lane, (struct snt__cause){ .what = SNT_CAUSE_STATUS,
 						  .status = status,
 						  .vendor_err = vendor_err });
@@ -100,12 +100,12 @@ void snt__cause_completion(struct snt__lane *lane, unsigned status, uint32_t ven
 void snt__cause_refused(struct snt__lane *lane, int err)
 {
 	record(lane, (struct snt__cause){ .what = SNT_CAUSE_REFUSED,
-					  .status = SNT_GENERAL_ERR,
+					  .status = SNT_WC_GENERAL_ERR,
 					  .vendor_err = err });
 }
 
 void snt__cause_peer(struct snt__lane *lane)
 {
 	record(lane, (struct snt__cause){ .what = SNT_CAUSE_PEER,
-					  .status = SNT_GENERAL_ERR });
+					  .status = SNT_WC_GENERAL_ERR });
 }

@@ -2,21 +2,21 @@
 #include "vqp/check.h"
 
 const struct snt__rule snt__rules[] = {
-	[SNT_WRITE] = { SNT__SHAPE_SPREAD, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE,
-			SNT_ACCESS_REMOTE_WRITE, 0 },
-	[SNT_WRITE_IMM] = { SNT__SHAPE_SPREAD, IBV_WR_RDMA_WRITE,
-			    IBV_WR_RDMA_WRITE_WITH_IMM, SNT_ACCESS_REMOTE_WRITE, 0 },
-	[SNT_READ] = { SNT__SHAPE_SPREAD, IBV_WR_RDMA_READ, IBV_WR_RDMA_READ,
-		       SNT_ACCESS_REMOTE_READ, SNT_ACCESS_LOCAL_WRITE },
-	[SNT_SEND] = { SNT__SHAPE_MESSAGE, IBV_WR_SEND, IBV_WR_SEND, 0, 0 },
-	[SNT_SEND_IMM] = { SNT__SHAPE_MESSAGE, IBV_WR_SEND_WITH_IMM,
-			   IBV_WR_SEND_WITH_IMM, 0, 0 },
-	[SNT_CMP_SWAP] = { SNT__SHAPE_ATOMIC, IBV_WR_ATOMIC_CMP_AND_SWP,
-			   IBV_WR_ATOMIC_CMP_AND_SWP, SNT_ACCESS_REMOTE_ATOMIC,
-			   SNT_ACCESS_LOCAL_WRITE },
-	[SNT_FETCH_ADD] = { SNT__SHAPE_ATOMIC, IBV_WR_ATOMIC_FETCH_AND_ADD,
-			    IBV_WR_ATOMIC_FETCH_AND_ADD, SNT_ACCESS_REMOTE_ATOMIC,
-			    SNT_ACCESS_LOCAL_WRITE },
+	[SNT_OP_WRITE] = { SNT__SHAPE_SPREAD, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE,
+			   SNT_ACCESS_REMOTE_WRITE, 0 },
+	[SNT_OP_WRITE_IMM] = { SNT__SHAPE_SPREAD, IBV_WR_RDMA_WRITE,
+			       IBV_WR_RDMA_WRITE_WITH_IMM, SNT_ACCESS_REMOTE_WRITE, 0 },
+	[SNT_OP_READ] = { SNT__SHAPE_SPREAD, IBV_WR_RDMA_READ, IBV_WR_RDMA_READ,
+			  SNT_ACCESS_REMOTE_READ, SNT_ACCESS_LOCAL_WRITE },
+	[SNT_OP_SEND] = { SNT__SHAPE_MESSAGE, IBV_WR_SEND, IBV_WR_SEND, 0, 0 },
+	[SNT_OP_SEND_IMM] = { SNT__SHAPE_MESSAGE, IBV_WR_SEND_WITH_IMM,
+			      IBV_WR_SEND_WITH_IMM, 0, 0 },
+	[SNT_OP_CMP_SWAP] = { SNT__SHAPE_ATOMIC, IBV_WR_ATOMIC_CMP_AND_SWP,
+			      IBV_WR_ATOMIC_CMP_AND_SWP, SNT_ACCESS_REMOTE_ATOMIC,
+			      SNT_ACCESS_LOCAL_WRITE },
+	[SNT_OP_FETCH_ADD] = { SNT__SHAPE_ATOMIC, IBV_WR_ATOMIC_FETCH_AND_ADD,
+			       IBV_WR_ATOMIC_FETCH_AND_ADD, SNT_ACCESS_REMOTE_ATOMIC,
+			       SNT_ACCESS_LOCAL_WRITE },
 };
 
 static uint64_t least(uint64_t a, uint64_t b, uint64_t c)
@@ -42,8 +42,9 @@ bool snt__check_rights(const struct snt_qp *qp, const struct snt_send_wr *wr,
 	const struct snt_mem *mem;
 	const struct snt_token *token = wr->remote;
 
-	if (wr->sge_count != 1 || wr->flags & ~(SNT_SIGNALED | SNT_SOLICITED) ||
-	    wr->opcode < SNT_WRITE || wr->opcode > SNT_READ)
+	if (wr->sge_count != 1 ||
+	    wr->flags & ~(SNT_SEND_SIGNALED | SNT_SEND_SOLICITED) ||
+	    wr->opcode < SNT_OP_WRITE || wr->opcode > SNT_OP_READ)
 		return false;
 	rule = &snt__rules[wr->opcode];
 	mem = wr->sge->mem;
@@ -82,7 +83,8 @@ static bool check_sges(const struct snt_qp *qp, const struct snt_send_wr *wr,
 	if (wr->sge_count > qp->send_sge_max)
 		return false;
 	for (unsigned i = 0; i < wr->sge_count; i++) {
-		if (!(wr->flags & SNT_INLINE) && !sge_is_good(qp, &wr->sge[i], rule))
+		if (!(wr->flags & SNT_SEND_INLINE) &&
+		    !sge_is_good(qp, &wr->sge[i], rule))
 			return false;
 		if (__builtin_add_overflow(length, wr->sge[i].length, &length))
 			return false;
@@ -108,7 +110,8 @@ static bool check_length(const struct snt_qp *qp, const struct snt_send_wr *wr,
 {
 	bool one_piece = rule->shape != SNT__SHAPE_SPREAD || qp->pass_through;
 
-	if (wr->flags & SNT_INLINE && (length > qp->inline_max || rule->local_access))
+	if (wr->flags & SNT_SEND_INLINE &&
+	    (length > qp->inline_max || rule->local_access))
 		return false;
 	if (rule->shape == SNT__SHAPE_ATOMIC && (length != 8 || wr->remote_addr & 7))
 		return false;
@@ -122,7 +125,7 @@ bool snt__check_wr(const struct snt_qp *qp, const struct snt_send_wr *wr,
 {
 	const struct snt__rule *rule;
 
-	if (wr->opcode < SNT_WRITE || wr->opcode > SNT_FETCH_ADD ||
+	if (wr->opcode < SNT_OP_WRITE || wr->opcode > SNT_OP_FETCH_ADD ||
 	    wr->flags & ~SNT__FLAGS_KNOWN)
 		return false;
 	rule = &snt__rules[wr->opcode];

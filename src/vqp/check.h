@@ -30,10 +30,11 @@ struct snt__rule {
 	uint8_t local_access;  /* and the memory */
 };
 
-/* By opcode, from SNT_WRITE to SNT_FETCH_ADD. */
+/* By opcode, from SNT_OP_WRITE to SNT_OP_FETCH_ADD. */
 extern const struct snt__rule snt__rules[];
 
-#define SNT__FLAGS_KNOWN (SNT_SIGNALED | SNT_FENCE | SNT_SOLICITED | SNT_INLINE)
+#define SNT__FLAGS_KNOWN \
+	(SNT_SEND_SIGNALED | SNT_SEND_FENCE | SNT_SEND_SOLICITED | SNT_SEND_INLINE)
 
 /* qp->simple_max is at most this, so that sums of lengths cannot overflow. */
 #define SNT__SIMPLE_MAX (1u << 30)
@@ -67,7 +68,7 @@ static inline uint32_t snt__wr_form(const struct snt_send_wr *wr)
 
 	memcpy(&form, (const char *)wr + offsetof(struct snt_send_wr, opcode),
 	       sizeof(form));
-	return form & ~htole32((SNT_SIGNALED | SNT_SOLICITED) << 8);
+	return form & ~htole32((SNT_SEND_SIGNALED | SNT_SEND_SOLICITED) << 8);
 }
 
 _Static_assert(offsetof(struct snt_send_wr, flags) ==
@@ -121,7 +122,8 @@ static inline const struct snt__rule *snt__check_alone(const struct snt_qp *qp,
 	const struct snt__rule *rule;
 
 	/* One SGE, and a write or read. */
-	if (le32toh(snt__wr_form(wr)) - (1u << 16 | SNT_WRITE) > SNT_READ - SNT_WRITE ||
+	if (le32toh(snt__wr_form(wr)) - (1u << 16 | SNT_OP_WRITE) >
+		    SNT_OP_READ - SNT_OP_WRITE ||
 	    sge->length - 1 >= qp->simple_max || !sge->mem || !token)
 		return NULL;
 	rule = &snt__rules[wr->opcode];

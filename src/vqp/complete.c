@@ -17,7 +17,8 @@ void snt__qp_fail_slot(struct snt_qp *qp, uint32_t position, unsigned status,
 {
 	struct snt__slot *slot = snt__qp_slot(qp, position);
 
-	if (slot->status && (slot->status != SNT_FLUSHED || status == SNT_FLUSHED))
+	if (slot->status &&
+	    (slot->status != SNT_WC_FLUSHED || status == SNT_WC_FLUSHED))
 		return;
 	if (!slot->status &&
 	    (!qp->failed_count++ || snt__before(position, qp->failed_first)))
@@ -61,7 +62,9 @@ static inline uint32_t retire_part(struct snt_qp *qp, uint32_t position, uint32_
 	struct snt__slot *slot = snt__qp_slot(qp, position);
 
 	slot->pending -= count;
-	return qp->scheme == SNT_DQPLB && slot->opcode == SNT_WRITE_IMM ? count : 0;
+	return qp->scheme == SNT_SCHEME_DQPLB && slot->opcode == SNT_OP_WRITE_IMM
+		       ? count
+		       : 0;
 }
 
 static inline const struct snt__run *oldest_run(const struct snt__lane *lane)
@@ -134,7 +137,7 @@ static __attribute__((noinline)) bool take_send_marker(struct snt_qp *qp,
 						       uint32_t marker)
 {
 	while (lane->retired != lane->built)
-		retire_failed(qp, lane, SNT_FLUSHED, 0);
+		retire_failed(qp, lane, SNT_WC_FLUSHED, 0);
 	snt__cq_ready(qp->cq, &qp->send_ready);
 	if (marker != SNT__MARKER_CLOSE)
 		return true;
@@ -275,7 +278,7 @@ static inline void report_send(const struct snt_qp *qp, const struct snt__slot *
 	wc->vendor_err = slot->vendor_err;
 	wc->lane = slot->lane;
 	wc->device = qp->lane[slot->lane].device;
-	if (wc->status == SNT_FLUSHED)
+	if (wc->status == SNT_WC_FLUSHED)
 		snt__qp_tell_cause(qp, wc);
 }
 
@@ -289,7 +292,7 @@ static int report_closed(struct snt_qp *qp, struct snt_wc *wc)
 	memset(wc, 0, sizeof(*wc));
 	wc->wr_id = qp->close_wr_id;
 	wc->qp_num = qp->num;
-	wc->opcode = SNT_CLOSED;
+	wc->opcode = SNT_OP_CLOSED;
 	return 1;
 }
 
@@ -314,7 +317,7 @@ static inline int report_done(struct snt_qp *qp, struct snt_wc *wc, int max)
 
 		if (slot->pending)
 			break;
-		if (slot->flags & SNT_SIGNALED || slot->status) {
+		if (slot->flags & SNT_SEND_SIGNALED || slot->status) {
 			report_send(qp, slot, wc++);
 			left--;
 		}
@@ -371,7 +374,7 @@ static void report_recv(const struct snt_qp *qp, const struct snt__recv *recv,
 	wc->vendor_err = recv->vendor_err;
 	wc->lane = recv->lane;
 	wc->device = qp->lane[recv->lane].device;
-	if (wc->status == SNT_FLUSHED)
+	if (wc->status == SNT_WC_FLUSHED)
 		snt__qp_tell_cause(qp, wc);
 }
 
@@ -394,9 +397,9 @@ static int report_ring(const struct snt_qp *qp, struct snt__recv_ring *ring,
 
 int snt__qp_report_recvs(struct snt_qp *qp, struct snt_wc *wc, int max)
 {
-	int count = report_ring(qp, &qp->notify, SNT_RECV_NOTIFY, wc, max);
+	int count = report_ring(qp, &qp->notify, SNT_OP_RECV_NOTIFY, wc, max);
 
-	count += report_ring(qp, &qp->data, SNT_RECV, wc + count, max - count);
+	count += report_ring(qp, &qp->data, SNT_OP_RECV, wc + count, max - count);
 	if (__builtin_expect(!qp->lanes_ended, 1))
 		return count;
 	count += snt__doubt_report(qp, SNT__QUEUE_RECV, wc + count, max - count);

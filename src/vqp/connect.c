@@ -192,8 +192,8 @@ static int check_peer(const struct snt_qp *qp, const struct snt_card *peer)
 		return snt__fail(EINVAL, "the peer's card is refused: %s", fault);
 	if (peer->scheme != qp->scheme)
 		return snt__fail(EINVAL, "the peer's scheme is %s, ours is %s",
-				 peer->scheme == SNT_SPRAY ? "SPRAY" : "DQPLB",
-				 qp->scheme == SNT_SPRAY ? "SPRAY" : "DQPLB");
+				 peer->scheme == SNT_SCHEME_SPRAY ? "SPRAY" : "DQPLB",
+				 qp->scheme == SNT_SCHEME_SPRAY ? "SPRAY" : "DQPLB");
 	passes_on = peer->lane_count == peer->data_lanes;
 	if (passes_on != qp->pass_through)
 		return snt__fail(EINVAL,
@@ -201,9 +201,9 @@ static int check_peer(const struct snt_qp *qp, const struct snt_card *peer)
 				 "SNT_QP_TRACKED where there is one lane",
 				 passes_on ? "the peer has" : "we have",
 				 passes_on ? "we have" : "the peer has");
-	if (!qp->pass_through && qp->scheme == SNT_SPRAY)
+	if (!qp->pass_through && qp->scheme == SNT_SCHEME_SPRAY)
 		return check_notifies(qp, peer);
-	if (peer->scheme == SNT_DQPLB && peer->lane_depth < 2)
+	if (peer->scheme == SNT_SCHEME_DQPLB && peer->lane_depth < 2)
 		return snt__fail(EINVAL, "the peer's lane_depth is %u; DQPLB needs 2",
 				 peer->lane_depth);
 	return 0;
@@ -488,7 +488,7 @@ int snt_qp_connect(struct snt_qp *qp, const struct snt_card *peer)
 			return snt__fail(
 				EOPNOTSUPP,
 				"%s has no control table to connect with; connect its "
-				"lanes yourself and use snt_qp_connected()",
+				"lanes yourself and use snt_qp_connect_adopted()",
 				device_of(qp, &qp->lane[i])->name);
 	ret = check_links(qp, peer);
 	if (ret)
@@ -511,7 +511,7 @@ int snt_qp_connect(struct snt_qp *qp, const struct snt_card *peer)
 	return 0;
 }
 
-int snt_qp_connected(struct snt_qp *qp, const struct snt_card *peer)
+int snt_qp_connect_adopted(struct snt_qp *qp, const struct snt_card *peer)
 {
 	int ret = check_connect(qp, peer);
 

@@ -693,7 +693,7 @@ static int free_physical(struct snt_cq *cq)
 
 static int check_notify(struct snt_cq *cq, const struct snt_cq_opts *opts)
 {
-	if (opts->ops > SNT_OPS_POLLED)
+	if (opts->ops > SNT_CQ_OPS_POLLED)
 		return snt__fail(EINVAL,
 				 "snt_cq_opts.ops is %u, which is none of its "
 				 "values",
@@ -704,7 +704,7 @@ static int check_notify(struct snt_cq *cq, const struct snt_cq_opts *opts)
 	if (opts->loop && snt__loop_base(opts->loop)->ctx != cq->ctx)
 		return snt__fail(EINVAL, "snt_cq_opts.loop is of another context");
 	cq->loop = opts->loop;
-	cq->notify.events = opts->loop && opts->ops != SNT_OPS_POLLED;
+	cq->notify.events = opts->loop && opts->ops != SNT_CQ_OPS_POLLED;
 	cq->notify.served = opts->ops;
 	if (cq->notify.events && opts->adopted)
 		return snt__fail(EINVAL, "adopted CQs cannot wake a loop: they have "

@@ -58,7 +58,7 @@ static uint32_t lane_recv_depth(const struct snt_qp *qp, uint32_t lane)
 {
 	if (qp->pass_through)
 		return qp->recv_depth;
-	if (qp->scheme == SNT_DQPLB && lane < qp->data_lanes)
+	if (qp->scheme == SNT_SCHEME_DQPLB && lane < qp->data_lanes)
 		return qp->lane_depth;
 	if (lane == qp->message_lane || lane >= qp->data_lanes)
 		return qp->recv_depth;
@@ -291,7 +291,7 @@ static int plan(struct snt_qp *qp, unsigned device_count)
 	if (qp->adopted && !qp->opts.lanes)
 		qp->data_lanes = given > 1 ? given - 1 : 1;
 	qp->pass_through = qp->data_lanes == 1 && !(qp->opts.flags & SNT_QP_TRACKED);
-	if (!qp->pass_through && qp->scheme == SNT_DQPLB) {
+	if (!qp->pass_through && qp->scheme == SNT_SCHEME_DQPLB) {
 		extra = 1;
 		qp->message_lane = qp->data_lanes;
 	} else if (!qp->pass_through) {
@@ -303,7 +303,7 @@ static int plan(struct snt_qp *qp, unsigned device_count)
 			extra = given > qp->data_lanes ? given - qp->data_lanes : 1;
 	}
 	if (qp->opts.flags & SNT_QP_NOTIFY_LENGTH &&
-	    (qp->pass_through || qp->scheme == SNT_DQPLB))
+	    (qp->pass_through || qp->scheme == SNT_SCHEME_DQPLB))
 		return snt__fail(EINVAL,
 				 "SNT_QP_NOTIFY_LENGTH is for SPRAY; %s tells lengths "
 				 "by itself",
@@ -422,7 +422,8 @@ static int set_up(struct snt_qp *qp)
 	qp->lane[0].is_single = qp->pass_through;
 	for (uint32_t i = 0; i < qp->data_lanes; i++) {
 		qp->lane[i].is_data = true;
-		qp->lane[i].sequenced = qp->scheme == SNT_DQPLB && !qp->pass_through;
+		qp->lane[i].sequenced =
+			qp->scheme == SNT_SCHEME_DQPLB && !qp->pass_through;
 	}
 	return open_all(qp);
 }
@@ -558,7 +559,7 @@ int snt_qp_destroy(struct snt_qp *qp)
 	if (qp->connected && !qp->closed_reported && !is_lost(qp))
 		return snt__fail(EBUSY,
 				 "QP %u is connected; close it, and poll until "
-				 "SNT_CLOSED",
+				 "SNT_OP_CLOSED",
 				 qp->num);
 	for (; qp->lane_count; qp->lane_count--) {
 		ret = close_lane(qp, &qp->lane[qp->lane_count - 1]);

@@ -76,7 +76,7 @@ int snt__doubt_report(struct snt_qp *qp, enum snt__queue queue, struct snt_wc *w
 
 		wc[count] = (struct snt_wc){ .wr_id = wr_id,
 					     .qp_num = qp->num,
-					     .status = SNT_FLUSHED,
+					     .status = SNT_WC_FLUSHED,
 					     .device = lane->device };
 		snt__qp_tell_cause(qp, &wc[count]);
 	}

@@ -97,7 +97,7 @@ static uint32_t find_oldest(const struct snt_qp *qp)
 			struct snt__run run = lane->run[at & lane->run_mask];
 			const struct snt__slot *slot = &qp->slot[run.slot & qp->mask];
 
-			if (slot->opcode != SNT_WRITE_IMM)
+			if (slot->opcode != SNT_OP_WRITE_IMM)
 				continue;
 			if (snt__before(run.sequence, oldest))
 				oldest = run.sequence;
@@ -404,7 +404,7 @@ static inline void report_message(const struct snt_qp *qp, uint64_t wr_id,
 			       .length = length,
 			       .qp_num = qp->num,
 			       .flags = SNT_WC_WITH_IMM,
-			       .opcode = SNT_RECV_NOTIFY };
+			       .opcode = SNT_OP_RECV_NOTIFY };
 }
 
 int snt__dqplb_take_run(struct snt__lane *lane, const struct snt__route *route,

@@ -11,7 +11,7 @@ uint32_t snt_qp_num(const struct snt_qp *qp)
 	return qp->num;
 }
 
-unsigned snt_qp_lanes(const struct snt_qp *qp)
+unsigned snt_qp_lane_count(const struct snt_qp *qp)
 {
 	return qp->data_lanes;
 }
@@ -21,7 +21,8 @@ enum snt_scheme snt_qp_scheme(const struct snt_qp *qp)
 	return qp->scheme;
 }
 
-int snt_qp_lane(const struct snt_qp *qp, unsigned index, struct snt_lane_info *info_out)
+int snt_qp_query_lane(const struct snt_qp *qp, unsigned index,
+		      struct snt_lane_info *info_out)
 {
 	const struct snt__lane *lane;
 	struct snt_lane_info info;

@@ -86,7 +86,7 @@ void snt__lane_kill(struct snt__lane *lane)
 	for (unsigned i = 0; !lane->is_data && i < qp->notify_count; i++)
 		end_lane(&qp->extra[i]);
 	/* A gap in a sequence cannot be repaired, and a QP without lanes is broken. */
-	if (qp->broken || (qp->scheme != SNT_DQPLB && qp->lanes_alive))
+	if (qp->broken || (qp->scheme != SNT_SCHEME_DQPLB && qp->lanes_alive))
 		return;
 	snt__cause_log_qp(qp);
 	snt__qp_break(qp);

@@ -89,7 +89,7 @@ static void lay_runs(struct snt_qp *qp, struct block *block, struct snt__lane *l
 	uint32_t size = power_of_two(qp->lane_depth);
 	struct snt__run *run = take(block, size, sizeof(*run));
 	struct snt__early *early =
-		take(block, qp->scheme == SNT_DQPLB ? size : 0, sizeof(*early));
+		take(block, qp->scheme == SNT_SCHEME_DQPLB ? size : 0, sizeof(*early));
 
 	if (!block->memory)
 		return;
@@ -115,7 +115,7 @@ static void lay_out(struct snt_qp *qp, struct block *block)
 	lay_sends(qp, block);
 	lay_ring(qp, block, &qp->data, qp->recv_sge_max);
 	lay_ring(qp, block, &qp->notify, 0);
-	if (qp->scheme == SNT_DQPLB)
+	if (qp->scheme == SNT_SCHEME_DQPLB)
 		qp->reorder = take(block, 1, snt__dqplb_size(qp->window));
 }
 
@@ -123,7 +123,7 @@ int snt__layout_allocate(struct snt_qp *qp)
 {
 	struct block block = { 0 };
 
-	if (qp->scheme == SNT_DQPLB)
+	if (qp->scheme == SNT_SCHEME_DQPLB)
 		qp->window = snt__dqplb_window(qp);
 	lay_out(qp, &block);
 	qp->memory = snt__lines_alloc(1, block.used);
@@ -133,7 +133,7 @@ int snt__layout_allocate(struct snt_qp *qp)
 				 block.used);
 	block = (struct block){ .memory = qp->memory };
 	lay_out(qp, &block);
-	if (qp->scheme == SNT_DQPLB && !qp->pass_through)
+	if (qp->scheme == SNT_SCHEME_DQPLB && !qp->pass_through)
 		snt__dqplb_init(qp, 0);
 	return 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Lives of a virtual QP. Each begins unconnected with everything empty, and ends when
- * its last completion, SNT_CLOSED, has been polled; the same objects may then begin
+ * its last completion, SNT_OP_CLOSED, has been polled; the same objects may then begin
  * another one.
  */
 #include <errno.h>
@@ -138,7 +138,7 @@ void snt__qp_use_lanes(struct snt_qp *qp, uint32_t count)
 void snt__qp_use_all(struct snt_qp *qp)
 {
 	snt__qp_use_lanes(qp, qp->extra - qp->lane);
-	qp->notify_count = qp->pass_through || qp->scheme != SNT_SPRAY
+	qp->notify_count = qp->pass_through || qp->scheme != SNT_SCHEME_SPRAY
 				   ? 0
 				   : qp->lane_count - qp->data_lanes;
 	for (uint32_t i = 0; i < qp->lane_count; i++)
@@ -185,7 +185,7 @@ static int check_reset(const struct snt_qp *qp)
 	if (qp->connected && !qp->closed_reported)
 		return snt__fail(EBUSY,
 				 "QP %u is connected; close it, and poll until "
-				 "SNT_CLOSED",
+				 "SNT_OP_CLOSED",
 				 qp->num);
 	for (uint32_t i = 0; i < qp->lane_count; i++) {
 		const struct snt_device *device = qp->ctx->device[qp->lane[i].device];

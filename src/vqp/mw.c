@@ -16,7 +16,7 @@
 #define TYPE_2 (IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B)
 #define RIGHTS \
 	(SNT_ACCESS_REMOTE_WRITE | SNT_ACCESS_REMOTE_READ | SNT_ACCESS_REMOTE_ATOMIC)
-#define FLAGS_KNOWN (SNT_SIGNALED | SNT_FENCE)
+#define FLAGS_KNOWN (SNT_SEND_SIGNALED | SNT_SEND_FENCE)
 
 struct snt_mw {
 	struct ibv_mw *mw;
@@ -242,7 +242,7 @@ int snt__mw_send_inv(struct snt_qp *qp, const struct snt_sge *sge, unsigned sge_
 		     const struct snt_token *window, uint64_t wr_id, unsigned flags)
 {
 	struct snt_send_wr send = { .wr_id = wr_id,
-				    .opcode = SNT_SEND,
+				    .opcode = SNT_OP_SEND,
 				    .flags = flags,
 				    .sge_count = sge_count,
 				    .sge = sge };

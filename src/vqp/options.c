@@ -14,8 +14,8 @@
 void snt__qp_opts_default(struct snt_qp_opts *opts)
 {
 	opts->recv_cq = DEFAULT(opts->recv_cq, opts->cq);
-	opts->scheme = DEFAULT(opts->scheme, SNT_SPRAY);
-	opts->balance = DEFAULT(opts->balance, SNT_ROUND_ROBIN);
+	opts->scheme = DEFAULT(opts->scheme, SNT_SCHEME_SPRAY);
+	opts->balance = DEFAULT(opts->balance, SNT_BALANCE_ROUND_ROBIN);
 	opts->lane_depth = DEFAULT(opts->lane_depth, 128);
 	opts->send_depth = DEFAULT(opts->send_depth, 256);
 	opts->recv_depth = DEFAULT(opts->recv_depth, 128);
@@ -50,14 +50,15 @@ static int check_ranges(const struct range *range, unsigned count)
 int snt__qp_opts_check(const struct snt_ctx *ctx, const struct snt_qp_opts *opts)
 {
 	const struct range ranges[] = {
-		{ "scheme", opts->scheme, SNT_SPRAY, SNT_DQPLB },
+		{ "scheme", opts->scheme, SNT_SCHEME_SPRAY, SNT_SCHEME_DQPLB },
 		{ "flags", opts->flags, 0, SNT_QP_TRACKED | SNT_QP_NOTIFY_LENGTH },
-		{ "balance", opts->balance, SNT_ROUND_ROBIN, SNT_BY_TIME },
+		{ "balance", opts->balance, SNT_BALANCE_ROUND_ROBIN,
+		  SNT_BALANCE_BY_TIME },
 		{ "lanes", opts->lanes, 0, SNT_DATA_LANES_MAX },
 		{ "notify_lanes", opts->notify_lanes, 0, SNT_DEVICES_MAX },
 		/* A sequenced fragment and its raw immediate are posted together. */
-		{ "lane_depth", opts->lane_depth, opts->scheme == SNT_DQPLB ? 2 : 1,
-		  SNT_LANE_DEPTH_MAX },
+		{ "lane_depth", opts->lane_depth,
+		  opts->scheme == SNT_SCHEME_DQPLB ? 2 : 1, SNT_LANE_DEPTH_MAX },
 		{ "send_depth", opts->send_depth, 1, SNT_SEND_DEPTH_MAX },
 		{ "recv_depth", opts->recv_depth, 1, SNT_RECV_DEPTH_MAX },
 		{ "send_sge_max", opts->send_sge_max, 1, SNT_SGES_MAX },

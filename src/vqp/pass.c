@@ -12,10 +12,10 @@
 #include "vqp/srq.h"
 #include "vqp/words.h"
 
-_Static_assert((int)SNT_FENCE == (int)IBV_SEND_FENCE &&
-		       (int)SNT_SIGNALED == (int)IBV_SEND_SIGNALED &&
-		       (int)SNT_SOLICITED == (int)IBV_SEND_SOLICITED &&
-		       (int)SNT_INLINE == (int)IBV_SEND_INLINE,
+_Static_assert((int)SNT_SEND_FENCE == (int)IBV_SEND_FENCE &&
+		       (int)SNT_SEND_SIGNALED == (int)IBV_SEND_SIGNALED &&
+		       (int)SNT_SEND_SOLICITED == (int)IBV_SEND_SOLICITED &&
+		       (int)SNT_SEND_INLINE == (int)IBV_SEND_INLINE,
 	       "flags are passed on as they are");
 
 /* The most frequent kind: one SGE, and a target at the peer. All is read before
@@ -46,7 +46,7 @@ static void build_remote(const struct snt_qp *qp, const struct snt_send_wr *wr,
 {
 	uint32_t key = wr->remote->key[qp->lane[0].remote_device];
 
-	if (wr->opcode >= SNT_CMP_SWAP) {
+	if (wr->opcode >= SNT_OP_CMP_SWAP) {
 		physical->wr.atomic.remote_addr = wr->remote_addr;
 		physical->wr.atomic.rkey = key;
 		physical->wr.atomic.compare_add = wr->compare_add;
@@ -72,7 +72,7 @@ __attribute__((noinline)) int snt__pass_build(const struct snt_qp *qp,
 	physical->imm_data = htonl(wr->imm);
 	for (unsigned i = 0; i < wr->sge_count; i++) {
 		const struct snt_sge *from = &wr->sge[i];
-		bool has_key = !(wr->flags & SNT_INLINE);
+		bool has_key = !(wr->flags & SNT_SEND_INLINE);
 
 		physical->sg_list[i] = (struct ibv_sge){
 			.addr = (uintptr_t)from->addr,
@@ -342,15 +342,15 @@ int snt__pass_post_recv(struct snt_qp *qp, const struct snt_recv_wr *wr, unsigne
 
 /* Verbs' completion opcodes as ours; 0 for those without an equivalent. */
 static const uint8_t opcodes[UINT8_MAX + 1] = {
-	[IBV_WC_SEND] = SNT_SEND,
-	[IBV_WC_RDMA_WRITE] = SNT_WRITE,
-	[IBV_WC_RDMA_READ] = SNT_READ,
-	[IBV_WC_COMP_SWAP] = SNT_CMP_SWAP,
-	[IBV_WC_FETCH_ADD] = SNT_FETCH_ADD,
-	[IBV_WC_BIND_MW] = SNT_BIND,
-	[IBV_WC_LOCAL_INV] = SNT_INVALIDATE,
-	[IBV_WC_RECV] = SNT_RECV,
-	[IBV_WC_RECV_RDMA_WITH_IMM] = SNT_RECV_NOTIFY,
+	[IBV_WC_SEND] = SNT_OP_SEND,
+	[IBV_WC_RDMA_WRITE] = SNT_OP_WRITE,
+	[IBV_WC_RDMA_READ] = SNT_OP_READ,
+	[IBV_WC_COMP_SWAP] = SNT_OP_CMP_SWAP,
+	[IBV_WC_FETCH_ADD] = SNT_OP_FETCH_ADD,
+	[IBV_WC_BIND_MW] = SNT_OP_BIND,
+	[IBV_WC_LOCAL_INV] = SNT_OP_INVALIDATE,
+	[IBV_WC_RECV] = SNT_OP_RECV,
+	[IBV_WC_RECV_RDMA_WITH_IMM] = SNT_OP_RECV_NOTIFY,
 };
 
 /* Translates the success of a send. Devices leave its length as it was. */
@@ -471,7 +471,7 @@ static void take_failure(struct snt__lane *lane, const struct ibv_wc *physical,
 			       .status = status,
 			       .vendor_err = physical->vendor_err,
 			       .device = lane->device };
-	if (status == SNT_FLUSHED)
+	if (status == SNT_WC_FLUSHED)
 		snt__qp_tell_cause(lane->owner, wc);
 }
 

@@ -16,7 +16,7 @@
 /* What a WRITE_IMM takes besides its fragments, or instead of them. */
 static inline void expect_notification(const struct snt_qp *qp, struct snt__slot *slot)
 {
-	if (qp->scheme == SNT_DQPLB) {
+	if (qp->scheme == SNT_SCHEME_DQPLB) {
 		slot->pending += slot->imm != 0;
 		return;
 	}
@@ -85,7 +85,7 @@ static inline bool send_plain(struct snt_qp *qp, const struct snt_send_wr *wr,
 		return false;
 	qp->under_way += cut->count;
 	slot = snt__qp_take_slot(qp, wr, cut->length, cut->count);
-	if (wr->opcode != SNT_WRITE_IMM)
+	if (wr->opcode != SNT_OP_WRITE_IMM)
 		return true;
 	slot->imm = wr->imm;
 	slot->remote_addr = wr->remote_addr;
@@ -112,9 +112,9 @@ static inline bool send_at_once(struct snt_qp *qp, const struct snt_send_wr *wr,
 	cut.remote_key = wr->remote->key;
 	cut.position = qp->tail;
 	cut.verb = known->verb;
-	cut.flags = wr->flags & SNT_SOLICITED;
+	cut.flags = wr->flags & SNT_SEND_SOLICITED;
 	cut.last = NULL;
-	sent = qp->scheme == SNT_DQPLB && wr->opcode == SNT_WRITE_IMM
+	sent = qp->scheme == SNT_SCHEME_DQPLB && wr->opcode == SNT_OP_WRITE_IMM
 		       ? send_sequenced(qp, wr, &cut)
 		       : send_plain(qp, wr, &cut);
 	if (!sent)
@@ -150,7 +150,7 @@ static void copy_local(struct snt_qp *qp, const struct snt_send_wr *wr,
 	uint32_t at = qp->tail & qp->mask;
 
 	slot->mem = NULL;
-	if (wr->flags & SNT_INLINE) {
+	if (wr->flags & SNT_SEND_INLINE) {
 		copy_inline(qp, wr, slot);
 	} else if (wr->sge_count == 1) {
 		slot->addr = (uintptr_t)wr->sge->addr;
@@ -168,8 +168,8 @@ static inline bool goes_at_once(const struct snt_qp *qp, const struct snt_send_w
 {
 	return wr->sge_count > 1 && length - 1 < qp->fragment_size && qp->even &&
 	       qp->next == qp->tail &&
-	       (wr->opcode == SNT_WRITE || wr->opcode == SNT_READ) &&
-	       !(wr->flags & ~(SNT_SIGNALED | SNT_SOLICITED)) &&
+	       (wr->opcode == SNT_OP_WRITE || wr->opcode == SNT_OP_READ) &&
+	       !(wr->flags & ~(SNT_SEND_SIGNALED | SNT_SEND_SOLICITED)) &&
 	       snt__lane_has_room(qp->turn, 1);
 }
 
@@ -196,7 +196,7 @@ static inline void send_list(struct snt_qp *qp, const struct snt_send_wr *wr,
 	}
 	physical->num_sge = to - physical->sg_list;
 	physical->opcode = snt__rules[wr->opcode].verb;
-	physical->send_flags = wr->flags & SNT_SOLICITED;
+	physical->send_flags = wr->flags & SNT_SEND_SOLICITED;
 	physical->wr.rdma.remote_addr = wr->remote_addr;
 	physical->wr.rdma.rkey = wr->remote->key[lane->remote_device];
 	qp->turn = lane->after;
@@ -226,9 +226,9 @@ static __attribute__((noinline)) int enqueue(struct snt_qp *qp,
 	slot->remote_addr = wr->remote_addr;
 	slot->imm = wr->imm;
 	copy_local(qp, wr, slot);
-	if (wr->opcode == SNT_WRITE_IMM)
+	if (wr->opcode == SNT_OP_WRITE_IMM)
 		expect_notification(qp, slot);
-	else if (wr->opcode >= SNT_CMP_SWAP)
+	else if (wr->opcode >= SNT_OP_CMP_SWAP)
 		qp->atomic[qp->tail & qp->mask] =
 			(struct snt__atomic){ wr->compare_add, wr->swap };
 	if (snt__rules[wr->opcode].remote_access)
@@ -275,7 +275,7 @@ int snt__qp_post_send(struct snt_qp *qp, const struct snt_send_wr *wr, unsigned 
 {
 	if (qp->pass_through)
 		return snt__pass_post_send(qp, wr, count);
-	if (count == 1 && wr->opcode != SNT_WRITE_IMM)
+	if (count == 1 && wr->opcode != SNT_OP_WRITE_IMM)
 		return snt__qp_post_alone(qp, wr);
 	return snt__qp_post_many(qp, wr, count);
 }

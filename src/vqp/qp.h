@@ -232,8 +232,8 @@ static inline struct snt__slot *snt__qp_take_slot(struct snt_qp *qp,
 	slot->pending = fragments;
 	slot->opcode = wr->opcode;
 	slot->flags = wr->flags;
-	slot->status = SNT_SUCCESS;
-	if (wr->opcode == SNT_READ)
+	slot->status = SNT_WC_SUCCESS;
+	if (wr->opcode == SNT_OP_READ)
 		qp->read_end = qp->tail + 1;
 	return slot;
 }

@@ -88,7 +88,7 @@ static void post_recv_at(struct snt_qp *qp, struct snt__recv_ring *ring,
 		post_physical(&qp->lane[qp->message_lane],
 			      &ring->sge[at * qp->recv_sge_max],
 			      ring->recv[at].sge_count);
-	} else if (qp->scheme == SNT_SPRAY) {
+	} else if (qp->scheme == SNT_SCHEME_SPRAY) {
 		ring->recv[at].pending = qp->notify_count;
 		post_notify(qp);
 	}
@@ -161,7 +161,7 @@ int snt__qp_post_recv(struct snt_qp *qp, const struct snt_recv_wr *wr, unsigned 
 	}
 	if (!taken)
 		return ret ? ret : snt__qp_no_wrs(qp);
-	if (qp->scheme == SNT_DQPLB)
+	if (qp->scheme == SNT_SCHEME_DQPLB)
 		snt__dqplb_match(qp);
 	return taken;
 }
@@ -174,7 +174,8 @@ int snt__recv_post_all(struct snt_qp *qp)
 	for (int i = 0; i < 2; i++)
 		for (uint32_t at = rings[i]->head; at != rings[i]->tail; at++)
 			post_recv_at(qp, rings[i], at);
-	for (uint32_t i = 0; qp->scheme == SNT_DQPLB && i < qp->data_lanes; i++) {
+	for (uint32_t i = 0; qp->scheme == SNT_SCHEME_DQPLB && i < qp->data_lanes;
+	     i++) {
 		int ret = snt__dqplb_fill(qp, &qp->lane[i]);
 
 		if (ret)
@@ -190,7 +191,8 @@ int snt__recv_post_all(struct snt_qp *qp)
 static void fail_recv(struct snt__recv *recv, unsigned status, uint32_t vendor_err,
 		      unsigned lane)
 {
-	if (recv->status && (recv->status != SNT_FLUSHED || status == SNT_FLUSHED))
+	if (recv->status &&
+	    (recv->status != SNT_WC_FLUSHED || status == SNT_WC_FLUSHED))
 		return;
 	recv->status = status;
 	recv->vendor_err = vendor_err;
@@ -227,7 +229,7 @@ static void finish(struct snt__recv_ring *ring, uint32_t position,
 	}
 	/* A peer may send a kind of message that this lane is not for. */
 	if (wc->opcode != (recv->sge_count ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM)) {
-		fail_recv(recv, SNT_GENERAL_ERR, 0, lane->index);
+		fail_recv(recv, SNT_WC_GENERAL_ERR, 0, lane->index);
 		snt__qp_break_for_peer(lane);
 		return;
 	}
@@ -294,7 +296,7 @@ void snt__recv_flush(struct snt_qp *qp)
 {
 	struct snt__recv_ring *ring = &qp->notify;
 
-	if (qp->scheme != SNT_DQPLB)
+	if (qp->scheme != SNT_SCHEME_DQPLB)
 		return;
 	for (uint32_t at = ring->head; at != ring->tail; at++) {
 		struct snt__recv *recv = &ring->recv[at & ring->mask];
@@ -302,7 +304,7 @@ void snt__recv_flush(struct snt_qp *qp)
 		if (!recv->pending)
 			continue;
 		recv->pending = 0;
-		fail_recv(recv, SNT_FLUSHED, 0, 0);
+		fail_recv(recv, SNT_WC_FLUSHED, 0, 0);
 	}
 	ring->done = ring->tail;
 }

@@ -80,7 +80,7 @@ static inline void set_local(struct snt_qp *qp, const struct snt__slot *slot,
 			     uint32_t position, uint8_t device, uint64_t length,
 			     struct ibv_send_wr *wr)
 {
-	wr->send_flags = slot->flags & SNT_SOLICITED;
+	wr->send_flags = slot->flags & SNT_SEND_SOLICITED;
 	if (__builtin_expect(slot->mem && length, 1)) {
 		wr->num_sge = 1;
 		wr->sg_list[0].addr = slot->addr + slot->sent;
@@ -137,7 +137,7 @@ static bool send_sequenced(struct snt_qp *qp, struct snt__slot *slot, uint32_t p
 	wr = add_to(qp, lane, position, sequence, 0);
 	wr->num_sge = 0;
 	wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-	wr->send_flags = slot->flags & SNT_SOLICITED;
+	wr->send_flags = slot->flags & SNT_SEND_SOLICITED;
 	wr->imm_data = htonl(slot->imm);
 	set_remote(qp, slot, position, lane, wr);
 	return true;
@@ -168,7 +168,7 @@ static inline bool spread_simple(struct snt_qp *qp, struct snt__slot *slot,
 	const uint32_t *lkey = slot->mem->local_key;
 	const uint32_t *rkey = &qp->rkey[(position & qp->mask) * qp->remote_count];
 	const uint64_t fragment_size = qp->fragment_size;
-	const uint32_t flags = slot->flags & SNT_SOLICITED;
+	const uint32_t flags = slot->flags & SNT_SEND_SOLICITED;
 	const uint32_t verb = snt__rules[slot->opcode].verb;
 	struct snt__lane *lane = qp->turn;
 	uint64_t left = slot->length - slot->sent;
@@ -215,12 +215,13 @@ static inline bool spread_simple(struct snt_qp *qp, struct snt__slot *slot,
 static inline bool send_spread(struct snt_qp *qp, struct snt__slot *slot,
 			       uint32_t position)
 {
-	bool sequenced = slot->opcode == SNT_WRITE_IMM && qp->scheme == SNT_DQPLB;
+	bool sequenced =
+		slot->opcode == SNT_OP_WRITE_IMM && qp->scheme == SNT_SCHEME_DQPLB;
 
 	if (__builtin_expect(slot->mem && slot->length && !sequenced && qp->even, 1))
 		return spread_simple(qp, slot, position);
 	/* In SPRAY an empty WR is only a notification. */
-	if (!slot->length && slot->opcode == SNT_WRITE_IMM && !sequenced)
+	if (!slot->length && slot->opcode == SNT_OP_WRITE_IMM && !sequenced)
 		return true;
 	do {
 		uint64_t length = slot->length - slot->sent;
@@ -264,7 +265,7 @@ static bool send_message(struct snt_qp *qp, struct snt__slot *slot, uint32_t pos
 	struct ibv_send_wr *wr;
 
 	if (!lane->alive) {
-		snt__qp_fail_slot(qp, position, SNT_FLUSHED, 0, lane->index);
+		snt__qp_fail_slot(qp, position, SNT_WC_FLUSHED, 0, lane->index);
 		slot->pending = 0;
 		return true;
 	}
@@ -303,18 +304,18 @@ static void give_up(struct snt_qp *qp, struct snt__slot *slot, uint32_t position
 		unsent = snt__fragment_count(qp, slot->length - slot->sent);
 	if (slot->flags & SNT__SLOT_NOTIFY)
 		unsent = (slot->length ? unsent : 0) + qp->notify_count;
-	else if (slot->opcode == SNT_WRITE_IMM)
+	else if (slot->opcode == SNT_OP_WRITE_IMM)
 		unsent += slot->imm != 0;
 	slot->pending -= unsent;
 	slot->flags &= ~SNT__SLOT_NOTIFY;
-	snt__qp_fail_slot(qp, position, SNT_FLUSHED, 0, 0);
+	snt__qp_fail_slot(qp, position, SNT_WC_FLUSHED, 0, 0);
 }
 
 /* Sends what it can of the WR at next. True: done with it. */
 static inline bool dispatch_slot(struct snt_qp *qp, struct snt__slot *slot,
 				 uint32_t position)
 {
-	bool spread = slot->opcode <= SNT_READ;
+	bool spread = slot->opcode <= SNT_OP_READ;
 
 	if (__builtin_expect(slot->flags & SNT__SLOT_VOID, 0))
 		return true;
@@ -322,7 +323,7 @@ static inline bool dispatch_slot(struct snt_qp *qp, struct snt__slot *slot,
 		give_up(qp, slot, position);
 		return true;
 	}
-	if (__builtin_expect(slot->flags & SNT_FENCE, 0) && !slot->sent &&
+	if (__builtin_expect(slot->flags & SNT_SEND_FENCE, 0) && !slot->sent &&
 	    (qp->under_way || qp->notifies_due))
 		return false;
 	if (spread)
@@ -350,7 +351,7 @@ static inline void notify_on(struct snt_qp *qp, const struct snt__slot *slot,
 
 	wr->num_sge = 0;
 	wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-	wr->send_flags = slot->flags & SNT_SOLICITED;
+	wr->send_flags = slot->flags & SNT_SEND_SOLICITED;
 	wr->imm_data = htonl(slot->imm);
 	wr->wr.rdma.remote_addr = slot->remote_addr;
 	wr->wr.rdma.rkey = qp->rkey[(position & qp->mask) * qp->remote_count +
@@ -375,7 +376,7 @@ static bool send_notify(struct snt_qp *qp, struct snt__slot *slot, uint32_t posi
 	qp->notifies_due--;
 	if (slot->status || !alive || qp->broken || may_order(qp, position) < 0) {
 		slot->pending -= qp->notify_count;
-		snt__qp_fail_slot(qp, position, SNT_FLUSHED, 0, lane->index);
+		snt__qp_fail_slot(qp, position, SNT_WC_FLUSHED, 0, lane->index);
 		return true;
 	}
 	notify_on(qp, slot, position, lane);

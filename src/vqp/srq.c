@@ -313,7 +313,7 @@ bool snt__srq_take_late(const struct snt_cq *cq, const struct ibv_wc *physical,
 		if (!snt__srq_take(srq, physical->wr_id, &wr_id))
 			continue;
 		*wc = (struct snt_wc){ .wr_id = wr_id,
-				       .status = SNT_FLUSHED,
+				       .status = SNT_WC_FLUSHED,
 				       .device = srq->device };
 		return true;
 	}

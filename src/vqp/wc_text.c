@@ -18,18 +18,18 @@ static _Thread_local char buffer[SNT__ERR_TEXT_MAX];
 #define PLACE_TEXT (SNT__LANE_TEXT + 28)
 
 static const char *const opcodes[] = {
-	[SNT_WRITE] = "WRITE",
-	[SNT_WRITE_IMM] = "WRITE_IMM",
-	[SNT_READ] = "READ",
-	[SNT_SEND] = "SEND",
-	[SNT_SEND_IMM] = "SEND_IMM",
-	[SNT_CMP_SWAP] = "CMP_SWAP",
-	[SNT_FETCH_ADD] = "FETCH_ADD",
-	[SNT_RECV] = "RECV",
-	[SNT_RECV_NOTIFY] = "RECV_NOTIFY",
-	[SNT_CLOSED] = "CLOSED",
-	[SNT_BIND] = "BIND",
-	[SNT_INVALIDATE] = "INVALIDATE",
+	[SNT_OP_WRITE] = "WRITE",
+	[SNT_OP_WRITE_IMM] = "WRITE_IMM",
+	[SNT_OP_READ] = "READ",
+	[SNT_OP_SEND] = "SEND",
+	[SNT_OP_SEND_IMM] = "SEND_IMM",
+	[SNT_OP_CMP_SWAP] = "CMP_SWAP",
+	[SNT_OP_FETCH_ADD] = "FETCH_ADD",
+	[SNT_OP_RECV] = "RECV",
+	[SNT_OP_RECV_NOTIFY] = "RECV_NOTIFY",
+	[SNT_OP_CLOSED] = "CLOSED",
+	[SNT_OP_BIND] = "BIND",
+	[SNT_OP_INVALIDATE] = "INVALIDATE",
 };
 
 const char *snt__opcode_name(unsigned opcode)
@@ -140,7 +140,7 @@ static const char *flush_text(const struct snt_qp *qp, const struct snt_wc *wc)
 		return snt__text("QP %u: %s was flushed, since the QP was closed",
 				 wc->qp_num, what);
 	return snt__text("%s: %s was flushed: %s", snt__owner_text(wc->qp_num, owner),
-			 what, snt_status_help(SNT_FLUSHED));
+			 what, snt_status_help(SNT_WC_FLUSHED));
 }
 
 const char *snt__wc_text(struct snt_ctx *ctx, const struct snt_loop *loop,
@@ -149,10 +149,10 @@ const char *snt__wc_text(struct snt_ctx *ctx, const struct snt_loop *loop,
 	const struct snt_qp *qp = find_qp(ctx, loop, cq, wc->qp_num);
 
 	switch (wc->status) {
-	case SNT_SUCCESS:
+	case SNT_WC_SUCCESS:
 		return snt__text("QP %u: %s succeeded", wc->qp_num,
 				 snt__opcode_name(wc->opcode));
-	case SNT_FLUSHED:
+	case SNT_WC_FLUSHED:
 		return flush_text(qp, wc);
 	default:
 		return failure_text(qp, wc, wc->status, "failed");

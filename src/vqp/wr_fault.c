@@ -34,7 +34,7 @@ const char *snt__foreign_mem_text(const struct snt_mem *mem)
 
 static int form_fault(const struct snt_qp *qp, const struct snt_send_wr *wr)
 {
-	if (wr->opcode < SNT_WRITE || wr->opcode > SNT_FETCH_ADD)
+	if (wr->opcode < SNT_OP_WRITE || wr->opcode > SNT_OP_FETCH_ADD)
 		return snt__fail(EINVAL, "QP %u: %u is not an opcode of a send",
 				 qp->num, wr->opcode);
 	if (wr->flags & ~SNT__FLAGS_KNOWN)
@@ -75,8 +75,9 @@ static int sges_fault(const struct snt_qp *qp, const struct snt_send_wr *wr,
 	uint64_t length = 0;
 
 	for (unsigned i = 0; i < wr->sge_count; i++) {
-		int ret = wr->flags & SNT_INLINE ? 0
-						 : sge_fault(qp, &wr->sge[i], i, rule);
+		int ret = wr->flags & SNT_SEND_INLINE
+				  ? 0
+				  : sge_fault(qp, &wr->sge[i], i, rule);
 
 		if (ret)
 			return ret;
@@ -129,10 +130,11 @@ static int inline_fault(const struct snt_qp *qp, const struct snt__rule *rule,
 			uint64_t length)
 {
 	if (rule->local_access)
-		return snt__fail(EINVAL,
-				 "QP %u: SNT_INLINE is for data to send; READs and "
-				 "atomics write to local memory",
-				 qp->num);
+		return snt__fail(
+			EINVAL,
+			"QP %u: SNT_SEND_INLINE is for data to send; READs and "
+			"atomics write to local memory",
+			qp->num);
 	if (length > qp->inline_max)
 		return snt__fail(EINVAL,
 				 "QP %u: %" PRIu64
@@ -146,7 +148,7 @@ static int length_fault(const struct snt_qp *qp, const struct snt_send_wr *wr,
 			const struct snt__rule *rule, uint64_t length)
 {
 	bool spread = rule->shape == SNT__SHAPE_SPREAD;
-	int ret = wr->flags & SNT_INLINE ? inline_fault(qp, rule, length) : 0;
+	int ret = wr->flags & SNT_SEND_INLINE ? inline_fault(qp, rule, length) : 0;
 
 	if (ret)
 		return ret;

@@ -84,8 +84,8 @@ def soname_differs(root: Path):
     dynamic = run("readelf", "-d", str(library)).stdout
     if "Library soname: [libsennit.so.0.1]" not in dynamic:
         yield dynamic
-    if " snt_ctx_open@@SENNIT_0.1" not in run("nm", "-D", str(library)).stdout:
-        yield "snt_ctx_open has no version"
+    if " snt_ctx_create@@SENNIT_0.1" not in run("nm", "-D", str(library)).stdout:
+        yield "snt_ctx_create has no version"
 
 
 def tool_differs(root: Path):

@@ -81,11 +81,11 @@ static const char *soft_addresses(const struct wish *wish)
 static int open_ctx(const struct snt_ctx_opts *opts, struct snt_ctx **ctx_out)
 {
 	const struct timespec while_ms = { .tv_nsec = 50000000 };
-	int ret = snt_ctx_open(opts, ctx_out);
+	int ret = snt_ctx_create(opts, ctx_out);
 
 	for (unsigned i = 0; ret == -EADDRINUSE && i < ADDRESS_WAIT_MS / 50; i++) {
 		nanosleep(&while_ms, NULL);
-		ret = snt_ctx_open(opts, ctx_out);
+		ret = snt_ctx_create(opts, ctx_out);
 	}
 	return ret;
 }
@@ -130,7 +130,7 @@ static int open_kit(struct kit *kit, const struct wish *wish, struct place *plac
 	kit->info.size = sizeof(kit->info);
 	kit->gid.size = sizeof(kit->gid);
 	snt_device_query(kit->device, &kit->info);
-	for (unsigned i = 0; !snt_device_gid(kit->device, i, &kit->gid); i++)
+	for (unsigned i = 0; !snt_device_query_gid(kit->device, i, &kit->gid); i++)
 		if ((int32_t)kit->gid.index == kit->info.gid_index)
 			break;
 	return 0;
@@ -169,7 +169,7 @@ static int perform(const struct wish *wish)
 		fprintf(stderr, "conformance: no such case\n");
 		failed = 1;
 	}
-	if (snt_ctx_close(ctx)) {
+	if (snt_ctx_destroy(ctx)) {
 		fprintf(stderr, "conformance: %s\n", snt_err_text());
 		failed = 1;
 	}

@@ -46,7 +46,7 @@ static void open_end(struct vqp_pair *pair, struct vqp_end *end, unsigned device
 		if (pair_control && end == pair->end)
 			adopted[i].control = pair_control;
 	}
-	assert_success(snt_ctx_open(&ctx_opts, &end->ctx));
+	assert_success(snt_ctx_create(&ctx_opts, &end->ctx));
 	end->buffer = calloc(1, VQP_BUFFER);
 	assert_success(
 		snt_mem_register(end->ctx, end->buffer, VQP_BUFFER, ACCESS, &end->mem));
@@ -103,11 +103,11 @@ static void close_qp(struct vqp_pair *pair, struct vqp_end *end)
 		assert_success(ret);
 	for (int i = 0; ret != -ENOTCONN && i < ROUNDS; i++) {
 		vqp_pair_run(pair, i);
-		if (snt_cq_poll(end->cq, &wc, 1) == 1 && wc.opcode == SNT_CLOSED)
+		if (snt_cq_poll(end->cq, &wc, 1) == 1 && wc.opcode == SNT_OP_CLOSED)
 			break;
 	}
 	if (ret == 0)
-		assert_int_equal(wc.opcode, SNT_CLOSED);
+		assert_int_equal(wc.opcode, SNT_OP_CLOSED);
 	assert_success(snt_qp_destroy(end->qp));
 }
 
@@ -119,7 +119,7 @@ void vqp_pair_close(struct vqp_pair *pair)
 		close_qp(pair, end);
 		assert_success(snt_cq_destroy(end->cq));
 		assert_success(snt_mem_release(end->mem));
-		assert_success(snt_ctx_close(end->ctx));
+		assert_success(snt_ctx_destroy(end->ctx));
 		free(end->buffer);
 	}
 	assert_int_equal(scripted_fabric_destroy(pair->fabric), 0);
@@ -175,7 +175,7 @@ struct snt_send_wr vqp_wr(struct vqp_pair *pair, unsigned end, struct snt_sge *s
 				 .length = length };
 	return (struct snt_send_wr){ .wr_id = 1,
 				     .opcode = opcode,
-				     .flags = SNT_SIGNALED,
+				     .flags = SNT_SEND_SIGNALED,
 				     .sge_count = 1,
 				     .sge = sge,
 				     .remote = &there->token,

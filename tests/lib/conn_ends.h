@@ -16,7 +16,7 @@ static const char ends_secret[] = "correct horse battery staple";
 static inline struct snt__offer ends_offer(unsigned end, unsigned devices)
 {
 	struct snt__offer offer = {
-		.scheme = SNT_SPRAY,
+		.scheme = SNT_SCHEME_SPRAY,
 		.lanes = 2,
 		.device_count = (uint8_t)devices,
 		.devices = (uint32_t)((UINT64_C(1) << devices) - 1),
@@ -90,7 +90,7 @@ static inline struct snt_card ends_card(const struct snt__handshake *hs)
 		.read_depth = 1,
 		.lane_depth = 16,
 		.recv_depth = 16,
-		.window = hs->ours.scheme == SNT_DQPLB ? 16 : 0,
+		.window = hs->ours.scheme == SNT_SCHEME_DQPLB ? 16 : 0,
 		.fragment_size = 4096,
 		.device_count = hs->ours.device_count,
 		.data_lanes = hs->plan.data_lanes,

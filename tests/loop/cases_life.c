@@ -72,9 +72,9 @@ static void destroy_all(struct snt_op *op)
 	must(snt_mem_release(end->mem), "release memory in a callback");
 	end->mem = NULL;
 	world_detach(world, last->end);
-	must(snt_loop_close(end->loop), "close a loop in a callback");
+	must(snt_loop_destroy(end->loop), "close a loop in a callback");
 	end->loop = NULL;
-	must(snt_ctx_close(end->ctx), "close a context in a callback");
+	must(snt_ctx_destroy(end->ctx), "close a context in a callback");
 	end->ctx = NULL;
 }
 
@@ -139,11 +139,14 @@ static void cancel_in_every_state(struct world *world)
 	unsigned count = 0;
 	struct job job[WRITES];
 
-	expect(snt_op_cancel(&unused, SNT_DETACH) == -ENOENT, "cancelled the unused");
+	expect(snt_op_cancel(&unused, SNT_CANCEL_DETACH) == -ENOENT,
+	       "cancelled the unused");
 	post_writes(world, job, &count, note, NULL);
-	must(snt_op_cancel(&job[0].op, SNT_DETACH), "cancel what was sent");
-	must(snt_op_cancel(&job[WRITES - 1].op, SNT_DETACH), "cancel what was not");
-	expect(snt_op_cancel(&job[0].op, SNT_DETACH) == -EALREADY, "cancelled twice");
+	must(snt_op_cancel(&job[0].op, SNT_CANCEL_DETACH), "cancel what was sent");
+	must(snt_op_cancel(&job[WRITES - 1].op, SNT_CANCEL_DETACH),
+	     "cancel what was not");
+	expect(snt_op_cancel(&job[0].op, SNT_CANCEL_DETACH) == -EALREADY,
+	       "cancelled twice");
 	expect(!count, "a callback inside of a cancel");
 	world_until_idle(world);
 	expect(count == 1 && job[WRITES - 1].op.result == -ECANCELED,
@@ -151,7 +154,8 @@ static void cancel_in_every_state(struct world *world)
 	world_until(world, &count, WRITES);
 	expect(job[0].op.result == -ECANCELED && !job[0].op.wc.status,
 	       "what was sent and cancelled has %d", job[0].op.result);
-	expect(snt_op_cancel(&job[1].op, SNT_DETACH) == -ENOENT, "cancelled the past");
+	expect(snt_op_cancel(&job[1].op, SNT_CANCEL_DETACH) == -ENOENT,
+	       "cancelled the past");
 	for (unsigned i = 0; i < WRITES; i++) {
 		expect(has_landed(world, i) == (i != WRITES - 1), "write %u", i);
 		expect(!job[i].op.result == (i && i != WRITES - 1), "write %u has %d",
@@ -167,7 +171,7 @@ static void abort_all(struct world *world)
 	struct job job[WRITES];
 
 	post_writes(world, job, &count, note, NULL);
-	must(snt_op_cancel(&job[0].op, SNT_ABORT), "abort");
+	must(snt_op_cancel(&job[0].op, SNT_CANCEL_ABORT), "abort");
 	world_until(world, &count, WRITES);
 	expect(job[0].op.result == -ECANCELED, "what was aborted has %d",
 	       job[0].op.result);
@@ -187,12 +191,13 @@ static void cancel_others(struct job *job)
 	if (job->index)
 		return;
 	for (unsigned i = 1; i < WRITES; i++) {
-		int ret = snt_op_cancel(&all[i].op, SNT_DETACH);
+		int ret = snt_op_cancel(&all[i].op, SNT_CANCEL_DETACH);
 
 		expect(ret == 0 || (ret == -ENOENT && !all[i].is_posted),
 		       "write %u cannot be cancelled: %d", i, ret);
 	}
-	expect(snt_op_cancel(&job->op, SNT_DETACH) == -ENOENT, "cancelled itself");
+	expect(snt_op_cancel(&job->op, SNT_CANCEL_DETACH) == -ENOENT,
+	       "cancelled itself");
 }
 
 static void cancel_in_callback(struct world *world)
@@ -224,7 +229,7 @@ static void cancelled_receive(struct world *world)
 		send[i] = (struct job){ .count = &sent, .end = 1, .length = 64 };
 		job_recv(world, &recv[i]);
 	}
-	must(snt_op_cancel(&recv[0].op, SNT_DETACH), "cancel");
+	must(snt_op_cancel(&recv[0].op, SNT_CANCEL_DETACH), "cancel");
 	for (unsigned i = 0; i < 2; i++)
 		job_send(world, &send[i]);
 	world_until(world, &received, 2);

@@ -104,7 +104,7 @@ static void letters_arrive(struct world *world)
 	world_open(world, &(struct world_opts){ 0 });
 	letter.loop = world->end[1].loop;
 	sem_init(&letter.answered, 0, 0);
-	must(snt_loop_wakes(letter.loop, read_letter, &letter), "wakes");
+	must(snt_loop_set_wake_handler(letter.loop, read_letter, &letter), "wakes");
 	expect(!pthread_create(&letter.thread, NULL, write_letters, &letter),
 	       "no thread");
 	while (letter.read < WAKES)
@@ -120,7 +120,7 @@ static void wake_from_threads(struct world *world)
 	struct talk talk;
 
 	world_open(world, &(struct world_opts){ 0 });
-	must(snt_loop_wakes(world->end[0].loop, woken, &bell), "wakes");
+	must(snt_loop_set_wake_handler(world->end[0].loop, woken, &bell), "wakes");
 	talk_begin(&talk, world, 0, 20);
 	for (unsigned i = 0; i < WAKERS; i++) {
 		struct waker *waker = &bell.waker[i];

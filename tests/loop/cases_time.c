@@ -91,7 +91,8 @@ static void deadlines_of_receives(struct world *world)
 	for (unsigned i = 0; i < RECVS; i++) {
 		job[i] = (struct job){ .count = &over, .then = note, .length = 64 };
 		job_recv(world, &job[i]);
-		must(snt_op_timeout(&job[i].op, 1000 * (i + 1), SNT_DETACH), "timeout");
+		must(snt_op_timeout(&job[i].op, 1000 * (i + 1), SNT_CANCEL_DETACH),
+		     "timeout");
 	}
 	must(snt_timer_start(world->end[0].loop, &timer, 2000000), "start");
 	sleep_until(world, &is_late, 1);
@@ -119,7 +120,7 @@ static void deadlines_of_the_unsent(struct world *world)
 		job_write(world, &job[i]);
 	}
 	for (unsigned i = 8; i < 16; i++)
-		must(snt_op_timeout(&job[i].op, 100000, SNT_DETACH), "timeout");
+		must(snt_op_timeout(&job[i].op, 100000, SNT_CANCEL_DETACH), "timeout");
 	sleep_until(world, &over, 8);
 	world_until(world, &over, 16);
 	for (unsigned i = 0; i < 16; i++)

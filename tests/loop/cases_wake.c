@@ -302,9 +302,10 @@ static void post_send(struct chaos *chaos, unsigned qp, unsigned end)
 	struct world *world = chaos->world;
 	struct flow *flow = &chaos->flow[qp][end];
 	struct snt_sge sge = world_sge(world, end, 4096 + 64 * qp, 64);
-	struct snt_send_wr wr = {
-		.opcode = SNT_SEND, .flags = SNT_SIGNALED, .sge = &sge, .sge_count = 1
-	};
+	struct snt_send_wr wr = { .opcode = SNT_OP_SEND,
+				  .flags = SNT_SEND_SIGNALED,
+				  .sge = &sge,
+				  .sge_count = 1 };
 	struct job *job = &flow->send[flow->posted % CREDIT];
 
 	if (flow->posted - flow->received >= CREDIT ||
@@ -332,7 +333,7 @@ static void take(struct chaos *chaos, unsigned end, const struct snt_wc *wc)
 	for (unsigned qp = 0; qp < QPS; qp++) {
 		if (snt_qp_num(world->end[end].qp[qp]) != wc->qp_num)
 			continue;
-		if (wc->opcode == SNT_RECV)
+		if (wc->opcode == SNT_OP_RECV)
 			chaos->flow[qp][!end].received++;
 		else
 			chaos->flow[qp][end].sent++;
@@ -458,8 +459,8 @@ static void random_interleavings(struct world *world)
 						.cqs = 3,
 						.watched = true,
 						.instrument = instrument });
-	must(snt_cq_watch(world->end[0].cq[2], ready_0, chaos), "watch");
-	must(snt_cq_watch(world->end[1].cq[2], ready_1, chaos), "watch");
+	must(snt_cq_set_ready_handler(world->end[0].cq[2], ready_0, chaos), "watch");
+	must(snt_cq_set_ready_handler(world->end[1].cq[2], ready_1, chaos), "watch");
 	device.arg = world;
 	device.at = step_at_random;
 	for (unsigned i = 0; i < ACTIONS; i++)
@@ -467,7 +468,8 @@ static void random_interleavings(struct world *world)
 	check_all_told(chaos);
 	device.at = NULL;
 	for (unsigned end = 0; end < 2; end++)
-		must(snt_cq_watch(world->end[end].cq[2], NULL, NULL), "watch");
+		must(snt_cq_set_ready_handler(world->end[end].cq[2], NULL, NULL),
+		     "watch");
 	world_close(world);
 }
 
@@ -488,11 +490,12 @@ static void events_of_devices(struct world *world)
 	unsigned events = 0;
 
 	world_open(world, &(struct world_opts){ 0 });
-	must(snt_loop_events(world->end[0].loop, note_event, &events), "events");
+	must(snt_loop_set_event_handler(world->end[0].loop, note_event, &events),
+	     "events");
 	world_until_idle(world);
 	scripted_set_port_state(world->end[0].device, IBV_PORT_DOWN);
 	world_until(world, &events, 1);
-	must(snt_loop_events(world->end[0].loop, NULL, NULL), "events");
+	must(snt_loop_set_event_handler(world->end[0].loop, NULL, NULL), "events");
 	scripted_set_port_state(world->end[0].device, IBV_PORT_ACTIVE);
 	world_close(world);
 }

@@ -113,8 +113,8 @@ static void open_ctx(struct world *world, unsigned index,
 		open_sim(world, &opts);
 	else
 		opts.soft = world->kind == ON_SOFT ? SNT_SOFT_ONLY : SNT_SOFT_NEVER;
-	must(snt_ctx_open(&opts, &world->end[index].ctx), "a context");
-	must(snt_loop_open(world->end[index].ctx, NULL, &world->end[index].loop),
+	must(snt_ctx_create(&opts, &world->end[index].ctx), "a context");
+	must(snt_loop_create(world->end[index].ctx, NULL, &world->end[index].loop),
 	     "a loop");
 }
 
@@ -147,8 +147,8 @@ static void open_cqs(struct world *world, struct world_end *end,
 		bool is_watched = wanted->watched && i == world->cqs - 1;
 		struct snt_cq_opts opts = { .size = sizeof(opts),
 					    .loop = end->loop,
-					    .ops = is_watched ? SNT_OPS_NONE
-							      : SNT_OPS_EVENTS };
+					    .ops = is_watched ? SNT_CQ_OPS_NONE
+							      : SNT_CQ_OPS_EVENTS };
 
 		must(snt_cq_create(end->ctx, &opts, &end->cq[i]), "a CQ");
 	}
@@ -262,7 +262,7 @@ static void close_watched(struct world *world, unsigned end, unsigned qp)
 	if (ret == -ENOTCONN)
 		return;
 	must(ret, "close");
-	while (wc.opcode != SNT_CLOSED) {
+	while (wc.opcode != SNT_OP_CLOSED) {
 		world_step(world);
 		must(snt_cq_poll(world->end[end].cq[qp % world->cqs], &wc, 1), "poll");
 	}
@@ -308,8 +308,8 @@ void world_close(struct world *world)
 		if (end->loop)
 			must(snt_loop_dispatch(end->loop, 0), "the last dispatch");
 		world_detach(world, i);
-		must(snt_loop_close(end->loop), "close a loop");
-		must(snt_ctx_close(end->ctx), "close a context");
+		must(snt_loop_destroy(end->loop), "close a loop");
+		must(snt_ctx_destroy(end->ctx), "close a context");
 		free(end->buffer);
 	}
 	close_fabric(world);

@@ -22,8 +22,8 @@ enum style {
 	POLLS_AND_ARMS, /* snt_loop_poll() and nothing else */
 	SPINS_AND_ARMS, /* the same, but dispatches when it is woken */
 	OWN_POLLS, /* polls its CQs by itself, arms, and dispatches when it is woken */
-	WATCHES,   /* dispatches, and polls in the function of snt_cq_watch() */
-	WAITS,	   /* snt_loop_wait() */
+	WATCHES, /* dispatches, and polls in the function of snt_cq_set_ready_handler() */
+	WAITS,	 /* snt_loop_wait() */
 };
 
 enum trigger {
@@ -256,12 +256,12 @@ static void open_world(const struct program *program, bool own_cqs, unsigned cou
 	struct epoll_event event = { .events = flags_of(program->trigger) };
 
 	if (program->style != WATCHES && program->style != OWN_POLLS)
-		opts.ops = SNT_OPS_EVENTS;
+		opts.ops = SNT_CQ_OPS_EVENTS;
 	memset(&x, 0, sizeof(x));
 	x.program = program;
 	happen_open(&opts, own_cqs, count);
 	for (unsigned i = 0; program->style == WATCHES && i < count; i++)
-		assert_success(snt_cq_watch(happen.cq[i], poll_one, NULL));
+		assert_success(snt_cq_set_ready_handler(happen.cq[i], poll_one, NULL));
 	x.outer = epoll_create1(EPOLL_CLOEXEC);
 	assert_success(
 		epoll_ctl(x.outer, EPOLL_CTL_ADD, snt_loop_fd(loop_of()), &event));

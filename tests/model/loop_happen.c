@@ -261,8 +261,8 @@ static void post(unsigned i)
 {
 	struct loop_end *here = &happen.pair->end[0], *there = &happen.pair->end[1];
 	struct snt_sge sge = { here->mem, here->buffer, 8 };
-	struct snt_send_wr wr = { .opcode = SNT_WRITE,
-				  .flags = SNT_SIGNALED,
+	struct snt_send_wr wr = { .opcode = SNT_OP_WRITE,
+				  .flags = SNT_SEND_SIGNALED,
 				  .sge_count = 1,
 				  .sge = &sge,
 				  .remote = &there->token,
@@ -320,7 +320,7 @@ static void connect_one(unsigned i, bool own_cq)
 	}
 	for (int end = 0; end < 2; end++)
 		assert_success(snt_qp_connect(happen.qp[i][end], &card[!end]));
-	assert_success(snt_qp_lane(happen.qp[i][0], 0, &info));
+	assert_success(snt_qp_query_lane(happen.qp[i][0], 0, &info));
 	happen.lane[i] = info.qp;
 }
 
@@ -352,8 +352,8 @@ void happen_open(const struct loop_opts *opts, bool own_cqs, unsigned count)
 	for (unsigned i = 0; i < count; i++)
 		connect_one(i, own_cqs);
 	assert_success(snt_loop_fd(loop));
-	assert_success(snt_loop_wakes(loop, woken, NULL));
-	assert_success(snt_loop_events(loop, event_told, NULL));
+	assert_success(snt_loop_set_wake_handler(loop, woken, NULL));
+	assert_success(snt_loop_set_event_handler(loop, event_told, NULL));
 	open_connection(loop);
 }
 

@@ -145,21 +145,21 @@ static int post_job(struct end *end, struct end *peer, unsigned i)
 
 	job->op.done = finished;
 	job->op.arg = end;
-	job->opcode = SNT_WRITE + dice(7);
+	job->opcode = SNT_OP_WRITE + dice(7);
 	job->length = 1 + dice(SLOT);
 	sge.length = job->length;
 	switch (job->opcode) {
-	case SNT_WRITE:
+	case SNT_OP_WRITE:
 		return snt_op_write(end->qp, &job->op, &sge, 1, &peer->token, remote,
 				    0);
-	case SNT_WRITE_IMM:
+	case SNT_OP_WRITE_IMM:
 		return snt_op_write_imm(end->qp, &job->op, &sge, 1, &peer->token,
 					remote, i, 0);
-	case SNT_READ:
+	case SNT_OP_READ:
 		return snt_op_read(end->qp, &job->op, &sge, 1, &peer->token, remote, 0);
-	case SNT_SEND:
+	case SNT_OP_SEND:
 		return snt_op_send(end->qp, &job->op, &sge, 1, 0);
-	case SNT_SEND_IMM:
+	case SNT_OP_SEND_IMM:
 		return snt_op_send_imm(end->qp, &job->op, &sge, 1, i, 0);
 	default:
 		sge.length = 8;
@@ -179,13 +179,15 @@ static int post_some(struct end *end, struct end *peer)
 		if (ret)
 			return wrong("a post", end - world.end);
 		end->posted++;
-		if (!dice(4) && snt_op_timeout(&job->op, 1 + dice(100000), SNT_DETACH))
+		if (!dice(4) &&
+		    snt_op_timeout(&job->op, 1 + dice(100000), SNT_CANCEL_DETACH))
 			return wrong("a timeout", end - world.end);
 	}
 	if (end->posted && !dice(4)) {
 		struct job *job = &end->job[dice(end->posted)];
 
-		if (snt_op_pending(&job->op) && !snt_op_cancel(&job->op, SNT_DETACH)) {
+		if (snt_op_pending(&job->op) &&
+		    !snt_op_cancel(&job->op, SNT_CANCEL_DETACH)) {
 			job->cancelled = true;
 			job->withdrawn = job->op.state == 2;
 		}
@@ -303,7 +305,8 @@ static int open_end(struct end *end, const struct snt_qp_opts *given)
 					    .late_ns = 5000 };
 	struct snt__sim_device_opts device_opts = { .out = &cable, .in = &cable };
 	struct snt_ctx_opts ctx_opts = { .size = sizeof(ctx_opts) };
-	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts), .ops = SNT_OPS_EVENTS };
+	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts),
+				       .ops = SNT_CQ_OPS_EVENTS };
 	struct snt_srq_opts srq_opts = { .size = sizeof(srq_opts), .depth = RECVS };
 	struct snt_qp_opts qp_opts = *given;
 	struct snt__sim_device *device;
@@ -319,9 +322,9 @@ static int open_end(struct end *end, const struct snt_qp_opts *given)
 		end->memory[i] = 1 + i / SLOT;
 	end->style = dice(STYLES);
 	end->budget = dice(2) ? 0 : 1 + dice(4);
-	ret = snt_ctx_open(&ctx_opts, &end->ctx);
+	ret = snt_ctx_create(&ctx_opts, &end->ctx);
 	if (!ret)
-		ret = snt_loop_open(end->ctx, NULL, &end->loop);
+		ret = snt_loop_create(end->ctx, NULL, &end->loop);
 	if (!ret)
 		ret = snt_mem_register(end->ctx, end->memory, MEMORY, ACCESS,
 				       &end->mem);
@@ -355,7 +358,7 @@ static int open_world(uint64_t seed)
 	world.pass = !dice(3);
 	world.shared = world.pass && dice(2);
 	opts.lanes = world.pass ? 1 : 2 + dice(3);
-	opts.scheme = dice(2) ? SNT_SPRAY : SNT_DQPLB;
+	opts.scheme = dice(2) ? SNT_SCHEME_SPRAY : SNT_SCHEME_DQPLB;
 	ret = snt__sim_create(&sim_opts, &world.sim);
 	for (int i = 0; !ret && i < 2; i++)
 		ret = open_end(&world.end[i], &opts);
@@ -407,8 +410,8 @@ static int close_world(void)
 		struct end *end = &world.end[i];
 
 		if (snt_qp_destroy(end->qp) || snt_cq_destroy(end->cq) ||
-		    snt_mem_release(end->mem) || snt_loop_close(end->loop) ||
-		    snt_ctx_close(end->ctx))
+		    snt_mem_release(end->mem) || snt_loop_destroy(end->loop) ||
+		    snt_ctx_destroy(end->ctx))
 			return wrong("the end", i);
 		free(end->memory);
 	}
@@ -423,7 +426,7 @@ static int judge(struct end *end, const struct end *peer, int index)
 	for (unsigned i = 0; i < OPS; i++) {
 		const struct job *job = &end->job[i];
 		const unsigned char *to = peer->memory + TO + i * SLOT;
-		bool writes = job->opcode <= SNT_WRITE_IMM;
+		bool writes = job->opcode <= SNT_OP_WRITE_IMM;
 		int result = job->op.result;
 
 		if (job->calls != 1)

@@ -124,7 +124,7 @@ static int check_rest(struct link *link, unsigned end)
 	if (link->only_status && link->only_end == end && check_query(link, end))
 		return -1;
 	if (here->closing && !here->closed && !here->close_failed)
-		return wrong(link, "end %u: SNT_CLOSED does not come", end);
+		return wrong(link, "end %u: SNT_OP_CLOSED does not come", end);
 	return check_pending(link, end);
 }
 

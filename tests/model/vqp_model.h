@@ -236,34 +236,34 @@ static inline uint8_t source_byte(unsigned end, uint32_t at)
 
 static inline bool is_write(const struct send *send)
 {
-	return send->opcode == SNT_WRITE || send->opcode == SNT_WRITE_IMM;
+	return send->opcode == SNT_OP_WRITE || send->opcode == SNT_OP_WRITE_IMM;
 }
 
 static inline bool is_message(const struct send *send)
 {
-	return send->opcode == SNT_SEND || send->opcode == SNT_SEND_IMM;
+	return send->opcode == SNT_OP_SEND || send->opcode == SNT_OP_SEND_IMM;
 }
 
 static inline bool is_atomic(const struct send *send)
 {
-	return send->opcode == SNT_CMP_SWAP || send->opcode == SNT_FETCH_ADD;
+	return send->opcode == SNT_OP_CMP_SWAP || send->opcode == SNT_OP_FETCH_ADD;
 }
 
 static inline bool is_ordering(const struct send *send)
 {
-	return is_message(send) || is_atomic(send) || send->opcode == SNT_WRITE_IMM;
+	return is_message(send) || is_atomic(send) || send->opcode == SNT_OP_WRITE_IMM;
 }
 
 /* Notifications are numbered. */
 static inline bool is_sequenced(const struct link *link)
 {
-	return link->scheme == SNT_DQPLB && !link->pass;
+	return link->scheme == SNT_SCHEME_DQPLB && !link->pass;
 }
 
 /* May an end be told lengths, and is it? Each in its own direction. */
 static inline bool lacks_length(const struct link *link)
 {
-	return link->scheme == SNT_SPRAY && !link->pass;
+	return link->scheme == SNT_SCHEME_SPRAY && !link->pass;
 }
 
 static inline bool wants_length(const struct end *end)
@@ -281,7 +281,7 @@ static inline const char *link_kind(const struct link *link)
 {
 	if (link->pass)
 		return "pass-through";
-	return link->scheme == SNT_SPRAY ? "SPRAY" : "DQPLB";
+	return link->scheme == SNT_SCHEME_SPRAY ? "SPRAY" : "DQPLB";
 }
 
 /* vqp_model_world.c: making, connecting and unmaking. */

@@ -58,9 +58,9 @@ static bool effect_seen(const struct link *link, unsigned end, int index)
 
 	if (is_write(send))
 		return write_seen(link, end, index);
-	if (send->opcode == SNT_READ)
+	if (send->opcode == SNT_OP_READ)
 		return read_seen(link, end, send);
-	if (send->opcode == SNT_FETCH_ADD)
+	if (send->opcode == SNT_OP_FETCH_ADD)
 		return word_of(&link->end[!end], WORD) & send->bit;
 	return true;
 }
@@ -77,7 +77,7 @@ static int check_order(struct link *link, unsigned end, int index)
 			       send->reported < here->send[index].posted;
 
 		/* Verbs do not wait for what a READ brings, unless there is a fence. */
-		excused |= link->pass && send->opcode == SNT_READ;
+		excused |= link->pass && send->opcode == SNT_OP_READ;
 		if (effect_seen(link, end, i)) {
 			if (all)
 				here->seen = i + 1;
@@ -135,7 +135,7 @@ static int check_atomic(struct link *link, unsigned end, int index)
 		const struct send *before = &here->send[i];
 
 		allowed |= before->bit;
-		if (before->opcode == SNT_FETCH_ADD && !before->failed)
+		if (before->opcode == SNT_OP_FETCH_ADD && !before->failed)
 			due |= before->bit;
 	}
 	if (due & ~old || old & ~allowed)
@@ -146,7 +146,7 @@ static int check_atomic(struct link *link, unsigned end, int index)
 		return wrong(link, "end %u: atomic WR %d found 0x%llx, not 0x%llx", end,
 			     index, (unsigned long long)old,
 			     (unsigned long long)allowed);
-	if ((send->opcode == SNT_FETCH_ADD || old == send->compare) &&
+	if ((send->opcode == SNT_OP_FETCH_ADD || old == send->compare) &&
 	    !(here->bits_seen & send->bit))
 		return wrong(link, "end %u: atomic WR %d had no effect", end, index);
 	return 0;
@@ -156,8 +156,8 @@ static int check_atomic(struct link *link, unsigned end, int index)
 static bool order_is_strict(const struct link *link, const struct send *earlier,
 			    const struct send *later)
 {
-	return !is_sequenced(link) || earlier->opcode != SNT_WRITE_IMM ||
-	       later->opcode != SNT_WRITE_IMM;
+	return !is_sequenced(link) || earlier->opcode != SNT_OP_WRITE_IMM ||
+	       later->opcode != SNT_OP_WRITE_IMM;
 }
 
 static int check_success(struct link *link, unsigned end, int index)
@@ -187,7 +187,8 @@ static int check_success(struct link *link, unsigned end, int index)
 static void retire(struct end *here, struct send *send)
 {
 	send->retired = true;
-	if (send->opcode == SNT_READ || is_atomic(send) || send->flags & SNT_INLINE)
+	if (send->opcode == SNT_OP_READ || is_atomic(send) ||
+	    send->flags & SNT_SEND_INLINE)
 		return;
 	for (unsigned i = 0; i < send->pieces; i++)
 		memset(here->memory + send->piece[i], SPOILED, send->piece_length[i]);
@@ -201,7 +202,7 @@ static int pass_over(struct link *link, unsigned end, int until)
 	for (; here->sends_done < until; here->sends_done++) {
 		struct send *send = &here->send[here->sends_done];
 
-		if (send->flags & SNT_SIGNALED)
+		if (send->flags & SNT_SEND_SIGNALED)
 			return wrong(link, "end %u: signalled WR %d of %d not reported",
 				     end, here->sends_done, here->sends);
 		if (check_success(link, end, here->sends_done))
@@ -218,10 +219,10 @@ static int check_words(struct link *link, unsigned end, const struct send *send,
 {
 	unsigned opcode = send->opcode;
 
-	if (link->pass && opcode == SNT_WRITE_IMM)
-		opcode = SNT_WRITE;
-	if (link->pass && opcode == SNT_SEND_IMM)
-		opcode = SNT_SEND;
+	if (link->pass && opcode == SNT_OP_WRITE_IMM)
+		opcode = SNT_OP_WRITE;
+	if (link->pass && opcode == SNT_OP_SEND_IMM)
+		opcode = SNT_OP_SEND;
 	if (link->pass && send->failed)
 		return 0;
 	if (wc->opcode != opcode || (!link->pass && wc->length != send->length))
@@ -246,11 +247,11 @@ static int check_send(struct link *link, unsigned end, const struct snt_wc *wc)
 	here->sends_done++;
 	send->status = wc->status;
 	send->reported = ++link->world->clock;
-	send->failed = wc->status != SNT_SUCCESS;
+	send->failed = wc->status != SNT_WC_SUCCESS;
 	if (check_words(link, end, send, wc))
 		return -1;
 	if (!send->failed) {
-		if (!(send->flags & SNT_SIGNALED))
+		if (!(send->flags & SNT_SEND_SIGNALED))
 			return wrong(link, "end %u: WR %d reported, but not signalled",
 				     end, (int)index);
 		if (check_success(link, end, index))
@@ -282,17 +283,18 @@ static int find_sender(const struct link *link, unsigned end, bool data,
 	for (; index < there->sends; index++) {
 		const struct send *send = &there->send[index];
 
-		if (link->pass && (is_message(send) || send->opcode == SNT_WRITE_IMM))
+		if (link->pass &&
+		    (is_message(send) || send->opcode == SNT_OP_WRITE_IMM))
 			return is_message(send) == data ? index : -1;
-		if (data ? !is_message(send) : send->opcode != SNT_WRITE_IMM)
+		if (data ? !is_message(send) : send->opcode != SNT_OP_WRITE_IMM)
 			continue;
 		if (!link->faulty || (!data && is_sequenced(link)))
 			return index;
-		if (!(wc->flags & SNT_WC_WITH_IMM) != (send->opcode == SNT_SEND))
+		if (!(wc->flags & SNT_WC_WITH_IMM) != (send->opcode == SNT_OP_SEND))
 			continue;
-		if (send->opcode != SNT_SEND && send->imm != wc->imm)
+		if (send->opcode != SNT_OP_SEND && send->imm != wc->imm)
 			continue;
-		if (send->opcode == SNT_SEND &&
+		if (send->opcode == SNT_OP_SEND &&
 		    here->memory[recv->at] != (uint8_t)(index + 1))
 			continue;
 		return index;
@@ -347,7 +349,7 @@ static int check_arrival(struct link *link, unsigned end, const struct recv *rec
 			 const struct snt_wc *wc)
 {
 	struct end *here = &link->end[end];
-	bool data = wc->opcode == SNT_RECV;
+	bool data = wc->opcode == SNT_OP_RECV;
 	int index = find_sender(link, end, data, recv, wc);
 	const struct send *send;
 	bool with_imm;
@@ -357,7 +359,7 @@ static int check_arrival(struct link *link, unsigned end, const struct recv *rec
 			     wc->imm);
 	here->matched[class_of(link, data)] = index;
 	send = &link->end[!end].send[index];
-	with_imm = send->opcode != SNT_SEND;
+	with_imm = send->opcode != SNT_OP_SEND;
 	if (with_imm != !!(wc->flags & SNT_WC_WITH_IMM) ||
 	    (with_imm && wc->imm != send->imm))
 		return wrong(link, "end %u: imm 0x%x of the peer's WR %d is not 0x%x",
@@ -373,10 +375,10 @@ static int check_arrival(struct link *link, unsigned end, const struct recv *rec
 static int check_raid(struct link *link, const struct recv *recv,
 		      const struct snt_wc *wc)
 {
-	if (wc->opcode == SNT_RECV && wc->length > recv->room)
+	if (wc->opcode == SNT_OP_RECV && wc->length > recv->room)
 		return wrong(link, "%llu bytes in a receive of %u",
 			     (unsigned long long)wc->length, recv->room);
-	if (wc->opcode == SNT_RECV_NOTIFY && lacks_length(link) &&
+	if (wc->opcode == SNT_OP_RECV_NOTIFY && lacks_length(link) &&
 	    !wants_length(&link->end[1]) && !(wc->flags & SNT_WC_LENGTH_UNKNOWN))
 		return wrong(link, "a length that nobody asked for");
 	return 0;
@@ -385,7 +387,7 @@ static int check_raid(struct link *link, const struct recv *recv,
 static int check_recv(struct link *link, unsigned end, const struct snt_wc *wc)
 {
 	struct end *here = &link->end[end];
-	bool data = class_of(link, wc->opcode == SNT_RECV);
+	bool data = class_of(link, wc->opcode == SNT_OP_RECV);
 	uint64_t index = wc->wr_id - id_of(link, RECV_ID, 0);
 	struct recv *recv;
 	int next;
@@ -400,7 +402,7 @@ static int check_recv(struct link *link, unsigned end, const struct snt_wc *wc)
 	recv = &here->recv[next];
 	recv->retired = true;
 	link->world->clock++;
-	if (wc->status == SNT_SUCCESS)
+	if (wc->status == SNT_WC_SUCCESS)
 		return link->hostile ? check_raid(link, recv, wc)
 				     : check_arrival(link, end, recv, wc);
 	if (!link->faulty && !here->closing)
@@ -420,7 +422,7 @@ static int check_closed(struct link *link, unsigned end, const struct snt_wc *wc
 	struct end *here = &link->end[end];
 
 	if (!here->closing || here->closed || wc->wr_id != id_of(link, CLOSE_ID, end))
-		return wrong(link, "end %u: SNT_CLOSED out of place", end);
+		return wrong(link, "end %u: SNT_OP_CLOSED out of place", end);
 	here->closed = true;
 	if (link->twins && settle_twins(link, end))
 		return -1;
@@ -449,11 +451,12 @@ static int check_cause(struct link *link, unsigned end, const struct snt_wc *wc)
 {
 	const struct end *here = &link->end[end];
 
-	if (wc->cause && wc->status != SNT_FLUSHED)
+	if (wc->cause && wc->status != SNT_WC_FLUSHED)
 		return wrong(link, "end %u: a cause of %s", end,
 			     snt_status_text(wc->status));
 	if (!is_sequenced(link) || !link->only_status || link->only_end != end ||
-	    here->closing || wc->status != SNT_FLUSHED || wc->opcode != SNT_RECV_NOTIFY)
+	    here->closing || wc->status != SNT_WC_FLUSHED ||
+	    wc->opcode != SNT_OP_RECV_NOTIFY)
 		return 0;
 	if (wc->cause != link->only_status)
 		return wrong(link, "end %u: flushed because of %u, not %d", end,
@@ -466,7 +469,7 @@ static bool is_recv(const struct link *link, const struct snt_wc *wc)
 	/* After a failure nobody knows the opcode on a pass-through lane. */
 	if (link->pass && wc->status)
 		return wc->wr_id - id_of(link, RECV_ID, 0) < LINK_IDS;
-	return wc->opcode == SNT_RECV || wc->opcode == SNT_RECV_NOTIFY;
+	return wc->opcode == SNT_OP_RECV || wc->opcode == SNT_OP_RECV_NOTIFY;
 }
 
 /*
@@ -545,14 +548,14 @@ int check_completion(struct world *world, unsigned host, const struct snt_cq *cq
 	if (world->saw)
 		world->saw(wc);
 	if (link->end[host].closed)
-		return wrong(link, "end %u: a completion after SNT_CLOSED", host);
+		return wrong(link, "end %u: a completion after SNT_OP_CLOSED", host);
 	due = is_recv(link, wc) ? link->end[host].recv_cq : link->end[host].cq;
 	if (link->twins && wc->status)
 		due = cq; /* either */
 	if (cq && cq != due)
 		return wrong(link, "end %u: opcode %u on the wrong CQ", host,
 			     wc->opcode);
-	if (wc->opcode == SNT_CLOSED && !wc->status)
+	if (wc->opcode == SNT_OP_CLOSED && !wc->status)
 		return check_closed(link, host, wc);
 	if (check_lane(link, host, wc) || check_cause(link, host, wc))
 		return -1;
@@ -578,7 +581,8 @@ static int local_owner(const struct end *here, uint64_t addr)
 static int notifier(const struct end *here, uint32_t imm)
 {
 	for (int i = 0; imm && i < here->sends; i++)
-		if (here->send[i].opcode == SNT_WRITE_IMM && here->send[i].imm == imm)
+		if (here->send[i].opcode == SNT_OP_WRITE_IMM &&
+		    here->send[i].imm == imm)
 			return i;
 	return NOBODY;
 }
@@ -614,7 +618,7 @@ static int check_physical(struct link *link, unsigned end,
 	if (here->send[owner].retired)
 		return wrong(link, "end %u: WR %d retired, but a lane still has it",
 			     end, owner);
-	if (announces && solicited != !!(here->send[owner].flags & SNT_SOLICITED))
+	if (announces && solicited != !!(here->send[owner].flags & SNT_SEND_SOLICITED))
 		return wrong(link, "end %u: WR %d: solicited is %d", end, owner,
 			     solicited);
 	return 0;
@@ -661,7 +665,7 @@ int check_pending(struct link *link, unsigned end)
 				return -1;
 			if (owner < oldest)
 				oldest = owner;
-			if (here->send[owner].flags & SNT_FENCE && owner > fenced)
+			if (here->send[owner].flags & SNT_SEND_FENCE && owner > fenced)
 				fenced = owner;
 		}
 		if (check_recv_queue(link, end, here->lane[lane]))

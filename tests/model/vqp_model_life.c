@@ -28,7 +28,7 @@ void choose_links(struct world *world)
 
 		link->world = world;
 		link->index = i;
-		link->scheme = chance(world, 50) ? SNT_SPRAY : SNT_DQPLB;
+		link->scheme = chance(world, 50) ? SNT_SCHEME_SPRAY : SNT_SCHEME_DQPLB;
 		link->pass = chance(world, world->links > 1 ? 30 : 10);
 		link->twins = link->pass && chance(world, 40);
 		link->floods = chance(world, 15);
@@ -75,14 +75,14 @@ void choose_manner(struct link *link, struct end *end, uint32_t by_time_percent)
 		end->opts.recv_depth = 8;
 	}
 	/* An immediate of DQPLB needs two WRs on one lane. */
-	if (link->scheme == SNT_DQPLB && end->opts.lane_depth == 1)
+	if (link->scheme == SNT_SCHEME_DQPLB && end->opts.lane_depth == 1)
 		end->opts.lane_depth = 2;
 	for (unsigned i = 0; i < end->opts.lanes; i++)
 		end->weights[i] = 1 + dice(world, 5);
 	if (chance(world, 20))
 		end->opts.weights = end->weights;
 	if (chance(world, by_time_percent))
-		end->opts.balance = SNT_BY_TIME;
+		end->opts.balance = SNT_BALANCE_BY_TIME;
 	if (lacks_length(link) && chance(world, 50))
 		end->opts.flags |= SNT_QP_NOTIFY_LENGTH;
 	/* A notification for each device of the peer. */
@@ -111,7 +111,8 @@ static void list_lanes(struct end *end)
 {
 	struct snt_lane_info info = { .size = sizeof(info) };
 
-	while (end->lanes < LANES_MAX && !snt_qp_lane(end->qp, end->lanes, &info)) {
+	while (end->lanes < LANES_MAX &&
+	       !snt_qp_query_lane(end->qp, end->lanes, &info)) {
 		end->lane_device[end->lanes] = info.device;
 		end->lane[end->lanes++] = info.qp;
 	}
@@ -287,7 +288,7 @@ int host_close(struct world *world, struct host *host)
 			strays = 0;
 	if (strays)
 		return wrong(link, "%llu strays", (unsigned long long)strays);
-	if (host->ctx && snt_ctx_close(host->ctx))
+	if (host->ctx && snt_ctx_destroy(host->ctx))
 		return wrong(link, "context: %s", snt_err_text());
 	return 0;
 }

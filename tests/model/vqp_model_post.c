@@ -38,21 +38,21 @@ static int take_out(struct end *end, uint32_t length)
 static uint8_t pick_opcode(struct link *link, const struct end *here, int index)
 {
 	static const uint8_t opcodes[] = {
-		SNT_WRITE,     SNT_WRITE,    SNT_WRITE, SNT_WRITE_IMM,
-		SNT_WRITE_IMM, SNT_READ,     SNT_SEND,	SNT_SEND_IMM,
-		SNT_FETCH_ADD, SNT_CMP_SWAP, SNT_WRITE, SNT_WRITE_IMM
+		SNT_OP_WRITE,	  SNT_OP_WRITE,	   SNT_OP_WRITE, SNT_OP_WRITE_IMM,
+		SNT_OP_WRITE_IMM, SNT_OP_READ,	   SNT_OP_SEND,	 SNT_OP_SEND_IMM,
+		SNT_OP_FETCH_ADD, SNT_OP_CMP_SWAP, SNT_OP_WRITE, SNT_OP_WRITE_IMM
 	};
 	uint8_t opcode = opcodes[dice(link->world, sizeof(opcodes))];
 
 	if (link->floods && chance(link->world, 80))
-		opcode = SNT_WRITE_IMM;
+		opcode = SNT_OP_WRITE_IMM;
 
-	if ((opcode == SNT_SEND || opcode == SNT_SEND_IMM ||
-	     (link->pass && opcode == SNT_WRITE_IMM)) &&
+	if ((opcode == SNT_OP_SEND || opcode == SNT_OP_SEND_IMM ||
+	     (link->pass && opcode == SNT_OP_WRITE_IMM)) &&
 	    here->messages + (link->pass ? here->notifies : 0) >= MESSAGES_MAX)
-		opcode = SNT_WRITE;
-	if (opcode >= SNT_CMP_SWAP && index >= ATOMICS_MAX)
-		opcode = SNT_WRITE;
+		opcode = SNT_OP_WRITE;
+	if (opcode >= SNT_OP_CMP_SWAP && index >= ATOMICS_MAX)
+		opcode = SNT_OP_WRITE;
 	return opcode;
 }
 
@@ -65,9 +65,9 @@ static uint32_t pick_length(struct link *link, const struct end *here,
 
 	if (is_atomic(send))
 		return 8;
-	if (send->flags & SNT_INLINE)
+	if (send->flags & SNT_SEND_INLINE)
 		most = here->opts.inline_max;
-	if (send->opcode == SNT_READ && most > SOURCE_SIZE)
+	if (send->opcode == SNT_OP_READ && most > SOURCE_SIZE)
 		most = SOURCE_SIZE;
 	switch (link->floods ? 7 : dice(link->world, 8)) {
 	case 0:
@@ -89,13 +89,13 @@ static uint8_t pick_flags(struct link *link, const struct end *here, int index,
 {
 	bool must =
 		link->pass && (link->twins || index % 2 || here->opts.lane_depth == 1);
-	uint8_t flags = (must || chance(link->world, 60) ? SNT_SIGNALED : 0) |
-			(chance(link->world, 10) ? SNT_FENCE : 0) |
-			(chance(link->world, 20) ? SNT_SOLICITED : 0);
+	uint8_t flags = (must || chance(link->world, 60) ? SNT_SEND_SIGNALED : 0) |
+			(chance(link->world, 10) ? SNT_SEND_FENCE : 0) |
+			(chance(link->world, 20) ? SNT_SEND_SOLICITED : 0);
 
-	if (here->opts.inline_max && chance(link->world, 20) && opcode != SNT_READ &&
-	    opcode < SNT_CMP_SWAP)
-		flags |= SNT_INLINE;
+	if (here->opts.inline_max && chance(link->world, 20) && opcode != SNT_OP_READ &&
+	    opcode < SNT_OP_CMP_SWAP)
+		flags |= SNT_SEND_INLINE;
 	return flags;
 }
 
@@ -110,12 +110,12 @@ static bool place_remote(struct link *link, unsigned end, struct draft *draft,
 
 	if (is_atomic(send))
 		send->remote = WORD;
-	else if (send->opcode == SNT_READ)
+	else if (send->opcode == SNT_OP_READ)
 		send->remote =
 			SOURCE + dice(link->world, SOURCE_SIZE - send->length + 1);
 	if (!is_write(send))
 		return true;
-	if (send->flags & SNT_FENCE && here->sends && chance(link->world, 50)) {
+	if (send->flags & SNT_SEND_FENCE && here->sends && chance(link->world, 50)) {
 		int victim = dice(link->world, here->sends);
 		const struct send *other = &here->send[victim];
 
@@ -161,7 +161,7 @@ static void fill_local(struct link *link, unsigned end, int index, struct draft 
 {
 	struct end *here = &link->end[end];
 	struct send *send = &draft->send;
-	bool inlined = send->flags & SNT_INLINE;
+	bool inlined = send->flags & SNT_SEND_INLINE;
 	uint32_t at = 0;
 
 	for (unsigned i = 0; i < send->pieces; i++) {
@@ -195,8 +195,8 @@ static bool draft_send(struct link *link, unsigned end, int index, struct draft 
 	send->opcode = pick_opcode(link, here, index);
 	send->flags = pick_flags(link, here, index, send->opcode);
 	send->length = pick_length(link, here, send);
-	if (link->world->may_fail && send->opcode == SNT_SEND && !send->length)
-		send->opcode = SNT_SEND_IMM;
+	if (link->world->may_fail && send->opcode == SNT_OP_SEND && !send->length)
+		send->opcode = SNT_OP_SEND_IMM;
 	send->over = -1;
 	draft->in_used = there->in_used;
 	if (!place_local(link, here, send) ||
@@ -217,7 +217,7 @@ static bool draft_send(struct link *link, unsigned end, int index, struct draft 
 		.sge = draft->sge,
 		.remote = &there->token,
 		.remote_addr = (uintptr_t)there->memory + send->remote,
-		.compare_add = send->opcode == SNT_FETCH_ADD ? send->bit : bits,
+		.compare_add = send->opcode == SNT_OP_FETCH_ADD ? send->bit : bits,
 		.swap = bits | send->bit,
 	};
 	return true;
@@ -237,8 +237,9 @@ static void spoil(struct link *link, unsigned end, struct draft *draft)
 	draft->expect = EINVAL;
 	switch (dice(link->world, 7)) {
 	case 0:
-		wr->opcode =
-			chance(link->world, 50) ? 0 : SNT_RECV + dice(link->world, 200);
+		wr->opcode = chance(link->world, 50)
+				     ? 0
+				     : SNT_OP_RECV + dice(link->world, 200);
 		break;
 	case 1:
 		wr->flags |= 0x10 << dice(link->world, 4);
@@ -261,7 +262,7 @@ static void spoil(struct link *link, unsigned end, struct draft *draft)
 		draft->token.access = 0;
 		break;
 	case 5:
-		if (wr->flags & SNT_INLINE || !draft->send.length)
+		if (wr->flags & SNT_SEND_INLINE || !draft->send.length)
 			goto atomic;
 		draft->expect = ERANGE;
 		draft->sge[wr->sge_count - 1].addr = here->memory + MEMORY - 1;
@@ -269,7 +270,7 @@ static void spoil(struct link *link, unsigned end, struct draft *draft)
 		break;
 	default:
 atomic:
-		wr->opcode = SNT_FETCH_ADD;
+		wr->opcode = SNT_OP_FETCH_ADD;
 		wr->flags = 0;
 		wr->sge_count = 1;
 		draft->sge[0] = (struct snt_sge){ here->mem, here->memory + OUT, 8 };
@@ -287,7 +288,7 @@ static void commit(struct link *link, unsigned end, const struct draft *draft)
 	*send = draft->send;
 	send->posted = link->world->clock;
 	here->messages += is_message(send);
-	here->notifies += send->opcode == SNT_WRITE_IMM;
+	here->notifies += send->opcode == SNT_OP_WRITE_IMM;
 	here->atomic_bits |= send->bit;
 	for (unsigned i = 0; i < send->pieces; i++)
 		for (uint32_t at = 0; at < send->piece_length[i]; at += GRAIN)
@@ -310,7 +311,7 @@ void ring_bounds(const struct end *here, unsigned *least, unsigned *most)
 {
 	int at = here->sends_done;
 
-	while (at < here->sends && !(here->send[at].flags & SNT_SIGNALED))
+	while (at < here->sends && !(here->send[at].flags & SNT_SEND_SIGNALED))
 		at++;
 	*least = here->sends - at;
 	*most = here->sends - here->sends_done;

@@ -134,7 +134,7 @@ int raid_connect(struct link *link)
 	struct snt_card victim, card;
 
 	if (snt_qp_card(link->end[1].qp, &victim) ||
-	    snt_device_gid(snt_ctx_device(raider->host->ctx, 0), 0, &gid))
+	    snt_device_query_gid(snt_ctx_device(raider->host->ctx, 0), 0, &gid))
 		return wrong(link, "card: %s", snt_err_text());
 	card = victim;
 	card.generation ^= 2;
@@ -222,7 +222,7 @@ static bool is_violation(const struct link *link, unsigned lane, bool message,
 			 uint32_t length)
 {
 	unsigned data_lanes = link->end[1].opts.lanes;
-	unsigned message_lane = link->scheme == SNT_DQPLB ? data_lanes : 0;
+	unsigned message_lane = link->scheme == SNT_SCHEME_DQPLB ? data_lanes : 0;
 
 	if (link->pass)
 		return false;
@@ -241,7 +241,8 @@ static void describe(struct link *link, unsigned lane, struct ibv_send_wr *wr,
 	if (chance(world, 10)) {
 		wr->opcode = chance(world, 50) ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ;
 		announces = message = false;
-	} else if (lane == (link->scheme == SNT_DQPLB ? link->end[1].opts.lanes : 0)) {
+	} else if (lane ==
+		   (link->scheme == SNT_SCHEME_DQPLB ? link->end[1].opts.lanes : 0)) {
 		message = !chance(world, 15);
 	}
 	if (message)
@@ -324,7 +325,7 @@ int raid_poll(struct link *link)
 int raid_check(struct link *link)
 {
 	struct end *victim = &link->end[1];
-	struct snt_send_wr wr = { .opcode = SNT_WRITE };
+	struct snt_send_wr wr = { .opcode = SNT_OP_WRITE };
 	int ret;
 
 	raid_poll(link);

@@ -86,7 +86,7 @@ static int open_host(struct world *world, struct host *host, unsigned devices)
 		host->device[i] = scripted_device_create(world->fabric, &device);
 		adopted[i] = scripted_adopted(host->device[i]);
 	}
-	return snt_ctx_open(&opts, &host->ctx);
+	return snt_ctx_create(&opts, &host->ctx);
 }
 
 static int close_host(struct world *world, struct host *host)
@@ -158,7 +158,7 @@ static int check_lanes(const struct link *link, const struct end *end)
 {
 	for (unsigned i = 0; end->qp && i < end->lanes; i++)
 		if (scripted_pending(end->lane[i]))
-			return wrong(link, "lane %u has WRs after SNT_CLOSED", i);
+			return wrong(link, "lane %u has WRs after SNT_OP_CLOSED", i);
 	return 0;
 }
 
@@ -185,7 +185,7 @@ static void choose_hostile_link(struct world *world)
 	world->link[world->links] = (struct link){
 		.world = world,
 		.index = world->links,
-		.scheme = chance(world, 50) ? SNT_SPRAY : SNT_DQPLB,
+		.scheme = chance(world, 50) ? SNT_SCHEME_SPRAY : SNT_SCHEME_DQPLB,
 		.pass = chance(world, 10),
 		.hostile = true,
 		.faulty = true,

@@ -12,7 +12,7 @@ int main(void)
 	};
 	struct snt_ctx *ctx = NULL;
 
-	if (snt_ctx_open(NULL, &ctx)) {
+	if (snt_ctx_create(NULL, &ctx)) {
 		fprintf(stderr, "%s\n", snt_err_text());
 		return 1;
 	}
@@ -22,5 +22,5 @@ int main(void)
 		snt_device_query(snt_ctx_device(ctx, i), &info);
 		printf("%s %s\n", kinds[info.kind], info.name);
 	}
-	return snt_ctx_close(ctx) ? 1 : 0;
+	return snt_ctx_destroy(ctx) ? 1 : 0;
 }

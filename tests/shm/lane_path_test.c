@@ -33,7 +33,7 @@ static void open_end(struct end *end, const char *shm)
 	struct snt_qp_opts qp = { .size = sizeof(qp), .lanes = 3 };
 
 	setenv("SENNIT_SOFT_SHM", shm, 1);
-	assert_success(snt_ctx_open(&opts, &end->ctx));
+	assert_success(snt_ctx_create(&opts, &end->ctx));
 	assert_success(snt_qp_create_with_cq(end->ctx, &cq, &qp, &end->cq, &end->qp));
 	assert_success(snt_qp_card(end->qp, &end->card));
 }
@@ -43,11 +43,11 @@ static void close_end(struct end *end)
 	struct snt_wc wc = { 0 };
 
 	assert_success(snt_qp_close(end->qp, 0));
-	while (wc.opcode != SNT_CLOSED)
+	while (wc.opcode != SNT_OP_CLOSED)
 		assert_success(snt_cq_poll(end->cq, &wc, 1));
 	assert_success(snt_qp_destroy(end->qp));
 	assert_success(snt_cq_destroy(end->cq));
-	assert_success(snt_ctx_close(end->ctx));
+	assert_success(snt_ctx_destroy(end->ctx));
 }
 
 static void assert_paths(const struct end *end, enum snt_path path)
@@ -55,7 +55,7 @@ static void assert_paths(const struct end *end, enum snt_path path)
 	for (unsigned i = 0; i < 3; i++) {
 		struct snt_lane_info lane = { .size = sizeof(lane) };
 
-		assert_success(snt_qp_lane(end->qp, i, &lane));
+		assert_success(snt_qp_query_lane(end->qp, i, &lane));
 		assert_int_equal(lane.path, path);
 	}
 }
@@ -104,13 +104,13 @@ static void devices_tell_their_best_path_and_no_speed(void **state)
 		struct snt_ctx *ctx;
 
 		setenv("SENNIT_SOFT_SHM", cases[i].shm, 1);
-		assert_success(snt_ctx_open(&opts, &ctx));
+		assert_success(snt_ctx_create(&opts, &ctx));
 		assert_success(snt_device_query(snt_ctx_device(ctx, 0), &info));
 		assert_int_equal(info.path, cases[i].path);
 		assert_int_equal(info.speed_mbps, 0);
-		assert_success(snt_device_gid(snt_ctx_device(ctx, 0), 0, &gid));
+		assert_success(snt_device_query_gid(snt_ctx_device(ctx, 0), 0, &gid));
 		assert_int_not_equal(gid.netdev, 0);
-		assert_success(snt_ctx_close(ctx));
+		assert_success(snt_ctx_destroy(ctx));
 	}
 }
 

@@ -116,7 +116,7 @@ static void open_host(struct bed *bed, const struct scenario *scenario, unsigned
 		must(snt__sim_device_create(host, &device_opts, &device), "device");
 	}
 	snt__sim_host_ctx_opts(host, &opts);
-	must(snt_ctx_open(&opts, &bed->ctx[end]), "context");
+	must(snt_ctx_create(&opts, &bed->ctx[end]), "context");
 }
 
 static void open_bed(struct bed *bed, const struct scenario *scenario, uint32_t devices,
@@ -157,13 +157,13 @@ static void close_bed(struct bed *bed)
 	for (unsigned i = 0; i < ENDS; i++) {
 		struct snt_wc wc = { 0 };
 
-		while (wc.opcode != SNT_CLOSED)
+		while (wc.opcode != SNT_OP_CLOSED)
 			if (!snt_cq_poll(bed->cq[i], &wc, 1))
 				snt__sim_step(bed->sim);
 		must(snt_qp_destroy(bed->qp[i]), "destroy");
 		must(snt_cq_destroy(bed->cq[i]), "CQ");
 		must(snt_mem_release(bed->mem[i]), "memory");
-		must(snt_ctx_close(bed->ctx[i]), "context");
+		must(snt_ctx_destroy(bed->ctx[i]), "context");
 		free(bed->memory[i]);
 	}
 	must(snt__sim_destroy(bed->sim), "simulation");
@@ -173,8 +173,8 @@ static void post(struct bed *bed)
 {
 	struct snt_sge sge = { bed->mem[0], bed->memory[0], MESSAGE };
 	struct snt_token token;
-	struct snt_send_wr wr = { .opcode = SNT_WRITE,
-				  .flags = SNT_SIGNALED,
+	struct snt_send_wr wr = { .opcode = SNT_OP_WRITE,
+				  .flags = SNT_SEND_SIGNALED,
 				  .sge_count = 1,
 				  .sge = &sge,
 				  .remote = &token };
@@ -243,13 +243,13 @@ static bool judge(const struct scenario *scenario, uint64_t seed)
 	bool good;
 
 	for (; lanes < LANES_MAX && scenario->mbps[lanes]; lanes++) {
-		single = measure(scenario, 1u << lanes, SNT_ROUND_ROBIN, seed);
+		single = measure(scenario, 1u << lanes, SNT_BALANCE_ROUND_ROBIN, seed);
 		sum += single;
 		if (single > best)
 			best = single;
 	}
-	in_turn = measure(scenario, (1u << lanes) - 1, SNT_ROUND_ROBIN, seed);
-	by_time = measure(scenario, (1u << lanes) - 1, SNT_BY_TIME, seed);
+	in_turn = measure(scenario, (1u << lanes) - 1, SNT_BALANCE_ROUND_ROBIN, seed);
+	by_time = measure(scenario, (1u << lanes) - 1, SNT_BALANCE_BY_TIME, seed);
 	need = scenario->limit == SUM ? sum : best;
 	good = by_time >= SHARE_NEEDED * need || scenario->limit == NO_LIMIT;
 	printf("# %-28s best %5.2f  sum %5.2f  in turn %5.2f (%.2f)  by time %5.2f (%.2f "

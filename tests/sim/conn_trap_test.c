@@ -47,7 +47,7 @@ static void expect_pairs(const struct snt_conn *conn, const char *text)
 	char phrase[256];
 
 	assert_success(snt_conn_query(conn, &info));
-	for (count = 0; !snt_conn_pair(conn, count, &pair); count++) {
+	for (count = 0; !snt_conn_query_pair(conn, count, &pair); count++) {
 		snprintf(phrase, sizeof(phrase), "pair %u-%u: %s", pair.device,
 			 pair.remote_device, pair.text);
 		expect_phrase(text, phrase);
@@ -65,10 +65,11 @@ static void expect_pairs(const struct snt_conn *conn, const char *text)
 		works += !!pair.works;
 	}
 	assert_int_equal(works, info.pairs_good);
-	assert_error(snt_conn_pair(conn, count, &pair), ENOENT, "none with number");
+	assert_error(snt_conn_query_pair(conn, count, &pair), ENOENT,
+		     "none with number");
 	pair.size = 1;
 	if (count)
-		assert_error(snt_conn_pair(conn, 0, &pair), EINVAL, "size");
+		assert_error(snt_conn_query_pair(conn, 0, &pair), EINVAL, "size");
 }
 
 static void expect_text(struct conn_world *world, unsigned end, const char *phrase)
@@ -87,7 +88,7 @@ static void expect_pair(struct conn_world *world, unsigned local, unsigned remot
 	struct snt_conn_pair_info pair = { .size = sizeof(pair) };
 	unsigned i = 0;
 
-	while (!snt_conn_pair(world->end[0].conn, i++, &pair)) {
+	while (!snt_conn_query_pair(world->end[0].conn, i++, &pair)) {
 		if (pair.device != local || pair.remote_device != remote)
 			continue;
 		assert_int_equal(pair.verdict, verdict);
@@ -222,7 +223,7 @@ static void ipv6_and_a_source(void **state)
 		good(conn_world_add_device(&world, 1, &opts));
 	}
 	good(conn_world_ready(&world));
-	snt_device_gid(snt_ctx_device(world.end[0].ctx, 1), 0, &gid);
+	snt_device_query_gid(snt_ctx_device(world.end[0].ctx, 1), 0, &gid);
 	world.connect.source = gid.text;
 	good(conn_world_connect(&world));
 	good(conn_world_run(&world, SNT_CONN_CONNECTED, 1000 * CONN_MS));
@@ -584,7 +585,7 @@ static void nics_with_the_same_qp_numbers(void **state)
 	good(conn_world_connect(&world));
 	good(conn_world_run(&world, SNT_CONN_CONNECTED, 1000 * CONN_MS));
 	qp = snt_conn_qp(world.end[0].conn);
-	assert_int_equal(snt_qp_lanes(qp), 2);
+	assert_int_equal(snt_qp_lane_count(qp), 2);
 	assert_true(count_again(false) >= 4);
 	finish(&world);
 	numbered = NULL;
@@ -616,7 +617,7 @@ static uint32_t number_of(struct conn_world *world, unsigned end)
 {
 	struct snt_lane_info info = { .size = sizeof(info) };
 
-	assert_success(snt_qp_lane(snt_conn_qp(world->end[end].conn), 0, &info));
+	assert_success(snt_qp_query_lane(snt_conn_qp(world->end[end].conn), 0, &info));
 	return info.qp->qp_num;
 }
 
@@ -704,7 +705,7 @@ static void meet(uint64_t seed, uint64_t delay_ns, const char *shared)
 	world.listen.secret_length = world.connect.secret_length =
 		world.accept.secret_length = shared ? strlen(shared) : 0;
 	/* A listener at the first end, too, for the second to connect to. */
-	snt_device_gid(snt_ctx_device(world.end[0].ctx, 0), 0, &gid);
+	snt_device_query_gid(snt_ctx_device(world.end[0].ctx, 0), 0, &gid);
 	world.accept.host = world.listen.host = gid.text;
 	assert_success(snt_listener_create(world.end[0].loop, &world.listen, &second));
 	world.accept.port = snt_listener_port(second);

@@ -74,13 +74,13 @@ static const char *open_end(struct conn_world *world, unsigned number)
 {
 	struct conn_end *end = &world->end[number];
 	struct snt_ctx_opts opts = { .size = sizeof(opts) };
-	struct snt_cq_opts cq = { .size = sizeof(cq), .ops = SNT_OPS_EVENTS };
+	struct snt_cq_opts cq = { .size = sizeof(cq), .ops = SNT_CQ_OPS_EVENTS };
 	struct snt_gid_info gid = { .size = sizeof(gid) };
 
 	snt__sim_host_ctx_opts(end->host, &opts);
-	if (snt_ctx_open(&opts, &end->ctx))
+	if (snt_ctx_create(&opts, &end->ctx))
 		return wrong("no context: %s", snt_err_text());
-	if (snt_loop_open(end->ctx, NULL, &end->loop))
+	if (snt_loop_create(end->ctx, NULL, &end->loop))
 		return wrong("no loop: %s", snt_err_text());
 	cq.loop = end->loop;
 	if (snt_cq_create(end->ctx, &cq, &end->cq) ||
@@ -90,7 +90,7 @@ static const char *open_end(struct conn_world *world, unsigned number)
 	    snt_mem_token(end->mem, &end->token))
 		return wrong("no memory or CQ: %s", snt_err_text());
 	end->qp = (struct snt_qp_opts){ .size = sizeof(end->qp), .cq = end->cq };
-	snt_device_gid(snt_ctx_device(end->ctx, 0), 0, &gid);
+	snt_device_query_gid(snt_ctx_device(end->ctx, 0), 0, &gid);
 	snprintf(address_text[number], sizeof(address_text[0]), "%s", gid.text);
 	return NULL;
 }
@@ -318,7 +318,7 @@ const char *conn_world_close(struct conn_world *world)
 		struct conn_end *end = &world->end[i];
 
 		if (snt_cq_destroy(end->cq) || snt_mem_release(end->mem) ||
-		    snt_loop_close(end->loop) || snt_ctx_close(end->ctx))
+		    snt_loop_destroy(end->loop) || snt_ctx_destroy(end->ctx))
 			text = wrong("something is left: %s", snt_err_text());
 	}
 	if (!text && snt__sim_destroy(world->sim))

@@ -259,12 +259,12 @@ static void contexts_have_the_fabrics_clock_and_chance(void **state)
 		struct snt_ctx *ctx;
 
 		snt__sim_host_ctx_opts(bed->side[0].host, &opts);
-		assert_success(snt_ctx_open(&opts, &ctx));
+		assert_success(snt_ctx_create(&opts, &ctx));
 		assert_int_equal(snt_ctx_device_count(ctx), 1);
 		snt__sim_run(bed->sim, 12345);
 		assert_int_equal(opts.clock(opts.clock_arg), 12345);
 		opts.random(opts.random_arg, dice[i], sizeof(dice[i]));
-		assert_success(snt_ctx_close(ctx));
+		assert_success(snt_ctx_destroy(ctx));
 		close_bed(bed);
 	}
 	assert_memory_equal(dice[0], dice[1], sizeof(dice[0]));

@@ -181,7 +181,7 @@ static int check_rest(struct link *link, unsigned end)
 		return wrong(link, "end %u: WR %d of %d hangs", end,
 			     here->sends - (int)least, here->sends);
 	if (here->closing && !here->closed && !here->close_failed)
-		return wrong(link, "end %u: SNT_CLOSED does not come", end);
+		return wrong(link, "end %u: SNT_OP_CLOSED does not come", end);
 	return 0;
 }
 

@@ -92,7 +92,7 @@ static int open_host(struct world *world, unsigned index, bool ipv6)
 	host->cqs = 1 + chance(world, 30);
 	snt__sim_host_ctx_opts(fabric.host[index], &opts);
 	if (!ret)
-		ret = snt_ctx_open(&opts, &host->ctx);
+		ret = snt_ctx_create(&opts, &host->ctx);
 	for (unsigned i = 0; !ret && i < host->cqs; i++)
 		ret = snt_cq_create(host->ctx, &cq_opts, &host->cq[i]);
 	return ret ? wrong(&world->link[0], "host %u: %s", index, snt_err_text()) : 0;

@@ -151,10 +151,11 @@ static int serve(int tell, uint64_t total)
 	struct snt_ctx *ctx;
 	int best = INT32_MIN, ret;
 
-	check(snt_ctx_open(NULL, &ctx), "open");
-	check(snt_loop_open(ctx, NULL, &loop), "loop");
+	check(snt_ctx_create(NULL, &ctx), "open");
+	check(snt_loop_create(ctx, NULL, &loop), "loop");
 	check(snt_stream_listener_create(loop, &opts, &listener), "listen");
-	for (unsigned i = 0; !snt_device_gid(snt_ctx_device(ctx, 0), i, &gid); i++)
+	for (unsigned i = 0; !snt_device_query_gid(snt_ctx_device(ctx, 0), i, &gid);
+	     i++)
 		if (gid.score > best) {
 			best = gid.score;
 			memcpy(where.host, gid.text, sizeof(gid.text));
@@ -164,8 +165,8 @@ static int serve(int tell, uint64_t total)
 	check(snt_stream_listener_wait(listener, LONG, &stream), "accept");
 	ret = exchange(stream, total, 2);
 	check(snt_stream_listener_destroy(listener), "destroy");
-	check(snt_loop_close(loop), "close");
-	check(snt_ctx_close(ctx), "close");
+	check(snt_loop_destroy(loop), "close");
+	check(snt_ctx_destroy(ctx), "close");
 	return ret;
 }
 
@@ -179,12 +180,12 @@ static int ask(const struct where *where, uint64_t total)
 	struct snt_ctx *ctx;
 	int ret;
 
-	check(snt_ctx_open(NULL, &ctx), "open");
-	check(snt_loop_open(ctx, NULL, &loop), "loop");
+	check(snt_ctx_create(NULL, &ctx), "open");
+	check(snt_loop_create(ctx, NULL, &loop), "loop");
 	check(snt_stream_connect(loop, &opts, &stream), "connect");
 	ret = exchange(stream, total, 1);
-	check(snt_loop_close(loop), "close");
-	check(snt_ctx_close(ctx), "close");
+	check(snt_loop_destroy(loop), "close");
+	check(snt_ctx_destroy(ctx), "close");
 	return ret;
 }
 

@@ -342,7 +342,7 @@ static void not_a_stream(void **state)
 	kit_open_world(NULL);
 	assert_null(world_listen(&world));
 	qp.cq = world.end[0].cq;
-	qp.scheme = SNT_DQPLB;
+	qp.scheme = SNT_SCHEME_DQPLB;
 	opts.host = world.end[0].opts.host;
 	opts.port = world.end[0].opts.port;
 	opts.data_length = 3;

@@ -15,7 +15,7 @@ static void post(uint32_t word, uint64_t bytes)
 	struct snt_stream *stream = kit_end(0);
 	struct snt_sge sge = { stream->stage_mem, stream->stage, bytes };
 	struct snt_send_wr wr = { .wr_id = (uintptr_t)&stream->send_port,
-				  .opcode = SNT_WRITE_IMM,
+				  .opcode = SNT_OP_WRITE_IMM,
 				  .sge_count = bytes != 0,
 				  .imm = word,
 				  .sge = &sge,
@@ -33,7 +33,7 @@ static uint32_t credit(uint32_t units, uint32_t receives)
 
 static bool is_spray(const struct kit_way *way)
 {
-	return way->by_card && way->scheme == SNT_SPRAY;
+	return way->by_card && way->scheme == SNT_SCHEME_SPRAY;
 }
 
 /* A message of so many bytes, which need not be there. */
@@ -303,8 +303,8 @@ static void refusals(void **state)
 	assert_success(snt_stream_destroy(NULL));
 	assert_success(snt_stream_listener_destroy(NULL));
 	/* Neither a loop nor its context is closed under its streams. */
-	assert_error(snt_loop_close(loop), EBUSY, "the loop has");
-	assert_error(snt_ctx_close(world.end[0].ctx), EBUSY, "the context has");
+	assert_error(snt_loop_destroy(loop), EBUSY, "the loop has");
+	assert_error(snt_ctx_destroy(world.end[0].ctx), EBUSY, "the context has");
 	kit_finish();
 }
 

@@ -460,7 +460,7 @@ static void post_lie(struct snt_stream *stream, uint32_t word, uint64_t bytes)
 {
 	struct snt_sge sge = { stream->stage_mem, stream->stage, bytes };
 	struct snt_send_wr wr = { .wr_id = (uintptr_t)&stream->send_port,
-				  .opcode = SNT_WRITE_IMM,
+				  .opcode = SNT_OP_WRITE_IMM,
 				  .sge_count = bytes != 0,
 				  .imm = word,
 				  .sge = &sge,
@@ -473,7 +473,7 @@ static void post_lie(struct snt_stream *stream, uint32_t word, uint64_t bytes)
 
 static bool is_spray(const struct snt_stream *stream)
 {
-	return !stream->qp->pass_through && stream->qp->scheme == SNT_SPRAY;
+	return !stream->qp->pass_through && stream->qp->scheme == SNT_SCHEME_SPRAY;
 }
 
 static void lie(struct snt_stream *stream)
@@ -603,7 +603,7 @@ static void choose_opts(void)
 {
 	static const uint32_t depths[] = { 1, 1, 2, 4, 16, 64 };
 	uint32_t lanes = 1 + dice(3), mtu = 256u << dice(5), depth = depths[dice(6)];
-	enum snt_scheme scheme = dice(3) ? SNT_DQPLB : SNT_SPRAY;
+	enum snt_scheme scheme = dice(3) ? SNT_SCHEME_DQPLB : SNT_SCHEME_SPRAY;
 	bool tracked = dice(3) == 0;
 
 	for (unsigned i = 0; i < 2; i++) {
@@ -621,8 +621,9 @@ static void choose_opts(void)
 		end->qp_opts.timeout = 10;
 		end->qp_opts.fragment_size = dice(2) ? 0 : 64 * (4 + dice(16));
 		end->qp_opts.recv_depth = receives;
-		end->qp_opts.lane_depth =
-			scheme == SNT_DQPLB ? receives + 16 : 9 + dice(2 * depth);
+		end->qp_opts.lane_depth = scheme == SNT_SCHEME_DQPLB
+						  ? receives + 16
+						  : 9 + dice(2 * depth);
 		end->qp_opts.send_depth = 9 + dice(2 * depth);
 		end->qp_opts.inline_max = dice(3) ? 0 : 64;
 		if (run.world.by_card)
@@ -709,7 +710,7 @@ static void accept_queued(void)
 		return;
 	say("%llu end 1 is accepted\n", (unsigned long long)world_now(&run.world));
 	run.queued = false;
-	snt_stream_on_ready(end->stream, end->opts.ready, end->opts.arg);
+	snt_stream_set_ready_handler(end->stream, end->opts.ready, end->opts.arg);
 }
 
 static void turn(void)

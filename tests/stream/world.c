@@ -62,11 +62,12 @@ static const char *open_end(struct world *world, struct world_end *end)
 	struct snt_ctx_opts opts = { .size = sizeof(opts) };
 	struct snt_cq_opts cq = { .size = sizeof(cq),
 				  .depth = world_cq_depth,
-				  .ops = SNT_OPS_EVENTS };
+				  .ops = SNT_CQ_OPS_EVENTS };
 
 	if (!world->real)
 		snt__sim_host_ctx_opts(end->host, &opts);
-	if (snt_ctx_open(&opts, &end->ctx) || snt_loop_open(end->ctx, NULL, &end->loop))
+	if (snt_ctx_create(&opts, &end->ctx) ||
+	    snt_loop_create(end->ctx, NULL, &end->loop))
 		return wrong("no context: %s", snt_err_text());
 	cq.loop = end->loop;
 	if (snt_cq_create(end->ctx, &cq, &end->cq))
@@ -91,7 +92,8 @@ static void accepted(void *arg, struct snt_stream_listener *listener,
 		return;
 	}
 	world->end[1].stream = stream;
-	snt_stream_on_ready(stream, world->end[1].opts.ready, world->end[1].opts.arg);
+	snt_stream_set_ready_handler(stream, world->end[1].opts.ready,
+				     world->end[1].opts.arg);
 }
 
 const char *world_ready(struct world *world)
@@ -118,7 +120,7 @@ static void find_host(struct world *world)
 	struct snt_gid_info gid = { .size = sizeof(gid) };
 	int best = INT32_MIN;
 
-	for (unsigned i = 0; !snt_device_gid(device, i, &gid); i++)
+	for (unsigned i = 0; !snt_device_query_gid(device, i, &gid); i++)
 		if (gid.score > best) {
 			best = gid.score;
 			memcpy(world->host, gid.text, sizeof(gid.text));
@@ -358,9 +360,9 @@ const char *world_close(struct world *world)
 		if (snt_cq_destroy(world->end[i].cq))
 			text = wrong("the CQ of end %u: %s", i, snt_err_text());
 		world->end[i].loop = NULL;
-		if (!text && snt_loop_close(loop))
+		if (!text && snt_loop_destroy(loop))
 			text = wrong("the loop of end %u: %s", i, snt_err_text());
-		if (!text && snt_ctx_close(world->end[i].ctx))
+		if (!text && snt_ctx_destroy(world->end[i].ctx))
 			text = wrong("the context of end %u: %s", i, snt_err_text());
 	}
 	if (!text && world->sim && snt__sim_destroy(world->sim))

@@ -166,11 +166,11 @@ def errnos(tool: Tool):
     yield from expect(tool("strerror", "EACCESS"), 2, err="did you mean EACCES?")
     yield from expect(tool("strerror", "0"), 2, err='there is no errno "0"')
     for words in (["RETRY_EXC_ERR"], ["ibv_wc_retry_exc_err"], ["--status", "12"]):
-        yield from expect(tool("strerror", *words), 0, "SNT_RETRY_EXC_ERR (status 12): ")
-    yield from expect(tool("strerror", "IBV_WC_WR_FLUSH_ERR"), 0, "SNT_FLUSHED (status 5)")
+        yield from expect(tool("strerror", *words), 0, "SNT_WC_RETRY_EXC_ERR (status 12): ")
+    yield from expect(tool("strerror", "IBV_WC_WR_FLUSH_ERR"), 0, "SNT_WC_FLUSHED (status 5)")
     yield from expect(tool("strerror", "--status", "99"), 2, err='there is no status "99"')
     (found,) = objects(tool("strerror", "--json", "FLUSHED").stdout)
-    if found["name"] != "SNT_FLUSHED" or found["completion_status"] != 5:
+    if found["name"] != "SNT_WC_FLUSHED" or found["completion_status"] != 5:
         yield str(found)
     numbers = [o["number"] for o in objects(tool("strerror", "--json", "1", "2").stdout)]
     if numbers != [1, 2]:

@@ -461,7 +461,7 @@ static int lie_to_client(struct snt_loop *loop, size_t i)
 	struct snt_stream_listener *listener;
 
 	check(snt_stream_listener_create(loop, &opts, &listener), "listen");
-	check(snt_device_gid(snt_ctx_device(snt_loop_ctx(loop), 0), 0, &gid),
+	check(snt_device_query_gid(snt_ctx_device(snt_loop_ctx(loop), 0), 0, &gid),
 	      "address");
 	printf("%s %u\n", gid.text, snt_stream_listener_port(listener));
 	fflush(stdout);
@@ -488,13 +488,13 @@ int main(int argc, char **argv)
 			puts(cases[i].name);
 		return 0;
 	}
-	check(snt_ctx_open(NULL, &ctx), "open");
-	check(snt_loop_open(ctx, NULL, &loop), "loop");
+	check(snt_ctx_create(NULL, &ctx), "open");
+	check(snt_loop_create(ctx, NULL, &loop), "loop");
 	for (size_t i = 0; i < CASES; i++)
 		if (!strcmp(cases[i].name, argv[1]))
 			status = argc == 4 ? lie_to_server(loop, i, argv[2], argv[3])
 					   : lie_to_client(loop, i);
-	snt_loop_close(loop);
-	snt_ctx_close(ctx);
+	snt_loop_destroy(loop);
+	snt_ctx_destroy(ctx);
 	return status;
 }

@@ -159,7 +159,7 @@ static int open_soft(const char *where, struct snt_ctx **ctx_out)
 				     .soft = SNT_SOFT_ONLY,
 				     .soft_addresses = where };
 
-	return snt_ctx_open(&opts, ctx_out);
+	return snt_ctx_create(&opts, ctx_out);
 }
 
 static uint32_t address_of(struct snt_ctx *ctx, unsigned device)
@@ -167,7 +167,7 @@ static uint32_t address_of(struct snt_ctx *ctx, unsigned device)
 	struct snt_gid_info gid = { .size = sizeof(gid) };
 	uint32_t address;
 
-	assert_success(snt_device_gid(snt_ctx_device(ctx, device), 0, &gid));
+	assert_success(snt_device_query_gid(snt_ctx_device(ctx, device), 0, &gid));
 	memcpy(&address, gid.raw + 12, sizeof(address));
 	return ntohl(address);
 }
@@ -184,7 +184,7 @@ static void next_pair(void **state)
 	assert_true(address_of(ctx, 0) >= 0x7f000003);
 	assert_int_equal(address_of(ctx, 0) % 2, 1);
 	assert_int_equal(address_of(ctx, 1), address_of(ctx, 0) + 1);
-	assert_success(snt_ctx_close(ctx));
+	assert_success(snt_ctx_destroy(ctx));
 	assert_int_equal(count_fds(), fds);
 }
 
@@ -248,7 +248,7 @@ static void taken(void **state)
 	close(fd);
 	assert_success(open_soft(both, &ctx));
 	assert_int_equal(snt_ctx_device_count(ctx), 2);
-	assert_success(snt_ctx_close(ctx));
+	assert_success(snt_ctx_destroy(ctx));
 }
 
 /* Modules are to be seen from all network namespaces, their ports only in one. */
@@ -286,7 +286,7 @@ static void many_contexts(void **state)
 			assert_int_not_equal(address_of(ctx[i], 0),
 					     address_of(ctx[j], 0));
 	for (unsigned i = 0; i < ARRAY_SIZE(ctx); i++)
-		assert_success(snt_ctx_close(ctx[i]));
+		assert_success(snt_ctx_destroy(ctx[i]));
 }
 
 int main(void)

@@ -594,7 +594,7 @@ static struct snt__udp_device *open_context(struct snt_ctx **ctx_out)
 {
 	struct snt_ctx_opts opts = { .size = sizeof(opts), .devices = "soft0" };
 
-	assert_success(snt_ctx_open(&opts, ctx_out));
+	assert_success(snt_ctx_create(&opts, ctx_out));
 	return snt__udp_device_of(snt_device_context(snt_ctx_device(*ctx_out, 0)));
 }
 
@@ -622,7 +622,7 @@ static void loops_attend(void **state)
 
 	(void)state;
 	device = open_context(&ctx);
-	assert_success(snt_loop_open(ctx, NULL, &loop));
+	assert_success(snt_loop_create(ctx, NULL, &loop));
 	assert_false(attends(loop, device, 0));
 	assert_true(attends(loop, device, 1000000));
 	assert_int_equal(snt_loop_dispatch(loop, 0), 0);
@@ -630,8 +630,8 @@ static void loops_attend(void **state)
 	device->attended_lately = false;
 	snt__udp_unlock(device);
 	assert_false(attends(loop, device, 1000000));
-	assert_success(snt_loop_close(loop));
-	assert_success(snt_ctx_close(ctx));
+	assert_success(snt_loop_destroy(loop));
+	assert_success(snt_ctx_destroy(ctx));
 }
 
 int main(void)

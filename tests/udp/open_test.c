@@ -146,7 +146,7 @@ static void a_thread_limit_is_named(void **state)
 
 	(void)state;
 	threads_refused = true;
-	ret = snt_ctx_open(&opts, &ctx);
+	ret = snt_ctx_create(&opts, &ctx);
 	threads_refused = false;
 	assert_error(ret, EAGAIN, "no thread for soft");
 	assert_non_null(strstr(snt_err_text(), "RLIMIT_NPROC"));

@@ -77,9 +77,9 @@ static void find_gid(struct peer *peer, struct snt_device *device, bool ipv6,
 	struct snt_gid_info gid = { .size = sizeof(gid) };
 	unsigned i = 0;
 
-	while (!snt_device_gid(device, i, &gid) && !is_suitable(&gid, ipv6))
+	while (!snt_device_query_gid(device, i, &gid) && !is_suitable(&gid, ipv6))
 		i++;
-	check(peer, snt_device_gid(device, i, &gid), "GID");
+	check(peer, snt_device_query_gid(device, i, &gid), "GID");
 	memcpy(peer->card.gid, gid.raw, sizeof(gid.raw));
 	*index_out = gid.index;
 }
@@ -188,7 +188,7 @@ void peer_open_ctx(struct peer *peer, const struct peer_opts *opts)
 	};
 
 	enter(peer, opts->netns);
-	check(peer, snt_ctx_open(&ctx_opts, &peer->ctx), "open");
+	check(peer, snt_ctx_create(&ctx_opts, &peer->ctx), "open");
 }
 
 void peer_open(struct peer *peer, const struct peer_opts *opts)
@@ -213,7 +213,7 @@ void peer_close(struct peer *peer)
 	check(peer, peer->control->destroy_cq(peer->cq), "destroy the CQ");
 	check(peer, peer->control->destroy_channel(peer->channel), "channel");
 	check(peer, peer->control->dereg_mr(peer->mr), "deregister");
-	check(peer, snt_ctx_close(peer->ctx), "close");
+	check(peer, snt_ctx_destroy(peer->ctx), "close");
 	free(peer->bytes);
 }
 

@@ -34,7 +34,7 @@ static int open_at(const char *addresses, struct snt_ctx **ctx_out)
 				     .soft = SNT_SOFT_ONLY,
 				     .soft_addresses = addresses };
 
-	return snt_ctx_open(&opts, ctx_out);
+	return snt_ctx_create(&opts, ctx_out);
 }
 
 static void make_qp(struct end *end)
@@ -92,8 +92,8 @@ static void see_writes(struct end *end)
 static void write_all(struct end *from, struct end *to, uint8_t fill)
 {
 	struct snt_sge sge = { from->mem, from->bytes, BYTES };
-	struct snt_send_wr wr = { .opcode = SNT_WRITE,
-				  .flags = SNT_SIGNALED,
+	struct snt_send_wr wr = { .opcode = SNT_OP_WRITE,
+				  .flags = SNT_SEND_SIGNALED,
 				  .sge = &sge,
 				  .sge_count = 1,
 				  .remote = &to->token,
@@ -101,7 +101,7 @@ static void write_all(struct end *from, struct end *to, uint8_t fill)
 
 	memset(from->bytes, fill, BYTES);
 	assert_int_equal(snt_qp_post_send(from->qp, &wr, 1), 1);
-	assert_int_equal(wait_for_wc(from).status, SNT_SUCCESS);
+	assert_int_equal(wait_for_wc(from).status, SNT_WC_SUCCESS);
 	see_writes(to);
 	assert_memory_equal(from->bytes, to->bytes, BYTES);
 }
@@ -117,7 +117,7 @@ static void destroy_qp(struct end *end)
 static void close_qp(struct end *end)
 {
 	assert_success(snt_qp_close(end->qp, 0));
-	while (wait_for_wc(end).opcode != SNT_CLOSED)
+	while (wait_for_wc(end).opcode != SNT_OP_CLOSED)
 		;
 	destroy_qp(end);
 }
@@ -125,7 +125,7 @@ static void close_qp(struct end *end)
 static void close_end(struct end *end)
 {
 	close_qp(end);
-	assert_success(snt_ctx_close(end->ctx));
+	assert_success(snt_ctx_destroy(end->ctx));
 }
 
 static const char *name_of(struct snt_ctx *ctx, unsigned position)
@@ -152,7 +152,7 @@ static void two_contexts_have_one_device(void **state)
 	write_all(&peer, &two, 3);
 	/* The one that opened the device first goes first. */
 	destroy_qp(&one);
-	assert_success(snt_ctx_close(one.ctx));
+	assert_success(snt_ctx_destroy(one.ctx));
 	write_all(&two, &peer, 4);
 	close_end(&two);
 	close_end(&peer);
@@ -190,10 +190,10 @@ static void each_context_has_its_own_names(void **state)
 	assert_string_equal(name_of(one, 0), "soft0");
 	assert_string_equal(name_of(two, 1), "soft1");
 	assert_string_equal(name_of(three, 0), "soft0");
-	assert_success(snt_ctx_close(two));
+	assert_success(snt_ctx_destroy(two));
 	assert_string_equal(name_of(one, 0), "soft0");
-	assert_success(snt_ctx_close(one));
-	assert_success(snt_ctx_close(three));
+	assert_success(snt_ctx_destroy(one));
+	assert_success(snt_ctx_destroy(three));
 }
 
 /* How the device is to reach others is for the first context to say. */
@@ -207,8 +207,8 @@ static void other_options_are_refused(void **state)
 	assert_error(open_at(loopback_text(0), &two), EADDRINUSE, "SENNIT_SOFT_SHM");
 	unsetenv("SENNIT_SOFT_SHM");
 	assert_success(open_at(loopback_text(0), &two));
-	assert_success(snt_ctx_close(two));
-	assert_success(snt_ctx_close(one));
+	assert_success(snt_ctx_destroy(two));
+	assert_success(snt_ctx_destroy(one));
 }
 
 struct heard {
@@ -227,8 +227,8 @@ static struct snt_loop *hear_events(struct snt_ctx *ctx, struct heard *heard)
 {
 	struct snt_loop *loop;
 
-	assert_success(snt_loop_open(ctx, NULL, &loop));
-	assert_success(snt_loop_events(loop, hear, heard));
+	assert_success(snt_loop_create(ctx, NULL, &loop));
+	assert_success(snt_loop_set_event_handler(loop, hear, heard));
 	return loop;
 }
 
@@ -268,8 +268,8 @@ static void events_reach_every_context(void **state)
 		run_until(loop[i], &heard[i].ports);
 	for (unsigned i = 0; i < 2; i++) {
 		assert_int_equal(heard[i].ports, 1);
-		assert_success(snt_loop_close(loop[i]));
-		assert_success(snt_ctx_close(ctx[i]));
+		assert_success(snt_loop_destroy(loop[i]));
+		assert_success(snt_ctx_destroy(ctx[i]));
 	}
 }
 
@@ -285,15 +285,15 @@ static void old_events_are_not_for_new_contexts(void **state)
 	assert_success(open_at(loopback_text(0), &other));
 	set_port(ctx, false);
 	set_port(ctx, true);
-	assert_success(snt_ctx_close(ctx));
+	assert_success(snt_ctx_destroy(ctx));
 	assert_success(open_at(loopback_text(0), &ctx));
 	loop = hear_events(ctx, &heard);
 	snt_loop_wake(loop);
 	assert_true(snt_loop_wait(loop, 0) >= 0);
 	assert_int_equal(heard.ports, 0);
-	assert_success(snt_loop_close(loop));
-	assert_success(snt_ctx_close(ctx));
-	assert_success(snt_ctx_close(other));
+	assert_success(snt_loop_destroy(loop));
+	assert_success(snt_ctx_destroy(ctx));
+	assert_success(snt_ctx_destroy(other));
 }
 
 static int async_fd_of(struct snt_ctx *ctx)
@@ -315,14 +315,14 @@ static void events_have_an_fd_per_context(void **state)
 	assert_int_equal(fcntl(async_fd_of(ctx), F_SETFL, O_NONBLOCK), 0);
 	assert_int_equal(epoll_ctl(epoll_fd, EPOLL_CTL_ADD, async_fd_of(ctx), &event),
 			 0);
-	assert_success(snt_ctx_close(ctx));
+	assert_success(snt_ctx_destroy(ctx));
 	set_port(other, false);
 	set_port(other, true);
 	assert_int_equal(epoll_wait(epoll_fd, &event, 1, 0), 0);
 	assert_success(open_at(loopback_text(0), &ctx));
 	assert_int_equal(fcntl(async_fd_of(ctx), F_GETFL) & O_NONBLOCK, 0);
-	assert_success(snt_ctx_close(ctx));
-	assert_success(snt_ctx_close(other));
+	assert_success(snt_ctx_destroy(ctx));
+	assert_success(snt_ctx_destroy(other));
 	close(epoll_fd);
 }
 
@@ -368,7 +368,7 @@ static void threads_come_and_go(void **state)
 			pthread_create(&thread[i], NULL, come_and_go, &visitor[i]));
 	for (unsigned i = 0; i < THREADS; i++) {
 		pthread_join(thread[i], NULL);
-		assert_success(snt_ctx_close(visitor[i].peer.ctx));
+		assert_success(snt_ctx_destroy(visitor[i].peer.ctx));
 	}
 	assert_int_equal(count_fds(), fds);
 	alarm(0);

@@ -76,12 +76,12 @@ static void close_end(struct end *end)
 	struct snt_wc wc = { 0 };
 
 	must(end, snt_qp_close(end->qp, 0), "close");
-	while (wc.opcode != SNT_CLOSED)
+	while (wc.opcode != SNT_OP_CLOSED)
 		must(end, snt_cq_poll(end->cq, &wc, 1), "poll");
 	must(end, snt_qp_destroy(end->qp), "destroy");
 	must(end, snt_cq_destroy(end->cq), "destroy");
 	must(end, snt_mem_release(end->mem), "release");
-	must(end, snt_ctx_close(end->peer.ctx), "close");
+	must(end, snt_ctx_destroy(end->peer.ctx), "close");
 	free(end->out);
 }
 
@@ -96,8 +96,8 @@ static void post(struct end *end, unsigned message)
 	struct snt_sge sge = { end->mem, end->out + at, length_of(message) };
 	struct snt_recv_wr recv = { .wr_id = message };
 	struct snt_send_wr wr = { .wr_id = message,
-				  .opcode = SNT_WRITE_IMM,
-				  .flags = SNT_SIGNALED,
+				  .opcode = SNT_OP_WRITE_IMM,
+				  .flags = SNT_SEND_SIGNALED,
 				  .sge = &sge,
 				  .sge_count = 1,
 				  .imm = message,
@@ -114,7 +114,7 @@ static _Noreturn void explain(struct end *end, const struct snt_wc *wc)
 {
 	struct snt_lane_info lane = { .size = sizeof(lane) };
 
-	for (unsigned i = 0; !snt_qp_lane(end->qp, i, &lane); i++)
+	for (unsigned i = 0; !snt_qp_query_lane(end->qp, i, &lane); i++)
 		fprintf(stderr,
 			"# %s: lane %u on device %u: %s, %llu fragments, %u under way, "
 			"%llu errors\n",
@@ -132,7 +132,7 @@ static void take(struct end *end, const struct snt_wc *wc)
 
 	if (wc->status)
 		explain(end, wc);
-	if (wc->opcode != SNT_RECV_NOTIFY)
+	if (wc->opcode != SNT_OP_RECV_NOTIFY)
 		return;
 	if (!peer_filled(end->in + at, length_of(message), message))
 		peer_fail(&end->peer, "message %u is not as sent", message);
@@ -201,7 +201,7 @@ int main(int argc, char **argv)
 	};
 	char soft_a[] = "soft", soft_b[] = "soft";
 	char *a = soft_a, *b = soft_b;
-	enum snt_scheme scheme = SNT_SPRAY;
+	enum snt_scheme scheme = SNT_SCHEME_SPRAY;
 	struct faults faults = { .seed = 1 };
 	unsigned rounds = 20;
 	uint8_t timeout = 0;
@@ -214,7 +214,8 @@ int main(int argc, char **argv)
 		else if (option == 'b')
 			b = optarg;
 		else if (option == 's')
-			scheme = strcmp(optarg, "dqplb") ? SNT_SPRAY : SNT_DQPLB;
+			scheme = strcmp(optarg, "dqplb") ? SNT_SCHEME_SPRAY
+							 : SNT_SCHEME_DQPLB;
 		else if (option == 'r')
 			rounds = strtoul(optarg, NULL, 10);
 		else if (option == 't')

@@ -37,7 +37,7 @@ static int open_all(struct snt_ctx **ctx)
 
 	for (int i = 0; i < DEVICES; i++)
 		adopted[i] = scripted_adopted(device[i]);
-	return snt_ctx_open(&opts, ctx);
+	return snt_ctx_create(&opts, ctx);
 }
 
 static unsigned regions(void)
@@ -69,7 +69,7 @@ static int open_and_register(int which, unsigned nth)
 	assert_int_equal(regions(), ret ? 0 : DEVICES);
 	if (snt_mem_release(mem))
 		assert_success(snt_mem_release(mem));
-	assert_success(snt_ctx_close(ctx));
+	assert_success(snt_ctx_destroy(ctx));
 	return ret;
 }
 
@@ -118,8 +118,8 @@ static void failure_while_undoing(void **state)
 	assert_null(mem);
 	assert_int_equal(regions(), 1);
 	scripted_fail_control(device[0], 1, EBUSY);
-	assert_error(snt_ctx_close(ctx), EBUSY, scripted_adopted(device[0]).name);
-	assert_success(snt_ctx_close(ctx));
+	assert_error(snt_ctx_destroy(ctx), EBUSY, scripted_adopted(device[0]).name);
+	assert_success(snt_ctx_destroy(ctx));
 	assert_int_equal(regions(), 0);
 }
 
@@ -138,7 +138,7 @@ static void devices_are_kept_in_order(void **state)
 		assert_int_equal(info.kind, SNT_DEVICE_ADOPTED);
 		assert_int_equal(info.state, SNT_PORT_ACTIVE);
 	}
-	assert_success(snt_ctx_close(ctx));
+	assert_success(snt_ctx_destroy(ctx));
 }
 
 static void keys_are_those_of_the_device(void **state)
@@ -155,7 +155,7 @@ static void keys_are_those_of_the_device(void **state)
 	assert_int_not_equal(sge[0].lkey, sge[1].lkey);
 	assert_int_not_equal(sge[1].lkey, sge[2].lkey);
 	assert_success(snt_mem_release(mem));
-	assert_success(snt_ctx_close(ctx));
+	assert_success(snt_ctx_destroy(ctx));
 }
 
 int main(void)

@@ -60,18 +60,18 @@ static void open_world(void)
 	struct snt_ctx_opts opts = { .size = sizeof(opts),
 				     .soft = SNT_SOFT_ONLY,
 				     .soft_addresses = loopback_text(0) };
-	struct snt_cq_opts cq = { .size = sizeof(cq), .ops = SNT_OPS_EVENTS };
+	struct snt_cq_opts cq = { .size = sizeof(cq), .ops = SNT_CQ_OPS_EVENTS };
 
 	memset(&world, 0, sizeof(world));
-	assert_success(snt_ctx_open(&opts, &world.ctx));
+	assert_success(snt_ctx_create(&opts, &world.ctx));
 	assert_success(snt_mem_register(world.ctx, world.bytes, sizeof(world.bytes),
 					SNT_ACCESS_LOCAL_WRITE, &world.mem));
 	for (unsigned i = 0; i < ENDS; i++) {
-		assert_success(snt_loop_open(world.ctx, NULL, &world.loop[i]));
+		assert_success(snt_loop_create(world.ctx, NULL, &world.loop[i]));
 		cq.loop = world.loop[i];
 		assert_success(snt_cq_create(world.ctx, &cq, &world.cq[i]));
 	}
-	assert_success(snt_loop_wakes(world.loop[MINE], woken, NULL));
+	assert_success(snt_loop_set_wake_handler(world.loop[MINE], woken, NULL));
 }
 
 static void close_world(void)
@@ -79,10 +79,10 @@ static void close_world(void)
 	assert_int_equal(atomic_load(&world.enabled), 0);
 	for (unsigned i = 0; i < ENDS; i++) {
 		assert_success(snt_cq_destroy(world.cq[i]));
-		assert_success(snt_loop_close(world.loop[i]));
+		assert_success(snt_loop_destroy(world.loop[i]));
 	}
 	assert_success(snt_mem_release(world.mem));
-	assert_success(snt_ctx_close(world.ctx));
+	assert_success(snt_ctx_destroy(world.ctx));
 }
 
 static void turn(void)

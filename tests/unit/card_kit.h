@@ -19,7 +19,7 @@ static inline struct snt_card sample(unsigned device_count, unsigned lane_count)
 		.qp_num = 0x0a0b0c,
 		.generation = 0xfedcba9876543210,
 		.epoch = 0x01020304,
-		.scheme = SNT_SPRAY,
+		.scheme = SNT_SCHEME_SPRAY,
 		.flags = SNT_QP_TRACKED,
 		.read_depth = 16,
 		.mtu = 4096,
@@ -66,7 +66,7 @@ static inline struct snt_card largest(void)
 	card.qp_num = 0xffffff;
 	card.generation = UINT64_MAX;
 	card.epoch = UINT32_MAX;
-	card.scheme = SNT_DQPLB;
+	card.scheme = SNT_SCHEME_DQPLB;
 	card.read_depth = 255;
 	card.lane_depth = 65536;
 	card.recv_depth = 65536;
@@ -90,7 +90,7 @@ static inline struct snt_card longest(void)
 {
 	struct snt_card card = largest();
 
-	card.scheme = SNT_SPRAY;
+	card.scheme = SNT_SCHEME_SPRAY;
 	card.window = 0;
 	card.flags |= SNT_QP_NOTIFY_LENGTH;
 	card.mailbox_slots = 131072;

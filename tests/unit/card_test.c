@@ -43,7 +43,7 @@ static void every_extreme_goes_round(void **state)
 	card.mtu = 256;
 	card.lane_depth = 1;
 	card.recv_depth = 1;
-	card.scheme = SNT_DQPLB;
+	card.scheme = SNT_SCHEME_DQPLB;
 	card.window = 1;
 	card.fragment_size = 256;
 	card.lane[0].qp_num = 2;
@@ -92,7 +92,7 @@ static void packed_bytes_are_fixed(void **state)
 	uint8_t packed[SNT_CARD_PACKED_MAX];
 
 	(void)state;
-	card.scheme = SNT_DQPLB;
+	card.scheme = SNT_SCHEME_DQPLB;
 	card.window = 1 << 22;
 	card.device[0].lid = 0xabcd;
 	assert_int_equal(snt_card_pack(&card, packed, sizeof(packed)),
@@ -322,7 +322,7 @@ static void a_mailbox_is_for_spray(void **state)
 	struct snt_card card = sample_with_mailbox(2, 3);
 
 	(void)state;
-	card.scheme = SNT_DQPLB;
+	card.scheme = SNT_SCHEME_DQPLB;
 	card.window = 1024;
 	card_refused(&card, "there is a mailbox, but no notify lane");
 }
@@ -334,7 +334,7 @@ static void windows_out_of_range_are_refused(void **state)
 	struct snt_card card = sample(1, 1);
 
 	(void)state;
-	card.scheme = SNT_DQPLB;
+	card.scheme = SNT_SCHEME_DQPLB;
 	for (unsigned i = 0; i < ARRAY_SIZE(window); i++) {
 		card.window = window[i];
 		card_refused(&card, "window is");

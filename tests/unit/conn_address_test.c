@@ -134,16 +134,16 @@ static void listen_on_fakes(struct fakes *fakes, const char *host)
 	struct snt_listener_opts listen =
 		SNT_INIT(listen, .host = host, .carrier = SNT_CARRIER_TCP);
 
-	assert_success(snt_ctx_open(&opts, &fakes->ctx));
-	assert_success(snt_loop_open(fakes->ctx, NULL, &fakes->loop));
+	assert_success(snt_ctx_create(&opts, &fakes->ctx));
+	assert_success(snt_loop_create(fakes->ctx, NULL, &fakes->loop));
 	assert_success(snt_listener_create(fakes->loop, &listen, &fakes->listener));
 }
 
 static void close_fakes(struct fakes *fakes)
 {
 	assert_success(snt_listener_destroy(fakes->listener));
-	assert_success(snt_loop_close(fakes->loop));
-	assert_success(snt_ctx_close(fakes->ctx));
+	assert_success(snt_loop_destroy(fakes->loop));
+	assert_success(snt_ctx_destroy(fakes->ctx));
 	fake_reset();
 }
 
@@ -230,17 +230,17 @@ static void device_of_ipv6_has_no_ipv4_addresses_by_cm(void **state)
 	(void)state;
 	if (!has_ipv6())
 		return;
-	ret = snt_ctx_open(&opts, &ctx);
+	ret = snt_ctx_create(&opts, &ctx);
 	/* Another program may have a soft device there. */
 	if (ret == -EADDRINUSE || ret == -EADDRNOTAVAIL)
 		return;
 	assert_success(ret);
-	assert_success(snt_loop_open(ctx, NULL, &loop));
+	assert_success(snt_loop_create(ctx, NULL, &loop));
 	assert_success(snt_listener_create(loop, &listen, &listener));
 	expect_end(listener, 0);
 	assert_success(snt_listener_destroy(listener));
-	assert_success(snt_loop_close(loop));
-	assert_success(snt_ctx_close(ctx));
+	assert_success(snt_loop_destroy(loop));
+	assert_success(snt_ctx_destroy(ctx));
 }
 
 static bool is_on_loopback(const struct ifaddrs *interfaces, const char *text)

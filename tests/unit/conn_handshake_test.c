@@ -246,7 +246,7 @@ static void schemes_differ(void **state)
 
 	(void)state;
 	init(&pair, 1, 1, NULL, NULL);
-	pair.offer[1].scheme = SNT_DQPLB;
+	pair.offer[1].scheme = SNT_SCHEME_DQPLB;
 	expect_over(&pair, -EINVAL, -EINVAL, "schemes differ");
 }
 

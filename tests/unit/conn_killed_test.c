@@ -102,7 +102,8 @@ static void run_child(const struct snt_conn_opts *like, const char *address, int
 	struct snt_ctx_opts ctx_opts = { .size = sizeof(ctx_opts),
 					 .soft = SNT_SOFT_ONLY,
 					 .soft_addresses = address };
-	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts), .ops = SNT_OPS_EVENTS };
+	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts),
+				       .ops = SNT_CQ_OPS_EVENTS };
 	struct snt_qp_opts qp = { .size = sizeof(qp) };
 	struct snt_conn_opts opts = *like;
 	struct snt_conn *conn;
@@ -113,7 +114,7 @@ static void run_child(const struct snt_conn_opts *like, const char *address, int
 	listen_to_signals();
 	if (read(port_from, &opts.port, sizeof(opts.port)) != sizeof(opts.port))
 		_exit(1);
-	if (snt_ctx_open(&ctx_opts, &ctx) || snt_loop_open(ctx, NULL, &loop))
+	if (snt_ctx_create(&ctx_opts, &ctx) || snt_loop_create(ctx, NULL, &loop))
 		child_fails("set-up");
 	cq_opts.loop = loop;
 	if (snt_cq_create(ctx, &cq_opts, &qp.cq))

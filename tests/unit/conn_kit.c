@@ -35,13 +35,14 @@ static void open_end(struct kit_end *end, unsigned number, unsigned devices)
 	struct snt_ctx_opts opts = { .size = sizeof(opts),
 				     .soft = SNT_SOFT_ONLY,
 				     .soft_addresses = list };
-	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts), .ops = SNT_OPS_EVENTS };
+	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts),
+				       .ops = SNT_CQ_OPS_EVENTS };
 
 	for (unsigned i = 0; i < devices; i++)
 		snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%s",
 			 i ? "," : "", kit_address(number, i));
-	assert_success(snt_ctx_open(&opts, &end->ctx));
-	assert_success(snt_loop_open(end->ctx, NULL, &end->loop));
+	assert_success(snt_ctx_create(&opts, &end->ctx));
+	assert_success(snt_loop_create(end->ctx, NULL, &end->loop));
 	cq_opts.loop = end->loop;
 	assert_success(snt_cq_create(end->ctx, &cq_opts, &end->cq));
 	end->bytes = calloc(1, KIT_BYTES);
@@ -217,8 +218,8 @@ void kit_close(struct kit *kit)
 
 		assert_success(snt_cq_destroy(end->cq));
 		assert_success(snt_mem_release(end->mem));
-		assert_success(snt_loop_close(end->loop));
-		assert_success(snt_ctx_close(end->ctx));
+		assert_success(snt_loop_destroy(end->loop));
+		assert_success(snt_ctx_destroy(end->ctx));
 		free(end->bytes);
 	}
 	is_open = false;

@@ -28,7 +28,7 @@ static void options_out_of_range(void **state)
 	kit.qp[0].mtu = 0;
 	kit.qp[0].scheme = (enum snt_scheme)257; /* whose lower bits are one */
 	REFUSED("scheme is 257");
-	kit.qp[0].scheme = SNT_SPRAY;
+	kit.qp[0].scheme = SNT_SCHEME_SPRAY;
 	kit.qp[0].flags = 256;
 	REFUSED("flags is 256");
 	kit.qp[0].flags = 0;
@@ -54,7 +54,7 @@ static void cq_of_another_loop(void **state)
 	(void)state;
 	kit_open(&kit, SNT_CARRIER_TCP, 1);
 	kit_listen(&kit);
-	assert_success(snt_loop_open(kit.end[0].ctx, NULL, &other));
+	assert_success(snt_loop_create(kit.end[0].ctx, NULL, &other));
 	opts.loop = other;
 	assert_success(snt_cq_create(kit.end[0].ctx, &opts, &kit.qp[0].cq));
 	assert_error(snt_conn_connect(kit.end[0].loop, &kit.connect, &never), EINVAL,
@@ -64,10 +64,10 @@ static void cq_of_another_loop(void **state)
 	assert_success(snt_cq_create(kit.end[0].ctx, &opts, &kit.qp[0].cq));
 	assert_error(snt_conn_connect(kit.end[0].loop, &kit.connect, &never), EINVAL,
 		     "snt_qp_opts.recv_cq is in another loop");
-	assert_error(snt_loop_close(other), EBUSY, "CQs left");
+	assert_error(snt_loop_destroy(other), EBUSY, "CQs left");
 	assert_success(snt_cq_destroy(kit.qp[0].cq));
 	assert_success(snt_cq_destroy(kit.qp[0].recv_cq));
-	assert_success(snt_loop_close(other));
+	assert_success(snt_loop_destroy(other));
 	kit_close(&kit);
 }
 
@@ -156,7 +156,7 @@ static int tidy_up(struct kit *kit)
 	       snt_conn_abort(kit->end[0].conn, NULL) != -ECHILD ||
 	       snt_conn_destroy(kit->end[0].conn) != -ECHILD ||
 	       snt_conn_wait(kit->end[0].conn, 0) != -ECHILD ||
-	       snt_loop_close(kit->end[0].loop) != -ECHILD ||
+	       snt_loop_destroy(kit->end[0].loop) != -ECHILD ||
 	       snt_conn_connect(kit->end[0].loop, &kit->connect, &never) != -ECHILD;
 }
 
@@ -416,7 +416,7 @@ static void a_peer_that_comes_too_late(void **state)
 	kit_open(&kit, *(enum snt_carrier *)*state, 1);
 	kit.listen.requested = NULL;
 	kit_listen(&kit);
-	assert_success(snt_loop_open(kit.end[1].ctx, NULL, &loop));
+	assert_success(snt_loop_create(kit.end[1].ctx, NULL, &loop));
 	opts.share = kit.listener;
 	assert_success(snt_listener_create(loop, &opts, &late));
 	make_idle(loop);
@@ -424,7 +424,7 @@ static void a_peer_that_comes_too_late(void **state)
 	while (snt_loop_timeout(loop))
 		kit_turn(&kit);
 	assert_success(snt_listener_destroy(late));
-	assert_success(snt_loop_close(loop));
+	assert_success(snt_loop_destroy(loop));
 	kit_until(&kit, connector_over);
 	assert_int_equal(kit_status(&kit, 0), -ECONNREFUSED);
 	kit_close(&kit);

@@ -63,12 +63,12 @@ static void open_side(unsigned number)
 {
 	struct side *side = &sides[number];
 	struct snt_ctx_opts opts = { .size = sizeof(opts), .soft = SNT_SOFT_ONLY };
-	struct snt_cq_opts cq = { .size = sizeof(cq), .ops = SNT_OPS_EVENTS };
+	struct snt_cq_opts cq = { .size = sizeof(cq), .ops = SNT_CQ_OPS_EVENTS };
 
 	side->address = loopback_text(number);
 	opts.soft_addresses = side->address;
-	must(snt_ctx_open(&opts, &side->ctx), "a context");
-	must(snt_loop_open(side->ctx, NULL, &side->loop), "a loop");
+	must(snt_ctx_create(&opts, &side->ctx), "a context");
+	must(snt_loop_create(side->ctx, NULL, &side->loop), "a loop");
 	cq.loop = side->loop;
 	cq.per_device = 64;
 	must(snt_cq_create(side->ctx, &cq, &side->cq), "a CQ");
@@ -310,8 +310,8 @@ int main(int argc, char **argv)
 	snt_listener_destroy(listener);
 	for (unsigned i = 0; i < 2; i++) {
 		must(snt_cq_destroy(sides[i].cq), "the CQ");
-		must(snt_loop_close(sides[i].loop), "the loop");
-		must(snt_ctx_close(sides[i].ctx), "the context");
+		must(snt_loop_destroy(sides[i].loop), "the loop");
+		must(snt_ctx_destroy(sides[i].ctx), "the context");
 	}
 	return 0;
 }

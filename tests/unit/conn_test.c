@@ -30,7 +30,7 @@ static void connects_and_disconnects(void **state)
 		assert_memory_equal(info.data, i ? "hello" : "welcome",
 				    info.data_length);
 		assert_int_equal(info.pairs_good, 2);
-		assert_int_equal(snt_qp_lanes(snt_conn_qp(kit.end[i].conn)), 2);
+		assert_int_equal(snt_qp_lane_count(snt_conn_qp(kit.end[i].conn)), 2);
 		assert_int_equal(kit.end[i].events[SNT_CONN_PREPARE], 1);
 		assert_true(snt_conn_explain(kit.end[i].conn, text, sizeof(text)) <
 			    (ssize_t)sizeof(text));
@@ -62,13 +62,13 @@ static void another_scheme(void **state)
 	struct kit kit;
 
 	kit_open(&kit, carrier_of(state), 2);
-	kit.qp[0].scheme = kit.qp[1].scheme = SNT_DQPLB;
+	kit.qp[0].scheme = kit.qp[1].scheme = SNT_SCHEME_DQPLB;
 	kit.qp[0].lanes = 4;
 	kit.qp[1].lanes = 3;
 	kit_listen(&kit);
 	kit_connect(&kit);
 	kit_until(&kit, kit_both_up);
-	assert_int_equal(snt_qp_lanes(snt_conn_qp(kit.end[0].conn)), 3);
+	assert_int_equal(snt_qp_lane_count(snt_conn_qp(kit.end[0].conn)), 3);
 	kit_check_data(&kit, 0);
 	kit_disconnect(&kit);
 	kit_close(&kit);
@@ -241,7 +241,7 @@ static void tried_again(void **state)
 	kit_close(&kit);
 }
 
-/* QPs that the program polls: it sees their completions, and their SNT_CLOSED. */
+/* QPs that the program polls: it sees their completions, and their SNT_OP_CLOSED. */
 static void polled_by_the_program(void **state)
 {
 	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts) };
@@ -267,8 +267,8 @@ static void polled_by_the_program(void **state)
 		snt_qp_post_send(snt_conn_qp(kit.end[0].conn),
 				 &(struct snt_send_wr){
 					 .wr_id = 5,
-					 .opcode = SNT_WRITE,
-					 .flags = SNT_SIGNALED,
+					 .opcode = SNT_OP_WRITE,
+					 .flags = SNT_SEND_SIGNALED,
 					 .sge_count = 1,
 					 .sge = &(struct snt_sge){ kit.end[0].mem,
 								   kit.end[0].bytes,
@@ -287,10 +287,10 @@ static void polled_by_the_program(void **state)
 	assert_success(snt_conn_disconnect(kit.end[1].conn));
 	kit_until(&kit, kit_both_over);
 	for (unsigned i = 0; i < 2; i++) {
-		assert_error(snt_conn_destroy(kit.end[i].conn), EBUSY, "SNT_CLOSED");
+		assert_error(snt_conn_destroy(kit.end[i].conn), EBUSY, "SNT_OP_CLOSED");
 		while (snt_cq_poll(cq[i], &wc, 1) == 0)
 			kit_turn(&kit);
-		assert_int_equal(wc.opcode, SNT_CLOSED);
+		assert_int_equal(wc.opcode, SNT_OP_CLOSED);
 		assert_int_equal(wc.wr_id, 70 + i);
 		assert_success(snt_conn_destroy(kit.end[i].conn));
 		kit.end[i].conn = NULL;
@@ -318,7 +318,7 @@ static void unsignalled_to_the_last(void **state)
 	struct snt_wc wc;
 	struct kit kit;
 	struct snt_sge sge;
-	struct snt_send_wr wr = { .opcode = SNT_WRITE, .sge = &sge, .sge_count = 1 };
+	struct snt_send_wr wr = { .opcode = SNT_OP_WRITE, .sge = &sge, .sge_count = 1 };
 
 	kit_open(&kit, carrier_of(state), 1);
 	for (unsigned i = 0; i < 2; i++) {
@@ -356,7 +356,7 @@ static void unsignalled_to_the_last(void **state)
 		assert_int_equal(kit_status(&kit, i), 0);
 		while (snt_cq_poll(cq[i], &wc, 1) == 0)
 			kit_turn(&kit);
-		assert_int_equal(wc.opcode, SNT_CLOSED);
+		assert_int_equal(wc.opcode, SNT_OP_CLOSED);
 		assert_success(snt_conn_destroy(kit.end[i].conn));
 		kit.end[i].conn = NULL;
 		assert_success(snt_cq_destroy(cq[i]));
@@ -432,7 +432,7 @@ static void a_cq_that_breaks(void **state)
 	assert_success(snt_conn_abort(end->conn, "its CQ is broken"));
 	kit_until(&kit, kit_both_over);
 	assert_int_equal(snt_op_pending(&op), 1);
-	assert_success(snt_op_cancel(&op, SNT_DETACH));
+	assert_success(snt_op_cancel(&op, SNT_CANCEL_DETACH));
 	while (snt_op_pending(&op))
 		kit_turn(&kit);
 	context->ops.poll_cq = poll_other;

@@ -341,7 +341,7 @@ static void accepted(void *arg, struct snt_stream_listener *listener,
 
 	expect(listener == core->streams, "the stream listener of another thread");
 	core->streams_served++;
-	snt_stream_on_ready(stream, echo, core);
+	snt_stream_set_ready_handler(stream, echo, core);
 	echo(core, stream, 0);
 }
 
@@ -388,9 +388,9 @@ static void share_ports(struct core *core)
 
 static void open_core(struct core *core)
 {
-	struct snt_cq_opts opts = { .size = sizeof(opts), .ops = SNT_OPS_EVENTS };
+	struct snt_cq_opts opts = { .size = sizeof(opts), .ops = SNT_CQ_OPS_EVENTS };
 
-	must(snt_loop_open(world.ctx, NULL, &core->loop), "loop");
+	must(snt_loop_create(world.ctx, NULL, &core->loop), "loop");
 	opts.loop = core->loop;
 	must(snt_cq_create(world.ctx, &opts, &core->cq), "CQ");
 	if (!core->index)
@@ -408,7 +408,7 @@ static void close_core(struct core *core)
 	if (!streams_first)
 		must(snt_stream_listener_destroy(core->streams), "destroy");
 	must(snt_cq_destroy(core->cq), "destroy a CQ");
-	must(snt_loop_close(core->loop), "close a loop");
+	must(snt_loop_destroy(core->loop), "close a loop");
 }
 
 static void *run_core(void *arg)
@@ -487,7 +487,7 @@ static void open_world(enum snt_carrier carrier, unsigned round)
 	for (unsigned i = 0; i < BYTES; i++)
 		world.payload[i] = (unsigned char)(i * i >> 8);
 	atomic_store(&world.open, ENDS);
-	assert_success(snt_ctx_open(&opts, &world.ctx));
+	assert_success(snt_ctx_create(&opts, &world.ctx));
 	assert_success(snt_mem_register(world.ctx, world.messages,
 					sizeof(world.messages), SNT_ACCESS_LOCAL_WRITE,
 					&world.mem));
@@ -506,7 +506,7 @@ static void run_world(void)
 {
 	pthread_barrier_wait(&world.barrier);
 	pthread_barrier_wait(&world.barrier);
-	assert_error(snt_ctx_close(world.ctx), EBUSY, "4 loops left");
+	assert_error(snt_ctx_destroy(world.ctx), EBUSY, "4 loops left");
 	assert_int_equal(pthread_create(&world.registrar, NULL, register_all_the_time,
 					NULL),
 			 0);
@@ -521,12 +521,12 @@ static void close_world(void)
 {
 	pthread_t thread;
 
-	assert_error(snt_ctx_close(world.ctx), EBUSY, "2 memory registrations left");
+	assert_error(snt_ctx_destroy(world.ctx), EBUSY, "2 memory registrations left");
 	assert_int_equal(pthread_create(&thread, NULL, release_last, world.last), 0);
 	pthread_join(thread, NULL);
-	assert_error(snt_ctx_close(world.ctx), EBUSY, "1 memory registrations left");
+	assert_error(snt_ctx_destroy(world.ctx), EBUSY, "1 memory registrations left");
 	assert_success(snt_mem_release(world.mem));
-	assert_success(snt_ctx_close(world.ctx));
+	assert_success(snt_ctx_destroy(world.ctx));
 	pthread_barrier_destroy(&world.barrier);
 }
 
@@ -594,12 +594,12 @@ static void *visit(void *arg)
 		unsigned turns = (unsigned)rand_r(&visitor->seed) % 8;
 		struct snt_listener *listener;
 
-		must(snt_loop_open(world.ctx, NULL, &visitor->loop), "loop");
+		must(snt_loop_create(world.ctx, NULL, &visitor->loop), "loop");
 		must(snt_listener_create(visitor->loop, &opts, &listener), "share");
 		while (turns--)
 			must(snt_loop_wait(visitor->loop, 1000000), "wait");
 		must(snt_listener_destroy(listener), "destroy");
-		must(snt_loop_close(visitor->loop), "close a loop");
+		must(snt_loop_destroy(visitor->loop), "close a loop");
 	}
 	return NULL;
 }
@@ -633,7 +633,8 @@ static void listeners_come_and_go(void **state)
 	struct snt_ctx_opts ctx_opts = { .size = sizeof(ctx_opts),
 					 .soft = SNT_SOFT_ONLY,
 					 .soft_addresses = loopback_text(0) };
-	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts), .ops = SNT_OPS_EVENTS };
+	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts),
+				       .ops = SNT_CQ_OPS_EVENTS };
 	struct visitor visitors[CORES - 1] = { { 0 } }, own = { 0 };
 	struct snt_listener_opts opts = { .size = sizeof(opts),
 					  .requested = turn_away,
@@ -641,8 +642,8 @@ static void listeners_come_and_go(void **state)
 
 	memset(&world, 0, sizeof(world));
 	world.carrier = opts.carrier = *(enum snt_carrier *)*state;
-	assert_success(snt_ctx_open(&ctx_opts, &world.ctx));
-	assert_success(snt_loop_open(world.ctx, NULL, &own.loop));
+	assert_success(snt_ctx_create(&ctx_opts, &world.ctx));
+	assert_success(snt_loop_create(world.ctx, NULL, &own.loop));
 	cq_opts.loop = own.loop;
 	assert_success(snt_cq_create(world.ctx, &cq_opts, &world.core->cq));
 	assert_success(snt_listener_create(own.loop, &opts, &own.port));
@@ -661,8 +662,8 @@ static void listeners_come_and_go(void **state)
 	assert_int_not_equal(own.requests, 0);
 	assert_success(snt_listener_destroy(own.port));
 	assert_success(snt_cq_destroy(world.core->cq));
-	assert_success(snt_loop_close(own.loop));
-	assert_success(snt_ctx_close(world.ctx));
+	assert_success(snt_loop_destroy(own.loop));
+	assert_success(snt_ctx_destroy(world.ctx));
 }
 
 int main(void)

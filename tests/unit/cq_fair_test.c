@@ -71,8 +71,8 @@ static void post_one(unsigned i)
 {
 	struct snt_sge sge = loop_sge(fair.pair, 0, 0, 8);
 	struct snt_send_wr wr = { .wr_id = i,
-				  .opcode = SNT_WRITE,
-				  .flags = SNT_SIGNALED,
+				  .opcode = SNT_OP_WRITE,
+				  .flags = SNT_SEND_SIGNALED,
 				  .sge_count = 1,
 				  .sge = &sge,
 				  .remote = &fair.pair->end[1].token,
@@ -97,7 +97,7 @@ static void keep_busy(int max)
 		/* There is enough for every poll. */
 		assert_int_equal(count, max);
 		for (int n = 0; n < count; n++) {
-			assert_int_equal(wc[n].status, SNT_SUCCESS);
+			assert_int_equal(wc[n].status, SNT_WC_SUCCESS);
 			fair.served[wc[n].wr_id]++;
 			post_one(wc[n].wr_id);
 		}

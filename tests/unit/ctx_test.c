@@ -28,7 +28,7 @@ static int open_with(struct snt_ctx_opts opts)
 	if (!opts.log_level)
 		opts.log_level = SNT_LOG_DEBUG;
 	log_text[0] = '\0';
-	return snt_ctx_open(&opts, &ctx);
+	return snt_ctx_create(&opts, &ctx);
 }
 
 static int open_list(const char *devices)
@@ -46,7 +46,7 @@ static struct snt_device_info info_of(unsigned index)
 
 static void assert_closes_clean(void)
 {
-	assert_success(snt_ctx_close(ctx));
+	assert_success(snt_ctx_destroy(ctx));
 	assert_int_equal(fake_live(), 0);
 	ctx = NULL;
 }
@@ -68,7 +68,7 @@ static void all_devices_by_default(void **state)
 	(void)state;
 	fake_add("mlx5_0", 1);
 	fake_add("mlx5_1", 2);
-	assert_success(snt_ctx_open(NULL, &ctx));
+	assert_success(snt_ctx_create(NULL, &ctx));
 	assert_int_equal(snt_ctx_device_count(ctx), 3);
 	assert_string_equal(info_of(0).name, "mlx5_0");
 	assert_string_equal(info_of(2).name, "mlx5_1");
@@ -262,13 +262,13 @@ static void best_gid_is_chosen_and_explained(void **state)
 	assert_int_equal(info_of(0).gid_index, 5);
 	assert_string_equal(info_of(0).gid_reason,
 			    "10.1.2.3 (RoCE v2, IPv4), the best of 4");
-	assert_success(snt_device_gid(snt_ctx_device(ctx, 0), 0, &gid));
+	assert_success(snt_device_query_gid(snt_ctx_device(ctx, 0), 0, &gid));
 	assert_string_equal(gid.reason,
 			    "RoCE v1, not routed, IPv6 link-local, not routed");
-	assert_success(snt_device_gid(snt_ctx_device(ctx, 0), 3, &gid));
+	assert_success(snt_device_query_gid(snt_ctx_device(ctx, 0), 3, &gid));
 	assert_int_equal(gid.index, 5);
 	assert_string_equal(gid.text, "10.1.2.3");
-	assert_error(snt_device_gid(snt_ctx_device(ctx, 0), 4, &gid), ENOENT,
+	assert_error(snt_device_query_gid(snt_ctx_device(ctx, 0), 4, &gid), ENOENT,
 		     "mlx5_0 port 1 has 4 GIDs");
 	assert_closes_clean();
 }
@@ -398,7 +398,7 @@ static void soft_devices_fail_clean(void **state)
 		if (ret && ret != -ENOMEM)
 			fail_msg("call %u: %s", nth, snt_err_text());
 		if (!ret)
-			assert_success(snt_ctx_close(ctx));
+			assert_success(snt_ctx_destroy(ctx));
 	} while (fault_was_hit());
 	fault_arm(0);
 	assert_true(nth > 10);
@@ -411,10 +411,10 @@ static void log_settings(void **state)
 	fake_add("mlx5_0", 1);
 	setenv("SENNIT_LOG", "loud", 1);
 	assert_error(
-		snt_ctx_open(NULL, &ctx), EINVAL,
+		snt_ctx_create(NULL, &ctx), EINVAL,
 		"SENNIT_LOG is \"loud\", which is none of: error, warn, info, debug");
 	setenv("SENNIT_LOG", "", 1);
-	assert_success(snt_ctx_open(NULL, &ctx));
+	assert_success(snt_ctx_create(NULL, &ctx));
 	assert_closes_clean();
 	setenv("SENNIT_LOG", "error", 1);
 	setenv("SENNIT_DEVICE", "typo", 1);
@@ -492,14 +492,14 @@ static void refused_close_can_be_repeated(void **state)
 	for (unsigned nth = 1; nth <= 2; nth++) {
 		assert_success(open_list(NULL));
 		fault_arm(nth);
-		assert_error(snt_ctx_close(ctx), FAKE_ERRNO,
+		assert_error(snt_ctx_destroy(ctx), FAKE_ERRNO,
 			     nth == 1 ? "mlx5_0 port 1" : "mlx5_1 port 1");
 		assert_int_equal(snt_ctx_device_count(ctx), 2);
 		assert_non_null(snt_device_context(snt_ctx_device(ctx, 0)));
 		fault_arm(0);
 		assert_closes_clean();
 	}
-	assert_success(snt_ctx_close(NULL));
+	assert_success(snt_ctx_destroy(NULL));
 }
 
 static void options_must_state_their_size(void **state)
@@ -511,15 +511,15 @@ static void options_must_state_their_size(void **state)
 
 	(void)state;
 	fake_add("mlx5_0", 1);
-	assert_success(snt_ctx_open(&future.opts, &ctx));
+	assert_success(snt_ctx_create(&future.opts, &ctx));
 	assert_closes_clean();
 	future.newer[3] = 1;
-	assert_error(snt_ctx_open(&future.opts, &ctx), E2BIG, "struct snt_ctx_opts");
+	assert_error(snt_ctx_create(&future.opts, &ctx), E2BIG, "struct snt_ctx_opts");
 	future.opts.size = 0;
-	assert_error(snt_ctx_open(&future.opts, &ctx), EINVAL, "set .size");
+	assert_error(snt_ctx_create(&future.opts, &ctx), EINVAL, "set .size");
 	future.opts.size = offsetof(struct snt_ctx_opts, adopted);
 	future.opts.adopted_count = 3; /* beyond the stated size: not looked at */
-	assert_success(snt_ctx_open(&future.opts, &ctx));
+	assert_success(snt_ctx_create(&future.opts, &ctx));
 	assert_closes_clean();
 }
 
@@ -704,7 +704,7 @@ static void adopting_from_libibverbs(void **state)
 	assert_success(open_with(
 		(struct snt_ctx_opts){ .adopted = &adopted, .adopted_count = 1 }));
 	assert_int_equal(info_of(0).mtu, 1024);
-	assert_success(snt_ctx_close(ctx));
+	assert_success(snt_ctx_destroy(ctx));
 	assert_int_equal(fake_live(), 2); /* ours, and still open */
 
 	adopted.port = 2;

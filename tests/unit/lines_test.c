@@ -75,9 +75,9 @@ static void what_threads_use_shares_no_line(void **state)
 	static char byte;
 
 	(void)state;
-	assert_success(snt_ctx_open(&opts, &ctx));
+	assert_success(snt_ctx_create(&opts, &ctx));
 	for (unsigned i = 0; i < COUNT; i++) {
-		assert_success(snt_loop_open(ctx, NULL, &loop[i]));
+		assert_success(snt_loop_create(ctx, NULL, &loop[i]));
 		assert_success(snt_mem_register(ctx, &byte, 1, SNT_ACCESS_LOCAL_WRITE,
 						&mem[i]));
 		assert_success(
@@ -94,9 +94,9 @@ static void what_threads_use_shares_no_line(void **state)
 		assert_success(snt_qp_destroy(qp[i]));
 		assert_success(snt_cq_destroy(cq[i]));
 		assert_success(snt_mem_release(mem[i]));
-		assert_success(snt_loop_close(loop[i]));
+		assert_success(snt_loop_destroy(loop[i]));
 	}
-	assert_success(snt_ctx_close(ctx));
+	assert_success(snt_ctx_destroy(ctx));
 	null_device_destroy(null);
 }
 

@@ -44,7 +44,7 @@ static void *open_context(void *unused)
 	struct snt_ctx *ctx;
 
 	(void)unused;
-	assert_int_equal(snt_ctx_open(&opts, &ctx), -ENODEV);
+	assert_int_equal(snt_ctx_create(&opts, &ctx), -ENODEV);
 	return NULL;
 }
 

@@ -23,7 +23,7 @@ static void note(void *arg, const struct snt_event *event)
 
 static void open_pair(void)
 {
-	pair = loop_pair_lanes(SNT_SPRAY, SNT_OPS_EVENTS);
+	pair = loop_pair_lanes(SNT_SCHEME_SPRAY, SNT_CQ_OPS_EVENTS);
 	got_count = 0;
 }
 
@@ -57,7 +57,7 @@ static void events_are_typed_and_named(void **state)
 	(void)state;
 	open_pair();
 	loop = pair->end[0].loop;
-	assert_success(snt_loop_events(loop, note, &pair));
+	assert_success(snt_loop_set_event_handler(loop, note, &pair));
 	assert_success(snt_loop_fd(loop));
 	assert_success(snt_loop_dispatch(loop, 0));
 	assert_false(loop_readable(loop));
@@ -84,7 +84,7 @@ static void a_lane_is_known_by_its_qp(void **state)
 	open_pair();
 	end = &pair->end[0];
 	lane = scripted_qp_at(end->device[1], 0);
-	assert_success(snt_loop_events(end->loop, note, &pair));
+	assert_success(snt_loop_set_event_handler(end->loop, note, &pair));
 	raise_for(IBV_EVENT_QP_FATAL, lane);
 	/* Without an fd as well. */
 	assert_int_equal(snt_loop_dispatch(end->loop, 0), 1);
@@ -102,11 +102,11 @@ static void a_polled_lane_is_known_by_its_qp(void **state)
 	struct ibv_qp *lane;
 
 	(void)state;
-	pair = loop_pair_lanes(SNT_SPRAY, SNT_OPS_POLLED);
+	pair = loop_pair_lanes(SNT_SCHEME_SPRAY, SNT_CQ_OPS_POLLED);
 	got_count = 0;
 	end = &pair->end[0];
 	lane = scripted_qp_at(end->device[1], 0);
-	assert_success(snt_loop_events(end->loop, note, &pair));
+	assert_success(snt_loop_set_event_handler(end->loop, note, &pair));
 	raise_for(IBV_EVENT_QP_FATAL, lane);
 	assert_int_equal(snt_loop_dispatch(end->loop, 0), 1);
 	assert_int_equal(got[0].qp_num, lane->qp_num);
@@ -126,9 +126,9 @@ static void every_loop_gets_every_event(void **state)
 	end = &pair->end[0];
 	loop[0] = end->loop;
 	lane = scripted_qp_at(end->device[1], 0);
-	assert_success(snt_loop_open(end->ctx, NULL, &loop[1]));
+	assert_success(snt_loop_create(end->ctx, NULL, &loop[1]));
 	for (unsigned i = 0; i < 2; i++) {
-		assert_success(snt_loop_events(loop[i], note, &pair));
+		assert_success(snt_loop_set_event_handler(loop[i], note, &pair));
 		assert_success(snt_loop_fd(loop[i]));
 		assert_success(snt_loop_dispatch(loop[i], 0));
 	}
@@ -153,7 +153,7 @@ static void every_loop_gets_every_event(void **state)
 	/* One that is passed on to a loop which closes is dropped. */
 	raise_for(IBV_EVENT_PORT_ERR, NULL);
 	assert_int_equal(snt_loop_dispatch(loop[0], 0), 1);
-	assert_success(snt_loop_close(loop[1]));
+	assert_success(snt_loop_destroy(loop[1]));
 	assert_int_equal(got_count, 3);
 	loop_pair_close(pair);
 }
@@ -176,10 +176,10 @@ static void untouched_before_and_after(void **state)
 	raise_for(IBV_EVENT_PORT_ERR, NULL);
 	assert_false(loop_readable(loop));
 	assert_int_equal(snt_loop_dispatch(loop, 0), 0);
-	assert_success(snt_loop_events(loop, note, &pair));
+	assert_success(snt_loop_set_event_handler(loop, note, &pair));
 	assert_true(loop_readable(loop));
 	assert_int_equal(snt_loop_dispatch(loop, 0), 1);
-	assert_success(snt_loop_events(loop, NULL, NULL));
+	assert_success(snt_loop_set_event_handler(loop, NULL, NULL));
 	raise_for(IBV_EVENT_PORT_ERR, NULL);
 	assert_false(loop_readable(loop));
 	assert_int_equal(snt_loop_dispatch(loop, 0), 0);
@@ -196,7 +196,7 @@ static void budgets_hold(void **state)
 	(void)state;
 	open_pair();
 	loop = pair->end[0].loop;
-	assert_success(snt_loop_events(loop, note, &pair));
+	assert_success(snt_loop_set_event_handler(loop, note, &pair));
 	assert_success(snt_loop_fd(loop));
 	assert_success(snt_loop_dispatch(loop, 0));
 	for (int i = 0; i < 5; i++)
@@ -217,20 +217,20 @@ static void destroy_it(void *arg, const struct snt_event *event)
 	assert_ptr_equal(event->qp, pair->end[0].qp);
 	assert_success(snt_qp_destroy(event->qp));
 	pair->end[0].qp = NULL;
-	assert_success(snt_loop_events(pair->end[0].loop, NULL, NULL));
+	assert_success(snt_loop_set_event_handler(pair->end[0].loop, NULL, NULL));
 }
 
 /* A device waits with destroying for the acknowledgement. */
 static void the_function_may_destroy_what_it_is_about(void **state)
 {
-	struct loop_opts opts = { .ops = SNT_OPS_EVENTS,
+	struct loop_opts opts = { .ops = SNT_CQ_OPS_EVENTS,
 				  .unconnected = true,
 				  .devices = 2 };
 
 	(void)state;
 	pair = loop_pair_open(&opts);
 	got_count = 0;
-	assert_success(snt_loop_events(pair->end[0].loop, destroy_it, NULL));
+	assert_success(snt_loop_set_event_handler(pair->end[0].loop, destroy_it, NULL));
 	raise_for(IBV_EVENT_QP_ACCESS_ERR, scripted_qp_at(pair->end[0].device[1], 0));
 	raise_for(IBV_EVENT_PORT_ERR, NULL);
 	assert_int_equal(snt_loop_dispatch(pair->end[0].loop, 0), 1);
@@ -247,21 +247,22 @@ static void close_end(void *arg, const struct snt_event *event)
 	assert_success(snt_qp_destroy(end->qp));
 	assert_success(snt_cq_destroy(end->cq));
 	assert_success(snt_mem_release(end->mem));
-	assert_success(snt_loop_close(end->loop));
-	assert_success(snt_ctx_close(end->ctx));
+	assert_success(snt_loop_destroy(end->loop));
+	assert_success(snt_ctx_destroy(end->ctx));
 	free(end->buffer);
 }
 
 static void the_function_may_close_the_loop(void **state)
 {
-	struct loop_opts opts = { .ops = SNT_OPS_EVENTS,
+	struct loop_opts opts = { .ops = SNT_CQ_OPS_EVENTS,
 				  .unconnected = true,
 				  .devices = 2 };
 
 	(void)state;
 	pair = loop_pair_open(&opts);
 	got_count = 0;
-	assert_success(snt_loop_events(pair->end[0].loop, close_end, &pair->end[0]));
+	assert_success(snt_loop_set_event_handler(pair->end[0].loop, close_end,
+						  &pair->end[0]));
 	assert_success(snt_loop_fd(pair->end[0].loop));
 	raise_for(IBV_EVENT_PORT_ERR, NULL);
 	raise_for(IBV_EVENT_PORT_ACTIVE, NULL);

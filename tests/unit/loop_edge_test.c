@@ -120,7 +120,7 @@ static void the_second_wake_makes_an_edge(void **state)
 
 	(void)state;
 	open_kit(&kit);
-	assert_success(snt_loop_wakes(kit.end[0].loop, woken, NULL));
+	assert_success(snt_loop_set_wake_handler(kit.end[0].loop, woken, NULL));
 	for (unsigned i = 1; i <= ROUNDS; i++) {
 		assert_success(snt_loop_wake(kit.end[0].loop));
 		while (told < i)

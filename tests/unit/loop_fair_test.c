@@ -145,14 +145,15 @@ static void connect_one(unsigned i, struct snt_cq *cq)
 	assert_success(snt_qp_card(fair.peer[i], &card[1]));
 	assert_success(snt_qp_connect(fair.qp[i], &card[1]));
 	assert_success(snt_qp_connect(fair.peer[i], &card[0]));
-	assert_success(snt_qp_lane(fair.qp[i], 0, &info));
+	assert_success(snt_qp_query_lane(fair.qp[i], 0, &info));
 	fair.lane[i] = info.qp;
 }
 
 static void open_world(bool with_fd)
 {
-	struct loop_opts opts = { .ops = SNT_OPS_EVENTS, .clock = read_clock };
-	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts), .ops = SNT_OPS_EVENTS };
+	struct loop_opts opts = { .ops = SNT_CQ_OPS_EVENTS, .clock = read_clock };
+	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts),
+				       .ops = SNT_CQ_OPS_EVENTS };
 
 	memset(&fair, 0, sizeof(fair));
 	fair.now_ns = 1;
@@ -168,8 +169,8 @@ static void open_world(bool with_fd)
 	fair.over.done = op_over;
 	if (with_fd)
 		assert_success(snt_loop_fd(loop_of()));
-	assert_success(snt_loop_wakes(loop_of(), woken, NULL));
-	assert_success(snt_loop_events(loop_of(), event_told, NULL));
+	assert_success(snt_loop_set_wake_handler(loop_of(), woken, NULL));
+	assert_success(snt_loop_set_event_handler(loop_of(), event_told, NULL));
 }
 
 static void start(unsigned kinds)

@@ -37,10 +37,10 @@ struct runner {
 
 static int open_runner(struct runner *runner, struct snt_ctx *of)
 {
-	struct snt_cq_opts cq = { .size = sizeof(cq), .ops = SNT_OPS_EVENTS };
+	struct snt_cq_opts cq = { .size = sizeof(cq), .ops = SNT_CQ_OPS_EVENTS };
 	struct snt_qp_opts qp = { .size = sizeof(qp), .lanes = 1 };
 	struct snt_card card[2];
-	int ret = snt_loop_open(of, NULL, &runner->loop);
+	int ret = snt_loop_create(of, NULL, &runner->loop);
 
 	cq.loop = runner->loop;
 	ret = ret ? ret : snt_cq_create(of, &cq, &runner->cq);
@@ -84,7 +84,7 @@ static int close_runner(struct runner *runner)
 	}
 	ret = ret ? ret : snt_cq_destroy(runner->cq);
 	ret = ret ? ret : snt_mem_release(runner->mem);
-	return ret ? ret : snt_loop_close(runner->loop);
+	return ret ? ret : snt_loop_destroy(runner->loop);
 }
 
 static struct runner runners[THREADS];
@@ -130,12 +130,12 @@ static int use_own_context(void)
 	static struct runner runner;
 	struct snt_ctx *own;
 
-	if (snt_ctx_open(&opts, &own) || open_runner(&runner, own))
+	if (snt_ctx_create(&opts, &own) || open_runner(&runner, own))
 		return __LINE__;
 	for (unsigned i = 0; i < 10; i++)
 		if (run_once(&runner))
 			return __LINE__;
-	if (close_runner(&runner) || snt_ctx_close(own))
+	if (close_runner(&runner) || snt_ctx_destroy(own))
 		return __LINE__;
 	return 0;
 }
@@ -150,11 +150,11 @@ static void be_child(void)
 	alarm(patience_s(60));
 	for (unsigned i = 0; !line && i < THREADS; i++)
 		line = look_at_loop(&runners[i]);
-	if (!line && snt_loop_open(ctx, NULL, &loop) != -ECHILD)
+	if (!line && snt_loop_create(ctx, NULL, &loop) != -ECHILD)
 		line = __LINE__;
 	if (!line && !snt_mem_register(ctx, &byte, 1, 0, &mem))
 		line = __LINE__;
-	if (!line && snt_ctx_close(ctx) != -EBUSY)
+	if (!line && snt_ctx_destroy(ctx) != -EBUSY)
 		line = __LINE__;
 	if (!line)
 		line = use_own_context();
@@ -198,7 +198,7 @@ static void forks_while_loops_run(void **state)
 				     .soft_addresses = loopback_text(0) };
 
 	(void)state;
-	assert_success(snt_ctx_open(&opts, &ctx));
+	assert_success(snt_ctx_create(&opts, &ctx));
 	for (unsigned i = 0; i < THREADS; i++)
 		assert_success(open_runner(&runners[i], ctx));
 	for (unsigned i = 0; i < THREADS; i++)
@@ -218,7 +218,7 @@ static void forks_while_loops_run(void **state)
 		assert_success(run_once(&runners[i]));
 		assert_success(close_runner(&runners[i]));
 	}
-	assert_success(snt_ctx_close(ctx));
+	assert_success(snt_ctx_destroy(ctx));
 }
 
 int main(void)

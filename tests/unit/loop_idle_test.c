@@ -61,12 +61,13 @@ static void a_thousand_idle_qps(void **state)
 {
 	const struct snt_ctx_opts ctx_opts = { .size = sizeof(ctx_opts),
 					       .soft = SNT_SOFT_ONLY };
-	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts), .ops = SNT_OPS_EVENTS };
+	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts),
+				       .ops = SNT_CQ_OPS_EVENTS };
 	double before;
 
 	(void)state;
-	assert_success(snt_ctx_open(&ctx_opts, &ctx));
-	assert_success(snt_loop_open(ctx, NULL, &loop));
+	assert_success(snt_ctx_create(&ctx_opts, &ctx));
+	assert_success(snt_loop_create(ctx, NULL, &loop));
 	cq_opts.loop = loop;
 	assert_success(snt_cq_create(ctx, &cq_opts, &cq));
 	connect_all();
@@ -96,8 +97,8 @@ static void a_thousand_idle_qps(void **state)
 		assert_success(snt_qp_destroy(qp[i]));
 	}
 	assert_success(snt_cq_destroy(cq));
-	assert_success(snt_loop_close(loop));
-	assert_success(snt_ctx_close(ctx));
+	assert_success(snt_loop_destroy(loop));
+	assert_success(snt_ctx_destroy(ctx));
 }
 
 int main(void)

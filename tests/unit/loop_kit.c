@@ -27,8 +27,8 @@ static void open_end(struct loop_pair *pair, struct loop_end *end)
 		if (opts->instrument && end == pair->end)
 			adopted[i].control = opts->instrument(&adopted[i]);
 	}
-	assert_success(snt_ctx_open(&ctx_opts, &end->ctx));
-	assert_success(snt_loop_open(end->ctx, NULL, &end->loop));
+	assert_success(snt_ctx_create(&ctx_opts, &end->ctx));
+	assert_success(snt_loop_create(end->ctx, NULL, &end->loop));
 	if (opts->events || opts->ops)
 		cq_opts.loop = end->loop;
 	end->buffer = calloc(1, LOOP_BUFFER);
@@ -70,7 +70,7 @@ struct loop_pair *loop_pair_open(const struct loop_opts *opts)
 
 struct loop_pair *loop_pair_simple(void)
 {
-	return loop_pair_open(&(struct loop_opts){ .ops = SNT_OPS_EVENTS });
+	return loop_pair_open(&(struct loop_opts){ .ops = SNT_CQ_OPS_EVENTS });
 }
 
 struct loop_pair *loop_pair_lanes(enum snt_scheme scheme, uint32_t ops)
@@ -133,12 +133,12 @@ static void close_polled(struct loop_pair *pair, struct loop_end *end)
 
 	if (ret != -ENOTCONN)
 		assert_success(ret);
-	for (int i = 0; !ret && i < ROUNDS && wc.opcode != SNT_CLOSED; i++) {
+	for (int i = 0; !ret && i < ROUNDS && wc.opcode != SNT_OP_CLOSED; i++) {
 		loop_pair_run(pair);
 		assert_success(snt_cq_poll(end->cq, &wc, 1));
 	}
 	if (!ret)
-		assert_int_equal(wc.opcode, SNT_CLOSED);
+		assert_int_equal(wc.opcode, SNT_OP_CLOSED);
 }
 
 static void close_end(struct loop_pair *pair, struct loop_end *end)
@@ -156,8 +156,8 @@ static void close_end(struct loop_pair *pair, struct loop_end *end)
 	assert_success(snt_cq_destroy(end->cq));
 	if (end->mem)
 		assert_success(snt_mem_release(end->mem));
-	assert_success(snt_loop_close(end->loop));
-	assert_success(snt_ctx_close(end->ctx));
+	assert_success(snt_loop_destroy(end->loop));
+	assert_success(snt_ctx_destroy(end->ctx));
 	free(end->buffer);
 }
 

@@ -17,14 +17,14 @@ static void options_are_checked(void **state)
 
 	(void)state;
 	opts.spin_ns = SNT_SPIN_AUTO - 1;
-	assert_error(snt_loop_open(pair->end[0].ctx, &opts, &loop), EINVAL, "spin");
+	assert_error(snt_loop_create(pair->end[0].ctx, &opts, &loop), EINVAL, "spin");
 	opts.spin_ns = 1000000001;
-	assert_error(snt_loop_open(pair->end[0].ctx, &opts, &loop), EINVAL, "spin");
+	assert_error(snt_loop_create(pair->end[0].ctx, &opts, &loop), EINVAL, "spin");
 	opts.spin_ns = SNT_SPIN_AUTO;
-	assert_success(snt_loop_open(pair->end[0].ctx, &opts, &loop));
+	assert_success(snt_loop_create(pair->end[0].ctx, &opts, &loop));
 	assert_ptr_equal(snt_loop_ctx(loop), pair->end[0].ctx);
-	assert_success(snt_loop_close(loop));
-	assert_success(snt_loop_close(NULL));
+	assert_success(snt_loop_destroy(loop));
+	assert_success(snt_loop_destroy(NULL));
 	loop_pair_close(pair);
 }
 
@@ -37,18 +37,18 @@ static void the_environment_says_how_long_to_spin(void **state)
 
 	(void)state;
 	setenv("SENNIT_SPIN", "for ever", 1);
-	assert_error(snt_loop_open(pair->end[0].ctx, NULL, &loop), EINVAL,
+	assert_error(snt_loop_create(pair->end[0].ctx, NULL, &loop), EINVAL,
 		     "SENNIT_SPIN");
 	/* What the program says comes first. */
-	assert_success(snt_loop_open(pair->end[0].ctx, &opts, &loop));
-	assert_success(snt_loop_close(loop));
+	assert_success(snt_loop_create(pair->end[0].ctx, &opts, &loop));
+	assert_success(snt_loop_destroy(loop));
 	setenv("SENNIT_SPIN", "1000000001", 1);
-	assert_error(snt_loop_open(pair->end[0].ctx, NULL, &loop), EINVAL,
+	assert_error(snt_loop_create(pair->end[0].ctx, NULL, &loop), EINVAL,
 		     "at most a second");
 	for (unsigned i = 0; i < ARRAY_SIZE(good); i++) {
 		setenv("SENNIT_SPIN", good[i], 1);
-		assert_success(snt_loop_open(pair->end[0].ctx, NULL, &loop));
-		assert_success(snt_loop_close(loop));
+		assert_success(snt_loop_create(pair->end[0].ctx, NULL, &loop));
+		assert_success(snt_loop_destroy(loop));
 	}
 	unsetenv("SENNIT_SPIN");
 	loop_pair_close(pair);
@@ -63,13 +63,14 @@ static void what_is_in_use_is_not_closed(void **state)
 	struct snt_cq *cq;
 
 	(void)state;
-	for (uint32_t ops = SNT_OPS_NONE; ops <= SNT_OPS_POLLED; ops++) {
-		assert_success(snt_loop_open(end->ctx, NULL, &opts.loop));
+	for (uint32_t ops = SNT_CQ_OPS_NONE; ops <= SNT_CQ_OPS_POLLED; ops++) {
+		assert_success(snt_loop_create(end->ctx, NULL, &opts.loop));
 		opts.ops = ops;
 		assert_success(snt_cq_create(end->ctx, &opts, &cq));
-		assert_error(snt_loop_close(opts.loop), EBUSY, "the loop has CQs left");
+		assert_error(snt_loop_destroy(opts.loop), EBUSY,
+			     "the loop has CQs left");
 		assert_success(snt_cq_destroy(cq));
-		assert_success(snt_loop_close(opts.loop));
+		assert_success(snt_loop_destroy(opts.loop));
 	}
 	assert_success(snt_qp_destroy(end->qp));
 	end->qp = NULL;
@@ -77,7 +78,7 @@ static void what_is_in_use_is_not_closed(void **state)
 	end->cq = NULL;
 	assert_success(snt_mem_release(end->mem));
 	end->mem = NULL;
-	assert_error(snt_ctx_close(end->ctx), EBUSY, "1 loops left");
+	assert_error(snt_ctx_destroy(end->ctx), EBUSY, "1 loops left");
 	loop_pair_close(pair);
 }
 
@@ -87,10 +88,10 @@ static void open_second(struct loop_pair *pair, struct snt_loop **loop_out,
 {
 	struct loop_end *end = &pair->end[0];
 	struct snt_qp_opts qp_opts = { .size = sizeof(qp_opts) };
-	struct snt_cq_opts opts = { .size = sizeof(opts), .ops = SNT_OPS_EVENTS };
+	struct snt_cq_opts opts = { .size = sizeof(opts), .ops = SNT_CQ_OPS_EVENTS };
 	struct snt_cq *own = end->cq;
 
-	assert_success(snt_loop_open(end->ctx, NULL, loop_out));
+	assert_success(snt_loop_create(end->ctx, NULL, loop_out));
 	opts.loop = *loop_out;
 	assert_success(snt_cq_create(end->ctx, &opts, cq_out));
 	end->cq = *cq_out;
@@ -155,7 +156,7 @@ static void loops_of_a_context_are_independent(void **state)
 	assert_true(loop_readable(loop[1]));
 	close_second(pair, loop[1], qp);
 	assert_success(snt_cq_destroy(cq));
-	assert_success(snt_loop_close(loop[1]));
+	assert_success(snt_loop_destroy(loop[1]));
 	/* The first one goes on. */
 	assert_success(loop_write(pair, 0, &op[0], 0, 8));
 	loop_pair_run(pair);
@@ -180,7 +181,7 @@ static void a_wake_before_the_fd_is_kept(void **state)
 
 	(void)state;
 	wakes = 0;
-	assert_success(snt_loop_wakes(loop, note_wake, loop));
+	assert_success(snt_loop_set_wake_handler(loop, note_wake, loop));
 	for (unsigned i = 1; i <= 3; i++) {
 		assert_success(snt_loop_wake(loop));
 		assert_int_equal(snt_loop_timeout(loop), 0);
@@ -256,11 +257,12 @@ static void a_loop_with_calls_is_not_closed(void **state)
 	struct snt_loop *loop;
 
 	(void)state;
-	assert_success(snt_loop_open(pair->end[0].ctx, NULL, &loop));
+	assert_success(snt_loop_create(pair->end[0].ctx, NULL, &loop));
 	assert_success(snt_loop_call(loop, &job.call));
-	assert_error(snt_loop_close(loop), EBUSY, "calls of the loop have yet to run");
+	assert_error(snt_loop_destroy(loop), EBUSY,
+		     "calls of the loop have yet to run");
 	assert_int_equal(snt_loop_poll(loop, 0), 1);
-	assert_success(snt_loop_close(loop));
+	assert_success(snt_loop_destroy(loop));
 	loop_pair_close(pair);
 }
 

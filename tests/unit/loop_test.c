@@ -17,7 +17,7 @@ static struct ibv_qp *lane_of(struct snt_qp *qp)
 {
 	struct snt_lane_info info = { .size = sizeof(info) };
 
-	assert_success(snt_qp_lane(qp, 0, &info));
+	assert_success(snt_qp_query_lane(qp, 0, &info));
 	return info.qp;
 }
 
@@ -37,8 +37,8 @@ static void a_cq_without_a_loop_makes_no_fd(void **state)
 {
 	struct loop_pair *pair = loop_pair_open(&(struct loop_opts){ 0 });
 	struct snt_sge sge = loop_sge(pair, 0, 0, 8);
-	struct snt_send_wr wr = { .opcode = SNT_WRITE,
-				  .flags = SNT_SIGNALED,
+	struct snt_send_wr wr = { .opcode = SNT_OP_WRITE,
+				  .flags = SNT_SEND_SIGNALED,
 				  .sge_count = 1,
 				  .sge = &sge,
 				  .remote = &pair->end[1].token,
@@ -60,7 +60,7 @@ static void a_cq_without_a_loop_makes_no_fd(void **state)
 static void the_fd_is_one_and_closed_with_the_loop(void **state)
 {
 	unsigned fds = count_fds(), with_pair;
-	struct loop_pair *pair = loop_pair_lanes(SNT_SPRAY, SNT_OPS_EVENTS);
+	struct loop_pair *pair = loop_pair_lanes(SNT_SCHEME_SPRAY, SNT_CQ_OPS_EVENTS);
 	struct snt_loop *loop = pair->end[0].loop;
 	int fd;
 
@@ -90,8 +90,8 @@ static void the_race_of_the_seed(void **state)
 	struct loop_end *end = &pair->end[0];
 	struct snt_sge sge = loop_sge(pair, 0, 0, 8);
 	struct snt_send_wr wr = { .wr_id = 7,
-				  .opcode = SNT_WRITE,
-				  .flags = SNT_SIGNALED,
+				  .opcode = SNT_OP_WRITE,
+				  .flags = SNT_SEND_SIGNALED,
 				  .sge_count = 1,
 				  .sge = &sge,
 				  .remote = &pair->end[1].token,
@@ -133,7 +133,7 @@ static void all_events_of_an_edge_are_taken(void **state)
 	struct loop_end *end = &pair->end[0];
 	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts),
 				       .loop = end->loop,
-				       .ops = SNT_OPS_EVENTS };
+				       .ops = SNT_CQ_OPS_EVENTS };
 	struct snt_cq *cq[QPS];
 	struct snt_qp *qp[QPS][2];
 	struct snt_op op[QPS] = { { 0 } }, close_op[QPS][2] = { { { 0 } } };
@@ -203,7 +203,7 @@ static void what_comes_with_what_is_waited_for_is_kept(void **state)
 
 static void budget_of_1(bool by_edge)
 {
-	struct loop_opts opts = { .ops = SNT_OPS_EVENTS,
+	struct loop_opts opts = { .ops = SNT_CQ_OPS_EVENTS,
 				  .qp = { .lane_depth = READY } };
 	struct loop_pair *pair = loop_pair_open(&opts);
 	struct snt_loop *loop = pair->end[0].loop;
@@ -241,7 +241,8 @@ static void a_budget_of_1_with_1000_ready(void **state)
 /* How often the fd wakes somebody for each burst. */
 static void a_burst_is_one_wake_up(void **state)
 {
-	struct loop_opts opts = { .ops = SNT_OPS_EVENTS, .qp = { .lane_depth = 64 } };
+	struct loop_opts opts = { .ops = SNT_CQ_OPS_EVENTS,
+				  .qp = { .lane_depth = 64 } };
 	struct loop_pair *pair = loop_pair_open(&opts);
 	struct snt_loop *loop = pair->end[0].loop;
 	static struct snt_op op[64];
@@ -283,7 +284,7 @@ static void an_idle_second_wakes_nobody(void **state)
  * then, and no CQE will tell. */
 static void what_finishes_in_a_post_wakes(void **state)
 {
-	struct loop_pair *pair = loop_pair_lanes(SNT_DQPLB, SNT_OPS_EVENTS);
+	struct loop_pair *pair = loop_pair_lanes(SNT_SCHEME_DQPLB, SNT_CQ_OPS_EVENTS);
 	struct snt_loop *loop = pair->end[1].loop;
 	struct snt_op write = { .done = loop_done }, recv = { .done = loop_done };
 	struct snt_sge from = loop_sge(pair, 0, 0, 1000);
@@ -308,10 +309,10 @@ static void what_finishes_in_a_post_wakes(void **state)
 /* The same for a program that polls by itself. */
 static void what_finishes_in_a_post_wakes_those_who_armed(void **state)
 {
-	struct loop_pair *pair = loop_pair_lanes(SNT_DQPLB, SNT_OPS_NONE);
+	struct loop_pair *pair = loop_pair_lanes(SNT_SCHEME_DQPLB, SNT_CQ_OPS_NONE);
 	struct loop_end *end = &pair->end[1];
 	struct snt_sge sge = loop_sge(pair, 0, 0, 1000);
-	struct snt_send_wr wr = { .opcode = SNT_WRITE_IMM,
+	struct snt_send_wr wr = { .opcode = SNT_OP_WRITE_IMM,
 				  .sge_count = 1,
 				  .sge = &sge,
 				  .imm = 6,
@@ -338,7 +339,7 @@ static void what_finishes_in_a_post_wakes_those_who_armed(void **state)
 /* A marker that its lane refuses has nothing but the next poll to be tried again. */
 static void a_refused_marker_is_tried_again(void **state)
 {
-	struct loop_pair *pair = loop_pair_lanes(SNT_SPRAY, SNT_OPS_EVENTS);
+	struct loop_pair *pair = loop_pair_lanes(SNT_SCHEME_SPRAY, SNT_CQ_OPS_EVENTS);
 	struct loop_end *end = &pair->end[0];
 	struct snt_op op = { .done = loop_done };
 	struct pollfd poller = { .events = POLLIN };
@@ -372,7 +373,7 @@ static void made_before_the_fd_or_after(void **state)
 	struct loop_end *end = &pair->end[0];
 	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts),
 				       .loop = end->loop,
-				       .ops = SNT_OPS_EVENTS };
+				       .ops = SNT_CQ_OPS_EVENTS };
 	struct snt_qp_opts opts = { .size = sizeof(opts) };
 	struct snt_cq *own = end->cq, *late;
 	struct snt_qp *qp[2];
@@ -447,7 +448,7 @@ static void wakes_are_one(void **state)
 	(void)state;
 	woken = 0;
 	dispatch_until_quiet(loop);
-	assert_success(snt_loop_wakes(loop, note_wake, "argument"));
+	assert_success(snt_loop_set_wake_handler(loop, note_wake, "argument"));
 	for (int i = 0; i < 5; i++)
 		assert_int_equal(snt_loop_wake(loop), 0);
 	assert_true(loop_readable(loop));
@@ -460,11 +461,11 @@ static void wakes_are_one(void **state)
 	assert_int_equal(snt_loop_wake(loop), 0);
 	assert_int_equal(snt_loop_wait(loop, -1), 1);
 	assert_int_equal(woken, 2);
-	assert_success(snt_loop_spin(loop, 1000000000));
+	assert_success(snt_loop_set_spin(loop, 1000000000));
 	assert_int_equal(snt_loop_wake(loop), 0);
 	assert_int_equal(snt_loop_wait(loop, -1), 1);
 	assert_int_equal(woken, 3);
-	assert_success(snt_loop_wakes(loop, NULL, NULL));
+	assert_success(snt_loop_set_wake_handler(loop, NULL, NULL));
 	assert_int_equal(snt_loop_wake(loop), 0);
 	assert_int_equal(snt_loop_wait(loop, -1), 0);
 	assert_int_equal(woken, 3);
@@ -480,15 +481,15 @@ static void waits_end_in_time(void **state)
 	(void)state;
 	dispatch_until_quiet(loop);
 	for (int auto_spin = 0; auto_spin < 2; auto_spin++) {
-		assert_success(snt_loop_spin(loop, auto_spin ? SNT_SPIN_AUTO : 0));
+		assert_success(snt_loop_set_spin(loop, auto_spin ? SNT_SPIN_AUTO : 0));
 		begin = snt_loop_now(loop);
 		assert_int_equal(snt_loop_wait(loop, 3000000), 0);
 		spent = snt_loop_now(loop) - begin;
 		assert_true(spent >= 3000000);
 	}
 	assert_int_equal(snt_loop_wait(loop, 0), 0);
-	assert_error(snt_loop_spin(loop, -2), EINVAL, "spin");
-	assert_error(snt_loop_spin(loop, 1000000001), EINVAL, "spin");
+	assert_error(snt_loop_set_spin(loop, -2), EINVAL, "spin");
+	assert_error(snt_loop_set_spin(loop, 1000000001), EINVAL, "spin");
 	loop_pair_close(pair);
 }
 
@@ -499,7 +500,7 @@ static void spinning_needs_no_fd(void **state)
 	unsigned fds = count_fds();
 
 	(void)state;
-	assert_success(snt_loop_spin(pair->end[0].loop, 1000000));
+	assert_success(snt_loop_set_spin(pair->end[0].loop, 1000000));
 	for (int i = 0; i < 10; i++) {
 		assert_success(loop_write(pair, 0, &op, 0, 8));
 		loop_pair_run(pair);
@@ -566,7 +567,7 @@ static void a_broken_cq_does_not_stop_the_others(void **state)
 	struct loop_end *end = &pair->end[0];
 	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts),
 				       .loop = end->loop,
-				       .ops = SNT_OPS_EVENTS };
+				       .ops = SNT_CQ_OPS_EVENTS };
 	struct snt_qp_opts opts = { .size = sizeof(opts) };
 	struct snt_cq *own = end->cq, *broken;
 	struct snt_qp *qp[2];
@@ -605,7 +606,7 @@ static void a_broken_cq_is_told_of_once(void **state)
 	assert_int_equal(snt_loop_dispatch(loop, 0), 0);
 	assert_int_equal(snt_loop_arm(loop), 0);
 	assert_success(snt_op_close(pair->end[0].qp, &op));
-	assert_success(snt_op_cancel(&op, SNT_DETACH));
+	assert_success(snt_op_cancel(&op, SNT_CANCEL_DETACH));
 	assert_int_equal(snt_op_wait(&op, -1), -ECANCELED);
 	assert_success(snt_qp_destroy(pair->end[0].qp));
 	pair->end[0].qp = NULL;
@@ -622,11 +623,11 @@ static void options_that_do_not_go_together(void **state)
 	(void)state;
 	opts.loop = pair->end[0].loop;
 	assert_error(snt_cq_create(pair->end[0].ctx, &opts, &cq), EINVAL, "adopted");
-	opts.ops = SNT_OPS_EVENTS;
+	opts.ops = SNT_CQ_OPS_EVENTS;
 	assert_error(snt_cq_create(pair->end[0].ctx, &opts, &cq), EINVAL, "adopted");
 	opts.ops = 3;
 	assert_error(snt_cq_create(pair->end[0].ctx, &opts, &cq), EINVAL, "ops is 3");
-	opts.ops = SNT_OPS_POLLED;
+	opts.ops = SNT_CQ_OPS_POLLED;
 	assert_success(snt_cq_create(pair->end[0].ctx, &opts, &cq));
 	assert_success(snt_cq_destroy(cq));
 	opts.loop = NULL;
@@ -653,15 +654,15 @@ static void a_device_without_channels_says_so(void **state)
 	struct snt_qp *qp;
 
 	(void)state;
-	assert_success(snt_ctx_open(&ctx_opts, &ctx));
-	assert_success(snt_loop_open(ctx, NULL, &cq_opts.loop));
+	assert_success(snt_ctx_create(&ctx_opts, &ctx));
+	assert_success(snt_loop_create(ctx, NULL, &cq_opts.loop));
 	assert_success(snt_cq_create(ctx, &cq_opts, &cq));
 	qp_opts.cq = cq;
 	assert_error(snt_qp_create(ctx, &qp_opts, &qp), EOPNOTSUPP,
 		     "null0 has no completion channels");
 	assert_success(snt_cq_destroy(cq));
-	assert_success(snt_loop_close(cq_opts.loop));
-	assert_success(snt_ctx_close(ctx));
+	assert_success(snt_loop_destroy(cq_opts.loop));
+	assert_success(snt_ctx_destroy(ctx));
 	null_device_destroy(device);
 }
 
@@ -720,14 +721,14 @@ static void stop_watching(void *arg, struct snt_cq *cq)
 	(void)arg;
 	watched++;
 	assert_int_equal(snt_cq_poll(cq, wc, 4), 1);
-	assert_success(snt_cq_watch(cq, NULL, NULL));
+	assert_success(snt_cq_set_ready_handler(cq, NULL, NULL));
 }
 
 static void post_writes(struct loop_pair *pair, unsigned count)
 {
 	struct snt_sge sge = loop_sge(pair, 0, 0, 8);
-	struct snt_send_wr wr = { .opcode = SNT_WRITE,
-				  .flags = SNT_SIGNALED,
+	struct snt_send_wr wr = { .opcode = SNT_OP_WRITE,
+				  .flags = SNT_SEND_SIGNALED,
 				  .sge_count = 1,
 				  .sge = &sge,
 				  .remote = &pair->end[1].token,
@@ -745,7 +746,7 @@ static void watching_is_by_level(void **state)
 
 	(void)state;
 	watched = 0;
-	assert_success(snt_cq_watch(end->cq, take_one, NULL));
+	assert_success(snt_cq_set_ready_handler(end->cq, take_one, NULL));
 	dispatch_until_quiet(end->loop);
 	assert_int_equal(watched, 0);
 	post_writes(pair, 5);
@@ -760,7 +761,7 @@ static void watching_is_by_level(void **state)
 	assert_int_equal(snt_loop_poll(end->loop, 0), 1);
 	assert_int_equal(snt_loop_poll(end->loop, 0), 0);
 	assert_int_equal(snt_loop_arm(end->loop), 0);
-	assert_success(snt_cq_watch(end->cq, stop_watching, NULL));
+	assert_success(snt_cq_set_ready_handler(end->cq, stop_watching, NULL));
 	post_writes(pair, 1);
 	dispatch_until_quiet(end->loop);
 	assert_int_equal(watched, 8);

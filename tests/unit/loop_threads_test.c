@@ -34,12 +34,13 @@ static void open_end(struct end *end)
 {
 	struct snt_ctx_opts ctx_opts = { .size = sizeof(ctx_opts),
 					 .soft = SNT_SOFT_ONLY };
-	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts), .ops = SNT_OPS_EVENTS };
+	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts),
+				       .ops = SNT_CQ_OPS_EVENTS };
 	struct snt_qp_opts qp_opts = { .size = sizeof(qp_opts), .lanes = 1 };
 
 	memset(end, 0, sizeof(*end));
-	assert_success(snt_ctx_open(&ctx_opts, &end->ctx));
-	assert_success(snt_loop_open(end->ctx, NULL, &end->loop));
+	assert_success(snt_ctx_create(&ctx_opts, &end->ctx));
+	assert_success(snt_loop_create(end->ctx, NULL, &end->loop));
 	cq_opts.loop = end->loop;
 	assert_success(snt_mem_register(end->ctx, end->buffer, sizeof(end->buffer),
 					ACCESS, &end->mem));
@@ -66,8 +67,8 @@ static void close_end(struct end *end)
 	assert_success(snt_qp_destroy(end->qp));
 	assert_success(snt_cq_destroy(end->cq));
 	assert_success(snt_mem_release(end->mem));
-	assert_success(snt_loop_close(end->loop));
-	assert_success(snt_ctx_close(end->ctx));
+	assert_success(snt_loop_destroy(end->loop));
+	assert_success(snt_ctx_destroy(end->ctx));
 }
 
 /*
@@ -110,11 +111,11 @@ static void wakes_hand_over(void **state)
 	sem_init(&taken, 0, 0);
 	open_end(&end);
 	assert_success(snt_loop_fd(end.loop));
-	assert_success(snt_loop_wakes(end.loop, take, NULL));
+	assert_success(snt_loop_set_wake_handler(end.loop, take, NULL));
 	assert_int_equal(pthread_create(&thread, NULL, wake_often, end.loop), 0);
 	while (wakes < WAKES) {
 		/* Asleep, spinning, and by hand. */
-		assert_success(snt_loop_spin(end.loop, wakes % 2 ? 20000 : 0));
+		assert_success(snt_loop_set_spin(end.loop, wakes % 2 ? 20000 : 0));
 		if (wakes % 3)
 			assert_success(snt_loop_wait(end.loop, -1));
 		else
@@ -124,8 +125,8 @@ static void wakes_hand_over(void **state)
 	assert_success(snt_qp_destroy(end.qp));
 	assert_success(snt_cq_destroy(end.cq));
 	assert_success(snt_mem_release(end.mem));
-	assert_success(snt_loop_close(end.loop));
-	assert_success(snt_ctx_close(end.ctx));
+	assert_success(snt_loop_destroy(end.loop));
+	assert_success(snt_ctx_destroy(end.ctx));
 }
 
 static atomic_uint storms;
@@ -160,8 +161,8 @@ static void wakes_of_many_threads(void **state)
 	assert_success(snt_qp_destroy(end.qp));
 	assert_success(snt_cq_destroy(end.cq));
 	assert_success(snt_mem_release(end.mem));
-	assert_success(snt_loop_close(end.loop));
-	assert_success(snt_ctx_close(end.ctx));
+	assert_success(snt_loop_destroy(end.loop));
+	assert_success(snt_ctx_destroy(end.ctx));
 }
 
 /*
@@ -256,8 +257,8 @@ static void calls_of_many_threads(void **state)
 	assert_success(snt_qp_destroy(end.qp));
 	assert_success(snt_cq_destroy(end.cq));
 	assert_success(snt_mem_release(end.mem));
-	assert_success(snt_loop_close(end.loop));
-	assert_success(snt_ctx_close(end.ctx));
+	assert_success(snt_loop_destroy(end.loop));
+	assert_success(snt_ctx_destroy(end.ctx));
 }
 
 /*
@@ -286,7 +287,7 @@ static void *talk(void *arg)
 {
 	struct end *end = arg;
 
-	snt_loop_spin(end->loop, end->spin);
+	snt_loop_set_spin(end->loop, end->spin);
 	for (unsigned i = 0; i < end->rounds; i++) {
 		if (!end->answers && post(end, true))
 			return "no send";
@@ -387,8 +388,8 @@ static void a_loop_outlives_its_thread(void **state)
 	(void)state;
 	assert_int_equal(pthread_create(&thread, NULL, leave_loop, end), 0);
 	pthread_join(thread, NULL);
-	assert_error(snt_ctx_close(end[0].ctx), EBUSY, "1 loops left");
-	assert_error(snt_loop_close(end[0].loop), EBUSY, "CQs left");
+	assert_error(snt_ctx_destroy(end[0].ctx), EBUSY, "1 loops left");
+	assert_error(snt_loop_destroy(end[0].loop), EBUSY, "CQs left");
 	assert_success(post(&end[1], true));
 	assert_success(snt_op_wait(&end[0].recv, -1));
 	assert_success(snt_op_wait(&end[1].send, -1));

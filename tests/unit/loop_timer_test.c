@@ -33,8 +33,8 @@ static struct snt_loop *open_loop(snt_clock_fn clock,
 
 	*fabric_out = scripted_fabric_create(1);
 	adopted = scripted_adopted(scripted_device_create(*fabric_out, NULL));
-	assert_success(snt_ctx_open(&opts, &ctx));
-	assert_success(snt_loop_open(ctx, NULL, &loop));
+	assert_success(snt_ctx_create(&opts, &ctx));
+	assert_success(snt_loop_create(ctx, NULL, &loop));
 	now_ns = 1000;
 	return loop;
 }
@@ -43,8 +43,8 @@ static void close_loop(struct snt_loop *loop, struct scripted_fabric *fabric)
 {
 	struct snt_ctx *ctx = snt_loop_ctx(loop);
 
-	assert_success(snt_loop_close(loop));
-	assert_success(snt_ctx_close(ctx));
+	assert_success(snt_loop_destroy(loop));
+	assert_success(snt_ctx_destroy(ctx));
 	assert_int_equal(scripted_fabric_destroy(fabric), 0);
 }
 

@@ -45,7 +45,8 @@ static void open_end(struct end *it)
 	struct snt__sim_link_opts cable = { .delay_ns = 5000 };
 	struct snt__sim_device_opts device_opts = { .out = &cable, .in = &cable };
 	struct snt_ctx_opts ctx_opts = { .size = sizeof(ctx_opts) };
-	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts), .ops = SNT_OPS_EVENTS };
+	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts),
+				       .ops = SNT_CQ_OPS_EVENTS };
 	struct snt_qp_opts qp_opts = { .size = sizeof(qp_opts) };
 	struct snt__sim_device *device;
 	struct snt__sim_host *host;
@@ -53,8 +54,8 @@ static void open_end(struct end *it)
 	assert_success(snt__sim_host_create(sim, &host));
 	assert_success(snt__sim_device_create(host, &device_opts, &device));
 	snt__sim_host_ctx_opts(host, &ctx_opts);
-	assert_success(snt_ctx_open(&ctx_opts, &it->ctx));
-	assert_success(snt_loop_open(it->ctx, NULL, &it->loop));
+	assert_success(snt_ctx_create(&ctx_opts, &it->ctx));
+	assert_success(snt_loop_create(it->ctx, NULL, &it->loop));
 	cq_opts.loop = it->loop;
 	assert_success(snt_mem_register(it->ctx, it->buffer, sizeof(it->buffer), ACCESS,
 					&it->mem));
@@ -94,8 +95,8 @@ static int tear_down(void **state)
 		assert_success(snt_qp_destroy(end[i].qp));
 		assert_success(snt_cq_destroy(end[i].cq));
 		assert_success(snt_mem_release(end[i].mem));
-		assert_success(snt_loop_close(end[i].loop));
-		assert_success(snt_ctx_close(end[i].ctx));
+		assert_success(snt_loop_destroy(end[i].loop));
+		assert_success(snt_ctx_destroy(end[i].ctx));
 	}
 	return snt__sim_destroy(sim);
 }
@@ -142,9 +143,9 @@ static void deadlines_pass_virtually(void **state)
 
 	(void)state;
 	assert_success(write_op(&op));
-	assert_success(snt_op_timeout(&op, 15000, SNT_DETACH));
+	assert_success(snt_op_timeout(&op, 15000, SNT_CANCEL_DETACH));
 	assert_int_equal(snt_op_wait(&op, -1), -ETIMEDOUT);
-	assert_int_equal(op.wc.status, SNT_SUCCESS);
+	assert_int_equal(op.wc.status, SNT_WC_SUCCESS);
 	assert_int_equal(snt__sim_now(sim) - begin, 20000);
 }
 

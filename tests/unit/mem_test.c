@@ -35,7 +35,7 @@ static int set_up(void **state)
 	fake_reset();
 	for (unsigned i = 0; i < 3; i++, name[5]++)
 		fake[i] = fake_add(name, 1);
-	assert_success(snt_ctx_open(NULL, &ctx));
+	assert_success(snt_ctx_create(NULL, &ctx));
 	idle = fake_live();
 	return 0;
 }
@@ -44,7 +44,7 @@ static int tear_down(void **state)
 {
 	(void)state;
 	fault_arm(0);
-	assert_success(snt_ctx_close(ctx));
+	assert_success(snt_ctx_destroy(ctx));
 	assert_int_equal(fake_live(), 0);
 	return 0;
 }
@@ -173,7 +173,7 @@ static void failed_release_can_be_repeated(void **state)
 	assert_int_equal(fake_live(), idle + 1);
 	assert_error(snt_mem_sge(mem, 0, 0, 0, &sge), EINVAL, "half released");
 	assert_error(snt_mem_token(mem, &token), EINVAL, "half released");
-	assert_error(snt_ctx_close(ctx), EBUSY, "1 memory");
+	assert_error(snt_ctx_destroy(ctx), EBUSY, "1 memory");
 	assert_success(snt_mem_release(mem));
 	assert_int_equal(fake_live(), idle);
 }
@@ -206,7 +206,7 @@ static void context_with_memory_stays_open(void **state)
 
 	(void)state;
 	assert_success(snt_mem_register(ctx, buffer, sizeof(buffer), ALL, &mem));
-	assert_error(snt_ctx_close(ctx), EBUSY, "1 memory registrations left");
+	assert_error(snt_ctx_destroy(ctx), EBUSY, "1 memory registrations left");
 	assert_int_equal(snt_ctx_device_count(ctx), 3);
 	assert_success(snt_mem_release(mem));
 }

@@ -108,20 +108,20 @@ static void register_some_more(struct loop_end *end)
 
 static void open_another_loop(struct loop_end *end)
 {
-	struct snt_cq_opts opts = { .size = sizeof(opts), .ops = SNT_OPS_EVENTS };
+	struct snt_cq_opts opts = { .size = sizeof(opts), .ops = SNT_CQ_OPS_EVENTS };
 	struct snt_cq *cq;
 
-	assert_success(snt_loop_open(end->ctx, NULL, &opts.loop));
+	assert_success(snt_loop_create(end->ctx, NULL, &opts.loop));
 	assert_success(snt_cq_create(end->ctx, &opts, &cq));
 	assert_success(snt_cq_destroy(cq));
-	assert_success(snt_loop_close(opts.loop));
+	assert_success(snt_loop_destroy(opts.loop));
 }
 
 /* If the context were locked meanwhile this would never end. */
 static void a_long_registration_delays_no_other_thread(void **state)
 {
-	struct loop_pair *pair = loop_pair_open(
-		&(struct loop_opts){ .ops = SNT_OPS_EVENTS, .instrument = put_gate });
+	struct loop_pair *pair = loop_pair_open(&(struct loop_opts){
+		.ops = SNT_CQ_OPS_EVENTS, .instrument = put_gate });
 	struct loop_end *end = &pair->end[0];
 	static struct helper helper;
 	struct snt_op op = { 0 };
@@ -156,15 +156,15 @@ static void a_context_stays_while_memory_is_registered(void **state)
 
 	(void)state;
 	adopted.control = put_gate(&adopted);
-	assert_success(snt_ctx_open(&opts, &helper.ctx));
+	assert_success(snt_ctx_create(&opts, &helper.ctx));
 	start_long_registration(&helper);
-	assert_error(snt_ctx_close(helper.ctx), EBUSY, "1 memory registrations left");
+	assert_error(snt_ctx_destroy(helper.ctx), EBUSY, "1 memory registrations left");
 	sem_post(&gate.opened);
 	finish(&helper);
-	assert_error(snt_ctx_close(helper.ctx), EBUSY, "1 memory registrations left");
+	assert_error(snt_ctx_destroy(helper.ctx), EBUSY, "1 memory registrations left");
 	start(&helper, release_memory);
 	finish(&helper);
-	assert_success(snt_ctx_close(helper.ctx));
+	assert_success(snt_ctx_destroy(helper.ctx));
 	assert_int_equal(scripted_fabric_destroy(fabric), 0);
 }
 
@@ -219,7 +219,7 @@ static void memory_released_in_flight_fails_the_wr(void **state)
 	finish(&helper);
 	loop_pair_settle(pair);
 	assert_int_equal(snt_op_pending(&op), 0);
-	assert_int_equal(op.wc.status, SNT_LOC_PROT_ERR);
+	assert_int_equal(op.wc.status, SNT_WC_LOC_PROT_ERR);
 	loop_pair_close(pair);
 }
 

@@ -175,7 +175,7 @@ static void a_bind_names_range_rights_and_a_new_key(void **state)
 	assert_error(snt_mw_token(bound.mw, &token), ENOENT, "never bound");
 	assert_error(snt_mw_invalidate(qp, bound.mw, 1, 0), ENOENT, "never bound");
 	assert_success(snt_mw_bind(qp, bound.mw, &range, SNT_ACCESS_REMOTE_WRITE, 5,
-				   SNT_SIGNALED));
+				   SNT_SEND_SIGNALED));
 	assert_int_equal(last.opcode, IBV_WR_BIND_MW);
 	/* The device knows the window by the key it has, and gives it another: only the
 	 * lowest byte is ours to choose. */
@@ -193,7 +193,8 @@ static void a_bind_names_range_rights_and_a_new_key(void **state)
 	assert_int_equal(token.addr, (uintptr_t)range.addr);
 	assert_int_equal(token.length, 200);
 	assert_int_equal(token.access, SNT_ACCESS_REMOTE_WRITE);
-	assert_success(snt_mw_invalidate(qp, bound.mw, 6, SNT_SIGNALED | SNT_FENCE));
+	assert_success(
+		snt_mw_invalidate(qp, bound.mw, 6, SNT_SEND_SIGNALED | SNT_SEND_FENCE));
 	assert_int_equal(last.opcode, IBV_WR_LOCAL_INV);
 	assert_int_equal(last.invalidate_rkey, 0x12340000);
 	assert_int_equal(last.send_flags, IBV_SEND_SIGNALED | IBV_SEND_FENCE);
@@ -216,7 +217,8 @@ static void what_does_not_fit_is_refused(void **state)
 	last.opcode = IBV_WR_SEND;
 	assert_int_equal(snt_mw_bind(end->qp, bound.mw, &range, 0, 1, 0), -EINVAL);
 	assert_int_equal(snt_mw_bind(end->qp, bound.mw, &range, 1, 1, 0), -EINVAL);
-	assert_int_equal(snt_mw_bind(end->qp, bound.mw, &range, write, 1, SNT_INLINE),
+	assert_int_equal(snt_mw_bind(end->qp, bound.mw, &range, write, 1,
+				     SNT_SEND_INLINE),
 			 -EINVAL);
 	range.length = 0;
 	assert_int_equal(snt_mw_bind(end->qp, bound.mw, &range, write, 1, 0), -ERANGE);
@@ -304,8 +306,8 @@ static void a_message_invalidates_a_key_of_the_peer(void **state)
 			 -EINVAL);
 	assert_int_equal(snt_mw_send_inv(end[0].qp, &sge, 1, &end[1].token, 8, 256),
 			 -EINVAL);
-	assert_success(
-		snt_mw_send_inv(end[0].qp, &sge, 1, &end[1].token, 8, SNT_SIGNALED));
+	assert_success(snt_mw_send_inv(end[0].qp, &sge, 1, &end[1].token, 8,
+				       SNT_SEND_SIGNALED));
 	assert_int_equal(last.opcode, IBV_WR_SEND_WITH_INV);
 	assert_int_equal(last.invalidate_rkey, end[1].token.key[0]);
 	assert_int_equal(last.num_sge, 1);
@@ -320,7 +322,9 @@ static void the_receiver_is_told_which_key(void **state)
 	struct snt_sge sge = loop_sge(bound.pair, 1, 0, 16);
 	struct snt_sge into = range_of(&bound, 0, 64);
 	struct snt_recv_wr recv = { .sge = &into, .sge_count = 1 };
-	struct snt_send_wr send = { .opcode = SNT_SEND, .sge = &sge, .sge_count = 1 };
+	struct snt_send_wr send = { .opcode = SNT_OP_SEND,
+				    .sge = &sge,
+				    .sge_count = 1 };
 	struct snt_wc wc;
 
 	(void)state;
@@ -328,7 +332,7 @@ static void the_receiver_is_told_which_key(void **state)
 	assert_int_equal(snt_qp_post_recv(end[0].qp, &recv, 1), 1);
 	assert_int_equal(snt_qp_post_send(end[1].qp, &send, 1), 1);
 	wc = poll_one(&bound);
-	assert_int_equal(wc.opcode, SNT_RECV);
+	assert_int_equal(wc.opcode, SNT_OP_RECV);
 	assert_int_equal(wc.flags, SNT_WC_WITH_INV);
 	assert_int_equal(wc.imm, 0x80001234);
 	told_key = 0;
@@ -350,22 +354,24 @@ static void binds_count_and_fail_like_others(void **state)
 	(void)state;
 	for (int i = 0; i < 2; i++)
 		assert_success(snt_mw_bind(end->qp, bound.mw, &range,
-					   SNT_ACCESS_REMOTE_READ, i, SNT_SIGNALED));
+					   SNT_ACCESS_REMOTE_READ, i,
+					   SNT_SEND_SIGNALED));
 	assert_int_equal(snt_mw_invalidate(end->qp, bound.mw, 2, 0), -EAGAIN);
 	for (unsigned i = 0; i < 2; i++)
 		assert_int_equal(poll_one(&bound).wr_id, i);
 	scripted_fail_post(end->device[0], &fault);
-	assert_success(snt_mw_invalidate(end->qp, bound.mw, 9, SNT_SIGNALED));
+	assert_success(snt_mw_invalidate(end->qp, bound.mw, 9, SNT_SEND_SIGNALED));
 	wc = poll_one(&bound);
 	assert_int_equal(wc.wr_id, 9);
-	assert_int_equal(wc.status, SNT_FLUSHED);
+	assert_int_equal(wc.status, SNT_WC_FLUSHED);
 	assert_int_equal(snt_mw_invalidate(end->qp, bound.mw, 9, 0), -ESHUTDOWN);
 	close_bound(&bound);
 }
 
 static void windows_as_ops(void **state)
 {
-	struct bound bound = open_bound(&(struct loop_opts){ .ops = SNT_OPS_EVENTS });
+	struct bound bound =
+		open_bound(&(struct loop_opts){ .ops = SNT_CQ_OPS_EVENTS });
 	struct loop_end *end = bound.pair->end;
 	struct snt_sge range = range_of(&bound, 0, 64);
 	struct snt_sge into = loop_sge(bound.pair, 1, 0, 64);

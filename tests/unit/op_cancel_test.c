@@ -19,7 +19,7 @@ static uint64_t virtual_clock(void *arg)
 static struct loop_pair *open_lanes(enum snt_scheme scheme, uint32_t send_depth)
 {
 	struct loop_opts opts = { .devices = 2,
-				  .ops = SNT_OPS_EVENTS,
+				  .ops = SNT_CQ_OPS_EVENTS,
 				  .clock = virtual_clock,
 				  .qp = { .scheme = scheme,
 					  .lanes = 4,
@@ -61,14 +61,14 @@ static void not_in_use(void **state)
 	struct snt_op op = { .done = loop_done };
 
 	(void)state;
-	assert_error(snt_op_cancel(&op, SNT_DETACH), ENOENT, "not in use");
-	assert_error(snt_op_timeout(&op, 1, SNT_DETACH), ENOENT, "not in use");
+	assert_error(snt_op_cancel(&op, SNT_CANCEL_DETACH), ENOENT, "not in use");
+	assert_error(snt_op_timeout(&op, 1, SNT_CANCEL_DETACH), ENOENT, "not in use");
 	assert_success(loop_write(pair, 0, &op, 0, 8));
 	assert_error(snt_op_cancel(&op, 0), EINVAL, "no way");
 	assert_error(snt_op_cancel(&op, 3), EINVAL, "no way");
 	loop_pair_settle(pair);
 	assert_int_equal(loop_done_count, 1);
-	assert_error(snt_op_cancel(&op, SNT_ABORT), ENOENT, "not in use");
+	assert_error(snt_op_cancel(&op, SNT_CANCEL_ABORT), ENOENT, "not in use");
 	loop_pair_close(pair);
 }
 
@@ -82,17 +82,17 @@ static int post_verb(struct loop_pair *pair, unsigned verb, struct snt_op *op)
 	uint64_t addr = token->addr + 8192;
 
 	switch (verb) {
-	case SNT_WRITE:
+	case SNT_OP_WRITE:
 		return snt_op_write(qp, op, &sge, 1, token, addr, 0);
-	case SNT_WRITE_IMM:
+	case SNT_OP_WRITE_IMM:
 		return snt_op_write_imm(qp, op, &sge, 1, token, addr, 1, 0);
-	case SNT_READ:
+	case SNT_OP_READ:
 		return snt_op_read(qp, op, &sge, 1, token, addr, 0);
-	case SNT_SEND:
+	case SNT_OP_SEND:
 		return snt_op_send(qp, op, &sge, 1, 0);
-	case SNT_SEND_IMM:
+	case SNT_OP_SEND_IMM:
 		return snt_op_send_imm(qp, op, &sge, 1, 1, 0);
-	case SNT_CMP_SWAP:
+	case SNT_OP_CMP_SWAP:
 		return snt_op_cmp_swap(qp, op, &word, token, addr, 0, 1, 0);
 	default:
 		return snt_op_fetch_add(qp, op, &word, token, addr, 1, 0);
@@ -101,11 +101,11 @@ static int post_verb(struct loop_pair *pair, unsigned verb, struct snt_op *op)
 
 static void what_waits_never_happened(void **state)
 {
-	static const enum snt_scheme schemes[] = { SNT_SPRAY, SNT_DQPLB };
+	static const enum snt_scheme schemes[] = { SNT_SCHEME_SPRAY, SNT_SCHEME_DQPLB };
 
 	(void)state;
 	for (unsigned i = 0; i < 2; i++) {
-		for (unsigned verb = SNT_WRITE; verb <= SNT_FETCH_ADD; verb++) {
+		for (unsigned verb = SNT_OP_WRITE; verb <= SNT_OP_FETCH_ADD; verb++) {
 			struct loop_pair *pair = open_lanes(schemes[i], 64);
 			struct snt_op first = { 0 }, second = { .done = loop_done };
 			struct snt_op third = { .done = loop_done };
@@ -120,9 +120,9 @@ static void what_waits_never_happened(void **state)
 			assert_success(post_verb(pair, verb, &second));
 			assert_success(loop_write(pair, 0, &third, 12288, 64));
 			assert_int_equal(waiting(pair->end[0].qp), 2);
-			assert_success(snt_op_cancel(&second, SNT_ABORT));
+			assert_success(snt_op_cancel(&second, SNT_CANCEL_ABORT));
 			assert_int_equal(loop_done_count, 0);
-			assert_error(snt_op_cancel(&second, SNT_ABORT), EALREADY,
+			assert_error(snt_op_cancel(&second, SNT_CANCEL_ABORT), EALREADY,
 				     "before");
 			assert_int_equal(snt_op_pending(&second), 1);
 			assert_int_equal(snt_loop_dispatch(pair->end[0].loop, 0), 1);
@@ -149,15 +149,15 @@ static void what_waits_never_happened(void **state)
 /* An ordering point waits for what is under way, and all behind it wait for it. */
 static void those_behind_do_not_wait_for_what_is_gone(void **state)
 {
-	struct loop_pair *pair = open_lanes(SNT_SPRAY, 64);
+	struct loop_pair *pair = open_lanes(SNT_SCHEME_SPRAY, 64);
 	struct snt_op first = { 0 }, second = { .done = loop_done }, third = { 0 };
 
 	(void)state;
 	assert_success(loop_write(pair, 0, &first, 0, 512));
-	assert_success(post_verb(pair, SNT_SEND, &second));
+	assert_success(post_verb(pair, SNT_OP_SEND, &second));
 	assert_success(loop_write(pair, 0, &third, 0, 64));
 	assert_int_equal(waiting(pair->end[0].qp), 2);
-	assert_success(snt_op_cancel(&second, SNT_DETACH));
+	assert_success(snt_op_cancel(&second, SNT_CANCEL_DETACH));
 	assert_int_equal(waiting(pair->end[0].qp), 0);
 	loop_pair_settle(pair);
 	assert_int_equal(loop_done_count, 1);
@@ -168,20 +168,20 @@ static void those_behind_do_not_wait_for_what_is_gone(void **state)
 /* What is partly on its way cannot be taken back. */
 static void what_is_partly_sent_is_detached(void **state)
 {
-	struct loop_pair *pair = open_lanes(SNT_SPRAY, 64);
+	struct loop_pair *pair = open_lanes(SNT_SCHEME_SPRAY, 64);
 	struct snt_op op = { .done = loop_done };
 
 	(void)state;
 	assert_success(loop_write(pair, 0, &op, 0, 40 * 256));
 	assert_int_equal(waiting(pair->end[0].qp), 1);
-	assert_success(snt_op_cancel(&op, SNT_DETACH));
-	assert_error(snt_op_cancel(&op, SNT_DETACH), EALREADY, "before");
+	assert_success(snt_op_cancel(&op, SNT_CANCEL_DETACH));
+	assert_error(snt_op_cancel(&op, SNT_CANCEL_DETACH), EALREADY, "before");
 	assert_int_equal(snt_loop_dispatch(pair->end[0].loop, 0), 0);
 	assert_int_equal(snt_op_pending(&op), 1);
 	loop_pair_settle(pair);
 	assert_int_equal(loop_done_count, 1);
 	assert_int_equal(op.result, -ECANCELED);
-	assert_int_equal(op.wc.status, SNT_SUCCESS);
+	assert_int_equal(op.wc.status, SNT_WC_SUCCESS);
 	assert_int_equal(op.wc.length, 40 * 256);
 	loop_pair_close(pair);
 }
@@ -196,12 +196,13 @@ static void detached_is_reported_when_it_retires(void **state)
 		struct ibv_qp *lane = scripted_qp_at(pair->end[0].device[0], 0);
 
 		assert_success(loop_write(pair, 0, &op, 0, 8));
-		assert_success(snt_op_cancel(&op, SNT_DETACH));
+		assert_success(snt_op_cancel(&op, SNT_CANCEL_DETACH));
 		assert_int_equal(snt_loop_dispatch(pair->end[0].loop, 0), 0);
 		scripted_complete(lane, fails ? IBV_WC_RETRY_EXC_ERR : IBV_WC_SUCCESS);
 		assert_int_equal(snt_loop_dispatch(pair->end[0].loop, 0), 1);
 		assert_int_equal(op.result, -ECANCELED);
-		assert_int_equal(op.wc.status, fails ? SNT_RETRY_EXC_ERR : SNT_SUCCESS);
+		assert_int_equal(op.wc.status,
+				 fails ? SNT_WC_RETRY_EXC_ERR : SNT_WC_SUCCESS);
 	}
 	loop_pair_close(pair);
 }
@@ -212,7 +213,9 @@ static void abort_breaks_the_qp(void **state)
 	for (int kind = 0; kind < 3; kind++) {
 		struct loop_pair *pair =
 			kind == 0 ? loop_pair_simple()
-				  : open_lanes(kind == 1 ? SNT_SPRAY : SNT_DQPLB, 64);
+				  : open_lanes(kind == 1 ? SNT_SCHEME_SPRAY
+							 : SNT_SCHEME_DQPLB,
+					       64);
 		struct snt_op op[3] = { { .done = loop_done },
 					{ .done = loop_done },
 					{ .done = loop_done } };
@@ -223,11 +226,11 @@ static void abort_breaks_the_qp(void **state)
 		for (int i = 0; i < 3; i++)
 			assert_success(loop_write(pair, 0, &op[i], 0, 10 * 256));
 		/* Detached first, and then in a hurry after all. */
-		assert_success(snt_op_cancel(&op[1], SNT_DETACH));
-		assert_success(snt_op_cancel(&op[0], SNT_ABORT));
+		assert_success(snt_op_cancel(&op[1], SNT_CANCEL_DETACH));
+		assert_success(snt_op_cancel(&op[0], SNT_CANCEL_ABORT));
 		assert_int_equal(state_of(pair->end[0].qp), SNT_QP_BROKEN);
 		if (kind == 0)
-			assert_success(snt_op_cancel(&op[1], SNT_ABORT));
+			assert_success(snt_op_cancel(&op[1], SNT_CANCEL_ABORT));
 		assert_int_equal(loop_done_count, 0);
 		assert_int_equal(loop_write(pair, 0, &recv, 0, 8), -EALREADY);
 		loop_pair_settle(pair);
@@ -236,7 +239,7 @@ static void abort_breaks_the_qp(void **state)
 		assert_int_equal(op[1].result, -ECANCELED);
 		assert_int_equal(op[2].result, -ESHUTDOWN);
 		assert_int_equal(recv.result, -ESHUTDOWN);
-		assert_int_equal(op[2].wc.status, SNT_FLUSHED);
+		assert_int_equal(op[2].wc.status, SNT_WC_FLUSHED);
 		assert_int_equal(loop_write(pair, 0, &op[0], 0, 8), -ESHUTDOWN);
 		loop_pair_close(pair);
 	}
@@ -252,36 +255,36 @@ static void receives_end_with_their_qp(void **state)
 	(void)state;
 	for (int i = 0; i < 2; i++)
 		assert_success(snt_op_recv(pair->end[1].qp, &recv[i], &to, 1));
-	assert_success(snt_op_cancel(&recv[0], SNT_DETACH));
-	assert_success(snt_op_cancel(&recv[1], SNT_DETACH));
+	assert_success(snt_op_cancel(&recv[0], SNT_CANCEL_DETACH));
+	assert_success(snt_op_cancel(&recv[1], SNT_CANCEL_DETACH));
 	loop_pair_settle(pair);
 	assert_int_equal(loop_done_count, 0);
 	assert_success(snt_op_send(pair->end[0].qp, &send, &from, 1, 0));
 	loop_pair_settle(pair);
 	assert_int_equal(loop_done_count, 1);
 	assert_int_equal(recv[0].result, -ECANCELED);
-	assert_int_equal(recv[0].wc.status, SNT_SUCCESS);
+	assert_int_equal(recv[0].wc.status, SNT_WC_SUCCESS);
 	assert_int_equal(recv[0].wc.length, 33);
-	assert_success(snt_op_cancel(&recv[1], SNT_ABORT));
+	assert_success(snt_op_cancel(&recv[1], SNT_CANCEL_ABORT));
 	loop_pair_settle(pair);
 	assert_int_equal(loop_done_count, 2);
 	assert_int_equal(recv[1].result, -ECANCELED);
-	assert_int_equal(recv[1].wc.status, SNT_FLUSHED);
+	assert_int_equal(recv[1].wc.status, SNT_WC_FLUSHED);
 	loop_pair_close(pair);
 }
 
 static void without_a_connection(void **state)
 {
-	struct loop_opts opts = { .ops = SNT_OPS_EVENTS, .unconnected = true };
+	struct loop_opts opts = { .ops = SNT_CQ_OPS_EVENTS, .unconnected = true };
 	struct loop_pair *pair = loop_pair_open(&opts);
 	struct snt_op recv = { .done = loop_done };
 	struct snt_sge to = loop_sge(pair, 0, 0, 64);
 
 	(void)state;
 	assert_success(snt_op_recv(pair->end[0].qp, &recv, &to, 1));
-	assert_error(snt_op_cancel(&recv, SNT_ABORT), ENOTCONN, "not connected");
-	assert_success(snt_op_timeout(&recv, 1000, SNT_DETACH));
-	assert_success(snt_op_cancel(&recv, SNT_DETACH));
+	assert_error(snt_op_cancel(&recv, SNT_CANCEL_ABORT), ENOTCONN, "not connected");
+	assert_success(snt_op_timeout(&recv, 1000, SNT_CANCEL_DETACH));
+	assert_success(snt_op_cancel(&recv, SNT_CANCEL_DETACH));
 	assert_success(snt_qp_destroy(pair->end[0].qp));
 	pair->end[0].qp = NULL;
 	assert_int_equal(snt_loop_dispatch(pair->end[0].loop, 0), 1);
@@ -297,10 +300,11 @@ static void closing_cannot_be_cancelled(void **state)
 	(void)state;
 	assert_success(loop_write(pair, 0, &op, 0, 8));
 	assert_success(snt_op_close(pair->end[0].qp, &close_op));
-	assert_error(snt_op_cancel(&close_op, SNT_ABORT), EOPNOTSUPP, "closing");
-	assert_error(snt_op_timeout(&close_op, 1, SNT_DETACH), EOPNOTSUPP, "closing");
+	assert_error(snt_op_cancel(&close_op, SNT_CANCEL_ABORT), EOPNOTSUPP, "closing");
+	assert_error(snt_op_timeout(&close_op, 1, SNT_CANCEL_DETACH), EOPNOTSUPP,
+		     "closing");
 	/* What else is on the QP is ending already. */
-	assert_success(snt_op_cancel(&op, SNT_ABORT));
+	assert_success(snt_op_cancel(&op, SNT_CANCEL_ABORT));
 	loop_pair_settle(pair);
 	assert_int_equal(loop_done_count, 2);
 	assert_int_equal(op.result, -ECANCELED);
@@ -331,7 +335,7 @@ static int refuse_modify(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 
 static void an_abort_that_is_refused_has_no_effect(void **state)
 {
-	struct loop_opts opts = { .ops = SNT_OPS_EVENTS,
+	struct loop_opts opts = { .ops = SNT_CQ_OPS_EVENTS,
 				  .instrument = instrument,
 				  .clock = virtual_clock };
 	struct loop_pair *pair = loop_pair_open(&opts);
@@ -340,17 +344,17 @@ static void an_abort_that_is_refused_has_no_effect(void **state)
 	(void)state;
 	refuses = true;
 	assert_success(loop_write(pair, 0, &op, 0, 8));
-	assert_error(snt_op_cancel(&op, SNT_ABORT), EPERM, "cannot go to ERR");
+	assert_error(snt_op_cancel(&op, SNT_CANCEL_ABORT), EPERM, "cannot go to ERR");
 	assert_int_equal(state_of(pair->end[0].qp), SNT_QP_CONNECTED);
 	/* A deadline has nobody to tell, so it detaches. */
-	assert_success(snt_op_timeout(&op, 1000, SNT_ABORT));
+	assert_success(snt_op_timeout(&op, 1000, SNT_CANCEL_ABORT));
 	now_ns += 1000;
 	assert_int_equal(snt_loop_dispatch(pair->end[0].loop, 0), 1);
 	refuses = false;
 	loop_pair_settle(pair);
 	assert_int_equal(loop_done_count, 1);
 	assert_int_equal(op.result, -ETIMEDOUT);
-	assert_int_equal(op.wc.status, SNT_SUCCESS);
+	assert_int_equal(op.wc.status, SNT_WC_SUCCESS);
 	loop_pair_close(pair);
 }
 
@@ -360,12 +364,12 @@ static void cancel_victims(struct snt_op *op)
 {
 	loop_done(op);
 	for (int i = 0; i < 3; i++)
-		assert_success(snt_op_cancel(&victims[i], SNT_DETACH));
+		assert_success(snt_op_cancel(&victims[i], SNT_CANCEL_DETACH));
 }
 
 static void callbacks_may_cancel(void **state)
 {
-	struct loop_pair *pair = open_lanes(SNT_SPRAY, 64);
+	struct loop_pair *pair = open_lanes(SNT_SCHEME_SPRAY, 64);
 	struct snt_op first = { 0 }, op[3] = { { .done = loop_done },
 					       { .done = loop_done },
 					       { .done = loop_done } };
@@ -391,14 +395,14 @@ static void callbacks_may_cancel(void **state)
 
 static void deadlines_pass_or_do_not(void **state)
 {
-	struct loop_pair *pair = open_lanes(SNT_SPRAY, 64);
+	struct loop_pair *pair = open_lanes(SNT_SCHEME_SPRAY, 64);
 	struct snt_loop *loop = pair->end[0].loop;
 	struct snt_op first = { 0 }, second = { .done = loop_done };
 
 	(void)state;
 	/* In time. */
 	fill(pair, &first);
-	assert_success(snt_op_timeout(&first, 1000, SNT_ABORT));
+	assert_success(snt_op_timeout(&first, 1000, SNT_CANCEL_ABORT));
 	loop_pair_settle(pair);
 	assert_int_equal(first.result, 0);
 	now_ns += 5000;
@@ -406,22 +410,22 @@ static void deadlines_pass_or_do_not(void **state)
 	/* Moved, then too late: one is sent, one waits. */
 	fill(pair, &first);
 	assert_success(loop_write(pair, 0, &second, 0, 8));
-	assert_success(snt_op_deadline(&first, now_ns + 100, SNT_DETACH));
-	assert_success(snt_op_deadline(&first, now_ns + 1000, SNT_DETACH));
-	assert_success(snt_op_deadline(&second, now_ns + 1000, SNT_DETACH));
+	assert_success(snt_op_deadline(&first, now_ns + 100, SNT_CANCEL_DETACH));
+	assert_success(snt_op_deadline(&first, now_ns + 1000, SNT_CANCEL_DETACH));
+	assert_success(snt_op_deadline(&second, now_ns + 1000, SNT_CANCEL_DETACH));
 	now_ns += 500;
 	assert_int_equal(snt_loop_dispatch(loop, 0), 0);
 	now_ns += 500;
 	assert_int_equal(snt_loop_dispatch(loop, 0), 2); /* timers */
 	assert_int_equal(snt_loop_dispatch(loop, 0), 1);
 	assert_int_equal(second.result, -ETIMEDOUT);
-	assert_error(snt_op_timeout(&first, 1, SNT_DETACH), EALREADY, "before");
+	assert_error(snt_op_timeout(&first, 1, SNT_CANCEL_DETACH), EALREADY, "before");
 	assert_int_equal(snt_op_pending(&first), 1);
 	loop_pair_settle(pair);
 	assert_int_equal(first.result, -ETIMEDOUT);
 	/* Abort. */
 	fill(pair, &first);
-	assert_success(snt_op_timeout(&first, 10, SNT_ABORT));
+	assert_success(snt_op_timeout(&first, 10, SNT_CANCEL_ABORT));
 	now_ns += 10;
 	assert_int_equal(snt_loop_dispatch(loop, 0), 1);
 	assert_int_equal(snt_op_pending(&first), 1);
@@ -434,12 +438,12 @@ static void deadlines_pass_or_do_not(void **state)
 /* What had come in time is not too late because nobody looked. */
 static void completions_come_before_deadlines(void **state)
 {
-	struct loop_pair *pair = open_lanes(SNT_SPRAY, 64);
+	struct loop_pair *pair = open_lanes(SNT_SCHEME_SPRAY, 64);
 	struct snt_op op = { .done = loop_done };
 
 	(void)state;
 	assert_success(loop_write(pair, 0, &op, 0, 8));
-	assert_success(snt_op_timeout(&op, 10, SNT_DETACH));
+	assert_success(snt_op_timeout(&op, 10, SNT_CANCEL_DETACH));
 	loop_pair_run(pair);
 	now_ns += 1000;
 	assert_int_equal(snt_loop_dispatch(pair->end[0].loop, 0), 1);
@@ -451,7 +455,7 @@ static void completions_come_before_deadlines(void **state)
 
 static void a_storm_of_deadlines(void **state)
 {
-	struct loop_pair *pair = open_lanes(SNT_SPRAY, 16384);
+	struct loop_pair *pair = open_lanes(SNT_SCHEME_SPRAY, 16384);
 	struct snt_loop *loop = pair->end[0].loop;
 	struct snt_op *op = calloc(STORM, sizeof(*op));
 	uint64_t random = 3;
@@ -462,7 +466,7 @@ static void a_storm_of_deadlines(void **state)
 	for (int i = 0; i < STORM; i++) {
 		assert_success(loop_write(pair, 0, &op[i], i % 1000 * 64, 8));
 		assert_success(snt_op_timeout(&op[i], 1 + random_below(&random, 1000),
-					      SNT_DETACH));
+					      SNT_CANCEL_DETACH));
 	}
 	/* Some get through while the others run out of time. */
 	for (int step = 0; step < 100; step++) {
@@ -520,7 +524,7 @@ static void cancel_at_random(enum snt_scheme scheme, uint64_t seed)
 		assert_success(loop_write(pair, 0, &slot[i].op, i * 1024,
 					  1 + random_below(&random, 1024)));
 		if (random_below(&random, 2) && snt_op_pending(&slot[victim].op) &&
-		    !snt_op_cancel(&slot[victim].op, SNT_DETACH))
+		    !snt_op_cancel(&slot[victim].op, SNT_CANCEL_DETACH))
 			slot[victim].withdrawn = slot[victim].op.state == 2;
 		for (unsigned n = random_below(&random, 4); n; n--)
 			scripted_step(pair->fabric, &random);
@@ -543,8 +547,8 @@ static void every_op_has_one_end(void **state)
 {
 	(void)state;
 	for (uint64_t seed = 0; seed < 200; seed++) {
-		cancel_at_random(SNT_SPRAY, seed);
-		cancel_at_random(SNT_DQPLB, seed);
+		cancel_at_random(SNT_SCHEME_SPRAY, seed);
+		cancel_at_random(SNT_SCHEME_DQPLB, seed);
 	}
 }
 
@@ -553,7 +557,7 @@ static void ops_of_a_cq_that_broke(void **state)
 {
 	(void)state;
 	for (int lanes = 1; lanes < 3; lanes++) {
-		struct loop_opts opts = { .ops = SNT_OPS_EVENTS,
+		struct loop_opts opts = { .ops = SNT_CQ_OPS_EVENTS,
 					  .qp = { .lanes = lanes } };
 		struct loop_pair *pair = loop_pair_open(&opts);
 		struct loop_end *end = &pair->end[0];
@@ -564,18 +568,19 @@ static void ops_of_a_cq_that_broke(void **state)
 
 		assert_success(loop_write(pair, 0, &op[0], 0, 64));
 		assert_success(snt_op_recv(end->qp, &op[1], &sge, 1));
-		assert_success(snt_op_timeout(&op[0], 1000000, SNT_DETACH));
+		assert_success(snt_op_timeout(&op[0], 1000000, SNT_CANCEL_DETACH));
 		scripted_fail_poll(snt_cq_physical(end->cq, 0, NULL), 1);
 		loop_pair_run(pair);
 		assert_error(snt_loop_dispatch(end->loop, 0), EIO, "cannot be polled");
 		/* Not yet: its memory may still be in use. */
-		assert_success(snt_op_cancel(&op[1], SNT_DETACH));
+		assert_success(snt_op_cancel(&op[1], SNT_CANCEL_DETACH));
 		assert_success(snt_loop_dispatch(end->loop, 0));
 		assert_int_equal(loop_done_count, 0);
 		assert_success(snt_op_close(end->qp, &op[2]));
 		for (int i = 0; i < 3; i++)
-			assert_success(snt_op_cancel(&op[i], SNT_DETACH));
-		assert_error(snt_op_cancel(&op[0], SNT_ABORT), EALREADY, "before");
+			assert_success(snt_op_cancel(&op[i], SNT_CANCEL_DETACH));
+		assert_error(snt_op_cancel(&op[0], SNT_CANCEL_ABORT), EALREADY,
+			     "before");
 		assert_int_equal(snt_loop_dispatch(end->loop, 0), 3);
 		assert_int_equal(loop_done_count, 3);
 		for (int i = 0; i < 3; i++) {

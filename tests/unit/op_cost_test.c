@@ -100,8 +100,9 @@ static bool traffic(struct loop_pair *pair, bool dispatches)
 		good &= !snt_op_fetch_add(qp, &op[4], &word, token, addr, 1, 0);
 		good &= !snt_op_write(qp, &op[5], &sge, 1, token, addr, 0);
 		good &= !snt_op_write(qp, &op[6], &sge, 1, token, addr, 0);
-		good &= !snt_op_timeout(&op[5], UINT64_C(3600000000000), SNT_DETACH);
-		good &= !snt_op_cancel(&op[6], SNT_DETACH);
+		good &= !snt_op_timeout(&op[5], UINT64_C(3600000000000),
+					SNT_CANCEL_DETACH);
+		good &= !snt_op_cancel(&op[6], SNT_CANCEL_DETACH);
 		for (int n = 0;
 		     n < 100 && (snt_op_pending(&op[5]) || snt_op_pending(&op[6]) ||
 				 snt_op_pending(&recv[1]));
@@ -122,10 +123,10 @@ static bool traffic(struct loop_pair *pair, bool dispatches)
 static void nothing_is_allocated(void **state)
 {
 	(void)state;
-	for (int scheme = SNT_SPRAY; scheme <= SNT_DQPLB; scheme++) {
+	for (int scheme = SNT_SCHEME_SPRAY; scheme <= SNT_SCHEME_DQPLB; scheme++) {
 		for (int with_fd = 0; with_fd < 2; with_fd++) {
 			struct loop_pair *pair =
-				loop_pair_lanes(scheme, SNT_OPS_EVENTS);
+				loop_pair_lanes(scheme, SNT_CQ_OPS_EVENTS);
 			struct snt_loop *loop = pair->end[0].loop;
 
 			assert_success(with_fd ? snt_loop_fd(loop)
@@ -151,7 +152,7 @@ static void open_polled(void *arg)
 {
 	struct polled *polled = arg;
 
-	polled->pair = loop_pair_lanes(polled->scheme, SNT_OPS_POLLED);
+	polled->pair = loop_pair_lanes(polled->scheme, SNT_CQ_OPS_POLLED);
 	for (int end = 0; end < 2; end++)
 		snt_loop_poll(polled->pair->end[end].loop, 0);
 }
@@ -166,7 +167,7 @@ static bool polled_traffic(void *arg)
 static void without_an_fd_no_system_call_is_made(void **state)
 {
 	(void)state;
-	for (int scheme = SNT_SPRAY; scheme <= SNT_DQPLB; scheme++)
+	for (int scheme = SNT_SCHEME_SPRAY; scheme <= SNT_SCHEME_DQPLB; scheme++)
 		assert_no_system_calls(open_polled, polled_traffic,
 				       &(struct polled){ .scheme = scheme });
 }
@@ -176,7 +177,7 @@ static void without_an_fd_no_system_call_is_made(void **state)
 /* An epoll_wait(), the channel until it is empty, one arming, one look; nothing else. */
 static void a_burst_has_its_price(void **state)
 {
-	struct loop_opts opts = { .ops = SNT_OPS_EVENTS, .instrument = instrument };
+	struct loop_opts opts = { .ops = SNT_CQ_OPS_EVENTS, .instrument = instrument };
 	struct loop_pair *pair = loop_pair_open(&opts);
 	struct snt_loop *loop = pair->end[0].loop;
 	struct snt_op op[BURST] = { { 0 } };
@@ -189,7 +190,7 @@ static void a_burst_has_its_price(void **state)
 		for (int i = 0; i < BURST; i++) {
 			assert_success(loop_write(pair, 0, &op[i], 0, 8));
 			assert_success(snt_op_timeout(&op[i], UINT64_C(60000000000),
-						      SNT_DETACH));
+						      SNT_CANCEL_DETACH));
 		}
 		loop_pair_run(pair);
 		reset_counters();
@@ -222,7 +223,8 @@ static void kept_deadlines_cost_no_system_call(void **state)
 	counting = true;
 	for (int i = 0; i < 1000; i++) {
 		assert_success(loop_write(pair, 0, &op, 0, 8));
-		assert_success(snt_op_timeout(&op, UINT64_C(1000000000), SNT_DETACH));
+		assert_success(
+			snt_op_timeout(&op, UINT64_C(1000000000), SNT_CANCEL_DETACH));
 		loop_pair_run(pair);
 		assert_int_equal(snt_loop_dispatch(loop, 0), 1);
 	}

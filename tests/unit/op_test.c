@@ -12,7 +12,8 @@ static struct loop_pair *open_kind(int kind)
 {
 	if (kind == 0)
 		return loop_pair_simple();
-	return loop_pair_lanes(kind == 1 ? SNT_SPRAY : SNT_DQPLB, SNT_OPS_EVENTS);
+	return loop_pair_lanes(kind == 1 ? SNT_SCHEME_SPRAY : SNT_SCHEME_DQPLB,
+			       SNT_CQ_OPS_EVENTS);
 }
 
 #define KINDS 3
@@ -67,7 +68,7 @@ static void write_and_read(void **state)
 		assert_success(loop_write(pair, 0, &op, 0, 3000));
 		loop_pair_settle(pair);
 		assert_int_equal(op.result, 0);
-		assert_int_equal(op.wc.opcode, SNT_WRITE);
+		assert_int_equal(op.wc.opcode, SNT_OP_WRITE);
 		assert_memory_equal(pair->end[0].buffer, pair->end[1].buffer, 3000);
 		assert_success(snt_op_read(pair->end[0].qp, &op, &back, 1, token,
 					   token->addr, 0));
@@ -96,7 +97,7 @@ static void write_with_notification(void **state)
 		loop_pair_settle(pair);
 		assert_int_equal(loop_done_count, 2);
 		assert_int_equal(recv.result, 0);
-		assert_int_equal(recv.wc.opcode, SNT_RECV_NOTIFY);
+		assert_int_equal(recv.wc.opcode, SNT_OP_RECV_NOTIFY);
 		assert_int_equal(recv.wc.imm, 77);
 		assert_int_equal(pair->end[1].buffer[1499], 9);
 		loop_pair_close(pair);
@@ -155,7 +156,7 @@ static void batch_has_a_result_each(void **state)
 			ops[i] = &op[i];
 			sge[i] = loop_sge(pair, 0, i * 8, 8);
 			wr[i] = (struct snt_send_wr){ .wr_id = 12345,
-						      .opcode = SNT_WRITE,
+						      .opcode = SNT_OP_WRITE,
 						      .sge_count = 1,
 						      .sge = &sge[i],
 						      .remote = token,
@@ -175,7 +176,7 @@ static void batch_has_a_result_each(void **state)
 		assert_int_equal(loop_done_count, 40);
 		for (int i = 0; i < 40; i++)
 			assert_ptr_equal(loop_done_log[i], &op[i]);
-		wr[40].opcode = SNT_WRITE;
+		wr[40].opcode = SNT_OP_WRITE;
 		taken = snt_op_batch(pair->end[0].qp, ops, wr, MANY);
 		assert_int_equal(taken, kind == 0 ? 128 : 64); /* the QP's depth */
 		assert_int_equal(snt_op_batch(pair->end[0].qp, ops + taken, wr + taken,
@@ -200,7 +201,7 @@ static void batch_rings_few_doorbells(void **state)
 	(void)state;
 	for (int i = 0; i < 16; i++) {
 		ops[i] = &op[i];
-		wr[i] = (struct snt_send_wr){ .opcode = SNT_WRITE,
+		wr[i] = (struct snt_send_wr){ .opcode = SNT_OP_WRITE,
 					      .sge_count = 1,
 					      .sge = &sge,
 					      .remote = &pair->end[1].token,
@@ -271,7 +272,7 @@ static void statuses_are_errnos(void **state)
 		assert_int_equal(snt_loop_dispatch(pair->end[0].loop, 0), 2);
 		assert_int_equal(first.result, cases[i].error);
 		assert_int_equal(first.wc.status, cases[i].status);
-		assert_int_equal(first.wc.opcode, SNT_WRITE);
+		assert_int_equal(first.wc.opcode, SNT_OP_WRITE);
 		assert_int_equal(second.result, -ESHUTDOWN);
 		assert_int_equal(loop_write(pair, 0, &first, 0, 8), -ESHUTDOWN);
 		assert_int_equal(snt_op_pending(&first), 0);
@@ -315,7 +316,7 @@ static void polling_and_posting_belong_to_the_ops(void **state)
 	assert_error(snt_qp_post_send(end->qp, &send, 1), EINVAL, "post ops");
 	assert_error(snt_qp_post_recv(end->qp, &recv, 1), EINVAL, "post ops");
 	assert_error(snt_qp_close(end->qp, 1), EINVAL, "post ops");
-	assert_error(snt_cq_watch(end->cq, NULL, NULL), EINVAL, "has ops");
+	assert_error(snt_cq_set_ready_handler(end->cq, NULL, NULL), EINVAL, "has ops");
 	loop_pair_close(pair);
 	pair = loop_pair_open(&(struct loop_opts){ .events = 1 });
 	{
@@ -427,15 +428,15 @@ static void end_it_all(struct snt_op *op)
 	assert_success(snt_qp_destroy(end->qp));
 	assert_success(snt_cq_destroy(end->cq));
 	assert_success(snt_mem_release(end->mem));
-	assert_success(snt_loop_close(end->loop));
-	assert_success(snt_ctx_close(end->ctx));
+	assert_success(snt_loop_destroy(end->loop));
+	assert_success(snt_ctx_destroy(end->ctx));
 	free(end->buffer);
 	end->ctx = NULL;
 }
 
 static void close_in_callbacks(bool with_fd, bool waits)
 {
-	struct loop_pair *pair = loop_pair_lanes(SNT_SPRAY, SNT_OPS_EVENTS);
+	struct loop_pair *pair = loop_pair_lanes(SNT_SCHEME_SPRAY, SNT_CQ_OPS_EVENTS);
 	struct loop_end *end = &pair->end[0];
 	struct snt_op op[3] = { { .done = loop_done }, { .done = loop_done } };
 	struct snt_sge sge = loop_sge(pair, 0, 0, 64);
@@ -471,8 +472,8 @@ static void close_in_callbacks(bool with_fd, bool waits)
 		assert_success(snt_qp_destroy(other->qp));
 		assert_success(snt_cq_destroy(other->cq));
 		assert_success(snt_mem_release(other->mem));
-		assert_success(snt_loop_close(other->loop));
-		assert_success(snt_ctx_close(other->ctx));
+		assert_success(snt_loop_destroy(other->loop));
+		assert_success(snt_ctx_destroy(other->ctx));
 		free(other->buffer);
 	}
 	assert_int_equal(scripted_fabric_destroy(pair->fabric), 0);
@@ -533,11 +534,13 @@ static void early_receives_end_with_their_qp(void **state)
 {
 	(void)state;
 	for (int kind = 0; kind < KINDS; kind++) {
-		struct loop_opts opts = { .ops = SNT_OPS_EVENTS,
-					  .unconnected = true,
-					  .qp = { .lanes = kind ? 2 : 1,
-						  .scheme = kind == 2 ? SNT_DQPLB
-								      : SNT_SPRAY } };
+		struct loop_opts opts = {
+			.ops = SNT_CQ_OPS_EVENTS,
+			.unconnected = true,
+			.qp = { .lanes = kind ? 2 : 1,
+				.scheme = kind == 2 ? SNT_SCHEME_DQPLB
+						    : SNT_SCHEME_SPRAY }
+		};
 		struct loop_pair *pair = loop_pair_open(&opts);
 		struct loop_end *end = &pair->end[0];
 		struct snt_op op[3] = { { .done = loop_done },
@@ -556,7 +559,7 @@ static void early_receives_end_with_their_qp(void **state)
 		end->cq = NULL;
 		assert_success(snt_mem_release(end->mem));
 		end->mem = NULL;
-		assert_error(snt_loop_close(end->loop), EBUSY, "dispatch before");
+		assert_error(snt_loop_destroy(end->loop), EBUSY, "dispatch before");
 		assert_int_equal(snt_loop_dispatch(end->loop, 0), 3);
 		for (int i = 0; i < 3; i++)
 			assert_int_equal(op[i].result, -ECANCELED);
@@ -567,7 +570,7 @@ static void early_receives_end_with_their_qp(void **state)
 /* It may be waited for when its QP is no more. */
 static void an_early_receive_outlives_its_qp(void **state)
 {
-	struct loop_opts opts = { .ops = SNT_OPS_EVENTS, .unconnected = true };
+	struct loop_opts opts = { .ops = SNT_CQ_OPS_EVENTS, .unconnected = true };
 	struct loop_pair *pair = loop_pair_open(&opts);
 	struct snt_sge sge = loop_sge(pair, 0, 0, 64);
 	struct snt_op op = { 0 };
@@ -583,7 +586,7 @@ static void an_early_receive_outlives_its_qp(void **state)
 /* What a device refuses it may have taken, so all that it has is forgotten. */
 static void a_refused_receive_ends_those_before_it(void **state)
 {
-	struct loop_opts opts = { .ops = SNT_OPS_EVENTS, .unconnected = true };
+	struct loop_opts opts = { .ops = SNT_CQ_OPS_EVENTS, .unconnected = true };
 	struct loop_pair *pair = loop_pair_open(&opts);
 	struct loop_end *end = &pair->end[0];
 	struct snt_op op[3] = { { .done = loop_done },
@@ -613,7 +616,7 @@ static void a_refused_receive_ends_those_before_it(void **state)
 
 static void early_receives_work_once_connected(void **state)
 {
-	struct loop_opts opts = { .ops = SNT_OPS_EVENTS, .unconnected = true };
+	struct loop_opts opts = { .ops = SNT_CQ_OPS_EVENTS, .unconnected = true };
 	struct loop_pair *pair = loop_pair_open(&opts);
 	struct snt_op recv[2] = { { .done = loop_done }, { .done = loop_done } };
 	struct snt_op send = { .done = loop_done };
@@ -640,7 +643,7 @@ static void without_events_ops_are_polled(void **state)
 {
 	unsigned fds = count_fds();
 	struct loop_pair *pair = loop_pair_open(
-		&(struct loop_opts){ .ops = SNT_OPS_POLLED, .devices = 1 });
+		&(struct loop_opts){ .ops = SNT_CQ_OPS_POLLED, .devices = 1 });
 	unsigned open_fds = count_fds();
 	struct snt_op op = { .done = loop_done };
 

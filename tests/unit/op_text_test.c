@@ -16,7 +16,7 @@ static struct ibv_qp *lane_qp(struct loop_pair *pair, unsigned lane)
 {
 	struct snt_lane_info info = { .size = sizeof(info) };
 
-	assert_success(snt_qp_lane(pair->end[0].qp, lane, &info));
+	assert_success(snt_qp_query_lane(pair->end[0].qp, lane, &info));
 	return info.qp;
 }
 
@@ -40,7 +40,7 @@ static void a_failed_op(void **state)
 	(void)state;
 	for (int lanes = 0; lanes < 2; lanes++) {
 		struct loop_pair *pair =
-			lanes ? loop_pair_lanes(SNT_SPRAY, SNT_OPS_EVENTS)
+			lanes ? loop_pair_lanes(SNT_SCHEME_SPRAY, SNT_CQ_OPS_EVENTS)
 			      : loop_pair_simple();
 		struct snt_op op = { .done = loop_done };
 
@@ -80,7 +80,7 @@ static void a_wait_tells_what_its_op_did(void **state)
 static void cancelled(void **state)
 {
 	struct loop_opts opts = {
-		.ops = SNT_OPS_EVENTS,
+		.ops = SNT_CQ_OPS_EVENTS,
 		.qp = { .lanes = 2, .fragment_size = 256, .lane_depth = 1 }
 	};
 	struct loop_pair *pair = loop_pair_open(&opts);
@@ -89,16 +89,16 @@ static void cancelled(void **state)
 	(void)state;
 	assert_success(loop_write(pair, 0, &sent, 0, 512));
 	assert_success(loop_write(pair, 0, &waits, 512, 512));
-	assert_success(snt_op_cancel(&sent, SNT_DETACH));
-	assert_success(snt_op_cancel(&waits, SNT_DETACH));
+	assert_success(snt_op_cancel(&sent, SNT_CANCEL_DETACH));
+	assert_success(snt_op_cancel(&waits, SNT_CANCEL_DETACH));
 	loop_pair_settle(pair);
 	assert_int_equal(loop_done_count, 2);
 	assert_phrase(snt_op_text(&sent),
 		      "WRITE was cancelled; it took effect all the same");
 	assert_phrase(snt_op_text(&waits), "WRITE was cancelled; it had no effect");
 	/* Nothing may be taken for a success that was none. */
-	assert_int_equal(sent.wc.status, SNT_SUCCESS);
-	assert_int_equal(waits.wc.status, SNT_FLUSHED);
+	assert_int_equal(sent.wc.status, SNT_WC_SUCCESS);
+	assert_int_equal(waits.wc.status, SNT_WC_FLUSHED);
 	loop_pair_close(pair);
 }
 
@@ -128,7 +128,7 @@ static void cancelled_and_failed(void **state)
 
 	(void)state;
 	assert_success(loop_write(pair, 0, &op, 0, 8));
-	assert_success(snt_op_cancel(&op, SNT_DETACH));
+	assert_success(snt_op_cancel(&op, SNT_CANCEL_DETACH));
 	assert_int_equal(scripted_complete(lane_qp(pair, 0), IBV_WC_RETRY_EXC_ERR), 0);
 	loop_pair_settle(pair);
 	assert_phrase(snt_op_text(&op), "whether it took effect is not known");

@@ -17,13 +17,13 @@ static void exchange(struct vqp_pair *pair, unsigned rounds, unsigned *sent,
 
 	for (unsigned round = 0; round < rounds; round++) {
 		while (*sent < MESSAGES &&
-		       try_send(pair, SNT_WRITE_IMM, *sent, 1 + *sent % 3) == 1)
+		       try_send(pair, SNT_OP_WRITE_IMM, *sent, 1 + *sent % 3) == 1)
 			++*sent;
 		vqp_pair_run(pair, round);
 		while (snt_cq_poll(pair->end[0].cq, &wc, 1) == 1)
-			assert_int_equal(wc.status, SNT_SUCCESS);
+			assert_int_equal(wc.status, SNT_WC_SUCCESS);
 		while (snt_cq_poll(pair->end[1].cq, &wc, 1) == 1) {
-			assert_int_equal(wc.status, SNT_SUCCESS);
+			assert_int_equal(wc.status, SNT_WC_SUCCESS);
 			assert_int_equal(wc.wr_id, *notified);
 			assert_int_equal(wc.imm, *notified);
 			assert_int_equal(wc.length, FRAGMENT * (1 + *notified % 3));
@@ -36,7 +36,7 @@ static void f3_a_slow_cq_is_not_a_hostile_peer(void **state)
 {
 	(void)state;
 	for (unsigned slow = 0; slow < 3; slow++) {
-		struct vqp_pair *pair = open_pair(3, 3, SNT_DQPLB);
+		struct vqp_pair *pair = open_pair(3, 3, SNT_SCHEME_DQPLB);
 		unsigned sent = 0, notified = 0;
 
 		for (unsigned i = 0; i < MESSAGES; i++)
@@ -70,7 +70,7 @@ static bool is_broken(struct vqp_pair *pair)
 
 static void what_no_honest_peer_sends_is_a_fault_at_once(void **state)
 {
-	struct vqp_pair *pair = open_pair(1, 2, SNT_DQPLB);
+	struct vqp_pair *pair = open_pair(1, 2, SNT_SCHEME_DQPLB);
 
 	(void)state;
 	write_imm(pair, 0, 1u << 22);
@@ -81,7 +81,7 @@ static void what_no_honest_peer_sends_is_a_fault_at_once(void **state)
 /* Early arrivals on all lanes, and no receive left that could fill the gap. */
 static void a_gap_that_nothing_can_fill_is_a_fault(void **state)
 {
-	struct vqp_pair *pair = open_pair(1, 2, SNT_DQPLB);
+	struct vqp_pair *pair = open_pair(1, 2, SNT_SCHEME_DQPLB);
 	uint32_t window = 32; /* 2 lanes of 8, twice */
 
 	(void)state;

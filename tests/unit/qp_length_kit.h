@@ -40,7 +40,7 @@ static inline void write_from(struct vqp_pair *pair, unsigned from, uint64_t wr_
 			      uint64_t length)
 {
 	struct snt_sge sge;
-	struct snt_send_wr wr = vqp_wr(pair, from, &sge, SNT_WRITE_IMM, 0, length);
+	struct snt_send_wr wr = vqp_wr(pair, from, &sge, SNT_OP_WRITE_IMM, 0, length);
 
 	wr.wr_id = wr_id;
 	wr.imm = wr_id;
@@ -50,7 +50,7 @@ static inline void write_from(struct vqp_pair *pair, unsigned from, uint64_t wr_
 static inline void expect_length(struct vqp_pair *pair, unsigned end, uint64_t wr_id,
 				 uint64_t length)
 {
-	struct snt_wc wc = expect(pair, end, wr_id, SNT_RECV_NOTIFY, SNT_SUCCESS);
+	struct snt_wc wc = expect(pair, end, wr_id, SNT_OP_RECV_NOTIFY, SNT_WC_SUCCESS);
 
 	assert_int_equal(wc.flags, SNT_WC_WITH_IMM);
 	assert_true(wc.length == length);
@@ -58,7 +58,7 @@ static inline void expect_length(struct vqp_pair *pair, unsigned end, uint64_t w
 
 static inline void expect_no_length(struct vqp_pair *pair, unsigned end, uint64_t wr_id)
 {
-	struct snt_wc wc = expect(pair, end, wr_id, SNT_RECV_NOTIFY, SNT_SUCCESS);
+	struct snt_wc wc = expect(pair, end, wr_id, SNT_OP_RECV_NOTIFY, SNT_WC_SUCCESS);
 
 	assert_int_equal(wc.flags, SNT_WC_WITH_IMM | SNT_WC_LENGTH_UNKNOWN);
 	assert_true(wc.length == 0);
@@ -71,7 +71,7 @@ static inline unsigned regions(struct vqp_pair *pair, unsigned end)
 
 static inline struct ibv_qp *first_notify_lane(struct vqp_pair *pair, unsigned end)
 {
-	return lane_qp(pair, end, snt_qp_lanes(pair->end[end].qp));
+	return lane_qp(pair, end, snt_qp_lane_count(pair->end[end].qp));
 }
 
 #endif

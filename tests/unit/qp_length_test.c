@@ -38,7 +38,7 @@ static void every_length_is_told(void **state)
 			post_notify(pair, 1, j);
 			write_from(pair, 0, 100 + j, lengths[j]);
 			expect_length(pair, 1, j, lengths[j]);
-			expect(pair, 0, 100 + j, SNT_WRITE_IMM, SNT_SUCCESS);
+			expect(pair, 0, 100 + j, SNT_OP_WRITE_IMM, SNT_WC_SUCCESS);
 		}
 		vqp_pair_close(pair);
 	}
@@ -49,7 +49,7 @@ static void every_kind_of_wr_is_told(void **state)
 {
 	struct vqp_pair *pair = open_asking(2, 64);
 	struct snt_sge sge[2];
-	struct snt_send_wr wr = vqp_wr(pair, 0, sge, SNT_WRITE_IMM, 0, FRAGMENT + 1);
+	struct snt_send_wr wr = vqp_wr(pair, 0, sge, SNT_OP_WRITE_IMM, 0, FRAGMENT + 1);
 
 	(void)state;
 	sge[1] =
@@ -58,11 +58,11 @@ static void every_kind_of_wr_is_told(void **state)
 	post_notify(pair, 1, 1);
 	assert_int_equal(snt_qp_post_send(pair->end[0].qp, &wr, 1), 1);
 	wr.sge_count = 1;
-	wr.flags |= SNT_INLINE;
+	wr.flags |= SNT_SEND_INLINE;
 	sge[0].length = 61;
 	post_notify(pair, 1, 2);
 	assert_int_equal(snt_qp_post_send(pair->end[0].qp, &wr, 1), 1);
-	wr.flags = SNT_SIGNALED | SNT_FENCE | SNT_SOLICITED;
+	wr.flags = SNT_SEND_SIGNALED | SNT_SEND_FENCE | SNT_SEND_SOLICITED;
 	sge[0].length = 3 * FRAGMENT;
 	post_notify(pair, 1, 3);
 	assert_int_equal(snt_qp_post_send(pair->end[0].qp, &wr, 1), 1);
@@ -128,7 +128,7 @@ static void more_than_4_gib_are_told(void **state)
 static void a_length_costs_no_wr(void **state)
 {
 	struct vqp_pair *pair = open_asking(2, 0);
-	unsigned lanes = snt_qp_lanes(pair->end[0].qp);
+	unsigned lanes = snt_qp_lane_count(pair->end[0].qp);
 
 	(void)state;
 	for (unsigned i = 0; i < 20; i++) {
@@ -161,7 +161,7 @@ static void each_direction_is_on_its_own(void **state)
 				expect_length(pair, end, 7, 3 * FRAGMENT);
 			else
 				expect_no_length(pair, end, 7);
-			expect(pair, !end, 8, SNT_WRITE_IMM, SNT_SUCCESS);
+			expect(pair, !end, 8, SNT_OP_WRITE_IMM, SNT_WC_SUCCESS);
 		}
 		vqp_pair_close(pair);
 	}
@@ -208,7 +208,7 @@ static void ends_that_are_not_alike_tell(void **state)
 			post_notify(pair, end, j);
 			write_from(pair, !end, j, j * FRAGMENT + j);
 			expect_length(pair, end, j, j * FRAGMENT + j);
-			expect(pair, !end, j, SNT_WRITE_IMM, SNT_SUCCESS);
+			expect(pair, !end, j, SNT_OP_WRITE_IMM, SNT_WC_SUCCESS);
 		}
 		vqp_pair_close(pair);
 	}
@@ -235,7 +235,7 @@ static void keys_are_those_of_the_lane(void **state)
 			post_notify(pair, end, 1);
 			write_from(pair, !end, 2, 12345);
 			expect_length(pair, end, 1, 12345);
-			expect(pair, !end, 2, SNT_WRITE_IMM, SNT_SUCCESS);
+			expect(pair, !end, 2, SNT_OP_WRITE_IMM, SNT_WC_SUCCESS);
 		}
 		vqp_pair_close(pair);
 	}
@@ -254,7 +254,7 @@ static void slots_are_written_in_turn_and_network_order(void **state)
 	for (unsigned i = 0; i < 2; i++) {
 		post_notify(pair, 1, i);
 		write_from(pair, 0, i, i ? 7 : 0x31234);
-		expect(pair, 0, i, SNT_WRITE_IMM, SNT_SUCCESS);
+		expect(pair, 0, i, SNT_OP_WRITE_IMM, SNT_WC_SUCCESS);
 	}
 	assert_memory_equal((void *)(uintptr_t)card.mailbox_addr, expected,
 			    sizeof(expected));
@@ -298,7 +298,7 @@ struct race {
 static void send_some(struct race *race, uint64_t total)
 {
 	struct snt_sge sge;
-	struct snt_send_wr wr = vqp_wr(race->pair, 0, &sge, SNT_WRITE_IMM, 0, 0);
+	struct snt_send_wr wr = vqp_wr(race->pair, 0, &sge, SNT_OP_WRITE_IMM, 0, 0);
 
 	wr.flags = 0;
 	for (; race->sent < total; race->sent++) {
@@ -316,7 +316,7 @@ static void receive_some(struct race *race, unsigned max)
 
 	assert_success(count);
 	for (int i = 0; i < count; i++) {
-		assert_int_equal(wc[i].status, SNT_SUCCESS);
+		assert_int_equal(wc[i].status, SNT_WC_SUCCESS);
 		assert_int_equal(wc[i].wr_id, race->received);
 		assert_int_equal(wc[i].imm, race->received);
 		assert_int_equal(wc[i].flags, SNT_WC_WITH_IMM);
@@ -487,16 +487,16 @@ static void a_lane_that_dies_tells_nothing(void **state)
 		else
 			write_too_early(pair);
 		assert_int_equal(scripted_complete(lane, IBV_WC_RETRY_EXC_ERR), 0);
-		expect(pair, 0, 1, SNT_WRITE_IMM, SNT_SUCCESS);
-		expect(pair, 0, 2, SNT_WRITE_IMM, SNT_RETRY_EXC_ERR);
-		expect(pair, 0, 3, SNT_WRITE_IMM, SNT_FLUSHED);
+		expect(pair, 0, 1, SNT_OP_WRITE_IMM, SNT_WC_SUCCESS);
+		expect(pair, 0, 2, SNT_OP_WRITE_IMM, SNT_WC_RETRY_EXC_ERR);
+		expect(pair, 0, 3, SNT_OP_WRITE_IMM, SNT_WC_FLUSHED);
 		expect_length(pair, 1, 1, 100);
 		if (landed)
 			expect_length(pair, 1, 2, 200);
 		vqp_expect_none(pair, 1);
 		/* Data lanes go on, and what cannot be announced fails. */
 		write_from(pair, 0, 9, 5);
-		expect(pair, 0, 9, SNT_WRITE_IMM, SNT_FLUSHED);
+		expect(pair, 0, 9, SNT_OP_WRITE_IMM, SNT_WC_FLUSHED);
 		vqp_pair_close(pair);
 	}
 }
@@ -505,7 +505,7 @@ static void close_and_reset(struct vqp_pair *pair)
 {
 	for (unsigned end = 0; end < 2; end++) {
 		assert_success(snt_qp_close(pair->end[end].qp, 77));
-		while (vqp_poll(pair, end).opcode != SNT_CLOSED)
+		while (vqp_poll(pair, end).opcode != SNT_OP_CLOSED)
 			;
 	}
 	for (unsigned end = 0; end < 2; end++)
@@ -528,7 +528,7 @@ static void every_life_tells(void **state)
 			post_notify(pair, 1, i);
 			write_from(pair, 0, i, 1000 * life + i);
 			expect_length(pair, 1, i, 1000 * life + i);
-			expect(pair, 0, i, SNT_WRITE_IMM, SNT_SUCCESS);
+			expect(pair, 0, i, SNT_OP_WRITE_IMM, SNT_WC_SUCCESS);
 		}
 		post_notify(pair, 1, 50);
 		close_and_reset(pair);
@@ -606,10 +606,10 @@ static void a_false_mailbox_fails_the_notification(void **state)
 		assert_success(snt_qp_connect(pair->end[end].qp, &card[!end]));
 	post_notify(pair, 1, 1);
 	write_from(pair, 0, 1, 5);
-	expect(pair, 0, 1, SNT_WRITE_IMM, SNT_REM_ACCESS_ERR);
-	expect(pair, 1, 1, SNT_RECV_NOTIFY, SNT_FLUSHED);
-	send_wr(pair, SNT_WRITE, 2, 3);
-	expect(pair, 0, 2, SNT_WRITE, SNT_SUCCESS);
+	expect(pair, 0, 1, SNT_OP_WRITE_IMM, SNT_WC_REM_ACCESS_ERR);
+	expect(pair, 1, 1, SNT_OP_RECV_NOTIFY, SNT_WC_FLUSHED);
+	send_wr(pair, SNT_OP_WRITE, 2, 3);
+	expect(pair, 0, 2, SNT_OP_WRITE, SNT_WC_SUCCESS);
 	vqp_pair_close(pair);
 }
 

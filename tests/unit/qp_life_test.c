@@ -18,7 +18,7 @@ static void talk(struct vqp_pair *pair)
 		uint64_t length = 5 * FRAGMENT + 100, offset = 64 * FRAGMENT * from;
 		struct snt_sge sge;
 		struct snt_send_wr wr =
-			vqp_wr(pair, from, &sge, SNT_WRITE_IMM, offset, length);
+			vqp_wr(pair, from, &sge, SNT_OP_WRITE_IMM, offset, length);
 
 		for (uint64_t i = 0; i < length; i++)
 			here->buffer[offset + i] = (unsigned char)(i * 3 + from);
@@ -27,15 +27,16 @@ static void talk(struct vqp_pair *pair)
 		wr.wr_id = 11;
 		wr.imm = 4711;
 		assert_int_equal(snt_qp_post_send(here->qp, &wr, 1), 1);
-		wr = vqp_wr(pair, from, &sge, SNT_SEND, offset, 64);
+		wr = vqp_wr(pair, from, &sge, SNT_OP_SEND, offset, 64);
 		wr.wr_id = 12;
 		assert_int_equal(snt_qp_post_send(here->qp, &wr, 1), 1);
-		expect(pair, from, 11, SNT_WRITE_IMM, SNT_SUCCESS);
-		expect(pair, from, 12, SNT_SEND, SNT_SUCCESS);
-		assert_int_equal(expect(pair, !from, 21, SNT_RECV_NOTIFY, SNT_SUCCESS)
+		expect(pair, from, 11, SNT_OP_WRITE_IMM, SNT_WC_SUCCESS);
+		expect(pair, from, 12, SNT_OP_SEND, SNT_WC_SUCCESS);
+		assert_int_equal(expect(pair, !from, 21, SNT_OP_RECV_NOTIFY,
+					SNT_WC_SUCCESS)
 					 .imm,
 				 4711);
-		expect(pair, !from, 22, SNT_RECV, SNT_SUCCESS);
+		expect(pair, !from, 22, SNT_OP_RECV, SNT_WC_SUCCESS);
 		assert_memory_equal(there->buffer + offset, here->buffer + offset,
 				    length);
 		assert_memory_equal(there->buffer + offset + 32 * FRAGMENT,
@@ -49,7 +50,7 @@ static void close_both(struct vqp_pair *pair)
 	for (unsigned end = 0; end < 2; end++) {
 		assert_success(snt_qp_close(pair->end[end].qp, 7));
 		assert_int_equal(query(pair, end).state, SNT_QP_CLOSING);
-		while (vqp_poll(pair, end).opcode != SNT_CLOSED)
+		while (vqp_poll(pair, end).opcode != SNT_OP_CLOSED)
 			;
 		assert_int_equal(query(pair, end).state, SNT_QP_CLOSED);
 	}
@@ -57,7 +58,7 @@ static void close_both(struct vqp_pair *pair)
 
 static void a_closed_qp_lives_again(void **state)
 {
-	const enum snt_scheme schemes[] = { SNT_SPRAY, SNT_DQPLB };
+	const enum snt_scheme schemes[] = { SNT_SCHEME_SPRAY, SNT_SCHEME_DQPLB };
 
 	(void)state;
 	for (unsigned i = 0; i < 2; i++) {
@@ -72,7 +73,7 @@ static void a_closed_qp_lives_again(void **state)
 			/* Something is left in every queue. */
 			post_notify(pair, 0, 1);
 			post_data(pair, 1, 1, 0, 64);
-			send_wr(pair, SNT_WRITE, 1, 6);
+			send_wr(pair, SNT_OP_WRITE, 1, 6);
 			close_both(pair);
 			for (unsigned end = 0; end < 2; end++)
 				assert_success(snt_qp_reset(pair->end[end].qp));
@@ -107,7 +108,7 @@ static void what_was_posted_before_a_reset_is_forgotten(void **state)
 /* Each control call of a reset fails once; it can always be tried again. */
 static void a_reset_that_fails_can_be_repeated(void **state)
 {
-	struct vqp_pair *pair = open_pair(1, 3, SNT_SPRAY);
+	struct vqp_pair *pair = open_pair(1, 3, SNT_SCHEME_SPRAY);
 	unsigned failures = 0;
 
 	(void)state;
@@ -150,8 +151,8 @@ static void options_change_while_they_may(void **state)
 	assert_int_equal(query(pair, 1).fragment_size, 8192);
 	assert_int_equal(query(pair, 1).mtu, 1024);
 	assert_error(CHANGE(.mtu = 2048), EISCONN, "mtu");
-	assert_success(CHANGE(.rnr_timer = 5, .balance = SNT_BY_TIME));
-	assert_int_equal(query(pair, 0).balance, SNT_BY_TIME);
+	assert_success(CHANGE(.rnr_timer = 5, .balance = SNT_BALANCE_BY_TIME));
+	assert_int_equal(query(pair, 0).balance, SNT_BALANCE_BY_TIME);
 	assert_error(CHANGE(.rnr_timer = 32), EINVAL, "rnr_timer");
 	scripted_fail_control(pair->end[0].device[0], 2, EIO);
 	assert_error(CHANGE(.rnr_timer = 6), EIO, "lane 1");
@@ -161,12 +162,12 @@ static void options_change_while_they_may(void **state)
 
 static void a_query_adds_up(void **state)
 {
-	struct vqp_pair *pair = open_pair(1, 2, SNT_SPRAY);
+	struct vqp_pair *pair = open_pair(1, 2, SNT_SCHEME_SPRAY);
 	struct snt_qp_info info = { .size = 4 };
 
 	(void)state;
 	assert_int_equal(snt_qp_query(pair->end[0].qp, &info), -EINVAL);
-	send_wr(pair, SNT_WRITE, 1, 20); /* the lanes take 8 each */
+	send_wr(pair, SNT_OP_WRITE, 1, 20); /* the lanes take 8 each */
 	post_notify(pair, 0, 5);
 	info = query(pair, 0);
 	assert_int_equal(info.state, SNT_QP_CONNECTED);
@@ -178,7 +179,7 @@ static void a_query_adds_up(void **state)
 	assert_int_equal(info.under_way, 16);
 	assert_int_equal(info.recv_notifies, 1);
 	assert_int_equal(info.bytes, 16 * FRAGMENT);
-	expect(pair, 0, 1, SNT_WRITE, SNT_SUCCESS);
+	expect(pair, 0, 1, SNT_OP_WRITE, SNT_WC_SUCCESS);
 	info = query(pair, 0);
 	assert_int_equal(info.sends, 0);
 	assert_int_equal(info.under_way, 0);
@@ -187,12 +188,12 @@ static void a_query_adds_up(void **state)
 	assert_int_equal(info.errors, 0);
 	assert_in_range(info.doorbells, 2, 20);
 	assert_int_equal(info.completions, info.doorbells);
-	send_wr(pair, SNT_WRITE, 2, 1);
-	send_wr(pair, SNT_WRITE, 3, 1);
+	send_wr(pair, SNT_OP_WRITE, 2, 1);
+	send_wr(pair, SNT_OP_WRITE, 3, 1);
 	for (unsigned i = 0; i < 2; i++)
 		scripted_complete(lane_qp(pair, 0, i), IBV_WC_RETRY_EXC_ERR);
-	expect(pair, 0, 2, SNT_WRITE, SNT_RETRY_EXC_ERR);
-	expect(pair, 0, 3, SNT_WRITE, SNT_RETRY_EXC_ERR);
+	expect(pair, 0, 2, SNT_OP_WRITE, SNT_WC_RETRY_EXC_ERR);
+	expect(pair, 0, 3, SNT_OP_WRITE, SNT_WC_RETRY_EXC_ERR);
 	info = query(pair, 0);
 	assert_int_equal(info.state, SNT_QP_BROKEN);
 	assert_int_equal(info.errors, 2);
@@ -208,13 +209,13 @@ static void ends_that_are_not_alike(void **state)
 		unsigned devices[2], lanes[2], notify[2];
 		unsigned common;
 	} cases[] = {
-		{ SNT_SPRAY, { 1, 2 }, { 4, 4 }, { 2, 0 }, 4 },
-		{ SNT_SPRAY, { 3, 1 }, { 6, 6 }, { 0, 3 }, 6 },
-		{ SNT_SPRAY, { 2, 3 }, { 6, 5 }, { 3, 3 }, 5 },
-		{ SNT_SPRAY, { 1, 1 }, { 8, 3 }, { 0, 0 }, 3 },
-		{ SNT_SPRAY, { 1, 4 }, { 2, 7 }, { 4, 4 }, 2 },
-		{ SNT_DQPLB, { 1, 3 }, { 4, 6 }, { 0, 0 }, 4 },
-		{ SNT_DQPLB, { 2, 1 }, { 5, 2 }, { 0, 0 }, 2 },
+		{ SNT_SCHEME_SPRAY, { 1, 2 }, { 4, 4 }, { 2, 0 }, 4 },
+		{ SNT_SCHEME_SPRAY, { 3, 1 }, { 6, 6 }, { 0, 3 }, 6 },
+		{ SNT_SCHEME_SPRAY, { 2, 3 }, { 6, 5 }, { 3, 3 }, 5 },
+		{ SNT_SCHEME_SPRAY, { 1, 1 }, { 8, 3 }, { 0, 0 }, 3 },
+		{ SNT_SCHEME_SPRAY, { 1, 4 }, { 2, 7 }, { 4, 4 }, 2 },
+		{ SNT_SCHEME_DQPLB, { 1, 3 }, { 4, 6 }, { 0, 0 }, 4 },
+		{ SNT_SCHEME_DQPLB, { 2, 1 }, { 5, 2 }, { 0, 0 }, 2 },
 	};
 
 	(void)state;
@@ -236,11 +237,11 @@ static void ends_that_are_not_alike(void **state)
 		post_notify(pair, 1, 21);
 		vqp_pair_connect(pair);
 		for (unsigned end = 0; end < 2; end++)
-			assert_int_equal(snt_qp_lanes(pair->end[end].qp),
+			assert_int_equal(snt_qp_lane_count(pair->end[end].qp),
 					 cases[i].common);
-		send_wr(pair, SNT_WRITE_IMM, 1, 3);
-		expect(pair, 1, 21, SNT_RECV_NOTIFY, SNT_SUCCESS);
-		expect(pair, 0, 1, SNT_WRITE_IMM, SNT_SUCCESS);
+		send_wr(pair, SNT_OP_WRITE_IMM, 1, 3);
+		expect(pair, 1, 21, SNT_OP_RECV_NOTIFY, SNT_WC_SUCCESS);
+		expect(pair, 0, 1, SNT_OP_WRITE_IMM, SNT_WC_SUCCESS);
 		talk(pair);
 		close_both(pair);
 		for (unsigned end = 0; end < 2; end++)

@@ -51,10 +51,10 @@ static void others_tell_lengths_by_themselves(void **state)
 
 	(void)state;
 	opts.cq = pair->end[0].cq;
-	opts.scheme = SNT_DQPLB;
+	opts.scheme = SNT_SCHEME_DQPLB;
 	assert_error(snt_qp_create(pair->end[0].ctx, &opts, &qp), EINVAL,
 		     "SNT_QP_NOTIFY_LENGTH is for SPRAY; DQPLB tells");
-	opts.scheme = SNT_SPRAY;
+	opts.scheme = SNT_SCHEME_SPRAY;
 	opts.lanes = 1;
 	assert_error(snt_qp_create(pair->end[0].ctx, &opts, &qp), EINVAL,
 		     "a single lane that passes WRs on tells");
@@ -88,7 +88,7 @@ static struct bare *open_bare(struct scripted_fabric *fabric)
 	bare->control = *adopted.control;
 	bare->control.reg_mr = NULL;
 	adopted.control = &bare->control;
-	assert_success(snt_ctx_open(&opts, &bare->ctx));
+	assert_success(snt_ctx_create(&opts, &bare->ctx));
 	assert_success(snt_cq_create(bare->ctx, NULL, &bare->cq));
 	return bare;
 }
@@ -96,7 +96,7 @@ static struct bare *open_bare(struct scripted_fabric *fabric)
 static void close_bare(struct bare *bare)
 {
 	assert_success(snt_cq_destroy(bare->cq));
-	assert_success(snt_ctx_close(bare->ctx));
+	assert_success(snt_ctx_destroy(bare->ctx));
 	free(bare);
 }
 
@@ -121,8 +121,8 @@ static void a_device_without_memory_tells_inline(void **state)
 	struct vqp_pair *pair = make_pair(1, options(0), options(ASKS));
 	struct bare *bare = open_bare(pair->fabric);
 	struct snt_sge sge = { .addr = (char[5]){ 0 }, .length = 5 };
-	struct snt_send_wr wr = { .opcode = SNT_WRITE_IMM,
-				  .flags = SNT_SIGNALED | SNT_INLINE,
+	struct snt_send_wr wr = { .opcode = SNT_OP_WRITE_IMM,
+				  .flags = SNT_SEND_SIGNALED | SNT_SEND_INLINE,
 				  .sge = &sge,
 				  .sge_count = 1,
 				  .remote = &pair->end[1].token,
@@ -139,7 +139,7 @@ static void a_device_without_memory_tells_inline(void **state)
 	assert_success(snt_qp_create(bare->ctx, &opts, &qp));
 	assert_error(snt_qp_connect(qp, &card[1]), EOPNOTSUPP,
 		     "create the QP with an inline_max of 8 or more");
-	assert_error(snt_qp_connected(qp, &card[1]), EOPNOTSUPP, "inline_max");
+	assert_error(snt_qp_connect_adopted(qp, &card[1]), EOPNOTSUPP, "inline_max");
 	assert_success(snt_qp_destroy(qp));
 	opts.inline_max = 8;
 	assert_success(snt_qp_create(bare->ctx, &opts, &qp));
@@ -154,7 +154,7 @@ static void a_device_without_memory_tells_inline(void **state)
 	}
 	expect_length(pair, 1, 3, 5);
 	assert_success(snt_qp_close(qp, 1));
-	for (unsigned i = 0; wc.opcode != SNT_CLOSED && i < 100; i++) {
+	for (unsigned i = 0; wc.opcode != SNT_OP_CLOSED && i < 100; i++) {
 		vqp_pair_run(pair, i);
 		assert_success(snt_cq_poll(bare->cq, &wc, 1));
 	}
@@ -338,7 +338,7 @@ static void a_failed_release_can_be_repeated(void **state)
 	vqp_pair_connect(pair);
 	assert_int_equal(regions(pair, 0), 3);
 	assert_success(snt_qp_close(pair->end[0].qp, 77));
-	while (vqp_poll(pair, 0).opcode != SNT_CLOSED)
+	while (vqp_poll(pair, 0).opcode != SNT_OP_CLOSED)
 		;
 	for (unsigned left = 3; left > 1; left--) {
 		/* Behind the lanes, and behind the mailbox if that is gone. */
@@ -353,13 +353,13 @@ static void a_failed_release_can_be_repeated(void **state)
 	assert_int_equal(regions(pair, 0), 1);
 	pair->end[0].qp = NULL;
 	assert_success(snt_qp_close(pair->end[1].qp, 77));
-	while (vqp_poll(pair, 1).opcode != SNT_CLOSED)
+	while (vqp_poll(pair, 1).opcode != SNT_OP_CLOSED)
 		;
 	assert_success(snt_qp_destroy(pair->end[1].qp));
 	for (unsigned end = 0; end < 2; end++) {
 		assert_success(snt_cq_destroy(pair->end[end].cq));
 		assert_success(snt_mem_release(pair->end[end].mem));
-		assert_success(snt_ctx_close(pair->end[end].ctx));
+		assert_success(snt_ctx_destroy(pair->end[end].ctx));
 		free(pair->end[end].buffer);
 	}
 	assert_int_equal(scripted_fabric_destroy(pair->fabric), 0);

@@ -37,22 +37,22 @@ static void a_passed_on_write_may_be_longer_than_a_fragment(void **state)
 
 	(void)state;
 	fill(pair, 5 * FRAGMENT);
-	send_wr(pair, SNT_WRITE, 1, 5);
-	expect(pair, 0, 1, SNT_WRITE, SNT_SUCCESS);
+	send_wr(pair, SNT_OP_WRITE, 1, 5);
+	expect(pair, 0, 1, SNT_OP_WRITE, SNT_WC_SUCCESS);
 	assert_memory_equal(pair->end[1].buffer, pair->end[0].buffer, 5 * FRAGMENT);
 	vqp_pair_close(pair);
 }
 
 static void a_send_may_be_longer_than_a_fragment(void **state)
 {
-	struct vqp_pair *pair = open_pair(1, 4, SNT_SPRAY);
+	struct vqp_pair *pair = open_pair(1, 4, SNT_SCHEME_SPRAY);
 
 	(void)state;
 	fill(pair, 5 * FRAGMENT);
 	post_data(pair, 1, 7, 0, 5 * FRAGMENT);
-	send_wr(pair, SNT_SEND, 1, 5);
-	expect(pair, 0, 1, SNT_SEND, SNT_SUCCESS);
-	assert_int_equal(expect(pair, 1, 7, SNT_RECV, SNT_SUCCESS).length,
+	send_wr(pair, SNT_OP_SEND, 1, 5);
+	expect(pair, 0, 1, SNT_OP_SEND, SNT_WC_SUCCESS);
+	assert_int_equal(expect(pair, 1, 7, SNT_OP_RECV, SNT_WC_SUCCESS).length,
 			 5 * FRAGMENT);
 	assert_memory_equal(pair->end[1].buffer, pair->end[0].buffer, 5 * FRAGMENT);
 	vqp_pair_close(pair);
@@ -61,7 +61,7 @@ static void a_send_may_be_longer_than_a_fragment(void **state)
 /* Longer than the device can, from a buffer mapped as large as it takes. */
 static void longer_than_the_device_can_is_refused(void **state)
 {
-	struct vqp_pair *pairs[] = { open_single(), open_pair(1, 4, SNT_SPRAY) };
+	struct vqp_pair *pairs[] = { open_single(), open_pair(1, 4, SNT_SCHEME_SPRAY) };
 
 	(void)state;
 	for (int i = 0; i < 2; i++) {
@@ -70,7 +70,7 @@ static void longer_than_the_device_can_is_refused(void **state)
 		void *huge = mmap(NULL, length, PROT_NONE,
 				  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 		struct snt_sge sge = { .addr = huge, .length = length };
-		struct snt_send_wr wr = { .opcode = SNT_SEND,
+		struct snt_send_wr wr = { .opcode = SNT_OP_SEND,
 					  .sge = &sge,
 					  .sge_count = 1 };
 		struct snt_mem *mem;
@@ -96,13 +96,14 @@ static void one_call_posts_any_mix_in_order(void **state)
 	(void)state;
 	fill(pair, 64 * 40);
 	for (unsigned i = 0; i < 40; i++) {
-		wr[i] = vqp_wr(pair, 0, &sge[i], i % 5 == 4 ? SNT_READ : SNT_WRITE,
-			       64 * i, 64);
+		wr[i] = vqp_wr(pair, 0, &sge[i],
+			       i % 5 == 4 ? SNT_OP_READ : SNT_OP_WRITE, 64 * i, 64);
 		wr[i].wr_id = i;
 	}
 	assert_int_equal(snt_qp_post_send(pair->end[0].qp, wr, 40), 40);
 	for (unsigned i = 0; i < 40; i++)
-		expect(pair, 0, i, i % 5 == 4 ? SNT_READ : SNT_WRITE, SNT_SUCCESS);
+		expect(pair, 0, i, i % 5 == 4 ? SNT_OP_READ : SNT_OP_WRITE,
+		       SNT_WC_SUCCESS);
 	for (unsigned i = 0; i < 40; i++)
 		assert_memory_equal(far + 64 * i, pair->end[0].buffer + 64 * i, 64);
 	vqp_pair_close(pair);
@@ -116,14 +117,14 @@ static void the_first_bad_one_ends_a_chain(void **state)
 
 	(void)state;
 	for (unsigned i = 0; i < 4; i++) {
-		wr[i] = vqp_wr(pair, 0, &sge[i], SNT_WRITE, 0, 64);
+		wr[i] = vqp_wr(pair, 0, &sge[i], SNT_OP_WRITE, 0, 64);
 		wr[i].wr_id = i;
 	}
 	sge[2].length = 2 * VQP_BUFFER;
 	assert_int_equal(snt_qp_post_send(pair->end[0].qp, wr, 4), 2);
 	assert_int_equal(snt_qp_post_send(pair->end[0].qp, &wr[2], 2), -ERANGE);
-	expect(pair, 0, 0, SNT_WRITE, SNT_SUCCESS);
-	expect(pair, 0, 1, SNT_WRITE, SNT_SUCCESS);
+	expect(pair, 0, 0, SNT_OP_WRITE, SNT_WC_SUCCESS);
+	expect(pair, 0, 1, SNT_OP_WRITE, SNT_WC_SUCCESS);
 	vqp_expect_none(pair, 0);
 	vqp_pair_close(pair);
 }
@@ -139,16 +140,16 @@ static void a_full_device_takes_part_of_a_chain(void **state)
 
 	(void)state;
 	for (unsigned i = 0; i < 16; i++) {
-		wr[i] = vqp_wr(pair, 0, &sge[i], SNT_WRITE, 0, 64);
+		wr[i] = vqp_wr(pair, 0, &sge[i], SNT_OP_WRITE, 0, 64);
 		wr[i].wr_id = i;
 	}
 	taken = snt_qp_post_send(pair->end[0].qp, wr, 16);
 	assert_in_range(taken, 8, 15);
 	assert_int_equal(snt_qp_post_send(pair->end[0].qp, wr, 1), -EAGAIN);
 	for (int i = 0; i < taken; i++)
-		expect(pair, 0, i, SNT_WRITE, SNT_SUCCESS);
+		expect(pair, 0, i, SNT_OP_WRITE, SNT_WC_SUCCESS);
 	assert_int_equal(snt_qp_post_send(pair->end[0].qp, wr, 1), 1);
-	expect(pair, 0, 0, SNT_WRITE, SNT_SUCCESS);
+	expect(pair, 0, 0, SNT_OP_WRITE, SNT_WC_SUCCESS);
 	vqp_pair_close(pair);
 }
 
@@ -160,8 +161,8 @@ static unsigned flushed_by_close(struct vqp_pair *pair)
 	struct snt_wc wc;
 
 	assert_success(snt_qp_close(end->qp, 77));
-	while ((wc = vqp_poll(pair, 1)).opcode != SNT_CLOSED) {
-		assert_int_equal(wc.status, SNT_FLUSHED);
+	while ((wc = vqp_poll(pair, 1)).opcode != SNT_OP_CLOSED) {
+		assert_int_equal(wc.status, SNT_WC_FLUSHED);
 		flushed++;
 	}
 	vqp_expect_none(pair, 1);
@@ -188,7 +189,7 @@ static void f2_the_cq_has_room_for_all_that_the_device_takes(void **state)
 	struct snt_qp_opts opts = { .size = sizeof(opts), .lanes = 1, .lane_depth = 9 };
 	struct vqp_pair *pair = vqp_pair_open(1, &opts);
 	struct snt_sge sge;
-	struct snt_send_wr wr = vqp_wr(pair, 1, &sge, SNT_WRITE, 0, 64);
+	struct snt_send_wr wr = vqp_wr(pair, 1, &sge, SNT_OP_WRITE, 0, 64);
 	unsigned posted = 0;
 
 	(void)state;
@@ -204,14 +205,14 @@ static void nothing_is_taken_after_an_error(void **state)
 {
 	struct vqp_pair *pair = open_single();
 	struct snt_sge sge;
-	struct snt_send_wr wr = vqp_wr(pair, 0, &sge, SNT_WRITE, 0, 64);
+	struct snt_send_wr wr = vqp_wr(pair, 0, &sge, SNT_OP_WRITE, 0, 64);
 	struct snt_recv_wr recv = { 0 };
 
 	(void)state;
 	assert_int_equal(snt_qp_post_send(pair->end[0].qp, &wr, 1), 1);
 	assert_int_equal(scripted_complete(lane_qp(pair, 0, 0), IBV_WC_RETRY_EXC_ERR),
 			 0);
-	assert_int_equal(vqp_poll(pair, 0).status, SNT_RETRY_EXC_ERR);
+	assert_int_equal(vqp_poll(pair, 0).status, SNT_WC_RETRY_EXC_ERR);
 	assert_int_equal(snt_qp_post_send(pair->end[0].qp, &wr, 1), -ESHUTDOWN);
 	assert_int_equal(snt_qp_post_recv(pair->end[0].qp, &recv, 1), -ESHUTDOWN);
 	vqp_pair_close(pair);
@@ -225,16 +226,16 @@ static void an_empty_wr_needs_no_buffer(void **state)
 		struct snt_qp_opts opts = { .size = sizeof(opts), .lanes = lanes };
 		struct vqp_pair *pair = vqp_pair_open(1, &opts);
 		struct snt_sge none = { 0 };
-		struct snt_send_wr wr = vqp_wr(pair, 0, &none, SNT_WRITE_IMM, 0, 0);
+		struct snt_send_wr wr = vqp_wr(pair, 0, &none, SNT_OP_WRITE_IMM, 0, 0);
 
 		none = (struct snt_sge){ 0 };
-		wr.flags |= SNT_INLINE;
+		wr.flags |= SNT_SEND_INLINE;
 		for (unsigned i = 0; i < 2; i++) {
 			post_notify(pair, 1, 3);
 			assert_int_equal(snt_qp_post_send(pair->end[0].qp, &wr, 1), 1);
-			assert_int_equal(vqp_poll(pair, 0).status, SNT_SUCCESS);
-			assert_int_equal(vqp_poll(pair, 1).status, SNT_SUCCESS);
-			wr.flags &= ~SNT_INLINE;
+			assert_int_equal(vqp_poll(pair, 0).status, SNT_WC_SUCCESS);
+			assert_int_equal(vqp_poll(pair, 1).status, SNT_WC_SUCCESS);
+			wr.flags &= ~SNT_SEND_INLINE;
 			wr.sge = NULL;
 			wr.sge_count = 0;
 		}

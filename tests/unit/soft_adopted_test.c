@@ -30,7 +30,7 @@ static void adopt(void **state)
 	struct snt_ctx *ctx;
 
 	(void)state;
-	assert_success(snt_ctx_open(&opts, &ctx));
+	assert_success(snt_ctx_create(&opts, &ctx));
 	assert_int_equal(snt_ctx_device_count(ctx), 2);
 	assert_success(snt_device_query(snt_ctx_device(ctx, 0), &info));
 	assert_string_equal(info.name, "soft0");
@@ -41,9 +41,9 @@ static void adopt(void **state)
 				 &mem));
 	assert_success(snt_mem_token(mem, &token));
 	assert_int_not_equal(token.key[0], token.key[1]);
-	assert_error(snt_ctx_close(ctx), EBUSY, "");
+	assert_error(snt_ctx_destroy(ctx), EBUSY, "");
 	assert_success(snt_mem_release(mem));
-	assert_success(snt_ctx_close(ctx));
+	assert_success(snt_ctx_destroy(ctx));
 	kit_close(kit);
 }
 

@@ -20,7 +20,7 @@ struct shared {
 
 struct shared_opts {
 	bool ops;
-	bool polled;   /* they are SNT_OPS_POLLED */
+	bool polled;   /* they are SNT_CQ_OPS_POLLED */
 	bool other_cq; /* receives have a CQ of their own */
 	unsigned devices;
 };
@@ -54,9 +54,9 @@ static void add_qp(struct shared *shared, unsigned index)
 static struct shared open_shared(struct shared_opts opts)
 {
 	struct loop_opts pair_opts = { .devices = opts.devices,
-				       .ops = opts.polled ? SNT_OPS_POLLED
-					      : opts.ops  ? SNT_OPS_EVENTS
-							  : SNT_OPS_NONE,
+				       .ops = opts.polled ? SNT_CQ_OPS_POLLED
+					      : opts.ops  ? SNT_CQ_OPS_EVENTS
+							  : SNT_CQ_OPS_NONE,
 				       .events = !opts.ops };
 	struct shared shared = { .pair = loop_pair_open(&pair_opts) };
 	struct loop_end *end = &shared.pair->end[1];
@@ -113,13 +113,13 @@ static void close_one(struct shared *shared, unsigned index, unsigned end)
 	struct snt_wc wc = { 0 };
 
 	assert_success(snt_qp_close(qp, 99));
-	for (int i = 0; i < 1000 && wc.opcode != SNT_CLOSED; i++) {
+	for (int i = 0; i < 1000 && wc.opcode != SNT_OP_CLOSED; i++) {
 		loop_pair_run(shared->pair);
 		if (end && shared->cq)
 			assert_success(snt_cq_poll(shared->cq, &wc, 1));
 		assert_success(snt_cq_poll(shared->pair->end[end].cq, &wc, 1));
 	}
-	assert_int_equal(wc.opcode, SNT_CLOSED);
+	assert_int_equal(wc.opcode, SNT_OP_CLOSED);
 	assert_int_equal(wc.qp_num, snt_qp_num(qp));
 	assert_success(snt_qp_destroy(qp));
 	shared->qp[index][end] = NULL;
@@ -161,8 +161,8 @@ static void send_on(struct shared *shared, unsigned index, uint8_t byte)
 {
 	struct snt_sge sge = loop_sge(shared->pair, 0, 0, BYTES);
 	struct snt_send_wr wr = { .wr_id = 7,
-				  .opcode = SNT_SEND,
-				  .flags = SNT_SIGNALED,
+				  .opcode = SNT_OP_SEND,
+				  .flags = SNT_SEND_SIGNALED,
 				  .sge = &sge,
 				  .sge_count = 1 };
 
@@ -177,8 +177,8 @@ static void expect_recv(struct shared *shared, unsigned index, uint64_t wr_id)
 
 	assert_int_equal(wc.wr_id, wr_id);
 	assert_int_equal(wc.qp_num, snt_qp_num(shared->qp[index][1]));
-	assert_int_equal(wc.status, SNT_SUCCESS);
-	assert_int_equal(wc.opcode, SNT_RECV);
+	assert_int_equal(wc.status, SNT_WC_SUCCESS);
+	assert_int_equal(wc.opcode, SNT_OP_RECV);
 	assert_int_equal(wc.length, BYTES);
 }
 
@@ -398,7 +398,7 @@ static void closing_loses_nothing(void **state)
 		if (other)
 			assert_int_equal(snt_cq_poll(cq, &wc, 1), 0);
 		wc = poll_cq(&shared, send_cq);
-		assert_int_equal(wc.opcode, SNT_CLOSED);
+		assert_int_equal(wc.opcode, SNT_OP_CLOSED);
 		assert_success(snt_qp_destroy(shared.qp[1][1]));
 		shared.qp[1][1] = NULL;
 		assert_success(snt_srq_query(shared.srq, &info));
@@ -416,9 +416,10 @@ static void a_receive_that_is_too_short(void **state)
 	struct shared shared = open_shared((struct shared_opts){ 0 });
 	struct snt_srq_info info = { .size = sizeof(info) };
 	struct snt_sge sge = loop_sge(shared.pair, 0, 0, BYTES);
-	struct snt_send_wr wr = {
-		.opcode = SNT_SEND, .flags = SNT_SIGNALED, .sge = &sge, .sge_count = 1
-	};
+	struct snt_send_wr wr = { .opcode = SNT_OP_SEND,
+				  .flags = SNT_SEND_SIGNALED,
+				  .sge = &sge,
+				  .sge_count = 1 };
 	struct snt_wc wc;
 
 	(void)state;
@@ -427,10 +428,10 @@ static void a_receive_that_is_too_short(void **state)
 	assert_int_equal(snt_qp_post_send(shared.qp[0][0], &wr, 1), 1);
 	wc = poll_cq(&shared, shared.pair->end[1].cq);
 	assert_int_equal(wc.wr_id, 41);
-	assert_int_equal(wc.status, SNT_LOC_LEN_ERR);
+	assert_int_equal(wc.status, SNT_WC_LOC_LEN_ERR);
 	assert_int_equal(wc.qp_num, snt_qp_num(shared.qp[0][1]));
 	assert_int_equal(poll_cq(&shared, shared.pair->end[0].cq).status,
-			 SNT_REM_INV_REQ_ERR);
+			 SNT_WC_REM_INV_REQ_ERR);
 	assert_int_equal(snt_qp_post_send(shared.qp[0][1], &wr, 1), -ESHUTDOWN);
 	assert_success(snt_srq_query(shared.srq, &info));
 	assert_int_equal(info.posted, 1);
@@ -487,7 +488,7 @@ static void the_limit_is_told_once(void **state)
 
 	(void)state;
 	events = 0;
-	assert_success(snt_loop_events(loop, note_event, NULL));
+	assert_success(snt_loop_set_event_handler(loop, note_event, NULL));
 	post_some(&shared, 0, 4);
 	assert_success(snt_srq_arm(shared.srq, 3));
 	send_on(&shared, 0, 'a'); /* 3 are left */
@@ -559,8 +560,8 @@ static void the_limit_of_ops_names_its_srq(void **state)
 		struct snt_op op[2] = { { 0 } };
 
 		events = 0;
-		assert_success(
-			snt_loop_events(shared.pair->end[1].loop, note_event, NULL));
+		assert_success(snt_loop_set_event_handler(shared.pair->end[1].loop,
+							  note_event, NULL));
 		for (int i = 0; i < 2; i++)
 			post_op(&shared, &op[i], 0);
 		assert_success(snt_srq_arm(shared.srq, 2));
@@ -594,14 +595,15 @@ static void receives_as_ops(void **state)
 		assert_ptr_equal(loop_done_log[0], &op[0]);
 		assert_int_equal(op[0].result, 0);
 		assert_int_equal(op[0].wc.qp_num, snt_qp_num(shared.qp[2][1]));
-		assert_int_equal(op[0].wc.opcode, SNT_RECV);
+		assert_int_equal(op[0].wc.opcode, SNT_OP_RECV);
 		/* Detached, it takes the next message with it. */
-		assert_error(snt_op_cancel(&op[1], SNT_ABORT), EOPNOTSUPP, "no QP");
-		assert_success(snt_op_cancel(&op[1], SNT_DETACH));
+		assert_error(snt_op_cancel(&op[1], SNT_CANCEL_ABORT), EOPNOTSUPP,
+			     "no QP");
+		assert_success(snt_op_cancel(&op[1], SNT_CANCEL_DETACH));
 		send_op(&shared, 0);
 		assert_int_equal(op[1].result, -ECANCELED);
 		assert_int_equal(op[1].wc.length, BYTES);
-		assert_success(snt_op_timeout(&op[2], 1, SNT_ABORT));
+		assert_success(snt_op_timeout(&op[2], 1, SNT_CANCEL_ABORT));
 		assert_int_equal(snt_op_wait(&op[2], 2000000), -EINPROGRESS);
 		send_op(&shared, 1);
 		assert_int_equal(op[2].result, -ETIMEDOUT);

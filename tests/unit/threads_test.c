@@ -68,7 +68,7 @@ static struct snt_ctx *open_own(struct own *own, const char *name)
 	snprintf(own->name, sizeof(own->name), "%s", name);
 	own->pd.context = &own->context;
 	own->mr = (struct ibv_mr){ .pd = &own->pd, .addr = own->buffer, .length = 64 };
-	return snt_ctx_open(&opts, &ctx) ? NULL : ctx;
+	return snt_ctx_create(&opts, &ctx) ? NULL : ctx;
 }
 
 static int use(struct snt_ctx *ctx, struct own *own)
@@ -97,7 +97,7 @@ static void *work(void *arg)
 	for (int i = 0; i < ROUNDS && !failed; i++) {
 		struct snt_ctx *ctx = open_own(&own, arg);
 
-		failed = !ctx || use(ctx, &own) || snt_ctx_close(ctx);
+		failed = !ctx || use(ctx, &own) || snt_ctx_destroy(ctx);
 	}
 	return (void *)failed;
 }
@@ -126,7 +126,7 @@ struct moved {
 static void *use_and_close(void *arg)
 {
 	struct moved *moved = arg;
-	long failed = use(moved->ctx, moved->own) || snt_ctx_close(moved->ctx);
+	long failed = use(moved->ctx, moved->own) || snt_ctx_destroy(moved->ctx);
 
 	return (void *)failed;
 }

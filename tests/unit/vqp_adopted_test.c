@@ -138,7 +138,7 @@ static void a_receive_of_the_program_s_own_is_a_stray(void **state)
 	struct snt_qp *qp[2];
 	struct snt_card card[2];
 	struct snt_sge sge;
-	struct snt_send_wr wr = vqp_wr(pair, 1, &sge, SNT_WRITE_IMM, 0, 64);
+	struct snt_send_wr wr = vqp_wr(pair, 1, &sge, SNT_OP_WRITE_IMM, 0, 64);
 	struct snt_recv_wr recv[DEPTH] = { { 0 } };
 
 	(void)state;
@@ -163,7 +163,7 @@ static void a_receive_of_the_program_s_own_is_a_stray(void **state)
 	assert_int_equal(snt_qp_post_recv(qp[0], recv, DEPTH), DEPTH);
 	for (unsigned i = 0; i < 2; i++) {
 		assert_success(snt_qp_close(qp[i], 3));
-		while (vqp_poll(pair, i).opcode != SNT_CLOSED)
+		while (vqp_poll(pair, i).opcode != SNT_OP_CLOSED)
 			;
 		assert_success(snt_qp_destroy(qp[i]));
 		destroy_own(&pair->end[i], own[i]);

@@ -44,8 +44,9 @@ static bool turn(struct vqp_pair *pair, unsigned round, int *left)
 
 static bool traffic(void *arg)
 {
-	static const uint8_t opcodes[] = { SNT_WRITE, SNT_WRITE_IMM, SNT_READ,
-					   SNT_SEND,  SNT_FETCH_ADD, SNT_WRITE_IMM };
+	static const uint8_t opcodes[] = { SNT_OP_WRITE,     SNT_OP_WRITE_IMM,
+					   SNT_OP_READ,	     SNT_OP_SEND,
+					   SNT_OP_FETCH_ADD, SNT_OP_WRITE_IMM };
 	struct vqp_pair *pair = arg;
 	struct snt_sge sge, into = { pair->end[1].mem, pair->end[1].buffer, 4096 };
 	struct snt_recv_wr data = { .sge = &into, .sge_count = 1 }, notify = { 0 };
@@ -53,15 +54,15 @@ static bool traffic(void *arg)
 
 	for (unsigned i = 0; i < 200; i++) {
 		unsigned opcode = opcodes[i % 6];
-		uint64_t length = opcode == SNT_FETCH_ADD ? 8
-				  : opcode == SNT_SEND	  ? 200
-							  : 3000;
+		uint64_t length = opcode == SNT_OP_FETCH_ADD ? 8
+				  : opcode == SNT_OP_SEND    ? 200
+							     : 3000;
 		struct snt_send_wr wr = vqp_wr(pair, 0, &sge, opcode, 64, length);
 
 		wr.imm = i;
-		if (opcode == SNT_SEND)
+		if (opcode == SNT_OP_SEND)
 			snt_qp_post_recv(pair->end[1].qp, &data, 1);
-		if (opcode == SNT_WRITE_IMM)
+		if (opcode == SNT_OP_WRITE_IMM)
 			snt_qp_post_recv(pair->end[1].qp, &notify, 1);
 		while (snt_qp_post_send(pair->end[0].qp, &wr, 1) != 1)
 			if (!turn(pair, i, &left))
@@ -77,7 +78,7 @@ static bool traffic(void *arg)
 static void nothing_is_allocated(void **state)
 {
 	(void)state;
-	for (int scheme = SNT_SPRAY; scheme <= SNT_DQPLB; scheme++) {
+	for (int scheme = SNT_SCHEME_SPRAY; scheme <= SNT_SCHEME_DQPLB; scheme++) {
 		struct vqp_pair *pair = open_pair(scheme);
 
 		allocations = 0;
@@ -92,7 +93,7 @@ static void nothing_is_allocated(void **state)
 static void no_system_call_is_made(void **state)
 {
 	(void)state;
-	for (int scheme = SNT_SPRAY; scheme <= SNT_DQPLB; scheme++) {
+	for (int scheme = SNT_SCHEME_SPRAY; scheme <= SNT_SCHEME_DQPLB; scheme++) {
 		struct vqp_pair *pair = open_pair(scheme);
 
 		assert_no_system_calls(NULL, traffic, pair);

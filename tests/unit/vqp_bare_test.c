@@ -51,7 +51,7 @@ static struct snt_ctx *open_ctx(struct scripted_device *device,
 	struct snt_ctx *ctx;
 
 	adopted.control = control;
-	assert_success(snt_ctx_open(&opts, &ctx));
+	assert_success(snt_ctx_create(&opts, &ctx));
 	return ctx;
 }
 
@@ -131,7 +131,7 @@ static void what_needs_a_table_says_so(void **state)
 	assert_error(snt_qp_reset(end.qp), EOPNOTSUPP, "scripted0");
 	assert_success(snt_qp_destroy(end.qp));
 	assert_success(snt_cq_destroy(end.cq));
-	assert_success(snt_ctx_close(end.ctx));
+	assert_success(snt_ctx_destroy(end.ctx));
 	free_own(&end);
 	assert_int_equal(scripted_fabric_destroy(fabric), 0);
 }
@@ -161,7 +161,7 @@ static void parts_of_a_table_are_missed_by_name(void **state)
 			     EOPNOTSUPP, "scripted0");
 		assert_null(cq);
 		assert_null(qp);
-		assert_success(snt_ctx_close(ctx));
+		assert_success(snt_ctx_destroy(ctx));
 	}
 	assert_int_equal(scripted_fabric_destroy(fabric), 0);
 }
@@ -196,15 +196,15 @@ static void poll_until(struct scripted_fabric *fabric, struct end *end, unsigned
 		scripted_run(fabric, i);
 		assert_success(snt_cq_poll(end->cq, &wc, 1));
 		assert_true(!wc.status ||
-			    (opcode == SNT_CLOSED && wc.status == SNT_FLUSHED));
+			    (opcode == SNT_OP_CLOSED && wc.status == SNT_WC_FLUSHED));
 	}
 }
 
 static void write_across(struct scripted_fabric *fabric, struct end *end)
 {
 	struct snt_sge sge = { end[0].mem, end[0].bytes, BYTES };
-	struct snt_send_wr wr = { .opcode = SNT_WRITE,
-				  .flags = SNT_SIGNALED,
+	struct snt_send_wr wr = { .opcode = SNT_OP_WRITE,
+				  .flags = SNT_SEND_SIGNALED,
 				  .sge = &sge,
 				  .sge_count = 1,
 				  .remote = &end[1].token,
@@ -212,18 +212,18 @@ static void write_across(struct scripted_fabric *fabric, struct end *end)
 
 	memset(end[0].bytes, 0x3c, BYTES);
 	assert_int_equal(snt_qp_post_send(end[0].qp, &wr, 1), 1);
-	poll_until(fabric, &end[0], SNT_WRITE);
+	poll_until(fabric, &end[0], SNT_OP_WRITE);
 	assert_memory_equal(end[0].bytes, end[1].bytes, BYTES);
 }
 
 static void close_end(struct scripted_fabric *fabric, struct end *end)
 {
 	assert_success(snt_qp_close(end->qp, 1));
-	poll_until(fabric, end, SNT_CLOSED);
+	poll_until(fabric, end, SNT_OP_CLOSED);
 	assert_success(snt_qp_destroy(end->qp));
 	assert_success(snt_cq_destroy(end->cq));
 	assert_success(snt_mem_release(end->mem));
-	assert_success(snt_ctx_close(end->ctx));
+	assert_success(snt_ctx_destroy(end->ctx));
 }
 
 static void close_both(struct scripted_fabric *fabric, struct end *end)
@@ -281,7 +281,7 @@ static struct seen look(const struct end *end, unsigned lane)
 	struct snt_lane_info info = { .size = sizeof(info) };
 	struct seen seen;
 
-	assert_success(snt_qp_lane(end->qp, lane, &info));
+	assert_success(snt_qp_query_lane(end->qp, lane, &info));
 	assert_success(
 		end->control->query_qp(info.qp, &seen.attr, 0x1fffff, &seen.init));
 	return seen;
@@ -400,7 +400,7 @@ static void without_random_numbers_there_is_no_qp(void **state)
 			assert_success(snt_qp_destroy(qp));
 			assert_success(snt_cq_destroy(cq));
 		}
-		assert_success(snt_ctx_close(ctx));
+		assert_success(snt_ctx_destroy(ctx));
 		assert_int_equal(scripted_live(device, SCRIPTED_QP), 0);
 	} while (ret && tries < 20);
 	assert_success(ret);
@@ -415,9 +415,10 @@ static void a_message_is_as_long_as_the_device_can(void **state)
 	struct scripted_fabric *fabric = scripted_fabric_create(1);
 	static struct end end[2];
 	struct snt_sge sge;
-	struct snt_send_wr wr = {
-		.opcode = SNT_WRITE, .flags = SNT_SIGNALED, .sge = &sge, .sge_count = 1
-	};
+	struct snt_send_wr wr = { .opcode = SNT_OP_WRITE,
+				  .flags = SNT_SEND_SIGNALED,
+				  .sge = &sge,
+				  .sge_count = 1 };
 
 	(void)state;
 	for (unsigned i = 0; i < 2; i++)
@@ -429,7 +430,7 @@ static void a_message_is_as_long_as_the_device_can(void **state)
 	assert_int_equal(snt_qp_post_send(end[0].qp, &wr, 1), -EMSGSIZE);
 	sge.length = 1024;
 	assert_int_equal(snt_qp_post_send(end[0].qp, &wr, 1), 1);
-	poll_until(fabric, &end[0], SNT_WRITE);
+	poll_until(fabric, &end[0], SNT_OP_WRITE);
 	close_both(fabric, end);
 }
 
@@ -462,7 +463,7 @@ static void there_is_a_greatest_number_of_lanes(void **state)
 				     .adopted_count = SNT_LANES_MAX + 1 };
 	assert_error(snt_qp_create(ctx, &opts, &qp), EINVAL, "161 lanes are more");
 	assert_success(snt_cq_destroy(cq));
-	assert_success(snt_ctx_close(ctx));
+	assert_success(snt_ctx_destroy(ctx));
 	assert_int_equal(scripted_fabric_destroy(fabric), 0);
 }
 
@@ -482,7 +483,7 @@ static void a_default_depth_fits_the_device(void **state)
 	assert_in_range(snt_cq_physical(cq, 0, NULL)->cqe, 1, 300);
 	assert_success(snt_qp_destroy(qp));
 	assert_success(snt_cq_destroy(cq));
-	assert_success(snt_ctx_close(ctx));
+	assert_success(snt_ctx_destroy(ctx));
 	assert_int_equal(scripted_fabric_destroy(fabric), 0);
 }
 
@@ -561,7 +562,8 @@ static void expect_undone(struct end *end, const struct snt_card *peer)
 
 	assert_int_equal(snt_qp_post_recv(end->qp, &recv, 1), 1);
 	scripted_fail_post(end->device, &fault);
-	assert_error(snt_qp_connected(end->qp, peer), EIO, "receives cannot be posted");
+	assert_error(snt_qp_connect_adopted(end->qp, peer), EIO,
+		     "receives cannot be posted");
 	for (unsigned i = 0; i < 3; i++) {
 		assert_success(
 			end->control->modify_qp(end->own_qp[i], &reset, IBV_QP_STATE));
@@ -592,7 +594,7 @@ static void f6_a_qp_without_a_table_lives_and_ends(void **state)
 		assert_error(snt_qp_connect(end[0].qp, &card[1]), EOPNOTSUPP,
 			     "connect its lanes yourself");
 		expect_undone(&end[0], &card[1]);
-		assert_success(snt_qp_connected(end[0].qp, &card[1]));
+		assert_success(snt_qp_connect_adopted(end[0].qp, &card[1]));
 		for (unsigned i = 0; i < 3; i++)
 			to_rts(&end[0], i, &card[1]);
 		write_across(fabric, end);
@@ -604,11 +606,11 @@ static void f6_a_qp_without_a_table_lives_and_ends(void **state)
 		for (unsigned i = 0; i < 3 && !order; i++)
 			assert_success(end[0].control->modify_qp(end[0].own_qp[i], &err,
 								 IBV_QP_STATE));
-		poll_until(fabric, &end[0], SNT_CLOSED);
+		poll_until(fabric, &end[0], SNT_OP_CLOSED);
 		assert_success(snt_qp_destroy(end[0].qp));
 		assert_success(snt_cq_destroy(end[0].cq));
 		assert_success(snt_mem_release(end[0].mem));
-		assert_success(snt_ctx_close(end[0].ctx));
+		assert_success(snt_ctx_destroy(end[0].ctx));
 		free_own(&end[0]);
 		close_end(fabric, &end[1]);
 		assert_int_equal(scripted_fabric_destroy(fabric), 0);

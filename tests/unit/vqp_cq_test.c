@@ -17,17 +17,17 @@ static void a_poll_of_nothing_is_nothing(void **state)
 {
 	(void)state;
 	for (unsigned devices = 1; devices <= 2; devices++) {
-		struct vqp_pair *pair = open_pair(devices, 2, SNT_SPRAY);
+		struct vqp_pair *pair = open_pair(devices, 2, SNT_SCHEME_SPRAY);
 		struct snt_cq *cq = pair->end[0].cq;
 
-		send_wr(pair, SNT_WRITE, 1, 1);
+		send_wr(pair, SNT_OP_WRITE, 1, 1);
 		vqp_pair_run(pair, 1);
 		for (int max = -1; max <= 0; max++) {
 			assert_int_equal(snt_cq_poll(cq, NULL, max), 0);
 			assert_int_equal(snt_cq_poll_index(cq, 0, NULL, max), 0);
 			assert_int_equal(snt_cq_poll_each(cq, max, NULL, NULL), 0);
 		}
-		expect(pair, 0, 1, SNT_WRITE, SNT_SUCCESS);
+		expect(pair, 0, 1, SNT_OP_WRITE, SNT_WC_SUCCESS);
 		assert_error(snt_cq_poll_index(cq, devices, NULL, 1), EINVAL,
 			     "no physical CQ");
 		vqp_pair_close(pair);
@@ -46,19 +46,19 @@ static void close_at_first(void *arg, const struct snt_wc *wc)
 
 	if (!sink->count++)
 		assert_success(snt_qp_close(sink->pair->end[0].qp, 77));
-	sink->more = wc->opcode == SNT_CLOSED;
+	sink->more = wc->opcode == SNT_OP_CLOSED;
 }
 
 /* From inside, while more of its completions are at hand. */
 static void a_function_may_close(void **state)
 {
-	struct vqp_pair *pair = open_pair(1, 2, SNT_SPRAY);
+	struct vqp_pair *pair = open_pair(1, 2, SNT_SCHEME_SPRAY);
 	struct sink sink = { pair, 0, 0 };
 
 	(void)state;
 	post_notify(pair, 0, 5);
 	for (unsigned i = 0; i < 6; i++)
-		send_wr(pair, SNT_WRITE, i, 1);
+		send_wr(pair, SNT_OP_WRITE, i, 1);
 	for (unsigned i = 0; !sink.more && i < 100; i++) {
 		vqp_pair_run(pair, i);
 		assert_success(
@@ -74,10 +74,10 @@ static void count_one(void *arg, const struct snt_wc *wc)
 	struct sink *sink = arg;
 
 	assert_int_equal(wc->wr_id, sink->count++);
-	assert_int_equal(wc->status, SNT_SUCCESS);
+	assert_int_equal(wc->status, SNT_WC_SUCCESS);
 	if (sink->more) {
 		sink->more--;
-		send_wr(sink->pair, SNT_WRITE, 99 - sink->more, 1);
+		send_wr(sink->pair, SNT_OP_WRITE, 99 - sink->more, 1);
 	}
 }
 
@@ -94,7 +94,7 @@ static void a_function_gets_each_completion(void **state)
 
 	(void)state;
 	for (unsigned i = 0; i < 80; i++)
-		send_wr(pair, SNT_WRITE, i, 1);
+		send_wr(pair, SNT_OP_WRITE, i, 1);
 	vqp_pair_run(pair, 1);
 	assert_int_equal(snt_cq_poll_each(cq, 3, count_one, &sink), 3);
 	assert_int_equal(sink.count, 3);
@@ -110,7 +110,7 @@ static void a_function_gets_each_completion(void **state)
 /* One device is served before another: nothing of the other is looked at. */
 static void one_physical_cq_can_be_polled_alone(void **state)
 {
-	struct vqp_pair *pair = open_pair(2, 2, SNT_SPRAY);
+	struct vqp_pair *pair = open_pair(2, 2, SNT_SCHEME_SPRAY);
 	struct snt_cq *cq = pair->end[0].cq;
 	struct snt_wc wc[4];
 	unsigned device;
@@ -125,7 +125,7 @@ static void one_physical_cq_can_be_polled_alone(void **state)
 	assert_null(snt_cq_physical(cq, 2, &device));
 	/* On the devices in turn. */
 	for (unsigned i = 0; i < 4; i++)
-		send_wr(pair, SNT_WRITE, i, 1);
+		send_wr(pair, SNT_OP_WRITE, i, 1);
 	vqp_pair_run(pair, 1);
 	assert_int_equal(snt_cq_poll_index(cq, 1, wc, 4), 0);
 	assert_int_equal(lane_info(pair, 0, 0).under_way, 2);
@@ -149,7 +149,7 @@ static void a_busy_cq_does_not_starve_another(void **state)
 	struct snt_qp *other[2];
 	struct snt_card card[2];
 	struct snt_sge sge;
-	struct snt_send_wr wr = vqp_wr(pair, 0, &sge, SNT_WRITE, 0, 8);
+	struct snt_send_wr wr = vqp_wr(pair, 0, &sge, SNT_OP_WRITE, 0, 8);
 	unsigned count[2] = { 0, 0 };
 	struct snt_wc wc;
 
@@ -177,7 +177,7 @@ static void a_busy_cq_does_not_starve_another(void **state)
 		assert_success(snt_qp_close(other[i], 7));
 		do
 			wc = vqp_poll(pair, i);
-		while (wc.opcode != SNT_CLOSED);
+		while (wc.opcode != SNT_OP_CLOSED);
 		assert_success(snt_qp_destroy(other[i]));
 	}
 	vqp_pair_close(pair);
@@ -187,7 +187,7 @@ static void a_busy_cq_does_not_starve_another(void **state)
  * comes later comes all the same. */
 static void a_failed_poll_is_reported_in_its_turn(void **state)
 {
-	struct vqp_pair *pair = open_pair(2, 2, SNT_SPRAY);
+	struct vqp_pair *pair = open_pair(2, 2, SNT_SCHEME_SPRAY);
 	struct snt_cq *cq = pair->end[0].cq;
 	struct sink sink = { pair, 0, 0 };
 	struct snt_wc wc[8];
@@ -205,7 +205,7 @@ static void a_failed_poll_is_reported_in_its_turn(void **state)
 	}
 	/* The first succeeds, the second fails: with and without a function. */
 	for (unsigned i = 0; i < 4; i++) {
-		send_wr(pair, SNT_WRITE, i, 1);
+		send_wr(pair, SNT_OP_WRITE, i, 1);
 		vqp_pair_run(pair, 1);
 		scripted_fail_poll(snt_cq_physical(cq, 1, NULL), i % 2 ? 2 : 1);
 		for (unsigned tries = 0; sink.count == i && tries < 4; tries++) {
@@ -226,7 +226,7 @@ static void send_together(struct vqp_pair *pair, unsigned count)
 	struct snt_sge sge[32];
 
 	for (unsigned i = 0; i < count; i++) {
-		wr[i] = vqp_wr(pair, 0, &sge[i], SNT_WRITE, 0, 8);
+		wr[i] = vqp_wr(pair, 0, &sge[i], SNT_OP_WRITE, 0, 8);
 		wr[i].wr_id = i;
 	}
 	assert_int_equal(snt_qp_post_send(pair->end[0].qp, wr, count), (int)count);
@@ -267,28 +267,29 @@ static void a_failed_poll_hides_nothing(void **state)
 static void a_success_says_no_more_than_it_knows(void **state)
 {
 	(void)state;
-	for (unsigned scheme = SNT_SPRAY; scheme <= SNT_DQPLB; scheme++) {
+	for (unsigned scheme = SNT_SCHEME_SPRAY; scheme <= SNT_SCHEME_DQPLB; scheme++) {
 		struct vqp_pair *pair = open_pair(2, 4, scheme);
 		struct snt_wc wc, due;
 
 		post_notify(pair, 1, 5);
-		send_wr(pair, SNT_WRITE_IMM, 7, 6);
+		send_wr(pair, SNT_OP_WRITE_IMM, 7, 6);
 		memset(&wc, 0xff, sizeof(wc));
 		wc = vqp_poll(pair, 0);
 		due = (struct snt_wc){ .wr_id = 7,
 				       .length = 6 * FRAGMENT,
 				       .qp_num = snt_qp_num(pair->end[0].qp),
-				       .opcode = SNT_WRITE_IMM };
+				       .opcode = SNT_OP_WRITE_IMM };
 		assert_memory_equal(&wc, &due, offsetof(struct snt_wc, status) + 1);
 		wc = vqp_poll(pair, 1);
 		due = (struct snt_wc){
 			.wr_id = 5,
-			.length = scheme == SNT_DQPLB ? 6 * FRAGMENT : 0,
+			.length = scheme == SNT_SCHEME_DQPLB ? 6 * FRAGMENT : 0,
 			.qp_num = snt_qp_num(pair->end[1].qp),
 			.imm = 7,
 			.flags = SNT_WC_WITH_IMM |
-				 (scheme == SNT_DQPLB ? 0 : SNT_WC_LENGTH_UNKNOWN),
-			.opcode = SNT_RECV_NOTIFY
+				 (scheme == SNT_SCHEME_DQPLB ? 0
+							     : SNT_WC_LENGTH_UNKNOWN),
+			.opcode = SNT_OP_RECV_NOTIFY
 		};
 		assert_memory_equal(&wc, &due, offsetof(struct snt_wc, status) + 1);
 		vqp_pair_close(pair);
@@ -299,12 +300,12 @@ static void a_failure_names_its_lane_and_device(void **state)
 {
 	(void)state;
 	for (unsigned lane = 0; lane < 4; lane++) {
-		struct vqp_pair *pair = open_pair(2, 4, SNT_SPRAY);
+		struct vqp_pair *pair = open_pair(2, 4, SNT_SCHEME_SPRAY);
 		struct snt_wc wc;
 
-		send_wr(pair, SNT_WRITE, 7, 4);
+		send_wr(pair, SNT_OP_WRITE, 7, 4);
 		scripted_complete(lane_qp(pair, 0, lane), IBV_WC_REM_ACCESS_ERR);
-		wc = expect(pair, 0, 7, SNT_WRITE, SNT_REM_ACCESS_ERR);
+		wc = expect(pair, 0, 7, SNT_OP_WRITE, SNT_WC_REM_ACCESS_ERR);
 		assert_int_equal(wc.lane, lane);
 		assert_int_equal(wc.device, lane % 2);
 		assert_int_equal(wc.length, 4 * FRAGMENT);
@@ -320,9 +321,9 @@ static void every_status_has_words(void **state)
 		assert_non_null(snt_status_text(status));
 		assert_true(strlen(snt_status_text(status)) > 3);
 	}
-	assert_string_equal(snt_status_text(SNT_SUCCESS), "success");
-	assert_string_not_equal(snt_status_text(SNT_FLUSHED),
-				snt_status_text(SNT_RETRY_EXC_ERR));
+	assert_string_equal(snt_status_text(SNT_WC_SUCCESS), "success");
+	assert_string_not_equal(snt_status_text(SNT_WC_FLUSHED),
+				snt_status_text(SNT_WC_RETRY_EXC_ERR));
 }
 
 /*
@@ -358,15 +359,15 @@ static void post_plain(struct vqp_pair *pair, unsigned lane, uint64_t wr_id)
 
 static void completions_of_no_wr_are_strays(void **state)
 {
-	struct vqp_pair *pair = open_pair(2, 2, SNT_SPRAY);
+	struct vqp_pair *pair = open_pair(2, 2, SNT_SCHEME_SPRAY);
 	struct snt_cq *cq = pair->end[0].cq;
 	struct strays strays = { 0 };
 
 	(void)state;
-	send_wr(pair, SNT_WRITE, 1, 2);
+	send_wr(pair, SNT_OP_WRITE, 1, 2);
 	assert_int_equal(snt_cq_stray(cq, NULL, NULL), 0);
 	post_plain(pair, 0, 77);
-	expect(pair, 0, 1, SNT_WRITE, SNT_SUCCESS);
+	expect(pair, 0, 1, SNT_OP_WRITE, SNT_WC_SUCCESS);
 	vqp_expect_none(pair, 0);
 	assert_int_equal(snt_cq_stray(cq, keep_stray, &strays), 1);
 	assert_int_equal(strays.count, 0);
@@ -377,10 +378,10 @@ static void completions_of_no_wr_are_strays(void **state)
 						 0 };
 		struct scripted_send sent;
 
-		send_wr(pair, SNT_WRITE, 2, 2);
+		send_wr(pair, SNT_OP_WRITE, 2, 2);
 		assert_int_equal(scripted_peek(lane_qp(pair, 0, 1), 0, &sent), 0);
 		post_plain(pair, 1, sent.wr.wr_id ^ xors[i % 5]);
-		expect(pair, 0, 2, SNT_WRITE, SNT_SUCCESS);
+		expect(pair, 0, 2, SNT_OP_WRITE, SNT_WC_SUCCESS);
 		vqp_expect_none(pair, 0);
 		assert_int_equal(strays.count, i + 1);
 		assert_int_equal(strays.device, 1);
@@ -393,7 +394,7 @@ static void completions_of_no_wr_are_strays(void **state)
 /* A QP of the program's own on a CQ of the virtual one. */
 static void completions_of_other_qps_are_strays(void **state)
 {
-	struct vqp_pair *pair = open_pair(1, 2, SNT_SPRAY);
+	struct vqp_pair *pair = open_pair(1, 2, SNT_SCHEME_SPRAY);
 	struct snt_adopted device = scripted_adopted(pair->end[0].device[0]);
 	struct ibv_cq *cq = snt_cq_physical(pair->end[0].cq, 0, NULL);
 	struct ibv_qp_init_attr attr = { .send_cq = cq,
@@ -439,7 +440,7 @@ static void a_program_that_polls_by_itself(void **state)
 		{ .lanes = 1 },
 		{ .lanes = 1, .flags = SNT_QP_TRACKED },
 		{ .lanes = 4 },
-		{ .lanes = 4, .scheme = SNT_DQPLB, .lane_depth = 8 },
+		{ .lanes = 4, .scheme = SNT_SCHEME_DQPLB, .lane_depth = 8 },
 	};
 
 	(void)state;
@@ -453,7 +454,7 @@ static void a_program_that_polls_by_itself(void **state)
 		for (unsigned i = 0; i < 8; i++)
 			post_notify(pair, 1, i);
 		for (unsigned i = 0; i < 8; i++)
-			send_wr(pair, SNT_WRITE_IMM, i, 2);
+			send_wr(pair, SNT_OP_WRITE_IMM, i, 2);
 		for (unsigned round = 0; round < 400 && closed < 2; round++) {
 			unsigned end = round % 2, index = round / 2 % 2;
 			struct ibv_wc physical[4];
@@ -466,8 +467,8 @@ static void a_program_that_polls_by_itself(void **state)
 						count, wc, 4);
 			assert_success(count);
 			for (int i = 0; i < count; i++) {
-				assert_int_equal(wc[i].status, SNT_SUCCESS);
-				if (wc[i].opcode == SNT_CLOSED)
+				assert_int_equal(wc[i].status, SNT_WC_SUCCESS);
+				if (wc[i].opcode == SNT_OP_CLOSED)
 					closed++;
 				else
 					assert_int_equal(wc[i].wr_id,
@@ -496,7 +497,7 @@ static void a_passing_lane_needs_room_for_all(void **state)
 
 	(void)state;
 	for (unsigned i = 0; i < 3; i++)
-		send_wr(pair, SNT_WRITE, i, 1);
+		send_wr(pair, SNT_OP_WRITE, i, 1);
 	vqp_pair_run(pair, 1);
 	assert_int_equal(poll_physical(pair, 0, 0, physical, 4), 3);
 	assert_int_equal(snt_qp_complete(pair->end[0].qp, 0, physical, 3, wc, 2),
@@ -514,14 +515,14 @@ static void a_passing_lane_needs_room_for_all(void **state)
  * CQE of a WR that is long gone is a stray there as well. */
 static void handing_over_and_polling_mix(void **state)
 {
-	struct vqp_pair *pair = open_pair(1, 2, SNT_SPRAY);
+	struct vqp_pair *pair = open_pair(1, 2, SNT_SCHEME_SPRAY);
 	struct ibv_wc physical[8];
 	struct snt_wc wc[8];
 	int count;
 
 	(void)state;
 	for (unsigned i = 0; i < 4; i++)
-		send_wr(pair, SNT_WRITE, i, 1);
+		send_wr(pair, SNT_OP_WRITE, i, 1);
 	vqp_pair_run(pair, 1);
 	count = poll_physical(pair, 0, 0, physical, 8);
 	assert_true(count >= 2);

@@ -30,7 +30,7 @@ static struct end open_end(struct scripted_fabric *fabric, unsigned devices,
 		end.device[i] = scripted_device_create(fabric, device_opts);
 		adopted[i] = scripted_adopted(end.device[i]);
 	}
-	assert_success(snt_ctx_open(&opts, &end.ctx));
+	assert_success(snt_ctx_create(&opts, &end.ctx));
 	assert_success(snt_cq_create(end.ctx, NULL, &end.cq));
 	return end;
 }
@@ -43,7 +43,7 @@ static struct end open_alone(unsigned devices)
 static void close_end(struct end *end)
 {
 	assert_success(snt_cq_destroy(end->cq));
-	assert_success(snt_ctx_close(end->ctx));
+	assert_success(snt_ctx_destroy(end->ctx));
 	for (unsigned i = 0; i < end->device_count; i++)
 		assert_int_equal(scripted_faults(end->device[i]), 0);
 }
@@ -136,7 +136,7 @@ static void h15_a_sequenced_lane_has_two_places(void **state)
 	struct snt_qp_opts opts = options(&e, 2);
 
 	(void)state;
-	opts.scheme = SNT_DQPLB;
+	opts.scheme = SNT_SCHEME_DQPLB;
 	opts.lane_depth = 1;
 	expect_refused(&e, opts, "lane_depth is 1; it must be from 2 to");
 	close_alone(&e);
@@ -198,7 +198,7 @@ static void every_failure_of_a_construction_is_undone(void **state)
 		struct end e = open_alone(2);
 		struct snt_qp_opts opts = options(&e, lanes[shape / 4]);
 
-		opts.scheme = shape / 2 % 2 ? SNT_DQPLB : SNT_SPRAY;
+		opts.scheme = shape / 2 % 2 ? SNT_SCHEME_DQPLB : SNT_SCHEME_SPRAY;
 		for (nth = 1;; nth++) {
 			struct snt_qp *qp = NULL;
 			int ret;
@@ -332,10 +332,10 @@ static void nothing_is_freed_before_what_uses_it(void **state)
 	assert_success(snt_qp_create(e.ctx, &opts, &qp));
 	assert_error(snt_cq_destroy(e.cq), EBUSY, "1 QP reports");
 	assert_error(snt_cq_destroy(recv_cq), EBUSY, "1 QP reports");
-	assert_error(snt_ctx_close(e.ctx), EBUSY, "");
+	assert_error(snt_ctx_destroy(e.ctx), EBUSY, "");
 	assert_error(snt_qp_close(qp, 1), ENOTCONN, "destroy");
 	assert_success(snt_qp_destroy(qp));
-	assert_error(snt_ctx_close(e.ctx), EBUSY, "");
+	assert_error(snt_ctx_destroy(e.ctx), EBUSY, "");
 	assert_success(snt_cq_destroy(recv_cq));
 	close_alone(&e);
 }
@@ -437,7 +437,7 @@ static void close_link(struct link *link)
 {
 	for (unsigned i = 0; i < 2; i++) {
 		if (link->qp[i] && snt_qp_close(link->qp[i], 9) != -ENOTCONN)
-			while (link_poll(link, link->end[i].cq).opcode != SNT_CLOSED)
+			while (link_poll(link, link->end[i].cq).opcode != SNT_OP_CLOSED)
 				continue;
 		assert_success(snt_qp_destroy(link->qp[i]));
 		assert_success(snt_mem_release(link->mem[i]));
@@ -453,8 +453,8 @@ static void expect_traffic(struct link *link, uint64_t recv_id)
 	struct snt_token token;
 	struct snt_sge sge = { link->mem[0], link->buffer[0], 4096 };
 	struct snt_send_wr wr = { .wr_id = 1,
-				  .opcode = SNT_WRITE_IMM,
-				  .flags = SNT_SIGNALED,
+				  .opcode = SNT_OP_WRITE_IMM,
+				  .flags = SNT_SEND_SIGNALED,
 				  .sge_count = 1,
 				  .sge = &sge,
 				  .imm = 77,
@@ -465,10 +465,10 @@ static void expect_traffic(struct link *link, uint64_t recv_id)
 	wr.remote_addr = token.addr;
 	memset(link->buffer[0], 0xa5, 4096);
 	assert_int_equal(snt_qp_post_send(link->qp[0], &wr, 1), 1);
-	assert_int_equal(link_poll(link, link->end[0].cq).status, SNT_SUCCESS);
+	assert_int_equal(link_poll(link, link->end[0].cq).status, SNT_WC_SUCCESS);
 	wc = link_poll(link, link->end[1].cq);
-	assert_int_equal(wc.status, SNT_SUCCESS);
-	assert_int_equal(wc.opcode, SNT_RECV_NOTIFY);
+	assert_int_equal(wc.status, SNT_WC_SUCCESS);
+	assert_int_equal(wc.opcode, SNT_OP_RECV_NOTIFY);
 	assert_int_equal(wc.wr_id, recv_id);
 	assert_int_equal(wc.imm, 77);
 	assert_memory_equal(link->buffer[0], link->buffer[1], 4096);
@@ -527,7 +527,7 @@ static void every_failure_to_connect_is_undone(void **state)
 {
 	const struct snt_qp_opts shapes[] = {
 		{ .lanes = 4, .lane_depth = 8 },
-		{ .lanes = 4, .lane_depth = 8, .scheme = SNT_DQPLB },
+		{ .lanes = 4, .lane_depth = 8, .scheme = SNT_SCHEME_DQPLB },
 		{ .lanes = 1, .flags = SNT_QP_TRACKED },
 		{ .lanes = 1 },
 	};
@@ -543,7 +543,7 @@ static void every_failure_to_connect_is_undone(void **state)
 static void a_receive_refused_while_connecting_is_undone(void **state)
 {
 	(void)state;
-	for (int scheme = SNT_SPRAY; scheme <= SNT_DQPLB; scheme++) {
+	for (int scheme = SNT_SCHEME_SPRAY; scheme <= SNT_SCHEME_DQPLB; scheme++) {
 		struct snt_qp_opts opts = { .lanes = 4,
 					    .lane_depth = 8,
 					    .scheme = scheme };
@@ -580,7 +580,7 @@ static void connect_lanes(struct link *link, unsigned end, const struct snt_card
 	assert_success(
 		snt_device_query(snt_ctx_device(link->end[end].ctx, 0), &device));
 	assert_success(snt_qp_card(link->qp[end], &ours));
-	for (unsigned i = 0; !snt_qp_lane(link->qp[end], i, &lane); i++) {
+	for (unsigned i = 0; !snt_qp_query_lane(link->qp[end], i, &lane); i++) {
 		struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTR,
 					    .path_mtu = IBV_MTU_1024,
 					    .dest_qp_num = peer->lane[i].qp_num,
@@ -620,7 +620,7 @@ static void connect_lanes(struct link *link, unsigned end, const struct snt_card
 static void lanes_may_be_connected_by_hand(void **state)
 {
 	(void)state;
-	for (int scheme = SNT_SPRAY; scheme <= SNT_DQPLB; scheme++) {
+	for (int scheme = SNT_SCHEME_SPRAY; scheme <= SNT_SCHEME_DQPLB; scheme++) {
 		struct snt_qp_opts opts = { .lanes = 3,
 					    .lane_depth = 8,
 					    .scheme = scheme };
@@ -632,10 +632,10 @@ static void lanes_may_be_connected_by_hand(void **state)
 			assert_success(snt_qp_card(link->qp[i], &card[i]));
 		assert_int_equal(snt_qp_post_recv(link->qp[1], &recv, 1), 1);
 		for (unsigned i = 0; i < 2; i++) {
-			assert_success(snt_qp_connected(link->qp[i], &card[!i]));
+			assert_success(snt_qp_connect_adopted(link->qp[i], &card[!i]));
 			connect_lanes(link, i, &card[!i]);
 		}
-		assert_error(snt_qp_connected(link->qp[0], &card[1]), EISCONN,
+		assert_error(snt_qp_connect_adopted(link->qp[0], &card[1]), EISCONN,
 			     "already");
 		expect_traffic(link, 5);
 		close_link(link);
@@ -645,9 +645,10 @@ static void lanes_may_be_connected_by_hand(void **state)
 /* What was agreed on with one peer does not bind with the next. */
 static void a_failed_connect_leaves_no_agreement(void **state)
 {
-	struct snt_qp_opts opts = {
-		.lanes = 2, .lane_depth = 8, .scheme = SNT_DQPLB, .fragment_size = 1024
-	};
+	struct snt_qp_opts opts = { .lanes = 2,
+				    .lane_depth = 8,
+				    .scheme = SNT_SCHEME_DQPLB,
+				    .fragment_size = 1024 };
 	struct link *link = open_link(1, opts);
 	struct snt_recv_wr recv = { .wr_id = 5 };
 	struct snt_card before, after, peer;
@@ -670,7 +671,7 @@ static void a_failed_connect_leaves_no_agreement(void **state)
 	for (unsigned i = 0; i < 2; i++) {
 		struct snt_lane_info info = { .size = sizeof(info) };
 
-		assert_success(snt_qp_lane(link->qp[0], i, &info));
+		assert_success(snt_qp_query_lane(link->qp[0], i, &info));
 		assert_int_equal(info.depth, 8);
 		assert_true(info.bytes == 2048); /* pieces of 1024, not of 256 */
 	}
@@ -680,7 +681,7 @@ static void a_failed_connect_leaves_no_agreement(void **state)
 static void unconnected_qps_take_no_sends(void **state)
 {
 	struct link *link = open_link(1, (struct snt_qp_opts){ .lanes = 2 });
-	struct snt_send_wr wr = { .opcode = SNT_SEND };
+	struct snt_send_wr wr = { .opcode = SNT_OP_SEND };
 	struct snt_card card;
 
 	(void)state;
@@ -692,7 +693,7 @@ static void unconnected_qps_take_no_sends(void **state)
 			 -ESHUTDOWN);
 	assert_success(snt_qp_card(link->qp[1], &card));
 	assert_true(snt_qp_connect(link->qp[0], &card) < 0);
-	assert_int_equal(link_poll(link, link->end[0].cq).opcode, SNT_CLOSED);
+	assert_int_equal(link_poll(link, link->end[0].cq).opcode, SNT_OP_CLOSED);
 	assert_success(snt_qp_destroy(link->qp[0]));
 	assert_success(
 		snt_qp_create(link->end[0].ctx,
@@ -717,7 +718,8 @@ static void a_failed_close_can_be_repeated(void **state)
 		scripted_run(link->fabric, nth);
 		assert_success(snt_qp_close(link->qp[0], 2));
 		assert_int_equal(link_poll(link, link->end[0].cq).wr_id, 5);
-		assert_int_equal(link_poll(link, link->end[0].cq).opcode, SNT_CLOSED);
+		assert_int_equal(link_poll(link, link->end[0].cq).opcode,
+				 SNT_OP_CLOSED);
 		assert_success(snt_qp_destroy(link->qp[0]));
 		link->qp[0] = NULL;
 		close_link(link);
@@ -730,8 +732,8 @@ static void receives_have_a_cq_of_their_own(void **state)
 	for (unsigned shape = 0; shape < 3; shape++) {
 		struct snt_qp_opts opts = { .size = sizeof(opts),
 					    .lanes = shape ? 4 : 1,
-					    .scheme = shape == 2 ? SNT_DQPLB
-								 : SNT_SPRAY };
+					    .scheme = shape == 2 ? SNT_SCHEME_DQPLB
+								 : SNT_SCHEME_SPRAY };
 		struct link *link = open_link(1, opts);
 		struct snt_recv_wr recv[2] = { { .wr_id = 5 }, { .wr_id = 6 } };
 		struct snt_cq *sends = link->end[1].cq, *receives;
@@ -751,7 +753,7 @@ static void receives_have_a_cq_of_their_own(void **state)
 		assert_int_equal(snt_cq_poll(sends, &(struct snt_wc){ 0 }, 1), 0);
 		assert_int_equal(link_poll(link, receives).wr_id, 6);
 		assert_int_equal(snt_cq_poll(receives, &(struct snt_wc){ 0 }, 1), 0);
-		assert_int_equal(link_poll(link, sends).opcode, SNT_CLOSED);
+		assert_int_equal(link_poll(link, sends).opcode, SNT_OP_CLOSED);
 		assert_success(snt_qp_destroy(link->qp[1]));
 		link->qp[1] = NULL;
 		assert_success(snt_cq_destroy(receives));
@@ -819,8 +821,8 @@ static void adopted_qps_work_and_stay(void **state)
 	for (unsigned shape = 0; shape < 6; shape++) {
 		size_t count = counts[shape % 3];
 		struct snt_qp_opts opts = { .lanes = count == 1 ? 1 : count - 1,
-					    .scheme =
-						    shape / 3 ? SNT_DQPLB : SNT_SPRAY };
+					    .scheme = shape / 3 ? SNT_SCHEME_DQPLB
+								: SNT_SCHEME_SPRAY };
 		struct link *link;
 		struct snt_recv_wr recv = { .wr_id = 5 };
 		struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts) };
@@ -837,14 +839,14 @@ static void adopted_qps_work_and_stay(void **state)
 		assert_success(snt_cq_destroy(link->end[1].cq));
 		link->end[1].cq = cq;
 		opts = adopting(&own, cq, count);
-		opts.scheme = shape / 3 ? SNT_DQPLB : SNT_SPRAY;
+		opts.scheme = shape / 3 ? SNT_SCHEME_DQPLB : SNT_SCHEME_SPRAY;
 		opts.flags = count == 2 ? SNT_QP_TRACKED : 0;
 		assert_success(snt_qp_create(link->end[1].ctx, &opts, &link->qp[1]));
 		connect_both(link);
 		assert_int_equal(snt_qp_post_recv(link->qp[1], &recv, 1), 1);
 		expect_traffic(link, 5);
 		assert_success(snt_qp_close(link->qp[1], 3));
-		assert_int_equal(link_poll(link, cq).opcode, SNT_CLOSED);
+		assert_int_equal(link_poll(link, cq).opcode, SNT_OP_CLOSED);
 		assert_success(snt_qp_destroy(link->qp[1]));
 		assert_success(snt_cq_destroy(cq));
 		assert_int_equal(scripted_live(link->end[1].device[0], SCRIPTED_QP), 4);
@@ -915,9 +917,9 @@ static void lanes_are_where_they_are_wished(void **state)
 		uint32_t lanes, notify_lanes, all;
 		unsigned device[5];
 	} cases[] = {
-		{ SNT_SPRAY, 3, 2, 5, { 2, 0, 2, 1, 0 } },
-		{ SNT_DQPLB, 2, 0, 3, { 1, 1, 0 } },
-		{ SNT_SPRAY, 1, 0, 1, { 2 } }, /* passes WRs on */
+		{ SNT_SCHEME_SPRAY, 3, 2, 5, { 2, 0, 2, 1, 0 } },
+		{ SNT_SCHEME_DQPLB, 2, 0, 3, { 1, 1, 0 } },
+		{ SNT_SCHEME_SPRAY, 1, 0, 1, { 2 } }, /* passes WRs on */
 	};
 	struct end end = open_alone(3);
 
@@ -936,13 +938,13 @@ static void lanes_are_where_they_are_wished(void **state)
 		/* Only looked at by the call. */
 		memset(devices, 0xff, sizeof(devices));
 		for (unsigned lane = 0; lane < cases[i].all; lane++) {
-			assert_success(snt_qp_lane(qp, lane, &info));
+			assert_success(snt_qp_query_lane(qp, lane, &info));
 			assert_int_equal(info.device, cases[i].device[lane]);
 			assert_ptr_equal(info.qp->context,
 					 snt_device_context(
 						 snt_ctx_device(end.ctx, info.device)));
 		}
-		assert_int_equal(snt_qp_lane(qp, cases[i].all, &info), -ENOENT);
+		assert_int_equal(snt_qp_query_lane(qp, cases[i].all, &info), -ENOENT);
 		assert_success(snt_qp_destroy(qp));
 		devices[cases[i].all - 1] = 3;
 		memcpy(devices, cases[i].device,

@@ -19,7 +19,7 @@ static void a_flush_does_not_hide_the_error_of_another_notify_lane(void **state)
 {
 	(void)state;
 	for (unsigned flushed = 2; flushed < 4; flushed++) {
-		struct vqp_pair *pair = open_pair(2, 2, SNT_SPRAY);
+		struct vqp_pair *pair = open_pair(2, 2, SNT_SCHEME_SPRAY);
 		unsigned failed = flushed == 2 ? 3 : 2;
 		struct ibv_qp *qp = lane_qp(pair, 1, failed);
 		struct snt_wc wc;
@@ -30,7 +30,7 @@ static void a_flush_does_not_hide_the_error_of_another_notify_lane(void **state)
 		assert_success(scripted_fail_recv(qp, IBV_WC_RETRY_EXC_ERR));
 		vqp_expect_none(pair, 1);
 		scripted_hold_cq(qp->recv_cq, false);
-		wc = expect(pair, 1, 7, SNT_RECV_NOTIFY, SNT_RETRY_EXC_ERR);
+		wc = expect(pair, 1, 7, SNT_OP_RECV_NOTIFY, SNT_WC_RETRY_EXC_ERR);
 		assert_int_equal(wc.lane, failed);
 		assert_int_equal(wc.vendor_err, 0x5c);
 		vqp_pair_close(pair);
@@ -58,15 +58,15 @@ static void the_end_of_a_qp_does_not_hide_the_error_of_a_receive(void **state)
 
 	(void)state;
 	post_notify(pair, 0, 7);
-	send_wr(pair, SNT_WRITE, 1, 2);
+	send_wr(pair, SNT_OP_WRITE, 1, 2);
 	scripted_hold_cq(qp->recv_cq, true);
 	assert_success(scripted_fail_recv(qp, IBV_WC_LOC_PROT_ERR));
 	scripted_complete(lane_qp(pair, 0, 0), IBV_WC_RETRY_EXC_ERR);
 	scripted_complete(lane_qp(pair, 0, 1), IBV_WC_RETRY_EXC_ERR);
-	expect(pair, 0, 1, SNT_WRITE, SNT_RETRY_EXC_ERR);
+	expect(pair, 0, 1, SNT_OP_WRITE, SNT_WC_RETRY_EXC_ERR);
 	vqp_expect_none(pair, 0);
 	scripted_hold_cq(qp->recv_cq, false);
-	expect(pair, 0, 7, SNT_RECV_NOTIFY, SNT_LOC_PROT_ERR);
+	expect(pair, 0, 7, SNT_OP_RECV_NOTIFY, SNT_WC_LOC_PROT_ERR);
 	vqp_pair_close(pair);
 }
 
@@ -79,8 +79,8 @@ static void closing_does_not_hide_the_error_of_a_receive(void **state)
 	post_notify(pair, 0, 7);
 	assert_success(scripted_fail_recv(lane_qp(pair, 0, 3), IBV_WC_LOC_PROT_ERR));
 	assert_success(snt_qp_close(pair->end[0].qp, 99));
-	expect(pair, 0, 7, SNT_RECV_NOTIFY, SNT_LOC_PROT_ERR);
-	expect(pair, 0, 99, SNT_CLOSED, SNT_SUCCESS);
+	expect(pair, 0, 7, SNT_OP_RECV_NOTIFY, SNT_WC_LOC_PROT_ERR);
+	expect(pair, 0, 99, SNT_OP_CLOSED, SNT_WC_SUCCESS);
 	vqp_pair_close(pair);
 }
 
@@ -147,18 +147,18 @@ static void assert_cause(struct vqp_pair *pair, unsigned end, enum snt_cause cau
 /* The receive is the library's own, so its status is in no completion. */
 static void dqplb_tells_of_a_receive_that_failed(void **state)
 {
-	struct vqp_pair *pair = open_pair(2, 2, SNT_DQPLB);
+	struct vqp_pair *pair = open_pair(2, 2, SNT_SCHEME_DQPLB);
 	struct snt_wc wc;
 
 	(void)state;
 	post_notify(pair, 1, 7);
 	assert_success(scripted_fail_recv(lane_qp(pair, 1, 1), IBV_WC_LOC_PROT_ERR));
-	wc = expect(pair, 1, 7, SNT_RECV_NOTIFY, SNT_FLUSHED);
-	assert_int_equal(wc.cause, SNT_LOC_PROT_ERR);
+	wc = expect(pair, 1, 7, SNT_OP_RECV_NOTIFY, SNT_WC_FLUSHED);
+	assert_int_equal(wc.cause, SNT_WC_LOC_PROT_ERR);
 	assert_int_equal(wc.lane, 1);
 	assert_int_equal(wc.device, 1);
 	assert_int_equal(wc.vendor_err, 0x5c);
-	assert_cause(pair, 1, SNT_CAUSE_STATUS, SNT_LOC_PROT_ERR, 1, 0x5c);
+	assert_cause(pair, 1, SNT_CAUSE_STATUS, SNT_WC_LOC_PROT_ERR, 1, 0x5c);
 	assert_int_equal(query(pair, 1).state, SNT_QP_BROKEN);
 	assert_logged("lane 1 (QP ");
 	assert_logged("failed: local protection error (status 4, vendor error 0x5c)");
@@ -168,7 +168,7 @@ static void dqplb_tells_of_a_receive_that_failed(void **state)
 
 static void a_refused_post_is_told_with_its_errno(void **state)
 {
-	const enum snt_scheme schemes[] = { SNT_SPRAY, SNT_DQPLB };
+	const enum snt_scheme schemes[] = { SNT_SCHEME_SPRAY, SNT_SCHEME_DQPLB };
 
 	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(schemes); i++) {
@@ -178,10 +178,10 @@ static void a_refused_post_is_told_with_its_errno(void **state)
 		struct snt_wc wc;
 
 		scripted_fail_post(pair->end[0].device[0], &fault);
-		send_wr(pair, SNT_WRITE, 1, 1);
-		wc = expect(pair, 0, 1, SNT_WRITE, SNT_FLUSHED);
-		assert_int_equal(wc.cause, SNT_GENERAL_ERR);
-		assert_cause(pair, 0, SNT_CAUSE_REFUSED, SNT_GENERAL_ERR, 0, ENOMEM);
+		send_wr(pair, SNT_OP_WRITE, 1, 1);
+		wc = expect(pair, 0, 1, SNT_OP_WRITE, SNT_WC_FLUSHED);
+		assert_int_equal(wc.cause, SNT_WC_GENERAL_ERR);
+		assert_cause(pair, 0, SNT_CAUSE_REFUSED, SNT_WC_GENERAL_ERR, 0, ENOMEM);
 		assert_logged("the device refused a post: Cannot allocate memory");
 		vqp_pair_close(pair);
 	}
@@ -195,16 +195,16 @@ static void a_pass_through_lane_tells_of_its_error(void **state)
 
 	(void)state;
 	post_notify(pair, 0, 7);
-	send_wr(pair, SNT_WRITE, 1, 1);
+	send_wr(pair, SNT_OP_WRITE, 1, 1);
 	scripted_complete(lane_qp(pair, 0, 0), IBV_WC_RETRY_EXC_ERR);
 	wc = vqp_poll(pair, 0);
-	assert_int_equal(wc.status, SNT_RETRY_EXC_ERR);
+	assert_int_equal(wc.status, SNT_WC_RETRY_EXC_ERR);
 	assert_int_equal(wc.cause, 0);
 	wc = vqp_poll(pair, 0);
-	assert_int_equal(wc.status, SNT_FLUSHED);
-	assert_int_equal(wc.cause, SNT_RETRY_EXC_ERR);
+	assert_int_equal(wc.status, SNT_WC_FLUSHED);
+	assert_int_equal(wc.cause, SNT_WC_RETRY_EXC_ERR);
 	assert_int_equal(wc.vendor_err, 0x5c);
-	assert_cause(pair, 0, SNT_CAUSE_STATUS, SNT_RETRY_EXC_ERR, 0, 0x5c);
+	assert_cause(pair, 0, SNT_CAUSE_STATUS, SNT_WC_RETRY_EXC_ERR, 0, 0x5c);
 	assert_logged("lane 0 (QP ");
 	vqp_pair_close(pair);
 }
@@ -212,40 +212,40 @@ static void a_pass_through_lane_tells_of_its_error(void **state)
 /* The error of a lane that died long ago is not that of another. */
 static void a_flush_is_told_with_the_error_of_its_own_lane(void **state)
 {
-	struct vqp_pair *pair = open_pair(1, 3, SNT_SPRAY);
+	struct vqp_pair *pair = open_pair(1, 3, SNT_SCHEME_SPRAY);
 	struct snt_wc wc;
 
 	(void)state;
-	send_wr(pair, SNT_WRITE, 1, 1);
+	send_wr(pair, SNT_OP_WRITE, 1, 1);
 	scripted_complete(lane_qp(pair, 0, 0), IBV_WC_RETRY_EXC_ERR);
-	expect(pair, 0, 1, SNT_WRITE, SNT_RETRY_EXC_ERR);
+	expect(pair, 0, 1, SNT_OP_WRITE, SNT_WC_RETRY_EXC_ERR);
 	for (unsigned i = 2; i < 6; i++)
-		send_wr(pair, SNT_WRITE, i, 1);
+		send_wr(pair, SNT_OP_WRITE, i, 1);
 	scripted_complete(lane_qp(pair, 0, 1), IBV_WC_REM_ACCESS_ERR);
 	for (unsigned i = 2; i < 6; i++) {
 		wc = vqp_poll(pair, 0);
 		assert_int_equal(wc.wr_id, i);
-		if (wc.status != SNT_FLUSHED)
+		if (wc.status != SNT_WC_FLUSHED)
 			continue;
-		assert_int_equal(wc.cause, SNT_REM_ACCESS_ERR);
+		assert_int_equal(wc.cause, SNT_WC_REM_ACCESS_ERR);
 		assert_int_equal(wc.lane, 1);
 	}
-	assert_cause(pair, 0, SNT_CAUSE_STATUS, SNT_RETRY_EXC_ERR, 0, 0x5c);
-	assert_int_equal(lane_info(pair, 0, 1).cause_status, SNT_REM_ACCESS_ERR);
+	assert_cause(pair, 0, SNT_CAUSE_STATUS, SNT_WC_RETRY_EXC_ERR, 0, 0x5c);
+	assert_int_equal(lane_info(pair, 0, 1).cause_status, SNT_WC_REM_ACCESS_ERR);
 	vqp_pair_close(pair);
 }
 
 static void closing_is_no_cause(void **state)
 {
-	struct vqp_pair *pair = open_pair(1, 2, SNT_DQPLB);
+	struct vqp_pair *pair = open_pair(1, 2, SNT_SCHEME_DQPLB);
 	struct snt_wc wc;
 
 	(void)state;
 	post_notify(pair, 0, 7);
 	assert_success(snt_qp_close(pair->end[0].qp, 99));
-	wc = expect(pair, 0, 7, SNT_RECV_NOTIFY, SNT_FLUSHED);
+	wc = expect(pair, 0, 7, SNT_OP_RECV_NOTIFY, SNT_WC_FLUSHED);
 	assert_int_equal(wc.cause, 0);
-	expect(pair, 0, 99, SNT_CLOSED, SNT_SUCCESS);
+	expect(pair, 0, 99, SNT_OP_CLOSED, SNT_WC_SUCCESS);
 	assert_int_equal(query(pair, 0).cause, SNT_CAUSE_NONE);
 	assert_string_equal(logged, "");
 	vqp_pair_close(pair);
@@ -253,14 +253,14 @@ static void closing_is_no_cause(void **state)
 
 static void another_life_begins_without_a_cause(void **state)
 {
-	struct vqp_pair *pair = open_pair(1, 2, SNT_DQPLB);
+	struct vqp_pair *pair = open_pair(1, 2, SNT_SCHEME_DQPLB);
 
 	(void)state;
 	assert_success(scripted_fail_recv(lane_qp(pair, 0, 1), IBV_WC_LOC_PROT_ERR));
 	vqp_expect_none(pair, 0);
 	assert_int_equal(query(pair, 0).cause, SNT_CAUSE_STATUS);
 	assert_success(snt_qp_close(pair->end[0].qp, 99));
-	expect(pair, 0, 99, SNT_CLOSED, SNT_SUCCESS);
+	expect(pair, 0, 99, SNT_OP_CLOSED, SNT_WC_SUCCESS);
 	assert_success(snt_qp_reset(pair->end[0].qp));
 	assert_int_equal(query(pair, 0).cause, SNT_CAUSE_NONE);
 	assert_int_equal(lane_info(pair, 0, 1).cause, SNT_CAUSE_NONE);

@@ -33,13 +33,13 @@ static const struct shape {
 	uint32_t flags;
 	bool apart; /* receives have a CQ of their own */
 } shapes[] = {
-	{ "pass-through", 1, SNT_SPRAY, 0, false },
-	{ "pass-through, two CQs", 1, SNT_SPRAY, 0, true },
-	{ "tracked", 1, SNT_SPRAY, SNT_QP_TRACKED, false },
-	{ "SPRAY", 3, SNT_SPRAY, 0, false },
-	{ "DQPLB", 3, SNT_DQPLB, 0, false },
-	{ "DQPLB, two CQs", 3, SNT_DQPLB, 0, true },
-	{ "many lanes, two CQs", 12, SNT_SPRAY, 0, true },
+	{ "pass-through", 1, SNT_SCHEME_SPRAY, 0, false },
+	{ "pass-through, two CQs", 1, SNT_SCHEME_SPRAY, 0, true },
+	{ "tracked", 1, SNT_SCHEME_SPRAY, SNT_QP_TRACKED, false },
+	{ "SPRAY", 3, SNT_SCHEME_SPRAY, 0, false },
+	{ "DQPLB", 3, SNT_SCHEME_DQPLB, 0, false },
+	{ "DQPLB, two CQs", 3, SNT_SCHEME_DQPLB, 0, true },
+	{ "many lanes, two CQs", 12, SNT_SCHEME_SPRAY, 0, true },
 };
 
 static bool passes_on(const struct shape *shape)
@@ -54,18 +54,18 @@ static const struct work {
 	uint16_t length;
 	uint32_t imm;
 } works[] = {
-	{ SNT_WRITE, SNT_SIGNALED, 700, 0 },
-	{ SNT_WRITE_IMM, SNT_SIGNALED, 700, 1 },
-	{ SNT_READ, SNT_SIGNALED, 600, 0 },
-	{ SNT_SEND, SNT_SIGNALED, 200, 0 },
-	{ SNT_WRITE, 0, 300, 0 },
-	{ SNT_FETCH_ADD, SNT_SIGNALED, 8, 0 },
-	{ SNT_WRITE_IMM, SNT_SIGNALED, 0, 2 },
-	{ SNT_SEND_IMM, 0, 10, 3 },
-	{ SNT_CMP_SWAP, SNT_SIGNALED, 8, 0 },
-	{ SNT_WRITE_IMM, SNT_SIGNALED | SNT_FENCE, 100, 0 },
-	{ SNT_WRITE, SNT_SIGNALED | SNT_INLINE, 60, 0 },
-	{ SNT_READ, SNT_SIGNALED, 1, 0 },
+	{ SNT_OP_WRITE, SNT_SEND_SIGNALED, 700, 0 },
+	{ SNT_OP_WRITE_IMM, SNT_SEND_SIGNALED, 700, 1 },
+	{ SNT_OP_READ, SNT_SEND_SIGNALED, 600, 0 },
+	{ SNT_OP_SEND, SNT_SEND_SIGNALED, 200, 0 },
+	{ SNT_OP_WRITE, 0, 300, 0 },
+	{ SNT_OP_FETCH_ADD, SNT_SEND_SIGNALED, 8, 0 },
+	{ SNT_OP_WRITE_IMM, SNT_SEND_SIGNALED, 0, 2 },
+	{ SNT_OP_SEND_IMM, 0, 10, 3 },
+	{ SNT_OP_CMP_SWAP, SNT_SEND_SIGNALED, 8, 0 },
+	{ SNT_OP_WRITE_IMM, SNT_SEND_SIGNALED | SNT_SEND_FENCE, 100, 0 },
+	{ SNT_OP_WRITE, SNT_SEND_SIGNALED | SNT_SEND_INLINE, 60, 0 },
+	{ SNT_OP_READ, SNT_SEND_SIGNALED, 1, 0 },
 };
 
 #define WORKS	 ARRAY_SIZE(works)
@@ -121,7 +121,7 @@ static struct life *life_begin(const struct shape *shape)
 			end->device[j] = scripted_device_create(life->fabric, NULL);
 			adopted[j] = scripted_adopted(end->device[j]);
 		}
-		assert_success(snt_ctx_open(&opts, &end->ctx));
+		assert_success(snt_ctx_create(&opts, &end->ctx));
 		assert_success(snt_mem_register(end->ctx, end->memory,
 						sizeof(end->memory), access,
 						&end->mem));
@@ -188,22 +188,22 @@ static void take_recv(struct life *life, struct end *end, const struct snt_wc *w
 	assert_true(*next <= (message ? end->messages : end->notifies));
 	if (wc->status)
 		assert_true(life->harmed || life->end[1].closed ||
-			    wc->status == SNT_FLUSHED);
+			    wc->status == SNT_WC_FLUSHED);
 }
 
 static void take_send(struct life *life, struct end *end, const struct snt_wc *wc)
 {
 	assert_in_range(wc->wr_id, end->next, WORKS - 1);
 	for (; end->next < wc->wr_id; end->next++) {
-		bool signalled = works[end->next].flags & SNT_SIGNALED;
+		bool signalled = works[end->next].flags & SNT_SEND_SIGNALED;
 
 		assert_false(end->taken[end->next] && signalled);
 		end->succeeded[end->next] = end->taken[end->next];
 	}
 	assert_true(end->taken[end->next]);
-	assert_true(works[end->next].flags & SNT_SIGNALED || wc->status);
+	assert_true(works[end->next].flags & SNT_SEND_SIGNALED || wc->status);
 	if (!life->harmed)
-		assert_int_equal(wc->status, SNT_SUCCESS);
+		assert_int_equal(wc->status, SNT_WC_SUCCESS);
 	end->succeeded[end->next++] = !wc->status;
 }
 
@@ -365,8 +365,8 @@ static void check_bytes(const struct life *life)
 		const unsigned char *there = life->end[1].memory + i * SLOT;
 		uint8_t opcode = works[i].opcode;
 
-		if (!life->end[0].succeeded[i] || opcode == SNT_SEND ||
-		    opcode == SNT_SEND_IMM || opcode >= SNT_CMP_SWAP)
+		if (!life->end[0].succeeded[i] || opcode == SNT_OP_SEND ||
+		    opcode == SNT_OP_SEND_IMM || opcode >= SNT_OP_CMP_SWAP)
 			continue;
 		assert_memory_equal(here, there, works[i].length);
 	}
@@ -385,7 +385,8 @@ static bool life_end(struct life *life)
 		assert_int_equal(end->message_next, end->messages);
 	}
 	for (unsigned i = life->end[0].next; i < WORKS; i++)
-		assert_false(life->end[0].taken[i] && works[i].flags & SNT_SIGNALED);
+		assert_false(life->end[0].taken[i] &&
+			     works[i].flags & SNT_SEND_SIGNALED);
 	check_bytes(life);
 	for (unsigned i = 0; i < 2; i++) {
 		struct end *end = &life->end[i];
@@ -395,7 +396,7 @@ static bool life_end(struct life *life)
 			TRY(life, snt_cq_destroy(end->recv_cq));
 		TRY(life, snt_cq_destroy(end->cq));
 		TRY(life, snt_mem_release(end->mem));
-		TRY(life, snt_ctx_close(end->ctx));
+		TRY(life, snt_ctx_destroy(end->ctx));
 		for (unsigned j = 0; j < DEVICES; j++)
 			assert_int_equal(scripted_faults(end->device[j]), 0);
 	}

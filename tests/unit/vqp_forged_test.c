@@ -7,29 +7,29 @@
 /* It does not fit a completion's 8 bits, whose 0 is a success. */
 static void a_status_that_is_none_is_a_failure(void **state)
 {
-	struct vqp_pair *pair = open_pair(1, 2, SNT_SPRAY);
+	struct vqp_pair *pair = open_pair(1, 2, SNT_SCHEME_SPRAY);
 	struct ibv_qp *lane = lane_qp(pair, 0, 0);
 	struct scripted_send send;
 	struct ibv_wc forged = { .qp_num = lane->qp_num };
 	struct snt_wc wc;
 
 	(void)state;
-	send_wr(pair, SNT_WRITE, 1, 1);
+	send_wr(pair, SNT_OP_WRITE, 1, 1);
 	assert_success(scripted_peek(lane, 0, &send));
 	forged.wr_id = send.wr.wr_id;
 	forged.status = 256;
 	assert_int_equal(snt_qp_complete(pair->end[0].qp, 0, &forged, 1, &wc, 1), 1);
-	assert_int_equal(wc.status, SNT_GENERAL_ERR);
+	assert_int_equal(wc.status, SNT_WC_GENERAL_ERR);
 	post_notify(pair, 1, 5);
-	send_wr(pair, SNT_WRITE_IMM, 2, 1);
-	expect(pair, 0, 2, SNT_WRITE_IMM, SNT_SUCCESS);
+	send_wr(pair, SNT_OP_WRITE_IMM, 2, 1);
+	expect(pair, 0, 2, SNT_OP_WRITE_IMM, SNT_WC_SUCCESS);
 	vqp_pair_close(pair);
 }
 
 static void nor_of_a_receive_or_a_passing_lane(void **state)
 {
 	struct snt_qp_opts single = { .size = sizeof(single), .lanes = 1 };
-	struct vqp_pair *pair = open_pair(1, 2, SNT_SPRAY);
+	struct vqp_pair *pair = open_pair(1, 2, SNT_SCHEME_SPRAY);
 	struct ibv_qp *lane = lane_qp(pair, 0, 2);
 	struct scripted_recv recv;
 	struct ibv_wc forged = { .qp_num = lane->qp_num, .status = 512 };
@@ -40,7 +40,7 @@ static void nor_of_a_receive_or_a_passing_lane(void **state)
 	assert_success(scripted_peek_recv(lane, 0, &recv));
 	forged.wr_id = recv.wr.wr_id;
 	assert_int_equal(snt_qp_complete(pair->end[0].qp, 0, &forged, 1, &wc, 1), 1);
-	assert_int_equal(wc.status, SNT_GENERAL_ERR);
+	assert_int_equal(wc.status, SNT_WC_GENERAL_ERR);
 	vqp_pair_close(pair);
 
 	pair = vqp_pair_open(1, &single);
@@ -50,7 +50,7 @@ static void nor_of_a_receive_or_a_passing_lane(void **state)
 	forged.qp_num = lane->qp_num;
 	forged.wr_id = recv.wr.wr_id;
 	assert_int_equal(snt_qp_complete(pair->end[0].qp, 0, &forged, 1, &wc, 1), 1);
-	assert_int_equal(wc.status, SNT_GENERAL_ERR);
+	assert_int_equal(wc.status, SNT_WC_GENERAL_ERR);
 	vqp_pair_close(pair);
 }
 
@@ -58,7 +58,7 @@ static void nor_of_a_receive_or_a_passing_lane(void **state)
 static void an_arrival_without_a_receive_is_a_stray(void **state)
 {
 	struct snt_qp_opts opts = { .size = sizeof(opts),
-				    .scheme = SNT_DQPLB,
+				    .scheme = SNT_SCHEME_DQPLB,
 				    .lanes = 2,
 				    .lane_depth = 4,
 				    .fragment_size = FRAGMENT };
@@ -72,7 +72,7 @@ static void an_arrival_without_a_receive_is_a_stray(void **state)
 
 	(void)state;
 	for (unsigned i = 0; i < 8; i++)
-		send_wr(pair, SNT_WRITE_IMM, 0, 1);
+		send_wr(pair, SNT_OP_WRITE_IMM, 0, 1);
 	vqp_expect_none(pair, 1);
 	assert_int_equal(lane->recv_retired, lane->recv_posted);
 	forged.wr_id = (uint64_t)(lane->tag | SNT__TAG_RECV) << 32 | lane->recv_posted;
@@ -86,13 +86,13 @@ static void an_arrival_without_a_receive_is_a_stray(void **state)
  * on another QP, or another device, that is somebody else's. */
 static void forge_behind(unsigned devices)
 {
-	struct vqp_pair *pair = open_pair(devices, 2, SNT_SPRAY);
+	struct vqp_pair *pair = open_pair(devices, 2, SNT_SCHEME_SPRAY);
 	struct ibv_wc forged[2] = { 0 };
 	struct scripted_send send;
 	struct snt_wc wc[2];
 
-	send_wr(pair, SNT_WRITE, 1, 1);
-	send_wr(pair, SNT_WRITE, 2, 1);
+	send_wr(pair, SNT_OP_WRITE, 1, 1);
+	send_wr(pair, SNT_OP_WRITE, 2, 1);
 	for (unsigned i = 0; i < 2; i++) {
 		assert_success(scripted_peek(lane_qp(pair, 0, i), 0, &send));
 		forged[i].wr_id = send.wr.wr_id;

@@ -6,7 +6,7 @@ static void finish_end(struct vqp_end *end)
 {
 	assert_success(snt_cq_destroy(end->cq));
 	assert_success(snt_mem_release(end->mem));
-	assert_success(snt_ctx_close(end->ctx));
+	assert_success(snt_ctx_destroy(end->ctx));
 	free(end->buffer);
 }
 
@@ -17,7 +17,7 @@ static void finish(struct vqp_pair *pair)
 	struct snt_wc wc = { 0 };
 
 	assert_success(snt_qp_close(peer->qp, 1));
-	for (unsigned i = 0; wc.opcode != SNT_CLOSED && i < 100; i++) {
+	for (unsigned i = 0; wc.opcode != SNT_OP_CLOSED && i < 100; i++) {
 		vqp_pair_run(pair, i);
 		snt_cq_poll(peer->cq, &wc, 1);
 	}
@@ -37,7 +37,7 @@ static struct vqp_pair *open_busy(uint32_t lanes, uint32_t flags)
 	struct vqp_pair *pair = vqp_pair_open(1, &opts);
 
 	post_data(pair, 0, 5, 0, 64);
-	send_wr(pair, SNT_WRITE, 1, lanes);
+	send_wr(pair, SNT_OP_WRITE, 1, lanes);
 	return pair;
 }
 
@@ -66,9 +66,9 @@ static void a_qp_that_cannot_be_polled_can_be_destroyed(void **state)
 
 		scripted_fail_poll(snt_cq_physical(pair->end[0].cq, 0, NULL), 1);
 		assert_success(snt_qp_close(qp, 1));
-		assert_error(snt_qp_destroy(qp), EBUSY, "SNT_CLOSED");
+		assert_error(snt_qp_destroy(qp), EBUSY, "SNT_OP_CLOSED");
 		while (snt_cq_poll(pair->end[0].cq, &wc, 1) > 0)
-			assert_int_not_equal(wc.opcode, SNT_CLOSED);
+			assert_int_not_equal(wc.opcode, SNT_OP_CLOSED);
 		assert_success(snt_qp_destroy(qp));
 		finish(pair);
 	}
@@ -84,7 +84,7 @@ static void a_failed_poll_alone_is_no_end(void **state)
 	scripted_fail_poll(snt_cq_physical(pair->end[0].cq, 0, NULL), 1);
 	assert_error(snt_cq_poll(pair->end[0].cq, &wc, 1), EIO, "polled");
 	assert_error(snt_qp_destroy(pair->end[0].qp), EBUSY, "close it");
-	expect(pair, 0, 1, SNT_WRITE, SNT_SUCCESS);
+	expect(pair, 0, 1, SNT_OP_WRITE, SNT_WC_SUCCESS);
 	vqp_pair_close(pair);
 }
 

@@ -84,7 +84,7 @@ static bool is_impossible(const struct pair *pair)
 	if (given[GRID_ASKS] && value[GRID_ASKS])
 		return (given[GRID_WORK] && value[GRID_WORK] != GRID_WRITE_IMM) ||
 		       (given[GRID_LANES] && value[GRID_LANES] == 1) ||
-		       (given[GRID_SCHEME] && value[GRID_SCHEME] == SNT_DQPLB);
+		       (given[GRID_SCHEME] && value[GRID_SCHEME] == SNT_SCHEME_DQPLB);
 	if (!given[GRID_LENGTH])
 		return false;
 	if (given[GRID_WORK] && value[GRID_WORK] == GRID_ATOMICS)
@@ -135,7 +135,7 @@ static void columns_have_their_ends(void **state)
 		{ GRID_WORK, 0, GRID_WORKS - 1 },
 		{ GRID_LENGTH, 0, 64 << 20 },
 		{ GRID_LANES, 1, GRID_TRACKED },
-		{ GRID_SCHEME, SNT_SPRAY, SNT_DQPLB },
+		{ GRID_SCHEME, SNT_SCHEME_SPRAY, SNT_SCHEME_DQPLB },
 		{ GRID_FRAGMENT, 256, 1 << 20 },
 		{ GRID_DEVICES, 1, 3 },
 		{ GRID_ASKS, 0, 3 },

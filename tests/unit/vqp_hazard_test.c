@@ -33,13 +33,14 @@ static void h1_error_cqes_are_not_routed_by_opcode(void **state)
 	(void)state;
 	/* The garbage in error CQEs changes from one to the next. */
 	for (unsigned i = 0; i < 32; i++) {
-		struct vqp_pair *pair = open_pair(1, 4, i % 2 ? SNT_SPRAY : SNT_DQPLB);
+		struct vqp_pair *pair =
+			open_pair(1, 4, i % 2 ? SNT_SCHEME_SPRAY : SNT_SCHEME_DQPLB);
 		unsigned dead = i / 2 % 4;
 
 		post_data(pair, 0, 7, 0, 64);
 		post_notify(pair, 0, 8);
 		for (unsigned lane = 0; lane < 4; lane++)
-			send_wr(pair, SNT_WRITE, 1000 + lane, 1);
+			send_wr(pair, SNT_OP_WRITE, 1000 + lane, 1);
 		assert_int_equal(scripted_complete(lane_qp(pair, 0, dead),
 						   IBV_WC_RETRY_EXC_ERR),
 				 0);
@@ -47,15 +48,16 @@ static void h1_error_cqes_are_not_routed_by_opcode(void **state)
 			struct snt_wc wc = vqp_poll(pair, 0);
 
 			/* A dead lane 0 is also that of the data receive. */
-			while (wc.opcode == SNT_RECV || wc.opcode == SNT_RECV_NOTIFY) {
+			while (wc.opcode == SNT_OP_RECV ||
+			       wc.opcode == SNT_OP_RECV_NOTIFY) {
 				assert_in_range(wc.wr_id, 7, 8);
-				assert_int_equal(wc.status, SNT_FLUSHED);
+				assert_int_equal(wc.status, SNT_WC_FLUSHED);
 				wc = vqp_poll(pair, 0);
 			}
 			assert_int_equal(wc.wr_id, 1000 + lane);
-			assert_int_equal(wc.opcode, SNT_WRITE);
+			assert_int_equal(wc.opcode, SNT_OP_WRITE);
 			if (lane == dead)
-				assert_int_equal(wc.status, SNT_RETRY_EXC_ERR);
+				assert_int_equal(wc.status, SNT_WC_RETRY_EXC_ERR);
 		}
 		vqp_pair_close(pair);
 	}
@@ -63,22 +65,22 @@ static void h1_error_cqes_are_not_routed_by_opcode(void **state)
 
 static void h2_a_dead_lane_is_not_used(void **state)
 {
-	struct vqp_pair *pair = open_pair(1, 4, SNT_SPRAY);
+	struct vqp_pair *pair = open_pair(1, 4, SNT_SCHEME_SPRAY);
 	struct snt_lane_info before;
 	struct snt_wc wc;
 
 	(void)state;
-	send_wr(pair, SNT_WRITE, 1, 4);
+	send_wr(pair, SNT_OP_WRITE, 1, 4);
 	assert_int_equal(scripted_complete(lane_qp(pair, 0, 1), IBV_WC_REM_ACCESS_ERR),
 			 0);
-	wc = expect(pair, 0, 1, SNT_WRITE, SNT_REM_ACCESS_ERR);
+	wc = expect(pair, 0, 1, SNT_OP_WRITE, SNT_WC_REM_ACCESS_ERR);
 	assert_int_equal(wc.lane, 1);
 	before = lane_info(pair, 0, 1);
 	assert_false(before.alive);
 	assert_int_equal(before.errors, 1);
 	for (unsigned i = 0; i < 40; i++) {
-		send_wr(pair, SNT_WRITE, 10 + i, 1);
-		expect(pair, 0, 10 + i, SNT_WRITE, SNT_SUCCESS);
+		send_wr(pair, SNT_OP_WRITE, 10 + i, 1);
+		expect(pair, 0, 10 + i, SNT_OP_WRITE, SNT_WC_SUCCESS);
 	}
 	assert_int_equal(lane_info(pair, 0, 1).fragments, before.fragments);
 	vqp_pair_close(pair);
@@ -86,14 +88,14 @@ static void h2_a_dead_lane_is_not_used(void **state)
 
 static void h2_without_any_lane_posts_are_refused(void **state)
 {
-	struct vqp_pair *pair = open_pair(1, 2, SNT_SPRAY);
+	struct vqp_pair *pair = open_pair(1, 2, SNT_SCHEME_SPRAY);
 
 	(void)state;
-	send_wr(pair, SNT_WRITE, 1, 2);
+	send_wr(pair, SNT_OP_WRITE, 1, 2);
 	for (unsigned i = 0; i < 2; i++)
 		scripted_complete(lane_qp(pair, 0, i), IBV_WC_RETRY_EXC_ERR);
-	expect(pair, 0, 1, SNT_WRITE, SNT_RETRY_EXC_ERR);
-	assert_int_equal(try_send(pair, SNT_WRITE, 2, 1), -ESHUTDOWN);
+	expect(pair, 0, 1, SNT_OP_WRITE, SNT_WC_RETRY_EXC_ERR);
+	assert_int_equal(try_send(pair, SNT_OP_WRITE, 2, 1), -ESHUTDOWN);
 	vqp_expect_none(pair, 0);
 	vqp_pair_close(pair);
 }
@@ -102,41 +104,41 @@ static void h3_no_notification_after_a_failed_fragment(void **state)
 {
 	(void)state;
 	for (unsigned dead = 0; dead < 4; dead++) {
-		struct vqp_pair *pair = open_pair(1, 4, SNT_SPRAY);
+		struct vqp_pair *pair = open_pair(1, 4, SNT_SCHEME_SPRAY);
 
 		post_notify(pair, 1, 5);
-		send_wr(pair, SNT_WRITE_IMM, 1, 4);
+		send_wr(pair, SNT_OP_WRITE_IMM, 1, 4);
 		/* The bytes have landed, only the ACK was lost: still a failure. */
 		assert_int_equal(scripted_land(lane_qp(pair, 0, dead)), 0);
 		scripted_complete(lane_qp(pair, 0, dead), IBV_WC_RETRY_EXC_ERR);
-		expect(pair, 0, 1, SNT_WRITE_IMM, SNT_RETRY_EXC_ERR);
+		expect(pair, 0, 1, SNT_OP_WRITE_IMM, SNT_WC_RETRY_EXC_ERR);
 		vqp_expect_none(pair, 1);
 		/* The next one uses the receive that is left. */
-		send_wr(pair, SNT_WRITE_IMM, 2, 4);
-		expect(pair, 0, 2, SNT_WRITE_IMM, SNT_SUCCESS);
-		assert_int_equal(expect(pair, 1, 5, SNT_RECV_NOTIFY, 0).imm, 2);
+		send_wr(pair, SNT_OP_WRITE_IMM, 2, 4);
+		expect(pair, 0, 2, SNT_OP_WRITE_IMM, SNT_WC_SUCCESS);
+		assert_int_equal(expect(pair, 1, 5, SNT_OP_RECV_NOTIFY, 0).imm, 2);
 		vqp_pair_close(pair);
 	}
 }
 
 static void h3_no_ordering_point_after_an_earlier_failure(void **state)
 {
-	static const unsigned opcodes[] = { SNT_WRITE_IMM, SNT_SEND };
+	static const unsigned opcodes[] = { SNT_OP_WRITE_IMM, SNT_OP_SEND };
 	struct vqp_pair *pair;
 
 	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(opcodes); i++) {
-		pair = open_pair(1, 4, SNT_SPRAY);
+		pair = open_pair(1, 4, SNT_SCHEME_SPRAY);
 		post_notify(pair, 1, 5);
 		post_data(pair, 1, 5, 0, FRAGMENT);
-		send_wr(pair, SNT_WRITE, 1, 4);
+		send_wr(pair, SNT_OP_WRITE, 1, 4);
 		send_wr(pair, opcodes[i], 2, 1);
 		scripted_complete(lane_qp(pair, 0, 3), IBV_WC_RETRY_EXC_ERR);
-		expect(pair, 0, 1, SNT_WRITE, SNT_RETRY_EXC_ERR);
-		expect(pair, 0, 2, opcodes[i], SNT_FLUSHED);
+		expect(pair, 0, 1, SNT_OP_WRITE, SNT_WC_RETRY_EXC_ERR);
+		expect(pair, 0, 2, opcodes[i], SNT_WC_FLUSHED);
 		vqp_expect_none(pair, 1);
 		send_wr(pair, opcodes[i], 3, 1);
-		expect(pair, 0, 3, opcodes[i], SNT_SUCCESS);
+		expect(pair, 0, 3, opcodes[i], SNT_WC_SUCCESS);
 		assert_int_equal(vqp_poll(pair, 1).wr_id, 5);
 		vqp_pair_close(pair);
 	}
@@ -145,32 +147,32 @@ static void h3_no_ordering_point_after_an_earlier_failure(void **state)
 /* Not even when positions have wrapped, in a few minutes of traffic. */
 static void h3_a_reported_failure_is_forgotten(void **state)
 {
-	struct vqp_pair *pair = open_pair(1, 4, SNT_SPRAY);
+	struct vqp_pair *pair = open_pair(1, 4, SNT_SCHEME_SPRAY);
 	struct snt_qp *qp = pair->end[0].qp;
 
 	(void)state;
-	send_wr(pair, SNT_WRITE, 1, 1);
+	send_wr(pair, SNT_OP_WRITE, 1, 1);
 	scripted_complete(lane_qp(pair, 0, 0), IBV_WC_RETRY_EXC_ERR);
-	expect(pair, 0, 1, SNT_WRITE, SNT_RETRY_EXC_ERR);
-	send_wr(pair, SNT_WRITE, 2, 1);
-	expect(pair, 0, 2, SNT_WRITE, SNT_SUCCESS);
+	expect(pair, 0, 1, SNT_OP_WRITE, SNT_WC_RETRY_EXC_ERR);
+	send_wr(pair, SNT_OP_WRITE, 2, 1);
+	expect(pair, 0, 2, SNT_OP_WRITE, SNT_WC_SUCCESS);
 	qp->head = qp->ordered = qp->next = qp->tail += (1u << 31) + 16;
 	post_notify(pair, 1, 5);
-	send_wr(pair, SNT_WRITE_IMM, 3, 1);
-	expect(pair, 0, 3, SNT_WRITE_IMM, SNT_SUCCESS);
+	send_wr(pair, SNT_OP_WRITE_IMM, 3, 1);
+	expect(pair, 0, 3, SNT_OP_WRITE_IMM, SNT_WC_SUCCESS);
 	vqp_pair_close(pair);
 }
 
 static void h3_the_first_error_is_the_status(void **state)
 {
-	struct vqp_pair *pair = open_pair(1, 4, SNT_SPRAY);
+	struct vqp_pair *pair = open_pair(1, 4, SNT_SCHEME_SPRAY);
 
 	(void)state;
-	send_wr(pair, SNT_WRITE, 1, 4);
+	send_wr(pair, SNT_OP_WRITE, 1, 4);
 	scripted_complete(lane_qp(pair, 0, 2), IBV_WC_REM_OP_ERR);
 	scripted_complete(lane_qp(pair, 0, 1), IBV_WC_RETRY_EXC_ERR);
 	scripted_complete(lane_qp(pair, 0, 0), IBV_WC_SUCCESS);
-	assert_int_equal(expect(pair, 0, 1, SNT_WRITE, SNT_REM_OP_ERR).lane, 2);
+	assert_int_equal(expect(pair, 0, 1, SNT_OP_WRITE, SNT_WC_REM_OP_ERR).lane, 2);
 	vqp_pair_close(pair);
 }
 
@@ -181,7 +183,7 @@ static void expect_one_end(struct vqp_pair *pair, bool success)
 	unsigned char *here = pair->end[0].buffer, *there = pair->end[1].buffer;
 
 	assert_int_equal(wc.wr_id, 1);
-	assert_int_equal(wc.status == SNT_SUCCESS, success);
+	assert_int_equal(wc.status == SNT_WC_SUCCESS, success);
 	if (success)
 		assert_memory_equal(here, there, 8 * FRAGMENT);
 	memset(here, 0xee, 8 * FRAGMENT);
@@ -189,15 +191,15 @@ static void expect_one_end(struct vqp_pair *pair, bool success)
 	vqp_expect_none(pair, 0);
 	for (unsigned i = 0; i < 8 * FRAGMENT; i++)
 		assert_int_equal(there[i], 0);
-	send_wr(pair, SNT_WRITE, 2, 8);
-	expect(pair, 0, 2, SNT_WRITE, SNT_SUCCESS);
+	send_wr(pair, SNT_OP_WRITE, 2, 8);
+	expect(pair, 0, 2, SNT_OP_WRITE, SNT_WC_SUCCESS);
 	assert_memory_equal(here, there, 8 * FRAGMENT);
 	vqp_pair_close(pair);
 }
 
 static struct vqp_pair *open_filled(void)
 {
-	struct vqp_pair *pair = open_pair(1, 2, SNT_SPRAY);
+	struct vqp_pair *pair = open_pair(1, 2, SNT_SCHEME_SPRAY);
 
 	for (unsigned i = 0; i < 8 * FRAGMENT; i++)
 		pair->end[0].buffer[i] = i % 251;
@@ -210,23 +212,23 @@ static void h4_a_refused_fragment_ends_in_a_completion(void **state)
 
 	(void)state;
 	refuse(pair, lane_qp(pair, 0, 1), 1, SCRIPTED_REFUSE_ALL, 0);
-	send_wr(pair, SNT_WRITE, 1, 8);
+	send_wr(pair, SNT_OP_WRITE, 1, 8);
 	expect_one_end(pair, false);
 }
 
 /* One fragment has a way of its own, where there is no chain. */
 static void h4_a_refused_wr_of_one_fragment_ends_in_a_completion(void **state)
 {
-	struct vqp_pair *pair = open_pair(1, 2, SNT_SPRAY);
+	struct vqp_pair *pair = open_pair(1, 2, SNT_SCHEME_SPRAY);
 
 	(void)state;
 	refuse(pair, lane_qp(pair, 0, 1), 1, SCRIPTED_REFUSE_ALL, 0);
 	for (unsigned i = 1; i <= 4; i++)
-		send_wr(pair, SNT_WRITE, i, 1);
-	expect(pair, 0, 1, SNT_WRITE, SNT_SUCCESS);
-	expect(pair, 0, 2, SNT_WRITE, SNT_FLUSHED);
-	expect(pair, 0, 3, SNT_WRITE, SNT_SUCCESS);
-	expect(pair, 0, 4, SNT_WRITE, SNT_SUCCESS);
+		send_wr(pair, SNT_OP_WRITE, i, 1);
+	expect(pair, 0, 1, SNT_OP_WRITE, SNT_WC_SUCCESS);
+	expect(pair, 0, 2, SNT_OP_WRITE, SNT_WC_FLUSHED);
+	expect(pair, 0, 3, SNT_OP_WRITE, SNT_WC_SUCCESS);
+	expect(pair, 0, 4, SNT_OP_WRITE, SNT_WC_SUCCESS);
 	vqp_expect_none(pair, 0);
 	vqp_pair_close(pair);
 }
@@ -235,16 +237,16 @@ static void h4_a_refused_wr_of_one_fragment_ends_in_a_completion(void **state)
  * nothing of it any more. */
 static void h4_lanes_that_end_with_another_are_not_posted_to(void **state)
 {
-	struct vqp_pair *pair = open_pair(1, 4, SNT_DQPLB);
+	struct vqp_pair *pair = open_pair(1, 4, SNT_SCHEME_DQPLB);
 
 	(void)state;
 	refuse(pair, lane_qp(pair, 0, 1), 1, SCRIPTED_REFUSE_ALL, 0);
-	send_wr(pair, SNT_WRITE, 1, 8);
+	send_wr(pair, SNT_OP_WRITE, 1, 8);
 	assert_int_equal(lane_info(pair, 0, 0).doorbells, 1);
 	assert_int_equal(lane_info(pair, 0, 1).doorbells, 1);
 	assert_int_equal(lane_info(pair, 0, 2).doorbells, 0);
 	assert_int_equal(lane_info(pair, 0, 3).doorbells, 0);
-	expect(pair, 0, 1, SNT_WRITE, SNT_FLUSHED);
+	expect(pair, 0, 1, SNT_OP_WRITE, SNT_WC_FLUSHED);
 	vqp_expect_none(pair, 0);
 	vqp_pair_close(pair);
 }
@@ -259,7 +261,7 @@ static void h4_a_chain_that_was_taken_in_part_goes_on(void **state)
 		refuse(pair, qp, 1, SCRIPTED_ACCEPT_SOME, accept);
 		if (accept < 3)
 			refuse(pair, qp, 2, SCRIPTED_ACCEPT_SOME, 1);
-		send_wr(pair, SNT_WRITE, 1, 8);
+		send_wr(pair, SNT_OP_WRITE, 1, 8);
 		expect_one_end(pair, true);
 	}
 }
@@ -275,7 +277,7 @@ static void h4_a_second_refusal_ends_in_a_completion(void **state)
 
 		refuse(pair, qp, 1, i ? SCRIPTED_REFUSE_ALL : SCRIPTED_ACCEPT_SOME, 2);
 		refuse(pair, qp, 2, SCRIPTED_REFUSE_ALL, 0);
-		send_wr(pair, SNT_WRITE, 1, 8);
+		send_wr(pair, SNT_OP_WRITE, 1, 8);
 		expect_one_end(pair, false);
 	}
 }
@@ -296,9 +298,9 @@ static void h4_a_lie_about_what_was_taken(void **state)
 		struct snt_wc wc;
 
 		if (i / 2) /* with something under way already */
-			send_wr(pair, SNT_WRITE, 7, 2);
+			send_wr(pair, SNT_OP_WRITE, 7, 2);
 		scripted_fail_post(pair->end[0].device[0], &lie);
-		send_wr(pair, SNT_WRITE, 8, 4);
+		send_wr(pair, SNT_OP_WRITE, 8, 4);
 		do
 			wc = vqp_poll(pair, 0);
 		while (wc.wr_id != 8);
@@ -316,17 +318,17 @@ static void h5_a_failed_post_inside_of_a_poll_loses_nothing(void **state)
 {
 	(void)state;
 	for (unsigned nth = 2; nth < 12; nth++) {
-		struct vqp_pair *pair = open_pair(1, 2, SNT_SPRAY);
+		struct vqp_pair *pair = open_pair(1, 2, SNT_SCHEME_SPRAY);
 		unsigned failed = 0;
 
 		refuse(pair, lane_qp(pair, 0, 0), nth, SCRIPTED_REFUSE_ALL, 0);
 		for (unsigned i = 0; i < 20; i++)
-			send_wr(pair, SNT_WRITE, 100 + i, 3);
+			send_wr(pair, SNT_OP_WRITE, 100 + i, 3);
 		for (unsigned i = 0; i < 20; i++) {
 			struct snt_wc wc = vqp_poll(pair, 0);
 
 			assert_int_equal(wc.wr_id, 100 + i);
-			failed += wc.status != SNT_SUCCESS;
+			failed += wc.status != SNT_WC_SUCCESS;
 		}
 		assert_true(failed <= 8); /* a lane's depth */
 		vqp_expect_none(pair, 0);
@@ -336,13 +338,13 @@ static void h5_a_failed_post_inside_of_a_poll_loses_nothing(void **state)
 
 static void h5_a_failed_poll_loses_nothing(void **state)
 {
-	struct vqp_pair *pair = open_pair(2, 2, SNT_SPRAY);
+	struct vqp_pair *pair = open_pair(2, 2, SNT_SCHEME_SPRAY);
 	struct snt_wc wc[8];
 	int total = 0;
 
 	(void)state;
-	send_wr(pair, SNT_WRITE, 1, 1);
-	send_wr(pair, SNT_WRITE, 2, 1);
+	send_wr(pair, SNT_OP_WRITE, 1, 1);
+	send_wr(pair, SNT_OP_WRITE, 2, 1);
 	vqp_pair_run(pair, 3);
 	scripted_fail_poll(snt_cq_physical(pair->end[0].cq, 1, NULL), 1);
 	for (unsigned i = 0; i < 8; i++) {
@@ -361,31 +363,31 @@ static void h5_a_failed_poll_loses_nothing(void **state)
 
 static void h6_a_sequence_ends_after_earlier_plain_writes(void **state)
 {
-	struct vqp_pair *pair = open_pair(1, 4, SNT_DQPLB);
+	struct vqp_pair *pair = open_pair(1, 4, SNT_SCHEME_DQPLB);
 
 	(void)state;
-	send_wr(pair, SNT_WRITE, 1, 1);
-	send_wr(pair, SNT_WRITE_IMM, 2, 1);
+	send_wr(pair, SNT_OP_WRITE, 1, 1);
+	send_wr(pair, SNT_OP_WRITE_IMM, 2, 1);
 	for (unsigned lane = 1; lane < 4; lane++)
 		assert_int_equal(scripted_pending(lane_qp(pair, 0, lane)), 0);
-	expect(pair, 0, 1, SNT_WRITE, SNT_SUCCESS);
-	expect(pair, 0, 2, SNT_WRITE_IMM, SNT_SUCCESS);
+	expect(pair, 0, 1, SNT_OP_WRITE, SNT_WC_SUCCESS);
+	expect(pair, 0, 2, SNT_OP_WRITE_IMM, SNT_WC_SUCCESS);
 	vqp_pair_close(pair);
 }
 
 static void h6_plain_writes_and_reads_take_no_sequence_number(void **state)
 {
-	struct vqp_pair *pair = open_pair(1, 4, SNT_DQPLB);
+	struct vqp_pair *pair = open_pair(1, 4, SNT_SCHEME_DQPLB);
 
 	(void)state;
 	for (unsigned i = 0; i < 20; i++) {
 		post_notify(pair, 1, i);
-		send_wr(pair, SNT_WRITE, 1, 3);
-		send_wr(pair, SNT_READ, 2, 3);
-		send_wr(pair, SNT_WRITE_IMM, 3, 3);
+		send_wr(pair, SNT_OP_WRITE, 1, 3);
+		send_wr(pair, SNT_OP_READ, 2, 3);
+		send_wr(pair, SNT_OP_WRITE_IMM, 3, 3);
 		for (unsigned j = 1; j <= 3; j++)
 			assert_int_equal(vqp_poll(pair, 0).wr_id, j);
-		assert_int_equal(expect(pair, 1, i, SNT_RECV_NOTIFY, SNT_SUCCESS)
+		assert_int_equal(expect(pair, 1, i, SNT_OP_RECV_NOTIFY, SNT_WC_SUCCESS)
 					 .length,
 				 3 * FRAGMENT);
 	}
@@ -395,18 +397,18 @@ static void h6_plain_writes_and_reads_take_no_sequence_number(void **state)
 /* A hole in the sequence cannot be healed; both ends must learn of it. */
 static void h7_a_lost_sequence_number_ends_the_qp(void **state)
 {
-	struct vqp_pair *pair = open_pair(1, 4, SNT_DQPLB);
+	struct vqp_pair *pair = open_pair(1, 4, SNT_SCHEME_DQPLB);
 
 	(void)state;
 	post_notify(pair, 1, 5);
 	refuse(pair, lane_qp(pair, 0, 1), 1, SCRIPTED_REFUSE_ALL, 0);
-	send_wr(pair, SNT_WRITE_IMM, 1, 4);
-	assert_int_not_equal(vqp_poll(pair, 0).status, SNT_SUCCESS);
-	assert_int_equal(try_send(pair, SNT_WRITE_IMM, 2, 1), -ESHUTDOWN);
+	send_wr(pair, SNT_OP_WRITE_IMM, 1, 4);
+	assert_int_not_equal(vqp_poll(pair, 0).status, SNT_WC_SUCCESS);
+	assert_int_equal(try_send(pair, SNT_OP_WRITE_IMM, 2, 1), -ESHUTDOWN);
 	vqp_expect_none(pair, 1);
 	assert_success(snt_qp_close(pair->end[1].qp, 6));
-	expect(pair, 1, 5, SNT_RECV_NOTIFY, SNT_FLUSHED);
-	expect(pair, 1, 6, SNT_CLOSED, SNT_SUCCESS);
+	expect(pair, 1, 5, SNT_OP_RECV_NOTIFY, SNT_WC_FLUSHED);
+	expect(pair, 1, 6, SNT_OP_CLOSED, SNT_WC_SUCCESS);
 	vqp_pair_close(pair);
 }
 
@@ -432,7 +434,7 @@ static struct vqp_pair *open_huge_pair(uint64_t fragment_size)
 
 		end->device[0] = scripted_device_create(pair->fabric, &device);
 		adopted = scripted_adopted(end->device[0]);
-		assert_success(snt_ctx_open(&ctx, &end->ctx));
+		assert_success(snt_ctx_create(&ctx, &end->ctx));
 		assert_success(snt_cq_create(end->ctx, NULL, &end->cq));
 		opts.cq = end->cq;
 		assert_success(snt_qp_create(end->ctx, &opts, &end->qp));
@@ -463,11 +465,12 @@ static void write_huge(uint64_t length, uint64_t fragment_size)
 		assert_success(snt_mem_token(end->mem, &end->token));
 	}
 	pair->end[0].buffer = range;
-	wr = vqp_wr(pair, 0, &sge, SNT_WRITE_IMM, 0, length);
+	wr = vqp_wr(pair, 0, &sge, SNT_OP_WRITE_IMM, 0, length);
 	post_notify(pair, 1, 5);
 	assert_int_equal(snt_qp_post_send(pair->end[0].qp, &wr, 1), 1);
-	assert_true(expect(pair, 0, 1, SNT_WRITE_IMM, SNT_SUCCESS).length == length);
-	expect(pair, 1, 5, SNT_RECV_NOTIFY, SNT_SUCCESS);
+	assert_true(expect(pair, 0, 1, SNT_OP_WRITE_IMM, SNT_WC_SUCCESS).length ==
+		    length);
+	expect(pair, 1, 5, SNT_OP_RECV_NOTIFY, SNT_WC_SUCCESS);
 	for (unsigned i = 0; i < 4; i++) {
 		fragments += lane_info(pair, 0, i).fragments;
 		bytes += lane_info(pair, 0, i).bytes;
@@ -498,7 +501,7 @@ static void h9_lengths_beyond_4_gib(void **state)
  * had it before belongs to nobody. */
 static void h12_completions_of_a_destroyed_qp_reach_nobody(void **state)
 {
-	struct vqp_pair *pair = open_pair(1, 2, SNT_SPRAY);
+	struct vqp_pair *pair = open_pair(1, 2, SNT_SCHEME_SPRAY);
 	struct snt_qp_opts opts = { .size = sizeof(opts),
 				    .lanes = 2,
 				    .cq = pair->end[0].cq };
@@ -506,13 +509,13 @@ static void h12_completions_of_a_destroyed_qp_reach_nobody(void **state)
 	struct snt_wc wc;
 
 	(void)state;
-	send_wr(pair, SNT_WRITE, 1, 8);
+	send_wr(pair, SNT_OP_WRITE, 1, 8);
 	scripted_complete(lane_qp(pair, 0, 1), IBV_WC_RETRY_EXC_ERR);
-	expect(pair, 0, 1, SNT_WRITE, SNT_RETRY_EXC_ERR);
-	send_wr(pair, SNT_WRITE, 2, 8);
+	expect(pair, 0, 1, SNT_OP_WRITE, SNT_WC_RETRY_EXC_ERR);
+	send_wr(pair, SNT_OP_WRITE, 2, 8);
 	assert_success(snt_qp_close(pair->end[0].qp, 3));
 	assert_int_equal(vqp_poll(pair, 0).wr_id, 2);
-	expect(pair, 0, 3, SNT_CLOSED, SNT_SUCCESS);
+	expect(pair, 0, 3, SNT_OP_CLOSED, SNT_WC_SUCCESS);
 	/* After the last word the device holds nothing of it. */
 	for (unsigned i = 0; i < 3; i++) {
 		struct snt_lane_info info = lane_info(pair, 0, i);
@@ -531,9 +534,9 @@ static void h12_completions_of_a_destroyed_qp_reach_nobody(void **state)
 
 static void h13_missing_keys_are_refused_at_once(void **state)
 {
-	struct vqp_pair *pair = open_pair(2, 4, SNT_SPRAY);
+	struct vqp_pair *pair = open_pair(2, 4, SNT_SCHEME_SPRAY);
 	struct snt_sge sge;
-	struct snt_send_wr wr = vqp_wr(pair, 0, &sge, SNT_WRITE, 0, 4 * FRAGMENT);
+	struct snt_send_wr wr = vqp_wr(pair, 0, &sge, SNT_OP_WRITE, 0, 4 * FRAGMENT);
 	struct snt_token token = pair->end[1].token;
 
 	(void)state;
@@ -547,8 +550,8 @@ static void h13_missing_keys_are_refused_at_once(void **state)
 	assert_int_equal(snt_qp_post_send(pair->end[0].qp, &wr, 1), -EINVAL);
 	vqp_expect_none(pair, 0);
 	assert_int_equal(scripted_counters(pair->end[0].device[0]).send_wrs, 0);
-	send_wr(pair, SNT_WRITE, 4, 4);
-	expect(pair, 0, 4, SNT_WRITE, SNT_SUCCESS);
+	send_wr(pair, SNT_OP_WRITE, 4, 4);
+	expect(pair, 0, 4, SNT_OP_WRITE, SNT_WC_SUCCESS);
 	vqp_pair_close(pair);
 }
 
@@ -558,22 +561,23 @@ static void h15_the_least_depths_suffice(void **state)
 	for (unsigned i = 0; i < 4; i++) {
 		struct snt_qp_opts opts = { .size = sizeof(opts),
 					    .lanes = 2,
-					    .scheme = i % 2 ? SNT_DQPLB : SNT_SPRAY,
+					    .scheme = i % 2 ? SNT_SCHEME_DQPLB
+							    : SNT_SCHEME_SPRAY,
 					    .lane_depth = i / 2 ? 1 : 2,
 					    .send_depth = 1,
 					    .recv_depth = 1,
 					    .fragment_size = 256 };
 		struct vqp_pair *pair;
 
-		if (opts.scheme == SNT_DQPLB && opts.lane_depth == 1)
+		if (opts.scheme == SNT_SCHEME_DQPLB && opts.lane_depth == 1)
 			continue; /* refused: vqp_create_test.c */
 		pair = vqp_pair_open(1, &opts);
 		for (unsigned wr = 1; wr < 5; wr++) {
 			post_notify(pair, 1, wr);
-			send_wr(pair, SNT_WRITE_IMM, wr, 2);
-			assert_int_equal(try_send(pair, SNT_WRITE, 9, 1), -EAGAIN);
-			expect(pair, 0, wr, SNT_WRITE_IMM, SNT_SUCCESS);
-			expect(pair, 1, wr, SNT_RECV_NOTIFY, SNT_SUCCESS);
+			send_wr(pair, SNT_OP_WRITE_IMM, wr, 2);
+			assert_int_equal(try_send(pair, SNT_OP_WRITE, 9, 1), -EAGAIN);
+			expect(pair, 0, wr, SNT_OP_WRITE_IMM, SNT_WC_SUCCESS);
+			expect(pair, 1, wr, SNT_OP_RECV_NOTIFY, SNT_WC_SUCCESS);
 		}
 		vqp_pair_close(pair);
 	}
@@ -581,19 +585,20 @@ static void h15_the_least_depths_suffice(void **state)
 
 static void h17_messages_and_atomics_respect_the_depth(void **state)
 {
-	struct vqp_pair *pair = open_pair(1, 2, SNT_SPRAY);
+	struct vqp_pair *pair = open_pair(1, 2, SNT_SCHEME_SPRAY);
 	struct snt_sge sge;
 
 	(void)state;
 	for (unsigned i = 0; i < 40; i++)
 		post_data(pair, 1, i, 8 * FRAGMENT, FRAGMENT);
 	for (unsigned i = 0; i < 120; i++) {
-		struct snt_send_wr atomic = vqp_wr(pair, 0, &sge, SNT_FETCH_ADD, 0, 8);
+		struct snt_send_wr atomic =
+			vqp_wr(pair, 0, &sge, SNT_OP_FETCH_ADD, 0, 8);
 
 		if (i % 3 == 0) {
-			send_wr(pair, SNT_SEND, i, 1);
+			send_wr(pair, SNT_OP_SEND, i, 1);
 		} else if (i % 3 == 1) {
-			send_wr(pair, SNT_WRITE, i, 1);
+			send_wr(pair, SNT_OP_WRITE, i, 1);
 		} else {
 			atomic.wr_id = i;
 			assert_int_equal(snt_qp_post_send(pair->end[0].qp, &atomic, 1),
@@ -605,7 +610,7 @@ static void h17_messages_and_atomics_respect_the_depth(void **state)
 		struct snt_wc wc = vqp_poll(pair, 0);
 
 		assert_int_equal(wc.wr_id, i);
-		assert_int_equal(wc.status, SNT_SUCCESS);
+		assert_int_equal(wc.status, SNT_WC_SUCCESS);
 	}
 	vqp_pair_close(pair);
 }
@@ -624,32 +629,32 @@ static void h17_depths_are_exact(void **state)
 
 	(void)state;
 	for (unsigned i = 0; i < 5; i++) {
-		send_wr(pair, SNT_WRITE, i, 1);
+		send_wr(pair, SNT_OP_WRITE, i, 1);
 		post_notify(pair, 1, i);
 		post_data(pair, 1, i, 0, 8);
 	}
-	assert_int_equal(try_send(pair, SNT_WRITE, 5, 1), -EAGAIN);
+	assert_int_equal(try_send(pair, SNT_OP_WRITE, 5, 1), -EAGAIN);
 	assert_int_equal(snt_qp_post_recv(pair->end[1].qp, &recv, 1), -EAGAIN);
 	recv.sge = &sge;
 	recv.sge_count = 1;
 	assert_int_equal(snt_qp_post_recv(pair->end[1].qp, &recv, 1), -EAGAIN);
 	for (unsigned i = 0; i < 5; i++)
-		expect(pair, 0, i, SNT_WRITE, SNT_SUCCESS);
-	send_wr(pair, SNT_WRITE, 6, 1);
-	expect(pair, 0, 6, SNT_WRITE, SNT_SUCCESS);
+		expect(pair, 0, i, SNT_OP_WRITE, SNT_WC_SUCCESS);
+	send_wr(pair, SNT_OP_WRITE, 6, 1);
+	expect(pair, 0, 6, SNT_OP_WRITE, SNT_WC_SUCCESS);
 	vqp_pair_close(pair);
 }
 
 static void h18_notifications_are_pipelined(void **state)
 {
-	struct vqp_pair *pair = open_pair(1, 4, SNT_SPRAY);
+	struct vqp_pair *pair = open_pair(1, 4, SNT_SCHEME_SPRAY);
 	struct scripted_send sent;
 	struct snt_wc wc;
 
 	(void)state;
 	for (unsigned i = 0; i < 8; i++) {
 		post_notify(pair, 1, i);
-		send_wr(pair, SNT_WRITE_IMM, i, 1);
+		send_wr(pair, SNT_OP_WRITE_IMM, i, 1);
 	}
 	for (unsigned lane = 0; lane < 4; lane++)
 		for (unsigned i = 0; i < 2; i++)
@@ -664,24 +669,24 @@ static void h18_notifications_are_pipelined(void **state)
 		assert_int_equal(sent.wr.imm_data, htonl(i));
 	}
 	for (unsigned i = 0; i < 8; i++)
-		expect(pair, 1, i, SNT_RECV_NOTIFY, SNT_SUCCESS);
+		expect(pair, 1, i, SNT_OP_RECV_NOTIFY, SNT_WC_SUCCESS);
 	vqp_pair_close(pair);
 }
 
 static void h20_flags_keep_their_meaning(void **state)
 {
-	struct vqp_pair *pair = open_pair(1, 2, SNT_SPRAY);
+	struct vqp_pair *pair = open_pair(1, 2, SNT_SCHEME_SPRAY);
 	struct snt_sge sge;
-	struct snt_send_wr wr = vqp_wr(pair, 0, &sge, SNT_WRITE_IMM, 0, FRAGMENT);
+	struct snt_send_wr wr = vqp_wr(pair, 0, &sge, SNT_OP_WRITE_IMM, 0, FRAGMENT);
 	struct scripted_send sent;
 	struct snt_wc wc;
 
 	(void)state;
-	send_wr(pair, SNT_WRITE, 1, 1);
+	send_wr(pair, SNT_OP_WRITE, 1, 1);
 	post_notify(pair, 1, 5);
 	/* A fenced one is not sent while another is under way, on any lane. */
 	wr.wr_id = 2;
-	wr.flags = SNT_FENCE | SNT_SOLICITED;
+	wr.flags = SNT_SEND_FENCE | SNT_SEND_SOLICITED;
 	assert_int_equal(snt_qp_post_send(pair->end[0].qp, &wr, 1), 1);
 	assert_int_equal(scripted_pending(lane_qp(pair, 0, 0)), 1);
 	assert_int_equal(scripted_pending(lane_qp(pair, 0, 1)), 0);
@@ -693,7 +698,7 @@ static void h20_flags_keep_their_meaning(void **state)
 	assert_int_equal(scripted_peek(lane_qp(pair, 0, 2), 0, &sent), 0);
 	assert_true(sent.wr.send_flags & IBV_SEND_SOLICITED);
 	/* Not signalled: the peer learns of it, the program does not. */
-	expect(pair, 1, 5, SNT_RECV_NOTIFY, SNT_SUCCESS);
+	expect(pair, 1, 5, SNT_OP_RECV_NOTIFY, SNT_WC_SUCCESS);
 	vqp_expect_none(pair, 0);
 	wr.flags = 0x10;
 	assert_int_equal(snt_qp_post_send(pair->end[0].qp, &wr, 1), -EINVAL);
@@ -702,9 +707,9 @@ static void h20_flags_keep_their_meaning(void **state)
 
 static void h20_unsignalled_wrs_are_reported_iff_they_fail(void **state)
 {
-	struct vqp_pair *pair = open_pair(1, 2, SNT_SPRAY);
+	struct vqp_pair *pair = open_pair(1, 2, SNT_SCHEME_SPRAY);
 	struct snt_sge sge;
-	struct snt_send_wr wr = vqp_wr(pair, 0, &sge, SNT_WRITE, 0, FRAGMENT);
+	struct snt_send_wr wr = vqp_wr(pair, 0, &sge, SNT_OP_WRITE, 0, FRAGMENT);
 
 	(void)state;
 	wr.flags = 0;
@@ -718,7 +723,7 @@ static void h20_unsignalled_wrs_are_reported_iff_they_fail(void **state)
 	assert_int_equal(snt_qp_post_send(pair->end[0].qp, &wr, 1), 1);
 	for (unsigned i = 0; i < 2; i++)
 		scripted_complete(lane_qp(pair, 0, i), IBV_WC_REM_OP_ERR);
-	expect(pair, 0, 999, SNT_WRITE, SNT_REM_OP_ERR);
+	expect(pair, 0, 999, SNT_OP_WRITE, SNT_WC_REM_OP_ERR);
 	vqp_pair_close(pair);
 }
 

@@ -132,7 +132,7 @@ static struct snt_wc transfer(struct vqp_pair *pair, uint64_t length,
 		for (unsigned lane = 0; lane < LANES + 2; lane++) {
 			struct snt_lane_info info = { .size = sizeof(info) };
 
-			if (snt_qp_lane(pair->end[0].qp, lane, &info) ||
+			if (snt_qp_query_lane(pair->end[0].qp, lane, &info) ||
 			    !scripted_pending(info.qp))
 				continue;
 			move_piece(pair, lane, length, moved);
@@ -154,7 +154,7 @@ static void move_huge(enum snt_scheme scheme, unsigned opcode, uint64_t length)
 	struct snt_sge sge = { pair->end[0].mem, memory[0], length };
 	struct snt_send_wr wr = { .wr_id = 42,
 				  .opcode = opcode,
-				  .flags = SNT_SIGNALED,
+				  .flags = SNT_SEND_SIGNALED,
 				  .sge_count = 1,
 				  .sge = &sge,
 				  .imm = 7,
@@ -163,7 +163,7 @@ static void move_huge(enum snt_scheme scheme, unsigned opcode, uint64_t length)
 	struct snt_wc wc, notified = { 0 };
 	uint64_t bytes = 0;
 
-	if (opcode == SNT_READ)
+	if (opcode == SNT_OP_READ)
 		fill(memory[1], PERIOD_PEER, scheme);
 	else
 		fill(memory[0], PERIOD_LOCAL, scheme);
@@ -171,19 +171,19 @@ static void move_huge(enum snt_scheme scheme, unsigned opcode, uint64_t length)
 	assert_int_equal(snt_qp_post_send(pair->end[0].qp, &wr, 1), 1);
 	wc = transfer(pair, length, moved, &notified);
 	assert_int_equal(wc.wr_id, 42);
-	assert_int_equal(wc.status, SNT_SUCCESS);
+	assert_int_equal(wc.status, SNT_WC_SUCCESS);
 	assert_true(wc.length == length);
 	for (uint64_t i = 0; i < (length + PIECE - 1) / PIECE; i++)
 		assert_int_equal(moved[i], 1);
 	for (unsigned lane = 0; lane < LANES; lane++)
 		bytes += lane_info(pair, 0, lane).bytes;
 	assert_true(bytes == length);
-	if (opcode == SNT_WRITE_IMM && !notified.wr_id)
+	if (opcode == SNT_OP_WRITE_IMM && !notified.wr_id)
 		notified = vqp_poll(pair, 1);
-	if (opcode == SNT_WRITE_IMM) {
+	if (opcode == SNT_OP_WRITE_IMM) {
 		assert_int_equal(notified.wr_id, 5);
 		assert_int_equal(notified.imm, 7);
-		assert_true(scheme == SNT_SPRAY || notified.length == length);
+		assert_true(scheme == SNT_SCHEME_SPRAY || notified.length == length);
 	}
 	vqp_pair_close(pair);
 	free(moved);
@@ -196,16 +196,16 @@ static void move_huge(enum snt_scheme scheme, unsigned opcode, uint64_t length)
 		move_huge(scheme, opcode, length); \
 	}
 
-MOVES(h8_3_gib_are_written_by_spray, SNT_SPRAY, SNT_WRITE_IMM, 3 * GIB)
-MOVES(h9_5_gib_are_written_by_dqplb, SNT_DQPLB, SNT_WRITE_IMM, LENGTH_MAX)
-MOVES(h8_3_gib_are_read_by_dqplb, SNT_DQPLB, SNT_READ, 3 * GIB)
-MOVES(h9_5_gib_are_read_by_spray, SNT_SPRAY, SNT_READ, LENGTH_MAX)
+MOVES(h8_3_gib_are_written_by_spray, SNT_SCHEME_SPRAY, SNT_OP_WRITE_IMM, 3 * GIB)
+MOVES(h9_5_gib_are_written_by_dqplb, SNT_SCHEME_DQPLB, SNT_OP_WRITE_IMM, LENGTH_MAX)
+MOVES(h8_3_gib_are_read_by_dqplb, SNT_SCHEME_DQPLB, SNT_OP_READ, 3 * GIB)
+MOVES(h9_5_gib_are_read_by_spray, SNT_SCHEME_SPRAY, SNT_OP_READ, LENGTH_MAX)
 /* A sanitizer copies byte by byte, and has seen enough. */
 #ifndef __SANITIZE_ADDRESS__
-MOVES(h8_3_gib_are_written_by_dqplb, SNT_DQPLB, SNT_WRITE_IMM, 3 * GIB)
-MOVES(h9_5_gib_are_written_by_spray, SNT_SPRAY, SNT_WRITE_IMM, LENGTH_MAX)
-MOVES(h8_3_gib_are_read_by_spray, SNT_SPRAY, SNT_READ, 3 * GIB)
-MOVES(h9_5_gib_are_read_by_dqplb, SNT_DQPLB, SNT_READ, LENGTH_MAX)
+MOVES(h8_3_gib_are_written_by_dqplb, SNT_SCHEME_DQPLB, SNT_OP_WRITE_IMM, 3 * GIB)
+MOVES(h9_5_gib_are_written_by_spray, SNT_SCHEME_SPRAY, SNT_OP_WRITE_IMM, LENGTH_MAX)
+MOVES(h8_3_gib_are_read_by_spray, SNT_SCHEME_SPRAY, SNT_OP_READ, 3 * GIB)
+MOVES(h9_5_gib_are_read_by_dqplb, SNT_SCHEME_DQPLB, SNT_OP_READ, LENGTH_MAX)
 #endif
 
 static int map_all(void **state)

@@ -29,7 +29,7 @@ static inline struct snt_lane_info lane_info(struct vqp_pair *pair, unsigned end
 {
 	struct snt_lane_info info = { .size = sizeof(info) };
 
-	assert_success(snt_qp_lane(pair->end[end].qp, lane, &info));
+	assert_success(snt_qp_query_lane(pair->end[end].qp, lane, &info));
 	return info;
 }
 

@@ -52,7 +52,7 @@ static void a_qp_gives_its_number_back(void **state)
 	assert_int_equal(snt__number_take(), 0);
 	assert_error(snt_qp_create(pair->end[0].ctx, &opts, &qp), ENOSPC, "numbers");
 	snt__number_release(own % NUMBERS + 3);
-	opts.scheme = SNT_DQPLB;
+	opts.scheme = SNT_SCHEME_DQPLB;
 	opts.flags = SNT_QP_NOTIFY_LENGTH;
 	assert_error(snt_qp_create(pair->end[0].ctx, &opts, &qp), EINVAL, "");
 	opts.flags = 0;

@@ -76,7 +76,7 @@ static void weights_are_as_many_as_were_made(void **state)
 
 	(void)state;
 	vqp_pair_connect(pair);
-	assert_int_equal(snt_qp_lanes(pair->end[0].qp), 2);
+	assert_int_equal(snt_qp_lane_count(pair->end[0].qp), 2);
 	assert_error(snt_qp_modify(pair->end[0].qp, &change), EINVAL,
 		     "weights[3] is 0");
 	weights[3] = 1;
@@ -103,7 +103,7 @@ static void exchange_many_sges(uint32_t lanes)
 	struct vqp_pair *pair = vqp_pair_open(1, &opts);
 	struct vqp_end *from = &pair->end[0], *to = &pair->end[1];
 	struct snt_sge sge[SNT_SGES_MAX], target[SNT_SGES_MAX];
-	struct snt_send_wr wr = vqp_wr(pair, 0, sge, SNT_WRITE, 0, 0);
+	struct snt_send_wr wr = vqp_wr(pair, 0, sge, SNT_OP_WRITE, 0, 0);
 	struct snt_recv_wr recv = { .wr_id = 3,
 				    .sge = target,
 				    .sge_count = SNT_SGES_MAX };
@@ -115,11 +115,11 @@ static void exchange_many_sges(uint32_t lanes)
 	assert_int_equal(snt_qp_post_recv(to->qp, &recv, 1), 1);
 	wr.sge_count = SNT_SGES_MAX;
 	assert_int_equal(snt_qp_post_send(from->qp, &wr, 1), 1);
-	expect(pair, 0, 1, SNT_WRITE, SNT_SUCCESS);
-	wr.opcode = SNT_SEND;
+	expect(pair, 0, 1, SNT_OP_WRITE, SNT_WC_SUCCESS);
+	wr.opcode = SNT_OP_SEND;
 	assert_int_equal(snt_qp_post_send(from->qp, &wr, 1), 1);
-	expect(pair, 0, 1, SNT_SEND, SNT_SUCCESS);
-	expect(pair, 1, 3, SNT_RECV, SNT_SUCCESS);
+	expect(pair, 0, 1, SNT_OP_SEND, SNT_WC_SUCCESS);
+	expect(pair, 1, 3, SNT_OP_RECV, SNT_WC_SUCCESS);
 	for (unsigned i = 0; i < SNT_SGES_MAX; i++)
 		assert_memory_equal(to->buffer + 8 * i, sge[i].addr, 8);
 	assert_memory_equal(to->buffer + 4096, from->buffer, 8 * SNT_SGES_MAX);

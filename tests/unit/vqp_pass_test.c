@@ -36,7 +36,7 @@ static int add_ones(struct vqp_pair *pair, unsigned count)
 	struct snt_send_wr wr[DEPTH];
 
 	for (unsigned i = 0; i < count; i++) {
-		wr[i] = vqp_wr(pair, 0, &sge, SNT_FETCH_ADD, 0, 8);
+		wr[i] = vqp_wr(pair, 0, &sge, SNT_OP_FETCH_ADD, 0, 8);
 		wr[i].wr_id = 1 + i;
 		wr[i].compare_add = 1;
 	}
@@ -75,7 +75,7 @@ static void a_post_that_fails_takes_the_lane_with_it(void **state)
 				assert_int_equal(wc.wr_id, 1 + i);
 				assert_int_equal(wc.qp_num,
 						 snt_qp_num(pair->end[0].qp));
-				succeeded += wc.status == SNT_SUCCESS;
+				succeeded += wc.status == SNT_WC_SUCCESS;
 			}
 			vqp_expect_none(pair, 0);
 			assert_true(counter(pair) >= succeeded);
@@ -94,7 +94,7 @@ static void a_post_that_is_cut_short_goes_on(void **state)
 	refuse(pair, SCRIPTED_POST_SEND, SCRIPTED_ACCEPT_SOME);
 	assert_int_equal(add_ones(pair, 4), 4);
 	for (unsigned i = 0; i < 4; i++)
-		expect(pair, 0, 1 + i, SNT_FETCH_ADD, SNT_SUCCESS);
+		expect(pair, 0, 1 + i, SNT_OP_FETCH_ADD, SNT_WC_SUCCESS);
 	assert_int_equal(counter(pair), 4);
 	assert_int_equal(query(pair, 0).under_way, 0);
 	vqp_pair_close(pair);
@@ -110,7 +110,7 @@ static void others_are_flushed_with_it(void **state)
 	post_data(pair, 0, 0, 0, 64);
 	assert_int_equal(add_ones(pair, 2), 2);
 	refuse(pair, SCRIPTED_POST_SEND, SCRIPTED_REFUSE_ALL);
-	send_wr(pair, SNT_WRITE, 3, 1);
+	send_wr(pair, SNT_OP_WRITE, 3, 1);
 	for (unsigned i = 0; i < ARRAY_SIZE(seen); i++) {
 		struct snt_wc wc = vqp_poll(pair, 0);
 
@@ -123,7 +123,7 @@ static void others_are_flushed_with_it(void **state)
 }
 
 /* So many sends and receives, all with the same wr_id, the last of one kind refused.
- * How many were reported until SNT_CLOSED, none of which may be a success. */
+ * How many were reported until SNT_OP_CLOSED, none of which may be a success. */
 struct twins {
 	unsigned sends, recvs;
 	enum scripted_post_kind kind;
@@ -134,10 +134,10 @@ struct twins {
 static void post_twin_send(struct vqp_pair *pair, const struct twins *twins)
 {
 	struct snt_sge sge;
-	struct snt_send_wr wr = vqp_wr(pair, 0, &sge, SNT_WRITE, 0, 64);
+	struct snt_send_wr wr = vqp_wr(pair, 0, &sge, SNT_OP_WRITE, 0, 64);
 
 	wr.wr_id = 1000;
-	wr.flags = twins->signalled ? SNT_SIGNALED : 0;
+	wr.flags = twins->signalled ? SNT_SEND_SIGNALED : 0;
 	assert_int_equal(snt_qp_post_send(pair->end[0].qp, &wr, 1), 1);
 }
 
@@ -160,10 +160,10 @@ static unsigned count_twins(const struct twins *twins)
 	assert_success(snt_qp_close(pair->end[0].qp, 77));
 	for (;; count++) {
 		wc = vqp_poll(pair, 0);
-		if (wc.opcode == SNT_CLOSED)
+		if (wc.opcode == SNT_OP_CLOSED)
 			break;
 		assert_int_equal(wc.wr_id, 1000);
-		assert_int_equal(wc.status, SNT_FLUSHED);
+		assert_int_equal(wc.status, SNT_WC_FLUSHED);
 	}
 	assert_int_equal(wc.wr_id, 77);
 	assert_success(snt_qp_reset(pair->end[0].qp));
@@ -205,7 +205,7 @@ static void nothing_of_it_is_left_in_another_life(void **state)
 
 		assert_success(snt_qp_close(pair->end[i].qp, 77));
 		vqp_pair_run(pair, i);
-		while (wc.opcode != SNT_CLOSED)
+		while (wc.opcode != SNT_OP_CLOSED)
 			if (snt_cq_poll(pair->end[i].cq, &wc, 1) != 1)
 				fail_msg("not closed");
 		assert_success(snt_qp_reset(pair->end[i].qp));
@@ -213,7 +213,7 @@ static void nothing_of_it_is_left_in_another_life(void **state)
 	vqp_pair_connect(pair);
 	vqp_expect_none(pair, 0);
 	assert_int_equal(add_ones(pair, 1), 1);
-	expect(pair, 0, 1, SNT_FETCH_ADD, SNT_SUCCESS);
+	expect(pair, 0, 1, SNT_OP_FETCH_ADD, SNT_WC_SUCCESS);
 	assert_int_equal(counter(pair), 1);
 	vqp_pair_close(pair);
 }
@@ -237,7 +237,7 @@ static void a_receive_that_fails_takes_the_lane_with_it(void **state)
 			struct snt_wc wc = vqp_poll(pair, 0);
 
 			assert_int_equal(wc.wr_id, 5 + i);
-			assert_int_equal(wc.status, SNT_FLUSHED);
+			assert_int_equal(wc.status, SNT_WC_FLUSHED);
 		}
 		vqp_expect_none(pair, 0);
 		vqp_pair_close(pair);
@@ -286,7 +286,7 @@ static void a_forgotten_receive_is_not_counted(void **state)
 	scripted_eager(pair->fabric, true);
 	post_data(pair, 0, 5, 0, 64);
 	assert_success(snt_qp_connect(pair->end[1].qp, &card[0]));
-	wr = vqp_wr(pair, 1, &sge, SNT_SEND, 0, 64);
+	wr = vqp_wr(pair, 1, &sge, SNT_OP_SEND, 0, 64);
 	assert_int_equal(snt_qp_post_send(pair->end[1].qp, &wr, 1), 1);
 	scripted_fail_control(pair->end[0].device[0], 2, EIO);
 	assert_error(snt_qp_connect(pair->end[0].qp, &card[1]), EIO, "RTS");
@@ -340,11 +340,11 @@ static void close_under(enum scripted_post_mode mode)
 	for (unsigned i = 0; i < DEPTH; i++) {
 		wc = vqp_poll(pair, 0);
 		assert_in_range(wc.wr_id, 0, DEPTH - 1);
-		assert_int_equal(wc.status, SNT_FLUSHED);
+		assert_int_equal(wc.status, SNT_WC_FLUSHED);
 		assert_false(seen[wc.wr_id]);
 		seen[wc.wr_id] = true;
 	}
-	expect(pair, 0, 77, SNT_CLOSED, SNT_SUCCESS);
+	expect(pair, 0, 77, SNT_OP_CLOSED, SNT_WC_SUCCESS);
 	vqp_expect_none(pair, 0);
 	assert_success(snt_qp_reset(pair->end[0].qp));
 	vqp_pair_close(pair);

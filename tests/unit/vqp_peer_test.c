@@ -33,7 +33,7 @@ static void expect_same_card(const struct snt_card *a, const struct snt_card *b)
 /* A server connects to the client's card first, and answers with its own then. */
 static void a_server_answers_after_connecting(void **state)
 {
-	const enum snt_scheme schemes[] = { SNT_SPRAY, SNT_DQPLB };
+	const enum snt_scheme schemes[] = { SNT_SCHEME_SPRAY, SNT_SCHEME_DQPLB };
 
 	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(schemes); i++) {
@@ -48,12 +48,12 @@ static void a_server_answers_after_connecting(void **state)
 		assert_success(snt_qp_connect(pair->end[0].qp, &after));
 		post_notify(pair, 1, 8);
 		post_data(pair, 1, 9, 0, FRAGMENT);
-		send_wr(pair, SNT_WRITE_IMM, 1, 3);
-		send_wr(pair, SNT_SEND, 2, 1);
-		expect(pair, 1, 8, SNT_RECV_NOTIFY, SNT_SUCCESS);
-		expect(pair, 1, 9, SNT_RECV, SNT_SUCCESS);
-		expect(pair, 0, 1, SNT_WRITE_IMM, SNT_SUCCESS);
-		expect(pair, 0, 2, SNT_SEND, SNT_SUCCESS);
+		send_wr(pair, SNT_OP_WRITE_IMM, 1, 3);
+		send_wr(pair, SNT_OP_SEND, 2, 1);
+		expect(pair, 1, 8, SNT_OP_RECV_NOTIFY, SNT_WC_SUCCESS);
+		expect(pair, 1, 9, SNT_OP_RECV, SNT_WC_SUCCESS);
+		expect(pair, 0, 1, SNT_OP_WRITE_IMM, SNT_WC_SUCCESS);
+		expect(pair, 0, 2, SNT_OP_SEND, SNT_WC_SUCCESS);
 		vqp_pair_close(pair);
 	}
 }
@@ -70,29 +70,29 @@ static void to_error(struct vqp_pair *pair, unsigned end, unsigned lane)
 /* Of two notify lanes, which only together tell of anything. */
 static void one_notify_lane_takes_the_class_with_it(void **state)
 {
-	struct vqp_pair *pair = open_pair(2, 2, SNT_SPRAY);
+	struct vqp_pair *pair = open_pair(2, 2, SNT_SCHEME_SPRAY);
 	struct snt_recv_wr recv = { .wr_id = 9 };
 
 	(void)state;
 	for (unsigned i = 0; i < 4; i++)
 		post_notify(pair, 1, 5 + i);
-	send_wr(pair, SNT_WRITE_IMM, 1, 1);
-	expect(pair, 0, 1, SNT_WRITE_IMM, SNT_SUCCESS);
+	send_wr(pair, SNT_OP_WRITE_IMM, 1, 1);
+	expect(pair, 0, 1, SNT_OP_WRITE_IMM, SNT_WC_SUCCESS);
 	to_error(pair, 1, 3);
 	/* What had come before is not lost. */
-	expect(pair, 1, 5, SNT_RECV_NOTIFY, SNT_SUCCESS);
+	expect(pair, 1, 5, SNT_OP_RECV_NOTIFY, SNT_WC_SUCCESS);
 	for (unsigned i = 1; i < 4; i++)
-		expect(pair, 1, 5 + i, SNT_RECV_NOTIFY, SNT_FLUSHED);
+		expect(pair, 1, 5 + i, SNT_OP_RECV_NOTIFY, SNT_WC_FLUSHED);
 	assert_int_equal(snt_qp_post_recv(pair->end[1].qp, &recv, 1), -ESHUTDOWN);
 	/* The rest goes on. */
 	post_data(pair, 1, 10, 0, FRAGMENT);
-	send_wr(pair, SNT_WRITE, 2, 4);
-	send_wr(pair, SNT_SEND, 3, 1);
-	expect(pair, 0, 2, SNT_WRITE, SNT_SUCCESS);
-	expect(pair, 0, 3, SNT_SEND, SNT_SUCCESS);
-	expect(pair, 1, 10, SNT_RECV, SNT_SUCCESS);
-	send_wr(pair, SNT_WRITE_IMM, 4, 1);
-	assert_int_not_equal(vqp_poll(pair, 0).status, SNT_SUCCESS);
+	send_wr(pair, SNT_OP_WRITE, 2, 4);
+	send_wr(pair, SNT_OP_SEND, 3, 1);
+	expect(pair, 0, 2, SNT_OP_WRITE, SNT_WC_SUCCESS);
+	expect(pair, 0, 3, SNT_OP_SEND, SNT_WC_SUCCESS);
+	expect(pair, 1, 10, SNT_OP_RECV, SNT_WC_SUCCESS);
+	send_wr(pair, SNT_OP_WRITE_IMM, 4, 1);
+	assert_int_not_equal(vqp_poll(pair, 0).status, SNT_WC_SUCCESS);
 	vqp_pair_close(pair);
 }
 
@@ -104,7 +104,7 @@ static int connect_to(struct vqp_pair *pair, const struct snt_card *card)
 
 static void links_and_addresses_must_be_alike(void **state)
 {
-	struct vqp_pair *pair = make_unlike(SNT_SPRAY);
+	struct vqp_pair *pair = make_unlike(SNT_SCHEME_SPRAY);
 	struct snt_card good, card;
 
 	(void)state;
@@ -133,7 +133,7 @@ static void links_and_addresses_must_be_alike(void **state)
 /* Then every READ would fail, and take its lane with it. */
 static void a_peer_answers_at_least_one_read(void **state)
 {
-	struct vqp_pair *pair = make_unlike(SNT_SPRAY);
+	struct vqp_pair *pair = make_unlike(SNT_SCHEME_SPRAY);
 	struct snt_card card;
 	char packed[SNT_CARD_PACKED_MAX];
 

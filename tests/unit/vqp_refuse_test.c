@@ -15,7 +15,7 @@ static const struct snt_qp_opts shapes[] = {
 	{ .lanes = 1 },
 	{ .lanes = 1, .flags = SNT_QP_TRACKED },
 	{ .lanes = 4 },
-	{ .lanes = 4, .scheme = SNT_DQPLB },
+	{ .lanes = 4, .scheme = SNT_SCHEME_DQPLB },
 };
 
 static struct vqp_pair *open_shape(unsigned shape, uint64_t fragment_size)
@@ -47,7 +47,7 @@ static void no_opcode(struct draft *d)
 
 static void a_receives_opcode(struct draft *d)
 {
-	d->wr.opcode = SNT_RECV;
+	d->wr.opcode = SNT_OP_RECV;
 }
 
 static void an_unknown_flag(struct draft *d)
@@ -105,7 +105,7 @@ static void around_the_address_space(struct draft *d)
 
 static void into_read_only_memory(struct draft *d)
 {
-	d->wr.opcode = SNT_READ;
+	d->wr.opcode = SNT_OP_READ;
 	d->sge[0].mem = d->read_only;
 }
 
@@ -153,52 +153,52 @@ static void a_token_that_grants_no_write(struct draft *d)
 
 static void a_token_that_grants_no_read(struct draft *d)
 {
-	d->wr.opcode = SNT_READ;
+	d->wr.opcode = SNT_OP_READ;
 	d->token.access = SNT_ACCESS_REMOTE_WRITE | SNT_ACCESS_REMOTE_ATOMIC;
 }
 
 static void a_token_that_grants_no_atomics(struct draft *d)
 {
-	d->wr.opcode = SNT_CMP_SWAP;
+	d->wr.opcode = SNT_OP_CMP_SWAP;
 	d->sge[0].length = 8;
 	d->token.access = SNT_ACCESS_REMOTE_WRITE | SNT_ACCESS_REMOTE_READ;
 }
 
 static void a_misaligned_atomic(struct draft *d)
 {
-	d->wr.opcode = SNT_FETCH_ADD;
+	d->wr.opcode = SNT_OP_FETCH_ADD;
 	d->sge[0].length = 8;
 	d->wr.remote_addr += 4;
 }
 
 static void a_short_atomic(struct draft *d)
 {
-	d->wr.opcode = SNT_FETCH_ADD;
+	d->wr.opcode = SNT_OP_FETCH_ADD;
 	d->sge[0].length = 4;
 }
 
 static void an_atomic_of_nothing(struct draft *d)
 {
-	d->wr.opcode = SNT_CMP_SWAP;
+	d->wr.opcode = SNT_OP_CMP_SWAP;
 	d->wr.sge_count = 0;
 }
 
 static void more_inline_than_there_is(struct draft *d)
 {
-	d->wr.flags |= SNT_INLINE;
+	d->wr.flags |= SNT_SEND_INLINE;
 	d->sge[0].length = 65;
 }
 
 static void an_inline_read(struct draft *d)
 {
-	d->wr.opcode = SNT_READ;
-	d->wr.flags |= SNT_INLINE;
+	d->wr.opcode = SNT_OP_READ;
+	d->wr.flags |= SNT_SEND_INLINE;
 	d->sge[0].length = 8;
 }
 
 static void inline_lengths_that_wrap(struct draft *d)
 {
-	d->wr.flags |= SNT_INLINE;
+	d->wr.flags |= SNT_SEND_INLINE;
 	d->sge[0].length = UINT64_C(1) << 63;
 	d->sge[1] = d->sge[0];
 	d->sge[1].length += 8;
@@ -242,7 +242,7 @@ static const struct {
 static void draft_send(struct draft *d, struct vqp_pair *pair)
 {
 	d->pair = pair;
-	d->wr = vqp_wr(pair, 0, &d->sge[0], SNT_WRITE, 64, 1000);
+	d->wr = vqp_wr(pair, 0, &d->sge[0], SNT_OP_WRITE, 64, 1000);
 	d->token = pair->end[1].token;
 	d->wr.remote = &d->token;
 }
@@ -280,10 +280,10 @@ static void bad_sends_are_refused(void **state)
 		wr[0] = wr[2] = good.wr;
 		wr[1] = bad.wr;
 		assert_int_equal(snt_qp_post_send(pair->end[0].qp, wr, 3), 1);
-		assert_int_equal(vqp_poll(pair, 0).status, SNT_SUCCESS);
+		assert_int_equal(vqp_poll(pair, 0).status, SNT_WC_SUCCESS);
 		vqp_expect_none(pair, 0);
 		assert_int_equal(snt_qp_post_send(pair->end[0].qp, &good.wr, 1), 1);
-		assert_int_equal(vqp_poll(pair, 0).status, SNT_SUCCESS);
+		assert_int_equal(vqp_poll(pair, 0).status, SNT_WC_SUCCESS);
 		assert_success(snt_mem_release(bad.read_only));
 		vqp_pair_close(pair);
 	}
@@ -311,7 +311,7 @@ static void more_fragments_than_there_are_numbers(void **state)
 	for (unsigned shape = 1; shape < ARRAY_SIZE(shapes); shape++) {
 		struct vqp_pair *pair = open_shape(shape, 256);
 		struct snt_sge sge = { .length = length };
-		struct snt_send_wr wr = vqp_wr(pair, 0, &sge, SNT_WRITE, 0, 8);
+		struct snt_send_wr wr = vqp_wr(pair, 0, &sge, SNT_OP_WRITE, 0, 8);
 		struct snt_token token;
 		struct snt_mem *mem[2];
 		void *at[2];
@@ -376,13 +376,13 @@ static void bad_receives_are_refused(void **state)
 		sge[0] = (struct snt_sge){ huge_mem, huge, UINT64_C(1) << 32 };
 		wr.sge_count = 1;
 		assert_int_equal(snt_qp_post_recv(end->qp, &wr, 1), -EMSGSIZE);
-		for (unsigned lane = 0; shape < 3 && lane < snt_qp_lanes(end->qp);
+		for (unsigned lane = 0; shape < 3 && lane < snt_qp_lane_count(end->qp);
 		     lane++)
 			assert_int_equal(scripted_recv_pending(lane_qp(pair, 1, lane)),
 					 0);
 		post_data(pair, 1, 7, 0, FRAGMENT);
-		send_wr(pair, SNT_SEND, 1, 1);
-		expect(pair, 1, 7, SNT_RECV, SNT_SUCCESS);
+		send_wr(pair, SNT_OP_SEND, 1, 1);
+		expect(pair, 1, 7, SNT_OP_RECV, SNT_WC_SUCCESS);
 		assert_success(snt_mem_release(read_only));
 		assert_success(snt_mem_release(huge_mem));
 		munmap(huge, UINT64_C(5) << 30);

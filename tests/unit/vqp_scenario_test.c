@@ -24,7 +24,7 @@ static void a_message_of_three_fragments(void **state)
 				    .fragment_size = 102400 };
 	struct vqp_pair *pair = vqp_pair_open(1, &opts);
 	struct snt_sge sge;
-	struct snt_send_wr wr = vqp_wr(pair, 0, &sge, SNT_WRITE, 64, 307200);
+	struct snt_send_wr wr = vqp_wr(pair, 0, &sge, SNT_OP_WRITE, 64, 307200);
 	struct snt_wc wc;
 
 	(void)state;
@@ -47,8 +47,8 @@ static void a_message_of_three_fragments(void **state)
 	}
 	assert_int_equal(snt_cq_poll(pair->end[0].cq, &wc, 1), 1);
 	assert_int_equal(wc.wr_id, 42);
-	assert_int_equal(wc.status, SNT_SUCCESS);
-	assert_int_equal(wc.opcode, SNT_WRITE);
+	assert_int_equal(wc.status, SNT_WC_SUCCESS);
+	assert_int_equal(wc.opcode, SNT_OP_WRITE);
 	assert_int_equal(wc.length, 307200);
 	assert_int_equal(wc.qp_num, snt_qp_num(pair->end[0].qp));
 	assert_memory_equal(pair->end[0].buffer, pair->end[1].buffer, VQP_BUFFER);
@@ -64,7 +64,7 @@ static void a_message_of_very_many_fragments(void **state)
 	struct vqp_pair *pair = vqp_pair_open(1, &opts);
 	uint64_t length = 160 * FRAGMENT - 100;
 	struct snt_sge sge;
-	struct snt_send_wr wr = vqp_wr(pair, 0, &sge, SNT_WRITE, 64, length);
+	struct snt_send_wr wr = vqp_wr(pair, 0, &sge, SNT_OP_WRITE, 64, length);
 
 	(void)state;
 	for (unsigned i = 0; i < length; i++)
@@ -74,7 +74,7 @@ static void a_message_of_very_many_fragments(void **state)
 	for (unsigned lane = 0; lane < 3; lane++)
 		assert_int_equal(scripted_pending(lane_qp(pair, 0, lane)),
 				 53 + (lane == 0));
-	expect(pair, 0, 42, SNT_WRITE, SNT_SUCCESS);
+	expect(pair, 0, 42, SNT_OP_WRITE, SNT_WC_SUCCESS);
 	assert_memory_equal(pair->end[0].buffer, pair->end[1].buffer, VQP_BUFFER);
 	vqp_pair_close(pair);
 }
@@ -92,7 +92,7 @@ static void messages_take_turns_with_lanes(void **state)
 
 	(void)state;
 	for (unsigned i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
-		send_wr(pair, SNT_WRITE, i, lengths[i]);
+		send_wr(pair, SNT_OP_WRITE, i, lengths[i]);
 		for (unsigned j = 0; j < lengths[i]; j++)
 			fragments[turn++ % 4]++;
 		for (unsigned lane = 0; lane < 4; lane++)
@@ -104,12 +104,12 @@ static void messages_take_turns_with_lanes(void **state)
 
 static void later_wrs_wait_for_earlier_ones(void **state)
 {
-	struct vqp_pair *pair = open_pair(1, 3, SNT_SPRAY);
+	struct vqp_pair *pair = open_pair(1, 3, SNT_SCHEME_SPRAY);
 	struct snt_wc wc[4];
 
 	(void)state;
-	send_wr(pair, SNT_WRITE, 100, 2);
-	send_wr(pair, SNT_WRITE, 200, 1);
+	send_wr(pair, SNT_OP_WRITE, 100, 2);
+	send_wr(pair, SNT_OP_WRITE, 200, 1);
 	assert_int_equal(scripted_complete(lane_qp(pair, 0, 2), IBV_WC_SUCCESS), 0);
 	assert_int_equal(snt_cq_poll(pair->end[0].cq, wc, 4), 0);
 	assert_int_equal(scripted_complete(lane_qp(pair, 0, 0), IBV_WC_SUCCESS), 0);
@@ -126,12 +126,12 @@ static void later_wrs_wait_for_earlier_ones(void **state)
 /* The same through an array of one: what does not fit comes next. */
 static void a_full_array_loses_nothing(void **state)
 {
-	struct vqp_pair *pair = open_pair(2, 4, SNT_SPRAY);
+	struct vqp_pair *pair = open_pair(2, 4, SNT_SCHEME_SPRAY);
 	struct snt_wc wc;
 
 	(void)state;
 	for (unsigned i = 0; i < 8; i++)
-		send_wr(pair, SNT_WRITE, i, 3);
+		send_wr(pair, SNT_OP_WRITE, i, 3);
 	for (unsigned i = 0; i < 8; i++) {
 		int count = 0;
 
@@ -148,7 +148,7 @@ static void a_full_array_loses_nothing(void **state)
 
 static void a_spray_notification_follows_its_data(void **state)
 {
-	struct vqp_pair *pair = open_pair(1, 2, SNT_SPRAY);
+	struct vqp_pair *pair = open_pair(1, 2, SNT_SCHEME_SPRAY);
 	struct ibv_qp *notify = lane_qp(pair, 0, 2);
 	struct scripted_send sent;
 	struct snt_wc wc;
@@ -156,7 +156,7 @@ static void a_spray_notification_follows_its_data(void **state)
 	(void)state;
 	post_notify(pair, 1, 5);
 	memset(pair->end[0].buffer, 0x5a, 2 * FRAGMENT);
-	send_wr(pair, SNT_WRITE_IMM, 42, 2);
+	send_wr(pair, SNT_OP_WRITE_IMM, 42, 2);
 	for (unsigned lane = 0; lane < 2; lane++) {
 		assert_int_equal(scripted_peek(lane_qp(pair, 0, lane), 0, &sent), 0);
 		assert_int_equal(sent.wr.opcode, IBV_WR_RDMA_WRITE);
@@ -186,14 +186,14 @@ static void a_spray_notification_follows_its_data(void **state)
 /* More notifications than the notify lane is deep: they wait, in order. */
 static void spray_notifications_wait_for_room(void **state)
 {
-	struct vqp_pair *pair = open_pair(1, 4, SNT_SPRAY);
+	struct vqp_pair *pair = open_pair(1, 4, SNT_SCHEME_SPRAY);
 	struct ibv_qp *notify = lane_qp(pair, 0, 4);
 	struct snt_wc wc;
 
 	(void)state;
 	for (unsigned i = 0; i < 20; i++) {
 		post_notify(pair, 1, 100 + i);
-		send_wr(pair, SNT_WRITE_IMM, i, 1);
+		send_wr(pair, SNT_OP_WRITE_IMM, i, 1);
 	}
 	/* Data only; lanes are 8 deep, so all of it is out. */
 	for (unsigned lane = 0; lane < 4; lane++)
@@ -203,9 +203,10 @@ static void spray_notifications_wait_for_room(void **state)
 	assert_int_equal(scripted_pending(notify), 8);
 	assert_int_equal(scripted_complete(notify, IBV_WC_SUCCESS), 0);
 	for (unsigned i = 0; i < 20; i++) {
-		expect(pair, 0, i, SNT_WRITE_IMM, SNT_SUCCESS);
+		expect(pair, 0, i, SNT_OP_WRITE_IMM, SNT_WC_SUCCESS);
 		assert_true(scripted_pending(notify) <= 8);
-		assert_int_equal(expect(pair, 1, 100 + i, SNT_RECV_NOTIFY, SNT_SUCCESS)
+		assert_int_equal(expect(pair, 1, 100 + i, SNT_OP_RECV_NOTIFY,
+					SNT_WC_SUCCESS)
 					 .imm,
 				 i);
 	}
@@ -215,12 +216,12 @@ static void spray_notifications_wait_for_room(void **state)
 /* One NIC's notification says nothing of another NIC's writes. */
 static void a_notification_waits_for_all_devices(void **state)
 {
-	struct vqp_pair *pair = open_pair(2, 2, SNT_SPRAY);
+	struct vqp_pair *pair = open_pair(2, 2, SNT_SCHEME_SPRAY);
 	struct snt_wc wc;
 
 	(void)state;
 	post_notify(pair, 1, 5);
-	send_wr(pair, SNT_WRITE_IMM, 42, 2);
+	send_wr(pair, SNT_OP_WRITE_IMM, 42, 2);
 	for (unsigned lane = 0; lane < 2; lane++)
 		scripted_complete(lane_qp(pair, 0, lane), IBV_WC_SUCCESS);
 	for (unsigned lane = 2; lane < 4; lane++) {
@@ -230,8 +231,8 @@ static void a_notification_waits_for_all_devices(void **state)
 						   IBV_WC_SUCCESS),
 				 0);
 	}
-	expect(pair, 0, 42, SNT_WRITE_IMM, SNT_SUCCESS);
-	expect(pair, 1, 5, SNT_RECV_NOTIFY, SNT_SUCCESS);
+	expect(pair, 0, 42, SNT_OP_WRITE_IMM, SNT_WC_SUCCESS);
+	expect(pair, 1, 5, SNT_OP_RECV_NOTIFY, SNT_WC_SUCCESS);
 	vqp_expect_none(pair, 1);
 	vqp_pair_close(pair);
 }
@@ -241,7 +242,7 @@ static void a_notification_waits_for_all_devices(void **state)
 static void the_second_of_two_writes_to_one_place(void **state)
 {
 	(void)state;
-	for (unsigned scheme = SNT_SPRAY; scheme <= SNT_DQPLB; scheme++) {
+	for (unsigned scheme = SNT_SCHEME_SPRAY; scheme <= SNT_SCHEME_DQPLB; scheme++) {
 		struct snt_qp_opts opts = { .size = sizeof(opts),
 					    .lanes = 16,
 					    .scheme = scheme,
@@ -254,19 +255,19 @@ static void the_second_of_two_writes_to_one_place(void **state)
 		memset(from + length, 0x22, length);
 		for (unsigned i = 0; i < 2; i++) {
 			struct snt_sge sge;
-			struct snt_send_wr wr = vqp_wr(pair, 0, &sge, SNT_WRITE_IMM,
+			struct snt_send_wr wr = vqp_wr(pair, 0, &sge, SNT_OP_WRITE_IMM,
 						       i * length, length);
 
 			wr.wr_id = i;
-			wr.flags |= SNT_FENCE;
+			wr.flags |= SNT_SEND_FENCE;
 			wr.remote_addr = pair->end[1].token.addr;
 			post_notify(pair, 1, i);
 			assert_int_equal(snt_qp_post_send(pair->end[0].qp, &wr, 1), 1);
 		}
 		for (unsigned i = 0; i < 2; i++)
-			expect(pair, 0, i, SNT_WRITE_IMM, SNT_SUCCESS);
+			expect(pair, 0, i, SNT_OP_WRITE_IMM, SNT_WC_SUCCESS);
 		for (unsigned i = 0; i < 2; i++)
-			expect(pair, 1, i, SNT_RECV_NOTIFY, SNT_SUCCESS);
+			expect(pair, 1, i, SNT_OP_RECV_NOTIFY, SNT_WC_SUCCESS);
 		assert_memory_equal(pair->end[1].buffer, from + length, length);
 		vqp_pair_close(pair);
 	}
@@ -275,7 +276,7 @@ static void the_second_of_two_writes_to_one_place(void **state)
 /* Messages 0, 2, 1 in order of arrival. */
 static void dqplb_messages_are_put_in_order(void **state)
 {
-	struct vqp_pair *pair = open_pair(1, 4, SNT_DQPLB);
+	struct vqp_pair *pair = open_pair(1, 4, SNT_SCHEME_DQPLB);
 	struct snt_wc wc[4];
 
 	(void)state;
@@ -283,7 +284,8 @@ static void dqplb_messages_are_put_in_order(void **state)
 		post_notify(pair, 1, 100 + i);
 	for (unsigned i = 0; i < 3; i++) {
 		struct snt_sge sge;
-		struct snt_send_wr wr = vqp_wr(pair, 0, &sge, SNT_WRITE_IMM, 0, 64 + i);
+		struct snt_send_wr wr =
+			vqp_wr(pair, 0, &sge, SNT_OP_WRITE_IMM, 0, 64 + i);
 
 		assert_int_equal(snt_qp_post_send(pair->end[0].qp, &wr, 1), 1);
 	}
@@ -298,7 +300,7 @@ static void dqplb_messages_are_put_in_order(void **state)
 	for (unsigned i = 0; i < 2; i++) {
 		assert_int_equal(wc[i].wr_id, 101 + i);
 		assert_int_equal(wc[i].length, 65 + i);
-		assert_int_equal(wc[i].status, SNT_SUCCESS);
+		assert_int_equal(wc[i].status, SNT_WC_SUCCESS);
 	}
 	vqp_pair_close(pair);
 }
@@ -306,14 +308,14 @@ static void dqplb_messages_are_put_in_order(void **state)
 /* The receiver replaces what was consumed: it never runs dry. */
 static void dqplb_receives_are_replenished(void **state)
 {
-	struct vqp_pair *pair = open_pair(1, 4, SNT_DQPLB);
+	struct vqp_pair *pair = open_pair(1, 4, SNT_SCHEME_DQPLB);
 
 	(void)state;
 	for (unsigned i = 0; i < 500; i++) {
 		post_notify(pair, 1, i);
-		send_wr(pair, SNT_WRITE_IMM, i, 3);
-		expect(pair, 1, i, SNT_RECV_NOTIFY, SNT_SUCCESS);
-		expect(pair, 0, i, SNT_WRITE_IMM, SNT_SUCCESS);
+		send_wr(pair, SNT_OP_WRITE_IMM, i, 3);
+		expect(pair, 1, i, SNT_OP_RECV_NOTIFY, SNT_WC_SUCCESS);
+		expect(pair, 0, i, SNT_OP_WRITE_IMM, SNT_WC_SUCCESS);
 		for (unsigned lane = 0; lane < 4; lane++)
 			assert_true(scripted_recv_pending(lane_qp(pair, 1, lane)) > 4);
 	}
@@ -322,12 +324,12 @@ static void dqplb_receives_are_replenished(void **state)
 
 static void single_and_multi_lane_qps_share_a_cq(void **state)
 {
-	struct vqp_pair *pair = open_pair(1, 4, SNT_SPRAY);
+	struct vqp_pair *pair = open_pair(1, 4, SNT_SCHEME_SPRAY);
 	struct snt_qp_opts opts = { .size = sizeof(opts), .lanes = 1 };
 	struct snt_qp *single[2];
 	struct snt_card card[2];
 	struct snt_sge sge;
-	struct snt_send_wr wr = vqp_wr(pair, 0, &sge, SNT_WRITE, 0, 100);
+	struct snt_send_wr wr = vqp_wr(pair, 0, &sge, SNT_OP_WRITE, 0, 100);
 	struct snt_wc wc[8];
 	int count = 0, singles = 0;
 
@@ -340,7 +342,7 @@ static void single_and_multi_lane_qps_share_a_cq(void **state)
 	for (unsigned i = 0; i < 2; i++)
 		assert_success(snt_qp_connect(single[i], &card[!i]));
 	wr.wr_id = 999;
-	send_wr(pair, SNT_WRITE, 1, 4);
+	send_wr(pair, SNT_OP_WRITE, 1, 4);
 	assert_int_equal(snt_qp_post_send(single[0], &wr, 1), 1);
 	for (unsigned i = 0; i < 100 && count < 2; i++) {
 		vqp_pair_run(pair, i);
@@ -352,15 +354,15 @@ static void single_and_multi_lane_qps_share_a_cq(void **state)
 
 		singles += is_single;
 		assert_int_equal(wc[i].wr_id, is_single ? 999 : 1);
-		assert_int_equal(wc[i].opcode, SNT_WRITE);
-		assert_int_equal(wc[i].status, SNT_SUCCESS);
+		assert_int_equal(wc[i].opcode, SNT_OP_WRITE);
+		assert_int_equal(wc[i].status, SNT_WC_SUCCESS);
 	}
 	assert_int_equal(singles, 1);
 	for (unsigned i = 0; i < 2; i++) {
 		assert_success(snt_qp_close(single[i], 7));
 		vqp_pair_run(pair, i);
 		assert_int_equal(snt_cq_poll(pair->end[i].cq, wc, 1), 1);
-		assert_int_equal(wc[0].opcode, SNT_CLOSED);
+		assert_int_equal(wc[0].opcode, SNT_OP_CLOSED);
 		assert_success(snt_qp_destroy(single[i]));
 	}
 	vqp_pair_close(pair);
@@ -381,7 +383,7 @@ static void completions_are_handed_over(void **state)
 	struct snt_qp *qp = pair->end[0].qp, *other;
 	struct snt_qp_opts opts = { .size = sizeof(opts), .cq = pair->end[0].cq };
 	struct snt_sge sge;
-	struct snt_send_wr wr[2] = { vqp_wr(pair, 0, &sge, SNT_WRITE, 0, 16384) };
+	struct snt_send_wr wr[2] = { vqp_wr(pair, 0, &sge, SNT_OP_WRITE, 0, 16384) };
 	struct ibv_wc physical[8];
 	struct snt_wc wc[8];
 	int count;
@@ -403,7 +405,7 @@ static void completions_are_handed_over(void **state)
 	assert_int_equal(wc[0].wr_id, 1);
 	assert_int_equal(snt_qp_complete(qp, 0, NULL, 0, wc, 2), 1);
 	assert_int_equal(wc[0].wr_id, 2);
-	assert_int_equal(wc[0].status, SNT_SUCCESS);
+	assert_int_equal(wc[0].status, SNT_WC_SUCCESS);
 	vqp_expect_none(pair, 0);
 	assert_success(snt_qp_destroy(other));
 	vqp_pair_close(pair);
@@ -418,12 +420,12 @@ static void a_connected_qp_is_closed_first(void **state)
 	for (unsigned i = 0; i < 2; i++) {
 		struct vqp_end *end = &pair->end[i];
 
-		assert_error(snt_qp_destroy(end->qp), EBUSY, "SNT_CLOSED");
+		assert_error(snt_qp_destroy(end->qp), EBUSY, "SNT_OP_CLOSED");
 		assert_success(snt_qp_close(end->qp, 5));
 		assert_error(snt_qp_close(end->qp, 6), EALREADY, "");
 		assert_int_equal(snt_qp_destroy(end->qp), -EBUSY);
 		wc = vqp_poll(pair, i);
-		assert_int_equal(wc.opcode, SNT_CLOSED);
+		assert_int_equal(wc.opcode, SNT_OP_CLOSED);
 		assert_int_equal(wc.wr_id, 5);
 		assert_int_equal(wc.qp_num, snt_qp_num(end->qp));
 		vqp_expect_none(pair, i);
@@ -436,7 +438,7 @@ static void *make_some(void *arg)
 	uint32_t *num = arg;
 
 	for (unsigned i = 0; i < 10; i += 2) {
-		struct vqp_pair *pair = open_pair(1, 2, SNT_SPRAY);
+		struct vqp_pair *pair = open_pair(1, 2, SNT_SCHEME_SPRAY);
 
 		num[i] = snt_qp_num(pair->end[0].qp);
 		num[i + 1] = snt_qp_num(pair->end[1].qp);
@@ -464,23 +466,23 @@ static void numbers_are_unique_across_threads(void **state)
 
 static void lanes_are_dealt_over_devices(void **state)
 {
-	struct vqp_pair *pair = open_pair(3, 5, SNT_SPRAY);
+	struct vqp_pair *pair = open_pair(3, 5, SNT_SCHEME_SPRAY);
 	struct vqp_end *end = &pair->end[0];
 	struct snt_qp_opts opts = { .size = sizeof(opts),
 				    .cq = end->cq,
 				    .lanes = 4,
 				    .devices = 0x5,
-				    .scheme = SNT_DQPLB };
+				    .scheme = SNT_SCHEME_DQPLB };
 	struct snt_lane_info info = { .size = 4 };
 	struct snt_qp *qp;
 
 	(void)state;
-	assert_int_equal(snt_qp_lanes(end->qp), 5);
-	assert_int_equal(snt_qp_scheme(end->qp), SNT_SPRAY);
+	assert_int_equal(snt_qp_lane_count(end->qp), 5);
+	assert_int_equal(snt_qp_scheme(end->qp), SNT_SCHEME_SPRAY);
 	for (unsigned i = 0; i < 8; i++)
 		assert_int_equal(lane_info(pair, 0, i).device, i < 5 ? i % 3 : i - 5);
-	assert_error(snt_qp_lane(end->qp, 8, &info), ENOENT, "8");
-	assert_int_equal(snt_qp_lane(end->qp, 0, &info), -EINVAL);
+	assert_error(snt_qp_query_lane(end->qp, 8, &info), ENOENT, "8");
+	assert_int_equal(snt_qp_query_lane(end->qp, 0, &info), -EINVAL);
 	assert_success(snt_qp_create(end->ctx, &opts, &qp));
 	assert_int_equal(scripted_live(end->device[0], SCRIPTED_QP), 3 + 3);
 	assert_int_equal(scripted_live(end->device[1], SCRIPTED_QP), 3);
@@ -500,7 +502,7 @@ static void lanes_are_dealt_over_devices(void **state)
 
 static void cards_that_do_not_fit_are_refused(void **state)
 {
-	struct vqp_pair *pair = open_pair(2, 4, SNT_SPRAY);
+	struct vqp_pair *pair = open_pair(2, 4, SNT_SCHEME_SPRAY);
 	struct snt_qp_opts opts = { .size = sizeof(opts),
 				    .cq = pair->end[0].cq,
 				    .lanes = 4 };
@@ -518,11 +520,11 @@ static void cards_that_do_not_fit_are_refused(void **state)
 	MISFIT(lane_count, SNT_LANES_MAX + 1, "refused");
 	MISFIT(generation, 0, "refused");
 	good.window = 64;
-	MISFIT(scheme, SNT_DQPLB, "scheme is DQPLB, ours is SPRAY");
+	MISFIT(scheme, SNT_SCHEME_DQPLB, "scheme is DQPLB, ours is SPRAY");
 	assert_error(snt_qp_close(qp, 1), ENOTCONN, "");
 	assert_success(snt_qp_destroy(qp));
 	good.window = 0;
-	opts.scheme = SNT_DQPLB;
+	opts.scheme = SNT_SCHEME_DQPLB;
 	assert_success(snt_qp_create(pair->end[0].ctx, &opts, &qp));
 	assert_error(snt_qp_connect(qp, &good), EINVAL,
 		     "scheme is SPRAY, ours is DQPLB");
@@ -540,14 +542,14 @@ static void cards_that_do_not_fit_are_refused(void **state)
 static void h10_receives_do_not_pile_up(void **state)
 {
 	(void)state;
-	for (unsigned scheme = SNT_SPRAY; scheme <= SNT_DQPLB; scheme++) {
+	for (unsigned scheme = SNT_SCHEME_SPRAY; scheme <= SNT_SCHEME_DQPLB; scheme++) {
 		struct vqp_pair *pair = open_pair(1, 2, scheme);
 
 		for (unsigned i = 0; i < 2000; i++) {
 			post_notify(pair, 1, i);
-			send_wr(pair, SNT_WRITE_IMM, i, 1);
-			expect(pair, 0, i, SNT_WRITE_IMM, SNT_SUCCESS);
-			expect(pair, 1, i, SNT_RECV_NOTIFY, SNT_SUCCESS);
+			send_wr(pair, SNT_OP_WRITE_IMM, i, 1);
+			expect(pair, 0, i, SNT_OP_WRITE_IMM, SNT_WC_SUCCESS);
+			expect(pair, 1, i, SNT_OP_RECV_NOTIFY, SNT_WC_SUCCESS);
 		}
 		vqp_pair_close(pair);
 	}
@@ -556,22 +558,23 @@ static void h10_receives_do_not_pile_up(void **state)
 static void h11_notifications_without_receives_wait(void **state)
 {
 	(void)state;
-	for (unsigned scheme = SNT_SPRAY; scheme <= SNT_DQPLB; scheme++) {
+	for (unsigned scheme = SNT_SCHEME_SPRAY; scheme <= SNT_SCHEME_DQPLB; scheme++) {
 		struct vqp_pair *pair = open_pair(1, 4, scheme);
 
 		/* More than DQPLB has receives of its own. */
 		for (unsigned i = 0; i < 200; i++)
-			send_wr(pair, SNT_WRITE_IMM, i, 1);
+			send_wr(pair, SNT_OP_WRITE_IMM, i, 1);
 		vqp_expect_none(pair, 1);
 		for (unsigned i = 0; i < 200; i++) {
 			struct snt_wc wc;
 
 			post_notify(pair, 1, 1000 + i);
-			wc = expect(pair, 1, 1000 + i, SNT_RECV_NOTIFY, SNT_SUCCESS);
+			wc = expect(pair, 1, 1000 + i, SNT_OP_RECV_NOTIFY,
+				    SNT_WC_SUCCESS);
 			assert_int_equal(wc.imm, i);
 		}
 		for (unsigned i = 0; i < 200; i++)
-			expect(pair, 0, i, SNT_WRITE_IMM, SNT_SUCCESS);
+			expect(pair, 0, i, SNT_OP_WRITE_IMM, SNT_WC_SUCCESS);
 		vqp_pair_close(pair);
 	}
 }
@@ -580,22 +583,23 @@ static void h16_each_class_has_its_own_receives(void **state)
 {
 	(void)state;
 	for (unsigned i = 0; i < 4; i++) {
-		struct vqp_pair *pair = open_pair(1, 4, i % 2 ? SNT_DQPLB : SNT_SPRAY);
+		struct vqp_pair *pair =
+			open_pair(1, 4, i % 2 ? SNT_SCHEME_DQPLB : SNT_SCHEME_SPRAY);
 		bool swap = i / 2;
 
 		post_data(pair, 1, 1, 8 * FRAGMENT, FRAGMENT);
 		post_notify(pair, 1, 2);
 		post_data(pair, 1, 3, 9 * FRAGMENT, FRAGMENT);
-		send_wr(pair, swap ? SNT_WRITE_IMM : SNT_SEND, 10, 1);
-		send_wr(pair, SNT_SEND, 11, 1);
-		send_wr(pair, swap ? SNT_SEND : SNT_WRITE_IMM, 12, 1);
+		send_wr(pair, swap ? SNT_OP_WRITE_IMM : SNT_OP_SEND, 10, 1);
+		send_wr(pair, SNT_OP_SEND, 11, 1);
+		send_wr(pair, swap ? SNT_OP_SEND : SNT_OP_WRITE_IMM, 12, 1);
 		for (unsigned wr = 10; wr < 13; wr++)
-			assert_int_equal(vqp_poll(pair, 0).status, SNT_SUCCESS);
+			assert_int_equal(vqp_poll(pair, 0).status, SNT_WC_SUCCESS);
 		for (unsigned wr = 0, data = 1; wr < 3; wr++) {
 			struct snt_wc wc = vqp_poll(pair, 1);
 
-			assert_int_equal(wc.status, SNT_SUCCESS);
-			if (wc.opcode == SNT_RECV_NOTIFY) {
+			assert_int_equal(wc.status, SNT_WC_SUCCESS);
+			if (wc.opcode == SNT_OP_RECV_NOTIFY) {
 				assert_int_equal(wc.wr_id, 2);
 				continue;
 			}
@@ -610,13 +614,13 @@ static void h16_each_class_has_its_own_receives(void **state)
 static void h20_an_empty_notification(void **state)
 {
 	(void)state;
-	for (unsigned scheme = SNT_SPRAY; scheme <= SNT_DQPLB; scheme++) {
+	for (unsigned scheme = SNT_SCHEME_SPRAY; scheme <= SNT_SCHEME_DQPLB; scheme++) {
 		struct vqp_pair *pair = open_pair(1, 4, scheme);
 
 		post_notify(pair, 1, 5);
-		send_wr(pair, SNT_WRITE_IMM, 6, 0);
-		expect(pair, 0, 6, SNT_WRITE_IMM, SNT_SUCCESS);
-		assert_int_equal(expect(pair, 1, 5, SNT_RECV_NOTIFY, 0).imm, 6);
+		send_wr(pair, SNT_OP_WRITE_IMM, 6, 0);
+		expect(pair, 0, 6, SNT_OP_WRITE_IMM, SNT_WC_SUCCESS);
+		assert_int_equal(expect(pair, 1, 5, SNT_OP_RECV_NOTIFY, 0).imm, 6);
 		vqp_pair_close(pair);
 	}
 }
@@ -624,20 +628,20 @@ static void h20_an_empty_notification(void **state)
 static void h21_immediates_and_lengths_arrive(void **state)
 {
 	(void)state;
-	for (unsigned scheme = SNT_SPRAY; scheme <= SNT_DQPLB; scheme++) {
+	for (unsigned scheme = SNT_SCHEME_SPRAY; scheme <= SNT_SCHEME_DQPLB; scheme++) {
 		struct vqp_pair *pair = open_pair(2, 4, scheme);
 		struct snt_wc wc;
 
 		for (unsigned i = 0; i < 3; i++) {
 			post_notify(pair, 1, 5);
-			send_wr(pair, SNT_WRITE_IMM, i * 0x7fffffff, 5);
-			wc = expect(pair, 1, 5, SNT_RECV_NOTIFY, SNT_SUCCESS);
+			send_wr(pair, SNT_OP_WRITE_IMM, i * 0x7fffffff, 5);
+			wc = expect(pair, 1, 5, SNT_OP_RECV_NOTIFY, SNT_WC_SUCCESS);
 			assert_true(wc.flags & SNT_WC_WITH_IMM);
 			assert_int_equal(wc.imm, i * 0x7fffffff);
-			if (scheme == SNT_DQPLB)
+			if (scheme == SNT_SCHEME_DQPLB)
 				assert_int_equal(wc.length, 5 * FRAGMENT);
 			assert_int_equal(!!(wc.flags & SNT_WC_LENGTH_UNKNOWN),
-					 scheme == SNT_SPRAY);
+					 scheme == SNT_SCHEME_SPRAY);
 		}
 		vqp_pair_close(pair);
 	}
@@ -648,7 +652,7 @@ static void h22_a_refused_receive_ends_in_a_completion(void **state)
 {
 	(void)state;
 	for (unsigned i = 0; i < 4; i++) {
-		struct vqp_pair *pair = open_pair(1, 2, SNT_SPRAY);
+		struct vqp_pair *pair = open_pair(1, 2, SNT_SCHEME_SPRAY);
 		struct snt_recv_wr notify = { .wr_id = 9 };
 		struct scripted_post_fault fault = {
 			.kind = SCRIPTED_POST_RECV,
@@ -666,15 +670,15 @@ static void h22_a_refused_receive_ends_in_a_completion(void **state)
 			else
 				post_data(pair, 1, wr, 0, 64);
 		for (unsigned wr = 1; wr <= 2; wr++)
-			expect(pair, 1, wr, i % 2 ? SNT_RECV_NOTIFY : SNT_RECV,
-			       SNT_FLUSHED);
+			expect(pair, 1, wr, i % 2 ? SNT_OP_RECV_NOTIFY : SNT_OP_RECV,
+			       SNT_WC_FLUSHED);
 		vqp_expect_none(pair, 1);
 		if (i % 2) {
 			assert_int_equal(snt_qp_post_recv(pair->end[1].qp, &notify, 1),
 					 -ESHUTDOWN);
 			post_data(pair, 1, 3, 0, FRAGMENT);
-			send_wr(pair, SNT_SEND, 1, 1);
-			expect(pair, 1, 3, SNT_RECV, SNT_SUCCESS);
+			send_wr(pair, SNT_OP_SEND, 1, 1);
+			expect(pair, 1, 3, SNT_OP_RECV, SNT_WC_SUCCESS);
 		}
 		vqp_pair_close(pair);
 	}
@@ -683,7 +687,7 @@ static void h22_a_refused_receive_ends_in_a_completion(void **state)
 static void h23_receives_are_flushed_under_their_own_names(void **state)
 {
 	(void)state;
-	for (unsigned scheme = SNT_SPRAY; scheme <= SNT_DQPLB; scheme++) {
+	for (unsigned scheme = SNT_SCHEME_SPRAY; scheme <= SNT_SCHEME_DQPLB; scheme++) {
 		struct vqp_pair *pair = open_pair(2, 4, scheme);
 		unsigned data = 0, notify = 0;
 
@@ -695,13 +699,13 @@ static void h23_receives_are_flushed_under_their_own_names(void **state)
 		for (unsigned i = 0; i < 10; i++) {
 			struct snt_wc wc = vqp_poll(pair, 1);
 
-			assert_int_equal(wc.status, SNT_FLUSHED);
-			if (wc.opcode == SNT_RECV)
+			assert_int_equal(wc.status, SNT_WC_FLUSHED);
+			if (wc.opcode == SNT_OP_RECV)
 				assert_int_equal(wc.wr_id, 200 + data++);
 			else
 				assert_int_equal(wc.wr_id, 100 + notify++);
 		}
-		expect(pair, 1, 300, SNT_CLOSED, SNT_SUCCESS);
+		expect(pair, 1, 300, SNT_OP_CLOSED, SNT_WC_SUCCESS);
 		assert_int_equal(data, 5);
 		assert_int_equal(notify, 5);
 		vqp_pair_close(pair);
@@ -735,25 +739,25 @@ static void expect_no_lie(struct vqp_pair *pair)
 
 	assert_true(count > 0);
 	for (int i = 0; i < count; i++)
-		assert_int_not_equal(wc[i].status, SNT_SUCCESS);
+		assert_int_not_equal(wc[i].status, SNT_WC_SUCCESS);
 	vqp_pair_close(pair);
 }
 
 static void h16_a_peer_uses_the_wrong_lane(void **state)
 {
 	(void)state;
-	for (unsigned scheme = SNT_SPRAY; scheme <= SNT_DQPLB; scheme++) {
+	for (unsigned scheme = SNT_SCHEME_SPRAY; scheme <= SNT_SCHEME_DQPLB; scheme++) {
 		struct vqp_pair *pair = open_pair(1, 2, scheme);
 
 		post_data(pair, 1, 1, 0, 64);
 		/* Longer than the receive: who believes it reads too far. */
-		evil(pair, scheme == SNT_SPRAY ? 0 : 2, IBV_WR_RDMA_WRITE_WITH_IMM, 7,
-		     1000);
+		evil(pair, scheme == SNT_SCHEME_SPRAY ? 0 : 2,
+		     IBV_WR_RDMA_WRITE_WITH_IMM, 7, 1000);
 		expect_no_lie(pair);
 		pair = open_pair(1, 2, scheme);
 		post_notify(pair, 1, 1);
-		evil(pair, scheme == SNT_SPRAY ? 2 : 0, IBV_WR_SEND_WITH_IMM, 1u << 31,
-		     0);
+		evil(pair, scheme == SNT_SCHEME_SPRAY ? 2 : 0, IBV_WR_SEND_WITH_IMM,
+		     1u << 31, 0);
 		expect_no_lie(pair);
 	}
 }
@@ -770,7 +774,7 @@ static void h11_a_peer_makes_up_sequence_numbers(void **state)
 
 	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(imms); i++) {
-		struct vqp_pair *pair = open_pair(1, 2, SNT_DQPLB);
+		struct vqp_pair *pair = open_pair(1, 2, SNT_SCHEME_DQPLB);
 
 		post_notify(pair, 1, 1);
 		evil(pair, 0, IBV_WR_RDMA_WRITE_WITH_IMM, imms[i][0], 8);

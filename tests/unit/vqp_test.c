@@ -12,15 +12,15 @@ static const struct shape {
 	enum snt_scheme scheme;
 	uint32_t flags;
 } shapes[] = {
-	{ 1, 1, SNT_SPRAY, 0 },
-	{ 1, 1, SNT_SPRAY, SNT_QP_TRACKED },
-	{ 1, 1, SNT_DQPLB, SNT_QP_TRACKED },
-	{ 1, 4, SNT_SPRAY, 0 },
-	{ 1, 4, SNT_DQPLB, 0 },
-	{ 2, 2, SNT_SPRAY, 0 },
-	{ 2, 4, SNT_DQPLB, 0 },
-	{ 4, 16, SNT_SPRAY, 0 },
-	{ 3, 7, SNT_DQPLB, 0 },
+	{ 1, 1, SNT_SCHEME_SPRAY, 0 },
+	{ 1, 1, SNT_SCHEME_SPRAY, SNT_QP_TRACKED },
+	{ 1, 1, SNT_SCHEME_DQPLB, SNT_QP_TRACKED },
+	{ 1, 4, SNT_SCHEME_SPRAY, 0 },
+	{ 1, 4, SNT_SCHEME_DQPLB, 0 },
+	{ 2, 2, SNT_SCHEME_SPRAY, 0 },
+	{ 2, 4, SNT_SCHEME_DQPLB, 0 },
+	{ 4, 16, SNT_SCHEME_SPRAY, 0 },
+	{ 3, 7, SNT_SCHEME_DQPLB, 0 },
 };
 
 static struct vqp_pair *open_shape(const struct shape *shape, uint64_t fragment_size)
@@ -57,23 +57,23 @@ static void write_and_read(const struct shape *shape)
 
 	for (unsigned i = 0; i < ARRAY_SIZE(lengths); i++) {
 		struct snt_send_wr wr =
-			vqp_wr(pair, 0, &sge, SNT_WRITE, 64, lengths[i]);
+			vqp_wr(pair, 0, &sge, SNT_OP_WRITE, 64, lengths[i]);
 		struct snt_wc wc;
 
 		fill(pair->end[0].buffer + 64, lengths[i], i);
 		assert_int_equal(snt_qp_post_send(pair->end[0].qp, &wr, 1), 1);
 		wc = vqp_poll(pair, 0);
-		assert_int_equal(wc.status, SNT_SUCCESS);
-		assert_int_equal(wc.opcode, SNT_WRITE);
+		assert_int_equal(wc.status, SNT_WC_SUCCESS);
+		assert_int_equal(wc.opcode, SNT_OP_WRITE);
 		assert_int_equal(wc.qp_num, snt_qp_num(pair->end[0].qp));
 		assert_memory_equal(pair->end[0].buffer, pair->end[1].buffer, 100064);
 
 		memset(pair->end[0].buffer, 0, VQP_BUFFER);
-		wr.opcode = SNT_READ;
+		wr.opcode = SNT_OP_READ;
 		assert_int_equal(snt_qp_post_send(pair->end[0].qp, &wr, 1), 1);
 		wc = vqp_poll(pair, 0);
-		assert_int_equal(wc.status, SNT_SUCCESS);
-		assert_int_equal(wc.opcode, SNT_READ);
+		assert_int_equal(wc.status, SNT_WC_SUCCESS);
+		assert_int_equal(wc.opcode, SNT_OP_READ);
 		assert_memory_equal(pair->end[0].buffer + 64, pair->end[1].buffer + 64,
 				    lengths[i]);
 		memset(pair->end[0].buffer, 0, VQP_BUFFER);
@@ -92,7 +92,7 @@ static void notify(const struct shape *shape)
 
 	for (unsigned i = 0; i < ARRAY_SIZE(lengths); i++) {
 		struct snt_send_wr wr =
-			vqp_wr(pair, 0, &sge, SNT_WRITE_IMM, 0, lengths[i]);
+			vqp_wr(pair, 0, &sge, SNT_OP_WRITE_IMM, 0, lengths[i]);
 		struct snt_recv_wr recv = { .wr_id = 500 + i };
 		struct snt_wc wc;
 
@@ -101,10 +101,10 @@ static void notify(const struct shape *shape)
 		assert_int_equal(snt_qp_post_recv(pair->end[1].qp, &recv, 1), 1);
 		assert_int_equal(snt_qp_post_send(pair->end[0].qp, &wr, 1), 1);
 		wc = vqp_poll(pair, 0);
-		assert_int_equal(wc.status, SNT_SUCCESS);
+		assert_int_equal(wc.status, SNT_WC_SUCCESS);
 		wc = vqp_poll(pair, 1);
-		assert_int_equal(wc.status, SNT_SUCCESS);
-		assert_int_equal(wc.opcode, SNT_RECV_NOTIFY);
+		assert_int_equal(wc.status, SNT_WC_SUCCESS);
+		assert_int_equal(wc.opcode, SNT_OP_RECV_NOTIFY);
 		assert_int_equal(wc.wr_id, 500 + i);
 		assert_true(wc.flags & SNT_WC_WITH_IMM);
 		assert_int_equal(wc.imm, imms[i]);
@@ -123,7 +123,7 @@ static void messages_and_atomics(const struct shape *shape)
 	uint64_t *here = (uint64_t *)pair->end[0].buffer;
 	uint64_t *there = (uint64_t *)pair->end[1].buffer;
 	struct snt_sge sge, into;
-	struct snt_send_wr wr = vqp_wr(pair, 0, &sge, SNT_SEND_IMM, 0, 1000);
+	struct snt_send_wr wr = vqp_wr(pair, 0, &sge, SNT_OP_SEND_IMM, 0, 1000);
 	struct snt_recv_wr recv = { .wr_id = 9, .sge = &into, .sge_count = 1 };
 	struct snt_wc wc;
 
@@ -133,25 +133,25 @@ static void messages_and_atomics(const struct shape *shape)
 	assert_int_equal(snt_qp_post_recv(pair->end[1].qp, &recv, 1), 1);
 	assert_int_equal(snt_qp_post_send(pair->end[0].qp, &wr, 1), 1);
 	wc = vqp_poll(pair, 0);
-	assert_int_equal(wc.status, SNT_SUCCESS);
+	assert_int_equal(wc.status, SNT_WC_SUCCESS);
 	wc = vqp_poll(pair, 1);
-	assert_int_equal(wc.opcode, SNT_RECV);
+	assert_int_equal(wc.opcode, SNT_OP_RECV);
 	assert_int_equal(wc.length, 1000);
 	assert_int_equal(wc.imm, 0xabcd);
 	assert_memory_equal(pair->end[0].buffer, pair->end[1].buffer + 4096, 1000);
 
 	there[1] = 40;
-	wr = vqp_wr(pair, 0, &sge, SNT_FETCH_ADD, 8, 8);
+	wr = vqp_wr(pair, 0, &sge, SNT_OP_FETCH_ADD, 8, 8);
 	wr.compare_add = 2;
 	assert_int_equal(snt_qp_post_send(pair->end[0].qp, &wr, 1), 1);
-	assert_int_equal(vqp_poll(pair, 0).status, SNT_SUCCESS);
+	assert_int_equal(vqp_poll(pair, 0).status, SNT_WC_SUCCESS);
 	assert_int_equal(here[1], 40);
 	assert_int_equal(there[1], 42);
-	wr.opcode = SNT_CMP_SWAP;
+	wr.opcode = SNT_OP_CMP_SWAP;
 	wr.compare_add = 42;
 	wr.swap = 7;
 	assert_int_equal(snt_qp_post_send(pair->end[0].qp, &wr, 1), 1);
-	assert_int_equal(vqp_poll(pair, 0).status, SNT_SUCCESS);
+	assert_int_equal(vqp_poll(pair, 0).status, SNT_WC_SUCCESS);
 	assert_int_equal(here[1], 42);
 	assert_int_equal(there[1], 7);
 	vqp_pair_close(pair);
@@ -168,7 +168,7 @@ static void several_sges_and_inline(const struct shape *shape)
 				  { mem, from + 5000, 0 },
 				  { mem, from + 3000, 150 } };
 	struct snt_sge plain;
-	struct snt_send_wr wr = vqp_wr(pair, 0, &plain, SNT_WRITE, 0, 1);
+	struct snt_send_wr wr = vqp_wr(pair, 0, &plain, SNT_OP_WRITE, 0, 1);
 	unsigned char payload[50];
 
 	fill(from, 4000, 5);
@@ -184,10 +184,10 @@ static void several_sges_and_inline(const struct shape *shape)
 	plain = (struct snt_sge){ NULL, payload, sizeof(payload) };
 	wr.sge = &plain;
 	wr.sge_count = 1;
-	wr.flags |= SNT_INLINE;
+	wr.flags |= SNT_SEND_INLINE;
 	assert_int_equal(snt_qp_post_send(pair->end[0].qp, &wr, 1), 1);
 	memset(payload, 0, sizeof(payload));
-	assert_int_equal(vqp_poll(pair, 0).status, SNT_SUCCESS);
+	assert_int_equal(vqp_poll(pair, 0).status, SNT_WC_SUCCESS);
 	fill(payload, sizeof(payload), 6);
 	assert_memory_equal(pair->end[1].buffer, payload, sizeof(payload));
 	vqp_pair_close(pair);

@@ -29,7 +29,7 @@ static struct snt_device_info device_info(struct vqp_pair *pair, unsigned end,
 
 static void a_failed_completion_names_all_that_is_concerned(void **state)
 {
-	struct vqp_pair *pair = open_pair(2, 4, SNT_SPRAY);
+	struct vqp_pair *pair = open_pair(2, 4, SNT_SCHEME_SPRAY);
 	struct snt_lane_info lane = lane_info(pair, 0, 3);
 	struct snt_device_info here = device_info(pair, 0, lane.device);
 	struct snt_device_info there = device_info(pair, 1, lane.remote_device);
@@ -37,10 +37,10 @@ static void a_failed_completion_names_all_that_is_concerned(void **state)
 	struct snt_wc wc;
 
 	(void)state;
-	send_wr(pair, SNT_WRITE, 1, 4);
+	send_wr(pair, SNT_OP_WRITE, 1, 4);
 	assert_int_equal(scripted_complete(lane.qp, IBV_WC_RETRY_EXC_ERR), 0);
 	vqp_pair_run(pair, 1);
-	wc = expect(pair, 0, 1, SNT_WRITE, SNT_RETRY_EXC_ERR);
+	wc = expect(pair, 0, 1, SNT_OP_WRITE, SNT_WC_RETRY_EXC_ERR);
 	/* "192.168.77.1 (RoCE v2, IPv4), ..." */
 	assert_int_equal(sscanf(there.gid_reason, "%63s", address), 1);
 	snprintf(expected, sizeof(expected), "QP %u: WRITE failed on lane 3 (%s to %s)",
@@ -54,22 +54,22 @@ static void a_failed_completion_names_all_that_is_concerned(void **state)
 /* What is posted to a QP that has failed is refused with what ended it. */
 static void a_post_that_a_broken_qp_refuses(void **state)
 {
-	struct vqp_pair *pair = open_pair(2, 1, SNT_SPRAY);
+	struct vqp_pair *pair = open_pair(2, 1, SNT_SCHEME_SPRAY);
 	struct snt_lane_info lane = lane_info(pair, 0, 0);
 	struct snt_device_info here = device_info(pair, 0, lane.device);
 	struct snt_device_info there = device_info(pair, 1, lane.remote_device);
 	char expected[200], address[64];
 
 	(void)state;
-	send_wr(pair, SNT_WRITE, 1, 4);
+	send_wr(pair, SNT_OP_WRITE, 1, 4);
 	assert_int_equal(scripted_complete(lane.qp, IBV_WC_RETRY_EXC_ERR), 0);
 	vqp_pair_run(pair, 1);
-	expect(pair, 0, 1, SNT_WRITE, SNT_RETRY_EXC_ERR);
+	expect(pair, 0, 1, SNT_OP_WRITE, SNT_WC_RETRY_EXC_ERR);
 	assert_int_equal(sscanf(there.gid_reason, "%63s", address), 1);
 	snprintf(expected, sizeof(expected),
 		 "QP %u is broken: its first error was on lane 0 (%s to %s): ",
 		 snt_qp_num(pair->end[0].qp), here.name, address);
-	assert_error(try_send(pair, SNT_WRITE, 2, 1), ESHUTDOWN, expected);
+	assert_error(try_send(pair, SNT_OP_WRITE, 2, 1), ESHUTDOWN, expected);
 	assert_phrase(snt_err_text(), "(status 12");
 	assert_phrase(snt_err_text(), "close it");
 	vqp_pair_close(pair);
@@ -77,21 +77,21 @@ static void a_post_that_a_broken_qp_refuses(void **state)
 
 static void a_success_and_a_flush(void **state)
 {
-	struct vqp_pair *pair = open_pair(1, 2, SNT_SPRAY);
+	struct vqp_pair *pair = open_pair(1, 2, SNT_SCHEME_SPRAY);
 	struct snt_cq *cq = pair->end[0].cq;
 	struct snt_wc wc;
 
 	(void)state;
-	send_wr(pair, SNT_READ, 1, 1);
+	send_wr(pair, SNT_OP_READ, 1, 1);
 	vqp_pair_run(pair, 1);
-	wc = expect(pair, 0, 1, SNT_READ, SNT_SUCCESS);
+	wc = expect(pair, 0, 1, SNT_OP_READ, SNT_WC_SUCCESS);
 	assert_phrase(snt_wc_text(cq, &wc), "READ succeeded");
-	send_wr(pair, SNT_WRITE, 2, 1);
+	send_wr(pair, SNT_OP_WRITE, 2, 1);
 	assert_success(snt_qp_close(pair->end[0].qp, 3));
-	wc = expect(pair, 0, 2, SNT_WRITE, SNT_FLUSHED);
+	wc = expect(pair, 0, 2, SNT_OP_WRITE, SNT_WC_FLUSHED);
 	assert_phrase(snt_wc_text(cq, &wc), "WRITE was flushed");
 	assert_phrase(snt_wc_text(cq, &wc), "the QP was closed");
-	wc.cause = SNT_REM_OP_ERR;
+	wc.cause = SNT_WC_REM_OP_ERR;
 	assert_phrase(snt_wc_text(cq, &wc),
 		      "WRITE was flushed after a failure on lane");
 	assert_phrase(snt_wc_text(cq, &wc), "REM_OP_ERR");
@@ -101,10 +101,10 @@ static void a_success_and_a_flush(void **state)
 /* By then the program may have destroyed it, and the number is all that is left. */
 static void of_a_qp_that_is_gone(void **state)
 {
-	struct vqp_pair *pair = open_pair(1, 2, SNT_SPRAY);
+	struct vqp_pair *pair = open_pair(1, 2, SNT_SCHEME_SPRAY);
 	struct snt_wc wc = { .qp_num = 0xabcdef,
-			     .status = SNT_RNR_RETRY_EXC_ERR,
-			     .opcode = SNT_SEND,
+			     .status = SNT_WC_RNR_RETRY_EXC_ERR,
+			     .opcode = SNT_OP_SEND,
 			     .lane = 7 };
 
 	(void)state;
@@ -116,7 +116,7 @@ static void of_a_qp_that_is_gone(void **state)
 /* Numbers from a device, or from a program that made them up. */
 static void whatever_the_numbers(void **state)
 {
-	struct vqp_pair *pair = open_pair(1, 2, SNT_SPRAY);
+	struct vqp_pair *pair = open_pair(1, 2, SNT_SCHEME_SPRAY);
 	struct snt_wc wc = { .qp_num = snt_qp_num(pair->end[0].qp),
 			     .lane = UINT16_MAX };
 
@@ -129,7 +129,7 @@ static void whatever_the_numbers(void **state)
 		assert_non_null(snt_status_text(status));
 	}
 	assert_null(snt_status_name(UINT_MAX));
-	assert_string_equal(snt_status_name(SNT_RETRY_EXC_ERR), "RETRY_EXC_ERR");
+	assert_string_equal(snt_status_name(SNT_WC_RETRY_EXC_ERR), "RETRY_EXC_ERR");
 	vqp_pair_close(pair);
 }
 
@@ -139,7 +139,7 @@ static void a_full_queue(void **state)
 		{ .lanes = 1 },
 		{ .lanes = 1, .flags = SNT_QP_TRACKED },
 		{ .lanes = 2 },
-		{ .lanes = 2, .scheme = SNT_DQPLB },
+		{ .lanes = 2, .scheme = SNT_SCHEME_DQPLB },
 	};
 
 	(void)state;
@@ -155,7 +155,7 @@ static void a_full_queue(void **state)
 		opts.recv_depth = 2;
 		pair = vqp_pair_open(1, &opts);
 		for (unsigned k = 0; k < ARRAY_SIZE(wr); k++)
-			wr[k] = vqp_wr(pair, 0, &sge, SNT_WRITE, 0, 8);
+			wr[k] = vqp_wr(pair, 0, &sge, SNT_OP_WRITE, 0, 8);
 		/* Taken in part: it says why the next was not. */
 		assert_int_equal(snt_qp_post_send(pair->end[0].qp, wr, 4), 3);
 		assert_phrase(snt_err_text(), i ? "send_depth (3)" : "lane_depth (3)");
@@ -190,7 +190,7 @@ static void a_list_that_the_device_cuts_short(void **state)
 		scripted_fail_post(pair[i]->end[0].device[0], &fault);
 	}
 	for (unsigned i = 0; i < ARRAY_SIZE(wr); i++)
-		wr[i] = vqp_wr(pair[0], 0, &sge, SNT_WRITE, 0, 8);
+		wr[i] = vqp_wr(pair[0], 0, &sge, SNT_OP_WRITE, 0, 8);
 	snt__fail(EINVAL, "of another call");
 	assert_in_range(snt_qp_post_send(pair[0]->end[0].qp, wr, ARRAY_SIZE(wr)), 1,
 			ARRAY_SIZE(wr) - 1);

@@ -112,10 +112,10 @@ static const struct shape {
 	enum snt_scheme scheme;
 	uint32_t flags;
 } shapes[] = {
-	{ 1, SNT_SPRAY, 0 },
-	{ 1, SNT_SPRAY, SNT_QP_TRACKED },
-	{ 3, SNT_SPRAY, SNT_QP_NOTIFY_LENGTH },
-	{ 3, SNT_DQPLB, 0 },
+	{ 1, SNT_SCHEME_SPRAY, 0 },
+	{ 1, SNT_SCHEME_SPRAY, SNT_QP_TRACKED },
+	{ 3, SNT_SCHEME_SPRAY, SNT_QP_NOTIFY_LENGTH },
+	{ 3, SNT_SCHEME_DQPLB, 0 },
 };
 
 static bool passes_on(const struct shape *shape)
@@ -162,7 +162,7 @@ static void send_from(struct vqp_pair *pair, unsigned end, unsigned opcode,
 	wr.wr_id = wr_id;
 	wr.imm = 5;
 	assert_int_equal(snt_qp_post_send(pair->end[end].qp, &wr, 1), 1);
-	assert_int_equal(vqp_poll(pair, end).status, SNT_SUCCESS);
+	assert_int_equal(vqp_poll(pair, end).status, SNT_WC_SUCCESS);
 }
 
 /* Both directions, over all lanes; the receives of end 0 are there already. */
@@ -172,18 +172,18 @@ static void expect_traffic(struct vqp_pair *pair, const struct shape *shape)
 
 	for (unsigned i = 0; i < 2 * FRAGMENT; i++)
 		pair->end[1].buffer[1024 + i] = i * 13 + (i >> 8);
-	send_from(pair, 1, SNT_SEND, 1, 60);
-	expect(pair, 0, 10, SNT_RECV, SNT_SUCCESS);
+	send_from(pair, 1, SNT_OP_SEND, 1, 60);
+	expect(pair, 0, 10, SNT_OP_RECV, SNT_WC_SUCCESS);
 	assert_memory_equal(pair->end[0].buffer, pair->end[1].buffer + 1024, 60);
-	send_from(pair, 1, SNT_WRITE_IMM, 2, 2 * FRAGMENT);
-	wc = expect(pair, 0, 11, SNT_RECV_NOTIFY, SNT_SUCCESS);
+	send_from(pair, 1, SNT_OP_WRITE_IMM, 2, 2 * FRAGMENT);
+	wc = expect(pair, 0, 11, SNT_OP_RECV_NOTIFY, SNT_WC_SUCCESS);
 	assert_int_equal(wc.imm, 5);
 	assert_int_equal(!(wc.flags & SNT_WC_LENGTH_UNKNOWN),
 			 shape->flags != SNT_QP_TRACKED);
 	assert_memory_equal(pair->end[0].buffer + 1024, pair->end[1].buffer + 1024,
 			    2 * FRAGMENT);
 	memset(pair->end[1].buffer + 1024, 0, 2 * FRAGMENT);
-	send_from(pair, 0, SNT_WRITE, 3, 2 * FRAGMENT);
+	send_from(pair, 0, SNT_OP_WRITE, 3, 2 * FRAGMENT);
 	assert_memory_equal(pair->end[0].buffer + 1024, pair->end[1].buffer + 1024,
 			    2 * FRAGMENT);
 	vqp_expect_none(pair, 0);
@@ -347,7 +347,7 @@ static void close_unconnected(struct vqp_pair *pair)
 		assert_success(snt_qp_destroy(end->qp));
 		assert_success(snt_cq_destroy(end->cq));
 		assert_success(snt_mem_release(end->mem));
-		assert_success(snt_ctx_close(end->ctx));
+		assert_success(snt_ctx_destroy(end->ctx));
 		free(end->buffer);
 	}
 	assert_int_equal(scripted_fabric_destroy(pair->fabric), 0);
@@ -457,7 +457,7 @@ static void an_undone_lane_has_no_old_receives(void **state)
 static void close_qp(struct vqp_pair *pair, unsigned end)
 {
 	assert_success(snt_qp_close(pair->end[end].qp, 50));
-	expect(pair, end, 50, SNT_CLOSED, SNT_SUCCESS);
+	expect(pair, end, 50, SNT_OP_CLOSED, SNT_WC_SUCCESS);
 }
 
 static bool try_reset(const struct shape *shape)

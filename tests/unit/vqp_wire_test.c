@@ -57,11 +57,11 @@ static void lanes_are_taken_in_turn_while_they_have_room(void **state)
 
 	(void)state;
 	for (unsigned i = 0; i < 8; i++) {
-		send_wr(pair, SNT_WRITE, i, 1);
+		send_wr(pair, SNT_OP_WRITE, i, 1);
 		assert_int_equal(pending(pair, i % 4), 1 + i / 4);
 	}
-	send_wr(pair, SNT_WRITE, 8, 1);
-	send_wr(pair, SNT_WRITE, 9, 1);
+	send_wr(pair, SNT_OP_WRITE, 8, 1);
+	send_wr(pair, SNT_OP_WRITE, 9, 1);
 	for (unsigned lane = 0; lane < 4; lane++)
 		assert_int_equal(pending(pair, lane), 2);
 	for (unsigned lane = 2; lane < 4; lane++) {
@@ -70,7 +70,7 @@ static void lanes_are_taken_in_turn_while_they_have_room(void **state)
 		assert_true(lane_info(pair, 0, lane).under_way == 2);
 	}
 	for (unsigned i = 0; i < 10; i++)
-		expect(pair, 0, i, SNT_WRITE, SNT_SUCCESS);
+		expect(pair, 0, i, SNT_OP_WRITE, SNT_WC_SUCCESS);
 	for (unsigned lane = 0; lane < 4; lane++)
 		assert_int_equal(lane_info(pair, 0, lane).fragments, 2 + lane / 2);
 	vqp_pair_close(pair);
@@ -82,7 +82,7 @@ static void a_lane_is_never_deeper_than_agreed(void **state)
 	struct vqp_pair *pair = open_narrow(2, 3);
 
 	(void)state;
-	send_wr(pair, SNT_WRITE, 1, 100);
+	send_wr(pair, SNT_OP_WRITE, 1, 100);
 	for (unsigned left = 100, lane = 0; left; lane = !lane) {
 		assert_int_equal(pending(pair, 0) + pending(pair, 1),
 				 left < 6 ? left : 6);
@@ -99,13 +99,13 @@ static void a_lane_is_never_deeper_than_agreed(void **state)
 
 static void fragments_name_their_bytes_and_keys(void **state)
 {
-	struct vqp_pair *pair = open_pair(2, 4, SNT_SPRAY);
+	struct vqp_pair *pair = open_pair(2, 4, SNT_SCHEME_SPRAY);
 	struct snt_sge sge;
 	struct snt_send_wr wr =
-		vqp_wr(pair, 0, &sge, SNT_WRITE, 64, 7 * FRAGMENT + 100);
+		vqp_wr(pair, 0, &sge, SNT_OP_WRITE, 64, 7 * FRAGMENT + 100);
 
 	(void)state;
-	wr.flags = SNT_SIGNALED | SNT_SOLICITED;
+	wr.flags = SNT_SEND_SIGNALED | SNT_SEND_SOLICITED;
 	assert_int_equal(snt_qp_post_send(pair->end[0].qp, &wr, 1), 1);
 	for (unsigned i = 0; i < 8; i++) {
 		struct scripted_send sent = peek(pair, i % 4, i / 4);
@@ -148,7 +148,7 @@ static void expect_chains(enum snt_scheme scheme)
 	for (unsigned i = 0; i < MANY * FRAGMENT; i++)
 		pair->end[0].buffer[i] = i * 7 + (i >> 12);
 	post_notify(pair, 1, 5);
-	send_wr(pair, SNT_WRITE_IMM, 0, MANY);
+	send_wr(pair, SNT_OP_WRITE_IMM, 0, MANY);
 	for (unsigned i = 0; i < MANY; i++) {
 		struct scripted_send sent = peek(pair, i % 4, i / 4);
 		bool ends =
@@ -157,14 +157,14 @@ static void expect_chains(enum snt_scheme scheme)
 		assert_true(sent.wr.wr.rdma.remote_addr ==
 			    pair->end[1].token.addr + (uint64_t)i * FRAGMENT);
 		assert_int_equal(!!(sent.wr.send_flags & IBV_SEND_SIGNALED), ends);
-		if (scheme == SNT_DQPLB)
+		if (scheme == SNT_SCHEME_DQPLB)
 			assert_int_equal(ntohl(sent.wr.imm_data),
 					 i | (i + 1 == MANY ? LAST : 0));
 	}
 	for (unsigned lane = 0; lane < 4; lane++)
 		assert_int_equal(lane_info(pair, 0, lane).doorbells, 4);
-	expect(pair, 0, 0, SNT_WRITE_IMM, SNT_SUCCESS);
-	expect(pair, 1, 5, SNT_RECV_NOTIFY, SNT_SUCCESS);
+	expect(pair, 0, 0, SNT_OP_WRITE_IMM, SNT_WC_SUCCESS);
+	expect(pair, 1, 5, SNT_OP_RECV_NOTIFY, SNT_WC_SUCCESS);
 	assert_memory_equal(pair->end[0].buffer, pair->end[1].buffer, MANY * FRAGMENT);
 	vqp_pair_close(pair);
 }
@@ -172,8 +172,8 @@ static void expect_chains(enum snt_scheme scheme)
 static void a_lane_gets_many_fragments_in_few_posts(void **state)
 {
 	(void)state;
-	expect_chains(SNT_SPRAY);
-	expect_chains(SNT_DQPLB);
+	expect_chains(SNT_SCHEME_SPRAY);
+	expect_chains(SNT_SCHEME_DQPLB);
 }
 
 /* Many WRs of one call share chains, whatever their lengths: chains that are full when
@@ -193,14 +193,14 @@ static void one_call_fills_chains_again_and_again(void **state)
 		struct snt_sge sge[84];
 		uint64_t at = 0;
 
-		opts.scheme = shape % 2 ? SNT_DQPLB : SNT_SPRAY;
+		opts.scheme = shape % 2 ? SNT_SCHEME_DQPLB : SNT_SCHEME_SPRAY;
 		pair = vqp_pair_open(1, &opts);
 		for (unsigned i = 0; i < 84; i++) {
 			uint64_t length = i < 4 ? lengths[i] : 1 + i;
 
 			post_notify(pair, 1, i);
 			wr[i] = vqp_wr(pair, 0, &sge[i],
-				       shape / 2 ? SNT_WRITE_IMM : SNT_WRITE, at,
+				       shape / 2 ? SNT_OP_WRITE_IMM : SNT_OP_WRITE, at,
 				       length);
 			wr[i].wr_id = i;
 			at += length;
@@ -209,7 +209,7 @@ static void one_call_fills_chains_again_and_again(void **state)
 			pair->end[0].buffer[i] = i * 7 + (i >> 8);
 		assert_int_equal(snt_qp_post_send(pair->end[0].qp, wr, 84), 84);
 		for (unsigned i = 0; i < 84; i++)
-			expect(pair, 0, i, wr[i].opcode, SNT_SUCCESS);
+			expect(pair, 0, i, wr[i].opcode, SNT_WC_SUCCESS);
 		assert_memory_equal(pair->end[0].buffer, pair->end[1].buffer, at);
 		vqp_pair_close(pair);
 	}
@@ -219,12 +219,12 @@ static void one_call_fills_chains_again_and_again(void **state)
 static void each_scheme_has_its_own_fragments(void **state)
 {
 	(void)state;
-	for (unsigned scheme = SNT_SPRAY; scheme <= SNT_DQPLB; scheme++) {
+	for (unsigned scheme = SNT_SCHEME_SPRAY; scheme <= SNT_SCHEME_DQPLB; scheme++) {
 		struct vqp_pair *pair = open_pair(1, 4, scheme);
-		bool sequenced = scheme == SNT_DQPLB;
+		bool sequenced = scheme == SNT_SCHEME_DQPLB;
 
-		send_wr(pair, SNT_WRITE_IMM, 0, 3);
-		send_wr(pair, SNT_READ, 1, 1);
+		send_wr(pair, SNT_OP_WRITE_IMM, 0, 3);
+		send_wr(pair, SNT_OP_READ, 1, 1);
 		for (unsigned lane = 0; lane < 3; lane++) {
 			struct scripted_send sent = peek(pair, lane, 0);
 
@@ -245,14 +245,14 @@ static void s1_an_ordering_point_waits_for_reads(void **state)
 {
 	(void)state;
 	for (unsigned i = 0; i < 4; i++) {
-		struct vqp_pair *pair = open_pair(1, 1, SNT_SPRAY);
-		unsigned opcode = i / 2 ? SNT_FETCH_ADD : SNT_SEND;
+		struct vqp_pair *pair = open_pair(1, 1, SNT_SCHEME_SPRAY);
+		unsigned opcode = i / 2 ? SNT_OP_FETCH_ADD : SNT_OP_SEND;
 		bool reads = i % 2;
 		struct snt_sge sge;
 		struct snt_send_wr wr = vqp_wr(pair, 0, &sge, opcode, 0, 8);
 		bool fenced;
 
-		send_wr(pair, reads ? SNT_READ : SNT_WRITE, 1, 1);
+		send_wr(pair, reads ? SNT_OP_READ : SNT_OP_WRITE, 1, 1);
 		assert_int_equal(snt_qp_post_send(pair->end[0].qp, &wr, 1), 1);
 		assert_int_equal(pending(pair, 0), 2);
 		fenced = peek(pair, 0, 1).wr.send_flags & IBV_SEND_FENCE;
@@ -271,14 +271,14 @@ static void jump(struct snt_qp *qp, uint32_t count)
 static bool is_fenced_after(struct vqp_pair *pair, unsigned opcode)
 {
 	struct snt_sge sge;
-	struct snt_send_wr wr = vqp_wr(pair, 0, &sge, SNT_FETCH_ADD, 0, 8);
+	struct snt_send_wr wr = vqp_wr(pair, 0, &sge, SNT_OP_FETCH_ADD, 0, 8);
 	bool fenced;
 
 	send_wr(pair, opcode, 1, 1);
 	assert_int_equal(snt_qp_post_send(pair->end[0].qp, &wr, 1), 1);
 	fenced = peek(pair, 0, 1).wr.send_flags & IBV_SEND_FENCE;
-	expect(pair, 0, 1, opcode, SNT_SUCCESS);
-	expect(pair, 0, 1, SNT_FETCH_ADD, SNT_SUCCESS);
+	expect(pair, 0, 1, opcode, SNT_WC_SUCCESS);
+	expect(pair, 0, 1, SNT_OP_FETCH_ADD, SNT_WC_SUCCESS);
 	return fenced;
 }
 
@@ -296,19 +296,19 @@ static void a_read_of_long_ago_needs_no_fence(void **state)
 
 	(void)state;
 	for (unsigned i = 0; i < 2 * ARRAY_SIZE(counts); i++) {
-		struct vqp_pair *pair = open_pair(1, 1, SNT_SPRAY);
+		struct vqp_pair *pair = open_pair(1, 1, SNT_SCHEME_SPRAY);
 		struct snt_qp *qp = pair->end[0].qp;
 
 		if (i % 2) {
-			send_wr(pair, SNT_READ, 1, 1);
-			expect(pair, 0, 1, SNT_READ, SNT_SUCCESS);
+			send_wr(pair, SNT_OP_READ, 1, 1);
+			expect(pair, 0, 1, SNT_OP_READ, SNT_WC_SUCCESS);
 		}
 		jump(qp, counts[i / 2]);
-		assert_false(is_fenced_after(pair, SNT_WRITE));
-		assert_true(is_fenced_after(pair, SNT_READ));
-		assert_false(is_fenced_after(pair, SNT_WRITE));
+		assert_false(is_fenced_after(pair, SNT_OP_WRITE));
+		assert_true(is_fenced_after(pair, SNT_OP_READ));
+		assert_false(is_fenced_after(pair, SNT_OP_WRITE));
 		jump(qp, 1u << 31);
-		assert_false(is_fenced_after(pair, SNT_WRITE));
+		assert_false(is_fenced_after(pair, SNT_OP_WRITE));
 		vqp_pair_close(pair);
 	}
 }
@@ -318,7 +318,7 @@ static void a_lane_counts_over_2_32(void **state)
 {
 	(void)state;
 	for (uint32_t before = 0; before < 8; before++) {
-		struct vqp_pair *pair = open_pair(1, 2, SNT_SPRAY);
+		struct vqp_pair *pair = open_pair(1, 2, SNT_SCHEME_SPRAY);
 		struct snt_qp *qp = pair->end[0].qp;
 
 		for (unsigned i = 0; i < 2; i++) {
@@ -326,15 +326,15 @@ static void a_lane_counts_over_2_32(void **state)
 			qp->lane[i].run_head = qp->lane[i].run_tail = 0 - before;
 		}
 		post_notify(pair, 1, 0);
-		send_wr(pair, SNT_WRITE, 1, 7);
-		send_wr(pair, SNT_WRITE_IMM, 2, 3);
-		send_wr(pair, SNT_READ, 3, 1);
+		send_wr(pair, SNT_OP_WRITE, 1, 7);
+		send_wr(pair, SNT_OP_WRITE_IMM, 2, 3);
+		send_wr(pair, SNT_OP_READ, 3, 1);
 		for (unsigned i = 0; i < 3; i++)
 			assert_int_equal(peek(pair, 0, i).wr.wr_id & UINT32_MAX,
 					 peek(pair, 0, i + 1).wr.wr_id & UINT32_MAX);
-		expect(pair, 0, 1, SNT_WRITE, SNT_SUCCESS);
-		expect(pair, 0, 2, SNT_WRITE_IMM, SNT_SUCCESS);
-		expect(pair, 0, 3, SNT_READ, SNT_SUCCESS);
+		expect(pair, 0, 1, SNT_OP_WRITE, SNT_WC_SUCCESS);
+		expect(pair, 0, 2, SNT_OP_WRITE_IMM, SNT_WC_SUCCESS);
+		expect(pair, 0, 3, SNT_OP_READ, SNT_WC_SUCCESS);
 		vqp_pair_close(pair);
 	}
 }
@@ -342,15 +342,15 @@ static void a_lane_counts_over_2_32(void **state)
 /* Inline bytes are the device's from the post on, whatever becomes of the buffer. */
 static void inline_bytes_go_with_the_wr(void **state)
 {
-	struct vqp_pair *pair = open_pair(1, 2, SNT_SPRAY);
+	struct vqp_pair *pair = open_pair(1, 2, SNT_SCHEME_SPRAY);
 	char text[] = "inline";
 	struct snt_sge sge;
-	struct snt_send_wr wr = vqp_wr(pair, 0, &sge, SNT_WRITE, 0, sizeof(text));
+	struct snt_send_wr wr = vqp_wr(pair, 0, &sge, SNT_OP_WRITE, 0, sizeof(text));
 	struct scripted_send sent;
 
 	(void)state;
 	sge = (struct snt_sge){ NULL, text, sizeof(text) };
-	wr.flags |= SNT_INLINE;
+	wr.flags |= SNT_SEND_INLINE;
 	assert_int_equal(snt_qp_post_send(pair->end[0].qp, &wr, 1), 1);
 	memset(text, 0, sizeof(text));
 	sent = peek(pair, 0, 0);
@@ -381,15 +381,15 @@ static void expect_numbers(struct vqp_pair *pair, uint32_t first, const char *ki
 static void send_short(struct vqp_pair *pair, unsigned fragments)
 {
 	struct snt_sge sge;
-	struct snt_send_wr wr =
-		vqp_wr(pair, 0, &sge, SNT_WRITE_IMM, 0, (uint64_t)fragments * FRAGMENT);
+	struct snt_send_wr wr = vqp_wr(pair, 0, &sge, SNT_OP_WRITE_IMM, 0,
+				       (uint64_t)fragments * FRAGMENT);
 
 	assert_int_equal(snt_qp_post_send(pair->end[0].qp, &wr, 1), 1);
 }
 
 static void numbers_count_fragments_and_mark_the_last(void **state)
 {
-	struct vqp_pair *pair = open_pair(1, 4, SNT_DQPLB);
+	struct vqp_pair *pair = open_pair(1, 4, SNT_SCHEME_DQPLB);
 
 	(void)state;
 	send_short(pair, 3);
@@ -402,7 +402,7 @@ static void numbers_count_fragments_and_mark_the_last(void **state)
 /* 0xffffff is a number as any other, and 0 comes after it. */
 static void numbers_wrap_at_2_24(void **state)
 {
-	struct vqp_pair *pair = open_pair(1, 4, SNT_DQPLB);
+	struct vqp_pair *pair = open_pair(1, 4, SNT_SCHEME_DQPLB);
 
 	(void)state;
 	for (unsigned i = 0; i < 2; i++)
@@ -414,20 +414,20 @@ static void numbers_wrap_at_2_24(void **state)
 	send_short(pair, 1);
 	expect_numbers(pair, WRAP - 3, ".L..LL");
 	for (unsigned i = 0; i < 3; i++)
-		expect(pair, 1, i, SNT_RECV_NOTIFY, SNT_SUCCESS);
+		expect(pair, 1, i, SNT_OP_RECV_NOTIFY, SNT_WC_SUCCESS);
 	for (unsigned i = 0; i < 3; i++)
-		expect(pair, 0, 1, SNT_WRITE_IMM, SNT_SUCCESS);
+		expect(pair, 0, 1, SNT_OP_WRITE_IMM, SNT_WC_SUCCESS);
 	vqp_pair_close(pair);
 }
 
 /* The immediate of the program, if there is one, comes behind on the same lane. */
 static void a_raw_immediate_is_announced_and_follows(void **state)
 {
-	struct vqp_pair *pair = open_pair(1, 4, SNT_DQPLB);
+	struct vqp_pair *pair = open_pair(1, 4, SNT_SCHEME_DQPLB);
 	struct scripted_send sent;
 
 	(void)state;
-	send_wr(pair, SNT_WRITE_IMM, 0xabcdef12, 2);
+	send_wr(pair, SNT_OP_WRITE_IMM, 0xabcdef12, 2);
 	assert_int_equal(ntohl(peek(pair, 0, 0).wr.imm_data), 0);
 	assert_int_equal(ntohl(peek(pair, 1, 0).wr.imm_data), 1 | LAST | FOLLOWED);
 	sent = peek(pair, 1, 1);
@@ -440,7 +440,7 @@ static void a_raw_immediate_is_announced_and_follows(void **state)
  * moves again everything is in order. */
 static void a_sender_keeps_within_the_window(void **state)
 {
-	struct vqp_pair *pair = open_pair(1, 2, SNT_DQPLB);
+	struct vqp_pair *pair = open_pair(1, 2, SNT_SCHEME_DQPLB);
 	unsigned sent = 0, notified = 0;
 	uint32_t highest = 0;
 	struct snt_card card;
@@ -451,7 +451,7 @@ static void a_sender_keeps_within_the_window(void **state)
 	for (unsigned i = 0; i < 100; i++)
 		post_notify(pair, 1, i);
 	for (unsigned round = 0; round < 200; round++) {
-		if (sent < 100 && try_send(pair, SNT_WRITE_IMM, 0, 1) == 1)
+		if (sent < 100 && try_send(pair, SNT_OP_WRITE_IMM, 0, 1) == 1)
 			sent++;
 		for (unsigned i = pending(pair, 1); i; i--) {
 			highest = ntohl(peek(pair, 1, 0).wr.imm_data) & (WRAP - 1);
@@ -464,7 +464,7 @@ static void a_sender_keeps_within_the_window(void **state)
 	while (notified < 100) {
 		struct snt_wc got = vqp_poll(pair, 1);
 
-		assert_int_equal(got.status, SNT_SUCCESS);
+		assert_int_equal(got.status, SNT_WC_SUCCESS);
 		assert_int_equal(got.wr_id, notified++);
 	}
 	vqp_pair_close(pair);
@@ -497,7 +497,7 @@ struct arrival {
 static void expect_arrivals(uint32_t first, const struct arrival *arrival,
 			    unsigned count)
 {
-	struct vqp_pair *pair = open_pair(1, 4, SNT_DQPLB);
+	struct vqp_pair *pair = open_pair(1, 4, SNT_SCHEME_DQPLB);
 	unsigned next = 0;
 
 	snt__dqplb_init(pair->end[1].qp, first);
@@ -511,7 +511,7 @@ static void expect_arrivals(uint32_t first, const struct arrival *arrival,
 
 		assert_int_equal(notified, arrival[i].notified);
 		for (int j = 0; j < notified; j++) {
-			assert_int_equal(wc[j].status, SNT_SUCCESS);
+			assert_int_equal(wc[j].status, SNT_WC_SUCCESS);
 			assert_int_equal(wc[j].wr_id, next++);
 		}
 	}
@@ -563,7 +563,7 @@ static void over_the_wrap_out_of_order(void **state)
 /* It was early, so nobody could say whether it was right. */
 static void an_early_one_is_judged_in_its_turn(void **state)
 {
-	struct vqp_pair *pair = open_pair(1, 2, SNT_DQPLB);
+	struct vqp_pair *pair = open_pair(1, 2, SNT_SCHEME_DQPLB);
 	struct snt_recv_wr notify = { .wr_id = 9 };
 	struct snt_wc wc[8];
 
@@ -585,7 +585,7 @@ static void a_window_has_its_limits(void **state)
 {
 	struct snt_qp_opts opts = { .size = sizeof(opts),
 				    .lanes = 4,
-				    .scheme = SNT_DQPLB,
+				    .scheme = SNT_SCHEME_DQPLB,
 				    .lane_depth = 2,
 				    .fragment_size = FRAGMENT };
 	struct vqp_pair *pair = vqp_pair_open(1, &opts);
@@ -601,8 +601,8 @@ static void a_window_has_its_limits(void **state)
 	assert_in_range(card.window, 2, 1 << 23);
 	assert_true((uint64_t)card.window * opts.lane_depth < 1 << 23);
 	post_notify(pair, 1, 5);
-	send_wr(pair, SNT_WRITE_IMM, 1, MANY);
-	expect(pair, 1, 5, SNT_RECV_NOTIFY, SNT_SUCCESS);
+	send_wr(pair, SNT_OP_WRITE_IMM, 1, MANY);
+	expect(pair, 1, 5, SNT_OP_RECV_NOTIFY, SNT_WC_SUCCESS);
 	vqp_pair_close(pair);
 }
 

@@ -82,7 +82,7 @@ static void open_all(void)
 	struct snt__cm_device on;
 	struct snt__cm_opts opts = { .devices = &on, .device_count = 1 };
 
-	CHECK(!snt_ctx_open(NULL, &ctx));
+	CHECK(!snt_ctx_create(NULL, &ctx));
 	device = snt_ctx_device(ctx, 0);
 	control = snt_device_control(device);
 	table = control->cm;
@@ -100,7 +100,7 @@ static void close_all(void)
 {
 	CHECK(!table->close(cm));
 	CHECK(!snt_mem_release(mem));
-	CHECK(!snt_ctx_close(ctx));
+	CHECK(!snt_ctx_destroy(ctx));
 }
 
 static struct snt__cm_event next_event(enum snt__cm_event_type type)

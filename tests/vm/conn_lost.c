@@ -62,10 +62,10 @@ static uint64_t now(void)
 
 static void open_all(void)
 {
-	struct snt_cq_opts cq = { .size = sizeof(cq), .ops = SNT_OPS_EVENTS };
+	struct snt_cq_opts cq = { .size = sizeof(cq), .ops = SNT_CQ_OPS_EVENTS };
 
-	must(snt_ctx_open(NULL, &ctx), "context");
-	must(snt_loop_open(ctx, NULL, &loop), "loop");
+	must(snt_ctx_create(NULL, &ctx), "context");
+	must(snt_loop_create(ctx, NULL, &loop), "loop");
 	cq.loop = loop;
 	qp_opts = (struct snt_qp_opts){ .size = sizeof(qp_opts) };
 	must(snt_cq_create(ctx, &cq, &qp_opts.cq), "CQ");
@@ -77,8 +77,8 @@ static void close_all(void)
 {
 	must(snt_cq_destroy(qp_opts.cq), "the CQ");
 	must(snt_mem_release(mem), "the memory");
-	must(snt_loop_close(loop), "the loop");
-	must(snt_ctx_close(ctx), "the context");
+	must(snt_loop_destroy(loop), "the loop");
+	must(snt_ctx_destroy(ctx), "the context");
 }
 
 /*

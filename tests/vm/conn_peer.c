@@ -33,13 +33,13 @@ static void must(long ret, const char *what)
 
 static struct snt_loop *open_all(void)
 {
-	struct snt_cq_opts cq = { .size = sizeof(cq), .ops = SNT_OPS_EVENTS };
+	struct snt_cq_opts cq = { .size = sizeof(cq), .ops = SNT_CQ_OPS_EVENTS };
 	struct snt_loop *loop;
 	struct snt_ctx *ctx;
 
 	bytes = calloc(2, BYTES);
-	must(snt_ctx_open(NULL, &ctx), "context");
-	must(snt_loop_open(ctx, NULL, &loop), "loop");
+	must(snt_ctx_create(NULL, &ctx), "context");
+	must(snt_loop_create(ctx, NULL, &loop), "loop");
 	cq.loop = loop;
 	qp_opts = (struct snt_qp_opts){ .size = sizeof(qp_opts) };
 	must(snt_cq_create(ctx, &cq, &qp_opts.cq), "CQ");
@@ -150,7 +150,7 @@ int main(int argc, char **argv)
 	snt_listener_destroy(listener);
 	must(snt_cq_destroy(qp_opts.cq), "the CQ");
 	must(snt_mem_release(mem), "the memory");
-	must(snt_loop_close(loop), "the loop");
-	must(snt_ctx_close(ctx), "the context");
+	must(snt_loop_destroy(loop), "the loop");
+	must(snt_ctx_destroy(ctx), "the context");
 	return 0;
 }

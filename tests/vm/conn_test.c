@@ -67,11 +67,11 @@ static void open_end(struct end *end, const char *devices)
 	struct snt_ctx_opts opts = { .size = sizeof(opts),
 				     .soft = SNT_SOFT_NEVER,
 				     .devices = devices };
-	struct snt_cq_opts cq = { .size = sizeof(cq), .ops = SNT_OPS_EVENTS };
+	struct snt_cq_opts cq = { .size = sizeof(cq), .ops = SNT_CQ_OPS_EVENTS };
 
 	memset(end, 0, sizeof(*end));
-	assert_success(snt_ctx_open(&opts, &end->ctx));
-	assert_success(snt_loop_open(end->ctx, NULL, &end->loop));
+	assert_success(snt_ctx_create(&opts, &end->ctx));
+	assert_success(snt_loop_create(end->ctx, NULL, &end->loop));
 	cq.loop = end->loop;
 	assert_success(snt_cq_create(end->ctx, &cq, &end->cq));
 	end->bytes = calloc(1, BYTES);
@@ -169,8 +169,8 @@ static void close_ends(void)
 	for (unsigned i = 0; i < 2; i++) {
 		assert_success(snt_cq_destroy(ends[i].cq));
 		assert_success(snt_mem_release(ends[i].mem));
-		assert_success(snt_loop_close(ends[i].loop));
-		assert_success(snt_ctx_close(ends[i].ctx));
+		assert_success(snt_loop_destroy(ends[i].loop));
+		assert_success(snt_ctx_destroy(ends[i].ctx));
 		free(ends[i].bytes);
 	}
 }
@@ -184,7 +184,7 @@ static void connect_once(enum snt_carrier carrier)
 	listen_and_connect(carrier);
 	assert_success(snt_conn_query(ends[0].conn, &info));
 	assert_int_equal(info.pairs_good, 2);
-	assert_int_equal(snt_qp_lanes(snt_conn_qp(ends[0].conn)), 2);
+	assert_int_equal(snt_qp_lane_count(snt_conn_qp(ends[0].conn)), 2);
 	check_data(&ends[0], &ends[1]);
 	check_data(&ends[1], &ends[0]);
 	disconnect();

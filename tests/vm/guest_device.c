@@ -20,13 +20,13 @@ void guest_open(void)
 	struct snt_gid_info gid = { .size = sizeof(gid) };
 	struct snt_device_info info = { .size = sizeof(info) };
 
-	assert_success(snt_ctx_open(NULL, &guest.ctx));
+	assert_success(snt_ctx_create(NULL, &guest.ctx));
 	guest.device = snt_ctx_device(guest.ctx, 0);
 	guest.control = snt_device_control(guest.device);
 	assert_success(snt_mem_register(guest.ctx, buffer, sizeof(buffer),
 					SNT_ACCESS_LOCAL_WRITE, &mem));
 	assert_success(snt_device_query(guest.device, &info));
-	for (unsigned i = 0; !snt_device_gid(guest.device, i, &gid); i++)
+	for (unsigned i = 0; !snt_device_query_gid(guest.device, i, &gid); i++)
 		if ((int32_t)gid.index == info.gid_index)
 			break;
 	guest.address.sin_family = AF_INET;
@@ -36,7 +36,7 @@ void guest_open(void)
 int guest_close(void)
 {
 	assert_success(snt_mem_release(mem));
-	return snt_ctx_close(guest.ctx);
+	return snt_ctx_destroy(guest.ctx);
 }
 
 void guest_qp_create(struct guest_qp *qp)

@@ -162,7 +162,7 @@ static int run_device(struct snt_device *device, const struct snt_mem *mem,
 	int ret;
 
 	snt_device_query(device, &info);
-	for (unsigned i = 0; !snt_device_gid(device, i, &gid); i++)
+	for (unsigned i = 0; !snt_device_query_gid(device, i, &gid); i++)
 		if ((int32_t)gid.index == info.gid_index)
 			break;
 	ret = create_pair(&pair, device);
@@ -189,7 +189,7 @@ int main(void)
 	struct snt_mem *mem = NULL;
 	int failed = 0;
 
-	if (snt_ctx_open(NULL, &ctx) ||
+	if (snt_ctx_create(NULL, &ctx) ||
 	    snt_mem_register(ctx, buffer, sizeof(buffer), access, &mem)) {
 		fprintf(stderr, "plain-verbs: %s\n", snt_err_text());
 		return 1;
@@ -197,5 +197,5 @@ int main(void)
 	for (unsigned i = 0; i < snt_ctx_device_count(ctx); i++)
 		failed |= run_device(snt_ctx_device(ctx, i), mem, i);
 	snt_mem_release(mem);
-	return snt_ctx_close(ctx) || failed ? 1 : 0;
+	return snt_ctx_destroy(ctx) || failed ? 1 : 0;
 }

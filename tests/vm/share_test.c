@@ -43,8 +43,8 @@ static void open_end(struct end *end, uint32_t ops)
 {
 	struct snt_cq_opts opts = { .size = sizeof(opts), .ops = ops };
 
-	assert_success(snt_ctx_open(NULL, &end->ctx));
-	assert_success(snt_loop_open(end->ctx, NULL, &end->loop));
+	assert_success(snt_ctx_create(NULL, &end->ctx));
+	assert_success(snt_loop_create(end->ctx, NULL, &end->loop));
 	opts.loop = end->loop;
 	end->buffer = aligned_alloc(4096, BUFFER);
 	memset(end->buffer, 0, BUFFER);
@@ -106,7 +106,7 @@ static void close_qp(struct end *end, unsigned index)
 	if (!end->qp[index])
 		return;
 	assert_success(snt_qp_close(end->qp[index], 99));
-	while (poll_one(end).opcode != SNT_CLOSED)
+	while (poll_one(end).opcode != SNT_OP_CLOSED)
 		continue;
 	assert_success(snt_qp_destroy(end->qp[index]));
 	end->qp[index] = NULL;
@@ -121,8 +121,8 @@ static void close_ends(struct ends *ends)
 	for (int i = 0; i < 2; i++) {
 		assert_success(snt_cq_destroy(ends->end[i].cq));
 		assert_success(snt_mem_release(ends->end[i].mem));
-		assert_success(snt_loop_close(ends->end[i].loop));
-		assert_success(snt_ctx_close(ends->end[i].ctx));
+		assert_success(snt_loop_destroy(ends->end[i].loop));
+		assert_success(snt_ctx_destroy(ends->end[i].ctx));
 		free(ends->end[i].buffer);
 	}
 	free(ends);
@@ -154,8 +154,8 @@ static void send_on(struct ends *ends, unsigned index, unsigned char byte)
 	struct end *end = &ends->end[0];
 	struct snt_sge sge = sge_at(end, 0, BYTES);
 	struct snt_send_wr wr = { .wr_id = byte,
-				  .opcode = SNT_SEND,
-				  .flags = SNT_SIGNALED,
+				  .opcode = SNT_OP_SEND,
+				  .flags = SNT_SEND_SIGNALED,
 				  .sge = &sge,
 				  .sge_count = 1 };
 	struct snt_wc wc;
@@ -163,7 +163,7 @@ static void send_on(struct ends *ends, unsigned index, unsigned char byte)
 	memset(end->buffer, byte, BYTES);
 	assert_int_equal(snt_qp_post_send(end->qp[index], &wr, 1), 1);
 	wc = poll_one(end);
-	assert_int_equal(wc.status, SNT_SUCCESS);
+	assert_int_equal(wc.status, SNT_WC_SUCCESS);
 	assert_int_equal(wc.wr_id, byte);
 }
 
@@ -173,10 +173,10 @@ static void expect_recv(struct ends *ends, unsigned index, uint64_t wr_id,
 	struct end *end = &ends->end[1];
 	struct snt_wc wc = poll_one(end);
 
-	assert_int_equal(wc.status, SNT_SUCCESS);
+	assert_int_equal(wc.status, SNT_WC_SUCCESS);
 	assert_int_equal(wc.wr_id, wr_id);
 	assert_int_equal(wc.qp_num, snt_qp_num(end->qp[index]));
-	assert_int_equal(wc.opcode, SNT_RECV);
+	assert_int_equal(wc.opcode, SNT_OP_RECV);
 	assert_int_equal(wc.length, BYTES);
 	assert_int_equal(end->buffer[BYTES * wr_id], byte);
 	assert_int_equal(end->buffer[BYTES * wr_id + BYTES - 1], byte);
@@ -209,7 +209,7 @@ static void closing_one_leaves_the_stock(void **state)
 	assert_success(snt_qp_close(end->qp[0], 99));
 	expect_recv(ends, 0, 0, 1);
 	expect_recv(ends, 0, 1, 2);
-	assert_int_equal(poll_one(end).opcode, SNT_CLOSED);
+	assert_int_equal(poll_one(end).opcode, SNT_OP_CLOSED);
 	assert_error(snt_srq_destroy(ends->srq), EBUSY, "QPs use");
 	assert_success(snt_qp_destroy(end->qp[0]));
 	end->qp[0] = NULL;
@@ -236,7 +236,7 @@ static void the_limit_is_told(void **state)
 
 	(void)state;
 	told = NULL;
-	assert_success(snt_loop_events(ends->end[1].loop, note, NULL));
+	assert_success(snt_loop_set_event_handler(ends->end[1].loop, note, NULL));
 	give(ends, 0, 4);
 	assert_success(snt_srq_arm(ends->srq, 3));
 	for (unsigned i = 0; i < 2; i++) {
@@ -251,7 +251,7 @@ static void the_limit_is_told(void **state)
 
 static void receives_as_ops(void **state)
 {
-	struct ends *ends = open_ends(true, SNT_OPS_EVENTS);
+	struct ends *ends = open_ends(true, SNT_CQ_OPS_EVENTS);
 	struct end *end = ends->end;
 	struct snt_op recv[3] = { { 0 } }, send = { 0 }, close[2 * QPS] = { { 0 } };
 
@@ -323,11 +323,11 @@ static void bind_at(struct window *window, uint64_t offset, uint64_t length)
 	struct snt_wc wc;
 
 	assert_success(snt_mw_bind(end->qp[0], window->mw, &range,
-				   SNT_ACCESS_REMOTE_WRITE, 31, SNT_SIGNALED));
+				   SNT_ACCESS_REMOTE_WRITE, 31, SNT_SEND_SIGNALED));
 	wc = poll_one(end);
-	assert_int_equal(wc.status, SNT_SUCCESS);
+	assert_int_equal(wc.status, SNT_WC_SUCCESS);
 	assert_int_equal(wc.wr_id, 31);
-	assert_int_equal(wc.opcode, SNT_BIND);
+	assert_int_equal(wc.opcode, SNT_OP_BIND);
 	assert_success(snt_mw_token(window->mw, &window->token));
 }
 
@@ -337,8 +337,8 @@ static unsigned write_by(struct window *window, const struct snt_token *token,
 {
 	struct end *end = window->ends->end;
 	struct snt_sge sge = sge_at(end, 0, BYTES);
-	struct snt_send_wr wr = { .opcode = SNT_WRITE,
-				  .flags = SNT_SIGNALED,
+	struct snt_send_wr wr = { .opcode = SNT_OP_WRITE,
+				  .flags = SNT_SEND_SIGNALED,
 				  .sge = &sge,
 				  .sge_count = 1,
 				  .remote = token,
@@ -359,15 +359,16 @@ static void a_window_opens_and_closes(void **state)
 	window = open_window();
 	end = &window.ends->end[1];
 	bind_at(&window, 4096, 256);
-	assert_int_equal(write_by(&window, &window.token, 4096 + 64, 'w'), SNT_SUCCESS);
+	assert_int_equal(write_by(&window, &window.token, 4096 + 64, 'w'),
+			 SNT_WC_SUCCESS);
 	assert_int_equal(end->buffer[4096 + 64], 'w');
-	assert_success(snt_mw_invalidate(end->qp[0], window.mw, 32, SNT_SIGNALED));
+	assert_success(snt_mw_invalidate(end->qp[0], window.mw, 32, SNT_SEND_SIGNALED));
 	wc = poll_one(end);
-	assert_int_equal(wc.status, SNT_SUCCESS);
-	assert_int_equal(wc.opcode, SNT_INVALIDATE);
+	assert_int_equal(wc.status, SNT_WC_SUCCESS);
+	assert_int_equal(wc.opcode, SNT_OP_INVALIDATE);
 	/* Elsewhere, and by another key. */
 	bind_at(&window, 8192, 64);
-	assert_int_equal(write_by(&window, &window.token, 8192, 'x'), SNT_SUCCESS);
+	assert_int_equal(write_by(&window, &window.token, 8192, 'x'), SNT_WC_SUCCESS);
 	assert_int_equal(end->buffer[8192], 'x');
 	close_window(&window);
 }
@@ -377,7 +378,7 @@ static void beyond_a_window_is_refused(void **state)
 	struct window window;
 	struct end *end;
 	struct snt_sge sge;
-	struct snt_send_wr wr = { .opcode = SNT_WRITE, .sge = &sge, .sge_count = 1 };
+	struct snt_send_wr wr = { .opcode = SNT_OP_WRITE, .sge = &sge, .sge_count = 1 };
 
 	(void)state;
 	window = open_window();
@@ -387,7 +388,7 @@ static void beyond_a_window_is_refused(void **state)
 	wr.remote = &window.token;
 	wr.remote_addr = window.token.addr + 256 - 32;
 	assert_int_equal(snt_qp_post_send(end->qp[0], &wr, 1), -ERANGE);
-	wr.opcode = SNT_READ;
+	wr.opcode = SNT_OP_READ;
 	wr.remote_addr = window.token.addr;
 	assert_int_equal(snt_qp_post_send(end->qp[0], &wr, 1), -EACCES);
 	close_window(&window);
@@ -402,10 +403,10 @@ static void an_old_key_is_of_no_use(void **state)
 	window = open_window();
 	end = &window.ends->end[1];
 	bind_at(&window, 4096, 256);
-	assert_success(snt_mw_invalidate(end->qp[0], window.mw, 32, SNT_SIGNALED));
-	assert_int_equal(poll_one(end).status, SNT_SUCCESS);
+	assert_success(snt_mw_invalidate(end->qp[0], window.mw, 32, SNT_SEND_SIGNALED));
+	assert_int_equal(poll_one(end).status, SNT_WC_SUCCESS);
 	assert_int_equal(write_by(&window, &window.token, 4096, 'o'),
-			 SNT_REM_ACCESS_ERR);
+			 SNT_WC_REM_ACCESS_ERR);
 	assert_int_equal(end->buffer[4096], 0);
 	close_window(&window);
 }
@@ -425,16 +426,16 @@ static void the_peer_invalidates_it(void **state)
 	into = sge_at(&end[1], 0, BYTES);
 	sge = sge_at(&end[0], 0, BYTES);
 	assert_int_equal(snt_qp_post_recv(end[1].qp[0], &recv, 1), 1);
-	assert_success(
-		snt_mw_send_inv(end[0].qp[0], &sge, 1, &window.token, 6, SNT_SIGNALED));
-	assert_int_equal(poll_one(&end[0]).status, SNT_SUCCESS);
+	assert_success(snt_mw_send_inv(end[0].qp[0], &sge, 1, &window.token, 6,
+				       SNT_SEND_SIGNALED));
+	assert_int_equal(poll_one(&end[0]).status, SNT_WC_SUCCESS);
 	wc = poll_one(&end[1]);
-	assert_int_equal(wc.status, SNT_SUCCESS);
+	assert_int_equal(wc.status, SNT_WC_SUCCESS);
 	assert_int_equal(wc.wr_id, 5);
 	/* So that it can be bound again, with no more ado. rxe means to set a flag, but
 	 * takes one of another meaning. */
 	bind_at(&window, 8192, 64);
-	assert_int_equal(write_by(&window, &window.token, 8192, 'p'), SNT_SUCCESS);
+	assert_int_equal(write_by(&window, &window.token, 8192, 'p'), SNT_WC_SUCCESS);
 	close_window(&window);
 }
 

@@ -12,7 +12,7 @@ const struct grid_values grid_columns[GRID_COLUMNS] = {
 			  GRID_ATOMICS } },
 	[GRID_LENGTH] = { "bytes", 7, { 0, 1, 8, 4097, 65536, 1 << 20, 64 << 20 } },
 	[GRID_LANES] = { "lanes", 5, { 1, GRID_TRACKED, 2, 5, 16 } },
-	[GRID_SCHEME] = { "scheme", 2, { SNT_SPRAY, SNT_DQPLB } },
+	[GRID_SCHEME] = { "scheme", 2, { SNT_SCHEME_SPRAY, SNT_SCHEME_DQPLB } },
 	[GRID_FRAGMENT] = { "fragments of", 4, { 256, 4096, 65536, 1 << 20 } },
 	[GRID_DEVICES] = { "devices", 3, { 1, 2, 3 } },
 	[GRID_ASKS] = { "lengths wanted by", 4, { 0, 1, 2, 3 } },
@@ -25,7 +25,7 @@ bool grid_is_legal(const struct grid_cell *cell)
 	bool single = grid_value(cell, GRID_LANES) == 1;
 	bool whole = work == GRID_SEND || single;
 	bool unknown = work == GRID_WRITE_IMM && !single &&
-		       grid_value(cell, GRID_SCHEME) == SNT_SPRAY;
+		       grid_value(cell, GRID_SCHEME) == SNT_SCHEME_SPRAY;
 
 	if (grid_value(cell, GRID_ASKS) && !unknown)
 		return false;

@@ -82,7 +82,7 @@ static void show_lanes(const struct end *end)
 	for (int i = 0; i < 2; i++) {
 		struct snt_lane_info lane = { .size = sizeof(lane) };
 
-		for (unsigned j = 0; !snt_qp_lane(end[i].qp, j, &lane); j++)
+		for (unsigned j = 0; !snt_qp_query_lane(end[i].qp, j, &lane); j++)
 			printf("# end %d, lane %u on device %u: %s, %u under way, "
 			       "%" PRIu64 " posted, %" PRIu64 " completions\n",
 			       i, j, lane.device, lane.alive ? "alive" : "dead",
@@ -208,7 +208,7 @@ static bool post_all(struct end *end, const struct job *job, unsigned opcode)
 					   job->length };
 		wr[i] = (struct snt_send_wr){ .wr_id = i,
 					      .opcode = opcode,
-					      .flags = SNT_SIGNALED,
+					      .flags = SNT_SEND_SIGNALED,
 					      .sge_count = 1,
 					      .sge = &sge[i],
 					      .imm = 0xc0ffee00 + i,
@@ -239,7 +239,7 @@ static bool post_receives(struct end *end, const struct job *job, bool data)
 /* Only in SPRAY is there a length that the receiver does not know, unless it asked. */
 static bool knows_length(const struct grid_cell *cell)
 {
-	return grid_value(cell, GRID_SCHEME) == SNT_DQPLB ||
+	return grid_value(cell, GRID_SCHEME) == SNT_SCHEME_DQPLB ||
 	       grid_value(cell, GRID_LANES) == 1 || grid_value(cell, GRID_ASKS) & 2;
 }
 
@@ -248,7 +248,7 @@ static bool check_notification(const struct grid_cell *cell, const struct job *j
 {
 	bool unknown = wc->flags & SNT_WC_LENGTH_UNKNOWN;
 
-	if (wc->opcode == SNT_RECV_NOTIFY && wc->imm == 0xc0ffee00 + number &&
+	if (wc->opcode == SNT_OP_RECV_NOTIFY && wc->imm == 0xc0ffee00 + number &&
 	    unknown != knows_length(cell) && (unknown || wc->length == job->length))
 		return true;
 	snprintf(why, sizeof(why),
@@ -260,7 +260,7 @@ static bool check_notification(const struct grid_cell *cell, const struct job *j
 static bool run_write(struct end *end, const struct grid_cell *cell,
 		      const struct job *job, unsigned opcode)
 {
-	bool notifies = opcode == SNT_WRITE_IMM;
+	bool notifies = opcode == SNT_OP_WRITE_IMM;
 	struct snt_wc wc[COUNT_MAX];
 
 	prepare(job, end[0].buffer + FROM, end[1].buffer + TO);
@@ -278,7 +278,7 @@ static bool run_write(struct end *end, const struct grid_cell *cell,
 static bool run_read(struct end *end, const struct job *job)
 {
 	prepare(job, end[1].buffer + TO, end[0].buffer + FROM);
-	return post_all(end, job, SNT_READ) &&
+	return post_all(end, job, SNT_OP_READ) &&
 	       await(end, (unsigned[]){ job->count, 0 }, NULL) &&
 	       same(job, end[1].buffer + TO, end[0].buffer + FROM, "read");
 }
@@ -295,8 +295,8 @@ static bool run_send(struct end *end, const struct job *job, unsigned opcode)
 	for (unsigned i = 0; i < job->count; i++) {
 		bool with_imm = wc[i].flags & SNT_WC_WITH_IMM;
 
-		if (wc[i].opcode != SNT_RECV || wc[i].length != job->length ||
-		    with_imm != (opcode == SNT_SEND_IMM) ||
+		if (wc[i].opcode != SNT_OP_RECV || wc[i].length != job->length ||
+		    with_imm != (opcode == SNT_OP_SEND_IMM) ||
 		    (with_imm && wc[i].imm != 0xc0ffee00 + i))
 			return wrong("message's completion");
 	}
@@ -315,8 +315,8 @@ static bool run_atomics(struct end *end)
 		sge[i] = (struct snt_sge){ end[0].mem, &old[i], 8 };
 		wr[i] = (struct snt_send_wr){
 			.wr_id = i,
-			.opcode = i ? SNT_CMP_SWAP : SNT_FETCH_ADD,
-			.flags = SNT_SIGNALED,
+			.opcode = i ? SNT_OP_CMP_SWAP : SNT_OP_FETCH_ADD,
+			.flags = SNT_SEND_SIGNALED,
 			.sge_count = 1,
 			.sge = &sge[i],
 			.remote = &end[1].token,
@@ -341,14 +341,14 @@ static bool run_work(struct end *end, const struct grid_cell *cell)
 
 	switch (grid_value(cell, GRID_WORK)) {
 	case GRID_WRITE:
-		return run_write(end, cell, &job, SNT_WRITE);
+		return run_write(end, cell, &job, SNT_OP_WRITE);
 	case GRID_WRITE_IMM:
-		return run_write(end, cell, &job, SNT_WRITE_IMM);
+		return run_write(end, cell, &job, SNT_OP_WRITE_IMM);
 	case GRID_READ:
 		return run_read(end, &job);
 	case GRID_SEND:
-		return run_send(end, &job, SNT_SEND) &&
-		       run_send(end, &job, SNT_SEND_IMM);
+		return run_send(end, &job, SNT_OP_SEND) &&
+		       run_send(end, &job, SNT_OP_SEND_IMM);
 	default:
 		return run_atomics(end);
 	}
@@ -363,7 +363,7 @@ static bool close_end(struct end *end)
 		return true;
 	if (snt_qp_close(end->qp, 0))
 		return wrong("close");
-	while (wc.opcode != SNT_CLOSED) {
+	while (wc.opcode != SNT_OP_CLOSED) {
 		if (snt_cq_poll(end->cq, &wc, 1) < 0 || time(NULL) > deadline)
 			return wrong("closing does not end");
 	}
@@ -410,8 +410,8 @@ static bool run_dying(struct end *end, enum snt_scheme scheme)
 	};
 	struct snt_token bad = end[1].token;
 	struct snt_sge sge = { end[0].mem, end[0].buffer, 4096 };
-	struct snt_send_wr wr = { .opcode = SNT_WRITE,
-				  .flags = SNT_SIGNALED,
+	struct snt_send_wr wr = { .opcode = SNT_OP_WRITE,
+				  .flags = SNT_SEND_SIGNALED,
 				  .sge_count = 1,
 				  .sge = &sge,
 				  .remote = &bad,
@@ -431,12 +431,12 @@ static bool run_dying(struct end *end, enum snt_scheme scheme)
 			continue;
 		if (wc.wr_id != next++)
 			return wrong("order");
-		failed += wc.status != SNT_SUCCESS;
+		failed += wc.status != SNT_WC_SUCCESS;
 	}
 	if (next < 8 || failed < 2)
 		return wrong("failures are not reported");
 	wr.remote = &end[1].token;
-	if (scheme == SNT_DQPLB)
+	if (scheme == SNT_SCHEME_DQPLB)
 		return snt_qp_post_send(end[0].qp, &wr, 1) < 0 || wrong("not broken");
 	/* All four went to the lanes in turn, so half of them failed. */
 	if (failed != 4)
@@ -451,7 +451,7 @@ static bool set_up(struct end *end)
 {
 	for (int i = 0; i < 2; i++) {
 		end[i].buffer = aligned_alloc(4096, BUFFER_MAX);
-		if (!end[i].buffer || snt_ctx_open(NULL, &end[i].ctx) ||
+		if (!end[i].buffer || snt_ctx_create(NULL, &end[i].ctx) ||
 		    snt_mem_register(end[i].ctx, end[i].buffer, BUFFER_MAX, access_all,
 				     &end[i].mem) ||
 		    snt_mem_token(end[i].mem, &end[i].token))
@@ -485,7 +485,7 @@ static void describe(const struct grid_cell *cell, char *text, size_t size)
 		 grid_value(cell, GRID_DEVICES),
 		 lanes == GRID_TRACKED ? "tracked " : "",
 		 lanes == GRID_TRACKED ? 1 : lanes,
-		 grid_value(cell, GRID_SCHEME) == SNT_SPRAY ? "SPRAY" : "DQPLB",
+		 grid_value(cell, GRID_SCHEME) == SNT_SCHEME_SPRAY ? "SPRAY" : "DQPLB",
 		 grid_value(cell, GRID_FRAGMENT), asks[grid_value(cell, GRID_ASKS)]);
 }
 
@@ -520,14 +520,15 @@ int main(int argc, char **argv)
 		return 1;
 	}
 	failed = run_grid(end, cells, count, only);
-	for (enum snt_scheme scheme = SNT_SPRAY; !only && scheme <= SNT_DQPLB;
-	     scheme++) {
+	for (enum snt_scheme scheme = SNT_SCHEME_SPRAY;
+	     !only && scheme <= SNT_SCHEME_DQPLB; scheme++) {
 		bool good = run_dying(end, scheme);
 
 		good = close_both(end) && good;
 		failed += say(good, count + scheme,
-			      scheme == SNT_SPRAY ? "lanes of one device die, SPRAY"
-						  : "lanes of one device die, DQPLB");
+			      scheme == SNT_SCHEME_SPRAY
+				      ? "lanes of one device die, SPRAY"
+				      : "lanes of one device die, DQPLB");
 	}
 	free(cells);
 	return failed ? 1 : 0;

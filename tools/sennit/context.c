@@ -116,7 +116,7 @@ static int try_ctx(const struct context_opts *opts, struct snt_ctx **ctx_out,
 		.gid = opts->gid,
 		.log = log_line,
 	};
-	int ret = snt_ctx_open(&ctx_opts, ctx_out);
+	int ret = snt_ctx_create(&ctx_opts, ctx_out);
 	size_t used;
 
 	if (!ret)
@@ -134,11 +134,11 @@ int context_try(const struct context_opts *opts, struct snt_loop **loop_out,
 
 	if (ret)
 		return ret;
-	ret = snt_loop_open(ctx, NULL, loop_out);
+	ret = snt_loop_create(ctx, NULL, loop_out);
 	if (!ret)
 		return 0;
 	snprintf(why, CONTEXT_TEXT, "no loop: %s", snt_err_text());
-	snt_ctx_close(ctx);
+	snt_ctx_destroy(ctx);
 	return ret;
 }
 
@@ -169,6 +169,6 @@ void context_close_loop(struct snt_loop *loop)
 {
 	struct snt_ctx *ctx = snt_loop_ctx(loop);
 
-	snt_loop_close(loop);
-	snt_ctx_close(ctx);
+	snt_loop_destroy(loop);
+	snt_ctx_destroy(ctx);
 }

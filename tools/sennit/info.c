@@ -113,7 +113,7 @@ static void say_gids(const struct snt_device *device,
 	struct snt_gid_info gid = { .size = sizeof(gid) };
 	char name[IF_NAMESIZE];
 
-	for (uint32_t i = 0; !snt_device_gid(device, i, &gid); i++) {
+	for (uint32_t i = 0; !snt_device_query_gid(device, i, &gid); i++) {
 		const char *netdev = netdev_text(gid.netdev, name);
 
 		output_text("  GID %-3u %s %s, %s%s%s; score %d: %s\n", gid.index,
@@ -164,7 +164,7 @@ static json_t *json_gids(const struct snt_device *device,
 	json_t *gids = json_array();
 	char name[IF_NAMESIZE];
 
-	for (uint32_t i = 0; !snt_device_gid(device, i, &gid); i++)
+	for (uint32_t i = 0; !snt_device_query_gid(device, i, &gid); i++)
 		json_array_append_new(gids,
 				      json_pack("{s:i, s:s, s:s, s:s, s:i, s:s, s:b}",
 						"index", (int)gid.index, "address",
@@ -340,7 +340,7 @@ static int info_run(const void *opts_in, int count, char **argument)
 			show_devices(left_out.ctx, opts->verbose, result);
 		sysfs_each_port(show_left_out, &left_out);
 		json_object_set(result, "not_opened", left_out.array);
-		snt_ctx_close(left_out.ctx);
+		snt_ctx_destroy(left_out.ctx);
 	}
 	show_settings(result);
 	if (output.json)

@@ -34,7 +34,7 @@ const char *path_names(unsigned paths, char buffer[PATH_NAMES])
 static bool chosen_gid(const struct snt_device *device,
 		       const struct snt_device_info *info, struct snt_gid_info *gid)
 {
-	for (uint32_t i = 0; !snt_device_gid(device, i, gid); i++)
+	for (uint32_t i = 0; !snt_device_query_gid(device, i, gid); i++)
 		if ((int32_t)gid->index == info->gid_index)
 			return true;
 	return false;

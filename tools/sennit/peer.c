@@ -221,8 +221,8 @@ static bool is_on_loopback(struct snt_ctx *ctx)
 	struct snt_gid_info gid = { .size = sizeof(gid) };
 
 	for (unsigned i = 0; i < snt_ctx_device_count(ctx); i++)
-		for (uint32_t j = 0; !snt_device_gid(snt_ctx_device(ctx, i), j, &gid);
-		     j++)
+		for (uint32_t j = 0;
+		     !snt_device_query_gid(snt_ctx_device(ctx, i), j, &gid); j++)
 			if (strncmp(gid.text, "127.", 4) && strcmp(gid.text, "::1"))
 				return false;
 	return true;

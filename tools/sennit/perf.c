@@ -174,7 +174,7 @@ static int sweep_of(const struct perf_opts *opts, struct perf_sweep *sweep)
 				  PERF_RATE, &sweep->kind);
 	if (!status)
 		status = words_of("scheme", opts->scheme, "spray", scheme_name,
-				  SNT_DQPLB, &sweep->scheme);
+				  SNT_SCHEME_DQPLB, &sweep->scheme);
 	if (!status)
 		status = numbers_of("size", opts->all ? "2-8m" : opts->size, "64",
 				    &sweep->size);

@@ -53,9 +53,9 @@ static int check_words(const struct perf_case *c)
 		return perf_fail(EINVAL, "there is no test %u", c->kind);
 	if (c->op < PERF_WRITE || c->op > PERF_OP_LAST)
 		return perf_fail(EINVAL, "there is no operation %u", c->op);
-	if (c->scheme > SNT_DQPLB)
+	if (c->scheme > SNT_SCHEME_DQPLB)
 		return perf_fail(EINVAL, "there is no scheme %u", c->scheme);
-	if (c->balance > SNT_BY_TIME)
+	if (c->balance > SNT_BALANCE_BY_TIME)
 		return perf_fail(EINVAL, "there is no balance %u", c->balance);
 	if (c->bidirectional && c->kind == PERF_LATENCY)
 		return perf_fail(
@@ -146,5 +146,5 @@ const char *perf_op_name(unsigned op)
 
 const char *perf_scheme_name(unsigned scheme)
 {
-	return scheme == SNT_DQPLB ? "dqplb" : "spray";
+	return scheme == SNT_SCHEME_DQPLB ? "dqplb" : "spray";
 }

@@ -106,8 +106,8 @@ static void note_lanes(const struct perf_client *client, struct perf_result *res
 	const struct perf_end *end = &client->end;
 
 	snt_qp_query(end->qp, &qp);
-	for (unsigned i = 0; i < PERF_LANE_ROWS_MAX && !snt_qp_lane(end->qp, i, &lane);
-	     i++)
+	for (unsigned i = 0;
+	     i < PERF_LANE_ROWS_MAX && !snt_qp_query_lane(end->qp, i, &lane); i++)
 		count_lane(&result->lane[i], end, &lane, qp.pass_through);
 }
 
@@ -205,8 +205,8 @@ static void take_lanes(struct perf_client *client, struct perf_result *result)
 		result->fragment_size = qp.fragment_size;
 		result->mtu = qp.mtu;
 	}
-	for (unsigned i = 0; i < PERF_LANE_ROWS_MAX && !snt_qp_lane(end->qp, i, &lane);
-	     i++) {
+	for (unsigned i = 0;
+	     i < PERF_LANE_ROWS_MAX && !snt_qp_query_lane(end->qp, i, &lane); i++) {
 		struct perf_lane_row *row = &result->lane[result->lane_count++];
 		struct perf_lane_row before = *row;
 		struct snt_device_info device = { .size = sizeof(device) };
@@ -216,7 +216,7 @@ static void take_lanes(struct perf_client *client, struct perf_result *result)
 			 device.name ? device.name : "?");
 		row->remote_device = lane.remote_device;
 		row->path = lane.path;
-		row->data = i < snt_qp_lanes(end->qp);
+		row->data = i < snt_qp_lane_count(end->qp);
 		row->alive = lane.alive;
 		count_lane(row, end, &lane, qp.pass_through);
 		row->fragments -= before.fragments;

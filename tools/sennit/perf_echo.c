@@ -19,7 +19,7 @@ static int take(struct echo *echo, const struct snt_wc *wc)
 
 	if (wc->wr_id == PERF_ASIDE)
 		return 0;
-	if (wc->opcode != SNT_RECV && wc->opcode != SNT_RECV_NOTIFY) {
+	if (wc->opcode != SNT_OP_RECV && wc->opcode != SNT_OP_RECV_NOTIFY) {
 		for (; end->done <= wc->wr_id; end->done++)
 			perf_landed(end, end->done);
 		if (!echo->echoes)
@@ -114,7 +114,7 @@ int perf_echo_take(struct perf_end *end, const struct snt_wc *wc)
 	uint64_t message = end->received;
 	int ret;
 
-	if (wc->opcode != SNT_RECV && wc->opcode != SNT_RECV_NOTIFY) {
+	if (wc->opcode != SNT_OP_RECV && wc->opcode != SNT_OP_RECV_NOTIFY) {
 		end->done = wc->wr_id + 1;
 		return 0;
 	}

@@ -142,11 +142,11 @@ static int make_qp(struct perf_end *end)
 	/* A stream's completions are the loop's. */
 	if (c->op == PERF_STREAM) {
 		cq.loop = end->loop;
-		cq.ops = c->events ? SNT_OPS_EVENTS : SNT_OPS_POLLED;
+		cq.ops = c->events ? SNT_CQ_OPS_EVENTS : SNT_CQ_OPS_POLLED;
 		qp.recv_depth = greater(qp.recv_depth, STREAM_RECEIVES);
 	}
 	/* There must be one for each device of the other end that has lanes. */
-	if (c->lanes > 1 && c->scheme != SNT_DQPLB)
+	if (c->lanes > 1 && c->scheme != SNT_SCHEME_DQPLB)
 		qp.notify_lanes =
 			lesser(c->lanes, greater(snt_ctx_device_count(end->ctx),
 						 end->peer_devices));
@@ -273,7 +273,7 @@ static void close_qp(struct perf_end *end)
 
 	if (snt_qp_close(end->qp, 0))
 		return;
-	while (wc.opcode != SNT_CLOSED && perf_now_ns() < deadline_ns)
+	while (wc.opcode != SNT_OP_CLOSED && perf_now_ns() < deadline_ns)
 		if (snt_cq_poll(end->cq, &wc, 1) < 0)
 			return;
 }
@@ -344,8 +344,8 @@ int perf_end_post(struct perf_end *end, const struct snt_send_wr *wr, unsigned c
 int perf_end_tell(struct perf_end *end, uint32_t imm)
 {
 	struct snt_send_wr wr = { .wr_id = PERF_ASIDE,
-				  .opcode = SNT_WRITE_IMM,
-				  .flags = SNT_SIGNALED,
+				  .opcode = SNT_OP_WRITE_IMM,
+				  .flags = SNT_SEND_SIGNALED,
 				  .imm = imm,
 				  .remote = &end->peer,
 				  .remote_addr = end->peer.addr };
@@ -521,8 +521,8 @@ static uint32_t paths_of(const struct perf_end *end)
 	struct snt_lane_info lane = { .size = sizeof(lane) };
 	uint32_t paths = 0;
 
-	for (unsigned i = 0; i < snt_qp_lanes(end->qp); i++)
-		if (!snt_qp_lane(end->qp, i, &lane))
+	for (unsigned i = 0; i < snt_qp_lane_count(end->qp); i++)
+		if (!snt_qp_query_lane(end->qp, i, &lane))
 			paths |= 1u << lane.path;
 	return paths;
 }

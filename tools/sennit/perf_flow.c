@@ -27,7 +27,7 @@ struct flow {
 
 static bool is_receive(const struct snt_wc *wc)
 {
-	return wc->opcode == SNT_RECV || wc->opcode == SNT_RECV_NOTIFY;
+	return wc->opcode == SNT_OP_RECV || wc->opcode == SNT_OP_RECV_NOTIFY;
 }
 
 static uint64_t lesser(uint64_t a, uint64_t b)
@@ -72,7 +72,7 @@ static int post(struct flow *flow, unsigned count)
 		perf_fill(end, message);
 		wr[i] = perf_wr(end, &sge[i], message);
 		flow->last_signaled = is_signaled(flow, message, i + 1 == count);
-		wr[i].flags = flow->last_signaled ? SNT_SIGNALED : 0;
+		wr[i].flags = flow->last_signaled ? SNT_SEND_SIGNALED : 0;
 	}
 	end->posted += count;
 	return perf_end_post(end, wr, count);
@@ -214,7 +214,7 @@ int perf_flow_take(struct perf_end *end, const struct snt_wc *wc)
 
 	if (!is_receive(wc))
 		return 0;
-	if (wc->opcode == SNT_RECV_NOTIFY && wc->imm & PERF_CREDIT)
+	if (wc->opcode == SNT_OP_RECV_NOTIFY && wc->imm & PERF_CREDIT)
 		return perf_credit(end, wc->imm);
 	if (!perf_case_takes(&end->c, end->serves))
 		return perf_fail(EPROTO, "a message for an end that only sends");

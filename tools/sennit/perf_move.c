@@ -23,15 +23,16 @@ static uint64_t read_slot(const struct perf_end *end, uint64_t message)
 
 struct snt_send_wr perf_wr(struct perf_end *end, struct snt_sge *sge, uint64_t message)
 {
-	static const uint8_t opcode[] = {
-		[PERF_WRITE] = SNT_WRITE,	  [PERF_WRITE_IMM] = SNT_WRITE_IMM,
-		[PERF_READ] = SNT_READ,		  [PERF_SEND] = SNT_SEND,
-		[PERF_FETCH_ADD] = SNT_FETCH_ADD, [PERF_CMP_SWAP] = SNT_CMP_SWAP
-	};
+	static const uint8_t opcode[] = { [PERF_WRITE] = SNT_OP_WRITE,
+					  [PERF_WRITE_IMM] = SNT_OP_WRITE_IMM,
+					  [PERF_READ] = SNT_OP_READ,
+					  [PERF_SEND] = SNT_OP_SEND,
+					  [PERF_FETCH_ADD] = SNT_OP_FETCH_ADD,
+					  [PERF_CMP_SWAP] = SNT_OP_CMP_SWAP };
 	const struct perf_case *c = &end->c;
 	struct snt_send_wr wr = { .wr_id = message,
 				  .opcode = opcode[c->op],
-				  .flags = SNT_SIGNALED,
+				  .flags = SNT_SEND_SIGNALED,
 				  .sge = sge,
 				  .sge_count = 1,
 				  .remote = &end->peer,
@@ -132,13 +133,13 @@ static void take_sample(struct perf_end *end, struct perf_timeline *line,
 
 	snt_qp_query(end->qp, &qp);
 	sample->at_ns = now_ns - line->begin_ns;
-	line->lanes = snt_qp_lanes(end->qp);
+	line->lanes = snt_qp_lane_count(end->qp);
 	if (line->lanes > PERF_SAMPLE_LANES)
 		line->lanes = PERF_SAMPLE_LANES;
 	for (unsigned i = 0; i < line->lanes; i++) {
 		struct snt_lane_info lane = { .size = sizeof(lane) };
 
-		snt_qp_lane(end->qp, i, &lane);
+		snt_qp_query_lane(end->qp, i, &lane);
 		sample->bytes[i] = line->lanes > 1
 					   ? carried(end, &lane, qp.fragment_size)
 					   : (end->done - clock->first) * end->c.size;

@@ -40,7 +40,7 @@ static int read_tried(struct tried *tried, const struct snt_conn *conn)
 	struct snt_conn_pair_info pair = { .size = sizeof(pair) };
 
 	*tried = (struct tried){ 0 };
-	while (!snt_conn_pair(conn, (unsigned)tried->pair_count, &pair)) {
+	while (!snt_conn_query_pair(conn, (unsigned)tried->pair_count, &pair)) {
 		struct snt_conn_pair_info *more =
 			reallocarray(tried->pair, tried->pair_count + 1, sizeof(pair));
 
@@ -223,7 +223,8 @@ static void say_lanes(const struct tried *tried, struct snt_qp *qp)
 	struct snt_lane_info lane = { .size = sizeof(lane) };
 	char ours[DEVICE_TEXT], theirs[DEVICE_TEXT];
 
-	for (unsigned i = 0; i < snt_qp_lanes(qp) && !snt_qp_lane(qp, i, &lane); i++)
+	for (unsigned i = 0;
+	     i < snt_qp_lane_count(qp) && !snt_qp_query_lane(qp, i, &lane); i++)
 		output_text("  lane %u: %s - %s, by %s%s\n", i,
 			    device_text(tried, true, lane.device, ours),
 			    device_text(tried, false, lane.remote_device, theirs),
@@ -239,8 +240,8 @@ static void say_text(const struct tried *tried, const struct snt_conn *conn,
 
 	snt_conn_query(conn, &info);
 	output_text("%s (%s): %u lane%s, MTU %u, connected in %s%s\n", host,
-		    info.peer_address, snt_qp_lanes(qp),
-		    snt_qp_lanes(qp) == 1 ? "" : "s", info.mtu,
+		    info.peer_address, snt_qp_lane_count(qp),
+		    snt_qp_lane_count(qp) == 1 ? "" : "s", info.mtu,
 		    output_duration(time, (double)info.setup_took_ns / 1e9),
 		    info.authenticated ? ", and the peer knows the secret" : "");
 	say_lanes(tried, qp);
@@ -297,7 +298,8 @@ static json_t *json_lanes(const struct tried *tried, struct snt_qp *qp)
 	char ours[DEVICE_TEXT], theirs[DEVICE_TEXT];
 	json_t *lanes = json_array();
 
-	for (unsigned i = 0; i < snt_qp_lanes(qp) && !snt_qp_lane(qp, i, &lane); i++)
+	for (unsigned i = 0;
+	     i < snt_qp_lane_count(qp) && !snt_qp_query_lane(qp, i, &lane); i++)
 		json_array_append_new(lanes,
 				      json_pack("{s:s, s:s, s:s, s:b}", "path",
 						path_name(lane.path), "ours",
@@ -430,7 +432,7 @@ static void on_accepted(void *arg, struct snt_stream_listener *listener,
 			struct snt_stream *stream)
 {
 	struct snt_conn_info info = { .size = sizeof(info) };
-	unsigned lanes = snt_qp_lanes(snt_conn_qp(snt_stream_conn(stream)));
+	unsigned lanes = snt_qp_lane_count(snt_conn_qp(snt_stream_conn(stream)));
 
 	(void)arg, (void)listener;
 	snt_conn_query(snt_stream_conn(stream), &info);
@@ -447,7 +449,7 @@ static void on_accepted(void *arg, struct snt_stream_listener *listener,
 		output_json(object);
 	}
 	output_flush();
-	snt_stream_on_ready(stream, on_ready, NULL);
+	snt_stream_set_ready_handler(stream, on_ready, NULL);
 	on_ready(NULL, stream, 0);
 }
 

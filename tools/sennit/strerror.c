@@ -103,7 +103,7 @@ static int number_of(const char *text)
  * Statuses of completions
  */
 
-#define STATUSES (SNT_GENERAL_ERR + 1)
+#define STATUSES (SNT_WC_GENERAL_ERR + 1)
 
 /* "RETRY_EXC_ERR", with or without the prefixes of this library or of verbs. -1: none. */
 static int status_of(const char *text)
