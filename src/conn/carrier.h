@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-#include "conn/hub.h"
+#include "conn/conn_loop.h"
 
 /*
  * What carries the messages of a connection: in order, once and intact, or not at all.
@@ -31,7 +31,7 @@ struct snt__carrier_table {
 	/* No more calls to the connection. */
 	void (*close)(struct snt__carrier *carrier);
 	/* Asks the peer's device whether it is still there, without help of its
-	 * program. NULL: QPs of scouts ask (scout.h), and a message is sent, for the
+	 * program. NULL: probe QPs ask (probing.h), and a message is sent, for the
 	 * carrier's own timeout. Where empty messages get lost: by a message. */
 	void (*ping)(struct snt__carrier *carrier);
 	/* The time within which the loss of the peer must be noticed. */
@@ -41,7 +41,7 @@ struct snt__carrier_table {
 
 struct snt__carrier {
 	const struct snt__carrier_table *table;
-	struct snt__hub *hub;
+	struct snt__conn_loop *conn_loop;
 	struct snt_conn *conn; /* NULL: closed, still sending */
 };
 
@@ -52,18 +52,18 @@ void snt__conn_writable(struct snt_conn *conn);
 void snt__conn_lost(struct snt_conn *conn, int error, const char *text);
 
 /* The source of a listener's carriers. */
-struct snt__ear;
+struct snt__acceptor;
 
-struct snt__ear_table {
-	void (*close)(struct snt__ear *ear);
+struct snt__acceptor_table {
+	void (*close)(struct snt__acceptor *acceptor);
 	bool by_cm; /* its addresses are those of devices with a connection manager */
 };
 
 struct snt_listener;
 
-struct snt__ear {
-	const struct snt__ear_table *table;
-	struct snt__hub *hub;
+struct snt__acceptor {
+	const struct snt__acceptor_table *table;
+	struct snt__conn_loop *conn_loop;
 	struct snt_listener *listener;
 	struct sockaddr_storage bound; /* with the port that was chosen */
 };
@@ -73,23 +73,23 @@ struct snt__ear {
 struct snt_conn *snt__listener_heard(struct snt_listener *listener,
 				     struct snt__carrier *carrier);
 /* listener.c */
-struct snt__hub *snt__listener_hub(const struct snt_listener *listener);
+struct snt__conn_loop *snt__listener_conn_loop(const struct snt_listener *listener);
 struct snt__member;
 struct snt__member *snt__listener_member(const struct snt_listener *listener);
 /* listener.c: would there be room for another connection? Makes none. */
 bool snt__listener_has_room(const struct snt_listener *listener);
 
 /* tcp.c */
-int snt__tcp_connect(struct snt__hub *hub, const struct sockaddr *source,
+int snt__tcp_connect(struct snt__conn_loop *conn_loop, const struct sockaddr *source,
 		     const struct sockaddr *target, struct snt_conn *conn,
 		     struct snt__carrier **carrier_out);
-int snt__tcp_listen(struct snt__hub *hub, const struct sockaddr *address,
+int snt__tcp_listen(struct snt__conn_loop *conn_loop, const struct sockaddr *address,
 		    unsigned backlog, struct snt_listener *listener,
-		    struct snt__ear **ear_out);
+		    struct snt__acceptor **acceptor_out);
 
-/* ear_address.c: as snt_listener_address(). */
-int snt__ear_address(const struct snt__ear *ear, unsigned position, char *buffer,
-		     size_t size);
+/* acceptor_address.c: as snt_listener_address(). */
+int snt__acceptor_address(const struct snt__acceptor *acceptor, unsigned position,
+			  char *buffer, size_t size);
 
 /* address.c */
 #define SNT__ADDRESS_TEXT 64

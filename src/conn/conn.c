@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-#include "conn/cm.h"
+#include "conn/carrier_cm.h"
 #include "conn/feed.h"
 #include "util/err.h"
 #include "util/opts.h"
@@ -29,7 +29,7 @@ static void qp_closed(struct snt_op *op)
 	struct snt_conn *conn = op->arg;
 
 	conn->events |= 1u << SNT_CONN_OVER;
-	snt__hub_add_work(conn->hub, &conn->worker);
+	snt__conn_loop_add_work(conn->conn_loop, &conn->worker);
 }
 
 static void close_qp(struct snt_conn *conn)
@@ -61,7 +61,7 @@ static void drop_lookup(struct snt_conn *conn)
 {
 	if (!conn->lookup)
 		return;
-	snt__hub_unwatch(conn->hub, &conn->lookup_watch);
+	snt__conn_loop_unwatch(conn->conn_loop, &conn->lookup_watch);
 	snt__lookup_drop(conn->lookup);
 	conn->lookup = NULL;
 }
@@ -72,8 +72,8 @@ void snt__conn_shut(struct snt_conn *conn)
 	snt__unlink(&conn->in_waiting);
 	drop_lookup(conn);
 	close_carrier(conn);
-	snt__scouting_close(conn->scouting);
-	conn->scouting = NULL;
+	snt__probing_close(conn->probing);
+	conn->probing = NULL;
 	close_qp(conn);
 }
 
@@ -105,7 +105,7 @@ static uint64_t back_off(const struct snt_conn *conn)
 		delay *= 2;
 	if (delay > BACK_OFF_MAX)
 		delay = BACK_OFF_MAX;
-	if (snt__ctx_random(conn->hub->ctx, &chance, sizeof(chance)))
+	if (snt__ctx_random(conn->conn_loop->ctx, &chance, sizeof(chance)))
 		chance = 0;
 	return delay - delay / 2 * (chance % 1024) / 1024;
 }
@@ -114,7 +114,7 @@ static void try_later(struct snt_conn *conn)
 {
 	conn->waiting = true;
 	conn->retries--;
-	snt_timer_start(conn->hub->loop, &conn->timer, back_off(conn));
+	snt_timer_start(conn->conn_loop->loop, &conn->timer, back_off(conn));
 }
 
 static int start(struct snt_conn *conn);
@@ -126,7 +126,7 @@ static void try_again(struct snt_conn *conn)
 	int ret;
 
 	if (conn->qp && conn->qp->connected && !conn->qp->closed_reported) {
-		snt_timer_start(conn->hub->loop, &conn->timer, POLL_NS);
+		snt_timer_start(conn->conn_loop->loop, &conn->timer, POLL_NS);
 		return;
 	}
 	ret = snt_qp_destroy(conn->qp);
@@ -141,7 +141,7 @@ static void try_again(struct snt_conn *conn)
 	snt__conn_fail(conn, SNT__END_FAILED, ret, snt_err_text());
 	conn->hs.error = ret;
 	conn->events |= 1u << SNT_CONN_OVER;
-	snt__hub_add_work(conn->hub, &conn->worker);
+	snt__conn_loop_add_work(conn->conn_loop, &conn->worker);
 }
 
 /*
@@ -165,7 +165,7 @@ static int tell_over(struct snt_conn *conn)
 		snt__conn_free(conn);
 		return 0;
 	}
-	if (snt__meet_awaits(conn))
+	if (snt__simultaneous_awaits(conn))
 		return 0;
 	if (conn->retries && !conn->leaving && may_pass(conn)) {
 		try_later(conn);
@@ -190,7 +190,7 @@ static int tell(struct snt_conn *conn)
 	conn->events &= (uint8_t)(conn->events - 1);
 	conn->prepared = event == SNT_CONN_PREPARE;
 	if (conn->events || conn->prepared)
-		snt__hub_add_work(conn->hub, &conn->worker);
+		snt__conn_loop_add_work(conn->conn_loop, &conn->worker);
 	switch (event) {
 	case SNT__CONN_REQUEST:
 		return snt__listener_tell(conn);
@@ -214,12 +214,12 @@ static int work(struct snt__worker *worker)
 
 	if (conn->meeting) {
 		conn->meeting = false;
-		if (snt__meet(conn))
+		if (snt__simultaneous_open(conn))
 			return 0;
 	}
-	if (conn->may_scout) {
-		conn->may_scout = false;
-		snt__conn_scout(conn);
+	if (conn->may_probe) {
+		conn->may_probe = false;
+		snt__conn_probe(conn);
 	}
 	if (conn->prepared) {
 		conn->prepared = false;
@@ -253,13 +253,13 @@ static void timer_fired(struct snt_timer *timer)
 		conn->awaits = false;
 		conn->hs.error = -ETIMEDOUT;
 		conn->events |= 1u << SNT_CONN_OVER;
-		snt__hub_add_work(conn->hub, &conn->worker);
+		snt__conn_loop_add_work(conn->conn_loop, &conn->worker);
 		return;
 	}
 	if (conn->lookup)
 		look_no_longer(conn);
 	else
-		snt__handshake_timer(&conn->hs, snt__hub_now(conn->hub));
+		snt__handshake_timer(&conn->hs, snt__conn_loop_now(conn->conn_loop));
 	snt__conn_step(conn);
 }
 
@@ -267,13 +267,13 @@ static void timer_fired(struct snt_timer *timer)
  * Creation and destruction
  */
 
-int snt__conn_make(struct snt__hub *hub, struct snt_conn **conn_out)
+int snt__conn_make(struct snt__conn_loop *conn_loop, struct snt_conn **conn_out)
 {
 	struct snt_conn *conn = calloc(1, sizeof(*conn));
 
 	if (!conn)
 		return snt__fail(ENOMEM, "no memory for a connection");
-	conn->hub = hub;
+	conn->conn_loop = conn_loop;
 	conn->worker.work = work;
 	conn->timer.fired = timer_fired;
 	conn->timer.arg = conn;
@@ -285,17 +285,17 @@ int snt__conn_make(struct snt__hub *hub, struct snt_conn **conn_out)
 
 void snt__conn_free(struct snt_conn *conn)
 {
-	snt__hub_waiters_end(conn->waiter);
+	snt__conn_loop_waiters_end(conn->waiter);
 	snt__listener_forget(conn);
 	drop_lookup(conn);
 	free(conn->host);
 	close_carrier(conn);
-	snt__scouting_close(conn->scouting);
+	snt__probing_close(conn->probing);
 	snt_timer_stop(&conn->timer);
 	snt__unlink(&conn->in_waiting);
 	snt__unlink(&conn->in_meetings);
 	snt__unlink(&conn->worker.link);
-	conn->hub->users -= conn->programs;
+	conn->conn_loop->users -= conn->programs;
 	explicit_bzero(conn, sizeof(*conn));
 	free(conn);
 }
@@ -304,14 +304,14 @@ void snt__conn_free(struct snt_conn *conn)
 static int begin(struct snt_conn *conn)
 {
 	uint8_t nonce[SNT__NONCE_SIZE];
-	int ret = snt__hub_random(conn->hub, nonce, sizeof(nonce));
+	int ret = snt__conn_loop_random(conn->conn_loop, nonce, sizeof(nonce));
 
 	if (ret)
 		return ret;
 	snt__handshake_init(&conn->hs,
 			    &(struct snt__handshake_opts){
 				    .connects = true,
-				    .identity = conn->hub->identity,
+				    .identity = conn->conn_loop->identity,
 				    .nonce = nonce,
 				    .offer = &conn->offer,
 				    .secret = conn->secret_length ? conn->secret : NULL,
@@ -323,7 +323,7 @@ static int begin(struct snt_conn *conn)
 
 static int start_timer(struct snt_conn *conn)
 {
-	return snt_timer_start_at(conn->hub->loop, &conn->timer,
+	return snt_timer_start_at(conn->conn_loop->loop, &conn->timer,
 				  snt__handshake_due(&conn->hs));
 }
 
@@ -338,10 +338,11 @@ static int call_target(struct snt_conn *conn)
 	if (conn->source.ss_family == AF_UNSPEC)
 		source = NULL;
 	if (conn->carrier_kind == SNT_CARRIER_TCP)
-		ret = snt__tcp_connect(conn->hub, source, target, conn, &conn->carrier);
+		ret = snt__tcp_connect(conn->conn_loop, source, target, conn,
+				       &conn->carrier);
 	else
-		ret = snt__cm_connect(conn->hub, source, target, conn->offer.detect_ms,
-				      conn, &conn->carrier);
+		ret = snt__cm_connect(conn->conn_loop, source, target,
+				      conn->offer.detect_ms, conn, &conn->carrier);
 	return ret ? ret : start_timer(conn);
 }
 
@@ -389,7 +390,7 @@ static int look_up(struct snt_conn *conn)
 		return ret;
 	conn->lookup_watch = (struct snt__watch){ .fd = snt__lookup_fd(conn->lookup),
 						  .ready = looked_up };
-	ret = snt__hub_watch(conn->hub, &conn->lookup_watch, EPOLLIN);
+	ret = snt__conn_loop_watch(conn->conn_loop, &conn->lookup_watch, EPOLLIN);
 	return ret ? ret : start_timer(conn);
 }
 
@@ -397,7 +398,7 @@ static int look_up(struct snt_conn *conn)
 static int start(struct snt_conn *conn)
 {
 	conn->attempts++;
-	conn->began_at = snt__hub_now(conn->hub);
+	conn->began_at = snt__conn_loop_now(conn->conn_loop);
 	return conn->target.ss_family == AF_UNSPEC ? look_up(conn) : call_target(conn);
 }
 
@@ -414,7 +415,7 @@ static int start_at(struct snt_conn *conn, const char *host, uint16_t port)
 				  : snt__fail(ENOMEM, "no memory for a host's name");
 	}
 	conn->attempts++;
-	conn->began_at = snt__hub_now(conn->hub);
+	conn->began_at = snt__conn_loop_now(conn->conn_loop);
 	return count < 0 ? count : call_any(conn, found, count);
 }
 
@@ -448,7 +449,8 @@ static int take_opts(struct snt_conn *conn, const struct snt_conn_opts *opts)
 				   "struct snt_qp_opts");
 
 	if (!ret)
-		ret = snt__offer_make(conn->hub, opts, &conn->qp_opts, &conn->offer);
+		ret = snt__offer_make(conn->conn_loop, opts, &conn->qp_opts,
+				      &conn->offer);
 	if (ret)
 		return ret;
 	conn->event = opts->event;
@@ -482,13 +484,13 @@ static int set_up(struct snt_conn *conn, const struct snt_conn_opts *opts)
 		return snt__fail(
 			EINVAL, "snt_conn_opts.meet needs snt_conn_opts.name, the same "
 				"at both ends");
-	if (conn->meet && (snt__listener_hub(conn->meet) != conn->hub ||
+	if (conn->meet && (snt__listener_conn_loop(conn->meet) != conn->conn_loop ||
 			   snt__feed_is_shared(snt__listener_member(conn->meet))))
 		return snt__fail(EINVAL, "snt_conn_opts.meet is in another loop, or "
 					 "shares its port with other listeners");
 	if (conn->meet) {
 		conn->offer.meets = true;
-		snt__list_append(&conn->hub->meetings, &conn->in_meetings);
+		snt__list_append(&conn->conn_loop->meetings, &conn->in_meetings);
 	}
 	return start_at(conn, opts->host, opts->port);
 }
@@ -498,18 +500,18 @@ int snt_conn_connect(struct snt_loop *loop, const struct snt_conn_opts *user_opt
 {
 	struct snt_conn_opts opts;
 	struct snt_conn *conn = NULL;
-	struct snt__hub *hub;
+	struct snt__conn_loop *conn_loop;
 	int ret = snt__opts_import(&opts, sizeof(opts), user_opts,
 				   "struct snt_conn_opts");
 
 	if (!ret)
-		ret = snt__hub_get(loop, &hub);
+		ret = snt__conn_loop_get(loop, &conn_loop);
 	if (!ret)
-		ret = snt__conn_make(hub, &conn);
+		ret = snt__conn_make(conn_loop, &conn);
 	if (ret)
 		return ret;
 	conn->programs = true;
-	hub->users++;
+	conn_loop->users++;
 	ret = set_up(conn, &opts);
 	if (ret) {
 		snt__conn_free(conn);
@@ -526,7 +528,7 @@ int snt_conn_accept(struct snt_conn *conn, const struct snt_conn_opts *user_opts
 				   "struct snt_conn_opts");
 
 	if (!ret)
-		ret = snt__hub_check(conn->hub);
+		ret = snt__conn_loop_check(conn->conn_loop);
 	if (ret)
 		return ret;
 	if (!conn->requested)
@@ -551,7 +553,7 @@ int snt_conn_accept(struct snt_conn *conn, const struct snt_conn_opts *user_opts
 int snt_conn_reject(struct snt_conn *conn, const char *text, const void *data,
 		    size_t data_length)
 {
-	int ret = snt__hub_check(conn->hub);
+	int ret = snt__conn_loop_check(conn->conn_loop);
 
 	if (ret)
 		return ret;
@@ -570,7 +572,7 @@ int snt_conn_reject(struct snt_conn *conn, const char *text, const void *data,
 
 int snt_conn_disconnect(struct snt_conn *conn)
 {
-	int ret = snt__hub_check(conn->hub);
+	int ret = snt__conn_loop_check(conn->conn_loop);
 
 	if (ret)
 		return ret;
@@ -587,7 +589,7 @@ int snt_conn_disconnect(struct snt_conn *conn)
 
 int snt_conn_abort(struct snt_conn *conn, const char *text)
 {
-	int ret = snt__hub_check(conn->hub);
+	int ret = snt__conn_loop_check(conn->conn_loop);
 
 	if (ret)
 		return ret;
@@ -599,7 +601,7 @@ int snt_conn_abort(struct snt_conn *conn, const char *text)
 		conn->waiting = conn->awaits = false;
 		conn->hs.error = -ECANCELED;
 		conn->events |= 1u << SNT_CONN_OVER;
-		snt__hub_add_work(conn->hub, &conn->worker);
+		snt__conn_loop_add_work(conn->conn_loop, &conn->worker);
 		return 0;
 	}
 	snt__handshake_end(&conn->hs, SNT__END_ABORTED, -ECANCELED,
@@ -637,7 +639,7 @@ int snt_conn_destroy(struct snt_conn *conn)
 
 	if (!conn)
 		return 0;
-	ret = snt__hub_check(conn->hub);
+	ret = snt__conn_loop_check(conn->conn_loop);
 	if (!ret)
 		ret = release_qp(conn);
 	if (ret)
@@ -676,7 +678,8 @@ static bool is_settled(const void *what)
 static int wait_until(struct snt_conn *conn, int64_t timeout_ns,
 		      bool (*has_come)(const void *what))
 {
-	int ret = snt__hub_wait(conn->hub, &conn->waiter, has_come, conn, timeout_ns);
+	int ret = snt__conn_loop_wait(conn->conn_loop, &conn->waiter, has_come, conn,
+				      timeout_ns);
 
 	if (ret == -EINPROGRESS)
 		return snt__fail(EINPROGRESS,

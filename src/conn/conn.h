@@ -8,11 +8,11 @@
 #include "conn/carrier.h"
 #include "conn/handshake.h"
 #include "conn/lookup.h"
-#include "conn/scout.h"
+#include "conn/probing.h"
 
 /*
- * A connection: the engine (handshake.h), its carrier (carrier.h), the scouts that try
- * pairs of devices (scout.h), and the program's QP. conn_step.c carries out the
+ * A connection: the engine (handshake.h), its carrier (carrier.h), the probe QPs that try
+ * pairs of devices (probing.h), and the program's QP. conn_step.c carries out the
  * engine's actions; conn.c is the program's interface.
  */
 
@@ -23,12 +23,12 @@
 #define SNT__CONN_SETUP_NS UINT64_C(10000000000)
 
 struct snt_conn {
-	struct snt__hub *hub;
+	struct snt__conn_loop *conn_loop;
 	struct snt__worker worker;
 	struct snt_timer timer; /* of the engine, of waiting for sends, of a retry */
 	struct snt__handshake hs;
 	struct snt__carrier *carrier; /* NULL: not yet, or no longer */
-	struct snt__scouting *scouting;
+	struct snt__probing *probing;
 	struct snt_listener *listener; /* its source; NULL: none, or destroyed */
 	struct snt__link in_listener;
 	struct snt__link in_requests;
@@ -50,11 +50,11 @@ struct snt_conn {
 	bool waiting;	/* for a retry */
 	bool meeting; /* it may be the other end's counterpart of an attempt of ours */
 	bool awaits;  /* the other end's attempt is the one that counts */
-	bool may_scout; /* its turn has come */
+	bool may_probe; /* its turn has come */
 	bool prepared; /* the program has had its turn with the QP, which can be connected now */
 	bool up;	/* is, or was, established */
 	uint8_t events; /* to be reported: a bit for each enum snt_conn_event */
-	struct snt__hub_waiter *waiter;
+	struct snt__conn_loop_waiter *waiter;
 
 	void (*event)(void *arg, struct snt_conn *conn, enum snt_conn_event event);
 	void *arg;
@@ -85,7 +85,7 @@ struct snt_conn {
 void snt__conn_step(struct snt_conn *conn);
 
 /* conn_step.c: the connection's turn to try pairs has come. */
-void snt__conn_scout(struct snt_conn *conn);
+void snt__conn_probe(struct snt_conn *conn);
 
 /* conn_step.c: the program has had its turn with the QP. */
 void snt__conn_prepared(struct snt_conn *conn);
@@ -95,7 +95,7 @@ void snt__conn_fail(struct snt_conn *conn, enum snt__end_code code, int error,
 		    const char *text);
 
 /* conn.c: a connection that the program does not have yet. */
-int snt__conn_make(struct snt__hub *hub, struct snt_conn **conn_out);
+int snt__conn_make(struct snt__conn_loop *conn_loop, struct snt_conn **conn_out);
 /* conn.c: frees it, with everything it owns. */
 void snt__conn_free(struct snt_conn *conn);
 
@@ -109,20 +109,21 @@ void snt__listener_keep_dead(struct snt_listener *listener);
 void snt__listener_drop_dead(struct snt_listener *listener);
 
 /* meet.c: may it be the counterpart of one of our attempts? */
-bool snt__meet_expected(const struct snt_conn *conn);
+bool snt__simultaneous_expected(const struct snt_conn *conn);
 /* meet.c: decides between the two. True: the connection has been taken over, or will
  * be. */
-bool snt__meet(struct snt_conn *conn);
+bool snt__simultaneous_open(struct snt_conn *conn);
 /* meet.c: for an attempt that is over: wait for the other end's? */
-bool snt__meet_awaits(struct snt_conn *conn);
+bool snt__simultaneous_awaits(struct snt_conn *conn);
 
 /* conn.c: releases everything that an attempt created, but not the connection. */
 void snt__conn_shut(struct snt_conn *conn);
 
 /* offer.c: the offer for the context's devices. `qp` is a copy of opts->qp in our
  * size. */
-int snt__offer_make(const struct snt__hub *hub, const struct snt_conn_opts *opts,
-		    const struct snt_qp_opts *qp, struct snt__offer *offer);
+int snt__offer_make(const struct snt__conn_loop *conn_loop,
+		    const struct snt_conn_opts *opts, const struct snt_qp_opts *qp,
+		    struct snt__offer *offer);
 int snt__offer_check_secret(const void *secret, size_t length);
 int snt__offer_check_data(const void *data, size_t length);
 

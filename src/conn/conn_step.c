@@ -7,7 +7,7 @@
 
 #include "conn/conn.h"
 #include "util/err.h"
-#include "vqp/pass.h"
+#include "vqp/passthrough.h"
 
 #define MS_NS UINT64_C(1000000)
 /* The interval of checks for unacknowledged WRs. */
@@ -16,8 +16,8 @@
 #define PROBE_SHARE 4
 /* 17 ms: busy hosts get half a second, even with a shorter detection time; 134 ms:
  * longer retransmission timeouts would make the setup slow. */
-#define SCOUT_TIMEOUT_MIN 12
-#define SCOUT_TIMEOUT_MAX 15
+#define PROBE_TIMEOUT_MIN 12
+#define PROBE_TIMEOUT_MAX 15
 #define LANE_TRIES	  8
 #define LANE_TIMEOUT_MAX  18
 
@@ -30,7 +30,7 @@ void snt__conn_fail(struct snt_conn *conn, enum snt__end_code code, int error,
 static void tell(struct snt_conn *conn, enum snt_conn_event event)
 {
 	conn->events |= (uint8_t)(1u << event);
-	snt__hub_add_work(conn->hub, &conn->worker);
+	snt__conn_loop_add_work(conn->conn_loop, &conn->worker);
 }
 
 /* The longest ACK timeout within that time. */
@@ -60,77 +60,77 @@ static uint8_t lane_timeout(uint64_t detect_ns)
  * are busy. A lost ping is sent again within half of the time in which an answer has to
  * come.
  */
-static uint8_t scout_timeout(uint64_t detect_ns)
+static uint8_t probe_qp_timeout(uint64_t detect_ns)
 {
-	uint8_t patient = timeout_within(detect_ns * 5 / 16 / 4, SCOUT_TIMEOUT_MAX);
+	uint8_t patient = timeout_within(detect_ns * 5 / 16 / 4, PROBE_TIMEOUT_MAX);
 	uint8_t lane = lane_timeout(detect_ns);
 	uint8_t timeout = patient > lane ? patient : lane;
 
-	return timeout > SCOUT_TIMEOUT_MIN ? timeout : SCOUT_TIMEOUT_MIN;
+	return timeout > PROBE_TIMEOUT_MIN ? timeout : PROBE_TIMEOUT_MIN;
 }
 
 /*
  * Trials
  */
 
-static void connect_scouts(struct snt_conn *conn)
+static void connect_probe_qps(struct snt_conn *conn)
 {
 	struct snt__handshake *hs = &conn->hs;
-	int ret = snt__scouting_connect(conn->scouting, &hs->theirs, &hs->peer_probe,
-					conn->setup_ns / PROBE_SHARE);
+	int ret = snt__probing_connect(conn->probing, &hs->theirs, &hs->peer_probe,
+				       conn->setup_ns / PROBE_SHARE);
 
 	if (ret)
 		snt__conn_fail(conn, SNT__END_FAILED, ret, snt_err_text());
 }
 
-void snt__conn_scout(struct snt_conn *conn)
+void snt__conn_probe(struct snt_conn *conn)
 {
-	struct snt__scout scouts[SNT__PAIRS_MAX] = { 0 };
+	struct snt__probe_qp probe_qps[SNT__PAIRS_MAX] = { 0 };
 	struct snt_qp_opts like = conn->qp_opts;
 	int ret;
 
 	if (snt__handshake_over(&conn->hs))
 		return;
-	like.timeout = scout_timeout(snt__handshake_detect_ns(&conn->hs));
-	ret = snt__scouting_begin(conn->hub, conn, conn->hs.connects, &like,
-				  &conn->hs.probe, scouts, &conn->scouting);
+	like.timeout = probe_qp_timeout(snt__handshake_detect_ns(&conn->hs));
+	ret = snt__probing_begin(conn->conn_loop, conn, conn->hs.connects, &like,
+				 &conn->hs.probe, probe_qps, &conn->probing);
 	if (ret) {
 		snt__conn_fail(conn, SNT__END_RESOURCES, ret, snt_err_text());
 		return;
 	}
-	snt__handshake_scouts(&conn->hs, scouts);
+	snt__handshake_probe_qps(&conn->hs, probe_qps);
 	if (!conn->hs.connects)
-		connect_scouts(conn);
+		connect_probe_qps(conn);
 }
 
-void snt__conn_may_scout(struct snt__link *waiting)
+void snt__conn_may_probe(struct snt__link *waiting)
 {
 	struct snt_conn *conn =
 		snt__container(waiting->next, struct snt_conn, in_waiting);
 
 	snt__unlink(&conn->in_waiting);
-	conn->may_scout = true;
-	snt__hub_add_work(conn->hub, &conn->worker);
+	conn->may_probe = true;
+	snt__conn_loop_add_work(conn->conn_loop, &conn->worker);
 }
 
 /* Limited, because a storm of connections would need several times as many QPs as the
  * connections themselves. */
-static void scout(struct snt_conn *conn)
+static void probe_qp(struct snt_conn *conn)
 {
-	snt__scouting_close(conn->scouting);
-	conn->scouting = NULL;
-	if (snt__scouting_may_begin(conn->hub, conn->hs.connects))
-		snt__conn_scout(conn);
+	snt__probing_close(conn->probing);
+	conn->probing = NULL;
+	if (snt__probing_may_begin(conn->conn_loop, conn->hs.connects))
+		snt__conn_probe(conn);
 	else
-		snt__list_append(&conn->hub->scout_waiting[conn->hs.connects],
+		snt__list_append(&conn->conn_loop->probe_waiting[conn->hs.connects],
 				 &conn->in_waiting);
 }
 
-/* Called from inside the scouting, which must not be closed here. */
+/* Called from inside the probing, which must not be closed here. */
 void snt__conn_probed(struct snt_conn *conn, const uint8_t *verdict)
 {
 	snt__handshake_probed(&conn->hs, verdict);
-	snt__hub_add_work(conn->hub, &conn->worker);
+	snt__conn_loop_add_work(conn->conn_loop, &conn->worker);
 }
 
 /*
@@ -156,14 +156,15 @@ static int make_qp(struct snt_conn *conn)
 		if (conn->hs.ours.scheme == SNT_SCHEME_SPRAY)
 			opts.notify_lanes = plan->lane_count - plan->data_lanes;
 	}
-	return snt_qp_create(conn->hub->ctx, &opts, &conn->qp);
+	return snt_qp_create(conn->conn_loop->ctx, &opts, &conn->qp);
 }
 
-static bool is_planned(const struct snt__plan *plan, const struct snt__scout *scout)
+static bool is_planned(const struct snt__plan *plan,
+		       const struct snt__probe_qp *probe_qp)
 {
 	for (unsigned i = 0; i < plan->lane_count; i++)
-		if (plan->lane[i].local == scout->device &&
-		    plan->lane[i].remote == scout->remote)
+		if (plan->lane[i].local == probe_qp->device &&
+		    plan->lane[i].remote == probe_qp->remote)
 			return true;
 	return false;
 }
@@ -177,19 +178,19 @@ static void end_trials(struct snt_conn *conn)
 	bool keep[SNT__PAIRS_MAX], any = false;
 
 	for (unsigned i = 0; i < conn->hs.probe.count; i++) {
-		keep[i] = is_planned(&conn->hs.plan, &conn->hs.probe.scout[i]);
+		keep[i] = is_planned(&conn->hs.plan, &conn->hs.probe.probe_qp[i]);
 		any |= keep[i];
 	}
-	if (any && conn->scouting && conn->carrier && !conn->carrier->table->ping) {
-		snt__scouting_keep(conn->scouting, keep,
-				   snt__handshake_detect_ns(&conn->hs));
+	if (any && conn->probing && conn->carrier && !conn->carrier->table->ping) {
+		snt__probing_keep(conn->probing, keep,
+				  snt__handshake_detect_ns(&conn->hs));
 		return;
 	}
-	snt__scouting_close(conn->scouting);
-	conn->scouting = NULL;
+	snt__probing_close(conn->probing);
+	conn->probing = NULL;
 }
 
-/* Called from inside the scouting, like snt__conn_probed(). */
+/* Called from inside the probing, like snt__conn_probed(). */
 void snt__conn_silent(struct snt_conn *conn)
 {
 	snt__conn_lost(conn, -ETIMEDOUT, "its devices do not answer");
@@ -231,13 +232,14 @@ static void connect_qp(struct snt_conn *conn)
 	if (ret)
 		snt__conn_fail(conn, SNT__END_MISMATCH, ret, snt_err_text());
 	else
-		snt__handshake_connected(&conn->hs, snt__hub_now(conn->hub));
+		snt__handshake_connected(&conn->hs,
+					 snt__conn_loop_now(conn->conn_loop));
 }
 
 static void come_up(struct snt_conn *conn)
 {
 	conn->up = true;
-	conn->took_ns = snt__hub_now(conn->hub) - conn->began_at;
+	conn->took_ns = snt__conn_loop_now(conn->conn_loop) - conn->began_at;
 	conn->carrier->table->detect(conn->carrier, 4 * conn->hs.ping_interval);
 	tell(conn, SNT_CONN_CONNECTED);
 }
@@ -246,7 +248,7 @@ static void come_up(struct snt_conn *conn)
 static bool is_drained(const struct snt_qp *qp)
 {
 	if (qp->pass_through)
-		return snt__pass_is_drained(qp);
+		return snt__passthrough_is_drained(qp);
 	return (qp->next == qp->tail && !qp->under_way && !qp->notifies_due) ||
 	       qp->broken;
 }
@@ -256,7 +258,7 @@ static void leave_if_drained(struct snt_conn *conn)
 	if (!conn->leaving || conn->hs.state != SNT__HS_UP || conn->hs.bye_sent)
 		return;
 	if (conn->qp->pass_through)
-		snt__pass_ask(conn->qp);
+		snt__passthrough_ask(conn->qp);
 	if (is_drained(conn->qp))
 		snt__handshake_bye(&conn->hs);
 }
@@ -271,11 +273,11 @@ static void act(struct snt_conn *conn, enum snt__handshake_action action)
 	case SNT__DO_ASK:
 		snt__listener_request(conn);
 		break;
-	case SNT__DO_SCOUT:
-		scout(conn);
+	case SNT__DO_PROBE_QPS:
+		probe_qp(conn);
 		break;
 	case SNT__DO_PROBE:
-		connect_scouts(conn);
+		connect_probe_qps(conn);
 		break;
 	case SNT__DO_MAKE:
 		make(conn);
@@ -318,8 +320,8 @@ static void send_all(struct snt_conn *conn)
 	if (conn->carrier && conn->carrier->table->ping && !loses_empty(conn) &&
 	    snt__handshake_take_ping(&conn->hs))
 		conn->carrier->table->ping(conn->carrier);
-	if (conn->scouting && snt__handshake_wants_ping(&conn->hs))
-		snt__scouting_ping(conn->scouting);
+	if (conn->probing && snt__handshake_wants_ping(&conn->hs))
+		snt__probing_ping(conn->probing);
 	while (conn->carried && conn->carrier && snt__handshake_has_output(&conn->hs) &&
 	       conn->carrier->table->has_room(conn->carrier, last)) {
 		size_t length = snt__handshake_output(&conn->hs, bytes);
@@ -336,12 +338,12 @@ static void set_timer(struct snt_conn *conn)
 
 	if (conn->waiting || conn->awaits)
 		return;
-	if (drains && due > snt__hub_now(conn->hub) + DRAIN_NS)
-		due = snt__hub_now(conn->hub) + DRAIN_NS;
+	if (drains && due > snt__conn_loop_now(conn->conn_loop) + DRAIN_NS)
+		due = snt__conn_loop_now(conn->conn_loop) + DRAIN_NS;
 	if (due == UINT64_MAX)
 		snt_timer_stop(&conn->timer);
 	else if (!conn->timer.loop || conn->timer.deadline_ns != due)
-		snt_timer_start_at(conn->hub->loop, &conn->timer, due);
+		snt_timer_start_at(conn->conn_loop->loop, &conn->timer, due);
 }
 
 void snt__conn_step(struct snt_conn *conn)
@@ -369,7 +371,8 @@ void snt__conn_up(struct snt_conn *conn)
 
 void snt__conn_input(struct snt_conn *conn, const void *bytes, size_t length)
 {
-	snt__handshake_input(&conn->hs, bytes, length, snt__hub_now(conn->hub));
+	snt__handshake_input(&conn->hs, bytes, length,
+			     snt__conn_loop_now(conn->conn_loop));
 	snt__conn_step(conn);
 }
 
@@ -392,5 +395,5 @@ void snt__conn_lost(struct snt_conn *conn, int error, const char *text)
 		text = named;
 	}
 	snt__handshake_lost(&conn->hs, error, text);
-	snt__hub_add_work(conn->hub, &conn->worker);
+	snt__conn_loop_add_work(conn->conn_loop, &conn->worker);
 }

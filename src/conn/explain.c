@@ -119,7 +119,7 @@ int snt_conn_query_pair(const struct snt_conn *conn, unsigned pair,
 	trial = &hs->trials.trial[pair];
 	info.device = trial->pair.local;
 	info.remote_device = trial->pair.remote;
-	info.name = conn->hub->ctx->device[info.device]->name;
+	info.name = conn->conn_loop->ctx->device[info.device]->name;
 	gid_text(&hs->ours.device[info.device].address, info.address);
 	gid_text(&hs->theirs.device[info.remote_device].address, info.remote_address);
 	info.works = works(hs, trial);
@@ -163,7 +163,7 @@ static void say_devices(struct writer *writer, const struct snt_conn *conn)
 	char text[INET6_ADDRSTRLEN];
 
 	for (unsigned i = 0; i < hs->ours.device_count; i++) {
-		const struct snt_device *device = conn->hub->ctx->device[i];
+		const struct snt_device *device = conn->conn_loop->ctx->device[i];
 
 		say(writer, "our device %u: %s, MTU %u, GID %s%s\n", i, device->name,
 		    hs->ours.device[i].mtu, snt__port(device)->gid_reason,

@@ -26,7 +26,8 @@ static struct snt__feed *make_feed(void)
 	return feed;
 }
 
-struct snt__member *snt__feed_join(struct snt_listener *listener, struct snt__hub *hub,
+struct snt__member *snt__feed_join(struct snt_listener *listener,
+				   struct snt__conn_loop *conn_loop,
 				   struct snt__member *other, bool takes_part)
 {
 	struct snt__member *member = calloc(1, sizeof(*member));
@@ -38,7 +39,7 @@ struct snt__member *snt__feed_join(struct snt_listener *listener, struct snt__hu
 		return NULL;
 	}
 	member->listener = listener;
-	member->hub = hub;
+	member->conn_loop = conn_loop;
 	member->takes_part = takes_part;
 	pthread_mutex_lock(&member->feed->lock);
 	member->feed->users++;
@@ -80,7 +81,7 @@ static void arrive(struct snt_call *call)
 	struct snt__arrival *arrival = snt__container(call, struct snt__arrival, call);
 	struct snt__member *member = arrival->member;
 	struct snt__feed *feed = member->feed;
-	struct snt__hub *hub = member->hub;
+	struct snt__conn_loop *conn_loop = member->conn_loop;
 	struct snt_listener *listener;
 
 	pthread_mutex_lock(&feed->lock);
@@ -88,7 +89,7 @@ static void arrive(struct snt_call *call)
 	member->arrivals--;
 	free_if_unused(member);
 	unlock_feed(feed);
-	arrival->take(arrival, hub, listener);
+	arrival->take(arrival, conn_loop, listener);
 }
 
 void snt__feed_settle(struct snt_loop *loop)
@@ -124,7 +125,7 @@ bool snt__feed_is_shared(struct snt__member *member)
 	return shared;
 }
 
-/* A listener that is destroyed leaves under the lock first, and its loop's hub stays
+/* A listener that is destroyed leaves under the lock first, and its loop's conn_loop stays
  * until the arrivals have come. */
 bool snt__feed_give(struct snt__member *from, struct snt__arrival *arrival)
 {
@@ -135,12 +136,12 @@ bool snt__feed_give(struct snt__member *from, struct snt__arrival *arrival)
 	pthread_mutex_lock(&feed->lock);
 	to = choose(feed);
 	given = to && to != from &&
-		(!arrival->move || !arrival->move(arrival, to->hub));
+		(!arrival->move || !arrival->move(arrival, to->conn_loop));
 	if (given) {
 		to->arrivals++;
 		arrival->member = to;
 		arrival->call = (struct snt_call){ .run = arrive };
-		snt__call_post(to->hub->loop, &arrival->call);
+		snt__call_post(to->conn_loop->loop, &arrival->call);
 	}
 	pthread_mutex_unlock(&feed->lock);
 	return given;

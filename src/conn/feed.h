@@ -10,7 +10,7 @@
 #include "util/list.h"
 
 /*
- * Listeners in several loops that share a port. One of them has the ear; its peers are
+ * Listeners in several loops that share a port. One of them has the acceptor; its peers are
  * dealt out to all in turn, before anything is known of them. From then on a connection
  * belongs to its listener, and no other thread uses it.
  *
@@ -29,7 +29,7 @@ struct snt__feed {
 struct snt__member {
 	struct snt__feed *feed;
 	struct snt_listener *listener; /* NULL: destroyed */
-	struct snt__hub *hub;
+	struct snt__conn_loop *conn_loop;
 	struct snt__link link;
 	bool takes_part;   /* gets turns, even while there are other members */
 	unsigned arrivals; /* in flight */
@@ -42,19 +42,20 @@ struct snt__arrival {
 	/* With the feed's lock, in the thread that accepted the peer, before the
 	 * arrival is posted: moves what it carries to the other loop. Returns 0, or a
 	 * negative errno: it stays. NULL: nothing to do. */
-	int (*move)(struct snt__arrival *arrival, const struct snt__hub *to);
+	int (*move)(struct snt__arrival *arrival, const struct snt__conn_loop *to);
 	/* In the listener's loop. NULL: it has been destroyed; the peer is refused.
 	 * Frees the arrival. */
-	void (*take)(struct snt__arrival *arrival, struct snt__hub *hub,
+	void (*take)(struct snt__arrival *arrival, struct snt__conn_loop *conn_loop,
 		     struct snt_listener *listener);
 };
 
 /* Joins the feed of another listener; with NULL, a new one. NULL: no memory. */
-struct snt__member *snt__feed_join(struct snt_listener *listener, struct snt__hub *hub,
+struct snt__member *snt__feed_join(struct snt_listener *listener,
+				   struct snt__conn_loop *conn_loop,
 				   struct snt__member *other, bool takes_part);
 void snt__feed_leave(struct snt__member *member);
 
-/* Takes the arrivals that are in flight to a loop: afterwards the hub is gone. */
+/* Takes the arrivals that are in flight to a loop: afterwards the conn_loop is gone. */
 void snt__feed_settle(struct snt_loop *loop);
 
 /* It gets no more turns: it keeps peers only while it is alone. */

@@ -275,7 +275,7 @@ static size_t pack_results(const struct snt__handshake *hs, uint8_t *at)
 	struct snt__probe probe = hs->probe;
 
 	for (unsigned i = 0; i < probe.count; i++)
-		probe.scout[i].verdict = hs->result[i];
+		probe.probe_qp[i].verdict = hs->result[i];
 	return snt__probe_pack(&probe, at);
 }
 

@@ -14,7 +14,7 @@
  *	output()    the next message to be sent, if there is one
  *	timer()     time has passed
  *	action()    what to do now; the answers are
- *	            accept(), scouts(), probed(), card(), connected(), and fail() to all
+ *	            accept(), probe_qps(), probed(), card(), connected(), and fail() to all
  *
  * The carrier between the two ends delivers messages in order, once, and intact, or
  * fails, and reports that by lost(). A message that does not fit the state is the
@@ -31,10 +31,10 @@
  */
 
 enum snt__handshake_state {
-	SNT__HS_HELLO,	 /* connector: awaits WELCOME; acceptor: awaits HELLO */
-	SNT__HS_OFFER,	 /* awaits ANSWER; awaits OFFER */
-	SNT__HS_ASK,	 /* acceptor: awaits accept() */
-	SNT__HS_SCOUT,	 /* awaits scouts(); acceptor: or, before that, PROBE or PLAN */
+	SNT__HS_HELLO, /* connector: awaits WELCOME; acceptor: awaits HELLO */
+	SNT__HS_OFFER, /* awaits ANSWER; awaits OFFER */
+	SNT__HS_ASK,   /* acceptor: awaits accept() */
+	SNT__HS_PROBE_QPS, /* awaits probe_qps(); acceptor: or, before that, PROBE or PLAN */
 	SNT__HS_PROBE,	 /* connector: awaits PROBING */
 	SNT__HS_PROBING, /* awaits probed(); connector: and PROBED */
 	SNT__HS_PLAN,	 /* awaits card() */
@@ -46,10 +46,10 @@ enum snt__handshake_state {
 
 enum snt__handshake_action {
 	SNT__DO_NOTHING,
-	SNT__DO_ASK,   /* accept or refuse what is in `theirs` */
-	SNT__DO_SCOUT, /* make scouts for probe.scout[]; acceptor: and connect them */
-	SNT__DO_PROBE, /* connector: connect scouts with peer_probe.scout[], and try */
-	SNT__DO_MAKE,  /* make the QP by `plan`; acceptor: and connect it */
+	SNT__DO_ASK, /* accept or refuse what is in `theirs` */
+	SNT__DO_PROBE_QPS, /* make probe QPs for probe.probe_qp[]; acceptor: and connect them */
+	SNT__DO_PROBE, /* connector: connect probe QPs with peer_probe.probe_qp[], and try */
+	SNT__DO_MAKE,	 /* make the QP by `plan`; acceptor: and connect it */
 	SNT__DO_CONNECT, /* connector: connect it with peer_card */
 	SNT__DO_UP,	 /* it is connected */
 	SNT__DO_LEAVE,	 /* the peer has said BYE, and we have not */
@@ -70,7 +70,7 @@ struct snt__handshake {
 	uint16_t sending; /* a bit for each type of message that is due */
 	bool keyed;	  /* tags are sent and expected */
 	bool proven;	  /* a tag of the peer's was right */
-	bool scouting;	  /* acceptor in SCOUT: a round is in progress */
+	bool probing;	  /* acceptor in PROBE_QPS: a round is in progress */
 	bool probed_ours, probed_theirs;
 	bool bye_sent, bye_received;
 	uint64_t session;
@@ -151,8 +151,9 @@ void snt__handshake_lost(struct snt__handshake *hs, int error, const char *text)
 
 /* Answers to actions. */
 void snt__handshake_accept(struct snt__handshake *hs, const struct snt__offer *offer);
-/* @scout: probe.count of them: QP number and PSN, or a verdict */
-void snt__handshake_scouts(struct snt__handshake *hs, const struct snt__scout *scout);
+/* @probe_qp: probe.count of them: QP number and PSN, or a verdict */
+void snt__handshake_probe_qps(struct snt__handshake *hs,
+			      const struct snt__probe_qp *probe_qp);
 /* @verdict: probe.count of them */
 void snt__handshake_probed(struct snt__handshake *hs, const uint8_t *verdict);
 void snt__handshake_card(struct snt__handshake *hs, const struct snt_card *card);

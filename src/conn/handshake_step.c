@@ -139,7 +139,7 @@ void snt__handshake_accept(struct snt__handshake *hs, const struct snt__offer *o
 		return;
 	hs->mtu = snt__plan_mtu(&hs->ours, &hs->theirs);
 	snt__hs_send(hs, SNT__MESSAGE_ANSWER);
-	hs->state = SNT__HS_SCOUT;
+	hs->state = SNT__HS_PROBE_QPS;
 }
 
 /*
@@ -226,11 +226,11 @@ static void begin_round(struct snt__handshake *hs)
 	for (unsigned i = 0; i < count; i++) {
 		struct snt__pair pair = hs->trials.trial[hs->batch[i]].pair;
 
-		hs->probe.scout[i] = (struct snt__scout){ .device = pair.local,
-							  .remote = pair.remote };
+		hs->probe.probe_qp[i] = (struct snt__probe_qp){ .device = pair.local,
+								.remote = pair.remote };
 	}
 	hs->probed_ours = hs->probed_theirs = false;
-	act(hs, SNT__HS_SCOUT, SNT__DO_SCOUT);
+	act(hs, SNT__HS_PROBE_QPS, SNT__DO_PROBE_QPS);
 }
 
 static void take_answer(struct snt__handshake *hs, const uint8_t *body, size_t length)
@@ -254,7 +254,8 @@ static void end_round(struct snt__handshake *hs)
 		return;
 	for (unsigned i = 0; i < hs->probe.count; i++) {
 		hs->trials.trial[hs->batch[i]].ours = hs->result[i];
-		hs->trials.trial[hs->batch[i]].theirs = hs->peer_probe.scout[i].verdict;
+		hs->trials.trial[hs->batch[i]].theirs =
+			hs->peer_probe.probe_qp[i].verdict;
 	}
 	begin_round(hs);
 }
@@ -267,17 +268,17 @@ static const char *mirror_fault(const struct snt__probe *ours,
 	    ours->mtu != theirs->mtu)
 		return "it is of another round";
 	for (unsigned i = 0; i < ours->count; i++)
-		if (ours->scout[i].device != theirs->scout[i].remote ||
-		    ours->scout[i].remote != theirs->scout[i].device)
+		if (ours->probe_qp[i].device != theirs->probe_qp[i].remote ||
+		    ours->probe_qp[i].remote != theirs->probe_qp[i].device)
 			return "it is about other pairs";
 	return NULL;
 }
 
-static const char *scouts_fault(const struct snt__probe *probe)
+static const char *probe_qps_fault(const struct snt__probe *probe)
 {
 	for (unsigned i = 0; i < probe->count; i++)
-		if (probe->scout[i].verdict == SNT__VERDICT_NONE &&
-		    probe->scout[i].qp_num < 2)
+		if (probe->probe_qp[i].verdict == SNT__VERDICT_NONE &&
+		    probe->probe_qp[i].qp_num < 2)
 			return "a QP number is none";
 	return NULL;
 }
@@ -289,7 +290,7 @@ static void take_probing(struct snt__handshake *hs, const uint8_t *body, size_t 
 	if (!fault)
 		fault = mirror_fault(&hs->probe, &hs->peer_probe);
 	if (!fault)
-		fault = scouts_fault(&hs->peer_probe);
+		fault = probe_qps_fault(&hs->peer_probe);
 	if (fault)
 		snt__hs_blame(hs, SNT__MESSAGE_PROBING, fault);
 	else
@@ -303,7 +304,7 @@ static void take_probed(struct snt__handshake *hs, const uint8_t *body, size_t l
 	if (!fault)
 		fault = mirror_fault(&hs->probe, &hs->peer_probe);
 	for (unsigned i = 0; !fault && i < hs->probe.count; i++)
-		if (hs->peer_probe.scout[i].verdict == SNT__VERDICT_NONE)
+		if (hs->peer_probe.probe_qp[i].verdict == SNT__VERDICT_NONE)
 			fault = "a verdict is missing";
 	if (!fault && hs->probed_theirs)
 		fault = "it has come before";
@@ -338,8 +339,8 @@ static struct snt__trial *find_trial(struct snt__handshake *hs, struct snt__pair
 
 static const char *add_trial(struct snt__handshake *hs, unsigned index)
 {
-	const struct snt__scout *scout = &hs->peer_probe.scout[index];
-	struct snt__pair pair = { scout->remote, scout->device };
+	const struct snt__probe_qp *probe_qp = &hs->peer_probe.probe_qp[index];
+	struct snt__pair pair = { probe_qp->remote, probe_qp->device };
 	struct snt__trial *trial = find_trial(hs, pair);
 
 	if (!may_use(&hs->ours, pair.local) || !may_use(&hs->theirs, pair.remote))
@@ -355,8 +356,8 @@ static const char *add_trial(struct snt__handshake *hs, unsigned index)
 			return "a pair is there twice";
 	trial->ours = trial->theirs = SNT__VERDICT_NONE;
 	hs->batch[index] = (uint8_t)(trial - hs->trials.trial);
-	hs->probe.scout[index] =
-		(struct snt__scout){ .device = pair.local, .remote = pair.remote };
+	hs->probe.probe_qp[index] =
+		(struct snt__probe_qp){ .device = pair.local, .remote = pair.remote };
 	return NULL;
 }
 
@@ -370,7 +371,7 @@ static void take_probe(struct snt__handshake *hs, const uint8_t *body, size_t le
 	if (!fault && hs->peer_probe.mtu > hs->mtu)
 		fault = "its MTU is beyond what was agreed on";
 	if (!fault)
-		fault = scouts_fault(&hs->peer_probe);
+		fault = probe_qps_fault(&hs->peer_probe);
 	for (unsigned i = 0; !fault && i < hs->peer_probe.count; i++)
 		fault = add_trial(hs, i);
 	if (fault) {
@@ -380,22 +381,23 @@ static void take_probe(struct snt__handshake *hs, const uint8_t *body, size_t le
 	hs->probe.round = hs->peer_probe.round;
 	hs->probe.count = hs->peer_probe.count;
 	hs->probe.mtu = hs->mtu = hs->peer_probe.mtu;
-	hs->scouting = true;
-	act(hs, SNT__HS_SCOUT, SNT__DO_SCOUT);
+	hs->probing = true;
+	act(hs, SNT__HS_PROBE_QPS, SNT__DO_PROBE_QPS);
 }
 
 /*
  * Answers about devices
  */
 
-void snt__handshake_scouts(struct snt__handshake *hs, const struct snt__scout *scout)
+void snt__handshake_probe_qps(struct snt__handshake *hs,
+			      const struct snt__probe_qp *probe_qp)
 {
-	if (hs->state != SNT__HS_SCOUT || (!hs->connects && !hs->scouting))
+	if (hs->state != SNT__HS_PROBE_QPS || (!hs->connects && !hs->probing))
 		return;
 	for (unsigned i = 0; i < hs->probe.count; i++) {
-		hs->probe.scout[i].verdict = scout[i].verdict;
-		hs->probe.scout[i].qp_num = scout[i].qp_num;
-		hs->probe.scout[i].psn = scout[i].psn;
+		hs->probe.probe_qp[i].verdict = probe_qp[i].verdict;
+		hs->probe.probe_qp[i].qp_num = probe_qp[i].qp_num;
+		hs->probe.probe_qp[i].psn = probe_qp[i].psn;
 	}
 	snt__hs_send(hs, hs->connects ? SNT__MESSAGE_PROBE : SNT__MESSAGE_PROBING);
 	hs->state = hs->connects ? SNT__HS_PROBE : SNT__HS_PROBING;
@@ -414,8 +416,8 @@ void snt__handshake_probed(struct snt__handshake *hs, const uint8_t *verdict)
 	for (unsigned i = 0; i < hs->probe.count; i++)
 		hs->trials.trial[hs->batch[i]].ours = verdict[i];
 	snt__hs_send(hs, SNT__MESSAGE_PROBED);
-	hs->scouting = false;
-	hs->state = SNT__HS_SCOUT;
+	hs->probing = false;
+	hs->state = SNT__HS_PROBE_QPS;
 }
 
 /*
@@ -533,15 +535,15 @@ static bool fits(const struct snt__handshake *hs, unsigned type)
 	static const uint8_t acceptor[SNT__MESSAGE_TYPES] = {
 		[SNT__MESSAGE_HELLO] = 1 + SNT__HS_HELLO,
 		[SNT__MESSAGE_OFFER] = 1 + SNT__HS_OFFER,
-		[SNT__MESSAGE_PROBE] = 1 + SNT__HS_SCOUT,
-		[SNT__MESSAGE_PLAN] = 1 + SNT__HS_SCOUT,
+		[SNT__MESSAGE_PROBE] = 1 + SNT__HS_PROBE_QPS,
+		[SNT__MESSAGE_PLAN] = 1 + SNT__HS_PROBE_QPS,
 		[SNT__MESSAGE_READY] = 1 + SNT__HS_CARD,
 		[SNT__MESSAGE_PING] = 1 + SNT__HS_UP,
 		[SNT__MESSAGE_BYE] = 1 + SNT__HS_UP,
 	};
 
 	return (hs->connects ? connector : acceptor)[type] == 1 + hs->state &&
-	       !hs->scouting;
+	       !hs->probing;
 }
 
 static const char *empty_fault(unsigned type, size_t length)

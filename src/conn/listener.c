@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "conn/cm.h"
-#include "conn/cm_hub.h"
+#include "conn/carrier_cm.h"
+#include "conn/cm_loop.h"
 #include "conn/conn.h"
 #include "conn/feed.h"
 #include "util/err.h"
@@ -20,13 +20,13 @@
 #define REJECTED_NS UINT64_C(1000000000)
 
 struct snt_listener {
-	struct snt__hub *hub;
+	struct snt__conn_loop *conn_loop;
 	struct snt__member *member; /* of the listeners that share the port */
-	struct snt__ear *ear[EARS_MAX];
-	unsigned ear_count;
+	struct snt__acceptor *acceptor[EARS_MAX];
+	unsigned acceptor_count;
 	struct snt__link conns;	   /* all that came from it and are not over */
 	struct snt__link requests; /* for snt_listener_wait() */
-	struct snt__hub_waiter *waiter;
+	struct snt__conn_loop_waiter *waiter;
 	unsigned backlog;
 	unsigned pending; /* not yet requested, or over and kept */
 	unsigned connection_max, connection_count;
@@ -40,9 +40,9 @@ struct snt_listener {
 	unsigned rejected;    /* since then, without a log line */
 };
 
-struct snt__hub *snt__listener_hub(const struct snt_listener *listener)
+struct snt__conn_loop *snt__listener_conn_loop(const struct snt_listener *listener)
 {
-	return listener->hub;
+	return listener->conn_loop;
 }
 
 struct snt__member *snt__listener_member(const struct snt_listener *listener)
@@ -60,23 +60,23 @@ struct snt_conn *snt__listener_heard(struct snt_listener *listener,
 				     struct snt__carrier *carrier)
 {
 	uint8_t nonce[SNT__NONCE_SIZE];
-	struct snt__hub *hub = listener->hub;
+	struct snt__conn_loop *conn_loop = listener->conn_loop;
 	struct snt_conn *conn;
 
 	if (!snt__listener_has_room(listener) ||
-	    snt__ctx_random(hub->ctx, nonce, sizeof(nonce)) ||
-	    snt__conn_make(hub, &conn))
+	    snt__ctx_random(conn_loop->ctx, nonce, sizeof(nonce)) ||
+	    snt__conn_make(conn_loop, &conn))
 		return NULL;
 	conn->listener = listener;
 	conn->carrier = carrier;
-	conn->began_at = snt__hub_now(hub);
+	conn->began_at = snt__conn_loop_now(conn_loop);
 	conn->attempts = 1;
 	conn->setup_ns = listener->setup_ns;
 	conn->secret_length = listener->secret_length;
 	memcpy(conn->secret, listener->secret, listener->secret_length);
 	snt__handshake_init(&conn->hs,
 			    &(struct snt__handshake_opts){
-				    .identity = hub->identity,
+				    .identity = conn_loop->identity,
 				    .nonce = nonce,
 				    .secret = conn->secret_length ? conn->secret : NULL,
 				    .secret_length = conn->secret_length,
@@ -92,7 +92,7 @@ struct snt_conn *snt__listener_heard(struct snt_listener *listener,
  * it sends of itself is not logged. */
 static void log_rejected(struct snt_listener *listener, const struct snt_conn *conn)
 {
-	uint64_t now = snt__hub_now(listener->hub);
+	uint64_t now = snt__conn_loop_now(listener->conn_loop);
 	char address[sizeof(((struct snt_conn_info *)0)->peer_address)], more[48] = "";
 
 	if (listener->rejected_at && now - listener->rejected_at < REJECTED_NS) {
@@ -103,7 +103,7 @@ static void log_rejected(struct snt_listener *listener, const struct snt_conn *c
 		snprintf(more, sizeof(more), "; %u more since the last line",
 			 listener->rejected);
 	snt__address_text((const struct sockaddr *)&conn->peer, address);
-	snt__log(&listener->hub->ctx->log, SNT_LOG_WARN,
+	snt__log(&listener->conn_loop->ctx->log, SNT_LOG_WARN,
 		 "port %u: %s was rejected: %s%s", snt_listener_port(listener), address,
 		 listener->secret_length ? "it did not prove that it knows the secret"
 					 : "it has a secret, and this end has none",
@@ -120,7 +120,7 @@ void snt__listener_forget(struct snt_conn *conn)
 	snt__unlink(&conn->in_requests);
 	if (!listener)
 		return;
-	if (!conn->programs && listener->ear_count && conn->hs.error == -EACCES)
+	if (!conn->programs && listener->acceptor_count && conn->hs.error == -EACCES)
 		log_rejected(listener, conn);
 	listener->connection_count--;
 	listener->pending -= !conn->programs;
@@ -152,7 +152,7 @@ static void supersede(struct snt_conn *conn)
 			continue;
 		snt__conn_fail(old, SNT__END_SUPERSEDED, -ESTALE,
 			       "the peer has made a new connection");
-		snt__hub_add_work(old->hub, &old->worker);
+		snt__conn_loop_add_work(old->conn_loop, &old->worker);
 	}
 }
 
@@ -160,18 +160,18 @@ void snt__listener_request(struct snt_conn *conn)
 {
 	struct snt_listener *listener = conn->listener;
 
-	if (snt__meet_expected(conn)) {
+	if (snt__simultaneous_expected(conn)) {
 		conn->meeting = true;
-		snt__hub_add_work(conn->hub, &conn->worker);
+		snt__conn_loop_add_work(conn->conn_loop, &conn->worker);
 		return;
 	}
 	supersede(conn);
 	listener->pending--;
 	conn->programs = conn->requested = true;
-	conn->hub->users++;
+	conn->conn_loop->users++;
 	if (listener->requested) {
 		conn->events |= 1u << SNT__CONN_REQUEST;
-		snt__hub_add_work(conn->hub, &conn->worker);
+		snt__conn_loop_add_work(conn->conn_loop, &conn->worker);
 	} else {
 		snt__list_append(&listener->requests, &conn->in_requests);
 	}
@@ -191,20 +191,21 @@ int snt__listener_tell(struct snt_conn *conn)
  * Creation and destruction
  */
 
-static int add_ear(struct snt_listener *listener, const struct snt_listener_opts *opts,
-		   const struct sockaddr_storage *address)
+static int add_acceptor(struct snt_listener *listener,
+			const struct snt_listener_opts *opts,
+			const struct sockaddr_storage *address)
 {
-	struct snt__ear **ear = &listener->ear[listener->ear_count];
+	struct snt__acceptor **acceptor = &listener->acceptor[listener->acceptor_count];
 	const struct sockaddr *at = (const struct sockaddr *)address;
 	int ret;
 
 	if (opts->carrier == SNT_CARRIER_TCP)
-		ret = snt__tcp_listen(listener->hub, at, listener->backlog, listener,
-				      ear);
+		ret = snt__tcp_listen(listener->conn_loop, at, listener->backlog,
+				      listener, acceptor);
 	else
-		ret = snt__cm_listen(listener->hub, at, listener->backlog, listener,
-				     ear);
-	listener->ear_count += !ret;
+		ret = snt__cm_listen(listener->conn_loop, at, listener->backlog,
+				     listener, acceptor);
+	listener->acceptor_count += !ret;
 	return ret;
 }
 
@@ -215,7 +216,7 @@ static int find(const struct snt_listener *listener,
 
 	if (count != -ENOENT)
 		return count;
-	return snt__lookup_within(listener->hub, opts->host, opts->port,
+	return snt__lookup_within(listener->conn_loop, opts->host, opts->port,
 				  listener->setup_ns, address, EARS_MAX);
 }
 
@@ -230,36 +231,37 @@ static int listen_on(struct snt_listener *listener,
 		return count;
 	/* A name's first address is the one that peers try first. */
 	for (int i = 0; i < count; i++) {
-		ret = add_ear(listener, opts, &address[i]);
+		ret = add_acceptor(listener, opts, &address[i]);
 		if (!ret)
 			return 0;
 	}
 	return ret;
 }
 
-/* Its peers arrive through the other listener's ear. */
-static void close_shared_ear(struct snt__ear *ear)
+/* Its peers arrive through the other listener's acceptor. */
+static void close_shared_acceptor(struct snt__acceptor *acceptor)
 {
-	free(ear);
+	free(acceptor);
 }
 
-static int share_ear(struct snt_listener *listener, const struct snt_listener *other)
+static int share_acceptor(struct snt_listener *listener,
+			  const struct snt_listener *other)
 {
-	static const struct snt__ear_table by_tcp = { .close = close_shared_ear },
-					   by_cm = { .close = close_shared_ear,
-						     .by_cm = true };
-	struct snt__ear *ear = calloc(1, sizeof(*ear));
+	static const struct snt__acceptor_table
+		by_tcp = { .close = close_shared_acceptor },
+		by_cm = { .close = close_shared_acceptor, .by_cm = true };
+	struct snt__acceptor *acceptor = calloc(1, sizeof(*acceptor));
 
-	if (!ear)
+	if (!acceptor)
 		return snt__fail(ENOMEM, "no memory for a listener");
-	*ear = (struct snt__ear){
-		.table = other->ear[0]->table->by_cm ? &by_cm : &by_tcp,
-		.hub = listener->hub,
+	*acceptor = (struct snt__acceptor){
+		.table = other->acceptor[0]->table->by_cm ? &by_cm : &by_tcp,
+		.conn_loop = listener->conn_loop,
 		.listener = listener,
-		.bound = other->ear[0]->bound,
+		.bound = other->acceptor[0]->bound,
 	};
-	listener->ear[listener->ear_count++] = ear;
-	return ear->table->by_cm ? snt__cm_hub_open(listener->hub) : 0;
+	listener->acceptor[listener->acceptor_count++] = acceptor;
+	return acceptor->table->by_cm ? snt__cm_loop_open(listener->conn_loop) : 0;
 }
 
 static int check_share(const struct snt_listener *listener,
@@ -269,7 +271,7 @@ static int check_share(const struct snt_listener *listener,
 		return snt__fail(EINVAL,
 				 "snt_listener_opts.host, port and carrier are those "
 				 "of the listener that is shared; leave them 0");
-	if (opts->share->hub->ctx != listener->hub->ctx)
+	if (opts->share->conn_loop->ctx != listener->conn_loop->ctx)
 		return snt__fail(EINVAL,
 				 "snt_listener_opts.share is of another context");
 	return 0;
@@ -283,7 +285,7 @@ static int open_ears(struct snt_listener *listener,
 	if (!opts->share)
 		return listen_on(listener, opts);
 	ret = check_share(listener, opts);
-	return ret ? ret : share_ear(listener, opts->share);
+	return ret ? ret : share_acceptor(listener, opts->share);
 }
 
 static int set_up(struct snt_listener *listener, const struct snt_listener_opts *opts)
@@ -310,10 +312,11 @@ static int set_up(struct snt_listener *listener, const struct snt_listener_opts 
 
 static void close_ears(struct snt_listener *listener)
 {
-	while (listener->ear_count) {
-		struct snt__ear *ear = listener->ear[--listener->ear_count];
+	while (listener->acceptor_count) {
+		struct snt__acceptor *acceptor =
+			listener->acceptor[--listener->acceptor_count];
 
-		ear->table->close(ear);
+		acceptor->table->close(acceptor);
 	}
 }
 
@@ -321,7 +324,7 @@ static void close_ears(struct snt_listener *listener)
 static struct snt__member *join(struct snt_listener *listener,
 				const struct snt_listener_opts *opts)
 {
-	return snt__feed_join(listener, listener->hub,
+	return snt__feed_join(listener, listener->conn_loop,
 			      opts->share ? opts->share->member : NULL,
 			      opts->share || opts->requested);
 }
@@ -332,18 +335,18 @@ int snt_listener_create(struct snt_loop *loop,
 {
 	struct snt_listener_opts opts;
 	struct snt_listener *listener;
-	struct snt__hub *hub;
+	struct snt__conn_loop *conn_loop;
 	int ret = snt__opts_import(&opts, sizeof(opts), user_opts,
 				   "struct snt_listener_opts");
 
 	if (!ret)
-		ret = snt__hub_get(loop, &hub);
+		ret = snt__conn_loop_get(loop, &conn_loop);
 	if (ret)
 		return ret;
 	listener = calloc(1, sizeof(*listener));
 	if (!listener)
 		return snt__fail(ENOMEM, "no memory for a listener");
-	listener->hub = hub;
+	listener->conn_loop = conn_loop;
 	snt__list_init(&listener->conns);
 	snt__list_init(&listener->requests);
 	ret = set_up(listener, &opts);
@@ -355,20 +358,21 @@ int snt_listener_create(struct snt_loop *loop,
 		free(listener);
 		return ret;
 	}
-	hub->users++;
+	conn_loop->users++;
 	*listener_out = listener;
 	return 0;
 }
 
 uint16_t snt_listener_port(const struct snt_listener *listener)
 {
-	return snt__address_port((const struct sockaddr *)&listener->ear[0]->bound);
+	return snt__address_port(
+		(const struct sockaddr *)&listener->acceptor[0]->bound);
 }
 
 int snt_listener_address(const struct snt_listener *listener, unsigned position,
 			 char *buffer, size_t size)
 {
-	return snt__ear_address(listener->ear[0], position, buffer, size);
+	return snt__acceptor_address(listener->acceptor[0], position, buffer, size);
 }
 
 static struct snt_conn *first_conn(struct snt_listener *listener)
@@ -378,15 +382,15 @@ static struct snt_conn *first_conn(struct snt_listener *listener)
 
 int snt_listener_destroy(struct snt_listener *listener)
 {
-	int ret = listener ? snt__hub_check(listener->hub) : 0;
+	int ret = listener ? snt__conn_loop_check(listener->conn_loop) : 0;
 
 	if (!listener || ret)
 		return ret;
-	snt__hub_waiters_end(listener->waiter);
+	snt__conn_loop_waiters_end(listener->waiter);
 	snt__feed_leave(listener->member);
 	close_ears(listener);
-	for (struct snt__link *at = listener->hub->meetings.next;
-	     at != &listener->hub->meetings; at = at->next) {
+	for (struct snt__link *at = listener->conn_loop->meetings.next;
+	     at != &listener->conn_loop->meetings; at = at->next) {
 		struct snt_conn *conn =
 			snt__container(at, struct snt_conn, in_meetings);
 
@@ -410,7 +414,7 @@ int snt_listener_destroy(struct snt_listener *listener)
 		snt__conn_step(conn);
 		snt__conn_free(conn);
 	}
-	listener->hub->users--;
+	listener->conn_loop->users--;
 	explicit_bzero(listener, sizeof(*listener));
 	free(listener);
 	return 0;
@@ -433,8 +437,8 @@ int snt_listener_wait(struct snt_listener *listener, int64_t timeout_ns,
 		return snt__fail(EINVAL,
 				 "the listener has a function, "
 				 "snt_listener_opts.requested, which gets them");
-	ret = snt__hub_wait(listener->hub, &listener->waiter, has_request, listener,
-			    timeout_ns);
+	ret = snt__conn_loop_wait(listener->conn_loop, &listener->waiter, has_request,
+				  listener, timeout_ns);
 	if (ret == -EINPROGRESS)
 		return snt__fail(EAGAIN, "there is no request");
 	if (ret)

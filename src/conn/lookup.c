@@ -133,15 +133,15 @@ int snt__lookup_result(const struct snt__lookup *lookup, struct sockaddr_storage
 }
 
 /* Signals do not extend the wait. */
-static bool wait_done(const struct snt__hub *hub, const struct snt__lookup *lookup,
-		      int64_t timeout_ns)
+static bool wait_done(const struct snt__conn_loop *conn_loop,
+		      const struct snt__lookup *lookup, int64_t timeout_ns)
 {
 	struct pollfd fd = { .fd = lookup->fd, .events = POLLIN };
-	uint64_t begin = snt__hub_now(hub);
+	uint64_t begin = snt__conn_loop_now(conn_loop);
 	int ret;
 
 	do {
-		int64_t left = snt__hub_left(hub, timeout_ns, begin);
+		int64_t left = snt__conn_loop_left(conn_loop, timeout_ns, begin);
 		struct timespec time = { left / NS_PER_S, left % NS_PER_S };
 
 		ret = ppoll(&fd, 1, &time, NULL);
@@ -149,8 +149,9 @@ static bool wait_done(const struct snt__hub *hub, const struct snt__lookup *look
 	return ret > 0;
 }
 
-int snt__lookup_within(const struct snt__hub *hub, const char *host, uint16_t port,
-		       uint64_t timeout_ns, struct sockaddr_storage *out, unsigned max)
+int snt__lookup_within(const struct snt__conn_loop *conn_loop, const char *host,
+		       uint16_t port, uint64_t timeout_ns, struct sockaddr_storage *out,
+		       unsigned max)
 {
 	struct snt__lookup *lookup;
 	int ret = snt__lookup_start(host, port, &lookup);
@@ -159,7 +160,7 @@ int snt__lookup_within(const struct snt__hub *hub, const char *host, uint16_t po
 		return ret;
 	if (timeout_ns > INT64_MAX)
 		timeout_ns = INT64_MAX;
-	if (wait_done(hub, lookup, (int64_t)timeout_ns))
+	if (wait_done(conn_loop, lookup, (int64_t)timeout_ns))
 		ret = snt__lookup_result(lookup, out, max);
 	else
 		ret = snt__fail(ETIMEDOUT,

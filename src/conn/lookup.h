@@ -27,8 +27,9 @@ void snt__lookup_drop(struct snt__lookup *lookup);
 
 /* For callers that need the result, with a timeout: as snt__address_find(); -ETIMEDOUT;
  * -EAGAIN. */
-int snt__lookup_within(const struct snt__hub *hub, const char *host, uint16_t port,
-		       uint64_t timeout_ns, struct sockaddr_storage *out, unsigned max);
+int snt__lookup_within(const struct snt__conn_loop *conn_loop, const char *host,
+		       uint16_t port, uint64_t timeout_ns, struct sockaddr_storage *out,
+		       unsigned max);
 
 /* The number of lookups in progress. */
 unsigned snt__lookup_count(void);

@@ -6,11 +6,11 @@
 
 #include "util/bytes.h"
 
-#define MAGIC	    0x534e5400u /* "SNT", version */
-#define DEVICE_SIZE 22
-#define SCOUT_SIZE  10
-#define OFFER_FIXED 18
-#define BITS_24	    0xffffff
+#define MAGIC	      0x534e5400u /* "SNT", version */
+#define DEVICE_SIZE   22
+#define PROBE_QP_SIZE 10
+#define OFFER_FIXED   18
+#define BITS_24	      0xffffff
 
 _Static_assert(SNT__HEADER_SIZE + OFFER_FIXED + SNT_DEVICES_MAX * DEVICE_SIZE +
 			       SNT__NAME_MAX + SNT__DATA_MAX + SNT__TAG_SIZE <=
@@ -229,13 +229,13 @@ size_t snt__probe_pack(const struct snt__probe *probe, uint8_t *at)
 	at[0] = probe->round;
 	at[1] = probe->count;
 	snt__put16(at + 2, probe->mtu);
-	for (unsigned i = 0; i < probe->count; i++, to += SCOUT_SIZE) {
-		to[0] = probe->scout[i].device;
-		to[1] = probe->scout[i].remote;
-		to[2] = probe->scout[i].verdict;
+	for (unsigned i = 0; i < probe->count; i++, to += PROBE_QP_SIZE) {
+		to[0] = probe->probe_qp[i].device;
+		to[1] = probe->probe_qp[i].remote;
+		to[2] = probe->probe_qp[i].verdict;
 		to[3] = 0;
-		snt__put24(to + 4, probe->scout[i].qp_num);
-		snt__put24(to + 7, probe->scout[i].psn);
+		snt__put24(to + 4, probe->probe_qp[i].qp_num);
+		snt__put24(to + 7, probe->probe_qp[i].psn);
 	}
 	return (size_t)(to - at);
 }
@@ -245,27 +245,27 @@ const char *snt__probe_unpack(const uint8_t *at, size_t length, struct snt__prob
 	const uint8_t *from = at + 4;
 
 	if (length < 4 || at[1] > SNT__PAIRS_MAX || !at[1] ||
-	    length != 4u + at[1] * SCOUT_SIZE)
+	    length != 4u + at[1] * PROBE_QP_SIZE)
 		return "its length is wrong";
 	*out = (struct snt__probe){ .round = at[0],
 				    .count = at[1],
 				    .mtu = snt__get16(at + 2) };
 	if (!is_mtu(out->mtu))
 		return "the MTU is none";
-	for (unsigned i = 0; i < out->count; i++, from += SCOUT_SIZE) {
-		struct snt__scout *scout = &out->scout[i];
+	for (unsigned i = 0; i < out->count; i++, from += PROBE_QP_SIZE) {
+		struct snt__probe_qp *probe_qp = &out->probe_qp[i];
 
-		*scout = (struct snt__scout){
+		*probe_qp = (struct snt__probe_qp){
 			.device = from[0],
 			.remote = from[1],
 			.verdict = from[2],
 			.qp_num = snt__get24(from + 4),
 			.psn = snt__get24(from + 7),
 		};
-		if (scout->device >= SNT_DEVICES_MAX ||
-		    scout->remote >= SNT_DEVICES_MAX)
+		if (probe_qp->device >= SNT_DEVICES_MAX ||
+		    probe_qp->remote >= SNT_DEVICES_MAX)
 			return "a device is out of range";
-		if (scout->verdict >= SNT__VERDICTS || from[3])
+		if (probe_qp->verdict >= SNT__VERDICTS || from[3])
 			return "a verdict is unknown";
 	}
 	return NULL;

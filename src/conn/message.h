@@ -102,7 +102,7 @@ enum snt__verdict {
 };
 
 /* A QP that tries a pair; or the reason why there is none. */
-struct snt__scout {
+struct snt__probe_qp {
 	uint8_t device;	 /* of the message's sender */
 	uint8_t remote;	 /* of its receiver */
 	uint8_t verdict; /* NONE, or why there is no QP; PROBED: the result */
@@ -114,7 +114,7 @@ struct snt__probe {
 	uint8_t round;
 	uint8_t count;
 	uint16_t mtu;
-	struct snt__scout scout[SNT__PAIRS_MAX];
+	struct snt__probe_qp probe_qp[SNT__PAIRS_MAX];
 };
 
 /* Which devices a lane connects, seen from one end. */

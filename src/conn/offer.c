@@ -73,31 +73,34 @@ static int describe_devices(struct snt_ctx *ctx, uint32_t wanted,
 			 wanted, ctx->device_count);
 }
 
-static bool is_elsewhere(const struct snt__hub *hub, const struct snt_cq *cq)
+static bool is_elsewhere(const struct snt__conn_loop *conn_loop,
+			 const struct snt_cq *cq)
 {
-	return cq->loop && cq->loop != hub->loop;
+	return cq->loop && cq->loop != conn_loop->loop;
 }
 
 /* Otherwise the creation of the QP would find these errors: much later, when the peer
  * has been told. */
-static int check_ranges(const struct snt__hub *hub, const struct snt_qp_opts *qp)
+static int check_ranges(const struct snt__conn_loop *conn_loop,
+			const struct snt_qp_opts *qp)
 {
 	struct snt_qp_opts whole = *qp;
 	int ret;
 
 	snt__qp_opts_default(&whole);
-	ret = snt__qp_opts_check(hub->ctx, &whole);
+	ret = snt__qp_opts_check(conn_loop->ctx, &whole);
 	if (ret)
 		return ret;
 	/* Connections close and connect QPs, so both must belong to the same thread. */
-	if (is_elsewhere(hub, whole.cq) || is_elsewhere(hub, whole.recv_cq))
+	if (is_elsewhere(conn_loop, whole.cq) || is_elsewhere(conn_loop, whole.recv_cq))
 		return snt__fail(
 			EINVAL, "snt_qp_opts.%s is in another loop than the connection",
-			is_elsewhere(hub, whole.cq) ? "cq" : "recv_cq");
+			is_elsewhere(conn_loop, whole.cq) ? "cq" : "recv_cq");
 	return 0;
 }
 
-static int check_qp(const struct snt__hub *hub, const struct snt_qp_opts *qp)
+static int check_qp(const struct snt__conn_loop *conn_loop,
+		    const struct snt_qp_opts *qp)
 {
 	if (!qp->cq)
 		return snt__fail(EINVAL,
@@ -114,7 +117,7 @@ static int check_qp(const struct snt__hub *hub, const struct snt_qp_opts *qp)
 	if (qp->lanes > LANES_MAX)
 		return snt__fail(EINVAL, "%u lanes are more than the %d of one QP",
 				 qp->lanes, LANES_MAX);
-	return check_ranges(hub, qp);
+	return check_ranges(conn_loop, qp);
 }
 
 int snt__offer_check_data(const void *data, size_t length)
@@ -145,11 +148,12 @@ static int set_words(const struct snt_conn_opts *opts, struct snt__offer *offer)
 	return 0;
 }
 
-int snt__offer_make(const struct snt__hub *hub, const struct snt_conn_opts *opts,
-		    const struct snt_qp_opts *qp, struct snt__offer *offer)
+int snt__offer_make(const struct snt__conn_loop *conn_loop,
+		    const struct snt_conn_opts *opts, const struct snt_qp_opts *qp,
+		    struct snt__offer *offer)
 {
 	uint64_t detect_ms = opts->detect_ns / NS_PER_MS;
-	int ret = check_qp(hub, qp);
+	int ret = check_qp(conn_loop, qp);
 
 	if (ret)
 		return ret;
@@ -167,6 +171,6 @@ int snt__offer_make(const struct snt__hub *hub, const struct snt_conn_opts *opts
 			"to an hour",
 			(unsigned long long)opts->detect_ns);
 	offer->detect_ms = (uint32_t)detect_ms;
-	ret = describe_devices(hub->ctx, qp->devices, offer);
+	ret = describe_devices(conn_loop->ctx, qp->devices, offer);
 	return ret ? ret : set_words(opts, offer);
 }

@@ -17,27 +17,27 @@ static void tick(struct snt_timer *timer)
 {
 	struct snt__ping *ping = timer->arg;
 
-	snt__hub_take(ping->hub);
+	snt__conn_loop_take(ping->conn_loop);
 	/* It was answered or stopped, and perhaps sent again. */
 	if (ping->state != SNT__PING_ASKED || timer->loop)
 		return;
 	if (--ping->ticks_left) {
-		snt_timer_start(ping->hub->loop, timer, ping->tick_ns);
+		snt_timer_start(ping->conn_loop->loop, timer, ping->tick_ns);
 		return;
 	}
 	ping->state = SNT__PING_GIVEN_UP;
 	ping->silent(ping);
 }
 
-int snt__ping_send(struct snt__ping *ping, struct snt__hub *hub, struct snt_qp *qp,
-		   uint64_t detect_ns)
+int snt__ping_send(struct snt__ping *ping, struct snt__conn_loop *conn_loop,
+		   struct snt_qp *qp, uint64_t detect_ns)
 {
 	static const struct snt_token nowhere = { .length = 1,
 						  .access = SNT_ACCESS_REMOTE_WRITE,
 						  .key_count = 1 };
 	int ret;
 
-	ping->hub = hub;
+	ping->conn_loop = conn_loop;
 	ping->op.done = answered;
 	ping->op.arg = ping;
 	ret = snt_op_write(qp, &ping->op, NULL, 0, &nowhere, 0, 0);
@@ -48,7 +48,7 @@ int snt__ping_send(struct snt__ping *ping, struct snt__hub *hub, struct snt_qp *
 	ping->tick_ns = detect_ns / TICKS_IN_ALL;
 	ping->timer.fired = tick;
 	ping->timer.arg = ping;
-	snt_timer_start(hub->loop, &ping->timer, ping->tick_ns);
+	snt_timer_start(conn_loop->loop, &ping->timer, ping->tick_ns);
 	return 0;
 }
 

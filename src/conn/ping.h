@@ -4,7 +4,7 @@
 
 #include <sennit/op.h>
 
-#include "conn/hub.h"
+#include "conn/conn_loop.h"
 
 /*
  * Asks the peer's device whether it is there, by an empty write without a target, which
@@ -27,7 +27,7 @@ struct snt__ping {
 	void (*ended)(struct snt__ping *ping, int result);
 	/* No acknowledgment in time; ended() follows when the QP is closed. */
 	void (*silent)(struct snt__ping *ping);
-	struct snt__hub *hub;
+	struct snt__conn_loop *conn_loop;
 	struct snt_op op;
 	struct snt_timer timer;
 	uint64_t tick_ns;
@@ -35,10 +35,10 @@ struct snt__ping {
 	enum snt__ping_state state;
 };
 
-/* For an IDLE ping, on a QP that reports to the hub's CQ. Returns 0 or a negative
+/* For an IDLE ping, on a QP that reports to the conn_loop's CQ. Returns 0 or a negative
  * errno, and then no callback follows. */
-int snt__ping_send(struct snt__ping *ping, struct snt__hub *hub, struct snt_qp *qp,
-		   uint64_t detect_ns);
+int snt__ping_send(struct snt__ping *ping, struct snt__conn_loop *conn_loop,
+		   struct snt_qp *qp, uint64_t detect_ns);
 
 /* silent() does not follow any more. */
 void snt__ping_stop(struct snt__ping *ping);

@@ -213,7 +213,7 @@ int snt_ctx_destroy(struct snt_ctx *ctx)
 	/* Orphans may hold on to CQs. No other thread has any object of the context by
 	 * now, unless it has CQs without a loop. */
 	if (!ret)
-		ret = snt__orphans_release(ctx, NULL);
+		ret = snt__deferred_releases_try(ctx, NULL);
 	if (!ret)
 		ret = check_none(ctx, SNT__CTX_QPS);
 	if (!ret)

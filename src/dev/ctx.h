@@ -7,7 +7,7 @@
 #include <sennit/mem.h>
 
 #include "dev/device.h"
-#include "dev/orphan.h"
+#include "dev/deferred_release.h"
 #include "util/fork.h"
 #include "util/list.h"
 #include "util/log.h"
@@ -37,7 +37,7 @@ struct snt_ctx {
 	unsigned fork_mark; /* of the process that opened it */
 	pthread_mutex_t lock;
 	unsigned count[SNT__CTX_COUNTS];
-	struct snt__orphan *orphans;
+	struct snt__deferred_release *deferred;
 	struct snt__link qps;
 
 	/* Loops that want the asynchronous events of devices. The loop that reads an

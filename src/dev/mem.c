@@ -83,7 +83,7 @@ static struct snt_mem *mem_new(struct snt_ctx *ctx, uint64_t addr, size_t length
 
 static void mem_free(struct snt_mem *mem)
 {
-	snt__place_free(mem->place);
+	snt__shared_mem_free(mem->shared);
 	free(mem);
 }
 
@@ -126,7 +126,7 @@ static int still_registered(const struct snt_device *device, int ret)
 			 snt__device_text(device, text), strerror(-ret));
 }
 
-static int release_orphan(void *owner)
+static int release_deferred(void *owner)
 {
 	struct snt_mem *mem = owner;
 	const struct snt_device *device;
@@ -149,7 +149,7 @@ static void undo(struct snt_mem *mem)
 		mem_free(mem);
 		return;
 	}
-	snt__orphan_add(mem->ctx, &mem->orphan, release_orphan, mem);
+	snt__deferred_release_add(mem->ctx, &mem->deferred, release_deferred, mem);
 }
 
 /* The two most frequent reasons, with what to do. */
@@ -273,24 +273,24 @@ int snt_mem_alloc(struct snt_ctx *ctx, size_t length, unsigned access,
 		  struct snt_mem **mem_out)
 {
 	struct request request = { .length = length, .access = access };
-	struct snt__place *place;
+	struct snt__shared_mem *shared;
 	struct snt_mem *mem;
 	int ret = check_request(0, length, access);
 
 	if (ret)
 		return ret;
-	ret = snt__place_make(length, &place);
+	ret = snt__shared_mem_make(length, &shared);
 	if (ret)
 		return snt__fail(-ret, "cannot make memory of %zu bytes: %s", length,
 				 strerror(-ret));
-	request.addr = place->bytes;
-	request.iova = (uintptr_t)place->bytes;
+	request.addr = shared->bytes;
+	request.iova = (uintptr_t)shared->bytes;
 	mem = mem_new(ctx, request.iova, length, access);
 	if (!mem) {
-		snt__place_free(place);
+		snt__shared_mem_free(shared);
 		return -ENOMEM;
 	}
-	mem->place = place;
+	mem->shared = shared;
 	return register_mem(mem, &request, mem_out);
 }
 
@@ -359,14 +359,14 @@ static int was_released(const struct snt_mem *mem)
 			: snt__fail(EINVAL, "memory has been released");
 }
 
-/* The structure takes the place of the one that was released longest ago. */
+/* The structure takes the shared of the one that was released longest ago. */
 static void retire(struct snt_mem *mem)
 {
 	struct snt_ctx *ctx = mem->ctx;
 	struct snt_mem **slot, *oldest;
 
-	snt__place_free(mem->place);
-	mem->place = NULL;
+	snt__shared_mem_free(mem->shared);
+	mem->shared = NULL;
 	mem->length = 0;
 	mem->ctx = NULL;
 	snt__ctx_lock(ctx);

@@ -5,8 +5,8 @@
 #include <stdbool.h>
 #include <sennit/mem.h>
 
-#include "dev/orphan.h"
-#include "dev/place.h"
+#include "dev/deferred_release.h"
+#include "dev/shared_mem.h"
 
 /* What the data path reads comes first, with the keys next to each other. */
 struct snt_mem {
@@ -18,9 +18,10 @@ struct snt_mem {
 	uint32_t local_key[SNT_DEVICES_MAX];
 	uint32_t remote_key[SNT_DEVICES_MAX];
 	struct ibv_mr *mr[SNT_DEVICES_MAX];
-	struct snt__orphan orphan; /* of a registration that a later device refused */
-	bool adopted;		   /* the program deregisters the regions */
-	struct snt__place *place;  /* its place, if the library allocated it */
+	struct snt__deferred_release
+		deferred; /* of a registration that a later device refused */
+	bool adopted;	  /* the program deregisters the regions */
+	struct snt__shared_mem *shared; /* its shared, if the library allocated it */
 };
 
 /* Do all `length` bytes from `offset` on lie in a range of `size` bytes? A sum that

@@ -8,7 +8,7 @@
 #include "loop/op.h"
 #include "util/err.h"
 #include "vqp/cq.h"
-#include "vqp/withdraw.h"
+#include "vqp/cancel.h"
 
 static int abort_qp(struct snt_op *op)
 {
@@ -54,7 +54,7 @@ static int end(struct snt_op *op, enum snt_cancel how, int reason)
 	}
 
 	if (!op->cancel && !(op->flags & SNT__OP_RECV) &&
-	    snt__qp_withdraw(op->qp, op->position)) {
+	    snt__qp_cancel_waiting(op->qp, op->position)) {
 		op->cancel = how;
 		op->flags |= SNT__OP_NO_EFFECT;
 		snt__op_end(op, reason);

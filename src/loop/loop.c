@@ -251,10 +251,10 @@ static int check_unused(struct snt_loop *loop)
 
 static int close_uncancelled(struct snt_loop *loop)
 {
-	int ret = loop->hub ? loop->hub_close(loop) : 0;
+	int ret = loop->conn_loop ? loop->conn_loop_close(loop) : 0;
 	if (ret)
 		return ret;
-	snt__orphans_release(loop->base.ctx, loop);
+	snt__deferred_releases_try(loop->base.ctx, loop);
 	ret = check_unused(loop);
 	if (ret)
 		return ret;

@@ -60,7 +60,7 @@ struct snt__channel {
 /* The timerfd is not set. */
 #define SNT__NEVER UINT64_MAX
 
-struct snt__hub;
+struct snt__conn_loop;
 
 struct snt_loop {
 	struct snt__loop_base base; /* first */
@@ -96,8 +96,8 @@ struct snt_loop {
 	void *on_wake_arg;
 
 	/* src/conn's state for this loop; NULL: none yet. Closing may be refused. */
-	struct snt__hub *hub;
-	int (*hub_close)(struct snt_loop *loop);
+	struct snt__conn_loop *conn_loop;
+	int (*conn_loop_close)(struct snt_loop *loop);
 
 	/* A thread that is cancelled while it sleeps here leaves the loop usable for
 	 * other threads. */

@@ -105,12 +105,12 @@ static int check_depth(const struct snt_stream_opts *opts)
 			 opts->depth, DEPTH_MAX);
 }
 
-static struct snt_qp_opts qp_opts_of(const struct snt__hub *hub,
+static struct snt_qp_opts qp_opts_of(const struct snt__conn_loop *conn_loop,
 				     const struct snt_stream_opts *opts)
 {
 	return (struct snt_qp_opts){
 		.size = sizeof(struct snt_qp_opts),
-		.cq = opts->cq ? opts->cq : hub->cq,
+		.cq = opts->cq ? opts->cq : conn_loop->cq,
 		.scheme = SNT_SCHEME_DQPLB,
 		.lanes = opts->lanes,
 		.devices = opts->devices,
@@ -129,17 +129,17 @@ int snt__stream_check_for_conn(struct snt_loop *loop,
 				      .detect_ns = opts->detect_ns };
 	struct snt__offer offer;
 	struct snt_qp_opts qp;
-	struct snt__hub *hub;
+	struct snt__conn_loop *conn_loop;
 	int ret = check_depth(opts);
 
 	if (!ret)
 		ret = snt__stream_check(snt__loop_ctx(loop), opts);
 	if (!ret)
-		ret = snt__hub_get(loop, &hub);
+		ret = snt__conn_loop_get(loop, &conn_loop);
 	if (ret)
 		return ret;
-	qp = qp_opts_of(hub, opts);
-	return snt__offer_make(hub, &conn, &qp, &offer);
+	qp = qp_opts_of(conn_loop, opts);
+	return snt__offer_make(conn_loop, &conn, &qp, &offer);
 }
 
 static int fill_plan(struct snt__stream_plan *plan, struct snt_stream *stream,
@@ -149,7 +149,7 @@ static int fill_plan(struct snt__stream_plan *plan, struct snt_stream *stream,
 
 	if (length < 0)
 		return (int)length;
-	plan->qp = qp_opts_of(stream->hub, opts);
+	plan->qp = qp_opts_of(stream->conn_loop, opts);
 	plan->conn = (struct snt_conn_opts){
 		.size = sizeof(plan->conn),
 		.qp = &plan->qp,

@@ -69,7 +69,7 @@ static ssize_t read_some(void *cookie, char *buffer, size_t size)
 	struct snt__shield kept;
 	ssize_t ret;
 
-	snt__shield_begin(stream->hub->loop, &kept);
+	snt__shield_begin(stream->conn_loop->loop, &kept);
 	ret = read_some_shielded(stream, buffer, size);
 	snt__shield_end(&kept);
 	return ret;
@@ -81,7 +81,7 @@ static ssize_t write_some(void *cookie, const char *buffer, size_t size)
 	struct snt__shield kept;
 	ssize_t ret;
 
-	snt__shield_begin(stream->hub->loop, &kept);
+	snt__shield_begin(stream->conn_loop->loop, &kept);
 	ret = write_some_shielded(stream, buffer, size);
 	snt__shield_end(&kept);
 	return ret;
@@ -93,7 +93,7 @@ static int flush(void *cookie)
 	struct snt__shield kept;
 	int ret;
 
-	snt__shield_begin(stream->hub->loop, &kept);
+	snt__shield_begin(stream->conn_loop->loop, &kept);
 	ret = flush_shielded(stream);
 	snt__shield_end(&kept);
 	return ret;

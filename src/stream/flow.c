@@ -51,10 +51,10 @@ static void return_others(struct snt__outflow *out)
 	}
 }
 
-const char *snt__outflow_credit(struct snt__outflow *out, uint32_t word)
+const char *snt__outflow_credit(struct snt__outflow *out, uint32_t imm)
 {
-	uint32_t units = word >> RECEIVE_BITS & UNIT_MASK;
-	uint32_t receives = word & RECEIVE_MASK;
+	uint32_t units = imm >> RECEIVE_BITS & UNIT_MASK;
+	uint32_t receives = imm & RECEIVE_MASK;
 	uint64_t bytes = ((units - out->freed / out->unit) & UNIT_MASK) * out->unit;
 	uint64_t returned = (receives - out->returned) & RECEIVE_MASK;
 
@@ -85,11 +85,11 @@ const char *snt__inflow_arrive(struct snt__inflow *in, uint64_t bytes, unsigned 
 	return NULL;
 }
 
-const char *snt__inflow_end(struct snt__inflow *in, uint32_t word)
+const char *snt__inflow_end(struct snt__inflow *in, uint32_t imm)
 {
 	if (in->ended)
 		return "it shut down twice";
-	if ((word & SNT__WORD_POSITION) != (in->arrived & SNT__WORD_POSITION))
+	if ((imm & SNT__IMM_POSITION) != (in->arrived & SNT__IMM_POSITION))
 		return "it says that it sent another number of bytes than came";
 	in->ended = true;
 	return NULL;
@@ -134,7 +134,6 @@ uint32_t snt__inflow_tell(struct snt__inflow *in)
 	in->told = units * in->unit;
 	in->taken_told = in->taken;
 	in->data_taken = 0;
-	return snt__word(SNT__WORD_CREDIT,
-			 (uint32_t)(units & UNIT_MASK) << RECEIVE_BITS |
-				 (uint32_t)(in->taken & RECEIVE_MASK));
+	return snt__imm(SNT__IMM_CREDIT, (uint32_t)(units & UNIT_MASK) << RECEIVE_BITS |
+						 (uint32_t)(in->taken & RECEIVE_MASK));
 }

@@ -30,17 +30,17 @@
  * never 0, which in DQPLB means that there is none.
  */
 
-enum snt__word {
-	SNT__WORD_NONE,
-	SNT__WORD_CREDIT,
-	SNT__WORD_END,
-	SNT__WORD_LENGTH,
+enum snt__imm {
+	SNT__IMM_NONE,
+	SNT__IMM_CREDIT,
+	SNT__IMM_END,
+	SNT__IMM_LENGTH,
 };
 
-#define SNT__WORD_SHIFT	   30
-#define SNT__WORD_ABORTED  (1u << 29)
-#define SNT__WORD_POSITION (SNT__WORD_ABORTED - 1)
-#define SNT__WORD_VALUE	   ((1u << SNT__WORD_SHIFT) - 1)
+#define SNT__IMM_SHIFT	  30
+#define SNT__IMM_ABORTED  (1u << 29)
+#define SNT__IMM_POSITION (SNT__IMM_ABORTED - 1)
+#define SNT__IMM_VALUE	  ((1u << SNT__IMM_SHIFT) - 1)
 
 /*
  * Receives that data never takes. Each end reports when it has replaced 8 of these, so
@@ -123,7 +123,7 @@ static inline void snt__outflow_spend(struct snt__outflow *out, uint64_t bytes,
 void snt__outflow_spend_other(struct snt__outflow *out, unsigned cost);
 
 /* A CREDIT has arrived. NULL, or what is wrong with it. */
-const char *snt__outflow_credit(struct snt__outflow *out, uint32_t word);
+const char *snt__outflow_credit(struct snt__outflow *out, uint32_t imm);
 
 static inline uint64_t snt__inflow_unread(const struct snt__inflow *in)
 {
@@ -133,7 +133,7 @@ static inline uint64_t snt__inflow_unread(const struct snt__inflow *in)
 /* A message has arrived with so many bytes, or none, and took so many receives. NULL,
  * or what is wrong with it. */
 const char *snt__inflow_arrive(struct snt__inflow *in, uint64_t bytes, unsigned cost);
-const char *snt__inflow_end(struct snt__inflow *in, uint32_t word);
+const char *snt__inflow_end(struct snt__inflow *in, uint32_t imm);
 
 /* Receives have been replaced, `data` of them for data. */
 static inline void snt__inflow_replace(struct snt__inflow *in, unsigned receives,
@@ -150,14 +150,14 @@ bool snt__inflow_worth(const struct snt__inflow *in);
 /* Makes a CREDIT, which then counts as reported. */
 uint32_t snt__inflow_tell(struct snt__inflow *in);
 
-static inline uint32_t snt__word(enum snt__word kind, uint32_t value)
+static inline uint32_t snt__imm(enum snt__imm kind, uint32_t value)
 {
-	return (uint32_t)kind << SNT__WORD_SHIFT | value;
+	return (uint32_t)kind << SNT__IMM_SHIFT | value;
 }
 
-static inline enum snt__word snt__word_kind(uint32_t word)
+static inline enum snt__imm snt__imm_kind(uint32_t imm)
 {
-	return (enum snt__word)(word >> SNT__WORD_SHIFT);
+	return (enum snt__imm)(imm >> SNT__IMM_SHIFT);
 }
 
 #endif

@@ -75,17 +75,18 @@ static int make_memory(struct snt_ctx *ctx, uint64_t size, unsigned access,
 static int make_rings(struct snt_stream *stream, uint64_t recv_size)
 {
 	const unsigned remote = SNT_ACCESS_LOCAL_WRITE | SNT_ACCESS_REMOTE_WRITE;
-	int ret = make_memory(stream->hub->ctx, recv_size, remote, &stream->ring,
+	int ret = make_memory(stream->conn_loop->ctx, recv_size, remote, &stream->ring,
 			      &stream->ring_mem);
 
 	if (ret)
 		return ret;
-	ret = make_memory(stream->hub->ctx, stream->stage_size, 0, &stream->stage,
+	ret = make_memory(stream->conn_loop->ctx, stream->stage_size, 0, &stream->stage,
 			  &stream->stage_mem);
 	if (ret)
 		goto err_ring;
-	stream->lot = snt__lines_alloc(stream->lot_mask + 1, sizeof(*stream->lot));
-	if (!stream->lot) {
+	stream->send_batch = snt__lines_alloc(stream->send_batch_mask + 1,
+					      sizeof(*stream->send_batch));
+	if (!stream->send_batch) {
 		ret = snt__fail(ENOMEM, "no memory for a stream");
 		goto err_stage;
 	}
@@ -151,8 +152,8 @@ static void set_up(struct snt_stream *stream, uint32_t wr_limit)
 	stream->send_port.stream = stream->recv_port.stream = stream;
 	stream->worker.work = snt__stream_work;
 	stream->wr_limit = wr_limit;
-	for (stream->lot_mask = 15; stream->lot_mask + 1 < wr_limit;)
-		stream->lot_mask = stream->lot_mask * 2 + 1;
+	for (stream->send_batch_mask = 15; stream->send_batch_mask + 1 < wr_limit;)
+		stream->send_batch_mask = stream->send_batch_mask * 2 + 1;
 	stream->send_end = &stream->send_first;
 	stream->send_done_end = &stream->send_done;
 	stream->low = 1;
@@ -180,7 +181,7 @@ int snt__stream_make(struct snt_loop *loop, const struct snt_stream_opts *opts,
 	snt__inflow_init(&stream->in, size_of(opts->recv_size), receives);
 	stream->recv_batch =
 		receives - SNT__RECEIVES_KEPT < 8 * RECV_BATCH ? 1 : RECV_BATCH;
-	ret = snt__hub_get(loop, &stream->hub);
+	ret = snt__conn_loop_get(loop, &stream->conn_loop);
 	if (!ret)
 		ret = make_rings(stream, size_of(opts->recv_size));
 	if (ret) {
@@ -200,7 +201,7 @@ void snt__stream_unmake(struct snt_stream *stream)
 	snt_mem_release(stream->stage_mem);
 	free(stream->ring);
 	free(stream->stage);
-	free(stream->lot);
+	free(stream->send_batch);
 	free(stream);
 }
 
@@ -327,7 +328,7 @@ void snt__stream_end(struct snt_stream *stream, int error, const char *text)
 
 int snt_stream_abort(struct snt_stream *stream, const char *text)
 {
-	int ret = snt__hub_check(stream->hub);
+	int ret = snt__conn_loop_check(stream->conn_loop);
 
 	if (ret)
 		return ret;
@@ -344,16 +345,16 @@ int snt_stream_abort(struct snt_stream *stream, const char *text)
 
 static void linger(struct snt_stream *stream)
 {
-	stream->hub->lingering++;
+	stream->conn_loop->lingering++;
 	if (stream->conn)
-		stream->hub->users--;
+		stream->conn_loop->users--;
 }
 
 static void stop_lingering(struct snt_stream *stream)
 {
-	stream->hub->lingering--;
+	stream->conn_loop->lingering--;
 	if (stream->conn)
-		stream->hub->users++;
+		stream->conn_loop->users++;
 }
 
 void snt__stream_free(struct snt_stream *stream)
@@ -372,7 +373,7 @@ void snt__stream_free(struct snt_stream *stream)
 
 int snt_stream_destroy(struct snt_stream *stream)
 {
-	int ret = stream ? snt__hub_check(stream->hub) : 0;
+	int ret = stream ? snt__conn_loop_check(stream->conn_loop) : 0;
 
 	if (!stream || ret)
 		return ret;
@@ -395,7 +396,7 @@ int snt_stream_destroy(struct snt_stream *stream)
 static int close_shielded(struct snt_stream *stream, int64_t timeout_ns)
 {
 	bool gone = false;
-	int ret = snt__hub_check(stream->hub);
+	int ret = snt__conn_loop_check(stream->conn_loop);
 
 	if (ret)
 		return ret;
@@ -420,7 +421,7 @@ int snt_stream_close(struct snt_stream *stream, int64_t timeout_ns)
 	struct snt__shield kept;
 	int ret;
 
-	snt__shield_begin(stream->hub->loop, &kept);
+	snt__shield_begin(stream->conn_loop->loop, &kept);
 	ret = close_shielded(stream, timeout_ns);
 	snt__shield_end(&kept);
 	return ret;

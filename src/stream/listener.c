@@ -18,7 +18,7 @@ struct snt_stream_listener {
 	/* For snt_stream_listener_wait(). Streams that have ended since, but had
 	 * delivered data, stay and take up places of the backlog. */
 	struct snt__link open;
-	struct snt__hub_waiter *waiter;
+	struct snt__conn_loop_waiter *waiter;
 	void (*accepted)(void *arg, struct snt_stream_listener *listener,
 			 struct snt_stream *stream);
 	void *arg;
@@ -211,8 +211,8 @@ int snt_stream_listener_wait(struct snt_stream_listener *listener, int64_t timeo
 		return snt__fail(EINVAL,
 				 "the listener has a function, "
 				 "snt_stream_listener_opts.accepted, which gets them");
-	ret = snt__hub_wait(listener->loop->hub, &listener->waiter, has_stream,
-			    listener, timeout_ns);
+	ret = snt__conn_loop_wait(listener->loop->conn_loop, &listener->waiter,
+				  has_stream, listener, timeout_ns);
 	if (ret == -EINPROGRESS)
 		return snt__fail(EAGAIN, "there is no stream");
 	if (ret)
@@ -228,11 +228,11 @@ int snt_stream_listener_wait(struct snt_stream_listener *listener, int64_t timeo
 
 int snt_stream_listener_destroy(struct snt_stream_listener *listener)
 {
-	int ret = listener ? snt__hub_check(listener->loop->hub) : 0;
+	int ret = listener ? snt__conn_loop_check(listener->loop->conn_loop) : 0;
 
 	if (!listener || ret)
 		return ret;
-	snt__hub_waiters_end(listener->waiter);
+	snt__conn_loop_waiters_end(listener->waiter);
 	while (!snt__list_empty(&listener->coming))
 		snt_stream_destroy(first_of(&listener->coming));
 	while (!snt__list_empty(&listener->open))

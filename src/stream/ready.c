@@ -102,7 +102,7 @@ int snt__stream_work(struct snt__worker *worker)
 
 void snt__stream_tell_later(struct snt_stream *stream)
 {
-	snt__hub_add_work(stream->hub, &stream->worker);
+	snt__conn_loop_add_work(stream->conn_loop, &stream->worker);
 }
 
 void snt_stream_set_ready_handler(struct snt_stream *stream,
@@ -143,7 +143,7 @@ static void forget_waiter(void *arg)
 static int wait_once(struct snt_stream *stream, unsigned events, int64_t left,
 		     struct snt__stream_waiter *waiter)
 {
-	struct snt_loop *loop = stream->hub->loop;
+	struct snt_loop *loop = stream->conn_loop->loop;
 	int ret = left ? snt_loop_poll(loop, 0) : 0;
 
 	if (ret < 0 || waiter->gone || found_of(stream, events))
@@ -155,7 +155,7 @@ static int wait_shielded(struct snt_stream *stream, unsigned events, int64_t tim
 			 bool *gone_out)
 {
 	struct snt__stream_waiter waiter = { .next = stream->waiter, .stream = stream };
-	uint64_t begin = timeout_ns > 0 ? snt_loop_now(stream->hub->loop) : 0;
+	uint64_t begin = timeout_ns > 0 ? snt_loop_now(stream->conn_loop->loop) : 0;
 	unsigned found = found_of(stream, events);
 	int64_t left = timeout_ns;
 	int ret = 0;
@@ -170,7 +170,7 @@ static int wait_shielded(struct snt_stream *stream, unsigned events, int64_t tim
 		found = found_of(stream, events);
 		if (ret < 0 || !left)
 			break;
-		left = snt__hub_left(stream->hub, timeout_ns, begin);
+		left = snt__conn_loop_left(stream->conn_loop, timeout_ns, begin);
 	}
 	stream->waiter = waiter.next;
 	if (found)
@@ -185,7 +185,7 @@ int snt__stream_wait(struct snt_stream *stream, unsigned events, int64_t timeout
 	struct snt__shield kept;
 	int ret;
 
-	snt__shield_begin(stream->hub->loop, &kept);
+	snt__shield_begin(stream->conn_loop->loop, &kept);
 	ret = wait_shielded(stream, events, timeout_ns, gone_out);
 	snt__shield_end(&kept);
 	return ret;
@@ -206,7 +206,7 @@ int snt_stream_wait(struct snt_stream *stream, unsigned events, int64_t timeout_
 static int wait_more(struct snt_stream *stream, unsigned event, int64_t timeout_ns,
 		     uint64_t begin)
 {
-	int64_t left = snt__hub_left(stream->hub, timeout_ns, begin);
+	int64_t left = snt__conn_loop_left(stream->conn_loop, timeout_ns, begin);
 	int ret;
 
 	if (timeout_ns > 0 && !left)
@@ -221,7 +221,7 @@ static int wait_more(struct snt_stream *stream, unsigned event, int64_t timeout_
 static ssize_t read_all(struct snt_stream *stream, void *buffer, size_t length,
 			int64_t timeout_ns)
 {
-	uint64_t begin = snt_loop_now(stream->hub->loop);
+	uint64_t begin = snt_loop_now(stream->conn_loop->loop);
 	uint8_t *to = buffer;
 	size_t done = 0;
 	ssize_t ret = 0;
@@ -245,7 +245,7 @@ ssize_t snt_stream_read_all(struct snt_stream *stream, void *buffer, size_t leng
 	struct snt__shield kept;
 	ssize_t ret;
 
-	snt__shield_begin(stream->hub->loop, &kept);
+	snt__shield_begin(stream->conn_loop->loop, &kept);
 	ret = read_all(stream, buffer, length, timeout_ns);
 	snt__shield_end(&kept);
 	return ret;
@@ -254,7 +254,7 @@ ssize_t snt_stream_read_all(struct snt_stream *stream, void *buffer, size_t leng
 static ssize_t write_all(struct snt_stream *stream, const void *buffer, size_t length,
 			 int64_t timeout_ns)
 {
-	uint64_t begin = snt_loop_now(stream->hub->loop);
+	uint64_t begin = snt_loop_now(stream->conn_loop->loop);
 	const uint8_t *from = buffer;
 	size_t done = 0;
 	ssize_t ret = 0;
@@ -276,7 +276,7 @@ ssize_t snt_stream_write_all(struct snt_stream *stream, const void *buffer,
 	struct snt__shield kept;
 	ssize_t ret;
 
-	snt__shield_begin(stream->hub->loop, &kept);
+	snt__shield_begin(stream->conn_loop->loop, &kept);
 	ret = write_all(stream, buffer, length, timeout_ns);
 	snt__shield_end(&kept);
 	return ret;

@@ -53,30 +53,30 @@ static inline void replace(struct snt_stream *stream, unsigned cost, bool data)
 	stream->recv_missing = stream->cost_missing = stream->data_missing = 0;
 }
 
-static const char *take_end(struct snt_stream *stream, uint32_t word)
+static const char *take_end(struct snt_stream *stream, uint32_t imm)
 {
 	const char *fault;
 
-	if (word & SNT__WORD_ABORTED) {
+	if (imm & SNT__IMM_ABORTED) {
 		snt__stream_fail(stream, ECONNABORTED,
 				 "the peer has aborted the stream");
 		return NULL;
 	}
-	fault = snt__inflow_end(&stream->in, word);
+	fault = snt__inflow_end(&stream->in, imm);
 	if (!fault)
 		snt__stream_leave(stream);
 	return fault;
 }
 
-static const char *take_word(struct snt_stream *stream, uint32_t word, uint64_t bytes)
+static const char *take_imm(struct snt_stream *stream, uint32_t imm, uint64_t bytes)
 {
-	switch (snt__word_kind(word)) {
-	case SNT__WORD_CREDIT:
+	switch (snt__imm_kind(imm)) {
+	case SNT__IMM_CREDIT:
 		stream->count.credits_received++;
 		stream->stalled = false;
-		return snt__outflow_credit(&stream->out, word);
-	case SNT__WORD_END:
-		return bytes ? "it shut down with data" : take_end(stream, word);
+		return snt__outflow_credit(&stream->out, imm);
+	case SNT__IMM_END:
+		return bytes ? "it shut down with data" : take_end(stream, imm);
 	default:
 		return bytes ? NULL : "it sent a message of nothing";
 	}
@@ -88,10 +88,10 @@ static const char *take(struct snt_stream *stream, const struct snt_wc *wc)
 	const struct snt_qp *qp = stream->qp;
 	bool dqplb = !qp->pass_through && qp->scheme == SNT_SCHEME_DQPLB;
 	bool spray = !qp->pass_through && !dqplb;
-	uint32_t word = wc->flags & SNT_WC_WITH_IMM ? wc->imm : 0;
-	bool has_length = snt__word_kind(word) == SNT__WORD_LENGTH;
+	uint32_t imm = wc->flags & SNT_WC_WITH_IMM ? wc->imm : 0;
+	bool has_length = snt__imm_kind(imm) == SNT__IMM_LENGTH;
 	uint64_t bytes = spray ? 0 : wc->length;
-	unsigned cost = 1 + (word && dqplb);
+	unsigned cost = 1 + (imm && dqplb);
 	const char *fault;
 
 	if (wc->opcode != SNT_OP_RECV_NOTIFY)
@@ -99,10 +99,10 @@ static const char *take(struct snt_stream *stream, const struct snt_wc *wc)
 	if (has_length && !spray)
 		return "it told a length where there is one";
 	if (has_length)
-		bytes = word & SNT__WORD_VALUE;
+		bytes = imm & SNT__IMM_VALUE;
 	fault = snt__inflow_arrive(&stream->in, bytes, cost);
 	if (!fault)
-		fault = take_word(stream, word, bytes);
+		fault = take_imm(stream, imm, bytes);
 	if (fault)
 		return fault;
 	stream->count.messages_received += bytes != 0;

@@ -48,7 +48,7 @@ static inline bool is_spray(const struct snt_stream *stream)
  */
 
 static inline struct snt_send_wr *next_wr(struct snt_stream *stream,
-					  struct batch *batch, uint32_t word)
+					  struct batch *batch, uint32_t imm)
 {
 	struct snt_send_wr *wr = &batch->wr[batch->count];
 	struct snt_sge *sge = &batch->sge[batch->count];
@@ -58,7 +58,7 @@ static inline struct snt_send_wr *next_wr(struct snt_stream *stream,
 	wr->opcode = SNT_OP_WRITE_IMM;
 	wr->flags = 0;
 	wr->sge_count = 0;
-	wr->imm = word;
+	wr->imm = imm;
 	wr->sge = sge;
 	wr->remote = &stream->remote;
 	wr->remote_addr =
@@ -71,22 +71,23 @@ static inline void announce(struct snt_stream *stream, struct snt_send_wr *wr)
 {
 	wr->flags |= SNT_SEND_SIGNALED;
 	stream->data_lots += stream->quiet.has_data;
-	stream->lot[stream->lot_tail++ & stream->lot_mask] = stream->quiet;
-	stream->quiet = (struct snt__lot){ 0 };
+	stream->send_batch[stream->send_batch_tail++ & stream->send_batch_mask] =
+		stream->quiet;
+	stream->quiet = (struct snt__send_batch){ 0 };
 }
 
-static inline unsigned cost_of(const struct snt_stream *stream, uint32_t word)
+static inline unsigned cost_of(const struct snt_stream *stream, uint32_t imm)
 {
-	return 1 + (word && is_dqplb(stream));
+	return 1 + (imm && is_dqplb(stream));
 }
 
 /* A message without bytes. */
-static bool add_word(struct snt_stream *stream, struct batch *batch, uint32_t word,
-		     bool ends)
+static bool add_imm(struct snt_stream *stream, struct batch *batch, uint32_t imm,
+		    bool ends)
 {
-	struct snt_send_wr *wr = next_wr(stream, batch, word);
+	struct snt_send_wr *wr = next_wr(stream, batch, imm);
 
-	snt__outflow_spend_other(&stream->out, cost_of(stream, word));
+	snt__outflow_spend_other(&stream->out, cost_of(stream, imm));
 	stream->wrs++;
 	stream->quiet.wrs++;
 	stream->quiet.ends = ends;
@@ -94,7 +95,7 @@ static bool add_word(struct snt_stream *stream, struct batch *batch, uint32_t wo
 	return true;
 }
 
-static inline bool may_add_word(const struct snt_stream *stream)
+static inline bool may_add_imm(const struct snt_stream *stream)
 {
 	return stream->wrs < stream->wr_limit &&
 	       snt__outflow_may_tell(&stream->out, is_dqplb(stream) ? 2 : 1);
@@ -104,23 +105,23 @@ static bool add_credit(struct snt_stream *stream, struct batch *batch)
 {
 	bool done = stream->in.ended && stream->end_posted;
 
-	if (done || !snt__inflow_due(&stream->in) || !may_add_word(stream))
+	if (done || !snt__inflow_due(&stream->in) || !may_add_imm(stream))
 		return false;
 	stream->count.credits_sent++;
-	return add_word(stream, batch, snt__inflow_tell(&stream->in), false);
+	return add_imm(stream, batch, snt__inflow_tell(&stream->in), false);
 }
 
 /* After all data. */
 static bool add_end(struct snt_stream *stream, struct batch *batch)
 {
 	if (!stream->shut || stream->end_posted || stream->posted != stream->staged ||
-	    stream->send_next || !may_add_word(stream))
+	    stream->send_next || !may_add_imm(stream))
 		return false;
 	stream->end_posted = true;
-	return add_word(stream, batch,
-			snt__word(SNT__WORD_END,
-				  (uint32_t)stream->out.sent & SNT__WORD_POSITION),
-			true);
+	return add_imm(stream, batch,
+		       snt__imm(SNT__IMM_END,
+				(uint32_t)stream->out.sent & SNT__IMM_POSITION),
+		       true);
 }
 
 /*
@@ -184,13 +185,13 @@ static inline bool may_wait(const struct snt_stream *stream, const struct piece 
 }
 
 /* The immediate that is sent with the data. */
-static inline uint32_t choose_word(struct snt_stream *stream, uint64_t length)
+static inline uint32_t choose_imm(struct snt_stream *stream, uint64_t length)
 {
 	struct snt__inflow *in = &stream->in;
 	bool extra = is_dqplb(stream); /* an immediate costs one more receive */
 
 	if (is_spray(stream))
-		return snt__word(SNT__WORD_LENGTH, (uint32_t)length);
+		return snt__imm(SNT__IMM_LENGTH, (uint32_t)length);
 	if (extra && (!snt__inflow_worth(in) || !snt__outflow_may(&stream->out, 2)))
 		return 0;
 	stream->count.credits_along++;
@@ -223,19 +224,19 @@ static bool add_data(struct snt_stream *stream, struct batch *batch)
 {
 	struct piece piece = next_piece(stream);
 	struct snt_send_wr *wr;
-	uint32_t word;
+	uint32_t imm;
 
 	if (!piece.length || may_wait(stream, &piece) || !fit(stream, &piece) ||
 	    stream->wrs + WRS_KEPT >= stream->wr_limit ||
 	    !snt__outflow_may(&stream->out, 1))
 		return false;
-	word = choose_word(stream, piece.length);
-	wr = next_wr(stream, batch, word);
+	imm = choose_imm(stream, piece.length);
+	wr = next_wr(stream, batch, imm);
 	take_piece(stream, &piece, (struct snt_sge *)wr->sge);
 	wr->sge_count = 1;
 	if (piece.length <= stream->inline_max)
 		wr->flags = SNT_SEND_INLINE;
-	snt__outflow_spend(&stream->out, piece.length, cost_of(stream, word));
+	snt__outflow_spend(&stream->out, piece.length, cost_of(stream, imm));
 	stream->count.messages_sent++;
 	stream->quiet.has_data = true;
 	stream->wrs++;
@@ -305,18 +306,19 @@ void snt__stream_drop_sends(struct snt_stream *stream)
 	finish_sends(stream, UINT_MAX, stream->status ? stream->status : -ECONNRESET);
 }
 
-static inline void finish_lot(struct snt_stream *stream)
+static inline void finish_send_batch(struct snt_stream *stream)
 {
-	struct snt__lot lot = stream->lot[stream->lot_head++ & stream->lot_mask];
+	struct snt__send_batch send_batch =
+		stream->send_batch[stream->send_batch_head++ & stream->send_batch_mask];
 
-	stream->released += lot.staged;
-	stream->wrs -= lot.wrs;
-	stream->data_lots -= lot.has_data;
-	if (lot.sends)
-		finish_sends(stream, lot.sends, 0);
+	stream->released += send_batch.staged;
+	stream->wrs -= send_batch.wrs;
+	stream->data_lots -= send_batch.has_data;
+	if (send_batch.sends)
+		finish_sends(stream, send_batch.sends, 0);
 	if (stream->urgent && snt__stream_all_arrived(stream))
 		stream->urgent = false;
-	if (lot.ends) {
+	if (send_batch.ends) {
 		stream->end_acked = true;
 		snt__stream_leave(stream);
 	}
@@ -331,7 +333,7 @@ void snt__stream_sent(struct snt_op *op, const struct snt_wc *wc)
 	if (__builtin_expect(wc->status != SNT_WC_SUCCESS, 0)) {
 		snt__stream_lose(stream, wc);
 	} else {
-		finish_lot(stream);
+		finish_send_batch(stream);
 		snt__stream_pump(stream);
 	}
 	snt__stream_tell(stream);
@@ -438,7 +440,7 @@ int snt_stream_write_registered(struct snt_stream *stream, struct snt_stream_sen
 		return snt__fail(EINVAL,
 				 "a registered send needs memory, a length and a "
 				 "function");
-	if (send->mem->ctx != stream->hub->ctx)
+	if (send->mem->ctx != stream->conn_loop->ctx)
 		return snt__fail(EINVAL, send->mem->ctx
 						 ? "the memory is registered in "
 						   "another context"

@@ -5,7 +5,7 @@
 #include <sennit/op.h>
 #include <sennit/stream.h>
 
-#include "conn/hub.h"
+#include "conn/conn_loop.h"
 #include "stream/flow.h"
 #include "stream/greeting.h"
 #include "util/list.h"
@@ -17,7 +17,7 @@
  *
  *	released <= posted <= staged <= released + stage_size
  *
- * Messages in flight are a FIFO of lots, one for each signalled WR, since completions
+ * Messages in flight are a FIFO of send_batches, one for each signalled WR, since completions
  * come in order. The last WR of all data is always signalled, so that every wait ends
  * with a completion or with a message of the peer.
  *
@@ -39,7 +39,7 @@ struct snt__stream_port {
 };
 
 /* A signalled WR and the unsignalled ones before it. */
-struct snt__lot {
+struct snt__send_batch {
 	uint32_t staged; /* bytes of the stage */
 	uint16_t wrs;
 	uint8_t sends; /* registered sends that end with it */
@@ -77,11 +77,11 @@ struct snt_stream {
 	uint64_t staged, posted, released;
 	uint64_t chunk;
 	struct snt_token remote;
-	struct snt__lot *lot;
-	uint32_t lot_mask, lot_head, lot_tail;
-	struct snt__lot quiet; /* WRs since the last signalled one */
-	uint32_t data_lots;    /* lots in flight that have bytes */
-	uint32_t wrs;	       /* in flight */
+	struct snt__send_batch *send_batch;
+	uint32_t send_batch_mask, send_batch_head, send_batch_tail;
+	struct snt__send_batch quiet; /* WRs since the last signalled one */
+	uint32_t data_lots;	      /* send_batches in flight that have bytes */
+	uint32_t wrs;		      /* in flight */
 	uint32_t wr_limit;
 	uint32_t inline_max;
 	struct snt_stream_send *send_first; /* not yet released */
@@ -112,7 +112,7 @@ struct snt_stream {
 	int status;
 	char text[160];
 
-	struct snt__hub *hub;
+	struct snt__conn_loop *conn_loop;
 	struct snt_conn *conn;
 	struct snt_stream_listener *listener; /* its source, until accepted */
 	struct snt__link in_listener;
@@ -214,9 +214,9 @@ int snt__stream_work(struct snt__worker *worker);
 /* 0, or -ECHILD after a fork. Costs a comparison. */
 static inline int snt__stream_check_process(const struct snt_stream *stream)
 {
-	if (__builtin_expect(!snt__loop_forked(stream->hub->loop), 1))
+	if (__builtin_expect(!snt__loop_forked(stream->conn_loop->loop), 1))
 		return 0;
-	return snt__hub_check(stream->hub);
+	return snt__conn_loop_check(stream->conn_loop);
 }
 
 static inline bool snt__stream_all_arrived(const struct snt_stream *stream)

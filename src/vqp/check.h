@@ -114,8 +114,8 @@ static inline bool snt__check_simple(const struct snt_qp *qp,
  * The same for a WR that is posted alone, where remembering gains nothing. Returns its
  * rule; NULL as above.
  */
-static inline const struct snt__rule *snt__check_alone(const struct snt_qp *qp,
-						       const struct snt_send_wr *wr)
+static inline const struct snt__rule *snt__check_single(const struct snt_qp *qp,
+							const struct snt_send_wr *wr)
 {
 	const struct snt_sge *sge = wr->sge;
 	const struct snt_token *token = wr->remote;

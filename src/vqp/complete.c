@@ -285,7 +285,7 @@ static inline void report_send(const struct snt_qp *qp, const struct snt__slot *
 static int report_closed(struct snt_qp *qp, struct snt_wc *wc)
 {
 	if (!qp->all_ended || qp->closed_reported || qp->markers ||
-	    !snt__doubt_is_settled(qp) || qp->head != qp->tail ||
+	    !snt__refused_wr_is_settled(qp) || qp->head != qp->tail ||
 	    qp->data.head != qp->data.tail || qp->notify.head != qp->notify.tail)
 		return 0;
 	qp->closed_reported = true;
@@ -300,7 +300,7 @@ static int report_closed(struct snt_qp *qp, struct snt_wc *wc)
 static __attribute__((noinline)) int report_end(struct snt_qp *qp, struct snt_wc *wc,
 						int max)
 {
-	int count = snt__doubt_report(qp, SNT__QUEUE_SEND, wc, max);
+	int count = snt__refused_wr_report(qp, SNT__QUEUE_SEND, wc, max);
 
 	return count < max && qp->closing ? count + report_closed(qp, &wc[count])
 					  : count;
@@ -344,7 +344,7 @@ int snt__qp_report_sends(struct snt_qp *qp, struct snt_wc *wc, int max)
 /* A QP that is being closed may always have its end left to report. */
 bool snt__qp_has_sends(const struct snt_qp *qp)
 {
-	return qp->closing || snt__doubt_is_due(qp, SNT__QUEUE_SEND) ||
+	return qp->closing || snt__refused_wr_is_due(qp, SNT__QUEUE_SEND) ||
 	       (qp->head != qp->next && !qp->slot[qp->head & qp->mask].pending);
 }
 
@@ -356,7 +356,7 @@ static bool has_done(const struct snt__recv_ring *ring)
 bool snt__qp_has_recvs(const struct snt_qp *qp)
 {
 	return has_done(&qp->notify) || has_done(&qp->data) ||
-	       snt__doubt_is_due(qp, SNT__QUEUE_RECV);
+	       snt__refused_wr_is_due(qp, SNT__QUEUE_RECV);
 }
 
 static void report_recv(const struct snt_qp *qp, const struct snt__recv *recv,
@@ -402,7 +402,7 @@ int snt__qp_report_recvs(struct snt_qp *qp, struct snt_wc *wc, int max)
 	count += report_ring(qp, &qp->data, SNT_OP_RECV, wc + count, max - count);
 	if (__builtin_expect(!qp->lanes_ended, 1))
 		return count;
-	count += snt__doubt_report(qp, SNT__QUEUE_RECV, wc + count, max - count);
+	count += snt__refused_wr_report(qp, SNT__QUEUE_RECV, wc + count, max - count);
 	/* The last receive may have been what held up the end. */
 	if (qp->closing)
 		snt__cq_ready(qp->cq, &qp->send_ready);

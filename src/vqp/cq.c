@@ -15,7 +15,7 @@
 #include "util/err.h"
 #include "util/lines.h"
 #include "util/opts.h"
-#include "vqp/pass.h"
+#include "vqp/passthrough.h"
 #include "vqp/srq.h"
 
 #define DEPTH_DEFAULT	   4096
@@ -134,12 +134,12 @@ static int harvest(struct snt_cq *cq, struct snt_wc *wc, int max)
 }
 
 /* A CQE of a pass-through lane; returns how many completions it becomes. */
-static __attribute__((noinline)) int take_alone(struct snt_cq *cq,
-						struct snt__lane *lane,
-						const struct ibv_wc *physical,
-						struct snt_wc *wc)
+static __attribute__((noinline)) int take_single(struct snt_cq *cq,
+						 struct snt__lane *lane,
+						 const struct ibv_wc *physical,
+						 struct snt_wc *wc)
 {
-	enum snt__whose whose = snt__pass_take(lane, physical, wc);
+	enum snt__whose whose = snt__passthrough_take(lane, physical, wc);
 
 	if (whose == SNT__WHOSE_NOBODY)
 		stray(cq, lane->device, physical);
@@ -153,9 +153,9 @@ static inline int take_run(struct snt_cq *cq, unsigned device, struct snt__lane 
 			   int *reported)
 {
 	if (lane->is_single)
-		return lane->passes
-			       ? snt__pass_take_run(lane, physical, count, wc, reported)
-			       : 0;
+		return lane->passes ? snt__passthrough_take_run(lane, physical, count,
+								wc, reported)
+				    : 0;
 	if (snt__wr_id_tag(physical->wr_id) == lane->tag)
 		return snt__qp_take_sends(lane, &cq->route, device, physical, count);
 	if (lane->sequenced && snt__wr_id_tag(physical->wr_id) & SNT__TAG_RECV)
@@ -188,7 +188,7 @@ static inline int take_batch(struct snt_cq *cq, unsigned device,
 		if (__builtin_expect(!lane, 0))
 			total += take_homeless(cq, device, physical, wc + total);
 		else if (lane->is_single)
-			total += take_alone(cq, lane, physical, wc + total);
+			total += take_single(cq, lane, physical, wc + total);
 		else if (__builtin_expect(!snt__qp_take(lane->owner, lane, physical),
 					  0))
 			stray(cq, device, physical);
@@ -806,11 +806,11 @@ int snt_cq_destroy(struct snt_cq *cq)
 		return snt__fail(EBUSY, "shared receive queues report to this CQ; "
 					"destroy them first");
 	/* Lanes that could not be destroyed hold on to their physical CQs. */
-	snt__orphans_release(cq->ctx, cq);
+	snt__deferred_releases_try(cq->ctx, cq);
 	return finish(cq);
 }
 
-static int release_orphan(void *owner)
+static int release_deferred(void *owner)
 {
 	return finish(owner);
 }
@@ -821,8 +821,8 @@ void snt__cq_abandon(struct snt_cq *cq)
 	struct snt_ctx *ctx = cq->ctx;
 
 	snt__err_keep(&kept);
-	cq->orphan.home[0] = cq->loop;
+	cq->deferred.home[0] = cq->loop;
 	if (snt_cq_destroy(cq))
-		snt__orphan_add(ctx, &cq->orphan, release_orphan, cq);
+		snt__deferred_release_add(ctx, &cq->deferred, release_deferred, cq);
 	snt__err_restore(&kept);
 }

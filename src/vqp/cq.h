@@ -46,7 +46,7 @@ struct snt_cq {
 	bool adopted;
 	bool unpollable; /* a poll of a physical CQ has failed */
 	struct snt__notify notify;
-	struct snt__orphan orphan;
+	struct snt__deferred_release deferred;
 	struct ibv_wc batch[SNT__BATCH];
 };
 

@@ -14,7 +14,7 @@
 #include "util/opts.h"
 #include "vqp/cq.h"
 #include "vqp/layout.h"
-#include "vqp/number.h"
+#include "vqp/qp_num.h"
 #include "vqp/options.h"
 #include "vqp/qp.h"
 #include "vqp/srq.h"
@@ -448,14 +448,14 @@ static void undo(struct snt_qp *qp)
 {
 	struct snt__err_kept kept;
 
-	snt__number_release(qp->num);
+	snt__qp_num_release(qp->num);
 	if (!qp->memory)
 		qp->lane_count = 0;
 	snt__err_keep(&kept);
-	qp->orphan.home[0] = qp->cq;
-	qp->orphan.home[1] = qp->recv_cq;
+	qp->deferred.home[0] = qp->cq;
+	qp->deferred.home[1] = qp->recv_cq;
 	if (finish_unmade(qp))
-		snt__orphan_add(qp->ctx, &qp->orphan, finish_unmade, qp);
+		snt__deferred_release_add(qp->ctx, &qp->deferred, finish_unmade, qp);
 	snt__err_restore(&kept);
 }
 
@@ -494,7 +494,7 @@ int snt_qp_create(struct snt_ctx *ctx, const struct snt_qp_opts *user_opts,
 	qp->send_sge_max = opts.send_sge_max;
 	qp->recv_sge_max = opts.recv_sge_max;
 	qp->inline_max = opts.inline_max;
-	qp->num = snt__number_take();
+	qp->num = snt__qp_num_take();
 	qp->send_ready = (struct snt__ready){ .qp = qp };
 	qp->recv_ready = (struct snt__ready){ .qp = qp, .receives = true };
 	ret = qp->num ? set_up(qp)
@@ -581,7 +581,7 @@ int snt_qp_destroy(struct snt_qp *qp)
 	qp->ctx->count[SNT__CTX_QPS]--;
 	snt__unlink(&qp->in_ctx);
 	snt__ctx_unlock(qp->ctx);
-	snt__number_release(qp->num);
+	snt__qp_num_release(qp->num);
 	free(qp->rkey);
 	free(qp->memory);
 	free(qp);

@@ -48,7 +48,7 @@ enum snt__tag {
 uint32_t snt__tag_fresh(void);
 
 /* DQPLB: an arrival that is too far ahead for the window. */
-struct snt__early {
+struct snt__acceptorly {
 	uint32_t imm, length;
 };
 
@@ -104,10 +104,10 @@ struct snt__lane {
 	/* Receives: DQPLB posts its own, on other lanes they are the program's. */
 	uint32_t recv_posted;
 	uint32_t recv_retired;
-	uint32_t refill_at;	  /* DQPLB: once so many have been retired */
-	uint32_t imm_sequence;	  /* of the fragment that announced it */
-	struct snt__cause cause;  /* the first error that was not a flush */
-	struct snt__early *stash; /* a ring as large as that of runs */
+	uint32_t refill_at;	       /* DQPLB: once so many have been retired */
+	uint32_t imm_sequence;	       /* of the fragment that announced it */
+	struct snt__cause cause;       /* the first error that was not a flush */
+	struct snt__acceptorly *stash; /* a ring as large as that of runs */
 	uint32_t stash_head;
 	uint32_t stash_tail;
 

@@ -11,7 +11,7 @@
 
 #include "util/err.h"
 #include "vqp/check.h"
-#include "vqp/pass.h"
+#include "vqp/passthrough.h"
 
 #define TYPE_2 (IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B)
 #define RIGHTS \
@@ -199,7 +199,7 @@ int snt__mw_bind(struct snt_qp *qp, struct snt_mw *mw, const struct snt_sge *ran
 		.length = range->length,
 		.mw_access_flags = access,
 	};
-	ret = snt__pass_post_one(qp, &wr);
+	ret = snt__passthrough_post_one(qp, &wr);
 	if (ret)
 		return ret;
 	mw->mw->rkey = key;
@@ -221,7 +221,7 @@ int snt__mw_invalidate(struct snt_qp *qp, struct snt_mw *mw, uint64_t wr_id,
 
 	if (!ret && !mw->bound)
 		ret = snt__fail(ENOENT, "the memory window was never bound");
-	return ret ? ret : snt__pass_post_one(qp, &wr);
+	return ret ? ret : snt__passthrough_post_one(qp, &wr);
 }
 
 static int check_send(const struct snt_qp *qp, const struct snt_token *window)
@@ -255,13 +255,13 @@ int snt__mw_send_inv(struct snt_qp *qp, const struct snt_sge *sge, unsigned sge_
 		ret = snt__fail(EINVAL, "QP %u: %u SGEs or flags 0x%x", qp->num,
 				sge_count, flags);
 	if (!ret)
-		ret = snt__pass_build(qp, &send, &wr);
+		ret = snt__passthrough_build(qp, &send, &wr);
 	if (ret)
 		return ret;
 	wr.wr_id = wr_id;
 	wr.opcode = IBV_WR_SEND_WITH_INV;
 	wr.invalidate_rkey = window->key[qp->lane->remote_device];
-	return snt__pass_post_one(qp, &wr);
+	return snt__passthrough_post_one(qp, &wr);
 }
 
 int snt_mw_bind(struct snt_qp *qp, struct snt_mw *mw, const struct snt_sge *range,

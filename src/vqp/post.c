@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "util/err.h"
-#include "vqp/alone.h"
-#include "vqp/pass.h"
+#include "vqp/post_single.h"
+#include "vqp/passthrough.h"
 #include "vqp/spread.h"
 
 /* What a WRITE_IMM takes besides its fragments, or instead of them. */
@@ -274,9 +274,9 @@ int snt__qp_post_many(struct snt_qp *qp, const struct snt_send_wr *wr, unsigned 
 int snt__qp_post_send(struct snt_qp *qp, const struct snt_send_wr *wr, unsigned count)
 {
 	if (qp->pass_through)
-		return snt__pass_post_send(qp, wr, count);
+		return snt__passthrough_post_send(qp, wr, count);
 	if (count == 1 && wr->opcode != SNT_OP_WRITE_IMM)
-		return snt__qp_post_alone(qp, wr);
+		return snt__qp_post_single(qp, wr);
 	return snt__qp_post_many(qp, wr, count);
 }
 

@@ -7,7 +7,7 @@
 
 #include "dev/ctx.h"
 #include "dev/mem.h"
-#include "vqp/doubt.h"
+#include "vqp/refused_wr.h"
 #include "vqp/lane.h"
 #include "vqp/mailbox.h"
 
@@ -186,7 +186,7 @@ struct snt_qp {
 	uint32_t mtu;	/* agreed on */
 	struct snt_qp_opts opts;
 	struct snt__mailbox mailbox;
-	struct snt__doubt doubt;
+	struct snt__refused_wr doubt;
 	struct snt__cause cause; /* of all lanes, the first */
 	bool adopted;
 	struct snt_srq *srq; /* takes its receives from there; NULL: has its own */
@@ -196,8 +196,8 @@ struct snt_qp {
 	 * function that ends them if it never is. */
 	struct snt_op *early;
 	void (*abandon)(struct snt_qp *qp);
-	void *memory;		   /* one block for all rings */
-	struct snt__orphan orphan; /* used if the QP could not be created */
+	void *memory;			       /* one block for all rings */
+	struct snt__deferred_release deferred; /* used if the QP could not be created */
 };
 
 /* post.c, recv.c, connect.c: the public calls, for ops as well. */

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "vqp/check.h"
-#include "vqp/pass.h"
+#include "vqp/passthrough.h"
 
 /*
  * A device may queue a receive and still report failure. The only safe answer is to
@@ -94,8 +94,8 @@ static void post_recv_at(struct snt_qp *qp, struct snt__recv_ring *ring,
 	}
 }
 
-static inline void take_place(struct snt__recv_ring *ring, const struct snt_recv_wr *wr,
-			      uint32_t pending)
+static inline void take_shared_mem(struct snt__recv_ring *ring,
+				   const struct snt_recv_wr *wr, uint32_t pending)
 {
 	ring->recv[ring->tail++ & ring->mask] = (struct snt__recv){
 		.wr_id = wr->wr_id, .pending = pending, .sge_count = wr->sge_count
@@ -115,7 +115,7 @@ static int admit_data(struct snt_qp *qp, const struct snt_recv_wr *wr)
 		to[i] = (struct ibv_sge){ .addr = (uintptr_t)wr->sge[i].addr,
 					  .length = wr->sge[i].length,
 					  .lkey = wr->sge[i].mem->local_key[device] };
-	take_place(&qp->data, wr, 1);
+	take_shared_mem(&qp->data, wr, 1);
 	return 0;
 }
 
@@ -133,7 +133,7 @@ static inline int admit(struct snt_qp *qp, const struct snt_recv_wr *wr)
 		if (ret)
 			return ret;
 	} else {
-		take_place(ring, wr, 1);
+		take_shared_mem(ring, wr, 1);
 	}
 	if (qp->connected && (wr->sge_count || qp->notify_count))
 		post_recv_at(qp, ring, ring->tail - 1);
@@ -153,7 +153,7 @@ int snt__qp_post_recv(struct snt_qp *qp, const struct snt_recv_wr *wr, unsigned 
 	int ret = 0;
 
 	if (qp->pass_through)
-		return snt__pass_post_recv(qp, wr, count);
+		return snt__passthrough_post_recv(qp, wr, count);
 	for (taken = 0; taken < count; taken++) {
 		ret = admit(qp, &wr[taken]);
 		if (ret)

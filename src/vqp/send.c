@@ -237,7 +237,7 @@ static inline bool send_spread(struct snt_qp *qp, struct snt__slot *slot,
 }
 
 /* Is everything in flight on this lane, with no earlier WR pending? */
-static bool is_alone_on(const struct snt_qp *qp, const struct snt__lane *lane)
+static bool is_single_on(const struct snt_qp *qp, const struct snt__lane *lane)
 {
 	return qp->under_way == snt__lane_under_way(lane) && !qp->notifies_due;
 }
@@ -328,10 +328,10 @@ static inline bool dispatch_slot(struct snt_qp *qp, struct snt__slot *slot,
 		return false;
 	if (spread)
 		return send_spread(qp, slot, position);
-	if (!is_alone_on(qp,
-			 &qp->lane[snt__rules[slot->opcode].shape == SNT__SHAPE_ATOMIC
-					   ? 0
-					   : qp->message_lane]))
+	if (!is_single_on(qp,
+			  &qp->lane[snt__rules[slot->opcode].shape == SNT__SHAPE_ATOMIC
+					    ? 0
+					    : qp->message_lane]))
 		return false;
 	switch (may_order(qp, position)) {
 	case 0:

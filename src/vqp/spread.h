@@ -5,7 +5,7 @@
 #include <arpa/inet.h>
 
 #include "vqp/check.h"
-#include "vqp/words.h"
+#include "vqp/wr_store.h"
 
 /*
  * The fast path: all fragments of a WR with one SGE, at once, in turn over the lanes.

@@ -9,7 +9,7 @@
 #include "util/lines.h"
 #include "util/opts.h"
 #include "vqp/cq.h"
-#include "vqp/pass.h"
+#include "vqp/passthrough.h"
 
 #define DEPTH_DEFAULT 1024
 
@@ -122,7 +122,7 @@ int snt_srq_destroy(struct snt_srq *srq)
 				 srq->qp_count);
 	device = srq->ctx->device[srq->device];
 	/* QPs that could not be destroyed hold on to it. */
-	snt__orphans_release(srq->ctx, srq->cq);
+	snt__deferred_releases_try(srq->ctx, srq->cq);
 	ret = device->control.destroy_srq(srq->srq);
 	if (ret)
 		return snt__fail(-ret,
@@ -246,7 +246,7 @@ static int post_one(struct snt_srq *srq, const struct snt_recv_wr *wr)
 				       "the shared receive queue is full (depth %u); "
 				       "poll first",
 				       srq->depth, 0);
-	ret = snt__pass_fill_sges(srq->ctx, srq->device, srq->sge_max, wr, sge);
+	ret = snt__passthrough_fill_sges(srq->ctx, srq->device, srq->sge_max, wr, sge);
 	if (ret)
 		return ret;
 	srq->free = slot->next;

@@ -59,16 +59,16 @@ static inline void ends_init(struct snt__handshake *hs, unsigned end, unsigned s
 				});
 }
 
-static inline void ends_scouts(struct snt__handshake *hs, uint8_t verdict)
+static inline void ends_probe_qps(struct snt__handshake *hs, uint8_t verdict)
 {
-	struct snt__scout scout[SNT__PAIRS_MAX] = { 0 };
+	struct snt__probe_qp probe_qp[SNT__PAIRS_MAX] = { 0 };
 
 	for (unsigned i = 0; i < hs->probe.count; i++) {
-		scout[i].verdict = verdict;
-		scout[i].qp_num = 17 + i + (hs->connects ? 0 : 1000);
-		scout[i].psn = 5 * i;
+		probe_qp[i].verdict = verdict;
+		probe_qp[i].qp_num = 17 + i + (hs->connects ? 0 : 1000);
+		probe_qp[i].psn = 5 * i;
 	}
-	snt__handshake_scouts(hs, scout);
+	snt__handshake_probe_qps(hs, probe_qp);
 }
 
 static inline void ends_probed(struct snt__handshake *hs, uint8_t verdict)
@@ -117,8 +117,8 @@ static inline enum snt__handshake_action ends_answer(struct snt__handshake *hs,
 	case SNT__DO_ASK:
 		snt__handshake_accept(hs, offer);
 		break;
-	case SNT__DO_SCOUT:
-		ends_scouts(hs, SNT__VERDICT_NONE);
+	case SNT__DO_PROBE_QPS:
+		ends_probe_qps(hs, SNT__VERDICT_NONE);
 		if (!hs->connects)
 			ends_probed(hs, SNT__VERDICT_GOOD);
 		break;

@@ -17,7 +17,7 @@
 enum duty {
 	IDLE,
 	ASKED,
-	SCOUTS,
+	PROBE_QPS,
 	VERDICTS,
 	QP,
 	CONNECT,
@@ -148,8 +148,8 @@ static void take_action(struct end *end)
 	case SNT__DO_ASK:
 		end->duty = ASKED;
 		break;
-	case SNT__DO_SCOUT:
-		end->duty = SCOUTS;
+	case SNT__DO_PROBE_QPS:
+		end->duty = PROBE_QPS;
 		break;
 	case SNT__DO_PROBE:
 		end->duty = VERDICTS;
@@ -292,8 +292,8 @@ static void work(const struct world *from, unsigned which, bool well)
 
 	end->duty = IDLE;
 	world->fault |= !well;
-	if (duty == SCOUTS) {
-		ends_scouts(hs, well ? SNT__VERDICT_NONE : SNT__VERDICT_RESOURCES);
+	if (duty == PROBE_QPS) {
+		ends_probe_qps(hs, well ? SNT__VERDICT_NONE : SNT__VERDICT_RESOURCES);
 		end->duty = hs->connects ? IDLE : VERDICTS;
 	} else if (duty == VERDICTS) {
 		ends_probed(hs, well ? SNT__VERDICT_GOOD : SNT__VERDICT_SILENT);

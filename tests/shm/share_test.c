@@ -11,18 +11,18 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "dev/place.h"
+#include "dev/shared_mem.h"
 #include "dev/soft/core.h"
 #include "lib/patience.h"
 #include "shm/kit.h"
 
 static const struct snt__udp_opts by_memory = { .shm = true };
 
-static struct snt__place *make_place(size_t length)
+static struct snt__shared_mem *make_place(size_t length)
 {
-	struct snt__place *place;
+	struct snt__shared_mem *place;
 
-	assert_int_equal(snt__place_make(length, &place), 0);
+	assert_int_equal(snt__shared_mem_make(length, &place), 0);
 	return place;
 }
 
@@ -32,7 +32,7 @@ static struct snt__place *make_place(size_t length)
 
 static void a_place_is_found_by_its_addresses(void **state)
 {
-	struct snt__place *place[20], found;
+	struct snt__shared_mem *place[20], found;
 
 	(void)state;
 	for (unsigned i = 0; i < 20; i++)
@@ -43,31 +43,34 @@ static void a_place_is_found_by_its_addresses(void **state)
 		assert_true(size >= 1 + i * 3000);
 		for (unsigned at = 0; at < size; at += 512)
 			assert_int_equal(place[i]->bytes[at], 0);
-		assert_true(snt__place_find(place[i]->bytes, size, &found));
+		assert_true(snt__shared_mem_find(place[i]->bytes, size, &found));
 		assert_int_equal(found.id, place[i]->id);
-		assert_true(snt__place_find(place[i]->bytes + size - 1, 1, &found));
+		assert_true(
+			snt__shared_mem_find(place[i]->bytes + size - 1, 1, &found));
 		assert_int_equal(found.id, place[i]->id);
-		assert_false(snt__place_find(place[i]->bytes + size - 1, 2, &found));
-		assert_false(snt__place_find(place[i]->bytes + 1, SIZE_MAX, &found));
+		assert_false(
+			snt__shared_mem_find(place[i]->bytes + size - 1, 2, &found));
+		assert_false(
+			snt__shared_mem_find(place[i]->bytes + 1, SIZE_MAX, &found));
 	}
-	assert_false(snt__place_find(&found, 1, &found));
+	assert_false(snt__shared_mem_find(&found, 1, &found));
 	for (unsigned i = 0; i < 20; i++) {
 		uint8_t *bytes = place[i]->bytes;
 
-		snt__place_free(place[i]);
-		assert_false(snt__place_find(bytes, 1, &found));
+		snt__shared_mem_free(place[i]);
+		assert_false(snt__shared_mem_find(bytes, 1, &found));
 		for (unsigned j = i + 1; j < 20; j++)
-			assert_true(snt__place_find(place[j]->bytes, 1, &found));
+			assert_true(snt__shared_mem_find(place[j]->bytes, 1, &found));
 	}
-	snt__place_free(NULL);
-	assert_int_equal(snt__place_make(SIZE_MAX - 1, place), -ENOMEM);
+	snt__shared_mem_free(NULL);
+	assert_int_equal(snt__shared_mem_make(SIZE_MAX - 1, place), -ENOMEM);
 }
 
 /* Who is given a place may read it. What he may write to, keys say, and not this. */
 static void is_for_reading_only(void **state)
 {
-	struct snt__place *place = make_place(4096);
-	int fd = snt__place_fd(place->id);
+	struct snt__shared_mem *place = make_place(4096);
+	int fd = snt__shared_mem_fd(place->id);
 	uint8_t *view;
 
 	(void)state;
@@ -86,7 +89,7 @@ static void is_for_reading_only(void **state)
 	assert_int_equal(view[1], 2);
 	munmap(view, 4096);
 	close(fd);
-	snt__place_free(place);
+	snt__shared_mem_free(place);
 }
 
 static void only_what_cannot_vanish_is_mapped(void **state)
@@ -97,13 +100,13 @@ static void only_what_cannot_vanish_is_mapped(void **state)
 	(void)state;
 	assert_true(fd >= 0 && file >= 0);
 	assert_int_equal(ftruncate(fd, 4096), 0);
-	assert_int_equal(snt__place_size(fd), 0);
+	assert_int_equal(snt__shared_mem_size(fd), 0);
 	assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
-	assert_int_equal(snt__place_size(fd), 0);
+	assert_int_equal(snt__shared_mem_size(fd), 0);
 	assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SEAL), 0);
-	assert_int_equal(snt__place_size(fd), 4096);
-	assert_int_equal(snt__place_size(file), 0);
-	assert_int_equal(snt__place_size(-1), 0);
+	assert_int_equal(snt__shared_mem_size(fd), 4096);
+	assert_int_equal(snt__shared_mem_size(file), 0);
+	assert_int_equal(snt__shared_mem_size(-1), 0);
 	close(fd);
 	close(file);
 }
@@ -127,7 +130,7 @@ static void expect_in_child(int (*check)(void *arg), void *arg)
 }
 
 struct parents {
-	struct snt__place *place, was;
+	struct snt__shared_mem *place, was;
 };
 
 /* Its parent's addresses are free, and what it puts there is its own. */
@@ -135,19 +138,19 @@ static int use_the_address(void *arg)
 {
 	const struct parents *parents = arg;
 	size_t size = parents->was.size;
-	struct snt__place found;
+	struct snt__shared_mem found;
 	uint8_t *own;
 
 	own = mmap(parents->was.bytes, size, PROT_READ | PROT_WRITE,
 		   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
 	if (own != parents->was.bytes)
 		return 1;
-	if (snt__place_find(own, 1, &found))
+	if (snt__shared_mem_find(own, 1, &found))
 		return 2;
 	if (fcntl(parents->was.fd, F_GETFD) >= 0)
 		return 3;
 	own[size - 1] = 1;
-	snt__place_free(parents->place);
+	snt__shared_mem_free(parents->place);
 	if (msync(own, size, MS_ASYNC))
 		return 4;
 	return 0;
@@ -155,33 +158,34 @@ static int use_the_address(void *arg)
 
 static void a_child_has_no_places(void **state)
 {
-	struct snt__place *place = make_place(100000), found;
+	struct snt__shared_mem *place = make_place(100000), found;
 	struct parents parents = { place, *place };
 
 	(void)state;
 	expect_in_child(use_the_address, &parents);
-	assert_true(snt__place_find(place->bytes, 1, &found));
-	snt__place_free(place);
+	assert_true(snt__shared_mem_find(place->bytes, 1, &found));
+	snt__shared_mem_free(place);
 }
 
 static int make_one(void *arg)
 {
-	struct snt__place *place, found;
+	struct snt__shared_mem *place, found;
 
 	(void)arg;
-	if (snt__place_make(1, &place) || !snt__place_find(place->bytes, 1, &found))
+	if (snt__shared_mem_make(1, &place) ||
+	    !snt__shared_mem_find(place->bytes, 1, &found))
 		return 1;
-	snt__place_free(place);
+	snt__shared_mem_free(place);
 	return 0;
 }
 
 static void *look_all_the_time(void *arg)
 {
-	struct snt__place *place = make_place(1), found;
+	struct snt__shared_mem *place = make_place(1), found;
 
 	while (!*(atomic_bool *)arg)
-		snt__place_find(place->bytes, 1, &found);
-	snt__place_free(place);
+		snt__shared_mem_find(place->bytes, 1, &found);
+	snt__shared_mem_free(place);
 	return NULL;
 }
 
@@ -205,36 +209,36 @@ static void a_child_makes_its_own(void **state)
 
 static void without_a_file_it_is_memory_like_any_other(void **state)
 {
-	struct snt__place *place, found;
+	struct snt__shared_mem *place, found;
 	int ret;
 
 	(void)state;
 	fds_exhaust();
-	ret = snt__place_make(100000, &place);
+	ret = snt__shared_mem_make(100000, &place);
 	fds_restore();
 	assert_int_equal(ret, 0);
 	for (unsigned i = 0; i < 100000; i += 512)
 		assert_int_equal(place->bytes[i]++, 0);
-	assert_false(snt__place_find(place->bytes, 1, &found));
-	snt__place_free(place);
+	assert_false(snt__shared_mem_find(place->bytes, 1, &found));
+	snt__shared_mem_free(place);
 }
 
 /* As after ulimit -f. The kernel sends SIGXFSZ, of which the program must not know. */
 static void a_file_size_limit_does_not_kill(void **state)
 {
-	struct snt__place *place, found;
+	struct snt__shared_mem *place, found;
 	sigset_t pending, mask;
 	int ret;
 
 	(void)state;
 	file_size_limit();
-	ret = snt__place_make(100000, &place);
+	ret = snt__shared_mem_make(100000, &place);
 	file_size_restore();
 	assert_int_equal(ret, 0);
-	assert_false(snt__place_find(place->bytes, 1, &found));
+	assert_false(snt__shared_mem_find(place->bytes, 1, &found));
 	for (unsigned i = 0; i < 100000; i += 512)
 		assert_int_equal(place->bytes[i]++, 0);
-	snt__place_free(place);
+	snt__shared_mem_free(place);
 	assert_int_equal(sigpending(&pending), 0);
 	assert_false(sigismember(&pending, SIGXFSZ));
 	assert_int_equal(pthread_sigmask(SIG_SETMASK, NULL, &mask), 0);
@@ -244,7 +248,7 @@ static void a_file_size_limit_does_not_kill(void **state)
 /* A program that has blocked SIGXFSZ, and one pending, still has it afterwards. */
 static void a_pending_signal_stays(void **state)
 {
-	struct snt__place *place;
+	struct snt__shared_mem *place;
 	sigset_t xfsz, before;
 	int taken;
 
@@ -254,9 +258,9 @@ static void a_pending_signal_stays(void **state)
 	assert_int_equal(pthread_sigmask(SIG_BLOCK, &xfsz, &before), 0);
 	assert_int_equal(pthread_kill(pthread_self(), SIGXFSZ), 0);
 	file_size_limit();
-	assert_int_equal(snt__place_make(100000, &place), 0);
+	assert_int_equal(snt__shared_mem_make(100000, &place), 0);
 	file_size_restore();
-	snt__place_free(place);
+	snt__shared_mem_free(place);
 	assert_int_equal(sigwait(&xfsz, &taken), 0);
 	assert_int_equal(pthread_sigmask(SIG_SETMASK, &before, NULL), 0);
 }
@@ -340,9 +344,9 @@ static void register_bytes(struct side *side, void *bytes)
 }
 
 /* What a side has is in a place from now on. */
-static struct snt__place *move_in(struct side *side)
+static struct snt__shared_mem *move_in(struct side *side)
 {
-	struct snt__place *place = make_place(SIDE_BYTES);
+	struct snt__shared_mem *place = make_place(SIDE_BYTES);
 
 	assert_success(side->control->dereg_mr(side->mr));
 	free(side->bytes);
@@ -350,13 +354,13 @@ static struct snt__place *move_in(struct side *side)
 	return place;
 }
 
-static void close_in_place(struct side side[2], struct snt__place *place)
+static void close_in_place(struct side side[2], struct snt__shared_mem *place)
 {
 	for (unsigned i = 0; i < 2; i++)
 		if (side[i].bytes == place->bytes)
 			side[i].bytes = NULL;
 	sides_close(side);
-	snt__place_free(place);
+	snt__shared_mem_free(place);
 }
 
 /* The other has to map it first. */
@@ -373,7 +377,7 @@ static void is_read_where_it_is(void **state)
 	static const uint32_t lengths[] = { 0,	   1,	  4095,	  4096,
 					    65536, 65537, 200000, SIDE_BYTES / 2 };
 	struct side side[2];
-	struct snt__place *place;
+	struct snt__shared_mem *place;
 
 	(void)state;
 	sides_open(side, &by_memory);
@@ -398,7 +402,7 @@ static void is_read_where_it_is(void **state)
 static void is_read_by_who_asks(void **state)
 {
 	struct side side[2];
-	struct snt__place *place;
+	struct snt__shared_mem *place;
 
 	(void)state;
 	sides_open(side, &by_memory);
@@ -417,7 +421,7 @@ static void is_read_by_who_asks(void **state)
 static void is_taken_back(void **state)
 {
 	struct side side[2];
-	struct snt__place *place;
+	struct snt__shared_mem *place;
 	void *heap = calloc(1, SIDE_BYTES);
 
 	(void)state;
@@ -427,7 +431,7 @@ static void is_taken_back(void **state)
 	assert_int_equal(views(&side[1]), 1);
 	assert_success(side[0].control->dereg_mr(side[0].mr));
 	await_views(&side[1], 0);
-	snt__place_free(place);
+	snt__shared_mem_free(place);
 	register_bytes(&side[0], heap);
 	side_check(&side[0], &side[1], SIDE_BYTES / 2);
 	sides_close(side);
@@ -437,7 +441,7 @@ static void is_taken_back(void **state)
 static void an_address_may_be_another_place_by_now(void **state)
 {
 	struct side side[2];
-	struct snt__place *place;
+	struct snt__shared_mem *place;
 
 	(void)state;
 	sides_open(side, &by_memory);
@@ -445,7 +449,7 @@ static void an_address_may_be_another_place_by_now(void **state)
 	for (unsigned i = 0; i < 20; i++) {
 		settle(&side[0], &side[1]);
 		assert_success(side[0].control->dereg_mr(side[0].mr));
-		snt__place_free(place);
+		snt__shared_mem_free(place);
 		place = make_place(SIDE_BYTES);
 		register_bytes(&side[0], place->bytes);
 		side_check(&side[0], &side[1], 100000);
@@ -457,7 +461,7 @@ static void an_address_may_be_another_place_by_now(void **state)
 /* More than a link can know: the rest goes through the ring. */
 static void there_may_be_any_number(void **state)
 {
-	struct snt__place *place[SNT__SHM_PLACES_MAX + 10];
+	struct snt__shared_mem *place[SNT__SHM_PLACES_MAX + 10];
 	struct ibv_mr *mr[SNT__SHM_PLACES_MAX + 10], *own;
 	struct side side[2];
 	uint8_t *bytes;
@@ -481,7 +485,7 @@ static void there_may_be_any_number(void **state)
 	}
 	for (unsigned i = 0; i < SNT__SHM_PLACES_MAX + 10; i++) {
 		assert_success(side[0].control->dereg_mr(mr[i]));
-		snt__place_free(place[i]);
+		snt__shared_mem_free(place[i]);
 	}
 	await_views(&side[1], 0);
 	side[0].bytes = bytes;
@@ -510,7 +514,7 @@ static void stop_hearing(struct side *deaf, struct side *from)
 static void is_taken_back_from_who_did_not_hear(void **state)
 {
 	struct side side[2];
-	struct snt__place *place;
+	struct snt__shared_mem *place;
 
 	(void)state;
 	sides_open(side, &by_memory);
@@ -518,7 +522,7 @@ static void is_taken_back_from_who_did_not_hear(void **state)
 	settle(&side[0], &side[1]);
 	stop_hearing(&side[1], &side[0]);
 	assert_success(side[0].control->dereg_mr(side[0].mr));
-	snt__place_free(place);
+	snt__shared_mem_free(place);
 	snt__udp_unlock(side[1].device);
 	/* Nobody sends anything, and still he learns of it. */
 	await_views(&side[1], 0);
@@ -533,7 +537,7 @@ static void is_taken_back_from_who_did_not_hear(void **state)
 static void is_offered_to_who_did_not_hear(void **state)
 {
 	struct side side[2];
-	struct snt__place *place;
+	struct snt__shared_mem *place;
 
 	(void)state;
 	sides_open(side, &by_memory);
@@ -553,7 +557,7 @@ static void is_offered_to_who_did_not_hear(void **state)
 static void comes_back_before_its_end_is_heard_of(void **state)
 {
 	struct side side[2];
-	struct snt__place *place;
+	struct snt__shared_mem *place;
 
 	(void)state;
 	sides_open(side, &by_memory);
@@ -576,7 +580,7 @@ static void comes_back_before_its_end_is_heard_of(void **state)
 static void loses_nothing_when_a_neighbour_ends(void **state)
 {
 	struct side side[2];
-	struct snt__place *place;
+	struct snt__shared_mem *place;
 	struct ibv_mr *neighbour;
 
 	(void)state;

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "conn/hub.h"
+#include "conn/conn_loop.h"
 #include "dev/soft/sim/switch.h"
 #include "loop/loop.h"
 
@@ -298,10 +298,12 @@ static const char *drain(struct conn_world *world)
 	uint64_t until = snt__sim_now(world->sim) + 60000 * CONN_MS;
 
 	for (unsigned i = 0; i < 2; i++)
-		while (world->end[i].loop->hub && world->end[i].loop->hub->lingering)
+		while (world->end[i].loop->conn_loop &&
+		       world->end[i].loop->conn_loop->lingering)
 			if (!conn_world_step(world, until))
-				return wrong("%u carriers or scouts of end %u are left",
-					     world->end[i].loop->hub->lingering, i);
+				return wrong(
+					"%u carriers or probe QPs of end %u are left",
+					world->end[i].loop->conn_loop->lingering, i);
 	return NULL;
 }
 

@@ -72,13 +72,13 @@ static void lies(void **state)
 	snt__outflow_init(&out, 1024, 40);
 	snt__outflow_spend(&out, 10, 1);
 	assert_non_null(
-		snt__outflow_credit(&out, snt__word(SNT__WORD_CREDIT, 11u << 14)));
-	assert_non_null(snt__outflow_credit(&out, snt__word(SNT__WORD_CREDIT, 2)));
+		snt__outflow_credit(&out, snt__imm(SNT__IMM_CREDIT, 11u << 14)));
+	assert_non_null(snt__outflow_credit(&out, snt__imm(SNT__IMM_CREDIT, 2)));
 	/* Back is far ahead. */
 	assert_null(
-		snt__outflow_credit(&out, snt__word(SNT__WORD_CREDIT, 10u << 14 | 1)));
+		snt__outflow_credit(&out, snt__imm(SNT__IMM_CREDIT, 10u << 14 | 1)));
 	assert_non_null(
-		snt__outflow_credit(&out, snt__word(SNT__WORD_CREDIT, 9u << 14 | 1)));
+		snt__outflow_credit(&out, snt__imm(SNT__IMM_CREDIT, 9u << 14 | 1)));
 	assert_int_equal(out.freed, 10);
 	assert_int_equal(out.returned, 1);
 	assert_non_null(snt__inflow_arrive(&in, 1025, 1));

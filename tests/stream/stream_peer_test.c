@@ -27,8 +27,7 @@ static void post(uint32_t word, uint64_t bytes)
 
 static uint32_t credit(uint32_t units, uint32_t receives)
 {
-	return snt__word(SNT__WORD_CREDIT,
-			 (units & 0xffff) << 14 | (receives & 0x3fff));
+	return snt__imm(SNT__IMM_CREDIT, (units & 0xffff) << 14 | (receives & 0x3fff));
 }
 
 static bool is_spray(const struct kit_way *way)
@@ -40,7 +39,7 @@ static bool is_spray(const struct kit_way *way)
 static void post_bytes(const struct kit_way *way, uint64_t bytes)
 {
 	if (is_spray(way))
-		post(snt__word(SNT__WORD_LENGTH, (uint32_t)bytes), 0);
+		post(snt__imm(SNT__IMM_LENGTH, (uint32_t)bytes), 0);
 	else
 		post(0, bytes);
 }
@@ -113,7 +112,7 @@ static void ends_elsewhere_on(const struct kit_way *way)
 {
 	kit_open(way, &small);
 	kit_transfer(0, 0, 100, 100, 100);
-	post(snt__word(SNT__WORD_END, 101), 0);
+	post(snt__imm(SNT__IMM_END, 101), 0);
 	expect_fault("another number of bytes");
 }
 
@@ -124,7 +123,7 @@ static void ends_twice_on(const struct kit_way *way)
 	kit_open(way, &small);
 	assert_success(snt_stream_shutdown(kit_end(0)));
 	kit_until(kit_info(1).peer_shut_down);
-	post(snt__word(SNT__WORD_END, 0), 0);
+	post(snt__imm(SNT__IMM_END, 0), 0);
 	expect_fault("shut down twice");
 }
 
@@ -155,7 +154,7 @@ static void tells_length_in_vain_on(const struct kit_way *way)
 	if (is_spray(way))
 		return;
 	kit_open(way, &small);
-	post(snt__word(SNT__WORD_LENGTH, 10), 10);
+	post(snt__imm(SNT__IMM_LENGTH, 10), 10);
 	expect_fault("length where there is one");
 }
 
@@ -346,10 +345,10 @@ static void qp_refusals(void **state)
 	assert_error(snt_stream_start(stream, buffer, 8), ENOTCONN, "not connected");
 	/* A stream that never began leaves a QP that can be used. */
 	assert_success(snt_stream_destroy(stream));
-	kit_until(!world.end[0].loop->hub->lingering);
+	kit_until(!world.end[0].loop->conn_loop->lingering);
 	assert_success(snt_stream_create(qp, &opts, &stream));
 	assert_success(snt_stream_destroy(stream));
-	kit_until(!world.end[0].loop->hub->lingering);
+	kit_until(!world.end[0].loop->conn_loop->lingering);
 	assert_success(snt_qp_destroy(qp));
 	kit_close();
 }

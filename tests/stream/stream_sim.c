@@ -487,34 +487,33 @@ static void lie(struct snt_stream *stream)
 	switch (what) {
 	case 0: /* has read more than there is */
 		post_lie(stream,
-			 snt__word(SNT__WORD_CREDIT,
-				   (uint32_t)((stream->in.arrived / stream->in.unit +
-					       20000) &
-					      0xffff)
-						   << 14 |
-					   (uint32_t)(stream->in.taken & 0x3fff)),
+			 snt__imm(SNT__IMM_CREDIT,
+				  (uint32_t)((stream->in.arrived / stream->in.unit +
+					      20000) &
+					     0xffff)
+						  << 14 |
+					  (uint32_t)(stream->in.taken & 0x3fff)),
 			 0);
 		break;
 	case 1: /* has replaced more receives */
 		post_lie(stream,
-			 snt__word(SNT__WORD_CREDIT,
-				   (uint32_t)((stream->in.told / stream->in.unit) &
-					      0xffff)
-						   << 14 |
-					   (uint32_t)((stream->in.met + 3000) &
-						      0x3fff)),
+			 snt__imm(SNT__IMM_CREDIT,
+				  (uint32_t)((stream->in.told / stream->in.unit) &
+					     0xffff)
+						  << 14 |
+					  (uint32_t)((stream->in.met + 3000) & 0x3fff)),
 			 0);
 		break;
 	case 2: /* has sent another number of bytes */
 		post_lie(stream,
-			 snt__word(SNT__WORD_END,
-				   (uint32_t)(out->sent + 1) & SNT__WORD_POSITION),
+			 snt__imm(SNT__IMM_END,
+				  (uint32_t)(out->sent + 1) & SNT__IMM_POSITION),
 			 0);
 		break;
 	case 3: /* more bytes than there is room for */
 		if (is_spray(stream))
 			post_lie(stream,
-				 snt__word(SNT__WORD_LENGTH, (uint32_t)(out->size + 1)),
+				 snt__imm(SNT__IMM_LENGTH, (uint32_t)(out->size + 1)),
 				 0);
 		else if (out->size < most)
 			for (unsigned i = 0; i < 2; i++) /* the first may fit */
@@ -523,7 +522,7 @@ static void lie(struct snt_stream *stream)
 			post_lie(stream, 0, 0);
 		break;
 	default: /* a word that means nothing here */
-		post_lie(stream, is_spray(stream) ? 0 : snt__word(SNT__WORD_LENGTH, 5),
+		post_lie(stream, is_spray(stream) ? 0 : snt__imm(SNT__IMM_LENGTH, 5),
 			 0);
 	}
 }
@@ -745,8 +744,8 @@ static void say_state(const struct side *side)
 	       "scheme %u%s\n",
 	       (unsigned long long)stream->staged, (unsigned long long)stream->posted,
 	       (unsigned long long)stream->released, (unsigned long long)stream->chunk,
-	       stream->lot_tail - stream->lot_head, stream->wrs, stream->wr_limit,
-	       stream->qp ? stream->qp->scheme : 0,
+	       stream->send_batch_tail - stream->send_batch_head, stream->wrs,
+	       stream->wr_limit, stream->qp ? stream->qp->scheme : 0,
 	       stream->qp && stream->qp->pass_through ? " passes" : "");
 	printf("  out: size %llu sent %llu freed %llu, receives %u spent %llu returned "
 	       "%llu\n",

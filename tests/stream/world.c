@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "conn/hub.h"
+#include "conn/conn_loop.h"
 #include "dev/soft/sim/switch.h"
 #include "loop/loop.h"
 
@@ -335,9 +335,9 @@ static const char *close_end(struct world *world, struct world_end *end)
 	const char *text = close_qp(world, end);
 	bool goes_on = true;
 
-	while (!text && end->loop->hub && end->loop->hub->lingering) {
+	while (!text && end->loop->conn_loop && end->loop->conn_loop->lingering) {
 		if (!goes_on)
-			text = wrong("%u are left", end->loop->hub->lingering);
+			text = wrong("%u are left", end->loop->conn_loop->lingering);
 		goes_on = world_step(world, until);
 	}
 	return text;

@@ -37,9 +37,9 @@ static void judge(struct pair *pair, unsigned end)
 	uint8_t verdict[SNT__PAIRS_MAX];
 
 	for (unsigned i = 0; i < hs->probe.count; i++) {
-		const struct snt__scout *scout = &hs->probe.scout[i];
-		unsigned bad = end ? pair->verdict[scout->remote][scout->device]
-				   : pair->verdict[scout->device][scout->remote];
+		const struct snt__probe_qp *probe_qp = &hs->probe.probe_qp[i];
+		unsigned bad = end ? pair->verdict[probe_qp->remote][probe_qp->device]
+				   : pair->verdict[probe_qp->device][probe_qp->remote];
 
 		/* A network that carries 1024. */
 		if (bad == SNT__VERDICT_MTU && hs->probe.mtu <= 1024)
@@ -53,9 +53,9 @@ static void answer(struct pair *pair, unsigned end)
 {
 	struct snt__handshake *hs = &pair->hs[end];
 
-	if (hs->action == SNT__DO_SCOUT || hs->action == SNT__DO_PROBE) {
-		if (snt__handshake_action(hs) == SNT__DO_SCOUT)
-			ends_scouts(hs, SNT__VERDICT_NONE);
+	if (hs->action == SNT__DO_PROBE_QPS || hs->action == SNT__DO_PROBE) {
+		if (snt__handshake_action(hs) == SNT__DO_PROBE_QPS)
+			ends_probe_qps(hs, SNT__VERDICT_NONE);
 		if (hs->state == SNT__HS_PROBING)
 			judge(pair, end);
 		return;

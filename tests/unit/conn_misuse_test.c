@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "conn/hub.h"
+#include "conn/conn_loop.h"
 
 static struct snt_conn *never;
 
@@ -280,7 +280,7 @@ static void take_nothing(struct snt__watch *watch, uint32_t events)
 static void a_peer_that_never_stops(void **state)
 {
 	struct snt__watch watch = { .ready = take_nothing };
-	struct snt__hub *hub;
+	struct snt__conn_loop *conn_loop;
 	struct kit kit;
 	int end[2];
 
@@ -290,12 +290,12 @@ static void a_peer_that_never_stops(void **state)
 	assert_success(pipe(end));
 	assert_int_equal(write(end[1], "x", 1), 1);
 	watch.fd = end[0];
-	assert_success(snt__hub_get(kit.end[1].loop, &hub));
-	assert_success(snt__hub_watch(hub, &watch, EPOLLIN));
+	assert_success(snt__conn_loop_get(kit.end[1].loop, &conn_loop));
+	assert_success(snt__conn_loop_watch(conn_loop, &watch, EPOLLIN));
 	kit_connect(&kit);
 	kit_until(&kit, kit_both_up);
 	assert_true(looks > 16);
-	snt__hub_unwatch(hub, &watch);
+	snt__conn_loop_unwatch(conn_loop, &watch);
 	close(end[0]);
 	close(end[1]);
 	kit_disconnect(&kit);

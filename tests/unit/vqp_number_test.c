@@ -2,7 +2,7 @@
 /* Numbers of virtual QPs: 24 bits, and unique among those that live. */
 #include "vqp_kit.h"
 
-#include "vqp/number.h"
+#include "vqp/qp_num.h"
 
 #define NUMBERS 0xffffff
 
@@ -11,30 +11,30 @@ static void a_number_in_use_is_passed_over(void **state)
 	uint32_t kept, last = 0;
 
 	(void)state;
-	kept = snt__number_take();
+	kept = snt__qp_num_take();
 	assert_in_range(kept, 1, NUMBERS);
 	for (uint32_t i = 0; i < NUMBERS; i++) {
-		uint32_t num = snt__number_take();
+		uint32_t num = snt__qp_num_take();
 
 		if (num == kept || num == last || !num || num > NUMBERS)
 			fail_msg("number %u after %u, with %u in use", num, last, kept);
-		snt__number_release(num);
+		snt__qp_num_release(num);
 		last = num;
 	}
-	snt__number_release(kept);
+	snt__qp_num_release(kept);
 }
 
 static void there_are_no_more_than_there_are(void **state)
 {
 	(void)state;
 	for (uint32_t i = 0; i < NUMBERS; i++)
-		if (!snt__number_take())
+		if (!snt__qp_num_take())
 			fail_msg("only %u numbers", i);
-	assert_int_equal(snt__number_take(), 0);
-	snt__number_release(4711);
-	assert_int_equal(snt__number_take(), 4711);
+	assert_int_equal(snt__qp_num_take(), 0);
+	snt__qp_num_release(4711);
+	assert_int_equal(snt__qp_num_take(), 4711);
 	for (uint32_t i = 1; i <= NUMBERS; i++)
-		snt__number_release(i);
+		snt__qp_num_release(i);
 }
 
 /* One that was not made does not use one up. */
@@ -47,11 +47,11 @@ static void a_qp_gives_its_number_back(void **state)
 
 	(void)state;
 	for (uint32_t i = 1; i <= NUMBERS - 2; i++)
-		if (!snt__number_take())
+		if (!snt__qp_num_take())
 			fail_msg("only %u numbers", i);
-	assert_int_equal(snt__number_take(), 0);
+	assert_int_equal(snt__qp_num_take(), 0);
 	assert_error(snt_qp_create(pair->end[0].ctx, &opts, &qp), ENOSPC, "numbers");
-	snt__number_release(own % NUMBERS + 3);
+	snt__qp_num_release(own % NUMBERS + 3);
 	opts.scheme = SNT_SCHEME_DQPLB;
 	opts.flags = SNT_QP_NOTIFY_LENGTH;
 	assert_error(snt_qp_create(pair->end[0].ctx, &opts, &qp), EINVAL, "");

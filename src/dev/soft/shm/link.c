@@ -16,7 +16,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "dev/place.h"
+#include "dev/shared_mem.h"
 #include "dev/soft/alloc.h"
 
 #define BACKLOG 64
@@ -227,7 +227,7 @@ static bool send_greeting(struct snt__shm_link *link, const uint8_t ours[16],
 
 static bool greet(struct snt__shm_link *link, const uint8_t ours[16])
 {
-	int memory = snt__place_file("sennit-shm", sizeof(struct snt__shm_area));
+	int memory = snt__shared_mem_file("sennit-shm", sizeof(struct snt__shm_area));
 	bool done;
 
 	if (memory < 0)

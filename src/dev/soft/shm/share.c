@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "dev/place.h"
+#include "dev/shared_mem.h"
 #include "dev/soft/shm/link.h"
 
 /* Larger places are not faulted in at once: the whole device would wait for that. */
@@ -20,7 +20,8 @@ static struct snt__shm_share *find(struct snt__shm_shares *shares, uint64_t id)
 	return NULL;
 }
 
-static struct snt__shm_share *find_place(struct snt__shm_shares *shares, uint64_t place)
+static struct snt__shm_share *find_shared_mem(struct snt__shm_shares *shares,
+					      uint64_t place)
 {
 	for (unsigned i = 0; i < shares->end; i++)
 		if (shares->share[i].place == place)
@@ -61,14 +62,14 @@ static bool say(struct snt__shm_link *link, enum snt__shm_word word, uint64_t id
 	return false;
 }
 
-static void offer(struct snt__shm_link *link, const struct snt__place *place)
+static void offer(struct snt__shm_link *link, const struct snt__shared_mem *place)
 {
 	struct snt__shm_share *share = link->full ? NULL : add(&link->shares);
 	int fd;
 
 	if (!share)
 		return;
-	fd = snt__place_fd(place->id);
+	fd = snt__shared_mem_fd(place->id);
 	if (fd >= 0 && say(link, SNT__SHM_WORD_OFFER, link->shares.last_id + 1, fd))
 		*share = (struct snt__shm_share){ .id = ++link->shares.last_id,
 						  .place = place->id,
@@ -84,12 +85,12 @@ bool snt__shm_share_find(struct snt__shm_link *link, const void *bytes, size_t l
 			 uint64_t *id_out, uint64_t *offset_out)
 {
 	struct snt__shm_share *share;
-	struct snt__place place;
+	struct snt__shared_mem place;
 
 	/* An address may belong to another place by now; ids are never reused. */
-	if (!snt__place_find(bytes, length, &place))
+	if (!snt__shared_mem_find(bytes, length, &place))
 		return false;
-	share = find_place(&link->shares, place.id);
+	share = find_shared_mem(&link->shares, place.id);
 	if (!share)
 		offer(link, &place);
 	if (!share || !share->mapped || share->over)
@@ -158,7 +159,7 @@ static bool fits(const struct snt__shm_shares *shares, size_t size)
 
 bool snt__shm_share_map(struct snt__shm_link *link, uint64_t id, int fd)
 {
-	size_t size = snt__place_size(fd);
+	size_t size = snt__shared_mem_size(fd);
 	struct snt__shm_share *share;
 	void *bytes;
 

@@ -9,7 +9,7 @@
 struct snt__shm_link;
 
 /*
- * Payload that stays where it is, in memory that the consumer can map (dev/place.h):
+ * Payload that stays where it is, in memory that the consumer can map (dev/shared_mem.h):
  * the consumer copies it from there to its destination, and there is no other copy.
  *
  * The producer offers a place when something is first sent from it, by its fd, over the

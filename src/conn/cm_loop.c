@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "conn/cm_hub.h"
+#include "conn/cm_loop.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-#include "conn/cm.h"
+#include "conn/carrier_cm.h"
 #include "util/err.h"
 
 #define CONNECTION_MAX 4096
@@ -18,7 +18,8 @@ static void ready(struct snt__watch *watch, uint32_t events)
 	snt__cm_ready(snt__container(watch, struct snt__cm_manager, watch));
 }
 
-static int open_manager(struct snt__hub *hub, const struct snt__cm_table *table,
+static int open_manager(struct snt__conn_loop *conn_loop,
+			const struct snt__cm_table *table,
 			struct snt__cm_manager *manager)
 {
 	struct snt__cm_device devices[SNT_DEVICES_MAX];
@@ -26,8 +27,8 @@ static int open_manager(struct snt__hub *hub, const struct snt__cm_table *table,
 				     .connection_max = CONNECTION_MAX };
 	int ret;
 
-	for (unsigned i = 0; i < hub->ctx->device_count; i++) {
-		const struct snt_device *device = hub->ctx->device[i];
+	for (unsigned i = 0; i < conn_loop->ctx->device_count; i++) {
+		const struct snt_device *device = conn_loop->ctx->device[i];
 
 		if (device->control.cm != table)
 			continue;
@@ -35,20 +36,20 @@ static int open_manager(struct snt__hub *hub, const struct snt__cm_table *table,
 		devices[opts.device_count++] =
 			(struct snt__cm_device){ device->context, device->number };
 	}
-	manager->hub = hub;
+	manager->conn_loop = conn_loop;
 	manager->device_count = opts.device_count;
 	ret = table->open(&opts, &manager->cm);
 	if (ret)
 		return ret;
 	manager->watch =
 		(struct snt__watch){ .fd = table->fd(manager->cm), .ready = ready };
-	ret = snt__hub_watch(hub, &manager->watch, EPOLLIN);
+	ret = snt__conn_loop_watch(conn_loop, &manager->watch, EPOLLIN);
 	if (ret)
 		table->close(manager->cm);
 	return ret;
 }
 
-static bool is_known(const struct snt__cm_hub *managers,
+static bool is_known(const struct snt__cm_loop *managers,
 		     const struct snt__cm_table *table)
 {
 	for (unsigned i = 0; i < managers->count; i++)
@@ -57,54 +58,56 @@ static bool is_known(const struct snt__cm_hub *managers,
 	return false;
 }
 
-void snt__cm_hub_close(struct snt__hub *hub)
+void snt__cm_loop_close(struct snt__conn_loop *conn_loop)
 {
-	struct snt__cm_hub *managers = hub->cm;
+	struct snt__cm_loop *managers = conn_loop->cm;
 
 	if (!managers)
 		return;
 	while (managers->count) {
 		struct snt__cm_manager *manager = &managers->manager[--managers->count];
 
-		snt__hub_unwatch(hub, &manager->watch);
+		snt__conn_loop_unwatch(conn_loop, &manager->watch);
 		manager->cm->table->close(manager->cm);
 	}
 	free(managers);
-	hub->cm = NULL;
+	conn_loop->cm = NULL;
 }
 
-static int open_all(struct snt__hub *hub)
+static int open_all(struct snt__conn_loop *conn_loop)
 {
 	int ret = 0;
 
-	for (unsigned i = 0; !ret && i < hub->ctx->device_count; i++) {
-		const struct snt__cm_table *table = hub->ctx->device[i]->control.cm;
+	for (unsigned i = 0; !ret && i < conn_loop->ctx->device_count; i++) {
+		const struct snt__cm_table *table =
+			conn_loop->ctx->device[i]->control.cm;
 
-		if (!table || is_known(hub->cm, table) ||
-		    hub->cm->count == SNT__CM_KINDS_MAX)
+		if (!table || is_known(conn_loop->cm, table) ||
+		    conn_loop->cm->count == SNT__CM_KINDS_MAX)
 			continue;
-		ret = open_manager(hub, table, &hub->cm->manager[hub->cm->count]);
-		hub->cm->count += !ret;
+		ret = open_manager(conn_loop, table,
+				   &conn_loop->cm->manager[conn_loop->cm->count]);
+		conn_loop->cm->count += !ret;
 	}
-	if (!ret && !hub->cm->count)
+	if (!ret && !conn_loop->cm->count)
 		ret = snt__fail(EOPNOTSUPP,
 				"no device of the context has a connection manager; "
 				"SNT_CARRIER_TCP needs none");
 	return ret;
 }
 
-int snt__cm_hub_open(struct snt__hub *hub)
+int snt__cm_loop_open(struct snt__conn_loop *conn_loop)
 {
 	int ret;
 
-	if (hub->cm)
+	if (conn_loop->cm)
 		return 0;
-	hub->cm = calloc(1, sizeof(*hub->cm));
-	if (!hub->cm)
+	conn_loop->cm = calloc(1, sizeof(*conn_loop->cm));
+	if (!conn_loop->cm)
 		return snt__fail(ENOMEM, "no memory for connection managers");
-	ret = open_all(hub);
+	ret = open_all(conn_loop);
 	if (ret)
-		snt__cm_hub_close(hub);
+		snt__cm_loop_close(conn_loop);
 	return ret;
 }
 
@@ -130,13 +133,15 @@ static size_t add_addresses(const struct snt_device *device, char *text, size_t 
 	return used;
 }
 
-const char *snt__cm_hub_addresses(const struct snt__hub *hub, char *text, size_t size)
+const char *snt__cm_loop_addresses(const struct snt__conn_loop *conn_loop, char *text,
+				   size_t size)
 {
 	size_t used = 0;
 
 	snprintf(text, size, "none that is known");
-	for (unsigned i = 0; i < hub->ctx->device_count && used < size; i++)
-		if (hub->ctx->device[i]->control.cm)
-			used = add_addresses(hub->ctx->device[i], text, used, size);
+	for (unsigned i = 0; i < conn_loop->ctx->device_count && used < size; i++)
+		if (conn_loop->ctx->device[i]->control.cm)
+			used = add_addresses(conn_loop->ctx->device[i], text, used,
+					     size);
 	return text;
 }

@@ -4,16 +4,16 @@
  * cancelled; its slot stays where it is, as a void one. What has been sent can only be
  * ended together with everything else on its lanes.
  */
-#include "vqp/withdraw.h"
+#include "vqp/cancel.h"
 
 #include <errno.h>
 #include <string.h>
 
 #include "util/err.h"
-#include "vqp/pass.h"
+#include "vqp/passthrough.h"
 #include "vqp/qp.h"
 
-bool snt__qp_withdraw(struct snt_qp *qp, uint32_t position)
+bool snt__qp_cancel_waiting(struct snt_qp *qp, uint32_t position)
 {
 	struct snt__slot *slot;
 
@@ -60,6 +60,6 @@ int snt__qp_abort(struct snt_qp *qp)
 		return snt__fail(-ret, "%s: QP %u cannot go to ERR: %s",
 				 qp->ctx->device[qp->lane->device]->name, qp->num,
 				 strerror(-ret));
-	snt__pass_end(qp);
+	snt__passthrough_end(qp);
 	return 0;
 }

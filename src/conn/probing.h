@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef SNT_CONN_SCOUT_H
-#define SNT_CONN_SCOUT_H
+#ifndef SNT_CONN_PROBING_H
+#define SNT_CONN_PROBING_H
 
 #include <sennit/qp.h>
 
-#include "conn/hub.h"
+#include "conn/conn_loop.h"
 #include "conn/message.h"
 
 /*
@@ -14,42 +14,43 @@
  * accepts sends after it has received something, since before that it cannot know that
  * the other end is ready.
  */
-struct snt__scouting;
+struct snt__probing;
 struct snt_conn;
 
 /* May another begin, or are there so many that it must wait for
- * snt__conn_may_scout()? */
-bool snt__scouting_may_begin(const struct snt__hub *hub, bool connects);
+ * snt__conn_may_probe()? */
+bool snt__probing_may_begin(const struct snt__conn_loop *conn_loop, bool connects);
 
 /*
- * Creates QPs for the pairs in probe->scout[]. Their numbers, or why there are none,
+ * Creates QPs for the pairs in probe->probe_qp[]. Their numbers, or why there are none,
  * are written to @out. @like: traffic class and the like, and the timeout.
  */
-int snt__scouting_begin(struct snt__hub *hub, struct snt_conn *conn, bool connects,
-			const struct snt_qp_opts *like, const struct snt__probe *probe,
-			struct snt__scout *out, struct snt__scouting **scouting_out);
+int snt__probing_begin(struct snt__conn_loop *conn_loop, struct snt_conn *conn,
+		       bool connects, const struct snt_qp_opts *like,
+		       const struct snt__probe *probe, struct snt__probe_qp *out,
+		       struct snt__probing **probing_out);
 
 /* Connects them with the peer's. Verdicts follow, by snt__conn_probed(), at the latest
  * after @patience_ns. */
-int snt__scouting_connect(struct snt__scouting *scouting, const struct snt__offer *peer,
-			  const struct snt__probe *peer_probe, uint64_t patience_ns);
+int snt__probing_connect(struct snt__probing *probing, const struct snt__offer *peer,
+			 const struct snt__probe *peer_probe, uint64_t patience_ns);
 
 /*
  * The trials are over. The QPs in @keep stay, to ask the peer's device whether it is
  * there, for carriers that cannot (carrier.h); the rest ends.
  */
-void snt__scouting_keep(struct snt__scouting *scouting, const bool *keep,
-			uint64_t detect_ns);
+void snt__probing_keep(struct snt__probing *probing, const bool *keep,
+		       uint64_t detect_ns);
 
 /* Pings on each QP that has no ping in flight. If none of the devices has answered
  * within five eighths of the detection time, snt__conn_silent() follows. */
-void snt__scouting_ping(struct snt__scouting *scouting);
+void snt__probing_ping(struct snt__probing *probing);
 
 /* Ends them; they free themselves. NULL is allowed. */
-void snt__scouting_close(struct snt__scouting *scouting);
+void snt__probing_close(struct snt__probing *probing);
 
 /* conn_step.c: the first connection of the list gets its turn. */
-void snt__conn_may_scout(struct snt__link *waiting);
+void snt__conn_may_probe(struct snt__link *waiting);
 
 /* conn_step.c: none of the peer's devices answers. */
 void snt__conn_silent(struct snt_conn *conn);

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-#include "vqp/pass.h"
+#include "vqp/passthrough.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <string.h>
 
 #include "util/err.h"
-#include "vqp/alone.h"
+#include "vqp/post_single.h"
 #include "vqp/check.h"
 #include "vqp/layout.h"
 #include "vqp/srq.h"
-#include "vqp/words.h"
+#include "vqp/wr_store.h"
 
 _Static_assert((int)SNT_SEND_FENCE == (int)IBV_SEND_FENCE &&
 		       (int)SNT_SEND_SIGNALED == (int)IBV_SEND_SIGNALED &&
@@ -57,9 +57,9 @@ static void build_remote(const struct snt_qp *qp, const struct snt_send_wr *wr,
 	physical->wr.rdma.rkey = key;
 }
 
-__attribute__((noinline)) int snt__pass_build(const struct snt_qp *qp,
-					      const struct snt_send_wr *wr,
-					      struct ibv_send_wr *physical)
+__attribute__((noinline)) int snt__passthrough_build(const struct snt_qp *qp,
+						     const struct snt_send_wr *wr,
+						     struct ibv_send_wr *physical)
 {
 	uint8_t device = qp->lane[0].device;
 	uint64_t length;
@@ -126,7 +126,7 @@ static __attribute__((noinline)) unsigned build_chain(struct snt_qp *qp,
 		uint64_t wr_id = wr->wr_id;
 
 		if (!build_simple(qp, wr, known, physical)) {
-			*ret_out = snt__pass_build(qp, wr, physical);
+			*ret_out = snt__passthrough_build(qp, wr, physical);
 			if (*ret_out)
 				break;
 		}
@@ -166,7 +166,7 @@ static __attribute__((noinline)) int post_many(struct snt_qp *qp,
 		lane->built += built;
 		taken += built;
 		if (__builtin_expect(posted < built, 0)) {
-			snt__doubt_sends(qp, lane->built - (built - posted), err);
+			snt__refused_wr_sends(qp, lane->built - (built - posted), err);
 			if (!ret && taken < count)
 				ret = snt__qp_refusal(qp, qp->refusal);
 			break;
@@ -195,7 +195,7 @@ static inline bool post_single(struct snt_qp *qp, struct ibv_send_wr *wr, uint32
 	err = ibv_post_send(lane->qp, wr, &bad);
 	if (__builtin_expect(!err, 1))
 		return true;
-	snt__doubt_sends(qp, sequence, err);
+	snt__refused_wr_sends(qp, sequence, err);
 	return false;
 }
 
@@ -208,22 +208,23 @@ static inline int post_checked(struct snt_qp *qp, const struct snt_send_wr *wr,
 
 	physical.send_flags = wr->flags;
 	physical.imm_data = htonl(wr->imm);
-	snt__alone_fill(wr, &qp->lane[0], verb, &physical, &sge);
+	snt__single_fill(wr, &qp->lane[0], verb, &physical, &sge);
 	post_single(qp, &physical, qp->lane[0].tag, wr->wr_id);
 	return 1;
 }
 
-int snt__pass_post_send(struct snt_qp *qp, const struct snt_send_wr *wr, unsigned count)
+int snt__passthrough_post_send(struct snt_qp *qp, const struct snt_send_wr *wr,
+			       unsigned count)
 {
 	const struct snt__rule *rule;
 
 	if (count != 1 || snt__lane_under_way(&qp->lane[0]) == qp->lane_depth)
 		return post_many(qp, wr, count);
-	rule = snt__check_alone(qp, wr);
+	rule = snt__check_single(qp, wr);
 	return rule ? post_checked(qp, wr, rule->whole_verb) : post_many(qp, wr, 1);
 }
 
-int snt__pass_post_one(struct snt_qp *qp, const struct ibv_send_wr *wr)
+int snt__passthrough_post_one(struct snt_qp *qp, const struct ibv_send_wr *wr)
 {
 	struct ibv_send_wr single = *wr;
 
@@ -233,12 +234,12 @@ int snt__pass_post_one(struct snt_qp *qp, const struct ibv_send_wr *wr)
 	return 0;
 }
 
-bool snt__pass_is_drained(const struct snt_qp *qp)
+bool snt__passthrough_is_drained(const struct snt_qp *qp)
 {
 	return qp->lane->retired == qp->lane->built || !qp->lanes_alive;
 }
 
-void snt__pass_ask(struct snt_qp *qp)
+void snt__passthrough_ask(struct snt_qp *qp)
 {
 	struct snt__lane *lane = qp->lane;
 	struct ibv_send_wr wr = {
@@ -255,8 +256,9 @@ void snt__pass_ask(struct snt_qp *qp)
 		lane->built--;
 }
 
-int snt__pass_fill_sges(const struct snt_ctx *ctx, uint8_t device, uint32_t sge_max,
-			const struct snt_recv_wr *wr, struct ibv_sge *to)
+int snt__passthrough_fill_sges(const struct snt_ctx *ctx, uint8_t device,
+			       uint32_t sge_max, const struct snt_recv_wr *wr,
+			       struct ibv_sge *to)
 {
 	if (wr->sge_count > sge_max)
 		return snt__recv_count_fault(wr->sge_count, sge_max);
@@ -296,7 +298,8 @@ static __attribute__((noinline, cold)) int forget_early(struct snt_qp *qp, int e
 			 device->name, strerror(err));
 }
 
-int snt__pass_post_recv(struct snt_qp *qp, const struct snt_recv_wr *wr, unsigned count)
+int snt__passthrough_post_recv(struct snt_qp *qp, const struct snt_recv_wr *wr,
+			       unsigned count)
 {
 	struct snt__lane *lane = &qp->lane[0];
 	unsigned taken;
@@ -313,8 +316,9 @@ int snt__pass_post_recv(struct snt_qp *qp, const struct snt_recv_wr *wr, unsigne
 		struct ibv_recv_wr physical, *bad;
 
 		ret = lane->recv_posted - lane->recv_retired < qp->recv_depth
-			      ? snt__pass_fill_sges(qp->ctx, lane->device,
-						    qp->recv_sge_max, &wr[taken], sge)
+			      ? snt__passthrough_fill_sges(qp->ctx, lane->device,
+							   qp->recv_sge_max, &wr[taken],
+							   sge)
 			      : snt__qp_recv_full(qp);
 		if (ret)
 			break;
@@ -329,7 +333,7 @@ int snt__pass_post_recv(struct snt_qp *qp, const struct snt_recv_wr *wr, unsigne
 		snt__qp_set_id(qp, SNT__QUEUE_RECV, lane->recv_posted++,
 			       wr[taken].wr_id);
 		if (ret) {
-			snt__doubt_recv(qp, ret);
+			snt__refused_wr_recv(qp, ret);
 			if (taken + 1 < count)
 				snt__qp_refusal(qp, qp->data.refusal);
 			return taken + 1;
@@ -378,8 +382,8 @@ static inline void translate_recv(const struct ibv_wc *physical, uint32_t num,
 	}
 }
 
-int snt__pass_take_run(struct snt__lane *lane, const struct ibv_wc *physical, int count,
-		       struct snt_wc *wc, int *reported)
+int snt__passthrough_take_run(struct snt__lane *lane, const struct ibv_wc *physical,
+			      int count, struct snt_wc *wc, int *reported)
 {
 	const struct snt_qp *qp = lane->owner;
 	const struct snt__ids sends = qp->ids[SNT__QUEUE_SEND];
@@ -436,20 +440,20 @@ static void take_marker(struct snt_qp *qp, enum snt__queue queue, uint32_t marke
 		if (qp->srq)
 			snt__srq_drain(qp);
 	}
-	snt__doubt_end(qp, queue);
+	snt__refused_wr_end(qp, queue);
 	snt__cq_ready(qp->cq, &qp->send_ready);
 }
 
 /* A QP with an error cannot be used any more; everything else that was posted is
  * flushed. */
-void snt__pass_fail(struct snt_qp *qp)
+void snt__passthrough_fail(struct snt_qp *qp)
 {
 	if (qp->lane->alive)
 		snt__cause_log_lane(qp->lane);
-	snt__pass_end(qp);
+	snt__passthrough_end(qp);
 }
 
-void snt__pass_end(struct snt_qp *qp)
+void snt__passthrough_end(struct snt_qp *qp)
 {
 	qp->lane->alive = false;
 	qp->lanes_alive = 0;
@@ -465,7 +469,7 @@ static void take_failure(struct snt__lane *lane, const struct ibv_wc *physical,
 	lane->completions++;
 	lane->errors++;
 	snt__cause_completion(lane, status, physical->vendor_err);
-	snt__pass_fail(lane->owner);
+	snt__passthrough_fail(lane->owner);
 	*wc = (struct snt_wc){ .wr_id = wr_id,
 			       .qp_num = lane->owner->num,
 			       .status = status,
@@ -515,8 +519,8 @@ static bool retire_recv(struct snt__lane *lane, uint32_t sequence)
 	return true;
 }
 
-enum snt__whose snt__pass_take(struct snt__lane *lane, const struct ibv_wc *physical,
-			       struct snt_wc *wc)
+enum snt__whose snt__passthrough_take(struct snt__lane *lane,
+				      const struct ibv_wc *physical, struct snt_wc *wc)
 {
 	struct snt_qp *qp = lane->owner;
 	uint32_t kind = snt__wr_id_tag(physical->wr_id) ^ lane->tag;
@@ -541,7 +545,7 @@ enum snt__whose snt__pass_take(struct snt__lane *lane, const struct ibv_wc *phys
 			return SNT__WHOSE_OURS;
 		snt__cause_completion(lane, snt__status_of(physical),
 				      physical->vendor_err);
-		snt__pass_fail(qp);
+		snt__passthrough_fail(qp);
 		return SNT__WHOSE_OURS;
 	case SNT__TAG_MARKER:
 		take_marker(qp, SNT__QUEUE_SEND, sequence);

@@ -46,15 +46,15 @@ static struct tcp *tcp_of(struct snt__carrier *carrier)
 static void unmake(struct tcp *tcp)
 {
 	snt__socket_close(&tcp->socket);
-	if (tcp->carrier.hub)
-		tcp->carrier.hub->lingering--;
+	if (tcp->carrier.conn_loop)
+		tcp->carrier.conn_loop->lingering--;
 	free(tcp);
 }
 
 static void destroy(struct tcp *tcp)
 {
 	snt_timer_stop(&tcp->timer);
-	snt__hub_unwatch(tcp->carrier.hub, &tcp->watch);
+	snt__conn_loop_unwatch(tcp->carrier.conn_loop, &tcp->watch);
 	unmake(tcp);
 }
 
@@ -70,7 +70,7 @@ static bool break_down(struct tcp *tcp, int error, const char *text)
 	if (tcp->broken)
 		return true;
 	tcp->broken = true;
-	snt__hub_rewatch(tcp->carrier.hub, &tcp->watch, 0);
+	snt__conn_loop_rewatch(tcp->carrier.conn_loop, &tcp->watch, 0);
 	snt__conn_lost(conn, error, text);
 	return true;
 }
@@ -80,8 +80,8 @@ static void watch_for(struct tcp *tcp, bool writable)
 	if (tcp->blocked == writable)
 		return;
 	tcp->blocked = writable;
-	snt__hub_rewatch(tcp->carrier.hub, &tcp->watch,
-			 EPOLLIN | (writable ? EPOLLOUT : 0));
+	snt__conn_loop_rewatch(tcp->carrier.conn_loop, &tcp->watch,
+			       EPOLLIN | (writable ? EPOLLOUT : 0));
 }
 
 /* False: it has been freed. */
@@ -146,8 +146,8 @@ static void tcp_close(struct snt__carrier *carrier)
 	tcp->timer.fired = patience_ends;
 	tcp->timer.arg = tcp;
 	/* The peer's messages no longer matter. */
-	snt__hub_rewatch(carrier->hub, &tcp->watch, EPOLLOUT);
-	if (snt_timer_start(carrier->hub->loop, &tcp->timer, LINGER_NS))
+	snt__conn_loop_rewatch(carrier->conn_loop, &tcp->watch, EPOLLOUT);
+	if (snt_timer_start(carrier->conn_loop->loop, &tcp->timer, LINGER_NS))
 		destroy(tcp);
 }
 
@@ -266,7 +266,7 @@ static void tcp_ready(struct snt__watch *watch, uint32_t events)
 
 	if (tcp->broken) {
 		/* Errors are reported whether they are asked for or not. */
-		snt__hub_unwatch(tcp->carrier.hub, watch);
+		snt__conn_loop_unwatch(tcp->carrier.conn_loop, watch);
 		return;
 	}
 	if (tcp->connecting && !finish_connecting(tcp))
@@ -307,11 +307,12 @@ static int make(int fd, struct tcp **tcp_out)
 	return 0;
 }
 
-static int join_hub(struct tcp *tcp, struct snt__hub *hub, uint32_t events)
+static int join_conn_loop(struct tcp *tcp, struct snt__conn_loop *conn_loop,
+			  uint32_t events)
 {
-	tcp->carrier.hub = hub;
-	hub->lingering++;
-	return snt__hub_watch(hub, &tcp->watch, events);
+	tcp->carrier.conn_loop = conn_loop;
+	conn_loop->lingering++;
+	return snt__conn_loop_watch(conn_loop, &tcp->watch, events);
 }
 
 static int open_socket(const struct sockaddr *source, const struct sockaddr *target,
@@ -340,7 +341,7 @@ static int open_socket(const struct sockaddr *source, const struct sockaddr *tar
 	return 0;
 }
 
-int snt__tcp_connect(struct snt__hub *hub, const struct sockaddr *source,
+int snt__tcp_connect(struct snt__conn_loop *conn_loop, const struct sockaddr *source,
 		     const struct sockaddr *target, struct snt_conn *conn,
 		     struct snt__carrier **carrier_out)
 {
@@ -356,7 +357,7 @@ int snt__tcp_connect(struct snt__hub *hub, const struct sockaddr *source,
 		return ret;
 	tcp->connecting = true;
 	tcp->carrier.conn = conn;
-	ret = join_hub(tcp, hub, EPOLLOUT);
+	ret = join_conn_loop(tcp, conn_loop, EPOLLOUT);
 	if (ret) {
 		unmake(tcp);
 		return ret;
@@ -369,8 +370,8 @@ int snt__tcp_connect(struct snt__hub *hub, const struct sockaddr *source,
  * Listening
  */
 
-struct ear {
-	struct snt__ear ear;
+struct acceptor {
+	struct snt__acceptor acceptor;
 	struct snt__watch watch;
 	struct snt__socket socket;
 	struct snt_timer timer; /* runs while it does not listen */
@@ -378,13 +379,13 @@ struct ear {
 
 /* -1: none waits, or errno says why it cannot be accepted. *tcp_out is NULL if there is
  * no memory for it. */
-static int accept_one(struct ear *ear, struct tcp **tcp_out)
+static int accept_one(struct acceptor *acceptor, struct tcp **tcp_out)
 {
 	int fd;
 
 	*tcp_out = NULL;
 	snt__fork_hold();
-	fd = accept4(ear->watch.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	fd = accept4(acceptor->watch.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	if (fd >= 0)
 		make(fd, tcp_out);
 	snt__fork_release();
@@ -401,10 +402,10 @@ static void turn_away(struct tcp *tcp, enum snt__end_code code, const char *text
 }
 
 /* Without a listener it is refused. */
-static void take_one(struct snt__hub *hub, struct snt_listener *listener,
+static void take_one(struct snt__conn_loop *conn_loop, struct snt_listener *listener,
 		     struct tcp *tcp)
 {
-	if (join_hub(tcp, hub, EPOLLIN)) {
+	if (join_conn_loop(tcp, conn_loop, EPOLLIN)) {
 		unmake(tcp);
 		return;
 	}
@@ -420,73 +421,77 @@ static void take_one(struct snt__hub *hub, struct snt_listener *listener,
 }
 
 /* In the loop of the listener that it was dealt to. */
-static void take_arrival(struct snt__arrival *arrival, struct snt__hub *hub,
+static void take_arrival(struct snt__arrival *arrival, struct snt__conn_loop *conn_loop,
 			 struct snt_listener *listener)
 {
-	take_one(hub, listener, snt__container(arrival, struct tcp, arrival));
+	take_one(conn_loop, listener, snt__container(arrival, struct tcp, arrival));
 }
 
 static void listen_again(struct snt_timer *timer)
 {
-	struct ear *ear = timer->arg;
+	struct acceptor *acceptor = timer->arg;
 
-	snt__hub_rewatch(ear->ear.hub, &ear->watch, EPOLLIN);
+	snt__conn_loop_rewatch(acceptor->acceptor.conn_loop, &acceptor->watch, EPOLLIN);
 }
 
 /* The process has no more fds, or no more memory: peers in the backlog would make the
  * fd readable all the time. */
-static void pause_ear(struct ear *ear)
+static void pause_acceptor(struct acceptor *acceptor)
 {
-	snt__log(&ear->ear.hub->ctx->log, SNT_LOG_WARN,
+	snt__log(&acceptor->acceptor.conn_loop->ctx->log, SNT_LOG_WARN,
 		 "port %u: nobody can be let in: %s",
-		 snt__address_port((struct sockaddr *)&ear->ear.bound),
+		 snt__address_port((struct sockaddr *)&acceptor->acceptor.bound),
 		 strerror(errno));
-	ear->timer.fired = listen_again;
-	ear->timer.arg = ear;
-	if (!snt_timer_start(ear->ear.hub->loop, &ear->timer, PAUSE_NS))
-		snt__hub_rewatch(ear->ear.hub, &ear->watch, 0);
+	acceptor->timer.fired = listen_again;
+	acceptor->timer.arg = acceptor;
+	if (!snt_timer_start(acceptor->acceptor.conn_loop->loop, &acceptor->timer,
+			     PAUSE_NS))
+		snt__conn_loop_rewatch(acceptor->acceptor.conn_loop, &acceptor->watch,
+				       0);
 }
 
-static void ear_ready(struct snt__watch *watch, uint32_t events)
+static void acceptor_ready(struct snt__watch *watch, uint32_t events)
 {
-	struct ear *ear = snt__container(watch, struct ear, watch);
+	struct acceptor *acceptor = snt__container(watch, struct acceptor, watch);
 	struct tcp *tcp;
 	int fd;
 
 	(void)events;
 	for (unsigned i = 0; i < TURN; i++) {
-		fd = accept_one(ear, &tcp);
+		fd = accept_one(acceptor, &tcp);
 		if (fd < 0)
 			break;
 		if (!tcp)
 			continue;
 		tcp->arrival.take = take_arrival;
-		if (!snt__feed_give(snt__listener_member(ear->ear.listener),
+		if (!snt__feed_give(snt__listener_member(acceptor->acceptor.listener),
 				    &tcp->arrival))
-			take_one(ear->ear.hub, ear->ear.listener, tcp);
+			take_one(acceptor->acceptor.conn_loop,
+				 acceptor->acceptor.listener, tcp);
 	}
 	if (fd < 0 &&
 	    (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS))
-		pause_ear(ear);
+		pause_acceptor(acceptor);
 }
 
-static void ear_close(struct snt__ear *base)
+static void acceptor_close(struct snt__acceptor *base)
 {
-	struct ear *ear = snt__container(base, struct ear, ear);
+	struct acceptor *acceptor = snt__container(base, struct acceptor, acceptor);
 
-	snt_timer_stop(&ear->timer);
-	snt__hub_unwatch(base->hub, &ear->watch);
-	snt__socket_close(&ear->socket);
-	free(ear);
+	snt_timer_stop(&acceptor->timer);
+	snt__conn_loop_unwatch(base->conn_loop, &acceptor->watch);
+	snt__socket_close(&acceptor->socket);
+	free(acceptor);
 }
 
-static const struct snt__ear_table ear_table = { .close = ear_close };
+static const struct snt__acceptor_table acceptor_table = { .close = acceptor_close };
 
 /* With forks held up. */
-static int open_ear(const struct sockaddr *address, unsigned backlog, struct ear *ear)
+static int open_acceptor(const struct sockaddr *address, unsigned backlog,
+			 struct acceptor *acceptor)
 {
-	struct sockaddr *bound = (struct sockaddr *)&ear->ear.bound;
-	socklen_t size = sizeof(ear->ear.bound);
+	struct sockaddr *bound = (struct sockaddr *)&acceptor->acceptor.bound;
+	socklen_t size = sizeof(acceptor->acceptor.bound);
 	char text[SNT__ADDRESS_TEXT];
 	int one = 1, none = 0, ret;
 	int fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK,
@@ -504,37 +509,37 @@ static int open_ear(const struct sockaddr *address, unsigned backlog, struct ear
 		close(fd);
 		return ret;
 	}
-	snt__socket_add(&ear->socket, fd);
-	ear->watch = (struct snt__watch){ .fd = fd, .ready = ear_ready };
+	snt__socket_add(&acceptor->socket, fd);
+	acceptor->watch = (struct snt__watch){ .fd = fd, .ready = acceptor_ready };
 	return 0;
 }
 
-int snt__tcp_listen(struct snt__hub *hub, const struct sockaddr *address,
+int snt__tcp_listen(struct snt__conn_loop *conn_loop, const struct sockaddr *address,
 		    unsigned backlog, struct snt_listener *listener,
-		    struct snt__ear **ear_out)
+		    struct snt__acceptor **acceptor_out)
 {
-	struct ear *ear = calloc(1, sizeof(*ear));
+	struct acceptor *acceptor = calloc(1, sizeof(*acceptor));
 	int ret;
 
-	if (!ear)
+	if (!acceptor)
 		return snt__fail(ENOMEM, "no memory for a listener");
-	ear->ear = (struct snt__ear){ .table = &ear_table,
-				      .hub = hub,
-				      .listener = listener };
+	acceptor->acceptor = (struct snt__acceptor){ .table = &acceptor_table,
+						     .conn_loop = conn_loop,
+						     .listener = listener };
 	snt__fork_hold();
-	ret = open_ear(address, backlog, ear);
+	ret = open_acceptor(address, backlog, acceptor);
 	snt__fork_release();
 	if (ret)
 		goto err_free;
-	ret = snt__hub_watch(hub, &ear->watch, EPOLLIN);
+	ret = snt__conn_loop_watch(conn_loop, &acceptor->watch, EPOLLIN);
 	if (ret)
 		goto err_close;
-	*ear_out = &ear->ear;
+	*acceptor_out = &acceptor->acceptor;
 	return 0;
 
 err_close:
-	snt__socket_close(&ear->socket);
+	snt__socket_close(&acceptor->socket);
 err_free:
-	free(ear);
+	free(acceptor);
 	return ret;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef SNT_DEV_ORPHAN_H
-#define SNT_DEV_ORPHAN_H
+#ifndef SNT_DEV_DEFERRED_RELEASE_H
+#define SNT_DEV_DEFERRED_RELEASE_H
 
 struct snt_ctx;
 
@@ -9,8 +9,8 @@ struct snt_ctx;
  * it when the creation was undone. Only the context owns it, and tries again before it
  * closes; so does any object whose destruction it may block.
  */
-struct snt__orphan {
-	struct snt__orphan *next;
+struct snt__deferred_release {
+	struct snt__deferred_release *next;
 	/* Returns 0, with the owner of this structure freed, or -errno with a
 	 * sentence. */
 	int (*release)(void *owner);
@@ -20,13 +20,14 @@ struct snt__orphan {
 	const void *home[2];
 };
 
-/* Added at the end of the list, so that an orphan may depend on earlier ones to be
+/* Added at the end of the list, so that an deferred may depend on earlier ones to be
  * released first. */
-void snt__orphan_add(struct snt_ctx *ctx, struct snt__orphan *orphan,
-		     int (*release)(void *owner), void *owner);
+void snt__deferred_release_add(struct snt_ctx *ctx,
+			       struct snt__deferred_release *deferred,
+			       int (*release)(void *owner), void *owner);
 
-/* Tries to release each orphan of this home, and those without one; with NULL, when no
+/* Tries to release each deferred of this home, and those without one; with NULL, when no
  * other thread uses the context any more, all. 0 when none of them is left. */
-int snt__orphans_release(struct snt_ctx *ctx, const void *home);
+int snt__deferred_releases_try(struct snt_ctx *ctx, const void *home);
 
 #endif

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef SNT_CONN_CM_H
-#define SNT_CONN_CM_H
+#ifndef SNT_CONN_CARRIER_CM_H
+#define SNT_CONN_CARRIER_CM_H
 
 #include "conn/carrier.h"
 
 /* Messages on an RC QP that a connection manager (dev/cm.h) has connected. */
 
 /* @detect_ms: the time within which the loss of the peer is noticed. */
-int snt__cm_connect(struct snt__hub *hub, const struct sockaddr *source,
+int snt__cm_connect(struct snt__conn_loop *conn_loop, const struct sockaddr *source,
 		    const struct sockaddr *target, uint32_t detect_ms,
 		    struct snt_conn *conn, struct snt__carrier **carrier_out);
-int snt__cm_listen(struct snt__hub *hub, const struct sockaddr *address,
+int snt__cm_listen(struct snt__conn_loop *conn_loop, const struct sockaddr *address,
 		   unsigned backlog, struct snt_listener *listener,
-		   struct snt__ear **ear_out);
+		   struct snt__acceptor **acceptor_out);
 
 /* Closes the managers, which are no longer in use. */
-void snt__cm_hub_close(struct snt__hub *hub);
+void snt__cm_loop_close(struct snt__conn_loop *conn_loop);
 
 #endif

@@ -70,7 +70,7 @@ static int say_abort(struct snt_stream *stream)
 	stream->close_op.arg = stream;
 	ret = snt_op_write_imm(stream->qp, &stream->close_op, NULL, 0, &stream->remote,
 			       stream->remote.addr,
-			       snt__word(SNT__WORD_END, SNT__WORD_ABORTED), 0);
+			       snt__imm(SNT__IMM_END, SNT__IMM_ABORTED), 0);
 	if (!ret)
 		snt_op_timeout(&stream->close_op, ABORT_NS, SNT_CANCEL_ABORT);
 	return ret;

@@ -5,7 +5,7 @@
  * messages, plus the last one, are in flight, so that a peer which follows the protocol
  * always has room.
  */
-#include "conn/cm.h"
+#include "conn/carrier_cm.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@
 #include <sennit/card.h>
 #include <sennit/op.h>
 
-#include "conn/cm_hub.h"
+#include "conn/cm_loop.h"
 #include "conn/feed.h"
 #include "conn/message.h"
 #include "conn/ping.h"
@@ -85,7 +85,7 @@ static void free_if_done(struct cm *cm)
 		cm->manager->cm->table->destroy(cm->id);
 	snt_mem_release(cm->mem);
 	free(cm->bytes);
-	cm->carrier.hub->lingering--;
+	cm->carrier.conn_loop->lingering--;
 	free(cm);
 }
 
@@ -153,7 +153,7 @@ static void cm_close(struct snt__carrier *carrier)
 	carrier->conn = NULL;
 	snt__ping_stop(&cm->ping);
 	if (cm->sending && !cm->broken && !cm->closing &&
-	    !snt_timer_start(carrier->hub->loop, &cm->timer, linger_ns(cm)))
+	    !snt_timer_start(carrier->conn_loop->loop, &cm->timer, linger_ns(cm)))
 		return;
 	end_qp(cm);
 }
@@ -264,7 +264,7 @@ static void cm_ping(struct snt__carrier *carrier)
 
 	if (cm->broken || cm->closing || cm->ping.state != SNT__PING_IDLE)
 		return;
-	if (snt__ping_send(&cm->ping, carrier->hub, cm->qp, cm->detect_ns))
+	if (snt__ping_send(&cm->ping, carrier->conn_loop, cm->qp, cm->detect_ns))
 		break_down(cm, -EIO, "the carrier's QP takes no writes");
 	else
 		cm->ops++;
@@ -292,7 +292,7 @@ static const struct snt__carrier_table table = {
  * Creation
  */
 
-static int make(struct snt__hub *hub, struct snt__cm_manager *manager,
+static int make(struct snt__conn_loop *conn_loop, struct snt__cm_manager *manager,
 		struct cm **cm_out)
 {
 	const size_t size = (size_t)(RECVS + SEND_SLOTS) * SNT__MESSAGE_MAX;
@@ -304,14 +304,14 @@ static int make(struct snt__hub *hub, struct snt__cm_manager *manager,
 	if (!cm || !cm->bytes)
 		ret = snt__fail(ENOMEM, "no memory for a carrier");
 	if (!ret)
-		ret = snt_mem_register(hub->ctx, cm->bytes, size,
+		ret = snt_mem_register(conn_loop->ctx, cm->bytes, size,
 				       SNT_ACCESS_LOCAL_WRITE, &cm->mem);
 	if (ret) {
 		free(cm ? cm->bytes : NULL);
 		free(cm);
 		return ret;
 	}
-	cm->carrier = (struct snt__carrier){ .table = &table, .hub = hub };
+	cm->carrier = (struct snt__carrier){ .table = &table, .conn_loop = conn_loop };
 	cm->manager = manager;
 	cm->timeout = TIMEOUT_MAX;
 	cm->timer.fired = patience_ends;
@@ -322,7 +322,7 @@ static int make(struct snt__hub *hub, struct snt__cm_manager *manager,
 		cm->recv[i].bytes = cm->bytes + (size_t)i * SNT__MESSAGE_MAX;
 	for (unsigned i = 0; i < SEND_SLOTS; i++)
 		cm->send[i].bytes = cm->bytes + (size_t)(RECVS + i) * SNT__MESSAGE_MAX;
-	hub->lingering++;
+	conn_loop->lingering++;
 	*cm_out = cm;
 	return 0;
 }
@@ -331,7 +331,7 @@ static int make_qp(struct cm *cm)
 {
 	const struct snt_qp_opts opts = {
 		.size = sizeof(opts),
-		.cq = cm->carrier.hub->cq,
+		.cq = cm->carrier.conn_loop->cq,
 		.lanes = 1,
 		.devices = 1u << cm->manager->device[cm->id->device],
 		.lane_depth = SEND_SLOTS + 1,
@@ -339,7 +339,7 @@ static int make_qp(struct cm *cm)
 		.recv_depth = RECVS,
 		.read_depth = 1,
 	};
-	int ret = snt_qp_create(cm->carrier.hub->ctx, &opts, &cm->qp);
+	int ret = snt_qp_create(cm->carrier.conn_loop->ctx, &opts, &cm->qp);
 
 	for (unsigned i = 0; !ret && i < RECVS; i++) {
 		receive(cm, &cm->recv[i]);
@@ -351,7 +351,7 @@ static int make_qp(struct cm *cm)
 static int move_to(struct cm *cm, enum ibv_qp_state state)
 {
 	struct snt_device *device =
-		cm->carrier.hub->ctx->device[cm->qp->lane[0].device];
+		cm->carrier.conn_loop->ctx->device[cm->qp->lane[0].device];
 	struct ibv_qp_attr attr = { .qp_state = state };
 	int mask = 0;
 	int ret = cm->manager->cm->table->qp_attr(cm->id, &attr, &mask);
@@ -422,7 +422,7 @@ static uint8_t timeout_for(uint32_t detect_ms)
 static uint8_t least_mtu(const struct cm *cm)
 {
 	const struct snt_device *device =
-		cm->carrier.hub->ctx->device[cm->qp->lane[0].device];
+		cm->carrier.conn_loop->ctx->device[cm->qp->lane[0].device];
 	uint32_t mtu = snt__port(device)->info.mtu;
 
 	return mtu && mtu < 1024 ? (uint8_t)(__builtin_ctz(mtu) - 7) : IBV_MTU_1024;
@@ -570,8 +570,9 @@ static void happened(struct cm *cm, const struct snt__cm_event *event)
 }
 
 /* The manager's error names neither the requested address nor the available ones. */
-static int explain_connect(const struct snt__hub *hub, const struct sockaddr *source,
-			   const struct sockaddr *target, int error)
+static int explain_connect(const struct snt__conn_loop *conn_loop,
+			   const struct sockaddr *source, const struct sockaddr *target,
+			   int error)
 {
 	char address[SNT__ADDRESS_TEXT], present[PRESENT_TEXT];
 
@@ -579,28 +580,30 @@ static int explain_connect(const struct snt__hub *hub, const struct sockaddr *so
 		return snt__fail(EADDRNOTAVAIL,
 				 "no device has the source address %s; present: %s",
 				 snt__address_text(source, address),
-				 snt__cm_hub_addresses(hub, present, sizeof(present)));
+				 snt__cm_loop_addresses(conn_loop, present,
+							sizeof(present)));
 	if (error == -ENETUNREACH || error == -EADDRNOTAVAIL)
 		return snt__fail(-error, "no device leads to %s: %s; present: %s",
 				 snt__address_text(target, address), snt_err_text(),
-				 snt__cm_hub_addresses(hub, present, sizeof(present)));
+				 snt__cm_loop_addresses(conn_loop, present,
+							sizeof(present)));
 	return snt__fail(-error, "no connection to %s: %s",
 			 snt__address_text(target, address), snt_err_text());
 }
 
-int snt__cm_connect(struct snt__hub *hub, const struct sockaddr *source,
+int snt__cm_connect(struct snt__conn_loop *conn_loop, const struct sockaddr *source,
 		    const struct sockaddr *target, uint32_t detect_ms,
 		    struct snt_conn *conn, struct snt__carrier **carrier_out)
 {
 	struct cm *cm = NULL;
-	int ret = snt__cm_hub_open(hub);
+	int ret = snt__cm_loop_open(conn_loop);
 
 	if (ret)
 		return ret;
-	for (unsigned i = 0; !ret && i < hub->cm->count; i++) {
-		struct snt__cm_manager *manager = &hub->cm->manager[i];
+	for (unsigned i = 0; !ret && i < conn_loop->cm->count; i++) {
+		struct snt__cm_manager *manager = &conn_loop->cm->manager[i];
 
-		ret = make(hub, manager, &cm);
+		ret = make(conn_loop, manager, &cm);
 		if (ret)
 			return ret;
 		ret = manager->cm->table->resolve(manager->cm, source, target,
@@ -615,18 +618,18 @@ int snt__cm_connect(struct snt__hub *hub, const struct sockaddr *source,
 		free_if_done(cm);
 		/* Another kind of device may have a route. */
 		if ((ret == -ENETUNREACH || ret == -EADDRNOTAVAIL) &&
-		    i + 1 < hub->cm->count)
+		    i + 1 < conn_loop->cm->count)
 			ret = 0;
 	}
-	return explain_connect(hub, source, target, ret);
+	return explain_connect(conn_loop, source, target, ret);
 }
 
 /*
  * Listening
  */
 
-struct ear {
-	struct snt__ear ear;
+struct acceptor {
+	struct snt__acceptor acceptor;
 	unsigned count;
 	struct snt__cm_id *id[SNT__CM_KINDS_MAX];
 };
@@ -659,7 +662,7 @@ static void take_request(struct snt_listener *listener, struct snt__cm_manager *
 	struct cm *cm = NULL;
 
 	if (!snt__listener_has_room(listener) ||
-	    make(snt__listener_hub(listener), manager, &cm)) {
+	    make(snt__listener_conn_loop(listener), manager, &cm)) {
 		turn_away(event->id, SNT__END_RESOURCES,
 			  "there are too many connections");
 		return;
@@ -688,16 +691,16 @@ struct passed_request {
 	struct snt__cm_event event;
 };
 
-static struct snt__cm_manager *find_manager(const struct snt__hub *hub,
+static struct snt__cm_manager *find_manager(const struct snt__conn_loop *conn_loop,
 					    const struct snt__cm_table *table)
 {
-	for (unsigned i = 0; i < hub->cm->count; i++)
-		if (hub->cm->manager[i].cm->table == table)
-			return &hub->cm->manager[i];
+	for (unsigned i = 0; i < conn_loop->cm->count; i++)
+		if (conn_loop->cm->manager[i].cm->table == table)
+			return &conn_loop->cm->manager[i];
 	return NULL;
 }
 
-static int move_request(struct snt__arrival *arrival, const struct snt__hub *to)
+static int move_request(struct snt__arrival *arrival, const struct snt__conn_loop *to)
 {
 	struct passed_request *passed =
 		snt__container(arrival, struct passed_request, arrival);
@@ -708,13 +711,13 @@ static int move_request(struct snt__arrival *arrival, const struct snt__hub *to)
 	return passed->manager ? id->cm->table->move(id, passed->manager->cm) : -ENOENT;
 }
 
-static void take_passed(struct snt__arrival *arrival, struct snt__hub *hub,
+static void take_passed(struct snt__arrival *arrival, struct snt__conn_loop *conn_loop,
 			struct snt_listener *listener)
 {
 	struct passed_request *passed =
 		snt__container(arrival, struct passed_request, arrival);
 
-	(void)hub;
+	(void)conn_loop;
 	if (listener)
 		take_request(listener, passed->manager, &passed->event);
 	else
@@ -745,8 +748,8 @@ static bool pass_on(struct snt__member *member, const struct snt__cm_event *even
 static void requested(struct snt__cm_manager *manager,
 		      const struct snt__cm_event *event)
 {
-	struct ear *ear = event->listener->user;
-	struct snt_listener *listener = ear->ear.listener;
+	struct acceptor *acceptor = event->listener->user;
+	struct snt_listener *listener = acceptor->acceptor.listener;
 
 	if (!is_ours(event)) {
 		turn_away(event->id, SNT__END_PROTOCOL,
@@ -772,47 +775,49 @@ void snt__cm_ready(struct snt__cm_manager *manager)
 	}
 }
 
-static void ear_close(struct snt__ear *base)
+static void acceptor_close(struct snt__acceptor *base)
 {
-	struct ear *ear = snt__container(base, struct ear, ear);
+	struct acceptor *acceptor = snt__container(base, struct acceptor, acceptor);
 
-	while (ear->count) {
-		struct snt__cm_id *id = ear->id[--ear->count];
+	while (acceptor->count) {
+		struct snt__cm_id *id = acceptor->id[--acceptor->count];
 
 		id->cm->table->destroy(id);
 	}
-	free(ear);
+	free(acceptor);
 }
 
-static const struct snt__ear_table ear_table = { .close = ear_close, .by_cm = true };
+static const struct snt__acceptor_table acceptor_table = { .close = acceptor_close,
+							   .by_cm = true };
 
 /* The same port at all managers that have the address. */
-static int listen_all(struct ear *ear, const struct sockaddr *address, unsigned backlog)
+static int listen_all(struct acceptor *acceptor, const struct sockaddr *address,
+		      unsigned backlog)
 {
-	struct snt__hub *hub = ear->ear.hub;
-	struct sockaddr_storage *bound = &ear->ear.bound, at, peer;
+	struct snt__conn_loop *conn_loop = acceptor->acceptor.conn_loop;
+	struct sockaddr_storage *bound = &acceptor->acceptor.bound, at, peer;
 	int ret = -EADDRNOTAVAIL;
 
 	memcpy(bound, address, snt__address_size(address));
-	for (unsigned i = 0; i < hub->cm->count; i++) {
-		struct snt__cm *cm = hub->cm->manager[i].cm;
-		struct snt__cm_id **id = &ear->id[ear->count];
+	for (unsigned i = 0; i < conn_loop->cm->count; i++) {
+		struct snt__cm *cm = conn_loop->cm->manager[i].cm;
+		struct snt__cm_id **id = &acceptor->id[acceptor->count];
 
 		ret = cm->table->listen(cm, (struct sockaddr *)bound, backlog, id);
 		if (ret == -EADDRNOTAVAIL)
 			continue;
 		if (ret)
 			return ret;
-		(*id)->user = ear;
-		ear->count++;
+		(*id)->user = acceptor;
+		acceptor->count++;
 		cm->table->addresses(*id, &at, &peer);
 		snt__address_set_port(bound, snt__address_port((struct sockaddr *)&at));
 	}
-	return ear->count ? 0 : ret;
+	return acceptor->count ? 0 : ret;
 }
 
-static int explain_listen(const struct snt__hub *hub, const struct sockaddr *address,
-			  int error)
+static int explain_listen(const struct snt__conn_loop *conn_loop,
+			  const struct sockaddr *address, int error)
 {
 	char text[SNT__ADDRESS_TEXT], present[PRESENT_TEXT];
 
@@ -822,7 +827,8 @@ static int explain_listen(const struct snt__hub *hub, const struct sockaddr *add
 				 "no device has the address %s to listen on; present: "
 				 "%s",
 				 text,
-				 snt__cm_hub_addresses(hub, present, sizeof(present)));
+				 snt__cm_loop_addresses(conn_loop, present,
+							sizeof(present)));
 	if (error == -EADDRINUSE)
 		return snt__fail(EADDRINUSE,
 				 "somebody listens on %s already; another port may be "
@@ -831,27 +837,27 @@ static int explain_listen(const struct snt__hub *hub, const struct sockaddr *add
 	return snt__fail(-error, "nobody can listen on %s: %s", text, snt_err_text());
 }
 
-int snt__cm_listen(struct snt__hub *hub, const struct sockaddr *address,
+int snt__cm_listen(struct snt__conn_loop *conn_loop, const struct sockaddr *address,
 		   unsigned backlog, struct snt_listener *listener,
-		   struct snt__ear **ear_out)
+		   struct snt__acceptor **acceptor_out)
 {
-	struct ear *ear;
-	int ret = snt__cm_hub_open(hub);
+	struct acceptor *acceptor;
+	int ret = snt__cm_loop_open(conn_loop);
 
 	if (ret)
 		return ret;
-	ear = calloc(1, sizeof(*ear));
-	if (!ear)
+	acceptor = calloc(1, sizeof(*acceptor));
+	if (!acceptor)
 		return snt__fail(ENOMEM, "no memory for a listener");
-	ear->ear = (struct snt__ear){ .table = &ear_table,
-				      .hub = hub,
-				      .listener = listener };
-	ret = listen_all(ear, address, backlog);
+	acceptor->acceptor = (struct snt__acceptor){ .table = &acceptor_table,
+						     .conn_loop = conn_loop,
+						     .listener = listener };
+	ret = listen_all(acceptor, address, backlog);
 	if (ret) {
-		ret = explain_listen(hub, address, ret);
-		ear_close(&ear->ear);
+		ret = explain_listen(conn_loop, address, ret);
+		acceptor_close(&acceptor->acceptor);
 		return ret;
 	}
-	*ear_out = &ear->ear;
+	*acceptor_out = &acceptor->acceptor;
 	return 0;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef SNT_VQP_ALONE_H
-#define SNT_VQP_ALONE_H
+#ifndef SNT_VQP_POST_SINGLE_H
+#define SNT_VQP_POST_SINGLE_H
 
 #include "vqp/check.h"
-#include "vqp/words.h"
+#include "vqp/wr_store.h"
 
 /*
  * A WR that is posted alone: chains that are posted later, or remembered results of
@@ -12,15 +12,15 @@
 
 /* As snt_qp_post_send(). Fastest for writes and reads of one SGE while no WR waits and
  * lanes have room; anything else goes to snt__qp_post_many(). */
-int snt__qp_post_alone(struct snt_qp *qp, const struct snt_send_wr *wr);
+int snt__qp_post_single(struct snt_qp *qp, const struct snt_send_wr *wr);
 
 /* post.c: the path for many WRs. */
 int snt__qp_post_many(struct snt_qp *qp, const struct snt_send_wr *wr, unsigned count);
 
 /* What is the same on any kind of lane: one SGE, and its target. */
-static inline void snt__alone_fill(const struct snt_send_wr *wr,
-				   const struct snt__lane *lane, uint32_t verb,
-				   struct ibv_send_wr *physical, struct ibv_sge *sge)
+static inline void snt__single_fill(const struct snt_send_wr *wr,
+				    const struct snt__lane *lane, uint32_t verb,
+				    struct ibv_send_wr *physical, struct ibv_sge *sge)
 {
 	snt__sge_set(sge, snt__sge_words((uintptr_t)wr->sge->addr, wr->sge->length,
 					 wr->sge->mem->local_key[lane->device]));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef SNT_DEV_PLACE_H
-#define SNT_DEV_PLACE_H
+#ifndef SNT_DEV_SHARED_MEM_H
+#define SNT_DEV_SHARED_MEM_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -12,11 +12,11 @@
  * read what is to be sent from there, so that it is copied once (dev/soft/shm/share.h);
  * for all other devices it is ordinary memory.
  *
- * All places of a process are found by their addresses, from any thread. A child of the
+ * All shared memories of a process are found by their addresses, from any thread. A child of the
  * process has none of them: at their addresses it may have something else.
  */
 
-struct snt__place {
+struct snt__shared_mem {
 	uint64_t id;	/* never reused */
 	uint8_t *bytes; /* NULL in a child: it is the parent's */
 	size_t size;	/* whole pages */
@@ -26,21 +26,22 @@ struct snt__place {
 /* Returns 0 or a negative errno. All bytes are 0. Where there can be no such file,
  * because of the process's limit on fds, of RLIMIT_FSIZE or of the kernel, it is
  * ordinary memory. */
-int snt__place_make(size_t length, struct snt__place **place_out);
+int snt__shared_mem_make(size_t length, struct snt__shared_mem **shared_out);
 /* NULL does nothing. */
-void snt__place_free(struct snt__place *place);
+void snt__shared_mem_free(struct snt__shared_mem *shared);
 
-/* The place that holds all of these bytes; a copy, without the fd. False: they are not
- * in a place that can be shared. */
-bool snt__place_find(const void *bytes, size_t length, struct snt__place *place_out);
+/* The shared that holds all of these bytes; a copy, without the fd. False: they are not
+ * in a shared that can be shared. */
+bool snt__shared_mem_find(const void *bytes, size_t length,
+			  struct snt__shared_mem *shared_out);
 
-/* A new fd of a place; -1: the place is gone. */
-int snt__place_fd(uint64_t id);
+/* A new fd of a shared; -1: the shared is gone. */
+int snt__shared_mem_fd(uint64_t id);
 
 /* A file without a name whose size is fixed; -1: errno. */
-int snt__place_file(const char *name, size_t size);
+int snt__shared_mem_file(const char *name, size_t size);
 
 /* Can this fd be mapped safely? If so, its size; else 0. */
-size_t snt__place_size(int fd);
+size_t snt__shared_mem_size(int fd);
 
 #endif

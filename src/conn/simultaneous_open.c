@@ -14,7 +14,7 @@
 
 static struct snt_conn *find(const struct snt_conn *conn)
 {
-	struct snt__link *list = &conn->hub->meetings;
+	struct snt__link *list = &conn->conn_loop->meetings;
 
 	if (!conn->hs.theirs.meets || !conn->listener)
 		return NULL;
@@ -30,9 +30,9 @@ static struct snt_conn *find(const struct snt_conn *conn)
 	return NULL;
 }
 
-bool snt__meet_expected(const struct snt_conn *conn)
+bool snt__simultaneous_expected(const struct snt_conn *conn)
 {
-	return conn->hs.peer_hello.identity != conn->hub->identity && find(conn);
+	return conn->hs.peer_hello.identity != conn->conn_loop->identity && find(conn);
 }
 
 /* Drops what our attempt has created so far; a QP may exist, but is not connected. */
@@ -62,14 +62,14 @@ static void take_over(struct snt_conn *ours, struct snt_conn *theirs)
 	ours->carried = true;
 	ours->peer = theirs->peer;
 	ours->events = 0;
-	ours->prepared = ours->may_scout = ours->waiting = ours->awaits = false;
+	ours->prepared = ours->may_probe = ours->waiting = ours->awaits = false;
 	theirs->carrier = NULL;
 	snt__conn_free(theirs);
 	snt__handshake_accept(&ours->hs, &ours->offer);
 	snt__conn_step(ours);
 }
 
-bool snt__meet(struct snt_conn *conn)
+bool snt__simultaneous_open(struct snt_conn *conn)
 {
 	struct snt_conn *ours = find(conn);
 
@@ -79,7 +79,7 @@ bool snt__meet(struct snt_conn *conn)
 		snt__listener_request(conn);
 		return false;
 	}
-	if (conn->hs.peer_hello.identity < conn->hub->identity) {
+	if (conn->hs.peer_hello.identity < conn->conn_loop->identity) {
 		snt__conn_fail(conn, SNT__END_MEET, -EALREADY,
 			       "this end's attempt is the one that counts");
 		return false;
@@ -89,12 +89,12 @@ bool snt__meet(struct snt_conn *conn)
 	return true;
 }
 
-bool snt__meet_awaits(struct snt_conn *conn)
+bool snt__simultaneous_awaits(struct snt_conn *conn)
 {
 	if (!conn->meet || !conn->hs.by_peer || conn->hs.end.code != SNT__END_MEET ||
 	    conn->leaving)
 		return false;
 	conn->awaits = true;
-	return !snt_timer_start_at(conn->hub->loop, &conn->timer,
+	return !snt_timer_start_at(conn->conn_loop->loop, &conn->timer,
 				   conn->began_at + conn->setup_ns);
 }

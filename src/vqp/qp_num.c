@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "vqp/number.h"
+#include "vqp/qp_num.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -18,7 +18,7 @@ static bool claim(uint32_t num)
 	return !(atomic_fetch_or(&in_use[num / BITS], bit) & bit);
 }
 
-uint32_t snt__number_take(void)
+uint32_t snt__qp_num_take(void)
 {
 	for (uint32_t tries = 0; tries < NUMBERS; tries++) {
 		uint32_t num = 1 + atomic_fetch_add(&next, 1) % NUMBERS;
@@ -29,7 +29,7 @@ uint32_t snt__number_take(void)
 	return 0;
 }
 
-void snt__number_release(uint32_t num)
+void snt__qp_num_release(uint32_t num)
 {
 	atomic_fetch_and(&in_use[num / BITS], ~(1u << num % BITS));
 }

@@ -20,7 +20,7 @@ struct address {
 };
 
 struct address_list {
-	const struct snt__ear *ear;
+	const struct snt__acceptor *acceptor;
 	unsigned count;
 	struct address address[ADDRESSES_MAX]; /* the highest score first */
 };
@@ -53,11 +53,11 @@ static void gid_of(const struct sockaddr *address, uint8_t gid_out[16])
 
 /* Does a listener on all addresses accept this one's family, too? IPv6's unspecified
  * address covers IPv4; IPv4's does not cover IPv6, even if it is mapped. */
-static bool is_heard(const struct snt__ear *ear, const uint8_t gid[16])
+static bool is_heard(const struct snt__acceptor *acceptor, const uint8_t gid[16])
 {
 	uint8_t bound[16];
 
-	gid_of((const struct sockaddr *)&ear->bound, bound);
+	gid_of((const struct sockaddr *)&acceptor->bound, bound);
 	return !is_ipv4(bound) || is_ipv4(gid);
 }
 
@@ -80,7 +80,7 @@ static void add_address(struct address_list *list, const uint8_t gid[16], int sc
 
 /* The GID that the device's lanes have, if the listener accepts it; else the best that
  * it does. */
-static const struct snt_gid_info *find_gid(const struct snt__ear *ear,
+static const struct snt_gid_info *find_gid(const struct snt__acceptor *acceptor,
 					   const struct snt__port *port)
 {
 	const struct snt_gid_info *best = NULL;
@@ -88,7 +88,7 @@ static const struct snt_gid_info *find_gid(const struct snt__ear *ear,
 	for (unsigned i = 0; i < port->info.gid_count; i++) {
 		const struct snt_gid_info *gid = &port->gid[i];
 
-		if (gid->type == SNT_GID_IB || !is_heard(ear, gid->raw))
+		if (gid->type == SNT_GID_IB || !is_heard(acceptor, gid->raw))
 			continue;
 		if ((int)i == port->gid_best)
 			return gid;
@@ -100,13 +100,14 @@ static const struct snt_gid_info *find_gid(const struct snt__ear *ear,
 
 static void add_devices(struct address_list *list)
 {
-	const struct snt_ctx *ctx = list->ear->hub->ctx;
+	const struct snt_ctx *ctx = list->acceptor->conn_loop->ctx;
 
 	for (unsigned i = 0; i < ctx->device_count; i++) {
 		const struct snt_device *device = ctx->device[i];
-		const struct snt_gid_info *gid = find_gid(list->ear, snt__port(device));
+		const struct snt_gid_info *gid =
+			find_gid(list->acceptor, snt__port(device));
 
-		if (gid && (device->control.cm || !list->ear->table->by_cm))
+		if (gid && (device->control.cm || !list->acceptor->table->by_cm))
 			add_address(list, gid->raw, gid->score);
 	}
 }
@@ -137,12 +138,12 @@ static void add_interface(struct address_list *list, const struct ifaddrs *inter
 	if (!address || !(interface->ifa_flags & IFF_UP) ||
 	    (address->sa_family != AF_INET && address->sa_family != AF_INET6))
 		return;
-	if (list->ear->table->by_cm &&
-	    !is_of_device(list->ear->hub->ctx, interface->ifa_name))
+	if (list->acceptor->table->by_cm &&
+	    !is_of_device(list->acceptor->conn_loop->ctx, interface->ifa_name))
 		return;
 	gid_of(address, entry.gid.raw);
 	snt__gid_judge(&entry, &judged);
-	if (is_heard(list->ear, judged.raw))
+	if (is_heard(list->acceptor, judged.raw))
 		add_address(list, judged.raw,
 			    interface->ifa_flags & IFF_LOOPBACK ? 0 : judged.score);
 }
@@ -152,7 +153,7 @@ static int list_addresses(struct address_list *list)
 	struct ifaddrs *interfaces;
 	uint8_t bound[16];
 
-	gid_of((const struct sockaddr *)&list->ear->bound, bound);
+	gid_of((const struct sockaddr *)&list->acceptor->bound, bound);
 	if (!is_unspecified(bound)) {
 		add_address(list, bound, 0);
 		return 0;
@@ -169,10 +170,10 @@ static int list_addresses(struct address_list *list)
 	return 0;
 }
 
-int snt__ear_address(const struct snt__ear *ear, unsigned position, char *buffer,
-		     size_t size)
+int snt__acceptor_address(const struct snt__acceptor *acceptor, unsigned position,
+			  char *buffer, size_t size)
 {
-	struct address_list list = { .ear = ear };
+	struct address_list list = { .acceptor = acceptor };
 	char text[SNT__GID_TEXT];
 	int ret = list_addresses(&list);
 	size_t length;

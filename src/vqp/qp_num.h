@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef SNT_VQP_NUMBER_H
-#define SNT_VQP_NUMBER_H
+#ifndef SNT_VQP_QP_NUM_H
+#define SNT_VQP_QP_NUM_H
 
 #include <stdint.h>
 
@@ -12,7 +12,7 @@
  */
 
 /* 0 if all are in use. */
-uint32_t snt__number_take(void);
-void snt__number_release(uint32_t num);
+uint32_t snt__qp_num_take(void);
+void snt__qp_num_release(uint32_t num);
 
 #endif

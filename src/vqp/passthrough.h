@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef SNT_VQP_PASS_H
-#define SNT_VQP_PASS_H
+#ifndef SNT_VQP_PASSTHROUGH_H
+#define SNT_VQP_PASSTHROUGH_H
 
 #include "vqp/qp.h"
 
@@ -12,30 +12,31 @@
  * but the wr_id, belongs to exactly one WR, whatever wr_ids the program uses.
  */
 
-int snt__pass_post_send(struct snt_qp *qp, const struct snt_send_wr *wr,
-			unsigned count);
-int snt__pass_post_recv(struct snt_qp *qp, const struct snt_recv_wr *wr,
-			unsigned count);
+int snt__passthrough_post_send(struct snt_qp *qp, const struct snt_send_wr *wr,
+			       unsigned count);
+int snt__passthrough_post_recv(struct snt_qp *qp, const struct snt_recv_wr *wr,
+			       unsigned count);
 
 /* Builds a checked WR for verbs, without a wr_id; and posts one alone, with the
  * program's wr_id, subject to lane_depth and the rules of doubt.h. */
-int snt__pass_build(const struct snt_qp *qp, const struct snt_send_wr *wr,
-		    struct ibv_send_wr *physical);
-int snt__pass_post_one(struct snt_qp *qp, const struct ibv_send_wr *wr);
+int snt__passthrough_build(const struct snt_qp *qp, const struct snt_send_wr *wr,
+			   struct ibv_send_wr *physical);
+int snt__passthrough_post_one(struct snt_qp *qp, const struct ibv_send_wr *wr);
 
 /* Checks a receive's SGEs and fills them in. 0, or as snt_qp_post_recv(). */
-int snt__pass_fill_sges(const struct snt_ctx *ctx, uint8_t device, uint32_t sge_max,
-			const struct snt_recv_wr *wr, struct ibv_sge *to);
+int snt__passthrough_fill_sges(const struct snt_ctx *ctx, uint8_t device,
+			       uint32_t sge_max, const struct snt_recv_wr *wr,
+			       struct ibv_sge *to);
 
 /* Has all that was posted been acknowledged? No completion tells of unsignalled WRs at the
- * end of the queue; snt__pass_ask() has a signalled write follow them, which the program
+ * end of the queue; snt__passthrough_ask() has a signalled write follow them, which the program
  * does not see, as soon as there is room for it. */
-bool snt__pass_is_drained(const struct snt_qp *qp);
-void snt__pass_ask(struct snt_qp *qp);
+bool snt__passthrough_is_drained(const struct snt_qp *qp);
+void snt__passthrough_ask(struct snt_qp *qp);
 
 /* Makes the QP unusable, after an error or because the program wants it so. */
-void snt__pass_fail(struct snt_qp *qp);
-void snt__pass_end(struct snt_qp *qp);
+void snt__passthrough_fail(struct snt_qp *qp);
+void snt__passthrough_end(struct snt_qp *qp);
 
 /* Any completion of the lane, and its owner. */
 enum snt__whose {
@@ -43,12 +44,12 @@ enum snt__whose {
 	SNT__WHOSE_PROGRAM, /* written to wc */
 	SNT__WHOSE_NOBODY,  /* of a WR that was not posted here */
 };
-enum snt__whose snt__pass_take(struct snt__lane *lane, const struct ibv_wc *physical,
-			       struct snt_wc *wc);
+enum snt__whose snt__passthrough_take(struct snt__lane *lane,
+				      const struct ibv_wc *physical, struct snt_wc *wc);
 
 /* Consecutive successes of a lane; returns how many there were. 0, with nothing done,
  * if the first must be handled alone. */
-int snt__pass_take_run(struct snt__lane *lane, const struct ibv_wc *physical, int count,
-		       struct snt_wc *wc, int *reported);
+int snt__passthrough_take_run(struct snt__lane *lane, const struct ibv_wc *physical,
+			      int count, struct snt_wc *wc, int *reported);
 
 #endif

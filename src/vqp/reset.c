@@ -158,7 +158,7 @@ int snt__qp_begin(struct snt_qp *qp)
 	qp->read_end = 0;
 	qp->all_ended = false;
 	qp->poisoned = false;
-	qp->doubt = (struct snt__doubt){ 0 };
+	qp->doubt = (struct snt__refused_wr){ 0 };
 	qp->cause = (struct snt__cause){ 0 };
 	qp->touched_count = 0;
 	qp->markers = 0;

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-#include "vqp/doubt.h"
+#include "vqp/refused_wr.h"
 
-#include "vqp/pass.h"
+#include "vqp/passthrough.h"
 
 static void give_up(struct snt_qp *qp, int err)
 {
 	snt__cause_refused(qp->lane, err);
-	snt__pass_fail(qp);
+	snt__passthrough_fail(qp);
 	qp->lane->passes = false; /* each completion is handled alone */
 	qp->lanes_ended = true;
 }
 
-void snt__doubt_sends(struct snt_qp *qp, uint32_t first, int err)
+void snt__refused_wr_sends(struct snt_qp *qp, uint32_t first, int err)
 {
 	qp->doubt.first = first;
 	qp->doubt.sends = true;
@@ -20,14 +20,14 @@ void snt__doubt_sends(struct snt_qp *qp, uint32_t first, int err)
 	snt__lane_mark(qp->lane, SNT__MARKER_KILL);
 }
 
-void snt__doubt_recv(struct snt_qp *qp, int err)
+void snt__refused_wr_recv(struct snt_qp *qp, int err)
 {
 	give_up(qp, err);
 	snt__lane_mark_recv(qp->lane, SNT__MARKER_KILL);
 	snt__lane_to_error(qp->lane);
 }
 
-void snt__doubt_end(struct snt_qp *qp, enum snt__queue queue)
+void snt__refused_wr_end(struct snt_qp *qp, enum snt__queue queue)
 {
 	struct snt__lane *lane = qp->lane;
 
@@ -52,26 +52,26 @@ static bool has_recvs(const struct snt_qp *qp)
 	return qp->pass_through && qp->lane->recv_retired != qp->lane->recv_posted;
 }
 
-bool snt__doubt_is_due(const struct snt_qp *qp, enum snt__queue queue)
+bool snt__refused_wr_is_due(const struct snt_qp *qp, enum snt__queue queue)
 {
 	return queue == SNT__QUEUE_RECV ? qp->doubt.recvs_ended && has_recvs(qp)
 					: qp->doubt.sends_ended && has_sends(qp);
 }
 
-bool snt__doubt_is_settled(const struct snt_qp *qp)
+bool snt__refused_wr_is_settled(const struct snt_qp *qp)
 {
 	return !has_sends(qp) && !has_recvs(qp);
 }
 
-int snt__doubt_report(struct snt_qp *qp, enum snt__queue queue, struct snt_wc *wc,
-		      int max)
+int snt__refused_wr_report(struct snt_qp *qp, enum snt__queue queue, struct snt_wc *wc,
+			   int max)
 {
 	struct snt__lane *lane = qp->lane;
 	uint32_t *oldest =
 		queue == SNT__QUEUE_RECV ? &lane->recv_retired : &lane->retired;
 	int count;
 
-	for (count = 0; count < max && snt__doubt_is_due(qp, queue); count++) {
+	for (count = 0; count < max && snt__refused_wr_is_due(qp, queue); count++) {
 		uint64_t wr_id = snt__qp_id(qp, queue, (*oldest)++);
 
 		wc[count] = (struct snt_wc){ .wr_id = wr_id,

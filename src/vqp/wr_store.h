@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef SNT_VQP_WORDS_H
-#define SNT_VQP_WORDS_H
+#ifndef SNT_VQP_WR_STORE_H
+#define SNT_VQP_WR_STORE_H
 
 #include <infiniband/verbs.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "dev/place.h"
+#include "dev/shared_mem.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -31,22 +31,22 @@
 /* In the order of their addresses. */
 static struct {
 	pthread_mutex_t lock;
-	struct snt__place **place;
+	struct snt__shared_mem **shared;
 	size_t room;
 	atomic_size_t count; /* changed under the lock */
 	uint64_t last_id;
 } all = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-/* The first place that ends after an address. */
+/* The first that ends after an address. */
 static size_t position(uintptr_t address)
 {
 	size_t first = 0, end = all.count;
 
 	while (first < end) {
 		size_t middle = first + (end - first) / 2;
-		const struct snt__place *place = all.place[middle];
+		const struct snt__shared_mem *shared = all.shared[middle];
 
-		if ((uintptr_t)place->bytes + place->size <= address)
+		if ((uintptr_t)shared->bytes + shared->size <= address)
 			first = middle + 1;
 		else
 			end = middle;
@@ -57,49 +57,49 @@ static size_t position(uintptr_t address)
 static bool grow(void)
 {
 	size_t room = all.room ? 2 * all.room : 8;
-	struct snt__place **more;
+	struct snt__shared_mem **more;
 
 	if (all.count < all.room)
 		return true;
-	more = realloc(all.place, room * sizeof(*more));
+	more = realloc(all.shared, room * sizeof(*more));
 	if (!more)
 		return false;
-	all.place = more;
+	all.shared = more;
 	all.room = room;
 	return true;
 }
 
-static int enter(struct snt__place *place)
+static int enter(struct snt__shared_mem *shared)
 {
 	size_t at;
 	int ret = -ENOMEM;
 
 	pthread_mutex_lock(&all.lock);
 	if (grow()) {
-		at = position((uintptr_t)place->bytes);
-		memmove(&all.place[at + 1], &all.place[at],
-			(all.count - at) * sizeof(*all.place));
-		all.place[at] = place;
+		at = position((uintptr_t)shared->bytes);
+		memmove(&all.shared[at + 1], &all.shared[at],
+			(all.count - at) * sizeof(*all.shared));
+		all.shared[at] = shared;
 		all.count++;
-		place->id = ++all.last_id;
+		shared->id = ++all.last_id;
 		ret = 0;
 	}
 	pthread_mutex_unlock(&all.lock);
 	return ret;
 }
 
-static void leave(struct snt__place *place)
+static void leave(struct snt__shared_mem *shared)
 {
 	size_t at;
 
 	pthread_mutex_lock(&all.lock);
-	at = position((uintptr_t)place->bytes);
+	at = position((uintptr_t)shared->bytes);
 	all.count--;
-	memmove(&all.place[at], &all.place[at + 1],
-		(all.count - at) * sizeof(*all.place));
+	memmove(&all.shared[at], &all.shared[at + 1],
+		(all.count - at) * sizeof(*all.shared));
 	if (!all.count) {
-		free(all.place);
-		all.place = NULL;
+		free(all.shared);
+		all.shared = NULL;
 		all.room = 0;
 	}
 	pthread_mutex_unlock(&all.lock);
@@ -107,7 +107,7 @@ static void leave(struct snt__place *place)
 
 /*
  * Forks. A child has none of the memory, and may map something else there, which must
- * neither be taken for a place nor be unmapped with one.
+ * neither be taken for shared memory nor be unmapped with one.
  */
 
 static void before_fork(void)
@@ -123,21 +123,21 @@ static void after_fork(void)
 static void in_child(void)
 {
 	for (size_t i = 0; i < all.count; i++) {
-		struct snt__place *place = all.place[i];
+		struct snt__shared_mem *shared = all.shared[i];
 
-		if (place->fd >= 0)
-			close(place->fd);
-		*place = (struct snt__place){ .fd = -1 };
+		if (shared->fd >= 0)
+			close(shared->fd);
+		*shared = (struct snt__shared_mem){ .fd = -1 };
 	}
-	free(all.place);
-	all.place = NULL;
+	free(all.shared);
+	all.shared = NULL;
 	all.room = 0;
 	all.count = 0;
 	pthread_mutex_unlock(&all.lock);
 }
 
 /* Registered before any device's handler: handlers that are registered last run first,
- * and devices look for places while they hold their own locks. */
+ * and devices look for shared memories while they hold their own locks. */
 __attribute__((constructor)) static void watch_forks(void)
 {
 	pthread_atfork(before_fork, after_fork, in_child);
@@ -179,7 +179,7 @@ static int make_file(const char *name, size_t size, int seals)
 	return fd;
 }
 
-int snt__place_file(const char *name, size_t size)
+int snt__shared_mem_file(const char *name, size_t size)
 {
 	return make_file(name, size, SEALS);
 }
@@ -193,65 +193,66 @@ static void seal(int fd)
 }
 
 /* A child shares no memory with the peers of its parent's devices. */
-static int map(struct snt__place *place)
+static int map(struct snt__shared_mem *shared)
 {
-	int flags = place->fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
+	int flags = shared->fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
 
-	place->bytes =
-		mmap(NULL, place->size, PROT_READ | PROT_WRITE, flags, place->fd, 0);
-	if (place->bytes == MAP_FAILED)
+	shared->bytes =
+		mmap(NULL, shared->size, PROT_READ | PROT_WRITE, flags, shared->fd, 0);
+	if (shared->bytes == MAP_FAILED)
 		return -errno;
-	madvise(place->bytes, place->size, MADV_DONTFORK);
-	if (place->fd >= 0)
-		seal(place->fd);
+	madvise(shared->bytes, shared->size, MADV_DONTFORK);
+	if (shared->fd >= 0)
+		seal(shared->fd);
 	return 0;
 }
 
-int snt__place_make(size_t length, struct snt__place **place_out)
+int snt__shared_mem_make(size_t length, struct snt__shared_mem **shared_out)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
-	struct snt__place *place;
+	struct snt__shared_mem *shared;
 	int ret;
 
 	if (length > SIZE_MAX / 2)
 		return -ENOMEM;
-	place = calloc(1, sizeof(*place));
-	if (!place)
+	shared = calloc(1, sizeof(*shared));
+	if (!shared)
 		return -ENOMEM;
-	place->size = (length + page - 1) & -page;
-	place->fd = make_file("sennit-mem", place->size, SIZE_SEALS);
-	ret = map(place);
+	shared->size = (length + page - 1) & -page;
+	shared->fd = make_file("sennit-mem", shared->size, SIZE_SEALS);
+	ret = map(shared);
 	if (ret)
 		goto err_close;
-	ret = enter(place);
+	ret = enter(shared);
 	if (ret)
 		goto err_unmap;
-	*place_out = place;
+	*shared_out = shared;
 	return 0;
 
 err_unmap:
-	munmap(place->bytes, place->size);
+	munmap(shared->bytes, shared->size);
 err_close:
-	if (place->fd >= 0)
-		close(place->fd);
-	free(place);
+	if (shared->fd >= 0)
+		close(shared->fd);
+	free(shared);
 	return ret;
 }
 
-void snt__place_free(struct snt__place *place)
+void snt__shared_mem_free(struct snt__shared_mem *shared)
 {
-	if (!place)
+	if (!shared)
 		return;
-	if (place->bytes) {
-		leave(place);
-		munmap(place->bytes, place->size);
+	if (shared->bytes) {
+		leave(shared);
+		munmap(shared->bytes, shared->size);
 	}
-	if (place->fd >= 0)
-		close(place->fd);
-	free(place);
+	if (shared->fd >= 0)
+		close(shared->fd);
+	free(shared);
 }
 
-bool snt__place_find(const void *bytes, size_t length, struct snt__place *place_out)
+bool snt__shared_mem_find(const void *bytes, size_t length,
+			  struct snt__shared_mem *shared_out)
 {
 	uintptr_t address = (uintptr_t)bytes;
 	bool found = false;
@@ -262,33 +263,33 @@ bool snt__place_find(const void *bytes, size_t length, struct snt__place *place_
 	pthread_mutex_lock(&all.lock);
 	at = position(address);
 	if (at < all.count) {
-		const struct snt__place *place = all.place[at];
-		uintptr_t begin = (uintptr_t)place->bytes;
+		const struct snt__shared_mem *shared = all.shared[at];
+		uintptr_t begin = (uintptr_t)shared->bytes;
 
-		found = place->fd >= 0 && begin <= address &&
-			length <= begin + place->size - address;
-		*place_out = *place;
-		place_out->fd = -1;
+		found = shared->fd >= 0 && begin <= address &&
+			length <= begin + shared->size - address;
+		*shared_out = *shared;
+		shared_out->fd = -1;
 	}
 	pthread_mutex_unlock(&all.lock);
 	return found;
 }
 
-int snt__place_fd(uint64_t id)
+int snt__shared_mem_fd(uint64_t id)
 {
 	int fd = -1;
 
 	pthread_mutex_lock(&all.lock);
 	for (size_t i = 0; i < all.count; i++)
-		if (all.place[i]->id == id)
-			fd = fcntl(all.place[i]->fd, F_DUPFD_CLOEXEC, 0);
+		if (all.shared[i]->id == id)
+			fd = fcntl(all.shared[i]->fd, F_DUPFD_CLOEXEC, 0);
 	pthread_mutex_unlock(&all.lock);
 	return fd;
 }
 
 /* A file that is not sealed could be truncated, and huge pages may be missing: both
  * raise SIGBUS. */
-size_t snt__place_size(int fd)
+size_t snt__shared_mem_size(int fd)
 {
 	int seals = fcntl(fd, F_GET_SEALS);
 	struct statfs system;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef SNT_VQP_DOUBT_H
-#define SNT_VQP_DOUBT_H
+#ifndef SNT_VQP_REFUSED_WR_H
+#define SNT_VQP_REFUSED_WR_H
 
 #include "vqp/lane.h"
 
@@ -18,7 +18,7 @@ struct snt_wc;
  * the first refused one on: an earlier one that has not come back was not signalled,
  * and succeeded.
  */
-struct snt__doubt {
+struct snt__refused_wr {
 	uint32_t first;	  /* sequence number of the first send that was refused */
 	bool sends;	  /* there is one */
 	bool sends_ended; /* the device has released all sends */
@@ -26,20 +26,20 @@ struct snt__doubt {
 };
 
 /* From this sequence number on; the receive that was posted last. With the errno. */
-void snt__doubt_sends(struct snt_qp *qp, uint32_t first, int err);
-void snt__doubt_recv(struct snt_qp *qp, int err);
+void snt__refused_wr_sends(struct snt_qp *qp, uint32_t first, int err);
+void snt__refused_wr_recv(struct snt_qp *qp, int err);
 
 /* The marker of a queue has come. */
-void snt__doubt_end(struct snt_qp *qp, enum snt__queue queue);
+void snt__refused_wr_end(struct snt_qp *qp, enum snt__queue queue);
 
 /* Is there something to report? */
-bool snt__doubt_is_due(const struct snt_qp *qp, enum snt__queue queue);
+bool snt__refused_wr_is_due(const struct snt_qp *qp, enum snt__queue queue);
 
 /* Has everything been reported that was in flight on a lane whose queues have ended? */
-bool snt__doubt_is_settled(const struct snt_qp *qp);
+bool snt__refused_wr_is_settled(const struct snt_qp *qp);
 
 /* Reports WRs that the device never had as flushed. Returns how many. */
-int snt__doubt_report(struct snt_qp *qp, enum snt__queue queue, struct snt_wc *wc,
-		      int max);
+int snt__refused_wr_report(struct snt_qp *qp, enum snt__queue queue, struct snt_wc *wc,
+			   int max);
 
 #endif
