@@ -108,12 +108,12 @@ void snt__listener_forget(struct snt_conn *conn);
 void snt__listener_keep_dead(struct snt_listener *listener);
 void snt__listener_drop_dead(struct snt_listener *listener);
 
-/* meet.c: may it be the counterpart of one of our attempts? */
+/* simultaneous_open.c: may it be the counterpart of one of our attempts? */
 bool snt__simultaneous_expected(const struct snt_conn *conn);
-/* meet.c: decides between the two. True: the connection has been taken over, or will
+/* simultaneous_open.c: decides between the two. True: the connection has been taken over, or will
  * be. */
 bool snt__simultaneous_open(struct snt_conn *conn);
-/* meet.c: for an attempt that is over: wait for the other end's? */
+/* simultaneous_open.c: for an attempt that is over: wait for the other end's? */
 bool snt__simultaneous_awaits(struct snt_conn *conn);
 
 /* conn.c: releases everything that an attempt created, but not the connection. */

@@ -27,7 +27,7 @@
  *	recv.c     what arrives
  *	ready.c    readiness callbacks; waiting
  *	life.c     memory; start, failure, end
- *	below.c    the QP or connection below
+ *	transport.c  the QP or connection below
  *	connect.c  streams by address; listener.c
  *	file.c     streams as a FILE
  */
@@ -157,11 +157,11 @@ void snt__stream_leave(struct snt_stream *stream);
 /* life.c: the error of a call that sends, or 0. */
 int snt__stream_refuse(const struct snt_stream *stream);
 
-/* below.c: ends the connection, or the QP, after a failure. */
+/* transport.c: ends the connection, or the QP, after a failure. */
 void snt__stream_cut(struct snt_stream *stream, const char *text);
-/* below.c: the same at once if it was never connected. True: it is over. */
+/* transport.c: the same at once if it was never connected. True: it is over. */
 bool snt__stream_give_up(struct snt_stream *stream);
-/* below.c: closes the program's QP. True: not closed yet, its completion follows. */
+/* transport.c: closes the program's QP. True: not closed yet, its completion follows. */
 bool snt__stream_close_qp(struct snt_stream *stream);
 void snt__stream_greeting(const struct snt_stream *stream,
 			  struct snt__greeting *greeting);

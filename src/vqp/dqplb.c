@@ -266,7 +266,7 @@ static void stash(struct snt_qp *qp, struct snt__lane *lane, uint32_t imm,
 		  uint32_t length)
 {
 	lane->stash[lane->stash_tail++ & lane->run_mask] =
-		(struct snt__acceptorly){ imm, length };
+		(struct snt__early_arrival){ imm, length };
 	qp->reorder->stashed++;
 	qp->reorder->irregular++;
 }
@@ -278,7 +278,7 @@ static bool unstash_lane(struct snt_qp *qp, struct snt__lane *lane)
 	uint32_t before = lane->stash_head;
 
 	while (lane->stash_head != lane->stash_tail) {
-		struct snt__acceptorly early =
+		struct snt__early_arrival early =
 			lane->stash[lane->stash_head & lane->run_mask];
 		enum verdict verdict = arrive(qp, lane, early.imm, early.length);
 

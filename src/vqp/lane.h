@@ -41,14 +41,14 @@ static inline uint32_t snt__wr_id_sequence(uint64_t wr_id)
 enum snt__tag {
 	SNT__TAG_RECV = 1u << 31,
 	SNT__TAG_MARKER = 1u << 30, /* ends a queue when the QP is closed */
-	SNT__TAG_ASKED = 1u << 29,  /* a send of the library's own, see pass.h */
+	SNT__TAG_ASKED = 1u << 29,  /* a send of the library's own, see passthrough.h */
 };
 
-/* life.c: a tag that no lane has, with 0 for kind and lane. */
+/* reset.c: a tag that no lane has, with 0 for kind and lane. */
 uint32_t snt__tag_fresh(void);
 
 /* DQPLB: an arrival that is too far ahead for the window. */
-struct snt__acceptorly {
+struct snt__early_arrival {
 	uint32_t imm, length;
 };
 
@@ -104,10 +104,10 @@ struct snt__lane {
 	/* Receives: DQPLB posts its own, on other lanes they are the program's. */
 	uint32_t recv_posted;
 	uint32_t recv_retired;
-	uint32_t refill_at;	       /* DQPLB: once so many have been retired */
-	uint32_t imm_sequence;	       /* of the fragment that announced it */
-	struct snt__cause cause;       /* the first error that was not a flush */
-	struct snt__acceptorly *stash; /* a ring as large as that of runs */
+	uint32_t refill_at;		  /* DQPLB: once so many have been retired */
+	uint32_t imm_sequence;		  /* of the fragment that announced it */
+	struct snt__cause cause;	  /* the first error that was not a flush */
+	struct snt__early_arrival *stash; /* a ring as large as that of runs */
 	uint32_t stash_head;
 	uint32_t stash_tail;
 

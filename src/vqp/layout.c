@@ -88,7 +88,7 @@ static void lay_runs(struct snt_qp *qp, struct block *block, struct snt__lane *l
 {
 	uint32_t size = power_of_two(qp->lane_depth);
 	struct snt__run *run = take(block, size, sizeof(*run));
-	struct snt__acceptorly *early =
+	struct snt__early_arrival *early =
 		take(block, qp->scheme == SNT_SCHEME_DQPLB ? size : 0, sizeof(*early));
 
 	if (!block->memory)

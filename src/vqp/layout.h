@@ -17,16 +17,16 @@ int snt__qp_to_init(struct snt_qp *qp, struct snt__lane *lane);
  * must be repeated before they can be connected. */
 int snt__qp_reset_lanes(struct snt_qp *qp);
 
-/* life.c: new tags for all lanes; completions under the old ones are strays. */
+/* reset.c: new tags for all lanes; completions under the old ones are strays. */
 void snt__qp_retag(struct snt_qp *qp);
 
-/* life.c: the first `count` data lanes take turns. */
+/* reset.c: the first `count` data lanes take turns. */
 void snt__qp_use_lanes(struct snt_qp *qp, uint32_t count);
 
-/* life.c: all lanes that were created are to be used. */
+/* reset.c: all lanes that were created are to be used. */
 void snt__qp_use_all(struct snt_qp *qp);
 
-/* life.c: unconnected and empty. */
+/* reset.c: unconnected and empty. */
 int snt__qp_begin(struct snt_qp *qp);
 
 #endif

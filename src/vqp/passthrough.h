@@ -18,7 +18,7 @@ int snt__passthrough_post_recv(struct snt_qp *qp, const struct snt_recv_wr *wr,
 			       unsigned count);
 
 /* Builds a checked WR for verbs, without a wr_id; and posts one alone, with the
- * program's wr_id, subject to lane_depth and the rules of doubt.h. */
+ * program's wr_id, subject to lane_depth and the rules of refused_wr.h. */
 int snt__passthrough_build(const struct snt_qp *qp, const struct snt_send_wr *wr,
 			   struct ibv_send_wr *physical);
 int snt__passthrough_post_one(struct snt_qp *qp, const struct ibv_send_wr *wr);

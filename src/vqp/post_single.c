@@ -5,8 +5,8 @@
 
 /* The WR takes its slot before any part of it is posted: if a device then refuses it,
  * the result is that of a later failure. */
-static inline void take_shared_mem(struct snt_qp *qp, const struct snt_send_wr *wr,
-				   uint32_t fragments)
+static inline void take_slot(struct snt_qp *qp, const struct snt_send_wr *wr,
+			     uint32_t fragments)
 {
 	snt__qp_take_slot(qp, wr, wr->sge->length, fragments);
 	qp->under_way += fragments;
@@ -40,7 +40,7 @@ static __attribute__((noinline)) int post_whole(struct snt_qp *qp,
 	physical.send_flags = IBV_SEND_SIGNALED | (wr->flags & SNT_SEND_SOLICITED);
 	snt__single_fill(wr, lane, verb, &physical, &sge);
 	snt__lane_add_run(lane, qp->tail, lane->built, 0, wr->sge->length);
-	take_shared_mem(qp, wr, 1);
+	take_slot(qp, wr, 1);
 	qp->turn = lane->after;
 	lane->fragments++;
 	lane->doorbells++;
@@ -93,7 +93,7 @@ static __attribute__((noinline)) int post_shares(struct snt_qp *qp,
 
 	if (each + !!more > SNT__CHAIN_MAX || !snt__spread_fits(qp, each, more, 0))
 		return snt__qp_post_many(qp, wr, 1);
-	take_shared_mem(qp, wr, count);
+	take_slot(qp, wr, count);
 	qp->turn = snt__lane_later(qp, lane, more);
 	for (uint32_t i = 0; i < shares; i++) {
 		uint32_t part = each + (i < more);

@@ -279,10 +279,10 @@ static inline void snt__qp_tell_cause(const struct snt_qp *qp, struct snt_wc *wc
 	wc->device = qp->lane[cause->lane].device;
 }
 
-/* life.c: refuses all posts from now on, with this errno; 0: no longer. */
+/* reset.c: refuses all posts from now on, with this errno; 0: no longer. */
 void snt__qp_refuse(struct snt_qp *qp, int why);
 
-/* life.c: sets the error text of posts that are refused whatever the WR is. Each
+/* reset.c: sets the error text of posts that are refused whatever the WR is. Each
  * returns the errno: `why`, -EAGAIN for a full queue of sends or of receives, -EINVAL
  * for an empty list. */
 int snt__qp_refusal(const struct snt_qp *qp, int why);

@@ -94,8 +94,8 @@ static void post_recv_at(struct snt_qp *qp, struct snt__recv_ring *ring,
 	}
 }
 
-static inline void take_shared_mem(struct snt__recv_ring *ring,
-				   const struct snt_recv_wr *wr, uint32_t pending)
+static inline void take_slot(struct snt__recv_ring *ring, const struct snt_recv_wr *wr,
+			     uint32_t pending)
 {
 	ring->recv[ring->tail++ & ring->mask] = (struct snt__recv){
 		.wr_id = wr->wr_id, .pending = pending, .sge_count = wr->sge_count
@@ -115,7 +115,7 @@ static int admit_data(struct snt_qp *qp, const struct snt_recv_wr *wr)
 		to[i] = (struct ibv_sge){ .addr = (uintptr_t)wr->sge[i].addr,
 					  .length = wr->sge[i].length,
 					  .lkey = wr->sge[i].mem->local_key[device] };
-	take_shared_mem(&qp->data, wr, 1);
+	take_slot(&qp->data, wr, 1);
 	return 0;
 }
 
@@ -133,7 +133,7 @@ static inline int admit(struct snt_qp *qp, const struct snt_recv_wr *wr)
 		if (ret)
 			return ret;
 	} else {
-		take_shared_mem(ring, wr, 1);
+		take_slot(ring, wr, 1);
 	}
 	if (qp->connected && (wr->sge_count || qp->notify_count))
 		post_recv_at(qp, ring, ring->tail - 1);

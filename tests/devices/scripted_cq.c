@@ -173,7 +173,7 @@ int scripted__poll_cq(struct ibv_cq *ibv_cq, int num_entries, struct ibv_wc *wc)
 }
 
 /* Either way of treating the CQEs of a QP that is reset or destroyed is legal for
- * a device: take them away, or leave them as deferred releases that free no slots. */
+ * a device: take them away, or leave them as orphans that free no slots. */
 void scripted__cq_forget_qp(struct scripted_cq *cq, struct scripted_qp *qp)
 {
 	uint64_t from, to = cq->head;

@@ -20,8 +20,7 @@ static struct snt__shm_share *find(struct snt__shm_shares *shares, uint64_t id)
 	return NULL;
 }
 
-static struct snt__shm_share *find_shared_mem(struct snt__shm_shares *shares,
-					      uint64_t place)
+static struct snt__shm_share *find_share(struct snt__shm_shares *shares, uint64_t place)
 {
 	for (unsigned i = 0; i < shares->end; i++)
 		if (shares->share[i].place == place)
@@ -90,7 +89,7 @@ bool snt__shm_share_find(struct snt__shm_link *link, const void *bytes, size_t l
 	/* An address may belong to another place by now; ids are never reused. */
 	if (!snt__shared_mem_find(bytes, length, &place))
 		return false;
-	share = find_shared_mem(&link->shares, place.id);
+	share = find_share(&link->shares, place.id);
 	if (!share)
 		offer(link, &place);
 	if (!share || !share->mapped || share->over)

@@ -59,7 +59,7 @@ static void add_bytes(struct snt__sim_capture *capture, const void *bytes,
 		capture->buffer[capture->used++] = 0;
 }
 
-static void add_imm(struct snt__sim_capture *capture, uint32_t word)
+static void add_word(struct snt__sim_capture *capture, uint32_t word)
 {
 	add_bytes(capture, &word, sizeof(word));
 }
@@ -82,8 +82,8 @@ static void add_option(struct snt__sim_capture *capture, uint16_t code,
 /* No block is longer than the longest packet, a comment and little else. */
 static void begin_block(struct snt__sim_capture *capture, uint32_t type)
 {
-	add_imm(capture, type);
-	add_imm(capture, 0);
+	add_word(capture, type);
+	add_word(capture, 0);
 }
 
 /* The length stands at both ends of a block. Written at once: a capture is wanted most
@@ -93,7 +93,7 @@ static void end_block(struct snt__sim_capture *capture)
 	uint32_t length = capture->used + sizeof(length);
 
 	memcpy(capture->buffer + 4, &length, sizeof(length));
-	add_imm(capture, length);
+	add_word(capture, length);
 	flush(capture);
 }
 
@@ -116,10 +116,10 @@ int snt__sim_capture_open(const char *path, struct snt__sim_capture **capture_ou
 	capture->interfaces = 0;
 	capture->used = 0;
 	begin_block(capture, BLOCK_SECTION);
-	add_imm(capture, BYTE_ORDER_MARK);
+	add_word(capture, BYTE_ORDER_MARK);
 	add_halves(capture, 1, 0);
-	add_imm(capture, UINT32_MAX); /* the section's length is not known */
-	add_imm(capture, UINT32_MAX);
+	add_word(capture, UINT32_MAX); /* the section's length is not known */
+	add_word(capture, UINT32_MAX);
 	end_block(capture);
 	*capture_out = capture;
 	return 0;
@@ -131,7 +131,7 @@ unsigned snt__sim_capture_interface(struct snt__sim_capture *capture, const char
 
 	begin_block(capture, BLOCK_INTERFACE);
 	add_halves(capture, LINK_RAW_IP, 0);
-	add_imm(capture, 0); /* packets are complete */
+	add_word(capture, 0); /* packets are complete */
 	add_option(capture, OPTION_NAME, name, strnlen(name, 64));
 	add_option(capture, OPTION_RESOLUTION, &nanoseconds, 1);
 	add_option(capture, OPTION_END, NULL, 0);
@@ -146,11 +146,11 @@ void snt__sim_capture_packet(struct snt__sim_capture *capture, unsigned interfac
 	uint32_t flags = inbound ? FLAG_INBOUND : FLAG_OUTBOUND;
 
 	begin_block(capture, BLOCK_PACKET);
-	add_imm(capture, interface);
-	add_imm(capture, time_ns >> 32);
-	add_imm(capture, time_ns);
-	add_imm(capture, length);
-	add_imm(capture, length);
+	add_word(capture, interface);
+	add_word(capture, time_ns >> 32);
+	add_word(capture, time_ns);
+	add_word(capture, length);
+	add_word(capture, length);
 	add_bytes(capture, bytes, length);
 	if (comment)
 		add_option(capture, OPTION_COMMENT, comment, strnlen(comment, 64));

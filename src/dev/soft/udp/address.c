@@ -214,7 +214,7 @@ static bool parse_address(const char *word, uint8_t gid[16], const char **interf
 	return inet_pton(AF_INET6, address, gid) == 1;
 }
 
-static int add_imm(struct list *list, const char *word)
+static int add_word(struct list *list, const char *word)
 {
 	struct snt__udp_address address;
 	const char *interface;
@@ -252,7 +252,7 @@ static int add_words(struct list *list)
 			return snt__fail(EINVAL, "%s: \"%.*s\" is not an address",
 					 list->source.origin, (int)length, at);
 		snprintf(word, sizeof(word), "%.*s", (int)length, at);
-		ret = add_imm(list, word);
+		ret = add_word(list, word);
 		if (ret || !at[length])
 			return ret;
 		at += length + 1;
