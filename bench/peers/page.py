@@ -159,10 +159,10 @@ def section(place: Place) -> List[str]:
 def page(raws: Dict[str, dict], tool: str, root: Path, problems: List[str],
          busy: float) -> str:
     places = [Place(name, raws[name], tool) for name in PLACES if name in raws]
-    lines = ["<!-- SPDX-License-Identifier: MIT -->", "<!-- Made by bench/peers/run. -->",
+    lines = ["<!-- SPDX-License-Identifier: MIT -->", "<!-- Made by bench/peers/run.py. -->",
              "# Beside others, in figures", "",
              "What a user would pick instead, on the same machine, in one go, by one command:",
-             "", "    bench/peers/run --out docs/benchmarks.md", "",
+             "", "    bench/peers/run.py --out docs/benchmarks.md", "",
              f"{time.strftime('%Y-%m-%d', time.gmtime())}; {processor()}; sennit "
              f"{commit(root)}; " + "; ".join(map(version, PACKAGES)) +
              f". Before it began, others used {100 * busy:.0f} % of the processors.", "",

@@ -161,10 +161,10 @@ def small_checkout(folder: Path) -> Path:
     checkout = folder / "checkout"
     (checkout / "scripts").mkdir(parents=True)
     shutil.copy(ROOT / "Makefile", checkout)
-    for script in ("install", "configure"):
+    for script in ("install.py", "configure.sh"):
         shutil.copy(ROOT / "scripts" / script, checkout / "scripts")
-    (checkout / "scripts/setup").write_text("#!/bin/sh\n")
-    (checkout / "scripts/setup").chmod(0o755)
+    (checkout / "scripts/setup.sh").write_text("#!/bin/sh\n")
+    (checkout / "scripts/setup.sh").chmod(0o755)
     (checkout / "meson.build").write_text(SMALL_PROJECT)
     (checkout / "small").write_text("#!/bin/sh\n")
     return checkout
@@ -223,7 +223,7 @@ def by_sudo(folder: Path):
     folder.chmod(0o755)
     run("chown", "-R", str(OWNER), str(checkout))
     as_owner = {"user": OWNER, "group": OWNER, "extra_groups": []}
-    built = subprocess.run(["scripts/configure", "build"], cwd=checkout, **as_owner)
+    built = subprocess.run(["scripts/configure.sh", "build"], cwd=checkout, **as_owner)
     if built.returncode:
         yield "the owner cannot build there"
     yield from make(checkout, "install", f"PREFIX={folder / 'prefix'}")

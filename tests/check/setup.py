@@ -43,7 +43,7 @@ class Machine:
         (self.path / "sudo").chmod(0o755)
 
     def setup(self, task: str = "build"):
-        return subprocess.run([str(ROOT / "scripts/setup"), task], text=True,
+        return subprocess.run([str(ROOT / "scripts/setup.sh"), task], text=True,
                               capture_output=True, env={"PATH": str(self.path)})
 
 
@@ -97,7 +97,7 @@ def libraries_are_found(folder: str):
     for compiler, wanted in (("cc", "setup FOLDER --libdir lib/some-linux-gnu --more"),
                              ("other-cc", "setup FOLDER --more")):
         there = str(machine.path / "build")
-        done = subprocess.run([str(ROOT / "scripts/configure"), there, "--more"],
+        done = subprocess.run([str(ROOT / "scripts/configure.sh"), there, "--more"],
                               text=True, capture_output=True,
                               env={"PATH": str(machine.path), "CC": compiler})
         called = (machine.path / "calls").read_text().strip().replace(there, "FOLDER")

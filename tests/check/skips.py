@@ -8,15 +8,13 @@ SAMPLE is a program of tests/lib/test.h: one test that passes, one that is skipp
 passes after it.
 """
 
-import importlib.machinery
-import importlib.util
 import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from tap import ROOT, Report
+from tap import ROOT, Report, load
 
 PROJECT = """project('sample')
 sh = find_program('sh')
@@ -25,15 +23,6 @@ echo 'ok 2 - waits # SKIP there is no network'; echo 1..2'''], protocol: 'tap')
 test('whole', sh, args: ['-c', 'echo "1..0 # SKIP there is no kernel"'], protocol: 'tap')
 test('silent', sh, args: ['-c', 'exit 77'])
 """
-
-
-def load_check():
-    loader = importlib.machinery.SourceFileLoader("check", str(ROOT / "scripts/check"))
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("check", loader))
-    sys.dont_write_bytecode = True
-    sys.modules["check"] = module
-    loader.exec_module(module)
-    return module
 
 
 def sample_differs(sample: str):
@@ -47,7 +36,7 @@ def sample_differs(sample: str):
 
 
 def summary_differs(folder: Path):
-    """What scripts/check makes of Meson's report."""
+    """What scripts/check.py makes of Meson's report."""
     (folder / "meson.build").write_text(PROJECT)
     for words in (["setup", str(folder / "build"), str(folder)],
                   ["test", "-C", str(folder / "build")]):
@@ -55,7 +44,7 @@ def summary_differs(folder: Path):
         if done.returncode:
             yield done.stdout + done.stderr
             return
-    check = load_check()
+    check = load(ROOT / "scripts/check.py")
     tally = check.Tally()
     check.read_results(folder / "build", tally)
     if tally.line() != "1 passed, 0 failed, 3 skipped":
@@ -72,7 +61,7 @@ def main() -> None:
     report.check("a skipped test of cmocka is good, and says why",
                  list(sample_differs(sys.argv[1])))
     with tempfile.TemporaryDirectory() as folder:
-        report.check("scripts/check repeats each reason", list(summary_differs(Path(folder))))
+        report.check("scripts/check.py repeats each reason", list(summary_differs(Path(folder))))
     report.end()
 
 

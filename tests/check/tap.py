@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """What the checks of the tree share: its files, and results as TAP."""
 
+import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -24,6 +25,16 @@ def name(path: Path) -> str:
 
 def output(*command: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def load(path: Path):
+    """A script as a module, which dataclasses look for by its name."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    sys.dont_write_bytecode = True
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module
 
 
 class Report:

@@ -70,8 +70,7 @@ def main() -> None:
     report = Report()
     c_files = files(*C_FILES)
     library = files("src/**/*.[ch]", "include/**/*.h")
-    scripts = [p for p in files("scripts/*", "tests/**/*.py", "tests/vm/*")
-               if p.is_file() and p.suffix in ("", ".py")]
+    scripts = files("scripts/*.*", "tests/**/*.py", "tests/**/*.sh", "bench/**/*.py")
     report.check("every file states its licence",
                  [name(p) for p in c_files + scripts if without_license(p)])
     report.check(f"functions have at most {FUNCTION_LINES_MAX} lines",

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: MIT
 """What the VM tier does where something is missing, or slow; no guest is started."""
 
-import importlib.machinery
-import importlib.util
 import os
 import re
 import subprocess
@@ -11,20 +9,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tap import ROOT, Report
+from tap import ROOT, Report, load
 
-PREPARE, RUN = ROOT / "tests/vm/prepare", ROOT / "tests/vm/run"
-
-
-def load(path: Path):
-    """A script without a suffix as a module."""
-    name = path.name
-    loader = importlib.machinery.SourceFileLoader(name, str(path))
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(name, loader))
-    sys.dont_write_bytecode = True
-    sys.modules[name] = module
-    loader.exec_module(module)
-    return module
+PREPARE, RUN = ROOT / "tests/vm/prepare.py", ROOT / "tests/vm/run.py"
 
 
 def run(*command, **environment: str):
@@ -54,10 +41,10 @@ def waits_as_long_as_the_check(folder: Path):
     del os.environ[module.MULTIPLIER]
     if module.multiplier() != 1:
         yield "without it deadlines are not as they are"
-    init = (ROOT / "tests/vm/init").read_text()
+    init = (ROOT / "tests/vm/init.sh").read_text()
     if "* ${multiplier:-1}" not in init or "multiplier={multiplier()}" not in RUN.read_text():
         yield "init does not wait for longer"
-    for script in sorted(ROOT.glob("tests/vm/*_test")):
+    for script in sorted(ROOT.glob("tests/vm/*_test.sh")):
         for line in script.read_text().splitlines():
             if re.search(r"(?<!-)timeout [\d\"]|\$\(seq \d", line):
                 yield f"{script.name}: {line.strip()}"
@@ -81,17 +68,17 @@ def says_what_is_missing(folder: Path):
     for command, environment, status, wanted in (
             ([RUN, "--check"], {"PATH": str(folder)}, 125,
              "qemu-system-x86_64 is not installed (Debian: qemu-system-x86)"),
-            ([PREPARE, "--find"], {"SNT_CACHE": str(folder)}, 1, "run tests/vm/prepare")):
+            ([PREPARE, "--find"], {"SNT_CACHE": str(folder)}, 1, "run tests/vm/prepare.py")):
         done = run(sys.executable, *command, **environment)
         if done.returncode != status or wanted not in done.stderr:
             yield f"status {done.returncode}: {done.stderr}"
 
 
 def does_not_stop_others(folder: Path):
-    """scripts/check: one line for all tests in a VM, with the reason."""
+    """scripts/check.py: one line for all tests in a VM, with the reason."""
     (folder / "in the way").write_text("")
     os.environ["SNT_CACHE"] = str(folder / "in the way")
-    check = load(ROOT / "scripts/check")
+    check = load(ROOT / "scripts/check.py")
     tally = check.Tally()
     suites = check.without_vm(["unit", "vm", "vm-long"], tally)
     if suites != ["unit"] or len(tally.skipped) != 1 or \

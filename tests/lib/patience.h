@@ -7,7 +7,7 @@
 
 /*
  * Deadlines in wall-clock time, for what happens soon or never. On a busy host "soon" takes
- * longer: they grow by SNT_TIMEOUT_MULTIPLIER, as Meson's timeouts do in scripts/check.
+ * longer: they grow by SNT_TIMEOUT_MULTIPLIER, as Meson's timeouts do in scripts/check.py.
  */
 
 static inline unsigned patience_s(unsigned seconds)

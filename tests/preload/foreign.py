@@ -10,7 +10,7 @@ Prints TAP, a result for each case: whether it works must be what the table says
 is skipped.
 
 The ways "udp" and "shm" run here, on two addresses of a network namespace of its own. The
-others, which name first who runs the server, need rxe, and run in a guest (tests/vm/run):
+others, which name first who runs the server, need rxe, and run in a guest (tests/vm/run.py):
 soft devices in namespace "blue", rxe in the first one, a cable in between. Who has rxe
 runs without LIBRARY, but for "rxe, rxe", where both have it for nothing.
 """
@@ -277,7 +277,7 @@ def run_again(case: Case, sides: tuple, library: str, patience: float) -> None:
 
 
 def package_of(program: str) -> str:
-    """As scripts/setup installs them."""
+    """As scripts/setup.sh installs them."""
     found = [package for start, package in PACKAGES.items() if program.startswith(start)]
     return found[0] if found else "rdmacm-utils"
 
@@ -330,7 +330,7 @@ def soft_soft(shm: str) -> tuple:
 
 
 def with_rxe(preload: bool) -> dict:
-    shell(f". {ROOT}/tests/vm/soft_net; soft_net 9000 4; {name_localhost('10.5.0.1')}")
+    shell(f". {ROOT}/tests/vm/soft_net.sh; soft_net 9000 4; {name_localhost('10.5.0.1')}")
     # A command in another network namespace has mounts of its own.
     there = name_localhost("10.5.0.2") + '; exec "$@"'
     soft = Side("10.5.0.2", "soft0", 0, True,
@@ -360,7 +360,7 @@ def go_inside(way: str) -> None:
             sys.exit()
         os.environ[INSIDE] = "1"
         os.execvp(enclosure[0], [*enclosure, *command])
-    run = ROOT / "tests/vm/run"
+    run = ROOT / "tests/vm/run.py"
     os.execv(run, [run, "--deadline", "2400", "--env", f"{INSIDE}=1", "--", *command])
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""scripts/man: pages of functions and types, and no build where one is not documented."""
+"""scripts/man.py: pages of functions and types, and no build where one is not documented."""
 
 import subprocess
 import tempfile
@@ -59,7 +59,7 @@ def make(text: str) -> tuple:
     with tempfile.TemporaryDirectory() as name:
         header = Path(name) / "thing.h"
         header.write_text(text)
-        done = subprocess.run([str(ROOT / "scripts/man"), "functions", "1.0",
+        done = subprocess.run([str(ROOT / "scripts/man.py"), "functions", "1.0",
                                str(Path(name) / "man3"), str(header)],
                               capture_output=True, text=True)
         pages = {p.name: p.read_text() for p in (Path(name) / "man3").glob("*")}

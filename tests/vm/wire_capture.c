@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Makes tests/vectors/rxe.inc: packets of the kernel's rxe as they cross the wire.
- * Not a test; tests/vm/capture runs it in two guests. The client connects through
+ * Not a test; tests/vm/capture.sh runs it in two guests. The client connects through
  * rdma_cm once per scenario, over IPv4 and IPv6, and listens in on its own interface.
  * Of packets that differ only in numbers and contents, the first is kept.
  */
@@ -470,7 +470,7 @@ static void record(int fd)
 	CHECK(file = fopen(path, "w"));
 	fprintf(file, "/* SPDX-License-Identifier: MIT */\n"
 		      "/* Sent by the kernel's rxe, IP header to ICRC; made by "
-		      "tests/vm/capture. */\n");
+		      "tests/vm/capture.sh. */\n");
 	while ((length = recv(fd, ip, sizeof(ip), MSG_DONTWAIT)) > 0) {
 		size_t bth = find_bth(ip, length);
 		unsigned i = 0;

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 """Get the VM tier's kernel and busybox from Debian and build the guest's image.
 
-usage: tests/vm/prepare           make what is missing
-       tests/vm/prepare --find    fail if something is missing
+usage: tests/vm/prepare.py           make what is missing
+       tests/vm/prepare.py --find    fail if something is missing
 
 Both print two lines, the paths of the kernel and of the initramfs. All lands in
 $SNT_CACHE/vm (default: ~/.cache/sennit/vm; build-vm of the checkout if that is read-only):
@@ -81,7 +81,7 @@ class Image(NamedTuple):
 
 def image_in(cache: Path) -> Image:
     digest = hashlib.sha256()
-    for source in (Path(__file__), HERE / "init"):
+    for source in (Path(__file__), HERE / "init.sh"):
         digest.update(source.read_bytes() + b"\0")
     # A download is made once and whole, so the names say what is in it.
     for deb in sorted((cache / DEBIAN).glob("*.deb")):
@@ -158,7 +158,7 @@ def unpack(debian: Path, scratch: Path) -> Path:
     tree = scratch / "tree"
     for deb in sorted(debian.glob("*.deb")):
         run(["dpkg-deb", "-x", str(deb), str(tree)],
-            f"remove {debian} and run tests/vm/prepare again")
+            f"remove {debian} and run tests/vm/prepare.py again")
     return tree
 
 
@@ -236,7 +236,7 @@ def initramfs_of(tree: Path) -> bytes:
     entries = [(name, folder, b"") for name in
                ("bin", "dev", "proc", "sys", "host", "share", "layer", "modules")]
     entries += [
-        ("init", program, (HERE / "init").read_bytes()),
+        ("init", program, (HERE / "init.sh").read_bytes()),
         ("bin/busybox", program, the_one(tree, "bin/busybox").read_bytes()),
         ("modules/order", plain, order.encode()),
     ]
@@ -293,7 +293,7 @@ def find() -> Image:
     image = complete_image()
     if not image:
         raise Problem("the guest's image is missing or out of date: "
-                      "run tests/vm/prepare, the first time with network")
+                      "run tests/vm/prepare.py, the first time with network")
     return image
 
 
@@ -306,7 +306,7 @@ def main(arguments: List[str]) -> int:
     try:
         print(*(find() if arguments else prepare()), sep="\n")
     except (Problem, OSError) as problem:
-        print(f"tests/vm/prepare: {problem}", file=sys.stderr)
+        print(f"tests/vm/prepare.py: {problem}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 128 + signal.SIGINT

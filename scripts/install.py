@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 """Installs sennit below $DESTDIR$PREFIX, or removes what was installed there.
 
-usage: scripts/install BUILD
-       scripts/install --remove
+usage: scripts/install.py BUILD
+       scripts/install.py --remove
 
 Only copying is done as the user who asks: under sudo, building belongs to the owner of the
 build folder, who could not build there again otherwise. What was installed is listed in
@@ -67,7 +67,7 @@ def stage(build: Path, folder: Path) -> None:
     builder = Builder(build)
     if os.geteuid() == 0:
         os.chown(folder, *builder.owner)
-    builder.run("scripts/configure", build)
+    builder.run("scripts/configure.sh", build)
     builder.run("meson", "configure", build, "--prefix", prefix(), stdout=subprocess.DEVNULL)
     builder.run("ninja", "-C", build, "installed")
     builder.run("meson", "install", "-C", build, "--no-rebuild", "--quiet", "--destdir", folder)

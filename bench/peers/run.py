@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Sennit beside what a user would pick instead: one run, one page.
 
-On the host and, unless --no-vm, on the kernel's rxe in a guest (tests/vm/run). What is not
+On the host and, unless --no-vm, on the kernel's rxe in a guest (tests/vm/run.py). What is not
 installed is named and left out. Takes a few minutes; nothing else should run meanwhile.
 """
 
@@ -26,7 +26,7 @@ def in_guest(options: argparse.Namespace, tool: Path) -> dict:
     """The same program, in a guest; what it has saved by the end counts."""
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run(
-            [str(ROOT / "tests/vm/run"), "--results", folder, "--deadline",
+            [str(ROOT / "tests/vm/run.py"), "--results", folder, "--deadline",
              str(int(options.budget + GUEST_BOOT_S)), "--", sys.executable,
              str(Path(__file__).resolve()), "--inside", "rxe", "--tool", str(tool), "--rounds",
              str(options.rounds), "--budget", str(options.budget), "--only", options.only],
@@ -62,7 +62,7 @@ def find_tool(options: argparse.Namespace) -> Path:
     tool = Path(options.tool) if options.tool else \
         ROOT / options.build / "tools/sennit/sennit"
     if not tool.exists():
-        sys.exit(f"bench/peers/run: {tool} is not there: run `make build` first")
+        sys.exit(f"bench/peers/run.py: {tool} is not there: run `make build` first")
     return tool.resolve()
 
 
@@ -100,7 +100,7 @@ def main() -> int:
     busy = busy_share()
     raws, problems = measure(options, tool)
     for problem in problems:
-        say(f"bench/peers/run: {problem}")
+        say(f"bench/peers/run.py: {problem}")
     if options.raw:
         Path(options.raw).write_text(json.dumps(raws, indent=1))
     text = page(raws, str(tool), ROOT, problems, busy)

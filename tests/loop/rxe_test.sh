@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # In a guest with rxe devices: every adapter, all cases that run on verbs devices.
-# usage: rxe_test PROGRAM ADAPTER [PROGRAM ADAPTER...]
+# usage: rxe_test.sh PROGRAM ADAPTER [PROGRAM ADAPTER...]
 count=0
 echo "1..$(($# / 2))"
 while [ $# -gt 1 ]; do

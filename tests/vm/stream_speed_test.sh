@@ -4,7 +4,7 @@
 # In a guest with rxe devices: how fast a stream is beside perftest's ib_write_bw, in turns.
 # Each stream is run twice, once with every byte compared. Figures are for people; what is
 # judged is that there are any, and the bytes.
-# usage: stream_speed_test SENNIT
+# usage: stream_speed_test.sh SENNIT
 tool=$1
 rounds=3
 patience=${SNT_TIMEOUT_MULTIPLIER:-1}

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 #
 # The guest's init: load modules, mount the host's root, build the network, run
-# one command, tell the host how it ended. tests/vm/run is the other half. It
+# one command, tell the host how it ended. tests/vm/run.py is the other half. It
 # reads the port (fd 3), where a line "\036NONCE what" is for it and the rest is
 # output; it also ends the guest: after the last word this script just waits.
 

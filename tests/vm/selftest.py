@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Test the VM tier itself. usage: tests/vm/selftest [--quick]"""
+"""Test the VM tier itself. usage: tests/vm/selftest.py [--quick]"""
 
 import os
 import re
@@ -129,7 +129,7 @@ def check_inside(outcome: Outcome, count: int) -> None:
 
 def run(*arguments: str, **environment: str) -> Outcome:
     begun = time.monotonic()
-    done = subprocess.run([str(HERE / "run"), *arguments], text=True,
+    done = subprocess.run([str(HERE / "run.py"), *arguments], text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           env={**os.environ, **environment})
     return Outcome(done.returncode, done.stdout, done.stderr,
@@ -197,12 +197,12 @@ def test_set_up_failure() -> None:
     with tempfile.TemporaryDirectory() as empty:
         got = run("true", SNT_CACHE=empty)
     check("so does a missing image, with advice", got.status == 125
-          and "run tests/vm/prepare" in got.errors, got)
+          and "run tests/vm/prepare.py" in got.errors, got)
 
 
 def test_ending(folder: Path, number: signal.Signals) -> None:
     """End a run from outside while its guest is up: nothing stays behind."""
-    process = subprocess.Popen([str(HERE / "run"), "sh", "-c", "echo up; sleep 1000"],
+    process = subprocess.Popen([str(HERE / "run.py"), "sh", "-c", "echo up; sleep 1000"],
                                stdout=subprocess.PIPE)
     up = process.stdout.readline() == b"up\n"
     qemus = qemus_of(folder)

@@ -100,7 +100,7 @@ def run(*command: str, **environment: str) -> int:
 
 def missing_for_vm() -> str:
     """Why no guest can be started; the first time its kernel is downloaded."""
-    for command in (["tests/vm/prepare"], ["tests/vm/run", "--check"]):
+    for command in (["tests/vm/prepare.py"], ["tests/vm/run.py", "--check"]):
         done = subprocess.run(command, cwd=ROOT, text=True, stdout=subprocess.DEVNULL,
                               stderr=subprocess.PIPE)
         if done.returncode:
@@ -124,7 +124,7 @@ def run_step(step: Step, suites: list, tally: Tally) -> None:
     folder = ROOT / step.folder
     report = folder / "meson-logs/testlog.junit.xml"
     build = step.build()
-    if run("scripts/configure", step.folder, *step.options, CC=step.compiler) or \
+    if run("scripts/configure.sh", step.folder, *step.options, CC=step.compiler) or \
             (build and run(*build)):
         tally.failed.append(f"{step.folder}: building it")
         return

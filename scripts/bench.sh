@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # Runs every benchmark in turn.
-# usage: scripts/bench BUILD [--json]
+# usage: scripts/bench.sh BUILD [--json]
 set -eu
 cd "$(dirname "$0")/.."
 folder=$1

@@ -4,7 +4,7 @@
 # What rdma_cm on rxe does when a link was down for a while, with programs that know nothing
 # of sennit: docs/conformance.md has the story. A kernel that does better fails here, and
 # the page is to be changed.
-# usage: link_down_test, in a guest with --net veth
+# usage: link_down_test.sh, in a guest with --net veth
 tests=0
 failed=0
 patience=${SNT_TIMEOUT_MULTIPLIER:-1}

@@ -4,8 +4,8 @@
 
 Functions, structures and enumerations have a page each; so have headers.
 
-usage: scripts/man functions VERSION FOLDER HEADER...
-       scripts/man commands SENNIT FOLDER
+usage: scripts/man.py functions VERSION FOLDER HEADER...
+       scripts/man.py commands SENNIT FOLDER
 
 Fails, naming it, if a function has no documentation, or a page would say something that
 is not there.

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # Configures a build folder once; Meson keeps it up to date from then on.
-# usage: [CC=...] scripts/configure FOLDER [MESON OPTION...]
+# usage: [CC=...] scripts/configure.sh FOLDER [MESON OPTION...]
 set -eu
 cd "$(dirname "$0")/.."
 folder=$1

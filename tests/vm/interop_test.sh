@@ -3,12 +3,12 @@
 #
 # Soft devices and the kernel's rxe talk to each other, in a guest, on one of the networks
 # that are the columns of docs/interop.md. Prints what worked: case, tab, "ok".
-# usage: interop_test NETWORK UDP_TRAFFIC UDP_VQP
+# usage: interop_test.sh NETWORK UDP_TRAFFIC UDP_VQP
 set -eu
 network=$1
 traffic=$2
 vqp=$3
-. "$(dirname "$0")/soft_net"
+. "$(dirname "$0")/soft_net.sh"
 
 soft=10.5.0.2 soft_pair=10.5.0.2,10.5.1.2
 # Timeouts are long, because rxe 6.1 must not have to send again without need: see "rxe

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # In a guest with rxe devices: the cases of streams on them, and bytes between processes.
-# usage: rxe_test BULK PROGRAM...
+# usage: rxe_test.sh BULK PROGRAM...
 bulk=$1
 shift
 echo "1..$(($# + 1))"

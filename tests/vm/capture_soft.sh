@@ -1,13 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # Writes what a soft device and rxe say to each other in a guest to a file.
-# usage: capture_soft UDP_TRAFFIC CM_PEER FILE
+# usage: capture_soft.sh UDP_TRAFFIC CM_PEER FILE
 set -eu
 here=$(dirname "$0")
 results=$(mktemp -d)
 trap 'rm -rf "$results"' EXIT
-"$here/run" --deadline 200 --results "$results" -- sh -eu -c '
-	. "$0/soft_net"
+"$here/run.py" --deadline 200 --results "$results" -- sh -eu -c '
+	. "$0/soft_net.sh"
 	soft_net 9000
 	# Segments are to be seen as they are on a wire.
 	for i in 0 1; do ip -n blue link set vs$i gso_max_segs 1; done

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # Runs every program that takes seeds: models and simulations. A seed that fails on a
 # simulated fabric is run again, to look for less that fails in the same way.
-# usage: scripts/sim BUILD --seed N --seeds COUNT
+# usage: scripts/sim.sh BUILD --seed N --seeds COUNT
 set -eu
 cd "$(dirname "$0")/.."
 folder=$1

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # Runs the examples on real devices and looks at what they print.
-# usage: examples_test HELLO PLAIN-VERBS VIRTUAL-QP BY-ADDRESS STREAM-CALLBACKS
+# usage: examples_test.sh HELLO PLAIN-VERBS VIRTUAL-QP BY-ADDRESS STREAM-CALLBACKS
 echo "1..10"
 hello=$("$1" 2>&1)
 status=$?

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # The main job, end to end, between two processes: on this host's RDMA devices where it
 # has some, else on two soft devices.
-# usage: scripts/demo BUILD
+# usage: scripts/demo.sh BUILD
 set -eu
 cd "$(dirname "$0")/.."
 

@@ -3,12 +3,12 @@
 # Fuzzes every target for some seconds each, starting from the corpora in
 # tests/fuzz/corpus. Inputs that are worth keeping stay in build-fuzz/corpus;
 # an input that crashes is left in build-fuzz/, and its name is printed.
-# usage: scripts/fuzz SECONDS [TARGET...]
+# usage: scripts/fuzz.sh SECONDS [TARGET...]
 set -eu
 cd "$(dirname "$0")/.."
 seconds=$1
 shift
-CC=clang scripts/configure build-fuzz -Dfuzz=true -Dbench=false -Db_lundef=false \
+CC=clang scripts/configure.sh build-fuzz -Dfuzz=true -Dbench=false -Db_lundef=false \
 	-Db_sanitize=address,undefined
 ninja -C build-fuzz --quiet
 for program in build-fuzz/tests/fuzz/*_fuzz; do

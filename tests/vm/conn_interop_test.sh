@@ -4,7 +4,7 @@
 # Virtual QPs by address between soft devices and rxe, in a guest: two devices at each end,
 # either side listening, by rdma_cm and by TCP. Then the tool, which is asked about rails and
 # ends streams where acknowledgments get lost.
-# usage: conn_interop_test CONN_PEER SENNIT
+# usage: conn_interop_test.sh CONN_PEER SENNIT
 set -u
 peer=$1
 tool=$2
@@ -13,7 +13,7 @@ failed=0
 port=7400
 patience=${SNT_TIMEOUT_MULTIPLIER:-1}
 
-. "$(dirname "$0")/soft_net"
+. "$(dirname "$0")/soft_net.sh"
 soft_net 9000 4
 
 at_rxe() { env SENNIT_SOFT=never SENNIT_DEVICES=rxr "$@"; }

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # Installs the Debian packages that a task needs, if any are missing. Does nothing, quickly,
 # when all is there. Of those that only some tests need it says what could not be installed.
-# usage: scripts/setup build|demo|check
+# usage: scripts/setup.sh build|demo|check
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -20,7 +20,7 @@ case ${1:-} in
 build | demo) wanted=$build optional= ;;
 check) wanted="$build $check" optional=$some ;;
 *)
-	echo "usage: scripts/setup build|demo|check" >&2
+	echo "usage: scripts/setup.sh build|demo|check" >&2
 	exit 2
 	;;
 esac

@@ -51,11 +51,11 @@ class Problem(Exception):
 
 
 def say(text: str) -> None:
-    print(f"tests/vm/run: {text}", file=sys.stderr, flush=True)
+    print(f"tests/vm/run.py: {text}", file=sys.stderr, flush=True)
 
 
 def multiplier() -> int:
-    """By what deadlines are multiplied: as Meson's timeouts, which scripts/check says."""
+    """By what deadlines are multiplied: as Meson's timeouts, which scripts/check.py says."""
     try:
         return max(1, math.ceil(float(os.environ.get(MULTIPLIER, "1"))))
     except ValueError:
@@ -305,7 +305,7 @@ def check_programs() -> None:
 
 
 def find_image() -> Tuple[str, str]:
-    found = subprocess.run([sys.executable, str(HERE / "prepare"), "--find"],
+    found = subprocess.run([sys.executable, str(HERE / "prepare.py"), "--find"],
                            stdout=subprocess.PIPE, text=True)
     if found.returncode != 0:
         raise SystemExit(STATUS_NO_GUEST)
@@ -438,7 +438,7 @@ def end(number: int, _: object) -> None:
 
 def parse_options(arguments: List[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="tests/vm/run", description=__doc__,
+        prog="tests/vm/run.py", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--guests", type=int, choices=(1, 2), default=1)

@@ -3,7 +3,7 @@
 #
 # Connections by address between soft devices and the kernel's stack, in a guest: with our
 # own program at both ends, and with rping and ucmatose at one of them.
-# usage: cm_interop_test CM_PEER [--all]
+# usage: cm_interop_test.sh CM_PEER [--all]
 set -u
 peer=$1
 all=${2:-}
@@ -12,7 +12,7 @@ failed=0
 port=7000
 patience=${SNT_TIMEOUT_MULTIPLIER:-1}
 
-. "$(dirname "$0")/soft_net"
+. "$(dirname "$0")/soft_net.sh"
 soft_net 9000
 
 # Each side runs commands with its own devices; $v is 4 or 6.
