@@ -14,7 +14,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "dev/soft/sim/device.h"
+#include "lib/sim/device.h"
 #include "devices/scripted.h"
 #include "kit.h"
 

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "dev/soft/sim/device.h"
+#include "lib/sim/device.h"
 #include "lib/patience.h"
 
 #define ACCESS                                                                       \

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <sennit/sennit.h>
 
-#include "dev/soft/sim/device.h"
+#include "lib/sim/device.h"
 #include "lib/seeds.h"
 
 #define ACCESS                                                                       \

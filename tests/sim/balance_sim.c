@@ -15,7 +15,7 @@
 #include <string.h>
 #include <sennit/sennit.h>
 
-#include "dev/soft/sim/device.h"
+#include "lib/sim/device.h"
 
 #define LANES_MAX    4
 #define ENDS	     2

@@ -3,7 +3,7 @@
 #define CM_SIM_H
 
 #include "dev/cm.h"
-#include "dev/soft/sim/device.h"
+#include "lib/sim/device.h"
 #include "search.h"
 
 /*

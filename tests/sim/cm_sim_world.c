@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "dev/soft/core.h"
-#include "dev/soft/sim/switch.h"
+#include "lib/sim/switch.h"
 #include "lib/cm_check.h"
 
 struct world world;

@@ -5,9 +5,9 @@
 #include <stdbool.h>
 #include <sennit/sennit.h>
 
-#include "dev/soft/sim/device.h"
-#include "dev/soft/sim/host.h"
-#include "dev/soft/sim/sim.h"
+#include "lib/sim/device.h"
+#include "lib/sim/host.h"
+#include "lib/sim/sim.h"
 
 /*
  * Two hosts on a simulated fabric, which connect by address in virtual time. What goes

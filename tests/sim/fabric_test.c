@@ -5,13 +5,13 @@
 #include <unistd.h>
 
 #include "dev/soft/icrc.h"
-#include "dev/soft/sim/capture.h"
-#include "dev/soft/sim/frame.h"
-#include "dev/soft/sim/link.h"
-#include "dev/soft/sim/packet.h"
-#include "dev/soft/sim/queue.h"
-#include "dev/soft/sim/random.h"
-#include "dev/soft/sim/trace.h"
+#include "lib/sim/capture.h"
+#include "lib/sim/frame.h"
+#include "lib/sim/link.h"
+#include "lib/sim/packet.h"
+#include "lib/sim/queue.h"
+#include "lib/sim/random.h"
+#include "lib/sim/trace.h"
 
 #define MILLION 1000000
 

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "dev/soft/sim/sim.h"
+#include "lib/sim/sim.h"
 #include "lib/seeds.h"
 
 /*

@@ -7,7 +7,7 @@
 #include <unistd.h>
 #include <sennit/sennit.h>
 
-#include "dev/soft/sim/device.h"
+#include "lib/sim/device.h"
 #include "lib/rc.h"
 
 #define MEMORY 65536

@@ -4,7 +4,7 @@
 
 #include <infiniband/verbs.h>
 
-#include "dev/soft/sim/device.h"
+#include "lib/sim/device.h"
 #include "search.h"
 
 /*

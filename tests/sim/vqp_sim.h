@@ -2,7 +2,7 @@
 #ifndef VQP_SIM_H
 #define VQP_SIM_H
 
-#include "dev/soft/sim/device.h"
+#include "lib/sim/device.h"
 #include "model/vqp_model.h"
 #include "search.h"
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "conn/conn_loop.h"
-#include "dev/soft/sim/switch.h"
+#include "lib/sim/switch.h"
 #include "loop/loop.h"
 
 #define POLLS 200

@@ -8,7 +8,7 @@
 #include <poll.h>
 #include <sennit/sennit.h>
 
-#include "dev/soft/sim/device.h"
+#include "lib/sim/device.h"
 #include "loop/loop.h"
 
 #define ACCESS (SNT_ACCESS_LOCAL_WRITE | SNT_ACCESS_REMOTE_WRITE)

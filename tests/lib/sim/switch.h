@@ -2,7 +2,7 @@
 #ifndef SNT_DEV_SOFT_SIM_SWITCH_H
 #define SNT_DEV_SOFT_SIM_SWITCH_H
 
-#include "dev/soft/sim/device.h"
+#include "lib/sim/device.h"
 
 /* How packets find their way, and what happens to them on it. */
 

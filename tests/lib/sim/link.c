@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-#include "dev/soft/sim/link.h"
+#include "lib/sim/link.h"
 
-#include "dev/soft/sim/random.h"
+#include "lib/sim/random.h"
 
 #define MILLION 1000000
 

@@ -5,10 +5,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "dev/soft/sim/capture.h"
-#include "dev/soft/sim/link.h"
-#include "dev/soft/sim/packet.h"
-#include "dev/soft/sim/queue.h"
+#include "lib/sim/capture.h"
+#include "lib/sim/link.h"
+#include "lib/sim/packet.h"
+#include "lib/sim/queue.h"
 
 /*
  * A fabric of soft devices in one thread and in virtual time.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "dev/soft/sim/frame.h"
+#include "lib/sim/frame.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

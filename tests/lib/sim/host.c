@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-#include "dev/soft/sim/host.h"
+#include "lib/sim/host.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "dev/soft/sim/random.h"
+#include "lib/sim/random.h"
 #include "util/err.h"
 
 int snt__sim_host_create(struct snt__sim *sim, struct snt__sim_host **host_out)

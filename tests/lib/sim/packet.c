@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "dev/soft/sim/packet.h"
+#include "lib/sim/packet.h"
 
 #include <stdlib.h>
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-#include "dev/soft/sim/switch.h"
+#include "lib/sim/switch.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "dev/soft/sim/frame.h"
-#include "dev/soft/sim/trace.h"
+#include "lib/sim/frame.h"
+#include "lib/sim/trace.h"
 
 /*
  * Routes

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-#include "dev/soft/sim/sim.h"
+#include "lib/sim/sim.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
-#include "dev/soft/sim/device.h"
-#include "dev/soft/sim/random.h"
-#include "dev/soft/sim/switch.h"
+#include "lib/sim/device.h"
+#include "lib/sim/random.h"
+#include "lib/sim/switch.h"
 #include "util/err.h"
 
 /* A function to be called. Lives as long as the fabric: there are few. */

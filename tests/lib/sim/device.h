@@ -3,7 +3,7 @@
 #define SNT_DEV_SOFT_SIM_DEVICE_H
 
 #include "dev/soft/device.h"
-#include "dev/soft/sim/host.h"
+#include "lib/sim/host.h"
 
 /* A link between two switches, which several devices share. */
 struct snt__sim_trunk {

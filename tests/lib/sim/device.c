@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "dev/soft/sim/device.h"
+#include "lib/sim/device.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dev/soft/sim/random.h"
-#include "dev/soft/sim/switch.h"
+#include "lib/sim/random.h"
+#include "lib/sim/switch.h"
 #include "util/err.h"
 
 #define BATCH 16

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "dev/soft/sim/queue.h"
+#include "lib/sim/queue.h"
 
 #include <errno.h>
 #include <stdlib.h>

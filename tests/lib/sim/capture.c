@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "dev/soft/sim/capture.h"
+#include "lib/sim/capture.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -4,7 +4,7 @@
 
 #include <sennit/ctx.h>
 
-#include "dev/soft/sim/sim.h"
+#include "lib/sim/sim.h"
 
 /*
  * A host is a set of devices which one context opens, and which lose their power
