@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <sennit/sennit.h>
 
-#include "devices/null.h"
+#include "lib/devices/null.h"
 #include "lib/bench.h"
 
 #define DEVICES 8

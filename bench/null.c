@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <sennit/sennit.h>
 
-#include "devices/null.h"
+#include "lib/devices/null.h"
 #include "lib/bench.h"
 
 #define BATCH 64

@@ -10,7 +10,7 @@ shift
 found=
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-for program in "$folder"/tests/model/*_model "$folder"/tests/sim/*_sim; do
+for program in "$folder"/tests/*/*_model "$folder"/tests/*/*_sim; do
 	[ -x "$program" ] || continue
 	found=yes
 	if "$program" "$@" >"$log"; then

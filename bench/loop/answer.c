@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <time.h>
 
-#include "devices/scripted.h"
+#include "lib/devices/scripted.h"
 #include "loop/cases.h"
 
 #define ANSWER_NS 10000

@@ -8,7 +8,7 @@
  */
 #include <poll.h>
 
-#include "devices/scripted.h"
+#include "lib/devices/scripted.h"
 #include "loop/cases.h"
 
 #define BATCH  16

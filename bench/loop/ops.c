@@ -3,7 +3,7 @@
  * Sixteen writes at a time on the null device, by plain posting and polling, as a batch
  * of ops, and as ops one by one. Values are ns per write, from post to callback.
  */
-#include "devices/null.h"
+#include "lib/devices/null.h"
 #include "loop/cases.h"
 
 #define BATCH  16

@@ -7,7 +7,7 @@
 #include <infiniband/verbs.h>
 #include <stdio.h>
 
-#include "devices/null.h"
+#include "lib/devices/null.h"
 #include "lib/bench.h"
 #include "threads/kinds.h"
 

@@ -5,7 +5,7 @@
 #include <infiniband/verbs.h>
 #include <sennit/sennit.h>
 
-#include "devices/null.h"
+#include "lib/devices/null.h"
 #include "lib/bench.h"
 
 /* One null device, and what is posted to it: virtually, and by hand. */

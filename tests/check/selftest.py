@@ -76,7 +76,7 @@ MUTATIONS = [
      add('\nvoid f(void)\n{\n\tprintf("x");\n}\n')),
     ("tidy", "a library that prints to stderr", "src/util/err.c",
      add('\nvoid f(void)\n{\n\tfputs("x", stderr);\n}\n')),
-    ("tidy", "a skipped test without a reason", "tests/unit/crc_test.c",
+    ("tidy", "a skipped test without a reason", "tests/soft/crc_test.c",
      add("\nvoid f(void)\n{\n\tskip();\n}\n")),
     ("tidy", "unfinished work", "src/util/err.c", add("/* FIX" + "ME */\n")),
     ("tidy", "bad format", "src/util/err.c", add("int  x ;\n")),

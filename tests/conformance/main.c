@@ -15,7 +15,7 @@
 #include <time.h>
 
 #include "lib/sim/device.h"
-#include "devices/scripted.h"
+#include "lib/devices/scripted.h"
 #include "kit.h"
 
 #define ADDRESS_WAIT_MS 60000

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "lib/patience.h"
-#include "preload/kit.h"
+#include "lib/preload_kit.h"
 
 #define GRH	40
 #define TIMEOUT 10000 /* ms, for what should take none */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Bytes on their way: whole, in order, and no more of them than there is room for. */
-#include "kit.h"
+#include "lib/stream_kit.h"
 
 #include "dev/soft/core.h"
 

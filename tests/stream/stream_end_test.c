@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Ends of streams: in good order, by force, by accident, and at any moment. */
-#include "kit.h"
+#include "lib/stream_kit.h"
 
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A stream's life again and again, with one allocation failing each time: something is
  * refused, with a sentence, and nothing is left behind. */
-#include "kit.h"
+#include "lib/stream_kit.h"
 
 #include "lib/fault.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Many streams at once, and one after the other. */
-#include "kit.h"
+#include "lib/stream_kit.h"
 
 #define MANY   100
 #define ROUNDS 20

@@ -3,7 +3,7 @@
  * Peers that do not keep to the rules, and calls that do not. Nothing a peer says does more
  * than end its own stream, with a sentence.
  */
-#include "kit.h"
+#include "lib/stream_kit.h"
 
 #include "vqp/qp.h"
 

@@ -11,10 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim/search.h"
+#include "lib/search.h"
 #include "stream/stream.h"
 #include "vqp/qp.h"
-#include "world.h"
+#include "lib/stream_world.h"
 
 enum kind {
 	LOSS,

@@ -293,7 +293,7 @@ def interrupted(tool: Tool):
 def simulators(tool: Tool):
     """sim lists simulators and replays a seed of one"""
     build = Path(tool.path).resolve().parent.parent.parent
-    if not (build / "tests/sim/traffic_sim").exists():
+    if not (build / "tests/soft/traffic_sim").exists():
         raise Skip("there is no traffic_sim in this build")
     yield from expect(tool("sim"), 0, "traffic ")
     yield from expect(tool("sim", "traffic", "--seed", "7"), 0, "ok 1 - 1 seeds")

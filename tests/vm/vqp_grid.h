@@ -8,7 +8,7 @@
 /*
  * What virtual QPs are tried with on real devices: a grid of seven columns, and the
  * cells of it that are chosen so that each pair of values of two columns, if any cell
- * has it, is in one of them. tests/unit/vqp_grid_test.c proves that.
+ * has it, is in one of them. tests/vm/vqp_grid_test.c proves that.
  */
 
 enum grid_work {

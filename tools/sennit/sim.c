@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* sennit sim: runs a seed again on the simulators built next to this program. */
-#include <dirent.h>
 #include <errno.h>
+#include <fnmatch.h>
+#include <glob.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,16 +25,15 @@ struct sim_opts {
 	bool shrink;
 };
 
-/* Where simulators are in a build folder, and their names. Those with a fabric take all
+/* Simulators are programs of tests/MODULE/ in a build folder. Those with a fabric take all
  * the options, models only seeds. */
 static const struct {
-	const char *folder;
+	const char *files;
 	const char *dropped; /* of a file's name, to be ours */
-	const char *kept;
 	bool has_fabric;
 } kinds[] = {
-	{ "tests/sim", "_sim", "", true },
-	{ "tests/model", "", "_model", false },
+	{ "*_sim", "_sim", true },
+	{ "*_model", "", false },
 };
 #define KIND_COUNT (sizeof(kinds) / sizeof(*kinds))
 
@@ -51,7 +51,7 @@ static int find_build(const struct sim_opts *opts, char path[PATH_MAX])
 	char sims[PATH_MAX];
 
 	if (opts->build) {
-		if (snprintf(sims, sizeof(sims), "%s/tests/sim", opts->build) <
+		if (snprintf(sims, sizeof(sims), "%s/tests/soft", opts->build) <
 			    (int)sizeof(sims) &&
 		    !access(sims, R_OK) && realpath(opts->build, path))
 			return STATUS_OK;
@@ -59,70 +59,55 @@ static int find_build(const struct sim_opts *opts, char path[PATH_MAX])
 				     "%s is no build folder of sennit with tests",
 				     opts->build);
 	}
-	if (place_find("../../tests/sim", sims) && place_find("../..", path))
+	if (place_find("../../tests/soft", sims) && place_find("../..", path))
 		return STATUS_OK;
 	return no_simulators();
 }
 
-static bool ends_with(const char *text, size_t length, const char *tail)
+/* Its files, none if there are none. The caller frees them. */
+static void find_programs(const char *build, const char *name, glob_t *found)
 {
-	size_t tail_length = strlen(tail);
+	char pattern[PATH_MAX];
 
-	return length > tail_length &&
-	       !memcmp(text + length - tail_length, tail, tail_length);
+	memset(found, 0, sizeof(*found));
+	if (snprintf(pattern, sizeof(pattern), "%s/tests/*/%s", build, name) <
+	    (int)sizeof(pattern))
+		glob(pattern, 0, NULL, found);
 }
 
-/* "traffic" of "traffic_sim", "vqp_model" of "vqp_model"; false if it is not a
- * simulator. */
-static bool name_of(const char *file, size_t kind, char name[NAME_MAX + 1])
+/* "traffic" of BUILD/tests/soft/traffic_sim, which is in tests/soft. */
+static void list_program(const char *build, const char *path, size_t kind)
 {
-	size_t length = strlen(file);
+	const char *folder = path + strlen(build) + 1, *file = strrchr(path, '/') + 1;
+	char name[NAME_MAX + 1];
 
-	if (!ends_with(file, length, kinds[kind].dropped) ||
-	    !ends_with(file, length, kinds[kind].kept))
-		return false;
-	snprintf(name, NAME_MAX + 1, "%.*s",
-		 (int)(length - strlen(kinds[kind].dropped)), file);
-	return true;
-}
+	snprintf(name, sizeof(name), "%.*s",
+		 (int)(strlen(file) - strlen(kinds[kind].dropped)), file);
+	output_text("%-14s%.*s\n", name, (int)(file - 1 - folder), folder);
+	if (output.json) {
+		json_t *object = output_object();
 
-static int list_kind(const char *build, size_t kind)
-{
-	char folder[PATH_MAX], name[NAME_MAX + 1];
-	struct dirent **entry;
-	int count, found = 0;
-
-	snprintf(folder, sizeof(folder), "%.*s/%s", PATH_MAX - 64, build,
-		 kinds[kind].folder);
-	count = scandir(folder, &entry, NULL, alphasort);
-	for (int i = 0; i < count; i++) {
-		if (name_of(entry[i]->d_name, kind, name)) {
-			found++;
-			output_text("%-12s%s\n", name, kinds[kind].folder);
-			if (output.json) {
-				json_t *object = output_object();
-
-				json_object_set_new(object, "name", json_string(name));
-				json_object_set_new(object, "fabric",
-						    json_boolean(
-							    kinds[kind].has_fabric));
-				output_json(object);
-			}
-		}
-		free(entry[i]);
+		json_object_set_new(object, "name", json_string(name));
+		json_object_set_new(object, "fabric",
+				    json_boolean(kinds[kind].has_fabric));
+		output_json(object);
 	}
-	if (count >= 0)
-		free(entry);
-	return found;
 }
 
 static int list(const char *build)
 {
-	int found = 0;
+	size_t listed = 0;
 
-	for (size_t i = 0; i < KIND_COUNT; i++)
-		found += list_kind(build, i);
-	return found ? STATUS_OK : no_simulators();
+	for (size_t i = 0; i < KIND_COUNT; i++) {
+		glob_t found;
+
+		find_programs(build, kinds[i].files, &found);
+		for (size_t j = 0; j < found.gl_pathc; j++)
+			list_program(build, found.gl_pathv[j], i);
+		listed += found.gl_pathc;
+		globfree(&found);
+	}
+	return listed ? STATUS_OK : no_simulators();
 }
 
 /*
@@ -244,28 +229,41 @@ static int run_line(const struct sim_opts *opts, const char *name, char **line)
 	return status ? STATUS_FAILED : STATUS_OK;
 }
 
+static int simulate_kind(const struct sim_opts *opts, const char *path,
+			 const char *name, size_t kind)
+{
+	struct words words = { 0 };
+	int status;
+
+	if (!kinds[kind].has_fabric && (opts->verbose || opts->shrink ||
+					opts->capture || opts->ops || opts->without))
+		output_note("%s has no fabric: only --seed and --seeds mean something",
+			    name);
+	make_line(opts, path, kinds[kind].has_fabric, &words);
+	status = run_line(opts, name, words.word);
+	for (size_t i = 0; i < words.count; i++)
+		free(words.word[i]);
+	return status;
+}
+
 static int simulate(const struct sim_opts *opts, const char *build, const char *name)
 {
-	char path[PATH_MAX];
-
 	for (size_t i = 0; i < KIND_COUNT; i++) {
-		struct words words = { 0 };
+		char file[NAME_MAX + 1];
+		glob_t found;
 		int status;
 
-		if (snprintf(path, sizeof(path), "%s/%s/%s%s", build, kinds[i].folder,
-			     name, kinds[i].dropped) >= (int)sizeof(path) ||
-		    !ends_with(name, strlen(name), kinds[i].kept) || access(path, X_OK))
+		/* No more than a name, and one of this kind. */
+		snprintf(file, sizeof(file), "%s%s", name, kinds[i].dropped);
+		if (strpbrk(name, "/*?[\\") || fnmatch(kinds[i].files, file, 0))
 			continue;
-		if (!kinds[i].has_fabric &&
-		    (opts->verbose || opts->shrink || opts->capture || opts->ops ||
-		     opts->without))
-			output_note(
-				"%s has no fabric: only --seed and --seeds mean something",
-				name);
-		make_line(opts, path, kinds[i].has_fabric, &words);
-		status = run_line(opts, name, words.word);
-		for (size_t j = 0; j < words.count; j++)
-			free(words.word[j]);
+		find_programs(build, file, &found);
+		if (!found.gl_pathc) {
+			globfree(&found);
+			continue;
+		}
+		status = simulate_kind(opts, found.gl_pathv[0], name, i);
+		globfree(&found);
 		return status;
 	}
 	return output_usage("there is no simulator \"%s\"; `sennit sim` lists them",

@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Traffic: what programs do all day.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "loop/adapters/cases.h"
+#include "loop/adapters/talk.h"
+#include "loop/adapters/ticker.h"
+
+static void run_talks(struct world *world, const struct world_opts *opts,
+		      unsigned rounds)
+{
+	struct talk talk[WORLD_QPS];
+
+	world_open(world, opts);
+	for (unsigned i = 0; i < world->qps; i++)
+		talk_begin(&talk[i], world, i, rounds);
+	for (unsigned i = 0; i < world->qps; i++)
+		world_until(world, &talk[i].done, 1);
+	world_close(world);
+}
+
+static void echo(struct world *world)
+{
+	run_talks(world, &(struct world_opts){ 0 }, 1);
+}
+
+static void five_messages(struct world *world)
+{
+	run_talks(world, &(struct world_opts){ .lanes = 2 }, 5);
+}
+
+static void many_connections(struct world *world)
+{
+	run_talks(world, &(struct world_opts){ .qps = 12, .cqs = 3 }, 5);
+}
+
+/*
+ * Every verb
+ */
+
+static void await_job(struct world *world, unsigned *count, int ret, const char *what)
+{
+	unsigned before = *count;
+
+	must(ret, what);
+	world_until(world, count, before + 1);
+}
+
+static void count_done(struct snt_op *op)
+{
+	expect(!op->result, "an op has failed: %s", strerror(-op->result));
+	++*(unsigned *)op->arg;
+}
+
+static void atomics(struct world *world, struct snt_op *op, unsigned *count)
+{
+	const struct snt_token *there = &world->end[1].token;
+	struct snt_sge eight = world_sge(world, 0, 128, 8);
+	struct snt_qp *qp = world->end[0].qp[0];
+	uint64_t *word = (uint64_t *)(world->end[1].buffer + 256);
+
+	*word = 10;
+	await_job(world, count,
+		  snt_op_fetch_add(qp, op, &eight, there, there->addr + 256, 5, 0),
+		  "fetch_add");
+	expect(op->old == 10 && *word == 15, "fetch_add: was %llu, is %llu",
+	       (unsigned long long)op->old, (unsigned long long)*word);
+	await_job(world, count,
+		  snt_op_cmp_swap(qp, op, &eight, there, there->addr + 256, 15, 42, 0),
+		  "cmp_swap");
+	expect(op->old == 15 && *word == 42, "cmp_swap: was %llu, is %llu",
+	       (unsigned long long)op->old, (unsigned long long)*word);
+	await_job(world, count,
+		  snt_op_cmp_swap(qp, op, &eight, there, there->addr + 256, 15, 7, 0),
+		  "cmp_swap");
+	expect(op->old == 42 && *word == 42, "cmp_swap that does not match");
+}
+
+static void receive_imm(struct world *world, unsigned imm,
+			int (*post)(struct world *world, struct snt_op *op))
+{
+	unsigned sent = 0, received = 0;
+	struct snt_op send = { .done = count_done, .arg = &sent };
+	struct snt_op recv = { .done = count_done, .arg = &received };
+	struct snt_sge in = world_sge(world, 1, 512, 64);
+
+	must(snt_op_recv(world->end[1].qp[0], &recv, &in, 1), "receive");
+	must(post(world, &send), "post");
+	world_until(world, &received, 1);
+	world_until(world, &sent, 1);
+	expect(recv.wc.imm == imm, "the immediate is %u, not %u", recv.wc.imm, imm);
+}
+
+static int post_send_imm(struct world *world, struct snt_op *op)
+{
+	struct snt_sge out = world_sge(world, 0, 0, 64);
+
+	return snt_op_send_imm(world->end[0].qp[0], op, &out, 1, 77, 0);
+}
+
+static int post_write_imm(struct world *world, struct snt_op *op)
+{
+	const struct snt_token *there = &world->end[1].token;
+	struct snt_sge out = world_sge(world, 0, 0, 64);
+
+	return snt_op_write_imm(world->end[0].qp[0], op, &out, 1, there,
+				there->addr + 1024, 78, 0);
+}
+
+static void every_verb(struct world *world)
+{
+	unsigned count = 0;
+	struct snt_op op = { .done = count_done, .arg = &count };
+	struct snt_sge out, back;
+	struct world_end *end = world->end;
+
+	world_open(world, &(struct world_opts){ 0 });
+	out = world_sge(world, 0, 0, 64);
+	back = world_sge(world, 0, 64, 64);
+	memset(end[0].buffer, 'x', 64);
+	await_job(world, &count,
+		  snt_op_write(end[0].qp[0], &op, &out, 1, &end[1].token,
+			       end[1].token.addr, 0),
+		  "write");
+	await_job(world, &count,
+		  snt_op_read(end[0].qp[0], &op, &back, 1, &end[1].token,
+			      end[1].token.addr, 0),
+		  "read");
+	expect(!memcmp(end[0].buffer, end[0].buffer + 64, 64), "read other bytes");
+	atomics(world, &op, &count);
+	receive_imm(world, 77, post_send_imm);
+	receive_imm(world, 78, post_write_imm);
+	world_close(world);
+}
+
+/*
+ * Beside others
+ */
+
+/* A TCP connection to itself: one socket sends numbers, the other sends them back. */
+struct tcp {
+	const struct driver *driver;
+	int listener, client, server;
+	void *watched[2];
+	uint64_t next;
+	unsigned rounds;
+};
+
+static void answer(void *arg)
+{
+	struct tcp *tcp = arg;
+	char bytes[256];
+	ssize_t got = read(tcp->server, bytes, sizeof(bytes));
+
+	expect(got > 0 || errno == EAGAIN, "TCP: %s", strerror(errno));
+	if (got > 0)
+		expect(write(tcp->server, bytes, got) == got, "TCP: %s",
+		       strerror(errno));
+}
+
+static void ask(struct tcp *tcp)
+{
+	tcp->next++;
+	expect(write(tcp->client, &tcp->next, sizeof(tcp->next)) == sizeof(tcp->next),
+	       "TCP: %s", strerror(errno));
+}
+
+static void answered(void *arg)
+{
+	struct tcp *tcp = arg;
+	uint64_t number;
+	ssize_t got = read(tcp->client, &number, sizeof(number));
+
+	if (got < 0 && errno == EAGAIN)
+		return;
+	/* What is written as a whole is not cut on the loopback interface. */
+	expect(got == sizeof(number) && number == tcp->next, "TCP: a wrong answer");
+	tcp->rounds++;
+	ask(tcp);
+}
+
+static void tcp_open(struct tcp *tcp, const struct driver *driver)
+{
+	struct sockaddr_in address = { .sin_family = AF_INET,
+				       .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t length = sizeof(address);
+
+	tcp->driver = driver;
+	tcp->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	tcp->client = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	expect(tcp->listener >= 0 && tcp->client >= 0 &&
+		       !bind(tcp->listener, (struct sockaddr *)&address, length) &&
+		       !listen(tcp->listener, 1) &&
+		       !getsockname(tcp->listener, (struct sockaddr *)&address,
+				    &length) &&
+		       !connect(tcp->client, (struct sockaddr *)&address, length),
+	       "TCP: %s", strerror(errno));
+	tcp->server = accept(tcp->listener, NULL, NULL);
+	expect(tcp->server >= 0, "TCP: %s", strerror(errno));
+	fcntl(tcp->client, F_SETFL, O_NONBLOCK);
+	fcntl(tcp->server, F_SETFL, O_NONBLOCK);
+	tcp->watched[0] = driver->watch(tcp->client, answered, tcp);
+	tcp->watched[1] = driver->watch(tcp->server, answer, tcp);
+	ask(tcp);
+}
+
+static void tcp_close(struct tcp *tcp)
+{
+	for (int i = 0; i < 2; i++)
+		tcp->driver->unwatch(tcp->watched[i]);
+	close(tcp->client);
+	close(tcp->server);
+	close(tcp->listener);
+}
+
+static void count_up(void *arg)
+{
+	++*(unsigned *)arg;
+}
+
+/* Neither ends before the other has had its turn: who starves the others hangs. */
+static void beside_tcp_and_timer(struct world *world)
+{
+	struct talk talk;
+	struct tcp tcp = { 0 };
+	unsigned ticks = 0;
+	void *ticker;
+
+	world_open(world, &(struct world_opts){ 0 });
+	tcp_open(&tcp, world->driver);
+	ticker = ticker_start(world->driver, 1, count_up, &ticks);
+	talk_begin(&talk, world, 0, 0);
+	world_until_other(world, &talk.rounds, 50);
+	world_until_other(world, &tcp.rounds, tcp.rounds + 50);
+	world_until_other(world, &ticks, ticks + 3);
+	world_until_other(world, &talk.rounds, talk.rounds + 50);
+	talk_end(&talk);
+	world_until_other(world, &talk.done, 1);
+	ticker_stop(world->driver, ticker);
+	tcp_close(&tcp);
+	world_close(world);
+}
+
+const struct loop_case cases_talk[] = {
+	{ "echo", ON_ALL, 0, echo },
+	{ "five messages", ON_ALL, 0, five_messages },
+	{ "many connections", ON_ALL, 0, many_connections },
+	{ "every verb", ON_ALL, 0, every_verb },
+	{ "beside TCP and a timer", ON_ALL, 0, beside_tcp_and_timer },
+	{ 0 },
+};
