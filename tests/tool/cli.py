@@ -357,7 +357,7 @@ def running(tool: Tool):
 def running_for_real(tool: Tool):
     """run passes on arguments, settings and the exit status"""
     build = Path(tool.path).resolve().parent.parent.parent
-    library = build / "src/preload/libsennit-preload.so"
+    library = build / "preload/libsennit-preload.so"
     if not library.exists():
         raise Skip("there is no preload library in this build")
     if b"__asan_init" in library.read_bytes():

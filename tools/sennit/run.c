@@ -32,7 +32,7 @@ struct run_opts {
 /* From the folder of this program: in an installation, in a build folder. */
 static const char *const places[] = {
 	"../" TOOL_LIBDIR "/" LIBRARY,
-	"../../src/preload/" LIBRARY,
+	"../../preload/" LIBRARY,
 };
 
 static int find_library(const struct run_opts *opts, char path[PATH_MAX])

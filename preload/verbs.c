@@ -3,8 +3,8 @@
 #include <errno.h>
 
 #include "dev/soft/core.h"
-#include "preload/preload.h"
-#include "preload/real.h"
+#include "preload.h"
+#include "real.h"
 
 /* The function of the control table if the object is soft, else the real one. */
 #define CONTROL()	snt__preload_control()

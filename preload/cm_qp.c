@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "preload/cm.h"
+#include "cm.h"
 
 static uint8_t min(uint8_t a, uint8_t b)
 {

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "preload/cm.h"
+#include "cm.h"
 
 /*
  * Ports

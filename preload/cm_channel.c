@@ -8,7 +8,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "preload/cm.h"
+#include "cm.h"
 
 /*
  * Channels

@@ -18,7 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "preload/preload.h"
+#include "preload.h"
 #include "util/file_limit.h"
 
 #define DEV    "/dev/infiniband/"

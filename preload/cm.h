@@ -6,8 +6,8 @@
 #include <rdma/rdma_cma.h>
 
 #include "dev/cm.h"
-#include "preload/preload.h"
-#include "preload/real.h"
+#include "preload.h"
+#include "real.h"
 #include "util/list.h"
 
 /*

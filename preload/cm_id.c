@@ -5,7 +5,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "preload/cm.h"
+#include "cm.h"
 
 static struct snt__link all = { &all, &all };
 

@@ -7,7 +7,7 @@
 
 #include "dev/soft/cm_address.h"
 #include "dev/soft/cm_manager.h"
-#include "preload/cm.h"
+#include "cm.h"
 
 #define BACKLOG_DEFAULT 128
 

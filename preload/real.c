@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* The real libraries. They are loaded when the first of their functions is called: most
  * processes that inherit LD_PRELOAD do not use RDMA. */
-#include "preload/real.h"
+#include "real.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <string.h>
 
-#include "preload/preload.h"
+#include "preload.h"
 
 static struct snt__real real;
 static pthread_once_t once = PTHREAD_ONCE_INIT;

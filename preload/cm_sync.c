@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "preload/cm.h"
+#include "cm.h"
 
 static void drop_event(struct rdma_cm_id *rdma)
 {

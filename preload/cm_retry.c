@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "preload/cm.h"
+#include "cm.h"
 
 #define TRIES	 25
 #define PAUSE_MS 20

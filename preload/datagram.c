@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "dev/soft/core.h"
-#include "preload/preload.h"
-#include "preload/real.h"
+#include "preload.h"
+#include "real.h"
 
 struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 {

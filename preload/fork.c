@@ -3,7 +3,7 @@
  * A child of the process has none of its threads. Their work must not be left half done
  * there, and locks that they held would stay locked for ever.
  */
-#include "preload/cm.h"
+#include "cm.h"
 
 static void before_fork(void)
 {

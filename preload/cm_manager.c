@@ -13,7 +13,7 @@
 #include <sennit/device.h>
 
 #include "dev/soft/cm_address.h"
-#include "preload/cm.h"
+#include "cm.h"
 #include "util/thread.h"
 
 /* Per device; programs cannot choose. */

@@ -6,8 +6,8 @@
 
 #include "dev/soft/core.h"
 #include "dev/soft/verbs.h"
-#include "preload/preload.h"
-#include "preload/real.h"
+#include "preload.h"
+#include "real.h"
 
 #define PKEY 0xffff /* the only one that RoCE has */
 

@@ -2,7 +2,7 @@
 /* Ids are connected and disconnected. */
 #include <errno.h>
 
-#include "preload/cm.h"
+#include "cm.h"
 
 /* When the process ends, ids no longer have a soft or real part (cm_id.c). */
 #define SOFT_CALL(id, ret, call)                             \
