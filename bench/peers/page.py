@@ -162,14 +162,14 @@ def page(raws: Dict[str, dict], tool: str, root: Path, problems: List[str],
     lines = ["<!-- SPDX-License-Identifier: MIT -->", "<!-- Made by bench/peers/run.py. -->",
              "# Beside others, in figures", "",
              "What a user would pick instead, on the same machine, in one go, by one command:",
-             "", "    bench/peers/run.py --out docs/benchmarks.md", "",
+             "", "    bench/peers/run.py --out docs/measured/benchmarks.md", "",
              f"{time.strftime('%Y-%m-%d', time.gmtime())}; {processor()}; sennit "
              f"{commit(root)}; " + "; ".join(map(version, PACKAGES)) +
              f". Before it began, others used {100 * busy:.0f} % of the processors.", "",
              "Bandwidths are of writes (or the nearest that there is) with many under way, in "
              "10^9 bits per second; latencies are half of the time there and back, the median "
              "or, of libfabric and rstream, which tell no other, the average. "
-             "[benchmarking.md](benchmarking.md) says how we measure, "
+             "[method.md](method.md) says how we measure, "
              "[comparison.md](comparison.md) what the others can do.", ""]
     if busy > 0.1:
         lines += ["**The machine was busy with something else: these figures are of no use "

@@ -37,7 +37,7 @@
  * loop" means that a loop (loop.h), with everything in it, is used by one thread at a
  * time; "owner" means the same of a CQ without a loop, with its QPs and SRQs. Either
  * may move between threads if the program orders the accesses (a mutex, a queue,
- * pthread_create). docs/threads.md has the rules.
+ * pthread_create). docs/use/threads.md has the rules.
  */
 
 #if defined(__GNUC__)

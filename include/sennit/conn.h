@@ -84,7 +84,7 @@
  * After a fork, connections belong to the parent. Calls that would change something,
  * including destroying, fail with -ECHILD in the child. A child does not inherit the
  * sockets of soft devices and TCP carriers, so it keeps neither ports nor connections
- * open; docs/threads.md has the rest.
+ * open; docs/use/threads.md has the rest.
  *
  * Thread: loop, for every call here.
  */

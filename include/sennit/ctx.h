@@ -11,7 +11,7 @@
  * A program creates one context. It holds the devices, the memory registered on them, and
  * the clock, random source and log of everything made from it. All threads of the
  * program share it. Each thread that sends or receives has a loop of its own (loop.h),
- * or polls a CQ without one; docs/threads.md has the rules.
+ * or polls a CQ without one; docs/use/threads.md has the rules.
  *
  * Which devices
  * -------------

@@ -49,7 +49,7 @@
  *
  * Thread: loop, for every call here but snt_loop_create(), snt_loop_ctx(), snt_loop_wake() and
  * snt_loop_call(): one thread at a time uses a loop and the objects in it.
- * docs/threads.md has the rules, also for cancelling a thread that waits.
+ * docs/use/threads.md has the rules, also for cancelling a thread that waits.
  */
 
 #ifdef __cplusplus

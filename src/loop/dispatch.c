@@ -11,7 +11,7 @@
 #include "util/err.h"
 #include "vqp/cq.h"
 
-/* Between fairness to the program's other fds and the cost of a turn: docs/loop.md. */
+/* Between fairness to the program's other fds and the cost of a turn: docs/internals/loop.md. */
 #define BUDGET_DEFAULT 64
 #define EVENTS	       16
 

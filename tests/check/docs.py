@@ -20,7 +20,7 @@ from tap import ROOT, Report, files, name
 
 BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.M | re.S)
 SECONDS = 60
-NAMED = re.compile(r"`((?:src|tests|bench|examples|scripts|include|tools|docs|"
+NAMED = re.compile(r"`((?:src|preload|tests|bench|examples|scripts|include|tools|docs|"
                    r"vqp|loop|conn|stream|dev|udp|util)/[\w./-]+\.\w+)`")
 FOLDERS = ["", "src", "src/dev/soft"]
 
@@ -48,7 +48,7 @@ def missing(page):
 
 def main() -> None:
     report = Report()
-    pages = files("*.md", "docs/*.md")
+    pages = files("*.md", "docs/**/*.md")
     for page in pages:
         for block in BLOCK.findall(page.read_text()):
             report.check(f"{name(page)}: {block.splitlines()[0]}",

@@ -34,7 +34,7 @@ def long_examples():
 
 def main() -> None:
     report = Report()
-    pages = files("*.md", "docs/*.md", "tests/**/*.md")
+    pages = files("*.md", "docs/**/*.md", "tests/**/*.md")
     report.check("README's example is examples/01-hello.c", example_differs())
     report.check("links between pages lead somewhere",
                  [e for p in pages for e in dead_links(p)])

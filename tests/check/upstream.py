@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The tests that docs/upstream-tests.md and docs/stream.md name exist, and are run."""
+"""Tests that pages name exist and are run: docs/internals/upstream-tests.md, docs/use/stream.md."""
 
 import re
 
@@ -28,7 +28,7 @@ def missing(page: str):
 def main() -> None:
     report = Report()
     page = "".join((ROOT / "docs" / name).read_text()
-                   for name in ("upstream-tests.md", "stream.md"))
+                   for name in ("internals/upstream-tests.md", "use/stream.md"))
     report.check("tests that are named exist", list(missing(page)))
     report.check("enough of them are named",
                  [] if len(NAMED.findall(page)) > 30 else ["is the pattern right?"])

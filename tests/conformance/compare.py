@@ -5,9 +5,9 @@
 usage: compare.py [--write] [--page NAME] COLUMN COMMAND...
 
 COMMAND prints lines "case<TAB>words". COLUMN is a heading of the table in
-docs/conformance.md, or in another page of docs/. Prints TAP, a result for each case; with --write the column
-is rewritten instead, and cases that are new get a row where they stand in the
-output.
+docs/internals/conformance.md, or in another page of docs/. Prints TAP, a result for each
+case; with --write the column is rewritten instead, and cases that are new get a row where
+they stand in the output.
 """
 
 import re
@@ -104,7 +104,7 @@ def main() -> None:
     write = args[:1] == ["--write"]
     if write:
         args = args[1:]
-    page = "conformance.md"
+    page = "internals/conformance.md"
     if args[:1] == ["--page"]:
         page, args = args[1], args[2:]
     if len(args) < 2:

@@ -5,7 +5,7 @@
  *	conformance [--scripted | --sim | --udp ADDRESS|auto] [--list] [--case NAME]
  *
  * Prints for each case its name, a tab and what was observed. Nothing is judged
- * here: compare.py compares it with the table in docs/conformance.md.
+ * here: compare.py compares it with the table in docs/internals/conformance.md.
  */
 #include <errno.h>
 #include <getopt.h>

@@ -4,7 +4,7 @@
 
 usage: foreign.py [--write] [--quick] [--only CASE] [--verbose] WAY LIBRARY
 
-WAY is a column of the table in docs/foreign.md: who runs the server and who the client.
+WAY is a column of the table in docs/use/preload.md: who runs the server and who the client.
 Prints TAP, a result for each case: whether it works must be what the table says. With
 --write the page is printed instead, with what was found. A program that is not installed
 is skipped.
@@ -33,7 +33,7 @@ sys.path[:0] = [str(HERE.parent / "check"), str(HERE.parent / "conformance")]
 from compare import Table  # noqa: E402
 from tap import ROOT  # noqa: E402
 
-PAGE = ROOT / "docs/foreign.md"
+PAGE = ROOT / "docs/use/preload.md"
 INSIDE = "SENNIT_FOREIGN_INSIDE"
 ON_HOST = {"udp": "off", "shm": "on"}
 PACKAGES = {"ibv_": "ibverbs-utils", "ib_": "perftest", "fi_": "libfabric-bin",

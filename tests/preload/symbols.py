@@ -23,7 +23,7 @@ PURE = {
                        r"|ibv_is_fork_initialized|ibv_rate_.*|ibv_get_sysfs_path"
                        r"|ibv_read_sysfs_file|ibv_register_driver|ibv_import_device"
                        r"|ibv_unimport_.*",
-    # Sockets of librdmacm use ids from inside, see docs/preload.md.
+    # Sockets of librdmacm use ids from inside, see docs/use/preload.md.
     "librdmacm.so.1": r"rdma_event_str|rdma_freeaddrinfo|r(?!dma)[a-z]+",
 }
 FILES = {"access", "open", "open64", "stat", "stat64"}

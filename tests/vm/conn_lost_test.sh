@@ -3,7 +3,7 @@
 #
 # One of two guests gets lost, and the other one notices. What the second guest says matters
 # to those who look for a fault only. Its links lose everything, but are not taken down: rxe
-# would hear of no connection afterwards (docs/conformance.md, "A link that was down").
+# would hear of no connection afterwards (docs/internals/conformance.md, "A link that was down").
 # usage: conn_lost_test.sh RUN CONN_LOST
 set -u
 run=$1

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 #
 # Soft devices and the kernel's rxe talk to each other, in a guest, on one of the networks
-# that are the columns of docs/interop.md. Prints what worked: case, tab, "ok".
+# that are the columns of docs/internals/interop.md. Prints what worked: case, tab, "ok".
 # usage: interop_test.sh NETWORK UDP_TRAFFIC UDP_VQP
 set -eu
 network=$1
@@ -12,7 +12,7 @@ vqp=$3
 
 soft=10.5.0.2 soft_pair=10.5.0.2,10.5.1.2
 # Timeouts are long, because rxe 6.1 must not have to send again without need: see "rxe
-# that repeats itself" in docs/interop.md.
+# that repeats itself" in docs/internals/interop.md.
 sizes='' rounds=10 vqp_faults=''
 case $network in
 quick)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 #
 # What rdma_cm on rxe does when a link was down for a while, with programs that know nothing
-# of sennit: docs/conformance.md has the story. A kernel that does better fails here, and
+# of sennit: docs/internals/conformance.md has the story. A kernel that does better fails here, and
 # the page is to be changed.
 # usage: link_down_test.sh, in a guest with --net veth
 tests=0

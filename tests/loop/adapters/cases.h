@@ -14,7 +14,7 @@ enum {
 /* Comes with a driver, a kind of device and a random number. A case opens the world and
  * closes it, or ends the program. */
 struct loop_case {
-	const char *name; /* as in docs/loops.md */
+	const char *name; /* as in docs/use/event-loops.md */
 	unsigned kinds;	  /* of devices, enum device_kind */
 	unsigned flags;
 	void (*run)(struct world *world);

@@ -6,8 +6,8 @@
  *		   [--seed N] [--seeds COUNT] [CASE...]
  *	loop_epoll --table | --list
  *
- * Prints TAP; with --table the adapter's column of the table in docs/loops.md, with --list
- * the column of the devices that each case runs on.
+ * Prints TAP; with --table the adapter's column of the table in docs/use/event-loops.md, with
+ * --list the column of the devices that each case runs on.
  */
 #include <errno.h>
 #include <getopt.h>
