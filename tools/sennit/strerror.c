@@ -108,7 +108,7 @@ static int number_of(const char *text)
 /* "RETRY_EXC_ERR", with or without the prefixes of this library or of verbs. -1: none. */
 static int status_of(const char *text)
 {
-	static const char *const prefix[] = { "SNT_", "IBV_WC_" };
+	static const char *const prefix[] = { "SNT_WC_", "IBV_WC_" };
 
 	for (size_t i = 0; i < sizeof(prefix) / sizeof(*prefix); i++)
 		if (!strncasecmp(text, prefix[i], strlen(prefix[i])))
@@ -137,14 +137,14 @@ static int explain_status(unsigned status)
 	const char *help = snt_status_help(status);
 	json_t *object;
 
-	output_text("SNT_%s (status %u): %s\n  in sennit: %s\n", name, status, text,
+	output_text("SNT_WC_%s (status %u): %s\n  in sennit: %s\n", name, status, text,
 		    help);
 	if (!output.json)
 		return STATUS_OK;
 	object = output_object();
 	json_object_update_new(object,
 			       json_pack("{s:i, s:s+, s:s, s:s}", "completion_status",
-					 (int)status, "name", "SNT_", name, "text",
+					 (int)status, "name", "SNT_WC_", name, "text",
 					 text, "meaning", help));
 	output_json(object);
 	return STATUS_OK;
