@@ -241,6 +241,28 @@ static void tried_again(void **state)
 	kit_close(&kit);
 }
 
+/* The end that connects gets no processor for so long that the other one gives up. */
+static void tried_again_too_late(void **state)
+{
+	struct kit kit;
+
+	kit_open(&kit, carrier_of(state), 1);
+	kit.listen.setup_ns = UINT64_C(500000000);
+	kit_listen(&kit);
+	kit.connect.retries = 100;
+	kit_connect(&kit);
+	while (!kit.end[1].conn)
+		kit_turn(&kit);
+	while (!kit.end[1].events[SNT_CONN_OVER])
+		assert_success(snt_loop_wait(kit.end[1].loop, -1));
+	assert_int_equal(kit_status(&kit, 1), -ETIMEDOUT);
+	kit_until(&kit, kit_both_up);
+	assert_true(kit.requests > 1);
+	assert_int_equal(kit.end[0].events[SNT_CONN_OVER], 0);
+	kit_disconnect(&kit);
+	kit_close(&kit);
+}
+
 /* QPs that the program polls: it sees their completions, and their SNT_OP_CLOSED. */
 static void polled_by_the_program(void **state)
 {
@@ -610,6 +632,7 @@ int main(void)
 		BOTH(given_up_in_every_phase),
 		BOTH(a_name_that_comes_again),
 		BOTH(tried_again),
+		BOTH(tried_again_too_late),
 		BOTH(polled_by_the_program),
 		BOTH(unsignalled_to_the_last),
 		BOTH(with_shared_receives),

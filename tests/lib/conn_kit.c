@@ -63,6 +63,19 @@ static void happened(void *arg, struct snt_conn *conn, enum snt_conn_event event
 	end->events[event]++;
 }
 
+/* An earlier attempt failed, at one end at least, and the end that connects tries again. */
+static void replace_conn(struct kit *kit, struct snt_conn *conn)
+{
+	struct kit_end *end = &kit->end[1];
+
+	if (end->conn) {
+		assert_true(kit->connect.retries > 0);
+		assert_success(snt_conn_destroy(end->conn));
+		memset(end->events, 0, sizeof(end->events));
+	}
+	end->conn = conn;
+}
+
 static void requested(void *arg, struct snt_listener *listener, struct snt_conn *conn)
 {
 	struct kit *kit = arg;
@@ -76,7 +89,7 @@ static void requested(void *arg, struct snt_listener *listener, struct snt_conn 
 	if (kit->second)
 		kit->extra[1] = conn;
 	else
-		kit->end[1].conn = conn;
+		replace_conn(kit, conn);
 	assert_success(snt_conn_accept(conn, &kit->accept));
 }
 
