@@ -260,7 +260,7 @@ SNT_API int snt_conn_destroy(struct snt_conn *conn);
 
 /**
  * snt_conn_wait - wait until a connection is established, or over
- * @timeout_ns: -1: for ever; 0: dispatch once, and do not wait
+ * @timeout_ns: negative: for ever; 0: dispatch once, and do not wait
  *
  * Returns: 0 if it is established; its status if it is over; -EINPROGRESS on timeout;
  * -EBUSY inside a callback; -ECANCELED if it was destroyed meanwhile; the errno of the
@@ -436,7 +436,7 @@ SNT_API int snt_listener_address(const struct snt_listener *listener, unsigned p
 
 /**
  * snt_listener_wait - wait for a request
- * @timeout_ns: -1: for ever; 0: do not wait
+ * @timeout_ns: negative: for ever; 0: do not wait
  *
  * For listeners without a requested() function.
  *

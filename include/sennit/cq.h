@@ -133,8 +133,8 @@ struct snt_cq_opts {
  *
  * Ownership: adopted CQs stay the program's and must outlive it.
  * Returns: 0; -EINVAL for a depth beyond a device's limit, which the text names, or for
- * options that are out of range or contradict each other; -ENOMEM; the errno of the
- * device.
+ * options that are out of range or contradict each other; -ECHILD after a fork; -ENOMEM;
+ * the errno of the device.
  */
 SNT_API int snt_cq_create(struct snt_ctx *ctx, const struct snt_cq_opts *opts,
 			  struct snt_cq **cq_out);

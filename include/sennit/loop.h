@@ -243,7 +243,7 @@ SNT_API int snt_loop_set_wake_handler(struct snt_loop *loop,
 
 /**
  * snt_loop_wait - sleep until something has been done
- * @timeout_ns: -1: no timeout; 0: do not sleep
+ * @timeout_ns: negative: no timeout; 0: do not sleep
  *
  * For programs that have no event loop of their own. Polls the CQs for as long as
  * snt_loop_set_spin() says, then sleeps on the fd, then dispatches. It may return early

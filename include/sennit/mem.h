@@ -58,6 +58,7 @@ struct snt_token {
  *   -EOPNOTSUPP  an adopted device without a control table: snt_mem_adopt(); or
  *                SNT_ACCESS_WINDOW, and a device has no memory windows
  *   -ENOMEM      also for a locked-memory limit, which the text then states
+ *   -ECHILD      after a fork
  *   or the errno of the device that refused, which the text names.
  */
 SNT_API int snt_mem_register(struct snt_ctx *ctx, void *addr, size_t length,

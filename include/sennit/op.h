@@ -281,7 +281,7 @@ SNT_API int snt_op_timeout(struct snt_op *op, uint64_t timeout_ns, enum snt_canc
 
 /**
  * snt_op_wait - wait for an op, and dispatch meanwhile
- * @timeout_ns: -1: no timeout; 0: dispatch once, and do not wait
+ * @timeout_ns: negative: no timeout; 0: dispatch once, and do not wait
  *
  * Turns any op into a blocking call. Callbacks run as in snt_loop_wait(), including
  * that of the op, if it has one.

@@ -224,6 +224,7 @@ struct snt_recv_wr {
  *              SNT_QP_NOTIFY_LENGTH, but a device has no control table
  *   -ENOSPC    the virtual CQ cannot hold the worst case of this QP; all 2^24 - 1
  *              numbers are in use
+ *   -ECHILD    after a fork
  *   -ENOMEM, or the errno of the device.
  */
 SNT_API int snt_qp_create(struct snt_ctx *ctx, const struct snt_qp_opts *opts,

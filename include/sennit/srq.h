@@ -52,7 +52,7 @@ struct snt_srq_opts {
  *
  * Returns: 0; -EINVAL for options out of range, or a CQ of another context; -EOPNOTSUPP
  * if the device cannot make one; -ENOSPC if the CQ has no room for @depth completions;
- * -ENOMEM; the errno of the device.
+ * -ECHILD after a fork; -ENOMEM; the errno of the device.
  */
 SNT_API int snt_srq_create(struct snt_ctx *ctx, const struct snt_srq_opts *opts,
 			   struct snt_srq **srq_out);

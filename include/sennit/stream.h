@@ -186,7 +186,7 @@ SNT_API int snt_stream_listener_address(const struct snt_stream_listener *listen
 
 /**
  * snt_stream_listener_wait - wait for a stream that is open
- * @timeout_ns: -1: for ever; 0: do not wait
+ * @timeout_ns: negative: for ever; 0: do not wait
  *
  * For listeners without a function. A stream that was open and has since ended is
  * returned too, in its turn: the program can read the bytes that arrived, and then the
@@ -356,7 +356,7 @@ SNT_API int snt_stream_shutdown(struct snt_stream *stream);
 
 /**
  * snt_stream_close - end a stream gracefully, and free it
- * @timeout_ns: -1: for ever; 0: do not wait
+ * @timeout_ns: negative: for ever; 0: do not wait
  *
  * Shuts down, unless already done; waits until the peer has, too, and until everything
  * has arrived on both sides; then destroys the stream. No data is lost: if bytes arrive
@@ -393,7 +393,7 @@ SNT_API int snt_stream_destroy(struct snt_stream *stream);
 /**
  * snt_stream_wait - wait for one of several states
  * @events: a sum of snt_stream_events; SNT_STREAM_OVER is always waited for
- * @timeout_ns: -1: no timeout; 0: check, and do not wait
+ * @timeout_ns: negative: no timeout; 0: check, and do not wait
  *
  * Returns: those of @events, and SNT_STREAM_OVER, that are true; the status if only
  * OVER is and the stream failed; -EINPROGRESS on timeout; -EBUSY inside a callback;
@@ -404,7 +404,7 @@ SNT_API int snt_stream_wait(struct snt_stream *stream, unsigned events,
 
 /**
  * snt_stream_read_all, snt_stream_write_all - transfer a given number of bytes, waiting
- * @timeout_ns: for all of them; -1: for ever
+ * @timeout_ns: for all of them; negative: for ever
  *
  * Returns: how many; fewer than @length only if the timeout came first, or the end of the
  * stream or an error, of which the next call tells. If there were no bytes at all,

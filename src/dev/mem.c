@@ -246,8 +246,10 @@ static int register_all(struct snt_ctx *ctx, const struct request *request,
 			struct snt_mem **mem_out)
 {
 	struct snt_mem *mem;
-	int ret = check_request(request->iova, request->length, request->access);
+	int ret = snt__ctx_check(ctx);
 
+	if (!ret)
+		ret = check_request(request->iova, request->length, request->access);
 	if (ret)
 		return ret;
 	mem = mem_new(ctx, request->iova, request->length, request->access);
@@ -275,8 +277,10 @@ int snt_mem_alloc(struct snt_ctx *ctx, size_t length, unsigned access,
 	struct request request = { .length = length, .access = access };
 	struct snt__shared_mem *shared;
 	struct snt_mem *mem;
-	int ret = check_request(0, length, access);
+	int ret = snt__ctx_check(ctx);
 
+	if (!ret)
+		ret = check_request(0, length, access);
 	if (ret)
 		return ret;
 	ret = snt__shared_mem_make(length, &shared);

@@ -746,9 +746,11 @@ int snt_cq_create(struct snt_ctx *ctx, const struct snt_cq_opts *user_opts,
 {
 	struct snt_cq_opts opts;
 	struct snt_cq *cq;
-	int ret;
+	int ret = snt__ctx_check(ctx);
 
-	ret = snt__opts_import(&opts, sizeof(opts), user_opts, "struct snt_cq_opts");
+	if (!ret)
+		ret = snt__opts_import(&opts, sizeof(opts), user_opts,
+				       "struct snt_cq_opts");
 	if (ret)
 		return ret;
 	cq = snt__lines_alloc(1, sizeof(*cq));

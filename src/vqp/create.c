@@ -464,9 +464,11 @@ int snt_qp_create(struct snt_ctx *ctx, const struct snt_qp_opts *user_opts,
 {
 	struct snt_qp_opts opts;
 	struct snt_qp *qp;
-	int ret =
-		snt__opts_import(&opts, sizeof(opts), user_opts, "struct snt_qp_opts");
+	int ret = snt__ctx_check(ctx);
 
+	if (!ret)
+		ret = snt__opts_import(&opts, sizeof(opts), user_opts,
+				       "struct snt_qp_opts");
 	if (ret)
 		return ret;
 	ret = snt__srq_settle(ctx, &opts);

@@ -82,9 +82,11 @@ int snt_srq_create(struct snt_ctx *ctx, const struct snt_srq_opts *user_opts,
 {
 	struct snt_srq_opts opts;
 	struct snt_srq *srq;
-	int ret =
-		snt__opts_import(&opts, sizeof(opts), user_opts, "struct snt_srq_opts");
+	int ret = snt__ctx_check(ctx);
 
+	if (!ret)
+		ret = snt__opts_import(&opts, sizeof(opts), user_opts,
+				       "struct snt_srq_opts");
 	if (!ret)
 		ret = check(ctx, &opts);
 	if (ret)

@@ -493,6 +493,31 @@ static void waits_end_in_time(void **state)
 	loop_pair_close(pair);
 }
 
+static void nothing(struct snt_timer *timer)
+{
+	(void)timer;
+}
+
+static void a_negative_time_is_for_ever(void **state)
+{
+	struct loop_pair *pair = loop_pair_simple();
+	struct snt_loop *loop = pair->end[0].loop;
+	struct snt_op op = { .done = loop_done };
+	struct snt_timer timer = { .fired = nothing };
+	const int64_t times[] = { -1, -2, INT64_MIN };
+
+	(void)state;
+	dispatch_until_quiet(loop);
+	for (unsigned i = 0; i < 3; i++) {
+		assert_success(snt_timer_start(loop, &timer, 1000000));
+		assert_int_equal(snt_loop_wait(loop, times[i]), 1);
+		assert_success(loop_write(pair, 0, &op, 0, 8));
+		loop_pair_run(pair);
+		assert_int_equal(snt_op_wait(&op, times[i]), 0);
+	}
+	loop_pair_close(pair);
+}
+
 static void spinning_needs_no_fd(void **state)
 {
 	struct loop_pair *pair = loop_pair_simple();
@@ -519,6 +544,29 @@ static void never(struct snt_timer *timer)
 	fail_msg("%p", (void *)timer);
 }
 
+/* On the parent's devices. */
+static int makes_something(struct snt_ctx *ctx)
+{
+	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts) };
+	struct snt_qp_opts qp_opts = { .size = sizeof(qp_opts) };
+	struct snt_srq_opts srq_opts = { .size = sizeof(srq_opts) };
+	struct snt_mem *mem;
+	struct snt_srq *srq;
+	struct snt_cq *cq;
+	struct snt_qp *qp;
+	char byte;
+	int wrong = 0;
+
+	wrong |= snt_mem_register(ctx, &byte, 1, 0, &mem) != -ECHILD;
+	wrong |= snt_mem_alloc(ctx, 1, 0, &mem) != -ECHILD;
+	wrong |= snt_mem_register_dmabuf(ctx, 0, 0, 1, 0, 0, &mem) != -ECHILD;
+	wrong |= snt_cq_create(ctx, &cq_opts, &cq) != -ECHILD;
+	wrong |= snt_qp_create(ctx, &qp_opts, &qp) != -ECHILD;
+	wrong |= snt_qp_create_with_cq(ctx, &cq_opts, &qp_opts, &cq, &qp) != -ECHILD;
+	wrong |= snt_srq_create(ctx, &srq_opts, &srq) != -ECHILD;
+	return wrong;
+}
+
 static int in_child(struct loop_pair *pair, struct snt_op *op)
 {
 	struct snt_loop *loop = pair->end[0].loop;
@@ -535,6 +583,7 @@ static int in_child(struct loop_pair *pair, struct snt_op *op)
 	wrong |= snt_timer_start(loop, &timer, 1) != -ECHILD;
 	wrong |= loop_write(pair, 0, op, 0, 8) != -ECHILD;
 	wrong |= !strstr(snt_err_text(), "forked");
+	wrong |= makes_something(snt_loop_ctx(loop));
 	return wrong;
 }
 
@@ -789,6 +838,7 @@ int main(void)
 		cmocka_unit_test(events_are_acknowledged),
 		cmocka_unit_test(wakes_are_one),
 		cmocka_unit_test(waits_end_in_time),
+		cmocka_unit_test(a_negative_time_is_for_ever),
 		cmocka_unit_test(spinning_needs_no_fd),
 		cmocka_unit_test(a_fork_is_noticed),
 		cmocka_unit_test(a_broken_cq_does_not_stop_the_others),
