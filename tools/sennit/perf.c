@@ -81,7 +81,7 @@ static const struct option_entry perf_options[] = {
 	  .help = "of a packet; 0: what the ports have" },
 	{ OPTION_NUMBER, 'u', "qp-timeout", "NUMBER", AT(timeout), "0", 0, 31,
 	  .help = "ACK timeout of 4.096 us * 2^NUMBER; a packet is sent again up to 7 times; "
-		  "0: 14, which is 67 ms" },
+		  "0: 14, which is 67 ms, or with --local on soft devices 18" },
 	{ OPTION_FLAG, 'b', "bidirectional", .offset = AT(bidirectional),
 	  .help = "both ends send at the same time; figures of bw and rate are sums" },
 	{ OPTION_FLAG, 'e', "events", .offset = AT(events),
@@ -527,6 +527,8 @@ static int be_local(const struct perf_opts *opts, struct perf_sweep *sweep)
 	struct perf_shares shares;
 	int status = perf_shares_make(&opts->context, &shares);
 
+	if (!sweep->common.timeout)
+		sweep->common.timeout = perf_local_timeout(&opts->context);
 	if (!status)
 		status = be_both(opts, &shares, sweep);
 	perf_shares_free(&shares);

@@ -8,6 +8,15 @@
 #include "command.h"
 #include "sysfs.h"
 
+/*
+ * 1.07 s. The library's retries end after 1.8 s, but on a busy host either end may be without a
+ * processor for longer: both are in one session, which Linux schedules as a group (autogroup), and
+ * while one end spins on its processor, hardly any of the group's share is left for the other end
+ * on another processor. These retries take as long as perf itself waits for the other end. A server
+ * that is gone is noticed anyway, by its socket.
+ */
+#define SOFT_TIMEOUT 18
+
 static void note_port(void *arg, const char *name, unsigned port, const char *state)
 {
 	(void)name, (void)port, (void)state;
@@ -28,6 +37,11 @@ static bool takes_soft(const struct context_opts *all)
 		return !strcmp(setting, "only");
 	sysfs_each_port(note_port, &has_port);
 	return !has_port;
+}
+
+uint8_t perf_local_timeout(const struct context_opts *all)
+{
+	return takes_soft(all) ? SOFT_TIMEOUT : 0;
 }
 
 /* Cuts the list after its first @count entries. */

@@ -3,6 +3,7 @@
 #define TOOL_PERF_LOCAL_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "context.h"
 
@@ -17,6 +18,9 @@ struct perf_shares {
  * status, having reported any error. */
 int perf_shares_make(const struct context_opts *all, struct perf_shares *shares_out);
 void perf_shares_free(struct perf_shares *shares);
+
+/* The timeout of QPs unless one is given, as in struct perf_case. */
+uint8_t perf_local_timeout(const struct context_opts *all);
 
 /* Restricts the calling thread to its half of the processors: two ends that spin on the
  * same processor, while another is idle, would measure the scheduler. */

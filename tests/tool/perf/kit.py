@@ -19,8 +19,6 @@ WRITE, SEND, STREAM = 1, 4, 7
 BANDWIDTH = 1
 # A slow machine is not a failure.
 PATIENCE_S = 120 * float(os.environ.get("SNT_TIMEOUT_MULTIPLIER", 1))
-# Nor is an end that waits for a processor for a second or two: that is a retry's.
-PATIENT = ("--qp-timeout", "18")
 
 
 class Tool:
@@ -29,8 +27,6 @@ class Tool:
         self.environment = {**os.environ, "SENNIT_SOFT": "only"}
 
     def run(self, *options: str, **more):
-        if "--local" in options:
-            options = (*options, *PATIENT)
         more.setdefault("env", self.environment)
         return subprocess.run([self.path, "perf", *options], text=True,
                               capture_output=True, timeout=PATIENCE_S, **more)

@@ -16,6 +16,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 import xml.etree.ElementTree as xml
 from pathlib import Path
 
@@ -191,6 +192,32 @@ def progress_on_a_terminal(tool: Tool):
         yield f"status {process.returncode}, {shown!r}"
     if not shown.endswith(b"\r"):
         yield f"progress is left behind: {shown[-80:]!r}"
+
+
+# More than 8 timeouts of a QP by default.
+STARVED_S = 2.5
+
+
+def cpu_ticks(pid: int) -> int:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
+
+
+def a_server_without_a_processor(tool: Tool):
+    """The other end of --local gets none for a while, as on a busy host."""
+    client = tool.start("--local", "--test", "bw", "--size", "64,4k", "--duration", "1s",
+                        "--runs", "1", "--warm-up", "0", "--json")
+    client.stdout.readline()  # the first case is done, the second begins
+    server = int(Path(f"/proc/{client.pid}/task/{client.pid}/children").read_text())
+    before = cpu_ticks(server)
+    while cpu_ticks(server) < before + 3 and client.poll() is None:
+        time.sleep(0.001)
+    os.kill(server, signal.SIGSTOP)
+    time.sleep(STARVED_S)
+    os.kill(server, signal.SIGCONT)
+    _, errors = client.communicate()
+    if client.returncode:
+        yield f"status {client.returncode}: {errors}"
 
 
 def own_addresses(count: int) -> list:
@@ -581,6 +608,7 @@ TESTS = {
     "a client outlives hostile servers": hostile_servers,
     "the table, and no progress in a pipe": table,
     "progress on a terminal": progress_on_a_terminal,
+    "a server that gets no processor for seconds": a_server_without_a_processor,
     "addresses are shared out between both ends": shared_addresses,
     "addresses that are too few, or in use, are said once": too_few_addresses,
     "figures name their path": paths_named,
