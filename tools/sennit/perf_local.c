@@ -57,6 +57,34 @@ static int cut(const char *list, unsigned count, char *halves[2])
 				      : output_failed(NULL, "out of memory");
 }
 
+static const char *after(const char *entry)
+{
+	entry += strcspn(entry, ",");
+	return *entry ? entry + 1 : entry;
+}
+
+static bool has(const char *list, const char *entry)
+{
+	size_t length = strcspn(entry, ",");
+
+	for (; *list; list = after(list))
+		if (strcspn(list, ",") == length && !memcmp(list, entry, length))
+			return true;
+	return false;
+}
+
+/* Either end would be told that the other has it. */
+static int check_once(const char *list, bool by_option)
+{
+	for (const char *at = list; *at; at = after(at))
+		if (has(after(at), at))
+			return output_usage("%s names %.*s twice",
+					    by_option ? "--soft-addresses"
+						      : "SENNIT_SOFT_ADDRESSES",
+					    (int)strcspn(at, ","), at);
+	return STATUS_OK;
+}
+
 int perf_shares_make(const struct context_opts *all, struct perf_shares *shares)
 {
 	const char *list = all->soft_addresses ? all->soft_addresses
@@ -77,6 +105,9 @@ int perf_shares_make(const struct context_opts *all, struct perf_shares *shares)
 			list);
 	if (count < 2)
 		return STATUS_OK;
+	status = check_once(list, all->soft_addresses);
+	if (status)
+		return status;
 	status = cut(list, (count + 1) / 2, shares->addresses);
 	shares->client.soft_addresses = shares->addresses[0];
 	shares->server.soft_addresses = shares->addresses[1];

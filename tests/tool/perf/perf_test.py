@@ -246,8 +246,11 @@ def shared_addresses(tool: Tool):
 
 
 def too_few_addresses(tool: Tool):
-    """One address cannot be shared out; one that is in use is said once."""
+    """One address cannot be shared out; one that is in use, or named twice, is said once."""
     first, second = own_addresses(2)
+    done = tool.run("--local", "--soft-addresses", f"{first},{second},{first}")
+    if done.returncode != 2 or f"--soft-addresses names {first} twice" not in done.stderr:
+        yield f"named twice: status {done.returncode}, {done.stderr}"
     done = tool.run("--local", "--soft-addresses", first)
     if done.returncode != 2 or "at least two" not in done.stderr:
         yield f"status {done.returncode}, {done.stderr}"
@@ -610,7 +613,7 @@ TESTS = {
     "progress on a terminal": progress_on_a_terminal,
     "a server that gets no processor for seconds": a_server_without_a_processor,
     "addresses are shared out between both ends": shared_addresses,
-    "addresses that are too few, or in use, are said once": too_few_addresses,
+    "addresses that are too few, in use or named twice are said once": too_few_addresses,
     "figures name their path": paths_named,
     "both directions, and every byte of them verified": both_directions,
     "both directions at a time": both_directions_by_time,
