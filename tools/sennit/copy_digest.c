@@ -21,7 +21,7 @@ static void make_table(uint64_t table[256])
 	}
 }
 
-static uint64_t crc64(uint64_t crc, const uint8_t *bytes, size_t length)
+static uint64_t crc64_update(uint64_t crc, const uint8_t *bytes, size_t length)
 {
 	static uint64_t table[256];
 
@@ -73,7 +73,7 @@ int copy_digest_begin(struct copy_digest *digest, uint32_t kind)
 void copy_digest_add(struct copy_digest *digest, const void *bytes, size_t length)
 {
 	if (digest->kind == COPY_CRC64)
-		digest->crc = crc64(digest->crc, bytes, length);
+		digest->crc = crc64_update(digest->crc, bytes, length);
 #ifdef SNT_HAVE_CRYPTO
 	else
 		EVP_DigestUpdate(digest->state, bytes, length);

@@ -62,7 +62,7 @@ static const struct {
 };
 #define NUMBERS (sizeof(numbers) / sizeof(*numbers))
 
-static size_t put(void *to, const struct copy_frame *frame, size_t i)
+static size_t put_number(void *to, const struct copy_frame *frame, size_t i)
 {
 	const char *from = (const char *)frame + numbers[i].offset;
 	uint32_t narrow;
@@ -80,7 +80,7 @@ static size_t put(void *to, const struct copy_frame *frame, size_t i)
 	return sizeof(narrow);
 }
 
-static size_t get(const void *from, struct copy_frame *frame, size_t i)
+static size_t get_number(const void *from, struct copy_frame *frame, size_t i)
 {
 	char *to = (char *)frame + numbers[i].offset;
 	uint32_t narrow;
@@ -125,7 +125,7 @@ ssize_t copy_frame_pack(const struct copy_frame *frame, void *buffer, size_t siz
 	to += sizeof(header);
 	for (size_t i = 0; i < NUMBERS; i++)
 		if (parts & numbers[i].part)
-			to += put(to, frame, i);
+			to += put_number(to, frame, i);
 	if (parts & DIGEST) {
 		memcpy(to, frame->digest, COPY_DIGEST);
 		to += COPY_DIGEST;
@@ -148,7 +148,7 @@ ssize_t copy_frame_length(const void *header)
 	return word[1];
 }
 
-static bool is_sound(const struct copy_frame *frame)
+static bool is_valid_frame(const struct copy_frame *frame)
 {
 	return !(frame->flags & ~COPY_FLAGS_ALL) && !(frame->mode & ~07777u) &&
 	       frame->done < COPY_DONES && frame->error <= 4095;
@@ -180,14 +180,15 @@ int copy_frame_unpack(const void *buffer, size_t length, struct copy_frame *fram
 	from += COPY_HEADER;
 	for (size_t i = 0; i < NUMBERS; i++)
 		if (parts & numbers[i].part)
-			from += get(from, frame_out, i);
+			from += get_number(from, frame_out, i);
 	if (parts & DIGEST) {
 		memcpy(frame_out->digest, from, COPY_DIGEST);
 		from += COPY_DIGEST;
 	}
 	memcpy(frame_out->text, from, (size_t)told - fixed);
 	/* A text that contains a NUL would be read differently here and by the peer. */
-	return is_sound(frame_out) && strlen(frame_out->text) == (size_t)told - fixed
+	return is_valid_frame(frame_out) &&
+			       strlen(frame_out->text) == (size_t)told - fixed
 		       ? 0
 		       : -EBADMSG;
 }

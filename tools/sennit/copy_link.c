@@ -37,7 +37,7 @@ int copy_link_fail(struct copy_link *link, int error, const char *text)
 }
 
 /* The stream's own reason is more precise. */
-static int lost(struct copy_link *link, ssize_t ret)
+static int fail_stream(struct copy_link *link, ssize_t ret)
 {
 	struct snt_stream_info info = { .size = sizeof(info) };
 
@@ -94,14 +94,14 @@ int copy_link_push(struct copy_link *link, bool more_comes)
 	if (ret == -EAGAIN)
 		return 0;
 	if (ret < 0)
-		return lost(link, ret);
+		return fail_stream(link, ret);
 	link->begin += (size_t)ret;
 	if (link->begin == link->end)
 		link->begin = link->end = 0;
 	return 1;
 }
 
-static void gather(const struct iovec iov[2], uint8_t *to, size_t length)
+static void copy_from_ring(const struct iovec iov[2], uint8_t *to, size_t length)
 {
 	size_t first = length < iov[0].iov_len ? length : iov[0].iov_len;
 
@@ -112,7 +112,7 @@ static void gather(const struct iovec iov[2], uint8_t *to, size_t length)
 
 /* Copies so many bytes from the front of what has arrived. 1; 0: not yet; or an
  * error. */
-static int look(struct copy_link *link, uint8_t *to, size_t length)
+static int peek_bytes(struct copy_link *link, uint8_t *to, size_t length)
 {
 	struct iovec iov[2];
 	ssize_t ret = snt_stream_peek(link->stream, length, iov);
@@ -120,13 +120,13 @@ static int look(struct copy_link *link, uint8_t *to, size_t length)
 	if (ret == -EAGAIN)
 		return 0;
 	if (ret < 0)
-		return lost(link, ret);
+		return fail_stream(link, ret);
 	if (!ret)
 		return copy_link_fail(link, EPIPE, "the peer has ended");
 	if ((size_t)ret < length)
 		return copy_link_fail(link, EPROTO,
 				      "the peer has ended in the middle of a word");
-	gather(iov, to, length);
+	copy_from_ring(iov, to, length);
 	return 1;
 }
 
@@ -141,7 +141,7 @@ static int next_frame(struct copy_link *link, struct copy_frame *frame)
 		return -link->error;
 	if (link->data_left)
 		return 0;
-	ret = look(link, buffer, COPY_HEADER);
+	ret = peek_bytes(link, buffer, COPY_HEADER);
 	if (ret <= 0)
 		return ret;
 	length = copy_frame_length(buffer);
@@ -150,7 +150,7 @@ static int next_frame(struct copy_link *link, struct copy_frame *frame)
 				      "the peer says something that is no frame");
 	if (be32toh(*(uint32_t *)buffer) != COPY_DATA) {
 		whole += (size_t)length;
-		ret = look(link, buffer, whole);
+		ret = peek_bytes(link, buffer, whole);
 		if (ret <= 0)
 			return ret;
 	}
@@ -191,7 +191,7 @@ ssize_t copy_link_bytes(struct copy_link *link, struct iovec iov[2])
 	if (ret == -EAGAIN)
 		return 0;
 	if (ret < 0)
-		return lost(link, ret);
+		return fail_stream(link, ret);
 	if (!ret)
 		return copy_link_fail(link, EPROTO,
 				      "the peer has ended in the middle of data");

@@ -37,7 +37,7 @@ void copy_path_part(const char *name, char part[NAME_MAX + 1])
 		 (unsigned long long)number);
 }
 
-static bool is_sound(const char *part, size_t length)
+static bool is_valid_part(const char *part, size_t length)
 {
 	char name[NAME_MAX + 1];
 
@@ -55,7 +55,7 @@ int copy_path_check(const char *path)
 	while (*path) {
 		size_t length = strcspn(path, "/");
 
-		if (!is_sound(path, length))
+		if (!is_valid_part(path, length))
 			return -EINVAL;
 		path += length;
 		if (*path && !*++path)
@@ -64,7 +64,7 @@ int copy_path_check(const char *path)
 	return 0;
 }
 
-static int open_part(int folder, const char *path, size_t length)
+static int open_folder_part(int folder, const char *path, size_t length)
 {
 	char name[NAME_MAX + 1];
 	int fd;
@@ -84,7 +84,7 @@ int copy_path_parent(int root, const char *path, const char **name_out)
 	if (folder < 0)
 		return -errno;
 	for (const char *slash; (slash = strchr(path, '/')); path = slash + 1) {
-		int next = open_part(folder, path, (size_t)(slash - path));
+		int next = open_folder_part(folder, path, (size_t)(slash - path));
 
 		close(folder);
 		if (next < 0)
@@ -107,7 +107,7 @@ int copy_path_folder(int root, const char *path)
 	parent = copy_path_parent(root, path, &name);
 	if (parent < 0)
 		return parent;
-	folder = open_part(parent, name, strlen(name));
+	folder = open_folder_part(parent, name, strlen(name));
 	close(parent);
 	return folder;
 }

@@ -50,7 +50,7 @@ void copy_receiver_begin(struct copy_receiver *receiver, struct copy_link *link,
 	receiver->gathered = &receiver->group[0];
 }
 
-static void close_file(struct copy_incoming *item)
+static void close_incoming(struct copy_incoming *item)
 {
 	if (item->fd >= 0)
 		close(item->fd);
@@ -58,13 +58,13 @@ static void close_file(struct copy_incoming *item)
 }
 
 /* The item is judged, or given up. */
-static void release(struct copy_receiver *receiver, struct copy_incoming *item)
+static void release_item(struct copy_receiver *receiver, struct copy_incoming *item)
 {
 	if (item->state == WAITING)
 		receiver->waiting--;
 	if (receiver->current == item)
 		receiver->current = NULL;
-	close_file(item);
+	close_incoming(item);
 	copy_folder_release(item->folder);
 	copy_digest_end(&item->digest);
 	free(item->path);
@@ -81,20 +81,19 @@ static void drop_part(const struct copy_receiver *receiver, struct copy_incoming
  * Telling the sender
  */
 
-static int succeed(struct copy_receiver *receiver, struct copy_incoming *item)
+static int accept_item(struct copy_receiver *receiver, struct copy_incoming *item)
 {
 	struct copy_frame frame = { .type = COPY_JUDGED, .entry = item->entry };
 
 	copy_link_put(receiver->link, &frame);
-	release(receiver, item);
+	release_item(receiver, item);
 	return 1;
 }
 
 /* This file or folder fails, but the rest can go on. */
-__attribute__((format(printf, 4, 5))) static int refuse(struct copy_receiver *receiver,
-							struct copy_incoming *item,
-							int error, const char *format,
-							...)
+__attribute__((format(printf, 4, 5))) static int refuse_item(
+	struct copy_receiver *receiver, struct copy_incoming *item, int error,
+	const char *format, ...)
 {
 	struct copy_frame frame = { .type = COPY_JUDGED,
 				    .entry = item->entry,
@@ -113,7 +112,7 @@ __attribute__((format(printf, 4, 5))) static int refuse(struct copy_receiver *re
 	copy_link_put(receiver->link, &frame);
 	if (receiver->current == item)
 		receiver->state = item->state == WRITTEN ? DRAINING : IDLE;
-	release(receiver, item);
+	release_item(receiver, item);
 	return 1;
 }
 
@@ -124,15 +123,17 @@ static int refuse_and_keep(struct copy_receiver *receiver, struct copy_incoming 
 	char size[OUTPUT_QUANTITY];
 
 	if (receiver->to_stdout || item->in_place || item->fd < 0)
-		return refuse(receiver, item, error, ": %s: %s", what, strerror(error));
+		return refuse_item(receiver, item, error, ": %s: %s", what,
+				   strerror(error));
 	if (!item->at) {
 		drop_part(receiver, item);
-		return refuse(receiver, item, error, ": %s: %s; nothing of it was kept",
-			      what, strerror(error));
+		return refuse_item(receiver, item, error,
+				   ": %s: %s; nothing of it was kept", what,
+				   strerror(error));
 	}
-	return refuse(receiver, item, error,
-		      ": %s: %s; %s of it were kept; copy it again to resume", what,
-		      strerror(error), output_bytes(size, item->at));
+	return refuse_item(receiver, item, error,
+			   ": %s: %s; %s of it were kept; copy it again to resume",
+			   what, strerror(error), output_bytes(size, item->at));
 }
 
 /*
@@ -151,7 +152,7 @@ static int tell_placed(struct copy_receiver *receiver, struct copy_incoming *ite
 	} else {
 		receiver->report->folders++;
 	}
-	return succeed(receiver, item);
+	return accept_item(receiver, item);
 }
 
 /* Puts the gathered group in place, unless the other one still is. 1: it has begun. */
@@ -219,7 +220,7 @@ void copy_receiver_end(struct copy_receiver *receiver)
 	}
 	for (size_t i = 0; i < COPY_WINDOW; i++)
 		if (receiver->window[i].state != FREE)
-			release(receiver, &receiver->window[i]);
+			release_item(receiver, &receiver->window[i]);
 	copy_folder_release(receiver->folder);
 	receiver->folder = NULL;
 	if (receiver->root >= 0)
@@ -256,11 +257,11 @@ static int find_folder(struct copy_receiver *receiver, struct copy_incoming *ite
 	int ret;
 
 	if (!path_here(receiver, item->path, path))
-		return refuse(receiver, item, EINVAL, ": not a valid path here");
+		return refuse_item(receiver, item, EINVAL, ": not a valid path here");
 	ret = copy_folder_of(receiver->root, path, receiver->folder, &item->folder);
 	if (ret)
-		return refuse(receiver, item, -ret, ": cannot open its folder: %s",
-			      strerror(-ret));
+		return refuse_item(receiver, item, -ret, ": cannot open its folder: %s",
+				   strerror(-ret));
 	if (item->folder != receiver->folder) {
 		copy_folder_release(receiver->folder);
 		receiver->folder = item->folder;
@@ -308,8 +309,8 @@ static int on_folder(struct copy_receiver *receiver, const struct copy_frame *fr
 	if (!item)
 		return -receiver->link->error;
 	if (receiver->to_stdout)
-		return refuse(receiver, item, EISDIR,
-			      ": a folder cannot go to standard output");
+		return refuse_item(receiver, item, EISDIR,
+				   ": a folder cannot go to standard output");
 	ret = find_folder(receiver, item);
 	if (ret)
 		return ret;
@@ -321,9 +322,9 @@ static int on_folder(struct copy_receiver *receiver, const struct copy_frame *fr
 	if (errno == EEXIST &&
 	    !fstatat(item->folder->fd, item->target, &stat, AT_SYMLINK_NOFOLLOW) &&
 	    S_ISDIR(stat.st_mode))
-		return succeed(receiver, item);
-	return refuse(receiver, item, errno, ": the folder cannot be made: %s",
-		      strerror(errno));
+		return accept_item(receiver, item);
+	return refuse_item(receiver, item, errno, ": the folder cannot be made: %s",
+			   strerror(errno));
 }
 
 /*
@@ -349,9 +350,9 @@ static int lock_part(struct copy_receiver *receiver, struct copy_incoming *item,
 		return 0;
 	if (is_locked &&
 	    (!receiver->locked || !receiver->locked(receiver->locked_arg, stat)))
-		return refuse(receiver, item, EBUSY,
-			      ": another client is copying to it");
-	close_file(item);
+		return refuse_item(receiver, item, EBUSY,
+				   ": another client is copying to it");
+	close_incoming(item);
 	receiver->current = item;
 	receiver->state = LOCKED;
 	return 1;
@@ -359,28 +360,29 @@ static int lock_part(struct copy_receiver *receiver, struct copy_incoming *item,
 
 /* Opens a file of this user with one name, which no other client is writing. 0; 1: it
  * was refused, or is tried again later. */
-static int open_part(struct copy_receiver *receiver, struct copy_incoming *item)
+static int open_part_file(struct copy_receiver *receiver, struct copy_incoming *item)
 {
 	struct stat stat;
 
 	if (!fstatat(item->folder->fd, item->target, &stat, AT_SYMLINK_NOFOLLOW) &&
 	    !S_ISREG(stat.st_mode))
-		return refuse(receiver, item, EEXIST,
-			      ": there is %s of this name, which is left alone",
-			      S_ISDIR(stat.st_mode)   ? "a folder"
-			      : S_ISLNK(stat.st_mode) ? "a symbolic link"
-						      : "a device, a pipe or the like");
+		return refuse_item(receiver, item, EEXIST,
+				   ": there is %s of this name, which is left alone",
+				   S_ISDIR(stat.st_mode) ? "a folder"
+				   : S_ISLNK(stat.st_mode)
+					   ? "a symbolic link"
+					   : "a device, a pipe or the like");
 	item->fd = openat(item->folder->fd, item->part,
 			  O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
 	if (item->fd < 0)
-		return refuse(receiver, item, errno, ": it cannot be written: %s",
-			      strerror(errno));
+		return refuse_item(receiver, item, errno, ": it cannot be written: %s",
+				   strerror(errno));
 	if (fstat(item->fd, &stat))
-		return refuse(receiver, item, errno, ": %s", strerror(errno));
+		return refuse_item(receiver, item, errno, ": %s", strerror(errno));
 	if (!S_ISREG(stat.st_mode) || stat.st_nlink != 1 || stat.st_uid != geteuid())
-		return refuse(receiver, item, EEXIST,
-			      ": %s is in the way, and not ours: remove it",
-			      item->part);
+		return refuse_item(receiver, item, EEXIST,
+				   ": %s is in the way, and not ours: remove it",
+				   item->part);
 	if (lock_part(receiver, item, &stat))
 		return 1;
 	item->have = (uint64_t)stat.st_size;
@@ -416,7 +418,7 @@ static int open_existing(struct copy_receiver *receiver, struct copy_incoming *i
 
 	copy_path_part(item->target, item->part);
 	if (!fstatat(item->folder->fd, item->part, &stat, AT_SYMLINK_NOFOLLOW))
-		return open_part(receiver, item);
+		return open_part_file(receiver, item);
 	open_whole(item);
 	return 0;
 }
@@ -468,7 +470,7 @@ static int on_file(struct copy_receiver *receiver, const struct copy_frame *fram
 	return ret ? ret : look_for_bytes(receiver, item);
 }
 
-static int hash_some(struct copy_receiver *receiver)
+static int hash_kept_bytes(struct copy_receiver *receiver)
 {
 	struct copy_incoming *item = receiver->current;
 	uint8_t buffer[HASHED_MAX];
@@ -477,8 +479,8 @@ static int hash_some(struct copy_receiver *receiver)
 			       (off_t)item->at);
 
 	if (length < 0)
-		return refuse(receiver, item, errno, ": what was there from before: %s",
-			      strerror(errno));
+		return refuse_item(receiver, item, errno,
+				   ": what was there from before: %s", strerror(errno));
 	copy_digest_add(&item->digest, buffer, (size_t)length);
 	item->at += (uint64_t)length;
 	return length && item->at < item->have ? 1 : tell_have(receiver, item);
@@ -490,19 +492,20 @@ static int open_for_writing(struct copy_receiver *receiver, struct copy_incoming
 {
 	if (receiver->to_stdout) {
 		item->fd = dup(STDOUT_FILENO);
-		return item->fd < 0 ? refuse(receiver, item, errno,
+		return item->fd < 0
+			       ? refuse_item(receiver, item, errno,
 					     ": standard output: %s", strerror(errno))
-				    : 0;
+			       : 0;
 	}
 	if (item->in_place) {
-		close_file(item);
+		close_incoming(item);
 		item->in_place = false;
 	}
-	if (item->fd < 0 && open_part(receiver, item))
+	if (item->fd < 0 && open_part_file(receiver, item))
 		return 1;
 	return ftruncate(item->fd, (off_t)item->at)
-		       ? refuse(receiver, item, errno, ": it cannot be written: %s",
-				strerror(errno))
+		       ? refuse_item(receiver, item, errno,
+				     ": it cannot be written: %s", strerror(errno))
 		       : 0;
 }
 
@@ -533,7 +536,7 @@ static int on_start(struct copy_receiver *receiver, const struct copy_frame *fra
 }
 
 /* 0: another descriptor still has the lock. */
-static int try_again(struct copy_receiver *receiver)
+static int retry_lock(struct copy_receiver *receiver)
 {
 	struct copy_incoming *item = receiver->current;
 
@@ -551,7 +554,8 @@ static int try_again(struct copy_receiver *receiver)
  * Its bytes
  */
 
-static ssize_t write_some(const struct copy_receiver *receiver, const struct iovec *iov)
+static ssize_t write_bytes(const struct copy_receiver *receiver,
+			   const struct iovec *iov)
 {
 	const struct copy_incoming *item = receiver->current;
 	ssize_t length;
@@ -566,7 +570,7 @@ static ssize_t write_some(const struct copy_receiver *receiver, const struct iov
 	return length;
 }
 
-static int take_bytes(struct copy_receiver *receiver)
+static int receive_bytes(struct copy_receiver *receiver)
 {
 	struct copy_incoming *item = receiver->current;
 	struct iovec iov[2];
@@ -581,7 +585,7 @@ static int take_bytes(struct copy_receiver *receiver)
 	if (item->size != COPY_UNKNOWN && item->at + (uint64_t)length > item->size)
 		return copy_link_fail(receiver->link, EPROTO,
 				      "the peer sends more than there is");
-	length = write_some(receiver, &iov[0]);
+	length = write_bytes(receiver, &iov[0]);
 	if (length < 0)
 		return refuse_and_keep(receiver, item, errno, "writing it failed");
 	copy_digest_add(&item->digest, iov[0].iov_base, (size_t)length);
@@ -629,7 +633,7 @@ static int set_attributes(const struct copy_receiver *receiver,
 	return 0;
 }
 
-static int judge(struct copy_receiver *receiver, const struct copy_frame *frame)
+static int verify_digest(struct copy_receiver *receiver, const struct copy_frame *frame)
 {
 	struct copy_incoming *item = receiver->current;
 	uint8_t digest[COPY_DIGEST];
@@ -639,7 +643,7 @@ static int judge(struct copy_receiver *receiver, const struct copy_frame *frame)
 		return copy_link_fail(receiver->link, ENOMEM, "out of memory");
 	if (memcmp(digest, frame->digest, COPY_DIGEST)) {
 		drop_part(receiver, item);
-		return refuse(
+		return refuse_item(
 			receiver, item, EBADMSG,
 			": it did not arrive as it was sent, and was dropped; copy it "
 			"again");
@@ -652,7 +656,7 @@ static int judge(struct copy_receiver *receiver, const struct copy_frame *frame)
 		receiver->report->files++;
 		receiver->report->bytes += item->at;
 		receiver->report->resumed += item->resumed;
-		return succeed(receiver, item);
+		return accept_item(receiver, item);
 	}
 	if (ret)
 		return refuse_and_keep(receiver, item, -ret,
@@ -676,10 +680,10 @@ static int on_done(struct copy_receiver *receiver, const struct copy_frame *fram
 	item->state = WHOLE; /* its last frame has come */
 	if (frame->done == COPY_WHOLE &&
 	    (item->size == COPY_UNKNOWN || item->at == item->size))
-		return judge(receiver, frame);
+		return verify_digest(receiver, frame);
 	if (frame->done == COPY_CHANGED) {
 		drop_part(receiver, item);
-		return refuse(
+		return refuse_item(
 			receiver, item, ESTALE,
 			": it changed while it was being copied, and was dropped; copy it "
 			"again when it is at rest");
@@ -707,7 +711,8 @@ static int on_end(struct copy_receiver *receiver)
 	return 1;
 }
 
-static int on_problem(struct copy_receiver *receiver, const struct copy_frame *frame)
+static int on_peer_problem(struct copy_receiver *receiver,
+			   const struct copy_frame *frame)
 {
 	receiver->report->problems++;
 	if (receiver->report->problem)
@@ -737,7 +742,7 @@ static int on_frame(struct copy_receiver *receiver, const struct copy_frame *fra
 	case COPY_DONE:
 		return on_done(receiver, frame);
 	case COPY_PROBLEM:
-		return on_problem(receiver, frame);
+		return on_peer_problem(receiver, frame);
 	case COPY_END:
 		if (is_idle)
 			return on_end(receiver);
@@ -749,7 +754,7 @@ static int on_frame(struct copy_receiver *receiver, const struct copy_frame *fra
 			      "the peer says something out of turn");
 }
 
-static int listen_to(struct copy_receiver *receiver)
+static int receive_frame(struct copy_receiver *receiver)
 {
 	struct copy_frame frame;
 	int ret = copy_link_next(receiver->link, &frame);
@@ -764,7 +769,7 @@ static bool is_group_complete(const struct copy_receiver *receiver)
 	       !receiver->waiting;
 }
 
-static int work(struct copy_receiver *receiver)
+static int do_own_work(struct copy_receiver *receiver)
 {
 	int did = receiver->placing.group ? tell_one_placed(receiver) : 0;
 
@@ -777,10 +782,11 @@ static int work(struct copy_receiver *receiver)
 			return did;
 	}
 	if (receiver->state == LOCKED)
-		return try_again(receiver);
+		return retry_lock(receiver);
 	if (receiver->state == HASHING)
-		return hash_some(receiver);
-	did = receiver->link->data_left ? take_bytes(receiver) : listen_to(receiver);
+		return hash_kept_bytes(receiver);
+	did = receiver->link->data_left ? receive_bytes(receiver)
+					: receive_frame(receiver);
 	if (!did && is_group_complete(receiver))
 		return place_group(receiver);
 	return did;
@@ -816,7 +822,7 @@ int copy_receiver_step(struct copy_receiver *receiver)
 	int did = 0, pushed;
 
 	if (copy_link_has_room(receiver->link, COPY_CONTROL_MAX))
-		did = work(receiver);
+		did = do_own_work(receiver);
 	if (did < 0)
 		return did;
 	pushed = copy_link_push(receiver->link, did && !receiver->over);

@@ -50,7 +50,7 @@ void copy_sender_begin(struct copy_sender *sender, struct copy_link *link,
 	copy_walk_begin(&sender->walk, source, count);
 }
 
-static void close_file(struct copy_outgoing *item)
+static void close_outgoing(struct copy_outgoing *item)
 {
 	if (item->fd >= 0) {
 		close(item->fd);
@@ -65,7 +65,7 @@ void copy_sender_end(struct copy_sender *sender)
 {
 	for (size_t i = 0; i < COPY_WINDOW; i++)
 		if (sender->window[i].state != FREE)
-			close_file(&sender->window[i]);
+			close_outgoing(&sender->window[i]);
 	copy_walk_end(&sender->walk);
 	copy_digest_end(&sender->digest);
 }
@@ -98,7 +98,7 @@ static bool has_size(const struct copy_entry *found)
 	       (found->stat.st_size || pread(found->fd, &byte, 1, 0) <= 0);
 }
 
-static void propose(struct copy_sender *sender, enum copy_type type)
+static void propose_entry(struct copy_sender *sender, enum copy_type type)
 {
 	struct copy_entry *found = &sender->found;
 	const struct stat *stat = &found->stat;
@@ -142,12 +142,12 @@ static int find_next(struct copy_sender *sender)
 
 	switch (copy_walk_next(&sender->walk, &sender->found)) {
 	case COPY_FOUND_FILE:
-		propose(sender, COPY_FILE);
+		propose_entry(sender, COPY_FILE);
 		break;
 	case COPY_FOUND_FOLDER:
 		/* The contents of a folder, without the folder itself. */
 		if (*sender->found.path)
-			propose(sender, COPY_DIRECTORY);
+			propose_entry(sender, COPY_DIRECTORY);
 		break;
 	case COPY_FOUND_PROBLEM:
 		frame.error = (uint32_t)sender->found.error;
@@ -166,8 +166,8 @@ static int find_next(struct copy_sender *sender)
  * A file
  */
 
-static int start(struct copy_sender *sender, struct copy_outgoing *item,
-		 uint64_t offset)
+static int start_sending(struct copy_sender *sender, struct copy_outgoing *item,
+			 uint64_t offset)
 {
 	struct copy_frame frame = { .type = COPY_START,
 				    .entry = item->entry,
@@ -182,7 +182,7 @@ static int start(struct copy_sender *sender, struct copy_outgoing *item,
 	return 1;
 }
 
-static int begin(struct copy_sender *sender, struct copy_outgoing *item)
+static int begin_file(struct copy_sender *sender, struct copy_outgoing *item)
 {
 	snprintf(sender->report->path, sizeof(sender->report->path), "%s",
 		 item->path ? item->path : "");
@@ -191,14 +191,14 @@ static int begin(struct copy_sender *sender, struct copy_outgoing *item)
 	if (copy_digest_begin(&sender->digest, sender->digest_kind))
 		return copy_link_fail(sender->link, ENOMEM, "out of memory");
 	if (!item->have || item->size == COPY_UNKNOWN || item->have > item->size)
-		return start(sender, item, 0);
+		return start_sending(sender, item, 0);
 	item->at = 0;
 	item->state = HASHING;
 	return 1;
 }
 
 /* The peer's bytes may be of another file, or of an older one with this name. */
-static int hash_some(struct copy_sender *sender, struct copy_outgoing *item)
+static int hash_sent_bytes(struct copy_sender *sender, struct copy_outgoing *item)
 {
 	uint8_t buffer[HASHED_MAX], digest[COPY_DIGEST];
 	uint64_t left = item->have - item->at;
@@ -206,15 +206,17 @@ static int hash_some(struct copy_sender *sender, struct copy_outgoing *item)
 			       (off_t)item->at);
 
 	if (length <= 0)
-		return start(sender, item, 0);
+		return start_sending(sender, item, 0);
 	copy_digest_add(&sender->digest, buffer, (size_t)length);
 	item->at += (uint64_t)length;
 	if (item->at < item->have)
 		return 1;
 	if (copy_digest_value(&sender->digest, digest))
 		return copy_link_fail(sender->link, ENOMEM, "out of memory");
-	return start(sender, item,
-		     memcmp(digest, item->have_digest, COPY_DIGEST) ? 0 : item->have);
+	return start_sending(sender, item,
+			     memcmp(digest, item->have_digest, COPY_DIGEST)
+				     ? 0
+				     : item->have);
 }
 
 static bool has_changed(const struct copy_outgoing *item)
@@ -230,8 +232,8 @@ static bool has_changed(const struct copy_outgoing *item)
 	       item->at != (uint64_t)before->st_size;
 }
 
-static int finish(struct copy_sender *sender, struct copy_outgoing *item,
-		  enum copy_done done)
+static int finish_file(struct copy_sender *sender, struct copy_outgoing *item,
+		       enum copy_done done)
 {
 	struct copy_frame frame = { .type = COPY_DONE,
 				    .entry = item->entry,
@@ -242,12 +244,13 @@ static int finish(struct copy_sender *sender, struct copy_outgoing *item,
 	if (copy_digest_value(&sender->digest, frame.digest))
 		return copy_link_fail(sender->link, ENOMEM, "out of memory");
 	copy_link_put(sender->link, &frame);
-	close_file(item);
+	close_outgoing(item);
 	item->state = SENT;
 	return 1;
 }
 
-static ssize_t read_some(const struct copy_outgoing *item, void *to, size_t wanted)
+static ssize_t read_file_bytes(const struct copy_outgoing *item, void *to,
+			       size_t wanted)
 {
 	if (!wanted)
 		return 0;
@@ -278,11 +281,11 @@ static int send_some(struct copy_sender *sender, struct copy_outgoing *item)
 		sender->pipe = item->fd;
 		return 0;
 	}
-	length = read_some(item, to, wanted);
+	length = read_file_bytes(item, to, wanted);
 	if (length < 0 && errno == EINTR)
 		return 1;
 	if (length < 0)
-		return finish(sender, item, COPY_UNREADABLE);
+		return finish_file(sender, item, COPY_UNREADABLE);
 	if (length) {
 		copy_digest_add(&sender->digest, to, (size_t)length);
 		copy_link_put_data(sender->link, (uint32_t)length);
@@ -293,7 +296,7 @@ static int send_some(struct copy_sender *sender, struct copy_outgoing *item)
 	if (length && (item->size == COPY_UNKNOWN || item->at < item->size))
 		return 1;
 	/* After the last data there is room for a frame: see copy_sender_step(). */
-	return finish(sender, item, COPY_WHOLE);
+	return finish_file(sender, item, COPY_WHOLE);
 }
 
 /* The first file that is not yet sent. NULL: there is none. */
@@ -308,7 +311,7 @@ static struct copy_outgoing *current_item(struct copy_sender *sender)
 	return NULL;
 }
 
-static int advance(struct copy_sender *sender)
+static int advance_current(struct copy_sender *sender)
 {
 	struct copy_outgoing *item = current_item(sender);
 	struct copy_frame frame = { .type = COPY_END };
@@ -318,9 +321,9 @@ static int advance(struct copy_sender *sender)
 		return find_next(sender);
 	switch (item ? item->state : FREE) {
 	case KNOWN:
-		return begin(sender, item);
+		return begin_file(sender, item);
 	case HASHING:
-		return hash_some(sender, item);
+		return hash_sent_bytes(sender, item);
 	case SENDING:
 		return send_some(sender, item);
 	}
@@ -357,7 +360,7 @@ static int on_judged(struct copy_sender *sender, const struct copy_frame *frame)
 	if (frame->error) {
 		tell_problem(sender, (int)frame->error, frame->text);
 		if (item->state == SENDING)
-			ret = finish(sender, item, COPY_GIVEN_UP);
+			ret = finish_file(sender, item, COPY_GIVEN_UP);
 	} else if (item->is_folder) {
 		sender->report->folders++;
 	} else if (item->state == SENT) {
@@ -368,13 +371,13 @@ static int on_judged(struct copy_sender *sender, const struct copy_frame *frame)
 		return copy_link_fail(sender->link, EPROTO,
 				      "the peer accepted a file that was not yet sent");
 	}
-	close_file(item);
+	close_outgoing(item);
 	item->state = FREE;
 	sender->unjudged--;
 	return ret;
 }
 
-static int listen_to(struct copy_sender *sender)
+static int handle_next_frame(struct copy_sender *sender)
 {
 	struct copy_frame frame;
 	int ret;
@@ -401,11 +404,11 @@ int copy_sender_step(struct copy_sender *sender)
 {
 	int heard, pushed, did = 0;
 
-	heard = listen_to(sender);
+	heard = handle_next_frame(sender);
 	if (heard < 0 || sender->over)
 		return heard;
 	if (copy_link_has_room(sender->link, COPY_DATA_MAX + COPY_CONTROL_MAX))
-		did = advance(sender);
+		did = advance_current(sender);
 	if (did < 0)
 		return did;
 	pushed = copy_link_push(sender->link, heard || did);

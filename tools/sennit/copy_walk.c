@@ -24,7 +24,7 @@ void copy_walk_end(struct copy_walk *walk)
 		closedir(walk->level[--walk->depth].folder);
 }
 
-__attribute__((format(printf, 3, 4))) static enum copy_found problem(
+__attribute__((format(printf, 3, 4))) static enum copy_found report_problem(
 	struct copy_entry *entry, int error, const char *format, ...)
 {
 	va_list args;
@@ -36,7 +36,7 @@ __attribute__((format(printf, 3, 4))) static enum copy_found problem(
 	return COPY_FOUND_PROBLEM;
 }
 
-static const char *kind_text(mode_t mode)
+static const char *file_kind_text(mode_t mode)
 {
 	return S_ISLNK(mode)	? "a symbolic link"
 	       : S_ISFIFO(mode) ? "a pipe"
@@ -51,37 +51,41 @@ static enum copy_found look_at(struct copy_entry *entry, int folder, const char 
 	int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | (follow ? 0 : O_NOFOLLOW);
 
 	if (fstatat(folder, name, &entry->stat, follow ? 0 : AT_SYMLINK_NOFOLLOW))
-		return problem(entry, errno, "%.900s: %s", shown, strerror(errno));
+		return report_problem(entry, errno, "%.900s: %s", shown,
+				      strerror(errno));
 	if (!S_ISREG(entry->stat.st_mode) && !S_ISDIR(entry->stat.st_mode))
-		return problem(entry, EINVAL, "%.900s is %s, and was left out", shown,
-			       kind_text(entry->stat.st_mode));
+		return report_problem(entry, EINVAL, "%.900s is %s, and was left out",
+				      shown, file_kind_text(entry->stat.st_mode));
 	entry->fd = openat(folder, name, flags);
 	if (entry->fd < 0)
-		return problem(entry, errno, "%.900s: %s", shown, strerror(errno));
+		return report_problem(entry, errno, "%.900s: %s", shown,
+				      strerror(errno));
 	if (fstat(entry->fd, &entry->stat) ||
 	    (!S_ISREG(entry->stat.st_mode) && !S_ISDIR(entry->stat.st_mode))) {
 		close(entry->fd);
-		return problem(entry, EINVAL,
-			       "%.900s is something else now, and was left out", shown);
+		return report_problem(entry, EINVAL,
+				      "%.900s is something else now, and was left out",
+				      shown);
 	}
 	return S_ISDIR(entry->stat.st_mode) ? COPY_FOUND_FOLDER : COPY_FOUND_FILE;
 }
 
 /* Goes into a folder that is open at entry->fd. */
-static enum copy_found enter(struct copy_walk *walk, struct copy_entry *entry)
+static enum copy_found enter_folder(struct copy_walk *walk, struct copy_entry *entry)
 {
 	DIR *folder;
 
 	if (walk->depth == COPY_DEPTH_MAX) {
 		close(entry->fd);
-		return problem(entry, ELOOP, "%.900s is more than %d folders deep",
-			       entry->path, COPY_DEPTH_MAX);
+		return report_problem(entry, ELOOP,
+				      "%.900s is more than %d folders deep",
+				      entry->path, COPY_DEPTH_MAX);
 	}
 	folder = fdopendir(entry->fd);
 	if (!folder) {
 		close(entry->fd);
-		return problem(entry, errno, "%.900s: %s", entry->path,
-			       strerror(errno));
+		return report_problem(entry, errno, "%.900s: %s", entry->path,
+				      strerror(errno));
 	}
 	entry->fd = -1;
 	walk->level[walk->depth].folder = folder;
@@ -101,13 +105,14 @@ static enum copy_found from_source(struct copy_walk *walk, struct copy_entry *en
 		entry->fd = dup(STDIN_FILENO);
 		memset(&entry->stat, 0, sizeof(entry->stat));
 		entry->stat.st_mode = S_IFIFO | 0666;
-		return entry->fd < 0 ? problem(entry, errno, "standard input: %s",
-					       strerror(errno))
-				     : COPY_FOUND_FILE;
+		return entry->fd < 0
+			       ? report_problem(entry, errno, "standard input: %s",
+						strerror(errno))
+			       : COPY_FOUND_FILE;
 	}
 	found = look_at(entry, source->folder, source->name, source->name,
 			source->follow);
-	return found == COPY_FOUND_FOLDER ? enter(walk, entry) : found;
+	return found == COPY_FOUND_FOLDER ? enter_folder(walk, entry) : found;
 }
 
 static bool is_here(const char *name)
@@ -133,8 +138,8 @@ enum copy_found copy_walk_next(struct copy_walk *walk, struct copy_entry *entry)
 			walk->depth--;
 			walk->path[base] = '\0';
 			if (error)
-				return problem(entry, error, "%.900s: %s", walk->path,
-					       strerror(error));
+				return report_problem(entry, error, "%.900s: %s",
+						      walk->path, strerror(error));
 			continue;
 		}
 		if (is_here(found->d_name))
@@ -143,17 +148,18 @@ enum copy_found copy_walk_next(struct copy_walk *walk, struct copy_entry *entry)
 		if (snprintf(entry->path, sizeof(entry->path), "%s%s%s", walk->path,
 			     base ? "/" : "",
 			     found->d_name) >= (int)sizeof(entry->path))
-			return problem(entry, ENAMETOOLONG,
-				       "%.800s/...: the path is too long", walk->path);
+			return report_problem(entry, ENAMETOOLONG,
+					      "%.800s/...: the path is too long",
+					      walk->path);
 		/* Receivers refuse this name. */
 		if (copy_path_is_part(found->d_name))
-			return problem(
+			return report_problem(
 				entry, EINVAL,
 				"%.900s is what is left of another copy, and was left "
 				"out",
 				entry->path);
 		what = look_at(entry, dirfd(folder), found->d_name, entry->path, false);
-		return what == COPY_FOUND_FOLDER ? enter(walk, entry) : what;
+		return what == COPY_FOUND_FOLDER ? enter_folder(walk, entry) : what;
 	}
 	if (walk->source_next < walk->source_count)
 		return from_source(walk, entry);

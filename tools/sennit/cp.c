@@ -126,7 +126,7 @@ static void top_there(const char *path, char top[COPY_PATH_MAX])
  * While it runs
  */
 
-static void on_problem(void *arg, const char *text)
+static void note_problem(void *arg, const char *text)
 {
 	struct client *client = arg;
 
@@ -135,7 +135,7 @@ static void on_problem(void *arg, const char *text)
 		json_array_append_new(client->messages, output_string(text));
 }
 
-static void show_progress(struct client *client)
+static void show_copy_progress(struct client *client)
 {
 	const struct copy_report *report = &client->report;
 	uint64_t now = snt_loop_now(client->loop), passed = now - client->shown_ns;
@@ -165,14 +165,14 @@ static void show_progress(struct client *client)
 			output_bytes(size, report->size), rate, left, report->path);
 }
 
-static int lost(struct client *client)
+static int fail_lost(struct client *client)
 {
 	return output_failed(
 		"what has arrived was kept; run the same command again to resume",
 		"%s: the connection is lost: %s", client->host, client->link.text);
 }
 
-static int interrupted(struct client *client)
+static int fail_interrupted(struct client *client)
 {
 	copy_link_fail(&client->link, EINTR, "the client was interrupted");
 	return output_failed(
@@ -196,15 +196,15 @@ static int wait_for_pipe(struct client *client)
 }
 
 /* Does one step, then lets the loop run. */
-static int turn(struct client *client, int did)
+static int run_loop_once(struct client *client, int did)
 {
 	int ret;
 
 	if (did < 0)
-		return lost(client);
+		return fail_lost(client);
 	if (peer_stopped)
-		return interrupted(client);
-	show_progress(client);
+		return fail_interrupted(client);
+	show_copy_progress(client);
 	if (!did && client->pipe >= 0)
 		ret = wait_for_pipe(client);
 	else
@@ -215,7 +215,7 @@ static int turn(struct client *client, int did)
 }
 
 /* Asks for a transfer. The server answers READY, or what is wrong. */
-static int ask(struct client *client, const char *path, uint32_t flags)
+static int request_transfer(struct client *client, const char *path, uint32_t flags)
 {
 	struct copy_frame frame = { .type = COPY_OPEN,
 				    .version = COPY_VERSION,
@@ -234,7 +234,7 @@ static int ask(struct client *client, const char *path, uint32_t flags)
 		ret = pushed < 0 ? pushed : copy_link_next(&client->link, &frame);
 		if (ret > 0)
 			break;
-		status = turn(client, ret < 0 ? ret : pushed);
+		status = run_loop_once(client, ret < 0 ? ret : pushed);
 	}
 	if (status)
 		return status;
@@ -247,7 +247,7 @@ static int ask(struct client *client, const char *path, uint32_t flags)
 	    copy_digest_best(frame.digests) != frame.digests) {
 		copy_link_fail(&client->link, EPROTO,
 			       "the server says something out of turn");
-		return lost(client);
+		return fail_lost(client);
 	}
 	return STATUS_OK;
 }
@@ -266,14 +266,15 @@ static int send_steps(struct client *client, struct copy_sender *sender)
 	return did;
 }
 
-static int push(struct client *client, char **source, size_t count, const char *path)
+static int push_files(struct client *client, char **source, size_t count,
+		      const char *path)
 {
 	struct copy_source *sources = calloc(count, sizeof(*sources));
 	char(*top)[COPY_PATH_MAX] = calloc(count, sizeof(*top));
 	uint32_t flags = (client->opts->times ? COPY_TIMES : 0u) |
 			 (count > 1 || ends_in_slash(path) ? COPY_INTO : 0u);
 	static struct copy_sender sender;
-	int status = sources && top ? ask(client, path, flags)
+	int status = sources && top ? request_transfer(client, path, flags)
 				    : output_failed(NULL, "out of memory");
 
 	for (size_t i = 0; !status && i < count; i++) {
@@ -290,7 +291,7 @@ static int push(struct client *client, char **source, size_t count, const char *
 		copy_sender_begin(&sender, &client->link, &client->report,
 				  client->digest, sources, count);
 		while (!status && !sender.over)
-			status = turn(client, send_steps(client, &sender));
+			status = run_loop_once(client, send_steps(client, &sender));
 		client->pipe = -1;
 		copy_sender_end(&sender);
 	}
@@ -334,7 +335,8 @@ static int receive_steps(struct copy_receiver *receiver)
 	return did;
 }
 
-static int pull(struct client *client, const char *path, const char *target, bool into)
+static int pull_files(struct client *client, const char *path, const char *target,
+		      bool into)
 {
 	static struct copy_receiver receiver;
 	int root = -1, status;
@@ -351,10 +353,10 @@ static int pull(struct client *client, const char *path, const char *target, boo
 			return STATUS_FAILED;
 	}
 	copy_receiver_begin(&receiver, &client->link, &client->report, 0, root);
-	status = ask(client, path, flags);
+	status = request_transfer(client, path, flags);
 	receiver.digest_kind = client->digest;
 	while (!status && !receiver.over)
-		status = turn(client, receive_steps(&receiver));
+		status = run_loop_once(client, receive_steps(&receiver));
 	copy_receiver_end(&receiver);
 	return status;
 }
@@ -396,7 +398,7 @@ static int connect_to(struct client *client)
 		       : STATUS_OK;
 }
 
-static void disconnect(struct client *client)
+static void disconnect_client(struct client *client)
 {
 	bool is_well = client->link.out && !client->link.error;
 
@@ -449,7 +451,7 @@ static json_t *json_summary(const struct client *client, double seconds, int sta
 }
 
 /* Messages have named what was not copied; the status summarises them. */
-static int summarise(struct client *client, int status)
+static int summarise_copy(struct client *client, int status)
 {
 	const struct copy_report *report = &client->report;
 	double seconds = (double)(snt_loop_now(client->loop) - client->began_ns) / 1e9;
@@ -468,24 +470,24 @@ static int summarise(struct client *client, int status)
 	return status;
 }
 
-static int copy(struct client *client, char **source, size_t count, const char *target,
-		const struct place *to)
+static int connect_and_copy(struct client *client, char **source, size_t count,
+			    const char *target, const struct place *to)
 {
 	struct place from;
 	int status = connect_to(client);
 
 	client->began_ns = client->shown_ns = snt_loop_now(client->loop);
 	if (!status && *to->host)
-		status = push(client, source, count, to->path);
+		status = push_files(client, source, count, to->path);
 	for (size_t i = 0; !status && !*to->host && i < count; i++) {
 		status = read_place(source[i], &from);
 		if (!status)
-			status = pull(client, from.path, target,
-				      count > 1 || ends_in_slash(target));
+			status = pull_files(client, from.path, target,
+					    count > 1 || ends_in_slash(target));
 	}
 	if (client->link.out)
-		status = summarise(client, status);
-	disconnect(client);
+		status = summarise_copy(client, status);
+	disconnect_client(client);
 	return status;
 }
 
@@ -513,7 +515,7 @@ static int read_places(char **source, size_t count, const char *target,
 	return status;
 }
 
-static int by_name(const void *a, const void *b)
+static int compare_names(const void *a, const void *b)
 {
 	return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
@@ -538,7 +540,7 @@ static int check_names(char **source, size_t count, bool from_there)
 		name[i] = top[i];
 	}
 	if (!status)
-		qsort(name, count, sizeof(*name), by_name);
+		qsort(name, count, sizeof(*name), compare_names);
 	for (size_t i = 1; !status && i < count; i++)
 		if (*name[i] && !strcmp(name[i], name[i - 1]))
 			status = output_usage(
@@ -557,7 +559,8 @@ static int cp_run(const void *opts_in, int count, char **argument)
 	size_t sources = (size_t)count - 1;
 	struct client client = { .opts = opts,
 				 .pipe = -1,
-				 .report = { .problem = on_problem, .arg = &client } };
+				 .report = { .problem = note_problem,
+					     .arg = &client } };
 	struct place to, from;
 	int status = read_places(argument, sources, target, &to, &from);
 
@@ -579,7 +582,7 @@ static int cp_run(const void *opts_in, int count, char **argument)
 		return status;
 	client.messages = output.json ? json_array() : NULL;
 	copy_disk_begin(client.loop);
-	status = copy(&client, argument, sources, target, &to);
+	status = connect_and_copy(&client, argument, sources, target, &to);
 	copy_disk_end();
 	json_decref(client.messages);
 	context_close_loop(client.loop);

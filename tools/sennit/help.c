@@ -51,7 +51,7 @@ const struct option_entry common_options[] = {
  * As text
  */
 
-static void paragraphs(const char *text)
+static void print_paragraphs(const char *text)
 {
 	while (*text) {
 		size_t length = strcspn(text, "\n");
@@ -108,7 +108,7 @@ void command_help(const struct command *command)
 {
 	printf("usage: sennit %s [OPTION]...%s%s\n\n", command->name,
 	       *command->arguments ? " " : "", command->arguments);
-	paragraphs(command->description);
+	print_paragraphs(command->description);
 	if (command->options && command->options->kind != OPTION_GROUP)
 		puts("\nOptions:");
 	options_each(command->options, option_line, NULL);
@@ -120,7 +120,7 @@ void command_help(const struct command *command)
 void tool_help(void)
 {
 	puts("usage: sennit COMMAND [OPTION]... [ARGUMENT]...\n");
-	paragraphs(tool_about);
+	print_paragraphs(tool_about);
 	puts("\nCommands:");
 	for (size_t i = 0; commands[i]; i++) {
 		printf("  %-12s", commands[i]->name);
@@ -138,7 +138,7 @@ void tool_help(void)
  */
 
 /* Text in which roff finds neither requests nor escapes. */
-static void roff(const char *text)
+static void print_roff(const char *text)
 {
 	for (const char *c = text; *c; c++) {
 		if ((*c == '.' || *c == '\'') && (c == text || c[-1] == '\n'))
@@ -167,7 +167,7 @@ static void roff_paragraphs(const char *text)
 			puts(".PP");
 		verbatim = *line == ' ';
 		if (*line) {
-			roff(line);
+			print_roff(line);
 			putchar('\n');
 		}
 		text += length;
@@ -182,7 +182,7 @@ static void roff_option(void *arg, const struct option_entry *entry, size_t base
 	(void)arg, (void)base;
 	if (entry->kind == OPTION_GROUP) {
 		printf(".SS ");
-		roff(entry->help);
+		print_roff(entry->help);
 		putchar('\n');
 		return;
 	}
@@ -190,18 +190,18 @@ static void roff_option(void *arg, const struct option_entry *entry, size_t base
 	if (entry->letter)
 		printf("\\fB\\-%c\\fR, ", entry->letter);
 	printf("\\fB\\-\\-");
-	roff(entry->name);
+	print_roff(entry->name);
 	printf("\\fR");
 	if (entry->argument) {
 		printf(" \\fI");
-		roff(entry->argument);
+		print_roff(entry->argument);
 		printf("\\fR");
 	}
 	putchar('\n');
-	roff(entry->help);
+	print_roff(entry->help);
 	if (entry->standard) {
 		printf(" (default: ");
-		roff(entry->standard);
+		print_roff(entry->standard);
 		putchar(')');
 	}
 	putchar('\n');
@@ -212,7 +212,7 @@ static void roff_statuses(void)
 	puts(".SH EXIT STATUS");
 	for (size_t i = 0; i < STATUS_COUNT; i++) {
 		printf(".TP\n.B %d\n", statuses[i].status);
-		roff(statuses[i].meaning);
+		print_roff(statuses[i].meaning);
 		putchar('\n');
 	}
 }
@@ -222,9 +222,9 @@ static void roff_examples(const struct example *example)
 	puts(".SH EXAMPLES");
 	for (; example && example->line; example++) {
 		printf(".TP\n.B ");
-		roff(example->line);
+		print_roff(example->line);
 		putchar('\n');
-		roff(example->what);
+		print_roff(example->what);
 		putchar('\n');
 	}
 }
@@ -238,10 +238,10 @@ static void roff_settings(void)
 	puts(".SH ENVIRONMENT");
 	for (size_t i = 0; i < count; i++) {
 		printf(".TP\n.B %s\n", setting[i].name);
-		roff(setting[i].help);
+		print_roff(setting[i].help);
 		if (*setting[i].default_value) {
 			printf(" (default: ");
-			roff(setting[i].default_value);
+			print_roff(setting[i].default_value);
 			putchar(')');
 		}
 		putchar('\n');
@@ -252,9 +252,9 @@ void command_manual(const struct command *command)
 {
 	printf(".TH SENNIT\\-%s 1 \"\" \"sennit %s\" \"sennit\"\n.SH NAME\nsennit\\-%s \\- ",
 	       command->name, TOOL_VERSION, command->name);
-	roff(command->summary);
+	print_roff(command->summary);
 	printf("\n.SH SYNOPSIS\n.B sennit %s\n[\\fIOPTION\\fR]... ", command->name);
-	roff(command->arguments);
+	print_roff(command->arguments);
 	puts("\n.SH DESCRIPTION");
 	roff_paragraphs(command->description);
 	puts(".SH OPTIONS");
@@ -278,7 +278,7 @@ void tool_manual(void)
 	puts(".SH COMMANDS");
 	for (size_t i = 0; commands[i]; i++) {
 		printf(".TP\n.BR sennit\\-%s (1)\n", commands[i]->name);
-		roff(commands[i]->summary);
+		print_roff(commands[i]->summary);
 		putchar('\n');
 	}
 	roff_examples(tool_examples);

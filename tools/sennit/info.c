@@ -25,7 +25,7 @@ struct info_opts {
  * Words
  */
 
-static const char *kind_text(enum snt_device_kind kind)
+static const char *device_kind_text(enum snt_device_kind kind)
 {
 	return kind == SNT_DEVICE_SOFT	  ? "soft"
 	       : kind == SNT_DEVICE_VERBS ? "verbs"
@@ -39,7 +39,7 @@ static const char *link_text(enum snt_link link)
 					   : "unknown";
 }
 
-static const char *state_text(enum snt_port_state state)
+static const char *port_state_text(enum snt_port_state state)
 {
 	static const char *const text[] = { "unknown", "down", "init", "armed",
 					    "active" };
@@ -138,8 +138,8 @@ static void say_device(const struct snt_device *device,
 	if (info->numa_node >= 0)
 		snprintf(node, sizeof(node), "NUMA node %d", info->numa_node);
 	output_text("device %u: %s port %u, %s, %s, %s\n", info->index, info->name,
-		    info->port, kind_text(info->kind), link_text(info->link),
-		    state_text(info->state));
+		    info->port, device_kind_text(info->kind), link_text(info->link),
+		    port_state_text(info->state));
 	output_text("  MTU %u of %u, %s, %s%s\n", info->mtu, info->mtu_max, rate, node,
 		    info->atomics ? ", atomics" : ", no atomics");
 	output_text("  path: %s\n", path_words(info->path));
@@ -184,8 +184,8 @@ static json_t *json_device(const struct snt_device *device,
 	json_t *object = json_pack(
 		"{s:i, s:s, s:i, s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:b, s:s}",
 		"index", (int)info->index, "name", info->name, "port", (int)info->port,
-		"kind", kind_text(info->kind), "link", link_text(info->link), "state",
-		state_text(info->state), "mtu", (int)info->mtu, "mtu_max",
+		"kind", device_kind_text(info->kind), "link", link_text(info->link),
+		"state", port_state_text(info->state), "mtu", (int)info->mtu, "mtu_max",
 		(int)info->mtu_max, "speed_mbps", (int)info->speed_mbps, "numa_node",
 		(int)info->numa_node, "lid", (int)info->lid, "atomics",
 		info->atomics != 0, "path", path_name(info->path));
@@ -229,7 +229,7 @@ struct left_out {
 	json_t *array;
 };
 
-static bool is_open(struct snt_ctx *ctx, const char *name, unsigned port)
+static bool is_port_open(struct snt_ctx *ctx, const char *name, unsigned port)
 {
 	struct snt_device_info info = { .size = sizeof(info) };
 
@@ -245,7 +245,7 @@ static void show_left_out(void *arg, const char *name, unsigned port, const char
 {
 	struct left_out *left_out = arg;
 
-	if (is_open(left_out->ctx, name, port))
+	if (is_port_open(left_out->ctx, name, port))
 		return;
 	output_text("not opened: %s port %u: %s%s\n", name, port, state,
 		    strstr(state, "ACTIVE") ? ", and not selected" : "");

@@ -29,7 +29,7 @@ static const char *command_name(const void *arg, size_t i)
 	return commands[i] ? commands[i]->name : NULL;
 }
 
-static int unknown(const char *typed)
+static int refuse_command(const char *typed)
 {
 	const char *nearest = options_nearest(typed, command_name, NULL);
 
@@ -39,7 +39,7 @@ static int unknown(const char *typed)
 	return output_usage("there is no \"%s\"", typed);
 }
 
-static int run(const struct command *command, int argc, char **argv)
+static int parse_and_run(const struct command *command, int argc, char **argv)
 {
 	void *opts = calloc(1, command->opts_size + 1);
 	int first, status;
@@ -68,7 +68,7 @@ static void hold_standard_files(void)
 		close(fd);
 }
 
-static int version(void)
+static int print_version(void)
 {
 	json_t *object;
 
@@ -99,8 +99,8 @@ int main(int argc, char **argv)
 	for (int i = 1; !command && i < argc; i++)
 		output.json |= !strcmp(argv[i], "--json");
 	if (!strcmp(word, "--version"))
-		return output_end(version());
+		return output_end(print_version());
 	if (!command)
-		return output_end(unknown(word));
-	return output_end(run(command, argc - 1, argv + 1));
+		return output_end(refuse_command(word));
+	return output_end(parse_and_run(command, argc - 1, argv + 1));
 }

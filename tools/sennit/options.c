@@ -93,7 +93,7 @@ static int choice_of(const char *choices, const char *text)
 	}
 }
 
-static int wrong(const struct option_entry *entry, const char *text)
+static int refuse_value(const struct option_entry *entry, const char *text)
 {
 	switch (entry->kind) {
 	case OPTION_NUMBER:
@@ -127,7 +127,7 @@ static int out_of_range(const struct option_entry *entry, const char *text,
 			    (unsigned long long)(entry->max / unit), name);
 }
 
-static int store(const struct option_entry *entry, const char *text, void *opts)
+static int store_option(const struct option_entry *entry, const char *text, void *opts)
 {
 	void *place = (char *)opts + entry->offset; /* of the table that it is in */
 	uint64_t value = 0;
@@ -144,13 +144,13 @@ static int store(const struct option_entry *entry, const char *text, void *opts)
 	case OPTION_TIME:
 		if (entry->kind == OPTION_TIME ? options_time(text, &value)
 					       : options_number(text, &value))
-			return wrong(entry, text);
+			return refuse_value(entry, text);
 		*(uint64_t *)place = value;
 		return out_of_range(entry, text, value);
 	case OPTION_CHOICE:
 		choice = choice_of(entry->argument, text);
 		if (choice < 0)
-			return wrong(entry, text);
+			return refuse_value(entry, text);
 		*(int *)place = choice;
 		return 0;
 	case OPTION_CALL:
@@ -168,7 +168,7 @@ static int store(const struct option_entry *entry, const char *text, void *opts)
 
 /* How many letters must be changed, added, left out or swapped with their neighbour, to
  * turn one word into the other. */
-static unsigned distance(const char *a, const char *b)
+static unsigned edit_distance(const char *a, const char *b)
 {
 	enum {
 		LETTERS_MAX = 32
@@ -210,7 +210,7 @@ const char *options_nearest(const char *typed,
 	const char *nearest = NULL, *other;
 
 	for (size_t i = 0; (other = word(arg, i)); i++) {
-		unsigned far = distance(typed, other);
+		unsigned far = edit_distance(typed, other);
 
 		if (far < best && far < strlen(other)) {
 			best = far;
@@ -312,7 +312,7 @@ static struct known option_of(const struct parser *parser, int code)
 
 static int store_known(struct known known, const char *text, void *opts)
 {
-	return store(known.entry, text, (char *)opts + known.base);
+	return store_option(known.entry, text, (char *)opts + known.base);
 }
 
 /* Is it an option of another program? With @letter 0 it is looked up by name. */
@@ -328,7 +328,7 @@ static const struct option_hint *find_hint(const struct command *command, int le
 }
 
 /* getopt_long() does not know it: suggests the option that was meant. */
-static int unknown(const struct parser *parser, const char *typed)
+static int refuse_option(const struct parser *parser, const char *typed)
 {
 	const struct option_hint *hint;
 	char name[64];
@@ -420,7 +420,7 @@ int options_parse(const struct command *command, int argc, char **argv, void *op
 		if (code == CODE_JSON)
 			continue;
 		if (code == '?')
-			status = unknown(&parser, argv[optind - 1]);
+			status = refuse_option(&parser, argv[optind - 1]);
 		else if (code == ':')
 			status = output_usage("%s needs an argument", argv[optind - 1]);
 		else

@@ -130,7 +130,7 @@ void output_fill(const char *text, size_t indent)
 	putchar('\n');
 }
 
-static void say(const char *format, va_list args)
+static void print_message(const char *format, va_list args)
 {
 	char *text;
 
@@ -159,12 +159,13 @@ static void add_error(int status, const char *next, const char *format, va_list 
 	free(text);
 }
 
-static int fail(int status, const char *next, const char *format, va_list args)
+static int fail_with_status(int status, const char *next, const char *format,
+			    va_list args)
 {
 	va_list again;
 
 	va_copy(again, args);
-	say(format, args);
+	print_message(format, args);
 	if (next)
 		fprintf(stderr, "  %s\n", next);
 	if (output.json)
@@ -178,7 +179,7 @@ int output_failed(const char *next, const char *format, ...)
 	va_list args;
 
 	va_start(args, format);
-	fail(STATUS_FAILED, next, format, args);
+	fail_with_status(STATUS_FAILED, next, format, args);
 	va_end(args);
 	return STATUS_FAILED;
 }
@@ -188,7 +189,7 @@ int output_failed_as(int status, const char *next, const char *format, ...)
 	va_list args;
 
 	va_start(args, format);
-	fail(status, next, format, args);
+	fail_with_status(status, next, format, args);
 	va_end(args);
 	return status;
 }
@@ -198,7 +199,7 @@ int output_usage(const char *format, ...)
 	va_list args;
 
 	va_start(args, format);
-	say(format, args);
+	print_message(format, args);
 	va_end(args);
 	fprintf(stderr, "  for help: sennit %s%s--help\n", output.command,
 		*output.command ? " " : "");
@@ -215,7 +216,7 @@ void output_note(const char *format, ...)
 	va_list args;
 
 	va_start(args, format);
-	say(format, args);
+	print_message(format, args);
 	va_end(args);
 }
 
@@ -237,7 +238,7 @@ static int terminal_width(void)
 }
 
 /* An interrupted tool leaves an empty line behind. */
-static void on_signal(int number)
+static void clear_progress_on_signal(int number)
 {
 	static const char blank[] = "        ";
 	ssize_t written = write(STDERR_FILENO, "\r", 1);
@@ -249,10 +250,10 @@ static void on_signal(int number)
 	raise(number); /* with the default action now */
 }
 
-static void catch_signals(void)
+static void catch_progress_signals(void)
 {
 	static const int numbers[] = { SIGINT, SIGTERM, SIGHUP };
-	struct sigaction action = { .sa_handler = on_signal,
+	struct sigaction action = { .sa_handler = clear_progress_on_signal,
 				    .sa_flags = SA_RESETHAND | SA_NODEFER };
 	static bool caught;
 
@@ -267,7 +268,7 @@ static void catch_signals(void)
 }
 
 /* The first characters that fit so many bytes. */
-static int cut(const char *text, int room)
+static int bytes_that_fit(const char *text, int room)
 {
 	int length = (int)strlen(text);
 
@@ -286,12 +287,12 @@ void output_progress(const char *format, ...)
 
 	if (!output_shows_progress())
 		return;
-	catch_signals();
+	catch_progress_signals();
 	va_start(args, format);
 	vsnprintf(line, sizeof(line), format, args);
 	va_end(args);
 	make_plain(line);
-	length = cut(line, room);
+	length = bytes_that_fit(line, room);
 	/* Set before the line is written: a signal may come at any time. */
 	progress_width = length > width ? length : width;
 	fprintf(stderr, "\r%.*s%*s", length, line, width > length ? width - length : 0,

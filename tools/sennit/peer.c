@@ -156,15 +156,15 @@ void peer_listen_opts(const struct peer_opts *opts, const struct peer_secret *se
 
 volatile sig_atomic_t peer_stopped;
 
-static void on_signal(int number)
+static void note_signal(int number)
 {
 	peer_stopped = number;
 }
 
-static void catch_signals(int flags)
+static void catch_stop_signals(int flags)
 {
 	static const int numbers[] = { SIGINT, SIGTERM, SIGHUP };
-	struct sigaction action = { .sa_handler = on_signal, .sa_flags = flags };
+	struct sigaction action = { .sa_handler = note_signal, .sa_flags = flags };
 	struct sigaction before;
 
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++)
@@ -176,13 +176,13 @@ static void catch_signals(int flags)
 
 void peer_catch_signals(void)
 {
-	catch_signals(0);
+	catch_stop_signals(0);
 	signal(SIGPIPE, SIG_IGN);
 }
 
 void peer_catch_first_signal(void)
 {
-	catch_signals(SA_RESETHAND);
+	catch_stop_signals(SA_RESETHAND);
 }
 
 /*
@@ -228,7 +228,8 @@ static bool is_on_loopback(struct snt_ctx *ctx)
 	return true;
 }
 
-static const char *advice(const struct peer_opts *opts, int error, bool on_loopback)
+static const char *advice_on_error(const struct peer_opts *opts, int error,
+				   bool on_loopback)
 {
 	switch (-error) {
 	case ECONNREFUSED:
@@ -263,7 +264,7 @@ int peer_failed(struct snt_loop *loop, const char *host, const struct peer_opts 
 	char *why = strdup(*text ? text : strerror(-error));
 	bool on_loopback =
 		is_on_loopback(snt_loop_ctx(loop)) && strncmp(host, "127.", 4);
-	int status = output_failed(advice(opts, error, on_loopback),
+	int status = output_failed(advice_on_error(opts, error, on_loopback),
 				   "no connection to %s port %u: %s", host,
 				   (unsigned)opts->port, why ? why : strerror(-error));
 

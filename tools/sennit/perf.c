@@ -213,8 +213,8 @@ static int refuse_options(const struct perf_opts *opts)
  * The client
  */
 
-static void show_progress(const struct perf_case *c, unsigned run, unsigned runs,
-			  uint64_t messages, uint64_t elapsed_ns)
+static void show_run_progress(const struct perf_case *c, unsigned run, unsigned runs,
+			      uint64_t messages, uint64_t elapsed_ns)
 {
 	/* Of two directions one is known so far, and the other is much the same. */
 	double seconds = (double)elapsed_ns / 1e9 / (c->bidirectional ? 2 : 1);
@@ -258,7 +258,7 @@ static void show_result(struct session *session, int i)
 }
 
 /* -1: the server cannot be used any more. */
-static int measure(struct session *session)
+static int measure_cases(struct session *session)
 {
 	for (int i = 0; i < session->count; i++) {
 		struct perf_result *result = &session->results[i];
@@ -288,7 +288,7 @@ static void show_verified(const struct session *session)
 			    output_bytes(bytes, checked));
 }
 
-static int conclude(struct session *session, int status)
+static int conclude_session(struct session *session, int status)
 {
 	const char *note = perf_path_note(session->results, session->count);
 
@@ -348,7 +348,7 @@ static int make_cases(struct session *session, struct perf_sweep *sweep)
 	return session->results ? STATUS_OK : output_failed(NULL, "out of memory");
 }
 
-static void introduce(const struct perf_client *client)
+static void show_ends(const struct perf_client *client)
 {
 	const struct perf_hello *here = &client->here, *there = &client->there;
 	const char *runs = client->plan.runs == 1 ? "run" : "runs";
@@ -364,8 +364,9 @@ static void introduce(const struct perf_client *client)
 			    runs, (double)client->plan.duration_ns / 1e9);
 }
 
-static int ask(const struct perf_opts *opts, const struct context_opts *devices,
-	       struct perf_sweep *sweep, int control)
+static int run_as_client(const struct perf_opts *opts,
+			 const struct context_opts *devices, struct perf_sweep *sweep,
+			 int control)
 {
 	struct session session = {
 		.opts = opts,
@@ -381,14 +382,14 @@ static int ask(const struct perf_opts *opts, const struct context_opts *devices,
 		return status;
 	session.client.end.ctx = snt_loop_ctx(session.client.end.loop);
 	if (output_shows_progress())
-		session.client.progress = show_progress;
+		session.client.progress = show_run_progress;
 	if (perf_client_greet(&session.client))
 		status = output_failed(NULL, "%s", perf_error_text());
 	if (!status)
 		status = make_cases(&session, sweep);
 	if (!status) {
-		introduce(&session.client);
-		status = conclude(&session, measure(&session));
+		show_ends(&session.client);
+		status = conclude_session(&session, measure_cases(&session));
 	}
 	for (int i = 0; session.results && i < session.count; i++)
 		perf_result_free(&session.results[i]);
@@ -407,7 +408,7 @@ static int be_client(const struct perf_opts *opts, struct perf_sweep *sweep,
 	if (perf_dial(host, port_text(opts, port), &control))
 		return output_failed("is `sennit perf` running there, without a host?",
 				     "%s", perf_error_text());
-	status = ask(opts, &opts->context, sweep, control);
+	status = run_as_client(opts, &opts->context, sweep, control);
 	close(control);
 	return status;
 }
@@ -429,7 +430,7 @@ static void accept_next(struct snt_loop *loop, int listener)
 	close(control);
 }
 
-static unsigned port_of(int listener)
+static unsigned listener_port(int listener)
 {
 	struct sockaddr_in6 address = { 0 };
 	socklen_t size = sizeof(address);
@@ -454,7 +455,7 @@ static int be_server(const struct perf_opts *opts)
 	}
 	signal(SIGPIPE, SIG_IGN); /* the reader of its output may be gone */
 	output_note("waiting for clients on port %u; to end it, press Ctrl-C",
-		    port_of(listener));
+		    listener_port(listener));
 	for (;;)
 		accept_next(loop, listener);
 }
@@ -516,7 +517,7 @@ static int be_both(const struct perf_opts *opts, const struct perf_shares *share
 	}
 	perf_take_half(false);
 	close(pair[1]);
-	status = ask(opts, &shares->client, sweep, pair[0]);
+	status = run_as_client(opts, &shares->client, sweep, pair[0]);
 	close(pair[0]);
 	waitpid(child, &ended, 0);
 	return status ? status : ended ? STATUS_FAILED : STATUS_OK;
@@ -535,7 +536,7 @@ static int be_local(const struct perf_opts *opts, struct perf_sweep *sweep)
 	return status;
 }
 
-static int run(const void *arg, int count, char **argument)
+static int run_perf(const void *arg, int count, char **argument)
 {
 	const struct perf_opts *opts = arg;
 	struct perf_sweep sweep;
@@ -610,5 +611,5 @@ const struct command perf_command = {
 	.hints = hints,
 	.argument_max = 1,
 	.opts_size = sizeof(struct perf_opts),
-	.run = run,
+	.run = run_perf,
 };

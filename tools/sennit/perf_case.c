@@ -11,7 +11,7 @@
 
 #define WINDOW_MAX 1024u
 
-static uint64_t clamp(uint64_t value, uint64_t min, uint64_t max)
+static uint64_t clamp_u64(uint64_t value, uint64_t min, uint64_t max)
 {
 	return value < min ? min : value > max ? max : value;
 }
@@ -115,14 +115,15 @@ struct perf_shape perf_case_shape(const struct perf_case *c)
 	struct perf_shape shape;
 
 	shape.stride = (c->size + 63) / 64 * 64;
-	shape.window = (uint32_t)clamp(UINT64_C(2) * c->depth, 2, WINDOW_MAX);
+	shape.window = (uint32_t)clamp_u64(UINT64_C(2) * c->depth, 2, WINDOW_MAX);
 	if (c->verify)
-		shape.window = (uint32_t)clamp(MEMORY / shape.stride, 2, shape.window);
+		shape.window =
+			(uint32_t)clamp_u64(MEMORY / shape.stride, 2, shape.window);
 	shape.slots = c->verify ? shape.window : 2;
-	shape.credit = (uint32_t)clamp(shape.window / 4, 1, shape.window);
+	shape.credit = (uint32_t)clamp_u64(shape.window / 4, 1, shape.window);
 	shape.signaled = c->verify || c->kind == PERF_LATENCY
 				 ? 1
-				 : (uint32_t)clamp(c->depth / 8, 1, 32);
+				 : (uint32_t)clamp_u64(c->depth / 8, 1, 32);
 	shape.memory = 2 * shape.slots * shape.stride;
 	return shape;
 }

@@ -26,7 +26,7 @@ int perf_client_greet(struct perf_client *client)
 	return 0;
 }
 
-static int set_up(struct perf_client *client, const struct perf_case *c)
+static int set_up_client_case(struct perf_client *client, const struct perf_case *c)
 {
 	struct perf_message message = { .type = PERF_CASE, .c = *c };
 	struct perf_end *end = &client->end;
@@ -53,8 +53,8 @@ static int set_up(struct perf_client *client, const struct perf_case *c)
 	return ret || !end->stream ? ret : perf_stream_start(end);
 }
 
-static int move(struct perf_end *end, const struct perf_goal *goal,
-		struct perf_clock *clock)
+static int move_messages(struct perf_end *end, const struct perf_goal *goal,
+			 struct perf_clock *clock)
 {
 	if (end->stream)
 		return perf_stream_send(end, goal, clock);
@@ -112,8 +112,8 @@ static void note_lanes(const struct perf_client *client, struct perf_result *res
 }
 
 /* One run, of which the server is told the end. */
-static int run(struct perf_client *client, const struct perf_goal *goal,
-	       struct perf_run *result)
+static int run_on_client(struct perf_client *client, const struct perf_goal *goal,
+			 struct perf_run *result)
 {
 	struct perf_end *end = &client->end;
 	struct perf_message message;
@@ -128,7 +128,7 @@ static int run(struct perf_client *client, const struct perf_goal *goal,
 	if (!ret)
 		ret = perf_expect(end->control, PERF_RUNNING, &message);
 	if (!ret)
-		ret = move(end, goal, &clock);
+		ret = move_messages(end, goal, &clock);
 	if (ret)
 		return ret;
 	message = (struct perf_message){ .type = PERF_STOP, .messages = end->posted };
@@ -153,7 +153,7 @@ struct watcher {
 	unsigned run;
 };
 
-static void pass_on(void *arg, uint64_t messages, uint64_t elapsed_ns)
+static void report_run_progress(void *arg, uint64_t messages, uint64_t elapsed_ns)
 {
 	const struct watcher *watcher = arg;
 
@@ -167,13 +167,14 @@ static int run_all(struct perf_client *client, struct perf_result *result)
 	struct histogram *latency = calloc(1, sizeof(*latency));
 	struct watcher watcher = { client, 0 };
 	struct perf_goal goal = { .duration_ns = plan->warmup_ns,
-				  .progress = client->progress ? pass_on : NULL,
+				  .progress =
+					  client->progress ? report_run_progress : NULL,
 				  .arg = &watcher };
 	int ret = latency ? 0 : perf_fail(ENOMEM, "out of memory");
 
 	/* At first the lanes' shares have not settled, and nothing is cached. */
 	if (!ret && plan->warmup_ns)
-		ret = run(client, &goal, &result->run[0]);
+		ret = run_on_client(client, &goal, &result->run[0]);
 	if (!ret)
 		note_lanes(client, result);
 	goal.messages = plan->messages;
@@ -183,7 +184,7 @@ static int run_all(struct perf_client *client, struct perf_result *result)
 	for (unsigned i = 0; i < plan->runs && !ret; i++) {
 		watcher.run = i + 1;
 		histogram_clear(latency);
-		ret = run(client, &goal, &result->run[i]);
+		ret = run_on_client(client, &goal, &result->run[i]);
 		if (ret)
 			break;
 		result->run_count++;
@@ -240,7 +241,7 @@ int perf_client_measure(struct perf_client *client, const struct perf_case *c,
 			return perf_fail(ENOMEM, "out of memory");
 		histogram_clear(result->latency);
 	}
-	ret = set_up(client, c);
+	ret = set_up_client_case(client, c);
 	if (!ret)
 		ret = run_all(client, result);
 	if (!ret) {

@@ -26,8 +26,8 @@ uint64_t perf_now_ns(void)
  * Connecting and listening
  */
 
-static int find(const char *host, const char *port, int flags,
-		struct addrinfo **list_out)
+static int resolve_host(const char *host, const char *port, int flags,
+			struct addrinfo **list_out)
 {
 	struct addrinfo hints = { .ai_flags = flags, .ai_socktype = SOCK_STREAM };
 	int ret = getaddrinfo(host, port, &hints, list_out);
@@ -38,7 +38,7 @@ static int find(const char *host, const char *port, int flags,
 			 port, gai_strerror(ret));
 }
 
-static int listen_on(const struct addrinfo *address, int *fd_out)
+static int listen_on_control(const struct addrinfo *address, int *fd_out)
 {
 	int fd = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1,
 	    off = 0;
@@ -58,7 +58,7 @@ static int listen_on(const struct addrinfo *address, int *fd_out)
 	return 0;
 }
 
-static int dial(const struct addrinfo *address, int *fd_out)
+static int connect_control(const struct addrinfo *address, int *fd_out)
 {
 	int fd = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
 
@@ -102,13 +102,13 @@ static void ipv6_first(struct addrinfo **list)
 int perf_listen(const char *host, const char *port, int *fd_out)
 {
 	struct addrinfo *list;
-	int ret = find(host, port, AI_PASSIVE, &list);
+	int ret = resolve_host(host, port, AI_PASSIVE, &list);
 
 	if (ret)
 		return ret;
 	if (!host)
 		ipv6_first(&list);
-	ret = try_all(list, listen_on, fd_out);
+	ret = try_all(list, listen_on_control, fd_out);
 	if (ret)
 		return perf_fail(-ret, "listening on port %s: %s", port,
 				 strerror(-ret));
@@ -118,11 +118,11 @@ int perf_listen(const char *host, const char *port, int *fd_out)
 int perf_dial(const char *host, const char *port, int *fd_out)
 {
 	struct addrinfo *list;
-	int ret = find(host, port, 0, &list);
+	int ret = resolve_host(host, port, 0, &list);
 
 	if (ret)
 		return ret;
-	ret = try_all(list, dial, fd_out);
+	ret = try_all(list, connect_control, fd_out);
 	if (ret)
 		return perf_fail(-ret, "connecting to %s, port %s: %s", host, port,
 				 strerror(-ret));
@@ -167,7 +167,7 @@ int perf_send_failed(int fd)
 	return perf_send(fd, &message);
 }
 
-static int await(int fd, uint64_t deadline_ns)
+static int await_input(int fd, uint64_t deadline_ns)
 {
 	struct pollfd watch = { .fd = fd, .events = POLLIN };
 
@@ -192,7 +192,7 @@ static int receive_bytes(int fd, void *memory, size_t length, uint64_t deadline_
 
 	while (length) {
 		ssize_t got;
-		int ret = await(fd, deadline_ns);
+		int ret = await_input(fd, deadline_ns);
 
 		if (ret)
 			return ret;
@@ -214,7 +214,7 @@ int perf_receive(int fd, uint64_t patience_ns, struct perf_message *message_out)
 	uint16_t type;
 	int ret, length;
 
-	ret = await(fd, perf_now_ns() + patience_ns);
+	ret = await_input(fd, perf_now_ns() + patience_ns);
 	if (ret)
 		return ret;
 	deadline_ns = perf_now_ns() + PERF_PATIENCE_NS;

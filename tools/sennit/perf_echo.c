@@ -13,7 +13,7 @@ struct echo {
 	uint64_t answered_ns; /* when the last answer was seen */
 };
 
-static int take(struct echo *echo, const struct snt_wc *wc)
+static int take_echo_completion(struct echo *echo, const struct snt_wc *wc)
 {
 	struct perf_end *end = echo->end;
 
@@ -37,7 +37,7 @@ static int take(struct echo *echo, const struct snt_wc *wc)
 
 /* A slot for the next message is waited for, too, but that does not count as its
  * time. */
-static bool is_over(const struct echo *echo, uint64_t message)
+static bool is_echo_over(const struct echo *echo, uint64_t message)
 {
 	const struct perf_end *end = echo->end;
 
@@ -48,20 +48,20 @@ static bool is_over(const struct echo *echo, uint64_t message)
 	return !perf_case_flows(&end->c) || end->credited > message + 1;
 }
 
-static int wait_for(struct echo *echo, uint64_t message)
+static int wait_for_echo(struct echo *echo, uint64_t message)
 {
 	struct perf_end *end = echo->end;
 	struct perf_message said;
 	int ret = 0;
 
-	while (!ret && !is_over(echo, message)) {
+	while (!ret && !is_echo_over(echo, message)) {
 		struct snt_wc wc[PERF_POLL_MAX];
 		int count = perf_end_poll(end, wc);
 
 		if (count < 0)
 			return count;
 		for (int i = 0; i < count && !ret; i++)
-			ret = take(echo, &wc[i]);
+			ret = take_echo_completion(echo, &wc[i]);
 		if (!ret)
 			ret = perf_end_idle(end, count);
 		if (ret == 1)
@@ -70,7 +70,7 @@ static int wait_for(struct echo *echo, uint64_t message)
 	return ret;
 }
 
-static int send_one(struct perf_end *end)
+static int post_next_message(struct perf_end *end)
 {
 	struct snt_sge sge;
 	struct snt_send_wr wr = perf_wr(end, &sge, end->posted);
@@ -92,11 +92,11 @@ int perf_echo_send(struct perf_end *end, const struct perf_goal *goal,
 
 		perf_fill(end, message);
 		begin_ns = perf_now_ns();
-		ret = send_one(end);
+		ret = post_next_message(end);
 		if (!ret)
 			ret = perf_announce(end, false);
 		if (!ret)
-			ret = wait_for(&echo, message);
+			ret = wait_for_echo(&echo, message);
 		if (!ret && goal->latency)
 			histogram_record(goal->latency, (echo.answered_ns - begin_ns) /
 								(echo.echoes ? 2 : 1));
@@ -125,5 +125,5 @@ int perf_echo_take(struct perf_end *end, const struct snt_wc *wc)
 	if (end->c.verify)
 		perf_end_verify(end, perf_end_in(end, message), message);
 	perf_fill(end, message);
-	return send_one(end);
+	return post_next_message(end);
 }

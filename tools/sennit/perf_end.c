@@ -88,7 +88,7 @@ void perf_end_hello(const struct perf_end *end, struct perf_hello *hello)
  * A case
  */
 
-static int make_memory(struct perf_end *end)
+static int register_end_memory(struct perf_end *end)
 {
 	int ret = snt_mem_alloc(end->ctx, end->shape.memory, ACCESS, &end->mem);
 
@@ -108,7 +108,7 @@ static uint32_t lesser(uint32_t a, uint32_t b)
 	return a < b ? a : b;
 }
 
-static int make_qp(struct perf_end *end)
+static int make_end_qp(struct perf_end *end)
 {
 	const struct perf_case *c = &end->c;
 	struct snt_cq_opts cq = { .size = sizeof(cq),
@@ -183,9 +183,9 @@ int perf_end_make(struct perf_end *end, const struct perf_case *c, bool serves)
 	end->one_queue = c->lanes == 1 && !(c->bidirectional && c->verify);
 	end->credited = perf_case_sends(c, serves) ? end->shape.window : 0;
 	end->told = end->expected = 0;
-	ret = make_memory(end);
+	ret = register_end_memory(end);
 	if (!ret)
-		ret = make_qp(end);
+		ret = make_end_qp(end);
 	end->offer.length = 0;
 	if (!ret && c->op == PERF_STREAM)
 		ret = perf_stream_make(end);
@@ -224,7 +224,7 @@ int perf_end_address(struct perf_end *end, struct perf_address *address)
 
 /* Posted before the other end can send: receives for messages, and in both directions
  * for credits as well. An end that receives only credits has a few. */
-static int post_receives(struct perf_end *end)
+static int post_first_receives(struct perf_end *end)
 {
 	uint32_t credits = end->c.bidirectional ? ASIDE_MAX : 0;
 	int ret = 0;
@@ -255,7 +255,7 @@ int perf_end_connect(struct perf_end *end, const struct perf_address *peer)
 	memcpy(end->peer_offer.bytes, peer->offer, peer->offer_length);
 	end->peer_offer.length = peer->offer_length;
 	/* A stream has receives of its own. */
-	ret = end->stream ? 0 : post_receives(end);
+	ret = end->stream ? 0 : post_first_receives(end);
 	if (ret)
 		return ret;
 	ret = snt_qp_connect(end->qp, &card);
@@ -266,7 +266,7 @@ int perf_end_connect(struct perf_end *end, const struct perf_address *peer)
 }
 
 /* Flushed completions are ignored. */
-static void close_qp(struct perf_end *end)
+static void close_end_qp(struct perf_end *end)
 {
 	uint64_t deadline_ns = perf_now_ns() + PERF_PATIENCE_NS;
 	struct snt_wc wc = { 0 };
@@ -283,7 +283,7 @@ void perf_end_unmake(struct perf_end *end)
 	if (end->stream)
 		perf_stream_unmake(end);
 	else if (end->connected)
-		close_qp(end);
+		close_end_qp(end);
 	end->connected = false;
 	snt_qp_destroy(end->qp);
 	snt_cq_destroy(end->cq);
@@ -298,34 +298,34 @@ void perf_end_unmake(struct perf_end *end)
  * Messages
  */
 
-static uint64_t slot(const struct perf_end *end, uint64_t message)
+static uint64_t slot_offset(const struct perf_end *end, uint64_t message)
 {
 	return message % end->shape.slots * end->shape.stride;
 }
 
-static uint64_t half(const struct perf_end *end)
+static uint64_t half_size(const struct perf_end *end)
 {
 	return end->shape.slots * end->shape.stride;
 }
 
 unsigned char *perf_end_out(const struct perf_end *end, uint64_t message)
 {
-	return end->memory + slot(end, message);
+	return end->memory + slot_offset(end, message);
 }
 
 unsigned char *perf_end_in(const struct perf_end *end, uint64_t message)
 {
-	return end->memory + half(end) + slot(end, message);
+	return end->memory + half_size(end) + slot_offset(end, message);
 }
 
 uint64_t perf_end_remote_in(const struct perf_end *end, uint64_t message)
 {
-	return end->peer.addr + half(end) + slot(end, message);
+	return end->peer.addr + half_size(end) + slot_offset(end, message);
 }
 
 uint64_t perf_end_remote_out(const struct perf_end *end, uint64_t message)
 {
-	return end->peer.addr + slot(end, message);
+	return end->peer.addr + slot_offset(end, message);
 }
 
 int perf_end_post(struct perf_end *end, const struct snt_send_wr *wr, unsigned count)

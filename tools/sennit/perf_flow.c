@@ -36,7 +36,7 @@ static uint64_t lesser(uint64_t a, uint64_t b)
 }
 
 /* How many messages may be posted now; a whole batch, or what is left of the goal. */
-static unsigned room(const struct flow *flow)
+static unsigned messages_to_post(const struct flow *flow)
 {
 	const struct perf_end *end = flow->end;
 	uint64_t room = flow->depth - (end->posted - end->done), left = UINT64_MAX;
@@ -60,7 +60,7 @@ static bool is_signaled(const struct flow *flow, uint64_t message, bool last)
 	       message + 1 == flow->clock->first + flow->goal->messages;
 }
 
-static int post(struct flow *flow, unsigned count)
+static int post_messages(struct flow *flow, unsigned count)
 {
 	struct snt_send_wr wr[PERF_BATCH_MAX];
 	struct snt_sge sge[PERF_BATCH_MAX];
@@ -78,7 +78,7 @@ static int post(struct flow *flow, unsigned count)
 	return perf_end_post(end, wr, count);
 }
 
-static int take(struct flow *flow, const struct snt_wc *wc)
+static int take_flow_completion(struct flow *flow, const struct snt_wc *wc)
 {
 	struct perf_end *end = flow->end;
 
@@ -99,7 +99,7 @@ static int poll_once(struct flow *flow)
 	if (count < 0)
 		return count;
 	for (int i = 0; i < count && !ret; i++)
-		ret = take(flow, &wc[i]);
+		ret = take_flow_completion(flow, &wc[i]);
 	if (!ret)
 		ret = perf_end_idle(flow->end, count);
 	if (ret == 1)
@@ -110,7 +110,7 @@ static int poll_once(struct flow *flow)
 }
 
 /* Everything is sent and, if need be, verified. */
-static bool over(const struct flow *flow)
+static bool is_flow_over(const struct flow *flow)
 {
 	const struct perf_end *end = flow->end;
 
@@ -120,21 +120,22 @@ static bool over(const struct flow *flow)
 	       end->credited - end->shape.window + end->shape.credit > end->posted;
 }
 
-static bool is_open(const struct flow *flow)
+static bool is_flow_open(const struct flow *flow)
 {
 	return !flow->last_signaled ||
 	       perf_clock_open(flow->clock, flow->end, flow->goal, flow->now_ns);
 }
 
-static int send_all(struct flow *flow)
+static int send_flow(struct flow *flow)
 {
 	int ret = 0;
 
-	while (!ret && is_open(flow)) {
-		unsigned count = room(flow);
+	while (!ret && is_flow_open(flow)) {
+		unsigned count = messages_to_post(flow);
 
-		for (; !ret && count && is_open(flow); count = room(flow)) {
-			ret = post(flow, count);
+		for (; !ret && count && is_flow_open(flow);
+		     count = messages_to_post(flow)) {
+			ret = post_messages(flow, count);
 			if (!ret)
 				ret = perf_announce(flow->end, false);
 		}
@@ -163,8 +164,8 @@ int perf_flow_send(struct perf_end *end, const struct perf_goal *goal,
 	flow.batch = (uint32_t)lesser(flow.batch, flow.depth);
 	perf_clock_start(clock, end, goal);
 	flow.now_ns = clock->begin_ns;
-	ret = send_all(&flow);
-	while (!ret && !over(&flow))
+	ret = send_flow(&flow);
+	while (!ret && !is_flow_over(&flow))
 		ret = poll_once(&flow);
 	perf_end_finish(end);
 	clock->end_ns = clock->begin_ns + end->use.elapsed_ns;
@@ -193,7 +194,7 @@ static int messages_of(struct perf_end *end, const struct snt_wc *wc,
 			 *count_out, end->shape.window);
 }
 
-static void verify(struct perf_end *end, const struct snt_wc *wc)
+static void verify_message(struct perf_end *end, const struct snt_wc *wc)
 {
 	const struct perf_case *c = &end->c;
 	uint32_t number = (uint32_t)end->received & ~PERF_CREDIT;
@@ -222,7 +223,7 @@ int perf_flow_take(struct perf_end *end, const struct snt_wc *wc)
 	if (ret)
 		return ret;
 	for (; count; count--, end->received++)
-		verify(end, wc);
+		verify_message(end, wc);
 	ret = perf_end_recv(end);
 	if (ret || end->received - end->told < end->shape.credit)
 		return ret;

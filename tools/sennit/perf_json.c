@@ -4,7 +4,7 @@
 #include "path.h"
 #include "perf_show.h"
 
-static json_int_t whole(uint64_t value)
+static json_int_t json_whole(uint64_t value)
 {
 	return value > INT64_MAX ? INT64_MAX : (json_int_t)value;
 }
@@ -27,15 +27,15 @@ static json_t *latency_json(const struct histogram *latency)
 		   { "p99.9", 0.999 },
 		   { "p99.99", 0.9999 } };
 	json_t *object =
-		json_pack("{s:I, s:f, s:I, s:I}", "count", whole(latency->count),
+		json_pack("{s:I, s:f, s:I, s:I}", "count", json_whole(latency->count),
 			  "mean", histogram_mean(latency), "min",
-			  whole(latency->count ? latency->min : 0), "max",
-			  whole(latency->max));
+			  json_whole(latency->count ? latency->min : 0), "max",
+			  json_whole(latency->max));
 
 	for (unsigned i = 0; i < sizeof(at) / sizeof(*at); i++)
 		json_object_set_new(object, at[i].name,
-				    json_integer(
-					    whole(histogram_at(latency, at[i].share))));
+				    json_integer(json_whole(
+					    histogram_at(latency, at[i].share))));
 	return object;
 }
 
@@ -48,8 +48,9 @@ static json_t *host_json(const struct perf_hello *hello)
 
 static json_t *use_json(const struct perf_use *use)
 {
-	return json_pack("{s:I, s:I, s:I}", "elapsed_ns", whole(use->elapsed_ns),
-			 "cpu_ns", whole(use->cpu_ns), "wakeups", whole(use->wakeups));
+	return json_pack("{s:I, s:I, s:I}", "elapsed_ns", json_whole(use->elapsed_ns),
+			 "cpu_ns", json_whole(use->cpu_ns), "wakeups",
+			 json_whole(use->wakeups));
 }
 
 static json_t *runs_json(const struct perf_result *result)
@@ -60,17 +61,18 @@ static json_t *runs_json(const struct perf_result *result)
 		const struct perf_run *run = &result->run[i];
 
 		json_t *object = json_pack("{s:I, s:I, s:o, s:o}", "messages",
-					   whole(run->messages), "elapsed_ns",
-					   whole(run->elapsed_ns), "client",
+					   json_whole(run->messages), "elapsed_ns",
+					   json_whole(run->elapsed_ns), "client",
 					   use_json(&run->client), "server",
 					   use_json(&run->server));
 
 		if (result->c.bidirectional)
 			json_object_set_new(object, "back",
 					    json_pack("{s:I, s:I}", "messages",
-						      whole(run->back_messages),
+						      json_whole(run->back_messages),
 						      "elapsed_ns",
-						      whole(run->back_elapsed_ns)));
+						      json_whole(
+							      run->back_elapsed_ns)));
 		json_array_append_new(runs, object);
 	}
 	return runs;
@@ -90,11 +92,11 @@ static json_t *lanes_json(const struct perf_result *result)
 				"lane", (int)i, "device", lane->device, "path",
 				path_name(lane->path), "remote_device",
 				(int)lane->remote_device, "data", lane->data, "alive",
-				lane->alive, "fragments", whole(lane->fragments),
-				"bytes", whole(lane->bytes), "doorbells",
-				whole(lane->doorbells), "completions",
-				whole(lane->completions), "errors",
-				whole(lane->errors)));
+				lane->alive, "fragments", json_whole(lane->fragments),
+				"bytes", json_whole(lane->bytes), "doorbells",
+				json_whole(lane->doorbells), "completions",
+				json_whole(lane->completions), "errors",
+				json_whole(lane->errors)));
 	}
 	return lanes;
 }
@@ -104,10 +106,11 @@ static void add_case(json_t *object, const struct perf_case *c)
 	json_t *options = json_pack(
 		"{s:s, s:s, s:I, s:i, s:i, s:i, s:s, s:I, s:b, s:b, s:b, s:I}", "test",
 		perf_kind_name(c->kind), "op", perf_op_name(c->op), "size",
-		whole(c->size), "lanes", (int)c->lanes, "depth", (int)c->depth, "batch",
-		(int)c->batch, "scheme", perf_scheme_name(c->scheme), "fragment",
-		whole(c->fragment), "events", c->events, "verify", c->verify,
-		"bidirectional", c->bidirectional, "seed", whole(c->seed));
+		json_whole(c->size), "lanes", (int)c->lanes, "depth", (int)c->depth,
+		"batch", (int)c->batch, "scheme", perf_scheme_name(c->scheme),
+		"fragment", json_whole(c->fragment), "events", c->events, "verify",
+		c->verify, "bidirectional", c->bidirectional, "seed",
+		json_whole(c->seed));
 
 	json_object_update(object, options);
 	json_decref(options);
@@ -122,12 +125,12 @@ static void add_figures(json_t *object, const struct perf_result *result)
 		spread_json(perf_result_rate(result)), "messages_per_second",
 		spread_json(perf_result_messages(result)), "runs", runs_json(result),
 		"lane_rows", lanes_json(result), "verified_bytes",
-		whole(perf_result_checked(result)), "wrong_bytes",
-		whole(perf_result_wrong(result)), "cpu", "client",
+		json_whole(perf_result_checked(result)), "wrong_bytes",
+		json_whole(perf_result_wrong(result)), "cpu", "client",
 		perf_result_cpu(result, false), "server", perf_result_cpu(result, true),
 		"wakeups_per_message", "client", perf_result_wakeups(result, false),
 		"server", perf_result_wakeups(result, true), "fragment_size",
-		whole(result->fragment_size), "mtu", (int)result->mtu);
+		json_whole(result->fragment_size), "mtu", (int)result->mtu);
 
 	json_object_update(object, figures);
 	json_decref(figures);

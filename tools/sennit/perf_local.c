@@ -45,7 +45,7 @@ uint8_t perf_local_timeout(const struct context_opts *all)
 }
 
 /* Cuts the list after its first @count entries. */
-static int cut(const char *list, unsigned count, char *halves[2])
+static int cut_address_list(const char *list, unsigned count, char *halves[2])
 {
 	size_t length = strcspn(list, ",");
 
@@ -57,17 +57,17 @@ static int cut(const char *list, unsigned count, char *halves[2])
 				      : output_failed(NULL, "out of memory");
 }
 
-static const char *after(const char *entry)
+static const char *next_entry(const char *entry)
 {
 	entry += strcspn(entry, ",");
 	return *entry ? entry + 1 : entry;
 }
 
-static bool has(const char *list, const char *entry)
+static bool has_entry(const char *list, const char *entry)
 {
 	size_t length = strcspn(entry, ",");
 
-	for (; *list; list = after(list))
+	for (; *list; list = next_entry(list))
 		if (strcspn(list, ",") == length && !memcmp(list, entry, length))
 			return true;
 	return false;
@@ -76,8 +76,8 @@ static bool has(const char *list, const char *entry)
 /* Either end would be told that the other has it. */
 static int check_once(const char *list, bool by_option)
 {
-	for (const char *at = list; *at; at = after(at))
-		if (has(after(at), at))
+	for (const char *at = list; *at; at = next_entry(at))
+		if (has_entry(next_entry(at), at))
 			return output_usage("%s names %.*s twice",
 					    by_option ? "--soft-addresses"
 						      : "SENNIT_SOFT_ADDRESSES",
@@ -108,7 +108,7 @@ int perf_shares_make(const struct context_opts *all, struct perf_shares *shares)
 	status = check_once(list, all->soft_addresses);
 	if (status)
 		return status;
-	status = cut(list, (count + 1) / 2, shares->addresses);
+	status = cut_address_list(list, (count + 1) / 2, shares->addresses);
 	shares->client.soft_addresses = shares->addresses[0];
 	shares->server.soft_addresses = shares->addresses[1];
 	return status;

@@ -115,8 +115,8 @@ int perf_credit(struct perf_end *end, uint32_t taken)
 
 /* Bytes that a lane has carried, of those that it was given: fragments in flight count
  * as whole ones. */
-static uint64_t carried(const struct perf_end *end, const struct snt_lane_info *lane,
-			uint64_t fragment_size)
+static uint64_t bytes_carried(const struct perf_end *end,
+			      const struct snt_lane_info *lane, uint64_t fragment_size)
 {
 	uint64_t piece = end->c.size < fragment_size ? end->c.size : fragment_size,
 		 under_way = lane->under_way * piece;
@@ -141,7 +141,7 @@ static void take_sample(struct perf_end *end, struct perf_timeline *line,
 
 		snt_qp_query_lane(end->qp, i, &lane);
 		sample->bytes[i] = line->lanes > 1
-					   ? carried(end, &lane, qp.fragment_size)
+					   ? bytes_carried(end, &lane, qp.fragment_size)
 					   : (end->done - clock->first) * end->c.size;
 	}
 }

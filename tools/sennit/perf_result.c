@@ -40,7 +40,7 @@ static double bytes_per_second(const struct perf_result *result,
 	return messages_per_second(result, run) * (double)result->c.size;
 }
 
-static double p50(const struct perf_result *result, const struct perf_run *run)
+static double run_p50(const struct perf_result *result, const struct perf_run *run)
 {
 	(void)result;
 	return (double)run->p50_ns;
@@ -58,7 +58,7 @@ struct spread perf_result_messages(const struct perf_result *result)
 
 struct spread perf_result_p50(const struct perf_result *result)
 {
-	return over_runs(result, p50);
+	return over_runs(result, run_p50);
 }
 
 unsigned perf_result_paths(const struct perf_result *result)

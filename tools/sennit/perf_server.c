@@ -18,7 +18,7 @@
 /* A client that is silent for so long was abandoned by its user. */
 #define SESSION_PATIENCE_NS (UINT64_C(60) * 1000000000)
 
-static int greet(struct perf_end *end)
+static int exchange_hellos(struct perf_end *end)
 {
 	struct perf_message message;
 	int ret = perf_expect(end->control, PERF_HELLO, &message);
@@ -31,7 +31,7 @@ static int greet(struct perf_end *end)
 	return perf_send(end->control, &message);
 }
 
-static int set_up(struct perf_end *end, const struct perf_case *c)
+static int set_up_server_case(struct perf_end *end, const struct perf_case *c)
 {
 	struct perf_message message = { .type = PERF_READY };
 	int ret = perf_end_make(end, c, true);
@@ -101,7 +101,7 @@ static int receive_all(struct perf_end *end)
 	return ret;
 }
 
-static int run(struct perf_end *end, const struct perf_limit *limit)
+static int run_on_server(struct perf_end *end, const struct perf_limit *limit)
 {
 	struct perf_message message = { .type = PERF_RESULT };
 	int ret = perf_send_word(end->control, PERF_RUNNING);
@@ -129,14 +129,14 @@ static int run(struct perf_end *end, const struct perf_limit *limit)
 static int serve_case(struct perf_end *end, const struct perf_case *c)
 {
 	struct perf_message message;
-	int ret = set_up(end, c);
+	int ret = set_up_server_case(end, c);
 
 	while (!ret) {
 		ret = perf_receive(end->control, SESSION_PATIENCE_NS, &message);
 		if (ret || message.type == PERF_DONE)
 			break;
 		ret = message.type == PERF_RUN
-			      ? run(end, &message.limit)
+			      ? run_on_server(end, &message.limit)
 			      : perf_fail(EPROTO, "message %u between runs",
 					  message.type);
 	}
@@ -161,7 +161,7 @@ int perf_serve_client(struct snt_loop *loop, int control)
 				.control = control };
 	struct perf_message message;
 	bool failed = false;
-	int ret = greet(&end);
+	int ret = exchange_hellos(&end);
 
 	while (!ret) {
 		ret = perf_receive(control, SESSION_PATIENCE_NS, &message);

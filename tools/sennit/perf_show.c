@@ -25,7 +25,8 @@ const char *perf_size_text(char *buffer, uint64_t size)
 	return buffer;
 }
 
-static const char *describe(char *buffer, const struct perf_case *c, const char *kind)
+static const char *describe_case(char *buffer, const struct perf_case *c,
+				 const char *kind)
 {
 	char fragment[PERF_SIZE_TEXT];
 	int used =
@@ -53,12 +54,12 @@ const char *perf_title(char *buffer, const struct perf_case *c)
 	static const char *const kind[] = { "", " bandwidth", " latency",
 					    " message rate" };
 
-	return describe(buffer, c, kind[c->kind]);
+	return describe_case(buffer, c, kind[c->kind]);
 }
 
 const char *perf_series(char *buffer, const struct perf_case *c)
 {
-	return describe(buffer, c, "");
+	return describe_case(buffer, c, "");
 }
 
 const char *perf_heading(char *buffer, const struct perf_result *result)
@@ -105,7 +106,7 @@ static void show_heading(const struct perf_result *result, bool first)
 }
 
 /* How far the middle half of the runs is from the median. */
-static double percent(const struct spread *spread)
+static double spread_percent(const struct spread *spread)
 {
 	return spread->median > 0 ? 50 * (spread->high - spread->low) / spread->median
 				  : 0;
@@ -119,7 +120,7 @@ const char *perf_spread_text(char *buffer, const struct perf_result *result)
 				       : perf_result_rate(result);
 
 	if (result->run_count > 1)
-		snprintf(buffer, PERF_SPREAD_TEXT, "%.1f%%", percent(&spread));
+		snprintf(buffer, PERF_SPREAD_TEXT, "%.1f%%", spread_percent(&spread));
 	else
 		snprintf(buffer, PERF_SPREAD_TEXT, "-");
 	return buffer;
@@ -132,7 +133,7 @@ static void show_spread(const struct perf_result *result)
 	output_text(" %7s", perf_spread_text(text, result));
 }
 
-static const char *verdict(const struct perf_result *result)
+static const char *verify_verdict(const struct perf_result *result)
 {
 	if (!result->c.verify)
 		return "";
@@ -182,7 +183,7 @@ void perf_show_row(const struct perf_result *result, const struct perf_result *b
 		show_latency(result);
 	else
 		show_bandwidth(result);
-	output_text("%s\n", *result->failure ? "" : verdict(result));
+	output_text("%s\n", *result->failure ? "" : verify_verdict(result));
 }
 
 void perf_show_lanes(const struct perf_result *result)

@@ -55,7 +55,7 @@ static int make_progress(struct perf_end *end)
 	return ret < 0 ? perf_fail_library(ret, "the loop") : 0;
 }
 
-static int failed(const struct perf_end *end, ssize_t ret)
+static int fail_stream_call(const struct perf_end *end, ssize_t ret)
 {
 	struct snt_stream_info info = { .size = sizeof(info) };
 
@@ -74,7 +74,7 @@ static int end_step(struct perf_end *end, bool *here, bool *there)
 		*here ? -EINPROGRESS : snt_stream_wait(end->stream, SNT_STREAM_OVER, 0);
 
 	if (ret < 0 && ret != -EINPROGRESS)
-		return failed(end, ret);
+		return fail_stream_call(end, ret);
 	if (ret != -EINPROGRESS) {
 		*here = true;
 		ret = perf_send_word(end->control, PERF_OVER);
@@ -95,7 +95,7 @@ int perf_stream_end(struct perf_end *end)
 	int ret = snt_stream_shutdown(end->stream);
 
 	if (ret)
-		return failed(end, ret);
+		return fail_stream_call(end, ret);
 	while (ret >= 0 && !(here && there)) {
 		ret = end_step(end, &here, &there);
 		if (!ret && perf_now_ns() > deadline_ns)
@@ -118,7 +118,7 @@ void perf_stream_unmake(struct perf_end *end)
 }
 
 /* A message that has been read as a whole. */
-static void take_message(struct perf_end *end)
+static void count_message(struct perf_end *end)
 {
 	if (end->c.verify)
 		perf_end_verify(end, perf_end_in(end, 0), end->received);
@@ -127,7 +127,7 @@ static void take_message(struct perf_end *end)
 }
 
 /* Returns how many bytes came. */
-static ssize_t read_some(struct perf_end *end)
+static ssize_t read_message_bytes(struct perf_end *end)
 {
 	ssize_t got = snt_stream_read(end->stream, perf_end_in(end, 0) + end->stream_at,
 				      end->c.size - end->stream_at);
@@ -135,7 +135,7 @@ static ssize_t read_some(struct perf_end *end)
 	if (got == -EAGAIN)
 		return 0;
 	if (got <= 0)
-		return failed(end, got);
+		return fail_stream_call(end, got);
 	end->stream_at += (size_t)got;
 	return got;
 }
@@ -143,10 +143,10 @@ static ssize_t read_some(struct perf_end *end)
 /* What has arrived of the other direction. */
 static int read_back(struct perf_end *end)
 {
-	ssize_t got = read_some(end);
+	ssize_t got = read_message_bytes(end);
 
 	if (got > 0 && end->stream_at == end->c.size)
-		take_message(end);
+		count_message(end);
 	return got < 0 ? (int)got : got > 0;
 }
 
@@ -176,7 +176,7 @@ static int write_message(struct perf_end *end, const unsigned char *bytes)
 			snt_stream_write(end->stream, bytes + at, end->c.size - at);
 
 		if (wrote < 0 && wrote != -EAGAIN)
-			return failed(end, wrote);
+			return fail_stream_call(end, wrote);
 		at += wrote > 0 ? (size_t)wrote : 0;
 		ret = go_on(end, wrote > 0);
 	}
@@ -192,14 +192,14 @@ static int read_answer(struct perf_end *end)
 	int ret = 0;
 
 	while (!ret && end->stream_at < end->c.size) {
-		ssize_t got = read_some(end);
+		ssize_t got = read_message_bytes(end);
 
 		ret = got < 0 ? (int)got : go_on(end, got > 0);
 	}
 	return ret;
 }
 
-static int send_one(struct perf_end *end, const struct perf_goal *goal)
+static int send_message(struct perf_end *end, const struct perf_goal *goal)
 {
 	uint64_t begin_ns;
 	int ret;
@@ -211,7 +211,7 @@ static int send_one(struct perf_end *end, const struct perf_goal *goal)
 		ret = read_answer(end);
 		if (!ret && goal->latency)
 			histogram_record(goal->latency, (perf_now_ns() - begin_ns) / 2);
-		take_message(end);
+		count_message(end);
 	}
 	end->posted++;
 	end->done++;
@@ -219,12 +219,12 @@ static int send_one(struct perf_end *end, const struct perf_goal *goal)
 }
 
 /* All has arrived in the other end's memory. */
-static int flush(struct perf_end *end)
+static int flush_stream(struct perf_end *end)
 {
 	int ret = 0, state;
 
 	while (!ret && (state = snt_stream_flush(end->stream)))
-		ret = state == -EAGAIN ? go_on(end, 0) : failed(end, state);
+		ret = state == -EAGAIN ? go_on(end, 0) : fail_stream_call(end, state);
 	return ret;
 }
 
@@ -237,12 +237,12 @@ int perf_stream_send(struct perf_end *end, const struct perf_goal *goal,
 	perf_clock_start(clock, end, goal);
 	now_ns = clock->begin_ns;
 	while (!ret && perf_clock_open(clock, end, goal, now_ns)) {
-		ret = send_one(end, goal);
+		ret = send_message(end, goal);
 		now_ns = perf_now_ns();
 		perf_clock_tick(clock, end, goal, now_ns);
 	}
 	if (!ret)
-		ret = flush(end);
+		ret = flush_stream(end);
 	perf_end_finish(end);
 	clock->end_ns = clock->begin_ns + end->use.elapsed_ns;
 	return ret;
@@ -254,7 +254,7 @@ int perf_stream_send(struct perf_end *end, const struct perf_goal *goal,
 
 int perf_stream_take(struct perf_end *end)
 {
-	ssize_t got = read_some(end);
+	ssize_t got = read_message_bytes(end);
 	int ret;
 
 	if (got < 0)
@@ -265,7 +265,7 @@ int perf_stream_take(struct perf_end *end)
 	}
 	if (end->stream_at < end->c.size)
 		return 1;
-	take_message(end);
+	count_message(end);
 	if (end->c.kind != PERF_LATENCY)
 		return 1;
 	ret = write_message(end, perf_end_in(end, 0));

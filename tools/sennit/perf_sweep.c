@@ -11,7 +11,7 @@
  * Lists
  */
 
-static int add(struct perf_list *list, uint64_t value)
+static int add_list_value(struct perf_list *list, uint64_t value)
 {
 	if (list->count == PERF_LIST_MAX)
 		return -EINVAL;
@@ -26,13 +26,13 @@ static int add_range(struct perf_list *list, uint64_t first, uint64_t last,
 	if (first > last || (!step && (factor < 2 || !first)))
 		return -EINVAL;
 	for (uint64_t value = first; value < last;) {
-		if (add(list, value))
+		if (add_list_value(list, value))
 			return -EINVAL;
 		if (step ? value > UINT64_MAX - step : value > UINT64_MAX / factor)
 			break;
 		value = step ? value + step : value * factor;
 	}
-	return add(list, last);
+	return add_list_value(list, last);
 }
 
 /* "64", "1-8", "64-1m*4", "10-50+10" */
@@ -43,7 +43,8 @@ static int add_item(struct perf_list *list, char *item)
 	char sign = '*';
 
 	if (!dash)
-		return options_number(item, &first) ? -EINVAL : add(list, first);
+		return options_number(item, &first) ? -EINVAL
+						    : add_list_value(list, first);
 	*dash++ = 0;
 	step = strpbrk(dash, "*+");
 	if (step) {
@@ -102,7 +103,7 @@ static int take_word(void *arg, char *item)
 		if (strcmp(item, words->name(i)) && strcmp(item, "all"))
 			continue;
 		found = true;
-		if (add(words->list, i))
+		if (add_list_value(words->list, i))
 			return -EINVAL;
 	}
 	return found ? 0 : -EINVAL;

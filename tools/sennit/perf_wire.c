@@ -16,18 +16,18 @@ struct cursor {
 	bool bad; /* too short, or an invalid value; the rest is skipped */
 };
 
-static bool take(struct cursor *cursor, size_t length)
+static bool has_bytes(struct cursor *cursor, size_t length)
 {
 	if ((size_t)(cursor->end - cursor->at) < length)
 		cursor->bad = true;
 	return !cursor->bad;
 }
 
-static uint64_t number(struct cursor *cursor, uint64_t value, unsigned bytes)
+static uint64_t walk_number(struct cursor *cursor, uint64_t value, unsigned bytes)
 {
 	uint64_t read = 0;
 
-	if (!take(cursor, bytes))
+	if (!has_bytes(cursor, bytes))
 		return value;
 	for (unsigned i = 0; i < bytes; i++, cursor->at++) {
 		if (cursor->writes)
@@ -37,36 +37,36 @@ static uint64_t number(struct cursor *cursor, uint64_t value, unsigned bytes)
 	return read;
 }
 
-static void number8(struct cursor *cursor, uint8_t *value)
+static void walk_u8(struct cursor *cursor, uint8_t *value)
 {
-	*value = (uint8_t)number(cursor, *value, 1);
+	*value = (uint8_t)walk_number(cursor, *value, 1);
 }
 
-static void number32(struct cursor *cursor, uint32_t *value)
+static void walk_u32(struct cursor *cursor, uint32_t *value)
 {
-	*value = (uint32_t)number(cursor, *value, 4);
+	*value = (uint32_t)walk_number(cursor, *value, 4);
 }
 
-static void number64(struct cursor *cursor, uint64_t *value)
+static void walk_u64(struct cursor *cursor, uint64_t *value)
 {
-	*value = number(cursor, *value, 8);
+	*value = walk_number(cursor, *value, 8);
 }
 
 static void yes_or_no(struct cursor *cursor, bool *value)
 {
-	uint64_t is = number(cursor, *value, 1);
+	uint64_t is = walk_number(cursor, *value, 1);
 
 	cursor->bad |= is > 1;
 	*value = is == 1;
 }
 
-static void bytes(struct cursor *cursor, void *memory, size_t *length, size_t max)
+static void walk_bytes(struct cursor *cursor, void *memory, size_t *length, size_t max)
 {
-	uint64_t is = number(cursor, *length, 2);
+	uint64_t is = walk_number(cursor, *length, 2);
 
 	if (is > max)
 		cursor->bad = true;
-	if (!take(cursor, is))
+	if (!has_bytes(cursor, is))
 		return;
 	if (cursor->writes)
 		memcpy(cursor->at, memory, is);
@@ -76,80 +76,80 @@ static void bytes(struct cursor *cursor, void *memory, size_t *length, size_t ma
 	*length = is;
 }
 
-static bool printable(char letter)
+static bool is_printable(char letter)
 {
 	return letter >= ' ' && letter <= '~';
 }
 
 /* Text from outside is shown to users: printable ASCII only. */
-static void text(struct cursor *cursor, char *value)
+static void walk_text(struct cursor *cursor, char *value)
 {
 	size_t length = cursor->writes ? strnlen(value, PERF_TEXT_MAX - 1) : 0;
 
 	for (size_t i = 0; i < length; i++)
-		if (!printable(value[i]))
+		if (!is_printable(value[i]))
 			value[i] = '?';
-	bytes(cursor, value, &length, PERF_TEXT_MAX - 1);
+	walk_bytes(cursor, value, &length, PERF_TEXT_MAX - 1);
 	if (cursor->writes || cursor->bad)
 		return;
 	value[length] = 0;
 	for (size_t i = 0; i < length; i++)
-		cursor->bad |= !printable(value[i]);
+		cursor->bad |= !is_printable(value[i]);
 }
 
 static void walk_hello(struct cursor *cursor, struct perf_hello *hello)
 {
-	number32(cursor, &hello->device_count);
+	walk_u32(cursor, &hello->device_count);
 	cursor->bad |= !hello->device_count || hello->device_count > SNT_DEVICES_MAX;
-	text(cursor, hello->version);
-	text(cursor, hello->host);
-	text(cursor, hello->kernel);
-	text(cursor, hello->cpu);
-	text(cursor, hello->devices);
+	walk_text(cursor, hello->version);
+	walk_text(cursor, hello->host);
+	walk_text(cursor, hello->kernel);
+	walk_text(cursor, hello->cpu);
+	walk_text(cursor, hello->devices);
 }
 
 /* Values are checked further by perf_case_check(). */
 static void walk_case(struct cursor *cursor, struct perf_case *c)
 {
-	number8(cursor, &c->kind);
-	number8(cursor, &c->op);
-	number8(cursor, &c->scheme);
-	number8(cursor, &c->balance);
+	walk_u8(cursor, &c->kind);
+	walk_u8(cursor, &c->op);
+	walk_u8(cursor, &c->scheme);
+	walk_u8(cursor, &c->balance);
 	yes_or_no(cursor, &c->verify);
 	yes_or_no(cursor, &c->events);
 	yes_or_no(cursor, &c->bidirectional);
-	number8(cursor, &c->timeout);
-	number32(cursor, &c->lanes);
-	number32(cursor, &c->depth);
-	number32(cursor, &c->batch);
-	number32(cursor, &c->mtu);
-	number64(cursor, &c->size);
-	number64(cursor, &c->fragment);
-	number64(cursor, &c->seed);
+	walk_u8(cursor, &c->timeout);
+	walk_u32(cursor, &c->lanes);
+	walk_u32(cursor, &c->depth);
+	walk_u32(cursor, &c->batch);
+	walk_u32(cursor, &c->mtu);
+	walk_u64(cursor, &c->size);
+	walk_u64(cursor, &c->fragment);
+	walk_u64(cursor, &c->seed);
 }
 
 static void walk_use(struct cursor *cursor, struct perf_use *use)
 {
-	number64(cursor, &use->elapsed_ns);
-	number64(cursor, &use->cpu_ns);
-	number64(cursor, &use->wakeups);
-	number64(cursor, &use->messages);
-	number64(cursor, &use->checked_bytes);
-	number64(cursor, &use->wrong_bytes);
-	number64(cursor, &use->wrong_message);
-	number64(cursor, &use->wrong_offset);
-	number64(cursor, &use->sent);
-	number32(cursor, &use->paths);
+	walk_u64(cursor, &use->elapsed_ns);
+	walk_u64(cursor, &use->cpu_ns);
+	walk_u64(cursor, &use->wakeups);
+	walk_u64(cursor, &use->messages);
+	walk_u64(cursor, &use->checked_bytes);
+	walk_u64(cursor, &use->wrong_bytes);
+	walk_u64(cursor, &use->wrong_message);
+	walk_u64(cursor, &use->wrong_offset);
+	walk_u64(cursor, &use->sent);
+	walk_u32(cursor, &use->paths);
 }
 
 static void walk_limit(struct cursor *cursor, struct perf_limit *limit)
 {
-	number64(cursor, &limit->messages);
-	number64(cursor, &limit->duration_ns);
+	walk_u64(cursor, &limit->messages);
+	walk_u64(cursor, &limit->duration_ns);
 	cursor->bad |= limit->duration_ns > PERF_DURATION_MAX_NS;
 }
 
-static void walk(struct cursor *cursor, struct perf_message *message)
+static void walk_message(struct cursor *cursor, struct perf_message *message)
 {
 	switch (message->type) {
 	case PERF_HELLO:
@@ -160,24 +160,24 @@ static void walk(struct cursor *cursor, struct perf_message *message)
 		break;
 	case PERF_READY:
 	case PERF_CONNECT:
-		bytes(cursor, message->address.card, &message->address.card_length,
-		      PERF_CARD_MAX);
-		bytes(cursor, message->address.token, &message->address.token_length,
-		      PERF_TOKEN_MAX);
-		bytes(cursor, message->address.offer, &message->address.offer_length,
-		      PERF_OFFER_MAX);
+		walk_bytes(cursor, message->address.card, &message->address.card_length,
+			   PERF_CARD_MAX);
+		walk_bytes(cursor, message->address.token,
+			   &message->address.token_length, PERF_TOKEN_MAX);
+		walk_bytes(cursor, message->address.offer,
+			   &message->address.offer_length, PERF_OFFER_MAX);
 		break;
 	case PERF_RUN:
 		walk_limit(cursor, &message->limit);
 		break;
 	case PERF_STOP:
-		number64(cursor, &message->messages);
+		walk_u64(cursor, &message->messages);
 		break;
 	case PERF_RESULT:
 		walk_use(cursor, &message->use);
 		break;
 	case PERF_FAILED:
-		text(cursor, message->text);
+		walk_text(cursor, message->text);
 		break;
 	default: /* the others have no body */
 		break;
@@ -195,11 +195,11 @@ size_t perf_encode(const struct perf_message *message, unsigned char *frame)
 				 .writes = true };
 	size_t length;
 
-	walk(&cursor, &copy);
+	walk_message(&cursor, &copy);
 	length = (size_t)(cursor.at - frame);
-	number(&header, length - PERF_HEADER, 4);
-	number(&header, PERF_VERSION, 2);
-	number(&header, message->type, 2);
+	walk_number(&header, length - PERF_HEADER, 4);
+	walk_number(&header, PERF_VERSION, 2);
+	walk_number(&header, message->type, 2);
 	return length;
 }
 
@@ -210,9 +210,9 @@ int perf_decode_header(const unsigned char *header, uint16_t *type_out)
 	uint64_t length, version;
 
 	memcpy(copy, header, sizeof(copy));
-	length = number(&cursor, 0, 4);
-	version = number(&cursor, 0, 2);
-	*type_out = (uint16_t)number(&cursor, 0, 2);
+	length = walk_number(&cursor, 0, 4);
+	version = walk_number(&cursor, 0, 2);
+	*type_out = (uint16_t)walk_number(&cursor, 0, 2);
 	if (length > PERF_BODY_MAX || *type_out < PERF_HELLO || *type_out > PERF_FAILED)
 		return perf_fail(EBADMSG,
 				 "the other end does not speak as sennit perf does");
@@ -234,7 +234,7 @@ int perf_decode(uint16_t type, const unsigned char *body, size_t length,
 	cursor.end = cursor.at + length;
 	memset(message_out, 0, sizeof(*message_out));
 	message_out->type = type;
-	walk(&cursor, message_out);
+	walk_message(&cursor, message_out);
 	if (cursor.bad || cursor.at != cursor.end)
 		return perf_fail(EBADMSG,
 				 "the other end sent a malformed message of type %u",

@@ -108,13 +108,13 @@ static const char *advice_for(enum snt_pair_verdict verdict)
 	return NULL;
 }
 
-static bool is_bad(const struct snt_conn_pair_info *pair)
+static bool is_bad_pair(const struct snt_conn_pair_info *pair)
 {
 	return !pair->works && pair->verdict != SNT_PAIR_NOT_TRIED;
 }
 
 /* The peer reported a different result. */
-static bool differs(const struct snt_conn_pair_info *pair)
+static bool peer_disagrees(const struct snt_conn_pair_info *pair)
 {
 	return pair->peer_verdict != pair->verdict &&
 	       pair->peer_verdict != SNT_PAIR_NOT_TRIED;
@@ -123,8 +123,9 @@ static bool differs(const struct snt_conn_pair_info *pair)
 /* The worse of the two ends' results. */
 static enum snt_pair_verdict verdict_of(const struct snt_conn_pair_info *pair)
 {
-	return differs(pair) && pair->verdict == SNT_PAIR_WORKS ? pair->peer_verdict
-								: pair->verdict;
+	return peer_disagrees(pair) && pair->verdict == SNT_PAIR_WORKS
+		       ? pair->peer_verdict
+		       : pair->verdict;
 }
 
 /* A device of ours, or of the peer, is not in any pair that works. */
@@ -139,7 +140,7 @@ static bool is_left_out(const struct tried *tried, bool ours, unsigned device)
 			continue;
 		if (pair->works)
 			return false;
-		seen |= is_bad(pair);
+		seen |= is_bad_pair(pair);
 	}
 	return seen;
 }
@@ -158,7 +159,7 @@ static bool is_any_left_out(const struct tried *tried)
  * Reporting
  */
 
-static void say_pairs(const struct tried *tried)
+static void print_pairs(const struct tried *tried)
 {
 	char ours[DEVICE_TEXT], theirs[DEVICE_TEXT];
 
@@ -166,25 +167,26 @@ static void say_pairs(const struct tried *tried)
 		const struct snt_conn_pair_info *pair = &tried->pair[i];
 
 		output_text("  %s %s - %s: %s%s%s\n",
-			    pair->works	   ? "+"
-			    : is_bad(pair) ? "!"
-					   : " ",
+			    pair->works		? "+"
+			    : is_bad_pair(pair) ? "!"
+						: " ",
 			    device_text(tried, true, pair->device, ours),
 			    device_text(tried, false, pair->remote_device, theirs),
-			    pair->text, differs(pair) ? "; seen from the peer: " : "",
-			    differs(pair) ? pair->peer_text : "");
+			    pair->text,
+			    peer_disagrees(pair) ? "; seen from the peer: " : "",
+			    peer_disagrees(pair) ? pair->peer_text : "");
 	}
 }
 
 /* A pair with this verdict that includes a device without a working pair; NULL:
  * none. */
-static const struct snt_conn_pair_info *needed(const struct tried *tried,
-					       enum snt_pair_verdict verdict)
+static const struct snt_conn_pair_info *find_needed_pair(const struct tried *tried,
+							 enum snt_pair_verdict verdict)
 {
 	for (size_t i = 0; i < tried->pair_count; i++) {
 		const struct snt_conn_pair_info *pair = &tried->pair[i];
 
-		if (is_bad(pair) && verdict_of(pair) == verdict &&
+		if (is_bad_pair(pair) && verdict_of(pair) == verdict &&
 		    (is_left_out(tried, true, pair->device) ||
 		     is_left_out(tried, false, pair->remote_device)))
 			return pair;
@@ -208,7 +210,7 @@ static void say_advice(const struct tried *tried)
 			output_text("  the peer's %s\n",
 				    device_text(tried, false, i, text));
 	for (size_t i = 0; i < sizeof(advices) / sizeof(*advices); i++) {
-		pair = needed(tried, advices[i].verdict);
+		pair = find_needed_pair(tried, advices[i].verdict);
 		if (!pair)
 			continue;
 		output_text("what to do where %s:\n  ",
@@ -247,7 +249,7 @@ static void say_text(const struct tried *tried, const struct snt_conn *conn,
 	say_lanes(tried, qp);
 	output_text("%u of %u pairs of devices work:\n", info.pairs_good,
 		    info.pairs_tried);
-	say_pairs(tried);
+	print_pairs(tried);
 	say_advice(tried);
 }
 
@@ -269,7 +271,7 @@ static json_t *json_pairs(const struct tried *tried)
 				  pair->verdict != SNT_PAIR_NOT_TRIED, "verdict",
 				  pair->text, "lanes", (int)pair->lane_count);
 
-		if (differs(pair))
+		if (peer_disagrees(pair))
 			json_object_set_new(object, "from_peer",
 					    json_string(pair->peer_text));
 		if (advice)
@@ -350,7 +352,7 @@ static int not_connected(const struct ping_opts *opts, struct snt_loop *loop,
 	if (snt_stream_conn(stream) && !read_tried(&tried, snt_stream_conn(stream))) {
 		if (tried.pair_count)
 			output_text("between here and %s:\n", host);
-		say_pairs(&tried);
+		print_pairs(&tried);
 		say_advice(&tried);
 		if (output.json && tried.pair_count) {
 			json_t *object = output_object();
@@ -364,8 +366,8 @@ static int not_connected(const struct ping_opts *opts, struct snt_loop *loop,
 	return peer_failed(loop, host, &opts->peer, error, info.text);
 }
 
-static int tell(const struct ping_opts *opts, const struct snt_conn *conn,
-		const char *host)
+static int report_connection(const struct ping_opts *opts, const struct snt_conn *conn,
+			     const char *host)
 {
 	static char explanation[EXPLAIN_MAX];
 	struct tried tried;
@@ -402,7 +404,7 @@ static int ping_host(const struct ping_opts *opts, struct snt_loop *loop,
 	ret = snt_stream_wait(stream, SNT_STREAM_OPEN,
 			      (int64_t)(opts->peer.setup_ns + 1000000000));
 	status = ret < 0 ? not_connected(opts, loop, stream, host, ret)
-			 : tell(opts, snt_stream_conn(stream), host);
+			 : report_connection(opts, snt_stream_conn(stream), host);
 	if (ret < 0 || snt_stream_close(stream, 1000000000))
 		snt_stream_destroy(stream);
 	return status;
@@ -428,8 +430,8 @@ static void on_ready(void *arg, struct snt_stream *stream, unsigned events)
 	}
 }
 
-static void on_accepted(void *arg, struct snt_stream_listener *listener,
-			struct snt_stream *stream)
+static void on_ping_accepted(void *arg, struct snt_stream_listener *listener,
+			     struct snt_stream *stream)
 {
 	struct snt_conn_info info = { .size = sizeof(info) };
 	unsigned lanes = snt_qp_lane_count(snt_conn_qp(snt_stream_conn(stream)));
@@ -453,15 +455,15 @@ static void on_accepted(void *arg, struct snt_stream_listener *listener,
 	on_ready(NULL, stream, 0);
 }
 
-static int serve(const struct ping_opts *opts, struct snt_loop *loop,
-		 const struct peer_secret *secret)
+static int serve_pings(const struct ping_opts *opts, struct snt_loop *loop,
+		       const struct peer_secret *secret)
 {
 	struct snt_stream_opts stream = { .size = sizeof(stream),
 					  .recv_size = RING,
 					  .send_size = RING };
 	struct snt_stream_listener_opts listen = { .size = sizeof(listen),
 						   .stream = &stream,
-						   .accepted = on_accepted };
+						   .accepted = on_ping_accepted };
 	struct snt_stream_listener *listener;
 	int ret;
 
@@ -496,7 +498,7 @@ static int ping_run(const void *opts_in, int count, char **argument)
 		return status;
 	status = context_open_loop(&opts->context, &loop);
 	if (!status) {
-		status = opts->serve ? serve(opts, loop, &secret)
+		status = opts->serve ? serve_pings(opts, loop, &secret)
 				     : ping_host(opts, loop, &secret, argument[0]);
 		context_close_loop(loop);
 	}

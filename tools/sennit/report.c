@@ -75,8 +75,9 @@ static void write_card(const struct report *report, const char *figure,
 }
 
 /* Of this kind, the result that has most (or least) of something. */
-static const struct perf_result *best(const struct report *report, bool latency,
-				      double (*value)(const struct perf_result *))
+static const struct perf_result *best_result(
+	const struct report *report, bool latency,
+	double (*value)(const struct perf_result *))
 {
 	const struct perf_result *best = NULL;
 
@@ -91,17 +92,17 @@ static const struct perf_result *best(const struct report *report, bool latency,
 	return best;
 }
 
-static double rate(const struct perf_result *result)
+static double median_rate(const struct perf_result *result)
 {
 	return perf_result_rate(result).median;
 }
 
-static double messages(const struct perf_result *result)
+static double median_message_rate(const struct perf_result *result)
 {
 	return perf_result_messages(result).median;
 }
 
-static double quickness(const struct perf_result *result)
+static double negative_p50(const struct perf_result *result)
 {
 	return -(double)histogram_at(result->latency, 0.5);
 }
@@ -125,21 +126,22 @@ static void write_verified(const struct report *report)
 
 static void write_cards(const struct report *report)
 {
-	const struct perf_result *most = best(report, false, rate),
-				 *quick = best(report, true, quickness),
-				 *many = best(report, false, messages);
+	const struct perf_result *most = best_result(report, false, median_rate),
+				 *quick = best_result(report, true, negative_p50),
+				 *many = best_result(report, false,
+						     median_message_rate);
 	char text[OUTPUT_QUANTITY];
 
 	fputs("<div class='cards'>\n", report->file);
 	if (most)
-		write_card(report, output_rate(text, rate(most)), "the most bandwidth",
-			   most);
+		write_card(report, output_rate(text, median_rate(most)),
+			   "the most bandwidth", most);
 	if (quick) {
-		output_duration(text, -quickness(quick) / 1e9);
+		output_duration(text, -negative_p50(quick) / 1e9);
 		write_card(report, text, "the lowest median latency", quick);
 	}
 	if (many) {
-		double each = messages(many);
+		double each = median_message_rate(many);
 
 		snprintf(text, sizeof(text), each < 1e6 ? "%.0f k/s" : "%.2f M/s",
 			 each < 1e6 ? each / 1e3 : each / 1e6);
@@ -158,8 +160,8 @@ static void write_figures(const struct report *report, const struct perf_result 
 	static const double share[] = { 0.5, 0.9, 0.99, 0.999, 1 };
 	char spread[PERF_SPREAD_TEXT];
 
-	fprintf(report->file, "<td>%.3f</td><td>%.0f</td>", rate(result) * 8 / 1e9,
-		messages(result));
+	fprintf(report->file, "<td>%.3f</td><td>%.0f</td>",
+		median_rate(result) * 8 / 1e9, median_message_rate(result));
 	for (unsigned i = 0; i < sizeof(share) / sizeof(*share); i++) {
 		if (result->latency)
 			fprintf(report->file, "<td>%.2f</td>",

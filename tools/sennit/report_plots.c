@@ -56,7 +56,7 @@ static void share_text(char *buffer, size_t size, double share)
  * Something against what varies
  */
 
-static double gigabits(const struct perf_result *result)
+static double plotted_gigabits(const struct perf_result *result)
 {
 	return perf_result_rate(result).median * 8 / 1e9;
 }
@@ -70,7 +70,7 @@ static struct spread gigabits_spread(const struct perf_result *result)
 	return spread;
 }
 
-static double messages(const struct perf_result *result)
+static double plotted_messages(const struct perf_result *result)
 {
 	return perf_result_messages(result).median;
 }
@@ -142,7 +142,8 @@ static unsigned count_series(const struct drawing *drawing)
 }
 
 /* Where words are: the number of a value, from 1. */
-static double position(const struct drawing *drawing, const struct perf_result *result)
+static double value_position(const struct drawing *drawing,
+			     const struct perf_result *result)
 {
 	uint64_t value = vary_value(&result->c, drawing->vary);
 	unsigned at = 0;
@@ -218,7 +219,7 @@ static void draw_bars(struct drawing *drawing)
 			continue;
 		for (int i = first; i < report->count; i++) {
 			const struct perf_result *result = &report->result[i];
-			double x = position(drawing, result) - 0.35 +
+			double x = value_position(drawing, result) - 0.35 +
 				   (series + 0.5) * width;
 			char label[VARY_LABEL];
 
@@ -253,7 +254,8 @@ static double carried_below(const struct perf_result *result, unsigned lane)
 /* What each lane has carried, on top of the one before it. */
 static void draw_stack(struct drawing *drawing, const struct perf_result *result)
 {
-	double x = position(drawing, result), value = drawing->figure->value(result);
+	double x = value_position(drawing, result),
+	       value = drawing->figure->value(result);
 
 	for (unsigned lane = 0; lane < result->lane_count; lane++) {
 		char label[64];
@@ -313,7 +315,7 @@ static void set_axes(struct drawing *drawing)
 		y->min = 0;
 }
 
-static void set_words(struct drawing *drawing)
+static void label_values(struct drawing *drawing)
 {
 	for (unsigned i = 0; i < drawing->values.count; i++)
 		vary_text(drawing->label[i], SVG_LABEL, drawing->vary,
@@ -358,7 +360,7 @@ static void draw_legend(const struct drawing *drawing)
 	svg_legend_end(report->file);
 }
 
-static void draw_words(const struct drawing *drawing)
+static void draw_caption(const struct drawing *drawing)
 {
 	const struct report *report = drawing->report;
 	char label[VARY_LABEL];
@@ -388,7 +390,7 @@ static void draw_figure(const struct report *report, const struct figure *figure
 		return;
 	set_axes(&drawing);
 	if (has_stacks(&drawing) || vary_is_word(drawing.vary))
-		set_words(&drawing);
+		label_values(&drawing);
 	snprintf(title, sizeof(title), "%s against %s", figure->title,
 		 vary_noun(drawing.vary));
 	fprintf(report->file, "<section><h2>%s</h2>\n", title);
@@ -401,14 +403,14 @@ static void draw_figure(const struct report *report, const struct figure *figure
 		draw_lines(&drawing);
 	svg_end(&drawing.plot);
 	draw_legend(&drawing);
-	draw_words(&drawing);
+	draw_caption(&drawing);
 }
 
 /*
  * Percentiles
  */
 
-static unsigned curve(const struct histogram *latency, double *x, double *y)
+static unsigned latency_curve(const struct histogram *latency, double *x, double *y)
 {
 	unsigned count = 0;
 
@@ -468,7 +470,7 @@ static void draw_percentiles(const struct report *report)
 		if (!has_curve(report, i))
 			continue;
 		series++;
-		count = curve(report->result[i].latency, x, y);
+		count = latency_curve(report->result[i].latency, x, y);
 		svg_axis_take(&plot.x, x[count - 1]);
 		svg_axis_take(&plot.y, y[0]);
 		svg_axis_take(&plot.y, y[count - 1]);
@@ -480,8 +482,8 @@ static void draw_percentiles(const struct report *report)
 	svg_begin(&plot, "percentiles", "Percentiles of latency", words);
 	for (int i = 0; i < report->count && plot.series < SERIES_MAX; i++)
 		if (has_curve(report, i))
-			svg_line(&plot, x, y, curve(report->result[i].latency, x, y),
-				 false);
+			svg_line(&plot, x, y,
+				 latency_curve(report->result[i].latency, x, y), false);
 	svg_end(&plot);
 	svg_legend_begin(report->file);
 	series = 0;
@@ -592,7 +594,7 @@ void report_plots(const struct report *report)
 		  "Bandwidth",
 		  "Payload, in 10^9 bits per second; the median of all runs.",
 		  { "Gb/s", SVG_LINEAR, .text = plain_text },
-		  gigabits,
+		  plotted_gigabits,
 		  gigabits_spread,
 		  NULL },
 		{ PERF_RATE,
@@ -600,7 +602,7 @@ void report_plots(const struct report *report)
 		  "Message rate",
 		  "Messages per second, posted in batches; the median of all runs.",
 		  { "messages/s", SVG_LINEAR, .text = count_text },
-		  messages,
+		  plotted_messages,
 		  perf_result_messages,
 		  NULL },
 		{ PERF_LATENCY,

@@ -52,7 +52,7 @@ void svg_axis_take(struct svg_axis *axis, double value)
 		axis->max = value;
 }
 
-static double scaled(const struct svg_axis *axis, double value)
+static double scale_value(const struct svg_axis *axis, double value)
 {
 	switch (axis->scale) {
 	case SVG_LOG:
@@ -66,23 +66,24 @@ static double scaled(const struct svg_axis *axis, double value)
 }
 
 /* From 0 to 1. */
-static double place(const struct svg_axis *axis, double value)
+static double axis_position(const struct svg_axis *axis, double value)
 {
-	double low = scaled(axis, axis->min), high = scaled(axis, axis->max);
+	double low = scale_value(axis, axis->min), high = scale_value(axis, axis->max);
 
 	if (axis->scale == SVG_WORDS)
 		return (value - 0.5) / axis->max;
-	return high > low ? (scaled(axis, value) - low) / (high - low) : 0.5;
+	return high > low ? (scale_value(axis, value) - low) / (high - low) : 0.5;
 }
 
 static double at_x(const struct svg_plot *plot, double value)
 {
-	return LEFT + place(&plot->x, value) * (WIDTH - LEFT - RIGHT);
+	return LEFT + axis_position(&plot->x, value) * (WIDTH - LEFT - RIGHT);
 }
 
 static double at_y(const struct svg_plot *plot, double value)
 {
-	return HEIGHT - BOTTOM - place(&plot->y, value) * (HEIGHT - TOP - BOTTOM);
+	return HEIGHT - BOTTOM -
+	       axis_position(&plot->y, value) * (HEIGHT - TOP - BOTTOM);
 }
 
 /* 1, 2 or 5 times a power of ten, so that there are about five of them. */
@@ -107,8 +108,8 @@ static void round_axis(struct svg_axis *axis)
 		axis->min = floor(axis->min / step) * step;
 		axis->max = ceil(axis->max / step) * step;
 	} else if (axis->scale == SVG_LOG) {
-		double low = floor(scaled(axis, axis->min) + 1e-9),
-		       high = ceil(scaled(axis, axis->max) - 1e-9);
+		double low = floor(scale_value(axis, axis->min) + 1e-9),
+		       high = ceil(scale_value(axis, axis->max) - 1e-9);
 
 		/* A value that is alone is in the middle. */
 		if (high <= low) {
@@ -128,7 +129,8 @@ static double next_tick(const struct svg_axis *axis, double value)
 	if (value < axis->min)
 		return axis->min;
 	if (axis->scale == SVG_LOG) {
-		double powers = scaled(axis, axis->max) - scaled(axis, axis->min);
+		double powers =
+			scale_value(axis, axis->max) - scale_value(axis, axis->min);
 
 		return value * pow(axis->base, ceil(powers / 6));
 	}
@@ -136,7 +138,7 @@ static double next_tick(const struct svg_axis *axis, double value)
 }
 
 /* Many labels take turns on two lines, so that they do not run into each other. */
-static void draw_words(const struct svg_plot *plot)
+static void draw_word_labels(const struct svg_plot *plot)
 {
 	unsigned count = (unsigned)plot->x.max, lines = count > 5 ? 2 : 1;
 
@@ -161,7 +163,7 @@ static void draw_ticks(const struct svg_plot *plot, bool vertical)
 	double value = next_tick(axis, axis->min > 0 ? 0 : axis->min - 1);
 
 	/* A little beyond, because of rounding. */
-	for (; place(axis, value) < 1.001; value = next_tick(axis, value)) {
+	for (; axis_position(axis, value) < 1.001; value = next_tick(axis, value)) {
 		double x = at_x(plot, value), y = at_y(plot, value);
 		char text[32];
 
@@ -197,7 +199,7 @@ void svg_begin(struct svg_plot *plot, const char *id, const char *title,
 	svg_escape(plot->file, description);
 	fputs("</desc>\n", plot->file);
 	if (plot->x.scale == SVG_WORDS)
-		draw_words(plot);
+		draw_word_labels(plot);
 	else
 		draw_ticks(plot, false);
 	draw_ticks(plot, true);

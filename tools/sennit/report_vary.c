@@ -73,7 +73,7 @@ enum vary vary_choose(const struct report *report, unsigned kind, bool lanes_fir
 	return best;
 }
 
-static struct perf_case without(const struct perf_case *c, enum vary vary)
+static struct perf_case case_without(const struct perf_case *c, enum vary vary)
 {
 	struct perf_case rest = *c;
 
@@ -102,7 +102,7 @@ static struct perf_case without(const struct perf_case *c, enum vary vary)
 bool vary_same_series(const struct perf_case *a, const struct perf_case *b,
 		      enum vary vary)
 {
-	struct perf_case ours = without(a, vary), theirs = without(b, vary);
+	struct perf_case ours = case_without(a, vary), theirs = case_without(b, vary);
 
 	return perf_same_series(&ours, &theirs) && ours.size == theirs.size;
 }
@@ -144,8 +144,8 @@ struct label {
 	size_t used;
 };
 
-__attribute__((format(printf, 2, 3))) static void add(struct label *label,
-						      const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void add_to_label(struct label *label,
+							       const char *format, ...)
 {
 	va_list args;
 
@@ -167,20 +167,21 @@ const char *vary_label(char *buffer, const struct perf_case *c, enum vary vary)
 
 	*buffer = '\0';
 	if (vary != VARY_OP)
-		add(&label, "%s", perf_op_name(c->op));
+		add_to_label(&label, "%s", perf_op_name(c->op));
 	if (vary != VARY_SIZE)
-		add(&label, "%s", perf_size_text(text, c->size));
+		add_to_label(&label, "%s", perf_size_text(text, c->size));
 	if (c->bidirectional)
-		add(&label, "both directions");
+		add_to_label(&label, "both directions");
 	if (vary != VARY_LANES)
-		add(&label, "%u lane%s", c->lanes, c->lanes > 1 ? "s" : "");
+		add_to_label(&label, "%u lane%s", c->lanes, c->lanes > 1 ? "s" : "");
 	if (vary != VARY_SCHEME && (c->lanes > 1 || vary == VARY_LANES))
-		add(&label, "%s", perf_scheme_name(c->scheme));
+		add_to_label(&label, "%s", perf_scheme_name(c->scheme));
 	if (vary != VARY_DEPTH && c->kind != PERF_LATENCY)
-		add(&label, "depth %u", c->depth);
+		add_to_label(&label, "depth %u", c->depth);
 	if (vary != VARY_DEPTH && c->batch > 1)
-		add(&label, "batch %u", c->batch);
+		add_to_label(&label, "batch %u", c->batch);
 	if (vary != VARY_FRAGMENT && c->fragment)
-		add(&label, "fragments of %s", perf_size_text(text, c->fragment));
+		add_to_label(&label, "fragments of %s",
+			     perf_size_text(text, c->fragment));
 	return buffer;
 }

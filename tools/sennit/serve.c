@@ -75,15 +75,15 @@ static struct {
  * Sessions
  */
 
-static void on_problem(void *arg, const char *text)
+static void note_session_problem(void *arg, const char *text)
 {
 	const struct session *session = arg;
 
 	output_note("%s: %s", session->peer, text);
 }
 
-static void turn_away(struct session *session, struct snt_stream *stream,
-		      const char *text)
+static void turn_away_peer(struct session *session, struct snt_stream *stream,
+			   const char *text)
 {
 	free(session);
 	snt_stream_abort(stream, text);
@@ -91,21 +91,21 @@ static void turn_away(struct session *session, struct snt_stream *stream,
 	output_note("a peer was turned away: %s", text);
 }
 
-static void on_accepted(void *arg, struct snt_stream_listener *listener,
-			struct snt_stream *stream)
+static void on_copy_accepted(void *arg, struct snt_stream_listener *listener,
+			     struct snt_stream *stream)
 {
 	struct snt_conn_info info = { .size = sizeof(info) };
 	struct session *session = calloc(1, sizeof(*session));
 
 	(void)arg, (void)listener;
 	if (server.session_count >= server.opts->session_max) {
-		turn_away(session, stream,
-			  "there are as many connections as the server takes "
-			  "(--connections): try again later");
+		turn_away_peer(session, stream,
+			       "there are as many connections as the server takes "
+			       "(--connections): try again later");
 		return;
 	}
 	if (!session || copy_link_begin(&session->link, stream)) {
-		turn_away(session, stream, "out of memory");
+		turn_away_peer(session, stream, "out of memory");
 		return;
 	}
 	server.session_count++;
@@ -113,7 +113,7 @@ static void on_accepted(void *arg, struct snt_stream_listener *listener,
 	session->source_folder = -1;
 	if (snt_stream_conn(stream) && !snt_conn_query(snt_stream_conn(stream), &info))
 		memcpy(session->peer, info.peer_address, sizeof(session->peer));
-	session->report.problem = on_problem;
+	session->report.problem = note_session_problem;
 	session->report.arg = session;
 	session->next = server.sessions;
 	server.sessions = session;
@@ -143,13 +143,13 @@ static void free_session(struct session *session)
  * What a peer asks for
  */
 
-static int answer(struct session *session, int error, const char *text)
+static int answer_with_error(struct session *session, int error, const char *text)
 {
 	struct copy_frame frame = { .type = COPY_RESULT, .error = (uint32_t)error };
 
 	snprintf(frame.text, COPY_TEXT_MAX, "%.500s: %.500s",
 		 *session->path ? session->path : "/", text ? text : strerror(error));
-	on_problem(session, frame.text);
+	note_session_problem(session, frame.text);
 	copy_link_put(&session->link, &frame);
 	return 1;
 }
@@ -170,15 +170,16 @@ static int begin_sending(struct session *session, uint32_t digest, uint32_t flag
 
 	if (folder >= 0) {
 		close(folder);
-		return answer(session, EISDIR,
-			      "it is a folder, and only a file can go there");
+		return answer_with_error(
+			session, EISDIR,
+			"it is a folder, and only a file can go there");
 	}
 	*source = (struct copy_source){ .name = ".", .top = "" };
 	folder = *session->path
 			 ? copy_path_parent(server.root, session->path, &source->name)
 			 : copy_path_folder(server.root, "");
 	if (folder < 0)
-		return answer(session, -folder, NULL);
+		return answer_with_error(session, -folder, NULL);
 	if (*session->path)
 		source->top = source->name;
 	source->folder = session->source_folder = folder;
@@ -204,7 +205,7 @@ static struct session *find_holder(const struct session *other, const struct sta
 	return session;
 }
 
-static void probe(struct session *session)
+static void probe_client(struct session *session)
 {
 	static const struct copy_frame frame = { .type = COPY_PROBE };
 
@@ -218,7 +219,7 @@ static void probe(struct session *session)
 }
 
 /* Data that arrived before the probe proves nothing, but is read first. */
-static bool is_silent(struct session *session)
+static bool is_client_silent(struct session *session)
 {
 	uint64_t now = snt_loop_now(server.loop);
 
@@ -239,11 +240,11 @@ static bool on_locked(void *arg, const struct stat *part)
 	if (!holder || copy_receiver_is_locked(&holder->receiver))
 		return false;
 	if (!holder->probe.asked) {
-		probe(holder);
+		probe_client(holder);
 	} else if (holder->probe.alive != holder->link.alive) {
 		holder->probe.asked = false;
 		return false;
-	} else if (is_silent(holder)) {
+	} else if (is_client_silent(holder)) {
 		copy_link_fail(
 			&holder->link, ECONNABORTED,
 			"the client did not answer, and another one has taken over "
@@ -262,16 +263,18 @@ static int begin_receiving(struct session *session, uint32_t digest, uint32_t fl
 	if (server.opts->read_only) {
 		if (folder >= 0)
 			close(folder);
-		return answer(session, EROFS, "this server is read-only");
+		return answer_with_error(session, EROFS, "this server is read-only");
 	}
 	if (folder == -ELOOP || (folder == -ENOTDIR && flags & COPY_INTO))
-		return answer(session, ENOTDIR, "this is no folder to copy into");
+		return answer_with_error(session, ENOTDIR,
+					 "this is no folder to copy into");
 	if (folder == -ENOENT && flags & COPY_INTO)
-		return answer(session, ENOENT, "there is no such folder to copy into");
+		return answer_with_error(session, ENOENT,
+					 "there is no such folder to copy into");
 	if (folder == -ENOENT || folder == -ENOTDIR)
 		folder = copy_path_parent(server.root, session->path, &name);
 	if (folder < 0)
-		return answer(session, -folder, NULL);
+		return answer_with_error(session, -folder, NULL);
 	memset(receiver, 0, sizeof(*receiver));
 	snprintf(receiver->name, sizeof(receiver->name), "%s", name);
 	receiver->keep_times = flags & COPY_TIMES;
@@ -292,15 +295,15 @@ static int on_open(struct session *session, struct copy_frame *frame)
 		length--;
 	snprintf(session->path, sizeof(session->path), "%.*s", (int)length, path);
 	if (frame->version != COPY_VERSION)
-		return answer(session, EPROTONOSUPPORT,
-			      "the two ends are of different versions");
+		return answer_with_error(session, EPROTONOSUPPORT,
+					 "the two ends are of different versions");
 	if (!digest)
-		return answer(session, EPROTONOSUPPORT,
-			      "the two ends share no checksum");
+		return answer_with_error(session, EPROTONOSUPPORT,
+					 "the two ends share no checksum");
 	if (!strcmp(session->path, "."))
 		session->path[0] = '\0';
 	if (copy_path_check(session->path))
-		return answer(
+		return answer_with_error(
 			session, EINVAL,
 			"this is no path below the folder that is served: no \"..\", no "
 			"\".\", no names that are empty or too long, or end in " COPY_PART_SUFFIX);
@@ -350,7 +353,8 @@ static void end_transfer(struct session *session)
 			    (unsigned long long)report->files,
 			    report->files == 1 ? "" : "s",
 			    (unsigned long long)report->problems);
-	session->report = (struct copy_report){ .problem = on_problem, .arg = session };
+	session->report =
+		(struct copy_report){ .problem = note_session_problem, .arg = session };
 	session->state = OPENING;
 }
 
@@ -439,7 +443,7 @@ static int serve_until_stopped(void)
 	return STATUS_OK;
 }
 
-static int serve(const struct serve_opts *opts)
+static int serve_copies(const struct serve_opts *opts)
 {
 	struct snt_stream_opts stream = { .size = sizeof(stream),
 					  .lanes = (uint32_t)opts->lanes,
@@ -450,7 +454,7 @@ static int serve(const struct serve_opts *opts)
 		.size = sizeof(listen),
 		.stream = &stream,
 		.connection_max = (uint32_t)opts->session_max + STRANGERS_MAX,
-		.accepted = on_accepted
+		.accepted = on_copy_accepted
 	};
 	struct snt_stream_listener *listener;
 	struct peer_secret secret;
@@ -492,7 +496,7 @@ static int serve_run(const void *opts_in, int count, char **argument)
 	status = context_open_loop(&opts->context, &server.loop);
 	if (!status) {
 		copy_disk_begin(server.loop);
-		status = serve(opts);
+		status = serve_copies(opts);
 		copy_disk_end();
 		context_close_loop(server.loop);
 	}

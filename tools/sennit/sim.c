@@ -94,7 +94,7 @@ static void list_program(const char *build, const char *path, size_t kind)
 	}
 }
 
-static int list(const char *build)
+static int list_all_programs(const char *build)
 {
 	size_t listed = 0;
 
@@ -119,8 +119,8 @@ struct words {
 	size_t count;
 };
 
-__attribute__((format(printf, 2, 3))) static void add(struct words *words,
-						      const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void add_word(struct words *words,
+							   const char *format, ...)
 {
 	va_list args;
 	char *text;
@@ -135,29 +135,29 @@ __attribute__((format(printf, 2, 3))) static void add(struct words *words,
 static void make_line(const struct sim_opts *opts, const char *path, bool has_fabric,
 		      struct words *words)
 {
-	add(words, "%s", path);
-	add(words, "--seed");
-	add(words, "%llu", (unsigned long long)opts->seed);
-	add(words, "--seeds");
-	add(words, "%llu", (unsigned long long)opts->seeds);
+	add_word(words, "%s", path);
+	add_word(words, "--seed");
+	add_word(words, "%llu", (unsigned long long)opts->seed);
+	add_word(words, "--seeds");
+	add_word(words, "%llu", (unsigned long long)opts->seeds);
 	if (!has_fabric)
 		return;
 	if (opts->ops) {
-		add(words, "--ops");
-		add(words, "%llu", (unsigned long long)opts->ops);
+		add_word(words, "--ops");
+		add_word(words, "%llu", (unsigned long long)opts->ops);
 	}
 	if (opts->without) {
-		add(words, "--without");
-		add(words, "%s", opts->without);
+		add_word(words, "--without");
+		add_word(words, "%s", opts->without);
 	}
 	if (opts->capture) {
-		add(words, "--capture");
-		add(words, "%s", opts->capture);
+		add_word(words, "--capture");
+		add_word(words, "%s", opts->capture);
 	}
 	if (opts->verbose)
-		add(words, "--verbose");
+		add_word(words, "--verbose");
 	if (opts->shrink)
-		add(words, "--shrink");
+		add_word(words, "--shrink");
 }
 
 /* Its output is read line by line, and passed on or kept for JSON. */
@@ -179,7 +179,7 @@ static void read_lines(FILE *from, json_t *object)
 	json_object_set_new(object, "lines", lines);
 }
 
-static int start(char **line, FILE **out, pid_t *child)
+static int start_program(char **line, FILE **out, pid_t *child)
 {
 	int ends[2];
 
@@ -205,7 +205,7 @@ static int run_line(const struct sim_opts *opts, const char *name, char **line)
 	FILE *out;
 	pid_t child;
 
-	if (start(line, &out, &child)) {
+	if (start_program(line, &out, &child)) {
 		json_decref(object);
 		return output_failed(NULL, "%s: %s", line[0], strerror(errno));
 	}
@@ -246,7 +246,8 @@ static int simulate_kind(const struct sim_opts *opts, const char *path,
 	return status;
 }
 
-static int simulate(const struct sim_opts *opts, const char *build, const char *name)
+static int simulate_by_name(const struct sim_opts *opts, const char *build,
+			    const char *name)
 {
 	for (size_t i = 0; i < KIND_COUNT; i++) {
 		char file[NAME_MAX + 1];
@@ -278,7 +279,8 @@ static int sim_run(const void *opts_in, int count, char **argument)
 
 	if (status)
 		return status;
-	return count ? simulate(opts, build, argument[0]) : list(build);
+	return count ? simulate_by_name(opts, build, argument[0])
+		     : list_all_programs(build);
 }
 
 const struct command sim_command = {
