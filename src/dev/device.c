@@ -258,16 +258,17 @@ void snt__device_close(struct snt_device *device)
 	free(device);
 }
 
-int snt__device_attend(const struct snt_device *device)
+int snt__device_rx_borrow(const struct snt_device *device)
 {
 	const struct snt__provider *provider = device->provider;
 
-	return provider && provider->attend ? provider->attend(device->context) : -1;
+	return provider && provider->rx_borrow ? provider->rx_borrow(device->context)
+					       : -1;
 }
 
-void snt__device_leave(const struct snt_device *device, bool readable)
+void snt__device_rx_return(const struct snt_device *device, bool readable)
 {
-	device->provider->leave(device->context, readable);
+	device->provider->rx_return(device->context, readable);
 }
 
 int snt_device_query(const struct snt_device *device, struct snt_device_info *info_out)

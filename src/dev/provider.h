@@ -33,12 +33,11 @@ struct snt__provider {
 	 * Without this function: the port. */
 	enum snt_path (*path)(struct ibv_context *context, struct ibv_qp *qp);
 	/* A thread is about to sleep until the device has something for it. Returns an
-	 * fd that the thread has to watch as well: its packets move only if it reports
-	 * in leave() that the fd was readable. A thread that got an fd calls leave()
-	 * soon after it woke up. -1: no fd, and no leave(). Without this function: the
-	 * same. */
-	int (*attend)(struct ibv_context *context);
-	void (*leave)(struct ibv_context *context, bool readable);
+	 * fd that the thread has to watch as well: packets advance only if rx_return()
+	 * reports it readable. A thread that got an fd calls rx_return() soon after it
+	 * woke up. -1: no fd, and no rx_return(). Without this function: the same. */
+	int (*rx_borrow)(struct ibv_context *context);
+	void (*rx_return)(struct ibv_context *context, bool readable);
 };
 
 extern const struct snt__provider snt__provider_verbs;

@@ -16,22 +16,22 @@
 
 /* A program with an event loop of its own may sleep there the next time, and the device
  * would not be told. */
-static bool may_attend(const struct snt_loop *loop, int64_t timeout_ns)
+static bool may_borrow(const struct snt_loop *loop, int64_t timeout_ns)
 {
 	bool simulated = loop->sleep;
 
 	return timeout_ns && !simulated && !loop->dispatched;
 }
 
-void snt__sleep_attend(struct snt_loop *loop, struct snt__sleep *sleep,
+void snt__sleep_borrow(struct snt_loop *loop, struct snt__sleep *sleep,
 		       int64_t timeout_ns)
 {
 	sleep->count = 0;
-	if (!may_attend(loop, timeout_ns))
+	if (!may_borrow(loop, timeout_ns))
 		return;
 	for (unsigned i = 0; i < loop->base.ctx->device_count; i++) {
 		const struct snt_device *device = loop->base.ctx->device[i];
-		int fd = snt__device_attend(device);
+		int fd = snt__device_rx_borrow(device);
 
 		if (fd < 0)
 			continue;
@@ -41,8 +41,8 @@ void snt__sleep_attend(struct snt_loop *loop, struct snt__sleep *sleep,
 }
 
 /* A device whose fd was readable probably has completions for its CQs. */
-static void leave(struct snt_loop *loop, struct snt__sleep *sleep,
-		  const struct pollfd *fds)
+static void return_all(struct snt_loop *loop, struct snt__sleep *sleep,
+		       const struct pollfd *fds)
 {
 	bool found = false;
 
@@ -50,7 +50,7 @@ static void leave(struct snt_loop *loop, struct snt__sleep *sleep,
 		const struct snt_device *device = sleep->device[i];
 		bool readable = fds && fds[i].revents;
 
-		snt__device_leave(device, readable);
+		snt__device_rx_return(device, readable);
 		found |= readable;
 	}
 	sleep->count = 0;
@@ -60,7 +60,7 @@ static void leave(struct snt_loop *loop, struct snt__sleep *sleep,
 
 void snt__sleep_not(struct snt_loop *loop, struct snt__sleep *sleep)
 {
-	leave(loop, sleep, NULL);
+	return_all(loop, sleep, NULL);
 }
 
 static int watch_all(struct snt_loop *loop, struct snt__sleep *sleep,
@@ -79,7 +79,7 @@ static int watch_all(struct snt_loop *loop, struct snt__sleep *sleep,
 	count = ppoll(fds, last + 1, timeout_ns < 0 ? NULL : &timeout, NULL);
 	error = errno;
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
-	leave(loop, sleep, count > 0 ? fds : NULL);
+	return_all(loop, sleep, count > 0 ? fds : NULL);
 	if (count < 0 && error != EINTR)
 		return snt__fail(error, "ppoll: %s", strerror(error));
 	return count > 0 && fds[last].revents ? snt__loop_collect(loop, 0) : 0;
@@ -92,7 +92,7 @@ static void cancelled(void *arg)
 	struct snt__sleep *sleep = arg;
 	struct snt_loop *loop = sleep->loop;
 
-	leave(loop, sleep, NULL);
+	return_all(loop, sleep, NULL);
 	if (loop->undo)
 		loop->undo(loop->undo_arg);
 	loop->undo = NULL;
@@ -109,7 +109,7 @@ static int sleep_on(struct snt_loop *loop, struct snt__sleep *sleep, int64_t tim
 
 	if (sleep->count && timeout_ns)
 		return watch_all(loop, sleep, timeout_ns);
-	leave(loop, sleep, NULL);
+	return_all(loop, sleep, NULL);
 	if (!loop->sleep || !timeout_ns)
 		return snt__loop_collect(loop, timeout_ns);
 	ret = loop->sleep(loop->sleep_arg, loop->fd, timeout_ns);

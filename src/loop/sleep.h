@@ -14,7 +14,7 @@ struct snt__sleep {
 
 /* Called before CQs are armed, so that devices need not wake another thread to move
  * packets; either of the two functions below ends it. */
-void snt__sleep_attend(struct snt_loop *loop, struct snt__sleep *sleep,
+void snt__sleep_borrow(struct snt_loop *loop, struct snt__sleep *sleep,
 		       int64_t timeout_ns);
 
 /* Sleeps, and collects what the fd reports. Returns 0 or a negative errno. */

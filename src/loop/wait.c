@@ -125,7 +125,7 @@ static int wait_asleep(struct snt_loop *loop, int64_t timeout_ns, uint64_t begin
 
 	if (ret)
 		return ret;
-	snt__sleep_attend(loop, &sleep, timeout_ns);
+	snt__sleep_borrow(loop, &sleep, timeout_ns);
 	ret = snt__loop_arm(loop);
 	if (ret < 0) {
 		snt__sleep_not(loop, &sleep);

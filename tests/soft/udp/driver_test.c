@@ -693,7 +693,7 @@ static int use_in_child(struct side *side)
 	if (side->control->alloc_pd(side->context, &pd) != -EIO)
 		return 5;
 	if (fcntl(side->device->socket.fd, F_GETFD) >= 0 ||
-	    fcntl(side->device->receiver.shelf.epoll_fd, F_GETFD) >= 0)
+	    fcntl(side->device->receiver.rx_hold.epoll_fd, F_GETFD) >= 0)
 		return 6;
 	side_close(side);
 	return 0;

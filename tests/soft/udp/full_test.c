@@ -235,9 +235,9 @@ static void while_a_poller_tries_again(void **state)
  * up. */
 #define FULL_NS 40000000
 
-static void attend(struct side *side)
+static void borrow(struct side *side)
 {
-	while (snt__udp_attend(side->device) < 0)
+	while (snt__udp_rx_borrow(side->device) < 0)
 		sched_yield();
 }
 
@@ -252,7 +252,7 @@ static void while_one_sleeps_on_the_socket(void **state)
 	alarm(patience_s(60));
 	side_timeout = SIDE_PATIENT + 4;
 	sides_open(side, NULL);
-	attend(side);
+	borrow(side);
 	faults_set((struct faults){ .full = 1000 });
 	post_one(side);
 	nanosleep(&full, NULL);
@@ -260,7 +260,7 @@ static void while_one_sleeps_on_the_socket(void **state)
 	while (!side_stats(&side[1]).packets_in)
 		sched_yield();
 	assert_int_equal(side_stats(&side[0]).timeouts, 0);
-	snt__udp_leave(side->device, false);
+	snt__udp_rx_return(side->device, false);
 	assert_int_equal(side_wait(&side[0]), IBV_WC_SUCCESS);
 	sides_close(side);
 	alarm(0);

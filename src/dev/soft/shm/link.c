@@ -221,7 +221,7 @@ static bool send_greeting(struct snt__shm_link *link, const uint8_t ours[16],
 					      .size = sizeof(struct snt__shm_area) };
 
 	memcpy(greeting.gid, ours, sizeof(greeting.gid));
-	greeting.proof = snt__shm_prove();
+	greeting.proof = snt__shm_vm_read_offer();
 	return send_with(link, &greeting, sizeof(greeting), memory);
 }
 
@@ -312,7 +312,7 @@ static bool be_greeted(struct snt__shm_link *link)
 	memcpy(link->gid, greeting.gid, sizeof(link->gid));
 	memcpy(link->path.source, greeting.gid, sizeof(link->path.source));
 	link->path.source_port = SNT__WIRE_PORT;
-	link->pulls = snt__shm_proven(link->pid, &greeting.proof);
+	link->pulls = snt__shm_vm_read_check(link->pid, &greeting.proof);
 	if (link->pulls)
 		snt__shm_say(link, SNT__SHM_WORD_PULLS, 0, -1);
 	return true;

@@ -5,7 +5,7 @@
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include "dev/soft/shm/proof.h"
+#include "dev/soft/shm/vm_read_check.h"
 #include "dev/soft/shm/ring.h"
 #include "dev/soft/shm/share.h"
 #include "util/list.h"
@@ -31,7 +31,7 @@ struct snt__shm_greeting {
 	uint32_t version;
 	uint32_t size; /* of the memory */
 	uint8_t gid[16];
-	struct snt__shm_proof proof;
+	struct snt__shm_vm_read_proof proof;
 };
 
 /* Changes whenever anything that is shared does. */

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "dev/soft/burst.h"
-#include "dev/soft/shm/pull.h"
+#include "dev/soft/shm/vm_read.h"
 #include "dev/soft/shm/shm.h"
 
 /* The most that is taken from a ring before the next one is served, and answers go
@@ -29,7 +29,7 @@ static void take(struct snt__shm *shm, const struct snt__shm_link *link,
 		 struct snt__shm_record *record, uint64_t now)
 {
 	uint8_t message[SNT__SOFT_MAD_SIZE];
-	struct snt__shm_pull pull;
+	struct snt__shm_vm_read pull;
 
 	/* MADs are parsed, so that the peer must not be able to change them
 	 * meanwhile. */
@@ -44,7 +44,7 @@ static void take(struct snt__shm *shm, const struct snt__shm_link *link,
 			shm->stats.shared++;
 		else
 			shm->stats.pulled++;
-		snt__shm_pull_init(&pull, link, record);
+		snt__shm_vm_read_init(&pull, link, record);
 	}
 	snt__soft_input_burst(shm->core, &link->path, record->header,
 			      record->header_length, record->payload,

@@ -41,7 +41,7 @@ struct snt__shm_area {
 
 /* A piece of payload that is not in the ring. */
 struct snt__shm_piece {
-	uint64_t place; /* share.h; 0: in the producer's own memory, see pull.h */
+	uint64_t place; /* share.h; 0: in the producer's own memory, see vm_read.h */
 	uint64_t addr;	/* offset in the place, or address in the producer's memory */
 	uint64_t length;
 };

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "dev/soft/burst.h"
-#include "dev/soft/shm/pull.h"
+#include "dev/soft/shm/vm_read.h"
 
 /* Peers beyond that many links to one device use sockets. */
 #define LINKS_IN_MAX 256

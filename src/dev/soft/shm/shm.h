@@ -29,7 +29,7 @@ struct snt__shm {
 	struct snt__soft_device *core;
 	int fd; /* readable when snt__shm_serve() has something to do; -1: not open */
 	int listener; /* -1: peers cannot find us, because no fd was free */
-	bool pull;    /* long payload may stay where it is; see pull.h */
+	bool pull;    /* long payload may stay where it is; see vm_read.h */
 	unsigned in_count;
 	uint8_t gid[16];
 	struct snt__link outs, ins;

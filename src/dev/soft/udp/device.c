@@ -185,7 +185,7 @@ static void count_poll(struct snt__udp_device *device)
 	atomic_store_explicit(&device->polls, polls + 1, memory_order_relaxed);
 }
 
-/* Time spent asleep in snt__udp_attend() is not time away. */
+/* Time spent asleep in snt__udp_rx_borrow() is not time away. */
 static void see(struct snt__udp_device *device, uint64_t begin, uint64_t end)
 {
 	if (!device->asleep && begin > device->seen_at + SNT__UDP_AWAY)
@@ -330,7 +330,7 @@ static void arm(void *arg)
 /* One thread at a time: more would all be woken by every packet. While most packets
  * come through shared memory, the socket is not the fd to wait for. And a thread that
  * does other work between two waits would delay peers that write to its memory. */
-static bool may_attend(const struct snt__udp_device *device, uint64_t now)
+static bool may_borrow(const struct snt__udp_device *device, uint64_t now)
 {
 	return !device->attended && now - device->steady_since >= SNT__UDP_STEADY &&
 	       !snt__shm_linked(&device->shm) && !device->receiver.busy &&
@@ -342,7 +342,7 @@ static bool may_attend(const struct snt__udp_device *device, uint64_t now)
  * had arrived, the caller hardly sleeps: the socket is likely to be readable. */
 static int sleep_fd(struct snt__udp_device *device, uint64_t now)
 {
-	int fd = snt__udp_shelf_sleep(&device->receiver.shelf, false);
+	int fd = snt__udp_rx_hold_sleep(&device->receiver.rx_hold, false);
 
 	if (fd == device->socket.fd)
 		return fd;
@@ -354,7 +354,7 @@ static int sleep_fd(struct snt__udp_device *device, uint64_t now)
 }
 
 /* Sends what is pending before the caller sleeps. */
-int snt__udp_attend(struct snt__udp_device *device)
+int snt__udp_rx_borrow(struct snt__udp_device *device)
 {
 	uint64_t now;
 	int fd = -1;
@@ -367,7 +367,7 @@ int snt__udp_attend(struct snt__udp_device *device)
 	now = snt__udp_latest(device, now);
 	see(device, now, now);
 	device->asleep = true;
-	if (may_attend(device, now)) {
+	if (may_borrow(device, now)) {
 		device->attended = device->attended_lately = device->polled = true;
 		fd = sleep_fd(device, now);
 	} else if (!device->attended) {
@@ -378,7 +378,7 @@ int snt__udp_attend(struct snt__udp_device *device)
 	return fd;
 }
 
-void snt__udp_leave(struct snt__udp_device *device, bool readable)
+void snt__udp_rx_return(struct snt__udp_device *device, bool readable)
 {
 	uint64_t now;
 
@@ -584,10 +584,10 @@ static int open_device(struct snt__udp_device *device, const struct snt__udp_opt
 	if (ret)
 		return ret;
 	device->socket.gso &= !opts->no_gso;
-	snt__udp_shelf_init(&device->receiver.shelf, &device->socket);
+	snt__udp_rx_hold_init(&device->receiver.rx_hold, &device->socket);
 	ret = start(device, opts);
 	if (ret) {
-		snt__udp_shelf_finish(&device->receiver.shelf);
+		snt__udp_rx_hold_finish(&device->receiver.rx_hold);
 		close(device->socket.fd);
 	}
 	return ret;
@@ -598,7 +598,7 @@ static void close_device(struct snt__udp_device *device)
 	snt__udp_thread_stop(device);
 	snt__udp_fork_remove(device);
 	snt__shm_close(&device->shm, true);
-	snt__udp_shelf_finish(&device->receiver.shelf);
+	snt__udp_rx_hold_finish(&device->receiver.rx_hold);
 	close(device->socket.fd);
 }
 

@@ -62,7 +62,7 @@ struct snt__udp_device {
 	 * 0: it is awake. `napping`: it sleeps briefly, and leaves the socket alone. */
 	pthread_t thread;
 	int wake_fd;
-	int sleep_fd; /* the socket's, or the shelf's instead */
+	int sleep_fd; /* the socket's, or that of held messages instead */
 	bool over;
 	bool napping;
 	bool resting; /* a producer that fills a ring has to wake it */
@@ -159,8 +159,8 @@ static inline uint64_t snt__udp_latest(const struct snt__udp_device *device,
 }
 
 /* See snt__provider. */
-int snt__udp_attend(struct snt__udp_device *device);
-void snt__udp_leave(struct snt__udp_device *device, bool readable);
+int snt__udp_rx_borrow(struct snt__udp_device *device);
+void snt__udp_rx_return(struct snt__udp_device *device, bool readable);
 
 /* Moves packets. With the lock. Returns whether there were any. */
 bool snt__udp_move(struct snt__udp_device *device, uint64_t now);

@@ -85,7 +85,7 @@ static void disown(struct snt__udp_device *device)
 	device->core->port_up = false;
 	device->foreign = true;
 	snt__shm_close(&device->shm, false);
-	snt__udp_shelf_finish(&device->receiver.shelf);
+	snt__udp_rx_hold_finish(&device->receiver.rx_hold);
 	close(device->socket.fd);
 	close(device->wake_fd);
 }

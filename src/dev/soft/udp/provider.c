@@ -232,14 +232,14 @@ static enum snt_path path(struct ibv_context *context, struct ibv_qp *qp)
 	return snt__udp_device_path(snt__udp_device_of(context), qp);
 }
 
-static int attend(struct ibv_context *context)
+static int rx_borrow(struct ibv_context *context)
 {
-	return snt__udp_attend(snt__udp_device_of(context));
+	return snt__udp_rx_borrow(snt__udp_device_of(context));
 }
 
-static void leave(struct ibv_context *context, bool readable)
+static void rx_return(struct ibv_context *context, bool readable)
 {
-	snt__udp_leave(snt__udp_device_of(context), readable);
+	snt__udp_rx_return(snt__udp_device_of(context), readable);
 }
 
 const struct snt__provider snt__provider_soft = {
@@ -251,6 +251,6 @@ const struct snt__provider snt__provider_soft = {
 	.open = open_device,
 	.close = close_device,
 	.path = path,
-	.attend = attend,
-	.leave = leave,
+	.rx_borrow = rx_borrow,
+	.rx_return = rx_return,
 };

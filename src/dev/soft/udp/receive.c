@@ -129,7 +129,7 @@ static int receive_outside(struct snt__udp_receiver *receiver, int flags, uint64
 unsigned snt__udp_receive(struct snt__udp_receiver *receiver,
 			  struct snt__soft_device *device, uint64_t now)
 {
-	int flags = snt__udp_shelf_flags(&receiver->shelf);
+	int flags = snt__udp_rx_hold_flags(&receiver->rx_hold);
 	uint32_t bytes = 0;
 	int count;
 
@@ -149,7 +149,7 @@ unsigned snt__udp_receive(struct snt__udp_receiver *receiver,
 		header->msg_namelen = sizeof(receiver->names[i]);
 		header->msg_controllen = sizeof(receiver->control[i]);
 	}
-	snt__udp_shelf_put(&receiver->shelf, flags, count, bytes);
+	snt__udp_rx_hold_put(&receiver->rx_hold, flags, count, bytes);
 	return count;
 }
 

@@ -6,7 +6,7 @@
 #include "dev/soft/driver.h"
 #include "dev/soft/icrc.h"
 #include "dev/soft/udp/gate.h"
-#include "dev/soft/udp/shelf.h"
+#include "dev/soft/udp/rx_hold.h"
 #include "dev/soft/udp/socket.h"
 
 /*
@@ -29,7 +29,7 @@ struct snt__udp_receiver {
 	struct snt__udp_gate *gate; /* NULL: no other thread uses the device */
 	bool busy;		    /* a thread is in recvmmsg(), with the gate open */
 	const struct snt__udp_socket *socket;
-	struct snt__udp_shelf shelf;
+	struct snt__udp_rx_hold rx_hold;
 	/* How many messages to ask for: one if there was none lately, for it will come
 	 * alone, and looking for more costs time. */
 	unsigned ask;

@@ -41,7 +41,7 @@ static bool set_up_ip(int fd, bool ipv4)
 /*
  * rxe, and even more so a NIC, sends half a megabyte at once whether it fits or not. So
  * a process that may have more than the buffer granted to any process takes it, and
- * twice as much for the shelf. Windows are computed from what any process has, since
+ * twice as much to hold messages. Windows are computed from what any process has, since
  * the peers may have no more.
  */
 static void set_buffers(struct snt__udp_socket *socket, uint32_t bytes)

@@ -23,7 +23,7 @@
  * saves waking it whenever something begins. */
 #define HORIZON UINT64_C(50000000)
 
-/* After that nothing is kept on the shelf. */
+/* After that nothing is held. */
 #define IDLE (2 * NAP)
 
 /* After that it watches the socket together with the program that sleeps there, which
@@ -51,7 +51,7 @@ static uint64_t sooner(uint64_t a, uint64_t b)
 static bool goes_on(const struct snt__udp_device *device, const struct rhythm *rhythm,
 		    uint64_t now)
 {
-	uint64_t spin = device->receiver.shelf.count ? SPIN_LONG : SPIN;
+	uint64_t spin = device->receiver.rx_hold.count ? SPIN_LONG : SPIN;
 
 	return now - rhythm->active_at < spin &&
 	       snt__udp_pause(device, now) > SNT__UDP_POLL_PAUSE;
@@ -65,7 +65,7 @@ static uint64_t sleep_end(struct snt__udp_device *device, const struct rhythm *r
 
 	if (goes_on(device, rhythm, now) || deadline <= now)
 		return now;
-	if (device->receiver.shelf.count)
+	if (device->receiver.rx_hold.count)
 		return sooner(deadline, now + IDLE);
 	if (now - rhythm->active_at < HORIZON)
 		return sooner(deadline, now + HORIZON);
@@ -226,7 +226,7 @@ static bool rest(struct snt__udp_device *device, uint64_t now)
 	if (!device->resting)
 		return false;
 	device->sleep_fd =
-		snt__udp_shelf_sleep(&device->receiver.shelf, !device->attended);
+		snt__udp_rx_hold_sleep(&device->receiver.rx_hold, !device->attended);
 	if (device->sleep_fd == device->socket.fd)
 		return true;
 	/* Another thread that took the lock meanwhile could not wake this one. */
@@ -259,7 +259,7 @@ static bool look(struct snt__udp_device *device, struct rhythm *rhythm)
 	now = snt__udp_latest(device, now);
 	polled = device->polled;
 	if (now - rhythm->active_at >= IDLE && !device->receiver.busy)
-		snt__udp_shelf_clear(&device->receiver.shelf);
+		snt__udp_rx_hold_clear(&device->receiver.rx_hold);
 	end = polled ? nap_end(device, rhythm, now) : sleep_end(device, rhythm, now);
 	if (end > now && !polled && !rest(device, now))
 		end = now;

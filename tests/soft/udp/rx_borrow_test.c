@@ -14,21 +14,21 @@
 #include "lib/patience.h"
 
 /* Who has been elsewhere may not at once. */
-static int attend(struct side *side)
+static int borrow(struct side *side)
 {
 	uint64_t end = snt__udp_now() + patience_ns(30);
 	int fd;
 
 	do
-		fd = snt__udp_attend(side->device);
+		fd = snt__udp_rx_borrow(side->device);
 	while (fd < 0 && snt__udp_now() < end);
 	assert_true(fd >= 0);
 	return fd;
 }
 
-static void leave(struct side *side, bool readable)
+static void give_back(struct side *side, bool readable)
 {
-	snt__udp_leave(side->device, readable);
+	snt__udp_rx_return(side->device, readable);
 }
 
 static bool wait_readable(int fd, int timeout_ms)
@@ -39,7 +39,7 @@ static bool wait_readable(int fd, int timeout_ms)
 }
 
 /* He sleeps on it again and again, until the thread has seen that he does. */
-static void attend_until_thread_naps(struct side *side, struct side *peer)
+static void borrow_until_thread_naps(struct side *side, struct side *peer)
 {
 	uint64_t end = snt__udp_now() + patience_ns(30);
 	struct ibv_wc wc;
@@ -47,26 +47,26 @@ static void attend_until_thread_naps(struct side *side, struct side *peer)
 	while (!side_naps(side)) {
 		side_post(peer, side, IBV_WR_RDMA_WRITE, 100);
 		while (!ibv_poll_cq(peer->cq, 1, &wc)) {
-			int fd = attend(side);
+			int fd = borrow(side);
 
 			assert_true(snt__udp_now() < end);
-			leave(side, wait_readable(fd, 1));
+			give_back(side, wait_readable(fd, 1));
 		}
 		assert_int_equal(wc.status, IBV_WC_SUCCESS);
 	}
 }
 
 /* And then sleeps on it, with nobody else there. */
-static int attend_alone(struct side *side, struct side *peer)
+static int borrow_alone(struct side *side, struct side *peer)
 {
 	for (;;) {
 		int fd;
 
-		attend_until_thread_naps(side, peer);
-		fd = attend(side);
+		borrow_until_thread_naps(side, peer);
+		fd = borrow(side);
 		if (side_naps(side))
 			return fd;
-		leave(side, false);
+		give_back(side, false);
 	}
 }
 
@@ -113,7 +113,7 @@ static void sleeper_moves_packets(void **state)
 	(void)state;
 	sides_open(side, NULL);
 	for (unsigned i = 0; i < 20;) {
-		int fd = attend_alone(&side[1], &side[0]);
+		int fd = borrow_alone(&side[1], &side[0]);
 		uint64_t before = side_stats(&side[1]).packets_in, after;
 
 		assert_true(snt__udp_now() < end);
@@ -124,7 +124,7 @@ static void sleeper_moves_packets(void **state)
 			assert_int_equal(after, before);
 			i++;
 		}
-		leave(&side[1], true);
+		give_back(&side[1], true);
 		assert_int_equal(side_stats(&side[1]).packets_in, before + 1);
 		/* The acknowledgment goes out although he does not come back. */
 		assert_int_equal(side_wait(&side[0]), IBV_WC_SUCCESS);
@@ -208,11 +208,11 @@ static void sleeper_is_quicker_than_the_thread(void **state)
 	sides_open(side, NULL);
 	wait_asleep(&side[1]);
 	keep_thread(&side[1]);
-	fd = attend(&side[1]);
+	fd = borrow(&side[1]);
 	side_post(&side[0], &side[1], IBV_WR_RDMA_WRITE, 100);
 	await_kept();
 	assert_true(wait_readable(fd, 0));
-	leave(&side[1], true);
+	give_back(&side[1], true);
 	release_thread();
 	/* Its acknowledgment is not sent only after the request has come again. */
 	assert_int_equal(side_wait(&side[0]), IBV_WC_SUCCESS);
@@ -229,11 +229,11 @@ static void sleeper_is_held_up(void **state)
 	(void)state;
 	sides_open(side, NULL);
 	for (unsigned i = 0; i < 20; i++) {
-		attend_alone(&side[1], &side[0]);
+		borrow_alone(&side[1], &side[0]);
 		if (i % 2)
 			wait_asleep(&side[1]);
 		side_check(&side[0], &side[1], 100);
-		leave(&side[1], false);
+		give_back(&side[1], false);
 	}
 	assert_int_equal(side_stats(&side[0]).resent, 0);
 	sides_close(side);
@@ -245,13 +245,13 @@ static void one_at_a_time(void **state)
 
 	(void)state;
 	sides_open(side, NULL);
-	attend(&side[0]);
-	assert_int_equal(snt__udp_attend(side[0].device), -1);
-	attend(&side[1]);
-	leave(&side[0], false);
-	attend(&side[0]);
-	leave(&side[0], false);
-	leave(&side[1], false);
+	borrow(&side[0]);
+	assert_int_equal(snt__udp_rx_borrow(side[0].device), -1);
+	borrow(&side[1]);
+	give_back(&side[0], false);
+	borrow(&side[0]);
+	give_back(&side[0], false);
+	give_back(&side[1], false);
 	sides_close(side);
 }
 
@@ -263,10 +263,10 @@ static void sleeper_does_not_come_back(void **state)
 	(void)state;
 	sides_open(side, NULL);
 	for (unsigned i = 0; i < 20; i++) {
-		attend_alone(&side[1], &side[0]);
+		borrow_alone(&side[1], &side[0]);
 		if (i % 2)
 			wait_asleep(&side[1]);
-		leave(&side[1], false);
+		give_back(&side[1], false);
 		side_check(&side[0], &side[1], 100);
 	}
 	assert_int_equal(side_stats(&side[0]).resent, 0);
@@ -282,10 +282,10 @@ static void who_was_away_may_not(void **state)
 	(void)state;
 	side_open(&side, 1, NULL);
 	for (unsigned i = 0; i < 10; i++) {
-		attend(&side);
-		leave(&side, false);
+		borrow(&side);
+		give_back(&side, false);
 		nanosleep(&away, NULL);
-		assert_int_equal(snt__udp_attend(side.device), -1);
+		assert_int_equal(snt__udp_rx_borrow(side.device), -1);
 	}
 	side_close(&side);
 }
@@ -300,14 +300,14 @@ static void a_link_comes_up_while_he_sleeps(void **state)
 	for (unsigned i = 0; i < 2; i++) {
 		side_open(&side[0], 1, &opts);
 		side_open(&side[1], 2, &opts);
-		attend(&side[1]);
+		borrow(&side[1]);
 		if (i)
 			wait_asleep(&side[1]);
 		side_connect(&side[0], &side[1], IBV_MTU_4096);
 		side_connect(&side[1], &side[0], IBV_MTU_4096);
 		side_check(&side[0], &side[1], 100);
-		leave(&side[1], false);
-		assert_int_equal(snt__udp_attend(side[1].device), -1);
+		give_back(&side[1], false);
+		assert_int_equal(snt__udp_rx_borrow(side[1].device), -1);
 		assert_int_equal(side_stats(&side[0]).resent, 0);
 		sides_close(side);
 	}
@@ -321,7 +321,7 @@ static void sleeper_waits_for_an_event(void **state)
 	(void)state;
 	sides_open(side, NULL);
 	for (unsigned i = 0; i < 20; i++) {
-		attend_until_thread_naps(&side[0], &side[1]);
+		borrow_until_thread_naps(&side[0], &side[1]);
 		assert_int_equal(ibv_req_notify_cq(side[0].cq, 0), 0);
 		side_post(&side[0], &side[1], IBV_WR_RDMA_WRITE, 100);
 		assert_int_equal(side_wait_event(&side[0]), IBV_WC_SUCCESS);
@@ -338,39 +338,39 @@ static void timers_run_while_he_sleeps(void **state)
 	(void)state;
 	side_timeout = SIDE_IMPATIENT;
 	sides_open(side, NULL);
-	attend_until_thread_naps(&side[0], &side[1]);
+	borrow_until_thread_naps(&side[0], &side[1]);
 	side_close(&side[1]);
-	attend(&side[0]);
+	borrow(&side[0]);
 	sides_idle();
 	assert_int_equal(ibv_req_notify_cq(side[0].cq, 0), 0);
 	side_post(&side[0], &side[0], IBV_WR_RDMA_WRITE, 100);
 	assert_int_equal(side_wait_event(&side[0]), IBV_WC_RETRY_EXC_ERR);
-	leave(&side[0], false);
+	give_back(&side[0], false);
 	side_timeout = SIDE_PATIENT;
 	side_close(&side[0]);
 }
 
 /*
- * Long messages stay in the socket for a while (shelf.h), which is readable all the time then
+ * Long messages stay in the socket for a while (hold.h), which is readable all the time then
  */
 
-/* The system may grant no buffer that is large enough for a shelf. */
-static bool open_with_shelves(struct side side[2])
+/* The system may grant no buffer that is large enough to hold messages. */
+static bool open_with_holds(struct side side[2])
 {
 	sides_open(side, NULL);
-	if (side[1].device->receiver.shelf.bytes_max)
+	if (side[1].device->receiver.rx_hold.bytes_max)
 		return true;
-	print_message("# no privilege for a large buffer, so there is no shelf\n");
+	print_message("# no privilege for a large buffer, so nothing can be held\n");
 	sides_close(side);
 	return false;
 }
 
-static unsigned shelved(struct side *side)
+static unsigned held(struct side *side)
 {
 	unsigned count;
 
 	snt__udp_lock(side->device);
-	count = side->device->receiver.shelf.count;
+	count = side->device->receiver.rx_hold.count;
 	snt__udp_unlock(side->device);
 	return count;
 }
@@ -403,7 +403,7 @@ int __wrap_epoll_wait(int fd, struct epoll_event *events, int count, int timeout
 {
 	struct side *side = intruded;
 
-	if (side && fd == side[1].device->receiver.shelf.epoll_fd) {
+	if (side && fd == side[1].device->receiver.rx_hold.epoll_fd) {
 		intruded = NULL;
 		intruded_in = pthread_self();
 		packets_before =
@@ -432,15 +432,15 @@ static void sleeper_is_intruded(void **state)
 	struct side side[2];
 
 	(void)state;
-	if (!open_with_shelves(side))
+	if (!open_with_holds(side))
 		return;
 	for (unsigned i = 0; i < 20;) {
 		assert_true(snt__udp_now() < end);
 		write_long(side);
 		intrude(side, true);
-		attend(&side[1]);
+		borrow(&side[1]);
 		if (intrude(side, false)) {
-			leave(&side[1], true);
+			give_back(&side[1], true);
 			continue;
 		}
 		if (pthread_equal(intruded_in, pthread_self())) {
@@ -448,7 +448,7 @@ static void sleeper_is_intruded(void **state)
 					 packets_before + 1);
 			i++;
 		}
-		leave(&side[1], true);
+		give_back(&side[1], true);
 		assert_int_equal(side_wait(&side[0]), IBV_WC_SUCCESS);
 	}
 	assert_int_equal(side_stats(&side[0]).resent, 0);
@@ -456,7 +456,7 @@ static void sleeper_is_intruded(void **state)
 }
 
 /* A long message, and something when the thread of who gets it lies down, if it does so with
- * something on its shelf. Returns whether. */
+ * something held. Returns whether. */
 static bool intrude_thread(struct side side[2])
 {
 	uint64_t end = snt__udp_now() + UINT64_C(100000000);
@@ -479,7 +479,7 @@ static void thread_is_intruded(void **state)
 	struct side side[2];
 
 	(void)state;
-	if (!open_with_shelves(side))
+	if (!open_with_holds(side))
 		return;
 	for (unsigned i = 0; i < 20;) {
 		uint64_t wake_at;
@@ -500,24 +500,24 @@ static void thread_is_intruded(void **state)
 	sides_close(side);
 }
 
-static void sleeper_with_a_shelf(void **state)
+static void sleeper_holds_messages(void **state)
 {
 	uint64_t end = snt__udp_now() + patience_ns(60);
 	struct side side[2];
 
 	(void)state;
-	if (!open_with_shelves(side))
+	if (!open_with_holds(side))
 		return;
 	for (unsigned i = 0, apart = 0; apart < 50; i++) {
 		int fd;
 
 		assert_true(snt__udp_now() < end);
 		write_long(side);
-		fd = attend(&side[1]);
+		fd = borrow(&side[1]);
 		apart += fd != side[1].device->socket.fd;
 		side_post(&side[0], &side[1], IBV_WR_RDMA_WRITE, i % 2 ? 100 : 100000);
 		wait_readable_or_taken_over(&side[1], fd);
-		leave(&side[1], i % 3);
+		give_back(&side[1], i % 3);
 		assert_int_equal(side_wait(&side[0]), IBV_WC_SUCCESS);
 	}
 	assert_int_equal(side_stats(&side[0]).resent, 0);
@@ -542,7 +542,7 @@ static void thread_is_told_who_sleeps(void **state)
 	struct side side[2];
 
 	(void)state;
-	if (!open_with_shelves(side))
+	if (!open_with_holds(side))
 		return;
 	for (unsigned i = 0; i < 20; i++) {
 		uint64_t end = snt__udp_now() + patience_ns(30);
@@ -551,9 +551,9 @@ static void thread_is_told_who_sleeps(void **state)
 			assert_true(snt__udp_now() < end);
 			write_long(side);
 		}
-		attend(&side[1]);
+		borrow(&side[1]);
 		assert_false(sleeps_apart(&side[1]));
-		leave(&side[1], false);
+		give_back(&side[1], false);
 		write_long(side);
 	}
 	assert_int_equal(side_stats(&side[0]).resent, 0);
@@ -566,23 +566,23 @@ static void nothing_is_kept_for_ever(void **state)
 	struct side side[2];
 
 	(void)state;
-	if (!open_with_shelves(side))
+	if (!open_with_holds(side))
 		return;
 	do
 		write_long(side);
-	while (!shelved(&side[1]));
+	while (!held(&side[1]));
 	sides_idle();
-	assert_int_equal(shelved(&side[1]), 0);
+	assert_int_equal(held(&side[1]), 0);
 	for (;;) {
 		write_long(side);
-		attend(&side[1]);
-		if (shelved(&side[1]))
+		borrow(&side[1]);
+		if (held(&side[1]))
 			break;
-		leave(&side[1], false);
+		give_back(&side[1], false);
 	}
 	sides_idle();
-	assert_int_equal(shelved(&side[1]), 0);
-	leave(&side[1], false);
+	assert_int_equal(held(&side[1]), 0);
+	give_back(&side[1], false);
 	sides_close(side);
 }
 
@@ -599,22 +599,22 @@ static struct snt__udp_device *open_context(struct snt_ctx **ctx_out)
 }
 
 /* Was the socket looked after in one of a few waits? */
-static bool attends(struct snt_loop *loop, struct snt__udp_device *device,
+static bool borrows(struct snt_loop *loop, struct snt__udp_device *device,
 		    int64_t timeout_ns)
 {
-	bool attended = false;
+	bool lent = false;
 
-	for (unsigned i = 0; i < 50 && !attended; i++) {
+	for (unsigned i = 0; i < 50 && !lent; i++) {
 		assert_int_equal(snt_loop_wait(loop, timeout_ns), 0);
 		snt__udp_lock(device);
-		attended = device->attended_lately;
+		lent = device->attended_lately;
 		snt__udp_unlock(device);
 	}
-	return attended;
+	return lent;
 }
 
 /* Not if he does not sleep at all, nor if he may sleep elsewhere. */
-static void loops_attend(void **state)
+static void loops_borrow(void **state)
 {
 	struct snt__udp_device *device;
 	struct snt_loop *loop;
@@ -623,13 +623,13 @@ static void loops_attend(void **state)
 	(void)state;
 	device = open_context(&ctx);
 	assert_success(snt_loop_create(ctx, NULL, &loop));
-	assert_false(attends(loop, device, 0));
-	assert_true(attends(loop, device, 1000000));
+	assert_false(borrows(loop, device, 0));
+	assert_true(borrows(loop, device, 1000000));
 	assert_int_equal(snt_loop_dispatch(loop, 0), 0);
 	snt__udp_lock(device);
 	device->attended_lately = false;
 	snt__udp_unlock(device);
-	assert_false(attends(loop, device, 1000000));
+	assert_false(borrows(loop, device, 1000000));
 	assert_success(snt_loop_destroy(loop));
 	assert_success(snt_ctx_destroy(ctx));
 }
@@ -648,10 +648,10 @@ int main(void)
 		cmocka_unit_test(timers_run_while_he_sleeps),
 		cmocka_unit_test(sleeper_is_intruded),
 		cmocka_unit_test(thread_is_intruded),
-		cmocka_unit_test(sleeper_with_a_shelf),
+		cmocka_unit_test(sleeper_holds_messages),
 		cmocka_unit_test(thread_is_told_who_sleeps),
 		cmocka_unit_test(nothing_is_kept_for_ever),
-		cmocka_unit_test(loops_attend),
+		cmocka_unit_test(loops_borrow),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

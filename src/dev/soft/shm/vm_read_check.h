@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef SNT_DEV_SOFT_SHM_PROOF_H
-#define SNT_DEV_SOFT_SHM_PROOF_H
+#ifndef SNT_DEV_SOFT_SHM_VM_READ_CHECK_H
+#define SNT_DEV_SOFT_SHM_VM_READ_CHECK_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -9,13 +9,13 @@
 /* Whether one process may read the memory of another is tested when they meet. */
 
 /* A value in our memory, and its address. */
-struct snt__shm_proof {
+struct snt__shm_vm_read_proof {
 	uint64_t addr;
 	uint64_t value;
 };
 
-struct snt__shm_proof snt__shm_prove(void);
+struct snt__shm_vm_read_proof snt__shm_vm_read_offer(void);
 /* Can the memory of that process be read, and did that process send the proof? */
-bool snt__shm_proven(pid_t pid, const struct snt__shm_proof *proof);
+bool snt__shm_vm_read_check(pid_t pid, const struct snt__shm_vm_read_proof *proof);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The shelf by itself: whatever is sent comes out once and in order, whoever sleeps hears of
- * it, and a kernel that does not play along costs nothing but speed. */
+/* Held messages: whatever is sent comes out once and in order, a thread that sleeps hears of
+ * everything new and of nothing old, and the kernel gets everything back. */
 #include "lib/test.h"
 
 #include <fcntl.h>
@@ -12,7 +12,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "dev/soft/udp/shelf.h"
+#include "dev/soft/udp/rx_hold.h"
 #include "lib/seeds.h"
 
 #define SEEDS	   200
@@ -24,9 +24,9 @@
 
 #define NO_SHELF "net.core.rmem_max grants this user no buffer that is large enough"
 
-/* A socket with a shelf, and one that sends to it. */
+/* A socket that holds messages, and one that sends to it. */
 struct pair {
-	struct snt__udp_shelf shelf;
+	struct snt__udp_rx_hold rx_hold;
 	int from, to;
 	uint32_t sent, received; /* messages */
 };
@@ -99,21 +99,21 @@ static void open_pair(struct pair *pair, int buffer)
 	setsockopt(pair->to, SOL_SOCKET, SO_RCVBUFFORCE, &buffer, sizeof(buffer));
 	at.fd = pair->to;
 	at.receive_bytes = at.spare_bytes = buffer_of(pair->to) / 2;
-	snt__udp_shelf_init(&pair->shelf, &at);
+	snt__udp_rx_hold_init(&pair->rx_hold, &at);
 }
 
 static void close_pair(struct pair *pair)
 {
-	snt__udp_shelf_finish(&pair->shelf);
+	snt__udp_rx_hold_finish(&pair->rx_hold);
 	close(pair->from);
 	close(pair->to);
 }
 
-/* Is there a shelf? The system may grant no buffer that is large enough. */
+/* Can messages be held? The system may grant no buffer that is large enough. */
 static bool open_large(struct pair *pair, int buffer)
 {
 	open_pair(pair, buffer);
-	if (pair->shelf.bytes_max)
+	if (pair->rx_hold.bytes_max)
 		return true;
 	close_pair(pair);
 	return false;
@@ -135,7 +135,7 @@ static int receive(struct pair *pair, unsigned max)
 	static uint8_t bytes[BATCH][65536];
 	struct mmsghdr headers[BATCH] = { 0 };
 	struct iovec pieces[BATCH];
-	int flags = snt__udp_shelf_flags(&pair->shelf);
+	int flags = snt__udp_rx_hold_flags(&pair->rx_hold);
 	uint32_t number, sum = 0;
 	int count;
 
@@ -155,8 +155,8 @@ static int receive(struct pair *pair, unsigned max)
 		pair->received++;
 		sum += headers[i].msg_len;
 	}
-	snt__udp_shelf_put(&pair->shelf, flags, count, sum);
-	assert_true(pair->shelf.bytes <= pair->shelf.bytes_max);
+	snt__udp_rx_hold_put(&pair->rx_hold, flags, count, sum);
+	assert_true(pair->rx_hold.bytes <= pair->rx_hold.bytes_max);
 	return count;
 }
 
@@ -174,10 +174,10 @@ static bool readable(int fd)
 	return poll(&at, 1, 0) == 1;
 }
 
-/* Until there are some on the shelf. */
+/* Until there are some held. */
 static void fill(struct pair *pair)
 {
-	while (pair->shelf.count < 5) {
+	while (pair->rx_hold.count < 5) {
 		send_one(pair, LONG);
 		receive_all(pair);
 	}
@@ -186,7 +186,7 @@ static void fill(struct pair *pair)
 /* As long as nothing comes, and when something does. */
 static void sleep_once(struct pair *pair, bool alone, uint32_t length)
 {
-	int fd = snt__udp_shelf_sleep(&pair->shelf, alone);
+	int fd = snt__udp_rx_hold_sleep(&pair->rx_hold, alone);
 
 	if (fd != pair->to)
 		receive_all(pair);
@@ -215,8 +215,8 @@ static void step(struct pair *pair, uint64_t *random)
 
 	switch (random_below(random, 16)) {
 	case 0:
-		snt__udp_shelf_clear(&pair->shelf);
-		assert_int_equal(pair->shelf.bytes, 0);
+		snt__udp_rx_hold_clear(&pair->rx_hold);
+		assert_int_equal(pair->rx_hold.bytes, 0);
 		break;
 	case 1:
 		receive_all(pair);
@@ -231,7 +231,7 @@ static void step(struct pair *pair, uint64_t *random)
 
 static void each_message_once(void **state)
 {
-	uint64_t shelved = 0;
+	uint64_t held = 0;
 
 	(void)state;
 	for (uint64_t seed = 0; seed < SEEDS; seed++) {
@@ -243,15 +243,15 @@ static void each_message_once(void **state)
 			skip_because(NO_SHELF);
 		for (unsigned i = 0; i < STEPS; i++) {
 			step(&pair, &random);
-			shelved += pair.shelf.count;
+			held += pair.rx_hold.count;
 		}
 		receive_all(&pair);
-		snt__udp_shelf_clear(&pair.shelf);
+		snt__udp_rx_hold_clear(&pair.rx_hold);
 		assert_false(readable(pair.to));
-		assert_true(pair.shelf.bytes_max);
+		assert_true(pair.rx_hold.bytes_max);
 		close_pair(&pair);
 	}
-	assert_true(shelved > SEEDS * STEPS);
+	assert_true(held > SEEDS * STEPS);
 }
 
 /* Only what is likely to go on is worth it, and short messages end it. */
@@ -265,15 +265,15 @@ static void long_messages_only(void **state)
 	for (unsigned i = 0; i < 100; i++) {
 		send_one(&pair, i % 3 ? LONG : 100);
 		receive_all(&pair);
-		assert_int_equal(pair.shelf.count, 0);
+		assert_int_equal(pair.rx_hold.count, 0);
 	}
 	fill(&pair);
 	for (unsigned i = 0; i < 100; i++) {
 		send_one(&pair, 100);
 		receive_all(&pair);
 	}
-	assert_int_equal(pair.shelf.count, 0);
-	assert_int_equal(snt__udp_shelf_flags(&pair.shelf), 0);
+	assert_int_equal(pair.rx_hold.count, 0);
+	assert_int_equal(snt__udp_rx_hold_flags(&pair.rx_hold), 0);
 	close_pair(&pair);
 }
 
@@ -285,12 +285,12 @@ static void full_at_once(void **state)
 	(void)state;
 	if (!open_large(&pair, BUFFER))
 		skip_because(NO_SHELF);
-	pair.shelf.bytes_max = (BATCH - 2) * LONG;
-	while (!snt__udp_shelf_flags(&pair.shelf)) {
+	pair.rx_hold.bytes_max = (BATCH - 2) * LONG;
+	while (!snt__udp_rx_hold_flags(&pair.rx_hold)) {
 		send_one(&pair, LONG);
 		receive_all(&pair);
 	}
-	while (pair.shelf.count < BATCH - 1) {
+	while (pair.rx_hold.count < BATCH - 1) {
 		send_one(&pair, 100);
 		receive_all(&pair);
 	}
@@ -315,12 +315,12 @@ static void sleepers(void **state)
 		sleep_once(&pair, i % 2, LONG);
 		receive_all(&pair);
 	}
-	assert_true(pair.shelf.watched);
-	snt__udp_shelf_clear(&pair.shelf);
-	assert_int_equal(snt__udp_shelf_sleep(&pair.shelf, false), pair.to);
-	assert_true(pair.shelf.watched);
-	assert_int_equal(snt__udp_shelf_sleep(&pair.shelf, true), pair.to);
-	assert_false(pair.shelf.watched);
+	assert_true(pair.rx_hold.watched);
+	snt__udp_rx_hold_clear(&pair.rx_hold);
+	assert_int_equal(snt__udp_rx_hold_sleep(&pair.rx_hold, false), pair.to);
+	assert_true(pair.rx_hold.watched);
+	assert_int_equal(snt__udp_rx_hold_sleep(&pair.rx_hold, true), pair.to);
+	assert_false(pair.rx_hold.watched);
 	close_pair(&pair);
 }
 
@@ -333,7 +333,7 @@ static void small_buffer(void **state)
 	for (unsigned i = 0; i < 20; i++) {
 		send_one(&pair, LONG);
 		receive_all(&pair);
-		assert_int_equal(snt__udp_shelf_flags(&pair.shelf), 0);
+		assert_int_equal(snt__udp_rx_hold_flags(&pair.rx_hold), 0);
 	}
 	close_pair(&pair);
 }
@@ -349,14 +349,14 @@ static void kernel_without(void **state)
 		*refused[i] = true;
 		open_pair(&pair, BUFFER);
 		*refused[i] = false;
-		assert_int_equal(pair.shelf.bytes_max, 0);
+		assert_int_equal(pair.rx_hold.bytes_max, 0);
 		for (unsigned j = 0; j < 20; j++) {
 			send_one(&pair, LONG);
 			receive_all(&pair);
-			assert_int_equal(snt__udp_shelf_sleep(&pair.shelf, true),
+			assert_int_equal(snt__udp_rx_hold_sleep(&pair.rx_hold, true),
 					 pair.to);
 		}
-		assert_int_equal(pair.shelf.count, 0);
+		assert_int_equal(pair.rx_hold.count, 0);
 		close_pair(&pair);
 	}
 }
@@ -373,9 +373,9 @@ static void cannot_be_watched(void **state)
 	for (unsigned i = 0; i < ARRAY_SIZE(refused); i++) {
 		fill(&pair);
 		*refused[i] = true;
-		assert_int_equal(snt__udp_shelf_sleep(&pair.shelf, true), pair.to);
+		assert_int_equal(snt__udp_rx_hold_sleep(&pair.rx_hold, true), pair.to);
 		*refused[i] = false;
-		assert_int_equal(pair.shelf.count, 0);
+		assert_int_equal(pair.rx_hold.count, 0);
 		assert_false(readable(pair.to));
 	}
 	close_pair(&pair);
@@ -397,20 +397,20 @@ static void emptied_by_others(void **state)
 	(void)state;
 	if (!open_large(&pair, BUFFER))
 		skip_because(NO_SHELF);
-	for (unsigned i = 0; pair.shelf.bytes_max; i++) {
+	for (unsigned i = 0; pair.rx_hold.bytes_max; i++) {
 		assert_true(i < 1000);
 		fill(&pair);
 		drain(&pair);
-		snt__udp_shelf_clear(&pair.shelf);
-		assert_int_equal(pair.shelf.losses, i + 1);
-		assert_int_equal(pair.shelf.count, 0);
-		assert_int_equal(pair.shelf.bytes, 0);
+		snt__udp_rx_hold_clear(&pair.rx_hold);
+		assert_int_equal(pair.rx_hold.losses, i + 1);
+		assert_int_equal(pair.rx_hold.count, 0);
+		assert_int_equal(pair.rx_hold.bytes, 0);
 	}
 	for (unsigned i = 0; i < 20; i++) {
 		send_one(&pair, LONG);
 		receive_all(&pair);
 	}
-	assert_int_equal(pair.shelf.count, 0);
+	assert_int_equal(pair.rx_hold.count, 0);
 	close_pair(&pair);
 }
 
@@ -451,13 +451,13 @@ static void changed_after_the_look(void **state)
 	receive_all(&pair);
 	memset(bytes + 100, 9, LONG - 100);
 	send_one(&pair, 20000);
-	snt__udp_shelf_clear(&pair.shelf);
-	assert_int_equal(pair.shelf.losses, 1);
+	snt__udp_rx_hold_clear(&pair.rx_hold);
+	assert_int_equal(pair.rx_hold.losses, 1);
 	drain(&pair);
 	pair.received = pair.sent;
 	fill(&pair);
-	snt__udp_shelf_clear(&pair.shelf);
-	assert_int_equal(pair.shelf.losses, 1);
+	snt__udp_rx_hold_clear(&pair.rx_hold);
+	assert_int_equal(pair.rx_hold.losses, 1);
 	close_pair(&pair);
 	munmap(bytes, LONG);
 }
@@ -475,7 +475,7 @@ static unsigned fit(struct pair *pair)
 	return count;
 }
 
-/* Half of the buffer is the shelf's; the other half holds as much as it would by itself. */
+/* Half of the buffer is for held messages; the other half holds as much as it would by itself. */
 static void room_for_others(void **state)
 {
 	struct pair with, without;
@@ -486,12 +486,12 @@ static void room_for_others(void **state)
 	/* Of what was granted, which net.core.rmem_max may limit; the kernel doubles it. */
 	open_pair(&without, buffer_of(with.to) / 4);
 	assert_int_equal(buffer_of(without.to), buffer_of(with.to) / 2);
-	without.shelf.bytes_max = 0;
+	without.rx_hold.bytes_max = 0;
 	for (unsigned i = 0; i < 1000; i++) {
 		send_one(&with, LONG);
 		receive_all(&with);
 	}
-	assert_true(with.shelf.count > 10);
+	assert_true(with.rx_hold.count > 10);
 	assert_true(fit(&with) >= fit(&without));
 	close_pair(&with);
 	close_pair(&without);
@@ -512,5 +512,5 @@ int main(void)
 		cmocka_unit_test(changed_after_the_look),
 	};
 
-	return cmocka_run_group_tests_name("udp_shelf", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("udp_rx_hold", tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "dev/soft/shm/proof.h"
+#include "dev/soft/shm/vm_read_check.h"
 
 #include <pthread.h>
 #include <sys/random.h>
@@ -17,15 +17,15 @@ static void choose_secret(void)
 		secret = 0;
 }
 
-struct snt__shm_proof snt__shm_prove(void)
+struct snt__shm_vm_read_proof snt__shm_vm_read_offer(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 	pthread_once(&once, choose_secret);
-	return (struct snt__shm_proof){ (uintptr_t)&secret, secret };
+	return (struct snt__shm_vm_read_proof){ (uintptr_t)&secret, secret };
 }
 
-bool snt__shm_proven(pid_t pid, const struct snt__shm_proof *proof)
+bool snt__shm_vm_read_check(pid_t pid, const struct snt__shm_vm_read_proof *proof)
 {
 	uint64_t value = 0;
 	struct iovec to = { &value, sizeof(value) };

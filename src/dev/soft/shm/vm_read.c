@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "dev/soft/shm/pull.h"
+#include "dev/soft/shm/vm_read.h"
 
 #include <string.h>
 #include <sys/uio.h>
@@ -7,7 +7,7 @@
 /* Collects the pieces that hold `length` bytes from an offset on. Returns how many; 0:
  * one of them is in a place that is not mapped here. `foreign_out`: they are addresses
  * of the other process. Producers never mix the two. */
-static unsigned pieces_from(const struct snt__shm_pull *pull, uint64_t offset,
+static unsigned pieces_from(const struct snt__shm_vm_read *pull, uint64_t offset,
 			    uint64_t length, struct iovec *from, bool *foreign_out)
 {
 	const struct snt__shm_record *record = pull->record;
@@ -67,8 +67,8 @@ static void copy_pieces(struct iovec *from, const struct iovec *to, unsigned cou
 static bool copy(const struct snt__soft_source *source, uint64_t offset,
 		 const struct iovec *to, unsigned count)
 {
-	const struct snt__shm_pull *pull =
-		snt__container(source, const struct snt__shm_pull, source);
+	const struct snt__shm_vm_read *pull =
+		snt__container(source, const struct snt__shm_vm_read, source);
 	struct iovec from[SNT__SOFT_SGE_MAX];
 	uint64_t length = 0;
 	unsigned pieces;
@@ -88,8 +88,9 @@ static bool copy(const struct snt__soft_source *source, uint64_t offset,
 	       snt__shm_lives(pull->link);
 }
 
-void snt__shm_pull_init(struct snt__shm_pull *pull, const struct snt__shm_link *link,
-			const struct snt__shm_record *record)
+void snt__shm_vm_read_init(struct snt__shm_vm_read *pull,
+			   const struct snt__shm_link *link,
+			   const struct snt__shm_record *record)
 {
 	pull->source.copy = copy;
 	pull->link = link;
