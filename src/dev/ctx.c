@@ -87,7 +87,7 @@ static void warn_unknown(void *arg, const char *name)
 		 "%s is set but is no setting of sennit; a typing error?", name);
 }
 
-static int set_up(struct snt_ctx *ctx, const struct snt_ctx_opts *opts)
+static int set_up_ctx(struct snt_ctx *ctx, const struct snt_ctx_opts *opts)
 {
 	int ret = set_up_log(ctx, opts);
 
@@ -155,7 +155,7 @@ int snt_ctx_create(const struct snt_ctx_opts *user_opts, struct snt_ctx **ctx_ou
 	pthread_mutex_init(&ctx->events_lock, NULL);
 	snt__list_init(&ctx->event_loops);
 	snt__list_init(&ctx->qps);
-	ret = set_up(ctx, &opts);
+	ret = set_up_ctx(ctx, &opts);
 	if (ret)
 		goto err_free;
 	ret = snt__open_devices(ctx, &opts);

@@ -22,7 +22,7 @@ void snt__deferred_release_add(struct snt_ctx *ctx,
 	snt__ctx_unlock(ctx);
 }
 
-static bool is_at(const struct snt__deferred_release *deferred, const void *home)
+static bool has_home(const struct snt__deferred_release *deferred, const void *home)
 {
 	return !home || !deferred->home[0] || deferred->home[0] == home ||
 	       deferred->home[1] == home;
@@ -37,7 +37,7 @@ static struct snt__deferred_release *take_list(struct snt_ctx *ctx, const void *
 	while (*link) {
 		struct snt__deferred_release *deferred = *link;
 
-		if (!is_at(deferred, home)) {
+		if (!has_home(deferred, home)) {
 			link = &deferred->next;
 			continue;
 		}

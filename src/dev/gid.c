@@ -22,7 +22,7 @@ struct address_class {
 	int score;
 };
 
-static struct address_class classify(const struct in6_addr *address)
+static struct address_class classify_address(const struct in6_addr *address)
 {
 	const uint8_t *raw = address->s6_addr;
 
@@ -58,7 +58,7 @@ void snt__gid_judge(const struct ibv_gid_entry *entry, struct snt_gid_info *gid_
 	memcpy(&address, entry->gid.raw, sizeof(address));
 	memcpy(gid_out->raw, entry->gid.raw, sizeof(gid_out->raw));
 	snt__gid_text(gid_out->raw, gid_out->text);
-	class = classify(&address);
+	class = classify_address(&address);
 	gid_out->size = sizeof(*gid_out);
 	gid_out->index = entry->gid_index;
 	gid_out->netdev = entry->ndev_ifindex;

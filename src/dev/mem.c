@@ -126,7 +126,7 @@ static int still_registered(const struct snt_device *device, int ret)
 			 snt__device_text(device, text), strerror(-ret));
 }
 
-static int release_deferred(void *owner)
+static int release_deferred_mem(void *owner)
 {
 	struct snt_mem *mem = owner;
 	const struct snt_device *device;
@@ -141,7 +141,7 @@ static int release_deferred(void *owner)
 
 /* Undoes a registration that failed half-way, without an error text: the first failure
  * is the one to report. */
-static void undo(struct snt_mem *mem)
+static void undo_registration(struct snt_mem *mem)
 {
 	int ret;
 
@@ -149,11 +149,12 @@ static void undo(struct snt_mem *mem)
 		mem_free(mem);
 		return;
 	}
-	snt__deferred_release_add(mem->ctx, &mem->deferred, release_deferred, mem);
+	snt__deferred_release_add(mem->ctx, &mem->deferred, release_deferred_mem, mem);
 }
 
 /* The two most frequent reasons, with what to do. */
-static void explain(int err, const struct request *request, char *text, size_t size)
+static void explain_failure(int err, const struct request *request, char *text,
+			    size_t size)
 {
 	struct rlimit limit;
 
@@ -170,21 +171,21 @@ static void explain(int err, const struct request *request, char *text, size_t s
 			 "asked to be writable");
 }
 
-static int refused(const struct snt_device *device, int ret,
-		   const struct request *request)
+static int fail_registration(const struct snt_device *device, int ret,
+			     const struct request *request)
 {
 	char text[SNT__DEVICE_TEXT], why[128];
 
 	/* A table that returns positive numbers does not follow the specification. */
 	if (ret > 0)
 		ret = -EPROTO;
-	explain(-ret, request, why, sizeof(why));
+	explain_failure(-ret, request, why, sizeof(why));
 	return snt__fail(-ret, "%s: cannot register %zu bytes%s: %s%s",
 			 snt__device_text(device, text), request->length,
 			 request->addr ? "" : " of a dma-buf", strerror(-ret), why);
 }
 
-static int cannot(const struct snt_device *device, const char *what)
+static int fail_unsupported(const struct snt_device *device, const char *what)
 {
 	return snt__fail(EOPNOTSUPP, "%s: %s", device->name, what);
 }
@@ -196,14 +197,15 @@ static int register_on(const struct snt_device *device, const struct request *re
 	int ret;
 
 	if (!control->reg_mr || !control->dereg_mr)
-		return cannot(device,
-			      "was adopted without the means to register memory; "
-			      "register it yourself and use snt_mem_adopt()");
+		return fail_unsupported(
+			device, "was adopted without the means to register memory; "
+				"register it yourself and use snt_mem_adopt()");
 	if (request->access & SNT_ACCESS_WINDOW &&
 	    !(snt__port(device)->cap_flags & WINDOW_TYPES))
-		return cannot(device, "the device has no memory windows");
+		return fail_unsupported(device, "the device has no memory windows");
 	if (!request->addr && !control->reg_dmabuf_mr)
-		return cannot(device, "the device has no support for dma-buf");
+		return fail_unsupported(device,
+					"the device has no support for dma-buf");
 	if (request->addr)
 		ret = control->reg_mr(device->pd, request->addr, request->length,
 				      request->access, mr_out);
@@ -212,10 +214,11 @@ static int register_on(const struct snt_device *device, const struct request *re
 					     request->length, request->iova,
 					     request->access, mr_out);
 	if (!request->addr && (ret == -EOPNOTSUPP || ret == -ENOSYS))
-		return cannot(device, "the device has no support for dma-buf");
+		return fail_unsupported(device,
+					"the device has no support for dma-buf");
 	if (!ret && !*mr_out)
 		ret = -EPROTO;
-	return ret ? refused(device, ret, request) : 0;
+	return ret ? fail_registration(device, ret, request) : 0;
 }
 
 /* After a failure the memory is freed. */
@@ -232,7 +235,7 @@ static int register_mem(struct snt_mem *mem, const struct request *request,
 		int ret = register_on(ctx->device[i], request, &mr);
 
 		if (ret) {
-			undo(mem);
+			undo_registration(mem);
 			snt__ctx_add(ctx, SNT__CTX_MEMS, -1);
 			return ret;
 		}
@@ -364,7 +367,7 @@ static int was_released(const struct snt_mem *mem)
 }
 
 /* The structure takes the shared of the one that was released longest ago. */
-static void retire(struct snt_mem *mem)
+static void retire_mem(struct snt_mem *mem)
 {
 	struct snt_ctx *ctx = mem->ctx;
 	struct snt_mem **slot, *oldest;
@@ -396,7 +399,7 @@ int snt_mem_release(struct snt_mem *mem)
 		mem->length = 0;
 		return still_registered(device, ret);
 	}
-	retire(mem);
+	retire_mem(mem);
 	return 0;
 }
 

@@ -45,7 +45,7 @@ static int check_new(const struct snt_ctx *ctx, const struct snt_device *device)
 	return 0;
 }
 
-static int add_device(struct snt_ctx *ctx, struct snt_device *device)
+static int add_opened_device(struct snt_ctx *ctx, struct snt_device *device)
 {
 	int ret = check_new(ctx, device);
 
@@ -79,7 +79,7 @@ static void leave_out(const struct search *search, struct snt__entry *entry, int
 	snt__log(&search->ctx->log, SNT_LOG_INFO, "left out: %s", snt_err_text());
 }
 
-static int open_port(struct search *search, unsigned position, uint8_t number)
+static int open_device_port(struct search *search, unsigned position, uint8_t number)
 {
 	const char *name = search->provider->name(&search->listing, position);
 	struct snt_device *device;
@@ -98,7 +98,7 @@ static int open_port(struct search *search, unsigned position, uint8_t number)
 	if (ret)
 		return ret;
 	entry->ports_taken++;
-	return add_device(search->ctx, device);
+	return add_opened_device(search->ctx, device);
 }
 
 static int open_ports(struct search *search, unsigned position)
@@ -115,7 +115,7 @@ static int open_ports(struct search *search, unsigned position)
 		snt__log(&search->ctx->log, SNT_LOG_INFO, "left out: %s has no port",
 			 name);
 	for (unsigned number = 1; !ret && number <= count; number++)
-		ret = open_port(search, position, number);
+		ret = open_device_port(search, position, number);
 	return ret;
 }
 
@@ -204,7 +204,7 @@ struct soft_wish {
 	const char *origin;
 };
 
-static int no_device(const struct search *search, struct soft_wish soft)
+static int fail_no_device(const struct search *search, struct soft_wish soft)
 {
 	char present[192], source[128];
 
@@ -227,7 +227,7 @@ static int search_devices(struct search *search, struct soft_wish soft)
 	if (!ret)
 		ret = check_entries(search);
 	if (!ret && search->ctx->device_count == before)
-		ret = no_device(search, soft);
+		ret = fail_no_device(search, soft);
 	return ret;
 }
 
@@ -245,7 +245,7 @@ static int list_soft(struct search *search, const struct snt_ctx_opts *opts)
 
 /* Used when there are no other devices. A program that names addresses of soft devices
  * expects them, and is not warned. */
-static int fall_back(struct search *search, const struct snt_ctx_opts *opts)
+static int fall_back_to_soft(struct search *search, const struct snt_ctx_opts *opts)
 {
 	struct snt__value addresses = soft_addresses(opts);
 	int ret;
@@ -264,8 +264,8 @@ static int fall_back(struct search *search, const struct snt_ctx_opts *opts)
 	return 0;
 }
 
-static int list_devices(struct search *search, const struct snt_ctx_opts *opts,
-			enum snt_soft mode)
+static int list_usable_devices(struct search *search, const struct snt_ctx_opts *opts,
+			       enum snt_soft mode)
 {
 	int ret;
 
@@ -275,7 +275,7 @@ static int list_devices(struct search *search, const struct snt_ctx_opts *opts,
 	ret = search->provider->list((struct snt__value){ 0 }, &search->listing);
 	if (ret || search->listing.count || mode == SNT_SOFT_NEVER)
 		return ret;
-	return fall_back(search, opts);
+	return fall_back_to_soft(search, opts);
 }
 
 static int open_listed(struct snt_ctx *ctx, const struct snt_ctx_opts *opts,
@@ -289,7 +289,7 @@ static int open_listed(struct snt_ctx *ctx, const struct snt_ctx_opts *opts,
 						 "snt_ctx_opts.devices"));
 	if (ret)
 		return ret;
-	ret = list_devices(&search, opts, soft.mode);
+	ret = list_usable_devices(&search, opts, soft.mode);
 	if (ret)
 		return ret;
 	ret = search_devices(&search, soft);
@@ -297,7 +297,7 @@ static int open_listed(struct snt_ctx *ctx, const struct snt_ctx_opts *opts,
 	return ret;
 }
 
-static int adopt(struct snt_ctx *ctx, const struct snt_ctx_opts *opts)
+static int adopt_devices(struct snt_ctx *ctx, const struct snt_ctx_opts *opts)
 {
 	size_t stride = opts->adopted_count ? opts->adopted->size : 0;
 	const char *at = (const char *)opts->adopted;
@@ -319,7 +319,7 @@ static int adopt(struct snt_ctx *ctx, const struct snt_ctx_opts *opts)
 		ret = snt__device_adopt(&adopted, ctx->gid_wish, &device);
 		if (ret)
 			return ret;
-		ret = add_device(ctx, device);
+		ret = add_opened_device(ctx, device);
 		if (ret)
 			return ret;
 	}
@@ -362,7 +362,7 @@ int snt__open_devices(struct snt_ctx *ctx, const struct snt_ctx_opts *opts)
 	if (opts->adopted_count && !opts->adopted)
 		return snt__fail(EINVAL, "adopted_count is %zu but adopted is NULL",
 				 opts->adopted_count);
-	ret = adopt(ctx, opts);
+	ret = adopt_devices(ctx, opts);
 	if (ret || !wants_others(opts))
 		return ret;
 	return open_listed(ctx, opts, soft);

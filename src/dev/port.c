@@ -41,7 +41,7 @@ static uint32_t speed_mbps(uint8_t width, uint8_t speed)
 }
 
 /* Some drivers report limits as negative numbers or as "all bits". */
-static uint32_t limit(int value)
+static uint32_t sane_limit(int value)
 {
 	return value > 0 ? value : 0;
 }
@@ -49,17 +49,17 @@ static uint32_t limit(int value)
 static void take_limits(const struct ibv_device_attr *attr,
 			struct snt_device_info *info)
 {
-	info->qp_max = limit(attr->max_qp);
-	info->qp_depth_max = limit(attr->max_qp_wr);
-	info->qp_sge_max = limit(attr->max_sge);
-	info->cq_max = limit(attr->max_cq);
-	info->cq_depth_max = limit(attr->max_cqe);
-	info->mr_max = limit(attr->max_mr);
+	info->qp_max = sane_limit(attr->max_qp);
+	info->qp_depth_max = sane_limit(attr->max_qp_wr);
+	info->qp_sge_max = sane_limit(attr->max_sge);
+	info->cq_max = sane_limit(attr->max_cq);
+	info->cq_depth_max = sane_limit(attr->max_cqe);
+	info->mr_max = sane_limit(attr->max_mr);
 	info->mr_size_max = attr->max_mr_size;
-	info->read_in_max = limit(attr->max_qp_rd_atom);
-	info->read_out_max = limit(attr->max_qp_init_rd_atom);
-	info->srq_max = limit(attr->max_srq);
-	info->srq_depth_max = limit(attr->max_srq_wr);
+	info->read_in_max = sane_limit(attr->max_qp_rd_atom);
+	info->read_out_max = sane_limit(attr->max_qp_init_rd_atom);
+	info->srq_max = sane_limit(attr->max_srq);
+	info->srq_depth_max = sane_limit(attr->max_srq_wr);
 	info->atomics = attr->atomic_cap != IBV_ATOMIC_NONE;
 }
 
@@ -201,7 +201,7 @@ int snt__port_probe(const struct snt_device *device, struct snt__port *port_out)
 	return 0;
 }
 
-static const char *state_text(enum snt_port_state state)
+static const char *port_state_name(enum snt_port_state state)
 {
 	static const char *const text[] = { "in an unknown state", "down",
 					    "initialising", "armed", "active" };
@@ -221,7 +221,7 @@ int snt__port_usable(const struct snt_device *device, const struct snt__port *po
 			ENETDOWN,
 			"%s is %s: check its cable and, for RoCE, that its network "
 			"interface is up",
-			text, state_text(port->info.state));
+			text, port_state_name(port->info.state));
 	if (port->gid_best < 0 && port->gid_error)
 		return failed_to(device, port->gid_error, "the GID table");
 	if (port->gid_best < 0 && !is_auto(device))

@@ -70,7 +70,7 @@ static int parse_name(const struct snt__select *select, struct snt__entry *entry
 }
 
 /* Strips spaces from both ends of an entry. */
-static void trim(const char **text, size_t *length)
+static void trim_spaces(const char **text, size_t *length)
 {
 	while (*length && isspace((unsigned char)**text)) {
 		(*text)++;
@@ -108,7 +108,7 @@ static int parse_list(struct snt__select *select, const char *text)
 		if (select->count == SNT_DEVICE_LIST_MAX)
 			return snt__fail(EINVAL, "%s has more than %d entries",
 					 select->source.origin, SNT_DEVICE_LIST_MAX);
-		trim(&start, &length);
+		trim_spaces(&start, &length);
 		entry = &select->entry[select->count++];
 		entry->exact = marks.exact;
 		entry->exclude = marks.exclude;

@@ -38,7 +38,7 @@ static struct {
 } all = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 /* The first that ends after an address. */
-static size_t position(uintptr_t address)
+static size_t position_after(uintptr_t address)
 {
 	size_t first = 0, end = all.count;
 
@@ -54,7 +54,7 @@ static size_t position(uintptr_t address)
 	return first;
 }
 
-static bool grow(void)
+static bool make_room_for_one(void)
 {
 	size_t room = all.room ? 2 * all.room : 8;
 	struct snt__shared_mem **more;
@@ -69,14 +69,14 @@ static bool grow(void)
 	return true;
 }
 
-static int enter(struct snt__shared_mem *shared)
+static int list_shared_mem(struct snt__shared_mem *shared)
 {
 	size_t at;
 	int ret = -ENOMEM;
 
 	pthread_mutex_lock(&all.lock);
-	if (grow()) {
-		at = position((uintptr_t)shared->bytes);
+	if (make_room_for_one()) {
+		at = position_after((uintptr_t)shared->bytes);
 		memmove(&all.shared[at + 1], &all.shared[at],
 			(all.count - at) * sizeof(*all.shared));
 		all.shared[at] = shared;
@@ -88,12 +88,12 @@ static int enter(struct snt__shared_mem *shared)
 	return ret;
 }
 
-static void leave(struct snt__shared_mem *shared)
+static void unlist_shared_mem(struct snt__shared_mem *shared)
 {
 	size_t at;
 
 	pthread_mutex_lock(&all.lock);
-	at = position((uintptr_t)shared->bytes);
+	at = position_after((uintptr_t)shared->bytes);
 	all.count--;
 	memmove(&all.shared[at], &all.shared[at + 1],
 		(all.count - at) * sizeof(*all.shared));
@@ -110,17 +110,17 @@ static void leave(struct snt__shared_mem *shared)
  * neither be taken for shared memory nor be unmapped with one.
  */
 
-static void before_fork(void)
+static void lock_shared_mems(void)
 {
 	pthread_mutex_lock(&all.lock);
 }
 
-static void after_fork(void)
+static void unlock_shared_mems(void)
 {
 	pthread_mutex_unlock(&all.lock);
 }
 
-static void in_child(void)
+static void forget_shared_mems(void)
 {
 	for (size_t i = 0; i < all.count; i++) {
 		struct snt__shared_mem *shared = all.shared[i];
@@ -138,9 +138,9 @@ static void in_child(void)
 
 /* Registered before any device's handler: handlers that are registered last run first,
  * and devices look for shared memories while they hold their own locks. */
-__attribute__((constructor)) static void watch_forks(void)
+__attribute__((constructor)) static void watch_forks_of_shared_mems(void)
 {
-	pthread_atfork(before_fork, after_fork, in_child);
+	pthread_atfork(lock_shared_mems, unlock_shared_mems, forget_shared_mems);
 }
 
 /*
@@ -186,14 +186,14 @@ int snt__shared_mem_file(const char *name, size_t size)
 
 /* This process has it mapped for writing, and no other will: a process that gets the fd
  * may only read. */
-static void seal(int fd)
+static void seal_shared_mem(int fd)
 {
 	if (fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL))
 		fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL);
 }
 
 /* A child shares no memory with the peers of its parent's devices. */
-static int map(struct snt__shared_mem *shared)
+static int map_shared_mem(struct snt__shared_mem *shared)
 {
 	int flags = shared->fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
 
@@ -203,7 +203,7 @@ static int map(struct snt__shared_mem *shared)
 		return -errno;
 	madvise(shared->bytes, shared->size, MADV_DONTFORK);
 	if (shared->fd >= 0)
-		seal(shared->fd);
+		seal_shared_mem(shared->fd);
 	return 0;
 }
 
@@ -220,10 +220,10 @@ int snt__shared_mem_make(size_t length, struct snt__shared_mem **shared_out)
 		return -ENOMEM;
 	shared->size = (length + page - 1) & -page;
 	shared->fd = make_file("sennit-mem", shared->size, SIZE_SEALS);
-	ret = map(shared);
+	ret = map_shared_mem(shared);
 	if (ret)
 		goto err_close;
-	ret = enter(shared);
+	ret = list_shared_mem(shared);
 	if (ret)
 		goto err_unmap;
 	*shared_out = shared;
@@ -243,7 +243,7 @@ void snt__shared_mem_free(struct snt__shared_mem *shared)
 	if (!shared)
 		return;
 	if (shared->bytes) {
-		leave(shared);
+		unlist_shared_mem(shared);
 		munmap(shared->bytes, shared->size);
 	}
 	if (shared->fd >= 0)
@@ -261,7 +261,7 @@ bool snt__shared_mem_find(const void *bytes, size_t length,
 	if (!atomic_load_explicit(&all.count, memory_order_relaxed))
 		return false;
 	pthread_mutex_lock(&all.lock);
-	at = position(address);
+	at = position_after(address);
 	if (at < all.count) {
 		const struct snt__shared_mem *shared = all.shared[at];
 		uintptr_t begin = (uintptr_t)shared->bytes;

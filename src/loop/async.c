@@ -100,7 +100,7 @@ struct news {
 	const struct ibv_srq *srq;
 };
 
-static void describe(const struct snt_event *event, char *text, size_t size)
+static void describe_event(const struct snt_event *event, char *text, size_t size)
 {
 	const char *what = ibv_event_type_str(event->verbs_type),
 		   *name = event->device_name;
@@ -116,7 +116,7 @@ static void describe(const struct snt_event *event, char *text, size_t size)
 		snprintf(text, size, "%s: %s", name, what);
 }
 
-static struct kind kind_of(int verbs_type)
+static struct kind event_kind(int verbs_type)
 {
 	if ((unsigned)verbs_type < sizeof(kinds) / sizeof(kinds[0]))
 		return kinds[verbs_type];
@@ -126,7 +126,7 @@ static struct kind kind_of(int verbs_type)
 static void read_event(const struct ibv_async_event *from, struct news *news)
 {
 	news->verbs_type = from->event_type;
-	switch (kind_of(from->event_type).element) {
+	switch (event_kind(from->event_type).element) {
 	case OF_PORT:
 		news->port = from->element.port_num;
 		break;
@@ -142,10 +142,11 @@ static void read_event(const struct ibv_async_event *from, struct news *news)
 }
 
 /* As the loop sees it: the loop knows its own QPs and SRQs. */
-static struct snt_event translate(const struct snt_loop *loop, const struct news *news)
+static struct snt_event translate_event(const struct snt_loop *loop,
+					const struct news *news)
 {
 	return (struct snt_event){
-		.type = kind_of(news->verbs_type).type,
+		.type = event_kind(news->verbs_type).type,
 		.verbs_type = news->verbs_type,
 		.device = news->device->index,
 		.device_name = news->device->name,
@@ -157,7 +158,7 @@ static struct snt_event translate(const struct snt_loop *loop, const struct news
 	};
 }
 
-static bool is_bad(enum snt_event_type type)
+static bool is_bad_event(enum snt_event_type type)
 {
 	return type == SNT_EVENT_DEVICE_FATAL || type == SNT_EVENT_PORT_DOWN ||
 	       type == SNT_EVENT_QP_FATAL || type == SNT_EVENT_QP_REQUEST ||
@@ -165,31 +166,32 @@ static bool is_bad(enum snt_event_type type)
 	       type == SNT_EVENT_SRQ_ERROR;
 }
 
-static void tell(struct snt_loop *loop, const struct news *news, bool logs)
+static void report_event(struct snt_loop *loop, const struct news *news, bool logs)
 {
-	struct snt_event event = translate(loop, news);
+	struct snt_event event = translate_event(loop, news);
 	char text[160];
 
-	describe(&event, text, sizeof(text));
+	describe_event(&event, text, sizeof(text));
 	event.text = text;
 	if (logs)
 		snt__log(&loop->base.ctx->log,
-			 is_bad(event.type) ? SNT_LOG_WARN : SNT_LOG_INFO, "%s", text);
+			 is_bad_event(event.type) ? SNT_LOG_WARN : SNT_LOG_INFO, "%s",
+			 text);
 	if (loop->happened)
 		loop->happened(loop->happened_arg, &event);
 }
 
 /* Runs in the loop that it is for. */
-static void deliver(struct snt_call *call)
+static void deliver_event(struct snt_call *call)
 {
 	struct news *news = snt__container(call, struct news, call);
 
-	tell(news->loop, news, false);
+	report_event(news->loop, news, false);
 	free(news);
 }
 
 /* To all other loops that want events. With the lock. */
-static void pass_on(const struct snt_loop *from, const struct news *news)
+static void pass_on_event(const struct snt_loop *from, const struct news *news)
 {
 	struct snt__link *list = &from->base.ctx->event_loops;
 
@@ -209,14 +211,14 @@ static void pass_on(const struct snt_loop *from, const struct news *news)
 		}
 		*copy = *news;
 		copy->loop = loop;
-		copy->call = (struct snt_call){ .run = deliver };
+		copy->call = (struct snt_call){ .run = deliver_event };
 		snt__call_post(loop, &copy->call);
 	}
 }
 
 /* The event is acknowledged before it is reported: the callback may destroy its object,
  * which would wait for the acknowledgment. 0, or a negative errno: there is none. */
-static int take_event(const struct snt_loop *loop, struct news *news)
+static int take_async_event(const struct snt_loop *loop, struct news *news)
 {
 	const struct snt_device *device = news->device;
 	struct snt_ctx *ctx = loop->base.ctx;
@@ -228,13 +230,13 @@ static int take_event(const struct snt_loop *loop, struct news *news)
 	if (!ret) {
 		read_event(&event, news);
 		device->control.ack_async_event(&event);
-		pass_on(loop, news);
+		pass_on_event(loop, news);
 	}
 	pthread_mutex_unlock(&ctx->events_lock);
 	return ret;
 }
 
-static int ready(struct snt__source *source, int budget)
+static int async_ready(struct snt__source *source, int budget)
 {
 	struct snt__channel *async =
 		snt__container(source, struct snt__channel, source);
@@ -245,10 +247,10 @@ static int ready(struct snt__source *source, int budget)
 	while (count < budget) {
 		struct news news = { .device = device };
 
-		ret = take_event(run->loop, &news);
+		ret = take_async_event(run->loop, &news);
 		if (ret)
 			break;
-		tell(run->loop, &news, true);
+		report_event(run->loop, &news, true);
 		count++;
 		if (run->gone || !run->loop->happened)
 			return count;
@@ -259,7 +261,7 @@ static int ready(struct snt__source *source, int budget)
 			 strerror(-ret));
 }
 
-static int add(struct snt_loop *loop, const struct snt_device *device)
+static int watch_async_events(struct snt_loop *loop, const struct snt_device *device)
 {
 	struct snt__channel *async = &loop->async[device->index];
 	int fd = device->context->async_fd;
@@ -272,7 +274,7 @@ static int add(struct snt_loop *loop, const struct snt_device *device)
 	if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0)
 		return snt__fail(errno, "%s: its events would block: %s", device->name,
 				 strerror(errno));
-	async->source = (struct snt__source){ .fd = fd, .ready = ready };
+	async->source = (struct snt__source){ .fd = fd, .ready = async_ready };
 	ret = snt__loop_add(loop, &async->source);
 	if (ret)
 		return ret;
@@ -316,7 +318,7 @@ int snt_loop_set_event_handler(struct snt_loop *loop,
 	loop->happened = happened;
 	loop->happened_arg = arg;
 	for (unsigned i = 0; happened && !ret && i < ctx->device_count; i++)
-		ret = add(loop, ctx->device[i]);
+		ret = watch_async_events(loop, ctx->device[i]);
 	if (ret || !happened)
 		snt__async_stop(loop);
 	else

@@ -19,7 +19,7 @@ enum {
 	OF_LIBRARY,
 };
 
-static void push(struct snt_loop *loop, struct snt_call *call)
+static void push_call(struct snt_loop *loop, struct snt_call *call)
 {
 	struct snt_call *top = atomic_load_explicit(&loop->inbox, memory_order_relaxed);
 
@@ -39,7 +39,7 @@ int snt_loop_call(struct snt_loop *loop, struct snt_call *call)
 		return -EINVAL;
 	if (__atomic_exchange_n(&call->queued, OF_PROGRAM, __ATOMIC_ACQ_REL))
 		return -EALREADY;
-	push(loop, call);
+	push_call(loop, call);
 	errno = kept;
 	return 0;
 }
@@ -47,7 +47,7 @@ int snt_loop_call(struct snt_loop *loop, struct snt_call *call)
 void snt__call_post(struct snt_loop *loop, struct snt_call *call)
 {
 	call->queued = OF_LIBRARY;
-	push(loop, call);
+	push_call(loop, call);
 }
 
 bool snt__call_waits(const struct snt_loop *loop)

@@ -67,7 +67,7 @@ static int sleep_on_fd(const struct snt_loop *loop, struct epoll_event *events,
 }
 
 /* Returns whether the source was not noted yet. */
-static bool note(struct snt_loop *loop, struct snt__source *source)
+static bool note_readable_source(struct snt_loop *loop, struct snt__source *source)
 {
 	if (source == &loop->bell)
 		return true;
@@ -98,7 +98,7 @@ int snt__loop_collect(struct snt_loop *loop, int64_t timeout_ns)
 					      : snt__fail(errno, "the loop's fd: %s",
 							  strerror(errno));
 		for (int i = 0; i < count; i++)
-			found_more |= note(loop, events[i].data.ptr);
+			found_more |= note_readable_source(loop, events[i].data.ptr);
 		timeout_ns = 0;
 	} while (count == EVENTS && found_more);
 	/* From here on wakes ring again; earlier ones are seen by this run. */
@@ -112,7 +112,7 @@ void snt__loop_suspect_all(struct snt_loop *loop)
 	struct snt__link *list = &loop->sources;
 
 	for (struct snt__link *at = list->next; at != list; at = at->next)
-		note(loop, snt__container(at, struct snt__source, all));
+		note_readable_source(loop, snt__container(at, struct snt__source, all));
 	snt__serve_list_later(&loop->base.event_cqs);
 }
 
@@ -131,7 +131,7 @@ enum kind {
 	TIMERS,
 };
 
-static bool is_woken(const struct snt_loop *loop)
+static bool is_wake_pending(const struct snt_loop *loop)
 {
 	return atomic_load_explicit(&loop->woken, memory_order_relaxed);
 }
@@ -141,7 +141,7 @@ static unsigned find_waiting(struct snt__round *run)
 {
 	const struct snt_loop *loop = run->loop;
 
-	return (unsigned)is_woken(loop) << WAKES |
+	return (unsigned)is_wake_pending(loop) << WAKES |
 	       (unsigned)snt__call_waits(loop) << CALLS |
 	       (unsigned)!snt__list_empty(&loop->readable) << SOURCES |
 	       (unsigned)(loop->over != NULL) << OPS_OVER |
@@ -179,7 +179,7 @@ static void run_wake(struct snt__round *run)
 {
 	struct snt_loop *loop = run->loop;
 
-	if (!is_woken(loop) || run->left <= reserve_behind(run, WAKES))
+	if (!is_wake_pending(loop) || run->left <= reserve_behind(run, WAKES))
 		return;
 	atomic_exchange(&loop->woken, false);
 	if (!loop->on_wake)
@@ -252,7 +252,7 @@ int snt__loop_run(struct snt_loop *loop, int budget, bool arms, bool *gone)
 	if (snt__loop_has_fd(loop))
 		snt__timer_set(loop);
 	/* The budget was used up before the work. */
-	if (arms && (run.again || has_work(loop) || is_woken(loop)))
+	if (arms && (run.again || has_work(loop) || is_wake_pending(loop)))
 		snt__loop_ring_fd(loop);
 	return run.error ? run.error : run.count;
 }

@@ -24,7 +24,8 @@
  * Sources
  */
 
-static int watch(struct snt_loop *loop, struct snt__source *source, uint32_t events)
+static int watch_source(struct snt_loop *loop, struct snt__source *source,
+			uint32_t events)
 {
 	struct epoll_event event = { .events = events, .data.ptr = source };
 
@@ -35,7 +36,7 @@ static int watch(struct snt_loop *loop, struct snt__source *source, uint32_t eve
 
 int snt__loop_add(struct snt_loop *loop, struct snt__source *source)
 {
-	int ret = snt__loop_has_fd(loop) ? watch(loop, source, EPOLLIN) : 0;
+	int ret = snt__loop_has_fd(loop) ? watch_source(loop, source, EPOLLIN) : 0;
 
 	if (!ret)
 		snt__list_append(&loop->sources, &source->all);
@@ -88,11 +89,12 @@ int snt_loop_wake(struct snt_loop *loop)
 
 static int add_all(struct snt_loop *loop)
 {
-	int ret = watch(loop, &loop->bell, EPOLLIN | EPOLLET);
+	int ret = watch_source(loop, &loop->bell, EPOLLIN | EPOLLET);
 
 	for (struct snt__link *at = loop->sources.next; !ret && at != &loop->sources;
 	     at = at->next)
-		ret = watch(loop, snt__container(at, struct snt__source, all), EPOLLIN);
+		ret = watch_source(loop, snt__container(at, struct snt__source, all),
+				   EPOLLIN);
 	if (!ret)
 		ret = snt__timer_open(loop);
 	return ret;
@@ -183,7 +185,7 @@ static int read_spin(int64_t *spin_ns_out)
 	return 0;
 }
 
-static void init(struct snt_loop *loop, struct snt_ctx *ctx)
+static void init_loop(struct snt_loop *loop, struct snt_ctx *ctx)
 {
 	loop->fork_mark = ctx->fork_mark;
 	loop->base = (struct snt__loop_base){ .ctx = ctx,
@@ -220,7 +222,7 @@ int snt_loop_create(struct snt_ctx *ctx, const struct snt_loop_opts *user_opts,
 	loop = snt__lines_alloc(1, sizeof(*loop));
 	if (!loop)
 		return snt__fail(ENOMEM, "no memory for a loop");
-	init(loop, ctx);
+	init_loop(loop, ctx);
 	loop->spin_ns = opts.spin_ns;
 	loop->bell.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (loop->bell.fd < 0) {

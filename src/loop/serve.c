@@ -52,7 +52,7 @@ void snt__serve_never(struct snt_cq *cq)
 	snt__unlink(&cq->notify.pending);
 }
 
-static void fail(struct snt__round *run, struct snt_cq *cq, int error)
+static void fail_round(struct snt__round *run, struct snt_cq *cq, int error)
 {
 	snt__serve_never(cq);
 	run->error = error;
@@ -60,7 +60,7 @@ static void fail(struct snt__round *run, struct snt_cq *cq, int error)
 
 /* Entries of `front.ready` have no event of their own: markers that their lanes
  * refused. */
-static void retry(struct snt_timer *timer)
+static void retry_cqs(struct snt_timer *timer)
 {
 	struct snt_loop *loop = timer->arg;
 	struct snt__link *all = &loop->base.event_cqs;
@@ -75,7 +75,7 @@ static void retry(struct snt_timer *timer)
 
 static int retry_later(struct snt_loop *loop)
 {
-	loop->retry.fired = retry;
+	loop->retry.fired = retry_cqs;
 	loop->retry.arg = loop;
 	return loop->retry.loop ? 0 : snt_timer_start(loop, &loop->retry, RETRY_NS);
 }
@@ -114,12 +114,12 @@ int snt__serve_settle(struct snt_cq *cq)
 }
 
 /* Neither polling nor arming got anywhere: try again after a time. */
-static void park(struct snt__round *run, struct snt_cq *cq)
+static void park_cq(struct snt__round *run, struct snt_cq *cq)
 {
 	int ret = retry_later(run->loop);
 
 	if (ret) {
-		fail(run, cq, ret);
+		fail_round(run, cq, ret);
 		return;
 	}
 	snt__unlink(&cq->notify.pending);
@@ -155,7 +155,7 @@ static int serve_watch(struct snt__round *run, struct snt_cq *cq)
 }
 
 /* One turn. What a callback has destroyed is not touched any more. */
-static void serve(struct snt__round *run, struct snt_cq *cq, int max)
+static void serve_cq(struct snt__round *run, struct snt_cq *cq, int max)
 {
 	bool gone = false;
 	int want = max < BATCH ? max : BATCH;
@@ -167,7 +167,7 @@ static void serve(struct snt__round *run, struct snt_cq *cq, int max)
 		return;
 	cq->notify.gone = NULL;
 	if (count < 0) {
-		fail(run, cq, count);
+		fail_round(run, cq, count);
 		return;
 	}
 	if (!run->arms) {
@@ -179,9 +179,9 @@ static void serve(struct snt__round *run, struct snt_cq *cq, int max)
 		return;
 	want = snt__serve_settle(cq);
 	if (want < 0)
-		fail(run, cq, want);
+		fail_round(run, cq, want);
 	else if (want && !count && !cq->notify.has_held)
-		park(run, cq);
+		park_cq(run, cq);
 }
 
 /* Each in turn, while any has completions. */
@@ -198,8 +198,8 @@ static void serve_until_idle(struct snt__round *run, int reserve)
 		/* To the end first: afterwards it may be gone. */
 		snt__unlink(first);
 		snt__list_append(&loop->pending, first);
-		serve(run, snt__container(first, struct snt_cq, notify.pending),
-		      run->left - reserve);
+		serve_cq(run, snt__container(first, struct snt_cq, notify.pending),
+			 run->left - reserve);
 		idle_turns += run->count == before;
 	}
 }
@@ -217,8 +217,8 @@ static void serve_once(struct snt__round *run, int reserve)
 
 		snt__unlink(first);
 		snt__list_append(list, first);
-		serve(run, snt__container(first, struct snt_cq, notify.pending),
-		      run->left - reserve);
+		serve_cq(run, snt__container(first, struct snt_cq, notify.pending),
+			 run->left - reserve);
 	}
 }
 

@@ -19,7 +19,7 @@
  * its previous sibling or, for the first child, the parent.
  */
 
-static struct snt_timer *meld(struct snt_timer *a, struct snt_timer *b)
+static struct snt_timer *meld_heaps(struct snt_timer *a, struct snt_timer *b)
 {
 	struct snt_timer *later;
 
@@ -45,7 +45,7 @@ static struct snt_timer *meld_siblings(struct snt_timer *first)
 	while (first) {
 		struct snt_timer *second = first->next;
 		struct snt_timer *rest = second ? second->next : NULL;
-		struct snt_timer *pair = meld(first, second);
+		struct snt_timer *pair = meld_heaps(first, second);
 
 		pair->next = pairs;
 		pairs = pair;
@@ -55,7 +55,7 @@ static struct snt_timer *meld_siblings(struct snt_timer *first)
 		struct snt_timer *rest = pairs->next;
 
 		pairs->next = pairs->prev = NULL;
-		whole = meld(whole, pairs);
+		whole = meld_heaps(whole, pairs);
 		pairs = rest;
 	}
 	return whole;
@@ -74,7 +74,7 @@ static void take_out(struct snt_loop *loop, struct snt_timer *timer)
 			timer->prev->next = timer->next;
 		if (timer->next)
 			timer->next->prev = timer->prev;
-		loop->timers = meld(loop->timers, children);
+		loop->timers = meld_heaps(loop->timers, children);
 	}
 	timer->child = timer->next = timer->prev = NULL;
 	timer->loop = NULL;
@@ -150,7 +150,7 @@ int snt_timer_start_at(struct snt_loop *loop, struct snt_timer *timer,
 	if (loop->run && deadline_ns < loop->run->now_ns)
 		deadline_ns = loop->run->now_ns;
 	timer->deadline_ns = deadline_ns < SNT__NEVER ? deadline_ns : SNT__NEVER - 1;
-	loop->timers = meld(loop->timers, timer);
+	loop->timers = meld_heaps(loop->timers, timer);
 	ret = snt__loop_has_fd(loop) ? snt__timer_open(loop) : 0;
 	timer->loop = loop;
 	if (ret) {

@@ -17,17 +17,17 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct snt__link sockets = { &sockets, &sockets };
 
 /* With the lock held, the child knows every socket that it has. */
-static void before_fork(void)
+static void lock_sockets(void)
 {
 	pthread_mutex_lock(&lock);
 }
 
-static void in_parent(void)
+static void unlock_sockets(void)
 {
 	pthread_mutex_unlock(&lock);
 }
 
-static void in_child(void)
+static void close_sockets(void)
 {
 	atomic_fetch_add_explicit(&snt__fork_mark, 1, memory_order_relaxed);
 	while (!snt__list_empty(&sockets)) {
@@ -41,16 +41,16 @@ static void in_child(void)
 	pthread_mutex_unlock(&lock);
 }
 
-static void watch(void)
+static void watch_forks_of_sockets(void)
 {
-	pthread_atfork(before_fork, in_parent, in_child);
+	pthread_atfork(lock_sockets, unlock_sockets, close_sockets);
 }
 
 unsigned snt__fork_watch(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-	pthread_once(&once, watch);
+	pthread_once(&once, watch_forks_of_sockets);
 	return atomic_load(&snt__fork_mark);
 }
 

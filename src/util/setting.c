@@ -95,7 +95,7 @@ int snt__setting_word(struct snt__value value, const char *const *words)
 			 value.text, list);
 }
 
-static bool is_known(const char *name, size_t length)
+static bool is_known_setting(const char *name, size_t length)
 {
 	for (int i = 0; i < SNT__SETTING_COUNT; i++)
 		if (strlen(settings[i].name) == length &&
@@ -112,7 +112,8 @@ void snt__setting_unknown(void (*unknown)(void *arg, const char *name), void *ar
 		size_t length = strcspn(*entry, "=");
 		char name[64];
 
-		if (strncmp(*entry, PREFIX, strlen(PREFIX)) || is_known(*entry, length))
+		if (strncmp(*entry, PREFIX, strlen(PREFIX)) ||
+		    is_known_setting(*entry, length))
 			continue;
 		snprintf(name, sizeof(name), "%.*s", (int)length, *entry);
 		unknown(arg, name);

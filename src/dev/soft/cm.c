@@ -34,7 +34,7 @@ static void fill_config(struct snt__soft_cm_config *config)
 	DEFAULT(config->linger_ns, 12000 * MS);
 }
 
-static bool config_valid(const struct snt__soft_cm_config *config)
+static bool is_valid_cm_config(const struct snt__soft_cm_config *config)
 {
 	return config->random && snt__mtu_bytes(config->mtu) &&
 	       config->ack_timeout <= 31 && config->connection_max <= 1 << 16 &&
@@ -74,7 +74,7 @@ int snt__soft_cm_create(const struct snt__soft_cm_config *config,
 	int err;
 
 	fill_config(&filled);
-	if (!config_valid(&filled))
+	if (!is_valid_cm_config(&filled))
 		return -EINVAL;
 	cm = snt__soft_alloc(1, sizeof(*cm));
 	if (!cm)
@@ -110,7 +110,8 @@ void snt__soft_cm_destroy(struct snt__soft_cm *cm)
  */
 
 /* Never 0, which means none, and different from the last id of the place. */
-static uint32_t new_id(const struct snt__soft_cm *cm, uint32_t place, uint32_t last)
+static uint32_t new_connection_id(const struct snt__soft_cm *cm, uint32_t place,
+				  uint32_t last)
 {
 	uint32_t id = (uint32_t)snt__soft_cm_random(cm) << cm->id_bits | place;
 
@@ -140,7 +141,7 @@ struct snt__soft_cm_connection *snt__soft_cm_take(struct snt__soft_cm_channel *c
 	connection->state = state;
 	connection->passive = state == SNT__SOFT_CM_REQ_RECEIVED;
 	connection->held = !connection->passive;
-	connection->local_id = new_id(cm, place, last);
+	connection->local_id = new_connection_id(cm, place, last);
 	connection->local_psn = snt__soft_cm_random(cm) & SNT__PSN_MASK;
 	connection->path.hop_limit = 64;
 	return connection;

@@ -36,9 +36,9 @@ int snt__soft_cm_resolve(struct snt__soft_cm_channel *channel, const uint8_t sou
 }
 
 /* Common to connect and accept. */
-static void set_local(const struct snt__soft_cm *cm,
-		      struct snt__soft_cm_connection *connection,
-		      const struct snt__cm_param *param)
+static void set_local_qp(const struct snt__soft_cm *cm,
+			 struct snt__soft_cm_connection *connection,
+			 const struct snt__cm_param *param)
 {
 	connection->local_qpn = param->qpn & SNT__QPN_MASK;
 	connection->local_srq = param->srq;
@@ -57,7 +57,7 @@ int snt__soft_cm_connect(struct snt__soft_cm *cm,
 	if (param->data_length > SNT__CM_REQUEST_DATA || param->mtu > cm->config.mtu ||
 	    param->ack_timeout > 31)
 		return -EINVAL;
-	set_local(cm, connection, param);
+	set_local_qp(cm, connection, param);
 	connection->transaction = snt__soft_cm_random(cm) << 32 | connection->local_id;
 	connection->mtu = param->mtu ? param->mtu : cm->config.mtu;
 	connection->ack_timeout =
@@ -97,7 +97,7 @@ int snt__soft_cm_accept(struct snt__soft_cm *cm,
 		return -ENOTCONN;
 	if (param->data_length > SNT__CM_RESPONSE_DATA)
 		return -EINVAL;
-	set_local(cm, connection, param);
+	set_local_qp(cm, connection, param);
 	connection->responder_resources =
 		min(connection->responder_resources, connection->offered_resources);
 	connection->initiator_depth =
@@ -161,7 +161,8 @@ int snt__soft_cm_disconnect(struct snt__soft_cm *cm,
 
 /* Tells the peer, as far as it knows of us, that this end is gone. A peer that may
  * count on the connection has to learn it: it gets a message that it must answer. */
-static void abandon(struct snt__soft_cm *cm, struct snt__soft_cm_connection *connection)
+static void tell_peer_of_end(struct snt__soft_cm *cm,
+			     struct snt__soft_cm_connection *connection)
 {
 	bool passive_waits =
 		connection->state == SNT__SOFT_CM_REP_SENT && connection->was_sent;
@@ -189,7 +190,7 @@ void snt__soft_cm_release(struct snt__soft_cm *cm,
 		snt__soft_cm_give(cm, connection);
 		return;
 	}
-	abandon(cm, connection);
+	tell_peer_of_end(cm, connection);
 	snt__soft_cm_linger(cm, connection);
 }
 

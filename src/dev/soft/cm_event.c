@@ -87,20 +87,21 @@ void snt__soft_cm_hush(struct snt__soft_cm_connection *connection)
 	snt__unlink(&connection->ready);
 }
 
-static void copy_data(struct snt__cm_event *event, const uint8_t *data, uint8_t length)
+static void copy_event_data(struct snt__cm_event *event, const uint8_t *data,
+			    uint8_t length)
 {
 	event->data_length = length;
 	memcpy(event->data, data, length);
 }
 
-static void fill(const struct snt__soft_cm_connection *connection,
-		 struct snt__cm_event *event)
+static void fill_event(const struct snt__soft_cm_connection *connection,
+		       struct snt__cm_event *event)
 {
 	if (event->type == SNT__CM_EVENT_FAILED)
 		event->status = -ETIMEDOUT;
 	if (event->type == SNT__CM_EVENT_REJECTED) {
 		event->reason = connection->reason;
-		copy_data(event, connection->answer, SNT__CM_REJECT_DATA);
+		copy_event_data(event, connection->answer, SNT__CM_REJECT_DATA);
 	}
 	if (event->type != SNT__CM_EVENT_REQUEST &&
 	    event->type != SNT__CM_EVENT_RESPONSE)
@@ -111,9 +112,9 @@ static void fill(const struct snt__soft_cm_connection *connection,
 	event->rnr_retry_count = connection->rnr_retry_count;
 	event->srq = connection->remote_srq;
 	if (event->type == SNT__CM_EVENT_REQUEST)
-		copy_data(event, connection->request, SNT__CM_REQUEST_DATA);
+		copy_event_data(event, connection->request, SNT__CM_REQUEST_DATA);
 	else
-		copy_data(event, connection->answer, SNT__CM_RESPONSE_DATA);
+		copy_event_data(event, connection->answer, SNT__CM_RESPONSE_DATA);
 }
 
 int snt__soft_cm_next_event(struct snt__soft_cm_channel *channel,
@@ -133,7 +134,7 @@ int snt__soft_cm_next_event(struct snt__soft_cm_channel *channel,
 		connection->held = true;
 		request_done(connection);
 	}
-	fill(connection, event_out);
+	fill_event(connection, event_out);
 	connection->pending &= connection->pending - 1;
 	if (!connection->pending)
 		snt__unlink(&connection->ready);

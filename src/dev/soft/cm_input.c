@@ -15,10 +15,10 @@ static uint8_t min(uint8_t a, uint8_t b)
  * dropped: a peer that needs one sends its message again.
  */
 
-static struct snt__cm_message *note(struct snt__soft_cm *cm,
-				    const struct snt__soft_path *path,
-				    const struct snt__cm_message *message,
-				    enum snt__cm_kind kind)
+static struct snt__cm_message *note_reply(struct snt__soft_cm *cm,
+					  const struct snt__soft_path *path,
+					  const struct snt__cm_message *message,
+					  enum snt__cm_kind kind)
 {
 	struct snt__soft_cm_note *note = &cm->notes[cm->note_tail % SNT__SOFT_CM_NOTES];
 
@@ -40,7 +40,7 @@ static struct snt__cm_message *note(struct snt__soft_cm *cm,
 static void note_rej(struct snt__soft_cm *cm, const struct snt__soft_path *path,
 		     const struct snt__cm_message *message, unsigned reason)
 {
-	struct snt__cm_message *rej = note(cm, path, message, SNT__CM_REJ);
+	struct snt__cm_message *rej = note_reply(cm, path, message, SNT__CM_REJ);
 
 	if (!rej)
 		return;
@@ -52,30 +52,31 @@ static void note_rej(struct snt__soft_cm *cm, const struct snt__soft_path *path,
 		rej->rej.about = SNT__CM_ABOUT_REP;
 }
 
-static bool from_peer(const struct snt__soft_cm_connection *connection,
-		      const struct snt__soft_path *path)
+static bool is_message_from_peer(const struct snt__soft_cm_connection *connection,
+				 const struct snt__soft_path *path)
 {
 	return memcmp(path->source, connection->path.target, 16) == 0 &&
 	       memcmp(path->target, connection->path.source, 16) == 0;
 }
 
 /* The connection that a message names by our id. */
-static struct snt__soft_cm_connection *named(struct snt__soft_cm *cm,
-					     const struct snt__soft_path *path,
-					     const struct snt__cm_message *message)
+static struct snt__soft_cm_connection *find_named_connection(
+	struct snt__soft_cm *cm, const struct snt__soft_path *path,
+	const struct snt__cm_message *message)
 {
 	struct snt__soft_cm_connection *connection =
 		snt__soft_cm_find(cm, message->remote_id);
 
-	return connection && from_peer(connection, path) ? connection : NULL;
+	return connection && is_message_from_peer(connection, path) ? connection : NULL;
 }
 
 /* The same, if the peer's id of it is the known one. */
-static struct snt__soft_cm_connection *known(struct snt__soft_cm *cm,
-					     const struct snt__soft_path *path,
-					     const struct snt__cm_message *message)
+static struct snt__soft_cm_connection *find_known_connection(
+	struct snt__soft_cm *cm, const struct snt__soft_path *path,
+	const struct snt__cm_message *message)
 {
-	struct snt__soft_cm_connection *connection = named(cm, path, message);
+	struct snt__soft_cm_connection *connection =
+		find_named_connection(cm, path, message);
 
 	return connection && connection->remote_id &&
 			       connection->remote_id == message->local_id
@@ -103,9 +104,10 @@ static void make_way(struct snt__soft_cm *cm,
  */
 
 /* 0, or the reason of the refusal. */
-static unsigned judge(const struct snt__soft_cm *cm, const struct snt__soft_path *path,
-		      const struct snt__cm_message *message,
-		      struct snt__cm_addresses *addresses)
+static unsigned reason_to_refuse(const struct snt__soft_cm *cm,
+				 const struct snt__soft_path *path,
+				 const struct snt__cm_message *message,
+				 struct snt__cm_addresses *addresses)
 {
 	const struct snt__cm_req *req = &message->req;
 
@@ -164,7 +166,7 @@ static void req_new(struct snt__soft_cm *cm, const struct snt__soft_path *path,
 	struct snt__soft_cm_connection *connection = NULL, *stale;
 	struct snt__soft_cm_listener *listener;
 	struct snt__cm_addresses addresses;
-	unsigned reason = judge(cm, path, message, &addresses);
+	unsigned reason = reason_to_refuse(cm, path, message, &addresses);
 	uint16_t port = (uint16_t)message->req.service;
 
 	stale = reason ? NULL
@@ -199,8 +201,8 @@ static void req_new(struct snt__soft_cm *cm, const struct snt__soft_path *path,
 	snt__soft_cm_raise(connection, SNT__CM_EVENT_REQUEST);
 }
 
-static void req(struct snt__soft_cm *cm, const struct snt__soft_path *path,
-		const struct snt__cm_message *message)
+static void handle_req(struct snt__soft_cm *cm, const struct snt__soft_path *path,
+		       const struct snt__cm_message *message)
 {
 	struct snt__soft_cm_connection *connection =
 		snt__soft_cm_index_find(cm, SNT__SOFT_CM_BY_ID, path->source,
@@ -252,10 +254,11 @@ static void rep_first(struct snt__soft_cm *cm,
 	snt__soft_cm_raise(connection, SNT__CM_EVENT_RESPONSE);
 }
 
-static void rep(struct snt__soft_cm *cm, const struct snt__soft_path *path,
-		const struct snt__cm_message *message)
+static void handle_rep(struct snt__soft_cm *cm, const struct snt__soft_path *path,
+		       const struct snt__cm_message *message)
 {
-	struct snt__soft_cm_connection *connection = named(cm, path, message);
+	struct snt__soft_cm_connection *connection =
+		find_named_connection(cm, path, message);
 
 	if (connection && connection->state == SNT__SOFT_CM_REQ_SENT &&
 	    message->local_id && message->rep.qpn > SNT__WIRE_GSI_QPN) {
@@ -287,7 +290,8 @@ static void rep(struct snt__soft_cm *cm, const struct snt__soft_path *path,
  * The others
  */
 
-static void rtu(struct snt__soft_cm *cm, struct snt__soft_cm_connection *connection)
+static void handle_rtu(struct snt__soft_cm *cm,
+		       struct snt__soft_cm_connection *connection)
 {
 	if (connection->state == SNT__SOFT_CM_REP_SENT)
 		snt__soft_cm_notify(cm, connection);
@@ -298,14 +302,14 @@ static void rtu(struct snt__soft_cm *cm, struct snt__soft_cm_connection *connect
 /* A peer that gave up before it heard from us does not know our id, and one that
  * refuses before it has an id of its own sends none; the latter is stale if a REP has
  * overtaken it. */
-static struct snt__soft_cm_connection *rejected(struct snt__soft_cm *cm,
-						const struct snt__soft_path *path,
-						const struct snt__cm_message *message)
+static struct snt__soft_cm_connection *find_rejected_connection(
+	struct snt__soft_cm *cm, const struct snt__soft_path *path,
+	const struct snt__cm_message *message)
 {
 	struct snt__soft_cm_connection *connection;
 
 	if (message->remote_id) {
-		connection = named(cm, path, message);
+		connection = find_named_connection(cm, path, message);
 		return connection && (!connection->remote_id ||
 				      connection->remote_id == message->local_id)
 			       ? connection
@@ -315,16 +319,17 @@ static struct snt__soft_cm_connection *rejected(struct snt__soft_cm *cm,
 		return NULL;
 	connection = snt__soft_cm_index_find(cm, SNT__SOFT_CM_BY_ID, path->source,
 					     message->local_id);
-	return connection && from_peer(connection, path) &&
+	return connection && is_message_from_peer(connection, path) &&
 			       connection->state < SNT__SOFT_CM_ESTABLISHED
 		       ? connection
 		       : NULL;
 }
 
-static void rej(struct snt__soft_cm *cm, const struct snt__soft_path *path,
-		const struct snt__cm_message *message)
+static void handle_rej(struct snt__soft_cm *cm, const struct snt__soft_path *path,
+		       const struct snt__cm_message *message)
 {
-	struct snt__soft_cm_connection *connection = rejected(cm, path, message);
+	struct snt__soft_cm_connection *connection =
+		find_rejected_connection(cm, path, message);
 
 	if (!connection) {
 		cm->stats.unknown++;
@@ -349,8 +354,9 @@ static void rej(struct snt__soft_cm *cm, const struct snt__soft_path *path,
 }
 
 /* The peer is alive and needs time: patience starts over, but is limited in total. */
-static void mra(struct snt__soft_cm *cm, struct snt__soft_cm_connection *connection,
-		const struct snt__cm_message *message, uint64_t now)
+static void handle_mra(struct snt__soft_cm *cm,
+		       struct snt__soft_cm_connection *connection,
+		       const struct snt__cm_message *message, uint64_t now)
 {
 	uint64_t until = now + snt__cm_time_ns(message->mra.timeout);
 
@@ -375,21 +381,23 @@ static void mra(struct snt__soft_cm *cm, struct snt__soft_cm_connection *connect
 static bool is_early(struct snt__soft_cm *cm, const struct snt__soft_path *path,
 		     const struct snt__cm_message *message)
 {
-	const struct snt__soft_cm_connection *connection = named(cm, path, message);
+	const struct snt__soft_cm_connection *connection =
+		find_named_connection(cm, path, message);
 
 	return connection && connection->state == SNT__SOFT_CM_REQ_SENT;
 }
 
-static void dreq(struct snt__soft_cm *cm, const struct snt__soft_path *path,
-		 const struct snt__cm_message *message)
+static void handle_dreq(struct snt__soft_cm *cm, const struct snt__soft_path *path,
+			const struct snt__cm_message *message)
 {
-	struct snt__soft_cm_connection *connection = known(cm, path, message);
+	struct snt__soft_cm_connection *connection =
+		find_known_connection(cm, path, message);
 
 	if (is_early(cm, path, message))
 		return;
 	if (!connection) {
 		cm->stats.unknown++;
-		note(cm, path, message, SNT__CM_DREP);
+		note_reply(cm, path, message, SNT__CM_DREP);
 		return;
 	}
 	/* It names another QP than ours, or ours cannot exist yet. */
@@ -412,9 +420,9 @@ static void in_connection(struct snt__soft_cm *cm,
 	if (!connection)
 		cm->stats.unknown++;
 	else if (message->kind == SNT__CM_RTU)
-		rtu(cm, connection);
+		handle_rtu(cm, connection);
 	else if (message->kind == SNT__CM_MRA)
-		mra(cm, connection, message, now);
+		handle_mra(cm, connection, message, now);
 	else if (connection->state == SNT__SOFT_CM_DREQ_SENT)
 		snt__soft_cm_finish(cm, connection, SNT__CM_EVENT_DISCONNECTED);
 }
@@ -431,23 +439,25 @@ void snt__soft_cm_input(struct snt__soft_cm *cm, const struct snt__soft_path *pa
 	}
 	switch (message.kind) {
 	case SNT__CM_REQ:
-		req(cm, path, &message);
+		handle_req(cm, path, &message);
 		break;
 	case SNT__CM_REP:
-		rep(cm, path, &message);
+		handle_rep(cm, path, &message);
 		break;
 	case SNT__CM_REJ:
-		rej(cm, path, &message);
+		handle_rej(cm, path, &message);
 		break;
 	case SNT__CM_DREQ:
-		dreq(cm, path, &message);
+		handle_dreq(cm, path, &message);
 		break;
 	case SNT__CM_MRA:
 		/* An MRA for a REQ comes before we know the peer's id. */
-		in_connection(cm, named(cm, path, &message), &message, now);
+		in_connection(cm, find_named_connection(cm, path, &message), &message,
+			      now);
 		break;
 	default:
-		in_connection(cm, known(cm, path, &message), &message, now);
+		in_connection(cm, find_known_connection(cm, path, &message), &message,
+			      now);
 		break;
 	}
 }

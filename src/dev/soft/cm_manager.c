@@ -45,8 +45,8 @@ int snt__soft_cm_port_index(const struct snt__soft_cm_manager *manager,
 	return -1;
 }
 
-static int alike(const struct snt__soft_cm_manager *manager, const uint8_t target[16],
-		 uint8_t source_out[16])
+static int find_most_similar_device(const struct snt__soft_cm_manager *manager,
+				    const uint8_t target[16], uint8_t source_out[16])
 {
 	int best = -1, device = -1;
 
@@ -78,7 +78,8 @@ int snt__soft_cm_nearest(const struct snt__soft_cm_manager *manager,
 	if (any->driver->route &&
 	    !any->driver->route(any->driver_arg, address, source_out))
 		device = snt__soft_cm_owner(manager, source_out);
-	return device < 0 ? alike(manager, target, source_out) : device;
+	return device < 0 ? find_most_similar_device(manager, target, source_out)
+			  : device;
 }
 
 /*
@@ -179,7 +180,8 @@ static bool join_machine(struct snt__soft_cm_port *port, struct snt__soft_cm **s
 
 /* Machines are created without the lock, since that takes time: meanwhile another
  * thread may have installed one, or the installed one may be gone. */
-static int attach(struct snt__soft_cm_port *port, const struct snt__cm_opts *opts)
+static int attach_to_machine(struct snt__soft_cm_port *port,
+			     const struct snt__cm_opts *opts)
 {
 	struct snt__soft_cm *spare = NULL;
 	int ret = 0;
@@ -190,7 +192,7 @@ static int attach(struct snt__soft_cm_port *port, const struct snt__cm_opts *opt
 	return ret;
 }
 
-static void detach(struct snt__soft_cm_port *port)
+static void detach_from_machine(struct snt__soft_cm_port *port)
 {
 	struct snt__soft_device *device = port->device;
 	bool last;
@@ -210,7 +212,7 @@ static void detach(struct snt__soft_cm_port *port)
  * Opening and closing
  */
 
-static int watch(int epoll, int fd)
+static int watch_port_fd(int epoll, int fd)
 {
 	struct epoll_event event = { .events = EPOLLIN };
 
@@ -221,13 +223,14 @@ static int watch(int epoll, int fd)
 static void close_port(struct snt__soft_cm_port *port)
 {
 	if (port->machine)
-		detach(port);
+		detach_from_machine(port);
 	if (port->bell.fd >= 0)
 		snt__soft_bell_close(&port->bell);
 }
 
-static int open_port(struct snt__soft_cm_manager *manager,
-		     struct snt__soft_device *device, const struct snt__cm_opts *opts)
+static int open_manager_port(struct snt__soft_cm_manager *manager,
+			     struct snt__soft_device *device,
+			     const struct snt__cm_opts *opts)
 {
 	struct snt__soft_cm_port *port = &manager->port[manager->count];
 	int ret;
@@ -240,8 +243,8 @@ static int open_port(struct snt__soft_cm_manager *manager,
 	port->channel.arg = port;
 	ret = snt__soft_bell_open(&port->bell);
 	if (!ret)
-		ret = watch(manager->epoll, port->bell.fd);
-	return ret ? ret : attach(port, opts);
+		ret = watch_port_fd(manager->epoll, port->bell.fd);
+	return ret ? ret : attach_to_machine(port, opts);
 }
 
 int snt__soft_cm_manager_open(const struct snt__cm_opts *opts, struct snt__cm **cm_out)
@@ -260,8 +263,9 @@ int snt__soft_cm_manager_open(const struct snt__cm_opts *opts, struct snt__cm **
 	if (manager->epoll < 0)
 		ret = -errno;
 	for (unsigned i = 0; !ret && i < opts->device_count; i++)
-		ret = open_port(manager, snt__soft_device_of(opts->devices[i].context),
-				opts);
+		ret = open_manager_port(manager,
+					snt__soft_device_of(opts->devices[i].context),
+					opts);
 	if (!ret) {
 		*cm_out = &manager->cm;
 		return 0;

@@ -89,9 +89,9 @@ static void make_rej(const struct snt__soft_cm *cm,
 	}
 }
 
-static void make(const struct snt__soft_cm *cm,
-		 const struct snt__soft_cm_connection *connection,
-		 enum snt__cm_kind kind, uint8_t mad[SNT__CM_MAD_SIZE])
+static void make_mad(const struct snt__soft_cm *cm,
+		     const struct snt__soft_cm_connection *connection,
+		     enum snt__cm_kind kind, uint8_t mad[SNT__CM_MAD_SIZE])
 {
 	uint8_t data[SNT__CM_REQ_PRIVATE], guid[8];
 	struct snt__cm_message message = {
@@ -121,7 +121,7 @@ static void make(const struct snt__soft_cm *cm,
  * Time
  */
 
-static uint64_t interval(const struct snt__soft_cm *cm, unsigned tries)
+static uint64_t resend_interval(const struct snt__soft_cm *cm, unsigned tries)
 {
 	const struct snt__soft_cm_config *config = &cm->config;
 	uint64_t ns = config->resend_ns;
@@ -136,7 +136,7 @@ uint64_t snt__soft_cm_patience_ns(const struct snt__soft_cm *cm)
 	uint64_t sum = 0;
 
 	for (unsigned i = 0; i <= cm->config.resend_count; i++)
-		sum += interval(cm, i);
+		sum += resend_interval(cm, i);
 	return sum + sum / 4;
 }
 
@@ -152,15 +152,16 @@ static bool awaits_answer(const struct snt__soft_cm_connection *connection)
 	       connection->state == SNT__SOFT_CM_DREQ_SENT;
 }
 
-static void start_timer(struct snt__soft_cm *cm,
-			struct snt__soft_cm_connection *connection, uint64_t now)
+static void start_connection_timer(struct snt__soft_cm *cm,
+				   struct snt__soft_cm_connection *connection,
+				   uint64_t now)
 {
 	uint64_t ns = cm->config.linger_ns;
 
 	if (timer_runs(&connection->timer))
 		return;
 	if (awaits_answer(connection)) {
-		ns = interval(cm, connection->tries);
+		ns = resend_interval(cm, connection->tries);
 		ns += (ns / 4 * (snt__soft_cm_random(cm) & 0xff)) >> 8;
 		if (!connection->give_up_at)
 			connection->give_up_at = now + cm->config.wait_max_ns;
@@ -171,14 +172,15 @@ static void start_timer(struct snt__soft_cm *cm,
 }
 
 /* The message that is repeated until it is answered. */
-static enum snt__cm_kind question(const struct snt__soft_cm_connection *connection)
+static enum snt__cm_kind repeated_kind(const struct snt__soft_cm_connection *connection)
 {
 	if (connection->state == SNT__SOFT_CM_REQ_SENT)
 		return SNT__CM_REQ;
 	return connection->state == SNT__SOFT_CM_REP_SENT ? SNT__CM_REP : SNT__CM_DREQ;
 }
 
-static void give_up(struct snt__soft_cm *cm, struct snt__soft_cm_connection *connection)
+static void give_up_on_peer(struct snt__soft_cm *cm,
+			    struct snt__soft_cm_connection *connection)
 {
 	cm->stats.given_up++;
 	connection->answer_length = 0;
@@ -196,8 +198,8 @@ static void give_up(struct snt__soft_cm *cm, struct snt__soft_cm_connection *con
 	}
 }
 
-static void expire(struct snt__soft_cm *cm, struct snt__soft_cm_connection *connection,
-		   uint64_t now)
+static void expire_connection(struct snt__soft_cm *cm,
+			      struct snt__soft_cm_connection *connection, uint64_t now)
 {
 	if (!awaits_answer(connection)) {
 		if (!connection->held)
@@ -210,12 +212,12 @@ static void expire(struct snt__soft_cm *cm, struct snt__soft_cm_connection *conn
 	}
 	if (connection->tries == cm->config.resend_count ||
 	    now >= connection->give_up_at) {
-		give_up(cm, connection);
+		give_up_on_peer(cm, connection);
 		return;
 	}
 	connection->tries++;
 	cm->stats.resent++;
-	snt__soft_cm_send(cm, connection, question(connection));
+	snt__soft_cm_send(cm, connection, repeated_kind(connection));
 }
 
 uint64_t snt__soft_cm_deadline(struct snt__soft_cm *cm)
@@ -228,8 +230,10 @@ void snt__soft_cm_timer(struct snt__soft_cm *cm, uint64_t now)
 	struct snt__soft_timer *timer;
 
 	while ((timer = snt__soft_timers_expired(&cm->timers, now)))
-		expire(cm, snt__container(timer, struct snt__soft_cm_connection, timer),
-		       now);
+		expire_connection(cm,
+				  snt__container(timer, struct snt__soft_cm_connection,
+						 timer),
+				  now);
 }
 
 /*
@@ -262,7 +266,7 @@ bool snt__soft_cm_output(struct snt__soft_cm *cm, struct snt__soft_path *path_ou
 				       active);
 		unsigned kind;
 
-		start_timer(cm, connection, now);
+		start_connection_timer(cm, connection, now);
 		if (!connection->sending) {
 			snt__unlink(&connection->active);
 			continue;
@@ -272,7 +276,7 @@ bool snt__soft_cm_output(struct snt__soft_cm *cm, struct snt__soft_path *path_ou
 		if (kind == SNT__CM_REQ || kind == SNT__CM_REP)
 			connection->was_sent = true;
 		*path_out = connection->path;
-		make(cm, connection, kind, mad_out);
+		make_mad(cm, connection, kind, mad_out);
 		if (!connection->sending)
 			snt__unlink(&connection->active);
 		cm->stats.sent++;

@@ -20,7 +20,7 @@ struct listener {
 	struct snt__soft_cm_listener *on[SNT_DEVICES_MAX]; /* NULL: none */
 };
 
-static struct snt__soft_cm_port *port_of(const struct snt__cm_id *id)
+static struct snt__soft_cm_port *port_of_id(const struct snt__cm_id *id)
 {
 	return &snt__soft_cm_manager(id->cm)->port[id->device];
 }
@@ -47,7 +47,8 @@ static int no_owner(const uint8_t gid[16], const char *of)
  * Listeners
  */
 
-static void unlisten(struct snt__soft_cm_manager *manager, struct listener *listener)
+static void stop_listening(struct snt__soft_cm_manager *manager,
+			   struct listener *listener)
 {
 	for (unsigned i = 0; i < manager->count; i++) {
 		struct snt__soft_cm_port *port = &manager->port[i];
@@ -79,7 +80,7 @@ static int listen_at(struct snt__soft_cm_manager *manager, struct listener *list
 		snt__soft_unlock(port->device);
 	}
 	if (ret)
-		unlisten(manager, listener);
+		stop_listening(manager, listener);
 	return ret;
 }
 
@@ -117,8 +118,8 @@ static int start_listening(struct snt__soft_cm_manager *manager,
 	return ret ? snt__fail(-ret, "port %u: %s", listener->port, strerror(-ret)) : 0;
 }
 
-static int start_listener(struct snt__cm *cm, const struct sockaddr *address,
-			  unsigned backlog, struct snt__cm_id **id_out)
+static int soft_start_listener(struct snt__cm *cm, const struct sockaddr *address,
+			       unsigned backlog, struct snt__cm_id **id_out)
 {
 	struct snt__soft_cm_manager *manager = snt__soft_cm_manager(cm);
 	struct listener *listener = calloc(1, sizeof(*listener));
@@ -145,9 +146,9 @@ static int start_listener(struct snt__cm *cm, const struct sockaddr *address,
  * Connections
  */
 
-static int resolve(struct snt__cm *cm, const struct sockaddr *source,
-		   const struct sockaddr *target, unsigned timeout_ms,
-		   struct snt__cm_id **id_out)
+static int soft_resolve(struct snt__cm *cm, const struct sockaddr *source,
+			const struct sockaddr *target, unsigned timeout_ms,
+			struct snt__cm_id **id_out)
 {
 	struct snt__soft_cm_manager *manager = snt__soft_cm_manager(cm);
 	struct snt__soft_cm_connection *connection = NULL;
@@ -185,7 +186,7 @@ static int resolve(struct snt__cm *cm, const struct sockaddr *source,
 }
 
 /* Turns the machine's errno into an error with a text. */
-static int explain(int ret, const char *what)
+static int fail_machine(int ret, const char *what)
 {
 	if (ret == -ENOTCONN)
 		return snt__fail(ENOTCONN, "%s: not in this state of a connection",
@@ -195,58 +196,58 @@ static int explain(int ret, const char *what)
 	return 0;
 }
 
-static int start_connect(struct snt__cm_id *id, const struct snt__cm_param *param)
+static int soft_start_connect(struct snt__cm_id *id, const struct snt__cm_param *param)
 {
-	struct snt__soft_cm_port *port = port_of(id);
+	struct snt__soft_cm_port *port = port_of_id(id);
 	int ret;
 
 	snt__soft_lock(port->device);
 	ret = snt__soft_cm_connect(port->machine, snt__soft_cm_of(id), param);
 	snt__soft_cm_unlock_kick(port);
-	return explain(ret, "connect");
+	return fail_machine(ret, "connect");
 }
 
-static int accept_request(struct snt__cm_id *id, const struct snt__cm_param *param)
+static int soft_accept_request(struct snt__cm_id *id, const struct snt__cm_param *param)
 {
-	struct snt__soft_cm_port *port = port_of(id);
+	struct snt__soft_cm_port *port = port_of_id(id);
 	int ret;
 
 	snt__soft_lock(port->device);
 	ret = snt__soft_cm_accept(port->machine, snt__soft_cm_of(id), param);
 	snt__soft_cm_unlock_kick(port);
-	return explain(ret, "accept");
+	return fail_machine(ret, "accept");
 }
 
-static int reject(struct snt__cm_id *id, const void *data, size_t length)
+static int soft_reject(struct snt__cm_id *id, const void *data, size_t length)
 {
-	struct snt__soft_cm_port *port = port_of(id);
+	struct snt__soft_cm_port *port = port_of_id(id);
 	int ret;
 
 	snt__soft_lock(port->device);
 	ret = snt__soft_cm_reject(port->machine, snt__soft_cm_of(id), data, length);
 	snt__soft_cm_unlock_kick(port);
-	return explain(ret, "reject");
+	return fail_machine(ret, "reject");
 }
 
-static int establish(struct snt__cm_id *id)
+static int soft_establish(struct snt__cm_id *id)
 {
-	struct snt__soft_cm_port *port = port_of(id);
+	struct snt__soft_cm_port *port = port_of_id(id);
 	int ret;
 
 	snt__soft_lock(port->device);
 	ret = snt__soft_cm_establish(port->machine, snt__soft_cm_of(id));
 	snt__soft_cm_unlock_kick(port);
-	return explain(ret, "establish");
+	return fail_machine(ret, "establish");
 }
 
-static int move_request(struct snt__cm_id *id, struct snt__cm *to)
+static int soft_move_request(struct snt__cm_id *id, struct snt__cm *to)
 {
 	struct snt__soft_cm_manager *target = snt__soft_cm_manager(to);
-	struct snt__soft_cm_port *port = port_of(id);
+	struct snt__soft_cm_port *port = port_of_id(id);
 	int index = -1, ret;
 
 	if (is_listener(id))
-		return explain(-ENOTCONN, "move");
+		return fail_machine(-ENOTCONN, "move");
 	if (to->table == id->cm->table)
 		index = snt__soft_cm_port_index(target, port->device);
 	if (index < 0)
@@ -260,12 +261,12 @@ static int move_request(struct snt__cm_id *id, struct snt__cm *to)
 		snt__soft_cm_quiet(port);
 	}
 	snt__soft_unlock(port->device);
-	return explain(ret, "move");
+	return fail_machine(ret, "move");
 }
 
-static int notify(struct snt__cm_id *id)
+static int soft_notify(struct snt__cm_id *id)
 {
-	struct snt__soft_cm_port *port = port_of(id);
+	struct snt__soft_cm_port *port = port_of_id(id);
 
 	snt__soft_lock(port->device);
 	snt__soft_cm_notify(port->machine, snt__soft_cm_of(id));
@@ -273,18 +274,18 @@ static int notify(struct snt__cm_id *id)
 	return 0;
 }
 
-static int disconnect(struct snt__cm_id *id)
+static int soft_disconnect(struct snt__cm_id *id)
 {
-	struct snt__soft_cm_port *port = port_of(id);
+	struct snt__soft_cm_port *port = port_of_id(id);
 	int ret;
 
 	snt__soft_lock(port->device);
 	ret = snt__soft_cm_disconnect(port->machine, snt__soft_cm_of(id));
 	snt__soft_cm_unlock_kick(port);
-	return explain(ret, "disconnect");
+	return fail_machine(ret, "disconnect");
 }
 
-static void destroy(struct snt__cm_id *id)
+static void soft_destroy_id(struct snt__cm_id *id)
 {
 	struct snt__soft_cm_port *port;
 
@@ -293,22 +294,23 @@ static void destroy(struct snt__cm_id *id)
 	if (is_listener(id)) {
 		struct listener *listener = listener_of(id);
 
-		unlisten(snt__soft_cm_manager(id->cm), listener);
+		stop_listening(snt__soft_cm_manager(id->cm), listener);
 		snt__soft_cm_manager(id->cm)->listeners--;
 		free(listener);
 		return;
 	}
-	port = port_of(id);
+	port = port_of_id(id);
 	snt__soft_lock(port->device);
 	snt__soft_cm_release(port->machine, snt__soft_cm_of(id));
 	snt__soft_cm_quiet(port);
 	snt__soft_cm_unlock_kick(port);
 }
 
-static int qp_attr(struct snt__cm_id *id, struct ibv_qp_attr *attr, int *mask_out)
+static int soft_get_qp_attr(struct snt__cm_id *id, struct ibv_qp_attr *attr,
+			    int *mask_out)
 {
 	const struct snt__soft_cm_connection *connection = snt__soft_cm_of(id);
-	struct snt__soft_cm_port *port = port_of(id);
+	struct snt__soft_cm_port *port = port_of_id(id);
 	uint8_t source[16];
 	int ret, index;
 
@@ -317,7 +319,7 @@ static int qp_attr(struct snt__cm_id *id, struct ibv_qp_attr *attr, int *mask_ou
 	memcpy(source, connection->path.source, 16);
 	snt__soft_unlock(port->device);
 	if (ret || !(*mask_out & IBV_QP_AV))
-		return explain(ret, "QP attributes");
+		return fail_machine(ret, "QP attributes");
 	index = snt__soft_cm_gid_index(port->device, source);
 	if (index < 0)
 		return snt__fail(EADDRNOTAVAIL, "the device has lost its address");
@@ -325,8 +327,9 @@ static int qp_attr(struct snt__cm_id *id, struct ibv_qp_attr *attr, int *mask_ou
 	return 0;
 }
 
-static void addresses(struct snt__cm_id *id, struct sockaddr_storage *local_out,
-		      struct sockaddr_storage *peer_out)
+static void soft_get_addresses(struct snt__cm_id *id,
+			       struct sockaddr_storage *local_out,
+			       struct sockaddr_storage *peer_out)
 {
 	const struct snt__soft_cm_connection *connection;
 	struct snt__soft_cm_port *port;
@@ -339,7 +342,7 @@ static void addresses(struct snt__cm_id *id, struct sockaddr_storage *local_out,
 		return;
 	}
 	connection = snt__soft_cm_of(id);
-	port = port_of(id);
+	port = port_of_id(id);
 	snt__soft_lock(port->device);
 	snt__soft_cm_write_address(connection->path.source, connection->local_port,
 				   local_out);
@@ -353,16 +356,16 @@ const struct snt__cm_table snt__cm_soft = {
 	.close = snt__soft_cm_manager_close,
 	.fd = snt__soft_cm_manager_fd,
 	.next_event = snt__soft_cm_manager_event,
-	.listen = start_listener,
-	.resolve = resolve,
-	.connect = start_connect,
-	.accept = accept_request,
-	.reject = reject,
-	.establish = establish,
-	.move = move_request,
-	.notify = notify,
-	.disconnect = disconnect,
-	.destroy = destroy,
-	.qp_attr = qp_attr,
-	.addresses = addresses,
+	.listen = soft_start_listener,
+	.resolve = soft_resolve,
+	.connect = soft_start_connect,
+	.accept = soft_accept_request,
+	.reject = soft_reject,
+	.establish = soft_establish,
+	.move = soft_move_request,
+	.notify = soft_notify,
+	.disconnect = soft_disconnect,
+	.destroy = soft_destroy_id,
+	.qp_attr = soft_get_qp_attr,
+	.addresses = soft_get_addresses,
 };

@@ -112,7 +112,7 @@ static void close_bell(struct snt__soft_context *context)
 
 /* The first context, unless a program has it. It may have pending events of the
  * port. */
-static int take_first(struct snt__soft_device *device, const char *name)
+static int take_first_context(struct snt__soft_device *device, const char *name)
 {
 	struct snt__soft_context *first = &device->first;
 	int err = -EBUSY;
@@ -129,8 +129,8 @@ static int take_first(struct snt__soft_device *device, const char *name)
 	return err;
 }
 
-static int make(struct snt__soft_device *device, const char *name,
-		struct snt__soft_context **context_out)
+static int make_context(struct snt__soft_device *device, const char *name,
+			struct snt__soft_context **context_out)
 {
 	struct snt__soft_context *context = snt__soft_alloc(1, sizeof(*context));
 	int err;
@@ -153,10 +153,10 @@ int snt__soft_context_open(struct snt__soft_device *device, const char *name,
 			   struct ibv_context **context_out)
 {
 	struct snt__soft_context *context = &device->first;
-	int err = take_first(device, name);
+	int err = take_first_context(device, name);
 
 	if (err == -EBUSY)
-		err = make(device, name, &context);
+		err = make_context(device, name, &context);
 	if (err)
 		return err;
 	*context_out = &context->verbs.context;

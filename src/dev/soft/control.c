@@ -9,7 +9,8 @@
 #include "dev/soft/qp.h"
 #include "dev/soft/verbs.h"
 
-static int query_device(struct ibv_context *context, struct ibv_device_attr *attr_out)
+static int soft_query_device(struct ibv_context *context,
+			     struct ibv_device_attr *attr_out)
 {
 	struct snt__soft_device *device = snt__soft_device_of(context);
 	const struct snt__soft_config *limits = &device->limits;
@@ -47,8 +48,8 @@ static int query_device(struct ibv_context *context, struct ibv_device_attr *att
 	return 0;
 }
 
-static int query_port(struct ibv_context *context, uint8_t port,
-		      struct ibv_port_attr *attr_out)
+static int soft_query_port(struct ibv_context *context, uint8_t port,
+			   struct ibv_port_attr *attr_out)
 {
 	struct snt__soft_device *device = snt__soft_device_of(context);
 	bool up;
@@ -74,8 +75,8 @@ static int query_port(struct ibv_context *context, uint8_t port,
 	return 0;
 }
 
-static int query_gid(struct ibv_context *context, uint8_t port, uint32_t index,
-		     struct ibv_gid_entry *entry_out)
+static int soft_query_gid(struct ibv_context *context, uint8_t port, uint32_t index,
+			  struct ibv_gid_entry *entry_out)
 {
 	struct snt__soft_device *device = snt__soft_device_of(context);
 	struct ibv_gid_entry entry = {
@@ -98,14 +99,14 @@ static int query_gid(struct ibv_context *context, uint8_t port, uint32_t index,
 	return 0;
 }
 
-static int query_numa_node(struct ibv_context *context, int *node_out)
+static int soft_query_numa_node(struct ibv_context *context, int *node_out)
 {
 	(void)context;
 	*node_out = -1;
 	return 0;
 }
 
-static int alloc_pd(struct ibv_context *context, struct ibv_pd **pd_out)
+static int soft_alloc_pd(struct ibv_context *context, struct ibv_pd **pd_out)
 {
 	struct snt__soft_device *device = snt__soft_device_of(context);
 	struct snt__soft_pd *pd = snt__soft_alloc(1, sizeof(*pd));
@@ -126,7 +127,7 @@ static int alloc_pd(struct ibv_context *context, struct ibv_pd **pd_out)
 	return 0;
 }
 
-static int dealloc_pd(struct ibv_pd *ibv_pd)
+static int soft_dealloc_pd(struct ibv_pd *ibv_pd)
 {
 	struct snt__soft_device *device = snt__soft_device_of(ibv_pd->context);
 	struct snt__soft_pd *pd = snt__soft_pd(ibv_pd);
@@ -144,12 +145,12 @@ static int dealloc_pd(struct ibv_pd *ibv_pd)
 
 static const struct snt_control control = {
 	.size = sizeof(struct snt_control),
-	.query_device = query_device,
-	.query_port = query_port,
-	.query_gid = query_gid,
-	.query_numa_node = query_numa_node,
-	.alloc_pd = alloc_pd,
-	.dealloc_pd = dealloc_pd,
+	.query_device = soft_query_device,
+	.query_port = soft_query_port,
+	.query_gid = soft_query_gid,
+	.query_numa_node = soft_query_numa_node,
+	.alloc_pd = soft_alloc_pd,
+	.dealloc_pd = soft_dealloc_pd,
 	.reg_mr = snt__soft_reg_mr,
 	.reg_dmabuf_mr = snt__soft_reg_dmabuf_mr,
 	.dereg_mr = snt__soft_dereg_mr,
@@ -185,7 +186,7 @@ int snt__soft_verbs_query_port(struct ibv_context *context, uint8_t port,
 			       struct ibv_port_attr *attr, size_t attr_size)
 {
 	struct ibv_port_attr full;
-	int err = query_port(context, port, &full);
+	int err = soft_query_port(context, port, &full);
 
 	if (!err)
 		memcpy(attr, &full,
@@ -202,5 +203,5 @@ int snt__soft_verbs_query_device_ex(struct ibv_context *context,
 	if (attr_size < sizeof(attr->orig_attr))
 		return EOPNOTSUPP;
 	memset(attr, 0, attr_size);
-	return -query_device(context, &attr->orig_attr);
+	return -soft_query_device(context, &attr->orig_attr);
 }

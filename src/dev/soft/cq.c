@@ -64,7 +64,7 @@ static void unlink_ready(struct snt__soft_channel *channel, struct snt__soft_cq 
 		snt__soft_bell_quiet(&channel->bell);
 }
 
-static void disarm(struct snt__soft_cq *cq)
+static void disarm_cq(struct snt__soft_cq *cq)
 {
 	cq->object.device->armed_count -= cq->armed != SNT__SOFT_ARMED_NOT;
 	cq->armed = SNT__SOFT_ARMED_NOT;
@@ -82,7 +82,7 @@ static void cq_event(struct snt__soft_cq *cq)
 	snt__soft_bell_ring(&channel->bell);
 }
 
-static struct snt__soft_cq *take_event(struct snt__soft_channel *channel)
+static struct snt__soft_cq *take_cq_event(struct snt__soft_channel *channel)
 {
 	struct snt__soft_cq *cq;
 
@@ -109,7 +109,7 @@ int snt__soft_get_cq_event(struct ibv_comp_channel *ibv_channel, struct ibv_cq *
 		int err;
 
 		snt__soft_lock(device);
-		cq = take_event(channel);
+		cq = take_cq_event(channel);
 		snt__soft_unlock(device);
 		if (cq) {
 			*cq_out = &cq->ibv;
@@ -219,7 +219,7 @@ int snt__soft_destroy_cq(struct ibv_cq *ibv_cq)
 	       cq->events_taken != cq->events_acked;
 	if (!busy) {
 		snt__soft_forget(&cq->object);
-		disarm(cq);
+		disarm_cq(cq);
 		if (ibv_cq->channel) {
 			unlink_ready(channel_of(ibv_cq->channel), cq);
 			channel_of(ibv_cq->channel)->users--;
@@ -252,7 +252,7 @@ void snt__soft_cq_push(struct snt__soft_cq *cq, const struct ibv_wc *wc, bool so
 	if (cq->armed == SNT__SOFT_ARMED_SOLICITED && !solicited &&
 	    wc->status == IBV_WC_SUCCESS)
 		return;
-	disarm(cq);
+	disarm_cq(cq);
 	cq_event(cq);
 }
 

@@ -92,7 +92,7 @@ uint32_t snt__crc32_portable(uint32_t crc, const void *data, size_t length)
  * Choice of the implementation
  */
 
-static uint32_t only(uint32_t crc, const void *data, size_t length)
+static uint32_t crc32_without_copy(uint32_t crc, const void *data, size_t length)
 {
 #ifdef SNT_HAVE_LIBDEFLATE
 	/* libdeflate takes an empty piece at NULL for a new beginning. */
@@ -102,16 +102,17 @@ static uint32_t only(uint32_t crc, const void *data, size_t length)
 #endif
 }
 
-static uint32_t copy(uint32_t crc, void *to, const void *from, size_t length)
+static uint32_t crc32_after_copy(uint32_t crc, void *to, const void *from,
+				 size_t length)
 {
 	if (length)
 		memcpy(to, from, length);
-	return only(crc, to, length);
+	return crc32_without_copy(crc, to, length);
 }
 
-static const struct snt__crc32_way plain = { only, copy };
+static const struct snt__crc32_way plain = { crc32_without_copy, crc32_after_copy };
 
-static const struct snt__crc32_way *choose(void)
+static const struct snt__crc32_way *choose_crc32_way(void)
 {
 	const struct snt__crc32_way *way = snt__crc32_fold_512();
 
@@ -125,12 +126,12 @@ static const struct snt__crc32_way *choose(void)
 
 static uint32_t first_only(uint32_t crc, const void *data, size_t length)
 {
-	return choose()->only(crc, data, length);
+	return choose_crc32_way()->only(crc, data, length);
 }
 
 static uint32_t first_copy(uint32_t crc, void *to, const void *from, size_t length)
 {
-	return choose()->copy(crc, to, from, length);
+	return choose_crc32_way()->copy(crc, to, from, length);
 }
 
 static const struct snt__crc32_way unknown = { first_only, first_copy };

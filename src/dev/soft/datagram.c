@@ -76,8 +76,8 @@ void snt__soft_datagram_address(struct snt__soft_qp *qp, uint32_t position,
  * Sending
  */
 
-static bool gather(struct snt__soft_qp *qp, const struct snt__soft_send *send,
-		   struct snt__soft_packet *out)
+static bool gather_datagram(struct snt__soft_qp *qp, const struct snt__soft_send *send,
+			    struct snt__soft_packet *out)
 {
 	struct snt__soft_requester *requester = &qp->requester;
 	struct snt__soft_cursor cursor = { 0 };
@@ -97,8 +97,8 @@ static bool gather(struct snt__soft_qp *qp, const struct snt__soft_send *send,
 	return count >= 0;
 }
 
-static void seal(struct snt__soft_qp *qp, const struct snt__soft_send *send,
-		 struct snt__soft_packet *out)
+static void seal_datagram(struct snt__soft_qp *qp, const struct snt__soft_send *send,
+			  struct snt__soft_packet *out)
 {
 	struct snt__soft_requester *requester = &qp->requester;
 	struct snt__wire_packet packet = {
@@ -133,11 +133,11 @@ unsigned snt__soft_datagram_output(struct snt__soft_qp *qp,
 		const struct snt__soft_send *send =
 			snt__soft_send_at(requester, requester->head);
 
-		if (!gather(qp, send, &packets[count])) {
+		if (!gather_datagram(qp, send, &packets[count])) {
 			snt__soft_send_fail(qp, IBV_WC_LOC_PROT_ERR);
 			return count;
 		}
-		seal(qp, send, &packets[count]);
+		seal_datagram(qp, send, &packets[count]);
 		requester->una = requester->next = requester->sent = send->end;
 		requester->at++;
 		snt__soft_send_retire(qp);
@@ -189,7 +189,8 @@ static void make_grh(const struct snt__soft_path *path, uint32_t udp_length,
 	ipv4[11] = (uint8_t)checksum;
 }
 
-static bool scatter(struct snt__soft_qp *qp, const uint8_t *bytes, uint32_t length)
+static bool scatter_datagram(struct snt__soft_qp *qp, const uint8_t *bytes,
+			     uint32_t length)
 {
 	struct snt__soft_responder *responder = &qp->responder;
 	struct snt__soft_recv *recv = &responder->recv;
@@ -206,8 +207,8 @@ static uint32_t udp_length(const struct snt__wire_packet *packet)
 	       snt__wire_pad(packet->payload_length) + 4;
 }
 
-static void deliver(struct snt__soft_qp *qp, const struct snt__soft_path *path,
-		    const struct snt__wire_packet *packet)
+static void deliver_datagram(struct snt__soft_qp *qp, const struct snt__soft_path *path,
+			     const struct snt__wire_packet *packet)
 {
 	struct ibv_wc wc = {
 		.status = IBV_WC_SUCCESS,
@@ -225,8 +226,8 @@ static void deliver(struct snt__soft_qp *qp, const struct snt__soft_path *path,
 		return;
 	}
 	make_grh(path, udp_length(packet), grh);
-	if (!scatter(qp, grh, sizeof(grh)) ||
-	    !scatter(qp, packet->payload, packet->payload_length)) {
+	if (!scatter_datagram(qp, grh, sizeof(grh)) ||
+	    !scatter_datagram(qp, packet->payload, packet->payload_length)) {
 		snt__soft_recv_fail(qp, IBV_WC_LOC_PROT_ERR);
 		snt__soft_qp_error(qp);
 		return;
@@ -251,5 +252,5 @@ void snt__soft_datagram_input(struct snt__soft_qp *qp,
 	}
 	if (qp->ibv.srq)
 		snt__soft_srq_taken(snt__soft_srq(qp->ibv.srq));
-	deliver(qp, path, packet);
+	deliver_datagram(qp, path, packet);
 }

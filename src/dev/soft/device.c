@@ -35,7 +35,7 @@ static void fill_limits(struct snt__soft_config *limits)
 	DEFAULT(limits->read_max, 16);
 }
 
-static bool config_valid(const struct snt__soft_config *config)
+static bool is_valid_device_config(const struct snt__soft_config *config)
 {
 	return config->driver && config->driver->random && config->driver->kick &&
 	       config->name && config->gid_count <= SNT__SOFT_GID_MAX &&
@@ -49,7 +49,7 @@ static bool config_valid(const struct snt__soft_config *config)
 
 /* The numbers below a count, in an unpredictable order: places in tables are parts of
  * QP numbers and keys. NULL: no memory. */
-static uint32_t *shuffled(struct snt__soft_device *device, uint32_t count)
+static uint32_t *shuffled_places(struct snt__soft_device *device, uint32_t count)
 {
 	uint32_t *order = snt__soft_alloc(count, sizeof(*order));
 	uint32_t dice[DICE];
@@ -68,7 +68,7 @@ static uint32_t *shuffled(struct snt__soft_device *device, uint32_t count)
 
 static int alloc_regions(struct snt__soft_device *device)
 {
-	uint32_t *order = shuffled(device, device->limits.mr_max);
+	uint32_t *order = shuffled_places(device, device->limits.mr_max);
 	int err = order ? snt__soft_memory_init(&device->memory, device->limits.mr_max,
 						order)
 			: -ENOMEM;
@@ -84,7 +84,7 @@ static int alloc_tables(struct snt__soft_device *device)
 
 	device->qp_mask = slots - 1;
 	device->qps = snt__soft_alloc(slots, sizeof(struct snt__soft_qp *));
-	device->qp_free = shuffled(device, slots);
+	device->qp_free = shuffled_places(device, slots);
 	if (!device->qps || !device->qp_free)
 		return -ENOMEM;
 	err = alloc_regions(device);
@@ -95,7 +95,7 @@ static int alloc_tables(struct snt__soft_device *device)
 	return err;
 }
 
-static void free_device(struct snt__soft_device *device)
+static void free_device_parts(struct snt__soft_device *device)
 {
 	snt__soft_mads_finish(&device->mads);
 	snt__soft_timers_finish(&device->timers);
@@ -113,7 +113,7 @@ int snt__soft_device_create(const struct snt__soft_config *config,
 	int err;
 
 	fill_limits(&limits);
-	if (!config_valid(&limits))
+	if (!is_valid_device_config(&limits))
 		return -EINVAL;
 	device = snt__soft_alloc(1, sizeof(*device));
 	if (!device)
@@ -131,7 +131,7 @@ int snt__soft_device_create(const struct snt__soft_config *config,
 	if (!err)
 		err = snt__soft_context_init(&device->first, device, config->name);
 	if (err) {
-		free_device(device);
+		free_device_parts(device);
 		return err;
 	}
 	device->guid = snt__soft_random(device);
@@ -146,7 +146,7 @@ int snt__soft_device_destroy(struct snt__soft_device *device)
 	if (device->object_count)
 		return -EBUSY;
 	snt__soft_context_finish(&device->first);
-	free_device(device);
+	free_device_parts(device);
 	return 0;
 }
 

@@ -24,7 +24,7 @@ void snt__soft_bells_disown(void)
 	forks++;
 }
 
-static bool is_ours(const struct snt__soft_bell *bell)
+static bool is_bell_of_process(const struct snt__soft_bell *bell)
 {
 	return bell->forks == forks;
 }
@@ -45,7 +45,7 @@ void snt__soft_bell_close(struct snt__soft_bell *bell)
 
 void snt__soft_bell_ring(struct snt__soft_bell *bell)
 {
-	if (bell->rung || bell->fd < 0 || !is_ours(bell))
+	if (bell->rung || bell->fd < 0 || !is_bell_of_process(bell))
 		return;
 	bell->rung = eventfd_write(bell->fd, 1) == 0;
 }
@@ -54,7 +54,7 @@ void snt__soft_bell_quiet(struct snt__soft_bell *bell)
 {
 	eventfd_t count;
 
-	if (!bell->rung || !is_ours(bell))
+	if (!bell->rung || !is_bell_of_process(bell))
 		return;
 	bell->rung = eventfd_read(bell->fd, &count) != 0;
 }
@@ -64,7 +64,7 @@ int snt__soft_bell_wait(struct snt__soft_device *device,
 {
 	struct pollfd wait = { .fd = bell->fd, .events = POLLIN };
 
-	if (!is_ours(bell))
+	if (!is_bell_of_process(bell))
 		return -EIO;
 	if (fcntl(bell->fd, F_GETFL) & O_NONBLOCK)
 		return -EAGAIN;
@@ -78,7 +78,7 @@ int snt__soft_bell_wait(struct snt__soft_device *device,
  */
 
 /* An unread change of the port is replaced by the next one. */
-static uint32_t superseded(enum ibv_event_type type)
+static uint32_t superseded_events(enum ibv_event_type type)
 {
 	if (type == IBV_EVENT_PORT_ACTIVE)
 		return 1u << IBV_EVENT_PORT_ERR;
@@ -91,7 +91,7 @@ void snt__soft_raise(struct snt__soft_object *object, enum ibv_event_type type)
 {
 	struct snt__soft_context *context = object->context;
 
-	object->pending &= ~superseded(type);
+	object->pending &= ~superseded_events(type);
 	object->pending |= 1u << type;
 	if (!snt__linked(&object->events))
 		snt__list_append(&context->events, &object->events);
@@ -157,7 +157,8 @@ static struct snt__soft_object *element_of(const struct ibv_async_event *event)
 	}
 }
 
-static bool take_event(struct snt__soft_context *context, struct ibv_async_event *event)
+static bool take_context_event(struct snt__soft_context *context,
+			       struct ibv_async_event *event)
 {
 	struct snt__soft_object *object;
 
@@ -186,7 +187,7 @@ int snt__soft_get_async_event(struct ibv_context *context,
 		bool taken;
 
 		snt__soft_lock(device);
-		taken = take_event(soft, event_out);
+		taken = take_context_event(soft, event_out);
 		snt__soft_unlock(device);
 		if (taken)
 			return 0;

@@ -55,7 +55,7 @@ void snt__icrc_flow_init(struct snt__icrc_flow *flow, const uint8_t source[16],
 }
 
 /* The product of two polynomials whose lowest power is in the highest bit. */
-static uint32_t multiply(uint32_t a, uint32_t b)
+static uint32_t multiply_polynomials(uint32_t a, uint32_t b)
 {
 	uint32_t product = 0;
 
@@ -82,7 +82,7 @@ static uint32_t pull_back(uint32_t difference, size_t words)
 
 	for (unsigned i = 0; words; i++, words >>= 1) {
 		if (words & 1)
-			difference = multiply(back[i], difference);
+			difference = multiply_polynomials(back[i], difference);
 	}
 	return difference;
 }
@@ -167,8 +167,8 @@ size_t snt__icrc_seal(struct snt__icrc_flow *flow, struct snt__icrc_ipv4 ipv4,
 }
 
 /* The difference between a packet's ICRC and the correct one. */
-static uint32_t difference(struct snt__icrc_flow *flow, struct snt__icrc_ipv4 ipv4,
-			   const uint8_t *packet, size_t length)
+static uint32_t icrc_difference(struct snt__icrc_flow *flow, struct snt__icrc_ipv4 ipv4,
+				const uint8_t *packet, size_t length)
 {
 	uint32_t crc = snt__icrc_begin(flow, ipv4, packet, length), icrc;
 
@@ -184,7 +184,7 @@ static bool has_length(size_t length)
 int snt__icrc_check(struct snt__icrc_flow *flow, struct snt__icrc_ipv4 ipv4,
 		    const uint8_t *packet, size_t length)
 {
-	if (!has_length(length) || difference(flow, ipv4, packet, length))
+	if (!has_length(length) || icrc_difference(flow, ipv4, packet, length))
 		return -EBADMSG;
 	return 0;
 }
@@ -200,7 +200,7 @@ int snt__icrc_check_any(struct snt__icrc_flow *flow, struct snt__icrc_ipv4 *gues
 
 	if (!has_length(length))
 		return -EBADMSG;
-	found = difference(flow, *guess, packet, length);
+	found = icrc_difference(flow, *guess, packet, length);
 	if (!found)
 		return 0;
 	if (flow->size != IPV4_SIZE)

@@ -5,7 +5,8 @@
 #include "dev/soft/datagram.h"
 #include "dev/soft/qp.h"
 
-static bool from_peer(const struct snt__soft_qp *qp, const struct snt__soft_path *path)
+static bool is_packet_from_peer(const struct snt__soft_qp *qp,
+				const struct snt__soft_path *path)
 {
 	return memcmp(path->source, qp->path.target, 16) == 0 &&
 	       memcmp(path->target, qp->path.source, 16) == 0;
@@ -17,8 +18,9 @@ static bool may_receive(enum ibv_qp_state state)
 }
 
 /* Returns false if the packet has no receiver. */
-static bool datagram(struct snt__soft_device *device, const struct snt__soft_path *path,
-		     const struct snt__wire_packet *packet, uint64_t now)
+static bool input_datagram(struct snt__soft_device *device,
+			   const struct snt__soft_path *path,
+			   const struct snt__wire_packet *packet, uint64_t now)
 {
 	struct snt__soft_qp *qp;
 
@@ -33,14 +35,14 @@ static bool datagram(struct snt__soft_device *device, const struct snt__soft_pat
 	return true;
 }
 
-static bool connected(struct snt__soft_device *device,
-		      const struct snt__soft_path *path,
-		      const struct snt__wire_packet *packet, uint64_t now)
+static bool input_connected(struct snt__soft_device *device,
+			    const struct snt__soft_path *path,
+			    const struct snt__wire_packet *packet, uint64_t now)
 {
 	struct snt__soft_qp *qp = snt__soft_qp_find(device, packet->qpn);
 
 	if (!qp || qp->ibv.qp_type != IBV_QPT_RC || !may_receive(qp->ibv.state) ||
-	    !from_peer(qp, path))
+	    !is_packet_from_peer(qp, path))
 		return false;
 	if (!snt__wire_kind_is_response(snt__wire_opcodes[packet->opcode].kind))
 		snt__soft_respond_input(qp, packet);
@@ -63,9 +65,9 @@ void snt__soft_deliver(struct snt__soft_device *device,
 
 	if (device->port_up && pkey_valid(packet->pkey)) {
 		if (snt__wire_transport(packet->opcode) == SNT__WIRE_UD)
-			wanted = datagram(device, path, packet, now);
+			wanted = input_datagram(device, path, packet, now);
 		else
-			wanted = connected(device, path, packet, now);
+			wanted = input_connected(device, path, packet, now);
 	}
 	device->stats.dropped += !wanted;
 }

@@ -40,8 +40,8 @@ void snt__soft_mad_input(struct snt__soft_device *device,
 	mads->agent->input(mads->arg, path, packet->payload, now);
 }
 
-static void seal(struct snt__soft_mads *mads, struct snt__soft_mad *mad,
-		 struct snt__soft_packet *packet)
+static void seal_mad(struct snt__soft_mads *mads, struct snt__soft_mad *mad,
+		     struct snt__soft_packet *packet)
 {
 	struct snt__wire_packet wire = {
 		.opcode = SNT__WIRE_UD_SEND_ONLY,
@@ -80,7 +80,7 @@ unsigned snt__soft_mad_output(struct snt__soft_device *device,
 		if (!mad->path.source_port)
 			mad->path.source_port =
 				0xc000 | (snt__soft_random(device) & 0x3fff);
-		seal(mads, mad, &packets[count]);
+		seal_mad(mads, mad, &packets[count]);
 	}
 	return count;
 }

@@ -28,7 +28,7 @@ static uintptr_t page_size(void)
 	return (uintptr_t)sysconf(_SC_PAGESIZE);
 }
 
-static int populate(uintptr_t first, uintptr_t end, bool write)
+static int populate_pages(uintptr_t first, uintptr_t end, bool write)
 {
 	uintptr_t page = page_size();
 
@@ -48,10 +48,10 @@ static int check_mapped(const void *addr, size_t length, unsigned access)
 	uintptr_t first = (uintptr_t)addr;
 	char probe;
 
-	if (!populate(first, first + length, access & IBV_ACCESS_LOCAL_WRITE))
+	if (!populate_pages(first, first + length, access & IBV_ACCESS_LOCAL_WRITE))
 		return 0;
 	if (errno == EINVAL &&
-	    populate((uintptr_t)&probe, (uintptr_t)&probe + 1, false))
+	    populate_pages((uintptr_t)&probe, (uintptr_t)&probe + 1, false))
 		return 0;
 	return -EFAULT;
 }

@@ -130,7 +130,7 @@ static uint32_t floor_power(uint32_t number)
 	return UINT32_C(1) << (31 - __builtin_clz(number));
 }
 
-static uint32_t clamp(uint32_t number, uint32_t min, uint32_t max)
+static uint32_t clamp_u32(uint32_t number, uint32_t min, uint32_t max)
 {
 	if (number < min)
 		return min;
@@ -156,12 +156,12 @@ static void make_ready_to_receive(struct snt__soft_qp *qp)
 	/* One wrap ahead, so that repeated requests have a number, too. */
 	responder->expected = (attr->rq_psn & SNT__PSN_MASK) + SNT__PSN_MASK + 1;
 	responder->memo_count = attr->max_dest_rd_atomic;
-	requester->window = clamp(limits->request_window / qp->mtu, 4, 4096);
+	requester->window = clamp_u32(limits->request_window / qp->mtu, 4, 4096);
 	requester->ack_mask = floor_power(requester->window / 2) - 1;
-	requester->run = clamp(limits->run_bytes / (qp->mtu + FULL_HEADERS), 1,
-			       qp->burst > 1 ? 1 : requester->window / 4);
+	requester->run = clamp_u32(limits->run_bytes / (qp->mtu + FULL_HEADERS), 1,
+				   qp->burst > 1 ? 1 : requester->window / 4);
 	requester->chunk =
-		floor_power(clamp(limits->response_window / 4 / qp->mtu, 1, 64));
+		floor_power(clamp_u32(limits->response_window / 4 / qp->mtu, 1, 64));
 }
 
 static void make_ready_to_send(struct snt__soft_qp *qp)
@@ -183,7 +183,7 @@ static void make_ready_to_send(struct snt__soft_qp *qp)
 }
 
 /* Empties the queues without CQEs; nothing of the old connection is left. */
-static void reset(struct snt__soft_qp *qp)
+static void reset_qp(struct snt__soft_qp *qp)
 {
 	struct snt__soft_requester *requester = &qp->requester;
 	struct snt__soft_responder *responder = &qp->responder;
@@ -209,7 +209,7 @@ static void reset(struct snt__soft_qp *qp)
 	qp->ibv.state = IBV_QPS_RESET;
 }
 
-static void enter(struct snt__soft_qp *qp, enum ibv_qp_state to)
+static void enter_state(struct snt__soft_qp *qp, enum ibv_qp_state to)
 {
 	enum ibv_qp_state from = qp->ibv.state;
 
@@ -226,7 +226,8 @@ static void enter(struct snt__soft_qp *qp, enum ibv_qp_state to)
 		snt__soft_qp_activate(qp);
 }
 
-static int modify(struct snt__soft_qp *qp, const struct ibv_qp_attr *attr, int mask)
+static int modify_qp_state(struct snt__soft_qp *qp, const struct ibv_qp_attr *attr,
+			   int mask)
 {
 	enum ibv_qp_state to = mask & IBV_QP_STATE ? attr->qp_state : qp->ibv.state;
 
@@ -238,12 +239,12 @@ static int modify(struct snt__soft_qp *qp, const struct ibv_qp_attr *attr, int m
 	    !attr_valid(qp->device, attr, mask))
 		return -EINVAL;
 	if (to == IBV_QPS_RESET) {
-		reset(qp);
+		reset_qp(qp);
 	} else if (to == IBV_QPS_ERR) {
 		snt__soft_qp_error(qp);
 	} else {
 		take_attr(&qp->attr, attr, mask);
-		enter(qp, to);
+		enter_state(qp, to);
 	}
 	return 0;
 }
@@ -255,7 +256,7 @@ int snt__soft_modify_qp(struct ibv_qp *ibv_qp, struct ibv_qp_attr *attr, int mas
 	int err;
 
 	snt__soft_lock(device);
-	err = modify(qp, attr, mask);
+	err = modify_qp_state(qp, attr, mask);
 	snt__soft_unlock_kick(device);
 	return err;
 }

@@ -82,7 +82,7 @@ static int fail_in_phase(const char *what)
 }
 
 /* Handles the return value of librdmacm, with a sentence. */
-static int explain(int ret, const char *what)
+static int fail_rdmacm(int ret, const char *what)
 {
 	return ret ? snt__fail(-ret, "%s: %s", what, strerror(-ret)) : 0;
 }
@@ -91,12 +91,13 @@ static int explain(int ret, const char *what)
  * Managers
  */
 
-static uint8_t clamp(int value)
+static uint8_t clamp_to_u8(int value)
 {
 	return (uint8_t)(value < 0 ? 0 : value > UINT8_MAX ? UINT8_MAX : value);
 }
 
-static int add_device(struct manager *manager, const struct snt__cm_device *from)
+static int add_manager_device(struct manager *manager,
+			      const struct snt__cm_device *from)
 {
 	struct device *device = &manager->device[manager->device_count++];
 	struct ibv_device_attr attr;
@@ -106,8 +107,8 @@ static int add_device(struct manager *manager, const struct snt__cm_device *from
 		return ret;
 	memcpy(device->name, from->context->device->name, sizeof(device->name));
 	device->port = from->port;
-	device->responder_max = clamp(attr.max_qp_rd_atom);
-	device->initiator_max = clamp(attr.max_qp_init_rd_atom);
+	device->responder_max = clamp_to_u8(attr.max_qp_rd_atom);
+	device->initiator_max = clamp_to_u8(attr.max_qp_init_rd_atom);
 	return 0;
 }
 
@@ -127,7 +128,7 @@ static int open_channel(struct rdma_event_channel **channel_out)
 	return 0;
 }
 
-static int open_manager(const struct snt__cm_opts *opts, struct snt__cm **cm_out)
+static int verbs_open_manager(const struct snt__cm_opts *opts, struct snt__cm **cm_out)
 {
 	struct manager *manager;
 	int ret = 0;
@@ -145,7 +146,7 @@ static int open_manager(const struct snt__cm_opts *opts, struct snt__cm **cm_out
 	manager->listener_max =
 		opts->listener_max ? opts->listener_max : LISTENER_DEFAULT;
 	for (unsigned i = 0; !ret && i < opts->device_count; i++)
-		ret = add_device(manager, &opts->devices[i]);
+		ret = add_manager_device(manager, &opts->devices[i]);
 	if (!ret)
 		ret = open_channel(&manager->channel);
 	if (ret) {
@@ -204,7 +205,7 @@ static bool is_full(struct manager *manager)
 	return manager->connection_count >= manager->connection_max;
 }
 
-static struct id *new_id(struct manager *manager, enum phase phase)
+static struct id *allocate_id(struct manager *manager, enum phase phase)
 {
 	struct id *id = calloc(1, sizeof(*id));
 
@@ -232,7 +233,7 @@ static void forget_id(struct id *id)
 }
 
 /* Every event is acknowledged as soon as it is taken, so this never blocks. */
-static void destroy(struct snt__cm_id *id)
+static void verbs_destroy_id(struct snt__cm_id *id)
 {
 	if (!id)
 		return;
@@ -240,9 +241,9 @@ static void destroy(struct snt__cm_id *id)
 	forget_id(id_of(id));
 }
 
-static int create(struct manager *manager, enum phase phase, struct id **id_out)
+static int create_id(struct manager *manager, enum phase phase, struct id **id_out)
 {
-	struct id *id = new_id(manager, phase);
+	struct id *id = allocate_id(manager, phase);
 	int ret;
 
 	if (!id)
@@ -257,7 +258,7 @@ static int create(struct manager *manager, enum phase phase, struct id **id_out)
 }
 
 /* The kernel's errors for addresses that are not of RDMA devices. */
-static int no_device(int ret)
+static int address_error(int ret)
 {
 	return ret == -ENODEV ? -EADDRNOTAVAIL : ret;
 }
@@ -272,8 +273,8 @@ static void hear_ipv4_as_well(struct rdma_cm_id *rdma)
 			sizeof(ipv6_only));
 }
 
-static int start_listener(struct snt__cm *cm, const struct sockaddr *address,
-			  unsigned backlog, struct snt__cm_id **id_out)
+static int verbs_start_listener(struct snt__cm *cm, const struct sockaddr *address,
+				unsigned backlog, struct snt__cm_id **id_out)
 {
 	struct manager *manager = manager_of(cm);
 	struct id *id = NULL;
@@ -281,12 +282,13 @@ static int start_listener(struct snt__cm *cm, const struct sockaddr *address,
 
 	if (manager->listener_count == manager->listener_max)
 		return snt__fail(ENOBUFS, "too many listeners");
-	ret = create(manager, LISTENING, &id);
+	ret = create_id(manager, LISTENING, &id);
 	if (ret)
 		return ret;
 	if (address->sa_family == AF_INET6)
 		hear_ipv4_as_well(id->rdma);
-	ret = no_device(FROM_INT(rdma_bind_addr(id->rdma, (struct sockaddr *)address)));
+	ret = address_error(
+		FROM_INT(rdma_bind_addr(id->rdma, (struct sockaddr *)address)));
 	/* Without a device it listens on all of them; requests to devices that are not
 	 * ours are refused later. */
 	if (!ret && id->rdma->verbs && find_device(manager, id->rdma) < 0)
@@ -295,16 +297,16 @@ static int start_listener(struct snt__cm *cm, const struct sockaddr *address,
 		ret = FROM_INT(rdma_listen(id->rdma,
 					   (int)(backlog ? backlog : BACKLOG_DEFAULT)));
 	if (ret) {
-		destroy(&id->id);
+		verbs_destroy_id(&id->id);
 		return snt__fail(-ret, "cannot listen: %s", strerror(-ret));
 	}
 	*id_out = &id->id;
 	return 0;
 }
 
-static int resolve(struct snt__cm *cm, const struct sockaddr *source,
-		   const struct sockaddr *target, unsigned timeout_ms,
-		   struct snt__cm_id **id_out)
+static int verbs_resolve(struct snt__cm *cm, const struct sockaddr *source,
+			 const struct sockaddr *target, unsigned timeout_ms,
+			 struct snt__cm_id **id_out)
 {
 	struct manager *manager = manager_of(cm);
 	struct id *id = NULL;
@@ -312,15 +314,15 @@ static int resolve(struct snt__cm *cm, const struct sockaddr *source,
 
 	if (is_full(manager))
 		return snt__fail(ENOBUFS, "too many connections");
-	ret = create(manager, RESOLVING, &id);
+	ret = create_id(manager, RESOLVING, &id);
 	if (ret)
 		return ret;
 	id->timeout_ms = timeout_ms;
-	ret = no_device(FROM_INT(rdma_resolve_addr(id->rdma, (struct sockaddr *)source,
-						   (struct sockaddr *)target,
-						   (int)timeout_ms)));
+	ret = address_error(FROM_INT(
+		rdma_resolve_addr(id->rdma, (struct sockaddr *)source,
+				  (struct sockaddr *)target, (int)timeout_ms)));
 	if (ret) {
-		destroy(&id->id);
+		verbs_destroy_id(&id->id);
 		return snt__fail(-ret, "cannot resolve: %s", strerror(-ret));
 	}
 	*id_out = &id->id;
@@ -354,7 +356,8 @@ static struct rdma_conn_param conn_param(const struct id *id,
 	};
 }
 
-static int start_connect(struct snt__cm_id *cm_id, const struct snt__cm_param *param)
+static int verbs_start_connect(struct snt__cm_id *cm_id,
+			       const struct snt__cm_param *param)
 {
 	struct id *id = id_of(cm_id);
 	struct rdma_conn_param conn;
@@ -374,10 +377,11 @@ static int start_connect(struct snt__cm_id *cm_id, const struct snt__cm_param *p
 	ret = FROM_INT(rdma_connect(id->rdma, &conn));
 	if (!ret)
 		id->phase = CONNECTING;
-	return explain(ret, "rdma_connect");
+	return fail_rdmacm(ret, "rdma_connect");
 }
 
-static int accept_request(struct snt__cm_id *cm_id, const struct snt__cm_param *param)
+static int verbs_accept_request(struct snt__cm_id *cm_id,
+				const struct snt__cm_param *param)
 {
 	struct id *id = id_of(cm_id);
 	struct rdma_conn_param conn;
@@ -392,10 +396,10 @@ static int accept_request(struct snt__cm_id *cm_id, const struct snt__cm_param *
 	ret = FROM_INT(rdma_accept(id->rdma, &conn));
 	if (!ret)
 		id->phase = ACCEPTED;
-	return explain(ret, "rdma_accept");
+	return fail_rdmacm(ret, "rdma_accept");
 }
 
-static int reject(struct snt__cm_id *cm_id, const void *data, size_t length)
+static int verbs_reject(struct snt__cm_id *cm_id, const void *data, size_t length)
 {
 	struct id *id = id_of(cm_id);
 	int ret;
@@ -407,10 +411,10 @@ static int reject(struct snt__cm_id *cm_id, const void *data, size_t length)
 	ret = FROM_INT(rdma_reject(id->rdma, data, (uint8_t)length));
 	if (!ret)
 		id->phase = OVER;
-	return explain(ret, "rdma_reject");
+	return fail_rdmacm(ret, "rdma_reject");
 }
 
-static int establish(struct snt__cm_id *cm_id)
+static int verbs_establish(struct snt__cm_id *cm_id)
 {
 	struct id *id = id_of(cm_id);
 	int ret;
@@ -420,12 +424,12 @@ static int establish(struct snt__cm_id *cm_id)
 	ret = FROM_INT(rdma_establish(id->rdma));
 	if (!ret)
 		id->phase = ESTABLISHED;
-	return explain(ret, "rdma_establish");
+	return fail_rdmacm(ret, "rdma_establish");
 }
 
 /* Every event of the id that was taken has been acknowledged: otherwise librdmacm would
  * wait. */
-static int migrate(struct id *id, struct manager *to, unsigned device)
+static int migrate_id(struct id *id, struct manager *to, unsigned device)
 {
 	int ret;
 
@@ -441,7 +445,7 @@ static int migrate(struct id *id, struct manager *to, unsigned device)
 	return ret;
 }
 
-static int move_request(struct snt__cm_id *cm_id, struct snt__cm *to)
+static int verbs_move_request(struct snt__cm_id *cm_id, struct snt__cm *to)
 {
 	struct id *id = id_of(cm_id);
 	int device = -1;
@@ -457,12 +461,12 @@ static int move_request(struct snt__cm_id *cm_id, struct snt__cm *to)
 					 "have the request's device");
 	if (is_full(manager_of(to)))
 		return snt__fail(ENOBUFS, "move: too many connections");
-	return explain(migrate(id, manager_of(to), (unsigned)device),
-		       "rdma_migrate_id");
+	return fail_rdmacm(migrate_id(id, manager_of(to), (unsigned)device),
+			   "rdma_migrate_id");
 }
 
 /* If it is known already the kernel returns an error, which does not matter. */
-static int notify(struct snt__cm_id *cm_id)
+static int verbs_notify(struct snt__cm_id *cm_id)
 {
 	struct id *id = id_of(cm_id);
 
@@ -471,7 +475,7 @@ static int notify(struct snt__cm_id *cm_id)
 	return 0;
 }
 
-static int disconnect(struct snt__cm_id *cm_id)
+static int verbs_disconnect(struct snt__cm_id *cm_id)
 {
 	struct id *id = id_of(cm_id);
 	int ret;
@@ -482,10 +486,11 @@ static int disconnect(struct snt__cm_id *cm_id)
 		return fail_in_phase("disconnect");
 	ret = FROM_INT(rdma_disconnect(id->rdma));
 	/* Too late: either end has disconnected already, and the event will come. */
-	return ret == -EINVAL ? 0 : explain(ret, "rdma_disconnect");
+	return ret == -EINVAL ? 0 : fail_rdmacm(ret, "rdma_disconnect");
 }
 
-static int qp_attr(struct snt__cm_id *cm_id, struct ibv_qp_attr *attr, int *mask_out)
+static int verbs_get_qp_attr(struct snt__cm_id *cm_id, struct ibv_qp_attr *attr,
+			     int *mask_out)
 {
 	enum ibv_qp_state state = attr->qp_state;
 	struct id *id = id_of(cm_id);
@@ -497,7 +502,7 @@ static int qp_attr(struct snt__cm_id *cm_id, struct ibv_qp_attr *attr, int *mask
 		return fail_in_phase("QP attributes");
 	ret = FROM_INT(rdma_init_qp_attr(id->rdma, attr, mask_out));
 	if (ret)
-		return explain(ret, "rdma_init_qp_attr");
+		return fail_rdmacm(ret, "rdma_init_qp_attr");
 	if (state == IBV_QPS_INIT)
 		attr->qp_access_flags =
 			IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
@@ -516,8 +521,9 @@ static void copy_address(const struct sockaddr *from, struct sockaddr_storage *t
 		memcpy(to, from, sizeof(struct sockaddr_in6));
 }
 
-static void addresses(struct snt__cm_id *cm_id, struct sockaddr_storage *local_out,
-		      struct sockaddr_storage *peer_out)
+static void verbs_get_addresses(struct snt__cm_id *cm_id,
+				struct sockaddr_storage *local_out,
+				struct sockaddr_storage *peer_out)
 {
 	struct id *id = id_of(cm_id);
 
@@ -532,7 +538,7 @@ static void addresses(struct snt__cm_id *cm_id, struct sockaddr_storage *local_o
  */
 
 /* The status has either sign; 0 is not a valid reason. */
-static int status_of(int status)
+static int negative_status(int status)
 {
 	if (!status)
 		return -EIO;
@@ -568,7 +574,7 @@ static int take_news(struct manager *manager, struct news *news)
 	return 0;
 }
 
-static bool failed(struct id *id, int status, struct snt__cm_event *event)
+static bool connection_failed(struct id *id, int status, struct snt__cm_event *event)
 {
 	id->phase = OVER;
 	event->type = SNT__CM_EVENT_FAILED;
@@ -576,7 +582,8 @@ static bool failed(struct id *id, int status, struct snt__cm_event *event)
 	return true;
 }
 
-static void copy_data(const struct news *news, size_t size, struct snt__cm_event *event)
+static void copy_private_data(const struct news *news, size_t size,
+			      struct snt__cm_event *event)
 {
 	size_t length = news->conn.private_data ? news->conn.private_data_len : 0;
 
@@ -591,18 +598,18 @@ static void copy_conn(const struct news *news, size_t size, struct snt__cm_event
 	event->initiator_depth = news->conn.initiator_depth;
 	event->rnr_retry_count = news->conn.rnr_retry_count;
 	event->srq = news->conn.srq;
-	copy_data(news, size, event);
+	copy_private_data(news, size, event);
 }
 
 /* A request of a peer. False: it cannot be served, and is refused. */
-static bool requested(struct manager *manager, const struct news *news,
-		      struct snt__cm_event *event)
+static bool take_connect_request(struct manager *manager, const struct news *news,
+				 struct snt__cm_event *event)
 {
 	int device = find_device(manager, news->rdma);
 	struct id *id = NULL;
 
 	if (device >= 0 && !is_full(manager))
-		id = new_id(manager, REQUESTED);
+		id = allocate_id(manager, REQUESTED);
 	if (!id) {
 		rdma_reject(news->rdma, NULL, 0);
 		rdma_destroy_id(news->rdma);
@@ -623,9 +630,9 @@ static bool address_resolved(struct id *id, struct snt__cm_event *event)
 	int ret;
 
 	if (find_device(manager_of(id->id.cm), id->rdma) < 0)
-		return failed(id, -ENETUNREACH, event);
+		return connection_failed(id, -ENETUNREACH, event);
 	ret = FROM_INT(rdma_resolve_route(id->rdma, (int)id->timeout_ms));
-	return ret ? failed(id, ret, event) : false;
+	return ret ? connection_failed(id, ret, event) : false;
 }
 
 static bool route_resolved(struct id *id, struct snt__cm_event *event)
@@ -638,7 +645,7 @@ static bool route_resolved(struct id *id, struct snt__cm_event *event)
 
 /* The kernel leaves the answer to the peer, which waits for it, to us; if we
  * disconnected first, this fails and has no effect. */
-static bool disconnected(struct id *id, struct snt__cm_event *event)
+static bool answer_disconnect(struct id *id, struct snt__cm_event *event)
 {
 	rdma_disconnect(id->rdma);
 	id->phase = OVER;
@@ -647,8 +654,8 @@ static bool disconnected(struct id *id, struct snt__cm_event *event)
 }
 
 /* An event of an id that the program has. False: it is not passed on. */
-static bool happened(struct id *id, const struct news *news,
-		     struct snt__cm_event *event)
+static bool translate_id_event(struct id *id, const struct news *news,
+			       struct snt__cm_event *event)
 {
 	event->id = &id->id;
 	switch (news->type) {
@@ -669,17 +676,17 @@ static bool happened(struct id *id, const struct news *news,
 		id->phase = OVER;
 		event->type = SNT__CM_EVENT_REJECTED;
 		event->reason = (unsigned)news->status;
-		copy_data(news, SNT__CM_REJECT_DATA, event);
+		copy_private_data(news, SNT__CM_REJECT_DATA, event);
 		return true;
 	case RDMA_CM_EVENT_DISCONNECTED:
-		return disconnected(id, event);
+		return answer_disconnect(id, event);
 	case RDMA_CM_EVENT_ADDR_ERROR:
 	case RDMA_CM_EVENT_ROUTE_ERROR:
 	case RDMA_CM_EVENT_CONNECT_ERROR:
 	case RDMA_CM_EVENT_UNREACHABLE:
-		return failed(id, status_of(news->status), event);
+		return connection_failed(id, negative_status(news->status), event);
 	case RDMA_CM_EVENT_DEVICE_REMOVAL:
-		return failed(id, -ENODEV, event);
+		return connection_failed(id, -ENODEV, event);
 	case RDMA_CM_EVENT_ADDR_CHANGE:
 		event->type = SNT__CM_EVENT_ADDRESS;
 		return true;
@@ -688,7 +695,7 @@ static bool happened(struct id *id, const struct news *news,
 	}
 }
 
-static int take_event(struct manager *manager, struct snt__cm_event *event_out)
+static int take_cm_event(struct manager *manager, struct snt__cm_event *event_out)
 {
 	struct news news;
 	bool told;
@@ -697,14 +704,16 @@ static int take_event(struct manager *manager, struct snt__cm_event *event_out)
 	do {
 		ret = take_news(manager, &news);
 		if (ret)
-			return ret == -EAGAIN ? ret : explain(ret, "rdma_get_cm_event");
+			return ret == -EAGAIN ? ret
+					      : fail_rdmacm(ret, "rdma_get_cm_event");
 		memset(event_out, 0, sizeof(*event_out));
 		if (news.type == RDMA_CM_EVENT_CONNECT_REQUEST) {
-			told = requested(manager, &news, event_out);
+			told = take_connect_request(manager, &news, event_out);
 		} else {
 			struct id *id = news.rdma->context;
 
-			told = id->phase != OVER && happened(id, &news, event_out);
+			told = id->phase != OVER &&
+			       translate_id_event(id, &news, event_out);
 		}
 	} while (!told);
 	return 0;
@@ -716,26 +725,26 @@ static int next_event(struct snt__cm *cm, struct snt__cm_event *event_out)
 	int ret;
 
 	pthread_mutex_lock(&manager->events);
-	ret = take_event(manager, event_out);
+	ret = take_cm_event(manager, event_out);
 	pthread_mutex_unlock(&manager->events);
 	return ret;
 }
 
 const struct snt__cm_table snt__cm_verbs = {
-	.open = open_manager,
+	.open = verbs_open_manager,
 	.close = close_manager,
 	.fd = manager_fd,
 	.next_event = next_event,
-	.listen = start_listener,
-	.resolve = resolve,
-	.connect = start_connect,
-	.accept = accept_request,
-	.reject = reject,
-	.establish = establish,
-	.move = move_request,
-	.notify = notify,
-	.disconnect = disconnect,
-	.destroy = destroy,
-	.qp_attr = qp_attr,
-	.addresses = addresses,
+	.listen = verbs_start_listener,
+	.resolve = verbs_resolve,
+	.connect = verbs_start_connect,
+	.accept = verbs_accept_request,
+	.reject = verbs_reject,
+	.establish = verbs_establish,
+	.move = verbs_move_request,
+	.notify = verbs_notify,
+	.disconnect = verbs_disconnect,
+	.destroy = verbs_destroy_id,
+	.qp_attr = verbs_get_qp_attr,
+	.addresses = verbs_get_addresses,
 };

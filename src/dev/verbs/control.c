@@ -8,25 +8,26 @@
 #include "dev/cm.h"
 #include "dev/verbs/err.h"
 
-static int query_device(struct ibv_context *context, struct ibv_device_attr *attr_out)
+static int verbs_query_device(struct ibv_context *context,
+			      struct ibv_device_attr *attr_out)
 {
 	return FROM_INT(ibv_query_device(context, attr_out));
 }
 
-static int query_port(struct ibv_context *context, uint8_t port,
-		      struct ibv_port_attr *attr_out)
+static int verbs_query_port(struct ibv_context *context, uint8_t port,
+			    struct ibv_port_attr *attr_out)
 {
 	return FROM_INT(ibv_query_port(context, port, attr_out));
 }
 
-static int query_gid(struct ibv_context *context, uint8_t port, uint32_t index,
-		     struct ibv_gid_entry *entry_out)
+static int verbs_query_gid(struct ibv_context *context, uint8_t port, uint32_t index,
+			   struct ibv_gid_entry *entry_out)
 {
 	return FROM_INT(ibv_query_gid_ex(context, port, index, entry_out, 0));
 }
 
 /* Verbs do not report it; sysfs does, for devices on a bus. */
-static int query_numa_node(struct ibv_context *context, int *node_out)
+static int verbs_query_numa_node(struct ibv_context *context, int *node_out)
 {
 	char path[PATH_MAX];
 	int node = -1;
@@ -47,18 +48,18 @@ static int query_numa_node(struct ibv_context *context, int *node_out)
 	return 0;
 }
 
-static int alloc_pd(struct ibv_context *context, struct ibv_pd **pd_out)
+static int verbs_alloc_pd(struct ibv_context *context, struct ibv_pd **pd_out)
 {
 	return FROM_POINTER(pd_out, ibv_alloc_pd(context));
 }
 
-static int dealloc_pd(struct ibv_pd *pd)
+static int verbs_dealloc_pd(struct ibv_pd *pd)
 {
 	return FROM_INT(ibv_dealloc_pd(pd));
 }
 
-static int reg_mr(struct ibv_pd *pd, void *addr, size_t length, unsigned access,
-		  struct ibv_mr **mr_out)
+static int verbs_reg_mr(struct ibv_pd *pd, void *addr, size_t length, unsigned access,
+			struct ibv_mr **mr_out)
 {
 	return FROM_POINTER(mr_out, ibv_reg_mr(pd, addr, length, access));
 }
@@ -70,7 +71,7 @@ static int reg_dmabuf_mr(struct ibv_pd *pd, int fd, uint64_t offset, size_t leng
 			    ibv_reg_dmabuf_mr(pd, offset, length, iova, fd, access));
 }
 
-static int dereg_mr(struct ibv_mr *mr)
+static int verbs_dereg_mr(struct ibv_mr *mr)
 {
 	return FROM_INT(ibv_dereg_mr(mr));
 }
@@ -86,15 +87,15 @@ static int destroy_channel(struct ibv_comp_channel *channel)
 	return FROM_INT(ibv_destroy_comp_channel(channel));
 }
 
-static int create_cq(struct ibv_context *context, int cqe, void *cq_context,
-		     struct ibv_comp_channel *channel, int vector,
-		     struct ibv_cq **cq_out)
+static int verbs_create_cq(struct ibv_context *context, int cqe, void *cq_context,
+			   struct ibv_comp_channel *channel, int vector,
+			   struct ibv_cq **cq_out)
 {
 	return FROM_POINTER(cq_out,
 			    ibv_create_cq(context, cqe, cq_context, channel, vector));
 }
 
-static int destroy_cq(struct ibv_cq *cq)
+static int verbs_destroy_cq(struct ibv_cq *cq)
 {
 	return FROM_INT(ibv_destroy_cq(cq));
 }
@@ -110,24 +111,24 @@ static void ack_cq_events(struct ibv_cq *cq, unsigned count)
 	ibv_ack_cq_events(cq, count);
 }
 
-static int create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr,
-		     struct ibv_qp **qp_out)
+static int verbs_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr,
+			   struct ibv_qp **qp_out)
 {
 	return FROM_POINTER(qp_out, ibv_create_qp(pd, attr));
 }
 
-static int modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
+static int verbs_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 {
 	return FROM_INT(ibv_modify_qp(qp, attr, mask));
 }
 
-static int query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr_out, int mask,
-		    struct ibv_qp_init_attr *init_attr_out)
+static int verbs_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr_out, int mask,
+			  struct ibv_qp_init_attr *init_attr_out)
 {
 	return FROM_INT(ibv_query_qp(qp, attr_out, mask, init_attr_out));
 }
 
-static int destroy_qp(struct ibv_qp *qp)
+static int verbs_destroy_qp(struct ibv_qp *qp)
 {
 	return FROM_INT(ibv_destroy_qp(qp));
 }
@@ -176,25 +177,25 @@ static int dealloc_mw(struct ibv_mw *mw)
 
 static const struct snt_control control = {
 	.size = sizeof(control),
-	.query_device = query_device,
-	.query_port = query_port,
-	.query_gid = query_gid,
-	.query_numa_node = query_numa_node,
-	.alloc_pd = alloc_pd,
-	.dealloc_pd = dealloc_pd,
-	.reg_mr = reg_mr,
+	.query_device = verbs_query_device,
+	.query_port = verbs_query_port,
+	.query_gid = verbs_query_gid,
+	.query_numa_node = verbs_query_numa_node,
+	.alloc_pd = verbs_alloc_pd,
+	.dealloc_pd = verbs_dealloc_pd,
+	.reg_mr = verbs_reg_mr,
 	.reg_dmabuf_mr = reg_dmabuf_mr,
-	.dereg_mr = dereg_mr,
+	.dereg_mr = verbs_dereg_mr,
 	.create_channel = create_channel,
 	.destroy_channel = destroy_channel,
-	.create_cq = create_cq,
-	.destroy_cq = destroy_cq,
+	.create_cq = verbs_create_cq,
+	.destroy_cq = verbs_destroy_cq,
 	.get_cq_event = get_cq_event,
 	.ack_cq_events = ack_cq_events,
-	.create_qp = create_qp,
-	.modify_qp = modify_qp,
-	.query_qp = query_qp,
-	.destroy_qp = destroy_qp,
+	.create_qp = verbs_create_qp,
+	.modify_qp = verbs_modify_qp,
+	.query_qp = verbs_query_qp,
+	.destroy_qp = verbs_destroy_qp,
 	.create_srq = create_srq,
 	.modify_srq = modify_srq,
 	.query_srq = query_srq,

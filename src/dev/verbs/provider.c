@@ -35,28 +35,28 @@ static int kernel_device(char *name_out, size_t size)
  */
 static pthread_mutex_t listing = PTHREAD_MUTEX_INITIALIZER;
 
-static void before_fork(void)
+static void lock_listing(void)
 {
 	pthread_mutex_lock(&listing);
 }
 
-static void after_fork(void)
+static void unlock_listing(void)
 {
 	pthread_mutex_unlock(&listing);
 }
 
-static void watch_forks(void)
+static void watch_forks_of_listing(void)
 {
-	pthread_atfork(before_fork, after_fork, after_fork);
+	pthread_atfork(lock_listing, unlock_listing, unlock_listing);
 }
 
-static struct ibv_device **list_devices(int *count_out)
+static struct ibv_device **get_device_list(int *count_out)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	struct ibv_device **devices;
 	int error;
 
-	pthread_once(&once, watch_forks);
+	pthread_once(&once, watch_forks_of_listing);
 	pthread_mutex_lock(&listing);
 	devices = ibv_get_device_list(count_out);
 	error = errno;
@@ -65,11 +65,11 @@ static struct ibv_device **list_devices(int *count_out)
 	return devices;
 }
 
-static int list(struct snt__value addresses, struct snt__listing *listing_out)
+static int verbs_list(struct snt__value addresses, struct snt__listing *listing_out)
 {
 	struct ibv_device **devices = NULL;
 	int count = 0;
-	int ret = FROM_POINTER(&devices, list_devices(&count));
+	int ret = FROM_POINTER(&devices, get_device_list(&count));
 	char name[256];
 
 	(void)addresses;
@@ -92,29 +92,31 @@ static int list(struct snt__value addresses, struct snt__listing *listing_out)
 	return 0;
 }
 
-static void unlist(struct snt__listing *listing)
+static void verbs_unlist(struct snt__listing *listing)
 {
 	if (listing->handle)
 		ibv_free_device_list(listing->handle);
 }
 
-static struct ibv_device *at(const struct snt__listing *listing, unsigned position)
+static struct ibv_device *listed_device(const struct snt__listing *listing,
+					unsigned position)
 {
 	return ((struct ibv_device **)listing->handle)[position];
 }
 
-static const char *name(const struct snt__listing *listing, unsigned position)
+static const char *verbs_name(const struct snt__listing *listing, unsigned position)
 {
-	return ibv_get_device_name(at(listing, position));
+	return ibv_get_device_name(listed_device(listing, position));
 }
 
-static int open_device(const struct snt__listing *listing, unsigned position,
-		       struct ibv_context **context_out)
+static int verbs_open_device(const struct snt__listing *listing, unsigned position,
+			     struct ibv_context **context_out)
 {
-	return FROM_POINTER(context_out, ibv_open_device(at(listing, position)));
+	return FROM_POINTER(context_out,
+			    ibv_open_device(listed_device(listing, position)));
 }
 
-static int close_device(struct ibv_context *context)
+static int verbs_close_device(struct ibv_context *context)
 {
 	return FROM_INT(ibv_close_device(context));
 }
@@ -122,9 +124,9 @@ static int close_device(struct ibv_context *context)
 const struct snt__provider snt__provider_verbs = {
 	.kind = SNT_DEVICE_VERBS,
 	.control = snt_control_verbs,
-	.list = list,
-	.unlist = unlist,
-	.name = name,
-	.open = open_device,
-	.close = close_device,
+	.list = verbs_list,
+	.unlist = verbs_unlist,
+	.name = verbs_name,
+	.open = verbs_open_device,
+	.close = verbs_close_device,
 };
