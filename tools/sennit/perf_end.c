@@ -98,16 +98,6 @@ static int register_end_memory(struct perf_end *end)
 	return 0;
 }
 
-static uint32_t greater(uint32_t a, uint32_t b)
-{
-	return a > b ? a : b;
-}
-
-static uint32_t lesser(uint32_t a, uint32_t b)
-{
-	return a < b ? a : b;
-}
-
 static int make_end_qp(struct perf_end *end)
 {
 	const struct perf_case *c = &end->c;
@@ -126,7 +116,7 @@ static int make_end_qp(struct perf_end *end)
 		.balance = (enum snt_balance)c->balance,
 		.lanes = c->lanes,
 		.send_depth = c->depth + asides,
-		.recv_depth = greater(end->shape.window, ASIDE_MAX) + ASIDE_MAX,
+		.recv_depth = perf_max(end->shape.window, ASIDE_MAX) + ASIDE_MAX,
 		.fragment_size = c->fragment,
 		.mtu = c->mtu,
 		.timeout = c->timeout,
@@ -143,13 +133,13 @@ static int make_end_qp(struct perf_end *end)
 	if (c->op == PERF_STREAM) {
 		cq.loop = end->loop;
 		cq.ops = c->events ? SNT_CQ_OPS_EVENTS : SNT_CQ_OPS_POLLED;
-		qp.recv_depth = greater(qp.recv_depth, STREAM_RECEIVES);
+		qp.recv_depth = perf_max(qp.recv_depth, STREAM_RECEIVES);
 	}
 	/* There must be one for each device of the other end that has lanes. */
 	if (c->lanes > 1 && c->scheme != SNT_SCHEME_DQPLB)
 		qp.notify_lanes =
-			lesser(c->lanes, greater(snt_ctx_device_count(end->ctx),
-						 end->peer_devices));
+			perf_min(c->lanes, perf_max(snt_ctx_device_count(end->ctx),
+						    end->peer_devices));
 	ret = snt_qp_create_with_cq(end->ctx, &cq, &qp, &end->cq, &end->qp);
 	return ret ? perf_fail_library(ret, "making a QP") : 0;
 }
@@ -229,7 +219,7 @@ static int post_first_receives(struct perf_end *end)
 	uint32_t credits = end->c.bidirectional ? ASIDE_MAX : 0;
 	int ret = 0;
 
-	for (uint32_t i = 0; i < greater(end->shape.window, ASIDE_MAX) && !ret; i++)
+	for (uint32_t i = 0; i < perf_max(end->shape.window, ASIDE_MAX) && !ret; i++)
 		ret = perf_end_recv(end);
 	for (uint32_t i = 0; i < credits && !ret; i++)
 		ret = perf_end_recv_credit(end);

@@ -9,6 +9,16 @@
 #include "perf_case.h"
 #include "perf_wire.h"
 
+static inline uint64_t perf_min(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+static inline uint64_t perf_max(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
 /*
  * One end of a measurement: a context with a loop for all cases and, for each case, a
  * virtual QP with its memory. Both ends have the same structure; perf_flow.h and

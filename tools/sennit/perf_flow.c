@@ -30,11 +30,6 @@ static bool is_receive(const struct snt_wc *wc)
 	return wc->opcode == SNT_OP_RECV || wc->opcode == SNT_OP_RECV_NOTIFY;
 }
 
-static uint64_t lesser(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
 /* How many messages may be posted now; a whole batch, or what is left of the goal. */
 static unsigned messages_to_post(const struct flow *flow)
 {
@@ -42,12 +37,12 @@ static unsigned messages_to_post(const struct flow *flow)
 	uint64_t room = flow->depth - (end->posted - end->done), left = UINT64_MAX;
 
 	if (flow->flows)
-		room = lesser(room, end->credited - end->posted);
+		room = perf_min(room, end->credited - end->posted);
 	if (flow->goal->messages)
 		left = flow->clock->first + flow->goal->messages - end->posted;
-	if (room < lesser(flow->batch, left))
+	if (room < perf_min(flow->batch, left))
 		return 0;
-	return (unsigned)lesser(flow->batch, left);
+	return (unsigned)perf_min(flow->batch, left);
 }
 
 /* Every so many messages one is signalled; so is the last of a batch, because the next
@@ -158,10 +153,10 @@ int perf_flow_send(struct perf_end *end, const struct perf_goal *goal,
 	int ret;
 
 	if (end->c.verify)
-		flow.depth = (uint32_t)lesser(flow.depth, end->shape.window);
+		flow.depth = (uint32_t)perf_min(flow.depth, end->shape.window);
 	if (flow.flows)
-		flow.batch = (uint32_t)lesser(flow.batch, end->shape.credit);
-	flow.batch = (uint32_t)lesser(flow.batch, flow.depth);
+		flow.batch = (uint32_t)perf_min(flow.batch, end->shape.credit);
+	flow.batch = (uint32_t)perf_min(flow.batch, flow.depth);
 	perf_clock_start(clock, end, goal);
 	flow.now_ns = clock->begin_ns;
 	ret = send_flow(&flow);

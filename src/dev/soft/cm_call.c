@@ -4,13 +4,9 @@
 #include <string.h>
 
 #include "dev/soft/cm.h"
+#include "util/minmax.h"
 
 #define PORT_FIRST 0xc000 /* the first of the ports that are chosen here */
-
-static uint8_t min(uint8_t a, uint8_t b)
-{
-	return a < b ? a : b;
-}
 
 /*
  * Active
@@ -43,8 +39,9 @@ static void set_local_qp(const struct snt__soft_cm *cm,
 	connection->local_qpn = param->qpn & SNT__QPN_MASK;
 	connection->local_srq = param->srq;
 	connection->offered_resources =
-		min(param->responder_resources, cm->config.read_max);
-	connection->offered_depth = min(param->initiator_depth, cm->config.read_max);
+		snt__min(param->responder_resources, cm->config.read_max);
+	connection->offered_depth =
+		snt__min(param->initiator_depth, cm->config.read_max);
 	connection->offered_rnr_retry_count = param->rnr_retry_count & 7;
 }
 
@@ -98,10 +95,10 @@ int snt__soft_cm_accept(struct snt__soft_cm *cm,
 	if (param->data_length > SNT__CM_RESPONSE_DATA)
 		return -EINVAL;
 	set_local_qp(cm, connection, param);
-	connection->responder_resources =
-		min(connection->responder_resources, connection->offered_resources);
+	connection->responder_resources = snt__min(connection->responder_resources,
+						   connection->offered_resources);
 	connection->initiator_depth =
-		min(connection->initiator_depth, connection->offered_depth);
+		snt__min(connection->initiator_depth, connection->offered_depth);
 	connection->answer_length = param->data_length;
 	if (param->data_length)
 		memcpy(connection->answer, param->data, param->data_length);

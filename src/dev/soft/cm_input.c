@@ -4,11 +4,7 @@
 #include <string.h>
 
 #include "dev/soft/cm.h"
-
-static uint8_t min(uint8_t a, uint8_t b)
-{
-	return a < b ? a : b;
-}
+#include "util/minmax.h"
 
 /*
  * Answers to messages that belong to no connection. If there are too many they are
@@ -153,9 +149,9 @@ static void fill_passive(const struct snt__soft_cm *cm,
 	connection->rnr_retry_count = req->rnr_retry_count;
 	/* What the peer may send is what we must accept, and the other way round. */
 	connection->responder_resources =
-		min(req->initiator_depth, cm->config.read_max);
+		snt__min(req->initiator_depth, cm->config.read_max);
 	connection->initiator_depth =
-		min(req->responder_resources, cm->config.read_max);
+		snt__min(req->responder_resources, cm->config.read_max);
 	memcpy(connection->request, message->data + SNT__CM_ADDRESSES_SIZE,
 	       sizeof(connection->request));
 }
@@ -244,9 +240,9 @@ static void rep_first(struct snt__soft_cm *cm,
 	connection->remote_srq = rep->srq;
 	connection->rnr_retry_count = rep->rnr_retry_count;
 	connection->responder_resources =
-		min(rep->initiator_depth, connection->offered_resources);
+		snt__min(rep->initiator_depth, connection->offered_resources);
 	connection->initiator_depth =
-		min(rep->responder_resources, connection->offered_depth);
+		snt__min(rep->responder_resources, connection->offered_depth);
 	memcpy(connection->answer, message->data, sizeof(connection->answer));
 	connection->sending = 0;
 	snt__soft_cm_enter(cm, connection, SNT__SOFT_CM_REP_RECEIVED);

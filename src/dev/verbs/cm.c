@@ -16,6 +16,7 @@
 
 #include "dev/verbs/err.h"
 #include "util/err.h"
+#include "util/minmax.h"
 
 #define BACKLOG_DEFAULT	   128
 #define CONNECTION_DEFAULT 1024
@@ -333,11 +334,6 @@ static int verbs_resolve(struct snt__cm *cm, const struct sockaddr *source,
  * Calls of the program
  */
 
-static uint8_t min(uint8_t a, uint8_t b)
-{
-	return a < b ? a : b;
-}
-
 static struct rdma_conn_param conn_param(const struct id *id,
 					 const struct snt__cm_param *param)
 {
@@ -347,8 +343,9 @@ static struct rdma_conn_param conn_param(const struct id *id,
 		.private_data = param->data,
 		.private_data_len = param->data_length,
 		.responder_resources =
-			min(param->responder_resources, device->responder_max),
-		.initiator_depth = min(param->initiator_depth, device->initiator_max),
+			snt__min(param->responder_resources, device->responder_max),
+		.initiator_depth =
+			snt__min(param->initiator_depth, device->initiator_max),
 		.retry_count = param->retry_count & 7,
 		.rnr_retry_count = param->rnr_retry_count & 7,
 		.srq = param->srq,
