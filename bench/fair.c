@@ -43,7 +43,7 @@ static struct {
 	bool ending;
 } end;
 
-static void check(int ret, const char *what)
+static void check_call(int ret, const char *what)
 {
 	if (ret >= 0)
 		return;
@@ -51,7 +51,7 @@ static void check(int ret, const char *what)
 	exit(1);
 }
 
-static void open_end(int with)
+static void open_fair_end(int with)
 {
 	static struct cards ours;
 	struct snt_ctx_opts opts = { .size = sizeof(opts), .soft = SNT_SOFT_ONLY };
@@ -59,16 +59,17 @@ static void open_end(int with)
 				       .ops = SNT_CQ_OPS_EVENTS };
 	struct snt_qp_opts qp_opts = { .size = sizeof(qp_opts), .retry_count = 7 };
 
-	check(snt_ctx_create(&opts, &end.ctx), "a context");
-	check(snt_loop_create(end.ctx, NULL, &end.loop), "a loop");
+	check_call(snt_ctx_create(&opts, &end.ctx), "a context");
+	check_call(snt_loop_create(end.ctx, NULL, &end.loop), "a loop");
 	cq_opts.loop = end.loop;
-	check(snt_cq_create(end.ctx, &cq_opts, &qp_opts.cq), "a CQ");
-	check(snt_mem_register(end.ctx, end.bytes, sizeof(end.bytes), ACCESS, &end.mem),
-	      "memory");
-	check(snt_mem_token(end.mem, &ours.token), "a token");
+	check_call(snt_cq_create(end.ctx, &cq_opts, &qp_opts.cq), "a CQ");
+	check_call(snt_mem_register(end.ctx, end.bytes, sizeof(end.bytes), ACCESS,
+				    &end.mem),
+		   "memory");
+	check_call(snt_mem_token(end.mem, &ours.token), "a token");
 	for (unsigned i = 0; i < QPS; i++) {
-		check(snt_qp_create(end.ctx, &qp_opts, &end.qp[i].qp), "a QP");
-		check(snt_qp_card(end.qp[i].qp, &ours.card[i]), "a card");
+		check_call(snt_qp_create(end.ctx, &qp_opts, &end.qp[i].qp), "a QP");
+		check_call(snt_qp_card(end.qp[i].qp, &ours.card[i]), "a card");
 	}
 	if (send(with, &ours, sizeof(ours), 0) != sizeof(ours) ||
 	    recv(with, &end.peer, sizeof(end.peer), MSG_WAITALL) != sizeof(end.peer)) {
@@ -76,32 +77,33 @@ static void open_end(int with)
 		exit(1);
 	}
 	for (unsigned i = 0; i < QPS; i++)
-		check(snt_qp_connect(end.qp[i].qp, &end.peer.card[i]), "connecting");
+		check_call(snt_qp_connect(end.qp[i].qp, &end.peer.card[i]),
+			   "connecting");
 }
 
-static void post(struct busy_qp *qp, struct snt_op *op)
+static void post_busy_write(struct busy_qp *qp, struct snt_op *op)
 {
 	struct snt_sge sge = { end.mem, end.bytes, LENGTH };
 
-	check(snt_op_write(qp->qp, op, &sge, 1, &end.peer.token, end.peer.token.addr,
-			   0),
-	      "a write");
+	check_call(snt_op_write(qp->qp, op, &sge, 1, &end.peer.token,
+				end.peer.token.addr, 0),
+		   "a write");
 	end.in_flight++;
 }
 
-static void done(struct snt_op *op)
+static void write_done(struct snt_op *op)
 {
 	struct busy_qp *qp = op->arg;
 
-	check(op->result, "an op");
+	check_call(op->result, "an op");
 	end.in_flight--;
 	qp->served++;
 	if (!end.ending)
-		post(qp, op);
+		post_busy_write(qp, op);
 }
 
 /* Returns the least served QP's share. */
-static double run(unsigned depth)
+static double run_depth(unsigned depth)
 {
 	uint64_t begin = snt_loop_now(end.loop), least = UINT64_MAX, most = 1;
 
@@ -109,31 +111,31 @@ static double run(unsigned depth)
 	for (unsigned i = 0; i < QPS; i++) {
 		end.qp[i].served = 0;
 		for (unsigned n = 0; n < depth; n++) {
-			end.qp[i].op[n].done = done;
+			end.qp[i].op[n].done = write_done;
 			end.qp[i].op[n].arg = &end.qp[i];
-			post(&end.qp[i], &end.qp[i].op[n]);
+			post_busy_write(&end.qp[i], &end.qp[i].op[n]);
 		}
 	}
 	while (snt_loop_now(end.loop) - begin < RUN_NS)
-		check(snt_loop_wait(end.loop, 1000000), "the loop");
+		check_call(snt_loop_wait(end.loop, 1000000), "the loop");
 	for (unsigned i = 0; i < QPS; i++) {
 		least = end.qp[i].served < least ? end.qp[i].served : least;
 		most = end.qp[i].served > most ? end.qp[i].served : most;
 	}
 	end.ending = true;
 	while (end.in_flight)
-		check(snt_loop_wait(end.loop, 1000000), "the loop");
+		check_call(snt_loop_wait(end.loop, 1000000), "the loop");
 	return 100.0 * (double)least / (double)most;
 }
 
 /* The other process: its device does all the work. */
-static _Noreturn void serve(int with)
+static _Noreturn void serve_other_process(int with)
 {
 	char byte;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	bench_other_core();
-	open_end(with);
+	open_fair_end(with);
 	recv(with, &byte, 1, 0);
 	_exit(0);
 }
@@ -152,12 +154,12 @@ int main(int argc, char **argv)
 	}
 	if (!fork()) {
 		close(sockets[0]);
-		serve(sockets[1]);
+		serve_other_process(sockets[1]);
 	}
 	close(sockets[1]);
-	open_end(sockets[0]);
+	open_fair_end(sockets[0]);
 	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
 		if (bench_wants(bench, cases[i]))
-			bench_value(bench, cases[i], run(1u << i), "%", NULL);
+			bench_value(bench, cases[i], run_depth(1u << i), "%", NULL);
 	return bench_end(bench);
 }

@@ -51,7 +51,7 @@ static void post_as_chain(void *arg, unsigned count)
 	}
 }
 
-static void poll_empty(void *arg, unsigned count)
+static void poll_empty_null_cq(void *arg, unsigned count)
 {
 	struct ibv_wc wc[32];
 
@@ -60,7 +60,7 @@ static void poll_empty(void *arg, unsigned count)
 		bench_use((void *)(long)ibv_poll_cq(cq, 32, wc));
 }
 
-static int set_up(struct snt_device *device)
+static int set_up_null_qp(struct snt_device *device)
 {
 	const struct snt_control *control = snt_device_control(device);
 	struct ibv_qp_init_attr attr = {
@@ -95,7 +95,7 @@ int main(int argc, char **argv)
 	struct snt_ctx *ctx;
 	int status;
 
-	if (snt_ctx_create(&opts, &ctx) || set_up(snt_ctx_device(ctx, 0))) {
+	if (snt_ctx_create(&opts, &ctx) || set_up_null_qp(snt_ctx_device(ctx, 0))) {
 		fprintf(stderr, "null: %s\n", snt_err_text());
 		return 1;
 	}
@@ -103,7 +103,7 @@ int main(int argc, char **argv)
 	bench_case(bench, "write-one-by-one", post_one_by_one, NULL, 16 * BATCH, NULL);
 	bench_case(bench, "write-chain", post_as_chain, NULL, 16 * BATCH,
 		   "write-one-by-one");
-	bench_case(bench, "empty-poll", poll_empty, NULL, 1024, NULL);
+	bench_case(bench, "empty-poll", poll_empty_null_cq, NULL, 1024, NULL);
 	status = bench_end(bench);
 	control->destroy_qp(qp);
 	control->destroy_cq(cq);

@@ -45,7 +45,7 @@ struct bench {
 	struct one_case one[CASES_MAX];
 };
 
-static void usage(const char *program)
+static void exit_with_usage(const char *program)
 {
 	fprintf(stderr,
 		"usage: %s [--json] [--case PREFIX] [--passes 1..%d] [--instructions] "
@@ -112,10 +112,10 @@ struct bench *bench_begin(const char *name, int argc, char **argv)
 			bench->passes = strtoul(optarg, NULL, 10),
 			bench->passes_given = true;
 		else
-			usage(argv[0]);
+			exit_with_usage(argv[0]);
 	}
 	if (optind != argc || !bench->passes || bench->passes > PASSES_MAX)
-		usage(argv[0]);
+		exit_with_usage(argv[0]);
 	stay_on_this_core();
 	return bench;
 }
@@ -135,7 +135,7 @@ bool bench_wants(const struct bench *bench, const char *prefix)
 	return !strncmp(prefix, bench->only, only < length ? only : length);
 }
 
-static void add(struct bench *bench, struct one_case one, const char *baseline)
+static void add_case(struct bench *bench, struct one_case one, const char *baseline)
 {
 	size_t length = strlen(bench->only) + bench->exactly;
 
@@ -160,7 +160,7 @@ void bench_prepared_case(struct bench *bench, const char *name,
 				.count = count,
 				.unit = "ns" };
 
-	add(bench, one, baseline);
+	add_case(bench, one, baseline);
 }
 
 void bench_case(struct bench *bench, const char *name, bench_fn fn, void *arg,
@@ -174,7 +174,7 @@ void bench_value(struct bench *bench, const char *name, double value, const char
 {
 	struct one_case one = { .name = name, .median = value, .unit = unit };
 
-	add(bench, one, baseline);
+	add_case(bench, one, baseline);
 }
 
 void bench_scaled(struct bench *bench, const char *name, double value, const char *unit,
@@ -187,7 +187,7 @@ void bench_scaled(struct bench *bench, const char *name, double value, const cha
 		one.at_least = scale->at_least;
 		one.note = scale->note;
 	}
-	add(bench, one, scale ? scale->baseline : NULL);
+	add_case(bench, one, scale ? scale->baseline : NULL);
 }
 
 unsigned bench_passes(struct bench *bench, unsigned unless_given)
@@ -197,7 +197,7 @@ unsigned bench_passes(struct bench *bench, unsigned unless_given)
 	return bench->passes;
 }
 
-static double now_ns(void)
+static double monotonic_ns(void)
 {
 	struct timespec now;
 
@@ -224,7 +224,7 @@ static __attribute__((noinline)) void bench_pass(const struct one_case *one)
 	one->fn(one->arg, one->count);
 }
 
-static void prepare(const struct one_case *one)
+static void prepare_case(const struct one_case *one)
 {
 	if (one->prepare)
 		one->prepare(one->arg);
@@ -263,20 +263,20 @@ static void measure_pass(struct one_case *one, unsigned pass)
 {
 	double begin;
 
-	prepare(one);
-	begin = now_ns();
+	prepare_case(one);
+	begin = monotonic_ns();
 	bench_pass(one);
-	one->ns[pass] = (now_ns() - begin) / one->count;
+	one->ns[pass] = (monotonic_ns() - begin) / one->count;
 }
 
-static void measure(struct bench *bench)
+static void measure_cases(struct bench *bench)
 {
 	for (unsigned i = 0; i < bench->case_count; i++) {
 		struct one_case *one = &bench->one[i];
 
 		if (!one->fn)
 			continue;
-		prepare(one);
+		prepare_case(one);
 		one->fn(one->arg, one->count); /* warm up */
 	}
 	for (unsigned pass = 0; pass < bench->passes; pass++)
@@ -359,7 +359,7 @@ int bench_end(struct bench *bench)
 {
 	int status;
 
-	measure(bench);
+	measure_cases(bench);
 	for (unsigned i = 0; i < bench->case_count; i++)
 		(bench->json ? print_json : print_row)(bench, &bench->one[i]);
 	if (!bench->case_count)

@@ -32,7 +32,7 @@ static struct world {
 	unsigned done;
 } polled, served;
 
-static void count(struct snt_op *op)
+static void count_op(struct snt_op *op)
 {
 	struct world *world = op->arg;
 
@@ -62,7 +62,7 @@ static void dispatch_bursts(void *arg, unsigned total)
 	}
 }
 
-static void connect_qps(struct world *world, uint32_t ops)
+static void connect_burst_qps(struct world *world, uint32_t ops)
 {
 	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts),
 				       .loop = ops ? world->loop : NULL,
@@ -82,7 +82,7 @@ static void connect_qps(struct world *world, uint32_t ops)
 			die("no connection");
 }
 
-static void make(struct world *world, uint32_t ops)
+static void make_world(struct world *world, uint32_t ops)
 {
 	struct snt_adopted adopted =
 		scripted_adopted(scripted_device_create(fabric, NULL));
@@ -105,11 +105,11 @@ static void make(struct world *world, uint32_t ops)
 						     .sge = &world->sge,
 						     .remote = &world->token,
 						     .remote_addr = world->token.addr };
-		world->op[i].done = count;
+		world->op[i].done = count_op;
 		world->op[i].arg = world;
 		world->ops[i] = &world->op[i];
 	}
-	connect_qps(world, ops);
+	connect_burst_qps(world, ops);
 }
 
 /* What a program that sleeps on the fd, and its loop, ask of the kernel in a burst; the
@@ -151,7 +151,7 @@ static void count_syscalls(struct bench *bench)
 
 static unsigned repeats;
 
-static void again(struct snt_op *op)
+static void repeat_op(struct snt_op *op)
 {
 	served.done++;
 	if (repeats) {
@@ -166,14 +166,14 @@ static void take_turns(void *arg, unsigned total)
 	int budget = *(const int *)arg;
 
 	for (int i = 0; i < BATCH; i++)
-		served.op[i].done = again;
+		served.op[i].done = repeat_op;
 	repeats = total - BATCH;
 	served.done = 0;
 	snt_op_batch(served.qp[0], served.ops, served.wr, BATCH);
 	while (served.done < total && poll(&poller, 1, -1) == 1)
 		snt_loop_dispatch(served.loop, budget);
 	for (int i = 0; i < BATCH; i++)
-		served.op[i].done = count;
+		served.op[i].done = count_op;
 }
 
 static void add_turns(struct bench *bench)
@@ -195,8 +195,8 @@ void add_bursts(struct bench *bench)
 {
 	fabric = scripted_fabric_create(1);
 	scripted_eager(fabric, true);
-	make(&polled, 0);
-	make(&served, SNT_CQ_OPS_EVENTS);
+	make_world(&polled, 0);
+	make_world(&served, SNT_CQ_OPS_EVENTS);
 	if (snt_loop_fd(served.loop) < 0)
 		die("no fd");
 	bench_case(bench, "burst-polled", poll_bursts, &polled, COUNT, NULL);

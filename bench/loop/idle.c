@@ -83,7 +83,7 @@ static void close_idle(struct idle *idle)
 		die("no end");
 }
 
-static double measure(unsigned count)
+static double measure_idle(unsigned count)
 {
 	static struct idle idle;
 	double before;
@@ -102,6 +102,6 @@ static double measure(unsigned count)
 
 void add_idle(struct bench *bench)
 {
-	bench_value(bench, "idle-1-us/s", measure(2), "us", NULL);
-	bench_value(bench, "idle-1000-us/s", measure(2 * QPS), "us", NULL);
+	bench_value(bench, "idle-1-us/s", measure_idle(2), "us", NULL);
+	bench_value(bench, "idle-1000-us/s", measure_idle(2 * QPS), "us", NULL);
 }

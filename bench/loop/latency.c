@@ -24,7 +24,7 @@ struct end {
 	char buffer[4096];
 };
 
-static void open_end(struct end *end, uint32_t ops, int with)
+static void open_latency_end(struct end *end, uint32_t ops, int with)
 {
 	struct snt_ctx_opts ctx_opts = { .size = sizeof(ctx_opts),
 					 .soft = SNT_SOFT_ONLY };
@@ -54,14 +54,14 @@ static void open_end(struct end *end, uint32_t ops, int with)
  * The other process
  */
 
-static bool told(int control)
+static bool is_told_to_stop(int control)
 {
 	char word;
 
 	return recv(control, &word, 1, MSG_DONTWAIT) == 1;
 }
 
-static void post_recv(struct end *end)
+static void post_one_recv(struct end *end)
 {
 	struct snt_sge sge = { end->mem, end->buffer, BYTES };
 	struct snt_recv_wr wr = { .sge = &sge, .sge_count = 1 };
@@ -70,7 +70,7 @@ static void post_recv(struct end *end)
 		die("no receive");
 }
 
-static void answer(struct end *end, const struct snt_wc *wc)
+static void answer_message(struct end *end, const struct snt_wc *wc)
 {
 	struct snt_sge sge = { end->mem, end->buffer + 2048, BYTES };
 	struct snt_send_wr wr = { .opcode = SNT_OP_SEND,
@@ -80,32 +80,32 @@ static void answer(struct end *end, const struct snt_wc *wc)
 
 	if (wc->opcode != SNT_OP_RECV)
 		return;
-	post_recv(end);
+	post_one_recv(end);
 	if (snt_qp_post_send(end->qp, &wr, 1) != 1)
 		die("no answer");
 }
 
 /* Spins from one word at the control socket to the next. */
-static void echo(int control)
+static void echo_until_told(int control)
 {
 	static struct end end;
 	char go;
 
-	open_end(&end, 0, control);
+	open_latency_end(&end, 0, control);
 	for (int i = 0; i < DEPTH; i++)
-		post_recv(&end);
+		post_one_recv(&end);
 	send(control, "", 1, 0);
 	while (recv(control, &go, 1, 0) == 1)
-		for (unsigned i = 1; i % 64 || !told(control); i++) {
+		for (unsigned i = 1; i % 64 || !is_told_to_stop(control); i++) {
 			struct snt_wc wc[4];
 			int count = snt_cq_poll(end.cq, wc, 4);
 
 			for (int n = 0; n < count; n++)
-				answer(&end, &wc[n]);
+				answer_message(&end, &wc[n]);
 		}
 }
 
-static int start(void)
+static int start_echo_process(void)
 {
 	int pair[2];
 
@@ -115,7 +115,7 @@ static int start(void)
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		close(pair[0]);
 		bench_other_core();
-		echo(pair[1]);
+		echo_until_told(pair[1]);
 		_exit(0);
 	}
 	close(pair[1]);
@@ -133,7 +133,7 @@ struct way {
 	int64_t spin_ns;
 };
 
-static void go(void *arg)
+static void release_echo_process(void *arg)
 {
 	(void)arg;
 	if (send(control, "", 1, 0) != 1)
@@ -154,7 +154,7 @@ static void there_and_back(void *arg, unsigned count)
 		    snt_op_wait(&recv_op, -1) || snt_op_wait(&send_op, -1))
 			die("no answer");
 	}
-	go(NULL);
+	release_echo_process(NULL);
 }
 
 void add_latency(struct bench *bench)
@@ -163,16 +163,16 @@ void add_latency(struct bench *bench)
 	static struct way adaptive = { SNT_SPIN_AUTO }, asleep = { 0 };
 	char ready;
 
-	control = start();
-	open_end(&here, SNT_CQ_OPS_EVENTS, control);
+	control = start_echo_process();
+	open_latency_end(&here, SNT_CQ_OPS_EVENTS, control);
 	if (recv(control, &ready, 1, 0) != 1 || snt_loop_fd(here.loop) < 0)
 		die("the other process is gone");
-	bench_prepared_case(bench, "wait-spinning", go, there_and_back, &spinning,
-			    COUNT, NULL);
-	bench_prepared_case(bench, "wait-hybrid", go, there_and_back, &hybrid, COUNT,
-			    "wait-spinning");
-	bench_prepared_case(bench, "wait-adaptive", go, there_and_back, &adaptive,
-			    COUNT, "wait-spinning");
-	bench_prepared_case(bench, "wait-asleep", go, there_and_back, &asleep, COUNT,
-			    "wait-spinning");
+	bench_prepared_case(bench, "wait-spinning", release_echo_process,
+			    there_and_back, &spinning, COUNT, NULL);
+	bench_prepared_case(bench, "wait-hybrid", release_echo_process, there_and_back,
+			    &hybrid, COUNT, "wait-spinning");
+	bench_prepared_case(bench, "wait-adaptive", release_echo_process,
+			    there_and_back, &adaptive, COUNT, "wait-spinning");
+	bench_prepared_case(bench, "wait-asleep", release_echo_process, there_and_back,
+			    &asleep, COUNT, "wait-spinning");
 }

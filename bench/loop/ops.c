@@ -25,7 +25,7 @@ static struct {
 	unsigned done;
 } x;
 
-static void count(struct snt_op *op)
+static void count_polled_op(struct snt_op *op)
 {
 	bench_use(op);
 	x.done++;
@@ -97,7 +97,7 @@ static void run_deadlines(void *arg, unsigned total)
 	}
 }
 
-static void poll_empty(void *arg, unsigned total)
+static void poll_empty_loop(void *arg, unsigned total)
 {
 	(void)arg;
 	for (unsigned i = 0; i < total; i++)
@@ -113,7 +113,7 @@ static void poll_cq_empty(void *arg, unsigned total)
 		bench_use((void *)(long)snt_cq_poll(x.cq[0], wc, BATCH));
 }
 
-static void make_qp(int with_ops)
+static void make_ops_qp(int with_ops)
 {
 	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts),
 				       .loop = with_ops ? x.loop : NULL,
@@ -148,16 +148,17 @@ void add_ops(struct bench *bench)
 						.sge = &x.sge,
 						.remote = &x.token,
 						.remote_addr = x.token.addr };
-		x.op[i].done = count;
+		x.op[i].done = count_polled_op;
 		x.ops[i] = &x.op[i];
 	}
-	make_qp(0);
-	make_qp(1);
+	make_ops_qp(0);
+	make_ops_qp(1);
 	bench_case(bench, "plain-16", poll_plainly, NULL, COUNT, NULL);
 	bench_case(bench, "op-batch-16", run_batches, NULL, COUNT, "plain-16");
 	bench_case(bench, "plain-each", poll_plainly_each, NULL, COUNT, NULL);
 	bench_case(bench, "op-each", run_each, NULL, COUNT, "plain-each");
 	bench_case(bench, "op-deadline", run_deadlines, NULL, COUNT, "plain-each");
 	bench_case(bench, "empty-cq-poll", poll_cq_empty, NULL, COUNT, NULL);
-	bench_case(bench, "empty-loop-poll", poll_empty, NULL, COUNT, "empty-cq-poll");
+	bench_case(bench, "empty-loop-poll", poll_empty_loop, NULL, COUNT,
+		   "empty-cq-poll");
 }

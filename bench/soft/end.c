@@ -21,7 +21,7 @@ _Noreturn void die(const char *what)
 	exit(1);
 }
 
-static void check(int ret, const char *what)
+static void check_verb(int ret, const char *what)
 {
 	if (ret)
 		die(what);
@@ -34,12 +34,12 @@ static struct card card_of(const struct end *end)
 			     .key = end->mr->rkey,
 			     .qpn = end->qp->qp_num };
 
-	check(snt_device_query_gid(end->device, 0, &gid), "gid");
+	check_verb(snt_device_query_gid(end->device, 0, &gid), "gid");
 	memcpy(card.gid, gid.raw, sizeof(card.gid));
 	return card;
 }
 
-static void connect_qp(struct end *end, const struct card *peer)
+static void connect_end_qp(struct end *end, const struct card *peer)
 {
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_INIT,
@@ -56,23 +56,24 @@ static void connect_qp(struct end *end, const struct card *peer)
 	};
 
 	memcpy(attr.ah_attr.grh.dgid.raw, peer->gid, sizeof(peer->gid));
-	check(end->control->modify_qp(end->qp, &attr,
-				      IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-					      IBV_QP_ACCESS_FLAGS),
-	      "INIT");
+	check_verb(end->control->modify_qp(end->qp, &attr,
+					   IBV_QP_STATE | IBV_QP_PKEY_INDEX |
+						   IBV_QP_PORT | IBV_QP_ACCESS_FLAGS),
+		   "INIT");
 	attr.qp_state = IBV_QPS_RTR;
-	check(end->control->modify_qp(end->qp, &attr,
-				      IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
-					      IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-					      IBV_QP_MAX_DEST_RD_ATOMIC |
-					      IBV_QP_MIN_RNR_TIMER),
-	      "RTR");
+	check_verb(end->control->modify_qp(end->qp, &attr,
+					   IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
+						   IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+						   IBV_QP_MAX_DEST_RD_ATOMIC |
+						   IBV_QP_MIN_RNR_TIMER),
+		   "RTR");
 	attr.qp_state = IBV_QPS_RTS;
-	check(end->control->modify_qp(end->qp, &attr,
-				      IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-					      IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-					      IBV_QP_MAX_QP_RD_ATOMIC),
-	      "RTS");
+	check_verb(end->control->modify_qp(end->qp, &attr,
+					   IBV_QP_STATE | IBV_QP_TIMEOUT |
+						   IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+						   IBV_QP_SQ_PSN |
+						   IBV_QP_MAX_QP_RD_ATOMIC),
+		   "RTS");
 	end->peer_addr = peer->addr;
 	end->peer_key = peer->key;
 }
@@ -86,12 +87,13 @@ void end_make(struct end *end, struct snt_device *device, unsigned qps, void *by
 	if (!end->bytes)
 		die("memory");
 	memset(end->bytes, 1, END_BYTES);
-	check(end->control->create_cq(snt_device_context(device), 2 * END_DEPTH * qps,
-				      NULL, NULL, 0, &end->cq),
-	      "CQ");
-	check(end->control->reg_mr(snt_device_pd(device), end->bytes, END_BYTES, ACCESS,
-				   &end->mr),
-	      "MR");
+	check_verb(end->control->create_cq(snt_device_context(device),
+					   2 * END_DEPTH * qps, NULL, NULL, 0,
+					   &end->cq),
+		   "CQ");
+	check_verb(end->control->reg_mr(snt_device_pd(device), end->bytes, END_BYTES,
+					ACCESS, &end->mr),
+		   "MR");
 }
 
 void end_add_qp(struct end *end, uint32_t depth)
@@ -103,8 +105,8 @@ void end_add_qp(struct end *end, uint32_t depth)
 		.recv_cq = end->cq,
 	};
 
-	check(end->control->create_qp(snt_device_pd(end->device), &init, &end->qp),
-	      "QP");
+	check_verb(end->control->create_qp(snt_device_pd(end->device), &init, &end->qp),
+		   "QP");
 }
 
 void end_meet(struct end *end, int with)
@@ -114,15 +116,15 @@ void end_meet(struct end *end, int with)
 	if (write(with, &ours, sizeof(ours)) != sizeof(ours) ||
 	    read(with, &theirs, sizeof(theirs)) != sizeof(theirs))
 		die("the other process is gone");
-	connect_qp(end, &theirs);
+	connect_end_qp(end, &theirs);
 }
 
 void end_pair(struct end *one, struct end *other)
 {
 	struct card of_one = card_of(one), of_other = card_of(other);
 
-	connect_qp(one, &of_other);
-	connect_qp(other, &of_one);
+	connect_end_qp(one, &of_other);
+	connect_end_qp(other, &of_one);
 }
 
 static void open_with(struct end *end, int with, bool made)
@@ -131,10 +133,10 @@ static void open_with(struct end *end, int with, bool made)
 	struct snt_mem *mem = NULL;
 	struct snt_ctx *ctx;
 
-	check(snt_ctx_create(&opts, &ctx), "open");
+	check_verb(snt_ctx_create(&opts, &ctx), "open");
 	if (made)
-		check(snt_mem_alloc(ctx, END_BYTES, SNT_ACCESS_LOCAL_WRITE, &mem),
-		      "memory");
+		check_verb(snt_mem_alloc(ctx, END_BYTES, SNT_ACCESS_LOCAL_WRITE, &mem),
+			   "memory");
 	end_make(end, snt_ctx_device(ctx, 0), 1,
 		 made ? (void *)(uintptr_t)snt_mem_addr(mem)
 		      : aligned_alloc(4096, END_BYTES));

@@ -38,7 +38,7 @@ static unsigned char bytes[MIB];
 /* Who does what in the other process; each has one, and a socket to it. */
 typedef void (*role_fn)(int control);
 
-static int start(role_fn role)
+static int start_role(role_fn role)
 {
 	int pair[2];
 
@@ -56,7 +56,7 @@ static int start(role_fn role)
 }
 
 /* A socket on loopback, which the other process has told or is told of. */
-static int bound(int type, struct sockaddr_in *address)
+static int bound_loopback_socket(int type, struct sockaddr_in *address)
 {
 	socklen_t size = sizeof(*address);
 	int fd = socket(AF_INET, type, 0), buffer = 4 << 20;
@@ -71,10 +71,10 @@ static int bound(int type, struct sockaddr_in *address)
 }
 
 /* UDP, connected with that of the other process. */
-static int meet(int control)
+static int connect_udp_sockets(int control)
 {
 	struct sockaddr_in ours, theirs;
-	int fd = bound(SOCK_DGRAM, &ours);
+	int fd = bound_loopback_socket(SOCK_DGRAM, &ours);
 
 	if (write(control, &ours, sizeof(ours)) != sizeof(ours) ||
 	    read(control, &theirs, sizeof(theirs)) != sizeof(theirs) ||
@@ -91,7 +91,7 @@ static int meet(int control)
 static void drain_stream(int control)
 {
 	struct sockaddr_in address;
-	int fd = bound(SOCK_STREAM, &address);
+	int fd = bound_loopback_socket(SOCK_STREAM, &address);
 	size_t total = 0;
 	ssize_t got;
 
@@ -108,7 +108,7 @@ static void drain_stream(int control)
 
 static int connect_stream(void)
 {
-	int control = start(drain_stream), fd = socket(AF_INET, SOCK_STREAM, 0);
+	int control = start_role(drain_stream), fd = socket(AF_INET, SOCK_STREAM, 0);
 	struct sockaddr_in address;
 
 	if (read(control, &address, sizeof(address)) != sizeof(address) ||
@@ -147,7 +147,7 @@ static void stream_mib(void *arg, unsigned count)
 /* Tells how many datagrams came with each message. */
 static void count_datagrams(int control)
 {
-	int fd = meet(control), on = 1;
+	int fd = connect_udp_sockets(control), on = 1;
 
 	setsockopt(fd, IPPROTO_UDP, UDP_GRO, &on, sizeof(on));
 	for (;;) {
@@ -184,7 +184,7 @@ static void send_datagrams(void *arg, unsigned count)
  */
 
 /* Who echoes spins from one word at the control socket to the next. */
-static bool told(int control)
+static bool is_told_by_control(int control)
 {
 	char word;
 
@@ -193,11 +193,11 @@ static bool told(int control)
 
 static void echo_datagrams(int control)
 {
-	int fd = meet(control);
+	int fd = connect_udp_sockets(control);
 	char go;
 
 	while (read(control, &go, 1) == 1)
-		for (unsigned i = 1; i % 64 || !told(control); i++)
+		for (unsigned i = 1; i % 64 || !is_told_by_control(control); i++)
 			if (recv(fd, bytes, DATAGRAM, MSG_DONTWAIT) > 0)
 				send(fd, bytes, DATAGRAM, 0);
 }
@@ -208,7 +208,7 @@ struct partner {
 	struct end end;
 };
 
-static void tell(void *arg)
+static void tell_partner(void *arg)
 {
 	if (write(((struct partner *)arg)->control, "", 1) != 1)
 		die("the other process is gone");
@@ -228,14 +228,14 @@ static void ping_datagrams(void *arg, unsigned count)
 /* What is compared is spinning, not waking up: before a pass both have begun to. */
 static void warm_datagrams(void *arg)
 {
-	tell(arg);
+	tell_partner(arg);
 	ping_datagrams(arg, WARM);
 }
 
 static void time_datagrams(void *arg, unsigned count)
 {
 	ping_datagrams(arg, count);
-	tell(arg);
+	tell_partner(arg);
 }
 
 /*
@@ -262,7 +262,7 @@ static void echo_writes(int control)
 	if (write(control, "", 1) != 1)
 		die("write");
 	while (read(control, &go, 1) == 1)
-		for (unsigned i = 1; i % 64 || !told(control); i++)
+		for (unsigned i = 1; i % 64 || !is_told_by_control(control); i++)
 			if (end_notified(&end))
 				end_notify(&end, SMALL);
 }
@@ -308,21 +308,21 @@ static void ping_writes(void *arg, unsigned count)
 
 static void warm_writes(void *arg)
 {
-	tell(arg);
+	tell_partner(arg);
 	ping_writes(arg, WARM);
 }
 
 static void time_writes(void *arg, unsigned count)
 {
 	ping_writes(arg, count);
-	tell(arg);
+	tell_partner(arg);
 }
 
 static void open_echo(struct partner *partner)
 {
 	char ready;
 
-	partner->control = start(echo_writes);
+	partner->control = start_role(echo_writes);
 	end_open(&partner->end, partner->control);
 	end_expect(&partner->end);
 	if (read(partner->control, &ready, 1) != 1)
@@ -407,17 +407,17 @@ int main(int argc, char **argv)
 	/* First of all, so that everybody knows who is on which core. */
 	bench = bench_begin("soft", argc, argv);
 	setenv("SENNIT_SOFT_SHM", "off", 1);
-	peer = start(resources_be_peer);
+	peer = start_role(resources_be_peer);
 	stream = connect_stream();
-	control = start(count_datagrams);
-	counter = meet(control);
-	datagrams.control = start(echo_datagrams);
-	datagrams.fd = meet(datagrams.control);
-	end_open(&target, start(be_written_to));
+	control = start_role(count_datagrams);
+	counter = connect_udp_sockets(control);
+	datagrams.control = start_role(echo_datagrams);
+	datagrams.fd = connect_udp_sockets(datagrams.control);
+	end_open(&target, start_role(be_written_to));
 	open_echo(&writes);
 	setenv("SENNIT_SOFT_SHM", "on", 1);
-	end_open(&shm_target, start(be_written_to));
-	end_open_made(&made_target, start(be_written_to));
+	end_open(&shm_target, start_role(be_written_to));
+	end_open_made(&made_target, start_role(be_written_to));
 	open_echo(&shm_writes);
 	setenv("SENNIT_SOFT_SHM", "off", 1);
 	bench_prepared_case(bench, "tcp-write-1m", warm_stream, stream_mib, &stream, 16,

@@ -16,14 +16,14 @@
 #define AHEAD	2
 #define DEVICES 2
 
-static size_t heap(void)
+static size_t heap_in_use(void)
 {
 	struct mallinfo2 info = mallinfo2();
 
 	return info.uordblks + info.hblkhd;
 }
 
-static uint64_t nanoseconds(clockid_t clock)
+static uint64_t clock_ns(clockid_t clock)
 {
 	struct timespec now;
 
@@ -31,7 +31,7 @@ static uint64_t nanoseconds(clockid_t clock)
 	return now.tv_sec * UINT64_C(1000000000) + now.tv_nsec;
 }
 
-static struct snt_ctx *open_devices(void)
+static struct snt_ctx *open_soft_devices(void)
 {
 	struct snt_ctx_opts opts = { .size = sizeof(opts), .soft = SNT_SOFT_ONLY };
 	struct snt_ctx *ctx;
@@ -44,29 +44,29 @@ static struct snt_ctx *open_devices(void)
 /* Pairs of them, between the two devices of one context. */
 static void measure_memory(struct bench *bench)
 {
-	struct snt_ctx *ctx = open_devices();
+	struct snt_ctx *ctx = open_soft_devices();
 	struct end one, other;
 	size_t before;
 
 	end_make(&one, snt_ctx_device(ctx, 0), 1, aligned_alloc(4096, END_BYTES));
 	end_make(&other, snt_ctx_device(ctx, 1), 1, aligned_alloc(4096, END_BYTES));
-	before = heap();
+	before = heap_in_use();
 	for (unsigned i = 0; i < QPS / 2; i++) {
 		end_add_qp(&one, DEPTH);
 		end_add_qp(&other, DEPTH);
 		end_pair(&one, &other);
 	}
-	bench_value(bench, "udp-qp-memory-1000", (double)(heap() - before) / QPS,
+	bench_value(bench, "udp-qp-memory-1000", (double)(heap_in_use() - before) / QPS,
 		    "bytes", NULL);
 }
 
 static void measure_idleness(struct bench *bench)
 {
-	uint64_t begin = nanoseconds(CLOCK_PROCESS_CPUTIME_ID);
+	uint64_t begin = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
 
 	sleep(1);
 	bench_value(bench, "udp-idle-second",
-		    (double)(nanoseconds(CLOCK_PROCESS_CPUTIME_ID) - begin),
+		    (double)(clock_ns(CLOCK_PROCESS_CPUTIME_ID) - begin),
 		    "ns of processor time", NULL);
 }
 
@@ -79,7 +79,7 @@ struct pipes {
 
 void resources_be_peer(int control)
 {
-	struct snt_ctx *ctx = open_devices();
+	struct snt_ctx *ctx = open_soft_devices();
 	struct end end[DEVICES];
 	pid_t pid = getpid();
 	char never;
@@ -96,7 +96,7 @@ void resources_be_peer(int control)
 
 static void open_pipes(struct pipes *pipes, int control)
 {
-	struct snt_ctx *ctx = open_devices();
+	struct snt_ctx *ctx = open_soft_devices();
 	pid_t pid;
 
 	for (unsigned i = 0; i < DEVICES; i++) {
@@ -112,7 +112,7 @@ static void open_pipes(struct pipes *pipes, int control)
 
 static uint64_t time_of_both(const struct pipes *pipes)
 {
-	return nanoseconds(CLOCK_PROCESS_CPUTIME_ID) + nanoseconds(pipes->peer);
+	return clock_ns(CLOCK_PROCESS_CPUTIME_ID) + clock_ns(pipes->peer);
 }
 
 /* Returns ns of processor time for each byte written over so many devices, all of which are

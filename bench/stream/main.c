@@ -57,7 +57,7 @@ static uint64_t cpu_ns(void)
  * The other process
  */
 
-static void sink(struct link *link, uint64_t length)
+static void sink_bytes(struct link *link, uint64_t length)
 {
 	while (length)
 		length -= link->table->read(link, bytes,
@@ -65,7 +65,7 @@ static void sink(struct link *link, uint64_t length)
 	link_write_all(link, "!", 1, false);
 }
 
-static void echo(struct link *link, uint64_t length, bool spins)
+static void echo_bytes(struct link *link, uint64_t length, bool spins)
 {
 	while (length) {
 		size_t part = link->table->read(link, bytes, MIB, spins);
@@ -75,7 +75,7 @@ static void echo(struct link *link, uint64_t length, bool spins)
 	}
 }
 
-static void serve(struct link *link, int control)
+static void serve_orders(struct link *link, int control)
 {
 	struct order order;
 
@@ -83,17 +83,18 @@ static void serve(struct link *link, int control)
 		uint64_t spent = cpu_ns();
 
 		if (order.kind == SINK)
-			sink(link, order.length);
+			sink_bytes(link, order.length);
 		else if (order.kind == ECHO)
-			echo(link, order.length, order.spins);
+			echo_bytes(link, order.length, order.spins);
 		link->table->flush(link);
 		if (order.kind == CPU && write(control, &spent, sizeof(spent)) < 0)
 			die("control");
 	}
 }
 
-static void start(struct end *end, void (*listen)(struct link *link, int control),
-		  void (*connect)(struct link *link, int control))
+static void start_stream_end(struct end *end,
+			     void (*listen)(struct link *link, int control),
+			     void (*connect)(struct link *link, int control))
 {
 	int pair[2];
 
@@ -104,7 +105,7 @@ static void start(struct end *end, void (*listen)(struct link *link, int control
 		close(pair[0]);
 		bench_other_core();
 		listen(&end->link, pair[1]);
-		serve(&end->link, pair[1]);
+		serve_orders(&end->link, pair[1]);
 		_exit(0);
 	}
 	close(pair[1]);
@@ -112,7 +113,7 @@ static void start(struct end *end, void (*listen)(struct link *link, int control
 	connect(&end->link, pair[0]);
 }
 
-static void give(const struct end *end, struct order order)
+static void give_order(const struct end *end, struct order order)
 {
 	if (write(end->control, &order, sizeof(order)) < 0)
 		die("control");
@@ -122,24 +123,24 @@ static void give(const struct end *end, struct order order)
  * Cases
  */
 
-static void throughput(void *arg, unsigned count)
+static void run_throughput(void *arg, unsigned count)
 {
 	struct end *end = arg;
 	char done;
 
-	give(end, (struct order){ SINK, (uint64_t)count * MIB, false });
+	give_order(end, (struct order){ SINK, (uint64_t)count * MIB, false });
 	for (unsigned i = 0; i < count; i++)
 		link_write_all(&end->link, bytes, MIB, false);
 	link_read_all(&end->link, &done, 1, false);
 }
 
 /* One question after the other. */
-static void latency(void *arg, unsigned count)
+static void run_latency(void *arg, unsigned count)
 {
 	struct end *end = arg;
 	unsigned char answer[SMALL];
 
-	give(end, (struct order){ ECHO, (uint64_t)count * SMALL, true });
+	give_order(end, (struct order){ ECHO, (uint64_t)count * SMALL, true });
 	for (unsigned i = 0; i < count; i++) {
 		link_write_all(&end->link, bytes, SMALL, true);
 		link_read_all(&end->link, answer, SMALL, true);
@@ -147,7 +148,7 @@ static void latency(void *arg, unsigned count)
 }
 
 /* So many questions are under way at a time, each written by itself. */
-static void rate(void *arg, unsigned count)
+static void run_rate(void *arg, unsigned count)
 {
 	struct end *end = arg;
 	static unsigned char answers[65536];
@@ -155,7 +156,7 @@ static void rate(void *arg, unsigned count)
 	uint64_t out = 0, in = 0, all = (uint64_t)count * SMALL;
 	uint64_t window = (uint64_t)end->depth * SMALL;
 
-	give(end, (struct order){ ECHO, all, true });
+	give_order(end, (struct order){ ECHO, all, true });
 	while (in < all) {
 		if (out < all && out - in < window)
 			out += table->try_write(&end->link, bytes, SMALL - out % SMALL);
@@ -168,7 +169,7 @@ static uint64_t cpu_of_both(const struct end *end)
 {
 	uint64_t other;
 
-	give(end, (struct order){ CPU, 0, false });
+	give_order(end, (struct order){ CPU, 0, false });
 	if (read(end->control, &other, sizeof(other)) != sizeof(other))
 		die("control");
 	return other + cpu_ns();
@@ -178,12 +179,12 @@ static double cpu_per_kib(struct end *end, unsigned count)
 {
 	uint64_t begin = cpu_of_both(end);
 
-	throughput(end, count);
+	run_throughput(end, count);
 	return (double)(cpu_of_both(end) - begin) / (count * 1024.0);
 }
 
 /* In turns, as times are taken: one sample says little on a machine with others. */
-static void cpu(struct bench *bench, struct end *tcp, struct end *stream)
+static void compare_cpu(struct bench *bench, struct end *tcp, struct end *stream)
 {
 	double of_tcp[CPU_SAMPLES], of_stream[CPU_SAMPLES];
 
@@ -197,7 +198,7 @@ static void cpu(struct bench *bench, struct end *tcp, struct end *stream)
 		    "tcp-cpu");
 }
 
-static double seconds(void)
+static double monotonic_seconds(void)
 {
 	struct timespec now;
 
@@ -208,15 +209,15 @@ static double seconds(void)
 static double rate_at(struct end *end, unsigned depth)
 {
 	unsigned count = depth < 16 ? PER_DEPTH / 10 : PER_DEPTH;
-	double begin = seconds();
+	double begin = monotonic_seconds();
 
 	end->depth = depth;
-	rate(end, count);
-	return count / (seconds() - begin);
+	run_rate(end, count);
+	return count / (monotonic_seconds() - begin);
 }
 
 /* The most that throughput ever falls while depth grows. */
-static void depths(struct bench *bench, struct end *end)
+static void measure_depths(struct bench *bench, struct end *end)
 {
 	static const char *const names[] = { "rate-depth-1",   "rate-depth-4",
 					     "rate-depth-16",  "rate-depth-64",
@@ -248,21 +249,22 @@ int main(int argc, char **argv)
 	static struct end tcp, stream;
 
 	/* Nothing of a device is in the processes that are forked. */
-	start(&tcp, tcp_listen, tcp_connect);
-	start(&stream, stream_listen, stream_connect);
+	start_stream_end(&tcp, tcp_listen, tcp_connect);
+	start_stream_end(&stream, stream_listen, stream_connect);
 	tcp.depth = stream.depth = 64;
-	bench_case(bench, "tcp-throughput-1m", throughput, &tcp, 32, NULL);
-	bench_case(bench, "throughput-1m", throughput, &stream, 32,
+	bench_case(bench, "tcp-throughput-1m", run_throughput, &tcp, 32, NULL);
+	bench_case(bench, "throughput-1m", run_throughput, &stream, 32,
 		   "tcp-throughput-1m");
-	bench_case(bench, "tcp-echo-64b-latency", latency, &tcp, 200, NULL);
-	bench_case(bench, "echo-64b-latency", latency, &stream, 200,
+	bench_case(bench, "tcp-echo-64b-latency", run_latency, &tcp, 200, NULL);
+	bench_case(bench, "echo-64b-latency", run_latency, &stream, 200,
 		   "tcp-echo-64b-latency");
-	bench_case(bench, "tcp-echo-64b-rate", rate, &tcp, 2000, NULL);
-	bench_case(bench, "echo-64b-rate", rate, &stream, 2000, "tcp-echo-64b-rate");
+	bench_case(bench, "tcp-echo-64b-rate", run_rate, &tcp, 2000, NULL);
+	bench_case(bench, "echo-64b-rate", run_rate, &stream, 2000,
+		   "tcp-echo-64b-rate");
 	if (bench_wants(bench, "tcp-cpu") || bench_wants(bench, "cpu"))
-		cpu(bench, &tcp, &stream);
+		compare_cpu(bench, &tcp, &stream);
 	if (bench_wants(bench, "rate-depth"))
-		depths(bench, &stream);
+		measure_depths(bench, &stream);
 	stream.depth = 64;
 	if (bench_wants(bench, "memory"))
 		bench_value(bench, "memory", stream_memory(), "bytes/idle stream",

@@ -89,7 +89,7 @@ static void take_part(struct member *self)
 	self->result = do_work(work, load, duration_ns);
 }
 
-static void *live(void *arg)
+static void *run_member(void *arg)
 {
 	struct member *self = arg;
 	unsigned turn = 0;
@@ -113,7 +113,7 @@ void crew_start(unsigned threads)
 {
 	for (unsigned i = 0; i < threads; i++) {
 		member[i].number = i;
-		if (pthread_create(&member[i].thread, NULL, live, &member[i])) {
+		if (pthread_create(&member[i].thread, NULL, run_member, &member[i])) {
 			fprintf(stderr, "threads: no thread can be started\n");
 			exit(1);
 		}

@@ -81,8 +81,8 @@ static unsigned most_threads(void)
 	return counts == 4 && count[3] > count[2] ? count[3] : count[2];
 }
 
-static void add(const struct bench *bench, const char *const *prefixes,
-		unsigned (*add_kinds)(struct kind *, unsigned))
+static void add_wanted_kinds(const struct bench *bench, const char *const *prefixes,
+			     unsigned (*add_kinds)(struct kind *, unsigned))
 {
 	bool wanted = false;
 
@@ -93,7 +93,7 @@ static void add(const struct bench *bench, const char *const *prefixes,
 }
 
 /* The first pass warms up, and the second one overwrites it. */
-static void measure(unsigned passes)
+static void measure_kinds(unsigned passes)
 {
 	for (unsigned pass = 0; pass <= passes; pass++)
 		for (unsigned i = 0; i < kinds; i++)
@@ -155,7 +155,7 @@ static bool has_no_limit(unsigned row, unsigned column, char *note)
 	return true;
 }
 
-static void report(struct bench *bench, unsigned passes)
+static void report_kinds(struct bench *bench, unsigned passes)
 {
 	static char name[KINDS_MAX][COUNTS_MAX][NAME_LENGTH];
 	static char note[KINDS_MAX][COUNTS_MAX][NOTE_LENGTH];
@@ -194,11 +194,11 @@ int main(int argc, char **argv)
 	/* The devices' own threads inherit this. */
 	cpus_leave(most_threads());
 	kinds = add_cpu(kind, most_threads());
-	add(bench, of_null, add_null);
-	add(bench, of_soft, add_soft);
+	add_wanted_kinds(bench, of_null, add_null);
+	add_wanted_kinds(bench, of_soft, add_soft);
 	crew_start(most_threads());
-	measure(passes);
+	measure_kinds(passes);
 	find_ratios(passes);
-	report(bench, passes);
+	report_kinds(bench, passes);
 	return bench_end(bench);
 }

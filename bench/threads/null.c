@@ -31,7 +31,7 @@ struct numbers {
 
 /* As many instructions at a time as a core can execute, so that what one core shares with
  * another, a clock or all of its units, shows. */
-static unsigned compute(void *arg)
+static unsigned compute_numbers(void *arg)
 {
 	struct numbers *numbers = arg;
 	uint64_t a = numbers->number[0], b = numbers->number[1];
@@ -51,7 +51,7 @@ static unsigned compute(void *arg)
 unsigned add_cpu(struct kind *kind, unsigned threads)
 {
 	*kind = (struct kind){ .name = "cpu",
-			       .work.run = compute,
+			       .work.run = compute_numbers,
 			       .duration_ns = DURATION_NS,
 			       .busy = 1 };
 	for (unsigned i = 0; i < threads; i++)
@@ -70,7 +70,7 @@ struct raw {
 	struct ibv_send_wr wr[BATCH];
 };
 
-static unsigned run_raw(void *arg)
+static unsigned run_raw_writes(void *arg)
 {
 	struct raw *raw = arg;
 	struct ibv_send_wr *bad;
@@ -132,7 +132,7 @@ struct load {
 	unsigned done;
 };
 
-static void count_op(struct snt_op *op)
+static void count_null_op(struct snt_op *op)
 {
 	struct load *load = op->arg;
 
@@ -195,14 +195,14 @@ static struct load *make_load(unsigned device, bool with_ops)
 						    .remote = &shared.token,
 						    .remote_addr = shared.token.addr };
 	for (unsigned i = 0; i < OP_BATCH; i++) {
-		load->op[i].done = count_op;
+		load->op[i].done = count_null_op;
 		load->op[i].arg = load;
 		load->ops[i] = &load->op[i];
 	}
 	return load;
 }
 
-static void open_devices(unsigned count)
+static void open_null_devices(unsigned count)
 {
 	struct snt_adopted adopted[SNT_DEVICES_MAX];
 	struct snt_ctx_opts opts = { .size = sizeof(opts),
@@ -232,13 +232,13 @@ unsigned add_null(struct kind *kind, unsigned threads)
 		work_fn run;
 		double at_least;
 	} row[] = {
-		{ { "raw-one-device", "raw-own-device" }, run_raw, 0 },
+		{ { "raw-one-device", "raw-own-device" }, run_raw_writes, 0 },
 		{ { "null-one-device", "null-own-device" }, run_polled, LIMIT },
 		{ { "ops-one-device", "ops-own-device" }, run_ops, LIMIT },
 	};
 	const unsigned rows = sizeof(row) / sizeof(row[0]);
 
-	open_devices(threads);
+	open_null_devices(threads);
 	for (unsigned i = 0; i < 2 * rows; i++, kind++) {
 		bool own = i % 2;
 
@@ -251,7 +251,7 @@ unsigned add_null(struct kind *kind, unsigned threads)
 			unsigned device = own ? j : 0;
 
 			kind->load[j] =
-				kind->work.run == run_raw
+				kind->work.run == run_raw_writes
 					? (void *)make_raw(
 						  snt_ctx_device(shared.ctx, device))
 					: make_load(device, kind->work.run == run_ops);

@@ -74,7 +74,8 @@ static void open_place(struct place *place)
 		die("no soft device");
 }
 
-static void make_qp(struct place *place, struct snt_cq **cq_out, struct snt_qp **qp_out)
+static void make_place_qp(struct place *place, struct snt_cq **cq_out,
+			  struct snt_qp **qp_out)
 {
 	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts) };
 	/* Nothing gets lost, but the host may be busy. */
@@ -86,8 +87,8 @@ static void make_qp(struct place *place, struct snt_cq **cq_out, struct snt_qp *
 		die("no QP");
 }
 
-static void meet(int with, struct place *place, struct snt_qp *qp,
-		 struct snt_token *token_out)
+static void exchange_addresses(int with, struct place *place, struct snt_qp *qp,
+			       struct snt_token *token_out)
 {
 	struct hello ours = { 0 }, theirs;
 
@@ -121,15 +122,15 @@ static _Noreturn void be_peer(int with)
 		struct snt_cq *cq;
 		struct snt_qp *qp;
 
-		make_qp(&place[i % threads], &cq, &qp);
-		meet(with, &place[i % threads], qp, &unused);
+		make_place_qp(&place[i % threads], &cq, &qp);
+		exchange_addresses(with, &place[i % threads], qp, &unused);
 	}
 	if (read(with, &never, 1) < 0)
 		die("read");
 	_exit(0);
 }
 
-static void choose(enum way way)
+static void choose_path(enum way way)
 {
 	setenv("SENNIT_SOFT_SHM", way == SHM ? "on" : "off", 1);
 }
@@ -151,7 +152,7 @@ void start_peers(unsigned threads)
 				close(peer[i]);
 			close(pair[0]);
 			cpus_leave(threads);
-			choose(way);
+			choose_path(way);
 			be_peer(pair[1]);
 		}
 		close(pair[1]);
@@ -207,8 +208,8 @@ static struct writes *make_writes(int with, struct place *place)
 {
 	struct writes *writes = take_memory(sizeof(*writes));
 
-	make_qp(place, &writes->cq, &writes->qp);
-	meet(with, place, writes->qp, &writes->token);
+	make_place_qp(place, &writes->cq, &writes->qp);
+	exchange_addresses(with, place, writes->qp, &writes->token);
 	writes->sge = (struct snt_sge){ place->mem, place->bytes, SMALL };
 	for (unsigned i = 0; i < BATCH; i++)
 		writes->wr[i] =
@@ -258,7 +259,7 @@ static unsigned add_way(struct kind *kind, enum way way, unsigned threads)
 	static struct place place[WAYS][CREW_MAX];
 	unsigned qps = SHARES * threads;
 
-	choose(way);
+	choose_path(way);
 	if (send(peer[way], &threads, sizeof(threads), 0) < 0 ||
 	    send(peer[way], &qps, sizeof(qps), 0) < 0)
 		die("the other process is gone");

@@ -35,7 +35,7 @@ static void run_steps(struct crowd *crowd, unsigned step, unsigned count)
 	}
 }
 
-static void run(void *arg, unsigned count)
+static void run_all_steps(void *arg, unsigned count)
 {
 	run_steps(arg, 0, count);
 }
@@ -47,7 +47,7 @@ static void run_far(void *arg, unsigned count)
 	run_steps(crowd, crowd->count / FAR, count);
 }
 
-static void poll_empty(void *arg, unsigned count)
+static void poll_crowd(void *arg, unsigned count)
 {
 	struct crowd *crowd = arg;
 	struct snt_wc wc[32];
@@ -56,7 +56,7 @@ static void poll_empty(void *arg, unsigned count)
 		bench_use((void *)(long)snt_cq_poll(crowd->cq, wc, 32));
 }
 
-static size_t heap(void)
+static size_t heap_bytes(void)
 {
 	struct mallinfo2 info = mallinfo2();
 
@@ -64,7 +64,7 @@ static size_t heap(void)
 }
 
 /* Returns bytes for each. */
-static double make(struct crowd *crowd, unsigned count)
+static double make_crowd(struct crowd *crowd, unsigned count)
 {
 	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts), .depth = 1 << 20 };
 	struct snt_qp_opts opts = { .size = sizeof(opts),
@@ -83,7 +83,7 @@ static double make(struct crowd *crowd, unsigned count)
 	/* The first one makes the physical CQ, which is not what is to be measured. */
 	if (snt_qp_create(ground.ctx, &opts, &first))
 		die("no QP");
-	before = heap();
+	before = heap_bytes();
 	for (unsigned i = 0; i < count; i++) {
 		struct snt_card card;
 
@@ -99,7 +99,7 @@ static double make(struct crowd *crowd, unsigned count)
 					  .sge = &crowd->sge,
 					  .remote = &ground.token,
 					  .remote_addr = ground.token.addr };
-	return (double)(heap() - before) / count;
+	return (double)(heap_bytes() - before) / count;
 }
 
 void add_many(struct bench *bench)
@@ -122,15 +122,15 @@ void add_many(struct bench *bench)
 
 		if (!bench_wants(bench, "qps"))
 			return;
-		bytes = make(&crowd[i], rows[i].count);
-		bench_case(bench, rows[i].run, run, &crowd[i], ROUNDS * FAR,
+		bytes = make_crowd(&crowd[i], rows[i].count);
+		bench_case(bench, rows[i].run, run_all_steps, &crowd[i], ROUNDS * FAR,
 			   i ? rows[0].run : NULL);
 		if (rows[i].far)
 			bench_case(bench, rows[i].far, run_far, &crowd[i], ROUNDS * FAR,
 				   i > 1 ? rows[1].far : NULL);
 		if (!rows[i].empty)
 			continue;
-		bench_case(bench, rows[i].empty, poll_empty, &crowd[i], 1024,
+		bench_case(bench, rows[i].empty, poll_crowd, &crowd[i], 1024,
 			   i ? rows[0].empty : NULL);
 		bench_value(bench, rows[i].bytes, bytes, "bytes",
 			    i ? rows[0].bytes : NULL);

@@ -2,7 +2,7 @@
 /* Ways to poll: nothing there, and 64 WRs on four lanes by each of them. */
 #include "vqp/load.h"
 
-static void poll_empty(void *arg, unsigned count)
+static void poll_empty_vqp_cq(void *arg, unsigned count)
 {
 	struct load *load = arg;
 	struct snt_wc wc[32];
@@ -20,7 +20,7 @@ static void poll_raw_empty(void *arg, unsigned count)
 		bench_use((void *)(long)ibv_poll_cq(raw->cq, 32, wc));
 }
 
-static void look(void *arg, const struct snt_wc *wc)
+static void count_down(void *arg, const struct snt_wc *wc)
 {
 	unsigned *left = arg;
 
@@ -35,7 +35,7 @@ static unsigned by_callback(struct load *load, unsigned left)
 {
 	unsigned seen = left;
 
-	snt_cq_poll_each(load->cq, left, look, &seen);
+	snt_cq_poll_each(load->cq, left, count_down, &seen);
 	return left - seen;
 }
 
@@ -66,7 +66,7 @@ static unsigned by_itself(struct load *load, unsigned left)
 	return snt_qp_complete(load->qp, 0, physical, count, wc, 32);
 }
 
-static inline void run(struct load *load, unsigned count, poll_fn poll)
+static inline void run_polls(struct load *load, unsigned count, poll_fn poll)
 {
 	for (unsigned done = 0; done < count; done += load->wrs) {
 		snt_qp_post_send(load->qp, load->wr, load->wrs);
@@ -77,22 +77,22 @@ static inline void run(struct load *load, unsigned count, poll_fn poll)
 
 static void run_callback(void *arg, unsigned count)
 {
-	run(arg, count, by_callback);
+	run_polls(arg, count, by_callback);
 }
 
 static void run_index(void *arg, unsigned count)
 {
-	run(arg, count, by_index);
+	run_polls(arg, count, by_index);
 }
 
 static void run_one(void *arg, unsigned count)
 {
-	run(arg, count, by_one);
+	run_polls(arg, count, by_one);
 }
 
 static void run_self(void *arg, unsigned count)
 {
-	run(arg, count, by_itself);
+	run_polls(arg, count, by_itself);
 }
 
 void add_polls(struct bench *bench)
@@ -105,7 +105,8 @@ void add_polls(struct bench *bench)
 		  (struct load_opts){ LANES, SNT_SCHEME_SPRAY, SNT_OP_WRITE, 1, 0, 0 });
 	raw_make(&raw, (struct raw_opts){ LANES, 1, 0, 0, IBV_WR_RDMA_WRITE });
 	bench_case(bench, "raw-empty-poll", poll_raw_empty, &raw, 1024, NULL);
-	bench_case(bench, "empty-poll", poll_empty, &load, 1024, "raw-empty-poll");
+	bench_case(bench, "empty-poll", poll_empty_vqp_cq, &load, 1024,
+		   "raw-empty-poll");
 	bench_case(bench, "poll-array", load_run, &load, count, NULL);
 	bench_case(bench, "poll-callback", run_callback, &load, count, "poll-array");
 	bench_case(bench, "poll-index", run_index, &load, count, "poll-array");

@@ -18,7 +18,7 @@ struct receiver {
 	unsigned fragments; /* of a message */
 };
 
-static void prepare(void *arg)
+static void prepare_arrivals(void *arg)
 {
 	struct receiver *receiver = arg;
 	struct snt_recv_wr recv = { 0 };
@@ -35,7 +35,7 @@ static void prepare(void *arg)
 			die("no receive");
 }
 
-static void run(void *arg, unsigned count)
+static void run_receives(void *arg, unsigned count)
 {
 	struct receiver *receiver = arg;
 	struct snt_wc wc[32];
@@ -54,7 +54,7 @@ static void prepare_raw(void *arg)
 		null_recv(raw->qp[i % LANES], htonl(i), 64);
 }
 
-static void run_raw(void *arg, unsigned count)
+static void run_raw_receives(void *arg, unsigned count)
 {
 	const struct raw *raw = arg;
 	struct ibv_wc wc[32];
@@ -96,10 +96,10 @@ static void use_up(void *arg)
 		null_recv(receiver->lane[sequence % LANES],
 			  htonl((sequence & 0xffffff) | 1u << 31), 64);
 	}
-	run(receiver, info.recv_notifies);
+	run_receives(receiver, info.recv_notifies);
 }
 
-static void make(struct receiver *receiver, unsigned fragments)
+static void make_receiver(struct receiver *receiver, unsigned fragments)
 {
 	load_make(&receiver->load, (struct load_opts){ LANES, SNT_SCHEME_DQPLB,
 						       SNT_OP_WRITE_IMM, 1, 0, DEPTH });
@@ -117,16 +117,16 @@ void add_receives(struct bench *bench)
 	static struct receiver receiver[3];
 	static struct raw raw;
 
-	make(&receiver[0], 1);
-	make(&receiver[1], 16);
-	make(&receiver[2], 1);
+	make_receiver(&receiver[0], 1);
+	make_receiver(&receiver[1], 16);
+	make_receiver(&receiver[2], 1);
 	raw_make(&raw, (struct raw_opts){ LANES, 1, 0, 0, IBV_WR_RDMA_WRITE });
-	bench_prepared_case(bench, "raw-recv-dqplb", prepare_raw, run_raw, &raw,
-			    ARRIVALS, NULL);
-	bench_prepared_case(bench, "recv-dqplb", prepare, run, &receiver[0], ARRIVALS,
-			    "raw-recv-dqplb");
-	bench_prepared_case(bench, "recv-dqplb-16frag", prepare, run, &receiver[1],
-			    ARRIVALS, "raw-recv-dqplb");
+	bench_prepared_case(bench, "raw-recv-dqplb", prepare_raw, run_raw_receives,
+			    &raw, ARRIVALS, NULL);
+	bench_prepared_case(bench, "recv-dqplb", prepare_arrivals, run_receives,
+			    &receiver[0], ARRIVALS, "raw-recv-dqplb");
+	bench_prepared_case(bench, "recv-dqplb-16frag", prepare_arrivals, run_receives,
+			    &receiver[1], ARRIVALS, "raw-recv-dqplb");
 	bench_prepared_case(bench, "post-recv-dqplb", use_up, run_post_recv,
 			    &receiver[2], DEPTH, "raw-recv-dqplb");
 }

@@ -80,6 +80,10 @@ MUTATIONS = [
      add("\nvoid f(void)\n{\n\tskip();\n}\n")),
     ("tidy", "unfinished work", "src/util/err.c", add("/* FIX" + "ME */\n")),
     ("tidy", "bad format", "src/util/err.c", add("int  x ;\n")),
+    ("names", "a name that another file has", "src/util/err.c",
+     add("\nstatic void is_known_setting(void)\n{\n}\n")),
+    ("names", "a function called by one word", "src/util/err.c",
+     add("\nstatic __attribute__((cold)) void run(void)\n{\n}\n")),
     ("readme", "an example that is not the compiled one", "README.md",
      replace("static char buffer[4096];", "static char buffer[8192];")),
     ("readme", "a dead link", "README.md", add("[x](docs/nowhere.md)\n")),
@@ -106,7 +110,7 @@ def main() -> None:
     clang_format, c, cxx = sys.argv[1:4]
     archive, library = map(os.path.abspath, sys.argv[4:])
     arguments = {"layers": [archive], "headers": [c, cxx], "symbols": [library],
-                 "tidy": [clang_format], "readme": []}
+                 "tidy": [clang_format], "names": [], "readme": []}
     report = Report()
     with tempfile.TemporaryDirectory() as name:
         tree = Path(name)

@@ -21,7 +21,7 @@ struct ring {
 /* Two, for there is one kit at a time. */
 static struct ring rings[ENDS];
 
-static void kit_random(void *arg, void *buffer, size_t length)
+static void cm_kit_random(void *arg, void *buffer, size_t length)
 {
 	struct ring *ring = arg;
 	uint8_t *bytes = buffer;
@@ -37,7 +37,7 @@ static void kit_wake(void *arg)
 	ring->kit->rung[ring->end]++;
 }
 
-static void check(struct kit *kit)
+static void check_machines(struct kit *kit)
 {
 	for (unsigned end = 0; end < ENDS; end++) {
 		const char *wrong = cm_check(kit->cm[end]);
@@ -61,7 +61,7 @@ struct kit *kit_open(const struct snt__soft_cm_config *config, bool ipv6)
 		if (config)
 			own = *config;
 		rings[end] = (struct ring){ kit, end };
-		own.random = kit_random;
+		own.random = cm_kit_random;
 		own.arg = &rings[end];
 		own.guid = 0x1000 + end;
 		assert_int_equal(snt__soft_cm_create(&own, &kit->cm[end]), 0);
@@ -78,7 +78,7 @@ struct kit *kit_open(const struct snt__soft_cm_config *config, bool ipv6)
 
 void kit_close(struct kit *kit)
 {
-	check(kit);
+	check_machines(kit);
 	while (kit->first) {
 		struct kit_frame *frame = kit->first;
 
@@ -135,7 +135,7 @@ static void take_output(struct kit *kit, unsigned from)
 			kit->late_at = kit->now + LATE_NS;
 		}
 	}
-	check(kit);
+	check_machines(kit);
 }
 
 void kit_pump(struct kit *kit)
@@ -154,7 +154,7 @@ void kit_pump(struct kit *kit)
 		snt__soft_cm_input(kit->cm[frame->to], &frame->path, frame->mad,
 				   kit->now);
 		free(frame);
-		check(kit);
+		check_machines(kit);
 	}
 }
 
@@ -165,10 +165,10 @@ static void deliver_late(struct kit *kit)
 	kit->late = NULL;
 	snt__soft_cm_input(kit->cm[frame->to], &frame->path, frame->mad, kit->now);
 	free(frame);
-	check(kit);
+	check_machines(kit);
 }
 
-static uint64_t next_time(struct kit *kit)
+static uint64_t next_cm_time(struct kit *kit)
 {
 	uint64_t at = kit->late ? kit->late_at : SNT__SOFT_NEVER;
 
@@ -182,9 +182,9 @@ static uint64_t next_time(struct kit *kit)
 }
 
 /* False: nothing happens until then. */
-static bool step(struct kit *kit, uint64_t until)
+static bool step_cm(struct kit *kit, uint64_t until)
 {
-	uint64_t at = next_time(kit);
+	uint64_t at = next_cm_time(kit);
 
 	if (at > until)
 		return false;
@@ -204,7 +204,7 @@ void kit_run_for(struct kit *kit, uint64_t ns)
 	uint64_t until = kit->now + ns;
 
 	kit_pump(kit);
-	while (step(kit, until))
+	while (step_cm(kit, until))
 		;
 	kit->now = until;
 }
@@ -212,7 +212,7 @@ void kit_run_for(struct kit *kit, uint64_t ns)
 void kit_run(struct kit *kit)
 {
 	kit_pump(kit);
-	while (step(kit, SNT__SOFT_NEVER - 1))
+	while (step_cm(kit, SNT__SOFT_NEVER - 1))
 		;
 }
 
@@ -226,7 +226,7 @@ void kit_inject(struct kit *kit, unsigned to, const struct snt__soft_path *path,
 	memcpy(own.target, kit_gid[kit->ipv6][to], 16);
 	snt__cm_encode(message, mad);
 	snt__soft_cm_input(kit->cm[to], path ? path : &own, mad, kit->now);
-	check(kit);
+	check_machines(kit);
 }
 
 /*
@@ -240,7 +240,7 @@ struct snt__cm_event kit_expect(struct kit *kit, unsigned end,
 
 	assert_int_equal(snt__soft_cm_next_event(&kit->channel[end], &event), 0);
 	assert_int_equal(event.type, type);
-	check(kit);
+	check_machines(kit);
 	return event;
 }
 

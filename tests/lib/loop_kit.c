@@ -10,7 +10,7 @@
 	 SNT_ACCESS_REMOTE_ATOMIC)
 #define ROUNDS 1000
 
-static void open_end(struct loop_pair *pair, struct loop_end *end)
+static void open_loop_end(struct loop_pair *pair, struct loop_end *end)
 {
 	const struct loop_opts *opts = &pair->opts;
 	struct snt_adopted adopted[LOOP_DEVICES_MAX];
@@ -40,7 +40,7 @@ static void open_end(struct loop_pair *pair, struct loop_end *end)
 	assert_success(snt_qp_create(end->ctx, &qp_opts, &end->qp));
 }
 
-static void connect_qps(struct snt_qp *const qp[2])
+static void connect_loop_qps(struct snt_qp *const qp[2])
 {
 	struct snt_card card[2];
 
@@ -60,9 +60,9 @@ struct loop_pair *loop_pair_open(const struct loop_opts *opts)
 		pair->opts.devices = 1;
 	pair->fabric = scripted_fabric_create(1);
 	for (int i = 0; i < 2; i++)
-		open_end(pair, &pair->end[i]);
+		open_loop_end(pair, &pair->end[i]);
 	if (!opts->unconnected)
-		connect_qps(
+		connect_loop_qps(
 			(struct snt_qp *const[]){ pair->end[0].qp, pair->end[1].qp });
 	loop_done_reset();
 	return pair;
@@ -96,7 +96,7 @@ void loop_pair_add(struct loop_pair *pair, const struct snt_qp_opts *opts,
 		with_cq.cq = pair->end[i].cq;
 		assert_success(snt_qp_create(pair->end[i].ctx, &with_cq, &qp_out[i]));
 	}
-	connect_qps(qp_out);
+	connect_loop_qps(qp_out);
 }
 
 /*
@@ -141,7 +141,7 @@ static void close_polled(struct loop_pair *pair, struct loop_end *end)
 		assert_int_equal(wc.opcode, SNT_OP_CLOSED);
 }
 
-static void close_end(struct loop_pair *pair, struct loop_end *end)
+static void close_loop_end(struct loop_pair *pair, struct loop_end *end)
 {
 	struct snt_qp_info info = { .size = sizeof(info) };
 
@@ -166,7 +166,7 @@ void loop_pair_close(struct loop_pair *pair)
 	for (int i = 0; i < 2; i++) {
 		unsigned faults = 0;
 
-		close_end(pair, &pair->end[i]);
+		close_loop_end(pair, &pair->end[i]);
 		for (unsigned n = 0; n < pair->opts.devices; n++)
 			faults |= scripted_faults(pair->end[i].device[n]);
 		assert_int_equal(faults, 0);

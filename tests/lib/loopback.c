@@ -58,7 +58,7 @@ static bool is_free(unsigned of, unsigned number)
 	return free;
 }
 
-static bool claim(unsigned of)
+static bool claim_network(unsigned of)
 {
 	int fd;
 
@@ -75,7 +75,7 @@ static bool claim(unsigned of)
 unsigned loopback_claim(unsigned first)
 {
 	for (unsigned i = 0; i < TRIES; i++)
-		if (claim((first + i) % BLOCKS))
+		if (claim_network((first + i) % BLOCKS))
 			return (first + i) % BLOCKS;
 	fprintf(stderr,
 		"no %u loopback addresses have UDP port %u free; "

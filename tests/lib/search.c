@@ -70,7 +70,7 @@ void search_count(const struct snt__sim *sim)
 		state.hash ^= snt__sim_hash(sim);
 }
 
-static void describe(const struct search_plan *plan, char *text, size_t size)
+static void describe_plan(const struct search_plan *plan, char *text, size_t size)
 {
 	int n = snprintf(text, size, "%s --seed %" PRIu64 " --seeds 1", state.program,
 			 plan->seed);
@@ -130,11 +130,11 @@ static void catch_crashes(void)
  * Running
  */
 
-static int run(const struct search_plan *plan)
+static int run_plan(const struct search_plan *plan)
 {
 	int ret;
 
-	describe(plan, state.replay, sizeof(state.replay));
+	describe_plan(plan, state.replay, sizeof(state.replay));
 	state.verdict->text[0] = '\0';
 	state.seen = 0;
 	alarm(SECONDS_MAX);
@@ -145,7 +145,7 @@ static int run(const struct search_plan *plan)
 }
 
 /* In a child, so that it may crash. Does it fail in this way? */
-static bool fails(const struct search_plan *plan, const char *how)
+static bool fails_in_child(const struct search_plan *plan, const char *how)
 {
 	pid_t child;
 
@@ -172,7 +172,7 @@ static void drop_kinds(struct search_plan *plan, const char *how)
 		struct search_plan less = *plan;
 
 		less.faults &= ~(1u << i);
-		if (less.faults != plan->faults && fails(&less, how))
+		if (less.faults != plan->faults && fails_in_child(&less, how))
 			*plan = less;
 	}
 }
@@ -185,28 +185,28 @@ static void drop_ops(struct search_plan *plan, const char *how)
 		struct search_plan less = *plan;
 
 		less.ops = least + (plan->ops - least) / 2;
-		if (fails(&less, how))
+		if (fails_in_child(&less, how))
 			*plan = less;
 		else
 			least = less.ops;
 	}
 }
 
-static void shrink(struct search_plan plan)
+static void shrink_plan(struct search_plan plan)
 {
 	char how[sizeof(state.verdict->text)], text[512];
 
-	if (fails(&plan, ""))
+	if (fails_in_child(&plan, ""))
 		return;
 	memcpy(how, state.verdict->text, sizeof(how));
-	if (!fails(&plan, how)) {
+	if (!fails_in_child(&plan, how)) {
 		printf("# does not fail twice in the same way\n");
 		return;
 	}
 	drop_kinds(&plan, how);
 	drop_ops(&plan, how);
 	drop_kinds(&plan, how);
-	describe(&plan, text, sizeof(text));
+	describe_plan(&plan, text, sizeof(text));
 	printf("# shrunk: %s\n", text);
 }
 
@@ -218,13 +218,13 @@ static int search_seeds(struct search_plan plan, uint64_t count, bool shrinking)
 		plan.capture = i + 1 == count ? capture : NULL;
 		/* Crashes too are to be shrunk. */
 		if (shrinking && count == 1)
-			shrink(plan);
-		if (!run(&plan))
+			shrink_plan(plan);
+		if (!run_plan(&plan))
 			continue;
 		printf("not ok 1 - seed %" PRIu64 "\n", plan.seed);
 		printf("# replay: %s\n", state.replay);
 		if (shrinking && count > 1)
-			shrink(plan);
+			shrink_plan(plan);
 		return 1;
 	}
 	printf("ok 1 - %" PRIu64 " seeds\n", count);
@@ -247,7 +247,7 @@ static int compare_hashes(struct search_plan plan, const char *path)
 	}
 	while (fscanf(file, "%" SCNu64 " %" SCNx64, &plan.seed, &hash) == 2) {
 		for (unsigned twice = 0; twice < 2; twice++) {
-			if (!run(&plan) && state.hash == hash)
+			if (!run_plan(&plan) && state.hash == hash)
 				continue;
 			printf("# seed %" PRIu64 ": %016" PRIx64 ", not %016" PRIx64
 			       "\n# replay: %s\n",
@@ -272,7 +272,7 @@ static int write_hashes(struct search_plan plan, uint64_t count, const char *pat
 	int failed = !file;
 
 	for (uint64_t i = 0; !failed && i < count; i++, plan.seed++) {
-		failed = run(&plan);
+		failed = run_plan(&plan);
 		fprintf(file, "%" PRIu64 " %016" PRIx64 "\n", plan.seed, state.hash);
 	}
 	if (!file || fclose(file)) {

@@ -16,7 +16,7 @@
  * The driver
  */
 
-static void driver_random(void *arg, void *buffer, size_t length)
+static void kit_random(void *arg, void *buffer, size_t length)
 {
 	struct kit *kit = arg;
 	uint8_t *bytes = buffer;
@@ -25,15 +25,15 @@ static void driver_random(void *arg, void *buffer, size_t length)
 		bytes[i] = (uint8_t)random_next(&kit->random);
 }
 
-static void collect(struct kit *kit);
+static void collect_output(struct kit *kit);
 
-static void driver_kick(void *arg)
+static void kit_kick(void *arg)
 {
 	struct kit *kit = arg;
 
 	kit->kicks++;
 	if (kit->eager)
-		collect(kit);
+		collect_output(kit);
 }
 
 static int driver_wait(void *arg, int fd)
@@ -44,12 +44,12 @@ static int driver_wait(void *arg, int fd)
 }
 
 static const struct snt__soft_driver driver = {
-	.random = driver_random,
-	.kick = driver_kick,
+	.random = kit_random,
+	.kick = kit_kick,
 	.wait = driver_wait,
 };
 
-static void gid_of(const struct kit *kit, unsigned end, uint8_t gid[16])
+static void gid_of_end(const struct kit *kit, unsigned end, uint8_t gid[16])
 {
 	static const uint8_t ipv4[16] = { [10] = 0xff, [11] = 0xff, [12] = 10 };
 	static const uint8_t ipv6[16] = { 0xfd, 1 };
@@ -91,7 +91,7 @@ static void open_device(struct kit *kit, unsigned end)
 	struct kit_end *e = &kit->end[end];
 	uint8_t gid[1][16];
 
-	gid_of(kit, end, gid[0]);
+	gid_of_end(kit, end, gid[0]);
 	config.name = end == A ? "soft0" : "soft1";
 	config.driver = &driver;
 	config.driver_arg = kit;
@@ -130,7 +130,7 @@ static void give_bytes(uint8_t *bytes)
 		*to = bytes;
 }
 
-static void open_end(struct kit *kit, unsigned end)
+static void open_soft_end(struct kit *kit, unsigned end)
 {
 	const struct snt_control *control = kit->control;
 	struct kit_end *e = &kit->end[end];
@@ -168,8 +168,8 @@ struct kit *kit_open(const struct kit_opts *opts)
 	kit->control = snt__soft_control();
 	kit->last = &kit->first;
 	kit->batch = 64;
-	open_end(kit, A);
-	open_end(kit, B);
+	open_soft_end(kit, A);
+	open_soft_end(kit, B);
 	if (!kit->opts.unconnected) {
 		kit_connect(kit, A);
 		kit_connect(kit, B);
@@ -177,7 +177,7 @@ struct kit *kit_open(const struct kit_opts *opts)
 	return kit;
 }
 
-static void close_end(struct kit *kit, unsigned end)
+static void close_soft_end(struct kit *kit, unsigned end)
 {
 	const struct snt_control *control = kit->control;
 	struct kit_end *e = &kit->end[end];
@@ -207,8 +207,8 @@ void kit_close(struct kit *kit)
 		free(frame);
 	}
 	free(kit->late);
-	close_end(kit, A);
-	close_end(kit, B);
+	close_soft_end(kit, A);
+	close_soft_end(kit, B);
 	free(kit);
 }
 
@@ -227,7 +227,7 @@ void kit_make_qp(struct kit *kit, unsigned end)
 	assert_int_equal(kit->control->create_qp(e->pd, &attr, &e->qp), 0);
 }
 
-static int orzero(int value)
+static int not_negative(int value)
 {
 	return value < 0 ? 0 : value;
 }
@@ -240,22 +240,22 @@ int kit_attr(struct kit *kit, unsigned end, enum ibv_qp_state state,
 	*attr = (struct ibv_qp_attr){
 		.qp_state = state,
 		.port_num = 1,
-		.qp_access_flags = orzero(opts->access),
+		.qp_access_flags = not_negative(opts->access),
 		.path_mtu = opts->mtu,
 		.dest_qp_num = kit->end[!end].qp ? kit->end[!end].qp->qp_num : 0,
 		.rq_psn = opts->psn,
 		.sq_psn = opts->psn,
-		.max_dest_rd_atomic = orzero(opts->dest_reads),
-		.max_rd_atomic = orzero(opts->reads),
+		.max_dest_rd_atomic = not_negative(opts->dest_reads),
+		.max_rd_atomic = not_negative(opts->reads),
 		.min_rnr_timer = 12,
-		.timeout = orzero(opts->timeout),
-		.retry_cnt = orzero(opts->retries),
-		.rnr_retry = orzero(opts->rnr_retries),
+		.timeout = not_negative(opts->timeout),
+		.retry_cnt = not_negative(opts->retries),
+		.rnr_retry = not_negative(opts->rnr_retries),
 		.ah_attr = { .is_global = 1,
 			     .port_num = 1,
 			     .grh = { .hop_limit = 64 } },
 	};
-	gid_of(kit, !end, attr->ah_attr.grh.dgid.raw);
+	gid_of_end(kit, !end, attr->ah_attr.grh.dgid.raw);
 	return rc_mask(state);
 }
 
@@ -320,14 +320,14 @@ static struct kit_frame *new_frame(struct kit *kit, unsigned from,
 	return frame;
 }
 
-static void append(struct kit *kit, struct kit_frame *frame)
+static void append_frame(struct kit *kit, struct kit_frame *frame)
 {
 	*kit->last = frame;
 	kit->last = &frame->next;
 }
 
 /* All that both ends have to send. */
-static void collect(struct kit *kit)
+static void collect_output(struct kit *kit)
 {
 	static struct snt__soft_packet packets[64];
 
@@ -343,7 +343,7 @@ static void collect(struct kit *kit)
 					new_frame(kit, end, &packets[i]);
 
 				(kit->watch ? kit->watch : count_opcodes)(kit, frame);
-				append(kit, frame);
+				append_frame(kit, frame);
 			}
 		} while (count);
 	}
@@ -351,7 +351,7 @@ static void collect(struct kit *kit)
 }
 
 /* The bytes are a copy of just that length, so that a checker sees what is read. */
-static void deliver(struct kit *kit, const struct kit_frame *frame)
+static void deliver_frame(struct kit *kit, const struct kit_frame *frame)
 {
 	uint8_t *bytes = malloc(frame->length ? frame->length : 1);
 
@@ -381,17 +381,17 @@ static void release_late(struct kit *kit)
 
 	kit->late = NULL;
 	if (frame)
-		deliver(kit, frame);
+		deliver_frame(kit, frame);
 	free(frame);
 }
 
 /* Delivers one packet. Returns false if there is none. */
-static bool step(struct kit *kit)
+static bool deliver_one(struct kit *kit)
 {
 	enum kit_fate fate = KIT_PASS;
 	struct kit_frame *frame;
 
-	collect(kit);
+	collect_output(kit);
 	frame = take_first(kit);
 	if (!frame) {
 		bool was_late = kit->late;
@@ -407,9 +407,9 @@ static bool step(struct kit *kit)
 		return true;
 	}
 	if (fate == KIT_PASS || fate == KIT_TWICE)
-		deliver(kit, frame);
+		deliver_frame(kit, frame);
 	if (fate == KIT_TWICE)
-		deliver(kit, frame);
+		deliver_frame(kit, frame);
 	free(frame);
 	if (kit->late && kit->late_left-- == 0)
 		release_late(kit);
@@ -418,7 +418,7 @@ static bool step(struct kit *kit)
 
 void kit_pump(struct kit *kit)
 {
-	while (step(kit))
+	while (deliver_one(kit))
 		;
 }
 
@@ -426,9 +426,9 @@ void kit_exchange(struct kit *kit)
 {
 	struct kit_frame *frame;
 
-	collect(kit);
+	collect_output(kit);
 	while ((frame = take_first(kit))) {
-		deliver(kit, frame);
+		deliver_frame(kit, frame);
 		free(frame);
 	}
 }
@@ -490,8 +490,8 @@ void kit_inject(struct kit *kit, unsigned to, const struct snt__wire_packet *pac
 	struct snt__soft_path path = { .hop_limit = 64 };
 	size_t length = snt__wire_encode(packet, bytes);
 
-	gid_of(kit, !to, path.source);
-	gid_of(kit, to, path.target);
+	gid_of_end(kit, !to, path.source);
+	gid_of_end(kit, to, path.target);
 	if (packet->payload_length)
 		memcpy(bytes + length, payload, packet->payload_length);
 	length += packet->payload_length;
@@ -504,7 +504,7 @@ void kit_inject(struct kit *kit, unsigned to, const struct snt__wire_packet *pac
  * Work
  */
 
-static bool is_atomic(enum ibv_wr_opcode opcode)
+static bool is_atomic_opcode(enum ibv_wr_opcode opcode)
 {
 	return opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
 	       opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
@@ -528,7 +528,7 @@ struct ibv_send_wr kit_wr(struct kit *kit, unsigned end, const struct kit_send *
 		.length = send->length,
 		.lkey = e->mr->lkey,
 	};
-	if (is_atomic(send->opcode)) {
+	if (is_atomic_opcode(send->opcode)) {
 		wr.wr.atomic.remote_addr = (uintptr_t)peer->bytes + send->far;
 		wr.wr.atomic.rkey = peer->mr->rkey;
 		wr.wr.atomic.compare_add = send->compare_add;
@@ -626,7 +626,7 @@ void kit_expect_no_event(struct kit *kit, unsigned end)
  * Memory
  */
 
-static uint8_t pattern(uint32_t i, unsigned seed)
+static uint8_t pattern_byte(uint32_t i, unsigned seed)
 {
 	return (uint8_t)(i * 7 + i / 251 + seed * 31 + 1);
 }
@@ -635,14 +635,14 @@ void kit_fill(struct kit *kit, unsigned end, uint32_t at, uint32_t length,
 	      unsigned seed)
 {
 	for (uint32_t i = 0; i < length; i++)
-		kit->end[end].bytes[at + i] = pattern(i, seed);
+		kit->end[end].bytes[at + i] = pattern_byte(i, seed);
 }
 
 void kit_check(struct kit *kit, unsigned end, uint32_t at, uint32_t length,
 	       unsigned seed)
 {
 	for (uint32_t i = 0; i < length; i++)
-		if (kit->end[end].bytes[at + i] != pattern(i, seed))
+		if (kit->end[end].bytes[at + i] != pattern_byte(i, seed))
 			fail_msg("byte %u of %u is wrong", i, length);
 }
 

@@ -9,7 +9,7 @@
  * The driver
  */
 
-static void driver_random(void *arg, void *buffer, size_t length)
+static void mover_random(void *arg, void *buffer, size_t length)
 {
 	struct soft_mover *mover = arg;
 	uint8_t *bytes = buffer;
@@ -28,7 +28,7 @@ static void driver_unlock(void *arg)
 	pthread_mutex_unlock(&((struct soft_mover *)arg)->lock);
 }
 
-static void driver_kick(void *arg)
+static void mover_kick(void *arg)
 {
 	struct soft_mover *mover = arg;
 
@@ -39,22 +39,22 @@ static void driver_kick(void *arg)
 }
 
 static const struct snt__soft_driver driver = {
-	.random = driver_random,
+	.random = mover_random,
 	.lock = driver_lock,
 	.unlock = driver_unlock,
-	.kick = driver_kick,
+	.kick = mover_kick,
 };
 
 /*
  * The thread
  */
 
-static uint64_t now(const struct soft_mover *mover)
+static uint64_t mover_now(const struct soft_mover *mover)
 {
 	return mover->now_ns ? mover->now_ns() : 0;
 }
 
-static size_t flatten(const struct snt__soft_packet *packet, uint8_t *bytes)
+static size_t flatten_packet(const struct snt__soft_packet *packet, uint8_t *bytes)
 {
 	size_t length = packet->header_length;
 
@@ -68,18 +68,18 @@ static size_t flatten(const struct snt__soft_packet *packet, uint8_t *bytes)
 	return length + snt__wire_pad(packet->payload_length);
 }
 
-static bool shuttle(struct soft_mover *mover, unsigned from)
+static bool shuttle_packets(struct soft_mover *mover, unsigned from)
 {
 	struct snt__soft_packet packets[PACKETS];
 	uint8_t bytes[SNT__WIRE_HEADER_MAX + 4096 + 4];
-	unsigned count =
-		snt__soft_output(mover->device[from], packets, PACKETS, now(mover));
+	unsigned count = snt__soft_output(mover->device[from], packets, PACKETS,
+					  mover_now(mover));
 
 	for (unsigned i = 0; i < count; i++) {
-		size_t length = flatten(&packets[i], bytes);
+		size_t length = flatten_packet(&packets[i], bytes);
 
 		snt__soft_input(mover->device[!from], packets[i].path, bytes, length,
-				now(mover));
+				mover_now(mover));
 	}
 	return count;
 }
@@ -87,8 +87,8 @@ static bool shuttle(struct soft_mover *mover, unsigned from)
 static void run_timers(struct soft_mover *mover)
 {
 	for (unsigned i = 0; i < 2; i++)
-		if (snt__soft_deadline(mover->device[i]) <= now(mover))
-			snt__soft_timer(mover->device[i], now(mover));
+		if (snt__soft_deadline(mover->device[i]) <= mover_now(mover))
+			snt__soft_timer(mover->device[i], mover_now(mover));
 }
 
 static void *move_packets(void *arg)
@@ -97,9 +97,9 @@ static void *move_packets(void *arg)
 
 	pthread_mutex_lock(&mover->lock);
 	while (!mover->over) {
-		bool moved = shuttle(mover, 0);
+		bool moved = shuttle_packets(mover, 0);
 
-		moved |= shuttle(mover, 1);
+		moved |= shuttle_packets(mover, 1);
 		if (mover->now_ns)
 			run_timers(mover);
 		/* Others want to have a turn, or nobody wants anything. */

@@ -26,7 +26,7 @@ bool kit_real(void)
 	return getenv("STREAM_REAL") != NULL;
 }
 
-static void well(const char *text)
+static void check_fault(const char *text)
 {
 	if (text)
 		fail_msg("%s", text);
@@ -65,22 +65,22 @@ static void set_opts(const struct kit_way *way, const struct kit_opts *opts)
 void kit_open_world(const struct kit_opts *opts)
 {
 	world_cq_depth = 2048;
-	well(world_simple(&world, kit_real()));
+	check_fault(world_simple(&world, kit_real()));
 	set_opts(NULL, opts);
 }
 
 void kit_open(const struct kit_way *way, const struct kit_opts *opts)
 {
 	world_cq_depth = opts && opts->depth > 64 ? 32000 : 2048;
-	well(world_simple(&world, kit_real()));
+	check_fault(world_simple(&world, kit_real()));
 	world.by_card = way->by_card;
 	set_opts(way, opts);
-	well(world_connected(&world));
+	check_fault(world_connected(&world));
 }
 
 void kit_close_after_lie(void)
 {
-	well(world_close(&world));
+	check_fault(world_close(&world));
 }
 
 void kit_close(void)

@@ -21,7 +21,7 @@ static struct {
 	uint8_t bytes[65536];
 } late;
 
-static bool chance(unsigned of_1000)
+static bool by_chance(unsigned of_1000)
 {
 	faults.seed = faults.seed * UINT64_C(6364136223846793005) + 1442695040888963407;
 	return (faults.seed >> 33) % 1000 < of_1000;
@@ -67,14 +67,14 @@ static void keep_late(int fd, const struct msghdr *header, const uint8_t *bytes,
 static void send_one(int fd, const struct msghdr *header, const uint8_t *bytes,
 		     size_t size)
 {
-	bool doubled = chance(faults.doubled);
+	bool doubled = by_chance(faults.doubled);
 
 	faults.datagrams++;
-	if (chance(faults.lost)) {
+	if (by_chance(faults.lost)) {
 		faults.lost_count++;
 		return;
 	}
-	if (!late.there && chance(faults.late)) {
+	if (!late.there && by_chance(faults.late)) {
 		keep_late(fd, header, bytes, size);
 		return;
 	}
@@ -84,7 +84,7 @@ static void send_one(int fd, const struct msghdr *header, const uint8_t *bytes,
 	send_late();
 }
 
-static bool quiet(void)
+static bool has_no_faults(void)
 {
 	return !faults.lost && !faults.doubled && !faults.late;
 }
@@ -102,7 +102,7 @@ static int send_badly(int fd, struct mmsghdr *headers, unsigned count, int flags
 		errno = faults.error;
 		return -1;
 	}
-	if (chance(faults.full)) {
+	if (by_chance(faults.full)) {
 		faults.full_count++;
 		errno = EAGAIN;
 		return -1;
@@ -111,7 +111,7 @@ static int send_badly(int fd, struct mmsghdr *headers, unsigned count, int flags
 		errno = faults.segments_error;
 		return -1;
 	}
-	if (quiet())
+	if (has_no_faults())
 		return __real_snt__udp_sendmmsg(fd, headers, faults.full ? 1 : count,
 						flags);
 	for (unsigned i = 0; i < count; i++) {

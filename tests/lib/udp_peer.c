@@ -30,7 +30,7 @@ _Noreturn void peer_fail(const struct peer *peer, const char *format, ...)
 	exit(1);
 }
 
-static void check(const struct peer *peer, int ret, const char *what)
+static void check_peer_call(const struct peer *peer, int ret, const char *what)
 {
 	if (ret)
 		peer_fail(peer, "%s: %s; %s", what, strerror(-ret), snt_err_text());
@@ -71,20 +71,20 @@ static bool is_suitable(const struct snt_gid_info *gid, bool ipv6)
 	return gid->type == SNT_GID_ROCE_V2 && mapped == !ipv6 && !link_local;
 }
 
-static void find_gid(struct peer *peer, struct snt_device *device, bool ipv6,
-		     uint32_t *index_out)
+static void find_peer_gid(struct peer *peer, struct snt_device *device, bool ipv6,
+			  uint32_t *index_out)
 {
 	struct snt_gid_info gid = { .size = sizeof(gid) };
 	unsigned i = 0;
 
 	while (!snt_device_query_gid(device, i, &gid) && !is_suitable(&gid, ipv6))
 		i++;
-	check(peer, snt_device_query_gid(device, i, &gid), "GID");
+	check_peer_call(peer, snt_device_query_gid(device, i, &gid), "GID");
 	memcpy(peer->card.gid, gid.raw, sizeof(gid.raw));
 	*index_out = gid.index;
 }
 
-static void make(struct peer *peer, struct snt_device *device)
+static void make_peer_qp(struct peer *peer, struct snt_device *device)
 {
 	struct ibv_qp_init_attr init = {
 		.qp_type = IBV_QPT_RC,
@@ -95,28 +95,33 @@ static void make(struct peer *peer, struct snt_device *device)
 	peer->control = snt_device_control(device);
 	peer->context = snt_device_context(device);
 	peer->bytes = aligned_alloc(4096, 2 * PEER_AREA + 4096);
-	check(peer, peer->bytes ? 0 : -ENOMEM, "memory");
+	check_peer_call(peer, peer->bytes ? 0 : -ENOMEM, "memory");
 	memset(peer->bytes, 0, 2 * PEER_AREA + 4096);
-	check(peer, peer->control->create_channel(peer->context, &peer->channel),
-	      "channel");
-	check(peer,
-	      peer->control->create_cq(peer->context, 4 * PEER_DEPTH, NULL,
-				       peer->channel, 0, &peer->cq),
-	      "CQ");
-	check(peer,
-	      peer->control->reg_mr(snt_device_pd(device), peer->bytes,
-				    2 * PEER_AREA + 4096, PEER_ACCESS, &peer->mr),
-	      "MR");
+	check_peer_call(peer,
+			peer->control->create_channel(peer->context, &peer->channel),
+			"channel");
+	check_peer_call(peer,
+			peer->control->create_cq(peer->context, 4 * PEER_DEPTH, NULL,
+						 peer->channel, 0, &peer->cq),
+			"CQ");
+	check_peer_call(peer,
+			peer->control->reg_mr(snt_device_pd(device), peer->bytes,
+					      2 * PEER_AREA + 4096, PEER_ACCESS,
+					      &peer->mr),
+			"MR");
 	init.send_cq = init.recv_cq = peer->cq;
-	check(peer, peer->control->create_qp(snt_device_pd(device), &init, &peer->qp),
-	      "QP");
+	check_peer_call(peer,
+			peer->control->create_qp(snt_device_pd(device), &init,
+						 &peer->qp),
+			"QP");
 	peer->card.addr = (uintptr_t)peer->bytes;
 	peer->card.key = peer->mr->rkey;
 	peer->card.qpn = peer->qp->qp_num;
 	peer->card.psn = 0xfffff0 ^ (peer->qp->qp_num & 0xff); /* soon it wraps */
 }
 
-static void connect_qp(struct peer *peer, const struct peer_opts *opts, uint32_t gid)
+static void connect_peer_qp(struct peer *peer, const struct peer_opts *opts,
+			    uint32_t gid)
 {
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_INIT,
@@ -138,14 +143,18 @@ static void connect_qp(struct peer *peer, const struct peer_opts *opts, uint32_t
 	};
 
 	memcpy(attr.ah_attr.grh.dgid.raw, peer->other.gid, sizeof(peer->other.gid));
-	check(peer, peer->control->modify_qp(peer->qp, &attr, rc_mask(IBV_QPS_INIT)),
-	      "INIT");
+	check_peer_call(peer,
+			peer->control->modify_qp(peer->qp, &attr,
+						 rc_mask(IBV_QPS_INIT)),
+			"INIT");
 	attr.qp_state = IBV_QPS_RTR;
-	check(peer, peer->control->modify_qp(peer->qp, &attr, rc_mask(IBV_QPS_RTR)),
-	      "RTR");
+	check_peer_call(peer,
+			peer->control->modify_qp(peer->qp, &attr, rc_mask(IBV_QPS_RTR)),
+			"RTR");
 	attr.qp_state = IBV_QPS_RTS;
-	check(peer, peer->control->modify_qp(peer->qp, &attr, rc_mask(IBV_QPS_RTS)),
-	      "RTS");
+	check_peer_call(peer,
+			peer->control->modify_qp(peer->qp, &attr, rc_mask(IBV_QPS_RTS)),
+			"RTS");
 }
 
 void peer_parse(char *text, struct peer_opts *opts)
@@ -164,7 +173,7 @@ void peer_parse(char *text, struct peer_opts *opts)
 		opts->devices = value;
 }
 
-static void enter(const struct peer *peer, const char *netns)
+static void enter_netns(const struct peer *peer, const char *netns)
 {
 	char path[128];
 	int fd;
@@ -187,8 +196,8 @@ void peer_open_ctx(struct peer *peer, const struct peer_opts *opts)
 		.devices = opts->devices,
 	};
 
-	enter(peer, opts->netns);
-	check(peer, snt_ctx_create(&ctx_opts, &peer->ctx), "open");
+	enter_netns(peer, opts->netns);
+	check_peer_call(peer, snt_ctx_create(&ctx_opts, &peer->ctx), "open");
 }
 
 void peer_open(struct peer *peer, const struct peer_opts *opts)
@@ -199,21 +208,21 @@ void peer_open(struct peer *peer, const struct peer_opts *opts)
 
 	peer_open_ctx(peer, opts);
 	device = snt_ctx_device(peer->ctx, 0);
-	find_gid(peer, device, opts->ipv6, &gid);
-	make(peer, device);
+	find_peer_gid(peer, device, opts->ipv6, &gid);
+	make_peer_qp(peer, device);
 	ours = peer->card;
 	peer_swap(peer, &ours, &peer->other, sizeof(ours));
-	connect_qp(peer, opts, gid);
+	connect_peer_qp(peer, opts, gid);
 	peer_meet(peer);
 }
 
 void peer_close(struct peer *peer)
 {
-	check(peer, peer->control->destroy_qp(peer->qp), "destroy the QP");
-	check(peer, peer->control->destroy_cq(peer->cq), "destroy the CQ");
-	check(peer, peer->control->destroy_channel(peer->channel), "channel");
-	check(peer, peer->control->dereg_mr(peer->mr), "deregister");
-	check(peer, snt_ctx_destroy(peer->ctx), "close");
+	check_peer_call(peer, peer->control->destroy_qp(peer->qp), "destroy the QP");
+	check_peer_call(peer, peer->control->destroy_cq(peer->cq), "destroy the CQ");
+	check_peer_call(peer, peer->control->destroy_channel(peer->channel), "channel");
+	check_peer_call(peer, peer->control->dereg_mr(peer->mr), "deregister");
+	check_peer_call(peer, snt_ctx_destroy(peer->ctx), "close");
 	free(peer->bytes);
 }
 
@@ -264,7 +273,8 @@ static void wait_for_event(struct peer *peer)
 
 	if (ready != 1)
 		peer_fail(peer, "nothing came within %d s", WAIT_MS / 1000);
-	check(peer, peer->control->get_cq_event(peer->channel, &cq, &context), "event");
+	check_peer_call(peer, peer->control->get_cq_event(peer->channel, &cq, &context),
+			"event");
 	peer->control->ack_cq_events(cq, 1);
 }
 

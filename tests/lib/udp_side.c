@@ -204,7 +204,7 @@ static double cpu_seconds(void)
 }
 
 /* How often threads of devices have gone to sleep. */
-static long switches(void)
+static long voluntary_switches(void)
 {
 	DIR *tasks = opendir("/proc/self/task");
 	struct dirent *task;
@@ -243,9 +243,9 @@ void sides_idle(void)
 	do {
 		assert_true(tries++ < 10);
 		cpu = cpu_seconds();
-		before = switches();
+		before = voluntary_switches();
 		nanosleep(&second, NULL);
-	} while (cpu_seconds() - cpu >= 0.01 || switches() != before);
+	} while (cpu_seconds() - cpu >= 0.01 || voluntary_switches() != before);
 }
 
 void side_put_to_sleep(struct side *side)

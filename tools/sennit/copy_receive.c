@@ -570,7 +570,7 @@ static ssize_t write_bytes(const struct copy_receiver *receiver,
 	return length;
 }
 
-static int receive_bytes(struct copy_receiver *receiver)
+static int receive_data(struct copy_receiver *receiver)
 {
 	struct copy_incoming *item = receiver->current;
 	struct iovec iov[2];
@@ -785,7 +785,7 @@ static int do_own_work(struct copy_receiver *receiver)
 		return retry_lock(receiver);
 	if (receiver->state == HASHING)
 		return hash_kept_bytes(receiver);
-	did = receiver->link->data_left ? receive_bytes(receiver)
+	did = receiver->link->data_left ? receive_data(receiver)
 					: receive_frame(receiver);
 	if (!did && is_group_complete(receiver))
 		return place_group(receiver);

@@ -101,7 +101,7 @@ static json_t *lanes_json(const struct perf_result *result)
 	return lanes;
 }
 
-static void add_case(json_t *object, const struct perf_case *c)
+static void json_add_case(json_t *object, const struct perf_case *c)
 {
 	json_t *options = json_pack(
 		"{s:s, s:s, s:I, s:i, s:i, s:i, s:s, s:I, s:b, s:b, s:b, s:I}", "test",
@@ -143,7 +143,7 @@ json_t *perf_json(const struct perf_client *client, const struct perf_result *re
 {
 	json_t *object = output_object();
 
-	add_case(object, &result->c);
+	json_add_case(object, &result->c);
 	json_object_set_new(object, "client", host_json(&client->here));
 	json_object_set_new(object, "server", host_json(&client->there));
 	if (*result->failure)

@@ -158,7 +158,7 @@ struct strerror_opts {
 	bool status;
 };
 
-static int explain(const struct strerror_opts *opts, const char *text)
+static int explain_text(const struct strerror_opts *opts, const char *text)
 {
 	int status = status_of(text);
 	int number = number_of(text);
@@ -198,7 +198,7 @@ static int strerror_run(const void *opts, int count, char **argument)
 	int status = STATUS_OK;
 
 	for (int i = 0; i < count && !status; i++)
-		status = explain(opts, argument[i]);
+		status = explain_text(opts, argument[i]);
 	return status;
 }
 

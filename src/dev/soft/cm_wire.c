@@ -39,12 +39,12 @@ size_t snt__cm_data_size(enum snt__cm_kind kind)
  * Fields of 24 bits have a neighbour of 8, and some of these are shared.
  */
 
-static void put24(uint8_t *at, uint32_t value, uint8_t neighbour)
+static void put_u24(uint8_t *at, uint32_t value, uint8_t neighbour)
 {
 	snt__wire_put32(at, value << 8 | neighbour);
 }
 
-static uint32_t get24(const uint8_t *at)
+static uint32_t get_u24(const uint8_t *at)
 {
 	return snt__wire_get32(at) >> 8;
 }
@@ -57,13 +57,13 @@ static void encode_req(const struct snt__cm_req *req, uint8_t *at)
 {
 	snt__wire_put64(at + 8, req->service);
 	snt__wire_put64(at + 16, req->guid);
-	put24(at + 32, req->qpn, req->responder_resources);
-	put24(at + 36, 0, req->initiator_depth);
-	put24(at + 40, 0,
-	      (uint8_t)(req->remote_timeout << 3 | (req->transport & 3) << 1 |
-			req->flow_control));
-	put24(at + 44, req->psn,
-	      (uint8_t)(req->local_timeout << 3 | (req->retry_count & 7)));
+	put_u24(at + 32, req->qpn, req->responder_resources);
+	put_u24(at + 36, 0, req->initiator_depth);
+	put_u24(at + 40, 0,
+		(uint8_t)(req->remote_timeout << 3 | (req->transport & 3) << 1 |
+			  req->flow_control));
+	put_u24(at + 44, req->psn,
+		(uint8_t)(req->local_timeout << 3 | (req->retry_count & 7)));
 	snt__put16(at + 48, req->pkey);
 	at[50] = (uint8_t)(req->mtu << 4 | (req->rnr_retry_count & 7));
 	at[51] = (uint8_t)(req->retries_max << 4 | req->srq << 3);
@@ -80,13 +80,13 @@ static void decode_req(const uint8_t *at, struct snt__cm_req *req)
 {
 	req->service = snt__wire_get64(at + 8);
 	req->guid = snt__wire_get64(at + 16);
-	req->qpn = get24(at + 32);
+	req->qpn = get_u24(at + 32);
 	req->responder_resources = at[35];
 	req->initiator_depth = at[39];
 	req->remote_timeout = at[43] >> 3;
 	req->transport = at[43] >> 1 & 3;
 	req->flow_control = at[43] & 1;
-	req->psn = get24(at + 44);
+	req->psn = get_u24(at + 44);
 	req->local_timeout = at[47] >> 3;
 	req->retry_count = at[47] & 7;
 	req->pkey = snt__get16(at + 48);
@@ -108,8 +108,8 @@ static void decode_req(const uint8_t *at, struct snt__cm_req *req)
 
 static void encode_rep(const struct snt__cm_rep *rep, uint8_t *at)
 {
-	put24(at + 12, rep->qpn, 0);
-	put24(at + 20, rep->psn, 0);
+	put_u24(at + 12, rep->qpn, 0);
+	put_u24(at + 20, rep->psn, 0);
 	at[24] = rep->responder_resources;
 	at[25] = rep->initiator_depth;
 	at[26] = (uint8_t)(rep->ack_delay << 3 | (rep->failover & 3) << 1 |
@@ -120,8 +120,8 @@ static void encode_rep(const struct snt__cm_rep *rep, uint8_t *at)
 
 static void decode_rep(const uint8_t *at, struct snt__cm_rep *rep)
 {
-	rep->qpn = get24(at + 12);
-	rep->psn = get24(at + 20);
+	rep->qpn = get_u24(at + 12);
+	rep->psn = get_u24(at + 20);
 	rep->responder_resources = at[24];
 	rep->initiator_depth = at[25];
 	rep->ack_delay = at[26] >> 3;
@@ -189,7 +189,7 @@ void snt__cm_encode(const struct snt__cm_message *message,
 		at[8] = (uint8_t)(message->mra.about << 6);
 		at[9] = (uint8_t)(message->mra.timeout << 3);
 	} else if (message->kind == SNT__CM_DREQ) {
-		put24(at + 8, message->dreq.qpn, 0);
+		put_u24(at + 8, message->dreq.qpn, 0);
 	}
 	if (message->data_length)
 		memcpy(mad + data_at(message->kind), message->data,
@@ -223,7 +223,7 @@ int snt__cm_decode(const uint8_t mad[SNT__CM_MAD_SIZE],
 		message_out->mra.about = at[8] >> 6;
 		message_out->mra.timeout = at[9] >> 3;
 	} else if (attribute == SNT__CM_DREQ) {
-		message_out->dreq.qpn = get24(at + 8);
+		message_out->dreq.qpn = get_u24(at + 8);
 	}
 	return 0;
 }

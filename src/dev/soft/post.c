@@ -7,7 +7,7 @@
 #include "dev/soft/qp.h"
 
 /* -1: not supported by the transport. */
-static int kind_of(enum ibv_wr_opcode opcode)
+static int kind_of_opcode(enum ibv_wr_opcode opcode)
 {
 	switch (opcode) {
 	case IBV_WR_SEND:
@@ -73,8 +73,8 @@ static int check_wr(const struct snt__soft_qp *qp, const struct ibv_send_wr *wr,
 	return 0;
 }
 
-static void copy_data(struct snt__soft_requester *requester, uint32_t position,
-		      const struct ibv_send_wr *wr)
+static void copy_inline_data(struct snt__soft_requester *requester, uint32_t position,
+			     const struct ibv_send_wr *wr)
 {
 	uint8_t *to;
 	int i;
@@ -96,8 +96,8 @@ static void copy_data(struct snt__soft_requester *requester, uint32_t position,
 }
 
 /* Errors that are certain already and are reported when the WR's turn comes. */
-static enum ibv_wc_status foresee(const struct snt__soft_qp *qp, int kind,
-				  uint64_t length)
+static enum ibv_wc_status foresee_status(const struct snt__soft_qp *qp, int kind,
+					 uint64_t length)
 {
 	if (kind >= SNT__WIRE_KIND_READ && !qp->requester.reads_max)
 		return IBV_WC_LOC_QP_OP_ERR;
@@ -114,7 +114,8 @@ static uint32_t wire_length(int kind, uint64_t length, enum ibv_wc_status status
 	return kind > SNT__WIRE_KIND_READ ? sizeof(uint64_t) : (uint32_t)length;
 }
 
-static void set_remote(struct snt__soft_send *send, const struct ibv_send_wr *wr)
+static void set_remote_address(struct snt__soft_send *send,
+			       const struct ibv_send_wr *wr)
 {
 	if (send->kind <= SNT__WIRE_KIND_READ) {
 		send->remote_addr = wr->wr.rdma.remote_addr;
@@ -135,7 +136,7 @@ static int add_send(struct snt__soft_qp *qp, const struct ibv_send_wr *wr)
 {
 	struct snt__soft_requester *requester = &qp->requester;
 	struct snt__soft_send *send = snt__soft_send_at(requester, requester->tail);
-	int kind = kind_of(wr->opcode);
+	int kind = kind_of_opcode(wr->opcode);
 	uint64_t length = wr->num_sge > 0 ? total_length(wr) : 0;
 	int error = check_wr(qp, wr, kind, length);
 
@@ -144,7 +145,7 @@ static int add_send(struct snt__soft_qp *qp, const struct ibv_send_wr *wr)
 	send->wr_id = wr->wr_id;
 	send->kind = kind;
 	send->flags = flags_of(qp, wr);
-	send->status = foresee(qp, kind, length);
+	send->status = foresee_status(qp, kind, length);
 	send->length = wire_length(kind, length, send->status);
 	send->immediate = wr->imm_data;
 	send->sge_count = wr->num_sge;
@@ -156,8 +157,8 @@ static int add_send(struct snt__soft_qp *qp, const struct ibv_send_wr *wr)
 	if (qp->ibv.qp_type == IBV_QPT_UD)
 		snt__soft_datagram_address(qp, requester->tail, wr);
 	else
-		set_remote(send, wr);
-	copy_data(requester, requester->tail, wr);
+		set_remote_address(send, wr);
+	copy_inline_data(requester, requester->tail, wr);
 	requester->tail++;
 	return 0;
 }

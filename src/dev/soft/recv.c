@@ -57,7 +57,7 @@ bool snt__soft_recv_take(struct snt__soft_recv_queue *queue,
 	return true;
 }
 
-static int add(struct snt__soft_recv_queue *queue, const struct ibv_recv_wr *wr)
+static int add_recv(struct snt__soft_recv_queue *queue, const struct ibv_recv_wr *wr)
 {
 	struct snt__soft_recv_slot *slot = &queue->slots[queue->tail & queue->mask];
 
@@ -78,7 +78,7 @@ int snt__soft_recv_add(struct snt__soft_recv_queue *queue, struct ibv_recv_wr *w
 		       struct ibv_recv_wr **bad_wr)
 {
 	for (; wr; wr = wr->next) {
-		int error = add(queue, wr);
+		int error = add_recv(queue, wr);
 
 		if (error) {
 			*bad_wr = wr;

@@ -270,8 +270,8 @@ static int query_port(struct ibv_context *context, uint8_t port,
 	return 0;
 }
 
-static int query_gid(struct ibv_context *context, uint8_t port, uint32_t index,
-		     struct ibv_gid_entry *entry_out)
+static int null_query_gid(struct ibv_context *context, uint8_t port, uint32_t index,
+			  struct ibv_gid_entry *entry_out)
 {
 	(void)context;
 	if (port != 1 || index != 0)
@@ -308,8 +308,8 @@ static int dealloc_pd(struct ibv_pd *pd)
 	return 0;
 }
 
-static int reg_mr(struct ibv_pd *pd, void *addr, size_t length, unsigned access,
-		  struct ibv_mr **mr_out)
+static int null_reg_mr(struct ibv_pd *pd, void *addr, size_t length, unsigned access,
+		       struct ibv_mr **mr_out)
 {
 	struct ibv_mr *mr = calloc(1, sizeof(*mr));
 
@@ -343,9 +343,9 @@ static void *alloc_lines(size_t count, size_t size)
 	return memset(memory, 0, length);
 }
 
-static int create_cq(struct ibv_context *context, int cqe, void *cq_context,
-		     struct ibv_comp_channel *channel, int vector,
-		     struct ibv_cq **cq_out)
+static int null_create_cq(struct ibv_context *context, int cqe, void *cq_context,
+			  struct ibv_comp_channel *channel, int vector,
+			  struct ibv_cq **cq_out)
 {
 	struct null_cq *cq;
 
@@ -454,7 +454,7 @@ static int query_qp(struct ibv_qp *ibv_qp, struct ibv_qp_attr *attr_out, int mas
 }
 
 /* CQEs point to their QP, so none may outlive it. */
-static void purge(struct null_cq *cq, const struct null_qp *qp)
+static void purge_qp(struct null_cq *cq, const struct null_qp *qp)
 {
 	uint32_t from, to = cq->head;
 
@@ -469,8 +469,8 @@ static int destroy_qp(struct ibv_qp *ibv_qp)
 {
 	struct null_qp *qp = container_of(ibv_qp, struct null_qp, ibv);
 
-	purge(qp->send_cq, qp);
-	purge(qp->recv_cq, qp);
+	purge_qp(qp->send_cq, qp);
+	purge_qp(qp->recv_cq, qp);
 	device_of(ibv_qp->context)->qp[ibv_qp->qp_num % QPS_MAX] = NULL;
 	free_qp(qp);
 	return 0;
@@ -480,13 +480,13 @@ static const struct snt_control control = {
 	.size = sizeof(struct snt_control),
 	.query_device = query_device,
 	.query_port = query_port,
-	.query_gid = query_gid,
+	.query_gid = null_query_gid,
 	.query_numa_node = query_numa_node,
 	.alloc_pd = alloc_pd,
 	.dealloc_pd = dealloc_pd,
-	.reg_mr = reg_mr,
+	.reg_mr = null_reg_mr,
 	.dereg_mr = dereg_mr,
-	.create_cq = create_cq,
+	.create_cq = null_create_cq,
 	.destroy_cq = destroy_cq,
 	.create_qp = create_qp,
 	.modify_qp = modify_qp,

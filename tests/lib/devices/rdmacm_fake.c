@@ -67,7 +67,7 @@ unsigned fake_cm_calls(const char *name)
 }
 
 /* -1 and errno, as all of librdmacm has it. */
-static int try(const char *name)
+static int try_call(const char *name)
 {
 	if (fault_now(name)) {
 		errno = FAKE_ERRNO;
@@ -82,7 +82,7 @@ struct rdma_event_channel *rdma_create_event_channel(void)
 {
 	struct rdma_event_channel *channel;
 
-	if (try("create_event_channel"))
+	if (try_call("create_event_channel"))
 		return NULL;
 	channel = fault_exempt_alloc(sizeof(*channel));
 	channel->fd = eventfd(0, EFD_CLOEXEC);
@@ -112,7 +112,7 @@ int rdma_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id,
 		   void *context, enum rdma_port_space ps)
 {
 	(void)ps;
-	if (try("create_id"))
+	if (try_call("create_id"))
 		return -1;
 	*id = new_id(channel, context);
 	return 0;
@@ -132,7 +132,7 @@ int rdma_bind_addr(struct rdma_cm_id *id, struct sockaddr *addr)
 {
 	const struct sockaddr_in *in = (const struct sockaddr_in *)addr;
 
-	if (try("bind_addr"))
+	if (try_call("bind_addr"))
 		return -1;
 	if (!route_context) {
 		errno = ENODEV;
@@ -151,7 +151,7 @@ int rdma_listen(struct rdma_cm_id *id, int backlog)
 {
 	(void)id;
 	(void)backlog;
-	return try("listen");
+	return try_call("listen");
 }
 
 int rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *src, struct sockaddr *dst,
@@ -159,7 +159,7 @@ int rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *src, struct sockad
 {
 	(void)src;
 	(void)timeout_ms;
-	if (try("resolve_addr"))
+	if (try_call("resolve_addr"))
 		return -1;
 	id->verbs = route_context;
 	id->port_num = route_port;
@@ -171,7 +171,7 @@ int rdma_resolve_route(struct rdma_cm_id *id, int timeout_ms)
 {
 	(void)id;
 	(void)timeout_ms;
-	return try("resolve_route");
+	return try_call("resolve_route");
 }
 
 int rdma_set_option(struct rdma_cm_id *id, int level, int name, void *value,
@@ -184,21 +184,21 @@ int rdma_set_option(struct rdma_cm_id *id, int level, int name, void *value,
 	if (level == RDMA_OPTION_ID && name == RDMA_OPTION_ID_AFONLY &&
 	    length == sizeof(int))
 		fake_cm_one_family = *(int *)value;
-	return try("set_option");
+	return try_call("set_option");
 }
 
 int rdma_connect(struct rdma_cm_id *id, struct rdma_conn_param *param)
 {
 	(void)id;
 	fake_cm_param = *param;
-	return try("connect");
+	return try_call("connect");
 }
 
 int rdma_accept(struct rdma_cm_id *id, struct rdma_conn_param *param)
 {
 	(void)id;
 	fake_cm_param = *param;
-	return try("accept");
+	return try_call("accept");
 }
 
 int rdma_reject(struct rdma_cm_id *id, const void *data, uint8_t length)
@@ -206,20 +206,20 @@ int rdma_reject(struct rdma_cm_id *id, const void *data, uint8_t length)
 	(void)id;
 	(void)data;
 	(void)length;
-	return try("reject");
+	return try_call("reject");
 }
 
 int rdma_establish(struct rdma_cm_id *id)
 {
 	(void)id;
-	return try("establish");
+	return try_call("establish");
 }
 
 int rdma_migrate_id(struct rdma_cm_id *id, struct rdma_event_channel *channel)
 {
 	if (unacked)
 		abort();
-	if (try("migrate_id"))
+	if (try_call("migrate_id"))
 		return -1;
 	id->channel = channel;
 	return 0;
@@ -228,13 +228,13 @@ int rdma_migrate_id(struct rdma_cm_id *id, struct rdma_event_channel *channel)
 int rdma_notify(struct rdma_cm_id *id, enum ibv_event_type event)
 {
 	(void)id;
-	return event == IBV_EVENT_COMM_EST ? try("notify") : -1;
+	return event == IBV_EVENT_COMM_EST ? try_call("notify") : -1;
 }
 
 int rdma_disconnect(struct rdma_cm_id *id)
 {
 	(void)id;
-	return try("disconnect");
+	return try_call("disconnect");
 }
 
 int rdma_init_qp_attr(struct rdma_cm_id *id, struct ibv_qp_attr *attr, int *mask)
@@ -245,7 +245,7 @@ int rdma_init_qp_attr(struct rdma_cm_id *id, struct ibv_qp_attr *attr, int *mask
 		*mask |= IBV_QP_ACCESS_FLAGS;
 	if (attr->qp_state == IBV_QPS_RTR)
 		*mask |= IBV_QP_MIN_RNR_TIMER;
-	return try("init_qp_attr");
+	return try_call("init_qp_attr");
 }
 
 /* The first of a channel. False: there is none. */

@@ -11,7 +11,7 @@ struct flight {
 	struct scripted_spans local;
 };
 
-static bool is_atomic(const struct ibv_send_wr *wr)
+static bool is_atomic_wr(const struct ibv_send_wr *wr)
 {
 	return wr->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
 	       wr->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
@@ -19,7 +19,7 @@ static bool is_atomic(const struct ibv_send_wr *wr)
 
 static bool is_read_or_atomic(const struct ibv_send_wr *wr)
 {
-	return wr->opcode == IBV_WR_RDMA_READ || is_atomic(wr);
+	return wr->opcode == IBV_WR_RDMA_READ || is_atomic_wr(wr);
 }
 
 static enum ibv_wc_status check_local(struct flight *flight,
@@ -44,7 +44,7 @@ static enum ibv_wc_status check_local(struct flight *flight,
 		return IBV_WC_LOC_PROT_ERR;
 	}
 	if (flight->local.length > device->limits.message_max ||
-	    (is_atomic(&slot->wr) && flight->local.length != sizeof(uint64_t)))
+	    (is_atomic_wr(&slot->wr) && flight->local.length != sizeof(uint64_t)))
 		return IBV_WC_LOC_LEN_ERR;
 	return IBV_WC_SUCCESS;
 }
@@ -117,7 +117,7 @@ static int find_peer(struct scripted_qp *qp, struct scripted_qp **peer_out)
 }
 
 /* The peer refuses a request, which is the end of its QP as well. */
-static int refuse(struct flight *flight, enum ibv_wc_status status)
+static int refuse_packet(struct flight *flight, enum ibv_wc_status status)
 {
 	struct scripted_qp *peer = flight->peer;
 	struct ibv_async_event event = {
@@ -167,7 +167,7 @@ static int land_write(struct flight *flight)
 				   flight->wr->wr.rdma.remote_addr,
 				   flight->local.length, IBV_ACCESS_REMOTE_WRITE,
 				   &remote))
-		return refuse(flight, IBV_WC_REM_ACCESS_ERR);
+		return refuse_packet(flight, IBV_WC_REM_ACCESS_ERR);
 	if (with_imm && !scripted_recv_pending(&flight->peer->ibv))
 		return -EAGAIN;
 	move_bytes(flight, &remote, &flight->local);
@@ -181,12 +181,12 @@ static int land_read(struct flight *flight)
 	struct scripted_spans remote;
 
 	if (!flight->peer->attr.max_dest_rd_atomic)
-		return refuse(flight, IBV_WC_REM_INV_REQ_ERR);
+		return refuse_packet(flight, IBV_WC_REM_INV_REQ_ERR);
 	if (!scripted__remote_span(flight->peer, flight->wr->wr.rdma.rkey,
 				   flight->wr->wr.rdma.remote_addr,
 				   flight->local.length, IBV_ACCESS_REMOTE_READ,
 				   &remote))
-		return refuse(flight, IBV_WC_REM_ACCESS_ERR);
+		return refuse_packet(flight, IBV_WC_REM_ACCESS_ERR);
 	move_bytes(flight, &flight->local, &remote);
 	return 0;
 }
@@ -198,11 +198,11 @@ static int land_atomic(struct flight *flight)
 	uint64_t before, after;
 
 	if (!flight->peer->attr.max_dest_rd_atomic || wr->wr.atomic.remote_addr % 8)
-		return refuse(flight, IBV_WC_REM_INV_REQ_ERR);
+		return refuse_packet(flight, IBV_WC_REM_INV_REQ_ERR);
 	if (!scripted__remote_span(flight->peer, wr->wr.atomic.rkey,
 				   wr->wr.atomic.remote_addr, 8,
 				   IBV_ACCESS_REMOTE_ATOMIC, &remote))
-		return refuse(flight, IBV_WC_REM_ACCESS_ERR);
+		return refuse_packet(flight, IBV_WC_REM_ACCESS_ERR);
 	memcpy(&before, remote.span[0].bytes, sizeof(before));
 	if (wr->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)
 		after = before + wr->wr.atomic.compare_add;
@@ -237,7 +237,7 @@ static int land_send(struct flight *flight)
 		room += slot->sge[i].length;
 	if (flight->local.length > room) {
 		scripted__fail_recv(flight->peer, IBV_WC_LOC_LEN_ERR);
-		return refuse(flight, IBV_WC_REM_INV_REQ_ERR);
+		return refuse_packet(flight, IBV_WC_REM_INV_REQ_ERR);
 	}
 	/* No bytes touch no memory, whatever the receive names. */
 	if (flight->local.length) {
@@ -254,7 +254,7 @@ static int land_send(struct flight *flight)
 	return 0;
 }
 
-static int land(struct scripted_qp *qp, const struct scripted_send_slot *slot)
+static int land_packet(struct scripted_qp *qp, const struct scripted_send_slot *slot)
 {
 	struct flight flight = { .qp = qp, .wr = &slot->wr };
 	int result = check_local(&flight, slot);
@@ -264,7 +264,7 @@ static int land(struct scripted_qp *qp, const struct scripted_send_slot *slot)
 	result = find_peer(qp, &flight.peer);
 	if (result)
 		return result;
-	if (is_atomic(&slot->wr))
+	if (is_atomic_wr(&slot->wr))
 		result = land_atomic(&flight);
 	else if (slot->wr.opcode == IBV_WR_RDMA_READ)
 		result = land_read(&flight);
@@ -292,7 +292,7 @@ int scripted_land(struct ibv_qp *ibv_qp)
 	slot = &queue->slots[queue->landed % queue->depth];
 	if (slot->fate)
 		return slot->fate;
-	result = land(qp, slot);
+	result = land_packet(qp, slot);
 	if (result > 0)
 		slot->fate = result;
 	else if (!result)

@@ -48,8 +48,8 @@ void scripted__post_faults_forget(struct scripted_qp *qp)
 	}
 }
 
-static struct pretence pretend(const struct scripted_post_fault *fault,
-			       unsigned chain_length)
+static struct pretence pretend_to_post(const struct scripted_post_fault *fault,
+				       unsigned chain_length)
 {
 	struct pretence pretence = { .error = fault->error, .stop = UINT_MAX };
 
@@ -86,7 +86,7 @@ static struct pretence next_pretence(struct scripted_device *device, struct ibv_
 		    (fault->qp && fault->qp != qp))
 			continue;
 		if (--fault->nth == 0 && !pretence.error)
-			pretence = pretend(fault, chain_length);
+			pretence = pretend_to_post(fault, chain_length);
 	}
 	return pretence;
 }

@@ -87,12 +87,12 @@ struct fake_device *fake_add(const char *name, unsigned port_count)
 	return fake;
 }
 
-static struct fake_device *of(struct ibv_context *context)
+static struct fake_device *fake_of(struct ibv_context *context)
 {
 	return (struct fake_device *)context->device;
 }
 
-static void *object(size_t size)
+static void *make_object(size_t size)
 {
 	live++;
 	return fault_exempt_alloc(size);
@@ -136,7 +136,7 @@ struct ibv_context *ibv_open_device(struct ibv_device *device)
 
 	if (fails_null("ibv_open_device"))
 		return NULL;
-	context = object(sizeof(*context));
+	context = make_object(sizeof(*context));
 	context->device = device;
 	opens++;
 	return context;
@@ -153,7 +153,7 @@ int ibv_close_device(struct ibv_context *context)
 int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
 {
 	memset(attr, 0, sizeof(*attr));
-	attr->phys_port_cnt = of(context)->port_count;
+	attr->phys_port_cnt = fake_of(context)->port_count;
 	attr->max_qp = 1000;
 	attr->max_qp_wr = 16384;
 	attr->max_sge = 30;
@@ -169,9 +169,9 @@ int ibv_query_port(struct ibv_context *context, uint8_t number,
 		   struct _compat_ibv_port_attr *compat)
 {
 	struct ibv_port_attr *attr = (struct ibv_port_attr *)compat;
-	struct fake_port *port = &of(context)->port[number - 1];
+	struct fake_port *port = &fake_of(context)->port[number - 1];
 
-	if (number < 1 || number > of(context)->port_count)
+	if (number < 1 || number > fake_of(context)->port_count)
 		return EINVAL;
 	attr->state = port->state;
 	attr->max_mtu = IBV_MTU_4096;
@@ -188,7 +188,7 @@ int ibv_query_port(struct ibv_context *context, uint8_t number,
 int _ibv_query_gid_ex(struct ibv_context *context, uint32_t number, uint32_t index,
 		      struct ibv_gid_entry *entry, uint32_t flags, size_t size)
 {
-	struct fake_port *port = &of(context)->port[number - 1];
+	struct fake_port *port = &fake_of(context)->port[number - 1];
 
 	(void)flags;
 	(void)size;
@@ -208,7 +208,7 @@ struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 
 	if (fails_null("ibv_alloc_pd"))
 		return NULL;
-	pd = object(sizeof(*pd));
+	pd = make_object(sizeof(*pd));
 	pd->context = context;
 	return pd;
 }
@@ -223,8 +223,8 @@ int ibv_dealloc_pd(struct ibv_pd *pd)
 
 static struct ibv_mr *make_mr(struct ibv_pd *pd, void *addr, size_t length)
 {
-	struct ibv_mr *mr = object(sizeof(*mr));
-	unsigned which = of(pd->context) - devices;
+	struct ibv_mr *mr = make_object(sizeof(*mr));
+	unsigned which = fake_of(pd->context) - devices;
 
 	mr->context = pd->context;
 	mr->pd = pd;
@@ -257,7 +257,7 @@ struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t leng
 	(void)iova;
 	(void)fd;
 	(void)access;
-	if (!of(pd->context)->has_dmabuf) {
+	if (!fake_of(pd->context)->has_dmabuf) {
 		errno = EOPNOTSUPP;
 		return NULL;
 	}
@@ -278,7 +278,7 @@ struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *context)
 
 	if (fails_null("ibv_create_comp_channel"))
 		return NULL;
-	channel = object(sizeof(*channel));
+	channel = make_object(sizeof(*channel));
 	channel->context = context;
 	return channel;
 }
@@ -299,7 +299,7 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_cont
 	(void)vector;
 	if (fails_null("ibv_create_cq"))
 		return NULL;
-	cq = object(sizeof(*cq));
+	cq = make_object(sizeof(*cq));
 	cq->context = context;
 	cq->cqe = cqe;
 	cq->cq_context = cq_context;
@@ -336,7 +336,7 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 
 	if (fails_null("ibv_create_qp"))
 		return NULL;
-	qp = object(sizeof(*qp));
+	qp = make_object(sizeof(*qp));
 	qp->context = pd->context;
 	qp->pd = pd;
 	attr->cap.max_send_wr += 1;
@@ -374,7 +374,7 @@ struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr
 	(void)attr;
 	if (fails_null("ibv_create_srq"))
 		return NULL;
-	srq = object(sizeof(*srq));
+	srq = make_object(sizeof(*srq));
 	srq->context = pd->context;
 	return srq;
 }

@@ -32,7 +32,7 @@ struct snt__sim_capture {
 	uint8_t buffer[8192]; /* of one block */
 };
 
-static void flush(struct snt__sim_capture *capture)
+static void flush_capture(struct snt__sim_capture *capture)
 {
 	size_t done = 0;
 
@@ -94,7 +94,7 @@ static void end_block(struct snt__sim_capture *capture)
 
 	memcpy(capture->buffer + 4, &length, sizeof(length));
 	add_word(capture, length);
-	flush(capture);
+	flush_capture(capture);
 }
 
 int snt__sim_capture_open(const char *path, struct snt__sim_capture **capture_out)

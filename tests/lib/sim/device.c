@@ -29,7 +29,7 @@ static void add_event(struct snt__sim_device *device, enum snt__sim_kind kind,
 		*earliest = at;
 }
 
-static bool counts(const struct snt__sim_device *device, uint64_t *earliest)
+static bool is_deadline_now(const struct snt__sim_device *device, uint64_t *earliest)
 {
 	if (*earliest != device->sim->now)
 		return false;
@@ -87,13 +87,13 @@ void snt__sim_device_receive(struct snt__sim_device *device,
 
 void snt__sim_device_send(struct snt__sim_device *device)
 {
-	if (counts(device, &device->send_at))
+	if (is_deadline_now(device, &device->send_at))
 		send_all(device);
 }
 
 void snt__sim_device_timer(struct snt__sim_device *device)
 {
-	if (!counts(device, &device->timer_at))
+	if (!is_deadline_now(device, &device->timer_at))
 		return;
 	if (snt__soft_deadline(device->core) <= device->sim->now)
 		snt__soft_timer(device->core, device->sim->now);
@@ -104,7 +104,7 @@ void snt__sim_device_timer(struct snt__sim_device *device)
  * What the device asks its driver for
  */
 
-static void fill_random(void *arg, void *buffer, size_t length)
+static void device_fill_random(void *arg, void *buffer, size_t length)
 {
 	struct snt__sim_device *device = arg;
 	unsigned char *to = buffer;
@@ -114,7 +114,7 @@ static void fill_random(void *arg, void *buffer, size_t length)
 }
 
 /* The verb may have changed deadlines as well. */
-static void kick(void *arg)
+static void device_kick(void *arg)
 {
 	struct snt__sim_device *device = arg;
 
@@ -122,7 +122,7 @@ static void kick(void *arg)
 		send_soon(device);
 }
 
-static void progress(void *arg)
+static void device_progress(void *arg)
 {
 	struct snt__sim_device *device = arg;
 	struct snt__sim *sim = device->sim;
@@ -148,9 +148,9 @@ static int wait_for(void *arg, int fd)
 }
 
 static const struct snt__soft_driver driver = {
-	.random = fill_random,
-	.kick = kick,
-	.progress = progress,
+	.random = device_fill_random,
+	.kick = device_kick,
+	.progress = device_progress,
 	.wait = wait_for,
 };
 
@@ -200,7 +200,7 @@ static int make_core(struct snt__sim_device *device,
 	return ret;
 }
 
-static int adopt(struct snt__sim_device *device)
+static int adopt_device(struct snt__sim_device *device)
 {
 	struct snt__sim_host *host = device->host;
 	struct snt_adopted *adopted = &host->adopted[host->device_count];
@@ -216,8 +216,8 @@ static int adopt(struct snt__sim_device *device)
 	return adopted->control->alloc_pd(adopted->context, &adopted->pd);
 }
 
-static struct snt__sim_device *make(struct snt__sim_host *host,
-				    const struct snt__sim_device_opts *opts)
+static struct snt__sim_device *make_device(struct snt__sim_host *host,
+					   const struct snt__sim_device_opts *opts)
 {
 	struct snt__sim_device *device = calloc(1, sizeof(*device));
 	struct snt__sim *sim = host->sim;
@@ -249,12 +249,12 @@ int snt__sim_device_create(struct snt__sim_host *host,
 	if (host->device_count == SNT_DEVICES_MAX)
 		return snt__fail(E2BIG, "a host has at most %d devices",
 				 SNT_DEVICES_MAX);
-	device = make(host, opts ? opts : &defaults);
+	device = make_device(host, opts ? opts : &defaults);
 	if (!device)
 		return snt__fail(ENOMEM, "no memory for a device");
 	ret = make_core(device, opts ? opts : &defaults);
 	if (!ret)
-		ret = adopt(device);
+		ret = adopt_device(device);
 	if (ret)
 		goto err;
 	if (sim->capture)
@@ -321,7 +321,7 @@ void snt__sim_device_set_port(struct snt__sim_device *device, bool up)
 {
 	snt__sim_device_cut(device, !up);
 	snt__soft_device_set_port(device->core, up);
-	kick(device);
+	device_kick(device);
 }
 
 void snt__sim_device_kill(struct snt__sim_device *device)

@@ -108,7 +108,7 @@ size_t snt__sim_frame_write(const struct snt__soft_packet *packet,
 	return at;
 }
 
-static void map(uint8_t address[16], const uint8_t *ipv4)
+static void map_ipv4(uint8_t address[16], const uint8_t *ipv4)
 {
 	memcpy(address, mapped, sizeof(mapped));
 	memcpy(address + 12, ipv4, 4);
@@ -124,8 +124,8 @@ static int read_ipv4(const uint8_t *bytes, size_t length, struct snt__soft_path 
 	variable->fragment = snt__get16(bytes + 6);
 	path->traffic_class = bytes[1];
 	path->hop_limit = bytes[8];
-	map(path->source, bytes + 12);
-	map(path->target, bytes + 16);
+	map_ipv4(path->source, bytes + 12);
+	map_ipv4(path->target, bytes + 16);
 	return 0;
 }
 

@@ -28,7 +28,7 @@ static uint64_t clock_ns(void *arg)
 	return snt__sim_now(arg);
 }
 
-static int fill_random(void *arg, void *buffer, size_t length)
+static int host_fill_random(void *arg, void *buffer, size_t length)
 {
 	struct snt__sim_host *host = arg;
 	unsigned char *to = buffer;
@@ -44,7 +44,7 @@ void snt__sim_host_ctx_opts(struct snt__sim_host *host, struct snt_ctx_opts *opt
 	opts->adopted_count = host->device_count;
 	opts->clock = clock_ns;
 	opts->clock_arg = host->sim;
-	opts->random = fill_random;
+	opts->random = host_fill_random;
 	opts->random_arg = host;
 }
 

@@ -15,7 +15,8 @@ void snt__sim_link_init(struct snt__sim_link *link,
 }
 
 /* When the last bit leaves, or UINT64_MAX if the queue has no room. */
-static uint64_t leave(struct snt__sim_link *link, uint64_t now, uint32_t length)
+static uint64_t time_of_leaving(struct snt__sim_link *link, uint64_t now,
+				uint32_t length)
 {
 	uint64_t begin = link->free_at > now ? link->free_at : now, bits;
 
@@ -32,7 +33,7 @@ static uint64_t leave(struct snt__sim_link *link, uint64_t now, uint32_t length)
 }
 
 /* How long a flow is held back at this time: another time every so often. */
-static uint64_t hold(const struct snt__sim_link *link, uint64_t now, uint32_t flow)
+static uint64_t hold_time(const struct snt__sim_link *link, uint64_t now, uint32_t flow)
 {
 	uint64_t state = link->mix ^ flow;
 
@@ -42,7 +43,7 @@ static uint64_t hold(const struct snt__sim_link *link, uint64_t now, uint32_t fl
 	return snt__sim_scale(snt__sim_random(&state), link->opts.mix_ns);
 }
 
-static bool hits(uint64_t draw, uint32_t of_a_million)
+static bool is_hit(uint64_t draw, uint32_t of_a_million)
 {
 	return snt__sim_scale(draw, MILLION) < of_a_million;
 }
@@ -63,33 +64,33 @@ struct snt__sim_fate snt__sim_link_carry(struct snt__sim_link *link, uint64_t no
 		fate.drop = SNT__SIM_DROP_CUT;
 		return fate;
 	}
-	fate.arrival = leave(link, now, length);
+	fate.arrival = time_of_leaving(link, now, length);
 	if (fate.arrival == UINT64_MAX) {
 		fate.drop = SNT__SIM_DROP_QUEUE;
 		return fate;
 	}
-	if (hits(luck, opts->loss)) {
+	if (is_hit(luck, opts->loss)) {
 		fate.drop = SNT__SIM_DROP_LOSS;
 		return fate;
 	}
 	fate.arrival += opts->delay_ns + snt__sim_scale(jitter, opts->jitter_ns);
-	fate.arrival += hold(link, now, flow);
-	if (hits(late, opts->reorder))
+	fate.arrival += hold_time(link, now, flow);
+	if (is_hit(late, opts->reorder))
 		fate.arrival += snt__sim_scale(late << 32, opts->late_ns);
 	else if (fate.arrival < *last)
 		fate.arrival = *last;
 	else
 		*last = fate.arrival;
-	if (hits(copy, opts->duplicate))
+	if (is_hit(copy, opts->duplicate))
 		fate.arrival_copy =
 			fate.arrival + snt__sim_scale(copy << 32, opts->late_ns);
-	if (hits(damage, opts->corrupt))
+	if (is_hit(damage, opts->corrupt))
 		fate.damage = damage | 1;
 	return fate;
 }
 
 /* In the order in which the CRC takes them. */
-static void flip(uint8_t *bytes, uint32_t bit)
+static void flip_bit(uint8_t *bytes, uint32_t bit)
 {
 	bytes[bit / 8] ^= 1 << bit % 8;
 }
@@ -100,16 +101,16 @@ void snt__sim_damage(uint8_t *bytes, uint32_t length, uint64_t dice)
 		 first = snt__sim_scale(snt__sim_random(&dice), bits);
 	uint64_t kind = snt__sim_random(&dice), burst = snt__sim_random(&dice);
 
-	flip(bytes, first);
+	flip_bit(bytes, first);
 	if (kind % 4 == 3) {
 		for (uint32_t i = 1; i < 32 && first + i < bits; i++)
 			if (burst >> i & 1)
-				flip(bytes, first + i);
+				flip_bit(bytes, first + i);
 		return;
 	}
 	/* Three different ones: the distances add up to less than all of them. */
 	for (uint32_t i = 0, at = first; i < kind % 4; i++) {
 		at = (at + 1 + snt__sim_scale(snt__sim_random(&dice), bits / 3)) % bits;
-		flip(bytes, at);
+		flip_bit(bytes, at);
 	}
 }

@@ -8,12 +8,12 @@
 #define FAN	   4
 #define ROOM_FIRST 256
 
-static bool before(const struct snt__sim_event *a, const struct snt__sim_event *b)
+static bool is_before(const struct snt__sim_event *a, const struct snt__sim_event *b)
 {
 	return a->time != b->time ? a->time < b->time : a->order < b->order;
 }
 
-static int grow(struct snt__sim_queue *queue)
+static int grow_heap(struct snt__sim_queue *queue)
 {
 	size_t room = queue->room ? 2 * queue->room : ROOM_FIRST;
 	struct snt__sim_event *heap = realloc(queue->heap, room * sizeof(*heap));
@@ -31,11 +31,11 @@ int snt__sim_queue_add(struct snt__sim_queue *queue, uint64_t time,
 	struct snt__sim_event event = { time, queue->added << 2 | kind, subject };
 	size_t at = queue->count;
 
-	if (queue->count == queue->room && grow(queue))
+	if (queue->count == queue->room && grow_heap(queue))
 		return -ENOMEM;
 	queue->added++;
 	queue->count++;
-	while (at && before(&event, &queue->heap[(at - 1) / FAN])) {
+	while (at && is_before(&event, &queue->heap[(at - 1) / FAN])) {
 		queue->heap[at] = queue->heap[(at - 1) / FAN];
 		at = (at - 1) / FAN;
 	}
@@ -53,7 +53,7 @@ static size_t first_child(const struct snt__sim_queue *queue, size_t at)
 	if (first >= last)
 		return queue->count;
 	for (size_t i = first + 1; i < last; i++)
-		if (before(&queue->heap[i], &queue->heap[first]))
+		if (is_before(&queue->heap[i], &queue->heap[first]))
 			first = i;
 	return first;
 }
@@ -68,7 +68,7 @@ bool snt__sim_queue_take(struct snt__sim_queue *queue, struct snt__sim_event *ev
 	*event_out = queue->heap[0];
 	last = queue->heap[--queue->count];
 	while ((child = first_child(queue, at)) < queue->count &&
-	       before(&queue->heap[child], &last)) {
+	       is_before(&queue->heap[child], &last)) {
 		queue->heap[at] = queue->heap[child];
 		at = child;
 	}

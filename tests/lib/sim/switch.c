@@ -15,8 +15,8 @@
 #define ROUTES_FIRST 16
 
 /* Where a GID is, or the empty place where it belongs. */
-static struct snt__sim_route *find(struct snt__sim_route *routes, unsigned room,
-				   const uint8_t gid[16])
+static struct snt__sim_route *find_route(struct snt__sim_route *routes, unsigned room,
+					 const uint8_t gid[16])
 {
 	unsigned at;
 	uint64_t words[2];
@@ -32,8 +32,8 @@ static struct snt__sim_route *find(struct snt__sim_route *routes, unsigned room,
 }
 
 /* Moves those that are kept to a new table, of which at most half is used. */
-static int rebuild(struct snt__sim *sim, unsigned room,
-		   const struct snt__sim_device *without)
+static int rebuild_routes(struct snt__sim *sim, unsigned room,
+			  const struct snt__sim_device *without)
 {
 	struct snt__sim_route *routes = calloc(room, sizeof(*routes));
 	unsigned count = 0;
@@ -45,7 +45,7 @@ static int rebuild(struct snt__sim *sim, unsigned room,
 
 		if (!route->device || route->device == without)
 			continue;
-		*find(routes, room, route->gid) = *route;
+		*find_route(routes, room, route->gid) = *route;
 		count++;
 	}
 	free(sim->routes);
@@ -61,9 +61,10 @@ int snt__sim_route_add(struct snt__sim *sim, const uint8_t gid[16],
 	unsigned room = sim->route_room ? 2 * sim->route_room : ROUTES_FIRST;
 	struct snt__sim_route *route;
 
-	if (2 * (sim->route_count + 1) > sim->route_room && rebuild(sim, room, NULL))
+	if (2 * (sim->route_count + 1) > sim->route_room &&
+	    rebuild_routes(sim, room, NULL))
 		return -ENOMEM;
-	route = find(sim->routes, sim->route_room, gid);
+	route = find_route(sim->routes, sim->route_room, gid);
 	if (route->device)
 		return -EEXIST;
 	memcpy(route->gid, gid, sizeof(route->gid));
@@ -76,7 +77,7 @@ int snt__sim_route_add(struct snt__sim *sim, const uint8_t gid[16],
  * others may not be found any more, and their packets are lost. */
 void snt__sim_route_remove(struct snt__sim *sim, const struct snt__sim_device *device)
 {
-	if (!sim->route_room || !rebuild(sim, sim->route_room, device))
+	if (!sim->route_room || !rebuild_routes(sim, sim->route_room, device))
 		return;
 	for (unsigned i = 0; i < sim->route_room; i++)
 		if (sim->routes[i].device == device)
@@ -87,9 +88,9 @@ void snt__sim_route_remove(struct snt__sim *sim, const struct snt__sim_device *d
  * On the way
  */
 
-static void capture(struct snt__sim *sim, const struct snt__sim_device *device,
-		    bool inbound, const struct snt__sim_packet *packet,
-		    const char *comment)
+static void capture_packet(struct snt__sim *sim, const struct snt__sim_device *device,
+			   bool inbound, const struct snt__sim_packet *packet,
+			   const char *comment)
 {
 	if (sim->capture)
 		snt__sim_capture_packet(sim->capture, device->interface, inbound,
@@ -97,11 +98,11 @@ static void capture(struct snt__sim *sim, const struct snt__sim_device *device,
 					comment);
 }
 
-static void drop(struct snt__sim *sim, struct snt__sim_packet *packet,
-		 enum snt__sim_drop why)
+static void drop_packet(struct snt__sim *sim, struct snt__sim_packet *packet,
+			enum snt__sim_drop why)
 {
 	sim->stats.dropped[why]++;
-	capture(sim, packet->from, false, packet, snt__sim_drop_text(why));
+	capture_packet(sim, packet->from, false, packet, snt__sim_drop_text(why));
 	snt__sim_packet_give(&sim->pool, packet);
 }
 
@@ -133,11 +134,11 @@ static bool has_order(const struct snt__sim_link *link)
 static void arrive_at(struct snt__sim *sim, struct snt__sim_packet *packet, uint64_t at)
 {
 	if (snt__sim_queue_add(&sim->queue, at, SNT__SIM_PACKET, packet))
-		drop(sim, packet, SNT__SIM_DROP_MEMORY);
+		drop_packet(sim, packet, SNT__SIM_DROP_MEMORY);
 }
 
-static void copy(struct snt__sim *sim, const struct snt__sim_packet *packet,
-		 uint64_t at)
+static void duplicate_packet(struct snt__sim *sim, const struct snt__sim_packet *packet,
+			     uint64_t at)
 {
 	struct snt__sim_packet *twin = snt__sim_packet_take(&sim->pool);
 
@@ -155,7 +156,7 @@ static void copy(struct snt__sim *sim, const struct snt__sim_packet *packet,
 }
 
 /* Over this link and all after it that nobody needs to wait for. */
-static void forward(struct snt__sim *sim, struct snt__sim_packet *packet)
+static void forward_packet(struct snt__sim *sim, struct snt__sim_packet *packet)
 {
 	uint64_t at = sim->now;
 	struct snt__sim_link *link;
@@ -165,12 +166,12 @@ static void forward(struct snt__sim *sim, struct snt__sim_packet *packet)
 			snt__sim_link_carry(link, at, packet->length, packet->flow);
 
 		if (fate.drop) {
-			drop(sim, packet, fate.drop);
+			drop_packet(sim, packet, fate.drop);
 			return;
 		}
 		packet->hop++;
 		if (fate.arrival_copy != UINT64_MAX)
-			copy(sim, packet, fate.arrival_copy);
+			duplicate_packet(sim, packet, fate.arrival_copy);
 		if (fate.damage) {
 			sim->stats.corrupted++;
 			packet->flags |= SNT__SIM_CORRUPTED;
@@ -200,33 +201,35 @@ void snt__sim_switch_send(struct snt__sim_device *from,
 		snt__sim_frame_write(out, from->identification++, packet->bytes);
 	sim->stats.sent_bytes += packet->length;
 	from->sent_bytes += packet->length;
-	capture(sim, from, false, packet, NULL);
-	packet->to = find(sim->routes, sim->route_room, out->path->target)->device;
+	capture_packet(sim, from, false, packet, NULL);
+	packet->to =
+		find_route(sim->routes, sim->route_room, out->path->target)->device;
 	if (packet->to)
-		forward(sim, packet);
+		forward_packet(sim, packet);
 	else
-		drop(sim, packet, SNT__SIM_DROP_ROUTE);
+		drop_packet(sim, packet, SNT__SIM_DROP_ROUTE);
 }
 
-static void deliver(struct snt__sim *sim, struct snt__sim_packet *packet)
+static void deliver_to_device(struct snt__sim *sim, struct snt__sim_packet *packet)
 {
 	struct snt__sim_device *to = packet->to;
 	struct snt__sim_frame frame;
 
 	if (to->in.cut) {
-		drop(sim, packet, SNT__SIM_DROP_CUT);
+		drop_packet(sim, packet, SNT__SIM_DROP_CUT);
 		return;
 	}
 	if (to->host->dead) {
-		drop(sim, packet, SNT__SIM_DROP_DEAD);
+		drop_packet(sim, packet, SNT__SIM_DROP_DEAD);
 		return;
 	}
 	sim->hash = snt__sim_trace(sim->hash, sim->now, packet->bytes, packet->length);
 	if (snt__sim_frame_read(packet->bytes, packet->length, &frame)) {
-		drop(sim, packet, SNT__SIM_DROP_CORRUPT);
+		drop_packet(sim, packet, SNT__SIM_DROP_CORRUPT);
 		return;
 	}
-	capture(sim, to, true, packet, packet->flags & SNT__SIM_COPY ? "copy" : NULL);
+	capture_packet(sim, to, true, packet,
+		       packet->flags & SNT__SIM_COPY ? "copy" : NULL);
 	sim->stats.tolerated += !!(packet->flags & SNT__SIM_CORRUPTED);
 	sim->stats.delivered++;
 	sim->stats.delivered_bytes += packet->length;
@@ -238,7 +241,7 @@ static void deliver(struct snt__sim *sim, struct snt__sim_packet *packet)
 void snt__sim_switch_arrive(struct snt__sim *sim, struct snt__sim_packet *packet)
 {
 	if (link_at(packet))
-		forward(sim, packet);
+		forward_packet(sim, packet);
 	else
-		deliver(sim, packet);
+		deliver_to_device(sim, packet);
 }

@@ -341,7 +341,8 @@ static void every_damaged_bit_is_found(void **state)
 
 /* Undoes what may have changed on the way: over IPv4 also what its checksum covers,
  * if both changes cancel each other out. */
-static void forgive(bool ipv4, const uint8_t *sound, uint8_t *bytes, size_t length)
+static void undo_allowed_changes(bool ipv4, const uint8_t *sound, uint8_t *bytes,
+				 size_t length)
 {
 	for (size_t i = 0; i < length; i++)
 		if (may_change(ipv4, i) ||
@@ -366,7 +367,7 @@ static void damage_never_gets_through(void **state)
 		if (snt__sim_frame_read(bytes, length, &frame))
 			continue;
 		accepted++;
-		forgive(i % 2 == 0, sound, bytes, length);
+		undo_allowed_changes(i % 2 == 0, sound, bytes, length);
 		assert_memory_equal(bytes, sound, length);
 	}
 	assert_in_range(accepted, 100, 20000);

@@ -18,7 +18,7 @@ struct bench {
 	struct ibv_qp *qp;
 };
 
-static struct ibv_qp *make_qp(struct bench *b, uint32_t depth)
+static struct ibv_qp *make_null_qp(struct bench *b, uint32_t depth)
 {
 	struct ibv_qp_init_attr attr = {
 		.send_cq = b->cq,
@@ -33,7 +33,7 @@ static struct ibv_qp *make_qp(struct bench *b, uint32_t depth)
 	return qp;
 }
 
-static int setup(void **state)
+static int set_up_null_bench(void **state)
 {
 	struct bench *b = calloc(1, sizeof(*b));
 
@@ -44,12 +44,12 @@ static int setup(void **state)
 	assert_int_equal(b->adopted.control->create_cq(b->adopted.context, 16, NULL,
 						       NULL, 0, &b->cq),
 			 0);
-	b->qp = make_qp(b, DEPTH);
+	b->qp = make_null_qp(b, DEPTH);
 	*state = b;
 	return 0;
 }
 
-static int teardown(void **state)
+static int tear_down_null_bench(void **state)
 {
 	struct bench *b = *state;
 
@@ -73,7 +73,7 @@ static int post_send(struct ibv_qp *qp, uint64_t wr_id, enum ibv_wr_opcode opcod
 	return ibv_post_send(qp, &wr, &bad);
 }
 
-static int post_recv(struct ibv_qp *qp, uint64_t wr_id)
+static int post_null_recv(struct ibv_qp *qp, uint64_t wr_id)
 {
 	struct ibv_recv_wr wr = { .wr_id = wr_id };
 	struct ibv_recv_wr *bad;
@@ -124,12 +124,12 @@ static void receives_complete_when_told(void **state)
 
 	assert_int_equal(null_recv(b->qp, 0, 0), -ENOENT);
 	for (i = 0; i < DEPTH; i++)
-		assert_int_equal(post_recv(b->qp, 10 + i), 0);
-	assert_int_equal(post_recv(b->qp, 0), ENOMEM);
+		assert_int_equal(post_null_recv(b->qp, 10 + i), 0);
+	assert_int_equal(post_null_recv(b->qp, 0), ENOMEM);
 	assert_int_equal(null_recv(b->qp, 0x1234, 99), 0);
-	assert_int_equal(post_recv(b->qp, 14), ENOMEM);
+	assert_int_equal(post_null_recv(b->qp, 14), ENOMEM);
 	assert_int_equal(ibv_poll_cq(b->cq, 1, &wc), 1);
-	assert_int_equal(post_recv(b->qp, 14), 0);
+	assert_int_equal(post_null_recv(b->qp, 14), 0);
 	assert_int_equal(wc.wr_id, 10);
 	assert_int_equal(wc.opcode, IBV_WC_RECV_RDMA_WITH_IMM);
 	assert_int_equal(wc.imm_data, 0x1234);
@@ -146,7 +146,7 @@ static void rings_wrap(void **state)
 	for (i = 0; i < 100; i++) {
 		assert_int_equal(post_send(b->qp, i, IBV_WR_SEND, IBV_SEND_SIGNALED),
 				 0);
-		assert_int_equal(post_recv(b->qp, i + 1000), 0);
+		assert_int_equal(post_null_recv(b->qp, i + 1000), 0);
 		assert_int_equal(null_recv(b->qp, i, 0), 0);
 		assert_int_equal(ibv_poll_cq(b->cq, 1, &wc), 1);
 		assert_int_equal(wc.wr_id, i);
@@ -158,7 +158,7 @@ static void rings_wrap(void **state)
 static void depths_are_rounded_up(void **state)
 {
 	struct bench *b = *state;
-	struct ibv_qp *qp = make_qp(b, DEPTH - 1);
+	struct ibv_qp *qp = make_null_qp(b, DEPTH - 1);
 
 	assert_int_not_equal(qp->qp_num, b->qp->qp_num);
 	assert_int_equal(b->adopted.control->destroy_qp(qp), 0);
@@ -167,7 +167,7 @@ static void depths_are_rounded_up(void **state)
 static void cqes_go_with_their_qp(void **state)
 {
 	struct bench *b = *state;
-	struct ibv_qp *qp = make_qp(b, DEPTH);
+	struct ibv_qp *qp = make_null_qp(b, DEPTH);
 	struct ibv_wc wc[4];
 
 	post_send(qp, 1, IBV_WR_SEND, IBV_SEND_SIGNALED);
@@ -214,7 +214,8 @@ static void control_table_answers(void **state)
 	assert_null(control->create_channel);
 }
 
-#define WITH_BENCH(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+#define WITH_BENCH(test) \
+	cmocka_unit_test_setup_teardown(test, set_up_null_bench, tear_down_null_bench)
 
 int main(void)
 {

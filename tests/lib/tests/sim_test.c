@@ -357,7 +357,7 @@ static void everything_is_accounted_for(void **state)
  * Faults
  */
 
-static enum ibv_wc_status outcome(struct bed *bed)
+static enum ibv_wc_status await_outcome(struct bed *bed)
 {
 	struct ibv_wc wc;
 
@@ -376,7 +376,7 @@ static void a_cut_that_is_restored_is_only_slow(void **state)
 	snt__sim_run(bed->sim, 2 * MS);
 	assert_true(snt__sim_stats(bed->sim)->dropped[SNT__SIM_DROP_CUT]);
 	snt__sim_device_cut(bed->side[1].device, false);
-	assert_int_equal(outcome(bed), IBV_WC_SUCCESS);
+	assert_int_equal(await_outcome(bed), IBV_WC_SUCCESS);
 	close_bed(bed);
 }
 
@@ -387,7 +387,7 @@ static void a_cut_for_good_exhausts_retries(void **state)
 	(void)state;
 	snt__sim_device_cut(bed->side[0].device, true);
 	write_bytes(bed, 0, 64);
-	assert_int_equal(outcome(bed), IBV_WC_RETRY_EXC_ERR);
+	assert_int_equal(await_outcome(bed), IBV_WC_RETRY_EXC_ERR);
 	close_bed(bed);
 }
 
@@ -400,7 +400,7 @@ static void a_dead_host_says_nothing(void **state)
 	write_bytes(bed, 0, 64);
 	write_bytes(bed, 1, 32);
 	snt__sim_host_kill(bed->side[1].host);
-	assert_int_equal(outcome(bed), IBV_WC_RETRY_EXC_ERR);
+	assert_int_equal(await_outcome(bed), IBV_WC_RETRY_EXC_ERR);
 	assert_true(snt__sim_stats(bed->sim)->dropped[SNT__SIM_DROP_DEAD]);
 	assert_int_equal(bed->side[0].memory[0], 64);
 	assert_int_equal(bed->side[1].memory[0], 32);
@@ -426,7 +426,7 @@ static void a_dead_device_says_so(void **state)
 	write_bytes(bed, 0, 64);
 	snt__sim_device_kill(bed->side[0].device);
 	expect_event(&bed->side[0], IBV_EVENT_DEVICE_FATAL);
-	assert_int_equal(outcome(bed), IBV_WC_WR_FLUSH_ERR);
+	assert_int_equal(await_outcome(bed), IBV_WC_WR_FLUSH_ERR);
 	close_bed(bed);
 }
 
@@ -445,7 +445,7 @@ static void a_port_goes_down_and_up(void **state)
 	snt__sim_run(bed->sim, 2 * MS);
 	snt__sim_device_set_port(side->device, true);
 	expect_event(side, IBV_EVENT_PORT_ACTIVE);
-	assert_int_equal(outcome(bed), IBV_WC_SUCCESS);
+	assert_int_equal(await_outcome(bed), IBV_WC_SUCCESS);
 	close_bed(bed);
 }
 
@@ -499,7 +499,7 @@ static void a_trunk_is_shared(void **state)
 	for (int i = 0; i < 2; i++)
 		connect_side(&bed.side[i], &bed.side[!i]);
 	write_bytes(&bed, 0, 62500);
-	assert_int_equal(outcome(&bed), IBV_WC_SUCCESS);
+	assert_int_equal(await_outcome(&bed), IBV_WC_SUCCESS);
 	/* Half a megabit takes half a millisecond, and headers take some more. */
 	assert_in_range(snt__sim_now(bed.sim), 500000, 560000);
 	for (int i = 0; i < 2; i++) {
@@ -527,7 +527,7 @@ static void captures_have_every_packet(void **state)
 
 	(void)state;
 	write_bytes(bed, 0, 5000);
-	assert_int_equal(outcome(bed), IBV_WC_SUCCESS);
+	assert_int_equal(await_outcome(bed), IBV_WC_SUCCESS);
 	snt__sim_run_idle(bed->sim, UINT64_MAX);
 	for (off_t at = 0; pread(fd, head, sizeof(head), at) == sizeof(head);
 	     at += head[1])
