@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "util/err.h"
+#include "vqp/build.h"
 #include "vqp/qp.h"
 
 #define SLOT sizeof(uint64_t)
@@ -165,11 +166,8 @@ void snt__mailbox_tell(const struct snt_qp *qp, uint64_t length)
 
 	*word = htobe64(length);
 	wr->num_sge = 1;
-	wr->sg_list[0] = (struct ibv_sge){ .addr = (uintptr_t)word,
-					   .length = SLOT,
-					   .lkey = mailbox->out_key };
 	wr->send_flags |= mailbox->out_flags;
-	wr->wr.rdma.remote_addr =
-		mailbox->peer_addr + (number & mailbox->peer_mask) * SLOT;
-	wr->wr.rdma.rkey = mailbox->peer_key;
+	snt__build_sge(wr->sg_list, (uintptr_t)word, SLOT, mailbox->out_key);
+	snt__build_target(wr, mailbox->peer_addr + (number & mailbox->peer_mask) * SLOT,
+			  mailbox->peer_key);
 }

@@ -6,11 +6,11 @@
 #include <string.h>
 
 #include "util/err.h"
-#include "vqp/post_single.h"
+#include "vqp/build.h"
 #include "vqp/check.h"
 #include "vqp/layout.h"
+#include "vqp/post_single.h"
 #include "vqp/srq.h"
-#include "vqp/wr_store.h"
 
 _Static_assert((int)SNT_SEND_FENCE == (int)IBV_SEND_FENCE &&
 		       (int)SNT_SEND_SIGNALED == (int)IBV_SEND_SIGNALED &&
@@ -32,56 +32,35 @@ static inline bool build_simple(const struct snt_qp *qp, const struct snt_send_w
 		return false;
 	snt__sge_set(to, snt__sge_words((uintptr_t)from->addr, from->length,
 					known->local_key));
-	physical->num_sge = 1;
-	physical->opcode = known->whole_verb;
-	physical->send_flags = flags;
-	physical->imm_data = htonl(imm);
-	physical->wr.rdma.remote_addr = remote_addr;
-	physical->wr.rdma.rkey = known->remote_key;
+	snt__build_kind(physical, 1, known->whole_verb, flags, htonl(imm));
+	snt__build_target(physical, remote_addr, known->remote_key);
 	return true;
-}
-
-static void build_remote(const struct snt_qp *qp, const struct snt_send_wr *wr,
-			 struct ibv_send_wr *physical)
-{
-	uint32_t key = wr->remote->key[qp->lane[0].remote_device];
-
-	if (wr->opcode >= SNT_OP_CMP_SWAP) {
-		physical->wr.atomic.remote_addr = wr->remote_addr;
-		physical->wr.atomic.rkey = key;
-		physical->wr.atomic.compare_add = wr->compare_add;
-		physical->wr.atomic.swap = wr->swap;
-		return;
-	}
-	physical->wr.rdma.remote_addr = wr->remote_addr;
-	physical->wr.rdma.rkey = key;
 }
 
 __attribute__((noinline)) int snt__passthrough_build(const struct snt_qp *qp,
 						     const struct snt_send_wr *wr,
 						     struct ibv_send_wr *physical)
 {
-	uint8_t device = qp->lane[0].device;
+	const struct snt__lane *lane = &qp->lane[0];
+	const struct snt__rule *rule;
 	uint64_t length;
+	uint32_t key;
 
 	if (!snt__check_wr(qp, wr, &length))
 		return snt__wr_fault(qp, wr);
-	physical->num_sge = wr->sge_count;
-	physical->opcode = snt__rules[wr->opcode].whole_verb;
-	physical->send_flags = wr->flags;
-	physical->imm_data = htonl(wr->imm);
-	for (unsigned i = 0; i < wr->sge_count; i++) {
-		const struct snt_sge *from = &wr->sge[i];
-		bool has_key = !(wr->flags & SNT_SEND_INLINE);
-
-		physical->sg_list[i] = (struct ibv_sge){
-			.addr = (uintptr_t)from->addr,
-			.length = from->length,
-			.lkey = has_key ? from->mem->local_key[device] : 0,
-		};
-	}
-	if (snt__rules[wr->opcode].remote_access)
-		build_remote(qp, wr, physical);
+	rule = &snt__rules[wr->opcode];
+	snt__build_kind(physical,
+			snt__build_list(physical->sg_list, wr->sge, wr->sge_count,
+					lane->device, wr->flags & SNT_SEND_INLINE),
+			rule->whole_verb, wr->flags, htonl(wr->imm));
+	if (!rule->remote_access)
+		return 0;
+	key = wr->remote->key[lane->remote_device];
+	if (rule->shape == SNT__SHAPE_ATOMIC)
+		snt__build_atomic(physical, wr->remote_addr, key, wr->compare_add,
+				  wr->swap);
+	else
+		snt__build_target(physical, wr->remote_addr, key);
 	return 0;
 }
 
@@ -206,9 +185,8 @@ static inline int post_checked(struct snt_qp *qp, const struct snt_send_wr *wr,
 	struct ibv_send_wr physical;
 	struct ibv_sge sge;
 
-	physical.send_flags = wr->flags;
-	physical.imm_data = htonl(wr->imm);
-	snt__single_fill(wr, &qp->lane[0], verb, &physical, &sge);
+	snt__single_build(wr, &qp->lane[0], verb, wr->flags, htonl(wr->imm), &physical,
+			  &sge);
 	post_single(qp, &physical, qp->lane[0].tag, wr->wr_id);
 	return 1;
 }

@@ -47,12 +47,8 @@ static inline void announce(const struct snt__cut *cut, struct snt__lane *lane,
 	if (!imm)
 		return;
 	wr = snt__lane_add(lane, cut->position, cut->sequence + cut->count - 1, 0);
-	wr->num_sge = 0;
-	wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-	wr->send_flags = cut->flags;
-	wr->imm_data = htonl(imm);
-	wr->wr.rdma.remote_addr = cut->remote_addr;
-	wr->wr.rdma.rkey = cut->remote_key[lane->remote_device];
+	snt__build_empty(wr, cut->flags, imm, cut->remote_addr,
+			 cut->remote_key[lane->remote_device]);
 }
 
 static inline bool send_sequenced(struct snt_qp *qp, const struct snt_send_wr *wr,
@@ -150,7 +146,7 @@ static void copy_local(struct snt_qp *qp, const struct snt_send_wr *wr,
 	uint32_t at = qp->tail & qp->mask;
 
 	slot->mem = NULL;
-	if (wr->flags & SNT_SEND_INLINE) {
+	if (wr->flags & SNT_SEND_INLINE && slot->length) {
 		copy_inline(qp, wr, slot);
 	} else if (wr->sge_count == 1) {
 		slot->addr = (uintptr_t)wr->sge->addr;
@@ -177,28 +173,16 @@ static inline void send_list(struct snt_qp *qp, const struct snt_send_wr *wr,
 			     uint64_t length)
 {
 	struct snt__lane *lane = qp->turn;
-	const uint8_t device = lane->device;
 	struct ibv_send_wr *physical;
-	struct ibv_sge *to;
 
 	snt__qp_touch(qp, lane);
 	physical = snt__lane_add(lane, qp->tail, 0, length);
-	to = physical->sg_list;
-	for (unsigned i = 0; i < wr->sge_count; i++) {
-		const struct snt_sge *from = &wr->sge[i];
-
-		if (!from->length)
-			continue;
-		to->addr = (uintptr_t)from->addr;
-		to->length = from->length;
-		to->lkey = from->mem->local_key[device];
-		to++;
-	}
-	physical->num_sge = to - physical->sg_list;
-	physical->opcode = snt__rules[wr->opcode].verb;
-	physical->send_flags = wr->flags & SNT_SEND_SOLICITED;
-	physical->wr.rdma.remote_addr = wr->remote_addr;
-	physical->wr.rdma.rkey = wr->remote->key[lane->remote_device];
+	snt__build_kind(physical,
+			snt__build_list(physical->sg_list, wr->sge, wr->sge_count,
+					lane->device, false),
+			snt__rules[wr->opcode].verb, wr->flags & SNT_SEND_SOLICITED, 0);
+	snt__build_target(physical, wr->remote_addr,
+			  wr->remote->key[lane->remote_device]);
 	qp->turn = lane->after;
 	qp->under_way++;
 	snt__qp_take_slot(qp, wr, length, 1);

@@ -37,8 +37,9 @@ static __attribute__((noinline)) int post_whole(struct snt_qp *qp,
 		return snt__qp_post_many(qp, wr, 1);
 	physical.wr_id = snt__wr_id(lane->tag, lane->built++);
 	physical.next = NULL;
-	physical.send_flags = IBV_SEND_SIGNALED | (wr->flags & SNT_SEND_SOLICITED);
-	snt__single_fill(wr, lane, verb, &physical, &sge);
+	snt__single_build(wr, lane, verb,
+			  IBV_SEND_SIGNALED | (wr->flags & SNT_SEND_SOLICITED), 0,
+			  &physical, &sge);
 	snt__lane_add_run(lane, qp->tail, lane->built, 0, wr->sge->length);
 	take_slot(qp, wr, 1);
 	qp->turn = lane->after;

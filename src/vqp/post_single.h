@@ -2,8 +2,8 @@
 #ifndef SNT_VQP_POST_SINGLE_H
 #define SNT_VQP_POST_SINGLE_H
 
+#include "vqp/build.h"
 #include "vqp/check.h"
-#include "vqp/wr_store.h"
 
 /*
  * A WR that is posted alone: chains that are posted later, or remembered results of
@@ -17,18 +17,18 @@ int snt__qp_post_single(struct snt_qp *qp, const struct snt_send_wr *wr);
 /* post.c: the path for many WRs. */
 int snt__qp_post_many(struct snt_qp *qp, const struct snt_send_wr *wr, unsigned count);
 
-/* What is the same on any kind of lane: one SGE, and its target. */
-static inline void snt__single_fill(const struct snt_send_wr *wr,
-				    const struct snt__lane *lane, uint32_t verb,
-				    struct ibv_send_wr *physical, struct ibv_sge *sge)
+/* The only fragment of a checked WR of one SGE, on this lane. */
+static inline void snt__single_build(const struct snt_send_wr *wr,
+				     const struct snt__lane *lane, uint32_t verb,
+				     uint32_t flags, uint32_t imm,
+				     struct ibv_send_wr *physical, struct ibv_sge *sge)
 {
+	physical->sg_list = sge;
+	snt__build_kind(physical, 1, verb, flags, imm);
 	snt__sge_set(sge, snt__sge_words((uintptr_t)wr->sge->addr, wr->sge->length,
 					 wr->sge->mem->local_key[lane->device]));
-	physical->sg_list = sge;
-	physical->num_sge = 1;
-	physical->opcode = verb;
-	physical->wr.rdma.remote_addr = wr->remote_addr;
-	physical->wr.rdma.rkey = wr->remote->key[lane->remote_device];
+	snt__build_target(physical, wr->remote_addr,
+			  wr->remote->key[lane->remote_device]);
 }
 
 #endif

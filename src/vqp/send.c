@@ -3,8 +3,6 @@
  * Sending what waits in the ring: WRs are cut into fragments in order, as lanes have
  * room, and ordering points wait for the WRs that they must not overtake.
  */
-#include <arpa/inet.h>
-
 #include "vqp/spread.h"
 
 /* The first lane from this one on with room for so many; NULL if there is none. */
@@ -46,15 +44,14 @@ static inline struct ibv_send_wr *add_to(struct snt_qp *qp, struct snt__lane *la
 	return snt__lane_add(lane, position, sequence, size);
 }
 
-/* SGEs of the next `length` bytes of an SGE list. */
-static void cut_sges(struct snt_qp *qp, uint32_t position, uint8_t device,
-		     uint64_t length, struct ibv_send_wr *wr)
+/* SGEs of the next `length` bytes of an SGE list; returns how many. */
+static uint32_t cut_sges(struct snt_qp *qp, uint32_t position, uint8_t device,
+			 uint64_t length, struct ibv_sge *to)
 {
-	uint32_t at = position & qp->mask;
+	uint32_t at = position & qp->mask, count = 0;
 	struct snt__sges *state = &qp->sges[at];
 	const struct snt_sge *from = &qp->sge[at * qp->send_sge_max];
 
-	wr->num_sge = 0;
 	while (length) {
 		const struct snt_sge *sge = &from[state->current];
 		uint64_t part = sge->length - state->offset;
@@ -62,7 +59,7 @@ static void cut_sges(struct snt_qp *qp, uint32_t position, uint8_t device,
 		if (part > length)
 			part = length;
 		if (part)
-			wr->sg_list[wr->num_sge++] = (struct ibv_sge){
+			to[count++] = (struct ibv_sge){
 				.addr = (uintptr_t)sge->addr + state->offset,
 				.length = part,
 				.lkey = sge->mem->local_key[device],
@@ -74,37 +71,47 @@ static void cut_sges(struct snt_qp *qp, uint32_t position, uint8_t device,
 			state->offset = 0;
 		}
 	}
+	return count;
 }
 
-static inline void set_local(struct snt_qp *qp, const struct snt__slot *slot,
-			     uint32_t position, uint8_t device, uint64_t length,
-			     struct ibv_send_wr *wr)
+/* SGEs of the next `length` bytes of a WR; returns how many. */
+static inline uint32_t build_local(struct snt_qp *qp, const struct snt__slot *slot,
+				   uint32_t position, uint8_t device, uint64_t length,
+				   struct ibv_sge *to)
 {
-	wr->send_flags = slot->flags & SNT_SEND_SOLICITED;
-	if (__builtin_expect(slot->mem && length, 1)) {
-		wr->num_sge = 1;
-		wr->sg_list[0].addr = slot->addr + slot->sent;
-		wr->sg_list[0].length = length;
-		wr->sg_list[0].lkey = slot->mem->local_key[device];
-	} else if (!length) {
-		wr->num_sge = 0;
-	} else if (slot->flags & SNT__SLOT_COPIED) {
-		wr->num_sge = 1;
-		wr->sg_list[0].addr = slot->addr + slot->sent;
-		wr->sg_list[0].length = length;
-		wr->send_flags |= IBV_SEND_INLINE;
-	} else {
-		cut_sges(qp, position, device, length, wr);
-	}
+	if (!length)
+		return 0;
+	if (!slot->mem && !(slot->flags & SNT__SLOT_COPIED))
+		return cut_sges(qp, position, device, length, to);
+	snt__build_sge(to, slot->addr + slot->sent, length,
+		       slot->mem ? slot->mem->local_key[device] : 0);
+	return 1;
 }
 
-static inline void set_remote(const struct snt_qp *qp, const struct snt__slot *slot,
-			      uint32_t position, const struct snt__lane *lane,
-			      struct ibv_send_wr *wr)
+static inline uint32_t flags_of(const struct snt__slot *slot)
 {
-	wr->wr.rdma.remote_addr = slot->remote_addr + slot->sent;
-	wr->wr.rdma.rkey = qp->rkey[(position & qp->mask) * qp->remote_count +
-				    lane->remote_device];
+	return (slot->flags & SNT_SEND_SOLICITED) |
+	       (slot->flags & SNT__SLOT_COPIED ? IBV_SEND_INLINE : 0);
+}
+
+static inline uint32_t remote_key_of(const struct snt_qp *qp, uint32_t position,
+				     const struct snt__lane *lane)
+{
+	return qp->rkey[(position & qp->mask) * qp->remote_count + lane->remote_device];
+}
+
+/* The next `length` bytes of a write or read, on this lane. */
+static inline void build_fragment(struct snt_qp *qp, const struct snt__slot *slot,
+				  uint32_t position, const struct snt__lane *lane,
+				  uint64_t length, uint32_t verb, uint32_t imm,
+				  struct ibv_send_wr *wr)
+{
+	uint32_t sges =
+		build_local(qp, slot, position, lane->device, length, wr->sg_list);
+
+	snt__build_kind(wr, sges, verb, flags_of(slot), htonl(imm));
+	snt__build_target(wr, slot->remote_addr + slot->sent,
+			  remote_key_of(qp, position, lane));
 }
 
 /* Sends one sequenced fragment and, after the last, the raw immediate. */
@@ -126,20 +133,15 @@ static bool send_sequenced(struct snt_qp *qp, struct snt__slot *slot, uint32_t p
 	qp->sequenced_under_way += 1 + followed;
 	lane->sequence_last = sequence;
 	wr = add_to(qp, lane, position, sequence, length);
-	set_local(qp, slot, position, lane->device, length, wr);
-	set_remote(qp, slot, position, lane, wr);
-	wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-	wr->imm_data =
-		htonl((sequence & SNT__IMM_SEQUENCE) | (last ? SNT__IMM_LAST : 0) |
-		      (followed ? SNT__IMM_FOLLOWED : 0));
+	build_fragment(qp, slot, position, lane, length, IBV_WR_RDMA_WRITE_WITH_IMM,
+		       (sequence & SNT__IMM_SEQUENCE) | (last ? SNT__IMM_LAST : 0) |
+			       (followed ? SNT__IMM_FOLLOWED : 0),
+		       wr);
 	if (!followed)
 		return true;
 	wr = add_to(qp, lane, position, sequence, 0);
-	wr->num_sge = 0;
-	wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-	wr->send_flags = slot->flags & SNT_SEND_SOLICITED;
-	wr->imm_data = htonl(slot->imm);
-	set_remote(qp, slot, position, lane, wr);
+	snt__build_empty(wr, slot->flags & SNT_SEND_SOLICITED, slot->imm,
+			 slot->remote_addr, remote_key_of(qp, position, lane));
 	return true;
 }
 
@@ -152,9 +154,8 @@ static bool send_plain(struct snt_qp *qp, struct snt__slot *slot, uint32_t posit
 	if (!lane)
 		return false;
 	wr = add_to(qp, lane, position, 0, length);
-	set_local(qp, slot, position, lane->device, length, wr);
-	set_remote(qp, slot, position, lane, wr);
-	wr->opcode = snt__rules[slot->opcode].verb;
+	build_fragment(qp, slot, position, lane, length, snt__rules[slot->opcode].verb,
+		       0, wr);
 	return true;
 }
 
@@ -179,7 +180,6 @@ static inline bool spread_simple(struct snt_qp *qp, struct snt__slot *slot,
 	do {
 		uint64_t length = left < fragment_size ? left : fragment_size;
 		struct ibv_send_wr *wr;
-		struct ibv_sge *sge;
 
 		if (__builtin_expect(!snt__lane_has_room(lane, 1), 0)) {
 			struct snt__lane *other = find_room(qp, lane, 1);
@@ -190,15 +190,9 @@ static inline bool spread_simple(struct snt_qp *qp, struct snt__slot *slot,
 		}
 		snt__qp_touch(qp, lane);
 		wr = snt__lane_add(lane, position, 0, length);
-		sge = wr->sg_list;
-		sge->addr = addr;
-		sge->length = length;
-		sge->lkey = lkey[lane->device];
-		wr->num_sge = 1;
-		wr->opcode = verb;
-		wr->send_flags = flags;
-		wr->wr.rdma.remote_addr = remote_addr;
-		wr->wr.rdma.rkey = rkey[lane->remote_device];
+		snt__build_kind(wr, 1, verb, flags, 0);
+		snt__build_sge(wr->sg_list, addr, length, lkey[lane->device]);
+		snt__build_target(wr, remote_addr, rkey[lane->remote_device]);
 		addr += length;
 		remote_addr += length;
 		left -= length;
@@ -262,6 +256,7 @@ static bool send_message(struct snt_qp *qp, struct snt__slot *slot, uint32_t pos
 	const struct snt__rule *rule = &snt__rules[slot->opcode];
 	struct snt__lane *lane =
 		&qp->lane[rule->shape == SNT__SHAPE_ATOMIC ? 0 : qp->message_lane];
+	uint32_t flags = flags_of(slot);
 	struct ibv_send_wr *wr;
 
 	if (!lane->alive) {
@@ -272,23 +267,19 @@ static bool send_message(struct snt_qp *qp, struct snt__slot *slot, uint32_t pos
 	if (!snt__lane_has_room(lane, 1))
 		return false;
 	wr = add_to(qp, lane, position, 0, slot->length);
-	set_local(qp, slot, position, lane->device, slot->length, wr);
 	/* Data of READs on this lane are still to come, and a READ whose response was
 	 * lost is repeated: without a fence it would see later writes. */
 	if (has_read(qp))
-		wr->send_flags |= IBV_SEND_FENCE;
-	wr->opcode = rule->verb;
-	if (rule->shape == SNT__SHAPE_ATOMIC) {
-		const struct snt__atomic *atomic = &qp->atomic[position & qp->mask];
-
-		wr->wr.atomic.remote_addr = slot->remote_addr;
-		wr->wr.atomic.compare_add = atomic->compare_add;
-		wr->wr.atomic.swap = atomic->swap;
-		wr->wr.atomic.rkey = qp->rkey[(position & qp->mask) * qp->remote_count +
-					      lane->remote_device];
-	} else {
-		wr->imm_data = htonl(slot->imm);
-	}
+		flags |= IBV_SEND_FENCE;
+	snt__build_kind(wr,
+			build_local(qp, slot, position, lane->device, slot->length,
+				    wr->sg_list),
+			rule->verb, flags, htonl(slot->imm));
+	if (rule->shape == SNT__SHAPE_ATOMIC)
+		snt__build_atomic(wr, slot->remote_addr,
+				  remote_key_of(qp, position, lane),
+				  qp->atomic[position & qp->mask].compare_add,
+				  qp->atomic[position & qp->mask].swap);
 	slot->sent = slot->length;
 	return true;
 }
@@ -347,15 +338,9 @@ static inline bool dispatch_slot(struct snt_qp *qp, struct snt__slot *slot,
 static inline void notify_on(struct snt_qp *qp, const struct snt__slot *slot,
 			     uint32_t position, struct snt__lane *lane)
 {
-	struct ibv_send_wr *wr = add_to(qp, lane, position, 0, 0);
-
-	wr->num_sge = 0;
-	wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-	wr->send_flags = slot->flags & SNT_SEND_SOLICITED;
-	wr->imm_data = htonl(slot->imm);
-	wr->wr.rdma.remote_addr = slot->remote_addr;
-	wr->wr.rdma.rkey = qp->rkey[(position & qp->mask) * qp->remote_count +
-				    lane->remote_device];
+	snt__build_empty(add_to(qp, lane, position, 0, 0),
+			 slot->flags & SNT_SEND_SOLICITED, slot->imm, slot->remote_addr,
+			 remote_key_of(qp, position, lane));
 }
 
 /* SPRAY: a write with the immediate on each notify lane, empty except on the first one

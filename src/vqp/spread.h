@@ -4,8 +4,8 @@
 
 #include <arpa/inet.h>
 
+#include "vqp/build.h"
 #include "vqp/check.h"
-#include "vqp/wr_store.h"
 
 /*
  * The fast path: all fragments of a WR with one SGE, at once, in turn over the lanes.
@@ -71,10 +71,12 @@ static inline __attribute__((always_inline)) struct ibv_send_wr *snt__lane_build
 	snt__lane_add_run(lane, cut->position, lane->built, sequence, count * size);
 	do {
 		wr->wr_id = wr_id;
-		snt__kind_set(wr, verb, flags,
-			      sequenced ? htonl(sequence & SNT__IMM_SEQUENCE) : 0);
-		snt__sge_set(wr->sg_list, local);
-		snt__remote_set(wr, remote);
+		snt__build_words(wr,
+				 snt__kind_words(1, verb, flags,
+						 sequenced ? htonl(sequence &
+								   SNT__IMM_SEQUENCE)
+							   : 0),
+				 local, remote);
 		wr++;
 		local += stride;
 		remote += stride;
