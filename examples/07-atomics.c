@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Two things that several clients share in a server's memory: a counter, by fetch-and-add,
- * and a sum behind a lock, by compare-and-swap. Neither loses anything.
+ * Two things that several clients share in a server's memory: a counter, by
+ * fetch-and-add, and a sum behind a lock, by compare-and-swap. Neither loses anything.
  */
 #include <stddef.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@
 /* What the server has, and, of a client, where results of its atomics go. */
 struct shared {
 	uint64_t counter;
-	uint64_t lock; /* 0, or who holds it */
+	uint64_t lock; /* 0, or the number of its holder */
 	uint64_t sum;
 };
 

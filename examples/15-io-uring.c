@@ -88,7 +88,8 @@ int main(void)
 		}
 		echo_check(snt_io_uring_dispatch(&program.sennit), "dispatch");
 	}
-	/* The ring is not used any more, so nobody has to wait for its last words. */
+	/* The ring is not used any more, so its last completions need not be waited
+	 * for. */
 	echo_check(snt_io_uring_detach(&program.sennit), "detach");
 	io_uring_queue_exit(&program.ring);
 	return echo_close(&program.echo, "io_uring");

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * How late an answer is noticed that comes after 10 us, inside of the time that waits
- * look before they sleep. The answer comes by the clock, whoever polls, on a scripted
- * device, so that no other process has a part in it. Values are ns from post to return;
- * what spins does nothing but snt_loop_poll().
+ * look before they sleep. The answer comes by the clock, whichever thread polls, on a
+ * scripted device, so that no other process has a part in it. Values are ns from post
+ * to return; what spins does nothing but snt_loop_poll().
  */
 #include <errno.h>
 #include <time.h>
@@ -74,8 +74,8 @@ static void wait(void *arg, unsigned count)
 	for (unsigned i = 0; i < count; i++) {
 		int ret;
 
-		/* Whoever had to do without a processor for too long sleeps, and there is
-		 * nobody to wake him. */
+		/* A thread that was without a processor for too long sleeps, and
+		 * nothing would wake it. */
 		ask(&op);
 		do
 			ret = snt_op_wait(&op, 1000000);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Who is measured, by which command, and how its output is read.
+"""What is measured, by which command, and how its output is read.
 
 A contender makes, for each metric, the commands of both ends and a function that finds
 the figure in what the client prints; or None, where it has no such thing.

@@ -20,7 +20,7 @@ TITLES = {
             "devices that each reach themselves. What is emulated is slow: these figures "
             "compare programs in one guest with each other, and say nothing of hardware. Over "
             "several lanes a notification leaves when all bytes before it are acknowledged; "
-            "who has one QP meets its equal in the second row. Before 1.14 UCX's put uses one "
+            "a program with one QP finds its equal in the second row. Before 1.14 UCX's put uses one "
             "device however many it has; its larger messages use both."),
     "host": ("On a host without RDMA",
              "Two processes on one host. Soft devices of one user meet in shared memory; "
@@ -110,7 +110,7 @@ class Place:
             if lost:
                 why = f": {contender.why}" if contender.why else ""
                 lines.append(f"- **{contender.name}** is better at {', '.join(lost)}{why}.")
-        return lines or ["Nowhere, this time." if compared else "There was nobody to lose to."]
+        return lines or ["Nowhere, this time." if compared else "No alternative was measured."]
 
     def failures(self) -> List[str]:
         lines = []

@@ -23,7 +23,7 @@ def tidy(line: str) -> str:
 
 def complaint(*outputs: str) -> str:
     """The first line that speaks of a failure, which is the nearest to its cause: what
-    follows tells who else failed of it. Empty, if there is none."""
+    follows tells what else failed of it. Empty, if there is none."""
     for output in outputs:
         found = IN_JSON.search(output)
         if found:

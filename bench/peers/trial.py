@@ -160,7 +160,7 @@ class Cell:
 
 def measure_place(place: str, tool: str, rounds: int, budget_s: float,
                   save=lambda raw: None, only: str = "") -> dict:
-    """In turn, and then again, so that a slow minute hits everybody."""
+    """In turn, and then again, so that a slow minute hits all of them."""
     begin = time.monotonic()
     contenders = [c for c in PLACES[place](tool) if only in c.name]
     present = [contender for contender in contenders if contender.present()]

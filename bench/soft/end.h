@@ -25,14 +25,15 @@ struct end {
 
 _Noreturn void die(const char *what);
 
-/* Opens a context, and an end on its first device, connected with that of who does the
- * same at the other end of a socket. */
+/* Opens a context, and an end on its first device, connected with that of the
+ * process at the other end of a socket, which does the same. */
 void end_open(struct end *end, int with);
 /* The same, with memory of snt_mem_alloc(). */
 void end_open_made(struct end *end, int with);
 
-/* In steps: END_BYTES of memory and a CQ for so many QPs; a QP, of which an end may get many, one
- * after the other; and the connection, with another process or in this one. */
+/* In steps: END_BYTES of memory and a CQ for so many QPs; a QP, of which an end may get
+ * many, one after the other; and the connection, with another process or in this
+ * one. */
 void end_make(struct end *end, struct snt_device *device, unsigned qps, void *bytes);
 void end_add_qp(struct end *end, uint32_t depth);
 void end_meet(struct end *end, int with);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Soft devices between two processes, each compared with the same done by plain sockets:
- * a TCP stream, UDP with segmentation offload, a UDP ping-pong.
+ * Soft devices between two processes, each compared with the same done by plain
+ * sockets: a TCP stream, UDP with segmentation offload, a UDP ping-pong.
  */
 #include <netinet/in.h>
 #include <netinet/udp.h>
@@ -35,7 +35,7 @@
 
 static unsigned char bytes[MIB];
 
-/* Who does what in the other process; each has one, and a socket to it. */
+/* What the other process does; each role has a process, and a socket to it. */
 typedef void (*role_fn)(int control);
 
 static int start_role(role_fn role)
@@ -183,7 +183,7 @@ static void send_datagrams(void *arg, unsigned count)
  * UDP, there and back
  */
 
-/* Who echoes spins from one word at the control socket to the next. */
+/* The echoing end spins from one word at the control socket to the next. */
 static bool is_told_by_control(int control)
 {
 	char word;
@@ -330,8 +330,8 @@ static void open_echo(struct partner *partner)
 }
 
 /*
- * Cases take turns, so that each finds caches full of the others' bytes, and a peer who
- * sleeps. What is compared is how fast they go on, not how they begin.
+ * Cases take turns, so that each finds caches full of the others' bytes, and a peer
+ * that sleeps. What is compared is how fast they go on, not how they begin.
  */
 
 static void warm_stream(void *arg)
@@ -372,8 +372,8 @@ static double write_for_a_second(struct end *end)
 	return ns / count;
 }
 
-/* iperf3 writes for a second, of which the mean counts, and waits for nobody to say that
- * something has arrived. So do we, in turns with it. */
+/* iperf3 writes for a second, of which the mean counts, and does not wait until
+ * something is known to have arrived. So do we, in turns with it. */
 static void compare_with_iperf(struct bench *bench, struct end *udp, struct end *shm)
 {
 	double of_iperf[TURNS], of_udp[TURNS], of_shm[TURNS];
@@ -404,7 +404,7 @@ int main(int argc, char **argv)
 	struct bench *bench;
 	int stream, counter, control, peer;
 
-	/* First of all, so that everybody knows who is on which core. */
+	/* First of all, so that each process keeps to its core. */
 	bench = bench_begin("soft", argc, argv);
 	setenv("SENNIT_SOFT_SHM", "off", 1);
 	peer = start_role(resources_be_peer);

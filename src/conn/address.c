@@ -41,7 +41,7 @@ static const void *bytes_of(const struct sockaddr *address)
 
 const char *snt__address_text(const struct sockaddr *address, char *buffer)
 {
-	char text[INET6_ADDRSTRLEN] = "nobody";
+	char text[INET6_ADDRSTRLEN] = "nowhere";
 	uint16_t port = 0;
 
 	if (address->sa_family != AF_UNSPEC) {

@@ -374,7 +374,8 @@ static int move_to(struct cm *cm, enum ibv_qp_state state)
 		   : 0;
 }
 
-/* The virtual QP has to know that its lane is connected; to which peer does not matter. */
+/* The virtual QP has to know that its lane is connected; to which peer does not
+ * matter. */
 static int connect_qp(struct cm *cm, uint32_t qpn)
 {
 	const struct snt_card card = {
@@ -505,7 +506,7 @@ static const char *reason_text(unsigned reason)
 {
 	switch (reason) {
 	case SNT__CM_REASON_NOBODY_LISTENS:
-		return "nobody listens there";
+		return "no listener has that port";
 	case SNT__CM_REASON_NO_RESOURCES:
 		return "it has no room for another connection; try later";
 	case SNT__CM_REASON_STALE:
@@ -721,8 +722,7 @@ static void take_passed(struct snt__arrival *arrival, struct snt__conn_loop *con
 	if (listener)
 		take_request(listener, passed->manager, &passed->event);
 	else
-		turn_away(passed->event.id, SNT__END_REFUSED,
-			  "nobody listens any more");
+		turn_away(passed->event.id, SNT__END_REFUSED, "the listener is closed");
 	free(passed);
 }
 
@@ -831,10 +831,10 @@ static int explain_listen(const struct snt__conn_loop *conn_loop,
 							sizeof(present)));
 	if (error == -EADDRINUSE)
 		return snt__fail(EADDRINUSE,
-				 "somebody listens on %s already; another port may be "
-				 "free, and with 0 one is chosen that is",
+				 "%s is in use; choose another port, or 0 for any free "
+				 "one",
 				 text);
-	return snt__fail(-error, "nobody can listen on %s: %s", text, snt_err_text());
+	return snt__fail(-error, "cannot listen on %s: %s", text, snt_err_text());
 }
 
 int snt__cm_listen(struct snt__conn_loop *conn_loop, const struct sockaddr *address,

@@ -410,7 +410,7 @@ static void take_one(struct snt__conn_loop *conn_loop, struct snt_listener *list
 		return;
 	}
 	if (!listener) {
-		turn_away(tcp, SNT__END_REFUSED, "nobody listens any more");
+		turn_away(tcp, SNT__END_REFUSED, "the listener is closed");
 		return;
 	}
 	tcp->carrier.conn = snt__listener_heard(listener, &tcp->carrier);
@@ -439,7 +439,7 @@ static void listen_again(struct snt_timer *timer)
 static void pause_acceptor(struct acceptor *acceptor)
 {
 	snt__log(&acceptor->acceptor.conn_loop->ctx->log, SNT_LOG_WARN,
-		 "port %u: nobody can be let in: %s",
+		 "port %u: connections cannot be accepted: %s",
 		 snt__address_port((struct sockaddr *)&acceptor->acceptor.bound),
 		 strerror(errno));
 	acceptor->timer.fired = listen_again;

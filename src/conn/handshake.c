@@ -115,7 +115,7 @@ static void take_end(struct snt__handshake *hs, const uint8_t *body, size_t leng
 	hs->end = received;
 	hs->by_peer = true;
 	snprintf(hs->text, sizeof(hs->text), "the peer%s says: %s",
-		 hs->secret && !hs->proven ? ", or somebody else," : "",
+		 hs->secret && !hs->proven ? " (unproven)" : "",
 		 received.text_length ? received.text : "it is over");
 	end(hs, end_error(received.code));
 }

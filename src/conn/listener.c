@@ -400,7 +400,7 @@ int snt_listener_destroy(struct snt_listener *listener)
 	while (!snt__list_empty(&listener->requests))
 		snt_conn_reject(snt__container(listener->requests.next, struct snt_conn,
 					       in_requests),
-				"nobody listens any more", NULL, 0);
+				"the listener is closed", NULL, 0);
 	while (!snt__list_empty(&listener->conns)) {
 		struct snt_conn *conn = first_conn(listener);
 
@@ -410,7 +410,7 @@ int snt_listener_destroy(struct snt_listener *listener)
 			continue;
 		}
 		snt__conn_fail(conn, SNT__END_REFUSED, -ECANCELED,
-			       "nobody listens any more");
+			       "the listener is closed");
 		snt__conn_step(conn);
 		snt__conn_free(conn);
 	}

@@ -124,8 +124,8 @@ int snt_token_target(const struct snt_token *token, unsigned device, uint64_t of
 {
 	if (device >= token->key_count || device >= SNT_DEVICES_MAX)
 		return snt__fail(EINVAL,
-				 "token has no key for device %u of its owner, who "
-				 "has %u",
+				 "token has no key for device %u: its owner has %u "
+				 "devices",
 				 device, token->key_count);
 	if (!access || access & ~ACCESS_REMOTE || access & (access - 1))
 		return snt__fail(EINVAL,

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Folders are the layers: who may include whom, and who may call libibverbs.
+"""Folders are the layers: which may include which, and which may call libibverbs.
 
 usage: layers.py LIBRARY-ARCHIVE
 """

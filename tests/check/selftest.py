@@ -55,7 +55,7 @@ MUTATIONS = [
      add("struct named { int class; };\n")),
     ("headers", "an adapter that is not C99", "include/sennit/adapters/epoll.h",
      add("_Static_assert(1, \"C11\");\n")),
-    ("headers", "an adapter that nobody wants to read", "include/sennit/adapters/epoll.h",
+    ("headers", "an adapter that is too long to read", "include/sennit/adapters/epoll.h",
      add("\n" * 120)),
     ("headers", "an initialiser that C++ warns of", "include/sennit/api.h",
      replace("#define SNT_INIT(what) snt__init<__typeof__(what)>()",
@@ -68,6 +68,10 @@ MUTATIONS = [
      replace("snt_err_text - ", "snt_err_texts - ")),
     ("symbols", "a function missing from the map", "src/sennit.map",
      replace("\tsnt_err_text;\n", "")),
+    ("language", "a thread called somebody", "src/util/err.c",
+     add("/* Somebody else may hold it. */\n")),
+    ("language", "an error about nobody", "src/util/err.c",
+     add('const char *f(void) { return "nobody listens there"; }\n')),
     ("tidy", "a file without a licence", "src/util/err.c",
      replace("/* SPDX-License-Identifier: MIT */\n", "")),
     ("tidy", "a function that is too long", "src/util/err.c",
@@ -110,7 +114,7 @@ def main() -> None:
     clang_format, c, cxx = sys.argv[1:4]
     archive, library = map(os.path.abspath, sys.argv[4:])
     arguments = {"layers": [archive], "headers": [c, cxx], "symbols": [library],
-                 "tidy": [clang_format], "names": [], "readme": []}
+                 "tidy": [clang_format], "names": [], "readme": [], "language": []}
     report = Report()
     with tempfile.TemporaryDirectory() as name:
         tree = Path(name)

@@ -202,7 +202,7 @@ static void reconnect_failed(struct scene *scene)
 	say_states(scene);
 }
 
-/* The CQE comes before the flush, also if nobody polled it. */
+/* The CQE comes before the flush, also if it was not polled. */
 static void done_then_flushed(struct scene *scene)
 {
 	if (!make_armed_pair(scene))

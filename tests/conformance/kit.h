@@ -14,7 +14,7 @@
  * A case gets an empty scene on the device under test, plays in it, and says
  * what a program could see. Everything it makes stays in the scene's slots;
  * when the case is over the scene destroys them, and a destruction that fails
- * or a completion that nobody looked at becomes part of what was observed.
+ * or a completion that was not polled becomes part of what was observed.
  *
  * What is said must not depend on time, addresses or QP numbers: the same words
  * are compared with a table that is part of the documentation.
@@ -127,7 +127,8 @@ extern const struct pair_opts pair_defaults;
 /* Makes the CQs and QPs of both ends and connects them. NULL: the defaults.
  * Like everything here that returns false, it has said what went wrong. */
 bool make_pair(struct scene *scene, const struct pair_opts *opts);
-/* With channel 0, and A's CQ armed: take_event() says that a CQE is there, and leaves it. */
+/* With channel 0, and A's CQ armed: take_event() says that a CQE is there, and leaves
+ * it. */
 bool make_armed_pair(struct scene *scene);
 
 bool make_cq(struct scene *scene, unsigned slot, unsigned cqe,

@@ -189,8 +189,8 @@ void say_aftermath(struct scene *scene, unsigned a, unsigned b)
 	say_events(scene);
 }
 
-/* The one place that looks at memory while a device may write there, which is what programs
- * do who wait for a WRITE: a race by nature, and nothing to warn of. */
+/* The one place that looks at memory while a device may write there, as programs do
+ * that wait for a WRITE: a race by nature, and nothing to warn of. */
 __attribute__((no_sanitize("thread"))) bool wait_byte(struct scene *scene, size_t at,
 						      unsigned char value)
 {

@@ -281,7 +281,7 @@ static void cut_the_tag_off(struct pair *pair, uint8_t *bytes, size_t *length)
 	*length -= SNT__TAG_SIZE;
 }
 
-/* With a secret, whoever changes a message ends the connection, and no more. */
+/* With a secret, changing a message ends the connection, and does no more. */
 static void tampering_shows(void **state)
 {
 	static void (*const tampers[])(struct pair *, uint8_t *,

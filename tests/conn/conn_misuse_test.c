@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Connections used in ways that nobody meant. */
+/* Connections used in ways that were not intended. */
 #include "lib/conn_kit.h"
 
 #include <netinet/in.h>
@@ -253,7 +253,7 @@ static void addresses_of_somebody_else_by_tcp(void **state)
 	kit.listen.port = kit.connect.port;
 	snprintf(where, sizeof(where), "%s:%u", kit.end[1].address, kit.listen.port);
 	refuse_to_listen(&kit, EADDRINUSE, where);
-	/* Nobody is there any more. */
+	/* The peer is gone. */
 	assert_success(snt_listener_destroy(kit.listener));
 	kit.listener = NULL;
 	kit_connect(&kit);
@@ -276,7 +276,7 @@ static void take_nothing(struct snt__watch *watch, uint32_t events)
 	looks++;
 }
 
-/* An fd that somebody keeps busy for ever does not keep dispatch from returning. */
+/* An fd that is always ready does not keep dispatch from returning. */
 static void a_peer_that_never_stops(void **state)
 {
 	struct snt__watch watch = { .ready = take_nothing };
@@ -348,7 +348,8 @@ static bool connector_over(struct kit *kit)
 	return kit->end[0].events[SNT_CONN_OVER];
 }
 
-/* The port is that of the first listener, which may be destroyed before those that share it. */
+/* The port is that of the first listener, which may be destroyed before those that
+ * share it. */
 static void a_port_that_is_shared(void **state)
 {
 	struct snt_listener_opts opts = { .size = sizeof(opts) };
@@ -405,7 +406,8 @@ static void a_port_that_is_shared_no_more(void **state)
 	kit_close(&kit);
 }
 
-/* A peer that was assigned to a listener which closed with its loop before it was there. */
+/* A peer that was assigned to a listener which closed with its loop before it was
+ * there. */
 static void a_peer_that_comes_too_late(void **state)
 {
 	struct snt_listener_opts opts = { .size = sizeof(opts) };

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Everything that can happen to a connection, for small cases: both ends, each message
- * delivered, doubled or lost with the carrier, each end crashing, giving up, refusing or
- * running out of something, at any time; a message of an earlier connection at any time.
- * All states that can be reached are visited, and in each the rules are checked.
+ * delivered, doubled or lost with the carrier, each end crashing, giving up, refusing
+ * or running out of something, at any time; a message of an earlier connection at any
+ * time. All states that can be reached are visited, and in each the rules are checked.
  */
 #include <stdlib.h>
 
@@ -207,7 +207,7 @@ static void check(const struct world *world)
 		       "failed without a reason");
 	}
 	/* The acceptor is the last to be up. */
-	demand(!world->end[1].was_up || world->end[0].was_up, "up with nobody");
+	demand(!world->end[1].was_up || world->end[0].was_up, "up without a peer");
 	if (world->end[0].was_up && world->end[1].was_up)
 		demand(!ends_fault(a, b), ends_fault(a, b));
 }
@@ -359,8 +359,8 @@ static void cut(const struct world *from)
 	free(world);
 }
 
-/* What was under way may come first, or not. An end that is over closes the carrier, and
- * has said why before, unless it never knew with whom it talked. */
+/* What was under way may come first, or not. An end that is over closes the carrier,
+ * and has said why before, unless it never identified its peer. */
 static void lose(const struct world *from, unsigned which)
 {
 	struct world *world = begin(from, "%u notices", which);
@@ -487,8 +487,8 @@ static void explore(unsigned number, const char *name, const char *secret,
 	start(world, 0);
 	settle(world, 0);
 	visit(world);
-	demand(model.both_up, "nobody ever gets connected");
-	demand(model.both_over, "nobody ever ends");
+	demand(model.both_up, "no seed gets connected");
+	demand(model.both_over, "no seed ends");
 	printf("ok %u - %s: %zu states, %llu at rest connected, %llu over\n", number,
 	       name, model.count, (unsigned long long)model.both_up,
 	       (unsigned long long)model.both_over);

@@ -216,7 +216,7 @@ static void a_name_that_comes_again(void **state)
 	kit_close(&kit);
 }
 
-/* The first attempts find nobody. */
+/* The first attempts find no listener. */
 static void tried_again(void **state)
 {
 	struct snt_conn_info info = { .size = sizeof(info) };
@@ -321,8 +321,8 @@ static void polled_by_the_program(void **state)
 	kit_close(&kit);
 }
 
-/* A device's thread has written what arrived, and the word of it came by TCP: only a verb,
- * which takes the device's lock, lets ThreadSanitizer see the order. */
+/* A device's thread has written what arrived, and the word of it came by TCP: only a
+ * verb, which takes the device's lock, lets ThreadSanitizer see the order. */
 static void let_sanitizer_see(struct kit_end *end)
 {
 	struct snt_mem *mem;
@@ -332,7 +332,8 @@ static void let_sanitizer_see(struct kit_end *end)
 	assert_success(snt_mem_release(mem));
 }
 
-/* Nobody signals them, and all the same they arrive before the peer hears of the end. */
+/* They are not signaled, and nevertheless they arrive before the peer hears of the
+ * end. */
 static void unsignalled_to_the_last(void **state)
 {
 	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts) };
@@ -462,7 +463,7 @@ static void a_cq_that_breaks(void **state)
 }
 
 /*
- * Strangers who speak TCP, but nothing else.
+ * Strangers that speak TCP, but nothing else.
  */
 
 static int call_raw(struct kit *kit, const void *bytes, size_t length)
@@ -511,7 +512,8 @@ static void strangers(void **state)
 	kit_open(&kit, SNT_CARRIER_TCP, 1);
 	kit.listen.setup_ns = UINT64_C(1000000000);
 	kit_listen(&kit);
-	/* To what is no message there is no answer; silence ends with the setup time. */
+	/* To what is no message there is no answer; silence ends with the setup
+	 * time. */
 	assert_int_equal(hear_out(&kit, call_raw(&kit, http, sizeof(http)), said,
 				  sizeof(said)),
 			 0);
@@ -582,7 +584,8 @@ static void a_stranger_in_a_hurry(void **state)
 	kit_close(&kit);
 }
 
-/* Who cannot be let in for want of fds costs no time, and is let in later. */
+/* A peer that cannot be accepted for lack of fds costs no time, and is accepted
+ * later. */
 static void no_more_fds(void **state)
 {
 	struct rlimit limit, none;

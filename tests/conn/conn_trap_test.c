@@ -239,7 +239,7 @@ static void ipv6_and_a_source(void **state)
 	good(conn_world_close(&world));
 }
 
-/* The host is gone in the middle of it, and nobody says so. */
+/* The host is gone in the middle of it, without notice. */
 static void a_host_that_vanishes(void **state)
 {
 	struct conn_world world;
@@ -330,8 +330,8 @@ static const struct snt__sim_device *drops_empty[2];
 
 static bool is_empty(const uint8_t *bytes, size_t length)
 {
-	/* SEND and WRITE in one packet, without and with an immediate, and how long their
-	 * headers are. */
+	/* SEND and WRITE in one packet, without and with an immediate, and how long
+	 * their headers are. */
 	static const struct {
 		uint8_t opcode, size;
 	} kinds[] = { { 0x04, 12 }, { 0x05, 16 }, { 0x0a, 28 }, { 0x0b, 32 } };
@@ -421,7 +421,8 @@ static void last_words_that_have_to_wait(void **state)
 	good(conn_world_close(&world));
 }
 
-/* The network is away when the farewell is said, for as long as two of its retries take. */
+/* The network is away when the farewell is said, for as long as two of its retries
+ * take. */
 static void last_words_that_get_lost(void **state)
 {
 	const struct snt__sim_link_opts far = { .delay_ns = CONN_MS };
@@ -501,9 +502,10 @@ static void nothing_but_a_network_that_loses_them(void **state)
 }
 
 /*
- * QP numbers are a device's own affair: two NICs may give out the same ones, and one gives
- * out again what it had given to others before. Here the part that is chance always comes
- * out the same, so that they differ by their place in the device's table only.
+ * QP numbers are a device's own affair: two NICs may give out the same ones, and one
+ * gives out again what it had given to others before. Here the part that is chance
+ * always comes out the same, so that they differ by their place in the device's table
+ * only.
  */
 
 #define NUMBERS 64
@@ -557,7 +559,8 @@ int __wrap_snt__soft_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr,
 	return ret;
 }
 
-/* Of both ends; which of them were given out at least twice, by the same device or not? */
+/* Of both ends; which of them were given out at least twice, by the same device or
+ * not? */
 static unsigned count_again(bool same_device)
 {
 	unsigned count = 0;
@@ -675,7 +678,7 @@ static void requested_here(void *arg, struct snt_listener *listener,
 	(void)arg;
 	(void)listener;
 	requests++;
-	snt_conn_reject(conn, "nobody was to be asked", NULL, 0);
+	snt_conn_reject(conn, "no peer was to be asked", NULL, 0);
 }
 
 static void connect_late(void *arg)

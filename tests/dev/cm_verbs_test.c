@@ -164,7 +164,7 @@ static void how_it_fails(void **state)
 		struct snt__cm_event event;
 
 		push(rdma, cases[i].type, cases[i].status);
-		/* Of what comes after that nobody hears. */
+		/* What comes after that is not reported. */
 		push(rdma, RDMA_CM_EVENT_DISCONNECTED, 0);
 		push(rdma, RDMA_CM_EVENT_TIMEWAIT_EXIT, 0);
 		event = expect(SNT__CM_EVENT_FAILED);
@@ -193,8 +193,8 @@ static void what_is_no_end(void **state)
 	table->destroy(id);
 }
 
-/* On all addresses of IPv6 it hears IPv4, too, whatever the system's default is; on those of
- * IPv4 nothing else. */
+/* On all addresses of IPv6 it hears IPv4, too, whatever the system's default is; on
+ * those of IPv4 nothing else. */
 static void listener_on_all_addresses_hears_ipv4(void **state)
 {
 	struct sockaddr_in6 all = { .sin6_family = AF_INET6 };

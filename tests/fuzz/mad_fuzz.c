@@ -3,8 +3,8 @@
  * MADs from hostile peers, and programs that do anything in any order: the connection
  * manager keeps its own rules, and comes to rest when all have gone.
  *
- * The input is a list of steps. Messages are taken from it as they are, or made of it so
- * that they fit a connection.
+ * The input is a list of steps. Messages are taken from it as they are, or made of it
+ * so that they fit a connection.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -312,7 +312,7 @@ static void (*const steps[])(struct bed *bed) = {
 
 #define STEPS (sizeof(steps) / sizeof(steps[0]))
 
-/* All leave, and after some time nobody is remembered. */
+/* All leave, and after some time no peer is remembered. */
 static void check_end(struct bed *bed)
 {
 	struct snt__soft_path path;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Device lists from an environment nobody checked. */
+/* Device lists from an unchecked environment. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

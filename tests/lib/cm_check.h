@@ -4,7 +4,8 @@
 
 #include "dev/soft/cm.h"
 
-/* What always holds in a connection manager (cm.h), whenever nobody is inside of it. */
+/* What always holds in a connection manager (cm.h), whenever no call is inside of
+ * it. */
 
 static inline bool cm_check_timer(const struct snt__soft_cm_connection *connection)
 {

@@ -5,14 +5,15 @@
 #include "dev/soft/cm.h"
 
 /*
- * Two connection managers and the smallest wire between them: messages arrive at once and
- * in order, unless the test wants otherwise. Time passes only when nothing is on the wire.
- * After every step all that always holds is checked; whatever fails here fails the test.
+ * Two connection managers and the smallest wire between them: messages arrive at once
+ * and in order, unless the test wants otherwise. Time passes only when nothing is on
+ * the wire. After every step all that always holds is checked; whatever fails here
+ * fails the test.
  */
 
 #define KIT_PORT 7000
 
-/* The ends: who connects, and who listens. */
+/* The ends: which one connects, and which one listens. */
 enum {
 	A,
 	B,

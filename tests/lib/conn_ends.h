@@ -158,7 +158,7 @@ static inline const char *ends_fault(const struct snt__handshake *a,
 		return "two sessions";
 	if (a->hello.identity != b->peer_hello.identity ||
 	    b->hello.identity != a->peer_hello.identity)
-		return "one is not who the other thinks";
+		return "one end has another identity than its peer saw";
 	if (a->plan.mtu != b->plan.mtu || a->plan.lane_count != b->plan.lane_count ||
 	    a->plan.data_lanes != b->plan.data_lanes)
 		return "two plans";

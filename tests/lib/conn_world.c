@@ -124,10 +124,10 @@ const char *conn_world_ready(struct conn_world *world)
 const char *conn_world_connect(struct conn_world *world)
 {
 	if (snt_listener_create(world->end[1].loop, &world->listen, &world->listener))
-		return wrong("nobody can listen: %s", snt_err_text());
+		return wrong("cannot listen: %s", snt_err_text());
 	world->connect.port = snt_listener_port(world->listener);
 	if (snt_conn_connect(world->end[0].loop, &world->connect, &world->end[0].conn))
-		return wrong("nobody can connect: %s", snt_err_text());
+		return wrong("cannot connect: %s", snt_err_text());
 	return NULL;
 }
 

@@ -40,7 +40,7 @@ static int driver_wait(void *arg, int fd)
 {
 	(void)arg;
 	(void)fd;
-	return -EDEADLK; /* nobody else is there who could end it */
+	return -EDEADLK; /* no other thread could end it */
 }
 
 static const struct snt__soft_driver driver = {

@@ -19,7 +19,7 @@
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | \
 	 IBV_ACCESS_REMOTE_ATOMIC)
 
-/* The ends: who asks, and who answers. */
+/* The ends: the requester and the responder. */
 enum {
 	A,
 	B,

@@ -102,7 +102,7 @@ static void *move_packets(void *arg)
 		moved |= shuttle_packets(mover, 1);
 		if (mover->now_ns)
 			run_timers(mover);
-		/* Others want to have a turn, or nobody wants anything. */
+		/* Other threads want a turn, or there is nothing to do. */
 		if (moved) {
 			pthread_mutex_unlock(&mover->lock);
 			pthread_mutex_lock(&mover->lock);

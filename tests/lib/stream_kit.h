@@ -8,9 +8,9 @@
 #include "stream_world.h"
 
 /*
- * Words for tests of streams. There is one world, with two ends; the ways to connect them
- * are tried one after the other. With STREAM_REAL in the environment all of it happens on
- * the devices that there are, and else in virtual time.
+ * Words for tests of streams. There is one world, with two ends; the ways to connect
+ * them are tried one after the other. With STREAM_REAL in the environment all of it
+ * happens on the devices that there are, and else in virtual time.
  */
 
 /* A way. */
@@ -41,7 +41,7 @@ void kit_open(const struct kit_way *way, const struct kit_opts *opts);
 void kit_open_world(const struct kit_opts *opts);
 /* Nothing may be left, and no receiver was not ready. */
 void kit_close(void);
-/* The same after somebody broke the rules. */
+/* The same after one end broke the rules. */
 void kit_close_after_lie(void);
 
 #define kit_end(index) (world.end[index].stream)

@@ -132,7 +132,7 @@ const char *world_listen(struct world *world)
 	find_host(world);
 	if (snt_stream_listener_create(world->end[1].loop, &world->listen,
 				       &world->listener))
-		return wrong("nobody can listen: %s", snt_err_text());
+		return wrong("cannot listen: %s", snt_err_text());
 	world->end[0].opts.host = world->host;
 	world->end[0].opts.port = snt_stream_listener_port(world->listener);
 	return NULL;
@@ -174,7 +174,7 @@ const char *world_connect(struct world *world)
 		return text;
 	if (snt_stream_connect(world->end[0].loop, &world->end[0].opts,
 			       &world->end[0].stream))
-		return wrong("nobody can connect: %s", snt_err_text());
+		return wrong("cannot connect: %s", snt_err_text());
 	return NULL;
 }
 

@@ -44,7 +44,7 @@ void peer_swap(const struct peer *peer, const void *ours, void *theirs, size_t s
 }
 
 /*
- * What the other has written is here, since he was told so before he came. But it was
+ * What the peer has written is here, since it was told so before it came. But it was
  * written by a thread of this process: that it does so after this one came here, and
  * before this one goes on, is between it and the device, whose lock this takes.
  */

@@ -31,7 +31,7 @@ struct side {
 
 /* The timeout of QPs, as verbs have it: a second, so that nothing is sent twice only
  * because the machine is busy. Tests that lose packets have less, two seconds until a
- * peer is given up; and where nobody is to be found, it need not take so long. */
+ * peer is given up; and where no peer is to be found, it need not take so long. */
 #define SIDE_PATIENT   18
 #define SIDE_LOSSY     14
 #define SIDE_IMPATIENT 12
@@ -65,13 +65,14 @@ struct snt__udp_send_stats side_sent(const struct side *side);
 
 /* Does its thread leave the socket to others? */
 bool side_naps(struct side *side);
-/* Its thread stops, as if it napped all the time, and no send counts as long; and starts again. */
+/* Its thread stops, as if it napped all the time, and no send counts as long; and
+ * starts again. */
 void side_put_to_sleep(struct side *side);
 void side_wake_up(struct side *side);
 /* The second side takes in a request by polling, and has not acknowledged it yet. */
 void side_take_request(struct side side[2]);
-/* The process takes nothing at all, for a whole second. When that is depends on who else wants
- * a processor. */
+/* The process takes nothing at all, for a whole second. When that is depends on what
+ * else wants a processor. */
 void sides_idle(void);
 
 #endif

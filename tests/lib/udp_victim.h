@@ -8,14 +8,14 @@
 
 /*
  * A peer in a process of its own, on a soft device, which is killed while much is under
- * way; and the survivor, to whom that happens.
+ * way; and the survivor, its peer.
  */
 
 /* Of all victims of this process, one after the other; no other process has it. */
 const char *victim_address(void);
 
-/* Connects the survivor with a new victim, which takes one step after the other, counted
- * from 0, until it is killed. The timeout is that of both QPs. */
+/* Connects the survivor with a new victim, which takes one step after the other,
+ * counted from 0, until it is killed. The timeout is that of both QPs. */
 pid_t victim_start(struct peer *survivor, uint8_t timeout,
 		   void (*step)(struct peer *victim, unsigned count));
 void victim_kill(pid_t victim, const struct peer *survivor);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A loop with a thousand connected QPs, on soft devices: while nothing happens nobody wakes
- * up, and no processor is spent; and what happens then is heard by the one it is for.
+ * A loop with a thousand connected QPs, on soft devices: while nothing happens no
+ * thread wakes up, and no processor is spent; and what happens then is heard by the one
+ * it is for.
  */
 #include "lib/test.h"
 

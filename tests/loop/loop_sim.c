@@ -2,7 +2,7 @@
 /*
  * Ops of all verbs on a simulated fabric that loses packets, with deadlines and
  * cancellations at random, served by event loops that sleep whenever they may. Time is
- * virtual, so a wake-up that is lost shows at once: everybody sleeps, nothing is under
+ * virtual, so a wake-up that is lost shows at once: all threads sleep, nothing is under
  * way, and something is not done.
  */
 #include <errno.h>
@@ -286,7 +286,7 @@ static int run(void)
 		if (asleep && !pass_time() &&
 		    (world.closing ||
 		     (world.end[0].posted == OPS && world.end[1].posted == OPS)))
-			return wrong("everybody sleeps, and not all is done",
+			return wrong("all sleep, and not all is done",
 				     !all_done(&world.end[1]));
 	}
 	return wrong("it never ends", 0);

@@ -83,7 +83,8 @@ static void the_fd_is_one_and_closed_with_the_loop(void **state)
  * Nothing is lost
  */
 
-/* Seed 003: a completion that comes between the poll which finds nothing and the sleep. */
+/* Seed 003: a completion that comes between the poll which finds nothing and the
+ * sleep. */
 static void the_race_of_the_seed(void **state)
 {
 	struct loop_pair *pair = loop_pair_open(&(struct loop_opts){ .events = 1 });
@@ -126,7 +127,7 @@ static void the_race_of_the_seed(void **state)
 #define QPS 5
 
 /* rdma-io, cq-notification-loss: one event was taken for each edge, so that the others
- * stayed in the channel and nobody ever came back for them. */
+ * stayed in the channel and were never taken. */
 static void all_events_of_an_edge_are_taken(void **state)
 {
 	struct loop_pair *pair = loop_pair_simple();
@@ -177,8 +178,8 @@ static void all_events_of_an_edge_are_taken(void **state)
 	loop_pair_close(pair);
 }
 
-/* rdma-io, the same bug's sibling: what came behind the completion that was waited for, in
- * the same batch, was thrown away. */
+/* rdma-io, the same bug's sibling: what came behind the completion that was waited for,
+ * in the same batch, was thrown away. */
 static void what_comes_with_what_is_waited_for_is_kept(void **state)
 {
 	struct loop_pair *pair = loop_pair_simple();
@@ -238,7 +239,7 @@ static void a_budget_of_1_with_1000_ready(void **state)
 	budget_of_1(true);
 }
 
-/* How often the fd wakes somebody for each burst. */
+/* How often the fd wakes the program for each burst. */
 static void a_burst_is_one_wake_up(void **state)
 {
 	struct loop_opts opts = { .ops = SNT_CQ_OPS_EVENTS,
@@ -280,8 +281,8 @@ static void an_idle_second_wakes_nobody(void **state)
 	loop_pair_close(pair);
 }
 
-/* DQPLB keeps a message that has no receive; when one is posted, it is complete there and
- * then, and no CQE will tell. */
+/* DQPLB keeps a message that has no receive; when one is posted, it is complete there
+ * and then, and no CQE will tell. */
 static void what_finishes_in_a_post_wakes(void **state)
 {
 	struct loop_pair *pair = loop_pair_lanes(SNT_SCHEME_DQPLB, SNT_CQ_OPS_EVENTS);
@@ -388,7 +389,7 @@ static void made_before_the_fd_or_after(void **state)
 	assert_true(loop_readable(end->loop));
 	assert_int_equal(snt_loop_dispatch(end->loop, 0), 1);
 	assert_false(loop_readable(end->loop));
-	/* A CQ that is made while somebody sleeps. */
+	/* A CQ that is made while a thread sleeps. */
 	assert_success(snt_cq_create(end->ctx, &cq_opts, &late));
 	end->cq = late;
 	loop_pair_add(pair, &opts, qp);

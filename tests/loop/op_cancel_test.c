@@ -72,7 +72,8 @@ static void not_in_use(void **state)
 	loop_pair_close(pair);
 }
 
-/* Each verb while it waits: it ends at once, in the next dispatch, and never happened. */
+/* Each verb while it waits: it ends at once, in the next dispatch, and never
+ * happened. */
 static int post_verb(struct loop_pair *pair, unsigned verb, struct snt_op *op)
 {
 	struct snt_qp *qp = pair->end[0].qp;
@@ -346,7 +347,7 @@ static void an_abort_that_is_refused_has_no_effect(void **state)
 	assert_success(loop_write(pair, 0, &op, 0, 8));
 	assert_error(snt_op_cancel(&op, SNT_CANCEL_ABORT), EPERM, "cannot go to ERR");
 	assert_int_equal(state_of(pair->end[0].qp), SNT_QP_CONNECTED);
-	/* A deadline has nobody to tell, so it detaches. */
+	/* A deadline has no caller to tell, so it detaches. */
 	assert_success(snt_op_timeout(&op, 1000, SNT_CANCEL_ABORT));
 	now_ns += 1000;
 	assert_int_equal(snt_loop_dispatch(pair->end[0].loop, 0), 1);
@@ -435,7 +436,7 @@ static void deadlines_pass_or_do_not(void **state)
 	loop_pair_close(pair);
 }
 
-/* What had come in time is not too late because nobody looked. */
+/* What had come in time is not too late because the program did not look. */
 static void completions_come_before_deadlines(void **state)
 {
 	struct loop_pair *pair = open_lanes(SNT_SCHEME_SPRAY, 64);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Every verb as an op, on every kind of QP: results, order, who may be called when.
+ * Every verb as an op, on every kind of QP: results, order, which calls are legal when.
  */
 #include "lib/fds.h"
 #include "lib/test.h"
@@ -402,7 +402,7 @@ static void callbacks_cannot_wait(void **state)
 	loop_pair_close(pair);
 }
 
-/* One that tries to does not take the op away from who waits for it. */
+/* One that tries to does not take the op away from the waiting thread. */
 static void a_wait_in_vain_harms_no_other(void **state)
 {
 	struct loop_pair *pair = loop_pair_simple();
@@ -419,7 +419,8 @@ static void a_wait_in_vain_harms_no_other(void **state)
 	loop_pair_close(pair);
 }
 
-/* The QP, its CQ, its memory, its loop and its context, all of them in the last callback. */
+/* The QP, its CQ, its memory, its loop and its context, all of them in the last
+ * callback. */
 static void end_it_all(struct snt_op *op)
 {
 	struct loop_end *end = op->arg;
@@ -488,7 +489,8 @@ static void callbacks_may_destroy_everything(void **state)
 	close_in_callbacks(true, true);
 }
 
-/* Two QPs on one CQ have finished; the callback of one destroys the other and the CQ. */
+/* Two QPs on one CQ have finished; the callback of one destroys the other and the
+ * CQ. */
 static struct snt_qp *both[2];
 
 static void destroy_both(struct snt_op *op)

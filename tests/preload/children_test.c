@@ -95,7 +95,7 @@ static void ids_of_children(void **state)
 	(void)state;
 	open_soft(0);
 	assert_int_equal(pthread_create(&thread, NULL, make_ids, &making), 0);
-	/* At first it has the loader's lock, too, which nobody can help. */
+	/* At first it has the loader's lock, too, which cannot be helped. */
 	while (!making.rounds)
 		;
 	for (unsigned i = 0; i < 30; i++) {

@@ -4,14 +4,14 @@
 
 usage: foreign.py [--write] [--quick] [--only CASE] [--verbose] WAY LIBRARY
 
-WAY is a column of the table in docs/use/preload.md: who runs the server and who the client.
-Prints TAP, a result for each case: whether it works must be what the table says. With
---write the page is printed instead, with what was found. A program that is not installed
-is skipped.
+WAY is a column of the table in docs/use/preload.md: which device runs the server and which
+the client. Prints TAP, a result for each case: whether it works must be what the table says.
+With --write the page is printed instead, with what was found. A program that is not
+installed is skipped.
 
 The ways "udp" and "shm" run here, on two addresses of a network namespace of its own. The
-others, which name first who runs the server, need rxe, and run in a guest (tests/vm/run.py):
-soft devices in namespace "blue", rxe in the first one, a cable in between. Who has rxe
+others, which name the server's device first, need rxe, and run in a guest (tests/vm/run.py):
+soft devices in namespace "blue", rxe in the first one, a cable in between. An end with rxe
 runs without LIBRARY, but for "rxe, rxe", where both have it for nothing.
 """
 

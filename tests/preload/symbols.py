@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What the preload library exports, and to whom it shows itself.
+"""What the preload library exports, and which libraries see it.
 
 usage: symbols.py PRELOAD-LIBRARY PROGRAM
 

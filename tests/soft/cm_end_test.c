@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Connections end: refused, given up, let go of in every phase; and how many there may be. */
+/* Connections end: refused, given up, let go of in every phase; and how many there may
+ * be. */
 #include "lib/test.h"
 #include "lib/cm_kit.h"
 
@@ -134,7 +135,7 @@ static void nobody_listens(void **state)
 	kit_close(kit);
 }
 
-/* Requests that nobody has taken are refused when their listener goes. */
+/* Requests that were not taken are refused when their listener goes. */
 static void listener_goes(void **state)
 {
 	struct kit *kit = kit_open(NULL, false);
@@ -219,7 +220,7 @@ static void nobody_there(void **state)
 	kit_run_for(kit, patience / 5 + 1000000);
 	assert_int_equal(kit_expect(kit, A, SNT__CM_EVENT_FAILED).status, -ETIMEDOUT);
 	assert_int_equal(kit_sent(kit, A, SNT__CM_REQ), 10);
-	/* Whoever has heard the REQ should not bother. */
+	/* A peer that has received the REQ should not bother. */
 	assert_int_equal(kit_sent(kit, A, SNT__CM_REJ), 1);
 	assert_int_equal(kit_seen(kit, A, SNT__CM_REJ)->rej.reason,
 			 SNT__CM_REASON_TIMEOUT);
@@ -427,8 +428,8 @@ static void expect_end(struct kit *kit, unsigned end)
 	assert_int_equal(finals, 1);
 }
 
-/* One end lets go, and the message that says so is lost, or not; then the other hears of
- * it, or has never heard of anything. */
+/* One end lets go, and the message that says so is lost, or not; then the other hears
+ * of it, or has never heard of anything. */
 static void let_go(enum phase phase, unsigned who, unsigned lost)
 {
 	static const enum snt__cm_kind kinds[] = { SNT__CM_REJ, SNT__CM_DREQ };
@@ -444,7 +445,7 @@ static void let_go(enum phase phase, unsigned who, unsigned lost)
 		lose(kit, who, kinds[lost - 1], 1);
 	snt__soft_cm_release(kit->cm[who], pair[who]);
 	kit_run_for(kit, SECOND);
-	/* Nobody is told of what nobody has heard of. */
+	/* No event comes for a request that was never reported. */
 	assert_true(kit->frames || phase <= REQ_QUEUED);
 	assert_true(!kit->frames || phase > REQ_QUEUED);
 	/* A request whose sender has gone is not shown to anybody; if that got lost,
@@ -453,7 +454,7 @@ static void let_go(enum phase phase, unsigned who, unsigned lost)
 		pair[B] = kit_request(kit);
 		kit_accept(kit, pair[B], 20);
 		kit_run_for(kit, SECOND);
-		/* By now A knows whom it refuses. */
+		/* By now A knows which peer it refuses. */
 		assert_int_equal(kit_seen(kit, A, SNT__CM_REJ)->remote_id,
 				 pair[B]->local_id);
 	}
@@ -498,8 +499,8 @@ static void both_let_go_in_every_phase(void **state)
 	}
 }
 
-/* The other end vanishes without a word, its memory too: whoever is left gets to an end,
- * at the latest when it wants to. */
+/* The other end vanishes without a word, its memory too: the end that is left gets to
+ * an end, at the latest when it wants to. */
 static void crash_in_every_phase(void **state)
 {
 	(void)state;
@@ -734,7 +735,8 @@ static void creation(void **state)
 	assert_true(nth > 5);
 	assert_int_equal(cm->config.connection_max, 1024);
 	snt__soft_cm_destroy(cm);
-	/* Where there is no chance at all, numbers are still not used twice in a row. */
+	/* Where there is no chance at all, numbers are still not used twice in a
+	 * row. */
 	config.connection_max = 1;
 	assert_int_equal(snt__soft_cm_create(&config, &cm), 0);
 	snt__soft_cm_channel_open(cm, &channel);

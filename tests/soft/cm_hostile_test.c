@@ -236,7 +236,7 @@ static void garbage(void **state)
 }
 
 /*
- * About those that are, but from somebody else
+ * About those that are, but from another address
  */
 
 /* Every kind of message with one thing wrong, to both ends of a connection. */
@@ -337,8 +337,8 @@ static void not_the_answer(void **state)
  * Of before
  */
 
-/* A peer that starts anew has the same QP numbers, but knows nothing of us: what we have
- * with it is no more, and its next try is welcome. */
+/* A peer that starts anew has the same QP numbers, but knows nothing of us: what we
+ * have with it is no more, and its next try is welcome. */
 static void stale_connection(void **state)
 {
 	struct kit *kit = kit_open(NULL, false);
@@ -375,7 +375,7 @@ static void stale_connection(void **state)
 	kit_close(kit);
 }
 
-/* The same with a request that nobody has answered yet, or taken. */
+/* The same with a request that has not been answered yet, or not taken. */
 static void stale_request(void **state)
 {
 	(void)state;
@@ -406,7 +406,7 @@ static void stale_request(void **state)
 	}
 }
 
-/* And the other way round: the one who listens has been started anew. */
+/* And the other way round: the listening end has been started anew. */
 static void stale_response(void **state)
 {
 	struct kit *kit = kit_open(NULL, false);
@@ -480,7 +480,7 @@ static void late_refusal(void **state)
 	kit_close(kit);
 }
 
-/* Two that answer one REQ, because the one who listens has been started anew in between:
+/* Two that answer one REQ, because the listening end has been started anew in between:
  * the first has it. */
 static void two_responses(void **state)
 {
@@ -506,7 +506,8 @@ static void two_responses(void **state)
 	kit_close(kit);
 }
 
-/* Who asks again and again does not keep a connection that it never completes. */
+/* A peer that asks again and again does not keep a connection that it never
+ * completes. */
 static void asks_for_ever(void **state)
 {
 	struct kit *kit = kit_open(NULL, false);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Many connections between many hosts, with all that can happen to messages, programs
- * and hosts. Nobody is told what is not so; everybody is told in time; in the end both
+ * and hosts. No end is told what is not so; each end is told in time; in the end both
  * ends agree, and nothing is left.
  */
 #include "cm_sim.h"
@@ -98,8 +98,8 @@ static int harm(void)
  * The end
  */
 
-/* Both ends of a connection think the same of it, if both are there and patience has not
- * ended in between. */
+/* Both ends of a connection think the same of it, if both are there and patience has
+ * not ended in between. */
 static int check_agreement(void)
 {
 	for (unsigned i = 0; i < world.ends; i++) {
@@ -108,7 +108,7 @@ static int check_agreement(void)
 		if (end->stage != ESTABLISHED)
 			continue;
 		if (end->peer == NOBODY)
-			return wrong(end, "established with nobody");
+			return wrong(end, "established without a peer");
 		peer = &world.end[end->peer];
 		if (peer->crashed || given_up(end->host) || given_up(peer->host) ||
 		    has_evicted(end->host) || has_evicted(peer->host))
@@ -126,7 +126,7 @@ static int check_agreement(void)
 	return 0;
 }
 
-/* Faults end, and everybody who waits gets an answer. */
+/* Faults end, and each end that waits gets an answer. */
 static int settle(void)
 {
 	uint64_t now = snt__sim_now(world.sim);
@@ -160,7 +160,7 @@ static int part(void)
 			world.end[i].due = now;
 	if (run_until(now + 2 * patience_ns() + LINGER_NS))
 		return -1;
-	/* What is timed may be there long after nobody wants it any more. */
+	/* What is timed may be there long after it is needed. */
 	if (!snt__sim_run_idle(world.sim, now + 1000 * S))
 		return wrong(NULL, "there is no end to it");
 	return check_empty();

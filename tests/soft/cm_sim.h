@@ -8,8 +8,8 @@
 
 /*
  * Connections between soft devices on a simulated fabric: programs connect, accept,
- * refuse, think, lose patience and crash; messages of QP 1 get lost, come twice, late or
- * damaged. What each program knows is compared with what the others did.
+ * refuse, think, lose patience and crash; messages of QP 1 get lost, come twice, late
+ * or damaged. What each program knows is compared with what the others did.
  */
 
 #define HOSTS_MAX   4
@@ -38,10 +38,10 @@ enum fault {
 	FAULTS
 };
 
-/* Who it is, in private data; the rest of which follows from it. */
+/* Its identity, in private data; the rest of which follows from it. */
 struct token {
 	uint32_t end;
-	uint32_t peer; /* whom it answers; of a request: nobody */
+	uint32_t peer; /* the one it answers; of a request: none */
 };
 
 #define NOBODY UINT32_MAX

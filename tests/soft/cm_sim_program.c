@@ -205,7 +205,8 @@ static struct sockaddr_storage address_of(unsigned host, unsigned device, uint16
 	return storage;
 }
 
-/* To somebody, perhaps itself; to a port where nobody is, or a host that is not there. */
+/* To some host, perhaps itself; to a port without a listener, or a host that is not
+ * there. */
 int start_connect(void)
 {
 	struct host *from = &world.host[dice(world.hosts)];
@@ -374,7 +375,7 @@ static int on_request(struct host *host, const struct snt__cm_event *event)
 	struct end *end, *client;
 
 	if (!read_data(event, SNT__CM_REQUEST_DATA, &token) || token.peer != NOBODY)
-		return wrong(NULL, "a request that nobody has sent");
+		return wrong(NULL, "a request that was not sent");
 	client = &world.end[token.end];
 	if (event->listener != host->listener || client->passive)
 		return wrong(client, "its request is somewhere else");
@@ -400,7 +401,7 @@ static int on_response(struct end *end, const struct snt__cm_event *event)
 	    !read_data(event, SNT__CM_RESPONSE_DATA, &token) ||
 	    token.peer != end->index || !world.end[token.end].accepted ||
 	    world.end[token.end].peer != end->index)
-		return wrong(end, "a response that nobody has given");
+		return wrong(end, "a response that was not given");
 	end->peer = token.end;
 	end->stage = RESPONDED;
 	think(end, 20 * MS);
@@ -412,7 +413,7 @@ static int on_established(struct end *end)
 {
 	if (end->stage != ACCEPTED || !peer_of(end)->established ||
 	    peer_of(end)->peer != end->index)
-		return wrong(end, "established by nobody");
+		return wrong(end, "established without a peer");
 	end->told_established = true;
 	end->stage = ESTABLISHED;
 	think(end, 1500 * MS);
@@ -440,7 +441,7 @@ static bool may_disconnect(const struct end *end)
 	       peer->failed || peer->rejected;
 }
 
-/* Without faults, somebody must want it. */
+/* Without faults, some end must want it. */
 static bool may_reject(const struct end *end, const struct snt__cm_event *event)
 {
 	const struct end *peer = peer_of(end);
@@ -448,8 +449,8 @@ static bool may_reject(const struct end *end, const struct snt__cm_event *event)
 	if (event->reason == SNT__CM_REASON_NOBODY_LISTENS ||
 	    event->reason == SNT__CM_REASON_NO_RESOURCES)
 		return !end->passive;
-	/* Of an active one we do not know who has got its request. And one copy of it may
-	 * have been turned away, of which nobody keeps a record, where another was
+	/* Of an active one it is not known which end has got its request. And one copy
+	 * of it may have been turned away, without a record, where another was
 	 * taken. */
 	return !peer || may_break(end) || peer->left || peer->rejected ||
 	       peer->turned_away || peer->failed || peer->crashed;
@@ -461,14 +462,14 @@ static int on_rejected(struct end *end, const struct snt__cm_event *event)
 	struct token token;
 
 	if (!may_reject(end, event))
-		return wrong(end, "rejected by nobody: %u", event->reason);
+		return wrong(end, "rejected without a peer: %u", event->reason);
 	end->turned_away = event->reason != SNT__CM_REASON_CONSUMER;
 	if (memcmp(event->data, zeros, sizeof(zeros)) == 0)
 		return 0;
 	if (!read_data(event, SNT__CM_REJECT_DATA, &token) ||
 	    token.peer != end->index || !world.end[token.end].rejected ||
 	    event->reason != SNT__CM_REASON_CONSUMER)
-		return wrong(end, "rejected with a reason that nobody has given");
+		return wrong(end, "rejected with a reason that was not given");
 	return 0;
 }
 
@@ -498,7 +499,7 @@ static int on_final(struct end *end, const struct snt__cm_event *event)
 	else if (event->type == SNT__CM_EVENT_FAILED)
 		ret = on_failed(end, event);
 	else if (!may_disconnect(end))
-		ret = wrong(end, "disconnected by nobody");
+		ret = wrong(end, "disconnected without a peer");
 	end->stage = OVER;
 	think(end, 10 * MS);
 	return ret;
@@ -516,7 +517,7 @@ static int on_event(struct host *host, const struct snt__cm_event *event)
 	if (event->type == SNT__CM_EVENT_REQUEST)
 		return on_request(host, event);
 	if (end->host != host || end->life != host->life || end->id != event->id)
-		return wrong(end, "an event of somebody else");
+		return wrong(end, "an event of another connection");
 	if (event->type == SNT__CM_EVENT_RESPONSE)
 		return on_response(end, event);
 	if (event->type == SNT__CM_EVENT_ESTABLISHED)
@@ -542,7 +543,7 @@ static int on_completion(struct device *device, const struct ibv_wc *wc)
 	memcpy(event.data, device->memory[wc->wr_id], MESSAGE);
 	if (!read_data(&event, MESSAGE, &token) || token.peer != end->index ||
 	    (end->peer != NOBODY && token.end != end->peer))
-		return wrong(end, "a message of somebody else");
+		return wrong(end, "a message of another connection");
 	end->got = true;
 	if (!end->id)
 		return 0;

@@ -103,7 +103,7 @@ static int open_manager(struct host *host)
 	if (host->listens &&
 	    table->listen(host->cm, (struct sockaddr *)&any,
 			  has(LIMIT) ? 1 + dice(3) : ENDS_MAX, &host->listener))
-		return wrong(NULL, "nobody can listen");
+		return wrong(NULL, "cannot listen");
 	return 0;
 }
 
@@ -213,7 +213,7 @@ int crash_host(struct host *host)
 
 		ret |= control->destroy_cq(device->cq);
 		ret |= control->dereg_mr(device->mr);
-		/* Whoever comes next may have its addresses. */
+		/* The next one may have its addresses. */
 		snt__sim_route_remove(world.sim, device->sim);
 	}
 	host->dead = true;

@@ -258,7 +258,8 @@ static enum kit_fate lose_mads(struct kit *kit, const struct kit_frame *frame)
 	return frame->bytes[0] == SNT__WIRE_UD_SEND_ONLY ? KIT_DROP : KIT_PASS;
 }
 
-/* The first data says that the peer is there. Devices tell as long as the QP cannot send. */
+/* The first data says that the peer is there. Devices tell as long as the QP cannot
+ * send. */
 static void data_before_rtu(void **state)
 {
 	struct world world = open_world(false);
@@ -405,7 +406,8 @@ static void where_to_connect(void **state)
 	kit_close(kit);
 }
 
-/* One manager for both devices: a listener on all of them, and a connection with itself. */
+/* One manager for both devices: a listener on all of them, and a connection with
+ * itself. */
 static void two_devices(void **state)
 {
 	struct kit *kit = open_kit(false);
@@ -504,8 +506,8 @@ static void device_has_an_agent(void **state)
 	kit_close(kit);
 }
 
-/* Two managers of one device: ports are taken for both, a request comes to the manager of
- * its listener, and each can be closed while the other goes on. */
+/* Two managers of one device: ports are taken for both, a request comes to the manager
+ * of its listener, and each can be closed while the other goes on. */
 static void managers_share_a_device(void **state)
 {
 	struct world world = open_world(false);
@@ -722,7 +724,7 @@ static void open_fails(void **state)
 	kit_close(kit);
 }
 
-/* The device dies: whoever waits learns that there is no answer, in time. */
+/* The device dies: a waiting end learns in time that there is no answer. */
 static void device_dies(void **state)
 {
 	struct world world = open_world(false);

@@ -316,7 +316,7 @@ static enum kit_fate drop_all_from_b(struct kit *kit, const struct kit_frame *fr
 	return frame->to == A ? KIT_DROP : KIT_PASS;
 }
 
-/* Who asks again is answered again, at once and not only in time. */
+/* A request sent again is answered again, at once and not only in time. */
 static void asked_again(void **state)
 {
 	struct kit *kit = kit_open(NULL, false);
@@ -399,7 +399,7 @@ static void data_instead_of_rtu(void **state)
  * Slow programs
  */
 
-/* The one who listens thinks for a minute: the other is told, and waits. */
+/* The listening end takes a minute: the other is told, and waits. */
 static void slow_to_accept(void **state)
 {
 	struct kit *kit = kit_open(NULL, false);
@@ -438,7 +438,7 @@ static void slow_to_establish(void **state)
 	kit_close(kit);
 }
 
-/* Nobody waits for ever. */
+/* No end waits for ever. */
 static void too_slow(void **state)
 {
 	struct kit *kit = kit_open(NULL, false);

@@ -7,7 +7,7 @@
 #define AREA  (256u << 10)
 #define IMM   0x12345678u
 #define SIDE  (512u << 10)
-#define BELOW 64u /* a margin that nobody may touch */
+#define BELOW 64u /* a margin that must not be touched */
 
 static const uint32_t sizes[] = { 0,	1,    3,    4,	  1023, 1024,
 				  1025, 2047, 2048, 2049, 5000, 200000 };
@@ -550,8 +550,8 @@ static void acknowledge(struct kit *kit, uint32_t psn)
 	kit_inject(kit, A, &packet, NULL);
 }
 
-/* A message that is longer than the window stops at the end of a run, of which the first
- * begins behind two packets. One that ends within the window does not. */
+/* A message that is longer than the window stops at the end of a run, of which the
+ * first begins behind two packets. One that ends within the window does not. */
 static void windows_open_by_runs(void **state)
 {
 	struct kit *kit = kit_open(&(struct kit_opts){
@@ -576,7 +576,7 @@ static void windows_open_by_runs(void **state)
 	kit_close(kit);
 }
 
-/* Whoever has most to send does not get more than the others. */
+/* The QP with most to send does not get more than the others. */
 static void turns_are_fair(void **state)
 {
 	enum {
@@ -613,7 +613,8 @@ static void turns_are_fair(void **state)
 	kit_close(kit);
 }
 
-/* Whoever is read from without end gets a word in, from the same QP, within two turns. */
+/* An end that is read from without end gets to send, from the same QP, within two
+ * turns. */
 static void answers_leave_room_for_requests(void **state)
 {
 	static struct snt__soft_packet packets[96];

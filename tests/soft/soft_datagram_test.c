@@ -299,7 +299,7 @@ static void mads(void **state)
 	speaker[A].path = path_between(kit);
 	memset(speaker[A].mad, 0x5a, sizeof(speaker[A].mad));
 	snt__soft_device_set_agent(kit->end[A].device, &agent, &speaker[A]);
-	/* Nobody listens. */
+	/* There is no listener. */
 	speaker[A].left = 1;
 	kit_run(kit);
 	assert_int_equal(kit_stats(kit, B)->dropped, 1);
@@ -315,7 +315,7 @@ static void mads(void **state)
 	kit_close(kit);
 }
 
-/* The device keeps the time for whoever speaks on QP 1. */
+/* The device keeps the time for the user of QP 1. */
 static void mad_timers(void **state)
 {
 	struct kit *kit = kit_open(NULL);

@@ -719,7 +719,7 @@ static void rnr_counter_comes_back(void **state)
 	kit_close(kit);
 }
 
-/* Whoever says that he is not ready is there: losses between two such answers do not
+/* A peer that says it is not ready is there: losses between two such answers do not
  * add up. */
 static enum kit_fate drop_every_second(struct kit *kit, const struct kit_frame *frame)
 {

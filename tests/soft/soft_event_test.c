@@ -94,7 +94,7 @@ static void armed_for_solicited(void **state)
 		assert_false(event_of(kit, B));
 		send_solicited(kit, opcodes[i], IBV_SEND_SOLICITED);
 		assert_true(event_of(kit, B));
-		assert_false(event_of(kit, A)); /* who sends is not told */
+		assert_false(event_of(kit, A)); /* the sender is not told */
 	}
 	/* The wider of two wishes holds. */
 	arm(kit, A, 0);
@@ -190,7 +190,8 @@ static void event_of_a_dead_cq(void **state)
 	kit_close(kit);
 }
 
-/* A channel that blocks asks its driver to wait, who here knows that it is in vain. */
+/* A channel that blocks asks its driver to wait, which here knows that it is in
+ * vain. */
 static void blocking_channel(void **state)
 {
 	struct kit *kit = kit_open(NULL);
@@ -307,7 +308,7 @@ static void port_and_gid_events(void **state)
 	assert_int_equal(port.state, IBV_PORT_DOWN);
 	snt__soft_device_set_port(a->device, true);
 	kit_expect_event(kit, A, IBV_EVENT_PORT_ACTIVE);
-	/* Of what nobody looked at only the outcome is told. */
+	/* Of events that were not taken only the outcome is reported. */
 	snt__soft_device_set_port(a->device, false);
 	snt__soft_device_set_port(a->device, true);
 	snt__soft_device_set_port(a->device, false);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Soft devices: packets that no honest peer sends, and those that nobody asked for. */
+/* Soft devices: packets that no honest peer sends, and those that were not asked
+ * for. */
 #include "lib/test.h"
 #include "lib/soft_kit.h"
 
@@ -273,7 +274,7 @@ static void not_for_us(void **state)
 	DROPPED(packet.opcode = SNT__WIRE_UD_SEND_ONLY);
 	kit_expect_none(kit, B);
 
-	/* From somebody else, or to another address of ours. */
+	/* From another address, or to another one of ours. */
 	length = snt__wire_encode(&good, bytes) + 8;
 	path.source[10] = path.source[11] = path.target[10] = path.target[11] = 0xff;
 	path.source[12] = path.target[12] = 10;
@@ -305,7 +306,7 @@ static void answer(struct kit *kit, uint8_t opcode, uint32_t psn, uint8_t syndro
 	kit_inject(kit, A, &packet, payload);
 }
 
-/* Nobody asked: all of these are without effect. */
+/* It was not asked for: all of these are without effect. */
 static void ghosts(void **state)
 {
 	static const uint8_t opcodes[] = { SNT__WIRE_ACKNOWLEDGE,
@@ -503,7 +504,7 @@ static void atomics_are_replayed(void **state)
 	add.atomic.key ^= 1 << 30;
 	assert_int_equal(kit_swallow(kit, B), 0);
 	assert_int_equal(at[1], 0);
-	/* The third takes the place of the first, which nobody remembers then. */
+	/* The third takes the place of the first, which is forgotten then. */
 	add.psn = 2;
 	kit_inject(kit, B, &add, NULL);
 	assert_int_equal(kit_swallow(kit, B), 1);
@@ -546,7 +547,7 @@ static void reads_are_revoked(void **state)
 	revoked(true);
 }
 
-/* A copy of a READ that was answered is late, and its memory gone: nobody minds. */
+/* A copy of a READ that was answered is late, and its memory gone: it does no harm. */
 static void late_copy_of_a_read(void **state)
 {
 	struct kit *kit = kit_open(NULL);
@@ -569,7 +570,7 @@ static void late_copy_of_a_read(void **state)
 	kit_close(kit);
 }
 
-/* Who waits for a receive to be posted does not let himself be hurried. */
+/* A requester that waits for a receive to be posted cannot be hurried. */
 static void waiting_is_not_disturbed(void **state)
 {
 	struct kit *kit = kit_open(&(struct kit_opts){ .rnr_retries = 1 });
@@ -590,7 +591,7 @@ static void waiting_is_not_disturbed(void **state)
 	kit->now = 640000;
 	snt__soft_timer(kit->end[A].device, kit->now);
 	assert_int_equal(kit_swallow(kit, A), 3);
-	/* Somebody has seen the first one, after all. */
+	/* The first one was received, after all. */
 	answer(kit, SNT__WIRE_ACKNOWLEDGE, 0, 0x1f, 0);
 	kit_expect(kit, A, 1, IBV_WC_SUCCESS);
 	answer(kit, SNT__WIRE_ACKNOWLEDGE, 1, SNT__SYNDROME_RNR | 12, 0);

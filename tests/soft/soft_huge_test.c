@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Soft devices: the longest message that there is, 2 GiB, without as much memory; and so
- * many packets that their numbers come round. */
+/* Soft devices: the longest message that there is, 2 GiB, without as much memory; and
+ * so many packets that their numbers come round. */
 #include "lib/test.h"
 #include "lib/soft_kit.h"
 
@@ -129,7 +129,7 @@ static struct snt__wire_packet request(struct kit *kit, uint8_t opcode, uint32_t
 					  .psn = psn };
 }
 
-/* Empty WRITEs, with these numbers, to which nobody wants an answer. */
+/* Empty WRITEs, with these numbers, to which no answer is wanted. */
 static void write_up_to(struct kit *kit, uint32_t psn, uint32_t end)
 {
 	struct snt__wire_packet packet = request(kit, SNT__WIRE_WRITE_ONLY, 0);

@@ -412,8 +412,8 @@ static enum kit_fate slow(struct kit *kit, const struct kit_frame *frame)
 	return KIT_PASS;
 }
 
-/* A message that takes many times as long as a timeout: as long as there is progress
- * nobody loses patience. */
+/* A message that takes many times as long as a timeout: as long as there is progress no
+ * QP gives up. */
 static void progress_is_no_timeout(void **state)
 {
 	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_RDMA_WRITE,

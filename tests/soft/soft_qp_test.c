@@ -198,7 +198,7 @@ static void receive_posted_in_init(void **state)
 	kit_expect(kit, A, 1, IBV_WC_SUCCESS);
 	kit_expect(kit, B, 70, IBV_WC_SUCCESS);
 	assert_int_equal(kit_state(kit, B), IBV_QPS_RTR);
-	/* Somebody has to tell a server whose last handshake got lost; once. */
+	/* A server whose last handshake got lost has to be told; once. */
 	kit_expect_event(kit, B, IBV_EVENT_COMM_EST);
 	kit_send(kit, A, &(struct kit_send){ .opcode = IBV_WR_RDMA_WRITE, .id = 2 });
 	kit_run(kit);
@@ -417,8 +417,8 @@ static enum kit_fate drop_when_chosen(struct kit *kit, const struct kit_frame *f
 		       : KIT_PASS;
 }
 
-/* A message that is cut off in its middle, on its way to that end, does not go on in the
- * next life of the QP. */
+/* A message that is cut off in its middle, on its way to that end, does not go on in
+ * the next life of the QP. */
 static void reset_in_the_middle(enum ibv_wr_opcode opcode, unsigned lossy_to)
 {
 	struct kit *kit =
@@ -463,7 +463,7 @@ static void reset_in_the_middle_of_a_message(void **state)
 	reset_in_the_middle(IBV_WR_RDMA_READ, A);
 }
 
-/* Whoever has his receive may leave at once: his peer is still told. */
+/* An end that has its receive may leave at once: its peer is still told. */
 static void last_answer_is_sent(void **state)
 {
 	(void)state;

@@ -94,7 +94,7 @@ static int check_atomic(struct world *world, struct end *end, int index)
 	return 0;
 }
 
-/* From now on nobody may read it, or write to it. */
+/* From now on it may not be read or written. */
 static void retire(struct end *end, struct send *send)
 {
 	send->done = true;
@@ -152,8 +152,8 @@ static double loss(const struct end *end)
 	return (end->device->lost + end->peer->device->lost) / 1e6;
 }
 
-/* A WR that the peer refuses is told why, once, if nothing else is wrong with either. If
- * that overtakes the answer to an earlier READ it comes to nothing. */
+/* A WR that the peer refuses is told why, once, if nothing else is wrong with either.
+ * If that overtakes the answer to an earlier READ it comes to nothing. */
 static bool must_be_told(const struct world *world, const struct end *end,
 			 const struct send *send)
 {
@@ -166,8 +166,8 @@ static bool must_be_told(const struct world *world, const struct end *end,
 
 /* With few retries anything may use them up: a copy of a WR that was not taken may be,
  * and then what follows it is missing. With many they are used up by loss alone, if so
- * many packets in a row, or the answers to them, can be lost; one retry less for what was
- * only late. */
+ * many packets in a row, or the answers to them, can be lost; one retry less for what
+ * was only late. */
 static bool retries_may_run_out(const struct world *world, const struct end *end)
 {
 	double all = 1;
@@ -313,7 +313,7 @@ static int check_arrival(struct world *world, struct end *end, const struct recv
 	int index;
 
 	if (peer->arrived == peer->consumers)
-		return wrong(world, "%u.%u: a receive that nobody sent", end->pair,
+		return wrong(world, "%u.%u: a receive that was not sent", end->pair,
 			     end->side);
 	index = peer->consumer[peer->arrived++];
 	send = &peer->send[index];

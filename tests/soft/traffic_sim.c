@@ -26,7 +26,7 @@ static struct end *pick_end(void)
  * Polling
  */
 
-/* Whoever sleeps on a channel is woken by it alone. */
+/* A program that sleeps on a channel is woken by it alone. */
 static int take_events(struct device *device)
 {
 	struct pollfd poller = { .fd = device->channel->fd, .events = POLLIN };
@@ -63,7 +63,8 @@ static int poll_some(struct device *device, unsigned index)
 	return count;
 }
 
-/* Whoever waits for solicited ones only looks at times, and finds others only. */
+/* A program that waits for solicited ones only looks at times, and finds others
+ * only. */
 static int poll_cq(struct device *device, unsigned index)
 {
 	bool solicited;
@@ -103,7 +104,7 @@ static int poll_all(void)
 	return 0;
 }
 
-/* All that there is, also where nobody would look because nothing woke him. */
+/* All that there is, also where no program would look because nothing woke it. */
 static int poll_dry(void)
 {
 	for (unsigned i = 0; i < world.devices * CQS_MAX; i++) {
@@ -269,14 +270,15 @@ static void land_packets(void)
 		;
 }
 
-/* Are all that this end's peer has sent in good order, and none but copies under way? */
+/* Are all that this end's peer has sent in good order, and none but copies under
+ * way? */
 static bool is_at_rest(const struct end *end)
 {
 	return !is_dead(end) && !is_dead(end->peer) && !end->device->killed &&
 	       world_state(end) == IBV_QPS_RTS && world_state(end->peer) == IBV_QPS_RTS;
 }
 
-/* Memory that nobody needs any more goes away; copies of READs that come late must not
+/* Memory that is not needed any more goes away; copies of READs that come late must not
  * do harm. */
 static int renew_memory(void)
 {
@@ -298,7 +300,7 @@ static int renew_memory(void)
 	return 0;
 }
 
-/* Everybody into ERR, so that receives are given back and nothing is sent. */
+/* All QPs into ERR, so that receives are given back and nothing is sent. */
 static int come_to_an_end(void)
 {
 	if (drain(sends_are_done, "sends") || (has(&world, DEREG) && renew_memory()) ||
@@ -308,7 +310,7 @@ static int come_to_an_end(void)
 	return poll_dry();
 }
 
-/* Everybody into RESET, whatever is under way, as soon as all that has happened is
+/* All QPs into RESET, whatever is under way, as soon as all that has happened is
  * known. */
 static int break_off(void)
 {

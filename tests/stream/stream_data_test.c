@@ -94,7 +94,8 @@ static void vectored_write_on(const struct kit_way *way)
 
 KIT_EACH_WAY(vectored_write)
 
-/* Nobody reads: the writer takes what the two rings hold, and then -EAGAIN. */
+/* The peer does not read: the writer takes what the two rings hold, and then
+ * -EAGAIN. */
 static void backpressure_on(const struct kit_way *way)
 {
 	struct kit_opts opts = { .recv_size = { 4096, 8192 }, .send_size = 2048 };
@@ -182,7 +183,8 @@ static void coalescing_on(const struct kit_way *way)
 
 KIT_EACH_WAY(coalescing)
 
-/* Every size meets the end of the ring at every place, with rings of different sizes. */
+/* Every size meets the end of the ring at every place, with rings of different
+ * sizes. */
 static void wrap_around_on(const struct kit_way *way)
 {
 	struct kit_opts opts = { .recv_size = { 256, 1024 }, .send_size = 512 };
@@ -252,7 +254,8 @@ static void peeked_bytes_stay_on(const struct kit_way *way)
 
 KIT_EACH_WAY(peeked_bytes_stay)
 
-/* Who needs many bytes at once gets them, also when his ring is nearly full. */
+/* A reader that needs many bytes at once gets them, also when its ring is nearly
+ * full. */
 static void peek_waits_for_enough_on(const struct kit_way *way)
 {
 	struct kit_opts opts = { .recv_size = { 1024, 1024 }, .send_size = 4096 };
@@ -446,7 +449,7 @@ static unsigned armed_cqs(unsigned end)
 	return world.end[end].device[0]->core->armed_count;
 }
 
-/* Who waits looks first: if what he waits for has come, nothing is armed. */
+/* A wait looks first: if what it waits for has come, nothing is armed. */
 static void wait_looks_first(void **state)
 {
 	struct kit_opts opts = { .send_size = 4096 };
@@ -468,8 +471,8 @@ static void wait_looks_first(void **state)
 	kit_finish();
 }
 
-/* The last packet of a message has the immediate, and is still no longer than the others:
- * else it could not be sent along with them. */
+/* The last packet of a message has the immediate, and is still no longer than the
+ * others: else it could not be sent along with them. */
 static void chunks_end_with_a_short_packet(void **state)
 {
 	struct kit_opts opts = { .recv_size = { 1 << 20, 1 << 16 },

@@ -105,8 +105,8 @@ static void error_after_data_on(const struct kit_way *way)
 
 KIT_EACH_WAY(error_after_data)
 
-/* Without a connection only a word on the QP tells the peer, so that there must be room for
- * it when everything else is full. Found by stream_sim, seed 144330. */
+/* Without a connection only a word on the QP tells the peer, so that there must be room
+ * for it when everything else is full. Found by stream_sim, seed 144330. */
 static void abort_can_always_be_said_on(const struct kit_way *way)
 {
 	kit_open(way, &(struct kit_opts){ .depth = 1 });
@@ -312,7 +312,7 @@ static void wait_times_out(void **state)
 }
 
 /*
- * Who cannot be reached
+ * A peer that cannot be reached
  */
 
 static void nobody_listens(void **state)
@@ -374,7 +374,7 @@ static void streams_by_wait(void **state)
 	kit_finish();
 }
 
-/* One comes, writes, and is gone; nobody has accepted it. */
+/* One comes, writes, and is gone; it was not accepted. */
 static void come_and_go(uint64_t length, bool shuts_down)
 {
 	uint64_t limit;
@@ -390,8 +390,8 @@ static void come_and_go(uint64_t length, bool shuts_down)
 	kit_until(kit_is_over(0));
 	assert_success(snt_stream_destroy(kit_end(0)));
 	world.end[0].stream = NULL;
-	/* On sockets it may happen that the other end does not know yet, which must make
-	 * no difference. */
+	/* On sockets it may happen that the other end does not know yet, which must
+	 * make no difference. */
 	limit = world_now(&world) + 100 * WORLD_MS;
 	while (world_step(&world, limit))
 		;
@@ -495,7 +495,7 @@ static void a_backlog_of_the_dead(void **state)
 	kit_close();
 }
 
-/* A listener that could accept nobody is not made. */
+/* A listener that could accept no stream is not made. */
 static void options_of_a_listener(void **state)
 {
 	struct snt_stream_opts *opts = &world.end[1].opts;
@@ -602,7 +602,7 @@ static void data_along(void **state)
 	kit_finish();
 }
 
-/* All of it is the parent's, who goes on. */
+/* All of it is the parent's, which goes on. */
 static int use_it_in_a_child(void)
 {
 	struct iovec iov[2] = { { buffer, 5 } };

@@ -97,8 +97,8 @@ static void lies(void **state)
 
 /*
  * Two ends by chance: messages and words are under way for any time, in order. Neither
- * more bytes nor more receives are ever under way than were granted, words can always be
- * sent, and when everything has arrived and was read, both can send again.
+ * more bytes nor more receives are ever under way than were granted, words can always
+ * be sent, and when everything has arrived and was read, both can send again.
  */
 
 #define QUEUE 4096
@@ -196,7 +196,7 @@ static void play(uint64_t seed)
 		}
 		tell_if_due(&end[who], &wire[who], cost);
 	}
-	/* All arrives and is read; nobody says anything without a reason. */
+	/* All arrives and is read; no end sends anything without a reason. */
 	for (bool again = true; again;) {
 		again = false;
 		for (unsigned i = 0; i < 2; i++) {

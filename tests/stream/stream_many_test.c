@@ -21,7 +21,8 @@ static void accept_one(void *arg, struct snt_stream_listener *listener,
 	accepted[accepted_count++] = stream;
 }
 
-/* Each one's bytes land with it, and one that is dropped does not concern the others. */
+/* Each one's bytes land with it, and one that is dropped does not concern the
+ * others. */
 static void multi_connection(void **state)
 {
 	enum {
@@ -86,7 +87,7 @@ static void reconnect_churn(void **state)
 	kit_close();
 }
 
-/* Streams that nobody waits for, but polls for all the time. */
+/* Streams that are not waited for, but polled all the time. */
 static void spinning_echo(void **state)
 {
 	char text[SIZE] = "round and round", got[SIZE];

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Streams on a bad fabric, against a model. Both ends read, write, flush and shut down as
- * chance has it; whoever got -EAGAIN does not try again before he was told to. Every byte
- * is made of its position, so that nothing needs to be remembered. Whatever happens, what
- * is read is a prefix of what was written; what is known to have arrived can be read; and
- * where nothing is broken on purpose, everything arrives, both ends end well, nobody waits
- * for ever, and no device ever found a receiver that was not ready.
+ * Streams on a bad fabric, against a model. Both ends read, write, flush and shut down
+ * as chance has it; an end that got -EAGAIN does not try again before it is told to.
+ * Every byte is made of its position, so that nothing needs to be remembered. Whatever
+ * happens, what is read is a prefix of what was written; what is known to have arrived
+ * can be read; and where nothing is broken on purpose, everything arrives, both ends
+ * end well, no end waits for ever, and no device ever found a receiver that was not
+ * ready.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -76,8 +77,8 @@ static struct run {
 	bool late; /* the lie did no harm: all had been said before */
 	unsigned victim;
 	uint32_t when;
-	/* The second end waits in the listener's queue, for so many turns, of which that
-	 * many are left when it happens. */
+	/* The second end waits in the listener's queue, for so many turns, of which
+	 * that many are left when it happens. */
 	bool queued;
 	uint32_t accept_in;
 	uint32_t strike_in;
@@ -131,7 +132,7 @@ static struct snt_stream *stream_of(const struct side *side)
  * Reading
  */
 
-/* Who can lie about lengths can lie about bytes. */
+/* A peer that can lie about lengths can lie about bytes. */
 static bool is_lied_to(const struct side *side)
 {
 	return run.lie && run.struck && side->index != run.victim;
@@ -182,7 +183,8 @@ static ssize_t read_peek(struct side *side, uint8_t *buffer, size_t length)
 	struct snt_stream *stream = stream_of(side);
 	struct iovec iov[2];
 	uint64_t size = stream->in.size;
-	/* Who was told that there is something was not told that there is that much. */
+	/* An end that was told that there is something was not told that there is that
+	 * much. */
 	uint32_t least = dice((uint32_t)(length < size / 2 ? length : size / 2));
 	bool asks = dice(3) == 0 && !side->owes_read;
 	ssize_t ret = snt_stream_peek(stream, asks ? least : 0, iov);
@@ -387,7 +389,7 @@ static bool may_act(const struct side *side)
 		return false;
 	if (!side->ended && !side->failed && !side->waits_read)
 		return true;
-	/* Who flushes does so to the end before he shuts down. */
+	/* An end that flushes does so to the end before it shuts down. */
 	return !side->shut && !side->failed &&
 	       !(side->written < side->goal ? side->waits_write : side->waits_flush);
 }
@@ -454,8 +456,8 @@ static void happened(void *arg, struct snt_stream *stream, unsigned events)
  * Faults
  */
 
-/* Something that no honest end posts. Not signalled, so that its own end does not hear of
- * it. */
+/* Something that no honest end posts. Not signalled, so that its own end does not hear
+ * of it. */
 static void post_lie(struct snt_stream *stream, uint32_t word, uint64_t bytes)
 {
 	struct snt_sge sge = { stream->stage_mem, stream->stage, bytes };
@@ -688,8 +690,8 @@ static bool is_done(const struct side *side)
 {
 	if (side->gone || side->over)
 		return true;
-	/* By card, who has nothing to send does not notice that a cable is cut, or that a
-	 * liar has got stuck in his own lies. */
+	/* By card, an end with nothing to send does not notice that a cable is cut, or
+	 * that a liar has got stuck in its own lies. */
 	return run.struck &&
 	       ((run.world.by_card && (run.cut || run.lie)) || !stream_of(side));
 }
@@ -765,7 +767,7 @@ static void say_state(const struct side *side)
 	       (unsigned long long)stream->in.data_taken, stream->recv_missing);
 }
 
-/* Until both are done, or nobody gets on. */
+/* Until both are done, or neither makes progress. */
 static const char *play(void)
 {
 	uint64_t since = 0, last = UINT64_MAX;
@@ -820,7 +822,7 @@ static void accept_dead(void)
 		;
 	accept_queued();
 	if (run.queued && run.side[0].arrived)
-		wrong("%llu bytes had arrived, and nobody is there to read them",
+		wrong("%llu bytes had arrived, and the reader is gone",
 		      (unsigned long long)run.side[0].arrived);
 }
 
@@ -837,7 +839,7 @@ static void judge_side(struct side *side)
 		      (unsigned long long)info.receives_granted);
 	drain(side);
 	if (run.struck) {
-		/* Mostly with -EPROTO, or it is the liar who is confused first. */
+		/* Mostly with -EPROTO, or the liar is confused first. */
 		if (is_lied_to(side) && side->over && !run.late && !info.status)
 			wrong("end %u believes a liar: %d, %s", side->index,
 			      info.status, info.text);
@@ -858,7 +860,7 @@ static const char *close_all(void)
 
 	if (rnr && !run.lie)
 		return "a receiver was not ready";
-	/* Who has not come by now is not to come any more. */
+	/* An end that has not come by now is not to come any more. */
 	snt_stream_listener_destroy(run.world.listener);
 	run.world.listener = NULL;
 	for (unsigned i = 0; i < 2; i++) {

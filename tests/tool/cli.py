@@ -270,7 +270,7 @@ def plain_messages(tool: Tool):
 
 
 def interrupted(tool: Tool):
-    """who is interrupted leaves no line of progress behind, and ends by the signal"""
+    """an interrupted tool leaves no line of progress behind, and ends by the signal"""
     ours, theirs = pty.openpty()
     child = subprocess.Popen([tool.path, "perf", "--local", "--size", "64", "--duration",
                               "60s"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,

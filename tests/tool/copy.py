@@ -422,7 +422,7 @@ def waits_for(path: Path, length: int) -> None:
 
 
 def two_writers(tool: Tool):
-    """two who copy to one name: the second is told, and nothing is mixed"""
+    """two copies to one name: the second is told, and nothing is mixed"""
     with bench(tool) as b:
         first = b.start("-", b.at + "f", stdin=subprocess.PIPE)
         first.stdin.write(noise(MIB))
@@ -481,7 +481,7 @@ def status_of(err: bytes) -> int:
 
 
 def two_of_one_tree(tool: Tool):
-    """two who copy the same folder: each ends, and every file is whole"""
+    """two copies of the same folder: each ends, and every file is whole"""
     with bench(tool) as b:
         small_files(b.here, 300, 1)
         children = [b.start(b.here, b.at) for _ in range(3)]
@@ -494,7 +494,7 @@ def two_of_one_tree(tool: Tool):
 
 
 def two_crosswise(tool: Tool):
-    """two who have what the other one wants, from before: neither waits for ever"""
+    """two hosts that have what the other one wants, from before: neither waits for ever"""
     with bench(tool) as b:
         for name in ("a", "c"):
             for path, size in ((b.here / name, 96 * MIB + 1),
@@ -634,7 +634,7 @@ def rights(tool: Tool):
         try:
             b = Bench(tool, folder, preexec_fn=drop if raised else None)
         except (RuntimeError, PermissionError, subprocess.SubprocessError):
-            raise Skip("nobody may not run the tool where it is")
+            raise Skip("the user nobody may not run the tool where it is")
         with b.server:
             done = b.cp(b.at + "open", b.here)
             yield from expect(done, 3, "1 file, ", "unreadable: Permission denied")
@@ -658,8 +658,7 @@ def read_only(tool: Tool):
             yield "it took it"
 
 
-#
-# Who may, and where
+# Which rights, and where
 #
 
 def paths(tool: Tool):
@@ -704,7 +703,7 @@ def parts_in_the_way(tool: Tool):
 
 
 def secrets(tool: Tool):
-    """who does not know the secret gets nothing"""
+    """a client without the secret gets nothing"""
     with tempfile.TemporaryDirectory() as name:
         key, other = Path(name) / "key", Path(name) / "other"
         key.write_text("0123456789abcdef")
@@ -719,7 +718,7 @@ def secrets(tool: Tool):
             if list(b.here.iterdir()):
                 yield "it came all the same"
             yield from expect(b.cp("--secret-file", key, b.at + "f", b.here), 0)
-            if "whoever reaches this port" in b.server.said():
+            if "any host that reaches this port" in b.server.said():
                 yield b.server.said()
 
 
@@ -810,7 +809,7 @@ def files_without_size(tool: Tool):
 
 
 def strangers(tool: Tool):
-    """who connects and says nothing takes nobody's place"""
+    """a client that connects and says nothing takes no other's place"""
     with bench(tool, "--carrier", "tcp", "--connections", "2") as b:
         (b.here / "f").write_text("x")
         silent = [socket.create_connection(("127.0.0.1", b.server.port)) for _ in range(20)]
@@ -875,7 +874,7 @@ def lying_server(tool: Tool, liar: str, case: str):
 
 
 def nobody_reads_the_log(tool: Tool):
-    """a server outlives who reads what it says"""
+    """a server outlives the reader of its output"""
     with tempfile.TemporaryDirectory() as folder:
         child = subprocess.Popen([tool.path, "serve", "--port", "0", folder], text=True,
                                  stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,

@@ -39,7 +39,7 @@ class World:
         self.server = Server(self.tool, "serve", self.there)
 
     def words(self) -> list:
-        # Who is killed is missed soon.
+        # A killed end is missed soon.
         return ["cp", "--port", self.server.port, "--detect-time", "500ms", self.source,
                 f"{self.server.host}:f"]
 

@@ -114,10 +114,10 @@ def address_in_use(tool: Tool):
 
 
 def refused(tool: Tool):
-    """where nobody listens, it says so and what to start"""
+    """where there is no listener, it says so and what to start"""
     with Server(tool, "ping", "--serve") as server:
         done = tool("ping", server.host, "--port", "1")
-        yield from expect(done, 1, err="nobody listens there")
+        yield from expect(done, 1, err="no listener has that port")
         yield from expect(done, 1, err="start a server there first: sennit ping --serve")
         (found,) = objects(tool("ping", server.host, "--port", "1", "--json").stdout)
         if found["status"] != 1 or "start a server" not in found["next"]:

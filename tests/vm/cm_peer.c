@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One end of connections by address, on whatever devices the environment selects: a soft
- * device and the kernel's stack talk to each other, or one of them to a program that knows
- * nothing of sennit.
+ * One end of connections by address, on whatever devices the environment selects: a
+ * soft device and the kernel's stack talk to each other, or one of them to a program
+ * that knows nothing of sennit.
  *
- *	cm_peer listen|connect ADDRESS PORT LANGUAGE CONNECTIONS
+ * 	cm_peer listen|connect ADDRESS PORT LANGUAGE CONNECTIONS
  *
- * Languages: "messages", ten of 100 bytes from the one who listens and ten back, as
- * ucmatose does; "rping"; "reject", by the one who listens.
+ * Languages: "messages", ten of 100 bytes from the listening end and ten back, as
+ * ucmatose does; "rping"; "reject", by the listening end.
  */
 #include <arpa/inet.h>
 #include <endian.h>
@@ -264,9 +264,9 @@ static void receive_messages(bool known)
 }
 
 /*
- * Who listens disconnects when it has everything, as ucmatose does. That is how the other
- * knows that all has arrived: acknowledgments may be lost, and if the peer's QP is gone
- * nobody says them again.
+ * The listening end disconnects when it has everything, as ucmatose does. That is how
+ * the other knows that all has arrived: acknowledgments may be lost, and if the peer's
+ * QP is gone they are not sent again.
  */
 static void speak_messages(bool listens, bool known)
 {
@@ -399,8 +399,8 @@ static void connect_one(const struct sockaddr *address, const char *language)
 	if (!strcmp(language, "reject")) {
 		event = expect(SNT__CM_EVENT_REJECTED);
 		/* A request that came twice is refused twice, since the kernel takes it
-		 * for a new one: by the listener, who then ends before our last one
-		 * comes; or by nobody in particular, when he ends. */
+		 * for a new one: by the listener, which then ends before our last one
+		 * comes; or by neither, when it ends. */
 		CHECK(event.reason == SNT__CM_REASON_CONSUMER ||
 		      (told && event.reason == SNT__CM_REASON_NOBODY_LISTENS));
 		told |= !strcmp((char *)event.data, "not today");

@@ -17,8 +17,8 @@
 #define WAIT_MS 20000
 
 enum {
-	A, /* who connects */
-	B, /* who listens */
+	A, /* the connecting end */
+	B, /* the listening end */
 	ENDS
 };
 
@@ -350,7 +350,7 @@ static void not_in_this_state(void **state)
 	assert_error(table->accept(world.end[A].id, &param), ENOTCONN, "accept");
 	assert_error(table->disconnect(world.end[A].id), ENOTCONN, "disconnect");
 	assert_success(table->notify(world.end[A].id));
-	/* The port is taken; and nobody has this address. */
+	/* The port is taken; and no host has this address. */
 	assert_error(table->listen(world.end[A].cm, (struct sockaddr *)&world.at, 1,
 				   &none),
 		     EADDRINUSE, "listen");
@@ -440,7 +440,7 @@ static void request_moves(void **state)
 	close_world(&world);
 }
 
-/* Whoever is too much is refused, and the others are not disturbed. */
+/* A client too many is refused, and the others are not disturbed. */
 static void limit(void **state)
 {
 	struct world world = open_world();
@@ -538,7 +538,7 @@ static void let_go_in_every_phase(void **state)
 	}
 }
 
-/* Requests that nobody has taken, when their listener goes. */
+/* Requests that were not taken, when their listener goes. */
 static void listener_goes(void **state)
 {
 	struct world world = open_world();

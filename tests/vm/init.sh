@@ -13,7 +13,7 @@ tell() { printf '\036%s %s\n' "$nonce" "$*" >&3; }
 rest() { while :; do sleep 60; done; }
 fail() {
 	echo "init: $*" >/dev/console
-	[ -n "$nonce" ] || poweroff -f # nobody listens yet
+	[ -n "$nonce" ] || poweroff -f # no listener yet
 	tell fail "$*"
 	rest
 }

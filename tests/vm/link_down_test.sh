@@ -51,9 +51,9 @@ judge $? "connects"
 ip link set va0 down
 ip link set va0 up
 connects 60
-judge $? "connects after the link was down, while nobody had anything to say"
+judge $? "connects after the link was down, while neither end sent anything"
 
-# Who is killed is disconnected by the kernel, whose message finds no route.
+# A killed process is disconnected by the kernel, whose message finds no route.
 rping -s -a 10.0.0.2 >/dev/null 2>&1 &
 server=$!
 await LISTEN

@@ -376,7 +376,7 @@ def copy_results(guests: List[Guest], folder: Path) -> None:
 
 
 def remove_orphans() -> None:
-    """Folders of runs that were killed by SIGKILL: nobody holds their lock."""
+    """Folders of runs that were killed by SIGKILL: no process holds their lock."""
     pattern = os.path.join(glob.escape(tempfile.gettempdir()), TEMPORARY + "*")
     for path in glob.glob(pattern):
         try:

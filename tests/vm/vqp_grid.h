@@ -67,7 +67,7 @@ uint64_t grid_cost(const struct grid_cell *cell);
 /*
  * All legal cells, cheap ones first; the pairwise choice; and what is run where time
  * does not matter much: all but those that take long, unless they are on both devices
- * and nobody asks for lengths. To be freed; NULL without memory.
+ * and lengths are not asked for. To be freed; NULL without memory.
  */
 struct grid_cell *grid_all(unsigned *count_out);
 struct grid_cell *grid_pairwise(unsigned *count_out);

@@ -76,7 +76,7 @@ static bool open_both(struct end *end, struct snt_qp_opts opts, unsigned asks)
 	return true;
 }
 
-/* For whoever has to find out where it hangs. */
+/* To find out where it hangs. */
 static void show_lanes(const struct end *end)
 {
 	for (int i = 0; i < 2; i++) {

@@ -244,7 +244,7 @@ static void do_nothing(struct end *end)
 	(void)end;
 }
 
-/* Datagrams to nobody. */
+/* Datagrams to no QP. */
 static void send_datagrams(struct end *end)
 {
 	struct ibv_qp_init_attr init = { .send_cq = end->cq,

@@ -222,7 +222,7 @@ static void send_lightly(struct vqp_pair *pair, unsigned wrs, unsigned fragments
 		carried[i] += lane_info(pair, 0, i).fragments;
 }
 
-/* Nobody knows since when its lanes have been busy. */
+/* It is not known since when its lanes have been busy. */
 static void by_time_may_begin_with_busy_lanes(void **state)
 {
 	struct vqp_pair *pair =

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * SNT_QP_NOTIFY_LENGTH: notifications that tell the length. What is told is right,
- * whatever the order of events and whoever dies.
+ * whatever the order of events and whichever end dies.
  */
 #include "lib/qp_length_kit.h"
 
@@ -555,7 +555,7 @@ static void the_next_peer_may_ask_or_not(void **state)
 			assert_success(snt_qp_connect(pair->end[end].qp, &card[!end]));
 		post_notify(pair, 1, 1);
 		write_from(pair, 0, 1, 600);
-		/* Who is not asked says nothing, and that is seen. */
+		/* A peer that is not asked for lengths sends none, and that is seen. */
 		if (life % 2 == 0)
 			expect_no_length(pair, 1, 1);
 		else
@@ -592,7 +592,8 @@ static void a_mailbox_of_garbage_is_a_wrong_length(void **state)
 	vqp_pair_close(pair);
 }
 
-/* Who gives a wrong key loses the lane by it, at both ends, and nothing more. */
+/* An end that gives a wrong key loses the lane by it, at both ends, and nothing
+ * more. */
 static void a_false_mailbox_fails_the_notification(void **state)
 {
 	struct vqp_pair *pair = make_pair(1, options(0), options(ASKS));

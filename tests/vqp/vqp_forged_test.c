@@ -54,7 +54,7 @@ static void nor_of_a_receive_or_a_passing_lane(void **state)
 	vqp_pair_close(pair);
 }
 
-/* Lanes run dry, because nobody receives; then one more is said to have come. */
+/* Lanes run dry, because no receive is posted; then one more is said to have come. */
 static void an_arrival_without_a_receive_is_a_stray(void **state)
 {
 	struct snt_qp_opts opts = { .size = sizeof(opts),
@@ -82,8 +82,8 @@ static void an_arrival_without_a_receive_is_a_stray(void **state)
 	vqp_pair_close(pair);
 }
 
-/* The CQE behind that of a lane is mostly of the lane after it, but not by its wr_id alone:
- * on another QP, or another device, that is somebody else's. */
+/* The CQE behind that of a lane is mostly of the lane after it, but not by its wr_id
+ * alone: on another QP, or another device, that is not its own. */
 static void forge_behind(unsigned devices)
 {
 	struct vqp_pair *pair = open_pair(devices, 2, SNT_SCHEME_SPRAY);

@@ -233,8 +233,8 @@ static void h4_a_refused_wr_of_one_fragment_ends_in_a_completion(void **state)
 	vqp_pair_close(pair);
 }
 
-/* In DQPLB lanes end together, also in the middle of a WR: those whose turn would come get
- * nothing of it any more. */
+/* In DQPLB lanes end together, also in the middle of a WR: those whose turn would come
+ * get nothing of it any more. */
 static void h4_lanes_that_end_with_another_are_not_posted_to(void **state)
 {
 	struct vqp_pair *pair = open_pair(1, 4, SNT_SCHEME_DQPLB);
@@ -497,8 +497,8 @@ static void h9_lengths_beyond_4_gib(void **state)
 	write_huge(9 * GIB + 1, 1 << 24);
 }
 
-/* A QP number is given out again at once; what is left in the CQ of the QP that
- * had it before belongs to nobody. */
+/* A QP number is given out again at once; what is left in the CQ of the QP that had it
+ * before is a stray. */
 static void h12_completions_of_a_destroyed_qp_reach_nobody(void **state)
 {
 	struct vqp_pair *pair = open_pair(1, 2, SNT_SCHEME_SPRAY);

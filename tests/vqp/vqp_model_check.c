@@ -183,7 +183,7 @@ static int check_success(struct link *link, unsigned end, int index)
 	return 0;
 }
 
-/* From now on nobody may read it. */
+/* From now on it may not be read. */
 static void retire(struct end *here, struct send *send)
 {
 	send->retired = true;
@@ -355,7 +355,7 @@ static int check_arrival(struct link *link, unsigned end, const struct recv *rec
 	bool with_imm;
 
 	if (index < 0)
-		return wrong(link, "end %u: a receive that nobody sent, imm 0x%x", end,
+		return wrong(link, "end %u: a receive that was not sent, imm 0x%x", end,
 			     wc->imm);
 	here->matched[class_of(link, data)] = index;
 	send = &link->end[!end].send[index];
@@ -370,8 +370,8 @@ static int check_arrival(struct link *link, unsigned end, const struct recv *rec
 		    : check_notification(link, end, index, recv, wc);
 }
 
-/* Whoever sent it: no more bytes than there was room for, and no length from nowhere.
- * One that was asked for is whatever the peer says. */
+/* Whichever end sent it: no more bytes than there was room for, and no length from
+ * nowhere. One that was asked for is whatever the peer says. */
 static int check_raid(struct link *link, const struct recv *recv,
 		      const struct snt_wc *wc)
 {
@@ -380,7 +380,7 @@ static int check_raid(struct link *link, const struct recv *recv,
 			     (unsigned long long)wc->length, recv->room);
 	if (wc->opcode == SNT_OP_RECV_NOTIFY && lacks_length(link) &&
 	    !wants_length(&link->end[1]) && !(wc->flags & SNT_WC_LENGTH_UNKNOWN))
-		return wrong(link, "a length that nobody asked for");
+		return wrong(link, "a length that was not asked for");
 	return 0;
 }
 
@@ -445,8 +445,8 @@ static int check_lane(struct link *link, unsigned end, const struct snt_wc *wc)
 	return 0;
 }
 
-/* The library flushes DQPLB's notification receives when an error has come to it; it must
- * say which. */
+/* The library flushes DQPLB's notification receives when an error has come to it; it
+ * must say which. */
 static int check_cause(struct link *link, unsigned end, const struct snt_wc *wc)
 {
 	const struct end *here = &link->end[end];
@@ -466,15 +466,15 @@ static int check_cause(struct link *link, unsigned end, const struct snt_wc *wc)
 
 static bool is_recv(const struct link *link, const struct snt_wc *wc)
 {
-	/* After a failure nobody knows the opcode on a pass-through lane. */
+	/* After a failure the opcode is unknown on a pass-through lane. */
 	if (link->pass && wc->status)
 		return wc->wr_id - id_of(link, RECV_ID, 0) < LINK_IDS;
 	return wc->opcode == SNT_OP_RECV || wc->opcode == SNT_OP_RECV_NOTIFY;
 }
 
 /*
- * Twins: a completion is of some WR, and in the end there were as many as WRs. Successes
- * tell what they are of, and come in order.
+ * Twins: a completion is of some WR, and in the end there were as many as WRs.
+ * Successes tell what they are of, and come in order.
  */
 
 static int check_twin(struct link *link, unsigned end, const struct snt_wc *wc)

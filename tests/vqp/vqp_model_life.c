@@ -293,7 +293,7 @@ int host_close(struct world *world, struct host *host)
 	return 0;
 }
 
-/* After a failure the library's objects are left alone: who knows their state. */
+/* After a failure the library's objects are left alone: their state is unknown. */
 void world_free(struct world *world)
 {
 	for (unsigned i = 0; i < world->links; i++)

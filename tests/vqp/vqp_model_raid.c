@@ -164,7 +164,7 @@ int raid_connect(struct link *link)
 /*
  * A number that may be right, or one that cannot be: the second of its kind on one
  * lane, or further away than any window is wide. But where an earlier one may be kept
- * until others have come, nobody can say when the victim will look at it.
+ * until others have come, it is unknown when the victim will look at it.
  */
 static uint32_t make_number(struct link *link, unsigned lane, bool *violates_out)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* A single lane that passes WRs on, on a device that refuses without need or reports
- * what nobody waits for. */
+ * what was not asked for. */
 #include "lib/vqp_kit.h"
 
 #define DEPTH 4
@@ -171,8 +171,8 @@ static unsigned count_twins(const struct twins *twins)
 	return count;
 }
 
-/* Contract 1, also of a WR that the device refuses: of two sends and three receives with
- * one wr_id, the last refused, four were reported. */
+/* Contract 1, also of a WR that the device refuses: of two sends and three receives
+ * with one wr_id, the last refused, four were reported. */
 static void wrs_with_one_wr_id_are_reported_once_each(void **state)
 {
 	static const enum scripted_post_mode modes[] = { SCRIPTED_REFUSE_ALL,

@@ -750,7 +750,7 @@ static void h16_a_peer_uses_the_wrong_lane(void **state)
 		struct vqp_pair *pair = open_pair(1, 2, scheme);
 
 		post_data(pair, 1, 1, 0, 64);
-		/* Longer than the receive: who believes it reads too far. */
+		/* Longer than the receive: a program that believes it reads too far. */
 		evil(pair, scheme == SNT_SCHEME_SPRAY ? 0 : 2,
 		     IBV_WR_RDMA_WRITE_WITH_IMM, 7, 1000);
 		expect_no_lie(pair);

@@ -81,7 +81,7 @@ static void kill_device(struct world *world)
 
 /* A QP goes to ERR by itself, as when its port is gone. What it has sent arrives
  * before anything else happens, or it might undo what comes later to its place. Others
- * may have something under way for ever, where nobody posts a receive. */
+ * may have something under way for ever, where no receive is posted. */
 static int fail_lane(struct world *world)
 {
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
@@ -148,8 +148,8 @@ static int operate(struct world *world)
 	return harm(world);
 }
 
-/* Lets everything come to rest. Where something is broken it need not: whoever waits
- * for receives that the peer will never post does so for ever. */
+/* Lets everything come to rest. Where something is broken it need not: an end that
+ * waits for receives that the peer will never post does so for ever. */
 static int settle(struct world *world, bool fed)
 {
 	uint64_t deadline = snt__sim_now(fabric.sim) + SETTLE_NS;

@@ -354,7 +354,7 @@ static void close_unconnected(struct vqp_pair *pair)
 	free(pair);
 }
 
-/* Whoever does not try again can close the context. */
+/* A program that does not try again can close the context. */
 static bool try_create_once(const struct shape *shape)
 {
 	struct vqp_pair *pair = make_pair_without(shape);
@@ -401,7 +401,7 @@ static void connecting_is_undone(void **state)
 	fail_each_of_all(try_connect);
 }
 
-/* Whoever does not try again can destroy it. */
+/* A program that does not try again can destroy it. */
 static bool try_connect_once(const struct shape *shape)
 {
 	struct vqp_pair *pair = make_pair(shape);
@@ -424,7 +424,7 @@ static void what_is_half_connected_can_be_destroyed(void **state)
 	fail_each_of_all(try_connect_once);
 }
 
-/* Of a pass-through lane nobody knows whether it still has its receives, so that it
+/* Of a pass-through lane it is unknown whether it still has its receives, so that it
  * takes no others before that is settled. */
 static void an_undone_lane_has_no_old_receives(void **state)
 {

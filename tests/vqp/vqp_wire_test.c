@@ -313,7 +313,8 @@ static void a_read_of_long_ago_needs_no_fence(void **state)
 	}
 }
 
-/* A lane has sent four billion fragments, and goes on; also in the middle of a chain. */
+/* A lane has sent four billion fragments, and goes on; also in the middle of a
+ * chain. */
 static void a_lane_counts_over_2_32(void **state)
 {
 	(void)state;
@@ -560,7 +561,7 @@ static void over_the_wrap_out_of_order(void **state)
 	EXPECT_ARRIVALS(WRAP - 2, { 3 | LAST, 0 }, { 2, 0 }, { 1 | LAST, 0 }, { 0, 2 });
 }
 
-/* It was early, so nobody could say whether it was right. */
+/* It was early, so it could not be judged. */
 static void an_early_one_is_judged_in_its_turn(void **state)
 {
 	struct vqp_pair *pair = open_pair(1, 2, SNT_SCHEME_DQPLB);

@@ -43,7 +43,7 @@ struct perf_opts {
 #define AT(member) offsetof(struct perf_opts, member)
 
 static const struct option_entry perf_options[] = {
-	{ OPTION_GROUP, .help = "Who" },
+	{ OPTION_GROUP, .help = "Ends" },
 	{ OPTION_FLAG, .name = "local", .offset = AT(local),
 	  .help = "run both ends on this host, as two processes; each gets half of the "
 		  "processors and of --soft-addresses" },
@@ -593,8 +593,8 @@ const struct command perf_command = {
 	.arguments = "[HOST]",
 	.description =
 		"Without a host it is the server, which serves one client after the other. "
-		"All options but those of devices and the port are the client's, who sends "
-		"them to the server. Options that perftest has too have its letters.\n\n"
+		"All options but those of devices and the port are the client's, which "
+		"sends them to the server. Options that perftest has too have its letters.\n\n"
 		"bw: as many messages under way as the depth says. lat: one at a time; of "
 		"write-imm, send and stream half of the time there and back, of all others "
 		"the time until the message is complete, that is, there and back. rate: as "
@@ -604,8 +604,8 @@ const struct command perf_command = {
 		"all messages of all runs. CPU is processor time by time, of client and "
 		"server, 100% being one processor. Wake-ups are how often a thread slept and "
 		"was woken, for each message.\n\n"
-		"The server trusts nobody, but serves anybody: run it where only those can "
-		"reach it who may.",
+		"The server checks everything that clients send, but serves any client: "
+		"run it where only permitted hosts can reach it.",
 	.options = perf_options,
 	.examples = examples,
 	.hints = hints,

@@ -94,7 +94,7 @@ static const struct {
 	  "hosts, and set rp_filter to 2 where a host has several interfaces" },
 	{ SNT_PAIR_RESOURCES,
 	  "a device has no resources left: `sennit info` shows limits, `ulimit -l` how much "
-	  "memory may be locked, `rdma resource` who has them" },
+	  "memory may be locked, `rdma resource` what uses them" },
 	{ SNT_PAIR_KIND,
 	  "one is IPv4, the other IPv6, or one InfiniBand: give both an address of the same "
 	  "kind, or choose it with --gid" },
@@ -518,7 +518,7 @@ const struct command ping_command = {
 		"MTU, empty ones. Says which work and how lanes were dealt over them, "
 		"and of the others what is wrong and what to look at.\n\n"
 		"Pairs across two networks that are separate on purpose do not work, "
-		"and nobody needs them. The exit status is 3 if a device, at either "
+		"and are not needed. The exit status is 3 if a device, at either "
 		"end, has no pair that works.",
 	.options =
 		(const struct option_entry[]){

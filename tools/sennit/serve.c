@@ -21,7 +21,8 @@
 /* How long a client may take to answer when another one wants to copy to the same
  * file. */
 #define PROBE_NS UINT64_C(1000000000)
-/* Groups of files that are old enough are put in place at least as often (copy_group.h). */
+/* Groups of files that are old enough are put in place at least as often
+ * (copy_group.h). */
 #define WAIT_NS INT64_C(200000000)
 /* Connections that are not yet set up. They do not count towards --connections. */
 #define STRANGERS_MAX 1024
@@ -190,9 +191,9 @@ static int begin_sending(struct session *session, uint32_t digest, uint32_t flag
 }
 
 /*
- * Two clients copy to the same file. Detecting the loss of a peer takes seconds, in which the
- * same client may connect again. So the server probes the first client, and refuses the second
- * one only if the first answers.
+ * Two clients copy to the same file. Detecting the loss of a peer takes seconds, in
+ * which the same client may connect again. So the server probes the first client, and
+ * refuses the second one only if the first answers.
  */
 
 static struct session *find_holder(const struct session *other, const struct stat *part)
@@ -471,8 +472,8 @@ static int serve_copies(const struct serve_opts *opts)
 				     snt_err_text());
 	if (!listen.secret)
 		output_note(
-			"whoever reaches this port can %s the folder; --secret-file keeps "
-			"strangers out",
+			"any host that reaches this port can %s the folder; --secret-file "
+			"keeps strangers out",
 			opts->read_only ? "read" : "read and write");
 	peer_say_listening(listener);
 	status = serve_until_stopped();
@@ -556,7 +557,7 @@ const struct command serve_command = {
 			  .letter = 'v',
 			  .name = "verbose",
 			  .offset = offsetof(struct serve_opts, verbose),
-			  .help = "say who copies what" },
+			  .help = "log each copy with its peer" },
 			{ .kind = OPTION_TABLE,
 			  .table = peer_options,
 			  .offset = offsetof(struct serve_opts, peer) },

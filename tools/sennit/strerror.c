@@ -33,9 +33,8 @@ static const struct {
 	  "a port has no usable GID, or an address is none of this host: "
 	  "give the network interface an address, or change SENNIT_GID or "
 	  "SENNIT_SOFT_ADDRESSES" },
-	{ EADDRINUSE,
-	  "somebody has this port already: another program, another context, or "
-	  "the kernel's rxe (UDP 4791)" },
+	{ EADDRINUSE, "the port is in use: by another program, another context, or "
+		      "the kernel's rxe (UDP 4791)" },
 	{ EOPNOTSUPP, "the device or this build of the library cannot do it" },
 	{ ENOMEM, "memory is short, or may not be locked: look at `ulimit -l`" },
 	{ EBUSY,
@@ -44,7 +43,7 @@ static const struct {
 	{ ECHILD, "the process was forked: what belongs to the parent cannot be used" },
 	{ ENETUNREACH,
 	  "no device of this host leads there: `sennit info` shows addresses" },
-	{ ECONNREFUSED, "nobody listens there, or the peer said no" },
+	{ ECONNREFUSED, "no listener has that port, or the peer refused" },
 	{ ETIMEDOUT, "the peer, or the network in between, did not answer in time" },
 	{ ECONNRESET, "the peer's end is gone without a word" },
 	{ ECONNABORTED, "the peer ended the connection on purpose" },
@@ -105,7 +104,8 @@ static int number_of(const char *text)
 
 #define STATUSES (SNT_WC_GENERAL_ERR + 1)
 
-/* "RETRY_EXC_ERR", with or without the prefixes of this library or of verbs. -1: none. */
+/* "RETRY_EXC_ERR", with or without the prefixes of this library or of verbs. -1:
+ * none. */
 static int status_of(const char *text)
 {
 	static const char *const prefix[] = { "SNT_WC_", "IBV_WC_" };

@@ -352,7 +352,7 @@ enum scripted_fault {
 	SCRIPTED_FAULT_CQ_OVERRUN = 1 << 0,
 	SCRIPTED_FAULT_DESTROY_BUSY = 1 << 1, /* a destroy was refused with -EBUSY */
 	SCRIPTED_FAULT_ACK_EXCESS = 1 << 2,   /* more events acknowledged than taken */
-	SCRIPTED_FAULT_EVENT_LOST = 1 << 3,   /* nobody read thousands of them */
+	SCRIPTED_FAULT_EVENT_LOST = 1 << 3,   /* thousands of them were not read */
 };
 
 /* All that happened so far, as bits. They stay. */

@@ -39,8 +39,8 @@ static bool pipe_write(struct scripted_pipe *pipe, const void *record, size_t si
 	return true;
 }
 
-/* Where a real device would block for ever this is -EDEADLK, since nobody else is
- * there who could end the wait. */
+/* Where a real device would block for ever this is -EDEADLK, since no other thread
+ * could end the wait. */
 static int pipe_read(struct scripted_pipe *pipe, void *record, size_t size)
 {
 	if (!pipe->queued)

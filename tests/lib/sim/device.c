@@ -46,7 +46,7 @@ static void set_timer(struct snt__sim_device *device)
 }
 
 /* On a cable with a limit packets go out when it is free, so that the device, not the
- * order of a queue, decides who is next. */
+ * order of a queue, decides which QP is next. */
 static void send_all(struct snt__sim_device *device)
 {
 	struct snt__soft_packet packets[BATCH];
@@ -133,7 +133,8 @@ static void device_progress(void *arg)
 		sim->now += sim->opts.poll_ns;
 }
 
-/* Whoever sleeps lets time pass; if nothing can happen any more it would be for ever. */
+/* A sleeping program lets time pass; if nothing can happen any more it would be for
+ * ever. */
 static int wait_for(void *arg, int fd)
 {
 	struct snt__sim_device *device = arg;

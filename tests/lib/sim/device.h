@@ -45,8 +45,8 @@ struct snt__sim_device_opts {
 };
 
 /*
- * Returns: 0; -E2BIG if the host has SNT_DEVICES_MAX already; -EEXIST if somebody has
- * one of the GIDs; or as snt__soft_device_create().
+ * Returns: 0; -E2BIG if the host has SNT_DEVICES_MAX already; -EEXIST if another device
+ * has one of the GIDs; or as snt__soft_device_create().
  */
 int snt__sim_device_create(struct snt__sim_host *host,
 			   const struct snt__sim_device_opts *opts,

@@ -97,7 +97,7 @@ size_t snt__sim_frame_write(const struct snt__soft_packet *packet,
 	at += payload.iov_len;
 	snt__icrc_flow_init(&flow, path->source, path->target, path->source_port,
 			    SNT__WIRE_PORT);
-	/* What is sealed is what was copied, should somebody write to it meanwhile. */
+	/* What is sealed is what was copied, should it be written to meanwhile. */
 	at += snt__icrc_seal(&flow, variable, packet->header, packet->header_length,
 			     &payload, 1, bytes + at);
 	if (ipv4)

@@ -27,8 +27,8 @@ int snt__sim_host_create(struct snt__sim *sim, struct snt__sim_host **host_out);
 /* Sets devices, clock and randomness of a context to be opened on this host. */
 void snt__sim_host_ctx_opts(struct snt__sim_host *host, struct snt_ctx_opts *opts);
 
-/* The power goes: nothing leaves it, reaches it or happens on it any more, and nobody
- * is told. Its objects can still be destroyed. */
+/* The power goes: nothing leaves it, reaches it or happens on it any more, without
+ * notice. Its objects can still be destroyed. */
 void snt__sim_host_kill(struct snt__sim_host *host);
 
 #endif

@@ -37,7 +37,7 @@ enum snt__sim_drop {
 	SNT__SIM_DROP_QUEUE,   /* no room in front of a link */
 	SNT__SIM_DROP_CUT,     /* the link is cut */
 	SNT__SIM_DROP_DEAD,    /* the device or its host is dead */
-	SNT__SIM_DROP_ROUTE,   /* nobody has this address */
+	SNT__SIM_DROP_ROUTE,   /* no device has this address */
 	SNT__SIM_DROP_CORRUPT, /* a check at the receiver failed */
 	SNT__SIM_DROP_MEMORY,  /* the simulation itself has none left */
 	SNT__SIM_DROPS

@@ -24,7 +24,7 @@ const char *snt__sim_drop_text(enum snt__sim_drop drop)
 		[SNT__SIM_DROP_QUEUE] = "lost: no room in a queue",
 		[SNT__SIM_DROP_CUT] = "lost: the link is cut",
 		[SNT__SIM_DROP_DEAD] = "lost: the host is dead",
-		[SNT__SIM_DROP_ROUTE] = "lost: nobody has this address",
+		[SNT__SIM_DROP_ROUTE] = "lost: no device has this address",
 		[SNT__SIM_DROP_CORRUPT] = "lost: damaged",
 		[SNT__SIM_DROP_MEMORY] = "lost: no memory for the simulation",
 	};

@@ -155,7 +155,7 @@ static void duplicate_packet(struct snt__sim *sim, const struct snt__sim_packet 
 	arrive_at(sim, twin, at);
 }
 
-/* Over this link and all after it that nobody needs to wait for. */
+/* Over this link and all after it that need not be waited for. */
 static void forward_packet(struct snt__sim *sim, struct snt__sim_packet *packet)
 {
 	uint64_t at = sim->now;

@@ -164,7 +164,7 @@ static void unacknowledged_events_hold_up_destruction(void **state)
 	assert_int_equal(p->control->get_async_event(here->context, &event), 0);
 	assert_int_equal(p->control->destroy_qp(here->qp[0]), -EBUSY);
 	p->control->ack_async_event(&event);
-	/* An event that nobody took goes with its object. */
+	/* An event that was not taken goes with its object. */
 	scripted_raise(here->device, event);
 	assert_int_equal(p->control->destroy_qp(here->qp[0]), 0);
 	here->qp[0] = NULL;

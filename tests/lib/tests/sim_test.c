@@ -217,7 +217,7 @@ static void sleeping_lets_time_pass(void **state)
 	side->control->ack_cq_events(cq, 1);
 	assert_int_equal(snt__sim_now(bed->sim), 4000);
 	assert_int_equal(ibv_poll_cq(side->cq, 1, &wc), 1);
-	/* Whoever sleeps for ever is told so. */
+	/* A program that would sleep for ever is told so. */
 	assert_int_equal(side->control->get_cq_event(side->channel, &cq, &context),
 			 -EDEADLK);
 	close_bed(bed);

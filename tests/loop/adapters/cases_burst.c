@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Many completions: how often the loop wakes for them, who gets a turn meanwhile, and
- * whether all of them come.
+ * Many completions: how often the loop wakes for them, which other sources get a turn
+ * meanwhile, and whether all of them come.
  */
 #include <stdio.h>
 #include <stdlib.h>

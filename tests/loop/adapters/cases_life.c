@@ -131,8 +131,8 @@ static bool has_landed(const struct world *world, unsigned index)
 	return world->end[1].buffer[64 * index] == index + 1;
 }
 
-/* Not yet sent: at once, and it never happens. Sent: its callback comes, but late. Over,
- * or cancelled already: said so. */
+/* Not yet sent: at once, and it never happens. Sent: its callback comes, but late.
+ * Over, or cancelled already: said so. */
 static void cancel_in_every_state(struct world *world)
 {
 	struct snt_op unused = { 0 };
@@ -216,7 +216,7 @@ static void cancel_in_callback(struct world *world)
 }
 
 /* The counterpart of a future that is dropped while it reads: the message that comes is
- * for the receive that nobody waits for; the next is not lost. */
+ * for the receive that was detached; the next is not lost. */
 static void cancelled_receive(struct world *world)
 {
 	unsigned received = 0, sent = 0;
@@ -291,7 +291,7 @@ static void errors_are_told(struct world *world)
 	for (int i = 0; i < 3; i++)
 		world->driver->turn(false);
 	driver_error = NULL;
-	expect(errors, "nobody is told of a dispatch that fails");
+	expect(errors, "a dispatch that fails is not reported");
 	world_detach(world, 0);
 	world_close(world);
 }

@@ -225,7 +225,8 @@ static void count_up(void *arg)
 	++*(unsigned *)arg;
 }
 
-/* Neither ends before the other has had its turn: who starves the others hangs. */
+/* Neither ends before the other has had its turn: a loop that starves the others
+ * hangs. */
 static void beside_tcp_and_timer(struct world *world)
 {
 	struct talk talk;

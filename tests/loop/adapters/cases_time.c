@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Timers and deadlines: the fd tells of them, so that nobody needs a timeout.
+ * Timers and deadlines: the fd tells of them, so that no timeout is needed.
  */
 #include <errno.h>
 #include <stdlib.h>

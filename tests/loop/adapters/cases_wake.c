@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * No wake-up is lost. On scripted devices, where all that can happen is known: as soon as
- * nothing moves and the loop has nothing to do, everything must have been told.
+ * No wake-up is lost. On scripted devices, where all that can happen is known: as soon
+ * as nothing moves and the loop has nothing to do, everything must have been told.
  */
 #include <infiniband/verbs.h>
 #include <string.h>
@@ -155,7 +155,7 @@ static void arrival_at_any_moment(struct world *world)
 #define CQS 4
 
 /* Four CQs of one channel have an event each, and there is one edge for all of them:
- * whoever takes one event for each edge sleeps on the other three. */
+ * a program that takes one event for each edge sleeps on the other three. */
 static void many_events_one_wake(struct world *world)
 {
 	for (int budget = 0; budget < 3; budget++) {
@@ -185,7 +185,7 @@ static void many_events_one_wake(struct world *world)
 
 #define BATCH 16
 
-/* Whoever waits for one op must not lose what was polled together with it. */
+/* Waiting for one op must not lose what was polled together with it. */
 static void whole_batch_counts(struct world *world)
 {
 	unsigned received = 0, sent = 0;
@@ -206,7 +206,7 @@ static void whole_batch_counts(struct world *world)
 	world_close(world);
 }
 
-/* What comes while nobody watches is told of when somebody does again. */
+/* What comes while the fd is not watched is reported when it is watched again. */
 static void detach_and_attach(struct world *world)
 {
 	unsigned received = 0, sent = 0;
@@ -362,8 +362,8 @@ static void ready_1(void *arg, struct snt_cq *cq)
 	poll_watched(arg, 1, cq);
 }
 
-/* What comes from now on is late; what was there before has to be taken first, since its
- * event may have been. */
+/* What comes from now on is late; what was there before has to be taken first, since
+ * its event may have been. */
 static void hold(struct chaos *chaos, bool is_held)
 {
 	struct world *world = chaos->world;
@@ -410,7 +410,7 @@ static void check_all_told(struct chaos *chaos)
 			expect(flow->sent == flow->posted &&
 				       flow->received == flow->posted,
 			       "QP %u from end %u: %u posted, %u sent, %u received, and "
-			       "nobody wakes the loop",
+			       "nothing wakes the loop",
 			       qp, end, flow->posted, flow->sent, flow->received);
 		}
 	device.at = step_at_random;

@@ -80,7 +80,7 @@ static void unwatch(void *watched)
 	slot->is_gone = true;
 }
 
-/* Events that came together with one that made them void find nobody. */
+/* Events that came together with one that made them void are dropped. */
 static void handle(const void *data)
 {
 	for (struct slot *slot = loop.slots; slot; slot = slot->next) {

@@ -352,7 +352,7 @@ void world_until(struct world *world, const unsigned *count, unsigned wanted)
 		else
 			quiet++;
 		expect(quiet < QUIET,
-		       "nothing moves and nobody wakes the loop: %u of %u are done",
+		       "nothing moves and nothing wakes the loop: %u of %u are done",
 		       *count, wanted);
 	}
 	expect(*count == wanted, "%u are done, %u were to be", *count, wanted);

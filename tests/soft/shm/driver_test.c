@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Devices that meet in shared memory, and those that do not: who is reached which way. */
+/* Devices that meet in shared memory, and those that do not: which peers are reached
+ * which way. */
 #include "lib/fds.h"
 #include "lib/test.h"
 
@@ -20,7 +21,7 @@ static const struct snt__udp_opts by_pulling = { .shm = true, .shm_pull = true }
 static const struct snt__udp_opts by_socket = { .shm = false };
 
 /* A quarter of a second: soon enough where packets are lost on purpose, and late enough
- * for who waits for a processor. */
+ * for a thread that waits for a processor. */
 #define LOSSY_AND_BUSY 16
 
 /* How many packets went out through memory, and through the socket. */
@@ -164,7 +165,7 @@ static void falls_back_if_one_does_not_want(void **state)
 	}
 }
 
-/* Somebody else has the name that the other device would have, and listens. */
+/* Another process has the name that the other device would have, and listens. */
 static pid_t squat(const uint8_t gid[16], uid_t name_of, uid_t user)
 {
 	struct sockaddr_un name;
@@ -232,8 +233,8 @@ static void shuns_other_users(void **state)
 	sides_close(side);
 }
 
-/* In a process that is nobody, in a namespace that knows no other user. Not by unshare(2), for
- * which there must not be any thread, not even a sanitizer's. */
+/* In a process of the user nobody, in a namespace that knows no other user. Not by
+ * unshare(2), for which there must not be any thread, not even a sanitizer's. */
 static pid_t connect_as_nobody(const uint8_t ours[16], const uint8_t theirs[16])
 {
 	static const char map[] = "65534 1001 1";
@@ -264,7 +265,7 @@ static pid_t connect_as_nobody(const uint8_t ours[16], const uint8_t theirs[16])
 	return child;
 }
 
-/* There, whoever is not known is nobody, too. */
+/* There, an unknown user is mapped to the same number, too. */
 static void shuns_those_whom_it_does_not_know(void **state)
 {
 	struct snt__udp_address ours = side_address(1), theirs = side_address(2);
@@ -334,7 +335,7 @@ static void meets_again(void **state)
 	side_make_qp(&side[0]);
 	side_connect(&side[0], &side[1], IBV_MTU_4096);
 	assert_success(side[0].control->destroy_qp(side[0].qp));
-	/* The way is everybody's who goes there. */
+	/* All QPs to one peer share the path. */
 	side[0].qp = old;
 	before = ways_of(&side[0]);
 	exchange(&side[0], &side[1]);
@@ -343,7 +344,7 @@ static void meets_again(void **state)
 	sides_close(side);
 }
 
-/* Somebody has left and come back, and nobody has noticed so far. */
+/* A peer has left and come back, unnoticed so far. */
 static void meets_who_came_back(void **state)
 {
 	struct side side[2];
@@ -363,7 +364,7 @@ static void meets_who_came_back(void **state)
 	sides_close(side);
 }
 
-/* Who has got everything says so and leaves: what he said counts. */
+/* A peer that has got everything says so and leaves: what it said counts. */
 static void hears_last_words(void **state)
 {
 	struct side side[2];
@@ -392,7 +393,8 @@ static struct snt__shm_consumer *only_consumer(struct side *side)
 	return &snt__container(first, struct snt__shm_link, list)->consumer;
 }
 
-/* Who polls may hear the bell that was for the thread: the next one must be rung, too. */
+/* A polling program may take the bell that was for the thread: the next one must be
+ * rung, too. */
 static void bell_is_heard_by_another(void **state)
 {
 	struct side side[2];
@@ -456,11 +458,12 @@ static void mixes_both(void **state)
 
 #define QPS 12
 
-/* More than the ring holds, to somebody who does not take it for a while; others are
+/* More than the ring holds, to a peer that does not take it for a while; others are
  * served meanwhile, and in the end everything is. */
 static void bears_with_who_stops(void **state)
 {
-	/* By default the window depends on how large a buffer the host grants a socket. */
+	/* By default the window depends on how large a buffer the host grants a
+	 * socket. */
 	const struct snt__udp_opts wide = { .shm = true,
 					    .config.request_window = 512 << 10 };
 	struct side side[3], more[QPS], there[QPS], other;
@@ -508,8 +511,9 @@ static void bears_with_who_stops(void **state)
 #define PATIENCE UINT64_C(50000000)
 
 /*
- * A ring is full, and whoever takes makes room for nothing, a line now and then. That is
- * waited for, and then no longer. Who comes late to the lock has an older time.
+ * A ring is full, and the consumer makes room for nothing, a line now and then. That is
+ * waited for, and then no longer. A thread that comes late to the lock has an older
+ * time.
  */
 static void waits_for_room_but_not_for_long(void **state)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Somebody of the same user who keeps to no rule: greets with nonsense, and writes over
- * the memory that he shares with a device while others use it. The device goes on, and no
- * byte changes that was not registered for him.
+ * A process of the same user that keeps to no rule: it greets with nonsense, and writes over
+ * the memory that it shares with a device while others use it. The device goes on, and
+ * no byte changes that was not registered for it.
  */
 #include "lib/test.h"
 
@@ -157,11 +157,12 @@ static void await_end_of(int fd)
 	if (poll(&end, 1, 60000) == 1)
 		return;
 	fds_restore();
-	fail_msg("nobody hangs up");
+	fail_msg("no end hangs up");
 }
 
-/* Who calls while there is no fd for him is told so, and uses the socket; he would wait
- * for ever, and the device's thread all the time. Those who come later are welcome. */
+/* A peer that calls while there is no fd for it is told so, and uses the socket; it
+ * would wait for ever, and the device's thread all the time. Those who come later are
+ * welcome. */
 static void hangs_up_without_fds(void **state)
 {
 	struct side side[2];
@@ -225,7 +226,7 @@ static uint64_t await_mapped(const struct snt__shm_link *link)
 	return message.id;
 }
 
-/* What is offered to somebody without fds goes through the ring, and the link stays. */
+/* What is offered to a peer without fds goes through the ring, and the link stays. */
 static void bears_offers_without_fds(void **state)
 {
 	struct snt__udp_address nobody = side_address(5);
@@ -250,8 +251,8 @@ static void bears_offers_without_fds(void **state)
 	side_close(&side);
 }
 
-/* More than the host has memory is no place, but a file of nothing: a few of them, and the
- * process has no addresses left for anything else. */
+/* More than the host has memory is no place, but a file of nothing: a few of them, and
+ * the process has no addresses left for anything else. */
 static void maps_no_more_than_there_is(void **state)
 {
 	struct snt__udp_address nobody = side_address(5);
@@ -287,7 +288,7 @@ static void maps_no_more_than_there_is(void **state)
 /* A QP whose peer is the attacker, and memory that it may write to. */
 struct target {
 	struct side *side;
-	struct side peer; /* an address, and a QP number, of nobody */
+	struct side peer; /* an address, and a QP number, that no device has */
 	struct ibv_mr *mr;
 	uint8_t bytes[MARGIN + ALLOWED + MARGIN];
 };
@@ -371,8 +372,8 @@ static void forge_right(const struct target *target, struct snt__soft_packet *pa
 	packet->payload[0].iov_len = ALLOWED;
 }
 
-/* In the attacker's memory, or in one of the places that he has offered, or of those that
- * he has not. */
+/* In the attacker's memory, or in one of the places that it has offered, or of those
+ * that it has not. */
 static void forge_pieces(uint64_t *state, const struct snt__soft_packet *packet,
 			 struct snt__shm_piece *pieces)
 {
@@ -601,8 +602,8 @@ static void forge_message(struct snt__soft_packet *packet)
 	packet->payload[0].iov_len = sizeof(garbage);
 }
 
-/* One that is in the ring, then one of which only the place is: there are not as many bytes
- * in the ring as it is said to have. */
+/* One that is in the ring, then one of which only the place is: there are not as many
+ * bytes in the ring as it is said to have. */
 static void judges_copies_of_messages(void **state)
 {
 	static const struct snt__soft_agent agent = {
@@ -640,7 +641,8 @@ static void judges_copies_of_messages(void **state)
 	side_close(&side);
 }
 
-/* Nobody has reason to skip the whole ring; who does could go on with it for ever. */
+/* No honest producer skips the whole ring; one that does could go on with it for
+ * ever. */
 static void refuses_a_ring_of_nothing(void **state)
 {
 	struct snt__udp_address nobody = side_address(5);
@@ -663,7 +665,7 @@ static void refuses_a_ring_of_nothing(void **state)
 }
 
 /*
- * Who takes may lie, too
+ * The consumer may lie, too
  */
 
 /* Takes nothing, and says that it took what there never was. */

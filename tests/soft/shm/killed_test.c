@@ -18,7 +18,7 @@
 
 #define BATCH 10
 
-/* A quarter of a second and some tries, until somebody is given up. */
+/* A quarter of a second and some tries, until a peer is given up. */
 #define TIMEOUT 14
 
 static unsigned rounds = 20;

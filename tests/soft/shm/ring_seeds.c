@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Rings of packets, by random operations. What is put comes out, in order and unharmed,
- * also around the end; and whatever somebody writes over the memory, neither side reads or
+ * also around the end; and whatever is written over the memory, neither side reads or
  * writes outside of it, or believes what cannot be.
  */
 #include <stdio.h>
@@ -180,7 +180,7 @@ static void scribble(struct test *test)
 	}
 }
 
-/* Who puts has room or gives up; what is taken lies within the memory. */
+/* The producer has room or gives up; what is taken lies within the memory. */
 static int suffer(struct test *test)
 {
 	for (unsigned i = 0; i < STEPS; i++) {

@@ -66,7 +66,8 @@ static void a_place_is_found_by_its_addresses(void **state)
 	assert_int_equal(snt__shared_mem_make(SIZE_MAX - 1, place), -ENOMEM);
 }
 
-/* Who is given a place may read it. What he may write to, keys say, and not this. */
+/* A peer that is given a place may read it. What it may write to is decided by keys,
+ * not by this. */
 static void is_for_reading_only(void **state)
 {
 	struct snt__shared_mem *place = make_place(4096);
@@ -497,7 +498,7 @@ static void there_may_be_any_number(void **state)
  * The socket that offers and ends go over is full
  */
 
-/* With bells, which one who has stopped does not hear. He has until snt__udp_unlock(). */
+/* With bells, which a stopped peer does not take. It has until snt__udp_unlock(). */
 static void stop_hearing(struct side *deaf, struct side *from)
 {
 	struct snt__shm_link *link;
@@ -524,7 +525,7 @@ static void is_taken_back_from_who_did_not_hear(void **state)
 	assert_success(side[0].control->dereg_mr(side[0].mr));
 	snt__shared_mem_free(place);
 	snt__udp_unlock(side[1].device);
-	/* Nobody sends anything, and still he learns of it. */
+	/* Nothing is sent, and still the peer learns of it. */
 	await_views(&side[1], 0);
 	place = make_place(SIDE_BYTES);
 	register_bytes(&side[0], place->bytes);
@@ -576,7 +577,8 @@ static void comes_back_before_its_end_is_heard_of(void **state)
 	close_in_place(side, place);
 }
 
-/* Somebody else's region in the same place ends: what is on its way from there arrives. */
+/* Another peer's region in the same place ends: what is on its way from there
+ * arrives. */
 static void loses_nothing_when_a_neighbour_ends(void **state)
 {
 	struct side side[2];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Addresses, the lists they come from, and who may have their port. */
+/* Addresses, the lists they come from, and which process may have their port. */
 #include "lib/fds.h"
 #include "lib/test.h"
 
@@ -120,7 +120,7 @@ static void sockaddrs(void **state)
  */
 
 static uint32_t taken_until; /* 127.0.0.x, all up to this */
-static uint32_t absent_from; /* and nobody has those from here on; 0: somebody has */
+static uint32_t absent_from; /* and none has those from here on; 0: all exist */
 
 int __real_bind(int fd, const struct sockaddr *name, socklen_t size);
 int __wrap_bind(int fd, const struct sockaddr *name, socklen_t size);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The driver between a device and its socket: what is on the wire, and what if the kernel
- * does not do as it is asked. */
+/* The driver between a device and its socket: what is on the wire, and what if the
+ * kernel does not do as it is asked. */
 #include "lib/udp_side.h"
 
 #include <fcntl.h>
@@ -115,8 +115,8 @@ static void offloads_are_used(void **state)
 }
 
 /* To one that says nothing, until the window is full: the first packet is longer than
- * others, so that one more can follow it; then 15 at a time, however many are taken from the
- * device at once. */
+ * others, so that one more can follow it; then 15 at a time, however many are taken
+ * from the device at once. */
 static void messages_are_full(void **state)
 {
 	/* By default it depends on how large a buffer the host grants. */
@@ -140,7 +140,7 @@ static void messages_are_full(void **state)
 	side_close(&side);
 }
 
-/* Who speaks at QP 1: so many messages, two at a time to each of two places. */
+/* What speaks at QP 1: so many messages, two at a time to each of two places. */
 #define MADS 200
 static unsigned mads_sent;
 
@@ -322,7 +322,7 @@ static unsigned receive_buffer(int fd)
 	return bytes;
 }
 
-/* Whoever may take more than others takes it, and sends no more for that. */
+/* A device that may take more than others takes it, and sends no more for that. */
 static void privileged_buffers(void **state)
 {
 	const int bytes = 64 << 20; /* nobody's limit */
@@ -360,7 +360,8 @@ static void bad_network(void **state)
 	sides_close(side);
 }
 
-/* Who comes late finds an answer and a timer that has run out. The answer counts. */
+/* A thread that comes late finds an answer and a timer that has run out. The answer
+ * counts. */
 static void late_but_answered(void **state)
 {
 	struct pollfd answer = { .events = POLLIN };
@@ -398,7 +399,7 @@ struct restless {
 	bool over;
 };
 
-/* Nobody may do this who minds what he reads, so it is nothing to warn of. */
+/* A race by nature, whose result does not matter, so it is nothing to warn of. */
 __attribute__((no_sanitize("thread"))) static void *change(void *arg)
 {
 	struct restless *restless = arg;
@@ -513,10 +514,10 @@ static void time_does_not_go_back(void **state)
 }
 
 /*
- * Who polls all the time has the socket to himself
+ * A busy poller has the socket to itself
  */
 
-/* Something has to come, so that the thread wakes up and sees who is there. */
+/* Something has to come, so that the thread wakes up and sees the poller. */
 static void poll_until_thread_naps(struct side *side, struct side *peer)
 {
 	uint64_t end = snt__udp_now() + patience_ns(30);
@@ -533,7 +534,7 @@ static void poll_until_thread_naps(struct side *side, struct side *peer)
 	}
 }
 
-/* He takes a request and goes away with the answer: the thread finds out. */
+/* The poller takes a request and goes away with the answer: the thread finds out. */
 static void poller_leaves_without_a_word(void **state)
 {
 	struct side side[2];
@@ -555,7 +556,7 @@ static void poller_leaves_without_a_word(void **state)
 	sides_close(side);
 }
 
-/* Who wants an event instead of polling gets it at once, not after a nap. */
+/* A program that wants an event instead of polling gets it at once, not after a nap. */
 static void poller_goes_to_sleep(void **state)
 {
 	struct side side[2];
@@ -585,7 +586,7 @@ static void end_answers(struct side side[2], unsigned count)
 		assert_int_equal(side_wait(&side[1]), IBV_WC_SUCCESS);
 }
 
-/* Who polls all the time posts an answer: it does not wait for the acknowledgment, which
+/* A busy poller posts an answer: it does not wait for the acknowledgment, which
  * goes out with the next poll. */
 static void answers_do_not_wait(void **state)
 {
@@ -609,7 +610,7 @@ static void answers_do_not_wait(void **state)
 	sides_close(side);
 }
 
-/* He answers and goes away with the acknowledgment: the thread finds out. */
+/* The poller answers and goes away with the acknowledgment: the thread finds out. */
 static void poller_answers_and_leaves(void **state)
 {
 	struct side side[2];
@@ -638,7 +639,7 @@ static bool counts_as_poller(struct side *side)
 
 #define LONG_POSTS 40
 
-/* Returns whether who does nothing but post was taken for one who polls. */
+/* Returns whether a thread that only posts was taken for a poller. */
 static bool posts_for_long(struct side side[2])
 {
 	bool polled;
@@ -651,7 +652,7 @@ static bool posts_for_long(struct side side[2])
 	return polled;
 }
 
-/* He is a poller all but in name, unless he wants to be woken. */
+/* It is a poller all but in name, unless it wants to be woken. */
 static void poster_takes_what_comes(void **state)
 {
 	uint64_t end = snt__udp_now() + patience_ns(30);
@@ -659,7 +660,8 @@ static void poster_takes_what_comes(void **state)
 
 	(void)state;
 	sides_open(side, NULL);
-	/* With the buffers of an ordinary user no send is long, since little is sent at once. */
+	/* With the buffers of an ordinary user no send is long, since little is sent at
+	 * once. */
 	if (!side[0].device->socket.spare_bytes)
 		side[0].device->send_long = 0;
 	do {

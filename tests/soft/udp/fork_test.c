@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Children of a process with soft devices: what they have of them, and what they must not
- * take from it. */
+/* Children of a process with soft devices: what they have of them, and what they must
+ * not take from it. */
 #include "lib/udp_side.h"
 
 #include <fcntl.h>
@@ -39,7 +39,8 @@ static void await_readable(int fd)
  * Events
  */
 
-/* An event that waits for the parent is not the child's, who lets go of everything. */
+/* An event that waits for the parent is not the child's, which lets go of
+ * everything. */
 static void events_stay_with_the_parent(void **state)
 {
 	struct side side[2];
@@ -81,7 +82,7 @@ static int wait_in_child(struct side *side)
 	return side->control->get_async_event(side->context, &event) == -EIO ? 0 : 2;
 }
 
-/* Who waits in a child waits for what only the parent can do. */
+/* A wait in a child is for what only the parent can do. */
 static void child_waits_in_vain(void **state)
 {
 	struct side side[2];
@@ -197,7 +198,7 @@ static struct {
 	int status[FORKERS];
 } forkers;
 
-/* Lets somebody fork here, if it is possible here; if not, it happens later. */
+/* Lets another thread fork here, if it is possible here; if not, it happens later. */
 static void fork_here(void)
 {
 	unsigned i = forkers.count;

@@ -39,8 +39,8 @@ static void sent_later(void **state)
 	sides_close(side);
 }
 
-/* In one list: short ones that are one message, and at the end of the batch the first packet of
- * a long one, which is kept for those that follow it. */
+/* In one list: short ones that are one message, and at the end of the batch the first
+ * packet of a long one, which is kept for those that follow it. */
 #define SHORT_ONES (SNT__UDP_SEND_BATCH - 1)
 
 static void post_short_and_long(struct side *side, const struct side *to)
@@ -82,7 +82,7 @@ static void while_packets_are_kept(void **state)
 	sides_close(side);
 }
 
-/* Nobody polls: the thread has to find out that there is room again. */
+/* The program does not poll: the thread has to find out that there is room again. */
 static void while_nobody_polls(void **state)
 {
 	struct side side[2];
@@ -156,8 +156,8 @@ static pthread_t detain_poster(struct side side[2])
 	return thread;
 }
 
-/* A thread wants the one in the kernel to send something, and that finds the socket full: the
- * device's thread sleeps until there is room. */
+/* A thread wants the one in the kernel to send something, and that finds the socket
+ * full: the device's thread sleeps until there is room. */
 static void while_others_want_to_send(void **state)
 {
 	struct side side[2];
@@ -201,8 +201,8 @@ static void *poll_one(void *arg)
 	return NULL;
 }
 
-/* One that polls finds the socket full, still: the thread did not know when it went to sleep,
- * since that one was in the kernel. */
+/* One that polls finds the socket full, still: the thread did not know when it went to
+ * sleep, since that one was in the kernel. */
 static void while_a_poller_tries_again(void **state)
 {
 	struct side side[2];
@@ -231,8 +231,8 @@ static void while_a_poller_tries_again(void **state)
 	alarm(0);
 }
 
-/* Longer than the thread waits for one that sleeps on the socket before it takes that for held
- * up. */
+/* Longer than the thread waits for one that sleeps on the socket before it takes that
+ * for held up. */
 #define FULL_NS 40000000
 
 static void borrow(struct side *side)
@@ -241,8 +241,8 @@ static void borrow(struct side *side)
 		sched_yield();
 }
 
-/* A program sleeps on the socket, which another thread finds full: only the device's thread can
- * find out that there is room again. */
+/* A program sleeps on the socket, which another thread finds full: only the device's
+ * thread can find out that there is room again. */
 static void while_one_sleeps_on_the_socket(void **state)
 {
 	const struct timespec full = { .tv_nsec = FULL_NS };

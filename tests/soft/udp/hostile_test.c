@@ -71,8 +71,8 @@ static struct counts counts_of(struct side *side)
 	return counts;
 }
 
-/* Until the device has seen so many. Nobody sends more than a buffer has room for without
- * having waited. */
+/* Until the device has seen so many. No device sends more than a buffer has room for
+ * without having waited. */
 static struct counts await(struct side *side, uint64_t packets)
 {
 	struct counts counts = counts_of(side);
@@ -225,8 +225,8 @@ static void garbage(void **state)
 }
 
 /*
- * A peer that knows everything and wants more. It has a connection of its own, to a QP of
- * B that may reach a region in the middle of some memory, and nothing else.
+ * A peer that knows everything and wants more. It has a connection of its own, to a QP
+ * of B that may reach a region in the middle of some memory, and nothing else.
  */
 
 #define REGION	4096
@@ -400,7 +400,8 @@ static void endless_message(void **state)
 	raid_close(&raid);
 }
 
-/* Answers that nobody asked for, and what is not for an RC QP, or for no QP at all. */
+/* Answers that were not asked for, and what is not for an RC QP, or for no QP at
+ * all. */
 static void out_of_place(void **state)
 {
 	static const struct snt__wire_packet packets[] = {

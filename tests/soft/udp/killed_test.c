@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A peer that is killed, at any moment: the other gets its errors, and whoever comes next
+/* A peer that is killed, at any moment: the other gets its errors, and the next process
  * finds the address free. */
 #include "lib/test.h"
 
@@ -7,8 +7,8 @@
 
 #define ROUNDS 12
 
-/* Long enough for somebody who only has to wait for a processor: some seconds until he is
- * given up. All victims are, so to speak, one after the other. */
+/* Long enough for a process that only has to wait for a processor: some seconds until
+ * it is given up. All victims are, so to speak, one after the other. */
 #define TIMEOUT 15
 
 /* So that it dies in the middle of something of its own, too. */
@@ -27,7 +27,8 @@ static void bereave(struct peer *peer, unsigned writes)
 	victim_kill(victim, peer);
 }
 
-/* What is sent to a victim goes to the next one, who has its address and does not mind. */
+/* What is sent to a victim goes to the next one, which has its address and ignores
+ * it. */
 static void killed(void **state)
 {
 	static struct peer peers[ROUNDS];

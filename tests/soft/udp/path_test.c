@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Paths that change, or of which somebody says that they did. */
+/* Paths that change, or are reported to have changed. */
 #include "lib/udp_side.h"
 
 #include <netinet/ip.h>
@@ -20,7 +20,7 @@ static int set_up(void **state)
 	return 0;
 }
 
-/* What a router says to whom a packet of was too long. */
+/* What a router sends for a packet that is too long. */
 struct too_long {
 	struct icmphdr icmp;
 	struct iphdr ip;
@@ -38,7 +38,7 @@ static uint16_t checksum(const void *bytes, size_t size)
 	return htons((uint16_t) ~(sum + (sum >> 16)));
 }
 
-/* Anybody can say so who can send to us, and port numbers are no secret. */
+/* Any host that can send to us can say so, and port numbers are no secret. */
 static void forge(int raw, const struct side *from, const struct side *to)
 {
 	struct too_long message = {
@@ -64,7 +64,8 @@ static void forge(int raw, const struct side *from, const struct side *to)
 			 sizeof(message));
 }
 
-/* A device knows how long its packets may be, and believes nobody who says less. */
+/* A device knows how long its packets may be, and does not believe a router that says
+ * less. */
 static void forged_too_long(void **state)
 {
 	int raw = socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_ICMP);
@@ -82,8 +83,8 @@ static void forged_too_long(void **state)
 	close(raw);
 }
 
-/* For a while nothing gets through, whole or cut: an interface's MTU was too small, or its
- * address is gone. That is not for want of offloads. */
+/* For a while nothing gets through, whole or cut: an interface's MTU was too small, or
+ * its address is gone. That is not for want of offloads. */
 static void offloads_come_back(void **state)
 {
 	static const int errors[] = { EINVAL, EMSGSIZE, EIO };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Who sleeps on the socket of a device moves its packets, and its thread does not; but for
- * what only the thread can do, and when he does not come back. */
+/* A program that sleeps on the socket of a device moves its packets, and its thread
+ * does not, except for what only the thread can do, and when the program does not come
+ * back. */
 #include "lib/udp_side.h"
 
 #include <poll.h>
@@ -13,7 +14,7 @@
 
 #include "lib/patience.h"
 
-/* Who has been elsewhere may not at once. */
+/* A program that was elsewhere may not at once. */
 static int borrow(struct side *side)
 {
 	uint64_t end = snt__udp_now() + patience_ns(30);
@@ -38,7 +39,7 @@ static bool wait_readable(int fd, int timeout_ms)
 	return poll(&at, 1, timeout_ms) == 1;
 }
 
-/* He sleeps on it again and again, until the thread has seen that he does. */
+/* It sleeps on it again and again, until the thread has seen that it does. */
 static void borrow_until_thread_naps(struct side *side, struct side *peer)
 {
 	uint64_t end = snt__udp_now() + patience_ns(30);
@@ -56,7 +57,7 @@ static void borrow_until_thread_naps(struct side *side, struct side *peer)
 	}
 }
 
-/* And then sleeps on it, with nobody else there. */
+/* And then sleeps on it, with no other thread there. */
 static int borrow_alone(struct side *side, struct side *peer)
 {
 	for (;;) {
@@ -85,7 +86,8 @@ static void wait_asleep(struct side *side)
 	} while (wake_at < end);
 }
 
-/* Did the thread take the socket from one that had slept for long, and came too late? */
+/* Did the thread take the socket from one that had slept for long, and came too
+ * late? */
 static bool is_taken_over(struct side *side)
 {
 	bool taken;
@@ -104,7 +106,7 @@ static void wait_readable_or_taken_over(struct side *side, int fd)
 		assert_true(snt__udp_now() < end);
 }
 
-/* Nothing moves while he only looks. Then it does, in his own thread. */
+/* Nothing moves while the program only looks. Then it does, in its own thread. */
 static void sleeper_moves_packets(void **state)
 {
 	uint64_t end = snt__udp_now() + UINT64_C(60000000000);
@@ -126,15 +128,16 @@ static void sleeper_moves_packets(void **state)
 		}
 		give_back(&side[1], true);
 		assert_int_equal(side_stats(&side[1]).packets_in, before + 1);
-		/* The acknowledgment goes out although he does not come back. */
+		/* The acknowledgment goes out although the program does not come
+		 * back. */
 		assert_int_equal(side_wait(&side[0]), IBV_WC_SUCCESS);
 	}
 	assert_int_equal(side_stats(&side[0]).resent, 0);
 	sides_close(side);
 }
 
-/* A thread that was woken, but does not get a processor. ppoll(2) looks again when it does, and
- * goes on sleeping if what has come was taken meanwhile. */
+/* A thread that was woken, but does not get a processor. ppoll(2) looks again when it
+ * does, and goes on sleeping if what has come was taken meanwhile. */
 static struct {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
@@ -220,8 +223,8 @@ static void sleeper_is_quicker_than_the_thread(void **state)
 	sides_close(side);
 }
 
-/* In a signal handler, or by a debugger: packets move all the same, whether the device's thread
- * had gone to sleep or not. */
+/* In a signal handler, or by a debugger: packets move all the same, whether the
+ * device's thread had gone to sleep or not. */
 static void sleeper_is_held_up(void **state)
 {
 	struct side side[2];
@@ -255,7 +258,8 @@ static void one_at_a_time(void **state)
 	sides_close(side);
 }
 
-/* The thread finds out, even if the program slept for so long that the thread did, too. */
+/* The thread finds out, even if the program slept for so long that the thread did,
+ * too. */
 static void sleeper_does_not_come_back(void **state)
 {
 	struct side side[2];
@@ -313,7 +317,7 @@ static void a_link_comes_up_while_he_sleeps(void **state)
 	}
 }
 
-/* Who had slept on the socket wants an event the next time. */
+/* A program that had slept on the socket wants an event the next time. */
 static void sleeper_waits_for_an_event(void **state)
 {
 	struct side side[2];
@@ -330,7 +334,7 @@ static void sleeper_waits_for_an_event(void **state)
 	sides_close(side);
 }
 
-/* He hears of it if nobody answers: timers are the thread's. */
+/* It is told if no answer comes: timers are the thread's. */
 static void timers_run_while_he_sleeps(void **state)
 {
 	struct side side[2];
@@ -351,7 +355,8 @@ static void timers_run_while_he_sleeps(void **state)
 }
 
 /*
- * Long messages stay in the socket for a while (hold.h), which is readable all the time then
+ * Long messages stay in the socket for a while (hold.h), which is readable all the time
+ * then
  */
 
 /* The system may grant no buffer that is large enough to hold messages. */
@@ -398,7 +403,7 @@ static void wait_until_there(int fd)
 		assert_true(snt__udp_now() < end);
 }
 
-/* Who calls this has the device's lock. */
+/* The caller has the device's lock. */
 int __wrap_epoll_wait(int fd, struct epoll_event *events, int count, int timeout)
 {
 	struct side *side = intruded;
@@ -455,8 +460,8 @@ static void sleeper_is_intruded(void **state)
 	sides_close(side);
 }
 
-/* A long message, and something when the thread of who gets it lies down, if it does so with
- * something held. Returns whether. */
+/* A long message, and something when the receiver's thread goes to sleep, if it does so
+ * with something held. Returns whether. */
 static bool intrude_thread(struct side side[2])
 {
 	uint64_t end = snt__udp_now() + UINT64_C(100000000);
@@ -524,7 +529,7 @@ static void sleeper_holds_messages(void **state)
 	sides_close(side);
 }
 
-/* Would its thread be woken by what somebody else has been told of? */
+/* Would its thread be woken by what another thread has been told of? */
 static bool sleeps_apart(struct side *side)
 {
 	const struct snt__udp_device *device = side->device;
@@ -560,7 +565,7 @@ static void thread_is_told_who_sleeps(void **state)
 	sides_close(side);
 }
 
-/* Whether he sleeps, or the thread does. */
+/* Whether the program sleeps, or the thread does. */
 static void nothing_is_kept_for_ever(void **state)
 {
 	struct side side[2];
@@ -587,7 +592,7 @@ static void nothing_is_kept_for_ever(void **state)
 }
 
 /*
- * Who waits in a loop
+ * A program that waits in a loop
  */
 
 static struct snt__udp_device *open_context(struct snt_ctx **ctx_out)
@@ -613,7 +618,7 @@ static bool borrows(struct snt_loop *loop, struct snt__udp_device *device,
 	return lent;
 }
 
-/* Not if he does not sleep at all, nor if he may sleep elsewhere. */
+/* Not if the program does not sleep at all, nor if it may sleep elsewhere. */
 static void loops_borrow(void **state)
 {
 	struct snt__udp_device *device;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Held messages: whatever is sent comes out once and in order, a thread that sleeps hears of
- * everything new and of nothing old, and the kernel gets everything back. */
+/* Held messages: whatever is sent comes out once and in order, a thread that sleeps
+ * hears of everything new and of nothing old, and the kernel gets everything back. */
 #include "lib/test.h"
 
 #include <fcntl.h>
@@ -301,8 +301,8 @@ static void full_at_once(void **state)
 	close_pair(&pair);
 }
 
-/* Who sleeps is told of each message, but not of the same twice; and the kernel is not asked
- * to watch for longer than needed. */
+/* A sleeping program is told of each message, but not of the same twice; and the kernel
+ * is not asked to watch for longer than needed. */
 static void sleepers(void **state)
 {
 	struct pair pair;
@@ -389,7 +389,8 @@ static void drain(struct pair *pair)
 		;
 }
 
-/* As if the kernel had lost what it was to keep. After many times it is not asked again. */
+/* As if the kernel had lost what it was to keep. After many times it is not asked
+ * again. */
 static void emptied_by_others(void **state)
 {
 	struct pair pair;
@@ -432,7 +433,7 @@ static void send_changeable(struct pair *pair, uint8_t *bytes)
 	pair->sent++;
 }
 
-/* The kernel then drops another one instead, of which nobody tells. It must not go on like
+/* The kernel then drops another one instead, without notice. It must not go on like
  * that for ever. */
 static void changed_after_the_look(void **state)
 {
@@ -475,7 +476,8 @@ static unsigned fit(struct pair *pair)
 	return count;
 }
 
-/* Half of the buffer is for held messages; the other half holds as much as it would by itself. */
+/* Half of the buffer is for held messages; the other half holds as much as it would by
+ * itself. */
 static void room_for_others(void **state)
 {
 	struct pair with, without;
@@ -483,7 +485,8 @@ static void room_for_others(void **state)
 	(void)state;
 	if (!open_large(&with, BUFFER))
 		skip_because(NO_SHELF);
-	/* Of what was granted, which net.core.rmem_max may limit; the kernel doubles it. */
+	/* Of what was granted, which net.core.rmem_max may limit; the kernel doubles
+	 * it. */
 	open_pair(&without, buffer_of(with.to) / 4);
 	assert_int_equal(buffer_of(without.to), buffer_of(with.to) / 2);
 	without.rx_hold.bytes_max = 0;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Every operation, of every size, in both directions, between two processes with a device
- * each, and every byte compared.
+ * Every operation, of every size, in both directions, between two processes with a
+ * device each, and every byte compared.
  *
- *	udp_traffic [--a DEVICE] [--b DEVICE] [--ipv6] [--mtu BYTES] [--max BYTES]
- *		    [--only OPCODE] [--quick] [--timeout CODE]
- *		    [--faults LOST,DOUBLED,LATE,FULL] [--seed N]
+ * 	udp_traffic [--a DEVICE] [--b DEVICE] [--ipv6] [--mtu BYTES] [--max BYTES]
+ * 		    [--only OPCODE] [--quick] [--timeout CODE]
+ * 		    [--faults LOST,DOUBLED,LATE,FULL] [--seed N]
  *
  * A DEVICE is as peer_parse() has it. Faults are in 1000 datagrams that a soft device
  * sends.
@@ -109,7 +109,7 @@ static void check_receive(struct run *run, enum ibv_wr_opcode opcode, uint32_t l
 		peer_fail(&run->peer, "immediate %x", be32toh(wc.imm_data));
 }
 
-/* Who does nothing but own the memory. */
+/* The process that only owns the memory. */
 static void be_target(struct run *run, enum ibv_wr_opcode opcode, uint32_t length)
 {
 	struct peer *peer = &run->peer;
@@ -348,7 +348,7 @@ int main(int argc, char **argv)
 	/* A segment that is sent by itself is not as the ICRC says, and rxe minds. */
 	if (faults.lost || faults.doubled || faults.late)
 		faults.segments_error = EIO;
-	/* Where nothing gets lost, only somebody who waits for a processor is late. */
+	/* Where nothing gets lost, only a thread that waits for a processor is late. */
 	else if (!opts.timeout)
 		opts.timeout = 17;
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))

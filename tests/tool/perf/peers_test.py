@@ -142,7 +142,7 @@ def sentences(_: Tool):
 
 
 def patience(_: Tool):
-    """Who hangs is ended, and what it said by then is read."""
+    """A contender that hangs is ended, and what it said by then is read."""
     before, trial.CLIENT_PATIENCE_S = trial.CLIENT_PATIENCE_S, 2
     cell = scripted("echo waiting; echo 'error: stuck'; exec sleep 600")
     cell.measure()
@@ -152,7 +152,7 @@ def patience(_: Tool):
 
 
 def bad_luck(_: Tool):
-    """Who fails once is tried again; who fails twice, and never worked, is not."""
+    """A contender that fails once is tried again; one that fails twice, and never worked, is not."""
     with tempfile.TemporaryDirectory() as folder:
         once = scripted(f"echo >>{folder}/once; test $(wc -l <{folder}/once) -gt 1 && echo 7")
         never = scripted(f"echo >>{folder}/never; exit 1")
@@ -172,7 +172,7 @@ def bad_luck(_: Tool):
 
 
 def sennit_itself(tool: Tool):
-    """Measured for real, and alone: whoever else is there is not tried."""
+    """Measured for real, and alone: no other contender is tried."""
     only = contenders.on_host(tool.path)[:1]
     contenders.PLACES["host"] = lambda _: only
     raw = measure_place("host", tool.path, 1, 120)

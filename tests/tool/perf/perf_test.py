@@ -169,7 +169,7 @@ def table(tool: Tool):
     if sum("lane 0" in line for line in lines) != 2:
         yield "no rows of lanes"
     if "\r" in done.stdout + done.stderr:
-        yield "progress, though nobody looks"
+        yield "progress, though stderr is no terminal"
     for problem in [line for line in lines if len(line) > 100]:
         yield f"too wide: {problem}"
 
