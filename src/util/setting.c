@@ -30,6 +30,17 @@ static const struct snt_setting settings[SNT__SETTING_COUNT] = {
 		.default_value = "warn",
 		.help = "error, warn, info or debug; to stderr if the program has no log",
 	},
+	[SNT__SETTING_NCCL_ADDRESS] = {
+		.name = "SENNIT_NCCL_ADDRESS",
+		.default_value = "",
+		.help = "plugin for NCCL: IP address or interface by which peers reach this "
+			"host; empty means a device's own address",
+	},
+	[SNT__SETTING_NCCL_FUSE] = {
+		.name = "SENNIT_NCCL_FUSE",
+		.default_value = "on",
+		.help = "plugin for NCCL: show all devices to NCCL as one: on, off",
+	},
 	[SNT__SETTING_SOFT] = {
 		.name = "SENNIT_SOFT",
 		.default_value = "auto",

@@ -20,7 +20,7 @@ from tap import ROOT, Report, files, name
 
 BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.M | re.S)
 SECONDS = 60
-NAMED = re.compile(r"`((?:src|preload|tests|bench|examples|scripts|include|tools|docs|"
+NAMED = re.compile(r"`((?:src|preload|nccl|tests|bench|examples|scripts|include|tools|docs|"
                    r"vqp|loop|conn|stream|dev|udp|util)/[\w./-]+\.\w+)`")
 FOLDERS = ["", "src", "src/dev/soft"]
 

@@ -105,6 +105,26 @@ def tool_differs(root: Path):
             yield f"there is no {script}"
 
 
+PLUGIN_LOADS = """
+import ctypes, sys
+plugin = ctypes.CDLL(sys.argv[1], mode=ctypes.RTLD_LOCAL)
+for version in range(8, 13):
+    name = ctypes.c_char_p.in_dll(plugin, f"ncclNetPlugin_v{version}").value
+    assert name == b"sennit", name
+"""
+
+
+def plugin_differs(root: Path):
+    """NCCL's plugin finds the library beside it, wherever that is; it exports its tables only."""
+    (plugin,) = root.glob("**/libnccl-net-sennit.so")
+    done = run(sys.executable, "-c", PLUGIN_LOADS, str(plugin), LD_LIBRARY_PATH="")
+    if done.returncode:
+        yield done.stderr
+    symbols = run("nm", "-D", "--defined-only", str(plugin)).stdout.split()[2::3]
+    if sorted(symbols) != sorted(f"ncclNetPlugin_v{version}" for version in range(8, 13)):
+        yield f"it exports {symbols}"
+
+
 def pages_differ(root: Path):
     """Each function and each type has a manual page."""
     (library,) = root.glob("**/libsennit.so")
@@ -269,6 +289,8 @@ def main() -> None:
                      list(soname_differs(Path(folder))))
         report.check("the tool starts, and has manual pages and completion",
                      list(tool_differs(Path(folder))))
+        report.check("NCCL's plugin loads from where it was installed",
+                     list(plugin_differs(Path(folder))))
         report.check("functions and types have manual pages", list(pages_differ(Path(folder))))
         if shutil.which("groff"):
             report.check("man(1) has nothing against them", list(groff_warns(Path(folder))))

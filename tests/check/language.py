@@ -61,7 +61,8 @@ def telltales(path):
 def main() -> None:
     report = Report()
     for what, patterns in {
-        "the library": ["include/**/*.h", "src/**/*.[ch]", "preload/**/*.[ch]"],
+        "the library": ["include/**/*.h", "src/**/*.[ch]", "preload/**/*.[ch]",
+                        "nccl/**/*.[ch]"],
         "programs": ["tools/**/*.[ch]", "examples/*.[ch]", "bench/**/*.[ch]",
                      "bench/**/*.py", "scripts/*"],
         "pages": ["*.md", "docs/**/*.md", "tests/**/*.md"],

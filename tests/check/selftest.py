@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tap import ROOT, Report
 
-COPIED = ["include", "src", "preload", "tests", "bench", "examples", "scripts", "docs",
+COPIED = ["include", "src", "preload", "nccl", "tests", "bench", "examples", "scripts", "docs",
           "README.md", "CONTRIBUTING.md", ".clang-format"]
 
 

@@ -14,7 +14,7 @@ from tap import Report, files, name
 FUNCTION_LINES_MAX = 70
 FILE_LINES_MAX = 1000
 COLUMNS_MAX = 100
-C_FILES = ["include/**/*.h", "src/**/*.[ch]", "preload/*.[ch]", "tests/**/*.[ch]",
+C_FILES = ["include/**/*.h", "src/**/*.[ch]", "preload/*.[ch]", "nccl/*.[ch]", "tests/**/*.[ch]",
            "bench/**/*.[ch]", "examples/**/*.[ch]", "tools/**/*.[ch]"]
 # Calls that hide a length or a failure.
 BANNED = re.compile(r"\b(strcpy|strcat|sprintf|gets|atoi|atol|alloca|system|abort|_?exit|"
@@ -69,7 +69,7 @@ def without_license(path) -> bool:
 def main() -> None:
     report = Report()
     c_files = files(*C_FILES)
-    library = files("src/**/*.[ch]", "preload/*.[ch]", "include/**/*.h")
+    library = files("src/**/*.[ch]", "preload/*.[ch]", "nccl/*.[ch]", "include/**/*.h")
     scripts = files("scripts/*.*", "tests/**/*.py", "tests/**/*.sh", "bench/**/*.py")
     report.check("every file states its licence",
                  [name(p) for p in c_files + scripts if without_license(p)])
