@@ -92,7 +92,7 @@ def values_work(tool: Tool):
     for option in ("--op", "--test", "--scheme", "--balance", "--mtu"):
         offered = shell.offers("perf", option, "")
         refused = tool("perf", "--local", option, "frob").stderr
-        known = re.search(r"(?:none of|no list of these:) (.*)", refused)
+        known = re.search(r"(?:not one of|not a list of these:) (.*)", refused)
         if len(offered) < 3 or (known and set(re.split(r", |\|", known[1])) != offered):
             yield f"{option}: {offered}, but {refused}"
         for value in offered:
@@ -128,7 +128,7 @@ def one_of_them(tool: Tool):
     ports = [o for o in found["options"] if o["name"] == "port"]
     if found["name"] != "ping" or ports[0]["default"] != "18515" or ports[0]["letter"] != "p":
         yield str(found)
-    yield from expect(tool("help", "--bash", "--man"), 2, err="at a time")
+    yield from expect(tool("help", "--bash", "--man"), 2, err="exclude each other")
     yield from expect(tool("help", "--zsh", "ping"), 2, err="for all commands")
 
 

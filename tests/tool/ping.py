@@ -81,8 +81,8 @@ def partly(tool: Tool):
     with Server(tool, "ping", "--serve") as server:
         done = with_ipv6_loopback(tool, server, lambda: f"{some_loopback()},::1")
         yield from expect(done, 3, "! soft1 (::1) - ")
-        yield from expect(done, 3, "\nwithout a pair that works:\n  soft1 (::1)\n")
-        if "give both an address of the same kind" not in " ".join(done.stdout.split()):
+        yield from expect(done, 3, "\ndevices without a working pair:\n  soft1 (::1)\n")
+        if "give both devices an address of the same kind" not in " ".join(done.stdout.split()):
             yield done.stdout
         if max(map(len, done.stdout.splitlines())) > 80:
             yield done.stdout
@@ -127,7 +127,7 @@ def refused(tool: Tool):
 def why_is_told(tool: Tool):
     """what the library says of a call that fails is not lost on the way"""
     done = tool("ping", "--source", "192.0.2.9", "127.200.0.1")
-    yield from expect(done, 1, err="no connection to 127.200.0.1 port 18515: ")
+    yield from expect(done, 1, err="cannot connect to 127.200.0.1 port 18515: ")
     yield from expect(done, 1, err="no device has the source address")
 
 
@@ -150,13 +150,13 @@ def secrets(tool: Tool):
             if "libcrypto" in server.said():
                 raise Skip("built without libcrypto")
             done = ping(tool, server, "--secret-file", key)
-            yield from expect(done, 0, "and the peer knows the secret")
+            yield from expect(done, 0, "authenticated by the secret")
             for words in (["--secret-file", other], []):
                 yield from expect(ping(tool, server, *words), 1,
                                   err="give both ends a --secret-file")
             done = ping(tool, server, "--secret-file", short)
-            yield from expect(done, 1, err="the secret has 4 bytes, and 16 to 256")
-            yield from expect(done, 1, err="can be read by others")
+            yield from expect(done, 1, err="the secret has 4 bytes; 16 to 256")
+            yield from expect(done, 1, err="is readable by other users")
             yield from expect(ping(tool, server, "--secret-file", "/nonexistent"), 1,
                               err="No such file")
 

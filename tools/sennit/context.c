@@ -11,31 +11,33 @@
 
 const struct option_entry context_options[] = {
 	{ .kind = OPTION_GROUP,
-	  .help = "Devices (`sennit info` lists them; the environment says the same)" },
+	  .help = "Devices (`sennit info` lists them; environment variables set the "
+		  "same)" },
 	{ .kind = OPTION_TEXT,
 	  .letter = 'd',
 	  .name = "devices",
 	  .argument = "LIST",
 	  .offset = offsetof(struct context_opts, devices),
 	  .values = "@infiniband",
-	  .help = "which to use, as SENNIT_DEVICES: mlx5_0,mlx5_1:2,^rxe" },
+	  .help = "devices to use, as in SENNIT_DEVICES: mlx5_0,mlx5_1:2,^rxe" },
 	{ .kind = OPTION_CHOICE,
 	  .name = "soft",
 	  .argument = "default|auto|never|only",
 	  .offset = offsetof(struct context_opts, soft),
-	  .help = "soft devices, as SENNIT_SOFT: auto (where there are no others), never, "
-		  "only; default: as SENNIT_SOFT says" },
+	  .help = "whether to use soft devices, as in SENNIT_SOFT: auto (if there are "
+		  "no others), never, only; default: the value of SENNIT_SOFT" },
 	{ .kind = OPTION_TEXT,
 	  .name = "soft-addresses",
 	  .argument = "LIST",
 	  .offset = offsetof(struct context_opts, soft_addresses),
 	  .values = "@net",
-	  .help = "what soft devices are on, as SENNIT_SOFT_ADDRESSES: eth0,10.0.0.1" },
+	  .help = "addresses or interfaces of soft devices, as in "
+		  "SENNIT_SOFT_ADDRESSES: eth0,10.0.0.1" },
 	{ .kind = OPTION_TEXT,
 	  .name = "gid",
 	  .argument = "INDEX",
 	  .offset = offsetof(struct context_opts, gid),
-	  .help = "GID table index on every port, as SENNIT_GID" },
+	  .help = "GID table index on every port, as in SENNIT_GID" },
 	{ 0 },
 };
 
@@ -59,11 +61,11 @@ const char *context_remedy(int error)
 {
 	switch (-error) {
 	case ENODEV:
-		return "`sennit info` lists the devices of this host; SENNIT_SOFT=only takes "
+		return "`sennit info` lists the devices of this host; SENNIT_SOFT=only uses "
 		       "soft ones instead";
 	case ENETDOWN:
-		return "look at the port's cable and at `ip link`, or choose other devices "
-		       "with --devices";
+		return "check the port's cable and `ip link`, or choose other devices with "
+		       "--devices";
 	case EADDRINUSE:
 		return "choose another port with --port, or other addresses with "
 		       "--soft-addresses";
@@ -71,9 +73,9 @@ const char *context_remedy(int error)
 		return "`sennit info` shows the GIDs of every port, `ip address` the addresses "
 		       "of this host";
 	case EMFILE:
-		return "`ulimit -n` shows how many files this process may have open";
+		return "raise the limit of open files; `ulimit -n` shows it";
 	case ENOMEM:
-		return "locked memory may be too little: `ulimit -l` shows its limit in KiB";
+		return "raise the limit of locked memory; `ulimit -l` shows it in KiB";
 	case EPERM:
 	case EACCES:
 		return "the devices in /dev/infiniband must be readable and writable";
@@ -137,7 +139,7 @@ int context_try(const struct context_opts *opts, struct snt_loop **loop_out,
 	ret = snt_loop_create(ctx, NULL, loop_out);
 	if (!ret)
 		return 0;
-	snprintf(why, CONTEXT_TEXT, "no loop: %s", snt_err_text());
+	snprintf(why, CONTEXT_TEXT, "cannot open a loop: %s", snt_err_text());
 	snt_ctx_destroy(ctx);
 	return ret;
 }

@@ -62,7 +62,8 @@ void copy_link_put(struct copy_link *link, const struct copy_frame *frame)
 		copy_frame_pack(frame, link->out + link->end, OUT_SIZE - link->end);
 
 	if (length < 0)
-		copy_link_fail(link, EPROTO, "a frame did not fit");
+		copy_link_fail(link, EPROTO,
+			       "a control frame does not fit into the send ring");
 	else
 		link->end += (size_t)length;
 }
@@ -122,10 +123,11 @@ static int peek_bytes(struct copy_link *link, uint8_t *to, size_t length)
 	if (ret < 0)
 		return fail_stream(link, ret);
 	if (!ret)
-		return copy_link_fail(link, EPIPE, "the peer has ended");
+		return copy_link_fail(link, EPIPE, "the peer closed the connection");
 	if ((size_t)ret < length)
-		return copy_link_fail(link, EPROTO,
-				      "the peer has ended in the middle of a word");
+		return copy_link_fail(
+			link, EPROTO,
+			"the peer closed the connection in the middle of a frame");
 	copy_from_ring(iov, to, length);
 	return 1;
 }
@@ -146,8 +148,9 @@ static int next_frame(struct copy_link *link, struct copy_frame *frame)
 		return ret;
 	length = copy_frame_length(buffer);
 	if (length < 0)
-		return copy_link_fail(link, EPROTO,
-				      "the peer says something that is no frame");
+		return copy_link_fail(
+			link, EPROTO,
+			"the peer sent something that is not a frame of sennit cp");
 	if (be32toh(*(uint32_t *)buffer) != COPY_DATA) {
 		whole += (size_t)length;
 		ret = peek_bytes(link, buffer, whole);
@@ -155,8 +158,7 @@ static int next_frame(struct copy_link *link, struct copy_frame *frame)
 			return ret;
 	}
 	if (copy_frame_unpack(buffer, whole, frame))
-		return copy_link_fail(link, EPROTO,
-				      "the peer says something malformed");
+		return copy_link_fail(link, EPROTO, "the peer sent a malformed frame");
 	if (frame->type == COPY_DATA)
 		link->data_left = frame->length;
 	link->heard++;
@@ -193,8 +195,9 @@ ssize_t copy_link_bytes(struct copy_link *link, struct iovec iov[2])
 	if (ret < 0)
 		return fail_stream(link, ret);
 	if (!ret)
-		return copy_link_fail(link, EPROTO,
-				      "the peer has ended in the middle of data");
+		return copy_link_fail(
+			link, EPROTO,
+			"the peer closed the connection in the middle of a file's data");
 	if ((size_t)ret > link->data_left) {
 		ret = link->data_left;
 		if (iov[0].iov_len >= (size_t)ret) {

@@ -144,7 +144,7 @@ static int tell_placed(struct copy_receiver *receiver, struct copy_incoming *ite
 {
 	if (item->error)
 		return refuse_and_keep(receiver, item, item->error,
-				       "it could not be put in place");
+				       "cannot rename it into place");
 	if (*item->part) {
 		receiver->report->files++;
 		receiver->report->bytes += item->at;
@@ -323,7 +323,7 @@ static int on_folder(struct copy_receiver *receiver, const struct copy_frame *fr
 	    !fstatat(item->folder->fd, item->target, &stat, AT_SYMLINK_NOFOLLOW) &&
 	    S_ISDIR(stat.st_mode))
 		return accept_item(receiver, item);
-	return refuse_item(receiver, item, errno, ": the folder cannot be made: %s",
+	return refuse_item(receiver, item, errno, ": cannot create the folder: %s",
 			   strerror(errno));
 }
 
@@ -367,7 +367,7 @@ static int open_part_file(struct copy_receiver *receiver, struct copy_incoming *
 	if (!fstatat(item->folder->fd, item->target, &stat, AT_SYMLINK_NOFOLLOW) &&
 	    !S_ISREG(stat.st_mode))
 		return refuse_item(receiver, item, EEXIST,
-				   ": there is %s of this name, which is left alone",
+				   ": %s of this name exists and was not replaced",
 				   S_ISDIR(stat.st_mode) ? "a folder"
 				   : S_ISLNK(stat.st_mode)
 					   ? "a symbolic link"
@@ -375,14 +375,15 @@ static int open_part_file(struct copy_receiver *receiver, struct copy_incoming *
 	item->fd = openat(item->folder->fd, item->part,
 			  O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
 	if (item->fd < 0)
-		return refuse_item(receiver, item, errno, ": it cannot be written: %s",
+		return refuse_item(receiver, item, errno, ": cannot write it: %s",
 				   strerror(errno));
 	if (fstat(item->fd, &stat))
 		return refuse_item(receiver, item, errno, ": %s", strerror(errno));
 	if (!S_ISREG(stat.st_mode) || stat.st_nlink != 1 || stat.st_uid != geteuid())
-		return refuse_item(receiver, item, EEXIST,
-				   ": %s is in the way, and not ours: remove it",
-				   item->part);
+		return refuse_item(
+			receiver, item, EEXIST,
+			": %s is in the way and is not a part file of this user; remove it",
+			item->part);
 	if (lock_part(receiver, item, &stat))
 		return 1;
 	item->have = (uint64_t)stat.st_size;
@@ -480,7 +481,8 @@ static int hash_kept_bytes(struct copy_receiver *receiver)
 
 	if (length < 0)
 		return refuse_item(receiver, item, errno,
-				   ": what was there from before: %s", strerror(errno));
+				   ": cannot read what an earlier copy left: %s",
+				   strerror(errno));
 	copy_digest_add(&item->digest, buffer, (size_t)length);
 	item->at += (uint64_t)length;
 	return length && item->at < item->have ? 1 : tell_have(receiver, item);
@@ -504,8 +506,8 @@ static int open_for_writing(struct copy_receiver *receiver, struct copy_incoming
 	if (item->fd < 0 && open_part_file(receiver, item))
 		return 1;
 	return ftruncate(item->fd, (off_t)item->at)
-		       ? refuse_item(receiver, item, errno,
-				     ": it cannot be written: %s", strerror(errno))
+		       ? refuse_item(receiver, item, errno, ": cannot write it: %s",
+				     strerror(errno))
 		       : 0;
 }
 
@@ -517,7 +519,7 @@ static int on_start(struct copy_receiver *receiver, const struct copy_frame *fra
 	    item->entry != frame->entry ||
 	    (frame->offset && frame->offset != item->have))
 		return copy_link_fail(receiver->link, EPROTO,
-				      "the peer starts somewhere else");
+				      "the peer started at another offset than agreed");
 	receiver->waiting--;
 	item->state = WRITTEN;
 	receiver->current = item;
@@ -584,7 +586,7 @@ static int receive_data(struct copy_receiver *receiver)
 	}
 	if (item->size != COPY_UNKNOWN && item->at + (uint64_t)length > item->size)
 		return copy_link_fail(receiver->link, EPROTO,
-				      "the peer sends more than there is");
+				      "the peer sent more bytes than the file has");
 	length = write_bytes(receiver, &iov[0]);
 	if (length < 0)
 		return refuse_and_keep(receiver, item, errno, "writing it failed");
@@ -643,10 +645,8 @@ static int verify_digest(struct copy_receiver *receiver, const struct copy_frame
 		return copy_link_fail(receiver->link, ENOMEM, "out of memory");
 	if (memcmp(digest, frame->digest, COPY_DIGEST)) {
 		drop_part(receiver, item);
-		return refuse_item(
-			receiver, item, EBADMSG,
-			": it did not arrive as it was sent, and was dropped; copy it "
-			"again");
+		return refuse_item(receiver, item, EBADMSG,
+				   ": arrived damaged and was dropped; copy it again");
 	}
 	ret = receiver->to_stdout ? 0 : set_attributes(receiver, item);
 	receiver->current = NULL;
@@ -660,7 +660,7 @@ static int verify_digest(struct copy_receiver *receiver, const struct copy_frame
 	}
 	if (ret)
 		return refuse_and_keep(receiver, item, -ret,
-				       "it could not be put in place");
+				       "cannot rename it into place");
 	copy_group_add(receiver->gathered, item);
 	return 1;
 }
@@ -675,7 +675,7 @@ static int on_done(struct copy_receiver *receiver, const struct copy_frame *fram
 	}
 	if (receiver->state != DATA || item->entry != frame->entry)
 		return copy_link_fail(receiver->link, EPROTO,
-				      "the peer ends what was not begun");
+				      "the peer ended a file that it did not start");
 	receiver->state = IDLE;
 	item->state = WHOLE; /* its last frame has come */
 	if (frame->done == COPY_WHOLE &&
@@ -685,13 +685,14 @@ static int on_done(struct copy_receiver *receiver, const struct copy_frame *fram
 		drop_part(receiver, item);
 		return refuse_item(
 			receiver, item, ESTALE,
-			": it changed while it was being copied, and was dropped; copy it "
-			"again when it is at rest");
+			": changed while it was copied and was dropped; copy it again when "
+			"nothing writes to it");
 	}
 	if (frame->done == COPY_UNREADABLE)
 		return refuse_and_keep(receiver, item, EIO,
 				       "the sender cannot read it");
-	return copy_link_fail(receiver->link, EPROTO, "the peer ends too early");
+	return copy_link_fail(receiver->link, EPROTO,
+			      "the peer ended a file too early");
 }
 
 /*
@@ -751,7 +752,7 @@ static int on_frame(struct copy_receiver *receiver, const struct copy_frame *fra
 		break;
 	}
 	return copy_link_fail(receiver->link, EPROTO,
-			      "the peer says something out of turn");
+			      "the peer sent a frame out of turn");
 }
 
 static int receive_frame(struct copy_receiver *receiver)

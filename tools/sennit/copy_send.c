@@ -343,7 +343,9 @@ static int on_have(struct copy_sender *sender, const struct copy_frame *frame)
 	struct copy_outgoing *item = item_of(sender, frame->entry);
 
 	if (!item || item->is_folder || item->state != ASKED)
-		return copy_link_fail(sender->link, EPROTO, "the peer answers unasked");
+		return copy_link_fail(
+			sender->link, EPROTO,
+			"the peer answered for a file that was not offered");
 	item->have = frame->offset;
 	memcpy(item->have_digest, frame->digest, COPY_DIGEST);
 	item->state = KNOWN;
@@ -356,7 +358,9 @@ static int on_judged(struct copy_sender *sender, const struct copy_frame *frame)
 	int ret = 1;
 
 	if (!item)
-		return copy_link_fail(sender->link, EPROTO, "the peer judges unasked");
+		return copy_link_fail(
+			sender->link, EPROTO,
+			"the peer reported on a file that was not offered");
 	if (frame->error) {
 		tell_problem(sender, (int)frame->error, frame->text);
 		if (item->state == SENDING)
@@ -397,7 +401,7 @@ static int handle_next_frame(struct copy_sender *sender)
 		return 1;
 	}
 	return copy_link_fail(sender->link, EPROTO,
-			      "the peer says what only a sender may");
+			      "the peer sent a frame that only a sender may send");
 }
 
 int copy_sender_step(struct copy_sender *sender)

@@ -54,7 +54,7 @@ static enum copy_found look_at(struct copy_entry *entry, int folder, const char 
 		return report_problem(entry, errno, "%.900s: %s", shown,
 				      strerror(errno));
 	if (!S_ISREG(entry->stat.st_mode) && !S_ISDIR(entry->stat.st_mode))
-		return report_problem(entry, EINVAL, "%.900s is %s, and was left out",
+		return report_problem(entry, EINVAL, "%.900s is %s and was skipped",
 				      shown, file_kind_text(entry->stat.st_mode));
 	entry->fd = openat(folder, name, flags);
 	if (entry->fd < 0)
@@ -64,7 +64,7 @@ static enum copy_found look_at(struct copy_entry *entry, int folder, const char 
 	    (!S_ISREG(entry->stat.st_mode) && !S_ISDIR(entry->stat.st_mode))) {
 		close(entry->fd);
 		return report_problem(entry, EINVAL,
-				      "%.900s is something else now, and was left out",
+				      "%.900s was replaced meanwhile and was skipped",
 				      shown);
 	}
 	return S_ISDIR(entry->stat.st_mode) ? COPY_FOUND_FOLDER : COPY_FOUND_FILE;
@@ -155,8 +155,7 @@ enum copy_found copy_walk_next(struct copy_walk *walk, struct copy_entry *entry)
 		if (copy_path_is_part(found->d_name))
 			return report_problem(
 				entry, EINVAL,
-				"%.900s is what is left of another copy, and was left "
-				"out",
+				"%.900s is left over from an interrupted copy and was skipped",
 				entry->path);
 		what = look_at(entry, dirfd(folder), found->d_name, entry->path, false);
 		return what == COPY_FOUND_FOLDER ? enter_folder(walk, entry) : what;

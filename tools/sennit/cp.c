@@ -68,7 +68,7 @@ static int read_place(const char *text, struct place *place)
 
 	*place = (struct place){ .path = text };
 	if (!*text)
-		return output_usage("\"\" is neither a file nor HOST:PATH");
+		return output_usage("\"\" is not a valid file name or HOST:PATH");
 	if (*text == '[') {
 		const char *end = strstr(text, "]:");
 
@@ -83,8 +83,8 @@ static int read_place(const char *text, struct place *place)
 		return STATUS_OK;
 	if (!length || length >= sizeof(place->host))
 		return output_usage(
-			"\"%s\" does not name a host; a file here with a colon in its "
-			"name is ./NAME",
+			"\"%s\" has no valid host before the colon; for a local file with a "
+			"colon in its name write ./NAME",
 			text);
 	memcpy(place->host, text, length);
 	place->path = colon + 1;
@@ -168,15 +168,15 @@ static void show_copy_progress(struct client *client)
 static int fail_lost(struct client *client)
 {
 	return output_failed(
-		"what has arrived was kept; run the same command again to resume",
-		"%s: the connection is lost: %s", client->host, client->link.text);
+		"what arrived was kept; run the same command again to resume",
+		"%s: connection lost: %s", client->host, client->link.text);
 }
 
 static int fail_interrupted(struct client *client)
 {
 	copy_link_fail(&client->link, EINTR, "the client was interrupted");
 	return output_failed(
-		"what has arrived was kept; run the same command again to resume",
+		"what arrived was kept; run the same command again to resume",
 		"interrupted");
 }
 
@@ -246,7 +246,7 @@ static int request_transfer(struct client *client, const char *path, uint32_t fl
 	if (frame.type != COPY_READY ||
 	    copy_digest_best(frame.digests) != frame.digests) {
 		copy_link_fail(&client->link, EPROTO,
-			       "the server says something out of turn");
+			       "the server sent a frame out of turn");
 		return fail_lost(client);
 	}
 	return STATUS_OK;
@@ -313,7 +313,7 @@ static int open_target(const char *target, bool into, struct copy_receiver *rece
 	if (folder >= 0)
 		return folder;
 	if (into || (errno != ENOENT && errno != ENOTDIR)) {
-		output_failed("make the folder first", "%s: %s", target,
+		output_failed("create the folder first", "%s: %s", target,
 			      strerror(errno));
 		return -1;
 	}
@@ -322,7 +322,8 @@ static int open_target(const char *target, bool into, struct copy_receiver *rece
 	snprintf(copy, sizeof(copy), "%s", target);
 	folder = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (folder < 0)
-		output_failed("make the folder first", "%s: %s", copy, strerror(errno));
+		output_failed("create the folder first", "%s: %s", copy,
+			      strerror(errno));
 	return folder;
 }
 
@@ -420,9 +421,9 @@ static void say_summary(const struct client *client, double seconds)
 		    output_duration(time, seconds));
 	if (report->moved && seconds > 0)
 		output_text("%s, ", output_rate(rate, (double)report->moved / seconds));
-	output_text("%s right", copy_digest_name(client->digest));
+	output_text("%s verified", copy_digest_name(client->digest));
 	if (report->resumed)
-		output_text("; %s were there from before",
+		output_text("; %s were already there",
 			    output_bytes(size, report->resumed));
 	if (report->problems)
 		output_text("; %llu not copied", (unsigned long long)report->problems);
@@ -505,8 +506,7 @@ static int read_places(char **source, size_t count, const char *target,
 			return status;
 		if (!*to->host == !*other.host)
 			return output_usage(
-				"of \"%s\" and \"%s\" one must be here, and the other "
-				"HOST:PATH",
+				"exactly one of \"%s\" and \"%s\" must be HOST:PATH",
 				source[i], target);
 		if (i && strcmp(other.host, from->host))
 			return output_usage("all sources must be on one host");
@@ -544,8 +544,8 @@ static int check_names(char **source, size_t count, bool from_there)
 	for (size_t i = 1; !status && i < count; i++)
 		if (*name[i] && !strcmp(name[i], name[i - 1]))
 			status = output_usage(
-				"two of the sources are called \"%s\", and would be one file "
-				"there: copy them one after the other, under other names",
+				"two sources are called \"%s\" and would become the same file; "
+				"copy them one at a time, under different names",
 				name[i]);
 	free(name);
 	free(top);
@@ -575,7 +575,7 @@ static int cp_run(const void *opts_in, int count, char **argument)
 	client.to_stdout = !*to.host && !strcmp(target, "-");
 	if (client.to_stdout && (output.json || sources > 1))
 		return output_usage(
-			"one file goes to standard output, and no JSON beside it");
+			"only one file can go to standard output, and not with --json");
 	signal(SIGXFSZ, SIG_IGN);
 	status = context_open_loop(&opts->context, &client.loop);
 	if (status)
@@ -595,33 +595,32 @@ static int cp_run(const void *opts_in, int count, char **argument)
 
 const struct command cp_command = {
 	.name = "cp",
-	.summary = "copy files and folders to or from a host that has sennit serve",
+	.summary = "copy files and folders to or from a host that runs sennit serve",
 	.arguments = "SOURCE... HOST:PATH | HOST:SOURCE... TARGET",
 	.description =
-		"Copies files, and folders with all that is in them, over all lanes. "
-		"PATH is below the folder that `sennit serve` offers. If it is a "
-		"folder there, or TARGET is one here, things are put into it; else it "
-		"is the new name. \"-\" as SOURCE is standard input, as TARGET "
-		"standard output.\n\n"
-		"Every file is checked by SHA-256 (by a CRC of 64 bits, where one of "
-		"the two ends was built without libcrypto), is on disk and only then "
-		"takes its name: a file that was there before is replaced as a whole "
-		"or not at all. If it is interrupted, at either end, the same command "
-		"again goes on from where it was, after having compared what is there. "
-		"Symbolic links inside of folders, and other things that are neither "
-		"files nor folders, are left out with a message. Files keep their rights, "
-		"less what the umask of the receiver takes, but not their owners and their "
-		"holes. A file that changes "
-		"while it is copied is not taken.\n\n"
-		"The exit status is 0 if everything was copied, 3 if some of it was, 1 "
-		"if nothing was, 4 if something arrived damaged.",
+		"Copies files, and folders with everything in them, over all lanes. "
+		"PATH is relative to the folder that `sennit serve` offers. If the "
+		"target is an existing folder, files are copied into it; otherwise "
+		"it is the new name. \"-\" is standard input as SOURCE and standard "
+		"output as TARGET.\n\n"
+		"Every file is verified by SHA-256 (by a 64-bit CRC if either end "
+		"was built without libcrypto) and synced to disk before it takes its "
+		"name: an existing file is replaced as a whole or not at all. After "
+		"an interruption at either end, the same command resumes; it first "
+		"compares what arrived before. Symbolic links inside folders, and "
+		"everything else that is neither a file nor a folder, are skipped "
+		"with a message. Files keep their permissions, less the receiver's "
+		"umask, but not their owners or holes. A file that changes while it "
+		"is copied is dropped.\n\n"
+		"The exit status is 0 if everything was copied, 3 if only some of it "
+		"was, 1 if nothing was, and 4 if something arrived damaged.",
 	.options =
 		(const struct option_entry[]){
 			{ .kind = OPTION_FLAG,
 			  .letter = 't',
 			  .name = "times",
 			  .offset = offsetof(struct cp_opts, times),
-			  .help = "files keep their modification times" },
+			  .help = "keep the files' modification times" },
 			{ .kind = OPTION_FLAG,
 			  .letter = 'r',
 			  .name = "recursive",
@@ -642,7 +641,7 @@ const struct command cp_command = {
 			  .min = 64 << 10,
 			  .max = SNT_STREAM_RING_MAX,
 			  .standard = "4M",
-			  .help = "memory for each direction" },
+			  .help = "size of the ring in memory for each direction" },
 			{ .kind = OPTION_TABLE,
 			  .table = peer_options,
 			  .offset = offsetof(struct cp_opts, peer) },
@@ -654,12 +653,12 @@ const struct command cp_command = {
 	.examples =
 		(const struct example[]){
 			{ "sennit cp big.bin 10.0.0.1:sub/",
-			  "into a folder of the server" },
+			  "a file into a folder of the server" },
 			{ "sennit cp --secret-file key 10.0.0.1:results .",
-			  "a folder from there" },
+			  "a folder from the server" },
 			{ "tar c . | sennit cp - 10.0.0.1:backup.tar",
-			  "what a program writes" },
-			{ "sennit cp 10.0.0.1:backup.tar - | tar x", "and back" },
+			  "the output of a program" },
+			{ "sennit cp 10.0.0.1:backup.tar - | tar x", "and back again" },
 			{ 0 },
 		},
 	.argument_min = 2,

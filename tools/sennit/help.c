@@ -13,29 +13,30 @@ static const struct {
 	enum status status;
 	const char *meaning;
 } statuses[] = {
-	{ STATUS_OK, "all is well" },
-	{ STATUS_FAILED, "it failed; a message says why, and what to do" },
+	{ STATUS_OK, "success" },
+	{ STATUS_FAILED, "failure; a message says why, and what to do" },
 	{ STATUS_USAGE, "wrong options or arguments; nothing was done" },
 	{ STATUS_PARTLY,
-	  "some of it: lanes that do not work, files that were not copied" },
-	{ STATUS_DATA, "bytes did not arrive as they were sent" },
+	  "partial success: some lanes do not work, some files were not copied" },
+	{ STATUS_DATA, "data arrived damaged" },
 };
 #define STATUS_COUNT (sizeof(statuses) / sizeof(*statuses))
 
 static const char tool_about[] =
-	"Many RDMA queue pairs, on one NIC or many, as one: see what a host has, find out "
-	"what works between two, measure it, and copy files over it.\n\n"
-	"Which devices are used is for SENNIT_DEVICES and the other settings to say; `sennit "
-	"info` lists them. Where a host has no RDMA device, soft devices on UDP sockets "
-	"stand in.";
+	"Uses many RDMA queue pairs, on one NIC or several, as one: shows "
+	"the devices of a host, tests and measures the paths between two "
+	"hosts, and copies files over them.\n\n"
+	"SENNIT_DEVICES and other settings select the devices; `sennit info` "
+	"lists them. On a host without RDMA devices, soft devices on UDP "
+	"sockets are used instead.";
 
 static const struct example tool_examples[] = {
-	{ "sennit info", "what is there?" },
-	{ "sennit perf --local", "does it work, and how fast, on this host alone?" },
-	{ "sennit ping --serve", "what works between two hosts? On one of them, then" },
-	{ "sennit ping 10.0.0.1", "on the other, with an address of the first" },
-	{ "sennit strerror -110",
-	  "a program says -110, or RETRY_EXC_ERR: what is it?" },
+	{ "sennit info", "which devices does this host have?" },
+	{ "sennit perf --local", "how fast is it, within this host?" },
+	{ "sennit ping --serve",
+	  "which paths work between two hosts? run this on one of them, then" },
+	{ "sennit ping 10.0.0.1", "this on the other, with an address of the first" },
+	{ "sennit strerror -110", "what does -110, or RETRY_EXC_ERR, mean?" },
 	{ 0 },
 };
 
@@ -43,7 +44,10 @@ const struct option_entry common_options[] = {
 	{ .kind = OPTION_FLAG,
 	  .name = "json",
 	  .help = "results as JSON, one object per line; messages stay on stderr" },
-	{ .kind = OPTION_FLAG, .letter = 'h', .name = "help", .help = "this help" },
+	{ .kind = OPTION_FLAG,
+	  .letter = 'h',
+	  .name = "help",
+	  .help = "show this help" },
 	{ 0 },
 };
 
@@ -112,7 +116,7 @@ void command_help(const struct command *command)
 	if (command->options && command->options->kind != OPTION_GROUP)
 		puts("\nOptions:");
 	options_each(command->options, option_line, NULL);
-	puts(command->options ? "\nAs everywhere:" : "\nOptions:");
+	puts(command->options ? "\nCommon options:" : "\nOptions:");
 	options_each(common_options, option_line, NULL);
 	show_examples(command->examples);
 }
@@ -126,7 +130,8 @@ void tool_help(void)
 		printf("  %-12s", commands[i]->name);
 		output_fill(commands[i]->summary, 14);
 	}
-	puts("\n`sennit COMMAND --help` tells more of each; so does `man sennit-COMMAND`.");
+	puts("\nSee `sennit COMMAND --help` or `man sennit-COMMAND` for each "
+	     "command.");
 	show_examples(tool_examples);
 	puts("\nExit status:");
 	for (size_t i = 0; i < STATUS_COUNT; i++)
@@ -260,7 +265,7 @@ void command_manual(const struct command *command)
 	puts(".SH OPTIONS");
 	options_each(command->options, roff_option, NULL);
 	if (command->options)
-		puts(".SS As everywhere");
+		puts(".SS Common options");
 	options_each(common_options, roff_option, NULL);
 	roff_examples(command->examples);
 	roff_statuses();
@@ -333,11 +338,14 @@ static int help_run(const void *opts_in, int count, char **argument)
 	const struct command *command = count ? command_find(argument[0]) : NULL;
 
 	if (count && !command)
-		return output_usage("there is no \"%s\"", argument[0]);
+		return output_usage("unknown command \"%s\"", argument[0]);
 	if (opts->man + opts->bash + opts->zsh + output.json > 1)
-		return output_usage("one of --man, --bash, --zsh and --json at a time");
+		return output_usage(
+			"--man, --bash, --zsh and --json exclude each other");
 	if ((opts->bash || opts->zsh) && command)
-		return output_usage("a script is for all commands, not for one");
+		return output_usage(
+			"a completion script is for all commands; leave out the command's "
+			"name");
 	if (output.json) {
 		for (size_t i = 0; commands[i]; i++)
 			if (!command || commands[i] == command)
@@ -356,24 +364,24 @@ static int help_run(const void *opts_in, int count, char **argument)
 
 const struct command help_command = {
 	.name = "help",
-	.summary = "what the tool can do, or one of its commands",
+	.summary = "show the list of commands, or the help of one",
 	.arguments = "[COMMAND]",
-	.description = "Shows the list of commands, or what one of them does.",
+	.description = "Shows the list of commands, or the help of one command.",
 	.options =
 		(const struct option_entry[]){
 			{ .kind = OPTION_FLAG,
 			  .name = "man",
 			  .offset = offsetof(struct help_opts, man),
-			  .help = "as the source of a manual page" },
+			  .help = "print the source of a manual page" },
 			{ .kind = OPTION_FLAG,
 			  .name = "bash",
 			  .offset = offsetof(struct help_opts, bash),
-			  .help = "a script that completes command lines in bash; it is "
-				  "installed where bash-completion looks for it" },
+			  .help = "print the completion script for bash; it is installed where "
+				  "bash-completion finds it" },
 			{ .kind = OPTION_FLAG,
 			  .name = "zsh",
 			  .offset = offsetof(struct help_opts, zsh),
-			  .help = "the same for zsh" },
+			  .help = "print the completion script for zsh" },
 			{ 0 },
 		},
 	.examples =
@@ -381,7 +389,7 @@ const struct command help_command = {
 			{ "sennit help ping", "the same as sennit ping --help" },
 			{ "sennit help --man ping | man -l -", "as a manual page" },
 			{ "source <(sennit help --bash)",
-			  "in a bash that has no bash-completion" },
+			  "in a bash without bash-completion" },
 			{ 0 },
 		},
 	.argument_max = 1,

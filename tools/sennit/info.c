@@ -95,11 +95,11 @@ static uint64_t limit_of(const struct snt_device_info *info, size_t i)
 static const char *path_words(enum snt_path path)
 {
 	return path == SNT_PATH_SHM
-		       ? "shared memory to soft devices of this user on this "
-			 "host, UDP port 4791 to others"
+		       ? "shared memory to soft devices of this user on this host, UDP port "
+			 "4791 to all others"
 	       : path == SNT_PATH_UDP  ? "UDP port 4791"
 	       : path == SNT_PATH_PORT ? "the device's port"
-				       : "not known";
+				       : "unknown";
 }
 
 static const char *netdev_text(uint32_t index, char buffer[IF_NAMESIZE])
@@ -128,8 +128,8 @@ static void say_device(const struct snt_device *device,
 		       const struct snt_device_info *info,
 		       const struct sysfs_device *place, bool verbose)
 {
-	char rate[OUTPUT_QUANTITY] = "speed not known";
-	char node[32] = "NUMA node not known";
+	char rate[OUTPUT_QUANTITY] = "speed unknown";
+	char node[32] = "NUMA node unknown";
 
 	if (info->speed_mbps)
 		output_rate(rate, info->speed_mbps * 1e6 / 8);
@@ -355,22 +355,22 @@ const struct command info_command = {
 	.summary = "devices, ports, GIDs, limits and settings of this host",
 	.arguments = "",
 	.description =
-		"Opens devices as any program that uses the library would, with the "
-		"same settings, and shows what it got: ports, MTU, speed, where the "
-		"device is in the machine, the GIDs of the port with the chosen one "
-		"(*) and why; then devices of the kernel that were not opened, and all "
-		"settings with what they are now.",
+		"Opens devices as any program that uses the library does, with the "
+		"same settings, and shows them: ports, MTU, speed, place in the "
+		"machine, and the GIDs of the port, with the chosen one (*) and the "
+		"reason; then kernel devices that were not opened, and all settings "
+		"with their current values.",
 	.options =
 		(const struct option_entry[]){
 			{ .kind = OPTION_FLAG,
 			  .name = "config",
 			  .offset = offsetof(struct info_opts, config),
-			  .help = "only the settings; opens no device" },
+			  .help = "show only the settings, and open no device" },
 			{ .kind = OPTION_FLAG,
 			  .letter = 'v',
 			  .name = "verbose",
 			  .offset = offsetof(struct info_opts, verbose),
-			  .help = "also the limits of each device" },
+			  .help = "show the limits of each device as well" },
 			{ .kind = OPTION_TABLE,
 			  .table = context_options,
 			  .offset = offsetof(struct info_opts, context) },
@@ -378,9 +378,9 @@ const struct command info_command = {
 		},
 	.examples =
 		(const struct example[]){
-			{ "sennit info", "all that there is" },
+			{ "sennit info", "everything" },
 			{ "sennit info --devices mlx5_0 --gid 3",
-			  "would this be accepted?" },
+			  "is this selection valid?" },
 			{ "sennit info --json | jq '.devices[].mtu'", "for a script" },
 			{ 0 },
 		},

@@ -34,9 +34,10 @@ static int refuse_command(const char *typed)
 	const char *nearest = options_nearest(typed, command_name, NULL);
 
 	if (nearest)
-		return output_usage("there is no \"%s\"; did you mean \"sennit %s\"?",
-				    typed, nearest);
-	return output_usage("there is no \"%s\"", typed);
+		return output_usage(
+			"unknown command \"%s\"; did you mean \"sennit %s\"?", typed,
+			nearest);
+	return output_usage("unknown command \"%s\"", typed);
 }
 
 static int parse_and_run(const struct command *command, int argc, char **argv)
@@ -89,7 +90,7 @@ int main(int argc, char **argv)
 	hold_standard_files();
 	setlocale(LC_CTYPE, "");
 	if (argc < 2) {
-		output_usage("say what to do");
+		output_usage("missing command");
 		return STATUS_USAGE;
 	}
 	if (!strcmp(word, "--help") || !strcmp(word, "-h"))

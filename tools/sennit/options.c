@@ -97,16 +97,14 @@ static int refuse_value(const struct option_entry *entry, const char *text)
 {
 	switch (entry->kind) {
 	case OPTION_NUMBER:
-		return output_usage(
-			"--%s is \"%s\", which is not a number such as 4096 or 4k",
-			entry->name, text);
+		return output_usage("--%s: \"%s\" is not a number such as 4096 or 4k",
+				    entry->name, text);
 	case OPTION_TIME:
-		return output_usage(
-			"--%s is \"%s\", which is not a time such as 5s or 20ms",
-			entry->name, text);
+		return output_usage("--%s: \"%s\" is not a time such as 5s or 20ms",
+				    entry->name, text);
 	default:
-		return output_usage("--%s is \"%s\", which is none of %s", entry->name,
-				    text, entry->argument);
+		return output_usage("--%s: \"%s\" is not one of %s", entry->name, text,
+				    entry->argument);
 	}
 }
 
@@ -119,11 +117,11 @@ static int out_of_range(const struct option_entry *entry, const char *text,
 	if (value >= entry->min && (!entry->max || value <= entry->max))
 		return 0;
 	if (!entry->max)
-		return output_usage("--%s is %s, and at least %llu%s is needed",
+		return output_usage("--%s: %s is too small; the minimum is %llu%s",
 				    entry->name, text,
 				    (unsigned long long)(entry->min / unit), name);
-	return output_usage("--%s is %s, and must be from %llu to %llu%s", entry->name,
-			    text, (unsigned long long)(entry->min / unit),
+	return output_usage("--%s: %s is out of range; it must be from %llu to %llu%s",
+			    entry->name, text, (unsigned long long)(entry->min / unit),
 			    (unsigned long long)(entry->max / unit), name);
 }
 
@@ -338,7 +336,7 @@ static int refuse_option(const struct parser *parser, const char *typed)
 		hint = find_hint(parser->command, optopt, "");
 		if (hint)
 			return output_usage("-%c %s", optopt, hint->sentence);
-		return output_usage("there is no option -%c", optopt);
+		return output_usage("unknown option -%c", optopt);
 	}
 	if (optopt)
 		return output_usage("%.*s takes no argument", (int)strcspn(typed, "="),
@@ -349,9 +347,9 @@ static int refuse_option(const struct parser *parser, const char *typed)
 		return output_usage("--%s %s", name, hint->sentence);
 	nearest = options_nearest(name, option_name, parser->names);
 	if (nearest)
-		return output_usage("there is no option --%s; did you mean --%s?", name,
+		return output_usage("unknown option --%s; did you mean --%s?", name,
 				    nearest);
-	return output_usage("there is no option --%s", name);
+	return output_usage("unknown option --%s", name);
 }
 
 static int store_defaults(const struct parser *parser, void *opts)
@@ -370,12 +368,11 @@ static int store_defaults(const struct parser *parser, void *opts)
 static int check_arguments(const struct command *command, int count, char **argument)
 {
 	if (count < command->argument_min)
-		return output_usage(
-			"something is missing; usage: sennit %s [OPTION]... %s",
-			command->name, command->arguments);
+		return output_usage("missing argument; usage: sennit %s [OPTION]... %s",
+				    command->name, command->arguments);
 	if (command->argument_max >= 0 && count > command->argument_max)
 		return output_usage(
-			"\"%s\" is too much; usage: sennit %s [OPTION]... %s",
+			"unexpected argument \"%s\"; usage: sennit %s [OPTION]... %s",
 			argument[command->argument_max], command->name,
 			command->arguments);
 	return 0;

@@ -41,7 +41,7 @@ void output_flush(void)
 void output_json(json_t *object)
 {
 	if (!object)
-		output_note("a result could not be written: out of memory");
+		output_note("cannot write a result: out of memory");
 	else if (!json_dumpf(object, stdout, JSON_COMPACT))
 		putchar('\n');
 	output_flush();
@@ -314,8 +314,7 @@ int output_end(int status)
 	output_flush();
 	if (!write_error)
 		return status;
-	output_note("results could not be written to stdout: %s",
-		    strerror(write_error));
+	output_note("cannot write results to stdout: %s", strerror(write_error));
 	return status ? status : STATUS_FAILED;
 }
 

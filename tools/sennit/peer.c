@@ -25,48 +25,52 @@ const struct option_entry peer_options[] = {
 	  .offset = offsetof(struct peer_opts, port),
 	  .standard = PEER_PORT,
 	  .max = UINT16_MAX,
-	  .help = "where the server listens; a server with 0 takes one that is free" },
+	  .help = "port on which the server listens; a server with 0 takes any free "
+		  "one" },
 	{ .kind = OPTION_CHOICE,
 	  .name = "carrier",
 	  .argument = "cm|tcp",
 	  .offset = offsetof(struct peer_opts, carrier),
 	  .standard = "cm",
-	  .help = "how connections are made: by the devices' connection manager, where "
-		  "addresses are those of RDMA devices, or over TCP, for networks without" },
+	  .help = "how connections are set up: by the devices' connection manager, "
+		  "with addresses of RDMA devices, or over TCP, for networks without "
+		  "one" },
 	{ .kind = OPTION_TEXT,
 	  .name = "secret-file",
 	  .argument = "FILE",
 	  .offset = offsetof(struct peer_opts, secret_file),
-	  .help = "16 to 256 bytes that both ends know, to keep strangers out: " MAKE_SECRET },
+	  .help = "file with a secret of 16 to 256 bytes, the same at both ends, "
+		  "without which no peer connects: " MAKE_SECRET },
 	{ .kind = OPTION_TEXT,
 	  .name = "source",
 	  .argument = "ADDRESS",
 	  .offset = offsetof(struct peer_opts, source),
-	  .help = "an address of this host to connect from, or to listen on alone" },
+	  .help = "address of this host to connect from, or the only one to listen on" },
 	{ .kind = OPTION_TIME,
 	  .name = "setup-time",
 	  .argument = "TIME",
 	  .offset = offsetof(struct peer_opts, setup_ns),
 	  .standard = "10s",
 	  .min = 100000000,
-	  .help = "for a connection to come about, with all lanes tried" },
+	  .help = "time limit for setting up a connection, with all lanes tried" },
 	{ .kind = OPTION_TIME,
 	  .name = "detect-time",
 	  .argument = "TIME",
 	  .offset = offsetof(struct peer_opts, detect_ns),
 	  .standard = "5s",
 	  .min = 50000000,
-	  .help = "within which the loss of the peer is noticed; the lesser of both ends" },
+	  .help = "time within which the loss of the peer is detected; the smaller "
+		  "value of both ends applies" },
 	{ 0 },
 };
 
 int peer_check_target(const struct peer_opts *opts, const char *host)
 {
 	if (!*host)
-		return output_usage("\"\" is no host");
+		return output_usage("missing host name: \"\"");
 	if (!opts->port)
 		return output_usage(
-			"--port 0 is for servers, which say what they took");
+			"--port 0 is for servers only, which print the port they took");
 	return STATUS_OK;
 }
 
@@ -81,10 +85,9 @@ static int check_secret(const char *name, struct peer_secret *secret)
 		secret->length--;
 	if (secret->length >= SNT_CONN_SECRET_MIN)
 		return STATUS_OK;
-	return output_failed("make one with: " MAKE_SECRET,
-			     "%s: the secret has %zu bytes, and %d to %d are needed",
-			     name, secret->length, SNT_CONN_SECRET_MIN,
-			     SNT_CONN_SECRET_MAX);
+	return output_failed("create one with: " MAKE_SECRET,
+			     "%s: the secret has %zu bytes; %d to %d are needed", name,
+			     secret->length, SNT_CONN_SECRET_MIN, SNT_CONN_SECRET_MAX);
 }
 
 int peer_secret_read(const struct peer_opts *opts, struct peer_secret *secret)
@@ -102,7 +105,8 @@ int peer_secret_read(const struct peer_opts *opts, struct peer_secret *secret)
 	if (fd < 0)
 		return output_failed(NULL, "%s: %s", name, strerror(errno));
 	if (!fstat(fd, &stat) && S_ISREG(stat.st_mode) && stat.st_mode & 077)
-		output_note("%s can be read by others; do: chmod 600 %s", name, name);
+		output_note("%s is readable by other users; run: chmod 600 %s", name,
+			    name);
 	while (secret->length < sizeof(secret->bytes) &&
 	       (length = read(fd, secret->bytes + secret->length,
 			      sizeof(secret->bytes) - secret->length)) > 0)
@@ -110,7 +114,7 @@ int peer_secret_read(const struct peer_opts *opts, struct peer_secret *secret)
 	length = read(fd, &more, 1);
 	close(fd);
 	if (length > 0 && more != '\n')
-		return output_failed(NULL, "%s: more than %d bytes are no secret", name,
+		return output_failed(NULL, "%s: a secret has at most %d bytes", name,
 				     SNT_CONN_SECRET_MAX);
 	if (length < 0)
 		return output_failed(NULL, "%s: %s", name, strerror(errno));
@@ -240,18 +244,18 @@ static const char *advice_on_error(const struct peer_opts *opts, int error,
 	case ENETUNREACH:
 		if (on_loopback)
 			return "the devices of this end are on loopback addresses, which reach "
-			       "this host only: --soft-addresses eth0, at both ends";
+			       "this host only; use --soft-addresses eth0, at both ends";
 		if (opts->carrier)
-			return "try it with ping(8), then look at firewalls on both hosts: TCP "
-			       "to this port must be let through";
-		return "the host must be given as an address of one of its RDMA devices, which "
-		       "`sennit info` shows there, and UDP port 4791 must be let through; "
-		       "--carrier tcp goes by ordinary TCP instead";
+			return "try ping(8), then check the firewalls of both hosts: TCP to this "
+			       "port must be allowed";
+		return "give the host as an address of one of its RDMA devices (`sennit "
+		       "info` there shows them) and allow UDP port 4791 in firewalls; "
+		       "--carrier tcp uses ordinary TCP instead";
 	case EACCES:
 		return "give both ends a --secret-file with the same bytes, or neither";
 	case EPROTO:
 	case EPROTONOSUPPORT:
-		return "are both ends of the same version? sennit --version";
+		return "compare the versions of both ends: sennit --version";
 	default:
 		return context_remedy(error);
 	}
@@ -265,7 +269,7 @@ int peer_failed(struct snt_loop *loop, const char *host, const struct peer_opts 
 	bool on_loopback =
 		is_on_loopback(snt_loop_ctx(loop)) && strncmp(host, "127.", 4);
 	int status = output_failed(advice_on_error(opts, error, on_loopback),
-				   "no connection to %s port %u: %s", host,
+				   "cannot connect to %s port %u: %s", host,
 				   (unsigned)opts->port, why ? why : strerror(-error));
 
 	free(why);

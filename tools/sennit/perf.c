@@ -45,65 +45,67 @@ struct perf_opts {
 static const struct option_entry perf_options[] = {
 	{ OPTION_GROUP, .help = "Ends" },
 	{ OPTION_FLAG, .name = "local", .offset = AT(local),
-	  .help = "run both ends on this host, as two processes; each gets half of the "
+	  .help = "run both ends on this host, as two processes, each with half of the "
 		  "processors and of --soft-addresses" },
 	{ OPTION_NUMBER, 'p', "port", "PORT", AT(port), PERF_PORT_TEXT, 0, UINT16_MAX,
-	  .help = "of the server; a server with 0 takes one that is free" },
+	  .help = "port of the server; a server with 0 takes any free one" },
 	{ OPTION_TEXT, 0, "bind", "ADDRESS", AT(bind),
-	  .help = "the server listens on this address only" },
+	  .help = "address of this host, the only one that the server listens on" },
 	{ OPTION_GROUP,
-	  .help = "What (lists such as 64,4k,1m; ranges 1-8, 64-1m*4, 10-50+10)" },
+	  .help = "What to measure (lists such as 64,4k,1m; ranges 1-8, 64-1m*4, "
+		  "10-50+10)" },
 	{ OPTION_TEXT, 'o', "op", "LIST", AT(op),
 	  .values = "all|write|write-imm|read|send|fetch-add|cmp-swap|stream",
-	  .help = "write, write-imm, read, send, fetch-add, cmp-swap, stream, all; write if "
-		  "not given" },
+	  .help = "operations: write, write-imm, read, send, fetch-add, cmp-swap, "
+		  "stream, all; default: write" },
 	{ OPTION_TEXT, 0, "test", "LIST", AT(test), .values = "all|bw|lat|rate",
-	  .help = "bw, lat, rate, all; bw,lat if not given, with -b bw" },
+	  .help = "tests: bw, lat, rate, all; default: bw,lat, or bw with -b" },
 	{ OPTION_TEXT, 's', "size", "LIST", AT(size),
-	  .help = "of messages; 64,4k,64k,1m if not given" },
+	  .help = "message sizes; default: 64,4k,64k,1m" },
 	{ OPTION_FLAG, 'a', "all", .offset = AT(all),
 	  .help = "all sizes from 2 to 8m" },
 	{ OPTION_TEXT, 'q', "lanes", "LIST", AT(lanes),
-	  .help = "QPs that the virtual one has; one for each device if not given" },
+	  .help = "number of lanes; default: one for each device" },
 	{ OPTION_TEXT, 't', "depth", "LIST", AT(depth),
-	  .help = "messages under way; 128 if not given" },
+	  .help = "messages in flight; default: 128" },
 	{ OPTION_TEXT, 0, "scheme", "LIST", AT(scheme), .values = "all|spray|dqplb",
-	  .help = "spray, dqplb, all; spray if not given" },
+	  .help = "schemes: spray, dqplb, all; default: spray" },
 	{ OPTION_TEXT, 0, "fragment", "LIST", AT(fragment),
-	  .help = "bytes that go to one lane at once, a multiple of 64, at least 256; 1m "
-		  "if not given" },
+	  .help = "bytes that go to one lane at once, a multiple of 64, at least 256; "
+		  "default: 1m" },
 	{ OPTION_CHOICE, 0, "balance", "default|turns|time", AT(balance),
-	  .help = "which lane is next: in turn, or the one that is done first" },
+	  .help = "how lanes are chosen: in turn, or the one expected to finish first" },
 	{ OPTION_NUMBER, 'l', "batch", "COUNT", AT(batch), "1", 1, PERF_BATCH_MAX,
 	  .help = "messages posted in one call" },
 	{ OPTION_NUMBER, 'm', "mtu", "BYTES", AT(mtu), "0", 0, 4096,
 	  .values = "0|256|512|1024|2048|4096",
-	  .help = "of a packet; 0: what the ports have" },
+	  .help = "path MTU; 0: that of the ports" },
 	{ OPTION_NUMBER, 'u', "qp-timeout", "NUMBER", AT(timeout), "0", 0, 31,
-	  .help = "ACK timeout of 4.096 us * 2^NUMBER; a packet is sent again up to 7 times; "
-		  "0: 14, which is 67 ms, or with --local on soft devices 18" },
+	  .help = "ACK timeout of 4.096 us * 2^NUMBER, with up to 7 retries; 0: 14, "
+		  "which is 67 ms, or 18 with --local on soft devices" },
 	{ OPTION_FLAG, 'b', "bidirectional", .offset = AT(bidirectional),
-	  .help = "both ends send at the same time; figures of bw and rate are sums" },
+	  .help = "both ends send at the same time; results of bw and rate are sums" },
 	{ OPTION_FLAG, 'e', "events", .offset = AT(events),
-	  .help = "sleep until there is something to do, rather than spin" },
+	  .help = "sleep until there are events, instead of spinning" },
 	{ OPTION_FLAG, 0, "verify", .offset = AT(verify),
-	  .help = "compare every byte; filling and comparing are part of the time" },
+	  .help = "verify every byte; filling and comparing count as time" },
 	{ OPTION_NUMBER, 0, "seed", "NUMBER", AT(seed), "0",
-	  .help = "of the bytes that are verified; 0: by chance" },
-	{ OPTION_GROUP, .help = "How long" },
+	  .help = "seed of the bytes that are verified; 0: random" },
+	{ OPTION_GROUP, .help = "Duration" },
 	{ OPTION_NUMBER, 'n', "iterations", "COUNT", AT(messages), "0",
-	  .help = "messages in a run, rather than a time" },
+	  .help = "messages per run, instead of a duration" },
 	{ OPTION_TIME, 'D', "duration", "TIME", AT(duration_ns), "300ms", 1000000,
-	  PERF_DURATION_MAX_NS, .help = "of a run" },
+	  PERF_DURATION_MAX_NS, .help = "duration of a run" },
 	{ OPTION_TIME, 'w', "warm-up", "TIME", AT(warmup_ns), "50ms", 0,
-	  UINT64_C(3600000000000), .help = "before the first run of each case" },
+	  UINT64_C(3600000000000),
+	  .help = "warm-up before the first run of each case" },
 	{ OPTION_NUMBER, 0, "runs", "COUNT", AT(runs), "3", 1, PERF_RUNS_MAX,
-	  .help = "of each case; the median counts" },
+	  .help = "runs of each case; the result is their median" },
 	{ OPTION_GROUP, .help = "Output" },
 	{ OPTION_FLAG, 0, "lane-rows", .offset = AT(show_lanes),
-	  .help = "also what each lane carried, of the last size" },
+	  .help = "also show what each lane carried, for the last size" },
 	{ OPTION_TEXT, 0, "report", "FILE", AT(report),
-	  .help = "also a page with plots, one HTML file for any browser" },
+	  .help = "also write a report with plots, one HTML file" },
 	{ OPTION_FLAG, 'F', "force", .offset = AT(ignored),
 	  .help = "ignored; for compatibility with perftest" },
 	{ OPTION_TABLE, .offset = AT(context), .table = context_options },
@@ -123,8 +125,8 @@ static int wrong_words(const char *option, const char *text,
 	for (unsigned i = 1; i <= last && used < sizeof(known); i++)
 		used += (size_t)snprintf(known + used, sizeof(known) - used, ", %s",
 					 name(i));
-	return output_usage("--%s is \"%s\", which is no list of these: %s", option,
-			    text, known);
+	return output_usage("--%s: \"%s\" is not a list of these: %s", option, text,
+			    known);
 }
 
 static const char *scheme_name(unsigned scheme)
@@ -146,9 +148,10 @@ static int numbers_of(const char *option, const char *text, const char *standard
 {
 	if (!perf_list_parse(text ? text : standard, list))
 		return 0;
-	return output_usage("--%s is \"%s\", which is no list such as 64,4k,1m, and no "
-			    "range such as 1-8, 64-1m*4 or 10-50+10",
-			    option, text);
+	return output_usage(
+		"--%s: \"%s\" is neither a list such as 64,4k,1m nor a range such as "
+		"1-8, 64-1m*4 or 10-50+10",
+		option, text);
 }
 
 static int sweep_of(const struct perf_opts *opts, struct perf_sweep *sweep)
@@ -204,8 +207,8 @@ static int refuse_options(const struct perf_opts *opts)
 	    opts->scheme || opts->fragment || opts->all || opts->verify ||
 	    opts->events || opts->bidirectional || opts->messages || opts->report)
 		return output_usage(
-			"without a host this is the server, which takes no such "
-			"options: give them to the client, or add --local");
+			"without a host this is the server, which does not take these "
+			"options; give them to the client, or add --local");
 	return 0;
 }
 
@@ -284,7 +287,7 @@ static void show_verified(const struct session *session)
 	for (int i = 0; i < session->count; i++)
 		checked += perf_result_checked(&session->results[i]);
 	if (checked && !session->wrong)
-		output_text("\n%s compared, every byte as it was sent\n",
+		output_text("\n%s compared, all bytes correct\n",
 			    output_bytes(bytes, checked));
 }
 
@@ -304,14 +307,12 @@ static int conclude_session(struct session *session, int status)
 		if (written)
 			return output_failed(NULL, "%s: %s", session->opts->report,
 					     strerror(-written));
-		output_text("\nThe report, for any browser: %s\n",
-			    session->opts->report);
+		output_text("\nreport: %s\n", session->opts->report);
 	}
 	if (session->wrong) {
-		output_failed(
-			"repeat it with the same --seed, and look at `sennit info`",
-			"%llu bytes did not arrive as they were sent",
-			(unsigned long long)session->wrong);
+		output_failed("repeat with the same --seed, and check `sennit info`",
+			      "%llu bytes arrived damaged",
+			      (unsigned long long)session->wrong);
 		return STATUS_DATA;
 	}
 	if (status)
@@ -339,7 +340,7 @@ static int make_cases(struct session *session, struct perf_sweep *sweep)
 		return output_failed(NULL, "out of memory");
 	session->count = perf_sweep_cases(sweep, session->cases);
 	if (session->count < 0)
-		return output_usage("more than %u cases: make lists shorter",
+		return output_usage("more than %u cases; shorten the lists",
 				    PERF_CASES_MAX);
 	for (int i = 0; i < session->count; i++)
 		if (perf_case_check(&session->cases[i]))
@@ -406,8 +407,8 @@ static int be_client(const struct perf_opts *opts, struct perf_sweep *sweep,
 	int control, status;
 
 	if (perf_dial(host, port_text(opts, port), &control))
-		return output_failed("is `sennit perf` running there, without a host?",
-				     "%s", perf_error_text());
+		return output_failed("start `sennit perf` there, without a host", "%s",
+				     perf_error_text());
 	status = run_as_client(opts, &opts->context, sweep, control);
 	close(control);
 	return status;
@@ -450,11 +451,11 @@ static int be_server(const struct perf_opts *opts)
 		return status;
 	if (perf_listen(opts->bind, port_text(opts, port), &listener)) {
 		context_close_loop(loop);
-		return output_failed("another port can be chosen with --port", "%s",
+		return output_failed("choose another port with --port", "%s",
 				     perf_error_text());
 	}
 	signal(SIGPIPE, SIG_IGN); /* the reader of its output may be gone */
-	output_note("waiting for clients on port %u; to end it, press Ctrl-C",
+	output_note("waiting for clients on port %u; press Ctrl-C to stop",
 		    listener_port(listener));
 	for (;;)
 		accept_next(loop, listener);
@@ -543,20 +544,20 @@ static int run_perf(const void *arg, int count, char **argument)
 	int status;
 
 	if (opts->local && count)
-		return output_usage("--local has no host");
+		return output_usage("--local takes no host");
 	if (!opts->local && !count) {
 		status = refuse_options(opts);
 		return status ? status : be_server(opts);
 	}
 	if (count && (!*argument[0] || !opts->port))
-		return output_usage(!*argument[0] ? "\"\" is no host"
-						  : "--port 0 is for servers");
+		return output_usage(!*argument[0] ? "missing host name: \"\""
+						  : "--port 0 is for servers only");
 	status = sweep_of(opts, &sweep);
 	if (status)
 		return status;
 	/* Checked now: after an hour of measuring would be too late. */
 	if (opts->report && report_check(opts->report))
-		return output_failed("name another file with --report", "%s: %s",
+		return output_failed("choose another file with --report", "%s: %s",
 				     opts->report, strerror(errno));
 	return opts->local ? be_local(opts, &sweep)
 			   : be_client(opts, &sweep, argument[0]);
@@ -564,26 +565,27 @@ static int run_perf(const void *arg, int count, char **argument)
 
 /* Options of perftest without a counterpart of the same name. */
 static const struct option_hint hints[] = {
-	{ 'x', "gid-index", "of perftest is --gid here: --gid 3" },
+	{ 'x', "gid-index", "of perftest is called --gid here: --gid 3" },
 	{ 'R', "rdma_cm",
-	  "is not needed: both ends exchange addresses over TCP, whatever the devices are" },
-	{ 0, "report_gbits", "is not needed: figures are in Gb/s" },
+	  "is not needed: both ends always exchange addresses over TCP" },
+	{ 0, "report_gbits", "is not needed: results are in Gb/s" },
 	{ 'i', "ib-port",
 	  "of perftest is a part of --devices here: --devices mlx5_0:2" },
 	{ 'c', "connection", "is not needed: RC is the only transport" },
 	{ 'N', "noPeak",
-	  "is not needed: no peak is measured, but a median and a spread" },
+	  "is not needed: the result is a median and a spread, not a peak" },
 	{ 0 },
 };
 
 static const struct example examples[] = {
-	{ "sennit perf", "on one host" },
-	{ "sennit perf 10.0.0.1", "on the other: writes of some sizes" },
-	{ "sennit perf --local -q 1-8 -s 1m --test bw", "how lanes add up" },
+	{ "sennit perf", "the server, on one host" },
+	{ "sennit perf 10.0.0.1", "the client, on the other: writes of several sizes" },
+	{ "sennit perf --local -q 1-8 -s 1m --test bw",
+	  "how bandwidth grows with lanes" },
 	{ "sennit perf --local --op all --verify",
-	  "every operation, every byte compared" },
+	  "all operations, every byte verified" },
 	{ "sennit perf 10.0.0.1 -a --report out.html",
-	  "all sizes, as a page with plots" },
+	  "all sizes, as a report with plots" },
 	{ 0 },
 };
 
@@ -592,20 +594,21 @@ const struct command perf_command = {
 	.summary = "measure bandwidth, latency and message rate between two hosts",
 	.arguments = "[HOST]",
 	.description =
-		"Without a host it is the server, which serves one client after the other. "
-		"All options but those of devices and the port are the client's, which "
-		"sends them to the server. Options that perftest has too have its letters.\n\n"
-		"bw: as many messages under way as the depth says. lat: one at a time; of "
-		"write-imm, send and stream half of the time there and back, of all others "
-		"the time until the message is complete, that is, there and back. rate: as "
-		"bw, with messages posted in batches.\n\n"
-		"Gb/s are 10^9 bits of payload. The figure is the median of all runs, its "
-		"spread half of the distance between their quartiles. Percentiles are of "
-		"all messages of all runs. CPU is processor time by time, of client and "
-		"server, 100% being one processor. Wake-ups are how often a thread slept and "
-		"was woken, for each message.\n\n"
-		"The server checks everything that clients send, but serves any client: "
-		"run it where only permitted hosts can reach it.",
+		"Without a host it is the server, which serves one client after the "
+		"other. All options except those of devices and the port belong to "
+		"the client, which sends them to the server. Options that perftest "
+		"has too have the same letters.\n\n"
+		"bw: --depth messages are in flight. lat: one message is in flight; "
+		"the result is half of the round trip for write-imm, send and "
+		"stream, and the time to completion, which is a whole round trip, "
+		"for all others. rate: as bw, with messages posted in batches.\n\n"
+		"Gb/s are 10^9 bits of payload per second. The result is the median "
+		"of all runs; its spread is half of the distance between their "
+		"quartiles. Percentiles are of all messages of all runs. CPU is the "
+		"processor time of client and server, where 100% is one processor. "
+		"Wake-ups are how often a thread slept and was woken, per message.\n\n"
+		"The server checks everything that it receives, but serves every "
+		"client: run it where only trusted hosts can reach it.",
 	.options = perf_options,
 	.examples = examples,
 	.hints = hints,

@@ -50,18 +50,18 @@ bool perf_case_takes(const struct perf_case *c, bool serves)
 static int check_words(const struct perf_case *c)
 {
 	if (c->kind < PERF_BANDWIDTH || c->kind > PERF_RATE)
-		return perf_fail(EINVAL, "there is no test %u", c->kind);
+		return perf_fail(EINVAL, "unknown test %u", c->kind);
 	if (c->op < PERF_WRITE || c->op > PERF_OP_LAST)
-		return perf_fail(EINVAL, "there is no operation %u", c->op);
+		return perf_fail(EINVAL, "unknown operation %u", c->op);
 	if (c->scheme > SNT_SCHEME_DQPLB)
-		return perf_fail(EINVAL, "there is no scheme %u", c->scheme);
+		return perf_fail(EINVAL, "unknown scheme %u", c->scheme);
 	if (c->balance > SNT_BALANCE_BY_TIME)
-		return perf_fail(EINVAL, "there is no balance %u", c->balance);
+		return perf_fail(EINVAL, "unknown balance %u", c->balance);
 	if (c->bidirectional && c->kind == PERF_LATENCY)
 		return perf_fail(
 			EINVAL,
-			"--bidirectional works with bw and rate only: lat has one "
-			"message in flight");
+			"--bidirectional works with bw and rate only; lat has one message in "
+			"flight");
 	return 0;
 }
 
@@ -73,36 +73,40 @@ int perf_case_check(const struct perf_case *c)
 		return ret;
 	if (!c->size || c->size > PERF_SIZE_MAX)
 		return perf_fail(EINVAL,
-				 "a size of %llu bytes: 1 to %llu can be measured",
+				 "size %llu is out of range; it must be from 1 to %llu",
 				 (unsigned long long)c->size,
 				 (unsigned long long)PERF_SIZE_MAX);
 	if (perf_case_is_atomic(c) && c->size != 8)
 		return perf_fail(EINVAL, "atomics have 8 bytes, not %llu",
 				 (unsigned long long)c->size);
 	if (!c->depth || c->depth > PERF_DEPTH_MAX)
-		return perf_fail(EINVAL, "a depth of %u: it can be 1 to %u", c->depth,
-				 PERF_DEPTH_MAX);
+		return perf_fail(EINVAL,
+				 "depth %u is out of range; it must be from 1 to %u",
+				 c->depth, PERF_DEPTH_MAX);
 	if (!c->batch || c->batch > PERF_BATCH_MAX || c->batch > c->depth)
 		return perf_fail(
 			EINVAL,
-			"a batch of %u: it can be 1 to %u, and no more than the "
+			"batch %u is out of range; it must be from 1 to %u, and at most the "
 			"depth of %u",
 			c->batch, PERF_BATCH_MAX, c->depth);
 	if (!c->lanes || c->lanes > PERF_LANES_MAX)
-		return perf_fail(EINVAL, "%u lanes: there can be 1 to %u", c->lanes,
-				 PERF_LANES_MAX);
+		return perf_fail(
+			EINVAL,
+			"lane count %u is out of range; it must be from 1 to %u",
+			c->lanes, PERF_LANES_MAX);
 	if (c->mtu > 4096 || (c->mtu & (c->mtu - 1)) || (c->mtu && c->mtu < 256))
 		return perf_fail(EINVAL,
-				 "an MTU of %u: 256, 512, 1024, 2048 and 4096 exist",
+				 "MTU %u is not one of 256, 512, 1024, 2048 and 4096",
 				 c->mtu);
 	if (c->timeout > 31)
-		return perf_fail(EINVAL, "a timeout of %u: it can be 1 to 31",
+		return perf_fail(EINVAL,
+				 "timeout %u is out of range; it must be from 1 to 31",
 				 c->timeout);
 	if (c->fragment % SNT_FRAGMENT_SIZE_UNIT || c->fragment > PERF_SIZE_MAX ||
 	    (c->fragment && c->fragment < SNT_FRAGMENT_SIZE_MIN))
 		return perf_fail(
 			EINVAL,
-			"fragments of %llu bytes: the size must be a multiple of %d, from %d to %u",
+			"fragment size %llu is not a multiple of %d from %d to %u",
 			(unsigned long long)c->fragment, SNT_FRAGMENT_SIZE_UNIT,
 			SNT_FRAGMENT_SIZE_MIN, (unsigned)PERF_SIZE_MAX);
 	return 0;

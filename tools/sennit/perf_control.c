@@ -144,7 +144,8 @@ int perf_send(int fd, const struct perf_message *message)
 		if (sent < 0 && errno == EINTR)
 			continue;
 		if (sent <= 0)
-			return perf_fail(ECONNRESET, "the other end is gone: %s",
+			return perf_fail(ECONNRESET,
+					 "the other end closed the connection: %s",
 					 strerror(errno));
 		at += sent;
 		left -= (size_t)sent;
@@ -176,7 +177,9 @@ static int await_input(int fd, uint64_t deadline_ns)
 		int ready, ms;
 
 		if (now >= deadline_ns)
-			return perf_fail(ETIMEDOUT, "the other end does not answer");
+			return perf_fail(
+				ETIMEDOUT,
+				"the other end did not answer in time; check that it runs");
 		ms = (int)((deadline_ns - now) / 1000000 + 1);
 		ready = poll(&watch, 1, ms);
 		if (ready > 0)
@@ -200,7 +203,8 @@ static int receive_bytes(int fd, void *memory, size_t length, uint64_t deadline_
 		if (got < 0 && errno == EINTR)
 			continue;
 		if (got <= 0)
-			return perf_fail(ECONNRESET, "the other end is gone");
+			return perf_fail(ECONNRESET,
+					 "the other end closed the connection");
 		at += got;
 		length -= (size_t)got;
 	}
@@ -235,7 +239,7 @@ int perf_expect(int fd, enum perf_type type, struct perf_message *message_out)
 	if (ret)
 		return ret;
 	if (message_out->type == PERF_FAILED)
-		return perf_fail(EREMOTEIO, "the other end says: %s",
+		return perf_fail(EREMOTEIO, "error of the other end: %s",
 				 message_out->text);
 	if (message_out->type != type)
 		return perf_fail(EPROTO, "the other end sent message %u instead of %u",

@@ -239,7 +239,7 @@ int perf_end_connect(struct perf_end *end, const struct perf_address *peer)
 		return perf_fail_library(ret, "the other end's token");
 	if (end->peer.length < end->shape.memory)
 		return perf_fail(EINVAL,
-				 "the other end has %llu bytes, and %zu are needed",
+				 "the other end registered %llu bytes; %zu are needed",
 				 (unsigned long long)end->peer.length,
 				 end->shape.memory);
 	memcpy(end->peer_offer.bytes, peer->offer, peer->offer_length);
@@ -381,8 +381,9 @@ int perf_end_hear(struct perf_end *end)
 		return ret;
 	if (said.type != PERF_STOP || end->expected != UINT64_MAX ||
 	    said.messages < end->received)
-		return perf_fail(EPROTO, "message %u, of %llu messages, during a run",
-				 said.type, (unsigned long long)said.messages);
+		return perf_fail(
+			EPROTO, "unexpected message %u, of %llu messages, during a run",
+			said.type, (unsigned long long)said.messages);
 	end->expected = said.messages;
 	return 0;
 }
@@ -447,7 +448,8 @@ int perf_end_idle(struct perf_end *end, int polled)
 	if (!end->c.events)
 		sched_yield();
 	if (now - end->idle_since_ns > PERF_PATIENCE_NS)
-		return perf_fail(ETIMEDOUT, "nothing has come for %u s",
+		return perf_fail(ETIMEDOUT,
+				 "nothing arrived for %u s; check the other end",
 				 (unsigned)(PERF_PATIENCE_NS / 1000000000));
 	return 0;
 }

@@ -185,7 +185,8 @@ static int messages_of(struct perf_end *end, const struct snt_wc *wc,
 	*count_out = (wc->imm - (uint32_t)end->received) & ~PERF_CREDIT;
 	if (*count_out && *count_out <= end->shape.window)
 		return 0;
-	return perf_fail(EPROTO, "an announcement of %u messages, with a window of %u",
+	return perf_fail(EPROTO,
+			 "the other end announced %u messages, but its window is %u",
 			 *count_out, end->shape.window);
 }
 
@@ -213,7 +214,7 @@ int perf_flow_take(struct perf_end *end, const struct snt_wc *wc)
 	if (wc->opcode == SNT_OP_RECV_NOTIFY && wc->imm & PERF_CREDIT)
 		return perf_credit(end, wc->imm);
 	if (!perf_case_takes(&end->c, end->serves))
-		return perf_fail(EPROTO, "a message for an end that only sends");
+		return perf_fail(EPROTO, "a message arrived at an end that only sends");
 	ret = messages_of(end, wc, &count);
 	if (ret)
 		return ret;

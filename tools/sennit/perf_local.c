@@ -99,9 +99,8 @@ int perf_shares_make(const struct context_opts *all, struct perf_shares *shares)
 		count += *at == ',';
 	if (count < 2 && takes_soft(all))
 		return output_usage(
-			"--local needs soft devices for both ends: name at least two "
-			"addresses or interfaces, of which each end gets half, "
-			"instead of \"%s\"",
+			"--local needs soft devices for both ends; instead of \"%s\", give "
+			"at least two addresses or interfaces, of which each end gets half",
 			list);
 	if (count < 2)
 		return STATUS_OK;

@@ -103,7 +103,7 @@ int perf_credit(struct perf_end *end, uint32_t taken)
 	uint32_t more = (taken - (uint32_t)before) & ~PERF_CREDIT;
 
 	if (more > end->posted - before)
-		return perf_fail(EPROTO, "the other end has taken %u messages of %u",
+		return perf_fail(EPROTO, "the other end received %u messages of %u",
 				 more, (unsigned)(end->posted - before));
 	end->credited += more;
 	return perf_end_recv_credit(end);

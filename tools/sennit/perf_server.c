@@ -72,7 +72,8 @@ static int look_on(struct perf_end *end)
 	int ret = perf_receive(end->control, SESSION_PATIENCE_NS, &message);
 
 	if (!ret && message.type != PERF_STOP)
-		ret = perf_fail(EPROTO, "message %u during a run", message.type);
+		ret = perf_fail(EPROTO, "unexpected message %u during a run",
+				message.type);
 	if (!ret)
 		end->expected = message.messages;
 	return ret;
@@ -137,7 +138,7 @@ static int serve_case(struct perf_end *end, const struct perf_case *c)
 			break;
 		ret = message.type == PERF_RUN
 			      ? run_on_server(end, &message.limit)
-			      : perf_fail(EPROTO, "message %u between runs",
+			      : perf_fail(EPROTO, "unexpected message %u between runs",
 					  message.type);
 	}
 	if (!ret && end->stream)
@@ -173,7 +174,7 @@ int perf_serve_client(struct snt_loop *loop, int control)
 			continue;
 		}
 		if (!ret && message.type != PERF_CASE)
-			ret = perf_fail(EPROTO, "message %u between cases",
+			ret = perf_fail(EPROTO, "unexpected message %u between cases",
 					message.type);
 		failed = false;
 		if (!ret)

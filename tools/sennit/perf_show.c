@@ -87,8 +87,8 @@ const char *perf_path_note(const struct perf_result *results, int count)
 		paths |= perf_result_paths(&results[i]);
 	if (!(paths & 1u << SNT_PATH_SHM))
 		return NULL;
-	return "shm: through memory that both processes share on this host, not through a "
-	       "network; with SENNIT_SOFT_SHM=off soft devices use UDP";
+	return "shm: shared memory of two processes on this host, not a network; "
+	       "with SENNIT_SOFT_SHM=off soft devices use UDP";
 }
 
 static void show_heading(const struct perf_result *result, bool first)

@@ -99,7 +99,8 @@ int perf_stream_end(struct perf_end *end)
 	while (ret >= 0 && !(here && there)) {
 		ret = end_step(end, &here, &there);
 		if (!ret && perf_now_ns() > deadline_ns)
-			return perf_fail(ETIMEDOUT, "the stream does not end at %s end",
+			return perf_fail(ETIMEDOUT,
+					 "the stream was not closed in time at %s end",
 					 here ? "the other" : "this");
 	}
 	return ret < 0 ? ret : 0;

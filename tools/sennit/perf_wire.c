@@ -214,13 +214,12 @@ int perf_decode_header(const unsigned char *header, uint16_t *type_out)
 	version = walk_number(&cursor, 0, 2);
 	*type_out = (uint16_t)walk_number(&cursor, 0, 2);
 	if (length > PERF_BODY_MAX || *type_out < PERF_HELLO || *type_out > PERF_FAILED)
-		return perf_fail(EBADMSG,
-				 "the other end does not speak as sennit perf does");
+		return perf_fail(EBADMSG, "the other end is not sennit perf");
 	if (version != PERF_VERSION)
 		return perf_fail(
 			EPROTONOSUPPORT,
-			"the other end speaks version %u of sennit perf, this one "
-			"version %u: install the same sennit on both",
+			"the other end has version %u of the protocol, this one version %u; "
+			"install the same sennit on both",
 			(unsigned)version, PERF_VERSION);
 	return (int)length;
 }

@@ -79,25 +79,28 @@ static const struct {
 	const char *advice;
 } advices[] = {
 	{ SNT_PAIR_SILENT,
-	  "no packet gets there, or no answer gets back. If the two are on networks with no "
-	  "route between them, that is as it should be. Else: `ip route get` on both hosts; "
-	  "UDP port 4791 in firewalls; the VLAN and, on RoCE, the GID type of both ends" },
+	  "no packet arrives, or no answer returns. Between networks without a "
+	  "route this is expected. Otherwise check `ip route get` on both "
+	  "hosts, UDP port 4791 in firewalls, the VLAN and, on RoCE, the GID "
+	  "type of both ends" },
 	{ SNT_PAIR_MTU,
-	  "long packets are lost on the way: give every interface and switch port in between "
-	  "an MTU that is at least 100 bytes larger than the RDMA MTU, or lower that of the "
-	  "interfaces" },
+	  "long packets are lost on the way; set the MTU of every interface "
+	  "and switch port in between to at least 100 bytes more than the RDMA "
+	  "MTU, or lower that of the interfaces" },
 	{ SNT_PAIR_EMPTY,
-	  "packets without payload are lost: something in between drops frames that are short; "
-	  "look at its counters of runts" },
+	  "packets without payload are lost: a device in between drops short "
+	  "frames; check its runt counters" },
 	{ SNT_PAIR_ONE_WAY,
-	  "a firewall, or a route that goes another way back: compare `ip route get` on both "
-	  "hosts, and set rp_filter to 2 where a host has several interfaces" },
+	  "a firewall, or a return path by another route; compare `ip route "
+	  "get` on both hosts, and set rp_filter to 2 on hosts with several "
+	  "interfaces" },
 	{ SNT_PAIR_RESOURCES,
-	  "a device has no resources left: `sennit info` shows limits, `ulimit -l` how much "
-	  "memory may be locked, `rdma resource` what uses them" },
+	  "a device has no resources left; `sennit info` shows its limits, "
+	  "`ulimit -l` the limit of locked memory, and `rdma resource` the "
+	  "current users" },
 	{ SNT_PAIR_KIND,
-	  "one is IPv4, the other IPv6, or one InfiniBand: give both an address of the same "
-	  "kind, or choose it with --gid" },
+	  "the addresses are of different kinds (IPv4, IPv6, InfiniBand); give "
+	  "both devices an address of the same kind, or choose one with --gid" },
 };
 
 static const char *advice_for(enum snt_pair_verdict verdict)
@@ -201,7 +204,7 @@ static void say_advice(const struct tried *tried)
 
 	if (output.json || !is_any_left_out(tried))
 		return;
-	output_text("without a pair that works:\n");
+	output_text("devices without a working pair:\n");
 	for (unsigned i = 0; i < SNT_DEVICES_MAX; i++)
 		if (is_left_out(tried, true, i))
 			output_text("  %s\n", device_text(tried, true, i, text));
@@ -245,7 +248,7 @@ static void say_text(const struct tried *tried, const struct snt_conn *conn,
 		    info.peer_address, snt_qp_lane_count(qp),
 		    snt_qp_lane_count(qp) == 1 ? "" : "s", info.mtu,
 		    output_duration(time, (double)info.setup_took_ns / 1e9),
-		    info.authenticated ? ", and the peer knows the secret" : "");
+		    info.authenticated ? ", authenticated by the secret" : "");
 	say_lanes(tried, qp);
 	output_text("%u of %u pairs of devices work:\n", info.pairs_good,
 		    info.pairs_tried);
@@ -490,7 +493,7 @@ static int ping_run(const void *opts_in, int count, char **argument)
 	int status;
 
 	if (opts->serve == (count == 1))
-		return output_usage("say either --serve, or which host to ping");
+		return output_usage("give either --serve or the host to ping");
 	status = count ? peer_check_target(&opts->peer, argument[0]) : STATUS_OK;
 	if (!status)
 		status = peer_secret_read(&opts->peer, &secret);
@@ -508,30 +511,29 @@ static int ping_run(const void *opts_in, int count, char **argument)
 
 const struct command ping_command = {
 	.name = "ping",
-	.summary =
-		"which lanes work between two hosts, and what is wrong with the rest",
+	.summary = "show which lanes work between two hosts, and why others do not",
 	.arguments = "HOST | --serve",
 	.description =
-		"Connects to a host on which `sennit ping --serve`, or `sennit serve`, "
-		"is running, and tries all pairs of devices, one of each host's, with "
-		"real messages in both directions: short ones, ones as long as the "
-		"MTU, empty ones. Says which work and how lanes were dealt over them, "
-		"and of the others what is wrong and what to look at.\n\n"
-		"Pairs across two networks that are separate on purpose do not work, "
-		"and are not needed. The exit status is 3 if a device, at either "
-		"end, has no pair that works.",
+		"Connects to a host that runs `sennit ping --serve` or `sennit "
+		"serve` and tries all pairs of devices, one of each host, with "
+		"messages in both directions: short, as long as the MTU, and empty. "
+		"Shows which pairs work and how lanes were assigned to them, and for "
+		"the others what is wrong and what to check.\n\n"
+		"Pairs across networks that are separate on purpose do not work, and "
+		"need not. The exit status is 3 if a device at either end has no "
+		"working pair.",
 	.options =
 		(const struct option_entry[]){
 			{ .kind = OPTION_FLAG,
 			  .name = "serve",
 			  .offset = offsetof(struct ping_opts, serve),
-			  .help = "answer pings, until interrupted" },
+			  .help = "answer pings until interrupted" },
 			{ .kind = OPTION_NUMBER,
 			  .letter = 'c',
 			  .name = "count",
 			  .argument = "N",
 			  .offset = offsetof(struct ping_opts, count),
-			  .help = "with --serve: end after so many pings" },
+			  .help = "with --serve: exit after this many pings" },
 			{ .kind = OPTION_NUMBER,
 			  .letter = 'q',
 			  .name = "lanes",
@@ -544,7 +546,7 @@ const struct command ping_command = {
 			  .letter = 'v',
 			  .name = "verbose",
 			  .offset = offsetof(struct ping_opts, verbose),
-			  .help = "also every choice that was made, with its reason" },
+			  .help = "also show every choice that was made, with its reason" },
 			{ .kind = OPTION_TABLE,
 			  .table = peer_options,
 			  .offset = offsetof(struct ping_opts, peer) },
@@ -559,7 +561,7 @@ const struct command ping_command = {
 			{ "sennit ping 10.0.0.1",
 			  "on the other, with an address of its RDMA devices" },
 			{ "sennit ping --carrier tcp --json node7 | jq .pairs",
-			  "by ordinary TCP, for a script" },
+			  "over ordinary TCP, for a script" },
 			{ 0 },
 		},
 	.argument_max = 1,

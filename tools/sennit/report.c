@@ -120,7 +120,7 @@ static void write_verified(const struct report *report)
 		return;
 	write_card(report, output_bytes(bytes, wrong ? wrong : checked),
 		   wrong ? "<span class='bad'>wrong</span>"
-			 : "verified, every byte as it was sent",
+			 : "verified, all bytes correct",
 		   NULL);
 }
 

@@ -204,7 +204,7 @@ static int run_run(const void *opts_in, int count, char **argument)
 const struct command run_command = {
 	.name = "run",
 	.summary =
-		"run a program of verbs or rdma_cm with soft devices beside the kernel's",
+		"run a verbs or rdma_cm program with soft devices beside the kernel's",
 	.arguments = "[--] PROGRAM [ARGUMENT]...",
 	.description =
 		"Loads " LIBRARY

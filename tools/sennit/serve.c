@@ -100,9 +100,10 @@ static void on_copy_accepted(void *arg, struct snt_stream_listener *listener,
 
 	(void)arg, (void)listener;
 	if (server.session_count >= server.opts->session_max) {
-		turn_away_peer(session, stream,
-			       "there are as many connections as the server takes "
-			       "(--connections): try again later");
+		turn_away_peer(
+			session, stream,
+			"the server has reached its limit of connections (--connections); "
+			"try again later");
 		return;
 	}
 	if (!session || copy_link_begin(&session->link, stream)) {
@@ -471,10 +472,9 @@ static int serve_copies(const struct serve_opts *opts)
 		return output_failed(context_remedy(ret), "cannot listen: %s",
 				     snt_err_text());
 	if (!listen.secret)
-		output_note(
-			"any host that reaches this port can %s the folder; --secret-file "
-			"keeps strangers out",
-			opts->read_only ? "read" : "read and write");
+		output_note("every host that reaches this port can %s the folder; use "
+			    "--secret-file to admit only peers with the secret",
+			    opts->read_only ? "read" : "read and write");
 	peer_say_listening(listener);
 	status = serve_until_stopped();
 	snt_stream_listener_destroy(listener);
@@ -507,20 +507,19 @@ static int serve_run(const void *opts_in, int count, char **argument)
 
 const struct command serve_command = {
 	.name = "serve",
-	.summary = "offer a folder to sennit cp of other hosts",
+	.summary = "offer a folder to sennit cp on other hosts",
 	.arguments = "[FOLDER]",
 	.description =
-		"Lets `sennit cp` of other hosts put files into a folder and take them "
-		"from it, until interrupted. Nothing outside of the folder can be "
-		"reached: paths with \"..\" are refused, and symbolic links are not "
-		"followed, wherever they lead. Any number of hosts may copy at the "
-		"same time, and `sennit ping` is answered, too.\n\n"
+		"Lets `sennit cp` on other hosts copy files to and from a folder, "
+		"until interrupted. Nothing outside the folder can be reached: paths "
+		"with \"..\" are refused, and symbolic links are never followed. "
+		"Several hosts may copy at the same time, and `sennit ping` is "
+		"answered as well.\n\n"
 		"A file that is being written has the name .NAME" COPY_PART_SUFFIX
-		" until it is there as a whole, its checksum is right and it is on "
-		"disk; then it takes its name at once. What is left of one that was "
-		"interrupted is used when the same file is copied again, and can be "
-		"removed at any time.\n\n"
-		"With a secret only those who know it are connected. Nothing is "
+		" until it is complete, verified and synced to disk; then it is "
+		"renamed. What an interrupted copy leaves is used when the same file "
+		"is copied again, and can be removed at any time.\n\n"
+		"With a secret, only peers that know it can connect. Data is not "
 		"encrypted.",
 	.options =
 		(const struct option_entry[]){
@@ -528,7 +527,7 @@ const struct command serve_command = {
 			  .letter = 'r',
 			  .name = "read-only",
 			  .offset = offsetof(struct serve_opts, read_only),
-			  .help = "give files, and take none" },
+			  .help = "serve files, and accept none" },
 			{ .kind = OPTION_NUMBER,
 			  .letter = 'q',
 			  .name = "lanes",
@@ -552,12 +551,12 @@ const struct command serve_command = {
 			  .min = 1,
 			  .max = 4096,
 			  .standard = "64",
-			  .help = "how many at a time" },
+			  .help = "maximum number of connections" },
 			{ .kind = OPTION_FLAG,
 			  .letter = 'v',
 			  .name = "verbose",
 			  .offset = offsetof(struct serve_opts, verbose),
-			  .help = "log each copy with its peer" },
+			  .help = "log every copy with its host" },
 			{ .kind = OPTION_TABLE,
 			  .table = peer_options,
 			  .offset = offsetof(struct serve_opts, peer) },

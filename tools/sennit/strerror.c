@@ -22,35 +22,35 @@ static const struct {
 	{ E2BIG,
 	  "a structure is from a newer header and has fields set that this library "
 	  "does not know; or there are more devices than a context holds" },
-	{ ENODEV,
-	  "no such RDMA device, or none at all: `sennit info` lists what there is, "
-	  "SENNIT_DEVICES and SENNIT_SOFT choose" },
-	{ ENETDOWN,
-	  "the port that was selected is not active: look at its cable and at "
-	  "`ip link`, then at `sennit info`" },
+	{ ENODEV, "no such RDMA device, or none at all: `sennit info` lists devices, "
+		  "SENNIT_DEVICES and SENNIT_SOFT select them" },
+	{ ENETDOWN, "the selected port is not active: check its cable, `ip link` and "
+		    "`sennit info`" },
 	{ EEXIST, "a device is selected or adopted twice" },
 	{ EADDRNOTAVAIL,
-	  "a port has no usable GID, or an address is none of this host: "
-	  "give the network interface an address, or change SENNIT_GID or "
-	  "SENNIT_SOFT_ADDRESSES" },
-	{ EADDRINUSE, "the port is in use: by another program, another context, or "
-		      "the kernel's rxe (UDP 4791)" },
-	{ EOPNOTSUPP, "the device or this build of the library cannot do it" },
-	{ ENOMEM, "memory is short, or may not be locked: look at `ulimit -l`" },
-	{ EBUSY,
-	  "something that was made from it is still there, or the call is not legal "
-	  "inside of a callback" },
+	  "a port has no usable GID, or an address does not belong to this "
+	  "host: give the network interface an address, or change SENNIT_GID "
+	  "or SENNIT_SOFT_ADDRESSES" },
+	{ EADDRINUSE, "the port is in use by another program, another context, or the "
+		      "kernel's rxe (UDP 4791)" },
+	{ EOPNOTSUPP, "not supported by the device or by this build of the library" },
+	{ ENOMEM, "out of memory, or the limit of locked memory is too low: check "
+		  "`ulimit -l`" },
+	{ EBUSY, "the object still has children or users, or the call is not allowed "
+		 "inside a callback" },
 	{ ECHILD, "the process was forked: what belongs to the parent cannot be used" },
 	{ ENETUNREACH,
-	  "no device of this host leads there: `sennit info` shows addresses" },
-	{ ECONNREFUSED, "no listener has that port, or the peer refused" },
+	  "no device of this host has a route to the address: `sennit info` "
+	  "shows addresses" },
+	{ ECONNREFUSED,
+	  "no listener at the address, or the peer rejected the connection" },
 	{ ETIMEDOUT, "the peer, or the network in between, did not answer in time" },
-	{ ECONNRESET, "the peer's end is gone without a word" },
-	{ ECONNABORTED, "the peer ended the connection on purpose" },
-	{ ECANCELED, "this end ended it on purpose" },
-	{ ESTALE, "the same peer has connected anew" },
-	{ EACCES, "the peer does not know the secret, or knows another one" },
-	{ EPROTO, "the peer does not keep to the protocol: another version?" },
+	{ ECONNRESET, "the peer disappeared without closing the connection" },
+	{ ECONNABORTED, "the peer aborted the connection" },
+	{ ECANCELED, "cancelled by this end" },
+	{ ESTALE, "the same peer connected again, which replaced this connection" },
+	{ EACCES, "the peer has no secret, or another one" },
+	{ EPROTO, "the peer violated the protocol; compare the versions of both ends" },
 	{ EIO, "a device failed" },
 };
 

@@ -117,9 +117,9 @@ def lists_and_ranges(tool: Tool):
 def wrong_usage(tool: Tool):
     for options, status, phrase in (
             (["--op", "write"], 2, "give them to the client"),
-            (["--local", "--op", "writ"], 2, "--op is"),
+            (["--local", "--op", "writ"], 2, "--op: "),
             (["--local", "host"], 2, "--local"),
-            (["--local", "--lanes", "1000"], 2, "lanes"),
+            (["--local", "--lanes", "1000"], 2, "lane count 1000"),
             (["--local", "--depth", "1-4096", "--lanes", "1-128", "--size", "1-128m",
               "--op", "all"], 2, "cases"),
             (["--local", "--fragment", "100"], 2, "multiple of 64"),
