@@ -21,7 +21,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 # They are slow enough without a compiler that takes its time.
-SANITIZERS = ["-Db_lundef=false", "-Dbench=false", "-Doptimization=1"]
+SANITIZERS = ["-Db_lundef=false", "-Dbench=false", "-Doptimization=1", "-Dassertions=full"]
 # A machine may be busy with something else: what is slow has not hung.
 MULTIPLIER = "4"
 # Many tests wait more than they compute.

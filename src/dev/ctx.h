@@ -7,7 +7,7 @@
 #include <sennit/mem.h>
 
 #include "dev/device.h"
-#include "dev/deferred_release.h"
+#include "util/assert.h"
 #include "util/fork.h"
 #include "util/list.h"
 #include "util/log.h"
@@ -24,6 +24,8 @@ enum snt__ctx_count {
 /* Structures of released memory that are kept, so that a thread which still names one of them
  * is refused instead of reading freed memory. */
 #define SNT__RELEASED_KEPT 64
+
+struct snt__deferred_release;
 
 /*
  * Threads share a context. Its lock protects what can change after it was opened. It is
@@ -102,6 +104,7 @@ static inline void snt__ctx_add(struct snt_ctx *ctx, enum snt__ctx_count what,
 				int change)
 {
 	snt__ctx_lock(ctx);
+	snt__assert(change >= 0 || ctx->count[what] >= (unsigned)-change);
 	ctx->count[what] += change;
 	snt__ctx_unlock(ctx);
 }

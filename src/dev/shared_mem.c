@@ -13,6 +13,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "util/assert.h"
 #include "util/file_limit.h"
 
 #define SIZE_SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
@@ -77,6 +78,9 @@ static int list_shared_mem(struct snt__shared_mem *shared)
 	pthread_mutex_lock(&all.lock);
 	if (make_room_for_one()) {
 		at = position_after((uintptr_t)shared->bytes);
+		/* Sorted by address, and none overlaps another. */
+		snt__assert(at == all.count ||
+			    shared->bytes + shared->size <= all.shared[at]->bytes);
 		memmove(&all.shared[at + 1], &all.shared[at],
 			(all.count - at) * sizeof(*all.shared));
 		all.shared[at] = shared;
@@ -94,6 +98,7 @@ static void unlist_shared_mem(struct snt__shared_mem *shared)
 
 	pthread_mutex_lock(&all.lock);
 	at = position_after((uintptr_t)shared->bytes);
+	snt__assert(at < all.count && all.shared[at] == shared);
 	all.count--;
 	memmove(&all.shared[at], &all.shared[at + 1],
 		(all.count - at) * sizeof(*all.shared));

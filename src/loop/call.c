@@ -11,6 +11,7 @@
 #include <errno.h>
 
 #include "loop/loop.h"
+#include "util/assert.h"
 
 /* In snt_call::queued. */
 enum {
@@ -73,6 +74,7 @@ static void take_inbox(struct snt_loop *loop)
 		first = at;
 		at = next;
 	}
+	snt__assert(!*loop->calls_end);
 	*loop->calls_end = first;
 	loop->calls_end = end;
 }
@@ -85,6 +87,7 @@ void snt__call_run(struct snt__round *run, int reserve)
 	while (!run->gone && run->left > reserve && loop->calls) {
 		struct snt_call *call = loop->calls;
 
+		snt__assert(call->queued != NOT_QUEUED);
 		loop->calls = call->next;
 		if (!loop->calls)
 			loop->calls_end = &loop->calls;

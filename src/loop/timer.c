@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "loop/loop.h"
+#include "util/assert.h"
 #include "util/err.h"
 
 /*
@@ -28,6 +29,7 @@ static struct snt_timer *meld_heaps(struct snt_timer *a, struct snt_timer *b)
 	later = b->deadline_ns < a->deadline_ns ? a : b;
 	if (later == a)
 		a = b;
+	snt__assert(later->deadline_ns >= a->deadline_ns);
 	later->prev = a;
 	later->next = a->child;
 	if (a->child)
@@ -65,6 +67,10 @@ static void take_out(struct snt_loop *loop, struct snt_timer *timer)
 {
 	struct snt_timer *children = meld_siblings(timer->child);
 
+	/* The first timer alone has neither a parent nor siblings. */
+	snt__assert(timer->loop == loop);
+	snt__assert(timer == loop->timers ? !timer->prev && !timer->next
+					  : !!timer->prev);
 	if (timer == loop->timers) {
 		loop->timers = children;
 	} else {

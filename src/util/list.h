@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "util/assert.h"
+
 /*
  * A ring of links. A link that is not in a list points to itself, or is zero; a list is
  * a link that stands for its beginning and its end.
@@ -33,6 +35,7 @@ static inline bool snt__linked(const struct snt__link *link)
 
 static inline void snt__list_append(struct snt__link *list, struct snt__link *link)
 {
+	snt__assert(!snt__linked(link));
 	link->next = list;
 	link->prev = list->prev;
 	list->prev->next = link;
@@ -44,6 +47,7 @@ static inline void snt__unlink(struct snt__link *link)
 {
 	if (!link->next)
 		return;
+	snt__assert(link->prev->next == link && link->next->prev == link);
 	link->prev->next = link->next;
 	link->next->prev = link->prev;
 	snt__list_init(link);

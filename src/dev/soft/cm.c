@@ -6,6 +6,7 @@
 
 #include "dev/soft/alloc.h"
 #include "dev/soft/cm_address.h"
+#include "util/assert.h"
 
 #define MS UINT64_C(1000000)
 
@@ -152,6 +153,7 @@ struct snt__soft_cm_connection *snt__soft_cm_take(struct snt__soft_cm_channel *c
 static void leave_channel(struct snt__soft_cm *cm,
 			  struct snt__soft_cm_connection *connection)
 {
+	snt__assert(connection->channel && connection->channel->live && cm->live);
 	snt__soft_cm_hush(connection);
 	connection->held = false;
 	connection->channel->live--;
@@ -164,6 +166,7 @@ void snt__soft_cm_give(struct snt__soft_cm *cm,
 {
 	uint32_t place = (uint32_t)(connection - cm->pool);
 
+	snt__assert(connection->state != SNT__SOFT_CM_FREE);
 	if (snt__linked(&connection->lingering)) {
 		snt__unlink(&connection->lingering);
 		cm->lingering_count--;
@@ -212,10 +215,32 @@ struct snt__soft_cm_connection *snt__soft_cm_find(struct snt__soft_cm *cm,
  * Transitions
  */
 
+#define STATE(name) (1u << SNT__SOFT_CM_##name)
+
+/* The state machine of a connection; the other states are entered by
+ * snt__soft_cm_take(), snt__soft_cm_give() and the timer. */
+static bool may_enter(enum snt__soft_cm_state from, enum snt__soft_cm_state to)
+{
+	static const uint16_t after[] = {
+		[SNT__SOFT_CM_IDLE] = STATE(REQ_SENT) | STATE(OVER),
+		[SNT__SOFT_CM_REQ_SENT] = STATE(REP_RECEIVED) | STATE(OVER),
+		[SNT__SOFT_CM_REP_RECEIVED] = STATE(ESTABLISHED) | STATE(OVER),
+		[SNT__SOFT_CM_REQ_RECEIVED] = STATE(REP_SENT) | STATE(OVER),
+		[SNT__SOFT_CM_REP_SENT] =
+			STATE(ESTABLISHED) | STATE(DREQ_SENT) | STATE(OVER),
+		[SNT__SOFT_CM_ESTABLISHED] = STATE(DREQ_SENT) | STATE(OVER),
+		[SNT__SOFT_CM_DREQ_SENT] = STATE(OVER),
+		[SNT__SOFT_CM_DONE] = 0,
+	};
+
+	return after[from] >> to & 1;
+}
+
 void snt__soft_cm_enter(struct snt__soft_cm *cm,
 			struct snt__soft_cm_connection *connection,
 			enum snt__soft_cm_state state)
 {
+	snt__assert(may_enter(connection->state, state));
 	connection->state = state;
 	connection->tries = 0;
 	connection->give_up_at = 0;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "dev/soft/cm.h"
+#include "util/assert.h"
 
 /* What peers are asked for: to repeat an unanswered message after 0.5 s, 15 times; and,
  * while the program thinks, to repeat it after 4.3 s. */
@@ -206,6 +207,7 @@ static void expire_connection(struct snt__soft_cm *cm,
 			snt__soft_cm_give(cm, connection);
 		else {
 			snt__soft_cm_index_remove(cm, SNT__SOFT_CM_BY_ID, connection);
+			snt__assert(connection->state == SNT__SOFT_CM_OVER);
 			connection->state = SNT__SOFT_CM_DONE;
 		}
 		return;
