@@ -39,6 +39,8 @@ MUTATIONS = [
      add("int kind = SNT_DEVICE_SOFT;\n")),
     ("layers", "a device struct looked into", "src/util/log.c",
      add("int f(struct snt_device *d) { return d->provider != 0; }\n")),
+    ("layers", "two modules that include each other", "src/util/err.h",
+     replace("#define SNT_UTIL_ERR_H\n", '#define SNT_UTIL_ERR_H\n#include "util/setting.h"\n')),
     ("layers", "an inline verb that needs libibverbs below", "src/dev/mem.c",
      add("void *f(void) { return ibv_create_cq_ex(0, 0); }\n")),
     ("layers", "a benchmark with a private header", "bench/mem.c",
