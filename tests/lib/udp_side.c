@@ -189,7 +189,7 @@ bool side_naps(struct side *side)
 	bool naps;
 
 	snt__udp_lock(side->device);
-	naps = side->device->napping;
+	naps = snt__progress_naps(&side->device->progress);
 	snt__udp_unlock(side->device);
 	return naps;
 }
@@ -253,12 +253,15 @@ void side_put_to_sleep(struct side *side)
 	snt__udp_thread_stop(side->device);
 	side->device->over = false;
 	side->device->send_long = UINT64_MAX;
-	side->device->polled = side->device->napping = true;
+	side->device->progress.owner = SNT__OWNER_POLLER;
+	side->device->progress.thread = SNT__THREAD_NAPPING;
 }
 
 void side_wake_up(struct side *side)
 {
-	side->device->polled = side->device->napping = false;
+	side->device->progress.owner = SNT__OWNER_THREAD;
+	side->device->progress.thread = SNT__THREAD_AWAKE;
+	side->device->progress.wake_at = 0;
 	assert_success(snt__udp_thread_start(side->device, "side2"));
 }
 

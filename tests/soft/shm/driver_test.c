@@ -405,7 +405,7 @@ static void bell_is_heard_by_another(void **state)
 	side_check(&side[0], &side[1], 1);
 	do {
 		snt__udp_lock(side[1].device);
-		rests = side[1].device->resting;
+		rests = snt__progress_rests(&side[1].device->progress);
 		if (!rests)
 			snt__udp_unlock(side[1].device);
 	} while (!rests);

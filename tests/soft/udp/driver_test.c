@@ -632,7 +632,7 @@ static bool counts_as_poller(struct side *side)
 	bool polled;
 
 	snt__udp_lock(side->device);
-	polled = side->device->polled;
+	polled = snt__progress_is_away(&side->device->progress);
 	snt__udp_unlock(side->device);
 	return polled;
 }
@@ -667,7 +667,8 @@ static void poster_takes_what_comes(void **state)
 	do {
 		assert_true(snt__udp_now() < end);
 		snt__udp_lock(side[0].device);
-		snt__udp_thread_watch(side[0].device);
+		snt__progress_arm(&side[0].device->progress);
+		snt__udp_thread_wake(side[0].device, SNT__WAKE_ARMED, 0);
 		snt__udp_unlock(side[0].device);
 	} while (!posts_for_long(side));
 	/* Completions are not solicited, so that it stays armed. */

@@ -187,7 +187,7 @@ static void await_asleep(struct side *side)
 	do {
 		sched_yield();
 		snt__udp_lock(side->device);
-		asleep = side->device->wake_at && !side->device->napping;
+		asleep = snt__progress_rests(&side->device->progress);
 		snt__udp_unlock(side->device);
 	} while (!asleep);
 }

@@ -95,7 +95,7 @@ static uint64_t polled_at(const struct side *side)
 	uint64_t at;
 
 	snt__udp_lock(side->device);
-	at = snt__udp_polled_at(side->device);
+	at = atomic_load(&side->device->progress.polled_at);
 	snt__udp_unlock(side->device);
 	return at;
 }
@@ -141,8 +141,9 @@ static void *poll_once(void *arg)
 static void put_to_long_sleep(struct side *side)
 {
 	snt__udp_lock(side->device);
-	side->device->polled = side->device->napping = false;
-	side->device->wake_at = SNT__SOFT_NEVER;
+	side->device->progress.owner = SNT__OWNER_THREAD;
+	side->device->progress.thread = SNT__THREAD_ASLEEP;
+	side->device->progress.wake_at = SNT__PROGRESS_NEVER;
 	snt__udp_unlock(side->device);
 }
 

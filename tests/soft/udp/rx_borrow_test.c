@@ -81,7 +81,7 @@ static void wait_asleep(struct side *side)
 		assert_true(snt__udp_now() < end);
 		nanosleep(&moment, NULL);
 		snt__udp_lock(side->device);
-		wake_at = side->device->wake_at;
+		wake_at = side->device->progress.wake_at;
 		snt__udp_unlock(side->device);
 	} while (wake_at < end);
 }
@@ -93,7 +93,7 @@ static bool is_taken_over(struct side *side)
 	bool taken;
 
 	snt__udp_lock(side->device);
-	taken = side->device->attended && !side->device->attended_lately;
+	taken = side->device->progress.owner == SNT__OWNER_OVERDUE;
 	snt__udp_unlock(side->device);
 	return taken;
 }
@@ -280,7 +280,7 @@ static void sleeper_does_not_come_back(void **state)
 /* Who does other things in between would keep those waiting who write to his memory. */
 static void who_was_away_may_not(void **state)
 {
-	const struct timespec away = { .tv_nsec = 2 * SNT__UDP_AWAY };
+	const struct timespec away = { .tv_nsec = 2 * SNT__PROGRESS_AWAY };
 	struct side side;
 
 	(void)state;
@@ -494,7 +494,7 @@ static void thread_is_intruded(void **state)
 			continue;
 		do {
 			snt__udp_lock(side[1].device);
-			wake_at = side[1].device->wake_at;
+			wake_at = side[1].device->progress.wake_at;
 			snt__udp_unlock(side[1].device);
 		} while (!wake_at);
 		assert_true(side_stats(&side[1]).packets_in > packets_before);
@@ -532,12 +532,10 @@ static void sleeper_holds_messages(void **state)
 /* Would its thread be woken by what another thread has been told of? */
 static bool sleeps_apart(struct side *side)
 {
-	const struct snt__udp_device *device = side->device;
 	bool apart;
 
 	snt__udp_lock(side->device);
-	apart = device->wake_at && !device->napping &&
-		device->sleep_fd != device->socket.fd;
+	apart = side->device->progress.thread == SNT__THREAD_ASLEEP_APART;
 	snt__udp_unlock(side->device);
 	return apart;
 }
@@ -612,7 +610,7 @@ static bool borrows(struct snt_loop *loop, struct snt__udp_device *device,
 	for (unsigned i = 0; i < 50 && !lent; i++) {
 		assert_int_equal(snt_loop_wait(loop, timeout_ns), 0);
 		snt__udp_lock(device);
-		lent = device->attended_lately;
+		lent = device->progress.owner == SNT__OWNER_RETURNED;
 		snt__udp_unlock(device);
 	}
 	return lent;
@@ -632,7 +630,7 @@ static void loops_borrow(void **state)
 	assert_true(borrows(loop, device, 1000000));
 	assert_int_equal(snt_loop_dispatch(loop, 0), 0);
 	snt__udp_lock(device);
-	device->attended_lately = false;
+	device->progress.owner = SNT__OWNER_THREAD;
 	snt__udp_unlock(device);
 	assert_false(borrows(loop, device, 1000000));
 	assert_success(snt_loop_destroy(loop));

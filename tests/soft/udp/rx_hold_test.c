@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Held messages: whatever is sent comes out once and in order, a thread that sleeps
- * hears of everything new and of nothing old, and the kernel gets everything back. */
+/* Held messages: whatever is sent comes out once and in order, a thread that sleeps hears
+ * of it, and a kernel that lacks support for this costs only speed. */
 #include "lib/test.h"
 
 #include <fcntl.h>

@@ -3,10 +3,10 @@
 #define SNT_DEV_SOFT_UDP_DEVICE_H
 
 #include <pthread.h>
-#include <stdatomic.h>
 #include "dev/soft/device.h"
 #include "dev/soft/shm/shm.h"
 #include "dev/soft/udp/gate.h"
+#include "dev/soft/udp/progress.h"
 #include "dev/soft/udp/receive.h"
 #include "dev/soft/udp/send.h"
 
@@ -19,10 +19,7 @@
  * process, so that devices share nothing: two of them use two processors. The thread
  * that moves packets has the device's lock.
  *
- * The device's thread yields to busy pollers, and to threads that sleep on the socket
- * themselves: it leaves the socket alone as long as they do, since it would only take
- * turns with them at the cost of a wake-up for every packet. If a thread that sleeps
- * there does not come for its packets, the device's thread takes over.
+ * Which thread that is, progress.h decides.
  */
 struct snt__udp_device {
 	struct snt__udp_gate gate;
@@ -31,42 +28,16 @@ struct snt__udp_device {
 	struct snt__udp_address address;
 	struct snt__shm shm; /* to devices on the same host, if there are any */
 	/* While packets come through shared memory, the socket is polled only now and
-	 * then. */
-	uint64_t socket_at; /* when it was last polled */
-	bool socket_busy;   /* the last poll found something */
-	uint64_t served_at; /* when the thread that moves packets last served links */
+	 * then: when it last was; 0: to be polled next. */
+	uint64_t socket_at;
+	uint64_t served_at; /* when a thread that moves packets last served links */
 
-	/* A busy poller exists: set once polls have come often and without a pause for
-	 * a while, until the device's thread finds that they have stopped, or a thread
-	 * wants to be woken by an event. polled_at is also set without the lock. */
-	bool polled;
-	atomic_uint polls; /* counted, also without the lock; wraps */
-	atomic_uint_least64_t polled_at;
-	uint64_t polling_since;
-	unsigned polls_before; /* at polling_since */
-
-	/* A thread sleeps on the socket, and moves packets when it wakes up.
-	 * `attended_lately`: also if one did so lately, and the device's thread has not
-	 * found yet that it has stopped. */
-	bool attended;
-	bool attended_lately;
-	/* Threads that post, poll or wait: when one was last seen, and since when there
-	 * was no long gap. `asleep`: one waits, which is no gap. */
-	bool asleep;
-	uint64_t seen_at;
-	uint64_t steady_since;
-
+	struct snt__progress progress; /* which thread moves packets */
 	uint64_t send_long; /* ns; a thread that sends for so long receives as well */
 
-	/* The device's thread. It sleeps until wake_at, or until sleep_fd is readable;
-	 * 0: it is awake. `napping`: it sleeps briefly, and leaves the socket alone. */
 	pthread_t thread;
 	int wake_fd;
-	int sleep_fd; /* the socket's, or that of held messages instead */
-	bool over;
-	bool napping;
-	bool resting; /* a producer that fills a ring has to wake it */
-	uint64_t wake_at;
+	bool over; /* the device closes: the thread ends */
 
 	unsigned users; /* contexts and lists; with forks held off */
 	bool shm_wanted;
@@ -76,18 +47,6 @@ struct snt__udp_device {
 	struct snt__udp_sender sender;
 	struct snt__udp_receiver receiver;
 };
-
-/* In ns: the shortest pause between two polls, how long polling without a pause makes a
- * busy poller, and how long a send is a long one. And the least number of polls. A
- * thread that reads a stream spends some time copying between two polls. */
-#define SNT__UDP_POLL_PAUSE  50000
-#define SNT__UDP_POLL_ENOUGH 50000
-#define SNT__UDP_SEND_LONG   10000
-#define SNT__UDP_POLLS	     8
-/* In ns: a thread that has come for so long (STEADY) without a longer gap (AWAY) may
- * service the socket itself: packets of other threads do not wait much longer then. */
-#define SNT__UDP_AWAY	100000
-#define SNT__UDP_STEADY 200000
 
 struct snt__udp_opts {
 	const char *name;
@@ -135,22 +94,6 @@ enum snt_path snt__udp_device_path(struct snt__udp_device *device, struct ibv_qp
  * Internal
  */
 
-static inline uint64_t snt__udp_polled_at(const struct snt__udp_device *device)
-{
-	return atomic_load_explicit(&device->polled_at, memory_order_relaxed);
-}
-
-static inline void snt__udp_set_polled_at(struct snt__udp_device *device, uint64_t now)
-{
-	atomic_store_explicit(&device->polled_at, now, memory_order_relaxed);
-}
-
-/* The time since the last poll. */
-static inline int64_t snt__udp_pause(const struct snt__udp_device *device, uint64_t now)
-{
-	return (int64_t)(now - snt__udp_polled_at(device));
-}
-
 /* `now`, or a later time that the device was given while the gate was open. */
 static inline uint64_t snt__udp_latest(const struct snt__udp_device *device,
 				       uint64_t now)
@@ -170,28 +113,22 @@ void snt__udp_unlock(struct snt__udp_device *device);
 /* Is no thread inside? A signal may have interrupted one for good. */
 bool snt__udp_is_free(struct snt__udp_device *device);
 
+/* When the device next has work without being called, and what it has. With the
+ * lock. */
+uint64_t snt__udp_deadline(struct snt__udp_device *device);
+struct snt__progress_work snt__udp_work(struct snt__udp_device *device);
+
+/* Random numbers from the system. Returns 0 or a negative errno. */
+int snt__udp_random(void *buffer, size_t length);
+
+extern const struct snt__soft_driver snt__udp_driver;
+
 /* Returns 0 or a negative errno. */
 int snt__udp_thread_start(struct snt__udp_device *device, const char *name);
 void snt__udp_thread_stop(struct snt__udp_device *device);
-/* When the device next has work without being called. With the lock. */
-uint64_t snt__udp_deadline(struct snt__udp_device *device);
-/* Another thread sleeps on the socket from now on, and may alone be notified of what
- * has arrived. With the lock. */
-void snt__udp_thread_part(struct snt__udp_device *device);
-/* Wakes the device's thread if it would sleep past the device's deadline. With the
- * lock. */
-void snt__udp_thread_hurry(struct snt__udp_device *device);
-/* Another thread has served the links: it may have consumed a bell for the device's
- * thread, or accepted a link whose peer does not know that this thread sleeps. With the
- * lock. */
-void snt__udp_thread_stay(struct snt__udp_device *device);
-/* Returns the socket to the device's thread when polling has ended. With the lock. */
-void snt__udp_thread_watch(struct snt__udp_device *device);
-/* A program leaves the socket to the device's thread for a moment, perhaps for ever,
- * and may have left something to be sent. The device's thread may still sleep although
- * packets have come: ppoll(2) goes on when another thread has taken them first. With
- * the lock. */
-void snt__udp_thread_mind(struct snt__udp_device *device, uint64_t now);
+/* Wakes the device's thread, if it has to be for that reason. With the lock. */
+void snt__udp_thread_wake(struct snt__udp_device *device,
+			  enum snt__progress_reason reason, uint64_t now);
 
 /* Hold off forks: while a device is opened or closed, a child would get half of it. */
 void snt__udp_fork_hold(void);

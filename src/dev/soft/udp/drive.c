@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: MIT */
+/* Moving packets: what the device asks its driver for, in the program's threads. */
+#include <errno.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "dev/soft/core.h"
+#include "dev/soft/udp/device.h"
+
+/* At most so many batches are received before a timer that is due: other threads wait
+ * for the lock. */
+#define LATE_MAX 64
+
+/* In ns. While packets come through shared memory, the socket is polled only this
+ * often: an empty socket costs 500 ns, as much as the way of a packet through memory. */
+#define SOCKET_PAUSE UINT64_C(10000)
+
+uint64_t snt__udp_now(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * UINT64_C(1000000000) + now.tv_nsec;
+}
+
+void snt__udp_lock(struct snt__udp_device *device)
+{
+	snt__udp_gate_lock(&device->gate);
+}
+
+void snt__udp_unlock(struct snt__udp_device *device)
+{
+	snt__udp_gate_unlock(&device->gate);
+}
+
+bool snt__udp_is_free(struct snt__udp_device *device)
+{
+	bool busy;
+
+	if (!snt__udp_gate_trylock(&device->gate))
+		return false;
+	busy = device->sender.busy || device->receiver.busy;
+	snt__udp_gate_unlock(&device->gate);
+	return !busy;
+}
+
+/* What arrives while a thread receives is taken by that thread. A socket that had
+ * something is polled again at the next occasion. */
+static unsigned receive(struct snt__udp_device *device, uint64_t now)
+{
+	unsigned count = snt__udp_receive(&device->receiver, device->core, now);
+
+	device->socket_at = count ? 0 : snt__udp_latest(device, now);
+	return count;
+}
+
+/* The device's thread is woken for links, but a busy poller may keep it from its
+ * processor, and from the lock. The bell that is taken here may have been for that
+ * thread, and a link that is accepted has a peer that does not know that this thread
+ * sleeps. */
+static void serve_links(struct snt__udp_device *device, uint64_t now)
+{
+	if (device->shm.fd < 0 || now - device->served_at < SNT__PROGRESS_IDLE)
+		return;
+	device->served_at = now;
+	snt__shm_serve(&device->shm, now);
+	/* If a ring is not empty the thread is woken, else the next producer rings. */
+	if (snt__progress_rests(&device->progress) && !snt__shm_sleep(&device->shm))
+		snt__udp_thread_wake(device, SNT__WAKE_BELL, now);
+}
+
+/*
+ * Receives, then runs timers that are due. A thread that had to wait for a processor
+ * finds both answers and timers that have expired meanwhile: the answers count, so all
+ * of them are received before a timer runs.
+ */
+static bool take_in(struct snt__udp_device *device, uint64_t now)
+{
+	bool late = snt__soft_deadline(device->core) <= now;
+	bool moved = snt__shm_receive(&device->shm, now);
+	unsigned count = 0;
+
+	serve_links(device, now);
+	if (late || !snt__shm_linked(&device->shm) ||
+	    now - device->socket_at >= SOCKET_PAUSE) {
+		count = receive(device, now);
+		now = snt__udp_latest(device, now);
+		moved |= count;
+	}
+	if (!late || device->receiver.busy || snt__soft_deadline(device->core) > now)
+		return moved;
+	for (unsigned i = 0; count && i < LATE_MAX; i++)
+		count = receive(device, now);
+	now = snt__udp_latest(device, now);
+	for (unsigned i = 0; i < LATE_MAX && snt__shm_receive(&device->shm, now); i++)
+		;
+	if (!device->receiver.busy)
+		snt__soft_timer(device->core, now);
+	return moved;
+}
+
+uint64_t snt__udp_deadline(struct snt__udp_device *device)
+{
+	uint64_t deadline = snt__soft_deadline(device->core);
+	uint64_t shm = snt__shm_deadline(&device->shm);
+
+	return shm < deadline ? shm : deadline;
+}
+
+struct snt__progress_work snt__udp_work(struct snt__udp_device *device)
+{
+	return (struct snt__progress_work){
+		.deadline = snt__udp_deadline(device),
+		.stalled = snt__udp_sender_stalled(&device->sender),
+		.left = snt__udp_sender_left(&device->sender),
+		.held = device->receiver.rx_hold.count,
+	};
+}
+
+bool snt__udp_move(struct snt__udp_device *device, uint64_t now)
+{
+	bool moved = take_in(device, now);
+
+	moved |= snt__udp_send(&device->sender, device->core,
+			       snt__udp_latest(device, now));
+	return moved;
+}
+
+/*
+ * Verbs
+ */
+
+static void kick(void *arg)
+{
+	struct snt__udp_device *device = arg;
+	uint64_t now;
+
+	if (device->foreign)
+		return;
+	snt__udp_lock(device);
+	/* The packets to be sent may belong to a QP that is about to be destroyed. */
+	while (device->sender.busy)
+		snt__udp_gate_wait(&device->gate);
+	now = snt__udp_now();
+	snt__udp_send(&device->sender, device->core, now);
+	snt__udp_thread_wake(device, SNT__WAKE_WORK, now);
+	snt__udp_unlock(device);
+}
+
+/*
+ * A busy poller gets its completions first: the replies to what it receives are sent at
+ * its next poll. If it does not poll again, the device's thread sends them, which only
+ * naps meanwhile. They are not deferred if that thread has gone to sleep for longer
+ * while the gate was open, or is sending and will not look again.
+ */
+static bool move_for_poller(struct snt__udp_device *device, uint64_t now)
+{
+	const struct snt__progress *progress = &device->progress;
+	bool moved;
+
+	if (!snt__progress_defers(progress)) {
+		moved = snt__udp_move(device, now);
+		if (moved || snt__udp_sender_stalled(&device->sender) ||
+		    snt__shm_deadline(&device->shm) != SNT__SOFT_NEVER)
+			snt__udp_thread_wake(device, SNT__WAKE_WORK, now);
+		return moved;
+	}
+	moved = snt__udp_send(&device->sender, device->core, now);
+	moved |= take_in(device, snt__udp_latest(device, now));
+	if (!snt__progress_defers(progress) || device->sender.busy)
+		moved |= snt__udp_send(&device->sender, device->core,
+				       snt__udp_latest(device, now));
+	if (!snt__progress_defers(progress) || snt__udp_sender_left(&device->sender))
+		snt__udp_thread_wake(device, SNT__WAKE_WORK, now);
+	return moved;
+}
+
+/* A post is mostly a reply that the peer waits for: it is not delayed by
+ * acknowledgments. */
+static void send_posted(struct snt__udp_device *device, uint64_t now)
+{
+	const struct snt__progress *progress = &device->progress;
+
+	if (snt__progress_defers(progress)) {
+		snt__udp_send_posted(&device->sender, device->core, now);
+		if (!snt__progress_defers(progress) ||
+		    snt__udp_sender_left(&device->sender))
+			snt__udp_thread_wake(device, SNT__WAKE_WORK, now);
+		return;
+	}
+	snt__udp_send(&device->sender, device->core, now);
+	snt__udp_thread_wake(device, SNT__WAKE_WORK, now);
+}
+
+/* Polls for a thread that does not call it a poll. */
+static void poll_after_post(struct snt__udp_device *device, uint64_t begin,
+			    uint64_t now)
+{
+	snt__progress_count_poll(&device->progress);
+	move_for_poller(device, now);
+	snt__progress_see_poll(&device->progress, begin, snt__udp_now());
+}
+
+/*
+ * Acknowledgments arrive during a long send. The sender processes them itself, as if it
+ * had polled: the device's thread would have to wait for the lock first, and then the
+ * sender for that thread. But a thread that has armed a CQ will sleep rather than poll,
+ * so that the device's thread has to watch.
+ */
+static void post(void *arg)
+{
+	struct snt__udp_device *device = arg;
+	uint64_t begin, end;
+
+	if (device->foreign) {
+		snt__udp_unlock(device);
+		return;
+	}
+	begin = snt__udp_now();
+	send_posted(device, begin);
+	end = snt__udp_now();
+	if (end - begin >= device->send_long && !device->core->armed_count)
+		poll_after_post(device, begin, end);
+	else
+		snt__progress_see_post(&device->progress, begin, end);
+	snt__udp_unlock(device);
+}
+
+/* If another thread has the lock, that thread moves packets. */
+static void progress(void *arg)
+{
+	struct snt__udp_device *device = arg;
+	uint64_t now;
+
+	if (device->foreign)
+		return;
+	snt__progress_count_poll(&device->progress);
+	if (!snt__udp_gate_trylock(&device->gate)) {
+		snt__progress_set_polled_at(&device->progress, snt__udp_now());
+		return;
+	}
+	now = snt__udp_now();
+	snt__progress_see_poll(&device->progress, now, now);
+	if (move_for_poller(device, now))
+		snt__progress_see_more(&device->progress, snt__udp_now());
+	snt__udp_unlock(device);
+}
+
+static void arm(void *arg)
+{
+	struct snt__udp_device *device = arg;
+
+	if (device->foreign)
+		return;
+	snt__udp_lock(device);
+	snt__progress_arm(&device->progress);
+	snt__udp_thread_wake(device, SNT__WAKE_ARMED, 0);
+	snt__udp_unlock(device);
+}
+
+/*
+ * Sleeping on the device
+ */
+
+/* While packets come through shared memory, the socket is not the fd to wait for. */
+static bool may_borrow(const struct snt__udp_device *device)
+{
+	return !snt__shm_linked(&device->shm) && !device->receiver.busy &&
+	       !snt__udp_sender_stalled(&device->sender);
+}
+
+/* The device's thread may not be notified of what has arrived by now. That is left to
+ * the caller, which may not come back, so the device's thread is woken. If something
+ * had arrived, the caller hardly sleeps: the socket is likely to be readable. */
+static int fd_to_sleep_on(struct snt__udp_device *device, uint64_t now)
+{
+	int fd = snt__udp_rx_hold_sleep(&device->receiver.rx_hold, false);
+
+	if (fd == device->socket.fd)
+		return fd;
+	snt__udp_thread_wake(device, SNT__WAKE_BORROWED, now);
+	if (!take_in(device, now))
+		return fd;
+	snt__udp_send(&device->sender, device->core, snt__udp_latest(device, now));
+	return device->socket.fd;
+}
+
+/* Sends what is pending before the caller sleeps. */
+int snt__udp_rx_borrow(struct snt__udp_device *device)
+{
+	uint64_t now;
+	int fd = -1;
+
+	if (device->foreign)
+		return -1;
+	snt__udp_lock(device);
+	now = snt__udp_now();
+	snt__udp_send(&device->sender, device->core, now);
+	now = snt__udp_latest(device, now);
+	if (snt__progress_borrow(&device->progress, now, may_borrow(device)))
+		fd = fd_to_sleep_on(device, now);
+	snt__udp_thread_wake(device, SNT__WAKE_WORK, now);
+	snt__udp_unlock(device);
+	return fd;
+}
+
+void snt__udp_rx_return(struct snt__udp_device *device, bool readable)
+{
+	uint64_t now;
+
+	if (device->foreign)
+		return;
+	snt__udp_lock(device);
+	now = snt__udp_now();
+	snt__progress_return(&device->progress, now);
+	/* The device's thread does not look again if it is sending already. */
+	if (readable && take_in(device, now) && device->sender.busy)
+		snt__udp_send(&device->sender, device->core,
+			      snt__udp_latest(device, now));
+	snt__udp_thread_wake(device, SNT__WAKE_RETURNED, now);
+	snt__udp_unlock(device);
+}
+
+/*
+ * The rest
+ */
+
+int snt__udp_random(void *buffer, size_t length)
+{
+	unsigned char *at = buffer;
+
+	while (length) {
+		ssize_t got = getrandom(at, length, 0);
+
+		if (got < 0 && errno != EINTR)
+			return -errno;
+		if (got > 0) {
+			at += got;
+			length -= got;
+		}
+	}
+	return 0;
+}
+
+/* The system had random numbers when the device was created, so it will have them. */
+static void fill_random(void *arg, void *buffer, size_t length)
+{
+	(void)arg;
+	while (snt__udp_random(buffer, length))
+		;
+}
+
+static void lock(void *arg)
+{
+	snt__udp_lock(arg);
+}
+
+static void unlock(void *arg)
+{
+	snt__udp_unlock(arg);
+}
+
+static uint32_t reach(void *arg, const uint8_t target[16])
+{
+	struct snt__udp_device *device = arg;
+
+	return snt__shm_reach(&device->shm, target);
+}
+
+static void forget(void *arg, const void *bytes, size_t length)
+{
+	struct snt__udp_device *device = arg;
+
+	if (!device->foreign)
+		snt__shm_forget(&device->shm, bytes, length);
+}
+
+static int route(void *arg, const struct sockaddr *target, uint8_t source_out[16])
+{
+	(void)arg;
+	return snt__udp_route(target, source_out);
+}
+
+const struct snt__soft_driver snt__udp_driver = {
+	.random = fill_random,
+	.lock = lock,
+	.unlock = unlock,
+	.kick = kick,
+	.post = post,
+	.progress = progress,
+	.arm = arm,
+	.reach = reach,
+	.forget = forget,
+	.route = route,
+};
