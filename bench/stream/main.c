@@ -22,6 +22,9 @@
 #define CPU_SAMPLES	  15
 #define DEPTH_ROUNDS	  5
 #define PER_DEPTH	  20000
+#define APART_NS	  1000000
+#define APART_SAMPLES	  9
+#define APART_COUNT	  50
 
 static unsigned char bytes[MIB];
 
@@ -147,6 +150,19 @@ static void run_latency(void *arg, unsigned count)
 	}
 }
 
+/* The same, and both ends sleep until something comes, without spinning. */
+static void run_asleep(void *arg, unsigned count)
+{
+	struct end *end = arg;
+	unsigned char answer[SMALL];
+
+	give_order(end, (struct order){ ECHO, (uint64_t)count * SMALL, false });
+	for (unsigned i = 0; i < count; i++) {
+		link_write_all(&end->link, bytes, SMALL, false);
+		link_read_all(&end->link, answer, SMALL, false);
+	}
+}
+
 /* So many questions are under way at a time, each written by itself. */
 static void run_rate(void *arg, unsigned count)
 {
@@ -206,6 +222,47 @@ static double monotonic_seconds(void)
 	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
+/* The time of one question, in ns, when there is a pause before each. */
+static double time_apart(struct end *end)
+{
+	const struct timespec pause = { .tv_nsec = APART_NS };
+	unsigned char answer[SMALL];
+	double spent = 0;
+
+	give_order(end, (struct order){ ECHO, APART_COUNT * SMALL, false });
+	for (unsigned i = 0; i < APART_COUNT; i++) {
+		double begin;
+
+		nanosleep(&pause, NULL);
+		begin = monotonic_seconds();
+		link_write_all(&end->link, bytes, SMALL, false);
+		link_read_all(&end->link, answer, SMALL, false);
+		spent += monotonic_seconds() - begin;
+	}
+	return spent * 1e9 / APART_COUNT;
+}
+
+/* In turns, as the cases are. */
+static void measure_apart(struct bench *bench, struct end *tcp, struct end *shm,
+			  struct end *udp)
+{
+	double of_tcp[APART_SAMPLES], of_shm[APART_SAMPLES], of_udp[APART_SAMPLES];
+
+	for (unsigned i = 0; i < APART_SAMPLES; i++) {
+		of_tcp[i] = time_apart(tcp);
+		of_shm[i] = time_apart(shm);
+		of_udp[i] = time_apart(udp);
+	}
+	bench_value(bench, "tcp-apart-64b-sleeping",
+		    bench_median(of_tcp, APART_SAMPLES), "ns", NULL);
+	bench_value(bench, "apart-64b-sleeping-shm",
+		    bench_median(of_shm, APART_SAMPLES), "ns",
+		    "tcp-apart-64b-sleeping");
+	bench_value(bench, "apart-64b-sleeping-udp",
+		    bench_median(of_udp, APART_SAMPLES), "ns",
+		    "tcp-apart-64b-sleeping");
+}
+
 static double rate_at(struct end *end, unsigned depth)
 {
 	unsigned count = depth < 16 ? PER_DEPTH / 10 : PER_DEPTH;
@@ -246,11 +303,14 @@ static void measure_depths(struct bench *bench, struct end *end)
 int main(int argc, char **argv)
 {
 	struct bench *bench = bench_begin("stream", argc, argv);
-	static struct end tcp, stream;
+	static struct end tcp, stream, udp;
 
 	/* Nothing of a device is in the processes that are forked. */
 	start_stream_end(&tcp, tcp_listen, tcp_connect);
+	setenv("SENNIT_SOFT_SHM", "on", 0);
 	start_stream_end(&stream, stream_listen, stream_connect);
+	setenv("SENNIT_SOFT_SHM", "off", 1);
+	start_stream_end(&udp, stream_listen, stream_connect);
 	tcp.depth = stream.depth = 64;
 	bench_case(bench, "tcp-throughput-1m", run_throughput, &tcp, 32, NULL);
 	bench_case(bench, "throughput-1m", run_throughput, &stream, 32,
@@ -258,6 +318,13 @@ int main(int argc, char **argv)
 	bench_case(bench, "tcp-echo-64b-latency", run_latency, &tcp, 200, NULL);
 	bench_case(bench, "echo-64b-latency", run_latency, &stream, 200,
 		   "tcp-echo-64b-latency");
+	bench_case(bench, "tcp-echo-64b-sleeping", run_asleep, &tcp, 200, NULL);
+	bench_case(bench, "echo-64b-sleeping-shm", run_asleep, &stream, 200,
+		   "tcp-echo-64b-sleeping");
+	bench_case(bench, "echo-64b-sleeping-udp", run_asleep, &udp, 200,
+		   "tcp-echo-64b-sleeping");
+	if (bench_wants(bench, "tcp-apart") || bench_wants(bench, "apart"))
+		measure_apart(bench, &tcp, &stream, &udp);
 	bench_case(bench, "tcp-echo-64b-rate", run_rate, &tcp, 2000, NULL);
 	bench_case(bench, "echo-64b-rate", run_rate, &stream, 2000,
 		   "tcp-echo-64b-rate");

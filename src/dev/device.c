@@ -258,15 +258,16 @@ void snt__device_close(struct snt_device *device)
 	free(device);
 }
 
-int snt__device_rx_borrow(const struct snt_device *device)
+unsigned snt__device_rx_borrow(const struct snt_device *device, int fds[SNT__RX_FDS])
 {
 	const struct snt__provider *provider = device->provider;
 
-	return provider && provider->rx_borrow ? provider->rx_borrow(device->context)
-					       : -1;
+	return provider && provider->rx_borrow
+		       ? provider->rx_borrow(device->context, fds)
+		       : 0;
 }
 
-void snt__device_rx_return(const struct snt_device *device, bool readable)
+void snt__device_rx_return(const struct snt_device *device, unsigned readable)
 {
 	device->provider->rx_return(device->context, readable);
 }

@@ -73,8 +73,8 @@ int snt__device_make_channel(const struct snt_device *device,
 			     struct ibv_comp_channel **channel_out);
 
 /* Before a thread sleeps, and when it wakes up: see snt__provider. */
-int snt__device_rx_borrow(const struct snt_device *device);
-void snt__device_rx_return(const struct snt_device *device, bool readable);
+unsigned snt__device_rx_borrow(const struct snt_device *device, int fds[SNT__RX_FDS]);
+void snt__device_rx_return(const struct snt_device *device, unsigned readable);
 
 /* What carries the packets of one of its QPs; if NULL, the best that any QP can
  * have. */

@@ -12,6 +12,9 @@
  * they need not be found or opened.
  */
 
+/* The most fds of a device that a thread sleeps on. */
+#define SNT__RX_FDS 2
+
 /* The devices found, from list() until unlist(). */
 struct snt__listing {
 	void *handle;
@@ -32,12 +35,13 @@ struct snt__provider {
 	/* What carries the packets of a QP; if NULL, the best that any QP can have.
 	 * Without this function: the port. */
 	enum snt_path (*path)(struct ibv_context *context, struct ibv_qp *qp);
-	/* A thread is about to sleep until the device has something for it. Returns an
-	 * fd that the thread has to watch as well: packets advance only if rx_return()
-	 * reports it readable. A thread that got an fd calls rx_return() soon after it
-	 * woke up. -1: no fd, and no rx_return(). Without this function: the same. */
-	int (*rx_borrow)(struct ibv_context *context);
-	void (*rx_return)(struct ibv_context *context, bool readable);
+	/* A thread is about to sleep until the device has something for it. Returns how
+	 * many fds the thread has to watch as well: packets advance only if rx_return()
+	 * reports which of them are readable, as a set of bits. A thread that got fds
+	 * calls rx_return() soon after it woke up. 0: none, and no rx_return(). Without
+	 * this function: the same. */
+	unsigned (*rx_borrow)(struct ibv_context *context, int fds[SNT__RX_FDS]);
+	void (*rx_return)(struct ibv_context *context, unsigned readable);
 };
 
 extern const struct snt__provider snt__provider_verbs;

@@ -26,18 +26,31 @@ static bool may_borrow(const struct snt_loop *loop, int64_t timeout_ns)
 void snt__sleep_borrow(struct snt_loop *loop, struct snt__sleep *sleep,
 		       int64_t timeout_ns)
 {
-	sleep->count = 0;
+	sleep->count = sleep->fd_count = 0;
 	if (!may_borrow(loop, timeout_ns))
 		return;
 	for (unsigned i = 0; i < loop->base.ctx->device_count; i++) {
 		const struct snt_device *device = loop->base.ctx->device[i];
-		int fd = snt__device_rx_borrow(device);
+		unsigned first = sleep->fd_count;
+		unsigned count = snt__device_rx_borrow(device, &sleep->fd[first]);
 
-		if (fd < 0)
+		if (!count)
 			continue;
-		sleep->device[sleep->count] = device;
-		sleep->fd[sleep->count++] = fd;
+		sleep->device[sleep->count++] =
+			(struct snt__sleep_device){ device, first, count };
+		sleep->fd_count += count;
 	}
+}
+
+/* Which of a device's fds are readable, as a set of bits. */
+static unsigned find_readable(const struct snt__sleep_device *device,
+			      const struct pollfd *fds)
+{
+	unsigned readable = 0;
+
+	for (unsigned i = 0; fds && i < device->count; i++)
+		readable |= (fds[device->first + i].revents != 0) << i;
+	return readable;
 }
 
 /* A device whose fd was readable probably has completions for its CQs. */
@@ -47,11 +60,11 @@ static void return_all(struct snt_loop *loop, struct snt__sleep *sleep,
 	bool found = false;
 
 	for (unsigned i = 0; i < sleep->count; i++) {
-		const struct snt_device *device = sleep->device[i];
-		bool readable = fds && fds[i].revents;
+		const struct snt__sleep_device *device = &sleep->device[i];
+		unsigned readable = find_readable(device, fds);
 
-		snt__device_rx_return(device, readable);
-		found |= readable;
+		snt__device_rx_return(device->device, readable);
+		found |= readable != 0;
 	}
 	sleep->count = 0;
 	if (found)
@@ -68,8 +81,8 @@ static int watch_all(struct snt_loop *loop, struct snt__sleep *sleep,
 {
 	struct timespec timeout = { .tv_sec = timeout_ns / 1000000000,
 				    .tv_nsec = timeout_ns % 1000000000 };
-	struct pollfd fds[SNT_DEVICES_MAX + 1];
-	const unsigned last = sleep->count;
+	struct pollfd fds[SNT_DEVICES_MAX * SNT__RX_FDS + 1];
+	const unsigned last = sleep->fd_count;
 	int count, error;
 
 	for (unsigned i = 0; i < last; i++)

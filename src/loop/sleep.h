@@ -7,9 +7,13 @@
 /* Fds to sleep on besides the loop's. */
 struct snt__sleep {
 	struct snt_loop *loop;
-	unsigned count;
-	const struct snt_device *device[SNT_DEVICES_MAX];
-	int fd[SNT_DEVICES_MAX];
+	unsigned count; /* devices */
+	unsigned fd_count;
+	struct snt__sleep_device {
+		const struct snt_device *device;
+		unsigned first, count; /* its fds */
+	} device[SNT_DEVICES_MAX];
+	int fd[SNT_DEVICES_MAX * SNT__RX_FDS];
 };
 
 /* Called before CQs are armed, so that devices need not wake another thread to move

@@ -237,7 +237,9 @@ static void while_a_poller_tries_again(void **state)
 
 static void borrow(struct side *side)
 {
-	while (snt__udp_rx_borrow(side->device) < 0)
+	int fds[SNT__RX_FDS];
+
+	while (!snt__udp_rx_borrow(side->device, fds))
 		sched_yield();
 }
 

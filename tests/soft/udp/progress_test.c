@@ -45,6 +45,8 @@ struct world {
 	struct snt__progress_plan plan;
 	bool called;	/* its eventfd */
 	bool sees_room; /* it also sleeps until the socket has room */
+	bool hears;	/* it also sleeps on the bell */
+	bool heard;
 	unsigned polls, polls_before;
 	uint64_t until;
 };
@@ -116,15 +118,28 @@ static void record_arrives(struct world *world)
 	world->bell_asked = false;
 }
 
-/* A thread of the program has taken the bell that the device's thread asked for. */
-static void serve_links(struct world *world)
+/* Now and then a peer is quicker, and the ring does not become empty. */
+static bool ask_for_bells(struct world *world)
+{
+	if (world->linked && below(20) == 0) {
+		record_arrives(world);
+		return false;
+	}
+	if (world->ring_at && !world->reply_at)
+		world->reply_at = world->now;
+	world->ring_at = 0;
+	world->bell_asked = true;
+	return true;
+}
+
+/* Any thread may take the bell that was for another one. */
+static void hear_bells(struct world *world)
 {
 	world->bell = false;
-	if (!snt__progress_rests(&world->progress))
+	if (!snt__progress_wants_bells(&world->progress) || ask_for_bells(world))
 		return;
-	world->bell_asked = true;
-	if (world->ring_at)
-		wake_thread(world, SNT__WAKE_BELL);
+	snt__progress_take_back(&world->progress);
+	wake_thread(world, SNT__WAKE_BELL);
 }
 
 static void poll_device(struct world *world, bool got_lock)
@@ -142,7 +157,7 @@ static void poll_device(struct world *world, bool got_lock)
 		snt__progress_see_more(progress, world->now);
 	if (below(10) == 0) {
 		record_arrives(world);
-		serve_links(world);
+		hear_bells(world);
 	}
 	if (!snt__progress_defers(progress)) {
 		send_all(world);
@@ -171,7 +186,7 @@ static void arm(struct world *world)
 static void borrow(struct world *world)
 {
 	send_all(world);
-	if (snt__progress_borrow(&world->progress, world->now, !world->linked)) {
+	if (snt__progress_borrow(&world->progress, world->now, true)) {
 		assert_false(world->borrowing);
 		world->borrowing = true;
 		world->borrows_apart = world->held;
@@ -180,15 +195,20 @@ static void borrow(struct world *world)
 			wake_thread(world, SNT__WAKE_BORROWED);
 			if (take_in(world))
 				world->borrows_apart = false;
-			send_all(world);
 		}
+		if (!ask_for_bells(world)) {
+			snt__progress_take_back(&world->progress);
+			wake_thread(world, SNT__WAKE_BELL);
+		}
+		send_all(world);
 	}
 	wake_thread(world, SNT__WAKE_WORK);
 }
 
 static bool is_readable(const struct world *world)
 {
-	return world->borrows_apart ? world->edge : world->packet_at || world->held;
+	return world->bell ||
+	       (world->borrows_apart ? world->edge : world->packet_at || world->held);
 }
 
 static void return_it(struct world *world, bool readable)
@@ -197,6 +217,10 @@ static void return_it(struct world *world, bool readable)
 		return;
 	world->borrowing = false;
 	snt__progress_return(&world->progress, world->now);
+	if (readable && world->bell)
+		hear_bells(world);
+	if (!snt__progress_wants_bells(&world->progress))
+		world->bell_asked = false;
 	if (readable)
 		take_in(world);
 	wake_thread(world, SNT__WAKE_RETURNED);
@@ -235,18 +259,30 @@ static void rest(struct world *world)
 	world->plan.thread = SNT__THREAD_AWAKE;
 }
 
+static void move_own(struct world *world)
+{
+	bool arrived = take_in(world);
+
+	if (arrived)
+		world->progress.active_at = world->now;
+	snt__progress_moved(&world->progress, arrived, world->now);
+}
+
 static void look(struct world *world)
 {
 	struct snt__progress *progress = &world->progress;
 	struct snt__progress_work work;
 
-	if (plans_rest(world))
-		world->bell_asked = false;
-	world->bell = false;
-	if (world->linked)
-		snt__progress_take_back(progress);
-	if (!snt__progress_yields(progress, world->timer, world->now) && take_in(world))
-		progress->active_at = world->now;
+	if (plans_rest(world)) {
+		snt__progress_sleep(progress, (struct snt__progress_plan){ 0 });
+		if (!snt__progress_wants_bells(progress))
+			world->bell_asked = false;
+	}
+	if (world->heard)
+		hear_bells(world);
+	world->heard = false;
+	if (!snt__progress_yields(progress, world->timer, world->now))
+		move_own(world);
 	send_all(world);
 	if (world->now - progress->active_at >= SNT__PROGRESS_IDLE)
 		world->held = false;
@@ -256,6 +292,8 @@ static void look(struct world *world)
 		rest(world);
 	snt__progress_sleep(progress, world->plan);
 	world->sees_room = world->stalled_at;
+	world->hears = world->plan.thread != SNT__THREAD_NAPPING ||
+		       progress->owner == SNT__OWNER_POLLER;
 	world->place = world->plan.thread == SNT__THREAD_AWAKE ? LOOKING : SLEEPING;
 	world->until = world->plan.until;
 	world->polls = world->polls_before = snt__progress_polls(progress);
@@ -277,7 +315,8 @@ static bool is_heard(const struct world *world)
 
 static bool is_runnable(const struct world *world)
 {
-	return world->place == LOOKING || world->called || world->bell ||
+	return world->place == LOOKING || world->called ||
+	       (world->bell && world->hears) ||
 	       (world->place == SLEEPING && is_heard(world)) ||
 	       world->until <= world->now;
 }
@@ -290,13 +329,14 @@ static void end_grace(struct world *world, bool woken)
 	world->place = LOOKING;
 }
 
-static void end_sleep(struct world *world, bool woken)
+static void end_sleep(struct world *world, bool called, bool woken)
 {
 	struct snt__progress *progress = &world->progress;
 	bool guarding = world->plan.thread == SNT__THREAD_GUARDING;
 
-	if (guarding && !woken && is_heard(world)) {
+	if (guarding && !called && (is_heard(world) || world->bell)) {
 		world->place = GRACE;
+		world->hears = false;
 		world->until = world->now + SNT__PROGRESS_NAP;
 		return;
 	}
@@ -314,19 +354,22 @@ static void end_sleep(struct world *world, bool woken)
 
 static void run_thread(struct world *world)
 {
-	bool woken = world->called || world->bell;
+	bool bell = world->bell && world->hears;
+	bool called = world->called, woken = called || bell;
 
 	if (!is_runnable(world))
 		return;
+	if (world->place == SLEEPING && bell)
+		world->heard = true;
 	if (world->place == LOOKING) {
 		look(world);
 		return;
 	}
 	world->called = false;
 	if (world->place == GRACE)
-		end_grace(world, woken);
+		end_grace(world, called);
 	else
-		end_sleep(world, woken);
+		end_sleep(world, called, woken);
 }
 
 /*
@@ -412,7 +455,7 @@ static void check_abandoned(const struct world *at)
 static void check_borrower(const struct world *world)
 {
 	if (world->borrowing && world->progress.owner == SNT__OWNER_BORROWER &&
-	    world->packet_at)
+	    (world->packet_at || world->ring_at))
 		assert_true(is_readable(world) || is_runnable(world));
 }
 

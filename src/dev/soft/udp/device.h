@@ -3,6 +3,7 @@
 #define SNT_DEV_SOFT_UDP_DEVICE_H
 
 #include <pthread.h>
+#include "dev/provider.h"
 #include "dev/soft/device.h"
 #include "dev/soft/shm/shm.h"
 #include "dev/soft/udp/gate.h"
@@ -102,10 +103,16 @@ static inline uint64_t snt__udp_latest(const struct snt__udp_device *device,
 }
 
 /* See snt__provider. */
-int snt__udp_rx_borrow(struct snt__udp_device *device);
-void snt__udp_rx_return(struct snt__udp_device *device, bool readable);
+unsigned snt__udp_rx_borrow(struct snt__udp_device *device, int fds[SNT__RX_FDS]);
+void snt__udp_rx_return(struct snt__udp_device *device, unsigned readable);
 
-/* Moves packets. With the lock. Returns whether there were any. */
+/* Serves links, whose bells may have been another thread's: that one is woken, or asked
+ * for again. With the lock. */
+void snt__udp_hear_bells(struct snt__udp_device *device, uint64_t now);
+
+/* Receives, and runs timers. With the lock. Returns whether packets have arrived. */
+bool snt__udp_take_in(struct snt__udp_device *device, uint64_t now);
+/* The same, and sends. Returns whether there was anything. */
 bool snt__udp_move(struct snt__udp_device *device, uint64_t now);
 uint64_t snt__udp_now(void);
 void snt__udp_lock(struct snt__udp_device *device);

@@ -15,6 +15,12 @@
  * often: an empty socket costs 500 ns, as much as the way of a packet through memory. */
 #define SOCKET_PAUSE UINT64_C(10000)
 
+/* The fds that a borrower sleeps on. */
+enum rx_fd {
+	RX_SOCKET,
+	RX_BELLS,
+};
+
 uint64_t snt__udp_now(void)
 {
 	struct timespec now;
@@ -54,19 +60,33 @@ static unsigned receive(struct snt__udp_device *device, uint64_t now)
 	return count;
 }
 
-/* The device's thread is woken for links, but a busy poller may keep it from its
- * processor, and from the lock. The bell that is taken here may have been for that
- * thread, and a link that is accepted has a peer that does not know that this thread
- * sleeps. */
-static void serve_links(struct snt__udp_device *device, uint64_t now)
+/* Asks producers to ring, once all rings are empty. False: they do not become empty. */
+static bool ask_for_bells(struct snt__udp_device *device, uint64_t now)
 {
-	if (device->shm.fd < 0 || now - device->served_at < SNT__PROGRESS_IDLE)
-		return;
+	for (unsigned i = 0; i < LATE_MAX; i++) {
+		if (snt__shm_sleep(&device->shm))
+			return true;
+		snt__shm_receive(&device->shm, now);
+	}
+	return false;
+}
+
+void snt__udp_hear_bells(struct snt__udp_device *device, uint64_t now)
+{
 	device->served_at = now;
 	snt__shm_serve(&device->shm, now);
-	/* If a ring is not empty the thread is woken, else the next producer rings. */
-	if (snt__progress_rests(&device->progress) && !snt__shm_sleep(&device->shm))
-		snt__udp_thread_wake(device, SNT__WAKE_BELL, now);
+	if (!snt__progress_wants_bells(&device->progress) || ask_for_bells(device, now))
+		return;
+	snt__progress_take_back(&device->progress);
+	snt__udp_thread_wake(device, SNT__WAKE_BELL, now);
+}
+
+/* The thread that sleeps on bells is woken for links, but a busy poller may keep it from
+ * its processor, and from the lock. */
+static void serve_links(struct snt__udp_device *device, uint64_t now)
+{
+	if (device->shm.fd >= 0 && now - device->served_at >= SNT__PROGRESS_IDLE)
+		snt__udp_hear_bells(device, now);
 }
 
 /*
@@ -74,7 +94,7 @@ static void serve_links(struct snt__udp_device *device, uint64_t now)
  * finds both answers and timers that have expired meanwhile: the answers count, so all
  * of them are received before a timer runs.
  */
-static bool take_in(struct snt__udp_device *device, uint64_t now)
+bool snt__udp_take_in(struct snt__udp_device *device, uint64_t now)
 {
 	bool late = snt__soft_deadline(device->core) <= now;
 	bool moved = snt__shm_receive(&device->shm, now);
@@ -119,7 +139,7 @@ struct snt__progress_work snt__udp_work(struct snt__udp_device *device)
 
 bool snt__udp_move(struct snt__udp_device *device, uint64_t now)
 {
-	bool moved = take_in(device, now);
+	bool moved = snt__udp_take_in(device, now);
 
 	moved |= snt__udp_send(&device->sender, device->core,
 			       snt__udp_latest(device, now));
@@ -166,7 +186,7 @@ static bool move_for_poller(struct snt__udp_device *device, uint64_t now)
 		return moved;
 	}
 	moved = snt__udp_send(&device->sender, device->core, now);
-	moved |= take_in(device, snt__udp_latest(device, now));
+	moved |= snt__udp_take_in(device, snt__udp_latest(device, now));
 	if (!snt__progress_defers(progress) || device->sender.busy)
 		moved |= snt__udp_send(&device->sender, device->core,
 				       snt__udp_latest(device, now));
@@ -262,49 +282,87 @@ static void arm(void *arg)
  * Sleeping on the device
  */
 
-/* While packets come through shared memory, the socket is not the fd to wait for. */
 static bool may_borrow(const struct snt__udp_device *device)
 {
-	return !snt__shm_linked(&device->shm) && !device->receiver.busy &&
-	       !snt__udp_sender_stalled(&device->sender);
+	return !device->receiver.busy && !snt__udp_sender_stalled(&device->sender);
 }
 
 /* The device's thread may not be notified of what has arrived by now. That is left to
  * the caller, which may not come back, so the device's thread is woken. If something
  * had arrived, the caller hardly sleeps: the socket is likely to be readable. */
-static int fd_to_sleep_on(struct snt__udp_device *device, uint64_t now)
+static int socket_to_sleep_on(struct snt__udp_device *device, uint64_t now)
 {
 	int fd = snt__udp_rx_hold_sleep(&device->receiver.rx_hold, false);
 
 	if (fd == device->socket.fd)
 		return fd;
 	snt__udp_thread_wake(device, SNT__WAKE_BORROWED, now);
-	if (!take_in(device, now))
+	if (!snt__udp_take_in(device, now))
 		return fd;
 	snt__udp_send(&device->sender, device->core, snt__udp_latest(device, now));
 	return device->socket.fd;
 }
 
-/* Sends what is pending before the caller sleeps. */
-int snt__udp_rx_borrow(struct snt__udp_device *device)
+/* Replies to what the rings had go out before the caller sleeps. */
+static bool lend_bells(struct snt__udp_device *device, uint64_t now)
 {
+	uint64_t before = device->shm.stats.packets_in;
+	bool asked = ask_for_bells(device, now);
+
+	if (device->shm.stats.packets_in != before)
+		snt__udp_send(&device->sender, device->core,
+			      snt__udp_latest(device, now));
+	return asked;
+}
+
+static unsigned lend(struct snt__udp_device *device, int fds[SNT__RX_FDS], uint64_t now)
+{
+	fds[RX_SOCKET] = socket_to_sleep_on(device, now);
+	if (device->shm.fd < 0)
+		return 1;
+	if (!lend_bells(device, now)) {
+		snt__progress_take_back(&device->progress);
+		snt__udp_thread_wake(device, SNT__WAKE_BELL, now);
+	}
+	fds[RX_BELLS] = device->shm.fd;
+	return 2;
+}
+
+/* Sends what is pending before the caller sleeps. */
+unsigned snt__udp_rx_borrow(struct snt__udp_device *device, int fds[SNT__RX_FDS])
+{
+	unsigned count = 0;
 	uint64_t now;
-	int fd = -1;
 
 	if (device->foreign)
-		return -1;
+		return 0;
 	snt__udp_lock(device);
 	now = snt__udp_now();
 	snt__udp_send(&device->sender, device->core, now);
 	now = snt__udp_latest(device, now);
 	if (snt__progress_borrow(&device->progress, now, may_borrow(device)))
-		fd = fd_to_sleep_on(device, now);
+		count = lend(device, fds, now);
 	snt__udp_thread_wake(device, SNT__WAKE_WORK, now);
 	snt__udp_unlock(device);
-	return fd;
+	return count;
 }
 
-void snt__udp_rx_return(struct snt__udp_device *device, bool readable)
+/* A program that is awake needs no bells, unless the device's thread does. What came by
+ * one leaves the socket for a later poll. */
+static void return_bells(struct snt__udp_device *device, unsigned readable,
+			 uint64_t now)
+{
+	if (device->shm.fd < 0)
+		return;
+	if (readable & (1u << RX_BELLS))
+		snt__udp_hear_bells(device, now);
+	if (!snt__progress_wants_bells(&device->progress))
+		snt__shm_wake(&device->shm);
+	if (readable == 1u << RX_BELLS)
+		device->socket_at = now;
+}
+
+void snt__udp_rx_return(struct snt__udp_device *device, unsigned readable)
 {
 	uint64_t now;
 
@@ -313,8 +371,9 @@ void snt__udp_rx_return(struct snt__udp_device *device, bool readable)
 	snt__udp_lock(device);
 	now = snt__udp_now();
 	snt__progress_return(&device->progress, now);
+	return_bells(device, readable, now);
 	/* The device's thread does not look again if it is sending already. */
-	if (readable && take_in(device, now) && device->sender.busy)
+	if (readable && snt__udp_take_in(device, now) && device->sender.busy)
 		snt__udp_send(&device->sender, device->core,
 			      snt__udp_latest(device, now));
 	snt__udp_thread_wake(device, SNT__WAKE_RETURNED, now);

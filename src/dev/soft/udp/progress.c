@@ -20,7 +20,7 @@ static const uint8_t next_owner[SNT__OWNER_COUNT][SNT__PROGRESS_EVENTS] = {
 	[THREAD]     = { POLLER,   THREAD,   BORROWER, THREAD,   THREAD,   THREAD,   THREAD  },
 	[POLLER]     = { POLLER,   THREAD,   BORROWER, POLLER,   POLLER,   THREAD,   POLLER  },
 	[BORROWER]   = { BORROWER, BORROWER, BORROWER, BORROWER, RETURNED, BORROWER, OVERDUE },
-	[RETURNED]   = { RETURNED, RETURNED, BORROWER, POLLER,   RETURNED, THREAD,   RETURNED },
+	[RETURNED]   = { POLLER,   RETURNED, BORROWER, POLLER,   RETURNED, THREAD,   THREAD  },
 	[OVERDUE]    = { OVERDUE,  OVERDUE,  OVERDUE,  OVERDUE,  THREAD,   OVERDUE,  OVERDUE },
 };
 /* clang-format on */
@@ -113,7 +113,7 @@ bool snt__progress_borrow(struct snt__progress *progress, uint64_t now, bool pos
 
 	snt__progress_see(progress, now, now);
 	progress->seen_at = SNT__PROGRESS_NEVER;
-	possible &= !lent && now - progress->steady_since >= SNT__PROGRESS_STEADY;
+	possible &= !lent && now - progress->steady_since >= progress->steady_min;
 	change_owner(progress,
 		     possible ? SNT__PROGRESS_BORROWED : SNT__PROGRESS_REFUSED);
 	return possible;
@@ -123,9 +123,15 @@ void snt__progress_return(struct snt__progress *progress, uint64_t now)
 {
 	assert(snt__progress_is_lent(progress));
 	change_owner(progress, SNT__PROGRESS_RETURNED);
+	if (progress->steady_min &&
+	    ++progress->good_returns % SNT__PROGRESS_GOOD_RETURNS == 0)
+		progress->steady_min /= 2;
 	snt__progress_see(progress, now, now);
 	snt__progress_set_polled_at(progress, now);
 	snt__progress_count_poll(progress);
+	/* A program that sleeps is no busy poller, however often it comes. */
+	progress->polling_since = now;
+	progress->polls_before = snt__progress_polls(progress);
 }
 
 void snt__progress_arm(struct snt__progress *progress)
@@ -141,16 +147,40 @@ void snt__progress_arm(struct snt__progress *progress)
 
 void snt__progress_take_back(struct snt__progress *progress)
 {
-	if (progress->owner == BORROWER)
+	if (snt__progress_is_lent(progress))
 		change_owner(progress, SNT__PROGRESS_LATE);
-	else if (progress->owner == RETURNED)
-		change_owner(progress, SNT__PROGRESS_QUIET);
 }
 
-/* A poller handles timers, too; a thread that sleeps does not. */
+/* The program held up its peers. */
+static void distrust(struct snt__progress *progress)
+{
+	uint64_t longer = 4 * progress->steady_min;
+
+	if (longer < SNT__PROGRESS_STEADY)
+		longer = SNT__PROGRESS_STEADY;
+	progress->steady_min = sooner(longer, SNT__PROGRESS_STEADY_MAX);
+	progress->good_returns = 0;
+}
+
+void snt__progress_moved(struct snt__progress *progress, bool answered, uint64_t now)
+{
+	if (progress->owner != RETURNED)
+		return;
+	if (answered) {
+		distrust(progress);
+		change_owner(progress, SNT__PROGRESS_LATE);
+	} else if (snt__progress_pause(progress, now) > SNT__PROGRESS_SILENCE) {
+		change_owner(progress, SNT__PROGRESS_QUIET);
+	}
+}
+
+/* A poller handles timers, too; a thread that sleeps does not. One that has returned, and
+ * has been away since, may or may not come back. */
 bool snt__progress_yields(const struct snt__progress *progress, uint64_t deadline,
 			  uint64_t now)
 {
+	if (progress->owner == RETURNED)
+		return snt__progress_pause(progress, now) <= SNT__PROGRESS_PAUSE;
 	return snt__progress_is_away(progress) &&
 	       (!snt__progress_is_lent(progress) || deadline > now);
 }
@@ -233,7 +263,8 @@ bool snt__progress_naps_on(const struct snt__progress *progress, unsigned *polls
  * moving packets for long, for which it has the lock. */
 void snt__progress_end_nap(struct snt__progress *progress, uint64_t now)
 {
-	if (snt__progress_pause(progress, now) > SNT__PROGRESS_PAUSE)
+	if (progress->owner == POLLER &&
+	    snt__progress_pause(progress, now) > SNT__PROGRESS_PAUSE)
 		change_owner(progress, SNT__PROGRESS_QUIET);
 }
 
@@ -274,7 +305,7 @@ static bool has_to_wake(const struct snt__progress *progress,
 	case SNT__WAKE_RETURNED:
 		return progress->wake_at > now + SNT__PROGRESS_NAP;
 	case SNT__WAKE_BELL:
-		return snt__progress_rests(progress);
+		return true;
 	case SNT__WAKE_ARMED:
 		return snt__progress_naps(progress) && !snt__progress_is_away(progress);
 	}

@@ -55,12 +55,16 @@
  * waking it whenever a timer is started: acknowledgment timeouts are at least 10 ms,
  * and mostly much longer than that. */
 #define SNT__PROGRESS_HORIZON (100 * SNT__PROGRESS_NAP)
-/* A program that was away from the library for longer has other work, and would delay
- * peers that write to its memory by as much; being woken by the device's thread costs
- * it 5 to 10 us. */
-#define SNT__PROGRESS_AWAY 100000
-/* It may borrow again when it has come for so long without such an absence. */
-#define SNT__PROGRESS_STEADY (2 * SNT__PROGRESS_AWAY)
+/* A program that is away from the library for longer has other work. If packets waited
+ * for it meanwhile, which they do for up to a nap, it may borrow again only when it has
+ * come for some time (STEADY) without such an absence; four times as long each time
+ * that it happens again, at most STEADY_MAX. Being woken by the device's thread
+ * costs it 5 to 10 us, holding up a peer 500. */
+#define SNT__PROGRESS_AWAY	 100000
+#define SNT__PROGRESS_STEADY	 (2 * SNT__PROGRESS_AWAY)
+#define SNT__PROGRESS_STEADY_MAX (10 * SNT__PROGRESS_SILENCE)
+/* So many returns halve that time. */
+#define SNT__PROGRESS_GOOD_RETURNS 256
 
 /* The longest time that anything waits for the thread alone: a nap that began as long
  * as possible ago, another one, a packet that is seen by a thread that guards, and its
@@ -95,9 +99,9 @@ enum snt__progress_event {
 	/* A thread is going to sleep and could not borrow. */
 	SNT__PROGRESS_REFUSED,
 	SNT__PROGRESS_RETURNED,
-	/* No polls came during a nap. */
+	/* No polls came during a nap; from a program that has returned, for long. */
 	SNT__PROGRESS_QUIET,
-	/* A packet has come, and the borrower has not, for a whole nap. */
+	/* A packet has come, and the program has not, for a whole nap. */
 	SNT__PROGRESS_LATE,
 	SNT__PROGRESS_EVENTS,
 };
@@ -129,7 +133,8 @@ enum snt__progress_reason {
 	 * although packets have come: ppoll(2) goes on when another thread has taken
 	 * them first. */
 	SNT__WAKE_RETURNED,
-	/* Another thread has taken the bell that was for this one. */
+	/* Another thread has taken a bell, and a ring does not become empty: no further
+	 * bell would come. */
 	SNT__WAKE_BELL,
 	/* A CQ was armed: packets must move without polls. */
 	SNT__WAKE_ARMED,
@@ -159,6 +164,10 @@ struct snt__progress {
 	 * there), and since when without a long absence. */
 	uint64_t seen_at;
 	uint64_t steady_since;
+	/* How long the program must have been steady to borrow, since it held up its
+	 * peers; and how often it has returned since without doing so again. */
+	uint64_t steady_min;
+	unsigned good_returns;
 
 	/* The thread's own: when there was last something to do. */
 	uint64_t active_at;
@@ -191,8 +200,8 @@ void snt__progress_see_post(struct snt__progress *progress, uint64_t begin,
 			    uint64_t end);
 
 /* A thread is going to sleep. Returns whether it may borrow what arrives: only one
- * thread at a time, which more would share every wake-up with, and only a program that
- * comes often. `possible`: the device can be borrowed. */
+ * thread at a time, which more would share every wake-up with, and no program that has
+ * held up its peers lately. `possible`: the device can be borrowed. */
 bool snt__progress_borrow(struct snt__progress *progress, uint64_t now, bool possible);
 void snt__progress_return(struct snt__progress *progress, uint64_t now);
 
@@ -203,13 +212,14 @@ void snt__progress_arm(struct snt__progress *progress);
  * The device's thread
  */
 
-/* Packets will come that no borrower is woken by: what was lent, or will be, is the
- * thread's again. */
+/* Packets are there of which the borrower will not hear: they are the thread's. */
 void snt__progress_take_back(struct snt__progress *progress);
 
-/* Does it leave everything that arrives, and timers, to the owner? It still sends. */
+/* Does it leave everything that arrives, and timers, to the owner? It still sends. If it
+ * does not, it reports whether a peer waited for a reply. */
 bool snt__progress_yields(const struct snt__progress *progress, uint64_t deadline,
 			  uint64_t now);
+void snt__progress_moved(struct snt__progress *progress, bool answered, uint64_t now);
 
 /* How to sleep, now that everything is done; AWAKE: not at all. */
 struct snt__progress_plan snt__progress_plan(const struct snt__progress *progress,
@@ -264,15 +274,22 @@ static inline bool snt__progress_naps(const struct snt__progress *progress)
 }
 
 /* May replies wait for the next poll? If none comes, the thread sends them after a short
- * nap. While a thread has borrowed what arrives naps are long, and another thread that
- * polled may not come again. */
+ * nap. Programs that sleep have peers that do: two packets at different times would
+ * wake these twice. */
 static inline bool snt__progress_defers(const struct snt__progress *progress)
 {
 	return progress->thread == SNT__THREAD_NAPPING &&
-	       !snt__progress_is_lent(progress);
+	       progress->owner == SNT__OWNER_POLLER;
 }
 
-/* Does it sleep on bells, which producers have been asked for? */
+/* Does a thread sleep until producers ring? Does the device's thread? */
+static inline bool snt__progress_wants_bells(const struct snt__progress *progress)
+{
+	return progress->owner == SNT__OWNER_BORROWER ||
+	       progress->thread == SNT__THREAD_ASLEEP ||
+	       progress->thread == SNT__THREAD_ASLEEP_APART;
+}
+
 static inline bool snt__progress_rests(const struct snt__progress *progress)
 {
 	return progress->thread == SNT__THREAD_ASLEEP ||

@@ -232,12 +232,12 @@ static enum snt_path path(struct ibv_context *context, struct ibv_qp *qp)
 	return snt__udp_device_path(snt__udp_device_of(context), qp);
 }
 
-static int rx_borrow(struct ibv_context *context)
+static unsigned rx_borrow(struct ibv_context *context, int fds[SNT__RX_FDS])
 {
-	return snt__udp_rx_borrow(snt__udp_device_of(context));
+	return snt__udp_rx_borrow(snt__udp_device_of(context), fds);
 }
 
-static void rx_return(struct ibv_context *context, bool readable)
+static void rx_return(struct ibv_context *context, unsigned readable)
 {
 	snt__udp_rx_return(snt__udp_device_of(context), readable);
 }

@@ -27,7 +27,8 @@ struct turn {
 	struct snt__progress_plan plan;
 	uint64_t now;
 	bool stalled;
-	bool bell; /* links have something to be served */
+	bool bell;  /* links have something to be served */
+	bool hears; /* bells, while it naps: they are no sleeping thread's */
 };
 
 /* A lock that is taken again at once never goes to the threads that wait for it. */
@@ -40,7 +41,7 @@ static void yield_to_waiters(struct snt__udp_device *device)
 	}
 }
 
-/* The first two fds are those that wake the thread, and of bells. */
+/* The first two fds are those that wake the thread, and of bells, unless that is -1. */
 static enum woken_by sleep_on(struct snt__udp_device *device, struct turn *turn,
 			      struct pollfd *fds, unsigned count, uint64_t time)
 {
@@ -50,7 +51,7 @@ static enum woken_by sleep_on(struct snt__udp_device *device, struct turn *turn,
 	int found;
 
 	fds[0] = (struct pollfd){ .fd = device->wake_fd, .events = POLLIN };
-	fds[1] = (struct pollfd){ .fd = device->shm.fd, .events = POLLIN };
+	fds[1].events = POLLIN;
 	found = ppoll(fds, count, time == SNT__PROGRESS_NEVER ? NULL : &timeout, NULL);
 	if (found <= 0)
 		return WOKEN_BY_TIME;
@@ -67,6 +68,7 @@ static void sleep_on_all(struct snt__udp_device *device, struct turn *turn,
 {
 	bool apart = turn->plan.thread == SNT__THREAD_ASLEEP_APART;
 	struct pollfd fds[4] = {
+		[1] = { .fd = device->shm.fd },
 		[2] = { .fd = apart ? device->receiver.rx_hold.epoll_fd
 				    : device->socket.fd,
 			.events = POLLIN },
@@ -94,7 +96,7 @@ static void nap(struct snt__udp_device *device, struct turn *turn, uint64_t time
 	const unsigned before = snt__progress_polls(&device->progress);
 	unsigned polls = before;
 	enum woken_by by;
-	struct pollfd fds[2];
+	struct pollfd fds[2] = { [1] = { .fd = turn->hears ? device->shm.fd : -1 } };
 
 	do
 		by = sleep_on(device, turn, fds, 2, time);
@@ -109,12 +111,16 @@ static void nap(struct snt__udp_device *device, struct turn *turn, uint64_t time
 static void guard(struct snt__udp_device *device, struct turn *turn, uint64_t time)
 {
 	const unsigned polls = snt__progress_polls(&device->progress);
-	struct pollfd fds[3] = { [2] = { .fd = device->socket.fd, .events = POLLIN } };
+	struct pollfd fds[3] = {
+		[1] = { .fd = device->shm.fd },
+		[2] = { .fd = device->socket.fd, .events = POLLIN },
+	};
 	enum woken_by by = sleep_on(device, turn, fds, 3, time);
 
 	if (by == WOKEN_BY_TIME)
 		return;
-	if (by == WOKEN_BY_PACKET &&
+	fds[1].fd = -1;
+	if (by != WOKEN_BY_THREAD &&
 	    sleep_on(device, turn, fds, 2, SNT__PROGRESS_NAP) == WOKEN_BY_TIME) {
 		snt__udp_lock(device);
 		snt__progress_end_guard(&device->progress, polls);
@@ -151,13 +157,19 @@ static bool rests(const struct turn *turn)
 	       turn->plan.thread == SNT__THREAD_ASLEEP_APART;
 }
 
-/* Producers need not ring while the thread is awake. */
+/* Producers need not ring while the thread is awake, unless another thread sleeps. */
 static void rise(struct snt__udp_device *device, struct turn *turn)
 {
-	if (rests(turn))
-		snt__shm_wake(&device->shm);
+	struct snt__progress *progress = &device->progress;
+	static const struct snt__progress_plan awake = { SNT__THREAD_AWAKE, 0 };
+
+	if (rests(turn)) {
+		snt__progress_sleep(progress, awake);
+		if (!snt__progress_wants_bells(progress))
+			snt__shm_wake(&device->shm);
+	}
 	if (turn->bell)
-		snt__shm_serve(&device->shm, turn->now);
+		snt__udp_hear_bells(device, turn->now);
 	turn->bell = false;
 }
 
@@ -186,26 +198,37 @@ static void plan_sleep(struct snt__udp_device *device, struct turn *turn)
 
 	turn->plan = snt__progress_plan(&device->progress, &work, turn->now);
 	if (rests(turn) && !rest(device, turn)) {
-		snt__shm_wake(&device->shm);
+		if (device->progress.owner != SNT__OWNER_BORROWER)
+			snt__shm_wake(&device->shm);
 		turn->plan.thread = SNT__THREAD_AWAKE;
 	}
 	turn->stalled = snt__udp_sender_stalled(&device->sender);
+	turn->hears = device->progress.owner == SNT__OWNER_POLLER;
 	snt__progress_sleep(&device->progress, turn->plan);
 }
 
-/* Moves packets, unless they are another thread's. Its packets in shared memory wake no
- * thread that sleeps on the socket. */
+static void move_own(struct snt__udp_device *device, struct turn *turn)
+{
+	bool arrived = snt__udp_take_in(device, turn->now);
+	bool sent = snt__udp_send(&device->sender, device->core,
+				  snt__udp_latest(device, turn->now));
+
+	/* The move may have taken longer than SNT__PROGRESS_SPIN. */
+	if (arrived || sent)
+		device->progress.active_at = turn->now = snt__udp_now();
+	/* What arrives without a reply is one itself, and holds up no peer. */
+	snt__progress_moved(&device->progress, arrived && sent, turn->now);
+}
+
+/* Moves packets, unless they are another thread's. */
 static void move(struct snt__udp_device *device, struct turn *turn)
 {
 	struct snt__progress *progress = &device->progress;
 
-	if (snt__shm_linked(&device->shm))
-		snt__progress_take_back(progress);
 	if (snt__progress_yields(progress, snt__udp_deadline(device), turn->now))
 		snt__udp_send(&device->sender, device->core, turn->now);
-	else if (snt__udp_move(device, turn->now))
-		/* The move may have taken longer than SNT__PROGRESS_SPIN. */
-		progress->active_at = turn->now = snt__udp_now();
+	else
+		move_own(device, turn);
 	/* Time that other threads gave the device while the gate was open. */
 	turn->now = snt__udp_latest(device, turn->now);
 	if (turn->now - progress->active_at >= SNT__PROGRESS_IDLE &&
