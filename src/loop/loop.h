@@ -7,6 +7,7 @@
 #include <stdbool.h>
 
 #include "dev/ctx.h"
+#include "loop/spin.h"
 #include "util/fork.h"
 #include "util/list.h"
 #include "vqp/notify.h"
@@ -107,8 +108,7 @@ struct snt_loop {
 
 	bool dispatched; /* by the program, which then may also sleep on its own */
 	int64_t spin_ns; /* or SNT_SPIN_AUTO */
-	uint64_t gap_ns; /* how long it recently took until something came */
-	unsigned probes;
+	struct snt__spin spin;
 	/* Replaces sleeping in simulated time: until the fd is readable, a timer is due
 	 * or time is up. NULL: epoll_wait(2). */
 	int (*sleep)(void *arg, int fd, int64_t timeout_ns);

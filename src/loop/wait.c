@@ -11,40 +11,14 @@
 
 #define BUDGET 256
 
-/* For SNT_SPIN_AUTO: the longest spin that can pay off, and the initial value. */
-#define AUTO_MAX_NS   100000
-#define AUTO_FIRST_NS 20000
-/* Longer waits count as this, so that a single long one does not decide. */
-#define GAP_MAX_NS (2 * AUTO_MAX_NS)
-/* One wait out of so many tests whether spinning would pay off again. */
-#define PROBE 16
-
+/* In simulated time polls take none, so that a spin would have no end. */
 static int64_t spin_for(struct snt_loop *loop)
 {
-	uint64_t twice = 2 * loop->gap_ns;
+	bool simulated = loop->sleep;
 
 	if (loop->spin_ns != SNT_SPIN_AUTO)
 		return loop->spin_ns;
-	if (!loop->gap_ns)
-		return AUTO_FIRST_NS;
-	if (loop->gap_ns >= AUTO_MAX_NS)
-		return ++loop->probes % PROBE ? 0 : AUTO_MAX_NS;
-	return twice < AUTO_MAX_NS ? (int64_t)twice : AUTO_MAX_NS;
-}
-
-/* How long it took recently until something came: quick to learn that answers are fast,
- * slow to learn that they are not. */
-static void learn(struct snt_loop *loop, uint64_t gap_ns)
-{
-	if (gap_ns > GAP_MAX_NS)
-		gap_ns = GAP_MAX_NS;
-	if (!loop->gap_ns)
-		loop->gap_ns = AUTO_FIRST_NS / 2;
-	if (gap_ns < loop->gap_ns)
-		loop->gap_ns -= (loop->gap_ns - gap_ns) / 2;
-	else
-		loop->gap_ns += (gap_ns - loop->gap_ns) / 8;
-	loop->gap_ns += !loop->gap_ns;
+	return simulated ? 0 : (int64_t)snt__spin_for(&loop->spin);
 }
 
 /* Polls between two readings of the clock. */
@@ -175,7 +149,7 @@ static int wait_shielded(struct snt_loop *loop, int64_t timeout_ns, bool *gone)
 	if (!ret && !woken && !*gone)
 		ret = wait_asleep(loop, timeout_ns, begin, gone);
 	if (!*gone && ret >= 0 && loop->spin_ns == SNT_SPIN_AUTO)
-		learn(loop, snt__loop_now(loop) - begin);
+		snt__spin_learn(&loop->spin, snt__loop_now(loop) - begin);
 	return ret;
 }
 
