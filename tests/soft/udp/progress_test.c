@@ -154,7 +154,7 @@ static void poll_device(struct world *world, bool got_lock)
 	snt__progress_see_poll(progress, world->now, world->now);
 	send_all(world);
 	if (take_in(world))
-		snt__progress_see_more(progress, world->now);
+		snt__progress_set_polled_at(progress, world->now);
 	if (below(10) == 0) {
 		record_arrives(world);
 		hear_bells(world);

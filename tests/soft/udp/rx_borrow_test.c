@@ -18,7 +18,7 @@
 static void trust(struct side *side)
 {
 	snt__udp_lock(side->device);
-	side->device->progress.steady_min = 0;
+	side->device->progress.lend_at = 0;
 	snt__udp_unlock(side->device);
 }
 
@@ -294,7 +294,7 @@ static void sleeper_does_not_come_back(void **state)
 	sides_close(side);
 }
 
-static const struct timespec away = { .tv_nsec = 2 * SNT__PROGRESS_AWAY };
+static const struct timespec away = { .tv_nsec = 2 * SNT__PROGRESS_NAP };
 
 /* A program that computes between two waits must not hold up peers that write to its memory. It
  * may, once: then its device's thread serves it. */
@@ -328,7 +328,7 @@ static void program_that_was_away_may_borrow(void **state)
 		while (!borrows_at_once(&side))
 			assert_true(snt__udp_now() < begin + patience_ns(30));
 		snt__udp_lock(side.device);
-		assert_int_equal(side.device->progress.steady_min, 0);
+		assert_int_equal(side.device->progress.lend_at, 0);
 		snt__udp_unlock(side.device);
 		give_back(&side, false);
 		nanosleep(&away, NULL);

@@ -262,7 +262,7 @@ static void progress(void *arg)
 	now = snt__udp_now();
 	snt__progress_see_poll(&device->progress, now, now);
 	if (move_for_poller(device, now))
-		snt__progress_see_more(&device->progress, snt__udp_now());
+		snt__progress_set_polled_at(&device->progress, snt__udp_now());
 	snt__udp_unlock(device);
 }
 

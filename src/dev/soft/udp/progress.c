@@ -35,12 +35,6 @@ static uint64_t sooner(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-/* Never exceeds the greatest time. */
-static uint64_t later_by(uint64_t time, uint64_t delay)
-{
-	return time < SNT__PROGRESS_NEVER - delay ? time + delay : SNT__PROGRESS_NEVER;
-}
-
 bool snt__progress_is_away(const struct snt__progress *progress)
 {
 	return progress->owner == POLLER || progress->owner == BORROWER ||
@@ -64,13 +58,6 @@ void snt__progress_set_polled_at(struct snt__progress *progress, uint64_t now)
 	atomic_store_explicit(&progress->polled_at, now, memory_order_relaxed);
 }
 
-void snt__progress_see(struct snt__progress *progress, uint64_t begin, uint64_t end)
-{
-	if (begin > later_by(progress->seen_at, SNT__PROGRESS_AWAY))
-		progress->steady_since = begin;
-	progress->seen_at = end;
-}
-
 /* Calls that come often and without a pause for long enough are those of a busy
  * poller. */
 void snt__progress_see_poll(struct snt__progress *progress, uint64_t begin,
@@ -78,7 +65,6 @@ void snt__progress_see_poll(struct snt__progress *progress, uint64_t begin,
 {
 	unsigned polls = snt__progress_polls(progress);
 
-	snt__progress_see(progress, begin, end);
 	if (snt__progress_pause(progress, begin) > SNT__PROGRESS_PAUSE) {
 		progress->polling_since = begin;
 		progress->polls_before = polls;
@@ -89,12 +75,6 @@ void snt__progress_see_poll(struct snt__progress *progress, uint64_t begin,
 		change_owner(progress, SNT__PROGRESS_POLLS_BUSY);
 }
 
-void snt__progress_see_more(struct snt__progress *progress, uint64_t now)
-{
-	progress->seen_at = now;
-	snt__progress_set_polled_at(progress, now);
-}
-
 /* While the post was in the kernel, other threads may have polled, or posted for as
  * long. */
 void snt__progress_see_post(struct snt__progress *progress, uint64_t begin,
@@ -102,7 +82,6 @@ void snt__progress_see_post(struct snt__progress *progress, uint64_t begin,
 {
 	uint64_t at = end - (uint64_t)snt__progress_pause(progress, begin);
 
-	snt__progress_see(progress, begin, end);
 	if (snt__progress_is_away(progress))
 		snt__progress_set_polled_at(progress, at < end ? at : end);
 }
@@ -111,9 +90,7 @@ bool snt__progress_borrow(struct snt__progress *progress, uint64_t now, bool pos
 {
 	bool lent = snt__progress_is_lent(progress);
 
-	snt__progress_see(progress, now, now);
-	progress->seen_at = SNT__PROGRESS_NEVER;
-	possible &= !lent && now - progress->steady_since >= progress->steady_min;
+	possible &= !lent && now >= progress->lend_at;
 	change_owner(progress,
 		     possible ? SNT__PROGRESS_BORROWED : SNT__PROGRESS_REFUSED);
 	return possible;
@@ -123,10 +100,6 @@ void snt__progress_return(struct snt__progress *progress, uint64_t now)
 {
 	assert(snt__progress_is_lent(progress));
 	change_owner(progress, SNT__PROGRESS_RETURNED);
-	if (progress->steady_min &&
-	    ++progress->good_returns % SNT__PROGRESS_GOOD_RETURNS == 0)
-		progress->steady_min /= 2;
-	snt__progress_see(progress, now, now);
 	snt__progress_set_polled_at(progress, now);
 	snt__progress_count_poll(progress);
 	/* A program that sleeps is no busy poller, however often it comes. */
@@ -151,23 +124,12 @@ void snt__progress_take_back(struct snt__progress *progress)
 		change_owner(progress, SNT__PROGRESS_LATE);
 }
 
-/* The program held up its peers. */
-static void distrust(struct snt__progress *progress)
-{
-	uint64_t longer = 4 * progress->steady_min;
-
-	if (longer < SNT__PROGRESS_STEADY)
-		longer = SNT__PROGRESS_STEADY;
-	progress->steady_min = sooner(longer, SNT__PROGRESS_STEADY_MAX);
-	progress->good_returns = 0;
-}
-
 void snt__progress_moved(struct snt__progress *progress, bool answered, uint64_t now)
 {
 	if (progress->owner != RETURNED)
 		return;
 	if (answered) {
-		distrust(progress);
+		progress->lend_at = now + SNT__PROGRESS_DISTRUST;
 		change_owner(progress, SNT__PROGRESS_LATE);
 	} else if (snt__progress_pause(progress, now) > SNT__PROGRESS_SILENCE) {
 		change_owner(progress, SNT__PROGRESS_QUIET);

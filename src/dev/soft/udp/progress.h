@@ -55,16 +55,10 @@
  * waking it whenever a timer is started: acknowledgment timeouts are at least 10 ms,
  * and mostly much longer than that. */
 #define SNT__PROGRESS_HORIZON (100 * SNT__PROGRESS_NAP)
-/* A program that is away from the library for longer has other work. If packets waited
- * for it meanwhile, which they do for up to a nap, it may borrow again only when it has
- * come for some time (STEADY) without such an absence; four times as long each time
- * that it happens again, at most STEADY_MAX. Being woken by the device's thread
- * costs it 5 to 10 us, holding up a peer 500. */
-#define SNT__PROGRESS_AWAY	 100000
-#define SNT__PROGRESS_STEADY	 (2 * SNT__PROGRESS_AWAY)
-#define SNT__PROGRESS_STEADY_MAX (10 * SNT__PROGRESS_SILENCE)
-/* So many returns halve that time. */
-#define SNT__PROGRESS_GOOD_RETURNS 256
+/* A program that computes between two waits holds up peers that write to its memory: for
+ * up to a nap, since then the device's thread looks. It may not borrow again for so long,
+ * so that peers are held up for at most 1 % of the time. */
+#define SNT__PROGRESS_DISTRUST (100 * SNT__PROGRESS_NAP)
 
 /* The longest time that anything waits for the thread alone: a nap that began as long
  * as possible ago, another one, a packet that is seen by a thread that guards, and its
@@ -160,14 +154,8 @@ struct snt__progress {
 	uint64_t polling_since; /* without a pause */
 	unsigned polls_before;	/* at polling_since */
 
-	/* When a thread of the program was last in the library (NEVER: one sleeps
-	 * there), and since when without a long absence. */
-	uint64_t seen_at;
-	uint64_t steady_since;
-	/* How long the program must have been steady to borrow, since it held up its
-	 * peers; and how often it has returned since without doing so again. */
-	uint64_t steady_min;
-	unsigned good_returns;
+	/* The program has held up a peer, and may not borrow before. */
+	uint64_t lend_at;
 
 	/* The thread's own: when there was last something to do. */
 	uint64_t active_at;
@@ -188,14 +176,11 @@ void snt__progress_count_poll(struct snt__progress *progress);
 /* The last poll ended then. For any thread, without the lock. */
 void snt__progress_set_polled_at(struct snt__progress *progress, uint64_t now);
 
-/* A thread was in the library from `begin` to `end`. */
-void snt__progress_see(struct snt__progress *progress, uint64_t begin, uint64_t end);
-/* The same, to poll. Time spent inside is no pause. */
+/* A thread was in the library from `begin` to `end`, to poll. Time spent inside is no
+ * pause. */
 void snt__progress_see_poll(struct snt__progress *progress, uint64_t begin,
 			    uint64_t end);
-/* The poll that was reported last has moved packets until now. */
-void snt__progress_see_more(struct snt__progress *progress, uint64_t now);
-/* The same, to post, while a busy poller exists: the time of the post is no pause. */
+/* The same, to post: to a busy poller, that is no pause either. */
 void snt__progress_see_post(struct snt__progress *progress, uint64_t begin,
 			    uint64_t end);
 
