@@ -12,6 +12,13 @@
 
 #define CONNECTION_MAX 4096
 
+#ifdef SNT_HAVE_RDMACM
+#define WITHOUT_RDMACM ""
+#else
+#define WITHOUT_RDMACM \
+	" (this library was built without librdmacm, which kernel devices need)"
+#endif
+
 static void ready(struct snt__watch *watch, uint32_t events)
 {
 	(void)events;
@@ -91,8 +98,9 @@ static int open_all(struct snt__conn_loop *conn_loop)
 	}
 	if (!ret && !conn_loop->cm->count)
 		ret = snt__fail(EOPNOTSUPP,
-				"no device of the context has a connection manager; "
-				"SNT_CARRIER_TCP needs none");
+				"no device of the context has a connection manager%s; "
+				"SNT_CARRIER_TCP needs none",
+				WITHOUT_RDMACM);
 	return ret;
 }
 

@@ -202,7 +202,9 @@ static const struct snt_control control = {
 	.destroy_srq = destroy_srq,
 	.get_async_event = get_async_event,
 	.ack_async_event = ack_async_event,
+#ifdef SNT_HAVE_RDMACM
 	.cm = &snt__cm_verbs,
+#endif
 	.alloc_mw = alloc_mw,
 	.dealloc_mw = dealloc_mw,
 };
