@@ -18,6 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "files.h"
 #include "preload.h"
 #include "util/file_limit.h"
 
@@ -36,21 +37,15 @@ stat_function snt__preload_stat __asm__("stat");
 stat_function snt__preload_stat64 __asm__("stat64");
 access_function snt__preload_access __asm__("access");
 
-/*
- * The C library's functions. They are looked up when this library is loaded: later
- * another thread may be inside dlopen(), so that dlsym() would wait for it, or for ever
- * in the child of a fork. Libraries whose constructors run earlier trigger the lookup
- * themselves.
- */
 static struct {
 	open_function *open, *open64;
 	stat_function *stat, *stat64;
 	access_function *access;
 } next;
 
-#define NEXT(name) ((__typeof__(next.name))look_up((void **)&next.name, #name))
+#define NEXT(name) SNT__PRELOAD_NEXT(next.name, #name)
 
-static void *look_up(void **function, const char *name)
+void *snt__preload_next(void **function, const char *name)
 {
 	void *symbol = __atomic_load_n(function, __ATOMIC_RELAXED);
 
@@ -70,9 +65,8 @@ __attribute__((constructor)) static void look_up_all(void)
 	NEXT(access);
 }
 
-/* The part of a path after a prefix and the name of a soft device; NULL: another
- * path. */
-static const char *behind_name(const char *path, const char *prefix)
+const char *snt__preload_behind_name(const char *path, const char *prefix,
+				     const struct ibv_device **device_out)
 {
 	size_t length = strlen(prefix);
 	const char *name;
@@ -81,12 +75,14 @@ static const char *behind_name(const char *path, const char *prefix)
 		return NULL;
 	name = path + length;
 	length = strcspn(name, "/");
-	return snt__preload_find(name, length) ? name + length : NULL;
+	*device_out = snt__preload_find(name, length);
+	return *device_out ? name + length : NULL;
 }
 
 static bool is_device(const char *path)
 {
-	const char *rest = behind_name(path, DEV);
+	const struct ibv_device *device;
+	const char *rest = snt__preload_behind_name(path, DEV, &device);
 
 	return rest && !*rest;
 }
@@ -94,7 +90,8 @@ static bool is_device(const char *path)
 /* All GIDs of soft devices have the same type; verbs report which GIDs there are. */
 static bool is_type(const char *path)
 {
-	const char *rest = behind_name(path, CLASS);
+	const struct ibv_device *device;
+	const char *rest = snt__preload_behind_name(path, CLASS, &device);
 
 	return rest && strncmp(rest, TYPES, strlen(TYPES)) == 0;
 }

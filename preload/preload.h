@@ -12,12 +12,14 @@
  * for programs that do not know sennit.
  *
  *	real.c         the two libraries themselves
+ *	lookup.h       programs that load the two libraries themselves
  *	devices.c      soft devices: created once, listed, opened
  *	verbs.c        verbs on their objects
  *	query.c        queries
  *	datagram.c     address handles
  *	cm.h           rdma_cm, and the files that it is in
  *	files.c        the files in /dev and /sys that programs read
+ *	links.c        where devices are in /sys
  *	fork.c         children of the process
  *
  * Each function that the two libraries export and that is given an object is here, too.

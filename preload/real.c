@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "lookup.h"
 #include "preload.h"
 
 static struct snt__real real;
@@ -19,10 +20,10 @@ static void *load(const char *name)
 	return dlopen(name, RTLD_NOW | RTLD_LOCAL);
 }
 
-/* ISO C has no conversion from what dlsym() returns to a function pointer. */
+/* ISO C has no conversion from a symbol's address to a function pointer. */
 static void find(void *library, const char *name, void *function_out)
 {
-	void *symbol = library ? dlsym(library, name) : NULL;
+	void *symbol = library ? snt__preload_real_symbol(library, name) : NULL;
 
 	memcpy(function_out, &symbol, sizeof(symbol));
 }

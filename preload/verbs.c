@@ -70,6 +70,10 @@ struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t leng
 	if (!IS_SOFT(pd))
 		return snt__real()->ibv_reg_dmabuf_mr(pd, offset, length, iova, fd,
 						      access);
+	/* So NCCL and UCX ask whether a GPU's memory can be registered. It cannot: only a dma-buf
+	 * that the processor can map. */
+	if (fd < 0)
+		return AS_POINTER(-EOPNOTSUPP, NULL);
 	return AS_POINTER(CONTROL()->reg_dmabuf_mr(pd, fd, offset, length, iova, access,
 						   &mr),
 			  mr);

@@ -6,7 +6,9 @@
 #include "lib/test.h"
 
 #include <arpa/inet.h>
+#include <dlfcn.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 #include <rdma/rdma_cma.h>
@@ -119,6 +121,64 @@ static void made_up_files(void **state)
 	assert_non_null(file);
 	assert_non_null(fgets(text, sizeof(text), file));
 	fclose(file);
+}
+
+/* NCCL and others arrange devices by where they are in /sys. */
+static void places(void **state)
+{
+	char path[128], place[PATH_MAX], other[PATH_MAX], target[PATH_MAX] = "";
+	const char *name = open_soft(0)->device->name;
+	ssize_t length;
+
+	(void)state;
+	snprintf(path, sizeof(path), "/sys/class/infiniband/%s/device", name);
+	assert_string_equal(realpath(path, place), place);
+	assert_non_null(strstr(place, "/ffff:00:00.0"));
+	length = readlink(path, target, sizeof(target));
+	assert_int_equal(length, strlen("../../../ffff:00:00.0"));
+	assert_string_equal(target, "../../../ffff:00:00.0");
+	assert_int_equal(readlink(path, target, 4), 4);
+	snprintf(path, sizeof(path), "/sys/class/infiniband/%s", name);
+	assert_true(readlink(path, target, sizeof(target)) > length);
+	assert_memory_equal(target, "../../devices/virtual/", 22);
+	snprintf(other, sizeof(other), "/sys%.100s/infiniband/%s", place + 4, name);
+	assert_string_equal(realpath(path, target), other);
+	snprintf(path, sizeof(path), "/sys/class/infiniband/%s//./../..", name);
+	assert_string_equal(realpath(path, other), place);
+	snprintf(path, sizeof(path), "/sys/class/infiniband/%s/../../../../../../../..",
+		 name);
+	assert_string_equal(realpath(path, other), "/");
+	/* There is nothing else, and other devices have no such place. */
+	snprintf(path, sizeof(path), "/sys/class/infiniband/%s/device/subsystem", name);
+	assert_null(realpath(path, other));
+	assert_int_equal(errno, ENOENT);
+	assert_int_equal(readlink(path, other, sizeof(other)), -1);
+	assert_null(realpath("/sys/class/infiniband/soft77/device", other));
+	assert_string_equal(realpath("/proc/self/..", other), "/proc");
+}
+
+/* Programs that load libibverbs find what those that are linked with it get. */
+static void looked_up(void **state)
+{
+	void *verbs = dlopen("libibverbs.so.1", RTLD_NOW);
+	struct ibv_device **(*list)(int *count) = ibv_get_device_list;
+	void *symbol = dlvsym(verbs, "ibv_get_device_list", "IBVERBS_1.1");
+
+	(void)state;
+	assert_memory_equal(&symbol, &list, sizeof(symbol));
+	assert_ptr_equal(dlsym(verbs, "ibv_get_device_list"), symbol);
+	assert_null(dlvsym(verbs, "ibv_get_device_list", "IBVERBS_1.9"));
+}
+
+/* Programs ask in this way whether memory of GPUs can be registered. */
+static void dmabuf_probe(void **state)
+{
+	struct ibv_pd *pd = ibv_alloc_pd(open_soft(0));
+
+	(void)state;
+	assert_null(ibv_reg_dmabuf_mr(pd, 0, 0, 0, -1, 0));
+	assert_int_equal(errno, EOPNOTSUPP);
+	assert_int_equal(ibv_dealloc_pd(pd), 0);
 }
 
 /*
@@ -925,6 +985,9 @@ int main(void)
 		cmocka_unit_test(devices),
 		cmocka_unit_test(not_there),
 		cmocka_unit_test(made_up_files),
+		cmocka_unit_test(places),
+		cmocka_unit_test(looked_up),
+		cmocka_unit_test(dmabuf_probe),
 		cmocka_unit_test(connection),
 		cmocka_unit_test(iova),
 		cmocka_unit_test(refused_by_program),

@@ -216,8 +216,7 @@ const struct command run_command = {
 		"What it cannot reach: programs that are linked statically; programs that "
 		"are set-user-ID or set-group-ID or have capabilities; programs that go to "
 		"a driver directly, by /dev/infiniband or by calls of one vendor such as "
-		"mlx5dv; programs that look functions up in libibverbs itself, by dlsym. "
-		"The first two are refused. The library itself, inside of such a program, "
+		"mlx5dv. The first two are refused. The library itself, inside of such a program, "
 		"is not affected.",
 	.options =
 		(const struct option_entry[]){

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Built without sanitizers: their runtimes call dlsym() before they are ready for code that is
+ * instrumented. For the same reason nothing here calls the C library before it is known that
+ * the name is one of verbs or rdma_cm.
+ */
+#include "lookup.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+snt__dlsym *snt__preload_next_dlsym;
+snt__dlvsym *snt__preload_next_dlvsym;
+
+static const struct link_map *own_map;
+
+/*
+ * Symbols of one loaded library, without asking the C library, whose dlsym() is what is
+ * searched for
+ */
+
+/* An address in the dynamic section. The loader has relocated it in most libraries, and not
+ * in those that it may not write to. */
+static const void *find_dynamic(const struct link_map *map, ElfW(Sxword) tag)
+{
+	for (const ElfW(Dyn) *entry = map->l_ld; entry->d_tag != DT_NULL; entry++)
+		if (entry->d_tag == tag)
+			return (const char *)(entry->d_un.d_ptr < map->l_addr
+						      ? map->l_addr
+						      : 0) +
+			       entry->d_un.d_ptr;
+	return NULL;
+}
+
+static bool is_same(const char *a, const char *b)
+{
+	while (*a && *a == *b) {
+		a++;
+		b++;
+	}
+	return *a == *b;
+}
+
+static uint32_t gnu_hash(const char *name)
+{
+	uint32_t hash = 5381;
+
+	for (; *name; name++)
+		hash = hash * 33 + (unsigned char)*name;
+	return hash;
+}
+
+/* The format of DT_GNU_HASH: a header, a Bloom filter, buckets with the first symbol of each
+ * chain, and chains of hashes whose lowest bit marks the last one. */
+struct gnu_table {
+	uint32_t bucket_count, first_symbol, filter_words, filter_shift;
+	ElfW(Addr) filter[];
+};
+
+static void *find_symbol(const struct link_map *map, const char *name)
+{
+	const struct gnu_table *table = find_dynamic(map, DT_GNU_HASH);
+	const ElfW(Sym) *symbols = find_dynamic(map, DT_SYMTAB);
+	const char *names = find_dynamic(map, DT_STRTAB);
+	const uint32_t *buckets, *chains;
+	uint32_t hash = gnu_hash(name), i;
+
+	if (!table || !symbols || !names || !table->bucket_count)
+		return NULL;
+	buckets = (const uint32_t *)&table->filter[table->filter_words];
+	chains = buckets + table->bucket_count;
+	i = buckets[hash % table->bucket_count];
+	if (i < table->first_symbol)
+		return NULL;
+	for (;; i++) {
+		uint32_t found = chains[i - table->first_symbol];
+
+		if ((found | 1) == (hash | 1) && symbols[i].st_shndx != SHN_UNDEF &&
+		    is_same(names + symbols[i].st_name, name))
+			return (void *)(map->l_addr + symbols[i].st_value);
+		if (found & 1)
+			return NULL;
+	}
+}
+
+/*
+ * The next dlsym() and dlvsym()
+ */
+
+/* In the libraries after this one; if it was loaded later than the C library, in any. */
+static void *find_next(const char *name)
+{
+	void *symbol = NULL;
+
+	for (const struct link_map *map = own_map->l_next; map && !symbol;
+	     map = map->l_next)
+		symbol = find_symbol(map, name);
+	for (const struct link_map *map = _r_debug.r_map; map != own_map && !symbol;
+	     map = map->l_next)
+		symbol = find_symbol(map, name);
+	return symbol;
+}
+
+/* The first lookup of a process is that of files.c, when this library is loaded, or an earlier
+ * one: no other thread is loading or unloading libraries yet. ISO C has no conversion from an
+ * object's address to a function pointer. */
+static void find_both(void)
+{
+	void *symbol;
+
+	if (own_map)
+		return;
+	for (own_map = _r_debug.r_map; own_map->l_ld != _DYNAMIC;)
+		own_map = own_map->l_next;
+	symbol = find_next("dlsym");
+	memcpy(&snt__preload_next_dlsym, &symbol, sizeof(symbol));
+	symbol = find_next("dlvsym");
+	memcpy(&snt__preload_next_dlvsym, &symbol, sizeof(symbol));
+}
+
+void *snt__preload_real_symbol(void *library, const char *name)
+{
+	find_both();
+	return snt__preload_next_dlsym(library, name);
+}
+
+/*
+ * Which symbols are replaced
+ */
+
+static bool begins(const char *text, const char *word)
+{
+	while (*word && *text == *word) {
+		text++;
+		word++;
+	}
+	return !*word;
+}
+
+static bool may_be_ours(const char *name)
+{
+	return begins(name, "ibv_") || begins(name, "_ibv_") || begins(name, "rdma_");
+}
+
+/* A program may well have functions of such names in libraries of its own. */
+static bool is_of_rdma_core(const void *symbol)
+{
+	const char *name;
+	Dl_info info;
+
+	if (!dladdr(symbol, &info) || !info.dli_fname)
+		return false;
+	name = strrchr(info.dli_fname, '/');
+	name = name ? name + 1 : info.dli_fname;
+	return begins(name, "libibverbs.so") || begins(name, "librdmacm.so");
+}
+
+void *snt__preload_lookup(void *handle, const char *name, const char *version)
+{
+	void *ours, *real;
+
+	find_both();
+	if (handle == RTLD_NEXT || !name || !may_be_ours(name))
+		return NULL;
+	ours = find_symbol(own_map, name);
+	real = ours ? snt__preload_next_dlsym(handle, name) : NULL;
+	if (!real || !is_of_rdma_core(real))
+		return NULL;
+	/* Functions of IBVERBS_1.0 have other structures, and are not those of this library. */
+	if (version && snt__preload_next_dlvsym(handle, name, version) != real)
+		return NULL;
+	return ours;
+}
