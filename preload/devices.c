@@ -163,9 +163,7 @@ bool snt__preload_wants_real(void)
 /* Also true of the parent's devices, whose verbs all fail. */
 bool snt__preload_is_soft(const struct ibv_context *context)
 {
-	return context->cmd_fd < 0 && context->device &&
-	       context->device ==
-		       &snt__soft_context_of((struct ibv_context *)context)->ibv;
+	return context->device && is_soft_device(context->device);
 }
 
 const struct snt_control *snt__preload_control(void)
@@ -292,21 +290,33 @@ int ibv_get_device_index(struct ibv_device *device)
 	return -1;
 }
 
-/* A soft device has one context, however often it is opened, and keeps it. */
+/* Each caller gets a context of its own, as from libibverbs: UCX, for one, registers the fd of each
+ * with its event loop. All show the device that is listed. */
 struct ibv_context *ibv_open_device(struct ibv_device *device)
 {
-	struct ibv_context *context = context_of(device);
+	struct ibv_context *listed = context_of(device), *context = NULL;
+	int ret = -ENODEV;
 
 	if (!is_soft_device(device))
 		return snt__real()->ibv_open_device(device);
-	if (!context)
-		errno = ENODEV;
-	return context;
+	if (listed)
+		ret = snt__soft_context_open(snt__soft_device_of(listed), device->name,
+					     &context);
+	if (!ret)
+		context->device = device;
+	return AS_POINTER(ret, context);
 }
 
+/* While there are objects in it, the context stays: unlike the kernel, a soft device has no list
+ * by which it could destroy them. One of a parent's devices is the parent's. */
 int ibv_close_device(struct ibv_context *context)
 {
+	struct ibv_context *listed;
+
 	if (!snt__preload_is_soft(context))
 		return snt__real()->ibv_close_device(context);
+	listed = context_of(context->device);
+	if (listed && listed != context)
+		snt__soft_context_close(context);
 	return 0;
 }
