@@ -37,7 +37,10 @@ PAGE = ROOT / "docs/use/preload.md"
 INSIDE = "SENNIT_FOREIGN_INSIDE"
 ON_HOST = {"udp": "off", "shm": "on"}
 PACKAGES = {"ibv_": "ibverbs-utils", "ib_": "perftest", "fi_": "libfabric-bin",
-            "ucx_": "ucx-utils"}  # by how programs begin; all others are of rdmacm-utils
+            "ucx_": "ucx-utils", "mpirun.openmpi": "openmpi-bin", "mpirun.mpich": "mpich",
+            "mpicc.openmpi": "libopenmpi-dev", "mpicc.mpich": "libmpich-dev"}
+# by how programs begin; all others are of rdmacm-utils
+FOLDER = tempfile.TemporaryDirectory(prefix="sennit-foreign-")  # programs of our own
 PATIENCE = float(os.environ.get("SNT_TIMEOUT_MULTIPLIER", 1))
 
 
@@ -53,14 +56,14 @@ class Side:
     preload: bool = True
 
     def words(self, command: str, peer: "Side") -> list:
-        return shlex.split(command.format(device=self.device, gid=self.gid,
+        return shlex.split(command.format(device=self.device, gid=self.gid, folder=FOLDER.name,
                                           address=self.address, peer=peer.address))
 
     def environment(self, library: str) -> dict:
         kept = {k: v for k, v in os.environ.items() if not k.startswith("SENNIT_")}
         # UCX is to use the device under test, and nothing else.
         kept["UCX_NET_DEVICES"] = self.device + ":1"
-        kept["UCX_TLS"] = "rc_verbs,ud_verbs"
+        kept["UCX_TLS"] = "rc_verbs,ud_verbs,self"
         kept["FI_VERBS_GID_IDX"] = str(self.gid)
         if self.preload:
             kept["LD_PRELOAD"] = library
@@ -86,6 +89,8 @@ class Case:
     races: bool = False
     # The client tells the server which device to use, so that both have the same name.
     alike: bool = False
+    # The command starts both sides, which share a host.
+    both: bool = False
 
 
 def pingpong(name: str, options: str = "", quick: bool = False) -> Case:
@@ -115,6 +120,20 @@ def ucx(test: str, options: str = "", shown: str = "", quick: bool = False) -> C
     command = f"ucx_perftest -t {test} -n 50 {options}"
     return Case(" ".join(f"ucx_perftest -t {test} {shown}".split()), command,
                 command + " {peer}", r"Final: +50", quick, alike="-d" in options)
+
+
+# Which file of an MPI program, and how a rank gets its own value of a variable.
+MPI = {"openmpi": ("--allow-run-as-root --oversubscribe --mca pml ucx --mca osc ucx", "-x {}={}"),
+       "mpich": ("-localhost 127.0.0.1", "-env {} {}")}
+
+
+def mpi(name: str, shown: str) -> Case:
+    """Two ranks of mpi.c, each with an address of its own."""
+    options, setting = MPI[name]
+    ranks = [f"-n 1 {setting.format('SENNIT_SOFT_ADDRESSES', address)} {{folder}}/{name}"
+             for address in ("{address}", "{peer}")]
+    return Case(shown, f"mpirun.{name} {options} {' : '.join(ranks)}",
+                says="2 ranks, all is right", both=True)
 
 
 CASES = [
@@ -163,6 +182,8 @@ CASES = [
     ucx("tag_bw", "-s 65536"),
     ucx("ucp_put_bw", "-s 65536", quick=True),
     ucx("ucp_get", "-s 65536"),
+    mpi("openmpi", "OpenMPI"),
+    mpi("mpich", "MPICH"),
 ]
 
 
@@ -219,8 +240,8 @@ def check(program: Program, status: int, says: str) -> None:
         raise program.failure(status)
 
 
-def run_one(case: Case, side: Side, library: str, patience: float) -> None:
-    program = Program(side, side, case.server, library)
+def run_one(case: Case, side: Side, peer: Side, library: str, patience: float) -> None:
+    program = Program(side, peer, case.server, library)
     try:
         status = program.wait(time.monotonic() + patience)
         check(program, status, case.says.format(device=side.device, gid=side.gid))
@@ -284,8 +305,18 @@ def package_of(program: str) -> str:
 
 def missing(case: Case) -> str:
     words = {shlex.split(c)[0] for c in (case.server, case.client) if c}
+    if case.both:
+        words |= {word.replace("mpirun", "mpicc") for word in words}
     return " and ".join(f"{word} is not installed (Debian: {package_of(word)})"
                         for word in sorted(words) if not shutil.which(word))
+
+
+def build_mpi(case: Case) -> None:
+    name = shlex.split(case.server)[0].removeprefix("mpirun.")
+    done = subprocess.run([f"mpicc.{name}", "-O2", "-o", f"{FOLDER.name}/{name}",
+                           str(HERE / "mpi.c")], capture_output=True, text=True)
+    if done.returncode:
+        raise Failure(f"mpicc.{name}: {done.stderr}")
 
 
 def run_case(case: Case, sides: tuple, library: str, patience: float) -> str:
@@ -296,8 +327,11 @@ def run_case(case: Case, sides: tuple, library: str, patience: float) -> str:
     try:
         if case.client:
             run_again(case, sides, library, patience)
+        elif case.both:
+            build_mpi(case)
+            run_one(case, *sides, library, patience)
         else:
-            run_one(case, alone, library, patience)
+            run_one(case, alone, alone, library, patience)
     except Failure as failure:
         print("#", str(failure).replace("\n", "\n# "), flush=True)
         return "does not"
@@ -413,6 +447,8 @@ def main() -> int:
         if (args.quick and not case.quick) or (args.only and not re.search(args.only, case.name)):
             continue
         if case.alike and sides[0].device != sides[1].device:
+            continue
+        if case.both and args.way not in ON_HOST:
             continue
         begin = time.monotonic()
         results[case.name] = run_case(case, sides, library, patience)
