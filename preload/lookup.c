@@ -60,6 +60,16 @@ struct gnu_table {
 	ElfW(Addr) filter[];
 };
 
+/* Symbols of an older version are marked, and are not those that programs are linked with. */
+#define VERSION_HIDDEN 0x8000
+
+static bool is_default_version(const struct link_map *map, uint32_t symbol)
+{
+	const ElfW(Half) *versions = find_dynamic(map, DT_VERSYM);
+
+	return !versions || !(versions[symbol] & VERSION_HIDDEN);
+}
+
 static void *find_symbol(const struct link_map *map, const char *name)
 {
 	const struct gnu_table *table = find_dynamic(map, DT_GNU_HASH);
@@ -79,7 +89,8 @@ static void *find_symbol(const struct link_map *map, const char *name)
 		uint32_t found = chains[i - table->first_symbol];
 
 		if ((found | 1) == (hash | 1) && symbols[i].st_shndx != SHN_UNDEF &&
-		    is_same(names + symbols[i].st_name, name))
+		    is_same(names + symbols[i].st_name, name) &&
+		    is_default_version(map, i))
 			return (void *)(map->l_addr + symbols[i].st_value);
 		if (found & 1)
 			return NULL;
@@ -145,32 +156,33 @@ static bool may_be_ours(const char *name)
 	return begins(name, "ibv_") || begins(name, "_ibv_") || begins(name, "rdma_");
 }
 
-/* A program may well have functions of such names in libraries of its own. */
-static bool is_of_rdma_core(const void *symbol)
+/* A program may well have functions of such names in libraries of its own. And functions of
+ * IBVERBS_1.0 have other structures than those of this library. */
+static bool is_default_of_rdma_core(void *symbol, const char *name)
 {
-	const char *name;
+	struct link_map *map;
+	const char *library;
 	Dl_info info;
 
-	if (!dladdr(symbol, &info) || !info.dli_fname)
+	if (!dladdr1(symbol, &info, (void **)&map, RTLD_DL_LINKMAP) || !info.dli_fname)
 		return false;
-	name = strrchr(info.dli_fname, '/');
-	name = name ? name + 1 : info.dli_fname;
-	return begins(name, "libibverbs.so") || begins(name, "librdmacm.so");
+	library = strrchr(info.dli_fname, '/');
+	library = library ? library + 1 : info.dli_fname;
+	return (begins(library, "libibverbs.so") || begins(library, "librdmacm.so")) &&
+	       find_symbol(map, name) == symbol;
 }
 
 void *snt__preload_lookup(void *handle, const char *name, const char *version)
 {
-	void *ours, *real;
+	void *ours, *real = NULL;
 
 	find_both();
 	if (handle == RTLD_NEXT || !name || !may_be_ours(name))
 		return NULL;
 	ours = find_symbol(own_map, name);
-	real = ours ? snt__preload_next_dlsym(handle, name) : NULL;
-	if (!real || !is_of_rdma_core(real))
-		return NULL;
-	/* Functions of IBVERBS_1.0 have other structures, and are not those of this library. */
-	if (version && snt__preload_next_dlvsym(handle, name, version) != real)
-		return NULL;
-	return ours;
+	if (ours && version)
+		real = snt__preload_next_dlvsym(handle, name, version);
+	else if (ours)
+		real = snt__preload_next_dlsym(handle, name);
+	return real && is_default_of_rdma_core(real, name) ? ours : NULL;
 }

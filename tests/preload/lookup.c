@@ -57,6 +57,11 @@ static int find_rdma(void)
 	/* librdmacm is linked with libibverbs, so that its handle has these, too. */
 	CHECK(is_in(dlsym(cm, "ibv_open_device"), "libsennit-preload.so"));
 	CHECK(is_in(dlsym(cm, "rsocket"), "librdmacm.so.1"));
+	/* With a version, not even the order of libraries leads to those of this one. */
+	CHECK(dlopen("libibverbs.so.1", RTLD_NOW | RTLD_GLOBAL));
+	CHECK(is_in(dlvsym(RTLD_DEFAULT, "ibv_open_device", "IBVERBS_1.1"),
+		    "libsennit-preload.so"));
+	CHECK(is_in(dlsym(RTLD_DEFAULT, "ibv_open_device"), "libsennit-preload.so"));
 	return 0;
 }
 
