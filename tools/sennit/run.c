@@ -79,6 +79,15 @@ static bool find_program(const char *name, char path[PATH_MAX])
 	}
 }
 
+/* The loader ignores libraries of the other size, with a line for each process. */
+static bool is_32_bit(int fd)
+{
+	unsigned char ident[EI_NIDENT];
+
+	return pread(fd, ident, sizeof(ident), 0) == sizeof(ident) &&
+	       !memcmp(ident, ELFMAG, SELFMAG) && ident[EI_CLASS] == ELFCLASS32;
+}
+
 /* Is the file a program for this machine without an interpreter that loads libraries?
  * Scripts and unknown formats pass: their interpreter is a program of its own. */
 static bool is_static(int fd)
@@ -115,6 +124,10 @@ static int check_program(const char *path)
 			"%s is linked statically, so that no library can be loaded "
 			"before it",
 			path);
+	else if (is_32_bit(fd))
+		status = output_failed("build it for 64 bits",
+				       "%s is a 32-bit program, and %s is not", path,
+				       LIBRARY);
 	else if ((!fstat(fd, &stat) && stat.st_mode & (S_ISUID | S_ISGID)) ||
 		 fgetxattr(fd, "security.capability", NULL, 0) > 0)
 		status = output_failed(
@@ -214,10 +227,10 @@ const struct command run_command = {
 		"that of the program; 126 if it could not be run, 127 if it was not "
 		"found.\n\n"
 		"What it cannot reach: programs that are linked statically; programs that "
-		"are set-user-ID or set-group-ID or have capabilities; programs that go to "
-		"a driver directly, by /dev/infiniband or by calls of one vendor such as "
-		"mlx5dv. The first two are refused. The library itself, inside of such a program, "
-		"is not affected.",
+		"are set-user-ID or set-group-ID or have capabilities; 32-bit programs; "
+		"programs that go to a driver directly, by /dev/infiniband or by calls of "
+		"one vendor such as mlx5dv. The first three are refused. The library itself, "
+		"inside of such a program, is not affected.",
 	.options =
 		(const struct option_entry[]){
 			{ .kind = OPTION_TEXT,
