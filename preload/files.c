@@ -10,6 +10,7 @@
  * because headers may turn `open` into `open64`.
  */
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,12 +30,15 @@
 
 typedef int open_function(const char *path, int flags, ...);
 typedef int stat_function(const char *path, struct stat *stat_out);
+typedef int xstat_function(int version, const char *path, struct stat *stat_out);
 typedef int access_function(const char *path, int mode);
 
 open_function snt__preload_open __asm__("open");
 open_function snt__preload_open64 __asm__("open64");
 stat_function snt__preload_stat __asm__("stat");
 stat_function snt__preload_stat64 __asm__("stat64");
+xstat_function snt__preload_xstat __asm__("__xstat");
+xstat_function snt__preload_xstat64 __asm__("__xstat64");
 access_function snt__preload_access __asm__("access");
 
 static struct {
@@ -153,6 +157,26 @@ int snt__preload_stat(const char *path, struct stat *stat_out)
 int snt__preload_stat64(const char *path, struct stat *stat_out)
 {
 	return NEXT(stat64)(is_device(path) ? "/dev/null" : path, stat_out);
+}
+
+/*
+ * Programs built for a C library before 2.33, as those for many distributions are, call these
+ * instead. The versions of the structure are one, but for its number.
+ */
+
+#define STAT_VERSION_MAX 1
+
+int snt__preload_xstat(int version, const char *path, struct stat *stat_out)
+{
+	if (version >= 0 && version <= STAT_VERSION_MAX)
+		return snt__preload_stat(path, stat_out);
+	errno = EINVAL;
+	return -1;
+}
+
+int snt__preload_xstat64(int version, const char *path, struct stat *stat_out)
+{
+	return snt__preload_xstat(version, path, stat_out);
 }
 
 int snt__preload_access(const char *path, int mode)

@@ -33,6 +33,15 @@ int ibv_query_port(struct ibv_context *context, uint8_t port,
 						   port_cap_flags2));
 }
 
+/* Programs such as NCCL use the port's attributes if this fails. */
+int ibv_query_port_speed(struct ibv_context *context, uint32_t port,
+			 uint64_t *speed_out)
+{
+	if (snt__preload_is_soft(context) || !snt__real()->ibv_query_port_speed)
+		return EOPNOTSUPP;
+	return snt__real()->ibv_query_port_speed(context, port, speed_out);
+}
+
 static int query_gid(struct ibv_context *context, uint32_t port, uint32_t index,
 		     struct ibv_gid_entry *entry)
 {

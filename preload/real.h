@@ -16,6 +16,12 @@
 int ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsigned index,
 		       unsigned *type);
 
+/* Of releases after that of the headers, for programs built with those. */
+struct ibv_mr_init_attr;
+struct ibv_mr *ibv_reg_mr_ex(struct ibv_pd *pd, struct ibv_mr_init_attr *attr);
+int ibv_query_port_speed(struct ibv_context *context, uint32_t port,
+			 uint64_t *speed_out);
+
 #define SNT__REAL_VERBS(X)             \
 	X(_ibv_query_gid_ex)           \
 	X(_ibv_query_gid_table)        \
@@ -60,11 +66,13 @@ int ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsigned index
 	X(ibv_query_gid_type)          \
 	X(ibv_query_pkey)              \
 	X(ibv_query_port)              \
+	X(ibv_query_port_speed)        \
 	X(ibv_query_qp)                \
 	X(ibv_query_qp_data_in_order)  \
 	X(ibv_query_srq)               \
 	X(ibv_reg_dmabuf_mr)           \
 	X(ibv_reg_mr)                  \
+	X(ibv_reg_mr_ex)               \
 	X(ibv_reg_mr_iova)             \
 	X(ibv_reg_mr_iova2)            \
 	X(ibv_rereg_mr)                \

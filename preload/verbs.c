@@ -79,6 +79,13 @@ struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t leng
 			  mr);
 }
 
+struct ibv_mr *ibv_reg_mr_ex(struct ibv_pd *pd, struct ibv_mr_init_attr *attr)
+{
+	if (IS_SOFT(pd) || !snt__real()->ibv_reg_mr_ex)
+		return AS_POINTER(-EOPNOTSUPP, NULL);
+	return snt__real()->ibv_reg_mr_ex(pd, attr);
+}
+
 int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr,
 		 size_t length, int access)
 {

@@ -4,13 +4,20 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "lib/preload_kit.h"
+
+/* In newer headers. */
+struct ibv_mr_init_attr;
+struct ibv_mr *ibv_reg_mr_ex(struct ibv_pd *pd, struct ibv_mr_init_attr *attr);
+int ibv_query_port_speed(struct ibv_context *context, uint32_t port, uint64_t *speed);
 
 static void devices(void **state)
 {
@@ -82,6 +89,89 @@ static void not_there(void **state)
 	assert_int_equal(ibv_dealloc_pd(pd), 0);
 }
 
+/* Verbs that are inline functions, which go through the context. */
+static void not_there_inline(void **state)
+{
+	struct ibv_context *context = open_soft(0);
+	struct ibv_pd *pd = ibv_alloc_pd(context);
+	struct ibv_cq *cq = ibv_create_cq(context, 4, NULL, NULL, 0);
+	struct ibv_cq_init_attr_ex cq_attr = { .cqe = 4 };
+	struct ibv_wq_init_attr wq_attr = { .wq_type = IBV_WQT_RQ, .pd = pd, .cq = cq };
+	struct ibv_rwq_ind_table_init_attr table_attr = { 0 };
+	struct ibv_qp_init_attr_ex qp_attr = {
+		.send_cq = cq,
+		.recv_cq = cq,
+		.qp_type = IBV_QPT_RC,
+		.pd = pd,
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+		.send_ops_flags = IBV_QP_EX_WITH_RDMA_WRITE,
+	};
+	struct ibv_alloc_dm_attr dm_attr = { .length = 64 };
+	struct ibv_td_init_attr td_attr = { 0 };
+	struct ibv_parent_domain_init_attr domain_attr = { .pd = pd };
+	struct ibv_xrcd_init_attr xrcd_attr = {
+		.fd = -1,
+		.oflags = O_CREAT,
+		.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS
+	};
+	struct ibv_counters_init_attr counters_attr = { 0 };
+	struct ibv_values_ex values = { .comp_mask = IBV_VALUES_MASK_RAW_CLOCK };
+	struct ibv_sge sge = { 0 };
+	uint64_t speed;
+
+	(void)state;
+#define REFUSED(call) assert_true(!(call) && (errno == EOPNOTSUPP || errno == ENOSYS))
+	REFUSED(ibv_alloc_mw(pd, IBV_MW_TYPE_2));
+	REFUSED(ibv_create_cq_ex(context, &cq_attr));
+	REFUSED(ibv_create_wq(context, &wq_attr));
+	REFUSED(ibv_create_rwq_ind_table(context, &table_attr));
+	REFUSED(ibv_create_qp_ex(context, &qp_attr));
+	REFUSED(ibv_alloc_dm(context, &dm_attr));
+	REFUSED(ibv_alloc_td(context, &td_attr));
+	REFUSED(ibv_alloc_parent_domain(context, &domain_attr));
+	REFUSED(ibv_open_xrcd(context, &xrcd_attr));
+	REFUSED(ibv_create_counters(context, &counters_attr));
+	REFUSED(ibv_alloc_null_mr(pd));
+	REFUSED(ibv_reg_mr_ex(pd, NULL));
+	assert_int_equal(ibv_advise_mr(pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, &sge, 1),
+			 EOPNOTSUPP);
+	assert_int_equal(ibv_query_rt_values_ex(context, &values), EOPNOTSUPP);
+	assert_int_equal(ibv_query_port_speed(context, 1, &speed), EOPNOTSUPP);
+	qp_attr.comp_mask = IBV_QP_INIT_ATTR_PD;
+	qp_attr.cap.max_send_wr = 1;
+	assert_int_equal(ibv_destroy_qp(ibv_create_qp_ex(context, &qp_attr)), 0);
+	assert_int_equal(ibv_destroy_cq(cq), 0);
+	assert_int_equal(ibv_dealloc_pd(pd), 0);
+}
+
+static void *open_and_close(void *arg)
+{
+	for (unsigned i = 0; i < 200; i++) {
+		struct ibv_context *context = open_soft(i % 2);
+		struct ibv_pd *pd = ibv_alloc_pd(context);
+		struct ibv_port_attr port;
+
+		assert_non_null(pd);
+		assert_int_equal(ibv_query_port(context, 1, &port), 0);
+		assert_int_equal(ibv_dealloc_pd(pd), 0);
+		assert_int_equal(ibv_close_device(context), 0);
+	}
+	return arg;
+}
+
+static void opened_by_threads(void **state)
+{
+	pthread_t threads[4];
+
+	(void)state;
+	for (unsigned i = 0; i < 4; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, open_and_close,
+						NULL),
+				 0);
+	for (unsigned i = 0; i < 4; i++)
+		assert_int_equal(pthread_join(threads[i], NULL), 0);
+}
+
 /* UCX keeps the fd of each context in one epoll instance, and fails if two have the same. */
 static void opened_twice(void **state)
 {
@@ -121,6 +211,19 @@ static void closed_early(void **state)
 	assert_int_equal(ibv_close_device(context), 0);
 }
 
+/* As programs that were built for an old C library call it. */
+static int old_stat(const char *path, struct stat *stat_out)
+{
+	void *symbol = dlsym(RTLD_DEFAULT, "__xstat");
+	int (*xstat)(int version, const char *path, struct stat *stat_out);
+
+	assert_non_null(symbol);
+	memcpy(&xstat, &symbol, sizeof(xstat));
+	assert_int_equal(xstat(7, path, stat_out), -1);
+	assert_int_equal(errno, EINVAL);
+	return xstat(1, path, stat_out);
+}
+
 /* UCX looks for these. */
 static void made_up_files(void **state)
 {
@@ -134,6 +237,9 @@ static void made_up_files(void **state)
 	assert_int_equal(stat(path, &status), 0);
 	assert_true(S_ISCHR(status.st_mode));
 	assert_int_equal(access(path, R_OK | W_OK), 0);
+	assert_int_equal(old_stat(path, &status), 0);
+	assert_true(S_ISCHR(status.st_mode));
+	assert_int_equal(old_stat("/dev/infiniband/soft77", &status), -1);
 	assert_int_equal(access("/dev/infiniband/soft77", R_OK), -1);
 	/* All others are what they are. */
 	assert_int_equal(stat("/", &status), 0);
@@ -205,10 +311,11 @@ static void dmabuf_probe(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(devices),	 cmocka_unit_test(not_there),
-		cmocka_unit_test(opened_twice),	 cmocka_unit_test(closed_early),
-		cmocka_unit_test(made_up_files), cmocka_unit_test(places),
-		cmocka_unit_test(looked_up),	 cmocka_unit_test(dmabuf_probe),
+		cmocka_unit_test(devices),	    cmocka_unit_test(not_there),
+		cmocka_unit_test(not_there_inline), cmocka_unit_test(opened_by_threads),
+		cmocka_unit_test(opened_twice),	    cmocka_unit_test(closed_early),
+		cmocka_unit_test(made_up_files),    cmocka_unit_test(places),
+		cmocka_unit_test(looked_up),	    cmocka_unit_test(dmabuf_probe),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -26,8 +26,8 @@ PURE = {
     # Sockets of librdmacm use ids from inside, see docs/use/preload.md.
     "librdmacm.so.1": r"rdma_event_str|rdma_freeaddrinfo|r(?!dma)[a-z]+",
 }
-FILES = {"__readlink_chk", "__realpath_chk", "access", "dlsym", "dlvsym", "open", "open64",
-         "readlink", "realpath", "stat", "stat64"}
+FILES = {"__readlink_chk", "__realpath_chk", "__xstat", "__xstat64", "access", "dlsym",
+         "dlvsym", "open", "open64", "readlink", "realpath", "stat", "stat64"}
 
 
 def defined(library: str) -> set:
