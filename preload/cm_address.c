@@ -27,7 +27,8 @@ static size_t length_of(const struct sockaddr *address)
 					      : sizeof(struct sockaddr_in);
 }
 
-static enum whose whose(const struct sockaddr *address, unsigned *device_out)
+static enum whose find_address_owner(const struct sockaddr *address,
+				     unsigned *device_out)
 {
 	struct snt__preload_devices devices = snt__preload_devices();
 	uint8_t gid[16];
@@ -99,7 +100,7 @@ static bool leads_soft(const struct snt__preload_id *id, const struct sockaddr *
 		return true;
 	if (!find_source(target, &source))
 		return false;
-	if (whose((const struct sockaddr *)&source, &device) == SOFT)
+	if (find_address_owner((const struct sockaddr *)&source, &device) == SOFT)
 		return true;
 	if (!is_loopback(&source))
 		return false;
@@ -147,7 +148,7 @@ int rdma_bind_addr(struct rdma_cm_id *rdma, struct sockaddr *address)
 
 	if (BYPASSED())
 		return snt__real()->rdma_bind_addr(rdma, address);
-	owner = whose(address, &device);
+	owner = find_address_owner(address, &device);
 	if (can_be_soft(id) && (owner == SOFT || (owner == NOBODY && !id->real))) {
 		pthread_mutex_lock(&snt__preload_cm_lock);
 		ret = bind_soft(id, address);
@@ -210,7 +211,8 @@ int rdma_listen(struct rdma_cm_id *rdma, int backlog)
 		snt__preload_mirror(id);
 	}
 	if (ret || !can_be_soft(id) ||
-	    (!id->is_soft && whose(&rdma->route.addr.src_addr, &device) == OTHER))
+	    (!id->is_soft &&
+	     find_address_owner(&rdma->route.addr.src_addr, &device) == OTHER))
 		return ret;
 	return listen_soft(id, backlog);
 }
@@ -253,7 +255,7 @@ int rdma_resolve_addr(struct rdma_cm_id *rdma, struct sockaddr *source,
 		return snt__real()->rdma_resolve_addr(rdma, source, target, timeout_ms);
 	if (!from && id->bound)
 		from = &rdma->route.addr.src_addr;
-	owner = whose(from, &device);
+	owner = find_address_owner(from, &device);
 	if (can_be_soft(id) &&
 	    (owner == SOFT || (owner == NOBODY && leads_soft(id, target)))) {
 		ret = resolve_soft(id, owner == SOFT ? from : NULL, target, timeout_ms);

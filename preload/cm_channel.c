@@ -14,7 +14,7 @@
  * Channels
  */
 
-static int watch(int epoll, int fd)
+static int watch_fd(int epoll, int fd)
 {
 	struct epoll_event event = { .events = EPOLLIN };
 
@@ -31,7 +31,7 @@ static int open_real(struct snt__preload_channel *channel)
 		return 0;
 	if (fcntl(channel->real->fd, F_SETFL, O_NONBLOCK))
 		return -1;
-	return watch(channel->rdma.fd, channel->real->fd);
+	return watch_fd(channel->rdma.fd, channel->real->fd);
 }
 
 static void free_channel(struct snt__preload_channel *channel)
@@ -58,7 +58,7 @@ struct rdma_event_channel *rdma_create_event_channel(void)
 	channel->rdma.fd = epoll_create1(EPOLL_CLOEXEC);
 	channel->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (channel->rdma.fd < 0 || channel->bell < 0 ||
-	    watch(channel->rdma.fd, channel->bell) || open_real(channel)) {
+	    watch_fd(channel->rdma.fd, channel->bell) || open_real(channel)) {
 		free_channel(channel);
 		return NULL;
 	}
@@ -103,8 +103,8 @@ int snt__preload_raise(struct snt__preload_id *id, enum rdma_cm_event_type type)
 	return 0;
 }
 
-static void unqueue(struct snt__preload_channel *channel,
-		    struct snt__preload_event *event)
+static void unqueue_event(struct snt__preload_channel *channel,
+			  struct snt__preload_event *event)
 {
 	eventfd_t count;
 
@@ -141,7 +141,7 @@ void snt__preload_purge(struct snt__preload_id *id)
 	while ((event = find_event(id))) {
 		struct snt__preload_id *about = snt__preload_id(event->rdma.id);
 
-		unqueue(snt__preload_channel(id->rdma.channel), event);
+		unqueue_event(snt__preload_channel(id->rdma.channel), event);
 		if (is_request(event) && about != id) {
 			snt__preload_purge(about);
 			snt__preload_id_free(about);
@@ -159,7 +159,7 @@ void snt__preload_move(struct snt__preload_id *id, struct snt__preload_channel *
 
 	snt__list_init(&moved);
 	while ((event = find_event(id))) {
-		unqueue(from, event);
+		unqueue_event(from, event);
 		snt__list_append(&moved, &event->link);
 	}
 	id->rdma.channel = &to->rdma;
@@ -188,7 +188,7 @@ static void flush_qp(const struct rdma_cm_id *id)
 		snt__preload_control()->modify_qp(id->qp, &attr, IBV_QP_STATE);
 }
 
-static void respond(struct snt__preload_event *event)
+static void complete_connect(struct snt__preload_event *event)
 {
 	struct snt__preload_id *id = snt__preload_id(event->rdma.id);
 	int ret = snt__preload_qp_enter(id, IBV_QPS_RTR, NULL);
@@ -207,7 +207,7 @@ static void respond(struct snt__preload_event *event)
 	event->rdma.status = ret;
 }
 
-static void act(struct snt__preload_event *event)
+static void act_on_event(struct snt__preload_event *event)
 {
 	struct rdma_cm_id *id = event->rdma.id;
 
@@ -217,7 +217,7 @@ static void act(struct snt__preload_event *event)
 		return;
 	case RDMA_CM_EVENT_CONNECT_RESPONSE:
 		if (id->qp)
-			respond(event);
+			complete_connect(event);
 		return;
 	case RDMA_CM_EVENT_REJECTED:
 		flush_qp(id);
@@ -240,16 +240,16 @@ static struct snt__preload_event *take_soft(struct snt__preload_channel *channel
 	if (!snt__list_empty(&channel->events)) {
 		event = snt__container(channel->events.next, struct snt__preload_event,
 				       link);
-		unqueue(channel, event);
+		unqueue_event(channel, event);
 		event->owner->events_taken++;
-		act(event);
+		act_on_event(event);
 	}
 	pthread_mutex_unlock(&snt__preload_cm_lock);
 	return event;
 }
 
 /* A new id of librdmacm has the listener's context. */
-static struct snt__preload_id *adopt(struct rdma_cm_id *real)
+static struct snt__preload_id *adopt_real_id(struct rdma_cm_id *real)
 {
 	struct snt__preload_id *listener = real->context;
 	struct snt__preload_id *id;
@@ -265,7 +265,8 @@ static struct snt__preload_id *adopt(struct rdma_cm_id *real)
 	return id;
 }
 
-static int refuse(struct rdma_cm_event *real, struct snt__preload_event *event)
+static int refuse_real_request(struct rdma_cm_event *real,
+			       struct snt__preload_event *event)
 {
 	struct rdma_cm_id *id = real->id;
 
@@ -293,11 +294,11 @@ static int take_real(struct snt__preload_channel *channel,
 		return -errno;
 	}
 	if (real->event == RDMA_CM_EVENT_CONNECT_REQUEST)
-		id = adopt(real->id);
+		id = adopt_real_id(real->id);
 	else
 		id = real->id->context;
 	if (!id)
-		return refuse(real, event);
+		return refuse_real_request(real, event);
 	snt__preload_mirror(id);
 	event->rdma = *real;
 	event->rdma.id = &id->rdma;

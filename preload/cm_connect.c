@@ -17,7 +17,7 @@ static const struct snt__cm_table *table_of(const struct snt__preload_id *id)
 	return id->soft->cm->table;
 }
 
-static int done(struct snt__preload_id *id, int ret)
+static int mirror_and_return(struct snt__preload_id *id, int ret)
 {
 	snt__preload_mirror(id);
 	return ret;
@@ -72,7 +72,7 @@ int rdma_connect(struct rdma_cm_id *rdma, struct rdma_conn_param *conn)
 		return snt__real()->rdma_connect(rdma, conn);
 	if (id->real) {
 		snt__preload_lend(id);
-		ret = done(id, snt__real()->rdma_connect(id->real, conn));
+		ret = mirror_and_return(id, snt__real()->rdma_connect(id->real, conn));
 	} else if (id->soft) {
 		SOFT_CALL(id, ret, connect_soft(id, conn ? conn : &param_default));
 		ret = AS_MINUS_ONE(ret);
@@ -103,7 +103,7 @@ int rdma_accept(struct rdma_cm_id *rdma, struct rdma_conn_param *conn)
 		return snt__real()->rdma_accept(rdma, conn);
 	if (id->real) {
 		snt__preload_lend(id);
-		ret = done(id, snt__real()->rdma_accept(id->real, conn));
+		ret = mirror_and_return(id, snt__real()->rdma_accept(id->real, conn));
 	} else if (id->soft) {
 		SOFT_CALL(id, ret, accept_soft(id, conn ? conn : &param_default));
 		ret = AS_MINUS_ONE(ret);
@@ -176,7 +176,7 @@ int rdma_disconnect(struct rdma_cm_id *rdma)
 	if (BYPASSED())
 		return snt__real()->rdma_disconnect(rdma);
 	if (id->real) {
-		ret = done(id, snt__real()->rdma_disconnect(id->real));
+		ret = mirror_and_return(id, snt__real()->rdma_disconnect(id->real));
 	} else if (id->soft && !(id->sync && id->over)) {
 		SOFT_CALL(id, ret, disconnect_soft(id));
 		ret = ret == -ENOTCONN ? nothing_there() : AS_MINUS_ONE(ret);

@@ -48,7 +48,7 @@ static bool take_lock(void)
 }
 
 /* The kernel disconnects the ids of a process that ends; this does the same. */
-__attribute__((destructor)) static void say_goodbye(void)
+__attribute__((destructor)) static void disconnect_all(void)
 {
 	if (!snt__preload_may_end() || !take_lock())
 		return;

@@ -48,8 +48,8 @@ __be16 rdma_get_dst_port(struct rdma_cm_id *rdma)
  * allocated them, so these are allocated in the same way.
  */
 
-static int copy_address(const struct sockaddr *from, socklen_t length,
-			struct sockaddr **to, socklen_t *length_out)
+static int copy_found_address(const struct sockaddr *from, socklen_t length,
+			      struct sockaddr **to, socklen_t *length_out)
 {
 	*to = calloc(1, length);
 	if (!*to)
@@ -59,8 +59,8 @@ static int copy_address(const struct sockaddr *from, socklen_t length,
 	return 0;
 }
 
-static int fill(struct rdma_addrinfo *info, const struct rdma_addrinfo *hints,
-		const struct addrinfo *found)
+static int fill_addrinfo(struct rdma_addrinfo *info, const struct rdma_addrinfo *hints,
+			 const struct addrinfo *found)
 {
 	int ret;
 
@@ -70,13 +70,13 @@ static int fill(struct rdma_addrinfo *info, const struct rdma_addrinfo *hints,
 	info->ai_port_space =
 		hints && hints->ai_port_space ? hints->ai_port_space : RDMA_PS_TCP;
 	if (info->ai_flags & RAI_PASSIVE)
-		return copy_address(found->ai_addr, found->ai_addrlen,
-				    &info->ai_src_addr, &info->ai_src_len);
-	ret = copy_address(found->ai_addr, found->ai_addrlen, &info->ai_dst_addr,
-			   &info->ai_dst_len);
+		return copy_found_address(found->ai_addr, found->ai_addrlen,
+					  &info->ai_src_addr, &info->ai_src_len);
+	ret = copy_found_address(found->ai_addr, found->ai_addrlen, &info->ai_dst_addr,
+				 &info->ai_dst_len);
 	if (!ret && hints && hints->ai_src_len)
-		ret = copy_address(hints->ai_src_addr, hints->ai_src_len,
-				   &info->ai_src_addr, &info->ai_src_len);
+		ret = copy_found_address(hints->ai_src_addr, hints->ai_src_len,
+					 &info->ai_src_addr, &info->ai_src_len);
 	return ret;
 }
 
@@ -97,7 +97,7 @@ static int look_up(const char *node, const char *service,
 	if (ret)
 		return ret;
 	info = calloc(1, sizeof(*info));
-	ret = info ? fill(info, hints, found) : EAI_MEMORY;
+	ret = info ? fill_addrinfo(info, hints, found) : EAI_MEMORY;
 	freeaddrinfo(found);
 	if (ret) {
 		if (info)
@@ -126,7 +126,7 @@ static int take_hints(const struct rdma_addrinfo *hints,
 	info = calloc(1, sizeof(*info));
 	if (!info)
 		return EAI_MEMORY;
-	ret = fill(info, hints, &found);
+	ret = fill_addrinfo(info, hints, &found);
 	if (ret)
 		snt__real()->rdma_freeaddrinfo(info);
 	else

@@ -108,7 +108,7 @@ static void set_conn(struct snt__preload_event *event)
 	};
 }
 
-static void translate(struct snt__preload_event *event)
+static void translate_soft_event(struct snt__preload_event *event)
 {
 	struct rdma_cm_event *rdma = &event->rdma;
 
@@ -146,7 +146,7 @@ static void translate(struct snt__preload_event *event)
 }
 
 /* Returns whether there is an id for it now. */
-static bool welcome(struct snt__preload_event *event)
+static bool add_requested_id(struct snt__preload_event *event)
 {
 	struct snt__preload_id *listener = event->soft.listener->user;
 	struct snt__preload_id *id = NULL;
@@ -167,7 +167,7 @@ static bool welcome(struct snt__preload_event *event)
 	return true;
 }
 
-static void give(struct snt__preload_event *event)
+static void queue_for_id(struct snt__preload_event *event)
 {
 	struct snt__preload_id *id = event->soft.id->user;
 
@@ -177,14 +177,14 @@ static void give(struct snt__preload_event *event)
 	if (event->soft.type == SNT__CM_EVENT_RESOLVED ||
 	    event->soft.type == SNT__CM_EVENT_REQUEST)
 		snt__preload_id_update(id);
-	translate(event);
+	translate_soft_event(event);
 	snt__preload_queue(snt__preload_channel(id->rdma.channel), event);
 }
 
 /* Takes ownership of the event. */
-static void deliver(struct snt__preload_event *event)
+static void deliver_soft_event(struct snt__preload_event *event)
 {
-	if (event->soft.type == SNT__CM_EVENT_REQUEST && !welcome(event)) {
+	if (event->soft.type == SNT__CM_EVENT_REQUEST && !add_requested_id(event)) {
 		free(event);
 		return;
 	}
@@ -195,7 +195,7 @@ static void deliver(struct snt__preload_event *event)
 	if (snt__preload_retry(event))
 		return;
 	snt__preload_retry_forget(event->soft.id->user);
-	give(event);
+	queue_for_id(event);
 }
 
 /* Returns the time until the next retry in ms; -1: for ever. */
@@ -212,14 +212,14 @@ static int deliver_all(struct snt__cm *cm)
 			free(event);
 			break;
 		}
-		deliver(event);
+		deliver_soft_event(event);
 	}
 	for (;;) {
 		struct snt__preload_event *refused = snt__preload_retry_due(&timeout);
 
 		if (!refused)
 			return timeout;
-		give(refused);
+		queue_for_id(refused);
 	}
 }
 

@@ -4,11 +4,7 @@
 #include <string.h>
 
 #include "cm.h"
-
-static uint8_t min(uint8_t a, uint8_t b)
-{
-	return a < b ? a : b;
-}
+#include "util/minmax.h"
 
 int snt__preload_qp_enter(struct snt__preload_id *id, enum ibv_qp_state state,
 			  const struct rdma_conn_param *limits)
@@ -23,8 +19,10 @@ int snt__preload_qp_enter(struct snt__preload_id *id, enum ibv_qp_state state,
 		return ret;
 	if (limits) {
 		attr.max_dest_rd_atomic =
-			min(attr.max_dest_rd_atomic, limits->responder_resources);
-		attr.max_rd_atomic = min(attr.max_rd_atomic, limits->initiator_depth);
+			(uint8_t)snt__min(attr.max_dest_rd_atomic,
+					  limits->responder_resources);
+		attr.max_rd_atomic =
+			(uint8_t)snt__min(attr.max_rd_atomic, limits->initiator_depth);
 	}
 	return snt__preload_control()->modify_qp(id->rdma.qp, &attr, mask);
 }

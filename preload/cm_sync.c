@@ -35,7 +35,7 @@ int snt__preload_complete(struct snt__preload_id *id)
 }
 
 /* The new id becomes synchronous as well; it keeps the event for its data. */
-static int settle(struct snt__preload_id *listener, struct rdma_cm_event *event)
+static int settle_request(struct snt__preload_id *listener, struct rdma_cm_event *event)
 {
 	struct ibv_qp_init_attr attr;
 	int ret = AS_MINUS_ONE(event_error(event));
@@ -66,7 +66,7 @@ int rdma_get_request(struct rdma_cm_id *listener, struct rdma_cm_id **id_out)
 	drop_event(listener);
 	if (rdma_get_cm_event(listener->channel, &event))
 		return -1;
-	ret = settle(snt__preload_id(listener), event);
+	ret = settle_request(snt__preload_id(listener), event);
 	if (ret)
 		listener->event = event;
 	else
@@ -78,7 +78,7 @@ int rdma_get_request(struct rdma_cm_id *listener, struct rdma_cm_id **id_out)
  * End points
  */
 
-static int reach(struct rdma_cm_id *id, const struct rdma_addrinfo *info)
+static int resolve_endpoint(struct rdma_cm_id *id, const struct rdma_addrinfo *info)
 {
 	int ret = rdma_resolve_addr(id, info->ai_src_addr, info->ai_dst_addr, 2000);
 
@@ -118,7 +118,7 @@ int rdma_create_ep(struct rdma_cm_id **id_out, struct rdma_addrinfo *info,
 		if (!ret)
 			ret = keep_attr(snt__preload_id(id), pd, attr);
 	} else {
-		ret = reach(id, info);
+		ret = resolve_endpoint(id, info);
 		if (!ret && attr)
 			ret = rdma_create_qp(id, pd, attr);
 	}

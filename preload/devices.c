@@ -35,7 +35,7 @@ enum wish {
 	ONLY,
 };
 
-static void complain(void)
+static void warn_no_devices(void)
 {
 	char text[SNT__ERR_TEXT_MAX + 32];
 
@@ -54,7 +54,7 @@ static void read_wish(void)
 				     words);
 
 	if (word < 0)
-		complain();
+		warn_no_devices();
 	wish = word < 0 ? NEVER : (enum wish)word;
 }
 
@@ -67,7 +67,7 @@ static enum wish get_wish(void)
 }
 
 /* Never called. Its address marks soft devices, including the parent's. */
-static struct ibv_context *mark(struct ibv_device *device, int fd)
+static struct ibv_context *mark_of_soft_device(struct ibv_device *device, int fd)
 {
 	(void)device;
 	(void)fd;
@@ -76,13 +76,13 @@ static struct ibv_context *mark(struct ibv_device *device, int fd)
 
 static bool is_soft_device(const struct ibv_device *device)
 {
-	return device->_ops._dummy1 == mark;
+	return device->_ops._dummy1 == mark_of_soft_device;
 }
 
 /* The paths that the kernel would use; files.c serves some of them. */
 static void name_files(struct ibv_device *device)
 {
-	device->_ops._dummy1 = mark;
+	device->_ops._dummy1 = mark_of_soft_device;
 	snprintf(device->dev_name, sizeof(device->dev_name), "%.32s", device->name);
 	snprintf(device->dev_path, sizeof(device->dev_path),
 		 "/sys/class/infiniband_verbs/%.32s", device->name);
@@ -90,7 +90,7 @@ static void name_files(struct ibv_device *device)
 		 "/sys/class/infiniband/%.32s", device->name);
 }
 
-static void make(void)
+static void make_devices(void)
 {
 	const struct snt__provider *provider = &snt__provider_soft;
 
@@ -98,7 +98,7 @@ static void make(void)
 		return;
 	if (provider->list(snt__setting_get(SNT__SETTING_SOFT_ADDRESSES, NULL, NULL),
 			   &listing)) {
-		complain();
+		warn_no_devices();
 		return;
 	}
 	for (unsigned i = 0; i < listing.count; i++) {
@@ -117,7 +117,7 @@ struct snt__preload_devices snt__preload_devices(void)
 		made_by = getpid();
 		parents = listing;
 		context_count = 0;
-		make();
+		make_devices();
 		snt__preload_watch_forks();
 	}
 	devices.count = context_count;
@@ -144,7 +144,7 @@ bool snt__preload_may_end(void)
 /* The last received messages may be unacknowledged: a thread that polls acknowledges at
  * its next poll, and the device's own thread may be too late for a process that
  * ends. */
-__attribute__((destructor)) static void say_goodbye(void)
+__attribute__((destructor)) static void acknowledge_last_messages(void)
 {
 	if (!snt__preload_may_end())
 		return;

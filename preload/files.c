@@ -60,7 +60,7 @@ void *snt__preload_next(void **function, const char *name)
 	return symbol;
 }
 
-__attribute__((constructor)) static void look_up_all(void)
+__attribute__((constructor)) static void look_up_files(void)
 {
 	NEXT(open);
 	NEXT(open64);

@@ -27,7 +27,7 @@ static void in_child(void)
 	after_fork();
 }
 
-static void watch(void)
+static void register_handlers(void)
 {
 	pthread_atfork(before_fork, after_fork, in_child);
 }
@@ -36,5 +36,5 @@ void snt__preload_watch_forks(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-	pthread_once(&once, watch);
+	pthread_once(&once, register_handlers);
 }

@@ -48,7 +48,7 @@ static struct {
 
 #define NEXT(name) SNT__PRELOAD_NEXT(next.name, #name)
 
-__attribute__((constructor)) static void look_up_all(void)
+__attribute__((constructor)) static void look_up_links(void)
 {
 	NEXT(realpath);
 	NEXT(__realpath_chk);
@@ -70,8 +70,8 @@ static size_t write_place(char place[PLACE_MAX], const struct ibv_device *device
 
 /* Follows one part of a path. The full length of the place stands for the device's folder, which
  * alone has links. False: there is no such file. */
-static bool follow(char *place, size_t full, size_t bus, const char *part,
-		   size_t length)
+static bool follow_part(char *place, size_t full, size_t bus, const char *part,
+			size_t length)
 {
 	char *slash;
 
@@ -107,7 +107,7 @@ static enum found find_place(const char *path, char place[PLACE_MAX])
 	full = strlen(place);
 	for (; *rest; rest += length + (rest[length] == '/')) {
 		length = strcspn(rest, "/");
-		if (!follow(place, full, bus, rest, length))
+		if (!follow_part(place, full, bus, rest, length))
 			return MISSING;
 	}
 	return FOUND;

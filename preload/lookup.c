@@ -102,7 +102,7 @@ static void *find_symbol(const struct link_map *map, const char *name)
  */
 
 /* In the libraries after this one; if it was loaded later than the C library, in any. */
-static void *find_next(const char *name)
+static void *find_next_library_symbol(const char *name)
 {
 	void *symbol = NULL;
 
@@ -126,9 +126,9 @@ static void find_both(void)
 		return;
 	for (own_map = _r_debug.r_map; own_map->l_ld != _DYNAMIC;)
 		own_map = own_map->l_next;
-	symbol = find_next("dlsym");
+	symbol = find_next_library_symbol("dlsym");
 	memcpy(&snt__preload_next_dlsym, &symbol, sizeof(symbol));
-	symbol = find_next("dlvsym");
+	symbol = find_next_library_symbol("dlvsym");
 	memcpy(&snt__preload_next_dlvsym, &symbol, sizeof(symbol));
 }
 
@@ -142,7 +142,7 @@ void *snt__preload_real_symbol(void *library, const char *name)
  * Which symbols are replaced
  */
 
-static bool begins(const char *text, const char *word)
+static bool begins_with(const char *text, const char *word)
 {
 	while (*word && *text == *word) {
 		text++;
@@ -153,7 +153,8 @@ static bool begins(const char *text, const char *word)
 
 static bool may_be_ours(const char *name)
 {
-	return begins(name, "ibv_") || begins(name, "_ibv_") || begins(name, "rdma_");
+	return begins_with(name, "ibv_") || begins_with(name, "_ibv_") ||
+	       begins_with(name, "rdma_");
 }
 
 /* A program may well have functions of such names in libraries of its own. And functions of
@@ -168,7 +169,8 @@ static bool is_default_of_rdma_core(void *symbol, const char *name)
 		return false;
 	library = strrchr(info.dli_fname, '/');
 	library = library ? library + 1 : info.dli_fname;
-	return (begins(library, "libibverbs.so") || begins(library, "librdmacm.so")) &&
+	return (begins_with(library, "libibverbs.so") ||
+		begins_with(library, "librdmacm.so")) &&
 	       find_symbol(map, name) == symbol;
 }
 

@@ -15,13 +15,13 @@ static struct snt__real real;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 /* The library stays loaded, so that its functions stay valid. */
-static void *load(const char *name)
+static void *load_library(const char *name)
 {
 	return dlopen(name, RTLD_NOW | RTLD_LOCAL);
 }
 
 /* ISO C has no conversion from a symbol's address to a function pointer. */
-static void find(void *library, const char *name, void *function_out)
+static void find_function(void *library, const char *name, void *function_out)
 {
 	void *symbol = library ? snt__preload_real_symbol(library, name) : NULL;
 
@@ -30,13 +30,13 @@ static void find(void *library, const char *name, void *function_out)
 
 static void find_all(void)
 {
-	void *verbs = load("libibverbs.so.1");
-	void *cm = load("librdmacm.so.1");
+	void *verbs = load_library("libibverbs.so.1");
+	void *cm = load_library("librdmacm.so.1");
 
-#define X(name) find(verbs, #name, &real.name);
+#define X(name) find_function(verbs, #name, &real.name);
 	SNT__REAL_VERBS(X)
 #undef X
-#define X(name) find(cm, #name, &real.name);
+#define X(name) find_function(cm, #name, &real.name);
 	SNT__REAL_CM(X)
 #undef X
 }
@@ -47,7 +47,7 @@ const struct snt__real *snt__real(void)
 	return &real;
 }
 
-static bool begins(const char *text, const char *word)
+static bool name_begins(const char *text, const char *word)
 {
 	return strncmp(text, word, strlen(word)) == 0;
 }
@@ -61,7 +61,7 @@ static bool is_ours(const void *caller)
 		return false;
 	name = strrchr(info.dli_fname, '/');
 	name = name ? name + 1 : info.dli_fname;
-	return begins(name, "librdmacm.so") || begins(name, "libsennit.so");
+	return name_begins(name, "librdmacm.so") || name_begins(name, "libsennit.so");
 }
 
 /*
