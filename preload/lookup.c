@@ -101,7 +101,7 @@ static void *find_symbol(const struct link_map *map, const char *name)
  * The next dlsym() and dlvsym()
  */
 
-/* In the libraries after this one; if it was loaded later than the C library, in any. */
+/* In the libraries after this one; if it was loaded later than the C library, in those before. */
 static void *find_next_library_symbol(const char *name)
 {
 	void *symbol = NULL;
@@ -109,8 +109,8 @@ static void *find_next_library_symbol(const char *name)
 	for (const struct link_map *map = own_map->l_next; map && !symbol;
 	     map = map->l_next)
 		symbol = find_symbol(map, name);
-	for (const struct link_map *map = _r_debug.r_map; map != own_map && !symbol;
-	     map = map->l_next)
+	for (const struct link_map *map = own_map->l_prev; map && !symbol;
+	     map = map->l_prev)
 		symbol = find_symbol(map, name);
 	return symbol;
 }
@@ -120,12 +120,12 @@ static void *find_next_library_symbol(const char *name)
  * object's address to a function pointer. */
 static void find_both(void)
 {
+	Dl_info info;
 	void *symbol;
 
 	if (own_map)
 		return;
-	for (own_map = _r_debug.r_map; own_map->l_ld != _DYNAMIC;)
-		own_map = own_map->l_next;
+	dladdr1(&own_map, &info, (void **)&own_map, RTLD_DL_LINKMAP);
 	symbol = find_next_library_symbol("dlsym");
 	memcpy(&snt__preload_next_dlsym, &symbol, sizeof(symbol));
 	symbol = find_next_library_symbol("dlvsym");

@@ -4,6 +4,13 @@
 #include <string.h>
 #include <unistd.h>
 
+/* The oldest version of the C library's symbols. */
+#ifdef __aarch64__
+#define FIRST_VERSION "GLIBC_2.17"
+#else
+#define FIRST_VERSION "GLIBC_2.2.5"
+#endif
+
 /* Its own, which happens to have a name of verbs. */
 const char *ibv_get_device_name(void *device);
 
@@ -18,7 +25,7 @@ const char *ibv_get_device_name(void *device)
 pid_t getpid(void)
 {
 	void *symbol = dlsym(RTLD_NEXT, "getpid");
-	void *same = dlvsym(RTLD_NEXT, "getpid", "GLIBC_2.2.5");
+	void *same = dlvsym(RTLD_NEXT, "getpid", FIRST_VERSION);
 	pid_t (*real)(void);
 
 	if (!symbol || symbol != same || symbol == dlsym(RTLD_DEFAULT, "getpid"))
