@@ -2,7 +2,7 @@
 /*
  * One QP of a soft device on simulated networks that are long, or lose packets. A value is
  * the share of a link of 10 Gb/s that was messages, or the longest time in ms in which none
- * completed.
+ * completed. A peer is a soft device, or recovers from loss only as rxe does.
  */
 #include "lib/bench.h"
 #include "network/pair.h"
@@ -23,6 +23,7 @@ struct share_case {
 	uint32_t delay_ns;
 	uint32_t loss;
 	uint32_t reorder;
+	bool like_rxe;
 };
 
 static void measure_share(struct bench *bench, const struct share_case *one)
@@ -36,7 +37,8 @@ static void measure_share(struct bench *bench, const struct share_case *one)
 						.delay_ns = one->delay_ns,
 						.loss = one->loss,
 						.reorder = one->reorder,
-						.message = LARGE };
+						.message = LARGE,
+						.like_rxe = one->like_rxe };
 
 		sum += pair_run(&opts, time, 0).share;
 	}
@@ -60,16 +62,25 @@ static void measure_silence(struct bench *bench, const char *name, uint64_t mess
 int main(int argc, char **argv)
 {
 	static const struct share_case cases[] = {
-		{ "loss-5us-0", 5 * US, 0, 0 },
-		{ "loss-5us-1pct", 5 * US, PERCENT, 0 },
-		{ "loss-50us-0", 50 * US, 0, 0 },
-		{ "loss-50us-1pct", 50 * US, PERCENT, 0 },
-		{ "loss-50us-5pct", 50 * US, 5 * PERCENT, 0 },
-		{ "loss-500us-0", 500 * US, 0, 0 },
-		{ "loss-500us-1pct", 500 * US, PERCENT, 0 },
-		{ "loss-5ms-0", 5 * MS, 0, 0 },
-		{ "loss-5ms-1pct", 5 * MS, PERCENT, 0 },
-		{ "reorder-50us-1pct", 50 * US, 0, PERCENT },
+		{ "loss-5us-0", 5 * US, 0, 0, false },
+		{ "loss-5us-1pct", 5 * US, PERCENT, 0, false },
+		{ "loss-50us-0", 50 * US, 0, 0, false },
+		{ "loss-50us-1pct", 50 * US, PERCENT, 0, false },
+		{ "loss-50us-5pct", 50 * US, 5 * PERCENT, 0, false },
+		{ "loss-500us-0", 500 * US, 0, 0, false },
+		{ "loss-500us-1pct", 500 * US, PERCENT, 0, false },
+		{ "loss-5ms-0", 5 * MS, 0, 0, false },
+		{ "loss-5ms-1pct", 5 * MS, PERCENT, 0, false },
+		{ "reorder-50us-1pct", 50 * US, 0, PERCENT, false },
+		{ "rxe-loss-5us-1pct", 5 * US, PERCENT, 0, true },
+		{ "rxe-loss-50us-0", 50 * US, 0, 0, true },
+		{ "rxe-loss-50us-1pct", 50 * US, PERCENT, 0, true },
+		{ "rxe-loss-50us-5pct", 50 * US, 5 * PERCENT, 0, true },
+		{ "rxe-loss-500us-0", 500 * US, 0, 0, true },
+		{ "rxe-loss-500us-1pct", 500 * US, PERCENT, 0, true },
+		{ "rxe-loss-5ms-0", 5 * MS, 0, 0, true },
+		{ "rxe-loss-5ms-1pct", 5 * MS, PERCENT, 0, true },
+		{ "rxe-reorder-50us-1pct", 50 * US, 0, PERCENT, true },
 	};
 	struct bench *bench = bench_begin("network", argc, argv);
 

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 #include "network/pair.h"
 
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <infiniband/verbs.h>
 #include <sennit/control.h>
 
-#include "dev/soft/qp.h"
 #include "lib/rc.h"
 #include "lib/sim/device.h"
 
@@ -38,7 +36,7 @@ struct pair {
 	uint64_t silence_ns;
 };
 
-static void check(int ret, const char *what)
+static void check_pair_call(int ret, const char *what)
 {
 	if (!ret)
 		return;
@@ -46,7 +44,7 @@ static void check(int ret, const char *what)
 	exit(1);
 }
 
-static void open_end(struct pair *pair, struct pair_end *end)
+static void open_pair_end(struct pair *pair, struct pair_end *end)
 {
 	/* The device waits for its cable; what happens to packets happens behind it. */
 	const struct snt__sim_link_opts cable = { .mbps = MBPS }, path = {
@@ -58,29 +56,29 @@ static void open_end(struct pair *pair, struct pair_end *end)
 	const struct snt__sim_device_opts opts = {
 		.out = &cable,
 		.in = &path,
-		.config.run_bytes = RUN,
+		.config = { .run_bytes = RUN, .nak_once = pair->opts->like_rxe },
 	};
 	struct ibv_qp_init_attr init = { .qp_type = IBV_QPT_RC, .sq_sig_all = 1 };
 	struct snt__sim_host *host;
 
-	check(snt__sim_host_create(pair->sim, &host), "a host");
-	check(snt__sim_device_create(host, &opts, &end->sim), "a device");
+	check_pair_call(snt__sim_host_create(pair->sim, &host), "a host");
+	check_pair_call(snt__sim_device_create(host, &opts, &end->sim), "a device");
 	end->control = end->sim->adopted->control;
 	end->pd = end->sim->adopted->pd;
 	end->bytes = calloc(1, pair->opts->message);
-	check(end->bytes ? 0 : ENOMEM, "memory");
-	check(end->control->reg_mr(end->pd, end->bytes, pair->opts->message, ACCESS,
-				   &end->mr),
-	      "memory");
-	check(end->control->create_cq(end->sim->adopted->context, DEPTH, NULL, NULL, 0,
-				      &end->cq),
-	      "a CQ");
+	check_pair_call(end->bytes ? 0 : ENOMEM, "memory");
+	check_pair_call(end->control->reg_mr(end->pd, end->bytes, pair->opts->message,
+					     ACCESS, &end->mr),
+			"memory");
+	check_pair_call(end->control->create_cq(end->sim->adopted->context, DEPTH, NULL,
+						NULL, 0, &end->cq),
+			"a CQ");
 	init.send_cq = init.recv_cq = end->cq;
 	init.cap = (struct ibv_qp_cap){ .max_send_wr = DEPTH, .max_send_sge = 1 };
-	check(end->control->create_qp(end->pd, &init, &end->qp), "a QP");
+	check_pair_call(end->control->create_qp(end->pd, &init, &end->qp), "a QP");
 }
 
-static void connect_end(const struct pair_end *end, const struct pair_end *peer)
+static void connect_pair_end(const struct pair_end *end, const struct pair_end *peer)
 {
 	struct ibv_qp_attr attr = {
 		.port_num = 1,
@@ -97,16 +95,18 @@ static void connect_end(const struct pair_end *end, const struct pair_end *peer)
 	};
 	struct ibv_gid_entry gid;
 
-	check(peer->control->query_gid(peer->sim->adopted->context, 1, 0, &gid),
-	      "a GID");
+	check_pair_call(peer->control->query_gid(peer->sim->adopted->context, 1, 0,
+						 &gid),
+			"a GID");
 	attr.ah_attr.grh.dgid = gid.gid;
 	for (attr.qp_state = IBV_QPS_INIT; attr.qp_state <= IBV_QPS_RTS;
 	     attr.qp_state++)
-		check(end->control->modify_qp(end->qp, &attr, rc_mask(attr.qp_state)),
-		      "connecting");
+		check_pair_call(end->control->modify_qp(end->qp, &attr,
+							rc_mask(attr.qp_state)),
+				"connecting");
 }
 
-static void post(struct pair *pair)
+static void post_pair_write(struct pair *pair)
 {
 	const struct pair_end *from = &pair->end[0], *to = &pair->end[1];
 	struct ibv_sge sge = { .addr = (uintptr_t)from->bytes,
@@ -121,11 +121,11 @@ static void post(struct pair *pair)
 	};
 	struct ibv_send_wr *bad;
 
-	check(ibv_post_send(from->qp, &wr, &bad), "posting");
+	check_pair_call(ibv_post_send(from->qp, &wr, &bad), "posting");
 }
 
 /* A message that completes makes room for the next one. */
-static void poll(struct pair *pair)
+static void poll_pair_writes(struct pair *pair)
 {
 	uint64_t now = snt__sim_now(pair->sim);
 	struct ibv_wc wc;
@@ -140,16 +140,27 @@ static void poll(struct pair *pair)
 			pair->silence_ns = now - pair->completed_at;
 		pair->completed_at = now;
 		pair->completed++;
-		post(pair);
+		post_pair_write(pair);
 	}
 }
 
-static void close_end(struct pair_end *end)
+static void close_pair_end(struct pair_end *end)
 {
-	check(end->control->destroy_qp(end->qp), "destroying a QP");
-	check(end->control->destroy_cq(end->cq), "destroying a CQ");
-	check(end->control->dereg_mr(end->mr), "deregistering");
+	check_pair_call(end->control->destroy_qp(end->qp), "destroying a QP");
+	check_pair_call(end->control->destroy_cq(end->cq), "destroying a CQ");
+	check_pair_call(end->control->dereg_mr(end->mr), "deregistering");
 	free(end->bytes);
+}
+
+/* How many packets, since messages are long. PSNs begin at 0 and do not wrap. */
+static uint32_t count_received(const struct pair_end *end)
+{
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+
+	check_pair_call(end->control->query_qp(end->qp, &attr, IBV_QP_RQ_PSN, &init),
+			"a query");
+	return attr.rq_psn;
 }
 
 struct pair_result pair_run(const struct pair_opts *opts, uint64_t time_ns,
@@ -157,26 +168,24 @@ struct pair_result pair_run(const struct pair_opts *opts, uint64_t time_ns,
 {
 	struct pair pair = { .opts = opts };
 	struct pair_result result;
-	uint64_t acknowledged;
 
-	check(snt__sim_create(&(struct snt__sim_opts){ .seed = opts->seed }, &pair.sim),
-	      "a simulation");
+	check_pair_call(snt__sim_create(&(struct snt__sim_opts){ .seed = opts->seed },
+					&pair.sim),
+			"a simulation");
 	for (unsigned i = 0; i < 2; i++)
-		open_end(&pair, &pair.end[i]);
+		open_pair_end(&pair, &pair.end[i]);
 	for (unsigned i = 0; i < 2; i++)
-		connect_end(&pair.end[i], &pair.end[!i]);
+		connect_pair_end(&pair.end[i], &pair.end[!i]);
 	for (unsigned i = 0; i < DEPTH; i++)
-		post(&pair);
+		post_pair_write(&pair);
 	while ((!time_ns || snt__sim_now(pair.sim) < time_ns) &&
 	       (!messages || pair.completed < messages) && snt__sim_step(pair.sim))
-		poll(&pair);
+		poll_pair_writes(&pair);
 	result.silence_ns = pair.silence_ns;
-	/* Long messages are counted by the packet. */
-	acknowledged = snt__soft_qp(pair.end[0].qp)->requester.una;
-	result.share = (double)(acknowledged * MTU) * 8e3 / MBPS /
+	result.share = (double)count_received(&pair.end[1]) * MTU * 8e3 / MBPS /
 		       (double)snt__sim_now(pair.sim);
 	for (unsigned i = 0; i < 2; i++)
-		close_end(&pair.end[i]);
-	check(snt__sim_destroy(pair.sim), "ending a simulation");
+		close_pair_end(&pair.end[i]);
+	check_pair_call(snt__sim_destroy(pair.sim), "ending a simulation");
 	return result;
 }

@@ -2,6 +2,7 @@
 #ifndef BENCH_NETWORK_PAIR_H
 #define BENCH_NETWORK_PAIR_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /*
@@ -16,6 +17,7 @@ struct pair_opts {
 	uint32_t loss;
 	uint32_t reorder;
 	uint32_t message; /* bytes */
+	bool like_rxe;	  /* so the peer recovers; else as a soft device */
 };
 
 struct pair_result {

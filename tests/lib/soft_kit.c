@@ -483,6 +483,19 @@ unsigned kit_swallow(struct kit *kit, unsigned end)
 	return total;
 }
 
+void kit_time_out(struct kit *kit, unsigned end)
+{
+	uint64_t before = kit_stats(kit, end)->timeouts;
+
+	for (;;) {
+		kit->now = snt__soft_deadline(kit->end[end].device);
+		snt__soft_timer(kit->end[end].device, kit->now);
+		if (kit_stats(kit, end)->timeouts != before)
+			return;
+		kit_swallow(kit, end);
+	}
+}
+
 void kit_inject(struct kit *kit, unsigned to, const struct snt__wire_packet *packet,
 		const void *payload)
 {

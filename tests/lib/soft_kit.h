@@ -121,6 +121,9 @@ void kit_run(struct kit *kit);
 void kit_run_for(struct kit *kit, uint64_t ns);
 /* Takes what an end wants to send, and throws it away. */
 unsigned kit_swallow(struct kit *kit, unsigned end);
+/* Moves time until the timeout that verbs have set is over, and throws away the probes
+ * that an end sends until then. */
+void kit_time_out(struct kit *kit, unsigned end);
 /* Gives a packet to an end, as if from its peer. */
 void kit_inject(struct kit *kit, unsigned to, const struct snt__wire_packet *packet,
 		const void *payload);

@@ -634,8 +634,7 @@ static void late_responses_count(void **state)
 				     .opcode = IBV_WR_RDMA_WRITE,
 				     .flags = IBV_SEND_FENCE });
 	assert_int_equal(kit_swallow(kit, A), 1);
-	kit->now = snt__soft_deadline(kit->end[A].device);
-	snt__soft_timer(kit->end[A].device, kit->now);
+	kit_time_out(kit, A);
 	answer(kit, SNT__WIRE_READ_RESPONSE_FIRST, 0, 0x1f, MTU);
 	answer(kit, SNT__WIRE_READ_RESPONSE_MIDDLE, 1, 0x1f, MTU);
 	/* What is left of the READ, and not the WRITE. */
@@ -643,6 +642,122 @@ static void late_responses_count(void **state)
 	answer(kit, SNT__WIRE_READ_RESPONSE_ONLY, 2, 0x1f, MTU);
 	kit_expect(kit, A, 1, IBV_WC_SUCCESS);
 	assert_int_equal(kit_swallow(kit, A), 1);
+	kit_close(kit);
+}
+
+/*
+ * Lies about loss and time
+ */
+
+/* An honest answer at first, so that round trips are known. */
+static struct kit *open_known(const struct kit_opts *opts)
+{
+	struct kit *kit = kit_open(opts);
+
+	kit_send(kit, A, &(struct kit_send){ .id = 1, .opcode = IBV_WR_RDMA_WRITE });
+	kit_run(kit);
+	kit_expect(kit, A, 1, IBV_WC_SUCCESS);
+	return kit;
+}
+
+/* A peer that asks for the same packet all the time gets it, and nothing else: the QP
+ * fails no later than if it were silent. */
+static void naks_do_not_keep_a_qp_alive(void **state)
+{
+	const uint64_t timeout = UINT64_C(4096) << 14, step = 100000;
+	struct kit *kit = open_known(&(struct kit_opts){ .retries = 2 });
+	uint64_t begin = kit->now;
+	unsigned sent = 0;
+
+	(void)state;
+	kit_send(kit, A, &(struct kit_send){ .id = 2, .opcode = IBV_WR_RDMA_WRITE });
+	while (kit_state(kit, A) == IBV_QPS_RTS) {
+		sent += kit_swallow(kit, A);
+		answer(kit, SNT__WIRE_ACKNOWLEDGE, 1, SNT__SYNDROME_NAK_SEQUENCE, 0);
+		kit->now += step;
+		if (snt__soft_deadline(kit->end[A].device) <= kit->now)
+			snt__soft_timer(kit->end[A].device, kit->now);
+	}
+	kit_expect(kit, A, 2, IBV_WC_RETRY_EXC_ERR);
+	/* The first NAK is a retry, and there is one more. */
+	assert_in_range(kit->now - begin, 3 * timeout, 3 * timeout + 10 * step);
+	assert_in_range(sent, 1, (kit->now - begin) / step * 3);
+	kit_close(kit);
+}
+
+/* A clock that leaps, as when a virtual machine was stopped, is no reason to fail, and is
+ * forgotten soon. */
+static void leaps_of_time_are_forgotten(void **state)
+{
+	struct kit *kit = open_known(NULL);
+
+	(void)state;
+	kit_send(kit, A, &(struct kit_send){ .id = 2, .opcode = IBV_WR_RDMA_WRITE });
+	kit_swallow(kit, A);
+	kit->now += UINT64_C(3600) * 1000000000;
+	answer(kit, SNT__WIRE_ACKNOWLEDGE, 1, 0x1f, 0);
+	kit_expect(kit, A, 2, IBV_WC_SUCCESS);
+	for (unsigned i = 0; i < 200; i++) {
+		kit_send(kit, A, &(struct kit_send){ .opcode = IBV_WR_RDMA_WRITE });
+		kit_swallow(kit, A);
+		answer(kit, SNT__WIRE_ACKNOWLEDGE, 2 + i, 0x1f, 0);
+		kit_expect(kit, A, 0, IBV_WC_SUCCESS);
+	}
+	kit_send(kit, A, &(struct kit_send){ .opcode = IBV_WR_RDMA_WRITE });
+	kit_swallow(kit, A);
+	assert_in_range(snt__soft_deadline(kit->end[A].device) - kit->now, 1000000,
+			2000000);
+	kit_close(kit);
+}
+
+/* A QP is closed, in any way, while a probe waits to be sent or was sent. */
+static void closing_ends_probes(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < 6; i++) {
+		struct kit *kit = open_known(NULL);
+		enum ibv_qp_state to = i % 3 == 1 ? IBV_QPS_RESET : IBV_QPS_ERR;
+
+		kit_send(kit, A,
+			 &(struct kit_send){ .id = 2,
+					     .opcode = IBV_WR_RDMA_WRITE,
+					     .length = 5000 });
+		kit_swallow(kit, A);
+		kit->now = snt__soft_deadline(kit->end[A].device);
+		snt__soft_timer(kit->end[A].device, kit->now);
+		assert_int_equal(kit_stats(kit, A)->probes, 1);
+		if (i >= 3)
+			assert_int_equal(kit_swallow(kit, A), 2);
+		if (i % 3 == 2) {
+			assert_int_equal(kit->control->destroy_qp(kit->end[A].qp), 0);
+			kit->end[A].qp = NULL;
+		} else {
+			assert_int_equal(kit_modify(kit, A, to), 0);
+		}
+		assert_int_equal(kit_swallow(kit, A), 0);
+		assert_true(snt__soft_deadline(kit->end[A].device) == SNT__SOFT_NEVER);
+		kit_run(kit);
+		kit_close(kit);
+	}
+}
+
+/* Probes are sent from memory that is still registered, or not at all. */
+static void probes_need_their_memory(void **state)
+{
+	struct kit *kit = open_known(NULL);
+
+	(void)state;
+	kit_send(kit, A,
+		 &(struct kit_send){
+			 .id = 2, .opcode = IBV_WR_RDMA_WRITE, .length = 5000 });
+	kit_swallow(kit, A);
+	assert_int_equal(kit->control->dereg_mr(kit->end[A].mr), 0);
+	kit->end[A].mr = NULL;
+	kit->now = snt__soft_deadline(kit->end[A].device);
+	snt__soft_timer(kit->end[A].device, kit->now);
+	assert_int_equal(kit_swallow(kit, A), 0);
+	kit_run(kit);
+	kit_expect(kit, A, 2, IBV_WC_LOC_PROT_ERR);
 	kit_close(kit);
 }
 
@@ -858,6 +973,10 @@ int main(void)
 		cmocka_unit_test(late_copy_of_a_read),
 		cmocka_unit_test(waiting_is_not_disturbed),
 		cmocka_unit_test(lost_before_and_after_waiting),
+		cmocka_unit_test(naks_do_not_keep_a_qp_alive),
+		cmocka_unit_test(leaps_of_time_are_forgotten),
+		cmocka_unit_test(closing_ends_probes),
+		cmocka_unit_test(probes_need_their_memory),
 		cmocka_unit_test(late_responses_count),
 		cmocka_unit_test(acks_do_not_go_back),
 		cmocka_unit_test(repetition_gives_way),

@@ -18,6 +18,7 @@
 #define READ  (384u << 10)
 #define WORDS (512u << 10)
 
+#define MS     UINT64_C(1000000)
 #define ROUNDS 4
 #define WRITES 3000u /* bytes; not a multiple of the MTU */
 #define SENDS  2500u
@@ -355,8 +356,7 @@ static void lost_reads_give_back_their_room(void **state)
 	at_once = kit_swallow(kit, A);
 	assert_int_equal(at_once, 4);
 	for (unsigned i = 0; i < 5; i++) {
-		kit->now = snt__soft_deadline(kit->end[A].device);
-		snt__soft_timer(kit->end[A].device, kit->now);
+		kit_time_out(kit, A);
 		assert_int_equal(kit_swallow(kit, A), at_once);
 	}
 	kit_run(kit);
@@ -438,6 +438,193 @@ static void progress_is_no_timeout(void **state)
 	}
 }
 
+/*
+ * Recovery without waiting
+ */
+
+#define PACKETS 16u
+
+/* Two QPs that know how long an answer takes. */
+static struct kit *open_measured(const struct kit_opts *opts)
+{
+	struct kit *kit = kit_open(opts);
+
+	kit_send(kit, A, &(struct kit_send){ .id = 1, .opcode = IBV_WR_RDMA_WRITE });
+	kit_run(kit);
+	kit_expect(kit, A, 1, IBV_WC_SUCCESS);
+	kit_fill(kit, A, 0, PACKETS * 1024, 3);
+	return kit;
+}
+
+/* Sends a message of which packets get lost, and returns how long it takes. */
+static uint64_t send_over(struct kit *kit,
+			  enum kit_fate (*fate)(struct kit *, const struct kit_frame *))
+{
+	uint64_t begin = kit->now;
+
+	kit->fate = fate;
+	kit->chosen = 0;
+	kit_send(kit, A,
+		 &(struct kit_send){ .id = 2,
+				     .opcode = IBV_WR_RDMA_WRITE,
+				     .far = 500000,
+				     .length = PACKETS * 1024 });
+	kit_run(kit);
+	kit_expect(kit, A, 2, IBV_WC_SUCCESS);
+	kit_check(kit, B, 500000, PACKETS * 1024, 3);
+	assert_int_equal(kit_stats(kit, A)->timeouts, 0);
+	return kit->now - begin;
+}
+
+static unsigned psn_of(const struct kit_frame *frame)
+{
+	return frame->bytes[9] << 16 | frame->bytes[10] << 8 | frame->bytes[11];
+}
+
+/* The fourth packet of the second message, three times. */
+static enum kit_fate drop_fourth_and_resent(struct kit *kit,
+					    const struct kit_frame *frame)
+{
+	if (frame->to != B || psn_of(frame) != 1 + 3)
+		return KIT_PASS;
+	return kit->chosen++ < 3 ? KIT_DROP : KIT_PASS;
+}
+
+/* The receiver sees that the sender has begun again, and asks again. */
+static void lost_resend_is_asked_for_again(void **state)
+{
+	struct kit *kit = open_measured(NULL);
+
+	(void)state;
+	assert_true(send_over(kit, drop_fourth_and_resent) == 0);
+	assert_int_equal(kit_stats(kit, B)->naks_out, 3);
+	assert_int_equal(kit_stats(kit, A)->probes, 0);
+	kit_close(kit);
+}
+
+/* A peer that asks only once, as rxe does, is probed. */
+static void lost_resend_is_probed(void **state)
+{
+	struct kit *kit =
+		open_measured(&(struct kit_opts){ .config = { .nak_once = true } });
+
+	(void)state;
+	assert_in_range(send_over(kit, drop_fourth_and_resent), MS, 4 * MS);
+	assert_int_equal(kit_stats(kit, B)->naks_out, 2);
+	kit_close(kit);
+}
+
+static enum kit_fate drop_fourth_and_naks(struct kit *kit,
+					  const struct kit_frame *frame)
+{
+	if (frame->to == B && psn_of(frame) == 1 + 3 && !(kit->chosen & 1)) {
+		kit->chosen |= 1;
+		return KIT_DROP;
+	}
+	if (frame->to == A && frame->bytes[12] == SNT__SYNDROME_NAK_SEQUENCE &&
+	    kit->chosen < 4) {
+		kit->chosen += 2;
+		return KIT_DROP;
+	}
+	return KIT_PASS;
+}
+
+static void lost_naks_are_not_waited_for(void **state)
+{
+	struct kit *kit = open_measured(NULL);
+
+	(void)state;
+	assert_in_range(send_over(kit, drop_fourth_and_naks), MS, 4 * MS);
+	kit_close(kit);
+}
+
+static enum kit_fate drop_last(struct kit *kit, const struct kit_frame *frame)
+{
+	return frame->to == B && psn_of(frame) == PACKETS && !kit->chosen++ ? KIT_DROP
+									    : KIT_PASS;
+}
+
+static enum kit_fate drop_first_answer(struct kit *kit, const struct kit_frame *frame)
+{
+	return frame->to == A && !kit->chosen++ ? KIT_DROP : KIT_PASS;
+}
+
+/* One probe, and no more than it is sent again. */
+static void lost_ends_are_probed(void **state)
+{
+	enum kit_fate (*const fates[])(struct kit *, const struct kit_frame *) = {
+		drop_last, drop_first_answer
+	};
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(fates); i++) {
+		struct kit *kit = open_measured(NULL);
+
+		assert_in_range(send_over(kit, fates[i]), MS / 2, 2 * MS);
+		assert_int_equal(kit_stats(kit, A)->probes, 1);
+		assert_int_equal(kit_stats(kit, A)->resent, 0);
+		assert_int_equal(kit_stats(kit, A)->rewinds, 0);
+		kit_close(kit);
+	}
+}
+
+/* Does what is sent last before the window ends ask for an ACK? */
+static void watch_asking(struct kit *kit, const struct kit_frame *frame)
+{
+	if (frame->to == B)
+		kit->watched[0] = frame->bytes[8] >> 7;
+	kit->watched[1] += frame->to == B;
+}
+
+static void window_end_asks_for_an_ack(void **state)
+{
+	struct kit *kit = kit_open(&(struct kit_opts){
+		.psn = 3, .config = { .request_window = 12 << 10 } });
+
+	(void)state;
+	kit->watch = watch_asking;
+	kit_send(kit, A,
+		 &(struct kit_send){
+			 .id = 1, .opcode = IBV_WR_RDMA_WRITE, .length = 40 << 10 });
+	kit_exchange(kit);
+	assert_int_equal(kit->watched[1], 12);
+	assert_int_equal(kit->watched[0], 1);
+	kit_run(kit);
+	kit_expect(kit, A, 1, IBV_WC_SUCCESS);
+	kit_close(kit);
+}
+
+/* Each packet takes 20 ms, which is longer than anything is waited for at first. */
+static enum kit_fate take_long(struct kit *kit, const struct kit_frame *frame)
+{
+	(void)frame;
+	for (unsigned i = 0; i < 20; i++) {
+		kit->now += MS;
+		snt__soft_timer(kit->end[A].device, kit->now);
+	}
+	return KIT_PASS;
+}
+
+/* A long path is found to be long, whatever was assumed before. */
+static void slow_peer_is_not_probed_for_ever(void **state)
+{
+	struct kit *kit = kit_open(NULL);
+	uint64_t probes;
+
+	(void)state;
+	kit->fate = take_long;
+	for (unsigned i = 0; i < 20; i++) {
+		kit_send(kit, A, &(struct kit_send){ .opcode = IBV_WR_RDMA_WRITE });
+		kit_run(kit);
+		kit_expect(kit, A, 0, IBV_WC_SUCCESS);
+		if (i == 10)
+			probes = kit_stats(kit, A)->probes;
+	}
+	assert_int_equal(kit_stats(kit, A)->probes, probes);
+	assert_int_equal(kit_stats(kit, A)->timeouts, 0);
+	kit_close(kit);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -452,6 +639,12 @@ int main(void)
 		cmocka_unit_test(lost_response_is_asked_for_once),
 		cmocka_unit_test(lost_reads_give_back_their_room),
 		cmocka_unit_test(progress_is_no_timeout),
+		cmocka_unit_test(lost_resend_is_asked_for_again),
+		cmocka_unit_test(lost_resend_is_probed),
+		cmocka_unit_test(lost_naks_are_not_waited_for),
+		cmocka_unit_test(lost_ends_are_probed),
+		cmocka_unit_test(window_end_asks_for_an_ack),
+		cmocka_unit_test(slow_peer_is_not_probed_for_ever),
 		cmocka_unit_test(same_seed_same_packets),
 	};
 

@@ -116,7 +116,7 @@ static void complete_data(struct snt__soft_qp *qp,
 	if (!acknowledge(qp, number)) {
 		if (qp->requester.una != before)
 			snt__soft_progress(qp, now);
-		snt__soft_lost(qp);
+		snt__soft_lost(qp, false, now);
 		return;
 	}
 	if (snt__wire_opcodes[packet->opcode].kind == SNT__WIRE_KIND_READ_RESPONSE)
@@ -147,7 +147,7 @@ static void complete_nak(struct snt__soft_qp *qp, uint8_t syndrome, uint64_t now
 	if (snt__syndrome_class(syndrome) == SNT__SYNDROME_RNR)
 		snt__soft_not_ready(qp, snt__syndrome_value(syndrome), now);
 	else if (syndrome == SNT__SYNDROME_NAK_SEQUENCE)
-		snt__soft_lost(qp);
+		snt__soft_lost(qp, true, now);
 	else
 		snt__soft_send_fail(qp, nak_status(syndrome));
 }
@@ -162,7 +162,7 @@ static void complete_ack(struct snt__soft_qp *qp, uint8_t syndrome, uint64_t num
 	if (qp->requester.una != before)
 		snt__soft_progress(qp, now);
 	if (passed_over)
-		snt__soft_lost(qp);
+		snt__soft_lost(qp, false, now);
 	else if (nak)
 		complete_nak(qp, syndrome, now);
 }

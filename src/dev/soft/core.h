@@ -25,8 +25,10 @@
  *	flush.c        how WRs end: completions, errors, flushes
  *	post.c         posting
  *	requester.c    packets of requests, in order
+ *	request.c      what is in them
  *	completer.c    responses complete requests
  *	recovery.c     recovery from loss
+ *	probe.c        and from silence; round_trip.h says what is too long
  *	responder.c    requests from the peer are checked
  *	execute.c      and executed
  *	respond.c      packets of responses

@@ -23,6 +23,7 @@ static void fill_limits(struct snt__soft_config *limits)
 {
 	DEFAULT(limits->mtu, IBV_MTU_4096);
 	DEFAULT(limits->request_window, 512 << 10);
+	DEFAULT(limits->far_window, 2 * limits->request_window);
 	DEFAULT(limits->response_window, 256 << 10);
 	DEFAULT(limits->qp_max, 1024);
 	DEFAULT(limits->qp_wr_max, 16384);

@@ -39,6 +39,7 @@ struct snt__soft_config {
 	 * response window is what READs of all QPs together may have asked for; it
 	 * determines the chunks of READs. A QP may always have one chunk in flight. */
 	uint32_t request_window;  /* 512 KiB */
+	uint32_t far_window;	  /* the same on long paths; twice that */
 	uint32_t response_window; /* 256 KiB */
 	/* How many bytes, with headers, the wire best takes at once; 0: any. A sender
 	 * that waits for a window to open waits until that many fit. */
@@ -46,6 +47,8 @@ struct snt__soft_config {
 	/* The least time before an acknowledgment counts as lost, whatever a QP's
 	 * timeout is. */
 	uint64_t ack_timeout_min; /* 0 ns */
+	/* As rxe: one NAK, however often the peer begins again. For tests. */
+	bool nak_once;
 
 	unsigned qp_max;     /* 1024; at most 65536 */
 	unsigned qp_wr_max;  /* 16384 */
@@ -152,10 +155,11 @@ struct snt__soft_stats {
 	uint64_t ghosts;       /* responses that are no longer waited for */
 	uint64_t duplicates;   /* requests that were received again */
 	uint64_t out_of_order; /* requests that arrived too early */
-	uint64_t resent;       /* request packets sent more than once */
+	uint64_t resent;       /* request packets sent more than once, probes aside */
 	uint64_t rewinds;      /* after NAKs, also implied ones, and timeouts */
-	uint64_t timeouts;
-	uint64_t naks_out; /* other than RNR */
+	uint64_t timeouts;     /* of verbs, each of which is a retry */
+	uint64_t probes;       /* after a silence, of two packets at most */
+	uint64_t naks_out;     /* other than RNR */
 	uint64_t rnr_out;
 	uint64_t rnr_in;
 	uint64_t cq_overruns;

@@ -89,7 +89,8 @@ static void quiesce_requester(struct snt__soft_qp *qp)
 
 	snt__soft_rewind(qp);
 	requester->rnr_wait = false;
-	snt__soft_timer_stop(&qp->timer);
+	requester->probe = SNT__SOFT_PROBE_NONE;
+	snt__soft_timer_halt(qp);
 }
 
 void snt__soft_qp_quiesce(struct snt__soft_qp *qp)

@@ -111,7 +111,8 @@ void snt__soft_timer(struct snt__soft_device *device, uint64_t now)
 	struct snt__soft_timer *timer;
 
 	while ((timer = snt__soft_timers_expired(&device->timers, now)))
-		snt__soft_timeout(snt__container(timer, struct snt__soft_qp, timer));
+		snt__soft_timeout(snt__container(timer, struct snt__soft_qp, timer),
+				  now);
 	if (mads->agent)
 		mads->agent->timer(mads->arg, now);
 }

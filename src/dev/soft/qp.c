@@ -128,7 +128,7 @@ static struct snt__soft_qp *alloc_qp(struct ibv_pd *pd, struct ibv_qp_init_attr 
 	qp->ibv.srq = attr->srq;
 	qp->ibv.qp_type = attr->qp_type;
 	qp->ibv.state = IBV_QPS_RESET;
-	snt__soft_timer_stop(&qp->timer);
+	snt__soft_timer_halt(qp);
 	return qp;
 }
 

@@ -4,6 +4,7 @@
 
 #include "dev/soft/core.h"
 #include "dev/soft/recv.h"
+#include "dev/soft/round_trip.h"
 
 /*
  * Queue pairs.
@@ -26,7 +27,8 @@
  * Numbers in [una, next) are in flight, numbers in [next, sent) were, before the last
  * rewind. A rewind always sets next back to una: go-back-N. It happens once per loss,
  * because late answers to what was sent before it report the same loss again: `rewound`
- * is where the last one was, and only a timeout rewinds twice at the same place.
+ * is where the last one was. At the same place only a timeout rewinds again, or a NAK that
+ * comes so late that it can be about what was sent again.
  *
  * READs are requested in chunks that begin at multiples of `chunk` from the first
  * packet of their WR, so that a READ which is repeated from its middle still lies
@@ -34,7 +36,11 @@
  * `reads_packets` responses of them are missing; all of them are in [una, next).
  *
  * The timer runs while something is in flight, or while the peer wants time for a
- * receive to be posted (`rnr_wait`), in which case nothing is sent.
+ * receive to be posted (`rnr_wait`), in which case nothing is sent. It has two purposes.
+ * At `expires`, which is what verbs' timeout says, a retry has failed; only that, and the
+ * first NAK at each place, uses up retries. Long before, when the peer has been silent for
+ * longer than it usually takes (round_trip.h), probes are sent (probe.c), and again after
+ * twice the time. These are free: a QP fails when it would have failed without them.
  *
  * A WR that cannot be executed, for its keys or its length, has a `status`. Nothing
  * after it is sent, and it fails when it has become the oldest.
@@ -52,7 +58,8 @@
  * ACK never overtakes the answer of a request that it covers.
  *
  * After a request out of order there is one NAK, and silence until the expected one
- * comes (`nak_sent`).
+ * comes (`nak_sent`), or until the peer begins again without it, which is answered by
+ * another NAK.
  *
  * In ERR nothing more is executed, but pending answers and a NAK are still sent: a peer
  * must not be left in doubt about a request whose completion was reported here.
@@ -96,6 +103,13 @@ static inline bool snt__soft_send_reads(const struct snt__soft_send *send)
 	return send->kind >= SNT__WIRE_KIND_READ;
 }
 
+/* What is to be sent next: see probe.c. */
+enum snt__soft_probe {
+	SNT__SOFT_PROBE_NONE,
+	SNT__SOFT_PROBE_FIRST,
+	SNT__SOFT_PROBE_LAST,
+};
+
 struct snt__soft_requester {
 	uint64_t una;
 	uint64_t next;
@@ -113,6 +127,7 @@ struct snt__soft_requester {
 	uint32_t depth;
 	uint32_t sge_max;
 	uint32_t payload_size; /* room for sge_max SGEs, or as many inline bytes */
+	bool far;	       /* a long path, see set_window() */
 	uint32_t window;       /* packets in flight, other than responses */
 	uint32_t run;	       /* packets that are best sent together; 1: any number */
 	uint32_t chunk;	       /* packets; a power of two */
@@ -127,7 +142,14 @@ struct snt__soft_requester {
 	bool rewound_once;
 	bool drained; /* its event was raised, in SQD */
 	uint64_t rewound;
+	uint64_t rewound_at;
 	uint64_t timeout; /* ns; 0: never */
+	uint64_t expires; /* when the timeout is over; SNT__SOFT_NEVER: not running */
+	uint64_t asked;	  /* the last number sent that asks for an answer */
+	struct snt__soft_round_trip trip;
+	uint8_t probe;	/* enum snt__soft_probe */
+	bool probed;	/* since una last advanced */
+	uint8_t probes; /* how often the time between them was doubled */
 };
 
 enum snt__soft_memo_state {
@@ -166,7 +188,9 @@ struct snt__soft_responder {
 	uint32_t msn;
 	uint8_t message;
 	bool nak_sent;
-	bool answer; /* to be sent: */
+	uint64_t early;	 /* the first number since then, or before */
+	uint64_t latest; /* the last one */
+	bool answer;	 /* to be sent: */
 	uint8_t answer_syndrome;
 	uint64_t answer_number;
 	/* The current message. */
@@ -299,6 +323,9 @@ int snt__soft_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
 int snt__soft_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr_out, int mask,
 		       struct ibv_qp_init_attr *init_attr_out);
 
+/* The round trip has been measured again. */
+void snt__soft_adapt_window(struct snt__soft_qp *qp);
+
 /* flush.c */
 /* The oldest WR has succeeded. */
 void snt__soft_send_retire(struct snt__soft_qp *qp);
@@ -332,6 +359,31 @@ unsigned snt__soft_respond_output(struct snt__soft_qp *qp,
 unsigned snt__soft_datagram_output(struct snt__soft_qp *qp,
 				   struct snt__soft_packet *packets, unsigned max);
 
+/* request.c: packets of the WR at a position. */
+/* Numbers [number, next) of a SEND or a WRITE. False: a key is no longer valid. */
+bool snt__soft_request_data(struct snt__soft_qp *qp, uint32_t position, uint64_t number,
+			    uint64_t next, bool ask, struct snt__soft_cursor *cursor,
+			    struct snt__soft_packet *out);
+void snt__soft_request_read(struct snt__soft_qp *qp, uint32_t position, uint64_t number,
+			    uint64_t stop, struct snt__soft_packet *out);
+void snt__soft_request_atomic(struct snt__soft_qp *qp, uint32_t position,
+			      struct snt__soft_packet *out);
+
+/* Where the chunk of a READ that holds this number ends. */
+static inline uint64_t snt__soft_read_stop(const struct snt__soft_requester *requester,
+					   const struct snt__soft_send *send,
+					   uint64_t number)
+{
+	uint64_t done = number - send->first;
+	uint64_t stop = send->first + (done & ~(uint64_t)(requester->chunk - 1)) +
+			requester->chunk;
+
+	return stop < send->end ? stop : send->end;
+}
+
+/* probe.c: the next packet of a probe. Returns how many: 1 or 0. */
+unsigned snt__soft_probe_output(struct snt__soft_qp *qp, struct snt__soft_packet *out);
+
 /* completer.c, responder.c, datagram.c: a packet for a QP that may receive it. */
 void snt__soft_complete_input(struct snt__soft_qp *qp,
 			      const struct snt__wire_packet *packet, uint64_t now);
@@ -344,15 +396,16 @@ void snt__soft_datagram_input(struct snt__soft_qp *qp,
 /* recovery.c */
 /* `una` has advanced. */
 void snt__soft_progress(struct snt__soft_qp *qp, uint64_t now);
-/* A packet was lost, as a NAK or a missing response shows. */
-void snt__soft_lost(struct snt__soft_qp *qp);
+/* A packet was lost, as a missing response shows, or, if `told`, a NAK. */
+void snt__soft_lost(struct snt__soft_qp *qp, bool told, uint64_t now);
 /* The peer has no receive for packet una. */
 void snt__soft_not_ready(struct snt__soft_qp *qp, unsigned code, uint64_t now);
-void snt__soft_timeout(struct snt__soft_qp *qp);
+void snt__soft_timeout(struct snt__soft_qp *qp, uint64_t now);
 /* Sets `next` back to `una`: nothing is in flight any more. */
 void snt__soft_rewind(struct snt__soft_qp *qp);
-/* Starts the timer, if something is in flight and it is not running. */
+/* Something was sent: the timer runs, if anything is in flight. */
 void snt__soft_timer_start(struct snt__soft_qp *qp, uint64_t now);
+void snt__soft_timer_halt(struct snt__soft_qp *qp);
 
 /* execute.c */
 /* The result of a request. */

@@ -67,35 +67,6 @@ static void move_on(struct snt__soft_qp *qp, const struct snt__soft_send *send,
 	}
 }
 
-/* Fills in the payload. Returns false if its keys are no longer valid. */
-static bool gather(struct snt__soft_qp *qp, const struct snt__soft_send *send,
-		   uint32_t offset, uint32_t length, struct snt__soft_packet *out)
-{
-	struct snt__soft_requester *requester = &qp->requester;
-	const struct ibv_sge *sges = snt__soft_send_sges(requester, requester->at);
-	struct iovec *first = &out->payload[0];
-	int count;
-
-	if (!(send->flags & SNT__SOFT_INLINE) && send->sge_count > 1) {
-		count = snt__soft_span(&qp->device->memory, qp->ibv.pd, sges,
-				       send->sge_count, &requester->cursor, length, 0,
-				       out->payload);
-		out->payload_count = count < 0 ? 0 : count;
-		return count >= 0;
-	}
-	out->payload_count = length != 0;
-	if (!length)
-		return true;
-	/* A single piece needs no search. */
-	first->iov_len = length;
-	first->iov_base =
-		send->flags & SNT__SOFT_INLINE
-			? snt__soft_send_inline(requester, requester->at) + offset
-			: snt__soft_local(&qp->device->memory, qp->ibv.pd, sges->lkey,
-					  sges->addr + offset, length, 0);
-	return first->iov_base;
-}
-
 /*
  * The number at which the window ends. A message that extends beyond it stops earlier,
  * at the end of a run: the rest is sent with what the next acknowledgment makes room
@@ -113,45 +84,38 @@ static uint64_t window_end(const struct snt__soft_requester *requester,
 	return end - (end - send->first - 2) % requester->run;
 }
 
+/* The last packet before the window ends asks for an ACK, so that a long path has as much
+ * in flight as the window allows. */
+static bool asks(const struct snt__soft_requester *requester, uint64_t number,
+		 uint64_t next, uint64_t window, uint64_t end)
+{
+	return next == end || next == window ||
+	       ((number ^ next) & ~(uint64_t)requester->ack_mask);
+}
+
 /* One packet of a SEND or a WRITE, or several that are sent as one. */
 static bool send_data(struct snt__soft_qp *qp, struct snt__soft_send *send,
 		      struct snt__soft_packet *out)
 {
 	struct snt__soft_requester *requester = &qp->requester;
-	uint64_t number = requester->next;
-	uint32_t offset = (uint32_t)(number - send->first) * qp->mtu;
-	uint64_t next = number + qp->burst, end = window_end(requester, send);
-	bool immediate = send->flags & SNT__SOFT_WITH_IMM;
-	struct snt__wire_packet packet = { 0 };
-	bool last;
+	uint64_t number = requester->next, window = window_end(requester, send);
+	uint64_t next = number + qp->burst;
+	bool ask;
 
-	if (number >= end)
+	if (number >= window)
 		return false;
-	if (next > end)
-		next = end;
+	if (next > window)
+		next = window;
 	if (next > send->end)
 		next = send->end;
-	last = next == send->end;
-	snt__soft_packet_begin(qp,
-			       snt__wire_opcode(send->kind, !offset, last, immediate),
-			       number, &packet);
-	packet.payload_length =
-		last ? send->length - offset : (size_t)(next - number) * qp->mtu;
-	if (!gather(qp, send, offset, packet.payload_length, out)) {
+	ask = asks(requester, number, next, window, send->end);
+	if (!snt__soft_request_data(qp, requester->at, number, next, ask,
+				    &requester->cursor, out)) {
 		condemn(qp, send, IBV_WC_LOC_PROT_ERR);
 		return false;
 	}
-	if (last || ((number ^ next) & ~(uint64_t)requester->ack_mask))
-		packet.flags |= SNT__WIRE_ACK_REQUEST;
-	if (last && (send->flags & SNT__SOFT_WANTS_EVENT))
-		packet.flags |= SNT__WIRE_SOLICITED;
-	packet.immediate = send->immediate;
-	if (send->kind == SNT__WIRE_KIND_WRITE && !offset) {
-		packet.reth.addr = send->remote_addr;
-		packet.reth.key = send->rkey;
-		packet.reth.length = send->length;
-	}
-	snt__soft_packet_end(&qp->path, &packet, out);
+	if (ask)
+		requester->asked = number;
 	move_on(qp, send, next);
 	return true;
 }
@@ -162,27 +126,15 @@ static bool send_read(struct snt__soft_qp *qp, struct snt__soft_send *send,
 {
 	struct snt__soft_requester *requester = &qp->requester;
 	struct snt__soft_device *device = qp->device;
-	uint64_t done = requester->next - send->first;
-	uint64_t stop = send->first + (done & ~(uint64_t)(requester->chunk - 1)) +
-			requester->chunk;
-	uint32_t count, offset = (uint32_t)done * qp->mtu;
-	struct snt__wire_packet packet = { 0 };
+	uint64_t stop = snt__soft_read_stop(requester, send, requester->next);
+	uint32_t count = (uint32_t)(stop - requester->next);
 
-	if (stop > send->end)
-		stop = send->end;
-	count = (uint32_t)(stop - requester->next);
 	if (requester->reads == requester->reads_max ||
 	    (requester->reads_packets &&
 	     device->reads_bytes + count * qp->mtu > device->limits.response_window))
 		return false;
-	snt__soft_packet_begin(qp, SNT__WIRE_READ_REQUEST, requester->next, &packet);
-	packet.flags |= SNT__WIRE_ACK_REQUEST;
-	packet.reth.addr = send->remote_addr + offset;
-	packet.reth.key = send->rkey;
-	packet.reth.length =
-		stop == send->end ? send->length - offset : count * qp->mtu;
-	out->payload_count = 0;
-	snt__soft_packet_end(&qp->path, &packet, out);
+	snt__soft_request_read(qp, requester->at, requester->next, stop, out);
+	requester->asked = requester->next;
 	requester->reads++;
 	requester->reads_packets += count;
 	device->reads_bytes += count * qp->mtu;
@@ -194,22 +146,11 @@ static bool send_atomic(struct snt__soft_qp *qp, struct snt__soft_send *send,
 			struct snt__soft_packet *out)
 {
 	struct snt__soft_requester *requester = &qp->requester;
-	struct snt__wire_packet packet = { 0 };
 
 	if (requester->reads == requester->reads_max)
 		return false;
-	snt__soft_packet_begin(qp,
-			       send->kind == SNT__WIRE_KIND_FETCH_ADD
-				       ? SNT__WIRE_FETCH_ADD
-				       : SNT__WIRE_COMPARE_SWAP,
-			       requester->next, &packet);
-	packet.flags |= SNT__WIRE_ACK_REQUEST;
-	packet.atomic.addr = send->remote_addr;
-	packet.atomic.key = send->rkey;
-	packet.atomic.swap_add = send->atomic.swap_add;
-	packet.atomic.compare = send->atomic.compare;
-	out->payload_count = 0;
-	snt__soft_packet_end(&qp->path, &packet, out);
+	snt__soft_request_atomic(qp, requester->at, out);
+	requester->asked = requester->next;
 	requester->reads++;
 	requester->reads_packets++;
 	qp->device->reads_bytes += qp->mtu;
@@ -258,10 +199,16 @@ unsigned snt__soft_request_output(struct snt__soft_qp *qp,
 		drain(qp);
 	if (requester->rnr_wait)
 		return 0;
+	while (count < max && requester->probe)
+		count += snt__soft_probe_output(qp, &packets[count]);
+	requester->asked = SNT__SOFT_UNTIMED;
 	while (count < max && requester->at != requester->tail &&
 	       send_next(qp, &packets[count]))
 		count++;
-	if (count)
-		snt__soft_timer_start(qp, now);
+	if (!count)
+		return 0;
+	if (requester->asked != SNT__SOFT_UNTIMED)
+		snt__soft_round_trip_begin(&requester->trip, requester->asked, now);
+	snt__soft_timer_start(qp, now);
 	return count;
 }

@@ -30,20 +30,47 @@ static void not_ready(struct snt__soft_qp *qp)
 	struct snt__soft_responder *responder = &qp->responder;
 
 	responder->nak_sent = true;
+	responder->early = responder->expected; /* none yet */
 	qp->device->stats.rnr_out++;
 	snt__soft_answer(qp, SNT__SYNDROME_RNR | qp->attr.min_rnr_timer,
 			 responder->expected);
 }
 
-static void out_of_order(struct snt__soft_qp *qp)
+/* Has the peer begun again since the NAK, without sending the expected request? Then what
+ * comes first is what came first after the NAK, or before that; or it is a probe, which
+ * repeats what came last. Packets that others have overtaken are in between. */
+static bool begins_again(struct snt__soft_qp *qp, uint64_t number)
+{
+	struct snt__soft_responder *responder = &qp->responder;
+	bool first = !responder->nak_sent || responder->early == responder->expected;
+	bool again =
+		!first && (number <= responder->early || number == responder->latest);
+
+	if (first || number < responder->early)
+		responder->early = number;
+	responder->latest = number;
+	return again && !qp->device->limits.nak_once;
+}
+
+/* An answer that has not been sent yet, other than an ACK, says as much. */
+static void send_nak(struct snt__soft_qp *qp)
 {
 	struct snt__soft_responder *responder = &qp->responder;
 
-	qp->device->stats.out_of_order++;
-	if (responder->nak_sent)
-		return;
 	responder->nak_sent = true;
+	if (responder->answer &&
+	    responder->answer_syndrome != SNT__SYNDROME_ACK_UNLIMITED)
+		return;
 	snt__soft_answer(qp, SNT__SYNDROME_NAK_SEQUENCE, responder->expected);
+}
+
+static void out_of_order(struct snt__soft_qp *qp, uint64_t number)
+{
+	bool again = begins_again(qp, number);
+
+	qp->device->stats.out_of_order++;
+	if (!qp->responder.nak_sent || again)
+		send_nak(qp);
 }
 
 /* READs and atomics have an answer of their own. */
@@ -138,8 +165,12 @@ static void duplicate(struct snt__soft_qp *qp, const struct snt__wire_packet *pa
 
 	qp->device->stats.duplicates++;
 	if (!has_answer(packet)) {
-		snt__soft_answer(qp, SNT__SYNDROME_ACK_UNLIMITED,
-				 acknowledged(responder, number));
+		uint64_t upto = acknowledged(responder, number);
+
+		if (upto + 1 == responder->expected && begins_again(qp, number))
+			send_nak(qp);
+		else
+			snt__soft_answer(qp, SNT__SYNDROME_ACK_UNLIMITED, upto);
 		return;
 	}
 	index = find_memo(qp, packet, number, &start, &stop);
@@ -166,7 +197,7 @@ void snt__soft_respond_input(struct snt__soft_qp *qp,
 		snt__soft_raise(&qp->object, IBV_EVENT_COMM_EST);
 	}
 	if (ahead > 0)
-		out_of_order(qp);
+		out_of_order(qp, expected + ahead);
 	else if (ahead < 0)
 		duplicate(qp, packet, expected + ahead);
 	else

@@ -17,6 +17,9 @@ struct transition {
 /* BTH and ICRC, which is all that most packets have besides payload. */
 #define FULL_HEADERS 16
 
+/* In ns, there and back: a longer path is a long one. */
+#define FAR UINT64_C(200000)
+
 #define RC IBV_QPT_RC
 #define UD IBV_QPT_UD
 
@@ -137,12 +140,40 @@ static uint32_t clamp_u32(uint32_t number, uint32_t min, uint32_t max)
 	return number < max ? number : max;
 }
 
+/*
+ * A long path gets a longer window, and its ACKs come more often, so that the window moves
+ * on while the rest of it is on its way. There a run is not worth waiting for.
+ */
+static void set_window(struct snt__soft_qp *qp, bool far)
+{
+	const struct snt__soft_config *limits = &qp->device->limits;
+	struct snt__soft_requester *requester = &qp->requester;
+	uint32_t bytes = far ? limits->far_window : limits->request_window;
+	uint32_t window = clamp_u32(bytes / qp->mtu, 4, 4096);
+	uint32_t run_max = far || qp->burst > 1 ? 1 : window / 4;
+
+	requester->far = far;
+	requester->window = window;
+	requester->ack_mask =
+		floor_power(clamp_u32(window / (far ? 8 : 2), 1, window)) - 1;
+	requester->run =
+		clamp_u32(limits->run_bytes / (qp->mtu + FULL_HEADERS), 1, run_max);
+}
+
+void snt__soft_adapt_window(struct snt__soft_qp *qp)
+{
+	const struct snt__soft_round_trip *trip = &qp->requester.trip;
+	bool far = trip->min != UINT64_MAX && trip->min > FAR;
+
+	if (far != qp->requester.far)
+		set_window(qp, far);
+}
+
 /* Derives from the attributes what packets need. */
 static void make_ready_to_receive(struct snt__soft_qp *qp)
 {
 	const struct snt__soft_config *limits = &qp->device->limits;
 	const struct ibv_qp_attr *attr = &qp->attr;
-	struct snt__soft_requester *requester = &qp->requester;
 	struct snt__soft_responder *responder = &qp->responder;
 
 	if (qp->ibv.qp_type == IBV_QPT_UD) {
@@ -156,11 +187,7 @@ static void make_ready_to_receive(struct snt__soft_qp *qp)
 	/* One wrap ahead, so that repeated requests have a number, too. */
 	responder->expected = (attr->rq_psn & SNT__PSN_MASK) + SNT__PSN_MASK + 1;
 	responder->memo_count = attr->max_dest_rd_atomic;
-	requester->window = clamp_u32(limits->request_window / qp->mtu, 4, 4096);
-	requester->ack_mask = floor_power(requester->window / 2) - 1;
-	requester->run = clamp_u32(limits->run_bytes / (qp->mtu + FULL_HEADERS), 1,
-				   qp->burst > 1 ? 1 : requester->window / 4);
-	requester->chunk =
+	qp->requester.chunk =
 		floor_power(clamp_u32(limits->response_window / 4 / qp->mtu, 1, 64));
 }
 
@@ -180,6 +207,11 @@ static void make_ready_to_send(struct snt__soft_qp *qp)
 	if (timeout && timeout < qp->device->limits.ack_timeout_min)
 		timeout = qp->device->limits.ack_timeout_min;
 	requester->timeout = timeout;
+	requester->asked = requester->una;
+	requester->expires = SNT__SOFT_NEVER;
+	snt__soft_round_trip_init(&requester->trip, requester->una);
+	if (qp->ibv.qp_type == IBV_QPT_RC)
+		set_window(qp, false);
 }
 
 /* Empties the queues without CQEs; nothing of the old connection is left. */
@@ -193,6 +225,8 @@ static void reset_qp(struct snt__soft_qp *qp)
 	requester->una = requester->next = requester->sent = requester->end = 0;
 	requester->rewound_once = false;
 	requester->backoff = 0;
+	requester->probed = false;
+	requester->probes = 0;
 	requester->cursor = (struct snt__soft_cursor){ 0 };
 	requester->landing = (struct snt__soft_cursor){ 0 };
 	responder->msn = 0;

@@ -14,6 +14,8 @@
 /* A user-space peer may have lost its processor for a while: a timeout shorter than a
  * time slice would only send everything again. */
 #define ACK_TIMEOUT_MIN UINT64_C(10000000)
+/* On a path that is long enough for most of it to be on its way. */
+#define FAR_WINDOW_MAX (2 * WINDOW_MAX)
 /* Several for each of some thousand connections. */
 #define QP_MAX 16384
 
@@ -48,19 +50,19 @@ enum snt_path snt__udp_device_path(struct snt__udp_device *device, struct ibv_qp
  * packet, and its own structures. The size of our buffer is the best estimate of a
  * peer's.
  */
-static uint32_t window(const struct snt__udp_socket *socket, uint32_t mtu)
+static uint32_t window(const struct snt__udp_socket *socket, uint32_t mtu, uint32_t max)
 {
 	uint64_t bytes = (uint64_t)socket->receive_bytes / 2 * mtu / (2 * mtu + 768);
 
-	if (bytes > WINDOW_MAX)
-		return WINDOW_MAX;
+	if (bytes > max)
+		return max;
 	return bytes > mtu ? bytes : mtu;
 }
 
 static int make_core(struct snt__udp_device *device, const struct snt__udp_opts *opts)
 {
 	struct snt__soft_config config = opts->config;
-	uint32_t bytes;
+	uint32_t bytes, mtu;
 
 	if (!config.mtu)
 		config.mtu = snt__udp_mtu(device->address.ip_mtu);
@@ -77,9 +79,12 @@ static int make_core(struct snt__udp_device *device, const struct snt__udp_opts 
 	config.gids = (const uint8_t(*)[16])device->address.gid;
 	config.gid_count = 1;
 	config.netdev = device->address.netdev;
-	bytes = window(&device->socket, snt__mtu_bytes(config.mtu));
-	if (!config.request_window)
+	mtu = snt__mtu_bytes(config.mtu);
+	bytes = window(&device->socket, mtu, WINDOW_MAX);
+	if (!config.request_window) {
 		config.request_window = bytes;
+		config.far_window = window(&device->socket, mtu, FAR_WINDOW_MAX);
+	}
 	if (!config.response_window)
 		config.response_window = bytes;
 	if (device->socket.gso)
