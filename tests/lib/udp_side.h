@@ -29,10 +29,10 @@ struct side {
 	uint8_t *bytes;
 };
 
-/* The timeout of QPs, as verbs have it: a second, so that nothing is sent twice only
+/* The timeout of QPs, as verbs have it: 4 seconds, so that nothing is sent twice only
  * because the machine is busy. Tests that lose packets have less, two seconds until a
  * peer is given up; and where no peer is to be found, it need not take so long. */
-#define SIDE_PATIENT   18
+#define SIDE_PATIENT   20
 #define SIDE_LOSSY     14
 #define SIDE_IMPATIENT 12
 extern uint8_t side_timeout;
