@@ -43,7 +43,7 @@ static bool parse_address(const char *text, union address *out)
 	return out->any.sa_family;
 }
 
-static bool usable(const struct ifaddrs *entry, union address *out)
+static bool has_usable_address(const struct ifaddrs *entry, union address *out)
 {
 	if (!entry->ifa_addr || !(entry->ifa_flags & IFF_UP))
 		return false;
@@ -69,7 +69,7 @@ static bool find_interface(const char *name, union address *out)
 		if (name ? strcmp(entry->ifa_name, name) != 0
 			 : (entry->ifa_flags & IFF_LOOPBACK) != 0)
 			continue;
-		if (usable(entry, out))
+		if (has_usable_address(entry, out))
 			break;
 	}
 	freeifaddrs(list);
@@ -87,7 +87,7 @@ static int listen_on(union address *address)
 		return -errno;
 	if (!bind(fd, &address->any, length) && !listen(fd, 64) &&
 	    !getsockname(fd, &address->any, &length))
-		return fd;
+		return socket_keep(fd);
 	err = errno;
 	close(fd);
 	return -err;

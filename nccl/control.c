@@ -2,6 +2,8 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/tcp.h>
+#include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -13,6 +15,70 @@
 #define KEEPALIVE_S   2
 #define KEEPALIVE_MAX 5
 
+/*
+ * A child of this process would keep a connection open that its parent's death should end, so
+ * that no peer noticed. It closes its copies before fork() returns in it.
+ */
+
+static struct {
+	pthread_mutex_t lock;
+	pthread_once_t once;
+	int *fd;
+	size_t count, room;
+} sockets = { .lock = PTHREAD_MUTEX_INITIALIZER, .once = PTHREAD_ONCE_INIT };
+
+static void lock_sockets(void)
+{
+	pthread_mutex_lock(&sockets.lock);
+}
+
+static void unlock_sockets(void)
+{
+	pthread_mutex_unlock(&sockets.lock);
+}
+
+static void close_childs_sockets(void)
+{
+	while (sockets.count)
+		close(sockets.fd[--sockets.count]);
+	unlock_sockets();
+}
+
+static void watch_forks(void)
+{
+	pthread_atfork(lock_sockets, unlock_sockets, close_childs_sockets);
+}
+
+int socket_keep(int fd)
+{
+	pthread_once(&sockets.once, watch_forks);
+	lock_sockets();
+	if (sockets.count == sockets.room) {
+		const size_t room = 2 * sockets.room + 16;
+		int *more = realloc(sockets.fd, room * sizeof(*more));
+
+		if (more) {
+			sockets.fd = more;
+			sockets.room = room;
+		}
+	}
+	if (sockets.count < sockets.room)
+		sockets.fd[sockets.count++] = fd;
+	unlock_sockets();
+	return fd;
+}
+
+void socket_close(int fd)
+{
+	lock_sockets();
+	for (size_t i = 0; i < sockets.count; i++) {
+		if (sockets.fd[i] == fd)
+			sockets.fd[i] = sockets.fd[--sockets.count];
+	}
+	close(fd);
+	unlock_sockets();
+}
+
 static void set_option(int fd, int level, int name, int value)
 {
 	setsockopt(fd, level, name, &value, sizeof(value));
@@ -20,7 +86,7 @@ static void set_option(int fd, int level, int name, int value)
 
 void control_begin(struct control *control, int fd, const union address *peer)
 {
-	control->fd = fd;
+	control->fd = socket_keep(fd);
 	address_text(peer, control->peer, sizeof(control->peer));
 	set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
 	set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
@@ -31,12 +97,8 @@ void control_begin(struct control *control, int fd, const union address *peer)
 
 void control_end(struct control *control)
 {
-	if (control->fd >= 0) {
-		/* The peer sees the end even while a child of this process has the
-		 * socket, too. */
-		shutdown(control->fd, SHUT_RDWR);
-		close(control->fd);
-	}
+	if (control->fd >= 0)
+		socket_close(control->fd);
 	control->fd = -1;
 }
 

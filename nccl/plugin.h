@@ -172,6 +172,10 @@ struct control {
 	struct frame out, in;
 };
 
+/* Children of this process do not inherit the socket; returns it. */
+int socket_keep(int fd);
+void socket_close(int fd);
+
 /* Takes over a connected or connecting socket. */
 void control_begin(struct control *control, int fd, const union address *peer);
 void control_end(struct control *control);
@@ -248,6 +252,7 @@ struct comm {
 	uint64_t looked_ns, lost_ns;
 	uint64_t nonce;
 	struct control control;
+	struct comm *next_attempt; /* while connect() goes on */
 };
 
 int comm_create(enum comm_role role, const struct virtual_device *device,
@@ -271,6 +276,8 @@ int comm_post_grant_recv(struct comm *comm, uint32_t place);
 int net_listen(int device, int traffic_class, void *handle, void **listener_out);
 int net_connect(int device, int traffic_class, void *handle, void **comm_out);
 int net_accept(void *listener, void **comm_out);
+/* Destroys the comms of connect() calls that NCCL has given up. */
+void net_forget_attempts(void);
 int net_close_listen(void *listener);
 int net_isend(void *comm, void *data, size_t size, void *memory, void **request_out);
 int net_irecv(void *comm, void *data, size_t size, void *memory, void **request_out);

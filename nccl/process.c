@@ -70,7 +70,7 @@ static void append_name(struct virtual_device *made, const char *name)
 }
 
 /* The virtual device over these devices of the context. */
-static struct virtual_device describe(uint32_t mask)
+static struct virtual_device describe_device(uint32_t mask)
 {
 	struct virtual_device made = { .mask = mask, .port = 1 };
 
@@ -131,10 +131,10 @@ static void list_devices(void)
 
 	process.count = 0;
 	if (process.fused) {
-		keep_device(0, describe(UINT32_MAX >> (32 - count)), NULL);
+		keep_device(0, describe_device(UINT32_MAX >> (32 - count)), NULL);
 	} else {
 		for (unsigned i = 0; i < count; i++)
-			keep_device(i, describe(UINT32_C(1) << i), NULL);
+			keep_device(i, describe_device(UINT32_C(1) << i), NULL);
 	}
 	for (int i = 0; i < process.count; i++)
 		plugin_log(NCCL_INFO, "device %d is %s, %u Mbit/s", i,
@@ -173,9 +173,12 @@ int process_open(nccl_log_fn log)
 void process_close(void)
 {
 	pthread_mutex_lock(&process.lock);
-	/* With comms that NCCL has not closed, the context stays for the next user. */
-	if (!--process.users && !snt_ctx_destroy(process.ctx))
-		process.ctx = NULL;
+	if (!--process.users) {
+		net_forget_attempts();
+		/* With comms that NCCL has not closed, it stays for the next user. */
+		if (!snt_ctx_destroy(process.ctx))
+			process.ctx = NULL;
+	}
 	pthread_mutex_unlock(&process.lock);
 }
 
@@ -254,7 +257,7 @@ static int make_device_locked(const struct nccl_vdevice_v12 *parts, int *index_o
 		return plugin_fail(NCCL_INVALID_USAGE, "more than %d devices",
 				   DEVICES_MAX);
 	*index_out = process.count;
-	keep_device(process.count, describe(mask), parts);
+	keep_device(process.count, describe_device(mask), parts);
 	plugin_log(NCCL_INFO, "device %d is made of %s", *index_out,
 		   process.device[*index_out].name);
 	return NCCL_SUCCESS;

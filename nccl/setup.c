@@ -2,6 +2,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,11 +50,11 @@ static time_t now_s(void)
 }
 
 /* Logs why, and tells the peer. */
-static int refuse(struct control *control, uint64_t nonce, enum nccl_result result,
-		  const char *format, ...) __attribute__((format(printf, 4, 5)));
+static int refuse_peer(struct control *control, uint64_t nonce, enum nccl_result result,
+		       const char *format, ...) __attribute__((format(printf, 4, 5)));
 
-static int refuse(struct control *control, uint64_t nonce, enum nccl_result result,
-		  const char *format, ...)
+static int refuse_peer(struct control *control, uint64_t nonce, enum nccl_result result,
+		       const char *format, ...)
 {
 	char text[512];
 	va_list list;
@@ -70,16 +71,16 @@ static int control_failed(struct control *control, uint64_t nonce, int err)
 {
 	switch (err) {
 	case -EPROTO:
-		return refuse(
+		return refuse_peer(
 			control, nonce, NCCL_INVALID_USAGE,
 			"the peer does not use sennit's plugin but another network "
 			"of NCCL: set NCCL_NET_PLUGIN=sennit and NCCL_NET=sennit "
 			"for every rank");
 	case -EPROTONOSUPPORT:
-		return refuse(control, nonce, NCCL_INVALID_USAGE,
-			      "the peers' plugins speak versions %u and %u of the "
-			      "protocol: install the same sennit on every host",
-			      PROTOCOL_VERSION, ntohl(control->in.version));
+		return refuse_peer(control, nonce, NCCL_INVALID_USAGE,
+				   "the peers' plugins speak versions %u and %u of the "
+				   "protocol: install the same sennit on every host",
+				   PROTOCOL_VERSION, ntohl(control->in.version));
 	case -ECONNRESET:
 		return plugin_fail(
 			NCCL_REMOTE_ERROR,
@@ -103,8 +104,8 @@ static int put_card(struct comm *comm)
 	else
 		length = snt_card_pack(&card, packed, sizeof(packed));
 	if (length < 0)
-		return refuse(&comm->control, comm->nonce, NCCL_SYSTEM_ERROR,
-			      "no card of the queue pair: %s", snt_err_text());
+		return refuse_peer(&comm->control, comm->nonce, NCCL_SYSTEM_ERROR,
+				   "no card of the queue pair: %s", snt_err_text());
 	control_put(&comm->control, comm->nonce, FRAME_CARD, packed, length);
 	comm->step = COMM_SENDING_CARD;
 	return NCCL_SUCCESS;
@@ -118,9 +119,9 @@ static int connect_qp(struct comm *comm)
 
 	if (snt_card_unpack(frame->body, ntohs(frame->length), &card) ||
 	    snt_qp_connect(comm->qp, &card))
-		return refuse(&comm->control, comm->nonce, NCCL_SYSTEM_ERROR,
-			      "the queue pairs cannot be connected: %s",
-			      snt_err_text());
+		return refuse_peer(&comm->control, comm->nonce, NCCL_SYSTEM_ERROR,
+				   "the queue pairs cannot be connected: %s",
+				   snt_err_text());
 	for (uint32_t i = 0; comm->role == COMM_SENDS && i < NCCL_REQUESTS_MAX; i++) {
 		if (comm_post_grant_recv(comm, i))
 			return comm->failed;
@@ -161,7 +162,7 @@ static void frame_is_sent(struct comm *comm)
 }
 
 /* 1, 0 or -errno, as control_send(). */
-static int dialled(const struct comm *comm)
+static int peer_answered(const struct comm *comm)
 {
 	struct pollfd entry = { .fd = comm->control.fd, .events = POLLOUT };
 	socklen_t length = sizeof(int);
@@ -174,14 +175,14 @@ static int dialled(const struct comm *comm)
 }
 
 /* Does what can be done without waiting. */
-static int advance(struct comm *comm)
+static int advance_setup(struct comm *comm)
 {
 	int ret = NCCL_SUCCESS, done = 1;
 
 	while (done == 1 && !ret && comm->step != COMM_UP) {
 		switch (comm->step) {
 		case COMM_DIALING:
-			done = dialled(comm);
+			done = peer_answered(comm);
 			if (done == 1)
 				ret = put_card(comm);
 			break;
@@ -201,9 +202,9 @@ static int advance(struct comm *comm)
 }
 
 /* Hands the comm over if it is up, and destroys it if it failed. */
-static int advance_to(struct comm **comm, void **comm_out)
+static int advance_comm(struct comm **comm, void **comm_out)
 {
-	const int ret = advance(*comm);
+	const int ret = advance_setup(*comm);
 
 	if (ret) {
 		comm_destroy(*comm);
@@ -223,7 +224,7 @@ static int advance_to(struct comm **comm, void **comm_out)
  * The connecting end
  */
 
-static int dial(struct comm *comm, const struct handle *handle)
+static int dial_peer(struct comm *comm, const struct handle *handle)
 {
 	const int fd = socket(handle->address.any.sa_family,
 			      SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -247,7 +248,7 @@ static int begin_connect(const struct virtual_device *device, int traffic_class,
 	ret = comm_create(COMM_SENDS, device, traffic_class, &comm);
 	if (ret)
 		return ret;
-	ret = dial(comm, handle);
+	ret = dial_peer(comm, handle);
 	if (ret)
 		comm_destroy(comm);
 	else
@@ -255,10 +256,53 @@ static int begin_connect(const struct virtual_device *device, int traffic_class,
 	return ret;
 }
 
+/*
+ * NCCL drops the handle when it aborts, and says nothing: the comms of such attempts are
+ * destroyed with the last user of the process.
+ */
+
+static struct {
+	pthread_mutex_t lock;
+	struct comm *first;
+} attempts = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static void add_attempt(struct comm *comm)
+{
+	pthread_mutex_lock(&attempts.lock);
+	comm->next_attempt = attempts.first;
+	attempts.first = comm;
+	pthread_mutex_unlock(&attempts.lock);
+}
+
+static void remove_attempt(const struct comm *comm)
+{
+	struct comm **place;
+
+	pthread_mutex_lock(&attempts.lock);
+	for (place = &attempts.first; *place; place = &(*place)->next_attempt) {
+		if (*place == comm) {
+			*place = comm->next_attempt;
+			break;
+		}
+	}
+	pthread_mutex_unlock(&attempts.lock);
+}
+
+void net_forget_attempts(void)
+{
+	while (attempts.first) {
+		struct comm *comm = attempts.first;
+
+		remove_attempt(comm);
+		comm_destroy(comm);
+	}
+}
+
 int net_connect(int device, int traffic_class, void *data, void **comm_out)
 {
 	const struct virtual_device *virtual_device = process_device(device);
 	struct handle *handle = data;
+	int ret = NCCL_SUCCESS;
 
 	*comm_out = NULL;
 	if (!virtual_device)
@@ -269,13 +313,15 @@ int net_connect(int device, int traffic_class, void *data, void **comm_out)
 			"the peer's handle is not sennit's: that rank uses "
 			"another network of NCCL: set NCCL_NET_PLUGIN=sennit "
 			"and NCCL_NET=sennit for every rank");
-	if (!handle->comm) {
-		const int ret = begin_connect(virtual_device, traffic_class, handle);
-
-		if (ret)
-			return ret;
-	}
-	return advance_to(&handle->comm, comm_out);
+	if (!handle->comm)
+		ret = begin_connect(virtual_device, traffic_class, handle);
+	else
+		remove_attempt(handle->comm);
+	if (!ret)
+		ret = advance_comm(&handle->comm, comm_out);
+	if (handle->comm)
+		add_attempt(handle->comm);
+	return ret;
 }
 
 /*
@@ -320,7 +366,7 @@ int net_close_listen(void *handle)
 	struct listener *listener = handle;
 
 	if (listener->fd >= 0)
-		close(listener->fd);
+		socket_close(listener->fd);
 	control_end(&listener->stranger);
 	comm_destroy(listener->comm);
 	free(listener);
@@ -415,5 +461,5 @@ int net_accept(void *handle, void **comm_out)
 		if (ret)
 			return ret;
 	}
-	return listener->comm ? advance_to(&listener->comm, comm_out) : NCCL_SUCCESS;
+	return listener->comm ? advance_comm(&listener->comm, comm_out) : NCCL_SUCCESS;
 }

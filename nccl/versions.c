@@ -57,7 +57,7 @@ static int get_properties_v12(int index, struct nccl_props_v12 *props)
 		(to)->device_version = (from)->device_version; \
 	} while (0)
 
-static struct nccl_vdevice narrow(const struct nccl_vdevice_v12 *wide)
+static struct nccl_vdevice narrow_vdevice(const struct nccl_vdevice_v12 *wide)
 {
 	struct nccl_vdevice vdevice = { .count = wide->count };
 
@@ -75,7 +75,7 @@ static int get_properties_v11(int index, struct nccl_props_v11 *props)
 		return ret;
 	COPY_PROPERTIES(props, &latest);
 	props->force_flush = latest.force_flush;
-	props->vdevice = narrow(&latest.vdevice);
+	props->vdevice = narrow_vdevice(&latest.vdevice);
 	props->max_p2p_bytes = latest.max_p2p_bytes;
 	props->max_coll_bytes = latest.max_coll_bytes;
 	props->max_multi_request_size = latest.max_multi_request_size;
@@ -91,7 +91,7 @@ static int get_properties_v9(int index, struct nccl_props_v9 *props)
 		return ret;
 	COPY_PROPERTIES(props, &latest);
 	props->force_flush = latest.force_flush;
-	props->vdevice = narrow(&latest.vdevice);
+	props->vdevice = narrow_vdevice(&latest.vdevice);
 	props->max_p2p_bytes = latest.max_p2p_bytes;
 	props->max_coll_bytes = latest.max_coll_bytes;
 	return NCCL_SUCCESS;
@@ -155,7 +155,7 @@ static int init_v8(nccl_log_fn log)
 	return process_open(log);
 }
 
-static int devices(int *count)
+static int count_devices(int *count)
 {
 	*count = process_device_count();
 	return NCCL_SUCCESS;
@@ -316,8 +316,8 @@ static int irecv_v8(void *comm, int count, void **data, int *sizes, int *tags,
 }
 
 /* Host memory needs none; a NULL request counts as done. */
-static int iflush(void *comm, int count, void **data, int *sizes, void **memory,
-		  void **request)
+static int flush_nothing(void *comm, int count, void **data, int *sizes, void **memory,
+			 void **request)
 {
 	(void)comm;
 	(void)count;
@@ -332,11 +332,11 @@ static int iflush(void *comm, int count, void **data, int *sizes, void **memory,
  * The tables
  */
 
-#define COMMON_MEMBERS                                                            \
-	.name = NAME, .devices = devices, .accept = accept_any, .reg_mr = reg_mr, \
-	.reg_mr_dmabuf = reg_mr_dmabuf, .dereg_mr = dereg_mr, .iflush = iflush,   \
-	.test = net_test, .close_send = close_comm, .close_recv = close_comm,     \
-	.close_listen = net_close_listen
+#define COMMON_MEMBERS                                                          \
+	.name = NAME, .devices = count_devices, .accept = accept_any,           \
+	.reg_mr = reg_mr, .reg_mr_dmabuf = reg_mr_dmabuf, .dereg_mr = dereg_mr, \
+	.iflush = flush_nothing, .test = net_test, .close_send = close_comm,    \
+	.close_recv = close_comm, .close_listen = net_close_listen
 
 EXPORT const struct nccl_net_v8 ncclNetPlugin_v8 = {
 	COMMON_MEMBERS,	     .init = init_v8,	    .get_properties = get_properties_v8,

@@ -14,6 +14,7 @@ from tap import Report, files, name
 # Within each of these a name is there once.
 GROUPS = {
     "the library and the tool": ["src/**/*.[ch]", "tools/**/*.[ch]", "preload/*.[ch]"],
+    "the plugin for NCCL": ["nccl/*.[ch]"],
     "benchmarks": ["bench/**/*.[ch]"],
     "what tests share": ["tests/lib/**/*.c"],
 }

@@ -284,6 +284,27 @@ static int check_again(void)
 	return 0;
 }
 
+/* An attempt that NCCL has given up does not keep the context. */
+static int check_attempt(void)
+{
+	void *listener, *comm;
+	int count;
+
+	net_load(11);
+	if (net_init() || net_listen(0, handle, &listener) ||
+	    net_connect(0, handle, &comm) || comm)
+		return 1;
+	net_close_listen(listener);
+	net_finalize();
+	return net_devices(&count) || count ? 2 : 0;
+}
+
+static void a_connection_that_was_given_up_is_freed(void **state)
+{
+	(void)state;
+	assert_int_equal(in_child(check_attempt), 0);
+}
+
 static void init_after_finalize(void **state)
 {
 	(void)state;
@@ -590,6 +611,7 @@ int main(void)
 		cmocka_unit_test(a_device_for_each_nic_and_those_that_nccl_makes),
 		cmocka_unit_test(settings_that_are_wrong_say_so),
 		cmocka_unit_test(init_after_finalize),
+		cmocka_unit_test(a_connection_that_was_given_up_is_freed),
 		PEER_TEST(a_handle_of_another_network_is_refused),
 		PEER_TEST(a_peer_that_uses_another_network_is_refused),
 		PEER_TEST(a_stranger_at_the_port_is_ignored),
