@@ -106,10 +106,11 @@ static const void *symbol(void *library, const char *name)
 void net_load(int version)
 {
 	const char *path = getenv("SNT_NCCL_PLUGIN");
-	void *library = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+	void *library =
+		dlopen(path ? path : "libnccl-net-sennit.so", RTLD_NOW | RTLD_LOCAL);
 
 	if (!library) {
-		fprintf(stderr, "%s: %s\n", path, dlerror());
+		fprintf(stderr, "%s\n", dlerror());
 		exit(1);
 	}
 	net.version = version;

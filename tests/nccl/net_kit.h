@@ -13,7 +13,8 @@
  * once, after it was forked.
  */
 
-/* Versions from 8 to 12; SNT_NCCL_PLUGIN has the path. Exits on failure. */
+/* Versions from 8 to 12; SNT_NCCL_PLUGIN has the path, else
+ * the dynamic linker finds it. Exits on failure. */
 void net_load(int version);
 /* Devices, or what init failed with, negated. */
 int net_init(void);
