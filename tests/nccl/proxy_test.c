@@ -105,7 +105,19 @@ static uint8_t *fill(uint8_t *data, unsigned comm, unsigned k)
 	return data;
 }
 
-static void check(const uint8_t *data, unsigned comm, unsigned k)
+/*
+ * A receive's buffer is written by the device after the other rank has got the grant: an order
+ * that goes through another process, which ThreadSanitizer does not see.
+ */
+#define NOT_WATCHED __attribute__((no_sanitize("thread")))
+
+NOT_WATCHED static void fill_guard(volatile uint8_t *data, size_t size)
+{
+	for (size_t i = 0; i < size; i++)
+		data[i] = 0xee;
+}
+
+NOT_WATCHED static void check(const uint8_t *data, unsigned comm, unsigned k)
 {
 	const uint64_t first = draw(comm, k, 3);
 	const size_t size = message_size(comm, k);
@@ -171,7 +183,7 @@ static bool post(struct rank *rank, struct lane *lane)
 			       lane->memory, request),
 		     "isend");
 	} else {
-		memset(data, 0xee, size + GUARD);
+		fill_guard(data, size + GUARD);
 		if (next_random(rank) % 2)
 			*request = NCCL_OPTIONAL_COMPLETION;
 		must(net_irecv(lane->comm, data, receive_size(lane->index, k),
