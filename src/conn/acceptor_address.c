@@ -25,7 +25,7 @@ struct address_list {
 	struct address address[ADDRESSES_MAX]; /* the highest score first */
 };
 
-static bool is_ipv4(const uint8_t gid[16])
+static bool is_ipv4_gid(const uint8_t gid[16])
 {
 	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
 
@@ -35,12 +35,12 @@ static bool is_ipv4(const uint8_t gid[16])
 static bool is_unspecified(const uint8_t gid[16])
 {
 	static const uint8_t any[16];
-	unsigned from = is_ipv4(gid) ? 12 : 0;
+	unsigned from = is_ipv4_gid(gid) ? 12 : 0;
 
 	return memcmp(gid + from, any, sizeof(any) - from) == 0;
 }
 
-static void gid_of(const struct sockaddr *address, uint8_t gid_out[16])
+static void gid_of_address(const struct sockaddr *address, uint8_t gid_out[16])
 {
 	memset(gid_out, 0, 16);
 	if (address->sa_family == AF_INET6) {
@@ -57,8 +57,8 @@ static bool is_heard(const struct snt__acceptor *acceptor, const uint8_t gid[16]
 {
 	uint8_t bound[16];
 
-	gid_of((const struct sockaddr *)&acceptor->bound, bound);
-	return !is_ipv4(bound) || is_ipv4(gid);
+	gid_of_address((const struct sockaddr *)&acceptor->bound, bound);
+	return !is_ipv4_gid(bound) || is_ipv4_gid(gid);
 }
 
 /* Addresses with equal scores stay in the order in which they were added. */
@@ -80,8 +80,8 @@ static void add_address(struct address_list *list, const uint8_t gid[16], int sc
 
 /* The GID that the device's lanes have, if the listener accepts it; else the best that
  * it does. */
-static const struct snt_gid_info *find_gid(const struct snt__acceptor *acceptor,
-					   const struct snt__port *port)
+static const struct snt_gid_info *find_accepted_gid(
+	const struct snt__acceptor *acceptor, const struct snt__port *port)
 {
 	const struct snt_gid_info *best = NULL;
 
@@ -105,7 +105,7 @@ static void add_devices(struct address_list *list)
 	for (unsigned i = 0; i < ctx->device_count; i++) {
 		const struct snt_device *device = ctx->device[i];
 		const struct snt_gid_info *gid =
-			find_gid(list->acceptor, snt__port(device));
+			find_accepted_gid(list->acceptor, snt__port(device));
 
 		if (gid && (device->control.cm || !list->acceptor->table->by_cm))
 			add_address(list, gid->raw, gid->score);
@@ -129,7 +129,8 @@ static bool is_of_device(const struct snt_ctx *ctx, const char *interface)
 	return false;
 }
 
-static void add_interface(struct address_list *list, const struct ifaddrs *interface)
+static void add_interface_address(struct address_list *list,
+				  const struct ifaddrs *interface)
 {
 	struct ibv_gid_entry entry = { .gid_type = IBV_GID_TYPE_ROCE_V2 };
 	const struct sockaddr *address = interface->ifa_addr;
@@ -141,7 +142,7 @@ static void add_interface(struct address_list *list, const struct ifaddrs *inter
 	if (list->acceptor->table->by_cm &&
 	    !is_of_device(list->acceptor->conn_loop->ctx, interface->ifa_name))
 		return;
-	gid_of(address, entry.gid.raw);
+	gid_of_address(address, entry.gid.raw);
 	snt__gid_judge(&entry, &judged);
 	if (is_heard(list->acceptor, judged.raw))
 		add_address(list, judged.raw,
@@ -153,7 +154,7 @@ static int list_addresses(struct address_list *list)
 	struct ifaddrs *interfaces;
 	uint8_t bound[16];
 
-	gid_of((const struct sockaddr *)&list->acceptor->bound, bound);
+	gid_of_address((const struct sockaddr *)&list->acceptor->bound, bound);
 	if (!is_unspecified(bound)) {
 		add_address(list, bound, 0);
 		return 0;
@@ -165,7 +166,7 @@ static int list_addresses(struct address_list *list)
 		return snt__fail(errno, "cannot list network interfaces: %s",
 				 strerror(errno));
 	for (const struct ifaddrs *at = interfaces; at; at = at->ifa_next)
-		add_interface(list, at);
+		add_interface_address(list, at);
 	freeifaddrs(interfaces);
 	return 0;
 }

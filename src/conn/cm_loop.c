@@ -19,15 +19,15 @@
 	" (this library was built without librdmacm, which kernel devices need)"
 #endif
 
-static void ready(struct snt__watch *watch, uint32_t events)
+static void manager_ready(struct snt__watch *watch, uint32_t events)
 {
 	(void)events;
 	snt__cm_ready(snt__container(watch, struct snt__cm_manager, watch));
 }
 
-static int open_manager(struct snt__conn_loop *conn_loop,
-			const struct snt__cm_table *table,
-			struct snt__cm_manager *manager)
+static int open_kind_manager(struct snt__conn_loop *conn_loop,
+			     const struct snt__cm_table *table,
+			     struct snt__cm_manager *manager)
 {
 	struct snt__cm_device devices[SNT_DEVICES_MAX];
 	struct snt__cm_opts opts = { .devices = devices,
@@ -48,16 +48,16 @@ static int open_manager(struct snt__conn_loop *conn_loop,
 	ret = table->open(&opts, &manager->cm);
 	if (ret)
 		return ret;
-	manager->watch =
-		(struct snt__watch){ .fd = table->fd(manager->cm), .ready = ready };
+	manager->watch = (struct snt__watch){ .fd = table->fd(manager->cm),
+					      .ready = manager_ready };
 	ret = snt__conn_loop_watch(conn_loop, &manager->watch, EPOLLIN);
 	if (ret)
 		table->close(manager->cm);
 	return ret;
 }
 
-static bool is_known(const struct snt__cm_loop *managers,
-		     const struct snt__cm_table *table)
+static bool is_known_kind(const struct snt__cm_loop *managers,
+			  const struct snt__cm_table *table)
 {
 	for (unsigned i = 0; i < managers->count; i++)
 		if (managers->manager[i].cm->table == table)
@@ -81,7 +81,7 @@ void snt__cm_loop_close(struct snt__conn_loop *conn_loop)
 	conn_loop->cm = NULL;
 }
 
-static int open_all(struct snt__conn_loop *conn_loop)
+static int open_all_managers(struct snt__conn_loop *conn_loop)
 {
 	int ret = 0;
 
@@ -89,11 +89,11 @@ static int open_all(struct snt__conn_loop *conn_loop)
 		const struct snt__cm_table *table =
 			conn_loop->ctx->device[i]->control.cm;
 
-		if (!table || is_known(conn_loop->cm, table) ||
+		if (!table || is_known_kind(conn_loop->cm, table) ||
 		    conn_loop->cm->count == SNT__CM_KINDS_MAX)
 			continue;
-		ret = open_manager(conn_loop, table,
-				   &conn_loop->cm->manager[conn_loop->cm->count]);
+		ret = open_kind_manager(conn_loop, table,
+					&conn_loop->cm->manager[conn_loop->cm->count]);
 		conn_loop->cm->count += !ret;
 	}
 	if (!ret && !conn_loop->cm->count)
@@ -113,7 +113,7 @@ int snt__cm_loop_open(struct snt__conn_loop *conn_loop)
 	conn_loop->cm = calloc(1, sizeof(*conn_loop->cm));
 	if (!conn_loop->cm)
 		return snt__fail(ENOMEM, "no memory for connection managers");
-	ret = open_all(conn_loop);
+	ret = open_all_managers(conn_loop);
 	if (ret)
 		snt__cm_loop_close(conn_loop);
 	return ret;

@@ -10,7 +10,7 @@
 #include "util/err.h"
 #include "util/opts.h"
 
-static enum snt_conn_state state_of(const struct snt_conn *conn)
+static enum snt_conn_state conn_state(const struct snt_conn *conn)
 {
 	if (conn->over)
 		return SNT_CONN_ENDED;
@@ -22,7 +22,7 @@ static enum snt_conn_state state_of(const struct snt_conn *conn)
 }
 
 /* Only the end that connects receives the other's verdicts. */
-static bool works(const struct snt__handshake *hs, const struct snt__trial *trial)
+static bool pair_works(const struct snt__handshake *hs, const struct snt__trial *trial)
 {
 	return trial->ours == SNT__VERDICT_GOOD &&
 	       (trial->theirs == SNT__VERDICT_GOOD || !hs->connects);
@@ -34,7 +34,7 @@ static void count_pairs(const struct snt_conn *conn, struct snt_conn_info *info)
 		const struct snt__trial *trial = &conn->hs.trials.trial[i];
 
 		info->pairs_tried += trial->ours != SNT__VERDICT_NONE;
-		info->pairs_good += works(&conn->hs, trial);
+		info->pairs_good += pair_works(&conn->hs, trial);
 	}
 }
 
@@ -42,7 +42,7 @@ int snt_conn_query(const struct snt_conn *conn, struct snt_conn_info *info_out)
 {
 	const struct snt__handshake *hs = &conn->hs;
 	struct snt_conn_info info = {
-		.state = state_of(conn),
+		.state = conn_state(conn),
 		.status = conn->over ? hs->error : 0,
 		.text = hs->text,
 		.authenticated = hs->proven,
@@ -122,7 +122,7 @@ int snt_conn_query_pair(const struct snt_conn *conn, unsigned pair,
 	info.name = conn->conn_loop->ctx->device[info.device]->name;
 	gid_text(&hs->ours.device[info.device].address, info.address);
 	gid_text(&hs->theirs.device[info.remote_device].address, info.remote_address);
-	info.works = works(hs, trial);
+	info.works = pair_works(hs, trial);
 	info.verdict = trial->ours;
 	info.peer_verdict = hs->connects ? trial->theirs : SNT_PAIR_NOT_TRIED;
 	info.text = snt__verdict_text(info.verdict);
@@ -142,8 +142,8 @@ struct writer {
 	size_t length; /* of everything, including what did not fit */
 };
 
-__attribute__((format(printf, 2, 3))) static void say(struct writer *writer,
-						      const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void append_text(struct writer *writer,
+							      const char *format, ...)
 {
 	size_t room = writer->length < writer->size ? writer->size - writer->length : 0;
 	va_list args;
@@ -165,29 +165,30 @@ static void say_devices(struct writer *writer, const struct snt_conn *conn)
 	for (unsigned i = 0; i < hs->ours.device_count; i++) {
 		const struct snt_device *device = conn->conn_loop->ctx->device[i];
 
-		say(writer, "our device %u: %s, MTU %u, GID %s%s\n", i, device->name,
-		    hs->ours.device[i].mtu, snt__port(device)->gid_reason,
-		    hs->ours.devices >> i & 1 ? "" : "; not to be used");
+		append_text(writer, "our device %u: %s, MTU %u, GID %s%s\n", i,
+			    device->name, hs->ours.device[i].mtu,
+			    snt__port(device)->gid_reason,
+			    hs->ours.devices >> i & 1 ? "" : "; not to be used");
 	}
 	for (unsigned i = 0; i < hs->theirs.device_count; i++)
-		say(writer, "the peer's device %u: MTU %u, GID %s%s\n", i,
-		    hs->theirs.device[i].mtu,
-		    gid_text(&hs->theirs.device[i].address, text),
-		    hs->theirs.devices >> i & 1 ? "" : "; not to be used");
+		append_text(writer, "the peer's device %u: MTU %u, GID %s%s\n", i,
+			    hs->theirs.device[i].mtu,
+			    gid_text(&hs->theirs.device[i].address, text),
+			    hs->theirs.devices >> i & 1 ? "" : "; not to be used");
 }
 
-static void say_pairs(struct writer *writer, const struct snt__handshake *hs)
+static void append_pairs(struct writer *writer, const struct snt__handshake *hs)
 {
 	for (unsigned i = 0; i < hs->trials.count; i++) {
 		const struct snt__trial *trial = &hs->trials.trial[i];
 
-		say(writer, "pair %u-%u: %s", trial->pair.local, trial->pair.remote,
-		    snt__verdict_text(trial->ours));
+		append_text(writer, "pair %u-%u: %s", trial->pair.local,
+			    trial->pair.remote, snt__verdict_text(trial->ours));
 		if (hs->connects && trial->theirs != trial->ours &&
 		    trial->theirs != SNT__VERDICT_NONE)
-			say(writer, "; seen from the peer: %s",
-			    snt__verdict_text(trial->theirs));
-		say(writer, "\n");
+			append_text(writer, "; seen from the peer: %s",
+				    snt__verdict_text(trial->theirs));
+		append_text(writer, "\n");
 	}
 }
 
@@ -197,17 +198,19 @@ static void say_plan(struct writer *writer, const struct snt__handshake *hs)
 
 	if (!plan->lane_count)
 		return;
-	say(writer, "MTU %u: we have %u, the peer %u%s\n", plan->mtu, hs->ours.mtu,
-	    hs->theirs.mtu,
-	    plan->mtu < snt__plan_mtu(&hs->ours, &hs->theirs)
-		    ? ", but the network in between has less"
-		    : ", and each device its own");
-	say(writer, "lanes: %u of data, %u in all: we wish for %u, the peer for %u\n",
-	    plan->data_lanes, plan->lane_count, hs->ours.lanes, hs->theirs.lanes);
+	append_text(writer, "MTU %u: we have %u, the peer %u%s\n", plan->mtu,
+		    hs->ours.mtu, hs->theirs.mtu,
+		    plan->mtu < snt__plan_mtu(&hs->ours, &hs->theirs)
+			    ? ", but the network in between has less"
+			    : ", and each device its own");
+	append_text(writer,
+		    "lanes: %u of data, %u in all: we wish for %u, the peer for %u\n",
+		    plan->data_lanes, plan->lane_count, hs->ours.lanes,
+		    hs->theirs.lanes);
 	for (unsigned i = 0; i < plan->lane_count; i++)
-		say(writer, "lane %u%s: our device %u, the peer's %u\n", i,
-		    i < plan->data_lanes ? "" : " (no data)", plan->lane[i].local,
-		    plan->lane[i].remote);
+		append_text(writer, "lane %u%s: our device %u, the peer's %u\n", i,
+			    i < plan->data_lanes ? "" : " (no data)",
+			    plan->lane[i].local, plan->lane[i].remote);
 }
 
 ssize_t snt_conn_explain(const struct snt_conn *conn, char *buffer, size_t size)
@@ -218,24 +221,26 @@ ssize_t snt_conn_explain(const struct snt_conn *conn, char *buffer, size_t size)
 
 	if (size)
 		buffer[0] = 0;
-	say(&writer, "we %s; the peer is %s", hs->connects ? "connect" : "accept",
-	    snt__address_text((const struct sockaddr *)&conn->peer, text));
+	append_text(&writer, "we %s; the peer is %s",
+		    hs->connects ? "connect" : "accept",
+		    snt__address_text((const struct sockaddr *)&conn->peer, text));
 	if (hs->peer_hello.identity)
-		say(&writer, ", identity %016llx",
-		    (unsigned long long)hs->peer_hello.identity);
-	say(&writer, "%s\n",
-	    hs->proven	 ? ", which knows the secret"
-	    : hs->secret ? ", which has not proved to know the secret"
-			 : "; there is no secret");
+		append_text(&writer, ", identity %016llx",
+			    (unsigned long long)hs->peer_hello.identity);
+	append_text(&writer, "%s\n",
+		    hs->proven	 ? ", which knows the secret"
+		    : hs->secret ? ", which has not proved to know the secret"
+				 : "; there is no secret");
 	say_devices(&writer, conn);
-	say_pairs(&writer, hs);
+	append_pairs(&writer, hs);
 	say_plan(&writer, hs);
 	if (hs->ping_interval)
-		say(&writer,
-		    "detection within %llu ms: we wish for %u, the peer for %u\n",
-		    (unsigned long long)(4 * hs->ping_interval / 1000000),
-		    hs->ours.detect_ms, hs->theirs.detect_ms);
+		append_text(
+			&writer,
+			"detection within %llu ms: we wish for %u, the peer for %u\n",
+			(unsigned long long)(4 * hs->ping_interval / 1000000),
+			hs->ours.detect_ms, hs->theirs.detect_ms);
 	if (snt__handshake_over(hs))
-		say(&writer, "over: %s\n", hs->text);
+		append_text(&writer, "over: %s\n", hs->text);
 	return (ssize_t)writer.length;
 }

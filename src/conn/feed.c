@@ -76,7 +76,7 @@ void snt__feed_leave(struct snt__member *member)
 }
 
 /* Runs in the member's loop. */
-static void arrive(struct snt_call *call)
+static void deliver_arrival(struct snt_call *call)
 {
 	struct snt__arrival *arrival = snt__container(call, struct snt__arrival, call);
 	struct snt__member *member = arrival->member;
@@ -94,11 +94,11 @@ static void arrive(struct snt_call *call)
 
 void snt__feed_settle(struct snt_loop *loop)
 {
-	snt__call_run_those(loop, arrive);
+	snt__call_run_those(loop, deliver_arrival);
 }
 
 /* The first that takes turns; it becomes the last. With the lock. */
-static struct snt__member *choose(struct snt__feed *feed)
+static struct snt__member *choose_member(struct snt__feed *feed)
 {
 	struct snt__link *list = &feed->members;
 
@@ -134,13 +134,13 @@ bool snt__feed_give(struct snt__member *from, struct snt__arrival *arrival)
 	bool given;
 
 	pthread_mutex_lock(&feed->lock);
-	to = choose(feed);
+	to = choose_member(feed);
 	given = to && to != from &&
 		(!arrival->move || !arrival->move(arrival, to->conn_loop));
 	if (given) {
 		to->arrivals++;
 		arrival->member = to;
-		arrival->call = (struct snt_call){ .run = arrive };
+		arrival->call = (struct snt_call){ .run = deliver_arrival };
 		snt__call_post(to->conn_loop->loop, &arrival->call);
 	}
 	pthread_mutex_unlock(&feed->lock);

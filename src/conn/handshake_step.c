@@ -11,8 +11,8 @@
 
 #define PING_SHARE 4 /* of the detection time */
 
-static void act(struct snt__handshake *hs, enum snt__handshake_state state,
-		enum snt__handshake_action action)
+static void act_in_state(struct snt__handshake *hs, enum snt__handshake_state state,
+			 enum snt__handshake_action action)
 {
 	hs->state = state;
 	hs->action = action;
@@ -34,7 +34,7 @@ static bool agree_on_secret(struct snt__handshake *hs)
 	return false;
 }
 
-static bool derive(struct snt__handshake *hs)
+static bool derive_keys(struct snt__handshake *hs)
 {
 	if (snt__hs_derive(hs))
 		return true;
@@ -60,7 +60,7 @@ static void take_hello(struct snt__handshake *hs, const struct snt__header *head
 		return;
 	if (hs->peer_hello.version < hs->hello.version)
 		hs->hello.version = hs->peer_hello.version;
-	if (!derive(hs))
+	if (!derive_keys(hs))
 		return;
 	snt__hs_send(hs, SNT__MESSAGE_WELCOME);
 	hs->state = SNT__HS_OFFER;
@@ -84,7 +84,7 @@ static void take_welcome(struct snt__handshake *hs, const struct snt__header *he
 				   NULL, 0);
 		return;
 	}
-	if (!derive(hs))
+	if (!derive_keys(hs))
 		return;
 	if (header->session != hs->session) {
 		snt__hs_blame(hs, header->type, "its session is none of these nonces");
@@ -127,7 +127,7 @@ static void take_offer(struct snt__handshake *hs, const uint8_t *body, size_t le
 	if (fault)
 		snt__hs_blame(hs, SNT__MESSAGE_OFFER, fault);
 	else
-		act(hs, SNT__HS_ASK, SNT__DO_ASK);
+		act_in_state(hs, SNT__HS_ASK, SNT__DO_ASK);
 }
 
 void snt__handshake_accept(struct snt__handshake *hs, const struct snt__offer *offer)
@@ -172,7 +172,7 @@ static bool fails_by_mtu(const struct snt__trial *trial)
 }
 
 /* A network in between does not carry the MTU that both ends have. */
-static unsigned fall_back(struct snt__handshake *hs)
+static unsigned fall_back_to_fewer(struct snt__handshake *hs)
 {
 	if (hs->mtu <= MTU_FALLBACK)
 		return 0;
@@ -184,7 +184,7 @@ static unsigned fall_back(struct snt__handshake *hs)
 	return choose_batch(hs, SNT__PAIRS_MAX);
 }
 
-static void give_up(struct snt__handshake *hs)
+static void give_up_without_pairs(struct snt__handshake *hs)
 {
 	char text[SNT__END_TEXT_MAX];
 	const struct snt__trial *trial = hs->trials.trial;
@@ -201,9 +201,9 @@ static void give_up(struct snt__handshake *hs)
 static void begin_plan(struct snt__handshake *hs)
 {
 	if (!snt__plan_make(&hs->ours, &hs->theirs, &hs->trials, hs->mtu, &hs->plan))
-		give_up(hs);
+		give_up_without_pairs(hs);
 	else
-		act(hs, SNT__HS_PLAN, SNT__DO_MAKE);
+		act_in_state(hs, SNT__HS_PLAN, SNT__DO_MAKE);
 }
 
 static void begin_round(struct snt__handshake *hs)
@@ -215,7 +215,7 @@ static void begin_round(struct snt__handshake *hs)
 	if (works < enough)
 		count = choose_batch(hs, hs->probe.round ? SNT__PAIRS_MAX : enough);
 	if (!count && !works)
-		count = fall_back(hs);
+		count = fall_back_to_fewer(hs);
 	if (!count || hs->probe.round == ROUNDS_MAX) {
 		begin_plan(hs);
 		return;
@@ -230,7 +230,7 @@ static void begin_round(struct snt__handshake *hs)
 								.remote = pair.remote };
 	}
 	hs->probed_ours = hs->probed_theirs = false;
-	act(hs, SNT__HS_PROBE_QPS, SNT__DO_PROBE_QPS);
+	act_in_state(hs, SNT__HS_PROBE_QPS, SNT__DO_PROBE_QPS);
 }
 
 static void take_answer(struct snt__handshake *hs, const uint8_t *body, size_t length)
@@ -294,7 +294,7 @@ static void take_probing(struct snt__handshake *hs, const uint8_t *body, size_t 
 	if (fault)
 		snt__hs_blame(hs, SNT__MESSAGE_PROBING, fault);
 	else
-		act(hs, SNT__HS_PROBING, SNT__DO_PROBE);
+		act_in_state(hs, SNT__HS_PROBING, SNT__DO_PROBE);
 }
 
 static void take_probed(struct snt__handshake *hs, const uint8_t *body, size_t length)
@@ -382,7 +382,7 @@ static void take_probe(struct snt__handshake *hs, const uint8_t *body, size_t le
 	hs->probe.count = hs->peer_probe.count;
 	hs->probe.mtu = hs->mtu = hs->peer_probe.mtu;
 	hs->probing = true;
-	act(hs, SNT__HS_PROBE_QPS, SNT__DO_PROBE_QPS);
+	act_in_state(hs, SNT__HS_PROBE_QPS, SNT__DO_PROBE_QPS);
 }
 
 /*
@@ -472,7 +472,7 @@ static void take_plan(struct snt__handshake *hs, const uint8_t *body, size_t len
 	if (fault)
 		snt__hs_blame(hs, SNT__MESSAGE_PLAN, fault);
 	else
-		act(hs, SNT__HS_PLAN, SNT__DO_MAKE);
+		act_in_state(hs, SNT__HS_PLAN, SNT__DO_MAKE);
 }
 
 void snt__handshake_card(struct snt__handshake *hs, const struct snt_card *card)
@@ -499,14 +499,14 @@ static void take_card(struct snt__handshake *hs, const uint8_t *body, size_t len
 	if (fault)
 		snt__hs_blame(hs, SNT__MESSAGE_CARD, fault);
 	else
-		act(hs, SNT__HS_CONNECT, SNT__DO_CONNECT);
+		act_in_state(hs, SNT__HS_CONNECT, SNT__DO_CONNECT);
 }
 
-static void come_up(struct snt__handshake *hs, uint64_t now)
+static void bring_handshake_up(struct snt__handshake *hs, uint64_t now)
 {
 	hs->ping_interval = snt__handshake_detect_ns(hs) / PING_SHARE;
 	hs->ping_at = now + hs->ping_interval;
-	act(hs, SNT__HS_UP, SNT__DO_UP);
+	act_in_state(hs, SNT__HS_UP, SNT__DO_UP);
 }
 
 void snt__handshake_connected(struct snt__handshake *hs, uint64_t now)
@@ -514,14 +514,14 @@ void snt__handshake_connected(struct snt__handshake *hs, uint64_t now)
 	if (hs->state != SNT__HS_CONNECT)
 		return;
 	snt__hs_send(hs, SNT__MESSAGE_READY);
-	come_up(hs, now);
+	bring_handshake_up(hs, now);
 }
 
 /*
  * Which message is expected when
  */
 
-static bool fits(const struct snt__handshake *hs, unsigned type)
+static bool is_expected_type(const struct snt__handshake *hs, unsigned type)
 {
 	static const uint8_t connector[SNT__MESSAGE_TYPES] = {
 		[SNT__MESSAGE_WELCOME] = 1 + SNT__HS_HELLO,
@@ -555,7 +555,7 @@ void snt__hs_take(struct snt__handshake *hs, const struct snt__header *header,
 		  const uint8_t *message, uint64_t now)
 {
 	const uint8_t *body = message + SNT__HEADER_SIZE;
-	const char *fault = fits(hs, header->type)
+	const char *fault = is_expected_type(hs, header->type)
 				    ? empty_fault(header->type, header->length)
 				    : "it does not come when it should";
 
@@ -592,7 +592,7 @@ void snt__hs_take(struct snt__handshake *hs, const struct snt__header *header,
 		take_card(hs, body, header->length);
 		break;
 	case SNT__MESSAGE_READY:
-		come_up(hs, now);
+		bring_handshake_up(hs, now);
 		break;
 	case SNT__MESSAGE_BYE:
 		snt__hs_take_bye(hs);

@@ -43,7 +43,7 @@ void snt__lookup_drop(struct snt__lookup *lookup)
 	free(lookup);
 }
 
-static void *look(void *arg)
+static void *look_up_address(void *arg)
 {
 	struct snt__lookup *lookup = arg;
 	uint64_t one = 1;
@@ -60,7 +60,7 @@ static void *look(void *arg)
 	return NULL;
 }
 
-static struct snt__lookup *make(const char *host, uint16_t port)
+static struct snt__lookup *make_lookup(const char *host, uint16_t port)
 {
 	size_t length = strlen(host) + 1;
 	int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -93,13 +93,13 @@ int snt__lookup_start(const char *host, uint16_t port, struct snt__lookup **look
 				SNT__LOOKUPS_MAX);
 		goto err_count;
 	}
-	lookup = make(host, port);
+	lookup = make_lookup(host, port);
 	if (!lookup) {
 		ret = snt__fail(errno, "nothing to look for a host with: %s",
 				strerror(errno));
 		goto err_count;
 	}
-	ret = snt__thread_start(NULL, "to look up a host", look, lookup);
+	ret = snt__thread_start(NULL, "to look up a host", look_up_address, lookup);
 	if (ret)
 		goto err_free;
 	*lookup_out = lookup;

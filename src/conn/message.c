@@ -328,7 +328,7 @@ size_t snt__end_pack(const struct snt__end *end, uint8_t *at)
 }
 
 /* The text is shown to people, perhaps on a terminal. */
-static bool is_printable(const uint8_t *text, size_t length)
+static bool is_printable_text(const uint8_t *text, size_t length)
 {
 	for (size_t i = 0; i < length; i++)
 		if (text[i] < 0x20 || text[i] > 0x7e)
@@ -350,7 +350,7 @@ const char *snt__end_unpack(const uint8_t *at, size_t length, struct snt__end *o
 	if (end.text_length > SNT__END_TEXT_MAX || end.data_length > SNT__DATA_MAX ||
 	    length != 4u + end.text_length + end.data_length)
 		return "its length is wrong";
-	if (!is_printable(at + 4, end.text_length))
+	if (!is_printable_text(at + 4, end.text_length))
 		return "its text is not printable";
 	memcpy(end.text, at + 4, end.text_length);
 	memcpy(end.data, at + 4 + end.text_length, end.data_length);

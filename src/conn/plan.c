@@ -3,17 +3,9 @@
 
 #include <string.h>
 
-static unsigned most(unsigned a, unsigned b)
-{
-	return a > b ? a : b;
-}
+#include "util/minmax.h"
 
-static unsigned least(unsigned a, unsigned b)
-{
-	return a < b ? a : b;
-}
-
-static unsigned list_devices(const struct snt__offer *offer, uint8_t *list)
+static unsigned list_offered_devices(const struct snt__offer *offer, uint8_t *list)
 {
 	unsigned count = 0;
 
@@ -23,7 +15,7 @@ static unsigned list_devices(const struct snt__offer *offer, uint8_t *list)
 	return count;
 }
 
-static bool is_ipv4(const uint8_t *gid)
+static bool is_ipv4_mapped(const uint8_t *gid)
 {
 	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
 
@@ -37,17 +29,18 @@ static bool same_kind(const struct snt_card_device *a, const struct snt_card_dev
 		return false;
 	if (a->link != SNT_LINK_ETHERNET)
 		return true;
-	return a->gid_type == b->gid_type && is_ipv4(a->gid) == is_ipv4(b->gid);
+	return a->gid_type == b->gid_type &&
+	       is_ipv4_mapped(a->gid) == is_ipv4_mapped(b->gid);
 }
 
 void snt__plan_candidates(const struct snt__offer *ours,
 			  const struct snt__offer *theirs, struct snt__trials *out)
 {
 	uint8_t local[SNT_DEVICES_MAX], remote[SNT_DEVICES_MAX];
-	unsigned local_count = list_devices(ours, local);
-	unsigned remote_count = list_devices(theirs, remote);
-	unsigned longer = most(local_count, remote_count);
-	unsigned shorter = least(local_count, remote_count);
+	unsigned local_count = list_offered_devices(ours, local);
+	unsigned remote_count = list_offered_devices(theirs, remote);
+	unsigned longer = snt__max(local_count, remote_count);
+	unsigned shorter = snt__min(local_count, remote_count);
 
 	out->count = 0;
 	for (unsigned shift = 0; shift < shorter; shift++) {
@@ -73,8 +66,8 @@ void snt__plan_candidates(const struct snt__offer *ours,
 static unsigned devices_of_more(const struct snt__offer *ours,
 				const struct snt__offer *theirs)
 {
-	return most((unsigned)__builtin_popcount(ours->devices),
-		    (unsigned)__builtin_popcount(theirs->devices));
+	return snt__max((unsigned)__builtin_popcount(ours->devices),
+			(unsigned)__builtin_popcount(theirs->devices));
 }
 
 unsigned snt__plan_lanes(const struct snt__offer *ours, const struct snt__offer *theirs)
@@ -82,26 +75,26 @@ unsigned snt__plan_lanes(const struct snt__offer *ours, const struct snt__offer 
 	if (!ours->lanes && !theirs->lanes)
 		return devices_of_more(ours, theirs);
 	if (!ours->lanes || !theirs->lanes)
-		return most(ours->lanes, theirs->lanes);
-	return least(ours->lanes, theirs->lanes);
+		return snt__max(ours->lanes, theirs->lanes);
+	return snt__min(ours->lanes, theirs->lanes);
 }
 
 unsigned snt__plan_enough(const struct snt__offer *ours,
 			  const struct snt__offer *theirs)
 {
-	return least(snt__plan_lanes(ours, theirs), devices_of_more(ours, theirs));
+	return snt__min(snt__plan_lanes(ours, theirs), devices_of_more(ours, theirs));
 }
 
 uint16_t snt__plan_mtu(const struct snt__offer *ours, const struct snt__offer *theirs)
 {
-	unsigned mtu = least(ours->mtu, theirs->mtu);
+	unsigned mtu = snt__min(ours->mtu, theirs->mtu);
 
 	for (unsigned i = 0; i < ours->device_count; i++)
 		if (ours->devices & 1u << i)
-			mtu = least(mtu, ours->device[i].mtu);
+			mtu = snt__min(mtu, ours->device[i].mtu);
 	for (unsigned i = 0; i < theirs->device_count; i++)
 		if (theirs->devices & 1u << i)
-			mtu = least(mtu, theirs->device[i].mtu);
+			mtu = snt__min(mtu, theirs->device[i].mtu);
 	return (uint16_t)mtu;
 }
 
@@ -111,9 +104,9 @@ bool snt__plan_passes(const struct snt__offer *ours, const struct snt__offer *th
 }
 
 /* The pair whose devices have the fewest lanes; of equal ones, the first. */
-static const struct snt__trial *pick(const struct snt__trials *trials,
-				     const unsigned *local_load,
-				     const unsigned *remote_load)
+static const struct snt__trial *pick_least_loaded(const struct snt__trials *trials,
+						  const unsigned *local_load,
+						  const unsigned *remote_load)
 {
 	const struct snt__trial *best = NULL;
 	unsigned best_load = 0;
@@ -171,7 +164,8 @@ bool snt__plan_make(const struct snt__offer *ours, const struct snt__offer *thei
 	struct snt__plan plan = { .mtu = mtu };
 
 	for (unsigned i = 0; i < lanes; i++) {
-		const struct snt__trial *trial = pick(trials, local_load, remote_load);
+		const struct snt__trial *trial =
+			pick_least_loaded(trials, local_load, remote_load);
 
 		if (!trial || !add_lane(&plan, trial->pair))
 			return false;
@@ -188,8 +182,8 @@ bool snt__plan_make(const struct snt__offer *ours, const struct snt__offer *thei
 	return true;
 }
 
-static const struct snt__trial *find(const struct snt__trials *trials,
-				     struct snt__pair pair)
+static const struct snt__trial *find_trial_of_pair(const struct snt__trials *trials,
+						   struct snt__pair pair)
 {
 	for (unsigned i = 0; i < trials->count; i++)
 		if (trials->trial[i].pair.local == pair.local &&
@@ -214,7 +208,8 @@ const char *snt__plan_check(const struct snt__offer *ours,
 					       : !extra || extra > SNT_DEVICES_MAX)
 		return "its extra lanes are not those of the scheme";
 	for (unsigned i = 0; i < plan->lane_count; i++) {
-		const struct snt__trial *trial = find(trials, plan->lane[i]);
+		const struct snt__trial *trial =
+			find_trial_of_pair(trials, plan->lane[i]);
 
 		if (!trial || trial->ours != SNT__VERDICT_GOOD)
 			return "it has a lane on a pair of devices that does not work";

@@ -12,7 +12,7 @@
 #include "conn/conn.h"
 #include "vqp/qp.h"
 
-static struct snt_conn *find(const struct snt_conn *conn)
+static struct snt_conn *find_own_attempt(const struct snt_conn *conn)
 {
 	struct snt__link *list = &conn->conn_loop->meetings;
 
@@ -32,7 +32,8 @@ static struct snt_conn *find(const struct snt_conn *conn)
 
 bool snt__simultaneous_expected(const struct snt_conn *conn)
 {
-	return conn->hs.peer_hello.identity != conn->conn_loop->identity && find(conn);
+	return conn->hs.peer_hello.identity != conn->conn_loop->identity &&
+	       find_own_attempt(conn);
 }
 
 /* Drops what our attempt has created so far; a QP may exist, but is not connected. */
@@ -51,7 +52,7 @@ static bool give_up_own(struct snt_conn *ours)
 }
 
 /* Takes over everything of the incoming connection. */
-static void take_over(struct snt_conn *ours, struct snt_conn *theirs)
+static void take_over_incoming(struct snt_conn *ours, struct snt_conn *theirs)
 {
 	ours->hs = theirs->hs;
 	memcpy(ours->secret, theirs->secret, sizeof(ours->secret));
@@ -71,7 +72,7 @@ static void take_over(struct snt_conn *ours, struct snt_conn *theirs)
 
 bool snt__simultaneous_open(struct snt_conn *conn)
 {
-	struct snt_conn *ours = find(conn);
+	struct snt_conn *ours = find_own_attempt(conn);
 
 	if (snt__handshake_over(&conn->hs))
 		return false;
@@ -85,7 +86,7 @@ bool snt__simultaneous_open(struct snt_conn *conn)
 		return false;
 	}
 	if (give_up_own(ours))
-		take_over(ours, conn);
+		take_over_incoming(ours, conn);
 	return true;
 }
 

@@ -5,7 +5,7 @@
 #include "stream/stream.h"
 #include "util/err.h"
 
-static int wait_for(struct snt_stream *stream, unsigned event)
+static int wait_for_event(struct snt_stream *stream, unsigned event)
 {
 	int ret = snt_stream_wait(stream, event, -1);
 
@@ -18,7 +18,7 @@ static ssize_t read_some_shielded(struct snt_stream *stream, char *buffer, size_
 	ssize_t ret;
 
 	while ((ret = snt_stream_read(stream, buffer, size)) == -EAGAIN) {
-		ret = wait_for(stream, SNT_STREAM_READABLE);
+		ret = wait_for_event(stream, SNT_STREAM_READABLE);
 		if (ret)
 			break;
 	}
@@ -38,7 +38,7 @@ static ssize_t write_some_shielded(struct snt_stream *stream, const char *buffer
 	while (done < size) {
 		ret = snt_stream_write(stream, buffer + done, size - done);
 		if (ret == -EAGAIN)
-			ret = wait_for(stream, SNT_STREAM_WRITABLE);
+			ret = wait_for_event(stream, SNT_STREAM_WRITABLE);
 		if (ret < 0)
 			break;
 		done += (size_t)ret;
@@ -53,7 +53,7 @@ static int flush_shielded(struct snt_stream *stream)
 	int ret;
 
 	while ((ret = snt_stream_flush(stream)) == -EAGAIN) {
-		ret = wait_for(stream, SNT_STREAM_FLUSHED);
+		ret = wait_for_event(stream, SNT_STREAM_FLUSHED);
 		if (ret)
 			break;
 	}
@@ -63,7 +63,7 @@ static int flush_shielded(struct snt_stream *stream)
 	return -1;
 }
 
-static ssize_t read_some(void *cookie, char *buffer, size_t size)
+static ssize_t read_cookie(void *cookie, char *buffer, size_t size)
 {
 	struct snt_stream *stream = cookie;
 	struct snt__shield kept;
@@ -75,7 +75,7 @@ static ssize_t read_some(void *cookie, char *buffer, size_t size)
 	return ret;
 }
 
-static ssize_t write_some(void *cookie, const char *buffer, size_t size)
+static ssize_t write_cookie(void *cookie, const char *buffer, size_t size)
 {
 	struct snt_stream *stream = cookie;
 	struct snt__shield kept;
@@ -87,7 +87,7 @@ static ssize_t write_some(void *cookie, const char *buffer, size_t size)
 	return ret;
 }
 
-static int flush(void *cookie)
+static int flush_cookie(void *cookie)
 {
 	struct snt_stream *stream = cookie;
 	struct snt__shield kept;
@@ -104,9 +104,9 @@ FILE *snt_stream_file(struct snt_stream *stream, const char *mode)
 	bool both = !strcmp(mode, "r+") || !strcmp(mode, "w+");
 	bool reads = both || !strcmp(mode, "r");
 	bool writes = both || !strcmp(mode, "w");
-	cookie_io_functions_t functions = { .read = reads ? read_some : NULL,
-					    .write = writes ? write_some : NULL,
-					    .close = writes ? flush : NULL };
+	cookie_io_functions_t functions = { .read = reads ? read_cookie : NULL,
+					    .write = writes ? write_cookie : NULL,
+					    .close = writes ? flush_cookie : NULL };
 	FILE *file;
 
 	if (!reads && !writes) {

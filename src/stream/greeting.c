@@ -46,7 +46,7 @@ ssize_t snt__greeting_pack(const struct snt__greeting *greeting, void *buffer,
 	return token < 0 ? token : token + (ssize_t)before;
 }
 
-static int check(const struct snt__greeting *greeting)
+static int check_greeting(const struct snt__greeting *greeting)
 {
 	uint64_t size = greeting->ring.length;
 
@@ -86,7 +86,7 @@ int snt__greeting_unpack(const void *buffer, size_t size,
 	memcpy(greeting.data, from + sizeof(header), header.data_length);
 	ret = snt_token_unpack(from + before, size - before, &greeting.ring);
 	if (!ret)
-		ret = check(&greeting);
+		ret = check_greeting(&greeting);
 	if (!ret)
 		*greeting_out = greeting;
 	return ret;

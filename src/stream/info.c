@@ -2,7 +2,7 @@
 #include "stream/stream.h"
 #include "util/opts.h"
 
-static enum snt_stream_state state_of(const struct snt_stream *stream)
+static enum snt_stream_state stream_state(const struct snt_stream *stream)
 {
 	if (stream->over)
 		return SNT_STREAM_ENDED;
@@ -11,7 +11,7 @@ static enum snt_stream_state state_of(const struct snt_stream *stream)
 	return stream->open ? SNT_STREAM_RUNNING : SNT_STREAM_CONNECTING;
 }
 
-static uint64_t unsent(const struct snt_stream *stream)
+static uint64_t unsent_bytes(const struct snt_stream *stream)
 {
 	uint64_t bytes = stream->staged - stream->posted;
 
@@ -24,7 +24,7 @@ int snt_stream_query(const struct snt_stream *stream, struct snt_stream_info *in
 {
 	struct snt_stream_info info = stream->count;
 
-	info.state = state_of(stream);
+	info.state = stream_state(stream);
 	info.status = stream->status;
 	info.text = stream->text;
 	info.peer_shut_down = stream->in.ended;
@@ -34,7 +34,7 @@ int snt_stream_query(const struct snt_stream *stream, struct snt_stream_info *in
 	info.chunk = stream->chunk;
 	info.readable = snt__inflow_unread(&stream->in);
 	info.writable = stream->stage_size - (stream->staged - stream->released);
-	info.unsent = unsent(stream);
+	info.unsent = unsent_bytes(stream);
 	info.receives_granted = stream->in.receives;
 	info.receives_most = stream->in.most;
 	info.data = stream->peer_data;

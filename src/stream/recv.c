@@ -35,7 +35,7 @@ int snt__stream_post_receives(struct snt_stream *stream, uint32_t count)
 
 /* Receives are replaced in batches. Only receives that are posted again are
  * reported. */
-static inline void replace(struct snt_stream *stream, unsigned cost, bool data)
+static inline void replace_receive(struct snt_stream *stream, unsigned cost, bool data)
 {
 	int ret;
 
@@ -53,7 +53,7 @@ static inline void replace(struct snt_stream *stream, unsigned cost, bool data)
 	stream->recv_missing = stream->cost_missing = stream->data_missing = 0;
 }
 
-static const char *take_end(struct snt_stream *stream, uint32_t imm)
+static const char *take_peer_end(struct snt_stream *stream, uint32_t imm)
 {
 	const char *fault;
 
@@ -76,14 +76,15 @@ static const char *take_imm(struct snt_stream *stream, uint32_t imm, uint64_t by
 		stream->stalled = false;
 		return snt__outflow_credit(&stream->out, imm);
 	case SNT__IMM_END:
-		return bytes ? "it shut down with data" : take_end(stream, imm);
+		return bytes ? "it shut down with data" : take_peer_end(stream, imm);
 	default:
 		return bytes ? NULL : "it sent a message of nothing";
 	}
 }
 
 /* NULL, or how the peer broke the protocol. */
-static const char *take(struct snt_stream *stream, const struct snt_wc *wc)
+static const char *take_stream_message(struct snt_stream *stream,
+				       const struct snt_wc *wc)
 {
 	const struct snt_qp *qp = stream->qp;
 	bool dqplb = !qp->pass_through && qp->scheme == SNT_SCHEME_DQPLB;
@@ -107,7 +108,7 @@ static const char *take(struct snt_stream *stream, const struct snt_wc *wc)
 		return fault;
 	stream->count.messages_received += bytes != 0;
 	if (!stream->failed)
-		replace(stream, cost, bytes != 0);
+		replace_receive(stream, cost, bytes != 0);
 	return NULL;
 }
 
@@ -123,7 +124,7 @@ void snt__stream_received(struct snt_op *op, const struct snt_wc *wc)
 	}
 	if (__builtin_expect(stream->failed && stream->status == -EPROTO, 0))
 		return;
-	fault = take(stream, wc);
+	fault = take_stream_message(stream, wc);
 	if (__builtin_expect(fault != NULL, 0))
 		snt__stream_fail(stream, EPROTO,
 				 "the peer does not keep to the rules: %s", fault);
@@ -162,7 +163,7 @@ static size_t copy_out(struct snt_stream *stream, uint8_t *to, size_t length)
 }
 
 /* Nothing to read: returns why. */
-static ssize_t nothing(struct snt_stream *stream, uint64_t least)
+static ssize_t nothing_to_read(struct snt_stream *stream, uint64_t least)
 {
 	if (stream->in.ended)
 		return 0;
@@ -181,7 +182,7 @@ static ssize_t have_read(struct snt_stream *stream, size_t done, size_t length)
 {
 	stream->count.bytes_read += done;
 	if (!done && length)
-		return nothing(stream, 1);
+		return nothing_to_read(stream, 1);
 	if (done < length) {
 		stream->low = 1;
 		stream->wants_read = true;
@@ -239,7 +240,7 @@ ssize_t snt_stream_peek(struct snt_stream *stream, size_t least, struct iovec io
 		least = 1;
 	if (unread >= least || (unread && (in->ended || stream->over)))
 		return (ssize_t)unread;
-	return nothing(stream, least);
+	return nothing_to_read(stream, least);
 }
 
 int snt_stream_consume(struct snt_stream *stream, size_t length)

@@ -10,6 +10,7 @@
 #include "dev/mem.h"
 #include "stream/stream.h"
 #include "util/err.h"
+#include "util/minmax.h"
 #include "vqp/qp.h"
 
 /* The most WRs of one post. */
@@ -27,11 +28,6 @@ struct batch {
 	struct snt_sge sge[BATCH];
 	unsigned count;
 };
-
-static inline uint64_t least(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
 
 static inline bool is_dqplb(const struct snt_stream *stream)
 {
@@ -67,7 +63,7 @@ static inline struct snt_send_wr *next_wr(struct snt_stream *stream,
 }
 
 /* Signals it: its completion also stands for the WRs before it. */
-static inline void announce(struct snt_stream *stream, struct snt_send_wr *wr)
+static inline void signal_batch(struct snt_stream *stream, struct snt_send_wr *wr)
 {
 	wr->flags |= SNT_SEND_SIGNALED;
 	stream->data_lots += stream->quiet.has_data;
@@ -91,7 +87,7 @@ static bool add_imm(struct snt_stream *stream, struct batch *batch, uint32_t imm
 	stream->wrs++;
 	stream->quiet.wrs++;
 	stream->quiet.ends = ends;
-	announce(stream, wr);
+	signal_batch(stream, wr);
 	return true;
 }
 
@@ -147,11 +143,13 @@ static inline struct piece next_piece(const struct snt_stream *stream)
 		piece.send = send;
 		piece.have = send->length - send->sent;
 	}
-	piece.length = least(least(piece.have, stream->chunk), stream->out.size - to);
+	piece.length =
+		snt__min(snt__min(piece.have, stream->chunk), stream->out.size - to);
 	if (!piece.send)
-		piece.length = least(piece.length,
-				     stream->stage_size - (stream->posted &
-							   (stream->stage_size - 1)));
+		piece.length =
+			snt__min(piece.length,
+				 stream->stage_size -
+					 (stream->posted & (stream->stage_size - 1)));
 	piece.last =
 		piece.length == piece.have &&
 		(piece.send ? !send->next && stream->staged == stream->posted : !send);
@@ -161,7 +159,7 @@ static inline struct piece next_piece(const struct snt_stream *stream)
 /* Limits the piece to the peer's room. Less than an eighth of the ring is not used,
  * because a slow reader would get tiny messages; the peer reports when a quarter is
  * free. */
-static inline bool fit(struct snt_stream *stream, struct piece *piece)
+static inline bool fit_into_room(struct snt_stream *stream, struct piece *piece)
 {
 	uint64_t room = snt__outflow_room(&stream->out);
 
@@ -226,7 +224,8 @@ static bool add_data(struct snt_stream *stream, struct batch *batch)
 	struct snt_send_wr *wr;
 	uint32_t imm;
 
-	if (!piece.length || may_wait(stream, &piece) || !fit(stream, &piece) ||
+	if (!piece.length || may_wait(stream, &piece) ||
+	    !fit_into_room(stream, &piece) ||
 	    stream->wrs + WRS_KEPT >= stream->wr_limit ||
 	    !snt__outflow_may(&stream->out, 1))
 		return false;
@@ -244,7 +243,7 @@ static bool add_data(struct snt_stream *stream, struct batch *batch)
 	if (piece.last || stream->quiet.sends ||
 	    stream->quiet.staged >= stream->stage_size / 8 ||
 	    stream->quiet.wrs >= stream->wr_limit / 4)
-		announce(stream, wr);
+		signal_batch(stream, wr);
 	return true;
 }
 
@@ -252,7 +251,7 @@ static bool add_data(struct snt_stream *stream, struct batch *batch)
  * Posting
  */
 
-static bool post(struct snt_stream *stream, struct batch *batch)
+static bool post_batch(struct snt_stream *stream, struct batch *batch)
 {
 	int ret = snt__qp_post_send(stream->qp, batch->wr, batch->count);
 
@@ -281,7 +280,7 @@ void snt__stream_pump(struct snt_stream *stream)
 			add_end(stream, &batch);
 		if (!batch.count)
 			return;
-	} while (post(stream, &batch) && batch.count == BATCH);
+	} while (post_batch(stream, &batch) && batch.count == BATCH);
 }
 
 /* Registered sends that are complete, in the order in which they were sent. */
@@ -367,8 +366,8 @@ static size_t stage_bytes(struct snt_stream *stream, const uint8_t *from, size_t
 		uint64_t at = stream->staged & mask;
 		uint64_t room =
 			stream->stage_size - (stream->staged - stream->released);
-		uint64_t part = least(least(room, stream->stage_size - at),
-				      least(length - done, stream->chunk));
+		uint64_t part = snt__min(snt__min(room, stream->stage_size - at),
+					 snt__min(length - done, stream->chunk));
 
 		if (!part)
 			break;
@@ -381,7 +380,7 @@ static size_t stage_bytes(struct snt_stream *stream, const uint8_t *from, size_t
 	return done;
 }
 
-static ssize_t wrote(struct snt_stream *stream, size_t done, size_t length)
+static ssize_t written_or_again(struct snt_stream *stream, size_t done, size_t length)
 {
 	if (done < length)
 		stream->wants_write = true;
@@ -403,7 +402,7 @@ ssize_t snt_stream_write(struct snt_stream *stream, const void *buffer, size_t l
 		return ret;
 	if (length > SSIZE_MAX)
 		return snt__fail(EINVAL, "%zu bytes are too many for one call", length);
-	return wrote(stream, stage_bytes(stream, buffer, length), length);
+	return written_or_again(stream, stage_bytes(stream, buffer, length), length);
 }
 
 ssize_t snt_stream_writev(struct snt_stream *stream, const struct iovec *iov, int count)
@@ -427,7 +426,7 @@ ssize_t snt_stream_writev(struct snt_stream *stream, const struct iovec *iov, in
 		if (part < iov[i].iov_len)
 			break;
 	}
-	return wrote(stream, done, length);
+	return written_or_again(stream, done, length);
 }
 
 int snt_stream_write_registered(struct snt_stream *stream, struct snt_stream_send *send)

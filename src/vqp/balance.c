@@ -27,7 +27,7 @@ int snt__balance_check(const struct snt_qp *qp, const struct snt_qp_opts *opts)
 	return 0;
 }
 
-static void forget(struct snt__lane *lane, uint64_t now, uint32_t picks)
+static void forget_lane_speed(struct snt__lane *lane, uint64_t now, uint32_t picks)
 {
 	lane->price = PRICE_ONE / lane->weight;
 	lane->spent = 0;
@@ -50,7 +50,7 @@ void snt__balance_set(struct snt_qp *qp)
 			lane->weight = qp->opts.weights[i];
 		else if (!lane->weight)
 			lane->weight = 1;
-		forget(lane, now, qp->picks);
+		forget_lane_speed(lane, now, qp->picks);
 		qp->even &= lane->weight == qp->lane[0].weight;
 	}
 	snt__check_update(qp);
@@ -59,8 +59,8 @@ void snt__balance_set(struct snt_qp *qp)
 }
 
 /* The lower score is better. */
-static uint64_t score(const struct snt_qp *qp, const struct snt__lane *lane,
-		      uint64_t size)
+static uint64_t score_lane(const struct snt_qp *qp, const struct snt__lane *lane,
+			   uint64_t size)
 {
 	uint64_t load = lane->bytes - lane->bytes_done + size;
 
@@ -108,7 +108,7 @@ struct snt__lane *snt__balance_pick(struct snt_qp *qp, uint32_t count, uint64_t 
 			best = lane;
 			break;
 		}
-		now = score(qp, lane, size);
+		now = score_lane(qp, lane, size);
 		if (best && (int64_t)(now - best_score) >= 0)
 			continue;
 		best = lane;

@@ -122,7 +122,7 @@ static const char *const flag_words[] = { "tracked", "notify_length" };
 _Static_assert(SNT_QP_TRACKED == 1 << 0, "the first word");
 _Static_assert(SNT_QP_NOTIFY_LENGTH == 1 << 1, "the second word");
 
-static bool has_mailbox(const struct snt_card *card)
+static bool json_has_mailbox(const struct snt_card *card)
 {
 	return card->flags & SNT_QP_NOTIFY_LENGTH;
 }
@@ -206,7 +206,7 @@ static int write_hex(json_t *object, const char *name, uint64_t value)
 
 static int write_mailbox(json_t *root, const struct snt_card *card)
 {
-	if (!has_mailbox(card))
+	if (!json_has_mailbox(card))
 		return 0;
 	return write_hex(root, "mailbox_addr", card->mailbox_addr) |
 	       write_numbers(root, mailbox_numbers, ARRAY_SIZE(mailbox_numbers), card);
@@ -249,7 +249,7 @@ static int write_arrays(json_t *root, const struct snt_card *card)
 	for (unsigned i = 0; i < card->device_count; i++)
 		ret |= json_array_append_new(devices,
 					     device_to_json(&card->device[i],
-							    has_mailbox(card)));
+							    json_has_mailbox(card)));
 	for (unsigned i = 0; i < card->lane_count; i++)
 		ret |= json_array_append_new(lanes, lane_to_json(&card->lane[i]));
 	ret |= json_object_set_new(root, "devices", devices);
@@ -356,8 +356,8 @@ static struct sight sight_of(const json_t *value)
 }
 
 /* Refuses a value that is not what it should be; NULL for one that is missing. */
-static int refuse(const char *where, const char *name, const char *expected,
-		  const json_t *value)
+static int refuse_json_value(const char *where, const char *name, const char *expected,
+			     const json_t *value)
 {
 	if (!value)
 		return snt__fail(EBADMSG, "JSON card refused: %s%s is missing", where,
@@ -384,7 +384,7 @@ static int read_number(const json_t *object, const char *where,
 		}
 	}
 	snprintf(expected, sizeof(expected), "an integer from 0 to %" PRIu64, max);
-	return refuse(where, number->name, expected, value);
+	return refuse_json_value(where, number->name, expected, value);
 }
 
 static int read_numbers(const json_t *object, const char *where,
@@ -409,7 +409,7 @@ static int read_word(const json_t *object, const char *where, const struct words
 			return 0;
 		}
 	}
-	return refuse(where, words->name, words->expected, value);
+	return refuse_json_value(where, words->name, words->expected, value);
 }
 
 static int read_flag(const json_t *value, size_t index, uint8_t *flags)
@@ -422,8 +422,8 @@ static int read_flag(const json_t *value, size_t index, uint8_t *flags)
 			return 0;
 		}
 	}
-	return refuse("", where_element("flags", index, "").text,
-		      "a known flag that was not named before", value);
+	return refuse_json_value("", where_element("flags", index, "").text,
+				 "a known flag that was not named before", value);
 }
 
 static int read_flags(const json_t *root, struct snt_card *card)
@@ -432,7 +432,7 @@ static int read_flags(const json_t *root, struct snt_card *card)
 	int ret = 0;
 
 	if (!json_is_array(array))
-		return refuse("", "flags", "an array of words", array);
+		return refuse_json_value("", "flags", "an array of words", array);
 	for (size_t i = 0; !ret && i < json_array_size(array); i++)
 		ret = read_flag(json_array_get(array, i), i, &card->flags);
 	return ret;
@@ -447,7 +447,8 @@ static int read_hex(const json_t *object, const char *name, uint64_t *value_out)
 
 	if (!text || strncmp(text, "0x", 2) != 0 || strlen(text + 2) != HEX_DIGITS ||
 	    strspn(text + 2, digits) != HEX_DIGITS)
-		return refuse("", name, "a string of 0x and 16 hex digits", value);
+		return refuse_json_value("", name, "a string of 0x and 16 hex digits",
+					 value);
 	*value_out = strtoull(text + 2, NULL, 16);
 	return 0;
 }
@@ -456,7 +457,7 @@ static int read_mailbox(const json_t *root, struct snt_card *card)
 {
 	int ret;
 
-	if (!has_mailbox(card))
+	if (!json_has_mailbox(card))
 		return 0;
 	ret = read_hex(root, "mailbox_addr", &card->mailbox_addr);
 	return ret ? ret
@@ -473,8 +474,9 @@ static int read_device(const json_t *object, size_t index, bool with_key,
 	int ret;
 
 	if (!text || inet_pton(AF_INET6, text, device->gid) != 1)
-		return refuse(where.text, "gid",
-			      "an IPv6 address, such as ::ffff:10.0.0.1", gid);
+		return refuse_json_value(where.text, "gid",
+					 "an IPv6 address, such as ::ffff:10.0.0.1",
+					 gid);
 	ret = read_word(object, where.text, &link_words, &device->link);
 	if (ret)
 		return ret;
@@ -497,7 +499,7 @@ static int read_array(const json_t *root, const char *name, size_t max,
 	size_t count = json_array_size(array);
 
 	if (!json_is_array(array))
-		return refuse("", name, "an array of objects", array);
+		return refuse_json_value("", name, "an array of objects", array);
 	if (!count || count > max)
 		return snt__fail(EBADMSG,
 				 "JSON card refused: %s has %zu elements, not 1 to %zu",
@@ -506,8 +508,8 @@ static int read_array(const json_t *root, const char *name, size_t max,
 		const json_t *element = json_array_get(array, i);
 
 		if (!json_is_object(element))
-			return refuse("", where_element(name, i, "").text, "an object",
-				      element);
+			return refuse_json_value("", where_element(name, i, "").text,
+						 "an object", element);
 	}
 	*array_out = array;
 	*count_out = count;
@@ -525,7 +527,7 @@ static int read_arrays(const json_t *root, struct snt_card *card)
 		ret = read_array(root, "lanes", SNT_LANES_MAX, &lanes,
 				 &card->lane_count);
 	for (size_t i = 0; !ret && i < card->device_count; i++)
-		ret = read_device(json_array_get(devices, i), i, has_mailbox(card),
+		ret = read_device(json_array_get(devices, i), i, json_has_mailbox(card),
 				  &card->device[i]);
 	for (size_t i = 0; !ret && i < card->lane_count; i++)
 		ret = read_numbers(json_array_get(lanes, i),
@@ -540,7 +542,7 @@ static int read_card(const json_t *root, struct snt_card *card)
 	int ret;
 
 	if (!json_is_object(root))
-		return refuse("", "the text", "an object", root);
+		return refuse_json_value("", "the text", "an object", root);
 	ret = read_number(root, "", &version_number, card);
 	if (ret)
 		return ret;
@@ -616,7 +618,7 @@ static size_t next_byte(void *buffer, size_t size, void *arg)
 	return 1;
 }
 
-static json_t *load(struct source *source, json_error_t *error)
+static json_t *load_json(struct source *source, json_error_t *error)
 {
 	int before = errno;
 	json_t *root;
@@ -658,7 +660,7 @@ int snt_card_from_json(const char *text, size_t length, struct snt_card *card_ou
 	if (nests_too_deep(text, length))
 		return snt__fail(EBADMSG, "JSON card nests deeper than %d levels",
 				 DEPTH_MAX);
-	root = load(&source, &error);
+	root = load_json(&source, &error);
 	if (source.out_of_memory)
 		ret = snt__fail(ENOMEM, "out of memory for a JSON card");
 	else

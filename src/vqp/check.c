@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "vqp/check.h"
 
+#include "util/minmax.h"
+
 const struct snt__rule snt__rules[] = {
 	[SNT_OP_WRITE] = { SNT__SHAPE_SPREAD, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE,
 			   SNT_ACCESS_REMOTE_WRITE, 0 },
@@ -18,13 +20,6 @@ const struct snt__rule snt__rules[] = {
 			       IBV_WR_ATOMIC_FETCH_AND_ADD, SNT_ACCESS_REMOTE_ATOMIC,
 			       SNT_ACCESS_LOCAL_WRITE },
 };
-
-static uint64_t least(uint64_t a, uint64_t b, uint64_t c)
-{
-	if (b < a)
-		a = b;
-	return c < a ? c : a;
-}
 
 void snt__check_update(struct snt_qp *qp)
 {
@@ -55,7 +50,8 @@ bool snt__check_rights(const struct snt_qp *qp, const struct snt_send_wr *wr,
 		return false;
 	known->mem = mem;
 	known->token = token;
-	known->length_max = least(qp->simple_max, mem->length, token->length);
+	known->length_max =
+		snt__min(qp->simple_max, snt__min(mem->length, token->length));
 	known->local_key = mem->local_key[qp->lane[0].device];
 	known->remote_key = token->key[qp->lane[0].remote_device];
 	known->form = snt__wr_form(wr);
@@ -75,8 +71,8 @@ static inline bool sge_is_good(const struct snt_qp *qp, const struct snt_sge *sg
 }
 
 /* Inline ones need no memory. */
-static bool check_sges(const struct snt_qp *qp, const struct snt_send_wr *wr,
-		       const struct snt__rule *rule, uint64_t *length_out)
+static bool check_send_sges(const struct snt_qp *qp, const struct snt_send_wr *wr,
+			    const struct snt__rule *rule, uint64_t *length_out)
 {
 	uint64_t length = 0;
 
@@ -129,7 +125,7 @@ bool snt__check_wr(const struct snt_qp *qp, const struct snt_send_wr *wr,
 	    wr->flags & ~SNT__FLAGS_KNOWN)
 		return false;
 	rule = &snt__rules[wr->opcode];
-	return check_sges(qp, wr, rule, length_out) &&
+	return check_send_sges(qp, wr, rule, length_out) &&
 	       check_remote(qp, wr, rule, *length_out) &&
 	       check_length(qp, wr, rule, *length_out);
 }

@@ -24,7 +24,8 @@
  */
 
 /* Which of the context's devices take part, in order. */
-static unsigned list_devices(const struct snt_ctx *ctx, uint32_t wanted, uint8_t *list)
+static unsigned list_wanted_devices(const struct snt_ctx *ctx, uint32_t wanted,
+				    uint8_t *list)
 {
 	unsigned count = 0;
 
@@ -71,7 +72,7 @@ static uint32_t recv_room(const struct snt_qp *qp, uint32_t lane)
 	return qp->srq ? 0 : lane_recv_depth(qp, lane) + SNT__MARKERS;
 }
 
-static int create_qp(struct snt_qp *qp, struct snt__lane *lane)
+static int create_physical_qp(struct snt_qp *qp, struct snt__lane *lane)
 {
 	struct snt_device *device = qp->ctx->device[lane->device];
 	uint32_t recv_depth = recv_room(qp, lane->index);
@@ -122,7 +123,7 @@ static int join_cqs(struct snt_qp *qp, struct snt__lane *lane)
 	return ret;
 }
 
-static void unreserve(struct snt_qp *qp, const struct snt__lane *lane)
+static void unreserve_lane(struct snt_qp *qp, const struct snt__lane *lane)
 {
 	snt__cq_unreserve(qp->recv_cq, lane->recv_cq_index, recv_room(qp, lane->index));
 	snt__cq_unreserve(qp->cq, lane->send_cq_index, qp->lane_depth + SNT__MARKERS);
@@ -134,7 +135,7 @@ static void leave_cqs(struct snt_qp *qp, const struct snt__lane *lane, uint32_t 
 	snt__route_remove(&qp->cq->route, lane->device, qp_num);
 	if (qp->recv_cq != qp->cq)
 		snt__route_remove(&qp->recv_cq->route, lane->device, qp_num);
-	unreserve(qp, lane);
+	unreserve_lane(qp, lane);
 }
 
 /* Is a QP of the program's own on that device, and deep enough as far as can be
@@ -209,7 +210,7 @@ static int reserve_in(struct snt_cq *cq, const struct snt__lane *lane,
 	return snt__cq_reserve_at(cq, *index_out, count);
 }
 
-static int reserve(struct snt_qp *qp, struct snt__lane *lane)
+static int reserve_lane(struct snt_qp *qp, struct snt__lane *lane)
 {
 	const uint32_t sends = qp->lane_depth + SNT__MARKERS;
 	const uint32_t receives = recv_room(qp, lane->index);
@@ -238,18 +239,18 @@ static int reserve(struct snt_qp *qp, struct snt__lane *lane)
 /* After a failure there may be a QP, which destroy_lane() handles. */
 static int open_lane(struct snt_qp *qp, struct snt__lane *lane)
 {
-	int ret = reserve(qp, lane);
+	int ret = reserve_lane(qp, lane);
 
 	if (ret)
 		return ret;
 	if (qp->adopted)
 		lane->qp = qp->opts.adopted[lane->index];
 	else
-		ret = create_qp(qp, lane);
+		ret = create_physical_qp(qp, lane);
 	if (!ret)
 		ret = join_cqs(qp, lane);
 	if (ret)
-		unreserve(qp, lane);
+		unreserve_lane(qp, lane);
 	return ret;
 }
 
@@ -282,7 +283,7 @@ static int close_lane(struct snt_qp *qp, struct snt__lane *lane)
  */
 
 /* How many lanes there are, and their roles. */
-static int plan(struct snt_qp *qp, unsigned device_count)
+static int plan_lanes(struct snt_qp *qp, unsigned device_count)
 {
 	uint32_t given = qp->opts.adopted_count;
 	uint32_t extra = 0;
@@ -356,7 +357,7 @@ static int open_lanes(struct snt_qp *qp)
 
 /* The mailbox comes last, so that no registration has to be undone, which a device
  * may refuse. */
-static int open_all(struct snt_qp *qp)
+static int open_all_lanes(struct snt_qp *qp)
 {
 	int ret = snt__balance_check(qp, &qp->opts);
 
@@ -386,11 +387,11 @@ static int check_labels(const struct snt_qp *qp)
 	return 0;
 }
 
-static int set_up(struct snt_qp *qp)
+static int set_up_qp(struct snt_qp *qp)
 {
 	uint8_t devices[SNT_DEVICES_MAX];
-	unsigned count = list_devices(qp->ctx, qp->opts.devices, devices);
-	int ret = plan(qp, count);
+	unsigned count = list_wanted_devices(qp->ctx, qp->opts.devices, devices);
+	int ret = plan_lanes(qp, count);
 
 	if (!ret)
 		ret = check_labels(qp);
@@ -425,7 +426,7 @@ static int set_up(struct snt_qp *qp)
 		qp->lane[i].sequenced =
 			qp->scheme == SNT_SCHEME_DQPLB && !qp->pass_through;
 	}
-	return open_all(qp);
+	return open_all_lanes(qp);
 }
 
 /* Destroys the QPs of a virtual QP that could not be created, and itself. */
@@ -444,7 +445,7 @@ static int finish_unmade(void *owner)
 	return 0;
 }
 
-static void undo(struct snt_qp *qp)
+static void undo_qp(struct snt_qp *qp)
 {
 	struct snt__err_kept kept;
 
@@ -499,10 +500,10 @@ int snt_qp_create(struct snt_ctx *ctx, const struct snt_qp_opts *user_opts,
 	qp->num = snt__qp_num_take();
 	qp->send_ready = (struct snt__ready){ .qp = qp };
 	qp->recv_ready = (struct snt__ready){ .qp = qp, .receives = true };
-	ret = qp->num ? set_up(qp)
+	ret = qp->num ? set_up_qp(qp)
 		      : snt__fail(ENOSPC, "all numbers of virtual QPs are in use");
 	if (ret) {
-		undo(qp);
+		undo_qp(qp);
 		return ret;
 	}
 	snt__balance_set(qp);
@@ -546,7 +547,7 @@ int snt_qp_create_with_cq(struct snt_ctx *ctx, const struct snt_cq_opts *cq_opts
 }
 
 /* It was to be closed, but its device is gone and will never report the end. */
-static bool is_lost(const struct snt_qp *qp)
+static bool is_qp_lost(const struct snt_qp *qp)
 {
 	return qp->closing &&
 	       (!qp->all_ended || qp->cq->unpollable || qp->recv_cq->unpollable);
@@ -558,7 +559,7 @@ int snt_qp_destroy(struct snt_qp *qp)
 
 	if (!qp)
 		return 0;
-	if (qp->connected && !qp->closed_reported && !is_lost(qp))
+	if (qp->connected && !qp->closed_reported && !is_qp_lost(qp))
 		return snt__fail(EBUSY,
 				 "QP %u is connected; close it, and poll until "
 				 "SNT_OP_CLOSED",

@@ -159,7 +159,8 @@ int snt__dqplb_fill(struct snt_qp *qp, struct snt__lane *lane)
 }
 
 /* In batches, since a doorbell costs more than a WR. */
-static __attribute__((noinline)) void refill(struct snt_qp *qp, struct snt__lane *lane)
+static __attribute__((noinline)) void refill_lane(struct snt_qp *qp,
+						  struct snt__lane *lane)
 {
 	int ret = lane->alive ? snt__dqplb_fill(qp, lane) : 0;
 
@@ -169,14 +170,14 @@ static __attribute__((noinline)) void refill(struct snt_qp *qp, struct snt__lane
 	snt__lane_kill(lane);
 }
 
-static inline void replenish(struct snt_qp *qp, struct snt__lane *lane)
+static inline void replenish_lane(struct snt_qp *qp, struct snt__lane *lane)
 {
 	if (__builtin_expect(missing_on(qp, lane) >= qp->recv_batch, 0))
-		refill(qp, lane);
+		refill_lane(qp, lane);
 }
 
 /* The current message is complete, and goes to the next receive. */
-static inline void deliver(struct snt_qp *qp, uint32_t imm)
+static inline void deliver_message(struct snt_qp *qp, uint32_t imm)
 {
 	struct snt__recv *recv = &qp->notify.recv[qp->notify.done++ & qp->notify.mask];
 
@@ -188,7 +189,7 @@ static inline void deliver(struct snt_qp *qp, uint32_t imm)
 }
 
 /* Gives complete messages to receives, in order, while there are both. */
-static __attribute__((noinline)) void match(struct snt_qp *qp)
+static __attribute__((noinline)) void match_messages(struct snt_qp *qp)
 {
 	struct snt__reorder *reorder = qp->reorder;
 	struct arrival *arrival;
@@ -205,7 +206,7 @@ static __attribute__((noinline)) void match(struct snt_qp *qp)
 		}
 		reorder->length += arrival->length;
 		if (arrival->state & ENDS) {
-			deliver(qp, arrival->imm);
+			deliver_message(qp, arrival->imm);
 			snt__cq_ready(qp->recv_cq, &qp->recv_ready);
 		}
 		arrival->state = 0;
@@ -234,8 +235,8 @@ static enum verdict take_raw(struct snt_qp *qp, struct snt__lane *lane, uint32_t
 	return GOOD;
 }
 
-static inline enum verdict arrive(struct snt_qp *qp, struct snt__lane *lane,
-				  uint32_t imm, uint32_t length)
+static inline enum verdict take_in_order(struct snt_qp *qp, struct snt__lane *lane,
+					 uint32_t imm, uint32_t length)
 {
 	struct snt__reorder *reorder = qp->reorder;
 	uint32_t ahead = (imm - reorder->expected) & SNT__IMM_SEQUENCE;
@@ -262,8 +263,8 @@ static inline enum verdict arrive(struct snt_qp *qp, struct snt__lane *lane,
 }
 
 /* There is room: every stashed arrival has kept its receive from being replaced. */
-static void stash(struct snt_qp *qp, struct snt__lane *lane, uint32_t imm,
-		  uint32_t length)
+static void stash_arrival(struct snt_qp *qp, struct snt__lane *lane, uint32_t imm,
+			  uint32_t length)
 {
 	lane->stash[lane->stash_tail++ & lane->run_mask] =
 		(struct snt__early_arrival){ imm, length };
@@ -280,7 +281,7 @@ static bool unstash_lane(struct snt_qp *qp, struct snt__lane *lane)
 	while (lane->stash_head != lane->stash_tail) {
 		struct snt__early_arrival early =
 			lane->stash[lane->stash_head & lane->run_mask];
-		enum verdict verdict = arrive(qp, lane, early.imm, early.length);
+		enum verdict verdict = take_in_order(qp, lane, early.imm, early.length);
 
 		if (verdict == EARLY)
 			break;
@@ -318,9 +319,9 @@ static __attribute__((noinline)) void match_stashed(struct snt_qp *qp,
 			if (!unstash_lane(qp, &qp->lane[i]))
 				continue;
 			again = true;
-			match(qp);
+			match_messages(qp);
 			if (!qp->reorder->blocked)
-				replenish(qp, &qp->lane[i]);
+				replenish_lane(qp, &qp->lane[i]);
 		}
 	}
 	if (!qp->broken && qp->reorder->stashed && is_stuck(qp))
@@ -333,17 +334,17 @@ void snt__dqplb_match(struct snt_qp *qp)
 {
 	if (!qp->reorder->blocked)
 		return;
-	match(qp);
+	match_messages(qp);
 	if (qp->reorder->stashed)
 		match_stashed(qp, qp->lane);
 	for (uint32_t i = 0; i < qp->data_lanes && !qp->reorder->blocked; i++)
-		replenish(qp, &qp->lane[i]);
+		replenish_lane(qp, &qp->lane[i]);
 }
 
 static void take_early(struct snt_qp *qp, struct snt__lane *lane, uint32_t imm,
 		       uint32_t length)
 {
-	stash(qp, lane, imm, length);
+	stash_arrival(qp, lane, imm, length);
 	match_stashed(qp, lane);
 }
 
@@ -360,7 +361,7 @@ void snt__dqplb_take(struct snt_qp *qp, struct snt__lane *lane, const struct ibv
 		snt__qp_break_for_peer(lane);
 		return;
 	}
-	verdict = stashed_on(lane) ? EARLY : arrive(qp, lane, imm, wc->byte_len);
+	verdict = stashed_on(lane) ? EARLY : take_in_order(qp, lane, imm, wc->byte_len);
 	if (__builtin_expect(verdict != GOOD, 0)) {
 		if (verdict == EARLY)
 			take_early(qp, lane, imm, wc->byte_len);
@@ -368,11 +369,11 @@ void snt__dqplb_take(struct snt_qp *qp, struct snt__lane *lane, const struct ibv
 			snt__qp_break_for_peer(lane);
 		return;
 	}
-	match(qp);
+	match_messages(qp);
 	if (__builtin_expect(qp->reorder->stashed, 0))
 		match_stashed(qp, lane);
 	if (!qp->reorder->blocked)
-		replenish(qp, lane);
+		replenish_lane(qp, lane);
 }
 
 void snt__dqplb_break(struct snt_qp *qp)
@@ -454,6 +455,6 @@ int snt__dqplb_take_run(struct snt__lane *lane, const struct snt__route *route,
 	reorder->length = length;
 	ring->head = ring->done = done;
 	if (refills)
-		refill(qp, lane);
+		refill_lane(qp, lane);
 	return count - left;
 }

@@ -56,7 +56,7 @@ int snt__lane_mark_recv(struct snt__lane *lane, enum snt__marker marker)
 	return -ibv_post_recv(lane->qp, &wr, &bad);
 }
 
-static void end_lane(struct snt__lane *lane)
+static void end_dead_lane(struct snt__lane *lane)
 {
 	struct snt_qp *qp = lane->owner;
 
@@ -80,11 +80,11 @@ void snt__lane_kill(struct snt__lane *lane)
 		return;
 	if (!qp->broken)
 		snt__cause_log_lane(lane);
-	end_lane(lane);
+	end_dead_lane(lane);
 	/* Only all notify lanes together complete a notification, so that they end
 	 * together, and notifications with them. */
 	for (unsigned i = 0; !lane->is_data && i < qp->notify_count; i++)
-		end_lane(&qp->extra[i]);
+		end_dead_lane(&qp->extra[i]);
 	/* A gap in a sequence cannot be repaired, and a QP without lanes is broken. */
 	if (qp->broken || (qp->scheme != SNT_SCHEME_DQPLB && qp->lanes_alive))
 		return;
@@ -110,7 +110,8 @@ static void drop_front(struct snt__lane *lane, uint32_t count)
 }
 
 /* How many of the chain the device took, as far as bad_wr can be trusted. */
-static uint32_t taken(const struct snt__lane *lane, const struct ibv_send_wr *bad)
+static uint32_t taken_by_device(const struct snt__lane *lane,
+				const struct ibv_send_wr *bad)
 {
 	if (bad < lane->chain || bad >= lane->chain + lane->chained)
 		return 0;
@@ -128,7 +129,7 @@ void snt__lane_refused(struct snt__lane *lane, struct ibv_send_wr *bad)
 {
 	uint32_t count;
 
-	while ((count = taken(lane, bad))) {
+	while ((count = taken_by_device(lane, bad))) {
 		drop_front(lane, count);
 		lane->chain[0].send_flags |= IBV_SEND_SIGNALED;
 		if (!snt__lane_post(lane, snt__lane_last(lane), &bad)) {

@@ -16,7 +16,7 @@ struct block {
 	size_t used;
 };
 
-static void *take(struct block *block, size_t count, size_t size)
+static void *take_block(struct block *block, size_t count, size_t size)
 {
 	void *at = block->memory ? block->memory + block->used : NULL;
 
@@ -36,8 +36,8 @@ static void lay_ring(struct snt_qp *qp, struct block *block,
 
 	ring->mask = size - 1;
 	ring->depth = qp->recv_depth;
-	ring->recv = take(block, size, sizeof(*ring->recv));
-	ring->sge = take(block, (size_t)size * sges, sizeof(*ring->sge));
+	ring->recv = take_block(block, size, sizeof(*ring->recv));
+	ring->sge = take_block(block, (size_t)size * sges, sizeof(*ring->sge));
 }
 
 static void lay_sends(struct snt_qp *qp, struct block *block)
@@ -45,19 +45,19 @@ static void lay_sends(struct snt_qp *qp, struct block *block)
 	uint32_t size = power_of_two(qp->opts.send_depth);
 
 	qp->mask = size - 1;
-	qp->slot = take(block, size, sizeof(*qp->slot));
-	qp->atomic = take(block, size, sizeof(*qp->atomic));
-	qp->sges = take(block, size, sizeof(*qp->sges));
-	qp->sge = take(block, (size_t)size * qp->send_sge_max, sizeof(*qp->sge));
-	qp->inline_buffer = take(block, size, qp->inline_max);
+	qp->slot = take_block(block, size, sizeof(*qp->slot));
+	qp->atomic = take_block(block, size, sizeof(*qp->atomic));
+	qp->sges = take_block(block, size, sizeof(*qp->sges));
+	qp->sge = take_block(block, (size_t)size * qp->send_sge_max, sizeof(*qp->sge));
+	qp->inline_buffer = take_block(block, size, qp->inline_max);
 }
 
 static void lay_chain(struct snt_qp *qp, struct block *block, struct snt__lane *lane)
 {
 	uint32_t links = SNT__CHAIN_MAX;
-	struct ibv_send_wr *chain = take(block, links, sizeof(*chain));
+	struct ibv_send_wr *chain = take_block(block, links, sizeof(*chain));
 	struct ibv_sge *sge =
-		take(block, (size_t)links * qp->send_sge_max, sizeof(*sge));
+		take_block(block, (size_t)links * qp->send_sge_max, sizeof(*sge));
 
 	if (!block->memory)
 		return;
@@ -71,7 +71,7 @@ static void lay_chain(struct snt_qp *qp, struct block *block, struct snt__lane *
 static void lay_ids(struct block *block, struct snt__ids *ids, uint32_t depth)
 {
 	uint32_t size = power_of_two(depth);
-	uint64_t *id = take(block, size, sizeof(*id));
+	uint64_t *id = take_block(block, size, sizeof(*id));
 
 	if (block->memory)
 		*ids = (struct snt__ids){ id, size - 1 };
@@ -87,9 +87,10 @@ static void lay_single(struct snt_qp *qp, struct block *block)
 static void lay_runs(struct snt_qp *qp, struct block *block, struct snt__lane *lane)
 {
 	uint32_t size = power_of_two(qp->lane_depth);
-	struct snt__run *run = take(block, size, sizeof(*run));
+	struct snt__run *run = take_block(block, size, sizeof(*run));
 	struct snt__early_arrival *early =
-		take(block, qp->scheme == SNT_SCHEME_DQPLB ? size : 0, sizeof(*early));
+		take_block(block, qp->scheme == SNT_SCHEME_DQPLB ? size : 0,
+			   sizeof(*early));
 
 	if (!block->memory)
 		return;
@@ -100,7 +101,7 @@ static void lay_runs(struct snt_qp *qp, struct block *block, struct snt__lane *l
 
 static void lay_out(struct snt_qp *qp, struct block *block)
 {
-	qp->lane = take(block, qp->lane_count, sizeof(*qp->lane));
+	qp->lane = take_block(block, qp->lane_count, sizeof(*qp->lane));
 	for (uint32_t i = 0; i < qp->lane_count; i++) {
 		struct snt__lane *lane = block->memory ? &qp->lane[i] : NULL;
 
@@ -116,7 +117,7 @@ static void lay_out(struct snt_qp *qp, struct block *block)
 	lay_ring(qp, block, &qp->data, qp->recv_sge_max);
 	lay_ring(qp, block, &qp->notify, 0);
 	if (qp->scheme == SNT_SCHEME_DQPLB)
-		qp->reorder = take(block, 1, snt__dqplb_size(qp->window));
+		qp->reorder = take_block(block, 1, snt__dqplb_size(qp->window));
 }
 
 int snt__layout_allocate(struct snt_qp *qp)

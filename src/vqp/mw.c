@@ -30,7 +30,7 @@ struct snt_mw {
  * Creating and destroying
  */
 
-static int check_device(const struct snt_ctx *ctx, unsigned device)
+static int check_window_device(const struct snt_ctx *ctx, unsigned device)
 {
 	if (device >= ctx->device_count)
 		return snt__fail(EINVAL, "a memory window on device %u of %u", device,
@@ -46,7 +46,7 @@ static int check_device(const struct snt_ctx *ctx, unsigned device)
 int snt_mw_alloc(struct snt_ctx *ctx, unsigned device, struct snt_mw **mw_out)
 {
 	struct snt_mw *mw;
-	int ret = check_device(ctx, device);
+	int ret = check_window_device(ctx, device);
 
 	if (ret)
 		return ret;
@@ -93,7 +93,7 @@ int snt_mw_token(const struct snt_mw *mw, struct snt_token *token_out)
  * Posting
  */
 
-static int check_qp(const struct snt_qp *qp)
+static int check_window_qp(const struct snt_qp *qp)
 {
 	if (!qp->pass_through)
 		return snt__fail(EINVAL,
@@ -113,7 +113,7 @@ static int check_flags(const struct snt_qp *qp, unsigned flags)
 
 static int check_mw(const struct snt_qp *qp, const struct snt_mw *mw, unsigned flags)
 {
-	int ret = check_qp(qp);
+	int ret = check_window_qp(qp);
 
 	if (ret)
 		return ret;
@@ -124,8 +124,8 @@ static int check_mw(const struct snt_qp *qp, const struct snt_mw *mw, unsigned f
 	return check_flags(qp, flags);
 }
 
-static int check_range(const struct snt_qp *qp, const struct snt_sge *range,
-		       unsigned access)
+static int check_window_range(const struct snt_qp *qp, const struct snt_sge *range,
+			      unsigned access)
 {
 	const struct snt_mem *mem = range->mem;
 
@@ -190,7 +190,7 @@ int snt__mw_bind(struct snt_qp *qp, struct snt_mw *mw, const struct snt_sge *ran
 	int ret = check_mw(qp, mw, flags);
 
 	if (!ret)
-		ret = check_range(qp, range, access);
+		ret = check_window_range(qp, range, access);
 	if (ret)
 		return ret;
 	wr.bind_mw.bind_info = (struct ibv_mw_bind_info){
@@ -227,7 +227,7 @@ int snt__mw_invalidate(struct snt_qp *qp, struct snt_mw *mw, uint64_t wr_id,
 static int check_send(const struct snt_qp *qp, const struct snt_token *window)
 {
 	const struct snt_device *device = qp->ctx->device[qp->lane->device];
-	int ret = check_qp(qp);
+	int ret = check_window_qp(qp);
 
 	if (ret)
 		return ret;

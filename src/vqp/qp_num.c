@@ -11,7 +11,7 @@
 static atomic_uint in_use[NUMBERS / BITS + 1];
 static atomic_uint next;
 
-static bool claim(uint32_t num)
+static bool claim_qp_num(uint32_t num)
 {
 	uint32_t bit = 1u << num % BITS;
 
@@ -23,7 +23,7 @@ uint32_t snt__qp_num_take(void)
 	for (uint32_t tries = 0; tries < NUMBERS; tries++) {
 		uint32_t num = 1 + atomic_fetch_add(&next, 1) % NUMBERS;
 
-		if (claim(num))
+		if (claim_qp_num(num))
 			return num;
 	}
 	return 0;

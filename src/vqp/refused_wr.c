@@ -3,7 +3,7 @@
 
 #include "vqp/passthrough.h"
 
-static void give_up(struct snt_qp *qp, int err)
+static void give_up_passthrough(struct snt_qp *qp, int err)
 {
 	snt__cause_refused(qp->lane, err);
 	snt__passthrough_fail(qp);
@@ -15,14 +15,14 @@ void snt__refused_wr_sends(struct snt_qp *qp, uint32_t first, int err)
 {
 	qp->doubt.first = first;
 	qp->doubt.sends = true;
-	give_up(qp, err);
+	give_up_passthrough(qp, err);
 	snt__lane_to_error(qp->lane);
 	snt__lane_mark(qp->lane, SNT__MARKER_KILL);
 }
 
 void snt__refused_wr_recv(struct snt_qp *qp, int err)
 {
-	give_up(qp, err);
+	give_up_passthrough(qp, err);
 	snt__lane_mark_recv(qp->lane, SNT__MARKER_KILL);
 	snt__lane_to_error(qp->lane);
 }

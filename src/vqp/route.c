@@ -25,7 +25,7 @@ void snt__route_finish(struct snt__route *route)
 	free(route->entry);
 }
 
-static void insert(struct snt__route *route, struct snt__route_entry entry)
+static void insert_route(struct snt__route *route, struct snt__route_entry entry)
 {
 	uint32_t at = snt__route_hash(entry.key);
 
@@ -34,7 +34,7 @@ static void insert(struct snt__route *route, struct snt__route_entry entry)
 	route->entry[at & route->mask] = entry;
 }
 
-static int grow(struct snt__route *route)
+static int grow_route(struct snt__route *route)
 {
 	struct snt__route_entry *old = route->entry;
 	uint32_t old_size = route->mask + 1;
@@ -47,7 +47,7 @@ static int grow(struct snt__route *route)
 	route->mask = 2 * old_size - 1;
 	for (uint32_t i = 0; i < old_size; i++)
 		if (old[i].key)
-			insert(route, old[i]);
+			insert_route(route, old[i]);
 	free(old);
 	return 0;
 }
@@ -62,12 +62,12 @@ int snt__route_add(struct snt__route *route, unsigned device, uint32_t qp_num,
 				 "QP number 0x%x of device %u is in use already",
 				 qp_num, device);
 	if (2 * (route->count + 1) > route->mask + 1) {
-		int ret = grow(route);
+		int ret = grow_route(route);
 
 		if (ret)
 			return ret;
 	}
-	insert(route, entry);
+	insert_route(route, entry);
 	route->count++;
 	return 0;
 }

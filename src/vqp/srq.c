@@ -17,7 +17,7 @@
  * Creating and destroying
  */
 
-static int check(const struct snt_ctx *ctx, const struct snt_srq_opts *opts)
+static int check_srq_opts(const struct snt_ctx *ctx, const struct snt_srq_opts *opts)
 {
 	if (!opts->cq || opts->cq->ctx != ctx)
 		return snt__fail(EINVAL,
@@ -55,7 +55,7 @@ static int create_physical(struct snt_srq *srq)
 		   : 0;
 }
 
-static int set_up(struct snt_srq *srq)
+static int set_up_srq(struct snt_srq *srq)
 {
 	int ret = snt__cq_reserve(srq->cq, srq->device, srq->depth, srq->depth, 0,
 				  &srq->cq_index);
@@ -88,7 +88,7 @@ int snt_srq_create(struct snt_ctx *ctx, const struct snt_srq_opts *user_opts,
 		ret = snt__opts_import(&opts, sizeof(opts), user_opts,
 				       "struct snt_srq_opts");
 	if (!ret)
-		ret = check(ctx, &opts);
+		ret = check_srq_opts(ctx, &opts);
 	if (ret)
 		return ret;
 	srq = snt__lines_alloc(1, sizeof(*srq));
@@ -100,7 +100,7 @@ int snt_srq_create(struct snt_ctx *ctx, const struct snt_srq_opts *user_opts,
 	srq->tag = snt__tag_fresh() | SNT__TAG_RECV;
 	srq->depth = opts.depth ? opts.depth : DEPTH_DEFAULT;
 	srq->sge_max = opts.sge_max ? opts.sge_max : 1;
-	ret = set_up(srq);
+	ret = set_up_srq(srq);
 	if (ret) {
 		free(srq);
 		return ret;
@@ -187,7 +187,7 @@ int snt_srq_arm(struct snt_srq *srq, uint32_t limit)
  * Its QPs
  */
 
-static int check_qp(const struct snt_srq *srq, const struct snt_qp_opts *opts)
+static int check_srq_qp(const struct snt_srq *srq, const struct snt_qp_opts *opts)
 {
 	if (opts->lanes > 1 || opts->flags & SNT_QP_TRACKED ||
 	    __builtin_popcount(opts->devices) > 1)
@@ -223,7 +223,7 @@ int snt__srq_settle(const struct snt_ctx *ctx, struct snt_qp_opts *opts)
 		opts->recv_cq = srq->cq;
 	if (!opts->devices)
 		opts->devices = 1u << srq->device;
-	return check_qp(srq, opts);
+	return check_srq_qp(srq, opts);
 }
 
 /*

@@ -60,8 +60,8 @@ const char *snt__text(const char *format, ...)
 
 /* Is it in the loop, or does it report to the CQ? Other QPs may belong to another
  * thread, and nothing but this is read of them. */
-static bool is_ours(const struct snt_qp *qp, const struct snt_loop *loop,
-		    const struct snt_cq *cq)
+static bool is_reported_here(const struct snt_qp *qp, const struct snt_loop *loop,
+			     const struct snt_cq *cq)
 {
 	return (loop && qp->cq->loop == loop) || qp->cq == cq || qp->recv_cq == cq;
 }
@@ -76,7 +76,7 @@ static const struct snt_qp *find_qp(struct snt_ctx *ctx, const struct snt_loop *
 	     at = at->next) {
 		const struct snt_qp *qp = snt__container(at, struct snt_qp, in_ctx);
 
-		if (qp->num == num && is_ours(qp, loop, cq))
+		if (qp->num == num && is_reported_here(qp, loop, cq))
 			found = qp;
 	}
 	snt__ctx_unlock(ctx);
