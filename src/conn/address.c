@@ -57,7 +57,7 @@ const char *snt__address_text(const struct sockaddr *address, char *buffer)
 	return buffer;
 }
 
-static int error_of(int ret)
+static int resolver_error(int ret)
 {
 	switch (ret) {
 	case EAI_MEMORY:
@@ -145,8 +145,9 @@ int snt__address_find(const char *host, uint16_t port, struct sockaddr_storage *
 	snprintf(service, sizeof(service), "%u", port);
 	ret = getaddrinfo(host, service, &hints, &list);
 	if (ret)
-		return snt__fail(error_of(ret), "the host \"%s\" cannot be found: %s",
-				 host, gai_strerror(ret));
+		return snt__fail(resolver_error(ret),
+				 "the host \"%s\" cannot be found: %s", host,
+				 gai_strerror(ret));
 	for (const struct addrinfo *at = list; at && count < max; at = at->ai_next) {
 		if (at->ai_family != AF_INET && at->ai_family != AF_INET6)
 			continue;

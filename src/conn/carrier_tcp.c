@@ -43,7 +43,7 @@ static struct tcp *tcp_of(struct snt__carrier *carrier)
 	return snt__container(carrier, struct tcp, carrier);
 }
 
-static void unmake(struct tcp *tcp)
+static void free_tcp_carrier(struct tcp *tcp)
 {
 	snt__socket_close(&tcp->socket);
 	if (tcp->carrier.conn_loop)
@@ -51,20 +51,20 @@ static void unmake(struct tcp *tcp)
 	free(tcp);
 }
 
-static void destroy(struct tcp *tcp)
+static void destroy_tcp_carrier(struct tcp *tcp)
 {
 	snt_timer_stop(&tcp->timer);
 	snt__conn_loop_unwatch(tcp->carrier.conn_loop, &tcp->watch);
-	unmake(tcp);
+	free_tcp_carrier(tcp);
 }
 
 /* The connection has failed. False: it has been freed. */
-static bool break_down(struct tcp *tcp, int error, const char *text)
+static bool break_tcp_carrier(struct tcp *tcp, int error, const char *text)
 {
 	struct snt_conn *conn = tcp->carrier.conn;
 
 	if (!conn) {
-		destroy(tcp);
+		destroy_tcp_carrier(tcp);
 		return false;
 	}
 	if (tcp->broken)
@@ -85,7 +85,7 @@ static void watch_for(struct tcp *tcp, bool writable)
 }
 
 /* False: it has been freed. */
-static bool flush(struct tcp *tcp)
+static bool flush_output(struct tcp *tcp)
 {
 	while (tcp->out_sent < tcp->out_length) {
 		ssize_t sent = send(tcp->watch.fd, tcp->out + tcp->out_sent,
@@ -99,7 +99,7 @@ static bool flush(struct tcp *tcp)
 			return true;
 		}
 		if (sent < 0)
-			return break_down(tcp, -errno, strerror(errno));
+			return break_tcp_carrier(tcp, -errno, strerror(errno));
 		tcp->out_sent += (size_t)sent;
 	}
 	tcp->out_sent = tcp->out_length = 0;
@@ -117,21 +117,21 @@ static bool tcp_has_room(struct snt__carrier *carrier, bool last)
 }
 
 /* False: it has been freed. */
-static bool say(struct tcp *tcp, const void *bytes, size_t length)
+static bool send_bytes(struct tcp *tcp, const void *bytes, size_t length)
 {
 	memcpy(tcp->out + tcp->out_length, bytes, length);
 	tcp->out_length += length;
-	return flush(tcp);
+	return flush_output(tcp);
 }
 
 static void tcp_send(struct snt__carrier *carrier, const void *bytes, size_t length)
 {
-	say(tcp_of(carrier), bytes, length);
+	send_bytes(tcp_of(carrier), bytes, length);
 }
 
-static void patience_ends(struct snt_timer *timer)
+static void end_patience_with_socket(struct snt_timer *timer)
 {
-	destroy(timer->arg);
+	destroy_tcp_carrier(timer->arg);
 }
 
 static void tcp_close(struct snt__carrier *carrier)
@@ -140,15 +140,15 @@ static void tcp_close(struct snt__carrier *carrier)
 
 	carrier->conn = NULL;
 	if (tcp->broken || tcp->connecting || !tcp->out_length) {
-		destroy(tcp);
+		destroy_tcp_carrier(tcp);
 		return;
 	}
-	tcp->timer.fired = patience_ends;
+	tcp->timer.fired = end_patience_with_socket;
 	tcp->timer.arg = tcp;
 	/* The peer's messages no longer matter. */
 	snt__conn_loop_rewatch(carrier->conn_loop, &tcp->watch, EPOLLOUT);
 	if (snt_timer_start(carrier->conn_loop->loop, &tcp->timer, LINGER_NS))
-		destroy(tcp);
+		destroy_tcp_carrier(tcp);
 }
 
 /* Unacknowledged PINGs end the connection in this time. */
@@ -194,7 +194,7 @@ static const struct snt__carrier_table table = {
 
 /* How many bytes are missing from the message that is being read; 0: it is complete;
  * -1: it is malformed. */
-static ssize_t missing(const struct tcp *tcp)
+static ssize_t missing_bytes(const struct tcp *tcp)
 {
 	struct snt__header header;
 
@@ -206,7 +206,7 @@ static ssize_t missing(const struct tcp *tcp)
 }
 
 /* False: nothing more for now. */
-static bool read_some(struct tcp *tcp, size_t length)
+static bool read_bytes(struct tcp *tcp, size_t length)
 {
 	ssize_t got =
 		recv(tcp->watch.fd, tcp->in + tcp->in_length, length, MSG_DONTWAIT);
@@ -218,26 +218,27 @@ static bool read_some(struct tcp *tcp, size_t length)
 	if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
 		return false;
 	if (got < 0)
-		break_down(tcp, -errno, strerror(errno));
+		break_tcp_carrier(tcp, -errno, strerror(errno));
 	else
-		break_down(tcp, -ECONNRESET, "it has closed the TCP connection");
+		break_tcp_carrier(tcp, -ECONNRESET, "it has closed the TCP connection");
 	return false;
 }
 
 static void read_messages(struct tcp *tcp)
 {
 	for (unsigned taken = 0; taken < TURN && !tcp->broken;) {
-		ssize_t length = missing(tcp);
+		ssize_t length = missing_bytes(tcp);
 
 		if (length < 0) {
 			/* Not a peer of this protocol; the engine reports that. */
 			snt__conn_input(tcp->carrier.conn, tcp->in, tcp->in_length);
-			break_down(tcp, -EPROTO, "it does not speak sennit's protocol");
+			break_tcp_carrier(tcp, -EPROTO,
+					  "it does not speak sennit's protocol");
 			return;
 		}
-		if (length && !read_some(tcp, (size_t)length))
+		if (length && !read_bytes(tcp, (size_t)length))
 			return;
-		if (missing(tcp))
+		if (missing_bytes(tcp))
 			continue;
 		snt__conn_input(tcp->carrier.conn, tcp->in, tcp->in_length);
 		tcp->in_length = 0;
@@ -252,7 +253,7 @@ static bool finish_connecting(struct tcp *tcp)
 
 	getsockopt(tcp->watch.fd, SOL_SOCKET, SO_ERROR, &error, &size);
 	if (error)
-		return break_down(tcp, -error, strerror(error)) && false;
+		return break_tcp_carrier(tcp, -error, strerror(error)) && false;
 	tcp->connecting = false;
 	tcp->blocked = true;
 	watch_for(tcp, false);
@@ -271,11 +272,12 @@ static void tcp_ready(struct snt__watch *watch, uint32_t events)
 	}
 	if (tcp->connecting && !finish_connecting(tcp))
 		return;
-	if (events & (EPOLLOUT | EPOLLERR | EPOLLHUP) && tcp->out_length && !flush(tcp))
+	if (events & (EPOLLOUT | EPOLLERR | EPOLLHUP) && tcp->out_length &&
+	    !flush_output(tcp))
 		return;
 	if (!tcp->carrier.conn) {
 		if (!tcp->out_length)
-			destroy(tcp);
+			destroy_tcp_carrier(tcp);
 		return;
 	}
 	if (events & EPOLLOUT)
@@ -290,7 +292,7 @@ static void tcp_ready(struct snt__watch *watch, uint32_t events)
 
 /* Takes the socket, with forks held up; closes it on failure. It is not yet in a
  * loop. */
-static int make(int fd, struct tcp **tcp_out)
+static int make_tcp_carrier(int fd, struct tcp **tcp_out)
 {
 	struct tcp *tcp = calloc(1, sizeof(*tcp));
 	int one = 1;
@@ -315,8 +317,8 @@ static int join_conn_loop(struct tcp *tcp, struct snt__conn_loop *conn_loop,
 	return snt__conn_loop_watch(conn_loop, &tcp->watch, events);
 }
 
-static int open_socket(const struct sockaddr *source, const struct sockaddr *target,
-		       int *fd_out)
+static int open_connecting_socket(const struct sockaddr *source,
+				  const struct sockaddr *target, int *fd_out)
 {
 	int fd = socket(target->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK,
 			0);
@@ -349,9 +351,9 @@ int snt__tcp_connect(struct snt__conn_loop *conn_loop, const struct sockaddr *so
 	int fd = -1, ret;
 
 	snt__fork_hold();
-	ret = open_socket(source, target, &fd);
+	ret = open_connecting_socket(source, target, &fd);
 	if (!ret)
-		ret = make(fd, &tcp);
+		ret = make_tcp_carrier(fd, &tcp);
 	snt__fork_release();
 	if (ret)
 		return ret;
@@ -359,7 +361,7 @@ int snt__tcp_connect(struct snt__conn_loop *conn_loop, const struct sockaddr *so
 	tcp->carrier.conn = conn;
 	ret = join_conn_loop(tcp, conn_loop, EPOLLOUT);
 	if (ret) {
-		unmake(tcp);
+		free_tcp_carrier(tcp);
 		return ret;
 	}
 	*carrier_out = &tcp->carrier;
@@ -387,17 +389,18 @@ static int accept_one(struct acceptor *acceptor, struct tcp **tcp_out)
 	snt__fork_hold();
 	fd = accept4(acceptor->watch.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	if (fd >= 0)
-		make(fd, tcp_out);
+		make_tcp_carrier(fd, tcp_out);
 	snt__fork_release();
 	return fd;
 }
 
-static void turn_away(struct tcp *tcp, enum snt__end_code code, const char *text)
+static void refuse_connection(struct tcp *tcp, enum snt__end_code code,
+			      const char *text)
 {
 	uint8_t word[SNT__LAST_WORD_MAX];
 	size_t length = snt__last_word(code, text, word);
 
-	if (say(tcp, word, length))
+	if (send_bytes(tcp, word, length))
 		tcp_close(&tcp->carrier);
 }
 
@@ -406,18 +409,19 @@ static void take_one(struct snt__conn_loop *conn_loop, struct snt_listener *list
 		     struct tcp *tcp)
 {
 	if (join_conn_loop(tcp, conn_loop, EPOLLIN)) {
-		unmake(tcp);
+		free_tcp_carrier(tcp);
 		return;
 	}
 	if (!listener) {
-		turn_away(tcp, SNT__END_REFUSED, "the listener is closed");
+		refuse_connection(tcp, SNT__END_REFUSED, "the listener is closed");
 		return;
 	}
 	tcp->carrier.conn = snt__listener_heard(listener, &tcp->carrier);
 	if (tcp->carrier.conn)
 		snt__conn_up(tcp->carrier.conn);
 	else
-		turn_away(tcp, SNT__END_RESOURCES, "there are too many connections");
+		refuse_connection(tcp, SNT__END_RESOURCES,
+				  "there are too many connections");
 }
 
 /* In the loop of the listener that it was dealt to. */
@@ -474,7 +478,7 @@ static void acceptor_ready(struct snt__watch *watch, uint32_t events)
 		pause_acceptor(acceptor);
 }
 
-static void acceptor_close(struct snt__acceptor *base)
+static void tcp_acceptor_close(struct snt__acceptor *base)
 {
 	struct acceptor *acceptor = snt__container(base, struct acceptor, acceptor);
 
@@ -484,7 +488,8 @@ static void acceptor_close(struct snt__acceptor *base)
 	free(acceptor);
 }
 
-static const struct snt__acceptor_table acceptor_table = { .close = acceptor_close };
+static const struct snt__acceptor_table acceptor_table = { .close =
+								   tcp_acceptor_close };
 
 /* With forks held up. */
 static int open_acceptor(const struct sockaddr *address, unsigned backlog,

@@ -30,7 +30,7 @@ void snt__handshake_init(struct snt__handshake *hs,
  * The end
  */
 
-static void end(struct snt__handshake *hs, int error)
+static void end_handshake(struct snt__handshake *hs, int error)
 {
 	hs->state = SNT__HS_OVER;
 	hs->action = SNT__DO_END;
@@ -56,7 +56,7 @@ void snt__handshake_end(struct snt__handshake *hs, enum snt__end_code code, int 
 	if (snt__handshake_over(hs))
 		return;
 	snprintf(hs->text, sizeof(hs->text), "%s", text);
-	end(hs, error);
+	end_handshake(hs, error);
 	memset(&hs->end, 0, sizeof(hs->end));
 	hs->end.code = code;
 	set_end_text(&hs->end, text);
@@ -79,7 +79,7 @@ void snt__handshake_lost(struct snt__handshake *hs, int error, const char *text)
 		 hs->state == SNT__HS_UP ? "the peer is lost"
 					 : "the peer is lost before it is connected",
 		 text ? ": " : "", text ? text : "");
-	end(hs, error);
+	end_handshake(hs, error);
 }
 
 /* The error for our program after an END of the peer's. */
@@ -103,7 +103,8 @@ static int end_error(unsigned code)
 	return errors[code] ? errors[code] : -ECONNRESET;
 }
 
-static void take_end(struct snt__handshake *hs, const uint8_t *body, size_t length)
+static void take_end_message(struct snt__handshake *hs, const uint8_t *body,
+			     size_t length)
 {
 	struct snt__end received;
 	const char *fault = snt__end_unpack(body, length, &received);
@@ -117,7 +118,7 @@ static void take_end(struct snt__handshake *hs, const uint8_t *body, size_t leng
 	snprintf(hs->text, sizeof(hs->text), "the peer%s says: %s",
 		 hs->secret && !hs->proven ? " (unproven)" : "",
 		 received.text_length ? received.text : "it is over");
-	end(hs, end_error(received.code));
+	end_handshake(hs, end_error(received.code));
 }
 
 void snt__hs_blame(struct snt__handshake *hs, unsigned type, const char *fault)
@@ -232,8 +233,8 @@ static bool is_of_session(const struct snt__handshake *hs,
 	return header->type == SNT__MESSAGE_END && !header->session && !hs->proven;
 }
 
-static const char *judge(const struct snt__handshake *hs,
-			 const struct snt__header *header, size_t length)
+static const char *fault_of_message(const struct snt__handshake *hs,
+				    const struct snt__header *header, size_t length)
 {
 	if (snt__message_size(header) != length)
 		return "its length is wrong";
@@ -253,7 +254,7 @@ void snt__handshake_input(struct snt__handshake *hs, const void *bytes, size_t l
 		return;
 	fault = snt__header_unpack(message, length, &header);
 	if (!fault)
-		fault = judge(hs, &header, length);
+		fault = fault_of_message(hs, &header, length);
 	if (fault)
 		snt__hs_blame(hs, header.type, fault);
 	else if (!is_exempt(hs, &header) && !is_proven(hs, &header, message))
@@ -261,7 +262,7 @@ void snt__handshake_input(struct snt__handshake *hs, const void *bytes, size_t l
 				   "the peer does not prove that it knows the secret",
 				   NULL, 0);
 	else if (header.type == SNT__MESSAGE_END)
-		take_end(hs, message + SNT__HEADER_SIZE, header.length);
+		take_end_message(hs, message + SNT__HEADER_SIZE, header.length);
 	else
 		snt__hs_take(hs, &header, message, now);
 }
@@ -339,7 +340,7 @@ size_t snt__handshake_output(struct snt__handshake *hs, uint8_t *bytes)
  * Timers
  */
 
-static const char *awaited(const struct snt__handshake *hs)
+static const char *awaited_message(const struct snt__handshake *hs)
 {
 	static const char *const connector[] = { "an answer of the peer (WELCOME)",
 						 "ANSWER",
@@ -382,7 +383,8 @@ void snt__handshake_timer(struct snt__handshake *hs, uint64_t now)
 		return;
 	}
 	snprintf(text, sizeof(text),
-		 "the time for the setup is up while waiting for %s", awaited(hs));
+		 "the time for the setup is up while waiting for %s",
+		 awaited_message(hs));
 	snt__handshake_end(hs, SNT__END_TIMEOUT, -ETIMEDOUT, text, NULL, 0);
 }
 

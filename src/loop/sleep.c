@@ -16,7 +16,7 @@
 
 /* A program with an event loop of its own may sleep there the next time, and the device
  * would not be told. */
-static bool may_borrow(const struct snt_loop *loop, int64_t timeout_ns)
+static bool may_borrow_sockets(const struct snt_loop *loop, int64_t timeout_ns)
 {
 	bool simulated = loop->sleep;
 
@@ -27,7 +27,7 @@ void snt__sleep_borrow(struct snt_loop *loop, struct snt__sleep *sleep,
 		       int64_t timeout_ns)
 {
 	sleep->count = sleep->fd_count = 0;
-	if (!may_borrow(loop, timeout_ns))
+	if (!may_borrow_sockets(loop, timeout_ns))
 		return;
 	for (unsigned i = 0; i < loop->base.ctx->device_count; i++) {
 		const struct snt_device *device = loop->base.ctx->device[i];
@@ -100,7 +100,7 @@ static int watch_all(struct snt_loop *loop, struct snt__sleep *sleep,
 
 /* The thread was cancelled while it slept. Edges that the kernel had reported by then
  * are lost with it, so that the next thread checks everything. */
-static void cancelled(void *arg)
+static void return_after_cancel(void *arg)
 {
 	struct snt__sleep *sleep = arg;
 	struct snt_loop *loop = sleep->loop;
@@ -116,7 +116,8 @@ static void cancelled(void *arg)
 	snt__timer_set(loop);
 }
 
-static int sleep_on(struct snt_loop *loop, struct snt__sleep *sleep, int64_t timeout_ns)
+static int sleep_on_loop(struct snt_loop *loop, struct snt__sleep *sleep,
+			 int64_t timeout_ns)
 {
 	int ret;
 
@@ -134,10 +135,10 @@ int snt__sleep_on(struct snt_loop *loop, struct snt__sleep *sleep, int64_t timeo
 	int ret;
 
 	if (!timeout_ns)
-		return sleep_on(loop, sleep, 0);
+		return sleep_on_loop(loop, sleep, 0);
 	sleep->loop = loop;
-	pthread_cleanup_push(cancelled, sleep);
-	ret = sleep_on(loop, sleep, timeout_ns);
+	pthread_cleanup_push(return_after_cancel, sleep);
+	ret = sleep_on_loop(loop, sleep, timeout_ns);
 	pthread_cleanup_pop(0);
 	return ret;
 }

@@ -28,7 +28,7 @@ static bool length_valid(const struct snt__soft_qp *qp, uint16_t parts, size_t l
 	return length || (parts & SNT__WIRE_FIRST);
 }
 
-static bool take_recv(struct snt__soft_qp *qp)
+static bool take_posted_recv(struct snt__soft_qp *qp)
 {
 	struct snt__soft_responder *responder = &qp->responder;
 
@@ -41,7 +41,8 @@ static bool take_recv(struct snt__soft_qp *qp)
 
 /* The payload was gone: as if the packet had never arrived, and no receive were
  * taken. */
-static enum snt__soft_verdict lose(struct snt__soft_responder *responder, bool taken)
+static enum snt__soft_verdict lose_packet(struct snt__soft_responder *responder,
+					  bool taken)
 {
 	if (taken) {
 		responder->queue->head--;
@@ -51,8 +52,8 @@ static enum snt__soft_verdict lose(struct snt__soft_responder *responder, bool t
 }
 
 /* The packet is done. */
-static void move_on(struct snt__soft_qp *qp, uint16_t parts, uint8_t message,
-		    uint32_t length)
+static void move_past_request(struct snt__soft_qp *qp, uint16_t parts, uint8_t message,
+			      uint32_t length)
 {
 	struct snt__soft_responder *responder = &qp->responder;
 
@@ -100,7 +101,7 @@ static enum snt__soft_verdict execute_send(struct snt__soft_qp *qp,
 	if (parts & SNT__WIRE_IETH)
 		return SNT__SOFT_INVALID;
 	if (parts & SNT__WIRE_FIRST) {
-		if (!take_recv(qp))
+		if (!take_posted_recv(qp))
 			return SNT__SOFT_RNR;
 		responder->got = 0;
 	}
@@ -112,12 +113,12 @@ static enum snt__soft_verdict execute_send(struct snt__soft_qp *qp,
 	verdict = snt__soft_payload_scatter(qp->device, packet, responder->queue->pd,
 					    recv->sges, recv->sge_count, &recv->cursor);
 	if (verdict == SNT__SOFT_LOST)
-		return lose(responder, parts & SNT__WIRE_FIRST);
+		return lose_packet(responder, parts & SNT__WIRE_FIRST);
 	if (verdict == SNT__SOFT_BROKEN) {
 		snt__soft_recv_fail(qp, IBV_WC_LOC_PROT_ERR);
 		return SNT__SOFT_BROKEN;
 	}
-	move_on(qp, parts, SNT__SOFT_MESSAGE_SEND, packet->payload_length);
+	move_past_request(qp, parts, SNT__SOFT_MESSAGE_SEND, packet->payload_length);
 	if (parts & SNT__WIRE_LAST)
 		complete_recv(qp, packet, IBV_WC_RECV);
 	return SNT__SOFT_DONE;
@@ -164,7 +165,7 @@ static enum snt__soft_verdict write_before_last(struct snt__soft_qp *qp,
 		return SNT__SOFT_LOST;
 	responder->addr += length;
 	responder->left -= length;
-	move_on(qp, parts & ~SNT__WIRE_LAST, SNT__SOFT_MESSAGE_WRITE, length);
+	move_past_request(qp, parts & ~SNT__WIRE_LAST, SNT__SOFT_MESSAGE_WRITE, length);
 	return SNT__SOFT_RNR;
 }
 
@@ -191,14 +192,14 @@ static enum snt__soft_verdict execute_write(struct snt__soft_qp *qp,
 		if (!to)
 			return SNT__SOFT_DENIED;
 	}
-	if ((parts & SNT__WIRE_IMMEDIATE) && !take_recv(qp))
+	if ((parts & SNT__WIRE_IMMEDIATE) && !take_posted_recv(qp))
 		return write_before_last(qp, packet, parts, to);
 	if (length &&
 	    !snt__soft_payload(qp->device, packet, &(struct iovec){ to, length }, 1))
-		return lose(responder, parts & SNT__WIRE_IMMEDIATE);
+		return lose_packet(responder, parts & SNT__WIRE_IMMEDIATE);
 	responder->addr += length;
 	responder->left -= length;
-	move_on(qp, parts, SNT__SOFT_MESSAGE_WRITE, length);
+	move_past_request(qp, parts, SNT__SOFT_MESSAGE_WRITE, length);
 	if (parts & SNT__WIRE_IMMEDIATE)
 		complete_recv(qp, packet, IBV_WC_RECV_RDMA_WITH_IMM);
 	return SNT__SOFT_DONE;
@@ -208,8 +209,8 @@ static enum snt__soft_verdict execute_write(struct snt__soft_qp *qp,
  * READ and atomics
  */
 
-static void remember(struct snt__soft_qp *qp, struct snt__soft_memo *memo,
-		     const struct snt__soft_memo *content)
+static void remember_request(struct snt__soft_qp *qp, struct snt__soft_memo *memo,
+			     const struct snt__soft_memo *content)
 {
 	struct snt__soft_responder *responder = &qp->responder;
 
@@ -241,18 +242,19 @@ static enum snt__soft_verdict execute_read(struct snt__soft_qp *qp,
 	memo = snt__soft_memo_new(&qp->responder);
 	if (!memo)
 		return SNT__SOFT_INVALID;
-	remember(qp, memo,
-		 &(struct snt__soft_memo){
-			 .kind = SNT__WIRE_KIND_READ,
-			 .rkey = packet->reth.key,
-			 .addr = packet->reth.addr,
-			 .length = packet->reth.length,
-			 .count = snt__soft_packets(packet->reth.length, qp->mtu),
-		 });
+	remember_request(qp, memo,
+			 &(struct snt__soft_memo){
+				 .kind = SNT__WIRE_KIND_READ,
+				 .rkey = packet->reth.key,
+				 .addr = packet->reth.addr,
+				 .length = packet->reth.length,
+				 .count = snt__soft_packets(packet->reth.length,
+							    qp->mtu),
+			 });
 	return SNT__SOFT_DONE;
 }
 
-static uint64_t atomic(uint64_t *at, const struct snt__wire_packet *packet)
+static uint64_t execute_atomic_op(uint64_t *at, const struct snt__wire_packet *packet)
 {
 	uint64_t compare = packet->atomic.compare;
 
@@ -280,14 +282,15 @@ static enum snt__soft_verdict execute_atomic(struct snt__soft_qp *qp,
 	memo = snt__soft_memo_new(&qp->responder);
 	if (!memo)
 		return SNT__SOFT_INVALID;
-	remember(qp, memo,
-		 &(struct snt__soft_memo){
-			 .kind = snt__wire_opcodes[packet->opcode].kind,
-			 .rkey = packet->atomic.key,
-			 .addr = packet->atomic.addr,
-			 .original = atomic((uint64_t *)(void *)at, packet),
-			 .count = 1,
-		 });
+	remember_request(qp, memo,
+			 &(struct snt__soft_memo){
+				 .kind = snt__wire_opcodes[packet->opcode].kind,
+				 .rkey = packet->atomic.key,
+				 .addr = packet->atomic.addr,
+				 .original = execute_atomic_op((uint64_t *)(void *)at,
+							       packet),
+				 .count = 1,
+			 });
 	return SNT__SOFT_DONE;
 }
 

@@ -9,7 +9,7 @@
  * that the first is always in place 0.
  */
 
-static void dequeue(struct snt__soft_responder *responder, unsigned index)
+static void dequeue_memo(struct snt__soft_responder *responder, unsigned index)
 {
 	unsigned i;
 
@@ -48,7 +48,7 @@ struct snt__soft_memo *snt__soft_memo_new(struct snt__soft_responder *responder)
 
 	if (!responder->memo_count || memo->state == SNT__SOFT_MEMO_NEW)
 		return NULL;
-	dequeue(responder, responder->memo_next);
+	dequeue_memo(responder, responder->memo_next);
 	if (++responder->memo_next == responder->memo_count)
 		responder->memo_next = 0;
 	return memo;
@@ -71,8 +71,8 @@ void snt__soft_answer(struct snt__soft_qp *qp, uint8_t syndrome, uint64_t number
 
 /* The next response of a READ, or several as one. Returns how many; 0 if its memory is
  * gone. */
-static uint32_t send_read(struct snt__soft_qp *qp, struct snt__soft_memo *memo,
-			  struct snt__soft_packet *out)
+static uint32_t send_read_response(struct snt__soft_qp *qp, struct snt__soft_memo *memo,
+				   struct snt__soft_packet *out)
 {
 	uint32_t left = memo->stop - memo->at;
 	uint32_t count = left < qp->burst ? left : qp->burst;
@@ -103,8 +103,9 @@ static uint32_t send_read(struct snt__soft_qp *qp, struct snt__soft_memo *memo,
 	return count;
 }
 
-static void send_atomic(struct snt__soft_qp *qp, const struct snt__soft_memo *memo,
-			struct snt__soft_packet *out)
+static void send_atomic_response(struct snt__soft_qp *qp,
+				 const struct snt__soft_memo *memo,
+				 struct snt__soft_packet *out)
 {
 	struct snt__wire_packet packet = { 0 };
 
@@ -118,7 +119,7 @@ static void send_atomic(struct snt__soft_qp *qp, const struct snt__soft_memo *me
 
 /* The memory of a READ has disappeared after it was accepted. No request after it can
  * be answered. */
-static void revoke(struct snt__soft_qp *qp, const struct snt__soft_memo *memo)
+static void revoke_read(struct snt__soft_qp *qp, const struct snt__soft_memo *memo)
 {
 	struct snt__soft_responder *responder = &qp->responder;
 
@@ -141,21 +142,21 @@ static bool send_memo(struct snt__soft_qp *qp, struct snt__soft_packet *out)
 	uint32_t sent = 1;
 
 	if (memo->kind == SNT__WIRE_KIND_READ) {
-		sent = send_read(qp, memo, out);
+		sent = send_read_response(qp, memo, out);
 		if (!sent) {
 			if (memo->state == SNT__SOFT_MEMO_NEW)
-				revoke(qp, memo);
+				revoke_read(qp, memo);
 			else
-				dequeue(responder, index);
+				dequeue_memo(responder, index);
 			return false;
 		}
 	} else {
-		send_atomic(qp, memo, out);
+		send_atomic_response(qp, memo, out);
 	}
 	memo->at += sent;
 	if (memo->at == memo->stop) {
 		memo->state = SNT__SOFT_MEMO_ANSWERED;
-		dequeue(responder, index);
+		dequeue_memo(responder, index);
 	}
 	return true;
 }

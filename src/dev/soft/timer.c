@@ -18,8 +18,8 @@ void snt__soft_timers_finish(struct snt__soft_timers *timers)
 	snt__soft_free(timers->heap);
 }
 
-static void put(struct snt__soft_timers *timers, struct snt__soft_timer *timer,
-		uint32_t place)
+static void put_timer(struct snt__soft_timers *timers, struct snt__soft_timer *timer,
+		      uint32_t place)
 {
 	timers->heap[place] = timer;
 	timer->place = place;
@@ -30,10 +30,10 @@ static void sift_up(struct snt__soft_timers *timers, struct snt__soft_timer *tim
 	uint32_t place = timer->place;
 
 	while (place > 1 && timers->heap[place / 2]->key > timer->key) {
-		put(timers, timers->heap[place / 2], place);
+		put_timer(timers, timers->heap[place / 2], place);
 		place /= 2;
 	}
-	put(timers, timer, place);
+	put_timer(timers, timer, place);
 }
 
 static void sift_down(struct snt__soft_timers *timers, struct snt__soft_timer *timer)
@@ -50,10 +50,10 @@ static void sift_down(struct snt__soft_timers *timers, struct snt__soft_timer *t
 			child++;
 		if (timers->heap[child]->key >= timer->key)
 			break;
-		put(timers, timers->heap[child], place);
+		put_timer(timers, timers->heap[child], place);
 		place = child;
 	}
-	put(timers, timer, place);
+	put_timer(timers, timer, place);
 }
 
 void snt__soft_timer_insert(struct snt__soft_timers *timers,
@@ -62,7 +62,7 @@ void snt__soft_timer_insert(struct snt__soft_timers *timers,
 	timer->deadline = deadline;
 	timer->key = deadline;
 	if (!timer->place)
-		put(timers, timer, ++timers->count);
+		put_timer(timers, timer, ++timers->count);
 	sift_up(timers, timer);
 }
 
@@ -79,13 +79,13 @@ void snt__soft_timer_remove(struct snt__soft_timers *timers,
 	last = timers->heap[timers->count--];
 	if (last == timer)
 		return;
-	put(timers, last, place);
+	put_timer(timers, last, place);
 	sift_up(timers, last);
 	sift_down(timers, last);
 }
 
 /* The first timer, after stale keys have been corrected. */
-static struct snt__soft_timer *top(struct snt__soft_timers *timers)
+static struct snt__soft_timer *first_timer(struct snt__soft_timers *timers)
 {
 	while (timers->count) {
 		struct snt__soft_timer *timer = timers->heap[1];
@@ -104,7 +104,7 @@ static struct snt__soft_timer *top(struct snt__soft_timers *timers)
 
 uint64_t snt__soft_timers_deadline(struct snt__soft_timers *timers)
 {
-	struct snt__soft_timer *timer = top(timers);
+	struct snt__soft_timer *timer = first_timer(timers);
 
 	return timer ? timer->deadline : UINT64_MAX;
 }
@@ -112,7 +112,7 @@ uint64_t snt__soft_timers_deadline(struct snt__soft_timers *timers)
 struct snt__soft_timer *snt__soft_timers_expired(struct snt__soft_timers *timers,
 						 uint64_t now)
 {
-	struct snt__soft_timer *timer = top(timers);
+	struct snt__soft_timer *timer = first_timer(timers);
 
 	if (!timer || timer->deadline > now)
 		return NULL;

@@ -146,7 +146,7 @@ static bool same_user(int fd, pid_t *pid_out)
 	return true;
 }
 
-static int open_socket(void)
+static int open_shm_socket(void)
 {
 	return socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 }
@@ -155,7 +155,7 @@ int snt__shm_listen(const uint8_t gid[16])
 {
 	struct sockaddr_un name;
 	socklen_t size = snt__shm_name(gid, &name);
-	int fd = open_socket();
+	int fd = open_shm_socket();
 
 	if (fd >= 0 &&
 	    (bind(fd, (struct sockaddr *)&name, size) || listen(fd, BACKLOG))) {
@@ -171,7 +171,7 @@ int snt__shm_listen(const uint8_t gid[16])
 
 /* A forked child has no use for the mapping, and would keep it alive after its parent
  * has left. */
-static bool map(struct snt__shm_link *link, int memory)
+static bool map_area(struct snt__shm_link *link, int memory)
 {
 	void *area = mmap(NULL, sizeof(struct snt__shm_area), PROT_READ | PROT_WRITE,
 			  MAP_SHARED, memory, 0);
@@ -225,14 +225,14 @@ static bool send_greeting(struct snt__shm_link *link, const uint8_t ours[16],
 	return send_with(link, &greeting, sizeof(greeting), memory);
 }
 
-static bool greet(struct snt__shm_link *link, const uint8_t ours[16])
+static bool greet_peer(struct snt__shm_link *link, const uint8_t ours[16])
 {
 	int memory = snt__shared_mem_file("sennit-shm", sizeof(struct snt__shm_area));
 	bool done;
 
 	if (memory < 0)
 		return false;
-	done = map(link, memory) && send_greeting(link, ours, memory);
+	done = map_area(link, memory) && send_greeting(link, ours, memory);
 	close(memory);
 	link->greeted = done;
 	return done;
@@ -243,7 +243,7 @@ struct snt__shm_link *snt__shm_connect(const uint8_t ours[16], const uint8_t the
 	struct sockaddr_un name;
 	socklen_t size = snt__shm_name(theirs, &name);
 	struct snt__shm_link *link;
-	int fd = open_socket();
+	int fd = open_shm_socket();
 
 	if (fd < 0)
 		return NULL;
@@ -252,7 +252,7 @@ struct snt__shm_link *snt__shm_connect(const uint8_t ours[16], const uint8_t the
 		return NULL;
 	memcpy(link->gid, theirs, sizeof(link->gid));
 	if (connect(fd, (struct sockaddr *)&name, size) || !same_user(fd, &link->pid) ||
-	    !greet(link, ours)) {
+	    !greet_peer(link, ours)) {
 		snt__shm_link_free(link, true);
 		return NULL;
 	}
@@ -305,7 +305,7 @@ static bool be_greeted(struct snt__shm_link *link)
 
 	if (memory < 0)
 		return false;
-	link->greeted = memory_good(memory) && map(link, memory);
+	link->greeted = memory_good(memory) && map_area(link, memory);
 	close(memory);
 	if (!link->greeted)
 		return false;
@@ -324,8 +324,8 @@ static bool be_greeted(struct snt__shm_link *link)
 
 /* The producer learns what the consumer can read; the consumer is told what to map or
  * unmap. */
-static void hear(struct snt__shm_link *link, const struct snt__shm_message *message,
-		 int fd)
+static void hear_word(struct snt__shm_link *link,
+		      const struct snt__shm_message *message, int fd)
 {
 	if (link->out && message->word == SNT__SHM_WORD_PULLS)
 		link->pulls = true;
@@ -351,7 +351,7 @@ bool snt__shm_listen_to(struct snt__shm_link *link)
 	if (got < 0)
 		return errno == EAGAIN || errno == EINTR;
 	if (got == sizeof(message))
-		hear(link, &message, fd);
+		hear_word(link, &message, fd);
 	if (fd >= 0)
 		close(fd);
 	return got == sizeof(message);

@@ -18,15 +18,15 @@ static bool is_datagram(const struct snt__shm_record *record)
 
 /* A peer refers to its memory only if this process said that it can read it, and never
  * for datagrams, which their sender does not keep until they are read. */
-static bool possible(const struct snt__shm_link *link,
-		     const struct snt__shm_record *record)
+static bool is_possible_record(const struct snt__shm_link *link,
+			       const struct snt__shm_record *record)
 {
 	return !record->piece_count ||
 	       ((record->pieces->place || link->pulls) && !is_datagram(record));
 }
 
-static void take(struct snt__shm *shm, const struct snt__shm_link *link,
-		 struct snt__shm_record *record, uint64_t now)
+static void take_record(struct snt__shm *shm, const struct snt__shm_link *link,
+			struct snt__shm_record *record, uint64_t now)
 {
 	uint8_t message[SNT__SOFT_MAD_SIZE];
 	struct snt__shm_vm_read pull;
@@ -53,7 +53,8 @@ static void take(struct snt__shm *shm, const struct snt__shm_link *link,
 }
 
 /* Returns the number of packets; -1: the ring is broken. */
-static int receive(struct snt__shm *shm, struct snt__shm_link *link, uint64_t now)
+static int receive_from_link(struct snt__shm *shm, struct snt__shm_link *link,
+			     uint64_t now)
 {
 	struct snt__shm_record record;
 	uint32_t bytes = 0;
@@ -63,9 +64,9 @@ static int receive(struct snt__shm *shm, struct snt__shm_link *link, uint64_t no
 		got = snt__shm_take(&link->consumer, &record);
 		if (got <= 0)
 			break;
-		if (!possible(link, &record))
+		if (!is_possible_record(link, &record))
 			return -1;
-		take(shm, link, &record, now);
+		take_record(shm, link, &record, now);
 		bytes += record.payload_length;
 		count++;
 	}
@@ -83,7 +84,8 @@ void snt__shm_drain(struct snt__shm *shm, struct snt__shm_link *link, uint64_t n
 {
 	uint64_t end = link->consumer.head + SNT__SHM_RING_SIZE;
 
-	while ((int64_t)(end - link->consumer.head) > 0 && receive(shm, link, now) > 0)
+	while ((int64_t)(end - link->consumer.head) > 0 &&
+	       receive_from_link(shm, link, now) > 0)
 		;
 }
 
@@ -99,7 +101,7 @@ unsigned snt__shm_receive(struct snt__shm *shm, uint64_t now)
 		next = at->next;
 		if (!link->greeted || !snt__shm_ready(&link->consumer))
 			continue;
-		got = receive(shm, link, now);
+		got = receive_from_link(shm, link, now);
 		if (got < 0)
 			snt__shm_break(shm, link);
 		else

@@ -26,18 +26,18 @@ struct front {
 _Static_assert(sizeof(struct front) == 48, "the front of a record, as in record_max");
 _Static_assert(!(SNT__SHM_RING_SIZE & (SNT__SHM_RING_SIZE - 1)), "a power of two");
 
-static uint32_t lines(uint32_t bytes)
+static uint32_t whole_lines(uint32_t bytes)
 {
 	return (bytes + SNT__SHM_LINE - 1) & ~(SNT__SHM_LINE - 1u);
 }
 
 /* Bytes up to the end of the ring. */
-static uint32_t rest(uint64_t position)
+static uint32_t bytes_to_ring_end(uint64_t position)
 {
 	return SNT__SHM_RING_SIZE - (position & (SNT__SHM_RING_SIZE - 1));
 }
 
-static uint8_t *at(struct snt__shm_area *area, uint64_t position)
+static uint8_t *ring_at(struct snt__shm_area *area, uint64_t position)
 {
 	return area->bytes + (position & (SNT__SHM_RING_SIZE - 1));
 }
@@ -57,16 +57,16 @@ static void look_at_head(struct snt__shm_producer *producer)
 		producer->head = head;
 }
 
-static uint32_t room(const struct snt__shm_producer *producer)
+static uint32_t ring_room(const struct snt__shm_producer *producer)
 {
 	return SNT__SHM_RING_SIZE - (uint32_t)(producer->tail - producer->head);
 }
 
 uint32_t snt__shm_room(struct snt__shm_producer *producer, uint32_t wanted)
 {
-	if (room(producer) < wanted)
+	if (ring_room(producer) < wanted)
 		look_at_head(producer);
-	return room(producer);
+	return ring_room(producer);
 }
 
 static void put_payload(uint8_t *to, const struct snt__soft_packet *packet)
@@ -77,11 +77,12 @@ static void put_payload(uint8_t *to, const struct snt__soft_packet *packet)
 	}
 }
 
-static void skip(struct snt__shm_producer *producer)
+static void skip_to_start(struct snt__shm_producer *producer)
 {
-	struct mark mark = { .length = rest(producer->tail), .kind = KIND_SKIP };
+	struct mark mark = { .length = bytes_to_ring_end(producer->tail),
+			     .kind = KIND_SKIP };
 
-	memcpy(at(producer->area, producer->tail), &mark, sizeof(mark));
+	memcpy(ring_at(producer->area, producer->tail), &mark, sizeof(mark));
 	producer->tail += mark.length;
 }
 
@@ -91,7 +92,7 @@ void snt__shm_put(struct snt__shm_producer *producer,
 {
 	uint32_t length = pieces ? packet->payload_count * sizeof(*pieces)
 				 : packet->payload_length;
-	uint32_t size = lines(sizeof(struct front) + length);
+	uint32_t size = whole_lines(sizeof(struct front) + length);
 	struct mark mark = {
 		.length = packet->payload_length,
 		.kind = pieces ? KIND_REFERENCE : KIND_PACKET,
@@ -100,9 +101,9 @@ void snt__shm_put(struct snt__shm_producer *producer,
 	};
 	uint8_t *to;
 
-	if (rest(producer->tail) < size)
-		skip(producer);
-	to = at(producer->area, producer->tail);
+	if (bytes_to_ring_end(producer->tail) < size)
+		skip_to_start(producer);
+	to = ring_at(producer->area, producer->tail);
 	memcpy(to, &mark, sizeof(mark));
 	memcpy(to + sizeof(mark), packet->header, sizeof(packet->header));
 	to += sizeof(struct front);
@@ -182,7 +183,7 @@ static uint32_t record_size(const struct mark *mark, uint32_t available)
 	size = mark->kind == KIND_PACKET
 		       ? mark->length
 		       : mark->piece_count * sizeof(struct snt__shm_piece);
-	size = lines(sizeof(struct front) + size);
+	size = whole_lines(sizeof(struct front) + size);
 	return size <= available ? size : 0;
 }
 
@@ -191,7 +192,7 @@ int snt__shm_take(struct snt__shm_consumer *consumer, struct snt__shm_record *re
 	for (;;) {
 		bool broken;
 		uint32_t used = look_at_tail(consumer, &broken), size;
-		const uint8_t *from = at(consumer->area, consumer->head);
+		const uint8_t *from = ring_at(consumer->area, consumer->head);
 		struct front front;
 
 		if (!used)
@@ -199,12 +200,12 @@ int snt__shm_take(struct snt__shm_consumer *consumer, struct snt__shm_record *re
 		memcpy(&front, from, sizeof(front));
 		/* From here on only the copy is used, also by compilers. */
 		atomic_signal_fence(memory_order_seq_cst);
-		if (used > rest(consumer->head))
-			used = rest(consumer->head);
+		if (used > bytes_to_ring_end(consumer->head))
+			used = bytes_to_ring_end(consumer->head);
 		if (front.mark.kind == KIND_SKIP) {
 			/* A skip never covers the whole ring, so that there is at most
 			 * one in a row. */
-			if (front.mark.length != rest(consumer->head) ||
+			if (front.mark.length != bytes_to_ring_end(consumer->head) ||
 			    front.mark.length > used ||
 			    front.mark.length == SNT__SHM_RING_SIZE)
 				return -1;

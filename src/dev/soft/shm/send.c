@@ -23,7 +23,7 @@
 #define PULL_MIN  (16u << 10)
 #define SHARE_MIN (4u << 10)
 
-static struct snt__shm_link *link_at(struct snt__link *at)
+static struct snt__shm_link *shm_link_at(struct snt__link *at)
 {
 	return snt__container(at, struct snt__shm_link, list);
 }
@@ -36,7 +36,7 @@ static unsigned records_in(uint32_t room)
 
 /* Less room than a packet needs counts as none. Another thread may have been here with
  * a later time. */
-static void stall(struct snt__shm *shm, struct snt__shm_link *link, uint64_t now)
+static void stall_link(struct snt__shm *shm, struct snt__shm_link *link, uint64_t now)
 {
 	if (link->stalled_at) {
 		link->blocked |= (int64_t)(now - link->stalled_at) >= PATIENCE;
@@ -57,7 +57,7 @@ static unsigned link_max(struct snt__shm *shm, struct snt__shm_link *link, unsig
 		records = records_in(snt__shm_room(&link->producer, 0));
 	}
 	if (!records) {
-		stall(shm, link, now);
+		stall_link(shm, link, now);
 		return link->blocked ? max : 0;
 	}
 	link->stalled_at = 0;
@@ -69,11 +69,11 @@ unsigned snt__shm_send_max(struct snt__shm *shm, unsigned max, uint64_t now)
 {
 	for (struct snt__link *at = shm->outs.next, *next; at != &shm->outs;
 	     at = next) {
-		unsigned records = link_max(shm, link_at(at), max, now);
+		unsigned records = link_max(shm, shm_link_at(at), max, now);
 
 		next = at->next;
-		if (link_at(at)->producer.broken)
-			snt__shm_break(shm, link_at(at));
+		if (shm_link_at(at)->producer.broken)
+			snt__shm_break(shm, shm_link_at(at));
 		else if (records < max)
 			max = records;
 	}
@@ -85,7 +85,7 @@ uint64_t snt__shm_deadline(const struct snt__shm *shm)
 	uint64_t deadline = SNT__SOFT_NEVER;
 
 	for (struct snt__link *at = shm->outs.next; at != &shm->outs; at = at->next) {
-		const struct snt__shm_link *link = link_at(at);
+		const struct snt__shm_link *link = shm_link_at(at);
 
 		if (link->stalled_at && !link->blocked &&
 		    link->stalled_at + PATIENCE < deadline)
@@ -94,7 +94,7 @@ uint64_t snt__shm_deadline(const struct snt__shm *shm)
 	return deadline;
 }
 
-static void tell(struct snt__shm *shm, struct snt__shm_link *link)
+static void ring_consumer_bell(struct snt__shm *shm, struct snt__shm_link *link)
 {
 	if (!snt__shm_tell(&link->producer))
 		return;
@@ -145,8 +145,8 @@ static bool by_reference(const struct snt__shm *shm, struct snt__shm_link *link,
 	return true;
 }
 
-static void put(struct snt__shm *shm, struct snt__shm_link *link,
-		const struct snt__soft_packet *packet)
+static void put_packet(struct snt__shm *shm, struct snt__shm_link *link,
+		       const struct snt__soft_packet *packet)
 {
 	struct snt__shm_producer *producer = &link->producer;
 	struct snt__shm_piece pieces[SNT__SOFT_SGE_MAX];
@@ -159,7 +159,7 @@ static void put(struct snt__shm *shm, struct snt__shm_link *link,
 		     by_reference(shm, link, packet, pieces) ? pieces : NULL);
 	shm->stats.packets_out++;
 	if (producer->tail - producer->told >= TELL_BYTES)
-		tell(shm, link);
+		ring_consumer_bell(shm, link);
 }
 
 unsigned snt__shm_send(struct snt__shm *shm, struct snt__soft_packet *packets,
@@ -177,11 +177,11 @@ unsigned snt__shm_send(struct snt__shm *shm, struct snt__soft_packet *packets,
 			link = snt__shm_find(shm, path->target);
 		}
 		if (link)
-			put(shm, link, &packets[i]);
+			put_packet(shm, link, &packets[i]);
 		else if (others++ != i)
 			packets[others - 1] = packets[i];
 	}
 	for (struct snt__link *at = shm->outs.next; at != &shm->outs; at = at->next)
-		tell(shm, link_at(at));
+		ring_consumer_bell(shm, shm_link_at(at));
 	return others;
 }

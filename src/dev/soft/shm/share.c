@@ -12,7 +12,8 @@
 /* Larger places are not faulted in at once: the whole device would wait for that. */
 #define POPULATE_MAX (4u << 20)
 
-static struct snt__shm_share *find(struct snt__shm_shares *shares, uint64_t id)
+static struct snt__shm_share *find_share_by_id(struct snt__shm_shares *shares,
+					       uint64_t id)
 {
 	for (unsigned i = 0; i < shares->end; i++)
 		if (shares->share[i].id == id)
@@ -29,16 +30,16 @@ static struct snt__shm_share *find_share(struct snt__shm_shares *shares, uint64_
 }
 
 /* A free entry, or NULL. */
-static struct snt__shm_share *add(struct snt__shm_shares *shares)
+static struct snt__shm_share *add_share(struct snt__shm_shares *shares)
 {
-	struct snt__shm_share *share = find(shares, 0);
+	struct snt__shm_share *share = find_share_by_id(shares, 0);
 
 	if (share)
 		return share;
 	return shares->end < SNT__SHM_PLACES_MAX ? &shares->share[shares->end++] : NULL;
 }
 
-static void drop(struct snt__shm_shares *shares, struct snt__shm_share *share)
+static void drop_share(struct snt__shm_shares *shares, struct snt__shm_share *share)
 {
 	*share = (struct snt__shm_share){ 0 };
 	while (shares->end && !shares->share[shares->end - 1].id)
@@ -50,8 +51,8 @@ static void drop(struct snt__shm_shares *shares, struct snt__shm_share *share)
  */
 
 /* A socket that was full is tried again only after epoll has reported room. */
-static bool say(struct snt__shm_link *link, enum snt__shm_word word, uint64_t id,
-		int fd)
+static bool send_word(struct snt__shm_link *link, enum snt__shm_word word, uint64_t id,
+		      int fd)
 {
 	if (link->full)
 		return false;
@@ -61,21 +62,22 @@ static bool say(struct snt__shm_link *link, enum snt__shm_word word, uint64_t id
 	return false;
 }
 
-static void offer(struct snt__shm_link *link, const struct snt__shared_mem *place)
+static void offer_place(struct snt__shm_link *link, const struct snt__shared_mem *place)
 {
-	struct snt__shm_share *share = link->full ? NULL : add(&link->shares);
+	struct snt__shm_share *share = link->full ? NULL : add_share(&link->shares);
 	int fd;
 
 	if (!share)
 		return;
 	fd = snt__shared_mem_fd(place->id);
-	if (fd >= 0 && say(link, SNT__SHM_WORD_OFFER, link->shares.last_id + 1, fd))
+	if (fd >= 0 &&
+	    send_word(link, SNT__SHM_WORD_OFFER, link->shares.last_id + 1, fd))
 		*share = (struct snt__shm_share){ .id = ++link->shares.last_id,
 						  .place = place->id,
 						  .bytes = place->bytes,
 						  .size = place->size };
 	else
-		drop(&link->shares, share);
+		drop_share(&link->shares, share);
 	if (fd >= 0)
 		close(fd);
 }
@@ -91,7 +93,7 @@ bool snt__shm_share_find(struct snt__shm_link *link, const void *bytes, size_t l
 		return false;
 	share = find_share(&link->shares, place.id);
 	if (!share)
-		offer(link, &place);
+		offer_place(link, &place);
 	if (!share || !share->mapped || share->over)
 		return false;
 	*id_out = share->id;
@@ -101,7 +103,7 @@ bool snt__shm_share_find(struct snt__shm_link *link, const void *bytes, size_t l
 
 void snt__shm_share_mapped(struct snt__shm_link *link, uint64_t id)
 {
-	struct snt__shm_share *share = id ? find(&link->shares, id) : NULL;
+	struct snt__shm_share *share = id ? find_share_by_id(&link->shares, id) : NULL;
 
 	if (share)
 		share->mapped = true;
@@ -112,8 +114,8 @@ static void tell_of_ends(struct snt__shm_link *link)
 	for (unsigned i = link->shares.end; i-- > 0;) {
 		struct snt__shm_share *share = &link->shares.share[i];
 
-		if (share->over && say(link, SNT__SHM_WORD_END, share->id, -1))
-			drop(&link->shares, share);
+		if (share->over && send_word(link, SNT__SHM_WORD_END, share->id, -1))
+			drop_share(&link->shares, share);
 	}
 }
 
@@ -143,7 +145,7 @@ void snt__shm_share_resume(struct snt__shm_link *link)
  */
 
 /* Files can be larger than all memory, and would take our address space. */
-static bool fits(const struct snt__shm_shares *shares, size_t size)
+static bool fits_address_space(const struct snt__shm_shares *shares, size_t size)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	size_t pages = (size_t)sysconf(_SC_PHYS_PAGES);
@@ -162,15 +164,16 @@ bool snt__shm_share_map(struct snt__shm_link *link, uint64_t id, int fd)
 	struct snt__shm_share *share;
 	void *bytes;
 
-	if (!id || !size || find(&link->shares, id) || !fits(&link->shares, size))
+	if (!id || !size || find_share_by_id(&link->shares, id) ||
+	    !fits_address_space(&link->shares, size))
 		return false;
-	share = add(&link->shares);
+	share = add_share(&link->shares);
 	if (!share)
 		return false;
 	bytes = mmap(NULL, size, PROT_READ,
 		     MAP_SHARED | (size <= POPULATE_MAX ? MAP_POPULATE : 0), fd, 0);
 	if (bytes == MAP_FAILED) {
-		drop(&link->shares, share);
+		drop_share(&link->shares, share);
 		return false;
 	}
 	madvise(bytes, size, MADV_DONTFORK);
@@ -178,15 +181,15 @@ bool snt__shm_share_map(struct snt__shm_link *link, uint64_t id, int fd)
 	return true;
 }
 
-static void unmap(struct snt__shm_link *link, struct snt__shm_share *share)
+static void unmap_share(struct snt__shm_link *link, struct snt__shm_share *share)
 {
 	munmap((void *)share->bytes, share->size);
-	drop(&link->shares, share);
+	drop_share(&link->shares, share);
 }
 
 void snt__shm_share_over(struct snt__shm_link *link, uint64_t id)
 {
-	struct snt__shm_share *share = id ? find(&link->shares, id) : NULL;
+	struct snt__shm_share *share = id ? find_share_by_id(&link->shares, id) : NULL;
 
 	if (share)
 		share->over = link->shares.any_over = true;
@@ -196,14 +199,14 @@ void snt__shm_share_unmap_over(struct snt__shm_link *link)
 {
 	for (unsigned i = link->shares.end; i-- > 0;)
 		if (link->shares.share[i].over)
-			unmap(link, &link->shares.share[i]);
+			unmap_share(link, &link->shares.share[i]);
 	link->shares.any_over = false;
 }
 
 void snt__shm_share_unmap_all(struct snt__shm_link *link)
 {
 	while (link->shares.end)
-		unmap(link, &link->shares.share[link->shares.end - 1]);
+		unmap_share(link, &link->shares.share[link->shares.end - 1]);
 }
 
 const uint8_t *snt__shm_share_bytes(const struct snt__shm_link *link, uint64_t id,

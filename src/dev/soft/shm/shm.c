@@ -104,7 +104,7 @@ uint32_t snt__shm_reach(struct snt__shm *shm, const uint8_t target[16])
 	return SNT__SHM_PAYLOAD_MAX;
 }
 
-static void welcome(struct snt__shm *shm)
+static void accept_link(struct snt__shm *shm)
 {
 	struct snt__shm_link *link = snt__shm_accept(shm->listener, shm->gid);
 
@@ -123,8 +123,8 @@ static void welcome(struct snt__shm *shm)
 }
 
 /* False: the link is over. */
-static bool serve(struct snt__shm *shm, struct snt__shm_link *link, uint32_t events,
-		  uint64_t now)
+static bool serve_link(struct snt__shm *shm, struct snt__shm_link *link,
+		       uint32_t events, uint64_t now)
 {
 	if (events & EPOLLOUT)
 		snt__shm_share_resume(link);
@@ -147,8 +147,8 @@ void snt__shm_serve(struct snt__shm *shm, uint64_t now)
 		struct snt__shm_link *link = events[i].data.ptr;
 
 		if (!link) {
-			welcome(shm);
-		} else if (!serve(shm, link, events[i].events, now)) {
+			accept_link(shm);
+		} else if (!serve_link(shm, link, events[i].events, now)) {
 			if (!link->out && link->greeted)
 				snt__shm_drain(shm, link, now);
 			remove_link(shm, link);

@@ -64,8 +64,8 @@ static void copy_pieces(struct iovec *from, const struct iovec *to, unsigned cou
 
 /* The data counts only if the peer is still there after the read: its process id may
  * belong to another process by now. */
-static bool copy(const struct snt__soft_source *source, uint64_t offset,
-		 const struct iovec *to, unsigned count)
+static bool copy_from_peer(const struct snt__soft_source *source, uint64_t offset,
+			   const struct iovec *to, unsigned count)
 {
 	const struct snt__shm_vm_read *pull =
 		snt__container(source, const struct snt__shm_vm_read, source);
@@ -92,7 +92,7 @@ void snt__shm_vm_read_init(struct snt__shm_vm_read *pull,
 			   const struct snt__shm_link *link,
 			   const struct snt__shm_record *record)
 {
-	pull->source.copy = copy;
+	pull->source.copy = copy_from_peer;
 	pull->link = link;
 	pull->record = record;
 }

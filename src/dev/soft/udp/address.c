@@ -97,7 +97,8 @@ static int ask_mtu(const char *interface, uint32_t *mtu_out)
 }
 
 /* All but the MTU. */
-static void fill(const struct ifaddrs *entry, struct snt__udp_address *address)
+static void fill_from_interface(const struct ifaddrs *entry,
+				struct snt__udp_address *address)
 {
 	union snt__udp_sockaddr from = { 0 };
 
@@ -111,8 +112,8 @@ static void fill(const struct ifaddrs *entry, struct snt__udp_address *address)
 }
 
 /* All of 127.0.0.0/8 is there, though the interface lists one of them. */
-static bool is_at(const struct ifaddrs *entry, const uint8_t gid[16],
-		  const struct snt__udp_address *address)
+static bool is_at_address(const struct ifaddrs *entry, const uint8_t gid[16],
+			  const struct snt__udp_address *address)
 {
 	if (!memcmp(address->gid, gid, 16))
 		return true;
@@ -132,8 +133,8 @@ static int find_address(const struct ifaddrs *list, const uint8_t gid[16],
 		if (!has_address(entry) ||
 		    (interface && strcmp(entry->ifa_name, interface)))
 			continue;
-		fill(entry, &address);
-		if (!is_at(entry, gid, &address))
+		fill_from_interface(entry, &address);
+		if (!is_at_address(entry, gid, &address))
 			continue;
 		memcpy(address.gid, gid, 16);
 		*address_out = address;
@@ -158,7 +159,7 @@ struct list {
 	unsigned count, max;
 };
 
-static int add(struct list *list, const struct snt__udp_address *address)
+static int add_to_list(struct list *list, const struct snt__udp_address *address)
 {
 	char text[SNT__GID_TEXT];
 
@@ -175,7 +176,7 @@ static int add(struct list *list, const struct snt__udp_address *address)
 }
 
 /* Returns how many addresses were added. */
-static int add_interface(struct list *list, const char *name, bool link_local)
+static int add_interface_addresses(struct list *list, const char *name, bool link_local)
 {
 	int added = 0;
 
@@ -186,12 +187,12 @@ static int add_interface(struct list *list, const char *name, bool link_local)
 
 		if (!has_address(entry) || strcmp(entry->ifa_name, name))
 			continue;
-		fill(entry, &address);
+		fill_from_interface(entry, &address);
 		if (is_link_local(address.gid) != link_local)
 			continue;
 		ret = ask_mtu(name, &address.ip_mtu);
 		if (!ret)
-			ret = add(list, &address);
+			ret = add_to_list(list, &address);
 		if (ret)
 			return ret;
 		added++;
@@ -214,7 +215,7 @@ static bool parse_address(const char *word, uint8_t gid[16], const char **interf
 	return inet_pton(AF_INET6, address, gid) == 1;
 }
 
-static int add_word(struct list *list, const char *word)
+static int add_list_word(struct list *list, const char *word)
 {
 	struct snt__udp_address address;
 	const char *interface;
@@ -223,16 +224,16 @@ static int add_word(struct list *list, const char *word)
 
 	if (parse_address(word, gid, &interface)) {
 		ret = find_address(list->present, gid, interface, &address);
-		return ret ? ret : add(list, &address);
+		return ret ? ret : add_to_list(list, &address);
 	}
 	if (!if_nametoindex(word))
 		return snt__fail(EINVAL,
 				 "%s: \"%s\" is neither an IP address nor a network "
 				 "interface of this host",
 				 list->source.origin, word);
-	ret = add_interface(list, word, false);
+	ret = add_interface_addresses(list, word, false);
 	if (!ret)
-		ret = add_interface(list, word, true);
+		ret = add_interface_addresses(list, word, true);
 	if (!ret)
 		return snt__fail(EADDRNOTAVAIL, "%s: %s has no IP address",
 				 list->source.origin, word);
@@ -252,7 +253,7 @@ static int add_words(struct list *list)
 			return snt__fail(EINVAL, "%s: \"%.*s\" is not an address",
 					 list->source.origin, (int)length, at);
 		snprintf(word, sizeof(word), "%.*s", (int)length, at);
-		ret = add_word(list, word);
+		ret = add_list_word(list, word);
 		if (ret || !at[length])
 			return ret;
 		at += length + 1;

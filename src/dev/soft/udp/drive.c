@@ -52,7 +52,7 @@ bool snt__udp_is_free(struct snt__udp_device *device)
 
 /* What arrives while a thread receives is taken by that thread. A socket that had
  * something is polled again at the next occasion. */
-static unsigned receive(struct snt__udp_device *device, uint64_t now)
+static unsigned receive_packets(struct snt__udp_device *device, uint64_t now)
 {
 	unsigned count = snt__udp_receive(&device->receiver, device->core, now);
 
@@ -103,14 +103,14 @@ bool snt__udp_take_in(struct snt__udp_device *device, uint64_t now)
 	serve_links(device, now);
 	if (late || !snt__shm_linked(&device->shm) ||
 	    now - device->socket_at >= SOCKET_PAUSE) {
-		count = receive(device, now);
+		count = receive_packets(device, now);
 		now = snt__udp_latest(device, now);
 		moved |= count;
 	}
 	if (!late || device->receiver.busy || snt__soft_deadline(device->core) > now)
 		return moved;
 	for (unsigned i = 0; count && i < LATE_MAX; i++)
-		count = receive(device, now);
+		count = receive_packets(device, now);
 	now = snt__udp_latest(device, now);
 	for (unsigned i = 0; i < LATE_MAX && snt__shm_receive(&device->shm, now); i++)
 		;
@@ -150,7 +150,7 @@ bool snt__udp_move(struct snt__udp_device *device, uint64_t now)
  * Verbs
  */
 
-static void kick(void *arg)
+static void driver_kick(void *arg)
 {
 	struct snt__udp_device *device = arg;
 	uint64_t now;
@@ -227,7 +227,7 @@ static void poll_after_post(struct snt__udp_device *device, uint64_t begin,
  * sender for that thread. But a thread that has armed a CQ will sleep rather than poll,
  * so that the device's thread has to watch.
  */
-static void post(void *arg)
+static void driver_posted(void *arg)
 {
 	struct snt__udp_device *device = arg;
 	uint64_t begin, end;
@@ -247,7 +247,7 @@ static void post(void *arg)
 }
 
 /* If another thread has the lock, that thread moves packets. */
-static void progress(void *arg)
+static void driver_progress(void *arg)
 {
 	struct snt__udp_device *device = arg;
 	uint64_t now;
@@ -266,7 +266,7 @@ static void progress(void *arg)
 	snt__udp_unlock(device);
 }
 
-static void arm(void *arg)
+static void driver_arm(void *arg)
 {
 	struct snt__udp_device *device = arg;
 
@@ -282,7 +282,7 @@ static void arm(void *arg)
  * Sleeping on the device
  */
 
-static bool may_borrow(const struct snt__udp_device *device)
+static bool may_lend_socket(const struct snt__udp_device *device)
 {
 	return !device->receiver.busy && !snt__udp_sender_stalled(&device->sender);
 }
@@ -315,7 +315,8 @@ static bool lend_bells(struct snt__udp_device *device, uint64_t now)
 	return asked;
 }
 
-static unsigned lend(struct snt__udp_device *device, int fds[SNT__RX_FDS], uint64_t now)
+static unsigned lend_fds(struct snt__udp_device *device, int fds[SNT__RX_FDS],
+			 uint64_t now)
 {
 	fds[RX_SOCKET] = socket_to_sleep_on(device, now);
 	if (device->shm.fd < 0)
@@ -340,8 +341,8 @@ unsigned snt__udp_rx_borrow(struct snt__udp_device *device, int fds[SNT__RX_FDS]
 	now = snt__udp_now();
 	snt__udp_send(&device->sender, device->core, now);
 	now = snt__udp_latest(device, now);
-	if (snt__progress_borrow(&device->progress, now, may_borrow(device)))
-		count = lend(device, fds, now);
+	if (snt__progress_borrow(&device->progress, now, may_lend_socket(device)))
+		count = lend_fds(device, fds, now);
 	snt__udp_thread_wake(device, SNT__WAKE_WORK, now);
 	snt__udp_unlock(device);
 	return count;
@@ -409,24 +410,24 @@ static void fill_random(void *arg, void *buffer, size_t length)
 		;
 }
 
-static void lock(void *arg)
+static void driver_lock(void *arg)
 {
 	snt__udp_lock(arg);
 }
 
-static void unlock(void *arg)
+static void driver_unlock(void *arg)
 {
 	snt__udp_unlock(arg);
 }
 
-static uint32_t reach(void *arg, const uint8_t target[16])
+static uint32_t driver_reach(void *arg, const uint8_t target[16])
 {
 	struct snt__udp_device *device = arg;
 
 	return snt__shm_reach(&device->shm, target);
 }
 
-static void forget(void *arg, const void *bytes, size_t length)
+static void driver_forget(void *arg, const void *bytes, size_t length)
 {
 	struct snt__udp_device *device = arg;
 
@@ -434,7 +435,8 @@ static void forget(void *arg, const void *bytes, size_t length)
 		snt__shm_forget(&device->shm, bytes, length);
 }
 
-static int route(void *arg, const struct sockaddr *target, uint8_t source_out[16])
+static int driver_route(void *arg, const struct sockaddr *target,
+			uint8_t source_out[16])
 {
 	(void)arg;
 	return snt__udp_route(target, source_out);
@@ -442,13 +444,13 @@ static int route(void *arg, const struct sockaddr *target, uint8_t source_out[16
 
 const struct snt__soft_driver snt__udp_driver = {
 	.random = fill_random,
-	.lock = lock,
-	.unlock = unlock,
-	.kick = kick,
-	.post = post,
-	.progress = progress,
-	.arm = arm,
-	.reach = reach,
-	.forget = forget,
-	.route = route,
+	.lock = driver_lock,
+	.unlock = driver_unlock,
+	.kick = driver_kick,
+	.post = driver_posted,
+	.progress = driver_progress,
+	.arm = driver_arm,
+	.reach = driver_reach,
+	.forget = driver_forget,
+	.route = driver_route,
 };

@@ -16,7 +16,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct snt__udp_device *devices;
 
 /* With all locks held, the child's copy is consistent. */
-static void before_fork(void)
+static void lock_devices(void)
 {
 	pthread_mutex_lock(&lock);
 	for (struct snt__udp_device *device = devices; device; device = device->next)
@@ -54,7 +54,7 @@ static int refuse_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr,
 	return EIO;
 }
 
-static int refuse_poll(struct ibv_cq *cq, int count, struct ibv_wc *wc)
+static int refuse_poll_in_child(struct ibv_cq *cq, int count, struct ibv_wc *wc)
 {
 	(void)cq;
 	(void)count;
@@ -69,13 +69,13 @@ static int refuse_notify(struct ibv_cq *cq, int solicited_only)
 	return EIO;
 }
 
-static void disown(struct snt__udp_device *device)
+static void disown_device(struct snt__udp_device *device)
 {
 	static const struct ibv_context_ops refuse = {
 		.post_send = refuse_send,
 		.post_recv = refuse_recv,
 		.post_srq_recv = refuse_srq_recv,
-		.poll_cq = refuse_poll,
+		.poll_cq = refuse_poll_in_child,
 		.req_notify_cq = refuse_notify,
 	};
 
@@ -90,25 +90,25 @@ static void disown(struct snt__udp_device *device)
 	close(device->wake_fd);
 }
 
-static void in_child(void)
+static void disown_devices(void)
 {
 	for (struct snt__udp_device *device = devices; device; device = device->next)
-		disown(device);
+		disown_device(device);
 	snt__soft_bells_disown();
 	unlock_all();
 	devices = NULL;
 }
 
-static void watch_forks(void)
+static void watch_forks_of_devices(void)
 {
-	pthread_atfork(before_fork, unlock_all, in_child);
+	pthread_atfork(lock_devices, unlock_all, disown_devices);
 }
 
 void snt__udp_fork_hold(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-	pthread_once(&once, watch_forks);
+	pthread_once(&once, watch_forks_of_devices);
 	pthread_mutex_lock(&lock);
 }
 

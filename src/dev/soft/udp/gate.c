@@ -35,7 +35,7 @@ void snt__udp_gate_finish(struct snt__udp_gate *gate)
 	pthread_mutex_destroy(&gate->lock);
 }
 
-static void relax(void)
+static void relax_cpu(void)
 {
 #if defined(__x86_64__) || defined(__i386__)
 	__builtin_ia32_pause();
@@ -52,7 +52,7 @@ static bool spin_for_lock(struct snt__udp_gate *gate)
 		if (!pthread_mutex_trylock(&gate->lock))
 			return true;
 		for (unsigned j = 0; j < PAUSES; j++)
-			relax();
+			relax_cpu();
 	}
 	return false;
 }

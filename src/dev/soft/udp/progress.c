@@ -3,6 +3,8 @@
 
 #include <assert.h>
 
+#include "util/minmax.h"
+
 /*
  * The owner after each event. An event that changes nothing is either one that cannot
  * happen there, or of no concern: while a thread has borrowed what arrives, others may
@@ -28,11 +30,6 @@ static const uint8_t next_owner[SNT__OWNER_COUNT][SNT__PROGRESS_EVENTS] = {
 static void change_owner(struct snt__progress *progress, enum snt__progress_event event)
 {
 	progress->owner = next_owner[progress->owner][event];
-}
-
-static uint64_t sooner(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
 }
 
 bool snt__progress_is_away(const struct snt__progress *progress)
@@ -158,18 +155,18 @@ static bool goes_on(const struct snt__progress *progress, bool held, uint64_t no
 	       snt__progress_pause(progress, now) > SNT__PROGRESS_PAUSE;
 }
 
-static struct snt__progress_plan plan_sleep(const struct snt__progress *progress,
-					    const struct snt__progress_work *work,
-					    uint64_t now)
+static struct snt__progress_plan plan_thread_sleep(
+	const struct snt__progress *progress, const struct snt__progress_work *work,
+	uint64_t now)
 {
 	struct snt__progress_plan plan = { SNT__THREAD_ASLEEP, work->deadline };
 
 	if (goes_on(progress, work->held, now))
 		plan.until = now;
 	else if (work->held)
-		plan.until = sooner(work->deadline, now + SNT__PROGRESS_IDLE);
+		plan.until = snt__min(work->deadline, now + SNT__PROGRESS_IDLE);
 	else if (now - progress->active_at < SNT__PROGRESS_HORIZON)
-		plan.until = sooner(work->deadline, now + SNT__PROGRESS_HORIZON);
+		plan.until = snt__min(work->deadline, now + SNT__PROGRESS_HORIZON);
 	return plan;
 }
 
@@ -190,7 +187,7 @@ static struct snt__progress_plan plan_nap(const struct snt__progress *progress,
 						    SNT__PROGRESS_NEVER };
 	else if (quiet >= SNT__PROGRESS_IDLE)
 		plan.until = progress->active_at + SNT__PROGRESS_SILENCE;
-	plan.until = sooner(plan.until, work->deadline);
+	plan.until = snt__min(plan.until, work->deadline);
 	return plan;
 }
 
@@ -198,9 +195,10 @@ struct snt__progress_plan snt__progress_plan(const struct snt__progress *progres
 					     const struct snt__progress_work *work,
 					     uint64_t now)
 {
-	struct snt__progress_plan plan = snt__progress_is_away(progress)
-						 ? plan_nap(progress, work, now)
-						 : plan_sleep(progress, work, now);
+	struct snt__progress_plan plan =
+		snt__progress_is_away(progress)
+			? plan_nap(progress, work, now)
+			: plan_thread_sleep(progress, work, now);
 
 	if (plan.until <= now || work->left)
 		plan.thread = SNT__THREAD_AWAKE;

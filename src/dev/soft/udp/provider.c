@@ -36,9 +36,10 @@ static void remove_devices(struct devices *devices)
 
 /* `take` is snt__udp_device_create() for an address that is not shared with other
  * contexts. */
-static int add_device(struct devices *devices, const struct snt__udp_address *address,
-		      int (*take)(const struct snt__udp_opts *opts,
-				  struct snt__udp_device **device_out))
+static int add_listed_device(struct devices *devices,
+			     const struct snt__udp_address *address,
+			     int (*take)(const struct snt__udp_opts *opts,
+					 struct snt__udp_device **device_out))
 {
 	char *name = devices->name[devices->count];
 	struct snt__udp_opts opts = { .name = name,
@@ -106,7 +107,8 @@ static int add_named(struct devices *devices, struct snt__value list)
 	if (count < 0)
 		return count;
 	for (int i = 0; i < count; i++) {
-		int ret = add_device(devices, &addresses[i], snt__udp_device_take);
+		int ret =
+			add_listed_device(devices, &addresses[i], snt__udp_device_take);
 		char text[SNT__GID_TEXT];
 
 		snt__gid_text(addresses[i].gid, text);
@@ -140,7 +142,8 @@ static int add_pair(struct devices *devices)
 	for (unsigned pair = 0; !ret && pair < SNT__UDP_LOOPBACK_MAX / 2; pair++) {
 		for (unsigned i = 0; !ret && i < 2; i++) {
 			snt__udp_loopback_gid(2 * pair + i, address.gid);
-			ret = add_device(devices, &address, snt__udp_device_create);
+			ret = add_listed_device(devices, &address,
+						snt__udp_device_create);
 		}
 		if (!ret)
 			return 0;
@@ -167,7 +170,7 @@ static int choose_shm(struct devices *devices)
 	return 0;
 }
 
-static int list(struct snt__value addresses, struct snt__listing *listing_out)
+static int soft_list(struct snt__value addresses, struct snt__listing *listing_out)
 {
 	struct devices *devices = calloc(1, sizeof(*devices));
 	int ret;
@@ -188,37 +191,38 @@ static int list(struct snt__value addresses, struct snt__listing *listing_out)
 	return 0;
 }
 
-static void unlist(struct snt__listing *listing)
+static void soft_unlist(struct snt__listing *listing)
 {
 	remove_devices(listing->handle);
 	free(listing->handle);
 }
 
-static struct snt__udp_device *at(const struct snt__listing *listing, unsigned position)
+static struct snt__udp_device *listed_udp_device(const struct snt__listing *listing,
+						 unsigned position)
 {
 	return ((struct devices *)listing->handle)->device[position];
 }
 
-static const char *name(const struct snt__listing *listing, unsigned position)
+static const char *soft_name(const struct snt__listing *listing, unsigned position)
 {
 	return ((struct devices *)listing->handle)->name[position];
 }
 
-static int open_device(const struct snt__listing *listing, unsigned position,
-		       struct ibv_context **context_out)
+static int soft_open_device(const struct snt__listing *listing, unsigned position,
+			    struct ibv_context **context_out)
 {
-	struct snt__udp_device *device = at(listing, position);
-	int ret = snt__soft_context_open(device->core, name(listing, position),
+	struct snt__udp_device *device = listed_udp_device(listing, position);
+	int ret = snt__soft_context_open(device->core, soft_name(listing, position),
 					 context_out);
 
 	if (ret)
 		return snt__fail(-ret, "%s cannot be opened: %s",
-				 name(listing, position), strerror(-ret));
+				 soft_name(listing, position), strerror(-ret));
 	snt__udp_device_use(device);
 	return 0;
 }
 
-static int close_device(struct ibv_context *context)
+static int soft_close_device(struct ibv_context *context)
 {
 	struct snt__udp_device *device = snt__udp_device_of(context);
 
@@ -227,7 +231,7 @@ static int close_device(struct ibv_context *context)
 	return 0;
 }
 
-static enum snt_path path(struct ibv_context *context, struct ibv_qp *qp)
+static enum snt_path soft_path(struct ibv_context *context, struct ibv_qp *qp)
 {
 	return snt__udp_device_path(snt__udp_device_of(context), qp);
 }
@@ -245,12 +249,12 @@ static void rx_return(struct ibv_context *context, unsigned readable)
 const struct snt__provider snt__provider_soft = {
 	.kind = SNT_DEVICE_SOFT,
 	.control = snt__soft_control,
-	.list = list,
-	.unlist = unlist,
-	.name = name,
-	.open = open_device,
-	.close = close_device,
-	.path = path,
+	.list = soft_list,
+	.unlist = soft_unlist,
+	.name = soft_name,
+	.open = soft_open_device,
+	.close = soft_close_device,
+	.path = soft_path,
 	.rx_borrow = rx_borrow,
 	.rx_return = rx_return,
 };

@@ -71,8 +71,8 @@ static void take_packet(struct snt__udp_receiver *receiver,
 
 /* The IPv4 identification is 0 in all single packets of a sennit peer, and counts from
  * 0 in the segments of one send; other senders may count all the time. */
-static void take_message(struct snt__udp_receiver *receiver,
-			 struct snt__soft_device *device, unsigned index, uint64_t now)
+static void take_datagram(struct snt__udp_receiver *receiver,
+			  struct snt__soft_device *device, unsigned index, uint64_t now)
 {
 	struct msghdr *header = &receiver->headers[index].msg_hdr;
 	size_t left = receiver->headers[index].msg_len;
@@ -144,7 +144,7 @@ unsigned snt__udp_receive(struct snt__udp_receiver *receiver,
 	for (int i = 0; i < count; i++) {
 		struct msghdr *header = &receiver->headers[i].msg_hdr;
 
-		take_message(receiver, device, i, now);
+		take_datagram(receiver, device, i, now);
 		bytes += receiver->headers[i].msg_len;
 		header->msg_namelen = sizeof(receiver->names[i]);
 		header->msg_controllen = sizeof(receiver->control[i]);

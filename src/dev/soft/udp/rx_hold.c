@@ -26,7 +26,7 @@
 /* After so many, the kernel is at fault. */
 #define LOSSES_MAX 100
 
-static uint32_t room(const struct snt__udp_socket *socket)
+static uint32_t spare_room(const struct snt__udp_socket *socket)
 {
 	uint32_t bytes = socket->spare_bytes / SHARE;
 
@@ -37,7 +37,7 @@ static uint32_t room(const struct snt__udp_socket *socket)
 
 /* Starts with nothing peeked at. Some kernels accept any option without having it,
  * hence the query. */
-static bool begin(int fd)
+static bool begin_peeking(int fd)
 {
 	const int none = 0;
 	int offset = -1;
@@ -50,10 +50,10 @@ static bool begin(int fd)
 void snt__udp_rx_hold_init(struct snt__udp_rx_hold *hold,
 			   const struct snt__udp_socket *socket)
 {
-	uint32_t bytes_max = room(socket);
+	uint32_t bytes_max = spare_room(socket);
 
 	*hold = (struct snt__udp_rx_hold){ .fd = socket->fd, .epoll_fd = -1 };
-	if (!bytes_max || !begin(hold->fd))
+	if (!bytes_max || !begin_peeking(hold->fd))
 		return;
 	hold->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (hold->epoll_fd >= 0)
@@ -80,12 +80,12 @@ int snt__udp_rx_hold_flags(const struct snt__udp_rx_hold *hold)
 static void begin_anew(struct snt__udp_rx_hold *hold)
 {
 	hold->bytes = hold->count = hold->row = 0;
-	if (!begin(hold->fd) || ++hold->losses >= LOSSES_MAX)
+	if (!begin_peeking(hold->fd) || ++hold->losses >= LOSSES_MAX)
 		hold->bytes_max = 0;
 }
 
-static void forget(struct snt__udp_rx_hold *hold, const struct mmsghdr *headers,
-		   int count)
+static void forget_datagrams(struct snt__udp_rx_hold *hold,
+			     const struct mmsghdr *headers, int count)
 {
 	uint32_t bytes = 0;
 
@@ -100,7 +100,7 @@ static void forget(struct snt__udp_rx_hold *hold, const struct mmsghdr *headers,
 
 /* Drops the oldest ones. With MSG_TRUNC the kernel returns, and accounts for, their
  * full length. */
-static void drop(struct snt__udp_rx_hold *hold, unsigned count)
+static void drop_oldest(struct snt__udp_rx_hold *hold, unsigned count)
 {
 	struct mmsghdr headers[BATCH] = { 0 };
 	int dropped;
@@ -111,7 +111,7 @@ static void drop(struct snt__udp_rx_hold *hold, unsigned count)
 		count = BATCH;
 	dropped = snt__udp_recvmmsg(hold->fd, headers, count, MSG_DONTWAIT | MSG_TRUNC);
 	if (dropped > 0)
-		forget(hold, headers, dropped);
+		forget_datagrams(hold, headers, dropped);
 	else
 		begin_anew(hold);
 }
@@ -119,7 +119,7 @@ static void drop(struct snt__udp_rx_hold *hold, unsigned count)
 void snt__udp_rx_hold_clear(struct snt__udp_rx_hold *hold)
 {
 	while (hold->count)
-		drop(hold, hold->count);
+		drop_oldest(hold, hold->count);
 	hold->row = 0;
 }
 
@@ -132,20 +132,20 @@ void snt__udp_rx_hold_put(struct snt__udp_rx_hold *hold, int flags, unsigned cou
 	hold->count += count;
 	hold->bytes += bytes;
 	while (hold->count && hold->bytes > hold->bytes_max)
-		drop(hold, count);
+		drop_oldest(hold, count);
 	if (hold->count >= COUNT_MAX)
 		snt__udp_rx_hold_clear(hold);
 }
 
 /* While the kernel watches the socket, every message costs more. */
-static void unwatch(struct snt__udp_rx_hold *hold)
+static void unwatch_held_socket(struct snt__udp_rx_hold *hold)
 {
 	epoll_ctl(hold->epoll_fd, EPOLL_CTL_DEL, hold->fd, NULL);
 	hold->watched = false;
 }
 
 /* Discards earlier notifications. Returns whether new arrivals will be notified. */
-static bool watch(struct snt__udp_rx_hold *hold)
+static bool watch_held_socket(struct snt__udp_rx_hold *hold)
 {
 	struct epoll_event event = { .events = EPOLLIN | EPOLLET };
 
@@ -157,10 +157,10 @@ static bool watch(struct snt__udp_rx_hold *hold)
 
 int snt__udp_rx_hold_sleep(struct snt__udp_rx_hold *hold, bool alone)
 {
-	if (hold->count && watch(hold))
+	if (hold->count && watch_held_socket(hold))
 		return hold->epoll_fd;
 	snt__udp_rx_hold_clear(hold);
 	if (alone && hold->watched)
-		unwatch(hold);
+		unwatch_held_socket(hold);
 	return hold->fd;
 }

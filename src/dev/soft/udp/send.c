@@ -97,8 +97,8 @@ static uint32_t copy_payload(const struct snt__soft_packet *packet, uint8_t *to,
 	return crc;
 }
 
-static void stage(struct snt__udp_sender *sender, const struct snt__soft_packet *packet,
-		  uint16_t identification)
+static void stage_packet(struct snt__udp_sender *sender,
+			 const struct snt__soft_packet *packet, uint16_t identification)
 {
 	struct snt__icrc_ipv4 ipv4 = { identification, SNT__ICRC_DONT_FRAGMENT };
 	uint8_t *bytes = sender->bytes + sender->used;
@@ -169,9 +169,9 @@ static void add_message(struct snt__udp_sender *sender,
 
 	set_target(sender, path->target);
 	for (unsigned i = 0; i < count; i++)
-		stage(sender, &packets[i], i);
+		stage_packet(sender, &packets[i], i);
 	if (last)
-		stage(sender, last, count);
+		stage_packet(sender, last, count);
 	message->bytes.iov_base = begin;
 	message->bytes.iov_len = sender->bytes + sender->used - begin;
 	snt__udp_sockaddr(path->target, sender->address->scope, SNT__WIRE_PORT,
@@ -295,8 +295,8 @@ static int send_messages(struct snt__udp_sender *sender, struct snt__udp_gate *g
 }
 
 /* False: the socket does not have room for all. */
-static bool flush(struct snt__udp_sender *sender, struct snt__udp_gate *gate,
-		  uint64_t *now)
+static bool flush_messages(struct snt__udp_sender *sender, struct snt__udp_gate *gate,
+			   uint64_t *now)
 {
 	while (sender->next < sender->count) {
 		int sent = send_messages(sender, gate, now);
@@ -315,7 +315,7 @@ static bool flush(struct snt__udp_sender *sender, struct snt__udp_gate *gate,
 static bool flush_and_reset(struct snt__udp_sender *sender, struct snt__udp_gate *gate,
 			    uint64_t *now)
 {
-	if (!flush(sender, gate, now))
+	if (!flush_messages(sender, gate, now))
 		return false;
 	sender->next = sender->count = 0;
 	sender->used = 0;
@@ -380,8 +380,9 @@ struct sending {
 };
 
 /* Takes packets from the device and makes messages of those that go to the socket. */
-static void take_batch(struct snt__udp_sender *sender, struct snt__soft_device *device,
-		       struct sending *sending, uint64_t now)
+static void take_packet_batch(struct snt__udp_sender *sender,
+			      struct snt__soft_device *device, struct sending *sending,
+			      uint64_t now)
 {
 	struct snt__soft_packet *packets = sender->packets + sending->kept;
 	unsigned ask = sender->ask > sending->kept ? sender->ask - sending->kept : 1;
@@ -409,7 +410,7 @@ static bool send_as_one(struct snt__udp_sender *sender, struct snt__soft_device 
 			return sending.moved;
 		sending.all |= sender->wanted == SNT__UDP_ALL;
 		sender->wanted = SNT__UDP_NOTHING;
-		take_batch(sender, device, &sending, now);
+		take_packet_batch(sender, device, &sending, now);
 	}
 	/* The socket is full. The kept packets fit, since they are of the last
 	 * batch. */

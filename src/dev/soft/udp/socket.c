@@ -8,12 +8,12 @@
 
 #include "dev/soft/wire.h"
 
-static bool set(int fd, int level, int name, int value)
+static bool set_option(int fd, int level, int name, int value)
 {
 	return !setsockopt(fd, level, name, &value, sizeof(value));
 }
 
-static uint32_t get(int fd, int name)
+static uint32_t get_option(int fd, int name)
 {
 	socklen_t size = sizeof(int);
 	int value = 0;
@@ -28,14 +28,14 @@ static uint32_t get(int fd, int name)
 static bool set_up_ip(int fd, bool ipv4)
 {
 	if (ipv4)
-		return set(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_PROBE) &&
-		       set(fd, IPPROTO_IP, IP_TTL, SNT__UDP_HOP_LIMIT);
+		return set_option(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_PROBE) &&
+		       set_option(fd, IPPROTO_IP, IP_TTL, SNT__UDP_HOP_LIMIT);
 	/* RoCE has no use for the UDP checksum, and most implementations leave it out,
 	 * which IPv6 allows only to sockets that ask for it. */
-	return set(fd, IPPROTO_UDP, UDP_NO_CHECK6_RX, 1) &&
-	       set(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1) &&
-	       set(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_PROBE) &&
-	       set(fd, IPPROTO_IPV6, IPV6_UNICAST_HOPS, SNT__UDP_HOP_LIMIT);
+	return set_option(fd, IPPROTO_UDP, UDP_NO_CHECK6_RX, 1) &&
+	       set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1) &&
+	       set_option(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_PROBE) &&
+	       set_option(fd, IPPROTO_IPV6, IPV6_UNICAST_HOPS, SNT__UDP_HOP_LIMIT);
 }
 
 /*
@@ -46,17 +46,17 @@ static bool set_up_ip(int fd, bool ipv4)
  */
 static void set_buffers(struct snt__udp_socket *socket, uint32_t bytes)
 {
-	set(socket->fd, SOL_SOCKET, SO_RCVBUF, bytes);
-	set(socket->fd, SOL_SOCKET, SO_SNDBUF, bytes);
-	socket->receive_bytes = get(socket->fd, SO_RCVBUF);
-	socket->send_bytes = get(socket->fd, SO_SNDBUF);
-	set(socket->fd, SOL_SOCKET, SO_RCVBUF, 2 * bytes);
-	set(socket->fd, SOL_SOCKET, SO_RCVBUFFORCE, 2 * bytes);
-	socket->spare_bytes = get(socket->fd, SO_RCVBUF) - socket->receive_bytes;
+	set_option(socket->fd, SOL_SOCKET, SO_RCVBUF, bytes);
+	set_option(socket->fd, SOL_SOCKET, SO_SNDBUF, bytes);
+	socket->receive_bytes = get_option(socket->fd, SO_RCVBUF);
+	socket->send_bytes = get_option(socket->fd, SO_SNDBUF);
+	set_option(socket->fd, SOL_SOCKET, SO_RCVBUF, 2 * bytes);
+	set_option(socket->fd, SOL_SOCKET, SO_RCVBUFFORCE, 2 * bytes);
+	socket->spare_bytes = get_option(socket->fd, SO_RCVBUF) - socket->receive_bytes;
 }
 
-static int prepare(struct snt__udp_socket *socket,
-		   const struct snt__udp_address *address, uint32_t buffer_bytes)
+static int prepare_socket(struct snt__udp_socket *socket,
+			  const struct snt__udp_address *address, uint32_t buffer_bytes)
 {
 	bool ipv4 = snt__udp_is_ipv4(address->gid);
 	union snt__udp_sockaddr local;
@@ -69,8 +69,8 @@ static int prepare(struct snt__udp_socket *socket,
 	set_buffers(socket, buffer_bytes);
 	/* 0: no segments unless a send asks for them; this only tests the kernel for
 	 * support. */
-	socket->gso = set(fd, IPPROTO_UDP, UDP_SEGMENT, 0);
-	socket->gro = set(fd, IPPROTO_UDP, UDP_GRO, 1);
+	socket->gso = set_option(fd, IPPROTO_UDP, UDP_SEGMENT, 0);
+	socket->gro = set_option(fd, IPPROTO_UDP, UDP_GRO, 1);
 	return 0;
 }
 
@@ -84,7 +84,7 @@ int snt__udp_socket_open(const struct snt__udp_address *address, uint32_t buffer
 			SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (new.fd < 0)
 		return -errno;
-	ret = prepare(&new, address, buffer_bytes);
+	ret = prepare_socket(&new, address, buffer_bytes);
 	if (ret) {
 		close(new.fd);
 		return ret;

@@ -42,8 +42,8 @@ static void yield_to_waiters(struct snt__udp_device *device)
 }
 
 /* The first two fds are those that wake the thread, and of bells, unless that is -1. */
-static enum woken_by sleep_on(struct snt__udp_device *device, struct turn *turn,
-			      struct pollfd *fds, unsigned count, uint64_t time)
+static enum woken_by sleep_on_fds(struct snt__udp_device *device, struct turn *turn,
+				  struct pollfd *fds, unsigned count, uint64_t time)
 {
 	struct timespec timeout = { .tv_sec = time / UINT64_C(1000000000),
 				    .tv_nsec = time % UINT64_C(1000000000) };
@@ -75,7 +75,8 @@ static void sleep_on_all(struct snt__udp_device *device, struct turn *turn,
 		[3] = { .fd = device->socket.fd, .events = POLLOUT },
 	};
 
-	if (sleep_on(device, turn, fds, turn->stalled ? 4 : 3, time) >= WOKEN_BY_BELL)
+	if (sleep_on_fds(device, turn, fds, turn->stalled ? 4 : 3, time) >=
+	    WOKEN_BY_BELL)
 		device->progress.active_at = snt__udp_now();
 }
 
@@ -91,7 +92,8 @@ static bool naps_on(struct snt__udp_device *device, unsigned *polls)
 	return false;
 }
 
-static void nap(struct snt__udp_device *device, struct turn *turn, uint64_t time)
+static void nap_while_polled(struct snt__udp_device *device, struct turn *turn,
+			     uint64_t time)
 {
 	const unsigned before = snt__progress_polls(&device->progress);
 	unsigned polls = before;
@@ -99,7 +101,7 @@ static void nap(struct snt__udp_device *device, struct turn *turn, uint64_t time
 	struct pollfd fds[2] = { [1] = { .fd = turn->hears ? device->shm.fd : -1 } };
 
 	do
-		by = sleep_on(device, turn, fds, 2, time);
+		by = sleep_on_fds(device, turn, fds, 2, time);
 	while (by == WOKEN_BY_TIME && time <= SNT__PROGRESS_NAP &&
 	       naps_on(device, &polls));
 	if (by != WOKEN_BY_TIME || polls != before)
@@ -108,20 +110,21 @@ static void nap(struct snt__udp_device *device, struct turn *turn, uint64_t time
 
 /* A borrower has a nap's time to come for its packets. In a signal handler, or stopped
  * by a debugger, it does not. */
-static void guard(struct snt__udp_device *device, struct turn *turn, uint64_t time)
+static void guard_borrower(struct snt__udp_device *device, struct turn *turn,
+			   uint64_t time)
 {
 	const unsigned polls = snt__progress_polls(&device->progress);
 	struct pollfd fds[3] = {
 		[1] = { .fd = device->shm.fd },
 		[2] = { .fd = device->socket.fd, .events = POLLIN },
 	};
-	enum woken_by by = sleep_on(device, turn, fds, 3, time);
+	enum woken_by by = sleep_on_fds(device, turn, fds, 3, time);
 
 	if (by == WOKEN_BY_TIME)
 		return;
 	fds[1].fd = -1;
 	if (by != WOKEN_BY_THREAD &&
-	    sleep_on(device, turn, fds, 2, SNT__PROGRESS_NAP) == WOKEN_BY_TIME) {
+	    sleep_on_fds(device, turn, fds, 2, SNT__PROGRESS_NAP) == WOKEN_BY_TIME) {
 		snt__udp_lock(device);
 		snt__progress_end_guard(&device->progress, polls);
 		snt__udp_unlock(device);
@@ -143,27 +146,27 @@ static void sleep_as_planned(struct snt__udp_device *device, struct turn *turn)
 		sleep_on_all(device, turn, time);
 		break;
 	case SNT__THREAD_NAPPING:
-		nap(device, turn, time);
+		nap_while_polled(device, turn, time);
 		break;
 	case SNT__THREAD_GUARDING:
-		guard(device, turn, time);
+		guard_borrower(device, turn, time);
 		break;
 	}
 }
 
-static bool rests(const struct turn *turn)
+static bool may_rest(const struct turn *turn)
 {
 	return turn->plan.thread == SNT__THREAD_ASLEEP ||
 	       turn->plan.thread == SNT__THREAD_ASLEEP_APART;
 }
 
 /* Producers need not ring while the thread is awake, unless another thread sleeps. */
-static void rise(struct snt__udp_device *device, struct turn *turn)
+static void rise_from_rest(struct snt__udp_device *device, struct turn *turn)
 {
 	struct snt__progress *progress = &device->progress;
 	static const struct snt__progress_plan awake = { SNT__THREAD_AWAKE, 0 };
 
-	if (rests(turn)) {
+	if (may_rest(turn)) {
 		snt__progress_sleep(progress, awake);
 		if (!snt__progress_wants_bells(progress))
 			snt__shm_wake(&device->shm);
@@ -174,7 +177,7 @@ static void rise(struct snt__udp_device *device, struct turn *turn)
 }
 
 /* Asks for bells. Returns false if there is work to do instead. */
-static bool rest(struct snt__udp_device *device, struct turn *turn)
+static bool rest_on_bells(struct snt__udp_device *device, struct turn *turn)
 {
 	unsigned visits;
 
@@ -192,12 +195,12 @@ static bool rest(struct snt__udp_device *device, struct turn *turn)
 	       !snt__udp_sender_left(&device->sender);
 }
 
-static void plan_sleep(struct snt__udp_device *device, struct turn *turn)
+static void plan_turn(struct snt__udp_device *device, struct turn *turn)
 {
 	struct snt__progress_work work = snt__udp_work(device);
 
 	turn->plan = snt__progress_plan(&device->progress, &work, turn->now);
-	if (rests(turn) && !rest(device, turn)) {
+	if (may_rest(turn) && !rest_on_bells(device, turn)) {
 		if (device->progress.owner != SNT__OWNER_BORROWER)
 			snt__shm_wake(&device->shm);
 		turn->plan.thread = SNT__THREAD_AWAKE;
@@ -221,7 +224,7 @@ static void move_own(struct snt__udp_device *device, struct turn *turn)
 }
 
 /* Moves packets, unless they are another thread's. */
-static void move(struct snt__udp_device *device, struct turn *turn)
+static void move_own_packets(struct snt__udp_device *device, struct turn *turn)
 {
 	struct snt__progress *progress = &device->progress;
 
@@ -244,9 +247,9 @@ static bool take_turn(struct snt__udp_device *device, struct turn *turn)
 	snt__udp_lock(device);
 	/* Time must not go back: this may have waited for the lock. */
 	turn->now = snt__udp_now();
-	rise(device, turn);
-	move(device, turn);
-	plan_sleep(device, turn);
+	rise_from_rest(device, turn);
+	move_own_packets(device, turn);
+	plan_turn(device, turn);
 	over = device->over;
 	snt__udp_unlock(device);
 	if (!over)
@@ -254,7 +257,7 @@ static bool take_turn(struct snt__udp_device *device, struct turn *turn)
 	return !over;
 }
 
-static void *run(void *arg)
+static void *run_device_thread(void *arg)
 {
 	struct turn turn = { 0 };
 
@@ -285,7 +288,7 @@ int snt__udp_thread_start(struct snt__udp_device *device, const char *name)
 		return -errno;
 	snprintf(purpose, sizeof(purpose), "for %.40s on %s", name,
 		 snt__gid_text(device->address.gid, text));
-	ret = snt__thread_start(&device->thread, purpose, run, device);
+	ret = snt__thread_start(&device->thread, purpose, run_device_thread, device);
 	if (ret) {
 		close(device->wake_fd);
 		return ret;
