@@ -84,12 +84,12 @@ static void say(void)
 
 static int serve(unsigned port)
 {
-	struct snt_listener_opts listen = SNT_INIT(listen, .port = port);
+	struct snt_endpoint at = SNT_INIT(at, .port = port);
 	struct snt_listener *listener;
 	char host[SNT_ADDRESS_MAX];
 
 	open_end();
-	check(snt_listener_create(loop, &listen, &listener), "listen");
+	check(snt_listener_create(loop, &at, NULL, &listener), "listen");
 	check(snt_listener_address(listener, 0, host, sizeof(host)), "address");
 	printf("%s %u\n", host, snt_listener_port(listener));
 	fflush(stdout);
@@ -107,12 +107,11 @@ static int serve(unsigned port)
 
 static int ask(const char *address, unsigned port)
 {
+	struct snt_endpoint server = SNT_INIT(server, .host = address, .port = port);
 	char text[4096];
 
 	open_end();
-	opts.host = address;
-	opts.port = port;
-	check(snt_conn_connect(loop, &opts, &conn), "connect");
+	check(snt_conn_connect(loop, &server, &opts, &conn), "connect");
 	check(snt_conn_wait(conn, 10 * SECONDS), "connect");
 	snt_conn_explain(conn, text, sizeof(text));
 	fputs(text, stdout);

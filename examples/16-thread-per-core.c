@@ -83,7 +83,7 @@ int main(void)
 {
 	struct snt_stream_listener_opts listen = SNT_INIT(listen);
 	char host[SNT_ADDRESS_MAX], text[LENGTH] = "how are you?", answer[LENGTH];
-	struct snt_stream_opts to = SNT_INIT(to, .host = host);
+	struct snt_endpoint server = SNT_INIT(server, .host = host);
 	struct snt_stream *stream;
 
 	check(snt_ctx_create(NULL, &ctx));
@@ -91,7 +91,8 @@ int main(void)
 	for (struct core *core = cores; core <= cores + CORES; core++) {
 		check(snt_loop_create(ctx, NULL, &core->loop));
 		listen.arg = core;
-		check(snt_stream_listener_create(core->loop, &listen, &core->listener));
+		check(snt_stream_listener_create(core->loop, NULL, &listen,
+						 &core->listener));
 		/* The first one has no function: it leaves all streams to the others. */
 		listen.accepted = accepted;
 		listen.share = cores->listener;
@@ -99,9 +100,9 @@ int main(void)
 			check(-pthread_create(&core->thread, NULL, serve, core));
 	}
 	check(snt_stream_listener_address(cores->listener, 0, host, sizeof(host)));
-	to.port = snt_stream_listener_port(cores->listener);
+	server.port = snt_stream_listener_port(cores->listener);
 	for (int i = 0; i < CLIENTS; i++) {
-		check(snt_stream_connect(cores->loop, &to, &stream));
+		check(snt_stream_connect(cores->loop, &server, NULL, &stream));
 		check(snt_stream_write_all(stream, text, LENGTH, -1));
 		check(snt_stream_read_all(stream, answer, LENGTH, -1));
 		check(snt_stream_close(stream, -1));

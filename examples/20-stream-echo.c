@@ -71,7 +71,6 @@ static void tcp_ask(const struct address *where)
 
 static void stream_serve(int tell)
 {
-	struct snt_stream_listener_opts opts = SNT_INIT(opts);
 	struct address where;
 	struct snt_stream_listener *listener;
 	struct snt_stream *stream;
@@ -79,7 +78,7 @@ static void stream_serve(int tell)
 
 	check(snt_ctx_create(NULL, &ctx), "open");
 	check(snt_loop_create(ctx, NULL, &loop), "loop");
-	check(snt_stream_listener_create(loop, &opts, &listener), "listen");
+	check(snt_stream_listener_create(loop, NULL, NULL, &listener), "listen");
 	check(snt_stream_listener_address(listener, 0, where.host, sizeof(where.host)),
 	      "address");
 	where.port = snt_stream_listener_port(listener);
@@ -95,14 +94,14 @@ static void stream_serve(int tell)
 
 static void stream_ask(const struct address *where)
 {
-	struct snt_stream_opts opts =
-		SNT_INIT(opts, .host = where->host, .port = where->port);
+	struct snt_endpoint server =
+		SNT_INIT(server, .host = where->host, .port = where->port);
 	char text[LENGTH] = "how are you?", answer[LENGTH];
 	struct snt_stream *stream;
 
 	check(snt_ctx_create(NULL, &ctx), "open");
 	check(snt_loop_create(ctx, NULL, &loop), "loop");
-	check(snt_stream_connect(loop, &opts, &stream), "connect");
+	check(snt_stream_connect(loop, &server, NULL, &stream), "connect");
 	for (int i = 0; i < ROUNDS; i++) {
 		check(snt_stream_write(stream, text, LENGTH), "write");
 		check(snt_stream_read_all(stream, answer, LENGTH, LONG), "read");

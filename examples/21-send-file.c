@@ -48,15 +48,15 @@ static int end(struct snt_stream *stream, uint64_t bytes)
 /* Bytes are written to the file from where the peer's device has put them. */
 static int receive(unsigned port)
 {
-	struct snt_stream_listener_opts opts =
-		SNT_INIT(opts, .port = (uint16_t)port, .carrier = SNT_CARRIER_TCP);
+	struct snt_endpoint here =
+		SNT_INIT(here, .port = (uint16_t)port, .carrier = SNT_CARRIER_TCP);
 	struct snt_stream_listener *listener;
 	struct snt_stream *stream;
 	struct iovec at[2];
 	uint64_t bytes = 0;
 	ssize_t got;
 
-	check(snt_stream_listener_create(loop, &opts, &listener), "listen");
+	check(snt_stream_listener_create(loop, &here, NULL, &listener), "listen");
 	fprintf(stderr, "port %u\n", snt_stream_listener_port(listener));
 	check(snt_stream_listener_wait(listener, -1, &stream), "accept");
 	check(snt_stream_listener_destroy(listener), "listen");
@@ -72,15 +72,14 @@ static int receive(unsigned port)
 
 static int send_to(const char *host, unsigned port)
 {
-	struct snt_stream_opts opts =
-		SNT_INIT(opts, .host = host, .port = (uint16_t)port,
-			 .carrier = SNT_CARRIER_TCP);
+	struct snt_endpoint to = SNT_INIT(to, .host = host, .port = (uint16_t)port,
+					  .carrier = SNT_CARRIER_TCP);
 	static char buffer[256 << 10];
 	struct snt_stream *stream;
 	uint64_t bytes = 0;
 	ssize_t got;
 
-	check(snt_stream_connect(loop, &opts, &stream), "connect");
+	check(snt_stream_connect(loop, &to, NULL, &stream), "connect");
 	check(snt_stream_wait(stream, SNT_STREAM_OPEN, 10 * SECONDS), "connect");
 	while ((got = read(STDIN_FILENO, buffer, sizeof(buffer))) > 0) {
 		check(snt_stream_write_all(stream, buffer, got, -1) - got, "send");

@@ -75,7 +75,7 @@ static struct snt_stream_listener *start_server(void)
 		SNT_INIT(opts, .stream = &stream, .accepted = accepted);
 	struct snt_stream_listener *listener;
 
-	check(snt_stream_listener_create(loop, &opts, &listener), "listen");
+	check(snt_stream_listener_create(loop, NULL, &opts, &listener), "listen");
 	return listener;
 }
 
@@ -108,18 +108,18 @@ static void exchange(void *arg, struct snt_stream *stream, unsigned events)
 		end_stream(stream);
 }
 
-static void start_client(struct client *client,
-			 const struct snt_stream_listener *listener)
+static void start_client(struct client *client, struct snt_stream_listener *listener)
 {
 	char host[SNT_ADDRESS_MAX];
+	struct snt_endpoint server = SNT_INIT(server, .host = host);
 	struct snt_stream_opts opts =
-		SNT_INIT(opts, .recv_size = RING, .send_size = RING, .host = host,
-			 .port = snt_stream_listener_port(listener), .ready = exchange,
+		SNT_INIT(opts, .recv_size = RING, .send_size = RING, .ready = exchange,
 			 .arg = client);
 	struct snt_stream *stream;
 
 	check(snt_stream_listener_address(listener, 0, host, sizeof(host)), "address");
-	check(snt_stream_connect(loop, &opts, &stream), "connect");
+	server.port = snt_stream_listener_port(listener);
+	check(snt_stream_connect(loop, &server, &opts, &stream), "connect");
 	streams++;
 	exchange(client, stream, 0);
 }

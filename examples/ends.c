@@ -77,8 +77,8 @@ static void accept_clients(struct end *end, struct snt_listener *listener)
 static int serve(unsigned port, int tell)
 {
 	struct end end = { 0 };
-	struct snt_listener_opts opts =
-		SNT_INIT(opts, .port = (uint16_t)port, .carrier = SNT_CARRIER_TCP);
+	struct snt_endpoint at =
+		SNT_INIT(at, .port = (uint16_t)port, .carrier = SNT_CARRIER_TCP);
 	struct snt_listener *listener;
 	uint16_t chosen;
 	bool good;
@@ -86,7 +86,7 @@ static int serve(unsigned port, int tell)
 	open_end(&end);
 	if (ends->prepare)
 		ends->prepare(&end);
-	ends_check(snt_listener_create(end.loop, &opts, &listener), "listen");
+	ends_check(snt_listener_create(end.loop, &at, NULL, &listener), "listen");
 	chosen = snt_listener_port(listener);
 	if (tell >= 0 && write(tell, &chosen, sizeof(chosen)) != sizeof(chosen))
 		return 1;
@@ -103,15 +103,16 @@ static int be_client(const char *host, unsigned port)
 {
 	struct end end = { .conns = 1 };
 	struct snt_qp_opts qp = ends->qp;
-	struct snt_conn_opts opts =
-		SNT_INIT(opts, .qp = &qp, .host = host, .port = (uint16_t)port,
+	struct snt_endpoint server =
+		SNT_INIT(server, .host = host, .port = (uint16_t)port,
 			 .carrier = SNT_CARRIER_TCP);
+	struct snt_conn_opts opts = SNT_INIT(opts, .qp = &qp);
 	struct snt_conn_info info = SNT_INIT(info);
 
 	open_end(&end);
 	qp.size = sizeof(qp);
 	qp.cq = end.cq;
-	ends_check(snt_conn_connect(end.loop, &opts, &end.conn[0]), "connect");
+	ends_check(snt_conn_connect(end.loop, &server, &opts, &end.conn[0]), "connect");
 	ends_check(snt_conn_wait(end.conn[0], 10 * ENDS_SECONDS), "connect");
 	ends_check(snt_conn_query(end.conn[0], &info), "query");
 	ends_check(snt_token_unpack(info.data, info.data_length, &end.peer), "token");

@@ -245,7 +245,7 @@ void stream_listen(struct link *link, int control)
 
 	check(snt_ctx_create(NULL, &link->ctx), "open");
 	check(snt_loop_create(link->ctx, NULL, &link->loop), "open a loop");
-	check(snt_stream_listener_create(link->loop, &opts, &listener), "listen");
+	check(snt_stream_listener_create(link->loop, NULL, &opts, &listener), "listen");
 	check(snt_device_query_gid(snt_ctx_device(link->ctx, 0), 0, &gid), "address");
 	snprintf(where.host, sizeof(where.host), "%s", gid.text);
 	where.port = snt_stream_listener_port(listener);
@@ -257,13 +257,13 @@ void stream_listen(struct link *link, int control)
 void stream_connect(struct link *link, int control)
 {
 	struct where where = ask(control);
-	struct snt_stream_opts opts = defaults;
+	struct snt_endpoint to = { .size = sizeof(to),
+				   .host = where.host,
+				   .port = where.port };
 
-	opts.host = where.host;
-	opts.port = where.port;
 	check(snt_ctx_create(NULL, &link->ctx), "open");
 	check(snt_loop_create(link->ctx, NULL, &link->loop), "open a loop");
-	check(snt_stream_connect(link->loop, &opts, &link->stream), "connect");
+	check(snt_stream_connect(link->loop, &to, &defaults, &link->stream), "connect");
 	check(snt_stream_wait(link->stream, SNT_STREAM_OPEN, -1), "connect");
 	link->table = &stream_table;
 }

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 #include <sennit/api.h>
-#include <sennit/ctx.h>
+#include <sennit/endpoint.h>
 #include <sennit/loop.h>
 #include <sennit/qp.h>
 
@@ -70,7 +70,7 @@
  *
  * Identity. Each loop has an identity, chosen at random when it makes its first
  * connection, so that a peer restarted on the same address is recognised as a different
- * one. A peer that has a name (snt_conn_opts::name) has one connection: when it
+ * one. A peer that has a name (snt_endpoint.name) has one connection: when it
  * connects again, with the same name to the same listener, its old connection ends with
  * -ESTALE. Listeners that share a port (snt_listener_opts::share) each know only their
  * own connections.
@@ -98,19 +98,6 @@ struct snt_listener;
 
 /* Maximum application data in a request, an answer or a refusal. */
 #define SNT_CONN_DATA_MAX 256
-/* A name, with its NUL. */
-#define SNT_CONN_NAME_MAX 32
-/* The shortest and longest secret. */
-#define SNT_CONN_SECRET_MIN 16
-#define SNT_CONN_SECRET_MAX 256
-/* A numeric address as text, with its NUL. */
-#define SNT_ADDRESS_MAX 48
-
-enum snt_carrier {
-	SNT_CARRIER_DEFAULT = 0, /* SNT_CARRIER_CM */
-	SNT_CARRIER_CM,
-	SNT_CARRIER_TCP,
-};
 
 enum snt_conn_state {
 	SNT_CONN_REQUESTED = 1, /* by the peer: accept or reject */
@@ -149,42 +136,27 @@ struct snt_conn_opts {
 	const struct snt_qp_opts *qp;
 	void (*event)(void *arg, struct snt_conn *conn, enum snt_conn_event event);
 	void *arg;
-	/* The destination, for snt_conn_connect(): "10.0.0.1", "fe80::1%eth0" or a host
-	 * name. Of a name the first address is used whose family a device supports. The
-	 * name is resolved in the background, by a thread of its own; if it cannot be
-	 * resolved the connection ends with -EINVAL, or with -EHOSTUNREACH if the
-	 * failure may be temporary. A port is a number. */
-	const char *host;
-	uint16_t port;
-	const char *source; /* a numeric local address; NULL: any */
-	enum snt_carrier carrier;
 	/* For the peer's program; copied. */
 	const void *data;
 	size_t data_length;
-	/* Both ends have the same, or none; copied. -EOPNOTSUPP in a library that was
-	 * built without libcrypto. */
-	const void *secret;
-	size_t secret_length;
-	/* For two programs that connect to each other at the same time, under the same
-	 * name, and want a single connection: the local listener that the peer connects
-	 * to. One of the two attempts is chosen and becomes this connection, at both
-	 * ends, without requested() being called. If the peer does not connect itself,
-	 * its listener handles the request as usual. The local listener is in the same
-	 * loop and shares its port with no other listener. NULL: no simultaneous
-	 * connection. */
-	struct snt_listener *meet;
-	const char *name;   /* of this end, see "Identity"; NULL: none */
-	uint64_t setup_ns;  /* for all of the setup; 0: 10 s */
-	uint64_t detect_ns; /* see above, from 50 ms; the lesser of both ends; 0: 5 s */
 	uint64_t close_wr_id; /* of the QP's SNT_OP_CLOSED, on a CQ without ops */
-	/* For snt_conn_connect(): how often to retry after a temporary failure, and
-	 * after the loss of a connection. The delay is 10 ms at first, doubles each
-	 * time up to 10 s, and is randomly shortened by up to a half. */
+	/* Connecting: how often to retry after a temporary failure, and after the loss of a
+	 * connection. The delay is 10 ms at first, doubles each time up to 10 s, and is
+	 * randomly shortened by up to a half. */
 	uint32_t retries;
+	/* Connecting, for two programs that connect to each other at the same time, under
+	 * the same name (snt_endpoint.name), and want a single connection: the local
+	 * listener that the peer connects to. One of the two attempts is chosen and becomes
+	 * this connection, at both ends, without requested() being called. If the peer does
+	 * not connect itself, its listener handles the request as usual. The local listener
+	 * is in the same loop and shares its port with no other listener. NULL: no
+	 * simultaneous connection. */
+	struct snt_listener *meet;
 };
 
 /**
  * snt_conn_connect - connect to a listener
+ * @endpoint: host and port are required
  *
  * The connection object is returned at once; it is established, or over, later.
  *
@@ -199,13 +171,14 @@ struct snt_conn_opts {
  *                   started to resolve one, because of RLIMIT_NPROC or pids.max
  *   -ENOMEM, or the errno of the system or device.
  */
-SNT_API int snt_conn_connect(struct snt_loop *loop, const struct snt_conn_opts *opts,
+SNT_API int snt_conn_connect(struct snt_loop *loop, const struct snt_endpoint *endpoint,
+			     const struct snt_conn_opts *opts,
 			     struct snt_conn **conn_out);
 
 /**
  * snt_conn_accept - accept a requested connection
- * @opts: host, port, source, carrier and retries must be 0; the secret and name are the
- *	listener's
+ *
+ * The endpoint is the listener's. `retries` and `meet` are for the end that connects.
  *
  * Returns: 0; -EINVAL as snt_conn_connect(); -EALREADY if it was accepted or
  * rejected before; -ENOTCONN if the peer has since gone.
@@ -300,7 +273,7 @@ struct snt_conn_info {
 	/* The peer's: of its request, answer or refusal. */
 	const void *data;
 	size_t data_length;
-	char peer_name[SNT_CONN_NAME_MAX];
+	char peer_name[SNT_NAME_MAX];
 	char peer_address[64]; /* "10.0.0.1:4000", "[fe80::1]:4000" */
 };
 
@@ -364,20 +337,10 @@ SNT_API int snt_conn_query_pair(const struct snt_conn *conn, unsigned pair,
 
 struct snt_listener_opts {
 	size_t size;
-	/* A local address; NULL: all. Or a name, which the call resolves before it
-	 * returns, for up to setup_ns, so that it can report the port, or that the name
-	 * is unknown. A loop that must not block uses a numeric address here. */
-	const char *host;
-	uint16_t port; /* 0: any that is free */
-	enum snt_carrier carrier;
 	uint32_t backlog; /* connections in setup, before requested(); 0: 1024 */
 	/* Maximum number of connections from this listener; 0: 4096, the most that a
 	 * loop can have with SNT_CARRIER_CM. */
 	uint32_t connection_max;
-	const void *secret; /* as in snt_conn_opts */
-	size_t secret_length;
-	/* As in snt_conn_opts, for each connection; and for resolving `host`. */
-	uint64_t setup_ns;
 	/* A peer that knows the secret requests a connection: accept or reject it, now
 	 * or later. The connection is the program's from now on. NULL:
 	 * snt_listener_wait() returns it. */
@@ -389,13 +352,16 @@ struct snt_listener_opts {
 	 * its thread from then on. A listener without a function that opened the port leaves
 	 * all peers to those that share it. A peer that is assigned to a listener without
 	 * room is refused. The listener that opened the port must exist during this call,
-	 * and its loop must run; the port is closed with it. host, port and carrier are 0
-	 * then; all other options are this listener's own. NULL: none. */
+	 * and its loop must run; the port is closed with it. host, port and carrier are
+	 * those of that listener; all else, in the endpoint too, is this listener's own.
+	 * NULL: none. */
 	struct snt_listener *share;
 };
 
 /**
  * snt_listener_create - listen for connections
+ * @endpoint: NULL: any free port of all local addresses
+ * @opts: NULL for all defaults
  *
  * Returns: 0, or, with nothing left behind, -EINVAL, also for an unknown host name;
  * -ETIMEDOUT or -EHOSTUNREACH for a name that cannot be resolved now; -EADDRINUSE;
@@ -403,6 +369,7 @@ struct snt_listener_opts {
  * of the system or device.
  */
 SNT_API int snt_listener_create(struct snt_loop *loop,
+				const struct snt_endpoint *endpoint,
 				const struct snt_listener_opts *opts,
 				struct snt_listener **listener_out);
 
@@ -417,7 +384,7 @@ SNT_API uint16_t snt_listener_port(const struct snt_listener *listener);
  * @buffer: receives a numeric address, such as "10.0.0.1", with its NUL
  * @size: of the buffer; SNT_ADDRESS_MAX always suffices
  *
- * For the peer's snt_conn_opts::host; snt_listener_port() is its port. A listener that was
+ * For the peer's snt_endpoint.host; snt_listener_port() is its port. A listener that was
  * given a host has the address of that host alone. One without has an address for each
  * device of the context, in the order of the GIDs' scores (device.h): those that routers
  * forward come before loopback and link-local ones. Where no device has an IP address, as on

@@ -10,6 +10,7 @@
 #include <sennit/cq.h>
 #include <sennit/ctx.h>
 #include <sennit/device.h>
+#include <sennit/endpoint.h>
 #include <sennit/err.h>
 #include <sennit/loop.h>
 #include <sennit/mem.h>

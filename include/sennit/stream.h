@@ -107,16 +107,6 @@ struct snt_stream_opts {
 	 * snt_stream_events. */
 	void (*ready)(void *arg, struct snt_stream *stream, unsigned events);
 	void *arg;
-	/* For snt_stream_connect(): as in snt_conn_opts. */
-	const char *host;
-	uint16_t port;
-	const char *source;
-	enum snt_carrier carrier;
-	const void *secret;
-	size_t secret_length;
-	const char *name;
-	uint64_t setup_ns;
-	uint64_t detect_ns;
 	/* For the peer's program; copied. */
 	const void *data;
 	size_t data_length;
@@ -124,6 +114,8 @@ struct snt_stream_opts {
 
 /**
  * snt_stream_connect - connect to a listener
+ * @endpoint: host and port are required
+ * @opts: NULL for all defaults
  *
  * Bytes written before the stream is open are sent as soon as it is.
  *
@@ -132,22 +124,17 @@ struct snt_stream_opts {
  * snt_conn_connect() and snt_mem_register().
  */
 SNT_API int snt_stream_connect(struct snt_loop *loop,
+			       const struct snt_endpoint *endpoint,
 			       const struct snt_stream_opts *opts,
 			       struct snt_stream **stream_out);
 
 struct snt_stream_listener_opts {
 	size_t size;
-	const char *host; /* as in snt_listener_opts, from here */
-	uint16_t port;
-	enum snt_carrier carrier;
-	/* Includes streams that ended before they were accepted. */
+	/* As in snt_listener_opts. The backlog includes streams that ended before they
+	 * were accepted. */
 	uint32_t backlog;
 	uint32_t connection_max;
-	const void *secret;
-	size_t secret_length;
-	uint64_t setup_ns; /* to here */
-	/* Options of accepted streams, copied; host, port, source, carrier, secret and
-	 * name must be 0. NULL: all defaults. */
+	/* Options of accepted streams, copied. NULL: all defaults. */
 	const struct snt_stream_opts *stream;
 	/* A stream is open, or is already over with bytes left to read: it is the
 	 * program's from now on. NULL: snt_stream_listener_wait() returns it. */
@@ -161,6 +148,8 @@ struct snt_stream_listener_opts {
 
 /**
  * snt_stream_listener_create - listen for streams
+ * @endpoint: NULL: any free port of all local addresses
+ * @opts: NULL for all defaults
  *
  * All requested streams are accepted, within the limits.
  *
@@ -168,6 +157,7 @@ struct snt_stream_listener_opts {
  * snt_listener_create().
  */
 SNT_API int snt_stream_listener_create(struct snt_loop *loop,
+				       const struct snt_endpoint *endpoint,
 				       const struct snt_stream_listener_opts *opts,
 				       struct snt_stream_listener **listener_out);
 
@@ -214,7 +204,8 @@ SNT_API int snt_stream_listener_destroy(struct snt_stream_listener *listener);
 /**
  * snt_stream_create - make a stream over a virtual QP of the program
  * @qp: not yet connected, nothing posted; reports to one CQ, made with ops; of any scheme
- * @opts: sizes and functions; depth is that of the QP, and the rest must be 0
+ * @opts: sizes, functions and data; the rest describes the QP of a stream by address, and
+ *	is not used
  *
  * For programs that connect by cards (card.h). Both ends make their stream, exchange
  * offers in the same way as cards, connect their QPs, then call snt_stream_start().

@@ -267,7 +267,8 @@ static void timer_fired(struct snt_timer *timer)
  * Creation and destruction
  */
 
-int snt__conn_make(struct snt__conn_loop *conn_loop, struct snt_conn **conn_out)
+int snt__conn_make(struct snt__conn_loop *conn_loop,
+		   const struct snt_endpoint *endpoint, struct snt_conn **conn_out)
 {
 	struct snt_conn *conn = calloc(1, sizeof(*conn));
 
@@ -277,7 +278,11 @@ int snt__conn_make(struct snt__conn_loop *conn_loop, struct snt_conn **conn_out)
 	conn->worker.work = work;
 	conn->timer.fired = timer_fired;
 	conn->timer.arg = conn;
-	conn->setup_ns = SNT__CONN_SETUP_NS;
+	conn->setup_ns = endpoint->setup_ns;
+	conn->detect_ns = endpoint->detect_ns;
+	conn->secret_length = endpoint->secret_length;
+	if (endpoint->secret)
+		memcpy(conn->secret, endpoint->secret, endpoint->secret_length);
 	conn->peer.ss_family = AF_UNSPEC;
 	*conn_out = conn;
 	return 0;
@@ -419,26 +424,25 @@ static int start_at(struct snt_conn *conn, const char *host, uint16_t port)
 	return count < 0 ? count : call_any(conn, found, count);
 }
 
-static int find_source(struct snt_conn *conn, const struct snt_conn_opts *opts)
+static int find_source(struct snt_conn *conn, const struct snt_endpoint *endpoint)
 {
 	int ret;
 
-	if (!opts->host)
-		return snt__fail(EINVAL, "snt_conn_opts.host is missing");
-	if (!opts->port)
+	if (!endpoint->host)
+		return snt__fail(EINVAL, "snt_endpoint.host is missing");
+	if (!endpoint->port)
 		return snt__fail(EINVAL,
-				 "snt_conn_opts.port is 0; which one does \"%s\" "
+				 "snt_endpoint.port is 0; which one does \"%s\" "
 				 "listen on?",
-				 opts->host);
+				 endpoint->host);
 	conn->source.ss_family = AF_UNSPEC;
-	if (!opts->source)
+	if (!endpoint->source)
 		return 0;
-	ret = snt__address_parse(opts->source, 0, &conn->source);
+	ret = snt__address_parse(endpoint->source, 0, &conn->source);
 	if (ret == -ENOENT)
 		return snt__fail(EINVAL,
-				 "snt_conn_opts.source \"%s\" is not a numeric "
-				 "address",
-				 opts->source);
+				 "snt_endpoint.source \"%s\" is not a numeric address",
+				 endpoint->source);
 	return ret < 0 ? ret : 0;
 }
 
@@ -453,66 +457,69 @@ static int take_opts(struct snt_conn *conn, const struct snt_conn_opts *opts)
 				      &conn->offer);
 	if (ret)
 		return ret;
+	conn->offer.detect_ms = (uint32_t)(conn->detect_ns / MS_NS);
 	conn->event = opts->event;
 	conn->arg = opts->arg;
 	conn->close_wr_id = opts->close_wr_id;
-	if (opts->setup_ns)
-		conn->setup_ns = opts->setup_ns;
 	return 0;
 }
 
-static int set_up(struct snt_conn *conn, const struct snt_conn_opts *opts)
+static int take_meet(struct snt_conn *conn, struct snt_listener *meet)
 {
-	int ret = snt__offer_check_secret(opts->secret, opts->secret_length);
-
-	if (!ret)
-		ret = take_opts(conn, opts);
-	if (!ret)
-		ret = find_source(conn, opts);
-	if (ret)
-		return ret;
-	if (opts->carrier > SNT_CARRIER_TCP)
-		return snt__fail(EINVAL, "snt_conn_opts.carrier is %u, which is none",
-				 opts->carrier);
-	conn->carrier_kind = opts->carrier ? opts->carrier : SNT_CARRIER_CM;
-	conn->secret_length = opts->secret_length;
-	if (opts->secret)
-		memcpy(conn->secret, opts->secret, opts->secret_length);
-	conn->retries = opts->retries;
-	conn->meet = opts->meet;
-	if (conn->meet && !opts->name)
-		return snt__fail(
-			EINVAL, "snt_conn_opts.meet needs snt_conn_opts.name, the same "
-				"at both ends");
-	if (conn->meet && (snt__listener_conn_loop(conn->meet) != conn->conn_loop ||
-			   snt__feed_is_shared(snt__listener_member(conn->meet))))
+	if (!meet)
+		return 0;
+	if (!conn->offer.name[0])
+		return snt__fail(EINVAL,
+				 "snt_conn_opts.meet needs snt_endpoint.name, the same "
+				 "at both ends");
+	if (snt__listener_conn_loop(meet) != conn->conn_loop ||
+	    snt__feed_is_shared(snt__listener_member(meet)))
 		return snt__fail(EINVAL, "snt_conn_opts.meet is in another loop, or "
 					 "shares its port with other listeners");
-	if (conn->meet) {
-		conn->offer.meets = true;
-		snt__list_append(&conn->conn_loop->meetings, &conn->in_meetings);
-	}
-	return start_at(conn, opts->host, opts->port);
+	conn->meet = meet;
+	conn->offer.meets = true;
+	snt__list_append(&conn->conn_loop->meetings, &conn->in_meetings);
+	return 0;
 }
 
-int snt_conn_connect(struct snt_loop *loop, const struct snt_conn_opts *user_opts,
-		     struct snt_conn **conn_out)
+static int set_up(struct snt_conn *conn, const struct snt_endpoint *endpoint,
+		  const struct snt_conn_opts *opts)
 {
+	int ret = take_opts(conn, opts);
+
+	if (!ret)
+		ret = find_source(conn, endpoint);
+	if (ret)
+		return ret;
+	if (endpoint->name)
+		memcpy(conn->offer.name, endpoint->name, strlen(endpoint->name));
+	conn->carrier_kind = endpoint->carrier;
+	conn->retries = opts->retries;
+	ret = take_meet(conn, opts->meet);
+	return ret ? ret : start_at(conn, endpoint->host, endpoint->port);
+}
+
+int snt_conn_connect(struct snt_loop *loop, const struct snt_endpoint *user_endpoint,
+		     const struct snt_conn_opts *user_opts, struct snt_conn **conn_out)
+{
+	struct snt_endpoint endpoint;
 	struct snt_conn_opts opts;
 	struct snt_conn *conn = NULL;
 	struct snt__conn_loop *conn_loop;
-	int ret = snt__opts_import(&opts, sizeof(opts), user_opts,
-				   "struct snt_conn_opts");
+	int ret = snt__endpoint_import(user_endpoint, &endpoint);
 
+	if (!ret)
+		ret = snt__opts_import(&opts, sizeof(opts), user_opts,
+				       "struct snt_conn_opts");
 	if (!ret)
 		ret = snt__conn_loop_get(loop, &conn_loop);
 	if (!ret)
-		ret = snt__conn_make(conn_loop, &conn);
+		ret = snt__conn_make(conn_loop, &endpoint, &conn);
 	if (ret)
 		return ret;
 	conn->programs = true;
 	conn_loop->users++;
-	ret = set_up(conn, &opts);
+	ret = set_up(conn, &endpoint, &opts);
 	if (ret) {
 		snt__conn_free(conn);
 		return ret;
@@ -536,11 +543,6 @@ int snt_conn_accept(struct snt_conn *conn, const struct snt_conn_opts *user_opts
 				 "the connection was accepted or rejected before");
 	if (snt__handshake_over(&conn->hs))
 		return snt__fail(ENOTCONN, "the peer has gone: %s", conn->hs.text);
-	if (opts.host || opts.port || opts.source || opts.carrier || opts.retries ||
-	    opts.secret || opts.name || opts.meet)
-		return snt__fail(
-			EINVAL, "host, port, source, carrier, retries, secret, name "
-				"and meet are for the end that connects; leave them 0");
 	ret = take_opts(conn, &opts);
 	if (ret)
 		return ret;

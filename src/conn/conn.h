@@ -6,6 +6,7 @@
 #include <sennit/op.h>
 
 #include "conn/carrier.h"
+#include "conn/endpoint.h"
 #include "conn/handshake.h"
 #include "conn/lookup.h"
 #include "conn/probing.h"
@@ -18,9 +19,6 @@
 
 /* In snt_conn::events, besides the public ones: report to the listener's program. */
 #define SNT__CONN_REQUEST 0
-
-/* Unless an option says otherwise. */
-#define SNT__CONN_SETUP_NS UINT64_C(10000000000)
 
 struct snt_conn {
 	struct snt__conn_loop *conn_loop;
@@ -77,7 +75,7 @@ struct snt_conn {
 	struct snt__offer offer;
 
 	size_t secret_length;
-	uint8_t secret[SNT_CONN_SECRET_MAX];
+	uint8_t secret[SNT_SECRET_MAX];
 	struct sockaddr_storage peer;
 };
 
@@ -95,7 +93,8 @@ void snt__conn_fail(struct snt_conn *conn, enum snt__end_code code, int error,
 		    const char *text);
 
 /* conn.c: a connection that the program does not have yet. */
-int snt__conn_make(struct snt__conn_loop *conn_loop, struct snt_conn **conn_out);
+int snt__conn_make(struct snt__conn_loop *conn_loop,
+		   const struct snt_endpoint *endpoint, struct snt_conn **conn_out);
 /* conn.c: frees it, with everything it owns. */
 void snt__conn_free(struct snt_conn *conn);
 
@@ -119,12 +118,11 @@ bool snt__simultaneous_awaits(struct snt_conn *conn);
 /* conn.c: releases everything that an attempt created, but not the connection. */
 void snt__conn_shut(struct snt_conn *conn);
 
-/* offer.c: the offer for the context's devices. `qp` is a copy of opts->qp in our
- * size. */
+/* offer.c: the offer for the context's devices, without what the endpoint adds. `qp` is a
+ * copy of opts->qp in our size. */
 int snt__offer_make(const struct snt__conn_loop *conn_loop,
 		    const struct snt_conn_opts *opts, const struct snt_qp_opts *qp,
 		    struct snt__offer *offer);
-int snt__offer_check_secret(const void *secret, size_t length);
 int snt__offer_check_data(const void *data, size_t length);
 
 /* The end of the setup time. */

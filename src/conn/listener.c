@@ -30,12 +30,11 @@ struct snt_listener {
 	unsigned backlog;
 	unsigned pending; /* not yet requested, or over and kept */
 	unsigned connection_max, connection_count;
-	uint64_t setup_ns;
+	struct snt_endpoint endpoint; /* without strings; the secret is the one below */
 	void (*requested)(void *arg, struct snt_listener *listener,
 			  struct snt_conn *conn);
 	void *arg;
-	size_t secret_length;
-	uint8_t secret[SNT_CONN_SECRET_MAX];
+	uint8_t secret[SNT_SECRET_MAX];
 	uint64_t rejected_at; /* time of the last log line about one; 0: never */
 	unsigned rejected;    /* since then, without a log line */
 };
@@ -65,15 +64,12 @@ struct snt_conn *snt__listener_heard(struct snt_listener *listener,
 
 	if (!snt__listener_has_room(listener) ||
 	    snt__ctx_random(conn_loop->ctx, nonce, sizeof(nonce)) ||
-	    snt__conn_make(conn_loop, &conn))
+	    snt__conn_make(conn_loop, &listener->endpoint, &conn))
 		return NULL;
 	conn->listener = listener;
 	conn->carrier = carrier;
 	conn->began_at = snt__conn_loop_now(conn_loop);
 	conn->attempts = 1;
-	conn->setup_ns = listener->setup_ns;
-	conn->secret_length = listener->secret_length;
-	memcpy(conn->secret, listener->secret, listener->secret_length);
 	snt__handshake_init(&conn->hs,
 			    &(struct snt__handshake_opts){
 				    .identity = conn_loop->identity,
@@ -105,8 +101,8 @@ static void log_rejected(struct snt_listener *listener, const struct snt_conn *c
 	snt__address_text((const struct sockaddr *)&conn->peer, address);
 	snt__log(&listener->conn_loop->ctx->log, SNT_LOG_WARN,
 		 "port %u: %s was rejected: %s%s", snt_listener_port(listener), address,
-		 listener->secret_length ? "it did not prove that it knows the secret"
-					 : "it has a secret, and this end has none",
+		 listener->endpoint.secret ? "it did not prove that it knows the secret"
+					   : "it has a secret, and this end has none",
 		 more);
 	listener->rejected_at = now;
 	listener->rejected = 0;
@@ -191,15 +187,14 @@ int snt__listener_tell(struct snt_conn *conn)
  * Creation and destruction
  */
 
-static int add_acceptor(struct snt_listener *listener,
-			const struct snt_listener_opts *opts,
+static int add_acceptor(struct snt_listener *listener, enum snt_carrier carrier,
 			const struct sockaddr_storage *address)
 {
 	struct snt__acceptor **acceptor = &listener->acceptor[listener->acceptor_count];
 	const struct sockaddr *at = (const struct sockaddr *)address;
 	int ret;
 
-	if (opts->carrier == SNT_CARRIER_TCP)
+	if (carrier == SNT_CARRIER_TCP)
 		ret = snt__tcp_listen(listener->conn_loop, at, listener->backlog,
 				      listener, acceptor);
 	else
@@ -209,29 +204,29 @@ static int add_acceptor(struct snt_listener *listener,
 	return ret;
 }
 
-static int find(const struct snt_listener *listener,
-		const struct snt_listener_opts *opts, struct sockaddr_storage *address)
+static int find_addresses(const struct snt_listener *listener,
+			  const struct snt_endpoint *endpoint,
+			  struct sockaddr_storage *address)
 {
-	int count = snt__address_parse(opts->host, opts->port, address);
+	int count = snt__address_parse(endpoint->host, endpoint->port, address);
 
 	if (count != -ENOENT)
 		return count;
-	return snt__lookup_within(listener->conn_loop, opts->host, opts->port,
-				  listener->setup_ns, address, EARS_MAX);
+	return snt__lookup_within(listener->conn_loop, endpoint->host, endpoint->port,
+				  endpoint->setup_ns, address, EARS_MAX);
 }
 
-static int listen_on(struct snt_listener *listener,
-		     const struct snt_listener_opts *opts)
+static int listen_on(struct snt_listener *listener, const struct snt_endpoint *endpoint)
 {
 	struct sockaddr_storage address[EARS_MAX];
-	int count = find(listener, opts, address);
+	int count = find_addresses(listener, endpoint, address);
 	int ret = 0;
 
 	if (count < 0)
 		return count;
 	/* A name's first address is the one that peers try first. */
 	for (int i = 0; i < count; i++) {
-		ret = add_acceptor(listener, opts, &address[i]);
+		ret = add_acceptor(listener, endpoint->carrier, &address[i]);
 		if (!ret)
 			return 0;
 	}
@@ -264,50 +259,33 @@ static int share_acceptor(struct snt_listener *listener,
 	return acceptor->table->by_cm ? snt__cm_loop_open(listener->conn_loop) : 0;
 }
 
-static int check_share(const struct snt_listener *listener,
-		       const struct snt_listener_opts *opts)
+static void take_opts(struct snt_listener *listener,
+		      const struct snt_endpoint *endpoint,
+		      const struct snt_listener_opts *opts)
 {
-	if (opts->host || opts->port || opts->carrier)
-		return snt__fail(EINVAL,
-				 "snt_listener_opts.host, port and carrier are those "
-				 "of the listener that is shared; leave them 0");
-	if (opts->share->conn_loop->ctx != listener->conn_loop->ctx)
-		return snt__fail(EINVAL,
-				 "snt_listener_opts.share is of another context");
-	return 0;
-}
-
-static int open_ears(struct snt_listener *listener,
-		     const struct snt_listener_opts *opts)
-{
-	int ret;
-
-	if (!opts->share)
-		return listen_on(listener, opts);
-	ret = check_share(listener, opts);
-	return ret ? ret : share_acceptor(listener, opts->share);
-}
-
-static int set_up(struct snt_listener *listener, const struct snt_listener_opts *opts)
-{
-	int ret = snt__offer_check_secret(opts->secret, opts->secret_length);
-
-	if (ret)
-		return ret;
-	if (opts->carrier > SNT_CARRIER_TCP)
-		return snt__fail(EINVAL,
-				 "snt_listener_opts.carrier is %u, which is none",
-				 opts->carrier);
 	listener->backlog = opts->backlog ? opts->backlog : BACKLOG_DEFAULT;
 	listener->connection_max =
 		opts->connection_max ? opts->connection_max : CONNECTION_DEFAULT;
-	listener->setup_ns = opts->setup_ns ? opts->setup_ns : SNT__CONN_SETUP_NS;
 	listener->requested = opts->requested;
 	listener->arg = opts->arg;
-	listener->secret_length = opts->secret_length;
-	if (opts->secret)
-		memcpy(listener->secret, opts->secret, opts->secret_length);
-	return open_ears(listener, opts);
+	listener->endpoint = *endpoint;
+	listener->endpoint.host = listener->endpoint.source = NULL;
+	listener->endpoint.name = NULL;
+	if (!endpoint->secret)
+		return;
+	memcpy(listener->secret, endpoint->secret, endpoint->secret_length);
+	listener->endpoint.secret = listener->secret;
+}
+
+static int open_ears(struct snt_listener *listener, const struct snt_endpoint *endpoint,
+		     const struct snt_listener *share)
+{
+	if (!share)
+		return listen_on(listener, endpoint);
+	if (share->conn_loop->ctx != listener->conn_loop->ctx)
+		return snt__fail(EINVAL,
+				 "snt_listener_opts.share is of another context");
+	return share_acceptor(listener, share);
 }
 
 static void close_ears(struct snt_listener *listener)
@@ -329,16 +307,19 @@ static struct snt__member *join(struct snt_listener *listener,
 			      opts->share || opts->requested);
 }
 
-int snt_listener_create(struct snt_loop *loop,
+int snt_listener_create(struct snt_loop *loop, const struct snt_endpoint *user_endpoint,
 			const struct snt_listener_opts *user_opts,
 			struct snt_listener **listener_out)
 {
+	struct snt_endpoint endpoint;
 	struct snt_listener_opts opts;
 	struct snt_listener *listener;
 	struct snt__conn_loop *conn_loop;
-	int ret = snt__opts_import(&opts, sizeof(opts), user_opts,
-				   "struct snt_listener_opts");
+	int ret = snt__endpoint_import(user_endpoint, &endpoint);
 
+	if (!ret)
+		ret = snt__opts_import(&opts, sizeof(opts), user_opts,
+				       "struct snt_listener_opts");
 	if (!ret)
 		ret = snt__conn_loop_get(loop, &conn_loop);
 	if (ret)
@@ -349,7 +330,8 @@ int snt_listener_create(struct snt_loop *loop,
 	listener->conn_loop = conn_loop;
 	snt__list_init(&listener->conns);
 	snt__list_init(&listener->requests);
-	ret = set_up(listener, &opts);
+	take_opts(listener, &endpoint, &opts);
+	ret = open_ears(listener, &endpoint, opts.share);
 	/* Last: connections may come from here on. */
 	if (!ret && !(listener->member = join(listener, &opts)))
 		ret = snt__fail(ENOMEM, "no memory for a listener");

@@ -8,27 +8,7 @@
 #include "vqp/cq.h"
 #include "vqp/options.h"
 
-#define DETECT_DEFAULT_MS 5000
-#define DETECT_MIN_MS	  50
-#define DETECT_MAX_MS	  3600000
-#define NS_PER_MS	  UINT64_C(1000000)
-#define LANES_MAX	  128
-
-int snt__offer_check_secret(const void *secret, size_t length)
-{
-	if (!secret && !length)
-		return 0;
-	if (!secret)
-		return snt__fail(EINVAL, "a secret of %zu bytes is NULL", length);
-	if (length < SNT_CONN_SECRET_MIN || length > SNT_CONN_SECRET_MAX)
-		return snt__fail(EINVAL, "a secret has %d to %d bytes, not %zu",
-				 SNT_CONN_SECRET_MIN, SNT_CONN_SECRET_MAX, length);
-	if (!snt__mac_available())
-		return snt__fail(EOPNOTSUPP,
-				 "this library was built without libcrypto, so that it "
-				 "cannot use a secret");
-	return 0;
-}
+#define LANES_MAX 128
 
 static int describe_device(const struct snt_device *device,
 			   struct snt__offer_device *out)
@@ -129,32 +109,14 @@ int snt__offer_check_data(const void *data, size_t length)
 			       : 0;
 }
 
-static int set_words(const struct snt_conn_opts *opts, struct snt__offer *offer)
-{
-	int ret = snt__offer_check_data(opts->data, opts->data_length);
-
-	if (ret)
-		return ret;
-	if (opts->name && (!opts->name[0] || strlen(opts->name) >= SNT_CONN_NAME_MAX))
-		return snt__fail(EINVAL,
-				 "snt_conn_opts.name \"%.64s\" has %zu characters; it "
-				 "must be 1 to %d",
-				 opts->name, strlen(opts->name), SNT_CONN_NAME_MAX - 1);
-	offer->data_length = (uint16_t)opts->data_length;
-	if (opts->data_length)
-		memcpy(offer->data, opts->data, opts->data_length);
-	if (opts->name)
-		memcpy(offer->name, opts->name, strlen(opts->name));
-	return 0;
-}
-
 int snt__offer_make(const struct snt__conn_loop *conn_loop,
 		    const struct snt_conn_opts *opts, const struct snt_qp_opts *qp,
 		    struct snt__offer *offer)
 {
-	uint64_t detect_ms = opts->detect_ns / NS_PER_MS;
 	int ret = check_qp(conn_loop, qp);
 
+	if (!ret)
+		ret = snt__offer_check_data(opts->data, opts->data_length);
 	if (ret)
 		return ret;
 	memset(offer, 0, sizeof(*offer));
@@ -162,15 +124,8 @@ int snt__offer_make(const struct snt__conn_loop *conn_loop,
 	offer->flags = (uint8_t)qp->flags;
 	offer->lanes = (uint8_t)qp->lanes;
 	offer->mtu = qp->mtu ? (uint16_t)qp->mtu : 4096;
-	if (!opts->detect_ns)
-		detect_ms = DETECT_DEFAULT_MS;
-	if (detect_ms < DETECT_MIN_MS || detect_ms > DETECT_MAX_MS)
-		return snt__fail(
-			EINVAL,
-			"snt_conn_opts.detect_ns is %llu; it must be from 50 ms "
-			"to an hour",
-			(unsigned long long)opts->detect_ns);
-	offer->detect_ms = (uint32_t)detect_ms;
-	ret = describe_devices(conn_loop->ctx, qp->devices, offer);
-	return ret ? ret : set_words(opts, offer);
+	offer->data_length = (uint16_t)opts->data_length;
+	if (opts->data_length)
+		memcpy(offer->data, opts->data, opts->data_length);
+	return describe_devices(conn_loop->ctx, qp->devices, offer);
 }

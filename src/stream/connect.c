@@ -125,8 +125,7 @@ static struct snt_qp_opts qp_opts_of(const struct snt__conn_loop *conn_loop,
 int snt__stream_check_for_conn(struct snt_loop *loop,
 			       const struct snt_stream_opts *opts)
 {
-	struct snt_conn_opts conn = { .size = sizeof(conn),
-				      .detect_ns = opts->detect_ns };
+	const struct snt_conn_opts conn = { .size = sizeof(conn) };
 	struct snt__offer offer;
 	struct snt_qp_opts qp;
 	struct snt__conn_loop *conn_loop;
@@ -157,8 +156,6 @@ static int fill_plan(struct snt__stream_plan *plan, struct snt_stream *stream,
 		.arg = stream,
 		.data = plan->offer,
 		.data_length = (size_t)length,
-		.setup_ns = opts->setup_ns,
-		.detect_ns = opts->detect_ns,
 	};
 	return 0;
 }
@@ -182,7 +179,8 @@ int snt__stream_plan(struct snt_loop *loop, const struct snt_stream_opts *opts,
 	return ret;
 }
 
-int snt_stream_connect(struct snt_loop *loop, const struct snt_stream_opts *user_opts,
+int snt_stream_connect(struct snt_loop *loop, const struct snt_endpoint *endpoint,
+		       const struct snt_stream_opts *user_opts,
 		       struct snt_stream **stream_out)
 {
 	struct snt__stream_plan plan;
@@ -195,14 +193,7 @@ int snt_stream_connect(struct snt_loop *loop, const struct snt_stream_opts *user
 		ret = snt__stream_plan(loop, &opts, &plan, &stream);
 	if (ret)
 		return ret;
-	plan.conn.host = opts.host;
-	plan.conn.port = opts.port;
-	plan.conn.source = opts.source;
-	plan.conn.carrier = opts.carrier;
-	plan.conn.secret = opts.secret;
-	plan.conn.secret_length = opts.secret_length;
-	plan.conn.name = opts.name;
-	ret = snt_conn_connect(loop, &plan.conn, &stream->conn);
+	ret = snt_conn_connect(loop, endpoint, &plan.conn, &stream->conn);
 	if (ret) {
 		snt__stream_unmake(stream);
 		return ret;

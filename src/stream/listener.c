@@ -119,12 +119,6 @@ static int take_opts(struct snt_stream_listener *listener,
 
 	if (ret)
 		return ret;
-	if (stream->host || stream->port || stream->source || stream->carrier ||
-	    stream->secret || stream->name)
-		return snt__fail(EINVAL,
-				 "host, port, source, carrier, secret and name of "
-				 "snt_stream_listener_opts.stream are for the end that "
-				 "connects; leave them 0");
 	ret = snt__stream_check_for_conn(listener->loop, stream);
 	if (ret)
 		return ret;
@@ -137,6 +131,7 @@ static int take_opts(struct snt_stream_listener *listener,
 }
 
 int snt_stream_listener_create(struct snt_loop *loop,
+			       const struct snt_endpoint *endpoint,
 			       const struct snt_stream_listener_opts *user_opts,
 			       struct snt_stream_listener **listener_out)
 {
@@ -154,20 +149,14 @@ int snt_stream_listener_create(struct snt_loop *loop,
 	listener->loop = loop;
 	snt__list_init(&listener->coming);
 	snt__list_init(&listener->open);
-	below.host = opts.host;
-	below.port = opts.port;
-	below.carrier = opts.carrier;
 	below.backlog = opts.backlog;
 	below.connection_max = opts.connection_max;
-	below.secret = opts.secret;
-	below.secret_length = opts.secret_length;
-	below.setup_ns = opts.setup_ns;
 	below.requested = requested;
 	below.arg = listener;
 	below.share = opts.share ? opts.share->listener : NULL;
 	ret = take_opts(listener, &opts);
 	if (!ret)
-		ret = snt_listener_create(loop, &below, &listener->listener);
+		ret = snt_listener_create(loop, endpoint, &below, &listener->listener);
 	if (ret) {
 		free(listener);
 		return ret;

@@ -176,19 +176,6 @@ static int check_qp(const struct snt_qp *qp)
 	return 0;
 }
 
-static int check_opts(const struct snt_stream_opts *opts)
-{
-	if (opts->depth || opts->lanes || opts->devices || opts->mtu || opts->cq ||
-	    opts->inline_max || opts->host || opts->port || opts->source ||
-	    opts->carrier || opts->secret || opts->name || opts->setup_ns ||
-	    opts->detect_ns)
-		return snt__fail(
-			EINVAL, "only sizes, data, ready and arg are for a stream over "
-				"a QP of the program's; leave the rest of "
-				"snt_stream_opts 0");
-	return 0;
-}
-
 int snt_stream_create(struct snt_qp *qp, const struct snt_stream_opts *user_opts,
 		      struct snt_stream **stream_out)
 {
@@ -197,8 +184,6 @@ int snt_stream_create(struct snt_qp *qp, const struct snt_stream_opts *user_opts
 	int ret = snt__opts_import(&opts, sizeof(opts), user_opts,
 				   "struct snt_stream_opts");
 
-	if (!ret)
-		ret = check_opts(&opts);
 	if (!ret)
 		ret = check_qp(qp);
 	if (!ret)

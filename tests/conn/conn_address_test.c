@@ -47,11 +47,11 @@ static void listener_on_all_is_reached_at_every_device(void **state)
 			struct kit kit;
 
 			kit_open(&kit, carriers[i], 2);
-			kit.listen.host = NULL;
+			kit.at.host = NULL;
 			kit_listen(&kit);
 			strcpy(host[position], address_at(kit.listener, position));
 			expect_end(kit.listener, 2);
-			kit.connect.host = host[position];
+			kit.to.host = host[position];
 			kit_connect(&kit);
 			kit_until(&kit, kit_both_up);
 			kit_check_data(&kit, 0);
@@ -101,14 +101,14 @@ static void address_that_does_not_fit(void **state)
 
 static void stream_listener_has_the_same(void **state)
 {
-	struct snt_stream_listener_opts opts = SNT_INIT(opts);
 	struct snt_stream_listener *listener;
 	char text[SNT_ADDRESS_MAX];
 	struct kit kit;
 
 	(void)state;
 	kit_open(&kit, SNT_CARRIER_CM, 2);
-	assert_success(snt_stream_listener_create(kit.end[1].loop, &opts, &listener));
+	assert_success(
+		snt_stream_listener_create(kit.end[1].loop, NULL, NULL, &listener));
 	assert_success(snt_stream_listener_address(listener, 0, text, sizeof(text)));
 	assert_string_equal(text, kit.end[1].address);
 	assert_success(snt_stream_listener_address(listener, 1, text, sizeof(text)));
@@ -131,12 +131,11 @@ struct fakes {
 static void listen_on_fakes(struct fakes *fakes, const char *host)
 {
 	struct snt_ctx_opts opts = SNT_INIT(opts, .soft = SNT_SOFT_NEVER);
-	struct snt_listener_opts listen =
-		SNT_INIT(listen, .host = host, .carrier = SNT_CARRIER_TCP);
+	struct snt_endpoint at = SNT_INIT(at, .host = host, .carrier = SNT_CARRIER_TCP);
 
 	assert_success(snt_ctx_create(&opts, &fakes->ctx));
 	assert_success(snt_loop_create(fakes->ctx, NULL, &fakes->loop));
-	assert_success(snt_listener_create(fakes->loop, &listen, &fakes->listener));
+	assert_success(snt_listener_create(fakes->loop, &at, NULL, &fakes->listener));
 }
 
 static void close_fakes(struct fakes *fakes)
@@ -221,7 +220,7 @@ static void device_of_ipv6_has_no_ipv4_addresses_by_cm(void **state)
 {
 	struct snt_ctx_opts opts =
 		SNT_INIT(opts, .soft = SNT_SOFT_ONLY, .soft_addresses = "::1");
-	struct snt_listener_opts listen = SNT_INIT(listen, .host = "0.0.0.0");
+	struct snt_endpoint at = SNT_INIT(at, .host = "0.0.0.0");
 	struct snt_listener *listener;
 	struct snt_loop *loop;
 	struct snt_ctx *ctx;
@@ -236,7 +235,7 @@ static void device_of_ipv6_has_no_ipv4_addresses_by_cm(void **state)
 		return;
 	assert_success(ret);
 	assert_success(snt_loop_create(ctx, NULL, &loop));
-	assert_success(snt_listener_create(loop, &listen, &listener));
+	assert_success(snt_listener_create(loop, &at, NULL, &listener));
 	expect_end(listener, 0);
 	assert_success(snt_listener_destroy(listener));
 	assert_success(snt_loop_destroy(loop));

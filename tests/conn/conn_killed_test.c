@@ -96,7 +96,7 @@ static void listen_to_signals(void)
 }
 
 /* Connects, forks if it is to, says so, and keeps the loop running until it is told to stop. */
-static void run_child(const struct snt_conn_opts *like, const char *address, int up,
+static void run_child(const struct snt_endpoint *like, const char *address, int up,
 		      int port_from, int hold[2])
 {
 	struct snt_ctx_opts ctx_opts = { .size = sizeof(ctx_opts),
@@ -105,25 +105,23 @@ static void run_child(const struct snt_conn_opts *like, const char *address, int
 	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts),
 				       .ops = SNT_CQ_OPS_EVENTS };
 	struct snt_qp_opts qp = { .size = sizeof(qp) };
-	struct snt_conn_opts opts = *like;
+	struct snt_conn_opts opts = { .size = sizeof(opts), .qp = &qp };
+	struct snt_endpoint to = *like;
 	struct snt_conn *conn;
 	struct snt_loop *loop = NULL;
 	struct snt_ctx *ctx;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	listen_to_signals();
-	if (read(port_from, &opts.port, sizeof(opts.port)) != sizeof(opts.port))
+	if (read(port_from, &to.port, sizeof(to.port)) != sizeof(to.port))
 		_exit(1);
 	if (snt_ctx_create(&ctx_opts, &ctx) || snt_loop_create(ctx, NULL, &loop))
 		child_fails("set-up");
 	cq_opts.loop = loop;
 	if (snt_cq_create(ctx, &cq_opts, &qp.cq))
 		child_fails("CQ");
-	opts.qp = &qp;
-	opts.event = NULL;
-	opts.data = NULL;
-	opts.data_length = 0;
-	if (snt_conn_connect(loop, &opts, &conn) || snt_conn_wait(conn, KIT_WAIT_NS))
+	if (snt_conn_connect(loop, &to, &opts, &conn) ||
+	    snt_conn_wait(conn, KIT_WAIT_NS))
 		child_fails("connect");
 	if (hold[0] >= 0 && fork_to_live_on(hold) < 0)
 		_exit(1);
@@ -154,20 +152,20 @@ static void start(struct pair *pair, enum snt_carrier carrier, unsigned detect_m
 	pair->child = fork();
 	assert_true(pair->child >= 0);
 	if (!pair->child) {
-		struct snt_conn_opts like = {
-			.size = sizeof(like),
+		struct snt_endpoint to = {
+			.size = sizeof(to),
 			.host = host,
 			.carrier = carrier,
 			.detect_ns = UINT64_C(1000000) * detect_ms,
 		};
 
-		run_child(&like, own, up[1], port[0], hold);
+		run_child(&to, own, up[1], port[0], hold);
 	}
 	close(up[1]);
 	close(hold[0]);
 	pair->hold = hold[1];
 	kit_open(&pair->kit, carrier, 1);
-	pair->kit.accept.detect_ns = UINT64_C(1000000) * detect_ms;
+	pair->kit.at.detect_ns = UINT64_C(1000000) * detect_ms;
 	kit_listen(&pair->kit);
 	number = snt_listener_port(pair->kit.listener);
 	assert_int_equal(write(port[1], &number, sizeof(number)), sizeof(number));
@@ -348,12 +346,11 @@ static void a_childs_copy_of_a_listener_does_not_listen(void **state)
 	kit_disconnect(&kit);
 	kit_destroy_conns(&kit);
 
-	kit.listen.port = snt_listener_port(kit.listener);
+	kit.at.port = snt_listener_port(kit.listener);
 	assert_success(snt_listener_destroy(kit.listener));
 	kit.listener = NULL;
 	if (carrier_of(state) == SNT_CARRIER_TCP)
-		assert_int_equal(try_tcp(kit.listen.host, kit.listen.port),
-				 -ECONNREFUSED);
+		assert_int_equal(try_tcp(kit.at.host, kit.at.port), -ECONNREFUSED);
 	kit_listen(&kit);
 	close(hold[1]);
 	assert_int_equal(waitpid(child, &status, 0), child);

@@ -74,7 +74,7 @@ static enum snt_carrier carrier_of(void **state)
 static void open_pair(struct kit *kit, enum snt_carrier carrier)
 {
 	kit_open(kit, carrier, 1);
-	kit->connect.detect_ns = kit->accept.detect_ns = DETECT_NS;
+	kit->to.detect_ns = kit->at.detect_ns = DETECT_NS;
 	kit_listen(kit);
 	kit_connect(kit);
 	kit_until(kit, kit_both_up);
@@ -142,7 +142,7 @@ static void trials_that_wait_in_the_socket_count(void **state)
 	struct kit kit;
 
 	kit_open(&kit, carrier_of(state), 1);
-	kit.connect.setup_ns = UINT64_C(4000000000);
+	kit.to.setup_ns = UINT64_C(4000000000);
 	kit_listen(&kit);
 	starve_end(&kit, 0);
 	kit_connect(&kit);
@@ -158,7 +158,7 @@ static void a_peer_that_is_late_for_the_trials(void **state)
 	struct kit kit;
 
 	kit_open(&kit, carrier_of(state), 1);
-	kit.connect.detect_ns = kit.accept.detect_ns = UINT64_C(1000000000);
+	kit.to.detect_ns = kit.at.detect_ns = UINT64_C(1000000000);
 	kit_listen(&kit);
 	starve_end(&kit, 1);
 	kit_connect(&kit);

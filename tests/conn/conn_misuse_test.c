@@ -20,9 +20,9 @@ static void options_out_of_range(void **state)
 	(void)state;
 	kit_open(&kit, SNT_CARRIER_TCP, 1);
 	kit_listen(&kit);
-#define REFUSED(phrase)                                                               \
-	assert_error(snt_conn_connect(kit.end[0].loop, &kit.connect, &never), EINVAL, \
-		     phrase)
+#define REFUSED(phrase)                                                                \
+	assert_error(snt_conn_connect(kit.end[0].loop, &kit.to, &kit.connect, &never), \
+		     EINVAL, phrase)
 	kit.qp[0].mtu = 300;
 	REFUSED("mtu 300");
 	kit.qp[0].mtu = 0;
@@ -39,8 +39,65 @@ static void options_out_of_range(void **state)
 	kit.connect.data = NULL;
 	REFUSED("5 bytes of data are NULL");
 	kit.connect = opts;
-	kit.connect.secret_length = 16;
+	kit.to.secret_length = 16;
 	REFUSED("secret of 16 bytes is NULL");
+	kit_close(&kit);
+}
+
+static void endpoints_out_of_range(void **state)
+{
+	struct snt_endpoint good;
+	struct kit kit;
+
+	(void)state;
+	kit_open(&kit, SNT_CARRIER_TCP, 1);
+	kit_listen(&kit);
+	good = kit.to;
+#define REFUSED_BY_BOTH(phrase)                                               \
+	do {                                                                  \
+		REFUSED(phrase);                                              \
+		assert_error(snt_listener_create(kit.end[1].loop, &kit.to,    \
+						 &kit.listen, &kit.listener), \
+			     EINVAL, phrase);                                 \
+		kit.to = good;                                                \
+	} while (0)
+	kit.to.carrier = (enum snt_carrier)3;
+	REFUSED_BY_BOTH("carrier is 3");
+	kit.to.detect_ns = 49999999;
+	REFUSED_BY_BOTH("detect_ns is 49999999");
+	kit.to.detect_ns = UINT64_C(3600000000001);
+	REFUSED_BY_BOTH("detect_ns is 3600000000001");
+	kit.to.name = "";
+	REFUSED_BY_BOTH("has 0 characters");
+	kit.to.name = "a name of thirty-two characters.";
+	REFUSED_BY_BOTH("has 32 characters; it must be 1 to 31");
+	kit.to.size = 0;
+	REFUSED_BY_BOTH("struct snt_endpoint: set .size");
+	assert_error(snt_conn_connect(kit.end[0].loop, NULL, &kit.connect, &never),
+		     EINVAL, "host is missing");
+	kit_close(&kit);
+}
+
+/* The listener does not use what is for the end that connects, and the other way round. */
+static void one_endpoint_for_both_ends(void **state)
+{
+	struct snt_conn_info info = { .size = sizeof(info) };
+	struct kit kit;
+
+	(void)state;
+	kit_open(&kit, SNT_CARRIER_TCP, 1);
+	kit.to.source = kit.end[0].address;
+	kit.to.name = "the one that connects";
+	kit.connect.retries = kit.accept.retries = 1;
+	kit.at = kit.to;
+	kit_listen(&kit);
+	kit_connect(&kit);
+	kit_until(&kit, kit_both_up);
+	assert_success(snt_conn_query(kit.end[0].conn, &info));
+	assert_string_equal(info.peer_name, "");
+	assert_success(snt_conn_query(kit.end[1].conn, &info));
+	assert_string_equal(info.peer_name, "the one that connects");
+	kit_disconnect(&kit);
 	kit_close(&kit);
 }
 
@@ -57,13 +114,13 @@ static void cq_of_another_loop(void **state)
 	assert_success(snt_loop_create(kit.end[0].ctx, NULL, &other));
 	opts.loop = other;
 	assert_success(snt_cq_create(kit.end[0].ctx, &opts, &kit.qp[0].cq));
-	assert_error(snt_conn_connect(kit.end[0].loop, &kit.connect, &never), EINVAL,
-		     "snt_qp_opts.cq is in another loop");
+	assert_error(snt_conn_connect(kit.end[0].loop, &kit.to, &kit.connect, &never),
+		     EINVAL, "snt_qp_opts.cq is in another loop");
 	opts.loop = NULL;
 	kit.qp[0].recv_cq = kit.qp[0].cq;
 	assert_success(snt_cq_create(kit.end[0].ctx, &opts, &kit.qp[0].cq));
-	assert_error(snt_conn_connect(kit.end[0].loop, &kit.connect, &never), EINVAL,
-		     "snt_qp_opts.recv_cq is in another loop");
+	assert_error(snt_conn_connect(kit.end[0].loop, &kit.to, &kit.connect, &never),
+		     EINVAL, "snt_qp_opts.recv_cq is in another loop");
 	assert_error(snt_loop_destroy(other), EBUSY, "CQs left");
 	assert_success(snt_cq_destroy(kit.qp[0].cq));
 	assert_success(snt_cq_destroy(kit.qp[0].recv_cq));
@@ -94,7 +151,7 @@ static void as_long_as_it_takes(void **state)
 
 	(void)state;
 	kit_open(&kit, SNT_CARRIER_TCP, 1);
-	kit.connect.setup_ns = kit.listen.setup_ns = UINT64_MAX;
+	kit.to.setup_ns = kit.at.setup_ns = UINT64_MAX;
 	kit_listen(&kit);
 	kit_connect(&kit);
 	kit_until(&kit, kit_both_up);
@@ -157,7 +214,8 @@ static int tidy_up(struct kit *kit)
 	       snt_conn_destroy(kit->end[0].conn) != -ECHILD ||
 	       snt_conn_wait(kit->end[0].conn, 0) != -ECHILD ||
 	       snt_loop_destroy(kit->end[0].loop) != -ECHILD ||
-	       snt_conn_connect(kit->end[0].loop, &kit->connect, &never) != -ECHILD;
+	       snt_conn_connect(kit->end[0].loop, &kit->to, &kit->connect, &never) !=
+		       -ECHILD;
 }
 
 /* What a child of the process does about its inheritance is nothing to the parent. */
@@ -190,13 +248,15 @@ static struct snt_listener *nowhere;
 
 static void refuse_to_connect(struct kit *kit, int error, const char *phrase)
 {
-	assert_error(snt_conn_connect(kit->end[0].loop, &kit->connect, &never), error,
-		     phrase);
+	assert_error(snt_conn_connect(kit->end[0].loop, &kit->to, &kit->connect,
+				      &never),
+		     error, phrase);
 }
 
 static void refuse_to_listen(struct kit *kit, int error, const char *phrase)
 {
-	assert_error(snt_listener_create(kit->end[1].loop, &kit->listen, &nowhere),
+	assert_error(snt_listener_create(kit->end[1].loop, &kit->at, &kit->listen,
+					 &nowhere),
 		     error, phrase);
 }
 
@@ -211,22 +271,22 @@ static void addresses_of_somebody_else(void **state)
 	kit_listen(&kit);
 	snprintf(present, sizeof(present), "192.0.2.1; present: %s",
 		 kit.end[0].address);
-	kit.connect.source = "192.0.2.1";
+	kit.to.source = "192.0.2.1";
 	refuse_to_connect(&kit, EADDRNOTAVAIL, present);
-	kit.connect.source = "there.test";
+	kit.to.source = "there.test";
 	refuse_to_connect(&kit, EINVAL, "source \"there.test\"");
-	kit.connect.source = NULL;
-	kit.connect.host = "2001:db8::1";
+	kit.to.source = NULL;
+	kit.to.host = "2001:db8::1";
 	refuse_to_connect(&kit, ENETUNREACH, "leads to [2001:db8::1]:");
 	refuse_to_connect(&kit, ENETUNREACH, kit.end[0].address);
-	kit.listen.host = "192.0.2.1";
+	kit.at.host = "192.0.2.1";
 	snprintf(present, sizeof(present), "192.0.2.1 to listen on; present: %s",
 		 kit.end[1].address);
 	refuse_to_listen(&kit, EADDRNOTAVAIL, present);
-	kit.listen.host = kit.end[1].address;
-	kit.listen.port = kit.connect.port;
+	kit.at.host = kit.end[1].address;
+	kit.at.port = kit.to.port;
 	snprintf(present, sizeof(present), "%s:%u already", kit.end[1].address,
-		 kit.listen.port);
+		 kit.at.port);
 	refuse_to_listen(&kit, EADDRINUSE, present);
 	kit_close(&kit);
 }
@@ -244,14 +304,14 @@ static void addresses_of_somebody_else_by_tcp(void **state)
 	(void)state;
 	kit_open(&kit, SNT_CARRIER_TCP, 1);
 	kit_listen(&kit);
-	kit.connect.source = "192.0.2.1";
+	kit.to.source = "192.0.2.1";
 	refuse_to_connect(&kit, EADDRNOTAVAIL, "192.0.2.1");
-	kit.connect.source = NULL;
-	kit.listen.host = "192.0.2.1";
+	kit.to.source = NULL;
+	kit.at.host = "192.0.2.1";
 	refuse_to_listen(&kit, EADDRNOTAVAIL, "192.0.2.1");
-	kit.listen.host = kit.end[1].address;
-	kit.listen.port = kit.connect.port;
-	snprintf(where, sizeof(where), "%s:%u", kit.end[1].address, kit.listen.port);
+	kit.at.host = kit.end[1].address;
+	kit.at.port = kit.to.port;
+	snprintf(where, sizeof(where), "%s:%u", kit.end[1].address, kit.at.port);
 	refuse_to_listen(&kit, EADDRINUSE, where);
 	/* The peer is gone. */
 	assert_success(snt_listener_destroy(kit.listener));
@@ -260,9 +320,9 @@ static void addresses_of_somebody_else_by_tcp(void **state)
 	kit_until(&kit, is_over);
 	assert_int_equal(kit_status(&kit, 0), -ECONNREFUSED);
 	assert_non_null(strstr(kit_text(&kit, 0), where));
-	kit.connect.port = 0;
+	kit.to.port = 0;
 	refuse_to_connect(&kit, EINVAL, "port is 0");
-	kit.connect.host = NULL;
+	kit.to.host = NULL;
 	refuse_to_connect(&kit, EINVAL, "host is missing");
 	kit_close(&kit);
 }
@@ -322,10 +382,10 @@ static void everywhere(void **state)
 
 	(void)state;
 	kit_open(&kit, SNT_CARRIER_TCP, 1);
-	kit.listen.host = NULL;
+	kit.at.host = NULL;
 	kit_listen(&kit);
 	for (int i = 0; i < 1 + has_ipv6(); i++) {
-		kit.connect.host = host[i];
+		kit.to.host = host[i];
 		kit_connect(&kit);
 		kit_until(&kit, kit_both_up);
 		assert_success(snt_conn_query(kit.end[1].conn, &info));
@@ -352,26 +412,19 @@ static bool connector_over(struct kit *kit)
  * share it. */
 static void a_port_that_is_shared(void **state)
 {
-	struct snt_listener_opts opts = { .size = sizeof(opts) };
 	struct snt_listener *first;
 	struct kit kit;
 
 	kit_open(&kit, *(enum snt_carrier *)*state, 1);
-	opts.host = kit.end[1].address;
-	opts.carrier = kit.listen.carrier;
-	assert_success(snt_listener_create(kit.end[1].loop, &opts, &first));
-	assert_error(snt_listener_create(kit.end[0].loop,
-					 &(struct snt_listener_opts){
-						 .size = sizeof(opts), .share = first },
+	assert_success(snt_listener_create(kit.end[1].loop, &kit.at, NULL, &first));
+	kit.listen.share = first;
+	assert_error(snt_listener_create(kit.end[0].loop, NULL, &kit.listen,
 					 &kit.listener),
 		     EINVAL, "of another context");
-	kit.listen.share = first;
-	assert_error(snt_listener_create(kit.end[1].loop, &kit.listen, &kit.listener),
-		     EINVAL, "leave them 0");
-	kit.listen.host = NULL;
-	kit.listen.carrier = SNT_CARRIER_DEFAULT;
+	/* With the same endpoint, whose port and address are taken by the first. */
+	kit.at.port = snt_listener_port(first);
 	kit_listen(&kit);
-	assert_int_equal(kit.connect.port, snt_listener_port(first));
+	assert_int_equal(kit.to.port, snt_listener_port(first));
 	kit_connect(&kit);
 	kit_until(&kit, kit_both_up);
 	kit_disconnect(&kit);
@@ -385,15 +438,13 @@ static void a_port_that_is_shared(void **state)
 /* Then they are the first one's own again. */
 static void a_port_that_is_shared_no_more(void **state)
 {
-	struct snt_listener_opts opts = { .size = sizeof(opts) };
 	struct snt_listener *first;
 	struct kit kit;
 
 	kit_open(&kit, *(enum snt_carrier *)*state, 1);
-	opts.host = kit.end[1].address;
-	opts.carrier = kit.listen.carrier;
-	assert_success(snt_listener_create(kit.end[1].loop, &opts, &first));
-	kit.listen = (struct snt_listener_opts){ .size = sizeof(opts), .share = first };
+	assert_success(snt_listener_create(kit.end[1].loop, &kit.at, NULL, &first));
+	kit.listen = (struct snt_listener_opts){ .size = sizeof(kit.listen),
+						 .share = first };
 	kit_listen(&kit);
 	assert_success(snt_listener_destroy(kit.listener));
 	kit.listener = first;
@@ -420,7 +471,7 @@ static void a_peer_that_comes_too_late(void **state)
 	kit_listen(&kit);
 	assert_success(snt_loop_create(kit.end[1].ctx, NULL, &loop));
 	opts.share = kit.listener;
-	assert_success(snt_listener_create(loop, &opts, &late));
+	assert_success(snt_listener_create(loop, NULL, &opts, &late));
 	make_idle(loop);
 	kit_connect(&kit);
 	while (snt_loop_timeout(loop))
@@ -443,6 +494,8 @@ int main(void)
 
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(options_out_of_range),
+		cmocka_unit_test(endpoints_out_of_range),
+		cmocka_unit_test(one_endpoint_for_both_ends),
 		cmocka_unit_test(cq_of_another_loop),
 		cmocka_unit_test(options_of_an_older_header),
 		cmocka_unit_test(as_long_as_it_takes),

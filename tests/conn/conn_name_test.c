@@ -59,7 +59,7 @@ static void open_kit(struct kit *kit, enum snt_carrier carrier)
 	failure = EAI_NONAME;
 	kit_open(kit, carrier, 1);
 	kit_listen(kit);
-	kit->connect.host = "peer.test";
+	kit->to.host = "peer.test";
 	answer = kit->end[1].address;
 }
 
@@ -143,13 +143,13 @@ static void numeric_addresses_are_not_looked_for(void **state)
 	for (unsigned i = 0; i < ARRAY_SIZE(hosts); i++) {
 		struct snt_listener *listener;
 
-		kit.listen.host = hosts[i];
-		assert_success(
-			snt_listener_create(kit.end[1].loop, &kit.listen, &listener));
+		kit.at.host = hosts[i];
+		assert_success(snt_listener_create(kit.end[1].loop, &kit.at,
+						   &kit.listen, &listener));
 		assert_success(snt_listener_destroy(listener));
 	}
 	kit_listen(&kit);
-	kit.connect.source = kit.end[0].address;
+	kit.to.source = kit.end[0].address;
 	kit_connect(&kit);
 	kit_until(&kit, kit_both_up);
 	assert_int_equal(atomic_load(&resolver_calls), before);
@@ -228,7 +228,7 @@ static void given_up_while_it_is_looked_for(void **state)
 	wait_for_threads();
 	/* By its time being up. */
 	open_kit(&kit, SNT_CARRIER_TCP);
-	kit.connect.setup_ns = 20000000;
+	kit.to.setup_ns = 20000000;
 	kit_connect(&kit);
 	kit_until(&kit, over);
 	assert_int_equal(kit_status(&kit, 0), -ETIMEDOUT);
@@ -247,17 +247,20 @@ static void too_many_names(void **state)
 	open_kit(&kit, SNT_CARRIER_TCP);
 	kit.connect.event = NULL;
 	for (unsigned i = 0; i < SNT__LOOKUPS_MAX; i++)
-		assert_success(
-			snt_conn_connect(kit.end[0].loop, &kit.connect, &conn[i]));
-	assert_error(snt_conn_connect(kit.end[0].loop, &kit.connect, &kit.end[0].conn),
+		assert_success(snt_conn_connect(kit.end[0].loop, &kit.to, &kit.connect,
+						&conn[i]));
+	assert_error(snt_conn_connect(kit.end[0].loop, &kit.to, &kit.connect,
+				      &kit.end[0].conn),
 		     EAGAIN, "64 host names");
 	for (unsigned i = 0; i < SNT__LOOKUPS_MAX; i++)
 		assert_success(snt_conn_destroy(conn[i]));
 	/* They are busy until they have their answers. */
-	assert_error(snt_conn_connect(kit.end[0].loop, &kit.connect, &kit.end[0].conn),
+	assert_error(snt_conn_connect(kit.end[0].loop, &kit.to, &kit.connect,
+				      &kit.end[0].conn),
 		     EAGAIN, "64 host names");
-	kit.listen.host = "here.test";
-	assert_error(snt_listener_create(kit.end[1].loop, &kit.listen, &listener),
+	kit.at.host = "here.test";
+	assert_error(snt_listener_create(kit.end[1].loop, &kit.at, &kit.listen,
+					 &listener),
 		     EAGAIN, "64 host names");
 	let_go(SNT__LOOKUPS_MAX);
 	close_kit(&kit);
@@ -270,7 +273,7 @@ static void a_listener_by_name(void **state)
 
 	open_kit(&kit, carrier);
 	assert_success(snt_listener_destroy(kit.listener));
-	kit.listen.host = "here.test";
+	kit.at.host = "here.test";
 	let_go(2);
 	kit_listen(&kit);
 	kit_connect(&kit);
@@ -289,12 +292,12 @@ static void a_listener_by_a_name_that_is_none(void **state)
 
 	(void)state;
 	open_kit(&kit, SNT_CARRIER_TCP);
-	kit.listen.host = "here.test";
+	kit.at.host = "here.test";
 	answer = NULL;
 	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
 		failure = cases[i].failure;
 		let_go(1);
-		assert_error(snt_listener_create(kit.end[1].loop, &kit.listen,
+		assert_error(snt_listener_create(kit.end[1].loop, &kit.at, &kit.listen,
 						 &listener),
 			     cases[i].status, "here.test");
 	}
@@ -303,7 +306,8 @@ static void a_listener_by_a_name_that_is_none(void **state)
 	answer = "192.0.2.1";
 	pthread_mutex_unlock(&lock);
 	let_go(1);
-	assert_error(snt_listener_create(kit.end[1].loop, &kit.listen, &listener),
+	assert_error(snt_listener_create(kit.end[1].loop, &kit.at, &kit.listen,
+					 &listener),
 		     EADDRNOTAVAIL, "192.0.2.1");
 	close_kit(&kit);
 }
@@ -334,13 +338,13 @@ static void a_listener_by_a_name_that_takes_long(void **state)
 	(void)state;
 	assert_success(sigaction(SIGALRM, &action, NULL));
 	open_kit(&kit, SNT_CARRIER_TCP);
-	kit.listen.host = "here.test";
-	kit.listen.setup_ns = 30000000;
+	kit.at.host = "here.test";
+	kit.at.setup_ns = 30000000;
 	/* Signals that a busy host delivers late become one. */
 	while (atomic_load(&alarms) < 2) {
 		begin = snt_loop_now(kit.end[1].loop);
 		ring_every(2000);
-		assert_error(snt_listener_create(kit.end[1].loop, &kit.listen,
+		assert_error(snt_listener_create(kit.end[1].loop, &kit.at, &kit.listen,
 						 &listener),
 			     ETIMEDOUT, "\"here.test\" has not been found for 30 ms");
 		ring_every(0);

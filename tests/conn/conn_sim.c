@@ -103,15 +103,14 @@ static void choose_opts(void)
 	}
 	run.mismatch = chance(SECRET, 5) && snt__mac_available();
 	if (has_secret || run.mismatch) {
-		world->listen.secret = world->connect.secret = secret;
-		world->listen.secret_length = world->connect.secret_length =
-			strlen(secret);
+		world->at.secret = world->to.secret = secret;
+		world->at.secret_length = world->to.secret_length = strlen(secret);
 	}
 	if (run.mismatch) {
-		world->connect.secret = other;
-		world->connect.secret_length = strlen(other);
+		world->to.secret = other;
+		world->to.secret_length = strlen(other);
 	}
-	world->connect.detect_ns = (500 + dice(2000)) * CONN_MS;
+	world->to.detect_ns = (500 + dice(2000)) * CONN_MS;
 }
 
 static void choose_faults(void)

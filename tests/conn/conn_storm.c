@@ -34,7 +34,7 @@ struct one {
 static struct side sides[2];
 static struct snt_listener *listener;
 static struct snt_qp_opts qp_opts[2];
-static enum snt_carrier carrier = SNT_CARRIER_CM;
+static struct snt_endpoint endpoint = { .size = sizeof(endpoint) };
 static struct one *ones;
 static unsigned count, up, over, requests;
 static unsigned test_number, failures;
@@ -128,13 +128,13 @@ static void begin(uint32_t number)
 				      .qp = &qp_opts[0],
 				      .event = happened,
 				      .arg = &ones[number],
-				      .host = sides[1].address,
-				      .port = snt_listener_port(listener),
-				      .carrier = carrier,
 				      .data = &number,
 				      .data_length = sizeof(number) };
+	struct snt_endpoint to = endpoint;
 
-	must(snt_conn_connect(sides[0].loop, &opts, &ones[number].conn[0]), "connect");
+	to.port = snt_listener_port(listener);
+	must(snt_conn_connect(sides[0].loop, &to, &opts, &ones[number].conn[0]),
+	     "connect");
 }
 
 static void turn(void)
@@ -288,7 +288,7 @@ int main(int argc, char **argv)
 
 	for (int i = 1; i < argc; i++) {
 		if (!strcmp(argv[i], "--tcp"))
-			carrier = SNT_CARRIER_TCP;
+			endpoint.carrier = SNT_CARRIER_TCP;
 		else if (!strcmp(argv[i], "--storm") && i + 1 < argc)
 			wanted = (unsigned)strtoul(argv[++i], NULL, 10);
 		else if (!strcmp(argv[i], "--cycles") && i + 1 < argc)
@@ -302,9 +302,8 @@ int main(int argc, char **argv)
 	printf("1..3\n");
 	for (unsigned i = 0; i < 2; i++)
 		open_side(i);
-	opts.host = sides[1].address;
-	opts.carrier = carrier;
-	must(snt_listener_create(sides[1].loop, &opts, &listener), "listen");
+	endpoint.host = sides[1].address;
+	must(snt_listener_create(sides[1].loop, &endpoint, &opts, &listener), "listen");
 	storm(wanted, limit);
 	cycle(cycles);
 	snt_listener_destroy(listener);

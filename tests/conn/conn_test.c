@@ -122,8 +122,8 @@ static void secrets(void **state)
 	skip_because("built without libcrypto");
 #endif
 	kit_open(&kit, carrier_of(state), 1);
-	kit.listen.secret = kit.connect.secret = secret;
-	kit.listen.secret_length = kit.connect.secret_length = strlen(secret);
+	kit.at.secret = kit.to.secret = secret;
+	kit.at.secret_length = kit.to.secret_length = strlen(secret);
 	kit_listen(&kit);
 	kit_connect(&kit);
 	kit_until(&kit, kit_both_up);
@@ -132,8 +132,8 @@ static void secrets(void **state)
 	kit_disconnect(&kit);
 	kit_destroy_conns(&kit);
 
-	kit.connect.secret = other;
-	kit.connect.secret_length = strlen(other);
+	kit.to.secret = other;
+	kit.to.secret_length = strlen(other);
 	kit.requests = 0;
 	kit_connect(&kit);
 	kit_until(&kit, connector_over);
@@ -192,13 +192,14 @@ static void a_name_that_comes_again(void **state)
 	struct kit kit;
 
 	kit_open(&kit, carrier_of(state), 1);
-	kit.connect.name = "worker 7";
+	kit.to.name = "worker 7";
 	kit_listen(&kit);
 	kit_connect(&kit);
 	kit_until(&kit, kit_both_up);
 	kit.second = true;
 	kit.connect.event = kit.accept.event = NULL;
-	assert_success(snt_conn_connect(kit.end[0].loop, &kit.connect, &kit.extra[0]));
+	assert_success(snt_conn_connect(kit.end[0].loop, &kit.to, &kit.connect,
+					&kit.extra[0]));
 	kit_until(&kit, kit_both_over);
 	assert_int_equal(kit_status(&kit, 0), -ESTALE);
 	assert_int_equal(kit_status(&kit, 1), -ESTALE);
@@ -230,7 +231,7 @@ static void tried_again(void **state)
 	kit_connect(&kit);
 	while (kit.end[0].events[SNT_CONN_RETRYING] < 3)
 		kit_turn(&kit);
-	kit.listen.port = kit.connect.port;
+	kit.at.port = kit.to.port;
 	kit_listen(&kit);
 	kit_until(&kit, kit_both_up);
 	kit_check_data(&kit, 0);
@@ -247,7 +248,7 @@ static void tried_again_too_late(void **state)
 	struct kit kit;
 
 	kit_open(&kit, carrier_of(state), 1);
-	kit.listen.setup_ns = UINT64_C(500000000);
+	kit.at.setup_ns = UINT64_C(500000000);
 	kit_listen(&kit);
 	kit.connect.retries = 100;
 	kit_connect(&kit);
@@ -469,7 +470,7 @@ static void a_cq_that_breaks(void **state)
 static int call_raw(struct kit *kit, const void *bytes, size_t length)
 {
 	struct sockaddr_in to = { .sin_family = AF_INET,
-				  .sin_port = htons(kit->connect.port) };
+				  .sin_port = htons(kit->to.port) };
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
 	assert_true(fd >= 0);
@@ -510,7 +511,7 @@ static void strangers(void **state)
 
 	(void)state;
 	kit_open(&kit, SNT_CARRIER_TCP, 1);
-	kit.listen.setup_ns = UINT64_C(1000000000);
+	kit.at.setup_ns = UINT64_C(1000000000);
 	kit_listen(&kit);
 	/* To what is no message there is no answer; silence ends with the setup
 	 * time. */
@@ -539,7 +540,7 @@ static void too_many_strangers(void **state)
 
 	(void)state;
 	kit_open(&kit, SNT_CARRIER_TCP, 1);
-	kit.listen.setup_ns = UINT64_C(1500000000);
+	kit.at.setup_ns = UINT64_C(1500000000);
 	kit.listen.backlog = 2;
 	kit_listen(&kit);
 	for (unsigned i = 0; i < 2; i++)
@@ -597,7 +598,7 @@ static void no_more_fds(void **state)
 
 	(void)state;
 	kit_open(&kit, SNT_CARRIER_TCP, 1);
-	kit.listen.setup_ns = UINT64_C(100000000);
+	kit.at.setup_ns = UINT64_C(100000000);
 	kit_listen(&kit);
 	kit_turn(&kit);
 	fd = call_raw(&kit, "S", 1);

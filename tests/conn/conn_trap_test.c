@@ -163,7 +163,7 @@ static void a_switch_of_a_smaller_mtu(void **state)
 	open_world(&world, 1, 0);
 	good(conn_world_add_device(&world, 1, &opts));
 	good(conn_world_ready(&world));
-	world.connect.setup_ns = world.listen.setup_ns = 60000 * CONN_MS;
+	world.to.setup_ns = world.at.setup_ns = 60000 * CONN_MS;
 	good(conn_world_connect(&world));
 	good(conn_world_run(&world, SNT_CONN_CONNECTED, 60000 * CONN_MS));
 	expect_text(&world, 0, "MTU 1024");
@@ -199,11 +199,11 @@ static void listener_on_all_addresses_hears_ipv6(void **state)
 	good(conn_world_add_device(&world, 0, &opts));
 	good(conn_world_add_device(&world, 1, &opts));
 	good(conn_world_ready(&world));
-	world.listen.host = NULL;
+	world.at.host = NULL;
 	good(conn_world_connect(&world));
 	assert_success(
 		snt_listener_address(world.listener, 0, address, sizeof(address)));
-	assert_string_equal(address, world.connect.host);
+	assert_string_equal(address, world.to.host);
 	good(conn_world_run(&world, SNT_CONN_CONNECTED, 1000 * CONN_MS));
 	finish(&world);
 }
@@ -224,7 +224,7 @@ static void ipv6_and_a_source(void **state)
 	}
 	good(conn_world_ready(&world));
 	snt_device_query_gid(snt_ctx_device(world.end[0].ctx, 1), 0, &gid);
-	world.connect.source = gid.text;
+	world.to.source = gid.text;
 	good(conn_world_connect(&world));
 	good(conn_world_run(&world, SNT_CONN_CONNECTED, 1000 * CONN_MS));
 	assert_success(snt_conn_query(world.end[1].conn, &info));
@@ -234,7 +234,7 @@ static void ipv6_and_a_source(void **state)
 
 	open_world(&world, 1, 1);
 	good(conn_world_ready(&world));
-	world.connect.source = "192.0.2.1";
+	world.to.source = "192.0.2.1";
 	assert_non_null(conn_world_connect(&world));
 	good(conn_world_close(&world));
 }
@@ -248,7 +248,7 @@ static void a_host_that_vanishes(void **state)
 	(void)state;
 	open_world(&world, 2, 2);
 	good(conn_world_ready(&world));
-	world.connect.detect_ns = 300 * CONN_MS;
+	world.to.detect_ns = 300 * CONN_MS;
 	good(conn_world_connect(&world));
 	good(conn_world_run(&world, SNT_CONN_CONNECTED, 1000 * CONN_MS));
 	for (unsigned i = 0; i < 2; i++)
@@ -272,7 +272,7 @@ static void a_network_that_comes_back_in_time(void **state)
 	(void)state;
 	open_world(&world, 1, 1);
 	good(conn_world_ready(&world));
-	world.connect.detect_ns = world.accept.detect_ns = 10000 * CONN_MS;
+	world.to.detect_ns = world.at.detect_ns = 10000 * CONN_MS;
 	good(conn_world_connect(&world));
 	good(conn_world_run(&world, SNT_CONN_CONNECTED, 1000 * CONN_MS));
 	snt__sim_device_cut(world.end[0].device[0], true);
@@ -303,7 +303,7 @@ static void a_busy_peer_that_vanishes(void **state)
 
 		open_world(&world, 1, 1);
 		good(conn_world_ready(&world));
-		world.connect.detect_ns = world.accept.detect_ns = detect * CONN_MS;
+		world.to.detect_ns = world.at.detect_ns = detect * CONN_MS;
 		good(conn_world_connect(&world));
 		good(conn_world_run(&world, SNT_CONN_CONNECTED, 1000 * CONN_MS));
 		snt__sim_device_cut(world.end[0].device[0], true);
@@ -463,7 +463,7 @@ static void empty_messages_that_get_lost(void **state)
 		for (unsigned i = 0; i < 2; i++)
 			drops_empty[i] = world.end[i].device[rail];
 		good(conn_world_ready(&world));
-		world.connect.detect_ns = 300 * CONN_MS;
+		world.to.detect_ns = 300 * CONN_MS;
 		good(conn_world_connect(&world));
 		good(conn_world_run(&world, SNT_CONN_CONNECTED, 20000 * CONN_MS));
 		snprintf(text, sizeof(text),
@@ -611,7 +611,7 @@ static void connect_again(struct conn_world *world)
 		world->end[end].conn = NULL;
 		memset(world->end[end].events, 0, sizeof(world->end[0].events));
 	}
-	assert_success(snt_conn_connect(world->end[0].loop, &world->connect,
+	assert_success(snt_conn_connect(world->end[0].loop, &world->to, &world->connect,
 					&world->end[0].conn));
 	good(conn_world_run(world, SNT_CONN_CONNECTED, 9000 * CONN_MS));
 }
@@ -671,6 +671,7 @@ static void qp_numbers_that_come_again(void **state)
  */
 
 static unsigned requests;
+static struct snt_endpoint back; /* from the second end to the first */
 
 static void requested_here(void *arg, struct snt_listener *listener,
 			   struct snt_conn *conn)
@@ -685,7 +686,7 @@ static void connect_late(void *arg)
 {
 	struct conn_world *world = arg;
 
-	assert_success(snt_conn_connect(world->end[1].loop, &world->accept,
+	assert_success(snt_conn_connect(world->end[1].loop, &back, &world->accept,
 					&world->end[1].conn));
 }
 
@@ -704,22 +705,22 @@ static void meet(uint64_t seed, uint64_t delay_ns, const char *shared)
 	good(conn_world_add_device(&world, 1, &opts));
 	good(conn_world_ready(&world));
 	world.listen.requested = requested_here;
-	world.listen.secret = world.connect.secret = world.accept.secret = shared;
-	world.listen.secret_length = world.connect.secret_length =
-		world.accept.secret_length = shared ? strlen(shared) : 0;
+	world.at.secret = world.to.secret = shared;
+	world.at.secret_length = world.to.secret_length = shared ? strlen(shared) : 0;
 	/* A listener at the first end, too, for the second to connect to. */
 	snt_device_query_gid(snt_ctx_device(world.end[0].ctx, 0), 0, &gid);
-	world.accept.host = world.listen.host = gid.text;
-	assert_success(snt_listener_create(world.end[0].loop, &world.listen, &second));
-	world.accept.port = snt_listener_port(second);
-	world.accept.name = world.connect.name = "0 and 1";
-	world.listen.host = world.connect.host;
-	world.connect.meet = second;
+	back = world.at;
+	back.host = gid.text;
 	assert_success(
-		snt_listener_create(world.end[1].loop, &world.listen, &world.listener));
+		snt_listener_create(world.end[0].loop, &back, &world.listen, &second));
+	back.port = snt_listener_port(second);
+	back.name = world.to.name = "0 and 1";
+	world.connect.meet = second;
+	assert_success(snt_listener_create(world.end[1].loop, &world.at, &world.listen,
+					   &world.listener));
 	world.accept.meet = world.listener;
-	world.connect.port = snt_listener_port(world.listener);
-	assert_success(snt_conn_connect(world.end[0].loop, &world.connect,
+	world.to.port = snt_listener_port(world.listener);
+	assert_success(snt_conn_connect(world.end[0].loop, &world.to, &world.connect,
 					&world.end[0].conn));
 	snt__sim_at(world.sim, snt__sim_now(world.sim) + delay_ns, connect_late,
 		    &world);

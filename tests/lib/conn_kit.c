@@ -103,12 +103,13 @@ void kit_open(struct kit *kit, enum snt_carrier carrier, unsigned devices)
 		kit->qp[i] = (struct snt_qp_opts){ .size = sizeof(kit->qp[i]),
 						   .cq = kit->end[i].cq };
 	}
+	kit->to = kit->at = (struct snt_endpoint){ .size = sizeof(kit->to),
+						   .host = kit->end[1].address,
+						   .carrier = carrier };
 	kit->connect = (struct snt_conn_opts){ .size = sizeof(kit->connect),
 					       .qp = &kit->qp[0],
 					       .event = happened,
 					       .arg = &kit->end[0],
-					       .host = kit->end[1].address,
-					       .carrier = carrier,
 					       .data = "hello",
 					       .data_length = 5 };
 	kit->accept = (struct snt_conn_opts){ .size = sizeof(kit->accept),
@@ -118,24 +119,22 @@ void kit_open(struct kit *kit, enum snt_carrier carrier, unsigned devices)
 					      .data = "welcome",
 					      .data_length = 7 };
 	kit->listen = (struct snt_listener_opts){ .size = sizeof(kit->listen),
-						  .host = kit->end[1].address,
-						  .carrier = carrier,
 						  .requested = requested,
 						  .arg = kit };
 }
 
 void kit_listen(struct kit *kit)
 {
-	assert_success(
-		snt_listener_create(kit->end[1].loop, &kit->listen, &kit->listener));
+	assert_success(snt_listener_create(kit->end[1].loop, &kit->at, &kit->listen,
+					   &kit->listener));
 	assert_int_not_equal(snt_listener_port(kit->listener), 0);
-	kit->connect.port = snt_listener_port(kit->listener);
+	kit->to.port = snt_listener_port(kit->listener);
 }
 
 void kit_connect(struct kit *kit)
 {
-	assert_success(
-		snt_conn_connect(kit->end[0].loop, &kit->connect, &kit->end[0].conn));
+	assert_success(snt_conn_connect(kit->end[0].loop, &kit->to, &kit->connect,
+					&kit->end[0].conn));
 }
 
 void kit_turn(struct kit *kit)

@@ -38,6 +38,7 @@ struct kit_end {
 struct kit {
 	struct kit_end end[2]; /* the one that connects, the one that listens */
 	struct snt_listener *listener;
+	struct snt_endpoint to, at; /* to connect to, to listen at */
 	struct snt_conn_opts connect, accept;
 	struct snt_listener_opts listen;
 	struct snt_qp_opts qp[2];

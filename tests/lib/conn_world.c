@@ -103,11 +103,12 @@ const char *conn_world_ready(struct conn_world *world)
 		if (text)
 			return text;
 	}
+	world->to = world->at = (struct snt_endpoint){ .size = sizeof(world->to),
+						       .host = address_text[1] };
 	world->connect = (struct snt_conn_opts){ .size = sizeof(world->connect),
 						 .qp = &world->end[0].qp,
 						 .event = happened,
 						 .arg = &world->end[0],
-						 .host = address_text[1],
 						 .data = "x",
 						 .data_length = 1 };
 	world->accept = (struct snt_conn_opts){ .size = sizeof(world->accept),
@@ -115,7 +116,6 @@ const char *conn_world_ready(struct conn_world *world)
 						.event = happened,
 						.arg = &world->end[1] };
 	world->listen = (struct snt_listener_opts){ .size = sizeof(world->listen),
-						    .host = address_text[1],
 						    .requested = requested,
 						    .arg = world };
 	return NULL;
@@ -123,10 +123,12 @@ const char *conn_world_ready(struct conn_world *world)
 
 const char *conn_world_connect(struct conn_world *world)
 {
-	if (snt_listener_create(world->end[1].loop, &world->listen, &world->listener))
+	if (snt_listener_create(world->end[1].loop, &world->at, &world->listen,
+				&world->listener))
 		return wrong("cannot listen: %s", snt_err_text());
-	world->connect.port = snt_listener_port(world->listener);
-	if (snt_conn_connect(world->end[0].loop, &world->connect, &world->end[0].conn))
+	world->to.port = snt_listener_port(world->listener);
+	if (snt_conn_connect(world->end[0].loop, &world->to, &world->connect,
+			     &world->end[0].conn))
 		return wrong("cannot connect: %s", snt_err_text());
 	return NULL;
 }

@@ -38,6 +38,7 @@ struct conn_world {
 	struct snt__sim *sim;
 	struct conn_end end[2]; /* the one that connects, the one that listens */
 	struct snt_listener *listener;
+	struct snt_endpoint to, at; /* to connect to, to listen at */
 	struct snt_conn_opts connect, accept;
 	struct snt_listener_opts listen;
 };

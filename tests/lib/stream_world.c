@@ -104,9 +104,9 @@ const char *world_ready(struct world *world)
 		if (text)
 			return text;
 	}
+	world->at = (struct snt_endpoint){ .size = sizeof(world->at) };
 	world->listen =
 		(struct snt_stream_listener_opts){ .size = sizeof(world->listen),
-						   .host = world->host,
 						   .stream = &world->end[1].opts,
 						   .accepted = accepted,
 						   .arg = world };
@@ -130,11 +130,12 @@ static void find_host(struct world *world)
 const char *world_listen(struct world *world)
 {
 	find_host(world);
-	if (snt_stream_listener_create(world->end[1].loop, &world->listen,
+	world->at.host = world->host;
+	if (snt_stream_listener_create(world->end[1].loop, &world->at, &world->listen,
 				       &world->listener))
 		return wrong("cannot listen: %s", snt_err_text());
-	world->end[0].opts.host = world->host;
-	world->end[0].opts.port = snt_stream_listener_port(world->listener);
+	world->to = world->at;
+	world->to.port = snt_stream_listener_port(world->listener);
 	return NULL;
 }
 
@@ -172,7 +173,7 @@ const char *world_connect(struct world *world)
 	text = world->listener ? NULL : world_listen(world);
 	if (text)
 		return text;
-	if (snt_stream_connect(world->end[0].loop, &world->end[0].opts,
+	if (snt_stream_connect(world->end[0].loop, &world->to, &world->end[0].opts,
 			       &world->end[0].stream))
 		return wrong("cannot connect: %s", snt_err_text());
 	return NULL;

@@ -39,6 +39,7 @@ struct world {
 	struct world_end end[2]; /* the one that connects, the one that listens */
 	struct snt_stream_listener *listener;
 	struct snt_stream_listener_opts listen;
+	struct snt_endpoint at, to; /* `to` is set by world_listen() */
 	char host[64];
 };
 

@@ -183,33 +183,32 @@ static struct snt_qp_opts qp_opts(unsigned end)
 
 static void listen_at(unsigned end)
 {
-	struct snt_listener_opts opts = { .size = sizeof(opts) };
+	struct snt_endpoint at = { .size = sizeof(at), .detect_ns = patience_ns(60) };
 
-	assert_success(snt_listener_create(world.loop[end], &opts, &world.listener));
+	assert_success(
+		snt_listener_create(world.loop[end], &at, NULL, &world.listener));
 }
 
 static void connect_from(unsigned end)
 {
 	char host[SNT_ADDRESS_MAX];
 	struct snt_qp_opts qp = qp_opts(end);
-	struct snt_conn_opts opts = { .size = sizeof(opts),
-				      .qp = &qp,
-				      .host = host,
-				      .port = snt_listener_port(world.listener),
-				      .setup_ns = patience_ns(60),
-				      .detect_ns = patience_ns(60) };
+	struct snt_conn_opts opts = { .size = sizeof(opts), .qp = &qp };
+	struct snt_endpoint to = { .size = sizeof(to),
+				   .host = host,
+				   .port = snt_listener_port(world.listener),
+				   .setup_ns = patience_ns(60),
+				   .detect_ns = patience_ns(60) };
 
 	assert_success(snt_listener_address(world.listener, 0, host, sizeof(host)));
-	assert_success(snt_conn_connect(world.loop[end], &opts, &world.conn[end]));
+	assert_success(snt_conn_connect(world.loop[end], &to, &opts, &world.conn[end]));
 }
 
 /* The listener's end gets its connection. */
 static void accept_at(unsigned end)
 {
 	struct snt_qp_opts qp = qp_opts(end);
-	struct snt_conn_opts opts = { .size = sizeof(opts),
-				      .qp = &qp,
-				      .detect_ns = patience_ns(60) };
+	struct snt_conn_opts opts = { .size = sizeof(opts), .qp = &qp };
 
 	while (snt_listener_wait(world.listener, 0, &world.conn[end]))
 		turn();
@@ -279,12 +278,12 @@ static void listen_for_streams(unsigned end)
 {
 	struct snt_stream_opts stream = { .size = sizeof(stream),
 					  .recv_size = RING,
-					  .send_size = RING,
-					  .detect_ns = patience_ns(60) };
+					  .send_size = RING };
+	struct snt_endpoint at = { .size = sizeof(at), .detect_ns = patience_ns(60) };
 	struct snt_stream_listener_opts opts = { .size = sizeof(opts),
 						 .stream = &stream };
 
-	assert_success(snt_stream_listener_create(world.loop[end], &opts,
+	assert_success(snt_stream_listener_create(world.loop[end], &at, &opts,
 						  &world.stream_listener));
 }
 
@@ -294,14 +293,16 @@ static void connect_stream(unsigned end)
 	char host[SNT_ADDRESS_MAX];
 	struct snt_stream_opts opts = { .size = sizeof(opts),
 					.recv_size = RING,
-					.send_size = RING,
-					.host = host,
-					.port = snt_stream_listener_port(listener),
-					.setup_ns = patience_ns(60),
-					.detect_ns = patience_ns(60) };
+					.send_size = RING };
+	struct snt_endpoint to = { .size = sizeof(to),
+				   .host = host,
+				   .port = snt_stream_listener_port(listener),
+				   .setup_ns = patience_ns(60),
+				   .detect_ns = patience_ns(60) };
 
 	assert_success(snt_stream_listener_address(listener, 0, host, sizeof(host)));
-	assert_success(snt_stream_connect(world.loop[end], &opts, &world.stream[end]));
+	assert_success(
+		snt_stream_connect(world.loop[end], &to, &opts, &world.stream[end]));
 	while (snt_stream_listener_wait(listener, 0, &world.stream[!end]))
 		turn();
 	while (snt_stream_wait(world.stream[end], SNT_STREAM_OPEN, 0) < 0)

@@ -65,6 +65,16 @@ static void expect(bool good, const char *format, ...)
 	abort();
 }
 
+static struct snt_endpoint endpoint_of(const char *host, uint16_t port)
+{
+	return (struct snt_endpoint){ .size = sizeof(struct snt_endpoint),
+				      .host = host,
+				      .port = port,
+				      .carrier = world.carrier,
+				      .setup_ns = patience_ns(60),
+				      .detect_ns = patience_ns(60) };
+}
+
 static void must(long ret, const char *what)
 {
 	expect(ret >= 0, "%s", what);
@@ -166,15 +176,10 @@ static void call(struct core *core, unsigned number)
 				  .cq = core->cq,
 				  .lanes = 1,
 				  .devices = 1u << number % 2 };
-	struct snt_conn_opts opts = { .size = sizeof(opts),
-				      .qp = &qp,
-				      .event = caller_event,
-				      .arg = caller,
-				      .host = host,
-				      .port = snt_listener_port(core->conns),
-				      .carrier = world.carrier,
-				      .setup_ns = patience_ns(60),
-				      .detect_ns = patience_ns(60) };
+	struct snt_conn_opts opts = {
+		.size = sizeof(opts), .qp = &qp, .event = caller_event, .arg = caller
+	};
+	struct snt_endpoint to = endpoint_of(host, snt_listener_port(core->conns));
 
 	end->core = core;
 	end->out = world.messages[number];
@@ -183,7 +188,7 @@ static void call(struct core *core, unsigned number)
 	end->recv.arg = caller;
 	memset(end->out, (int)number + 1, MESSAGE);
 	must(snt_listener_address(core->conns, 0, host, sizeof(host)), "address");
-	must(snt_conn_connect(core->loop, &opts, &caller->conn), "connect");
+	must(snt_conn_connect(core->loop, &to, &opts, &caller->conn), "connect");
 }
 
 /* It sends what came from where it came. */
@@ -218,11 +223,9 @@ static void requested(void *arg, struct snt_listener *listener, struct snt_conn 
 	struct server *server = calloc(1, sizeof(*server));
 	struct end *end = &server->end;
 	struct snt_qp_opts qp = { .size = sizeof(qp), .cq = core->cq, .lanes = 1 };
-	struct snt_conn_opts opts = { .size = sizeof(opts),
-				      .qp = &qp,
-				      .event = server_event,
-				      .arg = server,
-				      .detect_ns = patience_ns(60) };
+	struct snt_conn_opts opts = {
+		.size = sizeof(opts), .qp = &qp, .event = server_event, .arg = server
+	};
 	unsigned place = atomic_fetch_add(&world.served, 1);
 
 	expect(listener == core->conns, "the listener of another thread");
@@ -304,18 +307,15 @@ static void stream_to(struct core *core, unsigned number)
 		.devices = 1u << number % 2,
 		.ready = exchange,
 		.arg = arg,
-		.host = host,
-		.port = snt_stream_listener_port(core->streams),
-		.carrier = world.carrier,
-		.setup_ns = patience_ns(60),
-		.detect_ns = patience_ns(60),
 	};
+	struct snt_endpoint to =
+		endpoint_of(host, snt_stream_listener_port(core->streams));
 	struct snt_stream *stream;
 
 	arg->core = core;
 	must(snt_stream_listener_address(core->streams, 0, host, sizeof(host)),
 	     "address");
-	must(snt_stream_connect(core->loop, &opts, &stream), "connect a stream");
+	must(snt_stream_connect(core->loop, &to, &opts, &stream), "connect a stream");
 	exchange(arg, stream, 0);
 }
 
@@ -352,37 +352,31 @@ static void accepted(void *arg, struct snt_stream_listener *listener,
 /* The first thread has the ports; it accepts nothing itself. */
 static void listen_on_ports(struct core *core)
 {
-	struct snt_listener_opts conns = { .size = sizeof(conns),
-					   .carrier = world.carrier };
-	struct snt_stream_listener_opts streams = { .size = sizeof(streams),
-						    .carrier = world.carrier };
+	struct snt_endpoint at = endpoint_of(NULL, 0);
 
-	must(snt_listener_create(core->loop, &conns, &core->conns), "listen");
-	must(snt_stream_listener_create(core->loop, &streams, &core->streams),
+	must(snt_listener_create(core->loop, &at, NULL, &core->conns), "listen");
+	must(snt_stream_listener_create(core->loop, &at, NULL, &core->streams),
 	     "listen for streams");
 }
 
 static void share_ports(struct core *core)
 {
-	struct snt_stream_opts stream = { .size = sizeof(stream),
-					  .recv_size = RING,
-					  .send_size = RING,
-					  .lanes = 1,
-					  .detect_ns = patience_ns(60) };
+	struct snt_stream_opts stream = {
+		.size = sizeof(stream), .recv_size = RING, .send_size = RING, .lanes = 1
+	};
 	struct snt_listener_opts conns = { .size = sizeof(conns),
-					   .setup_ns = patience_ns(60),
 					   .requested = requested,
 					   .arg = core,
 					   .share = world.core->conns };
 	struct snt_stream_listener_opts streams = { .size = sizeof(streams),
-						    .setup_ns = patience_ns(60),
 						    .stream = &stream,
 						    .accepted = accepted,
 						    .arg = core,
 						    .share = world.core->streams };
+	struct snt_endpoint at = endpoint_of(NULL, 0);
 
-	must(snt_listener_create(core->loop, &conns, &core->conns), "share");
-	must(snt_stream_listener_create(core->loop, &streams, &core->streams),
+	must(snt_listener_create(core->loop, &at, &conns, &core->conns), "share");
+	must(snt_stream_listener_create(core->loop, &at, &streams, &core->streams),
 	     "share a port of streams");
 }
 
@@ -595,7 +589,8 @@ static void *visit(void *arg)
 		struct snt_listener *listener;
 
 		must(snt_loop_create(world.ctx, NULL, &visitor->loop), "loop");
-		must(snt_listener_create(visitor->loop, &opts, &listener), "share");
+		must(snt_listener_create(visitor->loop, NULL, &opts, &listener),
+		     "share");
 		while (turns--)
 			must(snt_loop_wait(visitor->loop, 1000000), "wait");
 		must(snt_listener_destroy(listener), "destroy");
@@ -611,17 +606,13 @@ static void call_in_vain(struct snt_loop *loop, const struct snt_listener *port)
 	struct snt_qp_opts qp = { .size = sizeof(qp),
 				  .lanes = 1,
 				  .cq = world.core->cq };
-	struct snt_conn_opts opts = { .size = sizeof(opts),
-				      .qp = &qp,
-				      .host = host,
-				      .port = snt_listener_port(port),
-				      .carrier = world.carrier,
-				      .setup_ns = patience_ns(60) };
+	struct snt_conn_opts opts = { .size = sizeof(opts), .qp = &qp };
+	struct snt_endpoint to = endpoint_of(host, snt_listener_port(port));
 	struct snt_conn *conn;
 	int ret;
 
 	assert_success(snt_listener_address(port, 0, host, sizeof(host)));
-	assert_success(snt_conn_connect(loop, &opts, &conn));
+	assert_success(snt_conn_connect(loop, &to, &opts, &conn));
 	ret = snt_conn_wait_over(conn, -1);
 	if (ret != -ECONNREFUSED && ret != -ECONNRESET)
 		fail_msg("%d: %s", ret, snt_err_text());
@@ -639,14 +630,16 @@ static void listeners_come_and_go(void **state)
 	struct snt_listener_opts opts = { .size = sizeof(opts),
 					  .requested = turn_away,
 					  .arg = &own };
+	struct snt_endpoint at;
 
 	memset(&world, 0, sizeof(world));
-	world.carrier = opts.carrier = *(enum snt_carrier *)*state;
+	world.carrier = *(enum snt_carrier *)*state;
 	assert_success(snt_ctx_create(&ctx_opts, &world.ctx));
 	assert_success(snt_loop_create(world.ctx, NULL, &own.loop));
 	cq_opts.loop = own.loop;
 	assert_success(snt_cq_create(world.ctx, &cq_opts, &world.core->cq));
-	assert_success(snt_listener_create(own.loop, &opts, &own.port));
+	at = endpoint_of(NULL, 0);
+	assert_success(snt_listener_create(own.loop, &at, &opts, &own.port));
 	for (unsigned i = 0; i < ARRAY_SIZE(visitors); i++) {
 		visitors[i].port = own.port;
 		visitors[i].seed = i;

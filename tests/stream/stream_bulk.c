@@ -142,7 +142,6 @@ static int exchange(struct snt_stream *stream, uint64_t total, uint64_t salt)
 
 static int serve(int tell, uint64_t total)
 {
-	struct snt_stream_listener_opts opts = { .size = sizeof(opts) };
 	struct snt_gid_info gid = { .size = sizeof(gid) };
 	struct snt_stream_listener *listener;
 	struct snt_stream *stream;
@@ -153,7 +152,7 @@ static int serve(int tell, uint64_t total)
 
 	check(snt_ctx_create(NULL, &ctx), "open");
 	check(snt_loop_create(ctx, NULL, &loop), "loop");
-	check(snt_stream_listener_create(loop, &opts, &listener), "listen");
+	check(snt_stream_listener_create(loop, NULL, NULL, &listener), "listen");
 	for (unsigned i = 0; !snt_device_query_gid(snt_ctx_device(ctx, 0), i, &gid);
 	     i++)
 		if (gid.score > best) {
@@ -172,9 +171,9 @@ static int serve(int tell, uint64_t total)
 
 static int ask(const struct where *where, uint64_t total)
 {
-	struct snt_stream_opts opts = { .size = sizeof(opts),
-					.host = where->host,
-					.port = where->port };
+	struct snt_endpoint endpoint = { .size = sizeof(endpoint),
+					 .host = where->host,
+					 .port = where->port };
 	struct snt_stream *stream;
 	struct snt_loop *loop;
 	struct snt_ctx *ctx;
@@ -182,7 +181,7 @@ static int ask(const struct where *where, uint64_t total)
 
 	check(snt_ctx_create(NULL, &ctx), "open");
 	check(snt_loop_create(ctx, NULL, &loop), "loop");
-	check(snt_stream_connect(loop, &opts, &stream), "connect");
+	check(snt_stream_connect(loop, &endpoint, NULL, &stream), "connect");
 	ret = exchange(stream, total, 1);
 	check(snt_loop_destroy(loop), "close");
 	check(snt_ctx_destroy(ctx), "close");

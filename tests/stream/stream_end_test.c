@@ -320,9 +320,9 @@ static void nobody_listens(void **state)
 	(void)state;
 	kit_open_world(NULL);
 	assert_null(world_listen(&world));
-	world.end[0].opts.port ^= 1;
-	assert_success(snt_stream_connect(world.end[0].loop, &world.end[0].opts,
-					  &world.end[0].stream));
+	world.to.port ^= 1;
+	assert_success(snt_stream_connect(world.end[0].loop, &world.to,
+					  &world.end[0].opts, &world.end[0].stream));
 	assert_true(snt_stream_write(kit_end(0), "into the void", 13) == 13);
 	kit_until(kit_is_over(0));
 	assert_int_equal(kit_info(0).status, -ECONNREFUSED);
@@ -343,10 +343,8 @@ static void not_a_stream(void **state)
 	assert_null(world_listen(&world));
 	qp.cq = world.end[0].cq;
 	qp.scheme = SNT_SCHEME_DQPLB;
-	opts.host = world.end[0].opts.host;
-	opts.port = world.end[0].opts.port;
 	opts.data_length = 3;
-	assert_success(snt_conn_connect(world.end[0].loop, &opts, &conn));
+	assert_success(snt_conn_connect(world.end[0].loop, &world.to, &opts, &conn));
 	kit_until(!snt_conn_query(conn, &info) && info.state == SNT_CONN_ENDED);
 	assert_int_equal(info.status, -ECONNREFUSED);
 	assert_non_null(strstr(info.text, "no stream's offer"));
@@ -503,9 +501,9 @@ static void options_of_a_listener(void **state)
 	(void)state;
 	kit_open_world(NULL);
 	world.listen.stream = opts;
-#define REFUSED(phrase)                                                           \
-	assert_error(snt_stream_listener_create(world.end[1].loop, &world.listen, \
-						&world.listener),                 \
+#define REFUSED(phrase)                                                          \
+	assert_error(snt_stream_listener_create(world.end[1].loop, &world.at,    \
+						&world.listen, &world.listener), \
 		     EINVAL, phrase)
 	opts->depth = 1 << 20;
 	REFUSED("depth is 1048576");
@@ -516,9 +514,9 @@ static void options_of_a_listener(void **state)
 	opts->mtu = 5;
 	REFUSED("mtu 5");
 	opts->mtu = 0;
-	opts->detect_ns = 1;
+	world.at.detect_ns = 1;
 	REFUSED("detect_ns is 1");
-	opts->detect_ns = 0;
+	world.at.detect_ns = 0;
 	opts->data_length = 5;
 	REFUSED("5 bytes of data are NULL");
 	opts->data_length = 0;

@@ -37,8 +37,8 @@ static void multi_connection(void **state)
 	world.listen.accepted = accept_one;
 	assert_null(world_listen(&world));
 	for (unsigned i = 0; i < COUNT; i++) {
-		assert_success(snt_stream_connect(world.end[0].loop, &world.end[0].opts,
-						  &client[i]));
+		assert_success(snt_stream_connect(world.end[0].loop, &world.to,
+						  &world.end[0].opts, &client[i]));
 		snprintf(text, sizeof(text), "client %u", i);
 		assert_int_equal(snt_stream_write(client[i], text, sizeof(text)),
 				 sizeof(text));

@@ -632,7 +632,7 @@ static void choose_opts(void)
 		end->opts.lanes = lanes;
 		end->opts.depth = depth;
 		end->opts.mtu = mtu;
-		end->opts.detect_ns = 500 * WORLD_MS;
+		run.world.at.detect_ns = 500 * WORLD_MS;
 		end->opts.inline_max = end->qp_opts.inline_max;
 	}
 }

@@ -424,13 +424,12 @@ static int was_refused(void)
 }
 
 /* A server may not have noticed that an earlier liar is gone, and says to try again. */
-static int connect_with_patience(struct snt_loop *loop,
-				 const struct snt_stream_opts *opts)
+static int connect_with_patience(struct snt_loop *loop, const struct snt_endpoint *to)
 {
 	int ret = -EAGAIN;
 
 	for (unsigned tries = 0; tries < 3 && ret; tries++) {
-		check(snt_stream_connect(loop, opts, &stream), "connect");
+		check(snt_stream_connect(loop, to, NULL, &stream), "connect");
 		ret = snt_stream_wait(stream, SNT_STREAM_OPEN, PATIENCE);
 		if (!ret || !strstr(snt_err_text(), "try again"))
 			return ret;
@@ -442,12 +441,12 @@ static int connect_with_patience(struct snt_loop *loop,
 static int lie_to_server(struct snt_loop *loop, size_t i, const char *host,
 			 const char *port)
 {
-	struct snt_stream_opts opts = { .size = sizeof(opts),
-					.host = host,
-					.port = (uint16_t)strtoul(port, NULL, 10) };
+	struct snt_endpoint to = { .size = sizeof(to),
+				   .host = host,
+				   .port = (uint16_t)strtoul(port, NULL, 10) };
 	int refused;
 
-	check(connect_with_patience(loop, &opts), "connect");
+	check(connect_with_patience(loop, &to), "connect");
 	cases[i].run();
 	refused = was_refused();
 	snt_stream_destroy(stream);
@@ -456,11 +455,10 @@ static int lie_to_server(struct snt_loop *loop, size_t i, const char *host,
 
 static int lie_to_client(struct snt_loop *loop, size_t i)
 {
-	struct snt_stream_listener_opts opts = { .size = sizeof(opts) };
 	struct snt_gid_info gid = { .size = sizeof(gid) };
 	struct snt_stream_listener *listener;
 
-	check(snt_stream_listener_create(loop, &opts, &listener), "listen");
+	check(snt_stream_listener_create(loop, NULL, NULL, &listener), "listen");
 	check(snt_device_query_gid(snt_ctx_device(snt_loop_ctx(loop), 0), 0, &gid),
 	      "address");
 	printf("%s %u\n", gid.text, snt_stream_listener_port(listener));

@@ -169,17 +169,18 @@ static void connect_to_survivor(void)
 {
 	struct snt_conn_opts opts = { .size = sizeof(opts),
 				      .qp = &qp_opts,
-				      .host = ADDRESS,
-				      .port = PORT,
-				      .name = "guest 1",
-				      .detect_ns = DETECT_NS,
 				      .event = happened };
+	struct snt_endpoint to = { .size = sizeof(to),
+				   .host = ADDRESS,
+				   .port = PORT,
+				   .name = "guest 1",
+				   .detect_ns = DETECT_NS };
 	struct snt_op op = { 0 };
 	struct snt_conn *conn;
 
 	meet_survivor();
 	open_all();
-	must(snt_conn_connect(loop, &opts, &conn), "connect");
+	must(snt_conn_connect(loop, &to, &opts, &conn), "connect");
 	must(snt_conn_wait(conn, WAIT_NS), "the connection");
 	if (!strcmp(role, "cut"))
 		get_lost(conn);
@@ -216,12 +217,9 @@ static void watched(void *arg, struct snt_conn *conn, enum snt_conn_event event)
 
 static void hear(struct snt_listener *listener, struct heard *heard)
 {
-	struct snt_conn_opts opts = { .size = sizeof(opts),
-				      .qp = &qp_opts,
-				      .event = watched,
-				      .arg = heard,
-				      .detect_ns = DETECT_NS,
-				      .setup_ns = SETUP_NS };
+	struct snt_conn_opts opts = {
+		.size = sizeof(opts), .qp = &qp_opts, .event = watched, .arg = heard
+	};
 
 	memset(heard, 0, sizeof(*heard));
 	must(snt_listener_wait(listener, WAIT_NS, &heard->conn), "request");
@@ -281,10 +279,11 @@ static void judge(unsigned number, bool good, const char *what)
 
 static void survive(void)
 {
-	struct snt_listener_opts opts = { .size = sizeof(opts),
-					  .host = ADDRESS,
-					  .port = PORT,
-					  .setup_ns = SETUP_NS };
+	struct snt_endpoint at = { .size = sizeof(at),
+				   .host = ADDRESS,
+				   .port = PORT,
+				   .detect_ns = DETECT_NS,
+				   .setup_ns = SETUP_NS };
 	struct snt_listener *listener;
 	int control = open_control();
 	uint64_t identity, took;
@@ -292,7 +291,7 @@ static void survive(void)
 	int status;
 
 	open_all();
-	must(snt_listener_create(loop, &opts, &listener), "listen");
+	must(snt_listener_create(loop, &at, NULL, &listener), "listen");
 	call_next(control);
 	hear(listener, &heard);
 	await_message(&heard);

@@ -109,7 +109,7 @@ static void finish(struct snt_conn *conn, bool listens)
 int main(int argc, char **argv)
 {
 	uint8_t packed[SNT_TOKEN_PACKED_MAX];
-	struct snt_listener_opts listen = { .size = sizeof(listen) };
+	struct snt_endpoint endpoint = { .size = sizeof(endpoint) };
 	struct snt_conn_opts opts = { .size = sizeof(opts), .qp = &qp_opts };
 	bool listens = argc > 1 && !strcmp(argv[1], "listen");
 	unsigned count = argc > 5 ? (unsigned)strtoul(argv[5], NULL, 10) : 1;
@@ -125,16 +125,13 @@ int main(int argc, char **argv)
 	opts.data = packed;
 	opts.data_length = (size_t)snt_token_pack(&token, packed, sizeof(packed));
 	if (argc > 4 && !strcmp(argv[4], "tcp"))
-		opts.carrier = listen.carrier = SNT_CARRIER_TCP;
-	opts.host = listen.host = argv[2];
-	opts.port = listen.port = (uint16_t)strtoul(argv[3], NULL, 10);
+		endpoint.carrier = SNT_CARRIER_TCP;
+	endpoint.host = argv[2];
+	endpoint.port = (uint16_t)strtoul(argv[3], NULL, 10);
 	if (listens) {
-		must(snt_listener_create(loop, &listen, &listener), "listen");
+		must(snt_listener_create(loop, &endpoint, NULL, &listener), "listen");
 		printf("listening\n");
 		fflush(stdout);
-		opts.carrier = SNT_CARRIER_DEFAULT;
-		opts.host = NULL;
-		opts.port = 0;
 	}
 	for (unsigned i = 0; i < count; i++) {
 		fill(listens);
@@ -143,7 +140,8 @@ int main(int argc, char **argv)
 			     "request");
 			must(snt_conn_accept(conn, &opts), "accept");
 		} else {
-			must(snt_conn_connect(loop, &opts, &conn), "connect");
+			must(snt_conn_connect(loop, &endpoint, &opts, &conn),
+			     "connect");
 		}
 		finish(conn, listens);
 	}

@@ -113,21 +113,21 @@ static void until(enum snt_conn_event event)
 static void listen_and_connect(enum snt_carrier carrier)
 {
 	struct snt_listener_opts listen = { .size = sizeof(listen),
-					    .host = ADDRESS,
-					    .carrier = carrier,
 					    .requested = requested };
 	struct snt_conn_opts opts = { .size = sizeof(opts),
 				      .qp = &ends[0].qp,
 				      .event = happened,
-				      .arg = &ends[0],
-				      .host = ADDRESS,
-				      .carrier = carrier,
-				      .setup_ns = UINT64_C(30000000000) };
+				      .arg = &ends[0] };
+	struct snt_endpoint endpoint = { .size = sizeof(endpoint),
+					 .host = ADDRESS,
+					 .carrier = carrier };
 
 	if (!listener)
-		assert_success(snt_listener_create(ends[1].loop, &listen, &listener));
-	opts.port = snt_listener_port(listener);
-	assert_success(snt_conn_connect(ends[0].loop, &opts, &ends[0].conn));
+		assert_success(snt_listener_create(ends[1].loop, &endpoint, &listen,
+						   &listener));
+	endpoint.port = snt_listener_port(listener);
+	endpoint.setup_ns = UINT64_C(30000000000);
+	assert_success(snt_conn_connect(ends[0].loop, &endpoint, &opts, &ends[0].conn));
 	until(SNT_CONN_CONNECTED);
 }
 

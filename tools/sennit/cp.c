@@ -374,13 +374,14 @@ static int connect_to(struct client *client)
 					  .recv_size = opts->ring,
 					  .send_size = opts->ring };
 	struct snt_stream_info info = { .size = sizeof(info) };
+	struct snt_endpoint to = { .size = sizeof(to) };
 	struct peer_secret secret;
 	int status = peer_secret_read(&opts->peer, &secret), ret;
 
 	if (status)
 		return status;
-	peer_connect_opts(&opts->peer, &secret, client->host, &stream);
-	ret = snt_stream_connect(client->loop, &stream, &client->stream);
+	peer_target(&opts->peer, &secret, client->host, &to);
+	ret = snt_stream_connect(client->loop, &to, &stream, &client->stream);
 	explicit_bzero(&secret, sizeof(secret));
 	if (ret)
 		return peer_failed(client->loop, client->host, &opts->peer, ret,

@@ -83,11 +83,11 @@ static int check_secret(const char *name, struct peer_secret *secret)
 	while (secret->length && (secret->bytes[secret->length - 1] == '\n' ||
 				  secret->bytes[secret->length - 1] == '\r'))
 		secret->length--;
-	if (secret->length >= SNT_CONN_SECRET_MIN)
+	if (secret->length >= SNT_SECRET_MIN)
 		return STATUS_OK;
 	return output_failed("create one with: " MAKE_SECRET,
 			     "%s: the secret has %zu bytes; %d to %d are needed", name,
-			     secret->length, SNT_CONN_SECRET_MIN, SNT_CONN_SECRET_MAX);
+			     secret->length, SNT_SECRET_MIN, SNT_SECRET_MAX);
 }
 
 int peer_secret_read(const struct peer_opts *opts, struct peer_secret *secret)
@@ -115,7 +115,7 @@ int peer_secret_read(const struct peer_opts *opts, struct peer_secret *secret)
 	close(fd);
 	if (length > 0 && more != '\n')
 		return output_failed(NULL, "%s: a secret has at most %d bytes", name,
-				     SNT_CONN_SECRET_MAX);
+				     SNT_SECRET_MAX);
 	if (length < 0)
 		return output_failed(NULL, "%s: %s", name, strerror(errno));
 	return check_secret(name, secret);
@@ -126,32 +126,33 @@ static enum snt_carrier carrier_of(const struct peer_opts *opts)
 	return opts->carrier ? SNT_CARRIER_TCP : SNT_CARRIER_CM;
 }
 
-void peer_connect_opts(const struct peer_opts *opts, const struct peer_secret *secret,
-		       const char *host, struct snt_stream_opts *stream)
+static void fill_endpoint(const struct peer_opts *opts,
+			  const struct peer_secret *secret,
+			  struct snt_endpoint *endpoint)
 {
-	stream->host = host;
-	stream->port = (uint16_t)opts->port;
-	stream->source = opts->source;
-	stream->carrier = carrier_of(opts);
-	stream->setup_ns = opts->setup_ns;
-	stream->detect_ns = opts->detect_ns;
+	endpoint->port = (uint16_t)opts->port;
+	endpoint->carrier = carrier_of(opts);
+	endpoint->setup_ns = opts->setup_ns;
+	endpoint->detect_ns = opts->detect_ns;
 	if (secret->length) {
-		stream->secret = secret->bytes;
-		stream->secret_length = secret->length;
+		endpoint->secret = secret->bytes;
+		endpoint->secret_length = secret->length;
 	}
 }
 
-void peer_listen_opts(const struct peer_opts *opts, const struct peer_secret *secret,
-		      struct snt_stream_listener_opts *listen)
+void peer_target(const struct peer_opts *opts, const struct peer_secret *secret,
+		 const char *host, struct snt_endpoint *endpoint)
 {
-	listen->host = opts->source;
-	listen->port = (uint16_t)opts->port;
-	listen->carrier = carrier_of(opts);
-	listen->setup_ns = opts->setup_ns;
-	if (secret->length) {
-		listen->secret = secret->bytes;
-		listen->secret_length = secret->length;
-	}
+	fill_endpoint(opts, secret, endpoint);
+	endpoint->host = host;
+	endpoint->source = opts->source;
+}
+
+void peer_local(const struct peer_opts *opts, const struct peer_secret *secret,
+		struct snt_endpoint *endpoint)
+{
+	fill_endpoint(opts, secret, endpoint);
+	endpoint->host = opts->source;
 }
 
 /*

@@ -27,7 +27,7 @@ struct peer_opts {
 extern const struct option_entry peer_options[];
 
 struct peer_secret {
-	unsigned char bytes[SNT_CONN_SECRET_MAX];
+	unsigned char bytes[SNT_SECRET_MAX];
 	size_t length; /* 0: none */
 };
 
@@ -38,12 +38,12 @@ int peer_check_target(const struct peer_opts *opts, const char *host);
  * error. */
 int peer_secret_read(const struct peer_opts *opts, struct peer_secret *secret);
 
-/* Copies the options into fields of stream.h; other fields are left alone. The secret
- * must stay valid until the call that takes them. */
-void peer_connect_opts(const struct peer_opts *opts, const struct peer_secret *secret,
-		       const char *host, struct snt_stream_opts *stream);
-void peer_listen_opts(const struct peer_opts *opts, const struct peer_secret *secret,
-		      struct snt_stream_listener_opts *listen);
+/* Endpoints as the options say: to connect to, and to listen at. The secret must stay
+ * valid until the call that takes the endpoint. */
+void peer_target(const struct peer_opts *opts, const struct peer_secret *secret,
+		 const char *host, struct snt_endpoint *endpoint);
+void peer_local(const struct peer_opts *opts, const struct peer_secret *secret,
+		struct snt_endpoint *endpoint);
 
 /* From now on SIGINT, SIGTERM and SIGHUP set peer_stopped, and do not end a server by
  * themselves, so that its peers can be told. A closed pipe at its output does not end

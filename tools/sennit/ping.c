@@ -397,11 +397,12 @@ static int ping_host(const struct ping_opts *opts, struct snt_loop *loop,
 					       .lanes = (uint32_t)opts->lanes,
 					       .recv_size = RING,
 					       .send_size = RING };
+	struct snt_endpoint to = { .size = sizeof(to) };
 	struct snt_stream *stream;
 	int ret, status;
 
-	peer_connect_opts(&opts->peer, secret, host, &stream_opts);
-	ret = snt_stream_connect(loop, &stream_opts, &stream);
+	peer_target(&opts->peer, secret, host, &to);
+	ret = snt_stream_connect(loop, &to, &stream_opts, &stream);
 	if (ret)
 		return peer_failed(loop, host, &opts->peer, ret, snt_err_text());
 	ret = snt_stream_wait(stream, SNT_STREAM_OPEN,
@@ -467,11 +468,12 @@ static int serve_pings(const struct ping_opts *opts, struct snt_loop *loop,
 	struct snt_stream_listener_opts listen = { .size = sizeof(listen),
 						   .stream = &stream,
 						   .accepted = on_ping_accepted };
+	struct snt_endpoint at = { .size = sizeof(at) };
 	struct snt_stream_listener *listener;
 	int ret;
 
-	peer_listen_opts(&opts->peer, secret, &listen);
-	ret = snt_stream_listener_create(loop, &listen, &listener);
+	peer_local(&opts->peer, secret, &at);
+	ret = snt_stream_listener_create(loop, &at, &listen, &listener);
 	if (ret)
 		return output_failed(context_remedy(ret), "cannot listen: %s",
 				     snt_err_text());

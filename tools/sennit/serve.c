@@ -449,7 +449,6 @@ static int serve_copies(const struct serve_opts *opts)
 {
 	struct snt_stream_opts stream = { .size = sizeof(stream),
 					  .lanes = (uint32_t)opts->lanes,
-					  .detect_ns = opts->peer.detect_ns,
 					  .recv_size = opts->ring,
 					  .send_size = opts->ring };
 	struct snt_stream_listener_opts listen = {
@@ -458,6 +457,7 @@ static int serve_copies(const struct serve_opts *opts)
 		.connection_max = (uint32_t)opts->session_max + STRANGERS_MAX,
 		.accepted = on_copy_accepted
 	};
+	struct snt_endpoint at = { .size = sizeof(at) };
 	struct snt_stream_listener *listener;
 	struct peer_secret secret;
 	int status = peer_secret_read(&opts->peer, &secret);
@@ -465,13 +465,13 @@ static int serve_copies(const struct serve_opts *opts)
 
 	if (status)
 		return status;
-	peer_listen_opts(&opts->peer, &secret, &listen);
-	ret = snt_stream_listener_create(server.loop, &listen, &listener);
+	peer_local(&opts->peer, &secret, &at);
+	ret = snt_stream_listener_create(server.loop, &at, &listen, &listener);
 	explicit_bzero(&secret, sizeof(secret));
 	if (ret)
 		return output_failed(context_remedy(ret), "cannot listen: %s",
 				     snt_err_text());
-	if (!listen.secret)
+	if (!at.secret)
 		output_note("every host that reaches this port can %s the folder; use "
 			    "--secret-file to admit only peers with the secret",
 			    opts->read_only ? "read" : "read and write");

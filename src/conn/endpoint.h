@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SNT_CONN_ENDPOINT_H
+#define SNT_CONN_ENDPOINT_H
+
+#include <sennit/endpoint.h>
+
+/* Copies the program's endpoint, checks what both ends use, and fills in the defaults.
+ * NULL: all defaults. The strings and the secret stay the program's. */
+int snt__endpoint_import(const struct snt_endpoint *user,
+			 struct snt_endpoint *endpoint);
+
+#endif
