@@ -235,9 +235,9 @@ SNT_API int snt_conn_destroy(struct snt_conn *conn);
  * snt_conn_wait - wait until a connection is established, or over
  * @timeout_ns: negative: for ever; 0: dispatch once, and do not wait
  *
- * Returns: 0 if it is established; its status if it is over; -EINPROGRESS on timeout;
- * -EBUSY inside a callback; -ECANCELED if it was destroyed meanwhile; the errno of the
- * loop.
+ * Returns: 0 if it is established; its status if it is over; -ETIME on timeout, after
+ * which the connection goes on; -EBUSY inside a callback; -ECANCELED if it was destroyed
+ * meanwhile; the errno of the loop.
  */
 SNT_API int snt_conn_wait(struct snt_conn *conn, int64_t timeout_ns);
 
@@ -408,7 +408,7 @@ SNT_API int snt_listener_address(const struct snt_listener *listener, unsigned p
  * For listeners without a requested() function.
  *
  * Ownership: the connection is the program's.
- * Returns: 0; -EAGAIN if none came before the timeout; -EINVAL if the listener has a
+ * Returns: 0; -ETIME if none came before the timeout; -EINVAL if the listener has a
  * function; -EBUSY inside a callback; -ECANCELED if the listener was destroyed
  * meanwhile; the errno of the loop.
  */

@@ -183,13 +183,13 @@ SNT_API int snt_loop_arm(struct snt_loop *loop);
 /**
  * snt_loop_timeout - get the time until the next timer is due
  *
- * For programs that pass a timeout to their own poll(2). This is optional: timers make
- * the fd readable as well.
+ * For programs that pass a timeout to their own ppoll(2); milliseconds, as for poll(2), must
+ * be rounded up. This is optional: timers make the fd readable as well.
  *
- * Returns: milliseconds, rounded up; 0 if there is something to do now; -1 if there
- * is no timer.
+ * Returns: nanoseconds; 0 if there is something to do now; -1, for ever, if there is no
+ * timer; -ECHILD after a fork.
  */
-SNT_API int snt_loop_timeout(struct snt_loop *loop);
+SNT_API int64_t snt_loop_timeout(struct snt_loop *loop);
 
 /**
  * snt_loop_wake - make the fd readable from anywhere
@@ -252,7 +252,9 @@ SNT_API int snt_loop_set_wake_handler(struct snt_loop *loop,
  * a thread cancelled here.
  *
  * Returns: how many callbacks it ran, 0 on timeout or after a wake; -EBUSY inside a
- * callback; otherwise as snt_loop_fd() and snt_loop_dispatch().
+ * callback; otherwise as snt_loop_fd() and snt_loop_dispatch(). It waits for nothing in
+ * particular, so unlike the waits for an object it has no -ETIME: a program that calls it
+ * in a loop treats a timeout, a wake and a signal alike.
  */
 SNT_API int snt_loop_wait(struct snt_loop *loop, int64_t timeout_ns);
 

@@ -183,7 +183,7 @@ SNT_API int snt_stream_listener_address(const struct snt_stream_listener *listen
  * status.
  *
  * Ownership: the stream is the program's.
- * Returns: 0; -EAGAIN if none came before the timeout; -EINVAL if the listener has a
+ * Returns: 0; -ETIME if none came before the timeout; -EINVAL if the listener has a
  * function; -EBUSY inside a callback; -ECANCELED if the listener was destroyed
  * meanwhile; the errno of the loop.
  */
@@ -354,7 +354,7 @@ SNT_API int snt_stream_shutdown(struct snt_stream *stream);
  * meanwhile the stream is not destroyed.
  *
  * Returns: 0: the stream no longer exists; -ECANCELED if it was destroyed meanwhile;
- * with the stream still there, -EINPROGRESS on timeout, -ENODATA if there are bytes to
+ * with the stream still there, -ETIME on timeout, -ENODATA if there are bytes to
  * read, its status if it failed, -EBUSY inside a callback if it would have to wait.
  */
 SNT_API int snt_stream_close(struct snt_stream *stream, int64_t timeout_ns);
@@ -387,7 +387,7 @@ SNT_API int snt_stream_destroy(struct snt_stream *stream);
  * @timeout_ns: negative: no timeout; 0: check, and do not wait
  *
  * Returns: those of @events, and SNT_STREAM_OVER, that are true; the status if only
- * OVER is and the stream failed; -EINPROGRESS on timeout; -EBUSY inside a callback;
+ * OVER is and the stream failed; -ETIME on timeout; -EBUSY inside a callback;
  * -ECANCELED if it was destroyed meanwhile; the errno of the loop.
  */
 SNT_API int snt_stream_wait(struct snt_stream *stream, unsigned events,
@@ -399,7 +399,7 @@ SNT_API int snt_stream_wait(struct snt_stream *stream, unsigned events,
  *
  * Returns: how many; fewer than @length only if the timeout came first, or the end of the
  * stream or an error, of which the next call tells. If there were no bytes at all,
- * -EINPROGRESS if time is up, or what snt_stream_read() or snt_stream_write() returns.
+ * -ETIME if time is up, or what snt_stream_read() or snt_stream_write() returns.
  */
 SNT_API ssize_t snt_stream_read_all(struct snt_stream *stream, void *buffer,
 				    size_t length, int64_t timeout_ns);

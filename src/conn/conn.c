@@ -683,8 +683,8 @@ static int wait_until(struct snt_conn *conn, int64_t timeout_ns,
 	int ret = snt__conn_loop_wait(conn->conn_loop, &conn->waiter, has_come, conn,
 				      timeout_ns);
 
-	if (ret == -EINPROGRESS)
-		return snt__fail(EINPROGRESS,
+	if (ret == -ETIME)
+		return snt__fail(ETIME,
 				 "timed out waiting for the connection, which goes on");
 	if (!ret && conn->over && conn->hs.error)
 		return snt__fail(-conn->hs.error, "%s", conn->hs.text);

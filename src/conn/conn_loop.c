@@ -151,7 +151,7 @@ int snt__conn_loop_wait(struct snt__conn_loop *conn_loop,
 	*waiters = waiter.next;
 	if (ret < 0)
 		return ret;
-	return has_come(what) ? 0 : snt__fail(EINPROGRESS, "timed out");
+	return has_come(what) ? 0 : snt__fail(ETIME, "timed out");
 }
 
 /*

@@ -82,7 +82,7 @@ void snt__conn_loop_rewatch(struct snt__conn_loop *conn_loop, struct snt__watch 
 			    uint32_t events);
 void snt__conn_loop_unwatch(struct snt__conn_loop *conn_loop, struct snt__watch *watch);
 
-/* Dispatches until it has come. Returns 0; -EINPROGRESS, without a text, on timeout;
+/* Dispatches until it has come. Returns 0; -ETIME on timeout;
  * -ECANCELED if the object is gone; -EBUSY in a callback; the errno of the loop. */
 int snt__conn_loop_wait(struct snt__conn_loop *conn_loop,
 			struct snt__conn_loop_waiter **waiters,

@@ -421,8 +421,8 @@ int snt_listener_wait(struct snt_listener *listener, int64_t timeout_ns,
 				 "snt_listener_opts.requested, which gets them");
 	ret = snt__conn_loop_wait(listener->conn_loop, &listener->waiter, has_request,
 				  listener, timeout_ns);
-	if (ret == -EINPROGRESS)
-		return snt__fail(EAGAIN, "there is no request");
+	if (ret == -ETIME)
+		return snt__fail(ETIME, "timed out waiting for a connection request");
 	if (ret)
 		return ret;
 	conn = snt__container(listener->requests.next, struct snt_conn, in_requests);

@@ -373,7 +373,7 @@ int snt_loop_arm(struct snt_loop *loop)
 	return ret ? ret : collect_and_arm(loop);
 }
 
-int snt_loop_timeout(struct snt_loop *loop)
+int64_t snt_loop_timeout(struct snt_loop *loop)
 {
 	uint64_t now, left;
 	int ret = snt__loop_check(loop);
@@ -387,6 +387,6 @@ int snt_loop_timeout(struct snt_loop *loop)
 	now = snt__loop_now(loop);
 	if (loop->timers->deadline_ns <= now)
 		return 0;
-	left = (loop->timers->deadline_ns - now - 1) / 1000000 + 1;
-	return left < INT_MAX ? (int)left : INT_MAX;
+	left = loop->timers->deadline_ns - now;
+	return left < INT64_MAX ? (int64_t)left : INT64_MAX;
 }

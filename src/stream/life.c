@@ -407,7 +407,7 @@ static int close_shielded(struct snt_stream *stream, int64_t timeout_ns)
 	if (gone || (ret < 0 && !(ret == stream->status && stream->over)))
 		return ret;
 	if (!stream->over)
-		return snt__fail(EINPROGRESS, "the stream has not ended yet");
+		return snt__fail(ETIME, "timed out: the stream has not ended yet");
 	if (stream->status)
 		return snt__fail(-stream->status, "%s", stream->text);
 	if (snt__inflow_unread(&stream->in))

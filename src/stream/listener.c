@@ -202,8 +202,8 @@ int snt_stream_listener_wait(struct snt_stream_listener *listener, int64_t timeo
 				 "snt_stream_listener_opts.accepted, which gets them");
 	ret = snt__conn_loop_wait(listener->loop->conn_loop, &listener->waiter,
 				  has_stream, listener, timeout_ns);
-	if (ret == -EINPROGRESS)
-		return snt__fail(EAGAIN, "there is no stream");
+	if (ret == -ETIME)
+		return snt__fail(ETIME, "timed out waiting for a stream");
 	if (ret)
 		return ret;
 	stream = first_of(&listener->open);

@@ -175,8 +175,7 @@ static int wait_shielded(struct snt_stream *stream, unsigned events, int64_t tim
 	stream->waiter = waiter.next;
 	if (found)
 		return wait_result(stream, found);
-	return ret < 0 ? ret
-		       : snt__fail(EINPROGRESS, "timed out waiting for the stream");
+	return ret < 0 ? ret : snt__fail(ETIME, "timed out waiting for the stream");
 }
 
 int snt__stream_wait(struct snt_stream *stream, unsigned events, int64_t timeout_ns,
@@ -210,10 +209,9 @@ static int wait_more(struct snt_stream *stream, unsigned event, int64_t timeout_
 	int ret;
 
 	if (timeout_ns > 0 && !left)
-		return snt__fail(EINPROGRESS, "timed out waiting for the stream");
+		return snt__fail(ETIME, "timed out waiting for the stream");
 	ret = snt_stream_wait(stream, event, left);
-	return ret == -EBUSY || ret == -ECHILD || ret == -ECANCELED ||
-			       ret == -EINPROGRESS
+	return ret == -EBUSY || ret == -ECHILD || ret == -ECANCELED || ret == -ETIME
 		       ? ret
 		       : 0;
 }

@@ -380,7 +380,7 @@ static void wait_for_close(void)
 
 static void close_both(void)
 {
-	while (snt_stream_close(world.stream[PEER], 0) == -EINPROGRESS)
+	while (snt_stream_close(world.stream[PEER], 0) == -ETIME)
 		turn();
 	assert_success(snt_stream_close(world.stream[MINE], -1));
 	assert_success(snt_stream_listener_destroy(world.stream_listener));

@@ -183,14 +183,14 @@ static void misuse(void **state)
 	timer.fired = tick;
 	assert_success(snt_timer_start(loop[0], &timer, UINT64_MAX));
 	assert_error(snt_timer_start(loop[1], &timer, 1), EBUSY, "another loop");
-	assert_int_equal(snt_loop_timeout(loop[0]), INT32_MAX);
+	assert_int_equal(snt_loop_timeout(loop[0]), INT64_MAX);
 	assert_int_equal(snt_timer_stop(&timer), 1);
 	assert_int_equal(snt_timer_stop(&timer), 0);
 	for (int i = 0; i < 2; i++)
 		close_loop(loop[i], fabric[i]);
 }
 
-static void timeouts_are_rounded_up(void **state)
+static void timeouts_are_exact(void **state)
 {
 	struct scripted_fabric *fabric;
 	struct snt_loop *loop = open_loop(virtual_clock, &fabric);
@@ -200,10 +200,13 @@ static void timeouts_are_rounded_up(void **state)
 	assert_int_equal(snt_loop_timeout(loop), -1);
 	assert_success(snt_timer_start(loop, &timer, 1));
 	assert_int_equal(snt_loop_timeout(loop), 1);
-	assert_success(snt_timer_start(loop, &timer, 1000000));
-	assert_int_equal(snt_loop_timeout(loop), 1);
 	assert_success(snt_timer_start(loop, &timer, 1000001));
-	assert_int_equal(snt_loop_timeout(loop), 2);
+	assert_int_equal(snt_loop_timeout(loop), 1000001);
+	now_ns += 1;
+	assert_int_equal(snt_loop_timeout(loop), 1000000);
+	assert_success(snt_timer_start(loop, &timer, INT64_C(1) << 40));
+	assert_int_equal(snt_loop_timeout(loop), INT64_C(1) << 40);
+	assert_success(snt_timer_start(loop, &timer, 1000001));
 	now_ns += 1000001;
 	assert_int_equal(snt_loop_timeout(loop), 0);
 	assert_int_equal(snt_timer_stop(&timer), 1);
@@ -322,7 +325,7 @@ int main(void)
 		cmocka_unit_test(a_timer_that_starts_itself_does_not_hang),
 		cmocka_unit_test(timers_may_stop_each_other),
 		cmocka_unit_test(misuse),
-		cmocka_unit_test(timeouts_are_rounded_up),
+		cmocka_unit_test(timeouts_are_exact),
 		cmocka_unit_test(the_fd_wakes_for_timers),
 		cmocka_unit_test(timers_outlive_the_making_of_the_fd),
 		cmocka_unit_test(a_budget_of_one_is_enough),

@@ -70,12 +70,11 @@ static int fail_stream_call(const struct perf_end *end, ssize_t ret)
 static int end_step(struct perf_end *end, bool *here, bool *there)
 {
 	struct perf_message said;
-	int ret =
-		*here ? -EINPROGRESS : snt_stream_wait(end->stream, SNT_STREAM_OVER, 0);
+	int ret = *here ? -ETIME : snt_stream_wait(end->stream, SNT_STREAM_OVER, 0);
 
-	if (ret < 0 && ret != -EINPROGRESS)
+	if (ret < 0 && ret != -ETIME)
 		return fail_stream_call(end, ret);
-	if (ret != -EINPROGRESS) {
+	if (ret != -ETIME) {
 		*here = true;
 		ret = perf_send_word(end->control, PERF_OVER);
 		return ret ? ret : 1;
