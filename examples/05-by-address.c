@@ -44,7 +44,7 @@ static void on_event(void *unused, struct snt_conn *of, enum snt_conn_event even
 	if (event == SNT_CONN_PREPARE)
 		check(snt_op_recv(snt_conn_qp(of), &recv_op, &sge, 1), "receive");
 	if (event == SNT_CONN_PEER_DONE)
-		check(snt_conn_disconnect(of), "disconnect");
+		check(snt_conn_disconnect(of, 10 * SECONDS), "disconnect");
 }
 
 static struct snt_qp_opts qp = SNT_INIT(qp, .lanes = 4);
@@ -119,7 +119,7 @@ static int ask(const char *address, unsigned port)
 	say();
 	check(snt_op_wait(&recv_op, 10 * SECONDS), "receive");
 	printf("%s %s\n", QUESTION, bytes.in);
-	check(snt_conn_disconnect(conn), "disconnect");
+	check(snt_conn_disconnect(conn, 10 * SECONDS), "disconnect");
 	close_end();
 	return !atoi(bytes.in);
 }

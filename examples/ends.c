@@ -118,7 +118,7 @@ static int be_client(const char *host, unsigned port)
 	ends_check(snt_token_unpack(info.data, info.data_length, &end.peer), "token");
 	end.qp = snt_conn_qp(end.conn[0]);
 	ends->client(&end);
-	ends_check(snt_conn_disconnect(end.conn[0]), "disconnect");
+	ends_check(snt_conn_disconnect(end.conn[0], 10 * ENDS_SECONDS), "disconnect");
 	close_end(&end);
 	return 0;
 }

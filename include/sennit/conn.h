@@ -114,7 +114,7 @@ enum snt_conn_event {
 	SNT_CONN_CONNECTED, /* it can be used */
 	/* The peer disconnects: everything it posted has arrived. This end may still
 	 * post; then it calls snt_conn_disconnect(). Without an event function the
-	 * library calls it. */
+	 * library calls it, with no timeout. */
 	SNT_CONN_PEER_DONE,
 	/* The last one: snt_conn_query() has status and text. If a QP was made, it is
 	 * being closed: its completions come, then its SNT_OP_CLOSED. A QP that reports to
@@ -199,15 +199,17 @@ SNT_API int snt_conn_reject(struct snt_conn *conn, const char *text, const void 
 
 /**
  * snt_conn_disconnect - end a connection after everything posted has completed
+ * @timeout_ns: for all of it; 0 or negative: for ever
  *
  * When everything posted has been acknowledged (polled, where the QP reports to a CQ
  * that the program polls), the peer gets SNT_CONN_PEER_DONE. When the peer has
- * disconnected as well, the connection is over, with status 0. There is no timeout for
- * a peer that does not disconnect.
+ * disconnected as well, the connection is over, with status 0. If that takes longer than
+ * the timeout, the connection ends as with snt_conn_abort(), but with -ETIMEDOUT at this
+ * end.
  *
  * Returns: 0; -EALREADY if it was called before; -ENOTCONN if it is not established.
  */
-SNT_API int snt_conn_disconnect(struct snt_conn *conn);
+SNT_API int snt_conn_disconnect(struct snt_conn *conn, int64_t timeout_ns);
 
 /**
  * snt_conn_abort - end a connection, or the attempt at one, now

@@ -199,7 +199,7 @@ static int tell(struct snt_conn *conn)
 		return call(conn, SNT_CONN_CONNECTED);
 	case SNT_CONN_PEER_DONE:
 		if (!conn->event)
-			snt_conn_disconnect(conn);
+			snt_conn_disconnect(conn, 0);
 		return call(conn, SNT_CONN_PEER_DONE);
 	case SNT_CONN_OVER:
 		return tell_over(conn);
@@ -572,7 +572,7 @@ int snt_conn_reject(struct snt_conn *conn, const char *text, const void *data,
 	return 0;
 }
 
-int snt_conn_disconnect(struct snt_conn *conn)
+int snt_conn_disconnect(struct snt_conn *conn, int64_t timeout_ns)
 {
 	int ret = snt__conn_loop_check(conn->conn_loop);
 
@@ -585,6 +585,9 @@ int snt_conn_disconnect(struct snt_conn *conn)
 		return snt__fail(ENOTCONN, "the connection is not established%s%s",
 				 conn->hs.text[0] ? ": " : "", conn->hs.text);
 	conn->leaving = true;
+	conn->leave_by = timeout_ns > 0 ? snt__conn_loop_now(conn->conn_loop) +
+						  (uint64_t)timeout_ns
+					: UINT64_MAX;
 	snt__conn_step(conn);
 	return 0;
 }

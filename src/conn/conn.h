@@ -60,6 +60,7 @@ struct snt_conn {
 	uint64_t detect_ns;
 	uint64_t close_wr_id;
 	uint64_t began_at;
+	uint64_t leave_by;  /* the deadline of disconnecting */
 	uint64_t took_ns;
 
 	/* The end that connects: everything that a retry needs. */

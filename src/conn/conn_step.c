@@ -263,6 +263,18 @@ static void leave_if_drained(struct snt_conn *conn)
 		snt__handshake_bye(&conn->hs);
 }
 
+static void abort_if_late(struct snt_conn *conn)
+{
+	if (!conn->leaving || conn->hs.state != SNT__HS_UP ||
+	    snt__conn_loop_now(conn->conn_loop) < conn->leave_by)
+		return;
+	snt__conn_fail(conn, SNT__END_ABORTED, -ETIMEDOUT,
+		       conn->hs.bye_sent
+			       ? "timed out waiting for the peer to disconnect"
+			       : "timed out disconnecting: posted WRs have not "
+				 "completed");
+}
+
 /*
  * The whole step
  */
@@ -338,6 +350,8 @@ static void set_timer(struct snt_conn *conn)
 
 	if (conn->waiting || conn->awaits)
 		return;
+	if (conn->leaving && conn->hs.state == SNT__HS_UP && due > conn->leave_by)
+		due = conn->leave_by;
 	if (drains && due > snt__conn_loop_now(conn->conn_loop) + DRAIN_NS)
 		due = snt__conn_loop_now(conn->conn_loop) + DRAIN_NS;
 	if (due == UINT64_MAX)
@@ -351,6 +365,7 @@ void snt__conn_step(struct snt_conn *conn)
 	enum snt__handshake_action action;
 
 	leave_if_drained(conn);
+	abort_if_late(conn);
 	while ((action = snt__handshake_action(&conn->hs)))
 		act(conn, action);
 	send_all(conn);

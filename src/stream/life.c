@@ -302,7 +302,7 @@ void snt__stream_leave(struct snt_stream *stream)
 		return;
 	stream->leaving = true;
 	if (stream->conn)
-		snt_conn_disconnect(stream->conn);
+		snt_conn_disconnect(stream->conn, 0);
 	else
 		snt__stream_end(stream, 0, NULL);
 }

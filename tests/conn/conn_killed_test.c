@@ -288,7 +288,7 @@ static void a_peer_that_does_not_dispatch_is_not_dead(void **state)
 		kit_turn(&pair.kit);
 	assert_int_equal(pair.kit.end[1].events[SNT_CONN_OVER], 0);
 	kill(pair.child, SIGUSR2);
-	assert_success(snt_conn_disconnect(pair.kit.end[1].conn));
+	assert_success(snt_conn_disconnect(pair.kit.end[1].conn, 0));
 	kit_until(&pair.kit, acceptor_over);
 	assert_int_equal(kit_status(&pair.kit, 1), 0);
 	assert_int_equal(waitpid(pair.child, &status, 0), pair.child);

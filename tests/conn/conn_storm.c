@@ -93,7 +93,7 @@ static void happened(void *arg, struct snt_conn *conn, enum snt_conn_event event
 			one->took_ns = info.setup_took_ns;
 		up++;
 	} else if (event == SNT_CONN_PEER_DONE) {
-		snt_conn_disconnect(conn);
+		snt_conn_disconnect(conn, 0);
 	} else if (event == SNT_CONN_OVER) {
 		snt_conn_query(conn, &info);
 		if (info.status && ++failures <= 3)
@@ -168,7 +168,7 @@ static void end_all(void)
 
 	for (unsigned i = 0; i < count; i++)
 		if (ones[i].up[0])
-			must(snt_conn_disconnect(ones[i].conn[0]), "disconnect");
+			must(snt_conn_disconnect(ones[i].conn[0], 0), "disconnect");
 	while (over < 2 * count && now() - start < patience_ns(30))
 		turn();
 	for (unsigned i = 0; i < count; i++)
@@ -239,7 +239,7 @@ static void one_cycle(void)
 	begin(0);
 	while (up < 2 && !over)
 		turn();
-	must(snt_conn_disconnect(ones[0].conn[0]), "disconnect");
+	must(snt_conn_disconnect(ones[0].conn[0], 0), "disconnect");
 	while (over < 2)
 		turn();
 	for (unsigned end = 0; end < 2; end++)

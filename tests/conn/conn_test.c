@@ -208,7 +208,7 @@ static void a_name_that_comes_again(void **state)
 	while (snt_conn_wait(kit.extra[1], 0))
 		kit_turn(&kit);
 	/* Without a function, the library follows when the peer disconnects. */
-	assert_success(snt_conn_disconnect(kit.extra[0]));
+	assert_success(snt_conn_disconnect(kit.extra[0], 0));
 	while (snt_conn_wait_over(kit.extra[0], 0) ||
 	       snt_conn_wait_over(kit.extra[1], 0))
 		kit_turn(&kit);
@@ -299,7 +299,7 @@ static void polled_by_the_program(void **state)
 					 .remote = &kit.end[1].token,
 					 .remote_addr = kit.end[1].token.addr },
 				 1));
-	assert_success(snt_conn_disconnect(kit.end[0].conn));
+	assert_success(snt_conn_disconnect(kit.end[0].conn, 0));
 	/* What was posted has to be polled before the peer is told. */
 	while (snt_cq_poll(cq[0], &wc, 1) == 0)
 		kit_turn(&kit);
@@ -307,7 +307,7 @@ static void polled_by_the_program(void **state)
 	assert_int_equal(wc.status, 0);
 	while (!kit.end[1].events[SNT_CONN_PEER_DONE])
 		kit_turn(&kit);
-	assert_success(snt_conn_disconnect(kit.end[1].conn));
+	assert_success(snt_conn_disconnect(kit.end[1].conn, 0));
 	kit_until(&kit, kit_both_over);
 	for (unsigned i = 0; i < 2; i++) {
 		assert_error(snt_conn_destroy(kit.end[i].conn), EBUSY, "SNT_OP_CLOSED");
@@ -365,7 +365,7 @@ static void unsignalled_to_the_last(void **state)
 		assert_int_equal(snt_qp_post_send(snt_conn_qp(kit.end[0].conn), &wr, 1),
 				 1);
 	}
-	assert_success(snt_conn_disconnect(kit.end[0].conn));
+	assert_success(snt_conn_disconnect(kit.end[0].conn, 0));
 	while (!kit.end[1].events[SNT_CONN_PEER_DONE]) {
 		kit_turn(&kit);
 		/* Nor does the program hear of what was asked for instead of them. */
@@ -374,7 +374,7 @@ static void unsignalled_to_the_last(void **state)
 	let_sanitizer_see(&kit.end[1]);
 	assert_int_equal(kit.end[1].bytes[0], 'z');
 	assert_int_equal(kit.end[1].bytes[KIT_BYTES / 2 - 1], 'z');
-	assert_success(snt_conn_disconnect(kit.end[1].conn));
+	assert_success(snt_conn_disconnect(kit.end[1].conn, 0));
 	kit_until(&kit, kit_both_over);
 	for (unsigned i = 0; i < 2; i++) {
 		assert_int_equal(kit_status(&kit, i), 0);

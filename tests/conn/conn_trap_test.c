@@ -410,7 +410,7 @@ static void last_words_that_have_to_wait(void **state)
 		assert_true(conn_world_step(&world, until));
 	drops_acks = world.end[1].device[0];
 	good(conn_world_run(&world, SNT_CONN_CONNECTED, 100 * CONN_MS));
-	assert_success(snt_conn_disconnect(world.end[0].conn));
+	assert_success(snt_conn_disconnect(world.end[0].conn, 0));
 	while (!world.end[1].events[SNT_CONN_OVER])
 		assert_true(conn_world_step(&world, until));
 	drops_acks = NULL;
@@ -436,7 +436,7 @@ static void last_words_that_get_lost(void **state)
 	good(conn_world_ready(&world));
 	good(conn_world_connect(&world));
 	good(conn_world_run(&world, SNT_CONN_CONNECTED, 100 * CONN_MS));
-	assert_success(snt_conn_disconnect(world.end[0].conn));
+	assert_success(snt_conn_disconnect(world.end[0].conn, 0));
 	until = snt__sim_now(world.sim) + 700 * CONN_MS;
 	while (!world.end[1].events[SNT_CONN_OVER])
 		assert_true(conn_world_step(&world, until));
@@ -448,6 +448,71 @@ static void last_words_that_get_lost(void **state)
 	snt__sim_device_cut(world.end[0].device[0], false);
 	good(conn_world_run(&world, SNT_CONN_OVER, 5000 * CONN_MS));
 	assert_string_equal(conn_world_text(&world, 0), "both ends have disconnected");
+	good(conn_world_close(&world));
+}
+
+static void expect_late(struct conn_world *world, uint64_t begin, const char *text)
+{
+	good(conn_world_run(world, SNT_CONN_OVER, 1000 * CONN_MS));
+	assert_in_range(snt__sim_now(world->sim) - begin, 100 * CONN_MS, 120 * CONN_MS);
+	assert_int_equal(conn_world_status(world, 0), -ETIMEDOUT);
+	assert_string_equal(conn_world_text(world, 0), text);
+	assert_int_equal(conn_world_status(world, 1), -ECONNABORTED);
+	good(conn_world_close(world));
+}
+
+static void disconnecting_from_a_peer_that_stays(void **state)
+{
+	struct conn_world world;
+	uint64_t begin;
+
+	(void)state;
+	open_world(&world, 1, 1);
+	world.end[1].stays = true;
+	good(conn_world_ready(&world));
+	good(conn_world_connect(&world));
+	good(conn_world_run(&world, SNT_CONN_CONNECTED, 100 * CONN_MS));
+	begin = snt__sim_now(world.sim);
+	assert_success(snt_conn_disconnect(world.end[0].conn, 100 * CONN_MS));
+	assert_int_equal(snt_conn_disconnect(world.end[0].conn, 0), -EALREADY);
+	expect_late(&world, begin, "timed out waiting for the peer to disconnect");
+}
+
+/* A SEND for which the peer has no receive. */
+static void disconnecting_with_a_wr_that_stays(void **state)
+{
+	struct snt_op op = { 0 };
+	struct conn_world world;
+	struct snt_sge sge;
+	uint64_t begin;
+
+	(void)state;
+	open_world(&world, 1, 1);
+	good(conn_world_ready(&world));
+	good(conn_world_connect(&world));
+	good(conn_world_run(&world, SNT_CONN_CONNECTED, 100 * CONN_MS));
+	sge = (struct snt_sge){ world.end[0].mem, world.end[0].bytes, 8 };
+	assert_success(snt_op_send(snt_conn_qp(world.end[0].conn), &op, &sge, 1, 0));
+	begin = snt__sim_now(world.sim);
+	assert_success(snt_conn_disconnect(world.end[0].conn, 100 * CONN_MS));
+	expect_late(&world, begin,
+		    "timed out disconnecting: posted WRs have not completed");
+	assert_false(snt_op_pending(&op));
+}
+
+static void disconnecting_in_time(void **state)
+{
+	struct conn_world world;
+
+	(void)state;
+	open_world(&world, 1, 1);
+	good(conn_world_ready(&world));
+	good(conn_world_connect(&world));
+	good(conn_world_run(&world, SNT_CONN_CONNECTED, 100 * CONN_MS));
+	assert_success(snt_conn_disconnect(world.end[0].conn, 100 * CONN_MS));
+	good(conn_world_run(&world, SNT_CONN_OVER, 1000 * CONN_MS));
+	assert_int_equal(conn_world_status(&world, 0), 0);
+	assert_int_equal(conn_world_status(&world, 1), 0);
 	good(conn_world_close(&world));
 }
 
@@ -763,6 +828,9 @@ int main(void)
 		cmocka_unit_test(a_busy_peer_that_vanishes),
 		cmocka_unit_test(last_words_that_have_to_wait),
 		cmocka_unit_test(last_words_that_get_lost),
+		cmocka_unit_test(disconnecting_from_a_peer_that_stays),
+		cmocka_unit_test(disconnecting_with_a_wr_that_stays),
+		cmocka_unit_test(disconnecting_in_time),
 		cmocka_unit_test(empty_messages_that_get_lost),
 		cmocka_unit_test(nothing_but_a_network_that_loses_them),
 		cmocka_unit_test(nics_with_the_same_qp_numbers),

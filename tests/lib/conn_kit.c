@@ -203,10 +203,10 @@ void kit_check_data(struct kit *kit, unsigned from)
 
 void kit_disconnect(struct kit *kit)
 {
-	assert_success(snt_conn_disconnect(kit->end[0].conn));
+	assert_success(snt_conn_disconnect(kit->end[0].conn, 0));
 	while (!kit->end[1].events[SNT_CONN_PEER_DONE])
 		kit_turn(kit);
-	assert_success(snt_conn_disconnect(kit->end[1].conn));
+	assert_success(snt_conn_disconnect(kit->end[1].conn, 0));
 	kit_until(kit, kit_both_over);
 	assert_int_equal(kit_status(kit, 0), 0);
 	assert_int_equal(kit_status(kit, 1), 0);

@@ -52,8 +52,8 @@ static void happened(void *arg, struct snt_conn *conn, enum snt_conn_event event
 
 	if (conn == end->conn)
 		end->events[event]++;
-	if (event == SNT_CONN_PEER_DONE)
-		snt_conn_disconnect(conn);
+	if (event == SNT_CONN_PEER_DONE && !end->stays)
+		snt_conn_disconnect(conn, 0);
 }
 
 static void requested(void *arg, struct snt_listener *listener, struct snt_conn *conn)
@@ -265,7 +265,7 @@ const char *conn_world_leave(struct conn_world *world, unsigned from)
 	text = begin(world, from, 99, &recv, &send);
 	if (text)
 		return text;
-	if (snt_conn_disconnect(world->end[from].conn))
+	if (snt_conn_disconnect(world->end[from].conn, 0))
 		return wrong("it cannot be disconnected: %s", snt_err_text());
 	text = conn_world_run(world, SNT_CONN_OVER, 30000 * CONN_MS);
 	if (text)

@@ -32,6 +32,7 @@ struct conn_end {
 	uint8_t bytes[CONN_BYTES];
 	unsigned events[8];
 	bool reject;
+	bool stays; /* does not disconnect when the peer does */
 };
 
 struct conn_world {

@@ -220,7 +220,7 @@ static void accept_at(unsigned end)
 
 static void close_conns(void)
 {
-	assert_success(snt_conn_disconnect(world.conn[PEER]));
+	assert_success(snt_conn_disconnect(world.conn[PEER], 0));
 	for (unsigned i = 0; i < ENDS; i++)
 		while (snt_conn_wait_over(world.conn[i], 0))
 			turn();

@@ -146,7 +146,7 @@ static void conn_answered(struct snt_op *op)
 	expect(!memcmp(end->in, end->out, MESSAGE), "another message came back");
 	end->answered = true;
 	if (dice(end->core, 2))
-		must(snt_conn_disconnect(caller->conn), "disconnect");
+		must(snt_conn_disconnect(caller->conn, 0), "disconnect");
 	else
 		must(snt_conn_abort(caller->conn, NULL), "abort");
 }
@@ -212,7 +212,7 @@ static void server_event(void *arg, struct snt_conn *conn, enum snt_conn_event e
 	if (event == SNT_CONN_PREPARE)
 		post_recv(&server->end, conn);
 	if (event == SNT_CONN_PEER_DONE)
-		must(snt_conn_disconnect(conn), "disconnect");
+		must(snt_conn_disconnect(conn, 0), "disconnect");
 	if (event == SNT_CONN_OVER)
 		end_conn(&server->end, conn);
 }

@@ -138,10 +138,10 @@ static void connections_come_and_go_by_edges(void **state)
 	kit_connect(&kit);
 	while (!kit_both_up(&kit))
 		sleep_and_turn(&kit);
-	assert_success(snt_conn_disconnect(kit.end[0].conn));
+	assert_success(snt_conn_disconnect(kit.end[0].conn, 0));
 	while (!kit.end[1].events[SNT_CONN_PEER_DONE])
 		sleep_and_turn(&kit);
-	assert_success(snt_conn_disconnect(kit.end[1].conn));
+	assert_success(snt_conn_disconnect(kit.end[1].conn, 0));
 	while (!kit_both_over(&kit))
 		sleep_and_turn(&kit);
 	kit_destroy_conns(&kit);

@@ -186,7 +186,7 @@ static void connect_to_survivor(void)
 		get_lost(conn);
 	must(snt_op_send(snt_conn_qp(conn), &op, NULL, 0, 0), "send");
 	must(snt_op_wait(&op, WAIT_NS), "the message");
-	must(snt_conn_disconnect(conn), "disconnect");
+	must(snt_conn_disconnect(conn, 0), "disconnect");
 	must(snt_conn_wait_over(conn, WAIT_NS), "the end");
 	must(snt_conn_destroy(conn), "destroy");
 	close_all();
@@ -208,7 +208,7 @@ static void watched(void *arg, struct snt_conn *conn, enum snt_conn_event event)
 	struct heard *heard = arg;
 
 	if (event == SNT_CONN_PEER_DONE)
-		must(snt_conn_disconnect(conn), "disconnect");
+		must(snt_conn_disconnect(conn, 0), "disconnect");
 	if (event != SNT_CONN_OVER)
 		return;
 	heard->is_over = true;

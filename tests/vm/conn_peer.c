@@ -101,7 +101,7 @@ static void finish(struct snt_conn *conn, bool listens)
 	snt_conn_explain(conn, text, sizeof(text));
 	printf("%s", text);
 	if (!listens)
-		must(snt_conn_disconnect(conn), "disconnect");
+		must(snt_conn_disconnect(conn, 0), "disconnect");
 	must(snt_conn_wait_over(conn, WAIT_NS), "the end");
 	must(snt_conn_destroy(conn), "destroy");
 }

@@ -46,7 +46,7 @@ static void happened(void *arg, struct snt_conn *conn, enum snt_conn_event event
 	if (event == SNT_CONN_OVER && info.status)
 		print_message("# over: %s\n", info.text);
 	if (event == SNT_CONN_PEER_DONE)
-		assert_success(snt_conn_disconnect(conn));
+		assert_success(snt_conn_disconnect(conn, 0));
 }
 
 static void requested(void *arg, struct snt_listener *from, struct snt_conn *conn)
@@ -152,7 +152,7 @@ static void disconnect(void)
 {
 	struct snt_conn_info info = { .size = sizeof(info) };
 
-	assert_success(snt_conn_disconnect(ends[0].conn));
+	assert_success(snt_conn_disconnect(ends[0].conn, 0));
 	until(SNT_CONN_OVER);
 	for (unsigned i = 0; i < 2; i++) {
 		assert_success(snt_conn_query(ends[i].conn, &info));
