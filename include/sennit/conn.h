@@ -68,6 +68,13 @@
  * a debugger, unless its device is a soft one: that stops with its process, and the
  * peer is taken for dead as if it had crashed.
  *
+ * A QP that breaks (SNT_QP_BROKEN, qp.h) ends its connection: once that has been found by
+ * polling, the connection is over, or is tried again (retries). The end at
+ * which the first error was reported has a status that follows from it, such as -EACCES for a
+ * key that the peer does not know or -EHOSTUNREACH for retries that ran out, and the text
+ * names lane, device and status; the peer's status is -EREMOTEIO, with the same text. A lane
+ * that fails while others go on ends nothing.
+ *
  * Identity. Each loop has an identity, chosen at random when it makes its first
  * connection, so that a peer restarted on the same address is recognised as a different
  * one. A peer that has a name (snt_endpoint.name) has one connection: when it

@@ -80,6 +80,9 @@ void snt__conn_shut(struct snt_conn *conn)
 /* Can another attempt succeed? */
 static bool may_pass(const struct snt_conn *conn)
 {
+	/* A new connection has a new QP. */
+	if (conn->up && conn->hs.end.code == SNT__END_FAILED)
+		return true;
 	switch (conn->hs.error) {
 	case -ECONNREFUSED:
 		return !conn->hs.by_peer;
@@ -133,6 +136,7 @@ static void try_again(struct snt_conn *conn)
 	if (!ret) {
 		conn->qp = NULL;
 		conn->qp_closing = conn->leaving = conn->up = conn->told_up = false;
+		conn->broken_at = 0;
 		ret = start(conn);
 	}
 	conn->waiting = false;

@@ -61,6 +61,7 @@ struct snt_conn {
 	uint64_t close_wr_id;
 	uint64_t began_at;
 	uint64_t leave_by;  /* the deadline of disconnecting */
+	uint64_t broken_at; /* when its QP was found broken; 0: it is not */
 	uint64_t took_ns;
 
 	/* The end that connects: everything that a retry needs. */

@@ -7,6 +7,7 @@
 
 #include "conn/conn.h"
 #include "util/err.h"
+#include "vqp/cause.h"
 #include "vqp/passthrough.h"
 
 #define MS_NS UINT64_C(1000000)
@@ -137,11 +138,19 @@ void snt__conn_probed(struct snt_conn *conn, const uint8_t *verdict)
  * The QP
  */
 
+static void qp_broke(struct snt_qp *qp)
+{
+	struct snt_conn *conn = qp->broke_arg;
+
+	snt__conn_loop_add_work(conn->conn_loop, &conn->worker);
+}
+
 static int make_qp(struct snt_conn *conn)
 {
 	const struct snt__plan *plan = &conn->hs.plan;
 	unsigned devices[SNT_LANES_MAX];
 	struct snt_qp_opts opts = conn->qp_opts;
+	int ret;
 
 	for (unsigned i = 0; i < plan->lane_count; i++)
 		devices[i] = plan->lane[i].local;
@@ -156,7 +165,12 @@ static int make_qp(struct snt_conn *conn)
 		if (conn->hs.ours.scheme == SNT_SCHEME_SPRAY)
 			opts.notify_lanes = plan->lane_count - plan->data_lanes;
 	}
-	return snt_qp_create(conn->conn_loop->ctx, &opts, &conn->qp);
+	ret = snt_qp_create(conn->conn_loop->ctx, &opts, &conn->qp);
+	if (ret)
+		return ret;
+	conn->qp->broke = qp_broke;
+	conn->qp->broke_arg = conn;
+	return 0;
 }
 
 static bool is_planned(const struct snt__plan *plan,
@@ -249,13 +263,13 @@ static bool is_drained(const struct snt_qp *qp)
 {
 	if (qp->pass_through)
 		return snt__passthrough_is_drained(qp);
-	return (qp->next == qp->tail && !qp->under_way && !qp->notifies_due) ||
-	       qp->broken;
+	return qp->next == qp->tail && !qp->under_way && !qp->notifies_due;
 }
 
 static void leave_if_drained(struct snt_conn *conn)
 {
-	if (!conn->leaving || conn->hs.state != SNT__HS_UP || conn->hs.bye_sent)
+	if (!conn->leaving || conn->hs.state != SNT__HS_UP || conn->hs.bye_sent ||
+	    snt__qp_is_broken(conn->qp))
 		return;
 	if (conn->qp->pass_through)
 		snt__passthrough_ask(conn->qp);
@@ -273,6 +287,35 @@ static void abort_if_late(struct snt_conn *conn)
 			       ? "timed out waiting for the peer to disconnect"
 			       : "timed out disconnecting: posted WRs have not "
 				 "completed");
+}
+
+/*
+ * A QP that is broken
+ */
+
+/* How long an end whose WRs were only flushed waits for the peer to tell the cause. */
+static uint64_t cause_deadline(const struct snt_conn *conn)
+{
+	return conn->broken_at + conn->hs.ping_interval;
+}
+
+/* The other lanes of a QP may go on when one fails; a QP without lanes is of no use. */
+static void end_if_broken(struct snt_conn *conn)
+{
+	uint64_t now = snt__conn_loop_now(conn->conn_loop);
+	char cause[SNT__CAUSE_TEXT], text[sizeof(conn->hs.text)];
+	int error;
+
+	if (conn->hs.state != SNT__HS_UP || !snt__qp_is_broken(conn->qp))
+		return;
+	if (!conn->broken_at)
+		conn->broken_at = now;
+	error = snt__cause_error(conn->qp);
+	if (!error && now < cause_deadline(conn))
+		return;
+	snprintf(text, sizeof(text), "QP %u is broken: %s", conn->qp->num,
+		 snt__cause_text(conn->qp, cause));
+	snt__conn_fail(conn, SNT__END_FAILED, error ? error : -EIO, text);
 }
 
 /*
@@ -352,6 +395,9 @@ static void set_timer(struct snt_conn *conn)
 		return;
 	if (conn->leaving && conn->hs.state == SNT__HS_UP && due > conn->leave_by)
 		due = conn->leave_by;
+	if (conn->broken_at && conn->hs.state == SNT__HS_UP &&
+	    due > cause_deadline(conn))
+		due = cause_deadline(conn);
 	if (drains && due > snt__conn_loop_now(conn->conn_loop) + DRAIN_NS)
 		due = snt__conn_loop_now(conn->conn_loop) + DRAIN_NS;
 	if (due == UINT64_MAX)
@@ -364,6 +410,7 @@ void snt__conn_step(struct snt_conn *conn)
 {
 	enum snt__handshake_action action;
 
+	end_if_broken(conn);
 	leave_if_drained(conn);
 	abort_if_late(conn);
 	while ((action = snt__handshake_action(&conn->hs)))

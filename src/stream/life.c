@@ -12,6 +12,7 @@
 #include "util/err.h"
 #include "util/lines.h"
 #include "util/opts.h"
+#include "vqp/cause.h"
 #include "vqp/qp.h"
 
 #define RING_DEFAULT (UINT64_C(1) << 20)
@@ -262,32 +263,13 @@ void snt__stream_fail(struct snt_stream *stream, int error, const char *format, 
 	snt__stream_cut(stream, stream->text);
 }
 
-static int error_of(unsigned status)
-{
-	switch (status) {
-	case SNT_WC_FLUSHED:
-		return 0;
-	case SNT_WC_RETRY_EXC_ERR:
-		return EHOSTUNREACH;
-	case SNT_WC_RNR_RETRY_EXC_ERR:
-		return ENOBUFS;
-	case SNT_WC_REM_ACCESS_ERR:
-		return EACCES;
-	case SNT_WC_REM_INV_REQ_ERR:
-	case SNT_WC_REM_OP_ERR:
-		return EREMOTEIO;
-	default:
-		return EIO;
-	}
-}
-
 /* A flushed WR has a cause, which is reported elsewhere. */
 void snt__stream_lose(struct snt_stream *stream, const struct snt_wc *wc)
 {
 	if (stream->leaving || stream->closing_qp)
 		return;
-	snt__stream_fail(stream, error_of(wc->status), "a message was lost: %s",
-			 snt_status_text(wc->status));
+	snt__stream_fail(stream, -snt__status_error(wc->status),
+			 "a message was lost: %s", snt_status_text(wc->status));
 }
 
 /* Both directions have ended, and both ends know it. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "vqp/cause.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -64,6 +65,39 @@ const char *snt__cause_text(const struct snt_qp *qp, char buffer[SNT__CAUSE_TEXT
 		 cause->lane, snt__lane_text(qp, cause->lane, ends),
 		 describe(cause).text);
 	return buffer;
+}
+
+int snt__status_error(unsigned status)
+{
+	switch (status) {
+	case SNT_WC_FLUSHED:
+		return 0;
+	case SNT_WC_RETRY_EXC_ERR:
+		return -EHOSTUNREACH;
+	case SNT_WC_RNR_RETRY_EXC_ERR:
+		return -ENOBUFS;
+	case SNT_WC_REM_ACCESS_ERR:
+		return -EACCES;
+	case SNT_WC_REM_INV_REQ_ERR:
+	case SNT_WC_REM_OP_ERR:
+		return -EREMOTEIO;
+	default:
+		return -EIO;
+	}
+}
+
+int snt__cause_error(const struct snt_qp *qp)
+{
+	switch (qp->cause.what) {
+	case SNT_CAUSE_STATUS:
+		return snt__status_error(qp->cause.status);
+	case SNT_CAUSE_REFUSED:
+		return -EIO;
+	case SNT_CAUSE_PEER:
+		return -EPROTO;
+	default:
+		return 0;
+	}
 }
 
 void snt__cause_log_qp(const struct snt_qp *qp)

@@ -32,6 +32,12 @@ void snt__cause_peer(struct snt__lane *lane);
 #define SNT__CAUSE_TEXT 320
 const char *snt__cause_text(const struct snt_qp *qp, char buffer[SNT__CAUSE_TEXT]);
 
+/* A negative errno for a status of a completion; 0 for a flush, which follows from another
+ * error. */
+int snt__status_error(unsigned status);
+/* The same for the cause of a QP that is broken; 0: not known. */
+int snt__cause_error(const struct snt_qp *qp);
+
 /* Logs a line: a lane that was alive, or the QP, ends now. */
 void snt__cause_log_lane(const struct snt__lane *lane);
 void snt__cause_log_qp(const struct snt_qp *qp);

@@ -42,6 +42,7 @@ void snt__qp_break(struct snt_qp *qp)
 	snt__recv_flush(qp);
 	snt__cq_ready(qp->cq, &qp->send_ready);
 	snt__cq_ready(qp->recv_cq, &qp->recv_ready);
+	snt__qp_tell_broken(qp);
 }
 
 void snt__qp_break_for_peer(struct snt__lane *lane)

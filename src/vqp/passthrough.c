@@ -437,6 +437,7 @@ void snt__passthrough_end(struct snt_qp *qp)
 	qp->lanes_alive = 0;
 	snt__qp_refuse(qp, -ESHUTDOWN);
 	qp->data.refusal = -ESHUTDOWN;
+	snt__qp_tell_broken(qp);
 }
 
 static void take_failure(struct snt__lane *lane, const struct ibv_wc *physical,

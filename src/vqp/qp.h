@@ -196,6 +196,9 @@ struct snt_qp {
 	 * function that ends them if it never is. */
 	struct snt_op *early;
 	void (*abandon)(struct snt_qp *qp);
+	/* Of src/conn: called when the QP has broken, unless it is being closed. */
+	void (*broke)(struct snt_qp *qp);
+	void *broke_arg;
 	void *memory;			       /* one block for all rings */
 	struct snt__deferred_release deferred; /* used if the QP could not be created */
 };
@@ -213,6 +216,18 @@ static inline void snt__qp_abandon(struct snt_qp *qp)
 {
 	if (qp->abandon)
 		qp->abandon(qp);
+}
+
+/* It can be used for nothing but to be closed. */
+static inline bool snt__qp_is_broken(const struct snt_qp *qp)
+{
+	return qp->connected && !qp->closing && (qp->broken || !qp->lanes_alive);
+}
+
+static inline void snt__qp_tell_broken(struct snt_qp *qp)
+{
+	if (qp->broke && snt__qp_is_broken(qp))
+		qp->broke(qp);
 }
 
 static inline struct snt__slot *snt__qp_slot(struct snt_qp *qp, uint32_t position)

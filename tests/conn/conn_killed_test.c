@@ -316,6 +316,139 @@ static void a_killed_peer_whose_child_lives_is_noticed(void **state)
 	kit_close(&pair.kit);
 }
 
+/* A server, killed and started again at the same port. */
+
+static struct snt_qp_opts server_qp = { .size = sizeof(server_qp) };
+
+static void accept_all(void *arg, struct snt_listener *listener, struct snt_conn *conn)
+{
+	struct snt_conn_opts opts = { .size = sizeof(opts), .qp = &server_qp };
+
+	(void)arg;
+	(void)listener;
+	if (snt_conn_accept(conn, &opts))
+		child_fails("accept");
+}
+
+/* Waits for the port to listen at, and says which it is. */
+static void run_server(enum snt_carrier carrier, const char *host, int from, int to)
+{
+	struct snt_ctx_opts ctx_opts = { .size = sizeof(ctx_opts),
+					 .soft = SNT_SOFT_ONLY,
+					 .soft_addresses = host };
+	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts),
+				       .ops = SNT_CQ_OPS_EVENTS };
+	struct snt_endpoint at = { .size = sizeof(at),
+				   .host = host,
+				   .carrier = carrier };
+	struct snt_listener_opts opts = { .size = sizeof(opts),
+					  .requested = accept_all };
+	struct snt_listener *listener;
+	struct snt_ctx *ctx;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (read(from, &at.port, sizeof(at.port)) != sizeof(at.port))
+		_exit(1);
+	if (snt_ctx_create(&ctx_opts, &ctx) ||
+	    snt_loop_create(ctx, NULL, &cq_opts.loop) ||
+	    snt_cq_create(ctx, &cq_opts, &server_qp.cq) ||
+	    snt_listener_create(cq_opts.loop, &at, &opts, &listener))
+		child_fails("server");
+	at.port = snt_listener_port(listener);
+	if (write(to, &at.port, sizeof(at.port)) != sizeof(at.port))
+		_exit(1);
+	while (snt_loop_wait(cq_opts.loop, -1) >= 0)
+		;
+	_exit(1);
+}
+
+struct server {
+	pid_t child;
+	int to, from;
+};
+
+static void fork_server(struct server *server, enum snt_carrier carrier,
+			const char *host)
+{
+	int to[2], from[2];
+
+	assert_int_equal(pipe(to), 0);
+	assert_int_equal(pipe(from), 0);
+	server->child = fork();
+	assert_true(server->child >= 0);
+	if (!server->child)
+		run_server(carrier, host, to[0], from[1]);
+	close(to[0]);
+	close(from[1]);
+	server->to = to[1];
+	server->from = from[0];
+}
+
+/* Returns the port. */
+static uint16_t start_server(struct server *server, uint16_t port)
+{
+	assert_int_equal(write(server->to, &port, sizeof(port)), sizeof(port));
+	assert_int_equal(read(server->from, &port, sizeof(port)), sizeof(port));
+	return port;
+}
+
+static void kill_server(struct server *server)
+{
+	int status;
+
+	kill(server->child, SIGKILL);
+	assert_int_equal(waitpid(server->child, &status, 0), server->child);
+	close(server->to);
+	close(server->from);
+}
+
+static bool connector_up(struct kit *kit)
+{
+	return kit->end[0].events[SNT_CONN_CONNECTED] >
+	       (kit->end[0].events[SNT_CONN_RETRYING] != 0);
+}
+
+static bool connector_retries(struct kit *kit)
+{
+	return kit->end[0].events[SNT_CONN_RETRYING];
+}
+
+static bool connector_over(struct kit *kit)
+{
+	return kit->end[0].events[SNT_CONN_OVER];
+}
+
+static void a_server_that_is_lost_is_connected_to_again(void **state)
+{
+	enum snt_carrier carrier = carrier_of(state);
+	struct server server[2];
+	const char *host;
+	struct kit kit;
+
+	kit_leave_failed();
+	host = kit_address(2, 0);
+	/* Both before there is a soft device in this process. */
+	for (unsigned i = 0; i < 2; i++)
+		fork_server(&server[i], carrier, host);
+	kit_open(&kit, carrier, 1);
+	kit.to.host = host;
+	kit.to.port = start_server(&server[0], 0);
+	kit.to.detect_ns = UINT64_C(1000000) * DETECT_MS;
+	kit.connect.retries = 1000;
+	kit_connect(&kit);
+	kit_until(&kit, connector_up);
+	kill_server(&server[0]);
+	kit_until(&kit, connector_retries);
+	assert_int_equal(start_server(&server[1], kit.to.port), kit.to.port);
+	kit_until(&kit, connector_up);
+	assert_int_equal(kit.end[0].events[SNT_CONN_OVER], 0);
+	assert_success(snt_conn_disconnect(kit.end[0].conn, 0));
+	kit_until(&kit, connector_over);
+	assert_int_equal(kit_status(&kit, 0), 0);
+	kill_server(&server[1]);
+	kit_close(&kit);
+}
+
 static int try_tcp(const char *host, uint16_t port)
 {
 	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(port) };
@@ -366,6 +499,10 @@ int main(void)
 		  a_childs_copy_of_a_listener_does_not_listen, NULL, NULL, &tcp },
 		{ "a_childs_copy_of_a_listener_does_not_listen (CM)",
 		  a_childs_copy_of_a_listener_does_not_listen, NULL, NULL, &cm },
+		{ "a_server_that_is_lost_is_connected_to_again (TCP)",
+		  a_server_that_is_lost_is_connected_to_again, NULL, NULL, &tcp },
+		{ "a_server_that_is_lost_is_connected_to_again (CM)",
+		  a_server_that_is_lost_is_connected_to_again, NULL, NULL, &cm },
 		{ "a_killed_peer_is_noticed (TCP)", a_killed_peer_is_noticed, NULL,
 		  NULL, &tcp },
 		{ "a_killed_peer_is_noticed (CM)", a_killed_peer_is_noticed, NULL, NULL,

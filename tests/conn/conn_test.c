@@ -322,6 +322,112 @@ static void polled_by_the_program(void **state)
 	kit_close(&kit);
 }
 
+static bool connector_connected_twice(struct kit *kit)
+{
+	return kit->end[0].events[SNT_CONN_CONNECTED] == 2 && kit_both_up(kit);
+}
+
+static const struct way_to_break {
+	enum snt_scheme scheme;
+	uint32_t lanes;
+} ways_to_break[] = {
+	{ SNT_SCHEME_SPRAY, 1 },
+	{ SNT_SCHEME_SPRAY, 4 },
+	{ SNT_SCHEME_DQPLB, 4 },
+};
+
+/* All lanes of the QP get a fragment with a key that the peer does not know. */
+static void use_bad_key(struct kit *kit)
+{
+	struct snt_token token = kit->end[1].token;
+	struct snt_sge sge = { kit->end[0].mem, kit->end[0].bytes, KIT_BYTES };
+	struct snt_op op = { 0 };
+
+	for (unsigned i = 0; i < SNT_DEVICES_MAX; i++)
+		token.key[i] ^= 0x5a5a5a00;
+	assert_success(snt_op_write(snt_conn_qp(kit->end[0].conn), &op, &sge, 1, &token,
+				    token.addr, 0));
+	while (snt_op_pending(&op))
+		kit_turn(kit);
+	assert_int_not_equal(op.result, 0);
+}
+
+static void connect_to_break(struct kit *kit, const struct way_to_break *how,
+			     void **state)
+{
+	kit_open(kit, carrier_of(state), 2);
+	for (unsigned i = 0; i < 2; i++) {
+		kit->qp[i].scheme = how->scheme;
+		kit->qp[i].lanes = how->lanes;
+		kit->qp[i].fragment_size = 4096;
+	}
+	kit_listen(kit);
+}
+
+/* Both ends used to stay established for ever, with a QP that takes nothing. */
+static void broken_qp_ends_its_connection(void **state)
+{
+	for (unsigned i = 0; i < sizeof(ways_to_break) / sizeof(*ways_to_break); i++) {
+		struct kit kit;
+
+		connect_to_break(&kit, &ways_to_break[i], state);
+		kit_connect(&kit);
+		kit_until(&kit, kit_both_up);
+		use_bad_key(&kit);
+		kit_until(&kit, kit_both_over);
+		assert_int_equal(kit_status(&kit, 0), -EACCES);
+		assert_non_null(
+			strstr(kit_text(&kit, 0), "is broken: its first error"));
+		assert_int_equal(kit_status(&kit, 1), -EREMOTEIO);
+		assert_non_null(strstr(kit_text(&kit, 1), "the peer says: QP"));
+		assert_error(snt_conn_disconnect(kit.end[0].conn, 0), ENOTCONN,
+			     "is broken");
+		kit_close(&kit);
+	}
+}
+
+static void broken_qp_is_connected_again(void **state)
+{
+	for (unsigned i = 0; i < sizeof(ways_to_break) / sizeof(*ways_to_break); i++) {
+		struct kit kit;
+
+		connect_to_break(&kit, &ways_to_break[i], state);
+		kit.connect.retries = 3;
+		kit_connect(&kit);
+		kit_until(&kit, kit_both_up);
+		use_bad_key(&kit);
+		kit_until(&kit, connector_connected_twice);
+		assert_int_equal(kit.end[0].events[SNT_CONN_RETRYING], 1);
+		kit_check_data(&kit, 0);
+		kit_disconnect(&kit);
+		kit_close(&kit);
+	}
+}
+
+/* Otherwise the connection would seem to have ended well, with WRs that failed. */
+static void broken_qp_while_disconnecting(void **state)
+{
+	struct snt_sge sge;
+	struct snt_op op = { 0 };
+	struct snt_token token;
+	struct kit kit;
+
+	connect_to_break(&kit, &ways_to_break[0], state);
+	kit_connect(&kit);
+	kit_until(&kit, kit_both_up);
+	token = kit.end[1].token;
+	for (unsigned i = 0; i < SNT_DEVICES_MAX; i++)
+		token.key[i] ^= 0x5a5a5a00;
+	sge = (struct snt_sge){ kit.end[0].mem, kit.end[0].bytes, KIT_BYTES };
+	assert_success(snt_op_write(snt_conn_qp(kit.end[0].conn), &op, &sge, 1, &token,
+				    token.addr, 0));
+	assert_success(snt_conn_disconnect(kit.end[0].conn, 0));
+	kit_until(&kit, kit_both_over);
+	assert_int_equal(kit_status(&kit, 0), -EACCES);
+	assert_int_equal(kit_status(&kit, 1), -EREMOTEIO);
+	kit_close(&kit);
+}
+
 /* A device's thread has written what arrived, and the word of it came by TCP: only a
  * verb, which takes the device's lock, lets ThreadSanitizer see the order. */
 static void let_sanitizer_see(struct kit_end *end)
@@ -639,6 +745,9 @@ int main(void)
 		BOTH(tried_again_too_late),
 		BOTH(polled_by_the_program),
 		BOTH(unsignalled_to_the_last),
+		BOTH(broken_qp_ends_its_connection),
+		BOTH(broken_qp_is_connected_again),
+		BOTH(broken_qp_while_disconnecting),
 		BOTH(with_shared_receives),
 		BOTH(a_cq_that_breaks),
 		cmocka_unit_test(strangers),
