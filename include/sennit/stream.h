@@ -414,10 +414,12 @@ SNT_API ssize_t snt_stream_write_all(struct snt_stream *stream, const void *buff
  * callbacks. fclose(3) waits until all bytes written have arrived, and does not close
  * the stream. Close its FILEs before destroying a stream.
  *
- * Returns: the FILE; NULL with errno (EINVAL for another mode, ENOMEM) and a text in
- * snt_err_text().
+ * Ownership: the program's, until fclose(3).
+ * Returns: 0; -EINVAL for another mode; -ENOMEM. Calls on the FILE report errors in errno,
+ * as stdio does.
  */
-SNT_API FILE *snt_stream_file(struct snt_stream *stream, const char *mode);
+SNT_API int snt_stream_file(struct snt_stream *stream, const char *mode,
+			    FILE **file_out);
 
 enum snt_stream_state {
 	SNT_STREAM_CONNECTING = 1,

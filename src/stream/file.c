@@ -99,7 +99,7 @@ static int flush_cookie(void *cookie)
 	return ret;
 }
 
-FILE *snt_stream_file(struct snt_stream *stream, const char *mode)
+int snt_stream_file(struct snt_stream *stream, const char *mode, FILE **file_out)
 {
 	bool both = !strcmp(mode, "r+") || !strcmp(mode, "w+");
 	bool reads = both || !strcmp(mode, "r");
@@ -109,15 +109,14 @@ FILE *snt_stream_file(struct snt_stream *stream, const char *mode)
 					    .close = writes ? flush_cookie : NULL };
 	FILE *file;
 
-	if (!reads && !writes) {
-		errno = -snt__fail(EINVAL,
-				   "\"%s\" is not a mode for a FILE of a stream; "
-				   "use \"r\", \"w\" or \"r+\"",
-				   mode);
-		return NULL;
-	}
+	if (!reads && !writes)
+		return snt__fail(EINVAL,
+				 "\"%s\" is not a mode for a FILE of a stream; use "
+				 "\"r\", \"w\" or \"r+\"",
+				 mode);
 	file = fopencookie(stream, mode, functions);
 	if (!file)
-		errno = -snt__fail(ENOMEM, "no memory for a FILE of a stream");
-	return file;
+		return snt__fail(ENOMEM, "no memory for a FILE of a stream");
+	*file_out = file;
+	return 0;
 }

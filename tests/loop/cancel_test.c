@@ -404,8 +404,7 @@ static void connect_peer(void)
 static void prepare_file(void)
 {
 	prepare_stream();
-	world.file = snt_stream_file(world.stream[MINE], "r");
-	assert_non_null(world.file);
+	assert_success(snt_stream_file(world.stream[MINE], "r", &world.file));
 }
 
 static void wait_for_character(void)
