@@ -12,8 +12,6 @@
 #include <unistd.h>
 #include <sennit/sennit.h>
 
-#define TEXT_MAX (64 << 10)
-
 struct end {
 	struct snt_ctx *ctx;
 	struct snt_cq *cq;
@@ -39,7 +37,8 @@ static size_t swap(int fd, const void *ours, uint32_t length, void *theirs)
 	if (send(fd, &length, sizeof(length), 0) != sizeof(length) ||
 	    send(fd, ours, length, 0) != length ||
 	    recv(fd, &coming, sizeof(coming), MSG_WAITALL) != sizeof(coming) ||
-	    coming > TEXT_MAX || recv(fd, theirs, coming, MSG_WAITALL) != coming) {
+	    coming > SNT_CARD_PACKED_MAX ||
+	    recv(fd, theirs, coming, MSG_WAITALL) != coming) {
 		fprintf(stderr, "cards: the other process is gone\n");
 		exit(1);
 	}
@@ -48,17 +47,14 @@ static size_t swap(int fd, const void *ours, uint32_t length, void *theirs)
 
 static void connect_ends(struct end *end, int fd)
 {
-	static char ours[TEXT_MAX], theirs[TEXT_MAX];
-	struct snt_card card;
+	char ours[SNT_CARD_PACKED_MAX], theirs[SNT_CARD_PACKED_MAX];
 	struct snt_token token;
 	ssize_t length;
 
-	/* As JSON, which people can read; snt_card_pack() makes bytes. */
-	check(snt_qp_card(end->qp, &card), "our card");
-	check(length = snt_card_to_json(&card, ours, sizeof(ours)), "our card");
-	check(snt_card_from_json(theirs, swap(fd, ours, length, theirs), &card),
-	      "their card");
-	check(snt_qp_connect(end->qp, &card), "connect");
+	/* snt_card_to_json() makes text of it, which people can read. */
+	check(length = snt_qp_card_pack(end->qp, ours, sizeof(ours)), "our card");
+	length = swap(fd, ours, length, theirs);
+	check(snt_qp_connect_packed(end->qp, theirs, length), "connect");
 
 	check(snt_mem_token(end->mem, &token), "our token");
 	check(length = snt_token_pack(&token, ours, sizeof(ours)), "our token");

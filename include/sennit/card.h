@@ -13,9 +13,11 @@
  * devices' addresses, and its capabilities. Each end makes a card, the two exchange
  * them by any means, and each connects to the other's:
  *
- *	snt_qp_card(qp, &card);  snt_card_pack(&card, buffer, size);
+ *	char ours[SNT_CARD_PACKED_MAX], theirs[SNT_CARD_PACKED_MAX];
+ *
+ *	length = snt_qp_card_pack(qp, ours, sizeof(ours));
  *	... send, receive ...
- *	snt_card_unpack(buffer, size, &peer);  snt_qp_connect(qp, &peer);
+ *	snt_qp_connect_packed(qp, theirs, their_length);
  *
  * The order does not matter: a server may connect to the client's card first and then
  * answer with its own.
@@ -26,9 +28,11 @@
  * end only, too few notify lanes, the kind of link or address) make connecting fail,
  * with a sentence that says why.
  *
- * The binary form of a card is compact. The JSON form is readable, and unknown members
- * of it are ignored, so that later versions can add some. Cards received from a peer
- * are not trusted: every field is checked before it is used.
+ * These bytes are all that most programs need to know of a card. struct snt_card and the
+ * calls that fill it in are for programs that look into cards, or make one by other means
+ * (snt_qp_connect_adopted()), and the JSON form is for people who do: it is readable, and
+ * unknown members of it are ignored, so that later versions can add some. Cards received
+ * from a peer are not trusted: every field is checked before it is used.
  *
  * Thread: any for the codecs; loop, or the owner of a CQ without one, for the QP's calls.
  */
@@ -81,6 +85,27 @@ struct snt_card {
 
 /* Maximum size of a packed card. */
 #define SNT_CARD_PACKED_MAX (64 + 24 * SNT_DEVICES_MAX + 8 * SNT_LANES_MAX)
+
+/**
+ * snt_qp_card_pack - get the card of a virtual QP, as bytes for the peer
+ *
+ * snt_qp_card() and snt_card_pack() in one call.
+ *
+ * Returns: the number of bytes; -ENOSPC if size is too small (SNT_CARD_PACKED_MAX always
+ * suffices); -EOPNOTSUPP as snt_qp_card().
+ */
+SNT_API ssize_t snt_qp_card_pack(const struct snt_qp *qp, void *buffer, size_t size);
+
+/**
+ * snt_qp_connect_packed - connect all lanes with those of a peer, whose card came as bytes
+ * @length: exactly the packed size
+ *
+ * snt_card_unpack() and snt_qp_connect() in one call.
+ *
+ * Returns: 0; -EPROTONOSUPPORT and -EBADMSG as snt_card_unpack(); otherwise as
+ * snt_qp_connect().
+ */
+SNT_API int snt_qp_connect_packed(struct snt_qp *qp, const void *card, size_t length);
 
 /**
  * snt_card_pack - write a card as bytes that any peer can read

@@ -58,6 +58,31 @@ static void a_server_answers_after_connecting(void **state)
 	}
 }
 
+static void cards_as_bytes(void **state)
+{
+	struct vqp_pair *pair = make_unlike(SNT_SCHEME_SPRAY);
+	uint8_t card[SNT_CARD_PACKED_MAX];
+
+	(void)state;
+	assert_error(snt_qp_card_pack(pair->end[0].qp, card, 8), ENOSPC, "");
+	for (unsigned i = 0; i < 2; i++) {
+		struct snt_qp *qp = pair->end[i].qp;
+		ssize_t length = snt_qp_card_pack(pair->end[!i].qp, card, sizeof(card));
+
+		assert_true(length > 0);
+		assert_error(snt_qp_connect_packed(qp, card, (size_t)length - 1),
+			     EBADMSG, "");
+		assert_success(snt_qp_connect_packed(qp, card, (size_t)length));
+		assert_error(snt_qp_connect_packed(qp, card, (size_t)length), EISCONN,
+			     "");
+	}
+	post_notify(pair, 1, 8);
+	send_wr(pair, SNT_OP_WRITE_IMM, 1, 3);
+	expect(pair, 1, 8, SNT_OP_RECV_NOTIFY, SNT_WC_SUCCESS);
+	expect(pair, 0, 1, SNT_OP_WRITE_IMM, SNT_WC_SUCCESS);
+	vqp_pair_close(pair);
+}
+
 static void to_error(struct vqp_pair *pair, unsigned end, unsigned lane)
 {
 	struct snt_lane_info info = lane_info(pair, end, lane);
@@ -150,6 +175,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_server_answers_after_connecting),
+		cmocka_unit_test(cards_as_bytes),
 		cmocka_unit_test(one_notify_lane_takes_the_class_with_it),
 		cmocka_unit_test(links_and_addresses_must_be_alike),
 		cmocka_unit_test(a_peer_answers_at_least_one_read),
