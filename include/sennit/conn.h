@@ -14,6 +14,29 @@
  * Connections by address: one end listens, the other connects, and both get a connected
  * virtual QP (qp.h), every lane of which has been tested.
  *
+ *	struct snt_endpoint server = SNT_INIT(server, .host = "10.0.0.1", .port = 4000);
+ *	struct snt_qp_opts qp = SNT_INIT(qp, .cq = cq);
+ *	struct snt_conn_opts opts = SNT_INIT(opts, .qp = &qp);
+ *	struct snt_listener *listener;
+ *	struct snt_conn *conn;
+ *
+ *	if (serves) {
+ *		check(snt_listener_create(loop, &server, NULL, &listener));
+ *		check(snt_listener_wait(listener, -1, &conn));
+ *		check(snt_listener_destroy(listener));
+ *		check(snt_conn_accept(conn, &opts));
+ *	} else {
+ *		check(snt_conn_connect(loop, &server, &opts, &conn));
+ *	}
+ *	check(snt_conn_wait(conn, -1));
+ *	use(snt_conn_qp(conn));
+ *	check(snt_conn_disconnect(conn, 1000000000));
+ *	check(snt_conn_wait_over(conn, -1));
+ *	check(snt_conn_destroy(conn));
+ *
+ * The functions that wait run the loop. A program that does not wait gives the listener
+ * and each connection a function, and the loop calls it:
+ *
  *	server                                  client
  *
  *	snt_listener_create()                   snt_conn_connect()

@@ -13,10 +13,14 @@
  * function to call when the fd is readable. A program has a loop in each thread that
  * sends or receives; all of them share the context with its devices and memory.
  *
- *	snt_loop_create(ctx, NULL, &loop);
- *	int fd = snt_loop_fd(loop);
- *	...let epoll, poll, libuv, libevent, ... watch fd for reading; when it fires:
- *	snt_loop_dispatch(loop, 0);
+ *	struct epoll_event event = { .events = EPOLLIN };
+ *	struct snt_loop *loop;
+ *
+ *	check(snt_loop_create(ctx, NULL, &loop));
+ *	check(epoll_ctl(epoll, EPOLL_CTL_ADD, snt_loop_fd(loop), &event));
+ *	use(loop);
+ *	while (epoll_wait(epoll, &event, 1, -1) == 1)
+ *		check(snt_loop_dispatch(loop, 0));
  *
  * A loop contains CQs with their QPs and ops, timers, connections, listeners and
  * streams. The fd covers the completion channels of these CQs, the asynchronous events

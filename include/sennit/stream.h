@@ -16,12 +16,21 @@
 /*
  * Streams: an ordered pipe of bytes in each direction, over all lanes of a virtual QP.
  *
- *	server                                  client
+ *	struct snt_endpoint server = SNT_INIT(server, .host = "10.0.0.1", .port = 4000);
+ *	struct snt_stream_listener *listener;
+ *	struct snt_stream *stream;
+ *	char text[] = "hello";
  *
- *	snt_stream_listener_create()            snt_stream_connect()
- *	snt_stream_listener_wait()              snt_stream_wait(SNT_STREAM_OPEN)
- *	             ... snt_stream_read(), snt_stream_write() ...
- *	snt_stream_close()                      snt_stream_close()
+ *	if (serves) {
+ *		check(snt_stream_listener_create(loop, &server, NULL, &listener));
+ *		check(snt_stream_listener_wait(listener, -1, &stream));
+ *		check(snt_stream_listener_destroy(listener));
+ *		check(snt_stream_read_all(stream, text, sizeof(text), -1));
+ *	} else {
+ *		check(snt_stream_connect(loop, &server, NULL, &stream));
+ *		check(snt_stream_write_all(stream, text, sizeof(text), -1));
+ *	}
+ *	check(snt_stream_close(stream, -1));
  *
  * Flow control. Each end has a ring, into which the peer writes by RDMA, as far as it
  * has credit for free space. The reader reports its progress with the next data in the

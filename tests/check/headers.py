@@ -4,7 +4,8 @@
 
 Adapters are checked where their event loop is installed. SNT_INIT() of every structure
 that begins with its size compiles without a warning, in C and C++, with each compiler that
-is installed, and sets the size and nothing else.
+is installed, and sets the size and nothing else. Headers that begin with a whole use have
+at most twenty lines of it, and it compiles.
 
 usage: headers.py C-COMPILER C++-COMPILER
 """
@@ -132,6 +133,54 @@ def check_init(report: Report, c: str, cxx: str) -> None:
                              init_problems(compiler, language, standard))
 
 
+# What the code at the beginning of a header takes from the program around it.
+EXAMPLES = {
+    "conn.h": "struct snt_loop *loop, struct snt_cq *cq, bool serves, "
+              "void (*use)(struct snt_qp *qp)",
+    "loop.h": "struct snt_ctx *ctx, int epoll, void (*use)(struct snt_loop *loop)",
+    "stream.h": "struct snt_loop *loop, bool serves",
+}
+EXAMPLE_LINES_MAX = 20
+EXAMPLE_PROGRAM = """#include <stdbool.h>
+#include <sys/epoll.h>
+#include <sennit/@>
+
+void check(long ret);
+void example(@);
+
+void example(@)
+{
+@}
+"""
+
+
+def example_of(header) -> list:
+    """The first lines in the header's first comment that are indented by a tab."""
+    lines = []
+    for line in header.read_text().splitlines():
+        if line.startswith(" *\t") or (lines and line == " *"):
+            lines.append(line[2:])
+        elif lines:
+            break
+    while lines and not lines[-1]:
+        lines.pop()
+    return lines
+
+
+def example_problems(c: str, header, parameters: str) -> list:
+    lines = example_of(header)
+    if len(lines) > EXAMPLE_LINES_MAX:
+        return [f"{len(lines)} lines; {EXAMPLE_LINES_MAX} are enough"]
+    source = EXAMPLE_PROGRAM
+    for part in (header.name, parameters, parameters, "\n".join(lines) + "\n"):
+        source = source.replace("@", part, 1)
+    done = subprocess.run(
+        [c, "-x", "c", "-std=c99", "-D_GNU_SOURCE", *WARNINGS, "-fsyntax-only",
+         "-I", str(ROOT / "include"), "-"],
+        input=source, capture_output=True, text=True)
+    return [done.stderr] if done.returncode else []
+
+
 def main() -> None:
     c, cxx = sys.argv[1:3]
     report = Report()
@@ -140,6 +189,9 @@ def main() -> None:
         report.check(f"{name(header)} alone as C99", problems(c, "c", "c99", relative))
         report.check(f"{name(header)} alone as C++11",
                      problems(cxx, "c++", "c++11", relative))
+        if header.name in EXAMPLES:
+            report.check(f"{name(header)} begins with code that compiles",
+                         example_problems(c, header, EXAMPLES[header.name]))
     for header in files("include/sennit/adapters/*.h"):
         check_adapter(report, c, cxx, header)
     check_init(report, c, cxx)
