@@ -285,7 +285,7 @@ static void addresses_of_somebody_else(void **state)
 	refuse_to_listen(&kit, EADDRNOTAVAIL, present);
 	kit.at.host = kit.end[1].address;
 	kit.at.port = kit.to.port;
-	snprintf(present, sizeof(present), "%s:%u already", kit.end[1].address,
+	snprintf(present, sizeof(present), "%s:%u is in use", kit.end[1].address,
 		 kit.at.port);
 	refuse_to_listen(&kit, EADDRINUSE, present);
 	kit_close(&kit);
