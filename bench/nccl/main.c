@@ -283,8 +283,10 @@ int main(int argc, char **argv)
 	here.tcp = tcp[!other];
 	close(orders[!!other]);
 	close(tcp[!!other]);
-	if (!other)
+	if (!other) {
+		bench_other_core();
 		carry_out_orders();
+	}
 	connect_comms();
 	add_cases(bench);
 	status = bench_end(bench);
