@@ -49,6 +49,14 @@
  * does not know the length unless it requested it by SNT_QP_NOTIFY_LENGTH: then that
  * write is not empty but puts the length into memory named by the receiver's card. The
  * length is not verified: a hostile peer can send any number, with no other effect.
+ * A WRITE_IMM of at most express_max bytes needs none of this: it travels with its
+ * notification, as one write with immediate on a notify lane, and takes as long as on a
+ * single QP. It is sent at once if everything before it is acknowledged or went to the
+ * notify lanes, too; while something is under way on data lanes it waits for that, as
+ * other notifications do. A remote key or address that the peer's device refuses ends
+ * the lane that carried it: in an express message this is a notify lane, all of which end
+ * together, so that every later WRITE_IMM fails, where a longer message would have cost
+ * one data lane.
  * With DQPLB, fragments carry sequence numbers in their immediates, so that the sender
  * waits for no acknowledgement, and the receiver adds up the length; an immediate other
  * than 0 costs one more empty write. If only the acknowledgement of a fragment was
@@ -83,6 +91,9 @@ struct snt_srq;
 #define SNT_FRAGMENT_SIZE_MIN  256
 #define SNT_FRAGMENT_SIZE_MAX  (UINT64_C(1) << 31)
 #define SNT_FRAGMENT_SIZE_UNIT 64 /* fragment sizes are multiples of this */
+#define SNT_EXPRESS_MAX	       16384
+#define SNT_EXPRESS_DEFAULT    4096
+#define SNT_EXPRESS_OFF	       UINT32_MAX
 #define SNT_MTU_MIN	       256
 #define SNT_MTU_MAX	       4096
 
@@ -172,6 +183,9 @@ struct snt_qp_opts {
 	 * one pass-through lane, on the device of the SRQ; a NULL recv_cq means that of
 	 * the SRQ, and recv_depth and recv_sge_max are ignored. */
 	struct snt_srq *srq;
+	/* SPRAY: a WRITE_IMM of at most so many bytes, and of at most a fragment, travels
+	 * with its notification, see above. 0: 4096; SNT_EXPRESS_OFF: none does. */
+	uint32_t express_max;
 };
 
 /* Numbered as verbs number them. */
@@ -332,7 +346,7 @@ SNT_API int snt_qp_reset(struct snt_qp *qp);
  * snt_qp_modify - change options
  * @change: members that are not 0 are applied
  *
- * balance, weights and rnr_timer can be changed at any time; mtu, fragment_size,
+ * balance, weights, express_max and rnr_timer can be changed at any time; mtu, fragment_size,
  * traffic_class, service_level, hop_limit, timeout, retry_count, rnr_retry_count and
  * read_depth before connecting, and before the card is made; nothing else.
  *
@@ -395,6 +409,7 @@ struct snt_qp_info {
 	uint32_t cause_vendor_err; /* of SNT_CAUSE_REFUSED, the errno or 0 */
 	uint32_t cause_lane;
 	uint32_t cause_device;
+	uint32_t express_max; /* bytes, while connected; 0: none */
 };
 
 /**

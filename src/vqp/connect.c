@@ -13,6 +13,7 @@
 #include "vqp/card.h"
 #include "vqp/layout.h"
 #include "vqp/qp.h"
+#include "vqp/spray.h"
 
 #define READ_DEPTH_DEFAULT 16
 
@@ -426,6 +427,7 @@ static void start(struct snt_qp *qp)
 	for (uint32_t i = 0; i < qp->lane_count; i++)
 		snt__lane_update(&qp->lane[i]);
 	qp->lanes_alive = qp->data_lanes;
+	snt__spray_update(qp);
 	qp->connected = true;
 	snt__qp_refuse(qp, 0);
 }

@@ -95,6 +95,7 @@ int snt_qp_query(const struct snt_qp *qp, struct snt_qp_info *info_out)
 		.sends_waiting = qp->tail - qp->next,
 		.recvs = qp->data.tail - qp->data.head,
 		.recv_notifies = qp->notify.tail - qp->notify.head,
+		.express_max = qp->connected ? qp->express_max : 0,
 		.cause = qp->cause.what,
 		.cause_status = qp->cause.status,
 		.cause_vendor_err = qp->cause.vendor_err,

@@ -154,15 +154,13 @@ int snt__mailbox_agree(struct snt_qp *qp, const struct snt_card *peer)
 	return 0;
 }
 
-/* A notify lane carries only notifications, so that its own count numbers them. The one
- * of the previous round of the FIFO has retired. */
-void snt__mailbox_tell(const struct snt_qp *qp, uint64_t length)
+/* No more notifications are in flight than WRs fit on the lane, so that the one of the
+ * previous round of these words has retired. */
+void snt__mailbox_tell(const struct snt_qp *qp, uint64_t length, struct ibv_send_wr *wr)
 {
-	const struct snt__lane *lane = qp->extra;
-	struct ibv_send_wr *wr = snt__lane_last(lane);
 	const struct snt__mailbox *mailbox = &qp->mailbox;
-	uint32_t number = lane->built - 1;
-	uint64_t *word = &mailbox->out.word[number & lane->run_mask];
+	uint32_t number = qp->notified;
+	uint64_t *word = &mailbox->out.word[number & qp->extra->run_mask];
 
 	*word = htobe64(length);
 	wr->num_sge = 1;

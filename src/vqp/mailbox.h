@@ -8,11 +8,12 @@
 
 /*
  * The length of a WRITE_IMM in SPRAY. An end that wants it (SNT_QP_NOTIFY_LENGTH) has a
- * mailbox: 64-bit slots in network byte order, which its card describes. The
- * notifications sent to that end's first notify lane are then not empty: number k, from
- * 0, writes the length into slot k modulo the slots. A device places the bytes of a
- * write before it completes the receive that the write consumes, so the length is there
- * when the notification is, without a further WR.
+ * mailbox: 64-bit slots in network byte order, which its card describes. A peer that
+ * connects to such a card thereby agrees to tell the length of every notification: of
+ * number k of the QP, from 0, the write on the first notify lane is not empty but has the
+ * length for slot k modulo the slots. A device places the bytes of a write before it
+ * completes the receive that the write consumes, so the length is there when the
+ * notification is, without a further WR.
  *
  * If there are more slots than recv_depth, no slot is written again before it was read.
  * Let there be S slots for receives at most d deep. A lane executes its requests in
@@ -55,8 +56,9 @@ void snt__mailbox_describe(const struct snt_qp *qp, struct snt_card *card);
 /* Stores the peer's mailbox; creates what is needed to write to it. */
 int snt__mailbox_agree(struct snt_qp *qp, const struct snt_card *peer);
 
-/* Puts the length into the notification that was just added to the first notify
- * lane. */
-void snt__mailbox_tell(const struct snt_qp *qp, uint64_t length);
+/* Puts the length into the QP's next notification, of which this is the write on the
+ * first notify lane. */
+void snt__mailbox_tell(const struct snt_qp *qp, uint64_t length,
+		       struct ibv_send_wr *wr);
 
 #endif

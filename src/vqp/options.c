@@ -22,6 +22,7 @@ void snt__qp_opts_default(struct snt_qp_opts *opts)
 	opts->send_sge_max = DEFAULT(opts->send_sge_max, 1);
 	opts->recv_sge_max = DEFAULT(opts->recv_sge_max, 1);
 	opts->fragment_size = DEFAULT(opts->fragment_size, UINT64_C(1) << 20);
+	opts->express_max = DEFAULT(opts->express_max, SNT_EXPRESS_DEFAULT);
 	opts->hop_limit = DEFAULT(opts->hop_limit, 64);
 	opts->timeout = DEFAULT(opts->timeout, 14);
 	opts->retry_count = DEFAULT(opts->retry_count, 7);
@@ -90,6 +91,12 @@ int snt__qp_opts_check(const struct snt_ctx *ctx, const struct snt_qp_opts *opts
 				 "snt_qp_opts.fragment_size %" PRIu64
 				 " is not a multiple of %d",
 				 opts->fragment_size, SNT_FRAGMENT_SIZE_UNIT);
+	if (opts->express_max > SNT_EXPRESS_MAX && opts->express_max != SNT_EXPRESS_OFF)
+		return snt__fail(
+			EINVAL,
+			"snt_qp_opts.express_max is %u; it must be at most %d, "
+			"or SNT_EXPRESS_OFF",
+			opts->express_max, SNT_EXPRESS_MAX);
 	if (opts->mtu & (opts->mtu - 1) || (opts->mtu && opts->mtu < SNT_MTU_MIN))
 		return snt__fail(EINVAL,
 				 "snt_qp_opts.mtu %u is none of 256, 512, 1024, 2048, "
@@ -195,6 +202,7 @@ static const struct changeable {
 	CHANGEABLE(rnr_retry_count, UNCONNECTED),
 	CHANGEABLE(read_depth, UNCONNECTED),
 	CHANGEABLE(rnr_timer, ALWAYS),
+	CHANGEABLE(express_max, ALWAYS),
 	CHANGEABLE(balance, ALWAYS),
 	CHANGEABLE(weights, ALWAYS),
 };

@@ -11,6 +11,7 @@
 #include "util/err.h"
 #include "vqp/post_single.h"
 #include "vqp/passthrough.h"
+#include "vqp/spray.h"
 #include "vqp/spread.h"
 
 /* What a WRITE_IMM takes besides its fragments, or instead of them. */
@@ -20,8 +21,12 @@ static inline void expect_notification(const struct snt_qp *qp, struct snt__slot
 		slot->pending += slot->imm != 0;
 		return;
 	}
-	slot->pending = (slot->length ? slot->pending : 0) + qp->notify_count;
 	slot->flags |= SNT__SLOT_NOTIFY;
+	if (snt__spray_is_express(qp, slot->length)) {
+		slot->flags |= SNT__SLOT_EXPRESS;
+		slot->pending = 0;
+	}
+	slot->pending += snt__spray_wrs(qp, slot);
 }
 
 static inline void copy_keys(struct snt_qp *qp, uint32_t position,
@@ -51,8 +56,8 @@ static inline void announce(const struct snt__cut *cut, struct snt__lane *lane,
 			 cut->remote_key[lane->remote_device]);
 }
 
-static inline bool send_sequenced(struct snt_qp *qp, const struct snt_send_wr *wr,
-				  struct snt__cut *cut)
+static inline __attribute__((always_inline)) bool send_sequenced(
+	struct snt_qp *qp, const struct snt_send_wr *wr, struct snt__cut *cut)
 {
 	uint32_t extra = wr->imm != 0;
 	struct snt__lane *last;
@@ -72,17 +77,24 @@ static inline bool send_sequenced(struct snt_qp *qp, const struct snt_send_wr *w
 	return true;
 }
 
-static inline bool send_plain(struct snt_qp *qp, const struct snt_send_wr *wr,
-			      struct snt__cut *cut)
+static inline __attribute__((always_inline)) bool send_plain(
+	struct snt_qp *qp, const struct snt_send_wr *wr, struct snt__cut *cut)
 {
-	struct snt__slot *slot;
-
 	if (!snt__spread(qp, cut, 0, false))
 		return false;
 	qp->under_way += cut->count;
-	slot = snt__qp_take_slot(qp, wr, cut->length, cut->count);
-	if (wr->opcode != SNT_OP_WRITE_IMM)
-		return true;
+	snt__qp_take_slot(qp, wr, cut->length, cut->count);
+	return true;
+}
+
+/* SPRAY: the notification follows when all is acknowledged. */
+static inline bool send_notified(struct snt_qp *qp, const struct snt_send_wr *wr,
+				 struct snt__cut *cut)
+{
+	struct snt__slot *slot = snt__qp_slot(qp, cut->position);
+
+	if (!send_plain(qp, wr, cut))
+		return false;
 	slot->imm = wr->imm;
 	slot->remote_addr = wr->remote_addr;
 	copy_keys(qp, cut->position, wr->remote);
@@ -91,28 +103,86 @@ static inline bool send_plain(struct snt_qp *qp, const struct snt_send_wr *wr,
 	return true;
 }
 
+/* Appends an express message to the chains of the notify lanes. */
+static inline bool send_express(struct snt_qp *qp, const struct snt_send_wr *wr)
+{
+	const uint32_t flags = wr->flags & SNT_SEND_SOLICITED;
+	uint32_t data;
+
+	if (qp->tells_length || !snt__spray_is_clear(qp))
+		return false;
+	data = snt__spray_turn(qp);
+	for (unsigned i = 0; i < qp->notify_count; i++) {
+		struct snt__lane *lane = &qp->extra[i];
+		uint32_t key = wr->remote->key[lane->remote_device];
+		struct ibv_send_wr *physical;
+
+		snt__qp_touch(qp, lane);
+		physical = snt__lane_add(lane, qp->tail, 0,
+					 i == data ? wr->sge->length : 0);
+		if (i != data) {
+			snt__build_empty(physical, flags, wr->imm, wr->remote_addr,
+					 key);
+			continue;
+		}
+		snt__build_kind(physical, 1, IBV_WR_RDMA_WRITE_WITH_IMM, flags,
+				htonl(wr->imm));
+		snt__build_sge(physical->sg_list, (uintptr_t)wr->sge->addr,
+			       wr->sge->length, wr->sge->mem->local_key[lane->device]);
+		snt__build_target(physical, wr->remote_addr, key);
+	}
+	snt__express_sent(qp, wr);
+	return true;
+}
+
+static inline __attribute__((always_inline)) void set_cut(
+	const struct snt_qp *qp, const struct snt_send_wr *wr,
+	const struct snt__known *known, struct snt__cut *cut)
+{
+	cut->addr = (uintptr_t)wr->sge->addr;
+	cut->remote_addr = wr->remote_addr;
+	cut->length = wr->sge->length;
+	cut->count = snt__fragment_count(qp, cut->length);
+	cut->local_key = wr->sge->mem->local_key;
+	cut->remote_key = wr->remote->key;
+	cut->position = qp->tail;
+	cut->verb = known->verb;
+	cut->flags = wr->flags & SNT_SEND_SOLICITED;
+	cut->last = NULL;
+}
+
+/* SPRAY: an express message, or fragments whose notification follows when they are
+ * acknowledged. */
+static __attribute__((noinline)) bool spray_at_once(struct snt_qp *qp,
+						    const struct snt_send_wr *wr,
+						    const struct snt__known *known)
+{
+	struct snt__cut cut;
+
+	if (snt__spray_is_express(qp, wr->sge->length))
+		return send_express(qp, wr);
+	set_cut(qp, wr, known, &cut);
+	if (!send_notified(qp, wr, &cut))
+		return false;
+	qp->tail++;
+	qp->next++;
+	return true;
+}
+
 /* Sends if no WR waits and all lanes take turns. False: nothing was done. */
-static inline bool send_at_once(struct snt_qp *qp, const struct snt_send_wr *wr,
-				struct snt__known *known)
+static inline __attribute__((always_inline)) bool send_at_once(
+	struct snt_qp *qp, const struct snt_send_wr *wr, struct snt__known *known)
 {
 	struct snt__cut cut;
 	bool sent;
 
 	if (qp->next != qp->tail || !snt__check_simple(qp, wr, known))
 		return false;
-	cut.addr = (uintptr_t)wr->sge->addr;
-	cut.remote_addr = wr->remote_addr;
-	cut.length = wr->sge->length;
-	cut.count = snt__fragment_count(qp, cut.length);
-	cut.local_key = wr->sge->mem->local_key;
-	cut.remote_key = wr->remote->key;
-	cut.position = qp->tail;
-	cut.verb = known->verb;
-	cut.flags = wr->flags & SNT_SEND_SOLICITED;
-	cut.last = NULL;
-	sent = qp->scheme == SNT_SCHEME_DQPLB && wr->opcode == SNT_OP_WRITE_IMM
-		       ? send_sequenced(qp, wr, &cut)
-		       : send_plain(qp, wr, &cut);
+	if (wr->opcode == SNT_OP_WRITE_IMM && qp->scheme == SNT_SCHEME_SPRAY)
+		return spray_at_once(qp, wr, known);
+	set_cut(qp, wr, known, &cut);
+	sent = wr->opcode == SNT_OP_WRITE_IMM ? send_sequenced(qp, wr, &cut)
+					      : send_plain(qp, wr, &cut);
 	if (!sent)
 		return false;
 	qp->tail++;
@@ -259,7 +329,7 @@ int snt__qp_post_send(struct snt_qp *qp, const struct snt_send_wr *wr, unsigned 
 {
 	if (qp->pass_through)
 		return snt__passthrough_post_send(qp, wr, count);
-	if (count == 1 && wr->opcode != SNT_OP_WRITE_IMM)
+	if (count == 1 && (wr->opcode != SNT_OP_WRITE_IMM || qp->express_max))
 		return snt__qp_post_single(qp, wr);
 	return snt__qp_post_many(qp, wr, count);
 }

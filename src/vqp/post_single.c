@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "vqp/post_single.h"
 
+#include "vqp/spray.h"
 #include "vqp/spread.h"
 
 /* The WR takes its slot before any part of it is posted: if a device then refuses it,
@@ -112,6 +113,47 @@ static __attribute__((noinline)) int post_shares(struct snt_qp *qp,
 	return 1;
 }
 
+/* An express message: one post for each notify lane. If a lane dies of it, the others die
+ * as well, and keep their parts, which then come back flushed. */
+static __attribute__((noinline)) int post_express(struct snt_qp *qp,
+						  const struct snt_send_wr *wr)
+{
+	const uint32_t flags = IBV_SEND_SIGNALED | (wr->flags & SNT_SEND_SOLICITED);
+	const uint32_t position = qp->tail;
+	struct snt__lane *lane = qp->extra;
+	uint32_t data;
+
+	if (!snt__spray_is_express(qp, wr->sge->length) || qp->tells_length ||
+	    !snt__spray_is_clear(qp))
+		return snt__qp_post_many(qp, wr, 1);
+	data = snt__spray_turn(qp);
+	snt__express_sent(qp, wr);
+	for (unsigned i = 0; i < qp->notify_count; i++, lane++) {
+		struct ibv_send_wr physical, *bad;
+		struct ibv_sge sge;
+		int err;
+
+		physical.wr_id = snt__wr_id(lane->tag, lane->built++);
+		physical.next = NULL;
+		if (i == data)
+			snt__single_build(wr, lane, IBV_WR_RDMA_WRITE_WITH_IMM, flags,
+					  htonl(wr->imm), &physical, &sge);
+		else
+			snt__build_empty(&physical, flags, wr->imm, wr->remote_addr,
+					 wr->remote->key[lane->remote_device]);
+		snt__lane_add_run(lane, position, lane->built, 0,
+				  i == data ? wr->sge->length : 0);
+		if (__builtin_expect(!lane->alive, 0))
+			continue;
+		lane->fragments++;
+		lane->doorbells++;
+		err = ibv_post_send(lane->qp, &physical, &bad);
+		if (__builtin_expect(err, 0))
+			refused(lane, err);
+	}
+	return 1;
+}
+
 int snt__qp_post_single(struct snt_qp *qp, const struct snt_send_wr *wr)
 {
 	const struct snt__rule *rule;
@@ -121,6 +163,8 @@ int snt__qp_post_single(struct snt_qp *qp, const struct snt_send_wr *wr)
 	rule = snt__check_single(qp, wr);
 	if (!rule)
 		return snt__qp_post_many(qp, wr, 1);
+	if (wr->opcode == SNT_OP_WRITE_IMM)
+		return post_express(qp, wr);
 	return wr->sge->length <= qp->fragment_size ? post_whole(qp, wr, rule->verb)
 						    : post_shares(qp, wr, rule->verb);
 }

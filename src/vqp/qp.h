@@ -38,9 +38,10 @@ struct snt__slot {
 _Static_assert(sizeof(struct snt__slot) == 64, "one cache line");
 
 /* Beyond the public flags. */
-#define SNT__SLOT_COPIED 0x80 /* the payload lies in the ring's inline buffer */
-#define SNT__SLOT_NOTIFY 0x40 /* SPRAY: the notification is yet to be sent */
-#define SNT__SLOT_VOID	 0x20 /* taken back: neither sent nor reported */
+#define SNT__SLOT_COPIED  0x80 /* the payload lies in the ring's inline buffer */
+#define SNT__SLOT_NOTIFY  0x40 /* SPRAY: the notification is yet to be sent */
+#define SNT__SLOT_VOID	  0x20 /* taken back: neither sent nor reported */
+#define SNT__SLOT_EXPRESS 0x10 /* SPRAY: its data, if any, go with the notification */
 
 struct snt__atomic {
 	uint64_t compare_add;
@@ -108,6 +109,8 @@ struct snt_qp {
 	uint32_t under_way;	      /* physical WRs, built and not retired */
 	uint32_t sequenced_under_way; /* of these, those of DQPLB's sequence */
 	uint32_t notifies_due; /* WRs before next whose notification is not yet sent */
+	uint32_t notified;     /* SPRAY: notifications sent */
+	uint32_t express_max;  /* SPRAY: bytes that go with a notification */
 	uint32_t read_end;     /* position after the last READ */
 	uint32_t data_lanes;   /* in use; may be fewer than were created */
 	uint32_t lane_limit;   /* the smallest of the data lanes' */
@@ -125,6 +128,7 @@ struct snt_qp {
 	uint32_t *rkey;	      /* remote_count for each slot */
 	uint32_t remote_count;
 	uint8_t notify_count; /* SPRAY: notify lanes in use, of those in extra */
+	uint8_t express_turn; /* the notify lane that takes the next data */
 	uint8_t message_lane; /* takes SENDs */
 	uint8_t scheme;
 	int16_t refusal; /* why nothing can be posted, or 0 */

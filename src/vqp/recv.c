@@ -199,13 +199,14 @@ static void fail_recv(struct snt__recv *recv, unsigned status, uint32_t vendor_e
 	recv->lane = lane;
 }
 
-/* Reads the length that a notification wrote to the mailbox, if it did. */
+/* Reads the length that a notification wrote to the mailbox, if there is one: then the
+ * peer has agreed to tell it. */
 static void take_length(const struct snt_qp *qp, struct snt__recv *recv,
-			uint32_t position, const struct ibv_wc *wc)
+			uint32_t position)
 {
 	const uint64_t *word = qp->mailbox.in.word;
 
-	if (!word || wc->byte_len != sizeof(*word)) {
+	if (!word) {
 		recv->flags |= SNT_WC_LENGTH_UNKNOWN;
 		return;
 	}
@@ -240,7 +241,7 @@ static void finish(struct snt__recv_ring *ring, uint32_t position,
 	if (recv->sge_count)
 		recv->length = wc->byte_len;
 	else if (lane == lane->owner->extra)
-		take_length(lane->owner, recv, position, wc);
+		take_length(lane->owner, recv, position);
 }
 
 static __attribute__((noinline, cold)) void take_error(struct snt_qp *qp,
@@ -290,8 +291,9 @@ void snt__recv_end(struct snt_qp *qp, struct snt__lane *lane)
 	snt__cq_ready(qp->recv_cq, &qp->recv_ready);
 }
 
-/* DQPLB's notification receives, which are on no lane. All other receives come back
- * from their lanes, some with an error that is not a flush. */
+/* DQPLB's notification receives, which are on no lane: they end with the lane that ended
+ * the QP. All other receives come back from their lanes, some with an error that is not a
+ * flush. */
 void snt__recv_flush(struct snt_qp *qp)
 {
 	struct snt__recv_ring *ring = &qp->notify;
@@ -304,7 +306,7 @@ void snt__recv_flush(struct snt_qp *qp)
 		if (!recv->pending)
 			continue;
 		recv->pending = 0;
-		fail_recv(recv, SNT_WC_FLUSHED, 0, 0);
+		fail_recv(recv, SNT_WC_FLUSHED, 0, qp->cause.lane);
 	}
 	ring->done = ring->tail;
 }

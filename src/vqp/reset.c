@@ -15,6 +15,7 @@
 #include "vqp/layout.h"
 #include "vqp/options.h"
 #include "vqp/qp.h"
+#include "vqp/spray.h"
 
 /* A generation, with room for the number of a lane. */
 uint32_t snt__tag_fresh(void)
@@ -153,6 +154,7 @@ int snt__qp_begin(struct snt_qp *qp)
 		return ret;
 	qp->head = qp->ordered = qp->next = qp->tail = 0;
 	qp->under_way = qp->sequenced_under_way = qp->notifies_due = 0;
+	qp->notified = qp->express_turn = 0;
 	qp->failed_count = 0;
 	qp->asked_end = 0;
 	qp->read_end = 0;
@@ -255,5 +257,6 @@ int snt_qp_modify(struct snt_qp *qp, const struct snt_qp_opts *user_change)
 	snt__balance_set(qp);
 	if (!qp->connected)
 		qp->fragment_size = opts.fragment_size;
+	snt__spray_update(qp);
 	return 0;
 }

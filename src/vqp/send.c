@@ -3,7 +3,8 @@
  * Sending what waits in the ring: WRs are cut into fragments in order, as lanes have
  * room, and ordering points wait for the WRs that they must not overtake.
  */
-#include "vqp/spread.h"
+#include "vqp/slot.h"
+#include "vqp/spray.h"
 
 /* The first lane from this one on with room for so many; NULL if there is none. */
 static __attribute__((noinline)) struct snt__lane *find_room(const struct snt_qp *qp,
@@ -35,85 +36,6 @@ static inline struct snt__lane *pick_lane(struct snt_qp *qp, uint32_t count,
 	return lane;
 }
 
-static inline struct ibv_send_wr *add_to(struct snt_qp *qp, struct snt__lane *lane,
-					 uint32_t position, uint32_t sequence,
-					 uint64_t size)
-{
-	snt__qp_touch(qp, lane);
-	qp->under_way++;
-	return snt__lane_add(lane, position, sequence, size);
-}
-
-/* SGEs of the next `length` bytes of an SGE list; returns how many. */
-static uint32_t cut_sges(struct snt_qp *qp, uint32_t position, uint8_t device,
-			 uint64_t length, struct ibv_sge *to)
-{
-	uint32_t at = position & qp->mask, count = 0;
-	struct snt__sges *state = &qp->sges[at];
-	const struct snt_sge *from = &qp->sge[at * qp->send_sge_max];
-
-	while (length) {
-		const struct snt_sge *sge = &from[state->current];
-		uint64_t part = sge->length - state->offset;
-
-		if (part > length)
-			part = length;
-		if (part)
-			to[count++] = (struct ibv_sge){
-				.addr = (uintptr_t)sge->addr + state->offset,
-				.length = part,
-				.lkey = sge->mem->local_key[device],
-			};
-		state->offset += part;
-		length -= part;
-		if (state->offset == sge->length) {
-			state->current++;
-			state->offset = 0;
-		}
-	}
-	return count;
-}
-
-/* SGEs of the next `length` bytes of a WR; returns how many. */
-static inline uint32_t build_local(struct snt_qp *qp, const struct snt__slot *slot,
-				   uint32_t position, uint8_t device, uint64_t length,
-				   struct ibv_sge *to)
-{
-	if (!length)
-		return 0;
-	if (!slot->mem && !(slot->flags & SNT__SLOT_COPIED))
-		return cut_sges(qp, position, device, length, to);
-	snt__build_sge(to, slot->addr + slot->sent, length,
-		       slot->mem ? slot->mem->local_key[device] : 0);
-	return 1;
-}
-
-static inline uint32_t flags_of(const struct snt__slot *slot)
-{
-	return (slot->flags & SNT_SEND_SOLICITED) |
-	       (slot->flags & SNT__SLOT_COPIED ? IBV_SEND_INLINE : 0);
-}
-
-static inline uint32_t remote_key_of(const struct snt_qp *qp, uint32_t position,
-				     const struct snt__lane *lane)
-{
-	return qp->rkey[(position & qp->mask) * qp->remote_count + lane->remote_device];
-}
-
-/* The next `length` bytes of a write or read, on this lane. */
-static inline void build_fragment(struct snt_qp *qp, const struct snt__slot *slot,
-				  uint32_t position, const struct snt__lane *lane,
-				  uint64_t length, uint32_t verb, uint32_t imm,
-				  struct ibv_send_wr *wr)
-{
-	uint32_t sges =
-		build_local(qp, slot, position, lane->device, length, wr->sg_list);
-
-	snt__build_kind(wr, sges, verb, flags_of(slot), htonl(imm));
-	snt__build_target(wr, slot->remote_addr + slot->sent,
-			  remote_key_of(qp, position, lane));
-}
-
 /* Sends one sequenced fragment and, after the last, the raw immediate. */
 static bool send_sequenced(struct snt_qp *qp, struct snt__slot *slot, uint32_t position,
 			   uint64_t length)
@@ -132,16 +54,16 @@ static bool send_sequenced(struct snt_qp *qp, struct snt__slot *slot, uint32_t p
 	sequence = qp->sequence_next++;
 	qp->sequenced_under_way += 1 + followed;
 	lane->sequence_last = sequence;
-	wr = add_to(qp, lane, position, sequence, length);
-	build_fragment(qp, slot, position, lane, length, IBV_WR_RDMA_WRITE_WITH_IMM,
-		       (sequence & SNT__IMM_SEQUENCE) | (last ? SNT__IMM_LAST : 0) |
-			       (followed ? SNT__IMM_FOLLOWED : 0),
-		       wr);
+	wr = snt__slot_add(qp, lane, position, sequence, length);
+	snt__slot_build(qp, slot, position, lane, length, IBV_WR_RDMA_WRITE_WITH_IMM,
+			(sequence & SNT__IMM_SEQUENCE) | (last ? SNT__IMM_LAST : 0) |
+				(followed ? SNT__IMM_FOLLOWED : 0),
+			wr);
 	if (!followed)
 		return true;
-	wr = add_to(qp, lane, position, sequence, 0);
+	wr = snt__slot_add(qp, lane, position, sequence, 0);
 	snt__build_empty(wr, slot->flags & SNT_SEND_SOLICITED, slot->imm,
-			 slot->remote_addr, remote_key_of(qp, position, lane));
+			 slot->remote_addr, snt__slot_key(qp, position, lane));
 	return true;
 }
 
@@ -153,9 +75,9 @@ static bool send_plain(struct snt_qp *qp, struct snt__slot *slot, uint32_t posit
 
 	if (!lane)
 		return false;
-	wr = add_to(qp, lane, position, 0, length);
-	build_fragment(qp, slot, position, lane, length, snt__rules[slot->opcode].verb,
-		       0, wr);
+	wr = snt__slot_add(qp, lane, position, 0, length);
+	snt__slot_build(qp, slot, position, lane, length, snt__rules[slot->opcode].verb,
+			0, wr);
 	return true;
 }
 
@@ -212,11 +134,11 @@ static inline bool send_spread(struct snt_qp *qp, struct snt__slot *slot,
 	bool sequenced =
 		slot->opcode == SNT_OP_WRITE_IMM && qp->scheme == SNT_SCHEME_DQPLB;
 
+	/* Its data, if any, go with the notification. */
+	if (__builtin_expect(slot->flags & SNT__SLOT_EXPRESS, 0))
+		return true;
 	if (__builtin_expect(slot->mem && slot->length && !sequenced && qp->even, 1))
 		return spread_simple(qp, slot, position);
-	/* In SPRAY an empty WR is only a notification. */
-	if (!slot->length && slot->opcode == SNT_OP_WRITE_IMM && !sequenced)
-		return true;
 	do {
 		uint64_t length = slot->length - slot->sent;
 
@@ -236,14 +158,6 @@ static bool is_single_on(const struct snt_qp *qp, const struct snt__lane *lane)
 	return qp->under_way == snt__lane_under_way(lane) && !qp->notifies_due;
 }
 
-/* May an ordering point take effect? 1 yes, 0 not yet, -1 never. */
-static int may_order(const struct snt_qp *qp, uint32_t position)
-{
-	if (qp->failed_count && snt__before(qp->failed_first, position))
-		return 0; /* until that failure has been reported */
-	return qp->poisoned && snt__before(position, qp->poison) ? -1 : 1;
-}
-
 /* Is a READ among the WRs that are not yet reported? Exactly 2^32 WRs after one it
  * seems so again, which costs a needless fence. */
 static bool has_read(const struct snt_qp *qp)
@@ -251,12 +165,25 @@ static bool has_read(const struct snt_qp *qp)
 	return qp->tail - qp->read_end < qp->tail - qp->head;
 }
 
+/* The lane that a WR in one piece goes to. An atomic may follow express messages on the
+ * only notify lane, which leads to the device of the first data lane. */
+static struct snt__lane *lane_of(const struct snt_qp *qp, const struct snt__slot *slot)
+{
+	struct snt__lane *notify = qp->extra;
+
+	if (snt__rules[slot->opcode].shape != SNT__SHAPE_ATOMIC)
+		return &qp->lane[qp->message_lane];
+	if (qp->notify_count == 1 && notify->alive && qp->under_way &&
+	    qp->under_way == snt__lane_under_way(notify))
+		return notify;
+	return qp->lane;
+}
+
 static bool send_message(struct snt_qp *qp, struct snt__slot *slot, uint32_t position)
 {
 	const struct snt__rule *rule = &snt__rules[slot->opcode];
-	struct snt__lane *lane =
-		&qp->lane[rule->shape == SNT__SHAPE_ATOMIC ? 0 : qp->message_lane];
-	uint32_t flags = flags_of(slot);
+	struct snt__lane *lane = lane_of(qp, slot);
+	uint32_t flags = snt__slot_flags(slot);
 	struct ibv_send_wr *wr;
 
 	if (!lane->alive) {
@@ -266,18 +193,18 @@ static bool send_message(struct snt_qp *qp, struct snt__slot *slot, uint32_t pos
 	}
 	if (!snt__lane_has_room(lane, 1))
 		return false;
-	wr = add_to(qp, lane, position, 0, slot->length);
+	wr = snt__slot_add(qp, lane, position, 0, slot->length);
 	/* Data of READs on this lane are still to come, and a READ whose response was
 	 * lost is repeated: without a fence it would see later writes. */
 	if (has_read(qp))
 		flags |= IBV_SEND_FENCE;
 	snt__build_kind(wr,
-			build_local(qp, slot, position, lane->device, slot->length,
-				    wr->sg_list),
+			snt__slot_sges(qp, slot, position, lane->device, slot->length,
+				       wr->sg_list),
 			rule->verb, flags, htonl(slot->imm));
 	if (rule->shape == SNT__SHAPE_ATOMIC)
 		snt__build_atomic(wr, slot->remote_addr,
-				  remote_key_of(qp, position, lane),
+				  snt__slot_key(qp, position, lane),
 				  qp->atomic[position & qp->mask].compare_add,
 				  qp->atomic[position & qp->mask].swap);
 	slot->sent = slot->length;
@@ -294,7 +221,8 @@ static void give_up(struct snt_qp *qp, struct snt__slot *slot, uint32_t position
 	else if (slot->sent < slot->length || !slot->length)
 		unsent = snt__fragment_count(qp, slot->length - slot->sent);
 	if (slot->flags & SNT__SLOT_NOTIFY)
-		unsent = (slot->length ? unsent : 0) + qp->notify_count;
+		unsent = snt__spray_wrs(qp, slot) +
+			 (slot->flags & SNT__SLOT_EXPRESS ? 0 : unsent);
 	else if (slot->opcode == SNT_OP_WRITE_IMM)
 		unsent += slot->imm != 0;
 	slot->pending -= unsent;
@@ -319,12 +247,9 @@ static inline bool dispatch_slot(struct snt_qp *qp, struct snt__slot *slot,
 		return false;
 	if (spread)
 		return send_spread(qp, slot, position);
-	if (!is_single_on(qp,
-			  &qp->lane[snt__rules[slot->opcode].shape == SNT__SHAPE_ATOMIC
-					    ? 0
-					    : qp->message_lane]))
+	if (!is_single_on(qp, lane_of(qp, slot)))
 		return false;
-	switch (may_order(qp, position)) {
+	switch (snt__may_order(qp, position)) {
 	case 0:
 		return false;
 	case 1:
@@ -335,61 +260,6 @@ static inline bool dispatch_slot(struct snt_qp *qp, struct snt__slot *slot,
 	}
 }
 
-static inline void notify_on(struct snt_qp *qp, const struct snt__slot *slot,
-			     uint32_t position, struct snt__lane *lane)
-{
-	snt__build_empty(add_to(qp, lane, position, 0, 0),
-			 slot->flags & SNT_SEND_SOLICITED, slot->imm, slot->remote_addr,
-			 remote_key_of(qp, position, lane));
-}
-
-/* SPRAY: a write with the immediate on each notify lane, empty except on the first one
- * if the peer has a mailbox. */
-static bool send_notify(struct snt_qp *qp, struct snt__slot *slot, uint32_t position)
-{
-	struct snt__lane *lane = qp->extra;
-	bool alive = true;
-
-	for (unsigned i = 0; i < qp->notify_count; i++) {
-		if (__builtin_expect(snt__lane_has_room(&lane[i], 1), 1))
-			continue;
-		if (lane[i].alive)
-			return false;
-		alive = false;
-	}
-	slot->flags &= ~SNT__SLOT_NOTIFY;
-	qp->notifies_due--;
-	if (slot->status || !alive || qp->broken || may_order(qp, position) < 0) {
-		slot->pending -= qp->notify_count;
-		snt__qp_fail_slot(qp, position, SNT_WC_FLUSHED, 0, lane->index);
-		return true;
-	}
-	notify_on(qp, slot, position, lane);
-	if (__builtin_expect(qp->tells_length, 0))
-		snt__mailbox_tell(qp, slot->length);
-	for (unsigned i = 1; i < qp->notify_count; i++)
-		notify_on(qp, slot, position, &lane[i]);
-	return true;
-}
-
-/* Advances `ordered` over WRs that are acknowledged and, if need be, notified. */
-static void advance_ordered(struct snt_qp *qp)
-{
-	while (qp->ordered != qp->next) {
-		struct snt__slot *slot = snt__qp_slot(qp, qp->ordered);
-
-		if (slot->flags & SNT__SLOT_NOTIFY) {
-			if (slot->pending > qp->notify_count ||
-			    !may_order(qp, qp->ordered) ||
-			    !send_notify(qp, slot, qp->ordered))
-				return;
-		} else if (slot->pending) {
-			return;
-		}
-		qp->ordered++;
-	}
-}
-
 void snt__qp_send_waiting(struct snt_qp *qp)
 {
 	uint32_t before;
@@ -397,7 +267,7 @@ void snt__qp_send_waiting(struct snt_qp *qp)
 	do {
 		before = qp->next;
 		if (qp->notifies_due)
-			advance_ordered(qp);
+			snt__spray_advance(qp);
 		while (qp->next != qp->tail) {
 			struct snt__slot *slot = snt__qp_slot(qp, qp->next);
 

@@ -7,6 +7,7 @@
 
 #define ASKS SNT_QP_NOTIFY_LENGTH
 
+/* Without express messages, of which qp_express_test.c is. */
 static inline struct snt_qp_opts options(uint32_t flags)
 {
 	return (struct snt_qp_opts){ .size = sizeof(struct snt_qp_opts),
@@ -14,7 +15,8 @@ static inline struct snt_qp_opts options(uint32_t flags)
 				     .lane_depth = 8,
 				     .flags = flags,
 				     .fragment_size = FRAGMENT,
-				     .send_sge_max = 2 };
+				     .send_sge_max = 2,
+				     .express_max = SNT_EXPRESS_OFF };
 }
 
 /* End 0 sends, end 1 receives. */

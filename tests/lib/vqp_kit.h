@@ -10,6 +10,7 @@
 
 #define FRAGMENT 4096
 
+/* Without express messages, of which qp_express_test.c is: data go on data lanes. */
 static inline struct vqp_pair *open_pair(unsigned devices, uint32_t lanes,
 					 enum snt_scheme scheme)
 {
@@ -19,7 +20,8 @@ static inline struct vqp_pair *open_pair(unsigned devices, uint32_t lanes,
 				    .flags = SNT_QP_TRACKED,
 				    .lane_depth = 8,
 				    .fragment_size = FRAGMENT,
-				    .inline_max = 64 };
+				    .inline_max = 64,
+				    .express_max = SNT_EXPRESS_OFF };
 
 	return vqp_pair_open(devices, &opts);
 }

@@ -298,7 +298,8 @@ static void turns_are_kept_on_the_narrowest_lanes(void **state)
 					    .lanes = LANES,
 					    .scheme = schemes[i],
 					    .lane_depth = 1 + i,
-					    .fragment_size = FRAGMENT };
+					    .fragment_size = FRAGMENT,
+					    .express_max = SNT_EXPRESS_OFF };
 		struct vqp_pair *pair = vqp_pair_open(1, &opts);
 
 		for (unsigned j = 0; j < 10 * LANES; j++) {

@@ -594,13 +594,15 @@ int owner_of(const struct link *link, unsigned end, const struct scripted_send *
 	bool write = send->wr.opcode == IBV_WR_RDMA_WRITE ||
 		     send->wr.opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
 
-	if (send->wr.opcode == IBV_WR_RDMA_WRITE_WITH_IMM && send->wr.num_sge &&
-	    lacks_length(link))
-		return notifier(here, ntohl(send->wr.imm_data));
 	for (int i = 0; i < send->wr.num_sge; i++)
-		if (send->sge[i].length && !(send->wr.send_flags & IBV_SEND_INLINE))
+		if (send->sge[i].length && !(send->wr.send_flags & IBV_SEND_INLINE) &&
+		    local_owner(here, send->sge[i].addr) != NOBODY)
 			return local_owner(here, send->sge[i].addr);
-	return write && at < IN_SIZE ? there->in_owner[at / GRAIN] : NOBODY;
+	if (write && at < IN_SIZE)
+		return there->in_owner[at / GRAIN];
+	return send->wr.opcode == IBV_WR_RDMA_WRITE_WITH_IMM && lacks_length(link)
+		       ? notifier(here, ntohl(send->wr.imm_data))
+		       : NOBODY;
 }
 
 static int check_physical(struct link *link, unsigned end,

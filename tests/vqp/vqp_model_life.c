@@ -65,6 +65,25 @@ uint32_t choose_fragment_size(struct world *world)
 	return sizes[dice(world, 5)];
 }
 
+/* Around the fragment size, and around the length of most WRs. */
+static uint32_t choose_express_max(struct link *link, const struct end *end)
+{
+	uint32_t fragment = end->opts.fragment_size;
+
+	switch (dice(link->world, 6)) {
+	case 0:
+		return SNT_EXPRESS_OFF;
+	case 1:
+		return 1 + dice(link->world, 64);
+	case 2:
+		return fragment - 1 + dice(link->world, 3);
+	case 3:
+		return SNT_EXPRESS_MAX;
+	default:
+		return 0;
+	}
+}
+
 void choose_manner(struct link *link, struct end *end, uint32_t by_time_percent)
 {
 	struct world *world = link->world;
@@ -85,6 +104,7 @@ void choose_manner(struct link *link, struct end *end, uint32_t by_time_percent)
 		end->opts.balance = SNT_BALANCE_BY_TIME;
 	if (lacks_length(link) && chance(world, 50))
 		end->opts.flags |= SNT_QP_NOTIFY_LENGTH;
+	end->opts.express_max = choose_express_max(link, end);
 	/* A notification for each device of the peer. */
 	if (world->host[0].devices != world->host[1].devices && !link->hostile)
 		end->opts.notify_lanes = DEVICES_MAX;

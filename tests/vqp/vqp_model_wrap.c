@@ -46,8 +46,8 @@ static void wrap_single(struct world *world, struct snt__lane *lane)
  * both ends agree. */
 static void match_mailboxes(struct snt_qp *one, struct snt_qp *other)
 {
-	one->extra->built = one->extra->retired = other->notify.tail;
-	other->extra->built = other->extra->retired = one->notify.tail;
+	one->notified = other->notify.tail;
+	other->notified = one->notify.tail;
 }
 
 void wrap_counters(struct link *link)
