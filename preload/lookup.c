@@ -157,6 +157,15 @@ static bool may_be_ours(const char *name)
 	       begins_with(name, "rdma_");
 }
 
+/* Is it "name.so...", or "name-HASH.so...", as portable packages rename what they bring along? */
+static bool is_library(const char *file, const char *name)
+{
+	if (!begins_with(file, name))
+		return false;
+	file += strlen(name);
+	return *file == '-' || begins_with(file, ".so");
+}
+
 /* A program may well have functions of such names in libraries of its own. And functions of
  * IBVERBS_1.0 have other structures than those of this library. */
 static bool is_default_of_rdma_core(void *symbol, const char *name)
@@ -169,8 +178,8 @@ static bool is_default_of_rdma_core(void *symbol, const char *name)
 		return false;
 	library = strrchr(info.dli_fname, '/');
 	library = library ? library + 1 : info.dli_fname;
-	return (begins_with(library, "libibverbs.so") ||
-		begins_with(library, "librdmacm.so")) &&
+	return (is_library(library, "libibverbs") ||
+		is_library(library, "librdmacm")) &&
 	       find_symbol(map, name) == symbol;
 }
 

@@ -6,9 +6,11 @@
  * usage: lookup WRAPPER
  */
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -65,6 +67,39 @@ static int find_rdma(void)
 	return 0;
 }
 
+static int copy_library(const char *from, int to)
+{
+	char buffer[65536];
+	int fd = open(from, O_RDONLY);
+	ssize_t length;
+
+	CHECK(fd >= 0);
+	while ((length = read(fd, buffer, sizeof(buffer))) > 0)
+		CHECK(write(to, buffer, (size_t)length) == length);
+	close(fd);
+	return (int)length;
+}
+
+/* A copy with the name that packages for Python give to it. */
+static int find_renamed(void)
+{
+	char path[] = "/tmp/libibverbs-XXXXXX.so.1";
+	void *verbs = dlopen("libibverbs.so.1", RTLD_NOW), *renamed;
+	int fd = mkstemps(path, strlen(".so.1"));
+	Dl_info info;
+
+	CHECK(fd >= 0 && dladdr(dlsym(verbs, "ibv_wc_status_str"), &info));
+	CHECK(!copy_library(info.dli_fname, fd));
+	close(fd);
+	renamed = dlopen(path, RTLD_NOW);
+	unlink(path);
+	CHECK(renamed && renamed != verbs);
+	CHECK(is_in(dlsym(renamed, "ibv_wc_status_str"), path));
+	CHECK(is_in(dlvsym(renamed, "ibv_open_device", "IBVERBS_1.1"),
+		    "libsennit-preload.so"));
+	return 0;
+}
+
 static int find_nothing(void)
 {
 	void *verbs = dlopen("libibverbs.so.1", RTLD_NOW);
@@ -107,6 +142,6 @@ static int find_in_threads(void)
 int main(int argc, char **argv)
 {
 	CHECK(argc == 2);
-	return find_wrapper(argv[1]) || find_rdma() || find_nothing() ||
-	       find_in_threads();
+	return find_wrapper(argv[1]) || find_rdma() || find_renamed() ||
+	       find_nothing() || find_in_threads();
 }
