@@ -2,6 +2,7 @@
 /* Connections as the program sees them. */
 #include "conn/conn.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +20,23 @@
 #define BACK_OFF_MAX   (10000 * MS_NS)
 #define ADDRESSES_MAX  4
 #define POLL_NS	       MS_NS
+
+void snt__conn_enter(struct snt_conn *conn, enum snt__conn_state state)
+{
+#define TO(state) (1u << SNT__CONN_##state)
+	static const uint8_t legal[SNT__CONN_STATES] = {
+		[SNT__CONN_ATTEMPT] = TO(ESTABLISHED) | TO(LEAVING) | TO(AWAITING) |
+				      TO(PAUSING) | TO(OVER),
+		[SNT__CONN_ESTABLISHED] = TO(LEAVING) | TO(PAUSING) | TO(OVER),
+		[SNT__CONN_LEAVING] = TO(OVER),
+		[SNT__CONN_AWAITING] = TO(ATTEMPT) | TO(PAUSING) | TO(OVER),
+		[SNT__CONN_PAUSING] = TO(ATTEMPT) | TO(OVER),
+	};
+#undef TO
+
+	assert(legal[conn->state] >> state & 1);
+	conn->state = (uint8_t)state;
+}
 
 /*
  * The end of an attempt
@@ -78,10 +96,13 @@ void snt__conn_shut(struct snt_conn *conn)
 }
 
 /* Can another attempt succeed? */
-static bool may_pass(const struct snt_conn *conn)
+static bool may_retry(const struct snt_conn *conn)
 {
+	if (conn->state == SNT__CONN_LEAVING)
+		return false;
 	/* A new connection has a new QP. */
-	if (conn->up && conn->hs.end.code == SNT__END_FAILED)
+	if (conn->state == SNT__CONN_ESTABLISHED &&
+	    conn->hs.end.code == SNT__END_FAILED)
 		return true;
 	switch (conn->hs.error) {
 	case -ECONNREFUSED:
@@ -115,7 +136,7 @@ static uint64_t back_off(const struct snt_conn *conn)
 
 static void try_later(struct snt_conn *conn)
 {
-	conn->waiting = true;
+	snt__conn_enter(conn, SNT__CONN_PAUSING);
 	conn->retries--;
 	snt_timer_start(conn->conn_loop->loop, &conn->timer, back_off(conn));
 }
@@ -132,14 +153,14 @@ static void try_again(struct snt_conn *conn)
 		snt_timer_start(conn->conn_loop->loop, &conn->timer, POLL_NS);
 		return;
 	}
+	snt__conn_enter(conn, SNT__CONN_ATTEMPT);
 	ret = snt_qp_destroy(conn->qp);
 	if (!ret) {
 		conn->qp = NULL;
-		conn->qp_closing = conn->leaving = conn->up = conn->told_up = false;
+		conn->qp_closing = false;
 		conn->broken_at = 0;
 		ret = start(conn);
 	}
-	conn->waiting = false;
 	if (!ret)
 		return;
 	snt__conn_fail(conn, SNT__END_FAILED, ret, snt_err_text());
@@ -171,14 +192,14 @@ static int tell_over(struct snt_conn *conn)
 	}
 	if (snt__simultaneous_awaits(conn))
 		return 0;
-	if (conn->retries && !conn->leaving && may_pass(conn)) {
+	if (conn->retries && may_retry(conn)) {
 		try_later(conn);
 		return call(conn, SNT_CONN_RETRYING);
 	}
 	snt_timer_stop(&conn->timer);
 	snt__listener_forget(conn);
 	snt__unlink(&conn->in_meetings);
-	conn->over = true;
+	snt__conn_enter(conn, SNT__CONN_OVER);
 	return call(conn, SNT_CONN_OVER);
 }
 
@@ -192,14 +213,16 @@ static int tell(struct snt_conn *conn)
 		return 0;
 	event = (unsigned)__builtin_ctz(conn->events);
 	conn->events &= (uint8_t)(conn->events - 1);
-	conn->prepared = event == SNT_CONN_PREPARE;
-	if (conn->events || conn->prepared)
+	if (event == SNT_CONN_PREPARE)
+		conn->due |= SNT__CONN_DUE_PREPARED;
+	if (conn->events || conn->due)
 		snt__conn_loop_add_work(conn->conn_loop, &conn->worker);
 	switch (event) {
 	case SNT__CONN_REQUEST:
 		return snt__listener_tell(conn);
 	case SNT_CONN_CONNECTED:
-		conn->told_up = true;
+		if (conn->state == SNT__CONN_ATTEMPT)
+			snt__conn_enter(conn, SNT__CONN_ESTABLISHED);
 		return call(conn, SNT_CONN_CONNECTED);
 	case SNT_CONN_PEER_DONE:
 		if (!conn->event)
@@ -216,19 +239,15 @@ static int work(struct snt__worker *worker)
 {
 	struct snt_conn *conn = snt__container(worker, struct snt_conn, worker);
 
-	if (conn->meeting) {
-		conn->meeting = false;
-		if (snt__simultaneous_open(conn))
-			return 0;
-	}
-	if (conn->may_probe) {
-		conn->may_probe = false;
+	uint8_t due = conn->due;
+
+	conn->due = 0;
+	if (due & SNT__CONN_DUE_MEET && snt__simultaneous_open(conn))
+		return 0;
+	if (due & SNT__CONN_DUE_PROBE)
 		snt__conn_probe(conn);
-	}
-	if (conn->prepared) {
-		conn->prepared = false;
+	if (due & SNT__CONN_DUE_PREPARED)
 		snt__conn_prepared(conn);
-	}
 	snt__conn_step(conn);
 	return tell(conn);
 }
@@ -249,12 +268,11 @@ static void timer_fired(struct snt_timer *timer)
 {
 	struct snt_conn *conn = timer->arg;
 
-	if (conn->waiting) {
+	if (conn->state == SNT__CONN_PAUSING) {
 		try_again(conn);
 		return;
 	}
-	if (conn->awaits) {
-		conn->awaits = false;
+	if (conn->state == SNT__CONN_AWAITING) {
 		conn->hs.error = -ETIMEDOUT;
 		conn->events |= 1u << SNT_CONN_OVER;
 		snt__conn_loop_add_work(conn->conn_loop, &conn->worker);
@@ -582,13 +600,13 @@ int snt_conn_disconnect(struct snt_conn *conn, int64_t timeout_ns)
 
 	if (ret)
 		return ret;
-	if (conn->leaving)
+	if (conn->state == SNT__CONN_LEAVING)
 		return snt__fail(EALREADY,
 				 "the connection is being disconnected already");
 	if (conn->hs.state != SNT__HS_UP)
 		return snt__fail(ENOTCONN, "the connection is not established%s%s",
 				 conn->hs.text[0] ? ": " : "", conn->hs.text);
-	conn->leaving = true;
+	snt__conn_enter(conn, SNT__CONN_LEAVING);
 	conn->leave_by = timeout_ns > 0 ? snt__conn_loop_now(conn->conn_loop) +
 						  (uint64_t)timeout_ns
 					: UINT64_MAX;
@@ -602,12 +620,12 @@ int snt_conn_abort(struct snt_conn *conn, const char *text)
 
 	if (ret)
 		return ret;
-	if (conn->over)
+	if (conn->state == SNT__CONN_OVER)
 		return snt__fail(ENOTCONN, "the connection is over already: %s",
 				 conn->hs.text);
 	conn->retries = 0;
-	if (conn->waiting || conn->awaits) {
-		conn->waiting = conn->awaits = false;
+	if (snt__conn_is_idle(conn)) {
+		snt_timer_stop(&conn->timer);
 		conn->hs.error = -ECANCELED;
 		conn->events |= 1u << SNT_CONN_OVER;
 		snt__conn_loop_add_work(conn->conn_loop, &conn->worker);
@@ -653,7 +671,7 @@ int snt_conn_destroy(struct snt_conn *conn)
 		ret = release_qp(conn);
 	if (ret)
 		return ret;
-	if (!conn->over && !conn->waiting && !conn->awaits) {
+	if (conn->state != SNT__CONN_OVER && !snt__conn_is_idle(conn)) {
 		snt__conn_fail(conn, SNT__END_ABORTED, -ECANCELED, "it is given up");
 		snt__conn_step(conn);
 	}
@@ -674,14 +692,15 @@ static bool is_over(const void *what)
 {
 	const struct snt_conn *conn = what;
 
-	return conn->over;
+	return conn->state == SNT__CONN_OVER;
 }
 
 static bool is_settled(const void *what)
 {
 	const struct snt_conn *conn = what;
 
-	return conn->over || conn->told_up;
+	return conn->state == SNT__CONN_ESTABLISHED ||
+	       conn->state == SNT__CONN_LEAVING || conn->state == SNT__CONN_OVER;
 }
 
 static int wait_until(struct snt_conn *conn, int64_t timeout_ns,
@@ -693,7 +712,7 @@ static int wait_until(struct snt_conn *conn, int64_t timeout_ns,
 	if (ret == -ETIME)
 		return snt__fail(ETIME,
 				 "timed out waiting for the connection, which goes on");
-	if (!ret && conn->over && conn->hs.error)
+	if (!ret && is_over(conn) && conn->hs.error)
 		return snt__fail(-conn->hs.error, "%s", conn->hs.text);
 	return ret;
 }

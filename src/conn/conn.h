@@ -20,6 +20,42 @@
 /* In snt_conn::events, besides the public ones: report to the listener's program. */
 #define SNT__CONN_REQUEST 0
 
+/*
+ * A connection as the program sees it. What the two ends say to each other meanwhile is
+ * the engine's state (handshake.h), which an attempt goes through once; a connection may
+ * take several attempts.
+ *
+ *	state        begins with                           leads to
+ *
+ *	ATTEMPT      snt_conn_connect(), a peer, a retry   ESTABLISHED, LEAVING, AWAITING,
+ *	                                                   PAUSING, OVER
+ *	ESTABLISHED  the event CONNECTED                   LEAVING, PAUSING, OVER
+ *	LEAVING      snt_conn_disconnect()                 OVER
+ *	AWAITING     the other end's attempt counts        ATTEMPT (its), PAUSING, OVER
+ *	PAUSING      a loss, before the next attempt       ATTEMPT, OVER
+ *	OVER         the event OVER
+ *
+ * An attempt that ends goes on to the next state when its QP has been closed.
+ */
+enum snt__conn_state {
+	SNT__CONN_ATTEMPT,
+	SNT__CONN_ESTABLISHED,
+	SNT__CONN_LEAVING,
+	SNT__CONN_AWAITING,
+	SNT__CONN_PAUSING,
+	SNT__CONN_OVER,
+	SNT__CONN_STATES,
+};
+
+/* What the connection's next turn in the loop does. */
+enum snt__conn_due {
+	/* It may be the other end's counterpart of an attempt of ours. */
+	SNT__CONN_DUE_MEET = 1 << 0,
+	SNT__CONN_DUE_PROBE = 1 << 1, /* its turn to try pairs has come */
+	/* The program has had its turn with the QP, which can be connected now. */
+	SNT__CONN_DUE_PREPARED = 1 << 2,
+};
+
 struct snt_conn {
 	struct snt__conn_loop *conn_loop;
 	struct snt__worker worker;
@@ -37,21 +73,16 @@ struct snt_conn {
 	struct snt_qp_opts qp_opts;
 	struct snt_qp *qp;
 	struct snt_op close_op;
-	bool qp_closing;
+	bool qp_closing; /* of the QP; it is also closed while the connection goes on */
 
-	bool programs;	/* the program holds it */
-	bool requested; /* the program is to accept or reject */
-	bool told_up;	/* the program knows that it is established */
-	bool carried;	/* messages can go out */
-	bool leaving;	/* snt_conn_disconnect() was called */
-	bool over;	/* as the program is to see it */
-	bool waiting;	/* for a retry */
-	bool meeting; /* it may be the other end's counterpart of an attempt of ours */
-	bool awaits;  /* the other end's attempt is the one that counts */
-	bool may_probe; /* its turn has come */
-	bool prepared; /* the program has had its turn with the QP, which can be connected now */
-	bool up;	/* is, or was, established */
+	uint8_t state;	/* enum snt__conn_state; changed by snt__conn_enter() */
+	uint8_t due;	/* a bit for each enum snt__conn_due */
 	uint8_t events; /* to be reported: a bit for each enum snt_conn_event */
+	/* Independent of the state. Ownership: the program holds it. */
+	bool programs;
+	/* The program owes an answer, even to a peer that has gone meanwhile. */
+	bool requested;
+	bool carried; /* of the carrier: messages can go out */
 	struct snt__conn_loop_waiter *waiter;
 
 	void (*event)(void *arg, struct snt_conn *conn, enum snt_conn_event event);
@@ -80,6 +111,15 @@ struct snt_conn {
 	uint8_t secret[SNT_SECRET_MAX];
 	struct sockaddr_storage peer;
 };
+
+/* conn.c: changes the state. */
+void snt__conn_enter(struct snt_conn *conn, enum snt__conn_state state);
+
+/* It waits, without an attempt of its own, for something that may take long. */
+static inline bool snt__conn_is_idle(const struct snt_conn *conn)
+{
+	return conn->state == SNT__CONN_AWAITING || conn->state == SNT__CONN_PAUSING;
+}
 
 /* conn_step.c: carries out everything that can be done now, except for callbacks. */
 void snt__conn_step(struct snt_conn *conn);

@@ -110,7 +110,7 @@ void snt__conn_may_probe(struct snt__link *waiting)
 		snt__container(waiting->next, struct snt_conn, in_waiting);
 
 	snt__unlink(&conn->in_waiting);
-	conn->may_probe = true;
+	conn->due |= SNT__CONN_DUE_PROBE;
 	snt__conn_loop_add_work(conn->conn_loop, &conn->worker);
 }
 
@@ -252,7 +252,6 @@ static void connect_qp(struct snt_conn *conn)
 
 static void come_up(struct snt_conn *conn)
 {
-	conn->up = true;
 	conn->took_ns = snt__conn_loop_now(conn->conn_loop) - conn->began_at;
 	conn->carrier->table->detect(conn->carrier, 4 * conn->hs.ping_interval);
 	tell(conn, SNT_CONN_CONNECTED);
@@ -268,8 +267,8 @@ static bool is_drained(const struct snt_qp *qp)
 
 static void leave_if_drained(struct snt_conn *conn)
 {
-	if (!conn->leaving || conn->hs.state != SNT__HS_UP || conn->hs.bye_sent ||
-	    snt__qp_is_broken(conn->qp))
+	if (conn->state != SNT__CONN_LEAVING || conn->hs.state != SNT__HS_UP ||
+	    conn->hs.bye_sent || snt__qp_is_broken(conn->qp))
 		return;
 	if (conn->qp->pass_through)
 		snt__passthrough_ask(conn->qp);
@@ -279,7 +278,7 @@ static void leave_if_drained(struct snt_conn *conn)
 
 static void abort_if_late(struct snt_conn *conn)
 {
-	if (!conn->leaving || conn->hs.state != SNT__HS_UP ||
+	if (conn->state != SNT__CONN_LEAVING || conn->hs.state != SNT__HS_UP ||
 	    snt__conn_loop_now(conn->conn_loop) < conn->leave_by)
 		return;
 	snt__conn_fail(conn, SNT__END_ABORTED, -ETIMEDOUT,
@@ -388,12 +387,13 @@ static void send_all(struct snt_conn *conn)
 static void set_timer(struct snt_conn *conn)
 {
 	uint64_t due = snt__handshake_due(&conn->hs);
-	bool drains =
-		conn->leaving && conn->hs.state == SNT__HS_UP && !conn->hs.bye_sent;
+	bool drains = conn->state == SNT__CONN_LEAVING &&
+		      conn->hs.state == SNT__HS_UP && !conn->hs.bye_sent;
 
-	if (conn->waiting || conn->awaits)
+	if (snt__conn_is_idle(conn))
 		return;
-	if (conn->leaving && conn->hs.state == SNT__HS_UP && due > conn->leave_by)
+	if (conn->state == SNT__CONN_LEAVING && conn->hs.state == SNT__HS_UP &&
+	    due > conn->leave_by)
 		due = conn->leave_by;
 	if (conn->broken_at && conn->hs.state == SNT__HS_UP &&
 	    due > cause_deadline(conn))

@@ -12,13 +12,16 @@
 
 static enum snt_conn_state conn_state(const struct snt_conn *conn)
 {
-	if (conn->over)
+	switch (conn->state) {
+	case SNT__CONN_OVER:
 		return SNT_CONN_ENDED;
-	if (conn->requested)
-		return SNT_CONN_REQUESTED;
-	if (!conn->told_up)
-		return SNT_CONN_CONNECTING;
-	return conn->leaving ? SNT_CONN_DISCONNECTING : SNT_CONN_ESTABLISHED;
+	case SNT__CONN_LEAVING:
+		return SNT_CONN_DISCONNECTING;
+	case SNT__CONN_ESTABLISHED:
+		return SNT_CONN_ESTABLISHED;
+	default:
+		return conn->requested ? SNT_CONN_REQUESTED : SNT_CONN_CONNECTING;
+	}
 }
 
 /* Only the end that connects receives the other's verdicts. */
@@ -43,7 +46,7 @@ int snt_conn_query(const struct snt_conn *conn, struct snt_conn_info *info_out)
 	const struct snt__handshake *hs = &conn->hs;
 	struct snt_conn_info info = {
 		.state = conn_state(conn),
-		.status = conn->over ? hs->error : 0,
+		.status = conn->state == SNT__CONN_OVER ? hs->error : 0,
 		.text = hs->text,
 		.authenticated = hs->proven,
 		.peer_identity = hs->peer_hello.identity,

@@ -157,7 +157,7 @@ void snt__listener_request(struct snt_conn *conn)
 	struct snt_listener *listener = conn->listener;
 
 	if (snt__simultaneous_expected(conn)) {
-		conn->meeting = true;
+		conn->due |= SNT__CONN_DUE_MEET;
 		snt__conn_loop_add_work(conn->conn_loop, &conn->worker);
 		return;
 	}

@@ -12,6 +12,13 @@
 #include "conn/conn.h"
 #include "vqp/qp.h"
 
+/* Not established, nor about to be. */
+static bool may_be_taken_over(const struct snt_conn *conn)
+{
+	return (conn->state == SNT__CONN_ATTEMPT || snt__conn_is_idle(conn)) &&
+	       conn->hs.state != SNT__HS_UP;
+}
+
 static struct snt_conn *find_own_attempt(const struct snt_conn *conn)
 {
 	struct snt__link *list = &conn->conn_loop->meetings;
@@ -22,7 +29,7 @@ static struct snt_conn *find_own_attempt(const struct snt_conn *conn)
 		struct snt_conn *ours =
 			snt__container(at, struct snt_conn, in_meetings);
 
-		if (ours->meet == conn->listener && !ours->up && !ours->over &&
+		if (ours->meet == conn->listener && may_be_taken_over(ours) &&
 		    !(ours->qp && ours->qp->connected) &&
 		    !strcmp(ours->offer.name, conn->hs.theirs.name))
 			return ours;
@@ -63,7 +70,9 @@ static void take_over_incoming(struct snt_conn *ours, struct snt_conn *theirs)
 	ours->carried = true;
 	ours->peer = theirs->peer;
 	ours->events = 0;
-	ours->prepared = ours->may_probe = ours->waiting = ours->awaits = false;
+	ours->due = 0;
+	if (ours->state != SNT__CONN_ATTEMPT)
+		snt__conn_enter(ours, SNT__CONN_ATTEMPT);
 	theirs->carrier = NULL;
 	snt__conn_free(theirs);
 	snt__handshake_accept(&ours->hs, &ours->offer);
@@ -93,9 +102,9 @@ bool snt__simultaneous_open(struct snt_conn *conn)
 bool snt__simultaneous_awaits(struct snt_conn *conn)
 {
 	if (!conn->meet || !conn->hs.by_peer || conn->hs.end.code != SNT__END_MEET ||
-	    conn->leaving)
+	    conn->state != SNT__CONN_ATTEMPT)
 		return false;
-	conn->awaits = true;
+	snt__conn_enter(conn, SNT__CONN_AWAITING);
 	return !snt_timer_start_at(conn->conn_loop->loop, &conn->timer,
 				   conn->began_at + conn->setup_ns);
 }

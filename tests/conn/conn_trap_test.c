@@ -813,6 +813,111 @@ static void both_at_once(void **state)
 	assert_int_equal(requests, 0);
 }
 
+static struct snt_listener *listen_at_first(struct conn_world *world)
+{
+	struct snt_gid_info gid = { .size = sizeof(gid) };
+	struct snt_listener *listener;
+
+	snt_device_query_gid(snt_ctx_device(world->end[0].ctx, 0), 0, &gid);
+	back = world->at;
+	back.host = gid.text;
+	assert_success(snt_listener_create(world->end[0].loop, &back, &world->listen,
+					   &listener));
+	back.host = "10.77.0.1"; /* where nothing is */
+	back.port = snt_listener_port(listener);
+	back.name = world->to.name = "0 and 1";
+	return listener;
+}
+
+static uint64_t identity_of(const struct conn_world *world, unsigned end)
+{
+	return world->end[end].loop->conn_loop->identity;
+}
+
+/* The end whose own attempt does not count waits for the other's, which does not come. It
+ * used to wait for ever, and could not be aborted. */
+static void await_in_vain(bool aborts)
+{
+	struct snt__sim_device_opts opts = { 0 };
+	struct snt_listener *first;
+	struct conn_world world;
+	uint64_t until;
+
+	/* Identities are random; the lesser one must be the first end's. */
+	for (uint64_t seed = 1;; seed++) {
+		good(conn_world_open(&world, seed));
+		for (unsigned i = 0; i < 2; i++)
+			good(conn_world_add_device(&world, i, &opts));
+		good(conn_world_ready(&world));
+		first = listen_at_first(&world);
+		assert_success(snt_listener_create(world.end[1].loop, &world.at,
+						   &world.listen, &world.listener));
+		if (identity_of(&world, 0) < identity_of(&world, 1))
+			break;
+		snt_listener_destroy(first);
+		good(conn_world_close(&world));
+	}
+	world.to.port = snt_listener_port(world.listener);
+	world.to.setup_ns = 500 * CONN_MS;
+	world.connect.meet = first;
+	world.accept.meet = world.listener;
+	connect_late(&world);
+	assert_success(snt_conn_connect(world.end[0].loop, &world.to, &world.connect,
+					&world.end[0].conn));
+	until = snt__sim_now(world.sim) + 400 * CONN_MS;
+	while (world.end[0].conn->state != SNT__CONN_AWAITING)
+		assert_true(conn_world_step(&world, until));
+	if (aborts)
+		assert_success(snt_conn_abort(world.end[0].conn, NULL));
+	until = snt__sim_now(world.sim) + 600 * CONN_MS;
+	while (!world.end[0].events[SNT_CONN_OVER] && conn_world_step(&world, until))
+		;
+	assert_int_equal(world.end[0].events[SNT_CONN_OVER], 1);
+	assert_int_equal(conn_world_status(&world, 0),
+			 aborts ? -ECANCELED : -ETIMEDOUT);
+	snt_listener_destroy(first);
+	good(conn_world_close(&world));
+}
+
+static void counterpart_that_never_comes(void **state)
+{
+	(void)state;
+	await_in_vain(false);
+	await_in_vain(true);
+}
+
+/* A wait used to say that it is established. */
+static void lost_connection_is_not_established(void **state)
+{
+	struct snt_conn_info info = { .size = sizeof(info) };
+	struct conn_world world;
+	uint64_t until;
+
+	(void)state;
+	open_world(&world, 1, 1);
+	good(conn_world_ready(&world));
+	world.connect.retries = 10;
+	world.to.detect_ns = 300 * CONN_MS;
+	good(conn_world_connect(&world));
+	good(conn_world_run(&world, SNT_CONN_CONNECTED, 1000 * CONN_MS));
+	snt__sim_device_cut(world.end[0].device[0], true);
+	until = snt__sim_now(world.sim) + 2000 * CONN_MS;
+	while (!world.end[0].events[SNT_CONN_RETRYING])
+		assert_true(conn_world_step(&world, until));
+	assert_success(snt_conn_query(world.end[0].conn, &info));
+	assert_int_equal(info.state, SNT_CONN_CONNECTING);
+	assert_int_equal(snt_conn_wait(world.end[0].conn, 0), -ETIME);
+	assert_error(snt_conn_disconnect(world.end[0].conn, 0), ENOTCONN, "");
+	/* Aborted before the next attempt begins, it makes none. */
+	assert_int_equal(world.end[0].conn->state, SNT__CONN_PAUSING);
+	assert_success(snt_conn_abort(world.end[0].conn, NULL));
+	while (!world.end[0].events[SNT_CONN_OVER])
+		assert_true(conn_world_step(&world, until));
+	assert_int_equal(conn_world_status(&world, 0), -ECANCELED);
+	snt__sim_device_cut(world.end[0].device[0], false);
+	good(conn_world_close(&world));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -836,6 +941,8 @@ int main(void)
 		cmocka_unit_test(nics_with_the_same_qp_numbers),
 		cmocka_unit_test(qp_numbers_that_come_again),
 		cmocka_unit_test(both_at_once),
+		cmocka_unit_test(counterpart_that_never_comes),
+		cmocka_unit_test(lost_connection_is_not_established),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
