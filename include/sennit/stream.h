@@ -61,6 +61,10 @@
  * violates the protocol. Then writes fail at once; reads first return everything that
  * had arrived, and then the error.
  *
+ * A stream that has lost its connection is not connected again, as a connection with
+ * snt_conn_opts.retries is: neither end knows which bytes in flight the other program has
+ * read, so that only the programs can tell where to go on.
+ *
  * A peer can write to this end's ring, and to nothing else; its messages are checked
  * against the credit it was given. A violation ends the stream with -EPROTO and a text.
  *
