@@ -14,7 +14,7 @@
 #define DETECT_MIN_NS	  (50 * MS_NS)
 #define DETECT_MAX_NS	  (3600000 * MS_NS)
 
-static int check_secret(const void *secret, size_t length)
+static int check_endpoint_secret(const void *secret, size_t length)
 {
 	if (!secret && !length)
 		return 0;
@@ -72,7 +72,7 @@ int snt__endpoint_import(const struct snt_endpoint *user, struct snt_endpoint *e
 		return snt__fail(EINVAL,
 				 "snt_endpoint.carrier is %u, which is not a carrier",
 				 endpoint->carrier);
-	ret = check_secret(endpoint->secret, endpoint->secret_length);
+	ret = check_endpoint_secret(endpoint->secret, endpoint->secret_length);
 	if (!ret)
 		ret = check_name(endpoint->name);
 	return ret ? ret : check_detect_time(endpoint->detect_ns);
