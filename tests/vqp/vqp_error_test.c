@@ -267,6 +267,34 @@ static void another_life_begins_without_a_cause(void **state)
 	vqp_pair_close(pair);
 }
 
+/* They are on no lane: lane 0, which failed afterwards, has nothing to do with it. */
+static void dqplb_receives_are_flushed_by_what_ended_the_qp(void **state)
+{
+	struct vqp_pair *pair = open_pair(1, 2, SNT_SCHEME_DQPLB);
+	struct snt_wc wc[8];
+	struct snt_sge sge;
+	struct snt_send_wr wr = vqp_wr(pair, 1, &sge, SNT_OP_WRITE, 0, 64);
+	int count;
+
+	(void)state;
+	post_notify(pair, 1, 7);
+	post_data(pair, 1, 8, 0, 64);
+	assert_int_equal(snt_qp_post_send(pair->end[1].qp, &wr, 1), 1);
+	assert_success(scripted_fail_recv(lane_qp(pair, 1, 2), IBV_WC_LOC_PROT_ERR));
+	assert_success(scripted_complete(lane_qp(pair, 1, 0), IBV_WC_RETRY_EXC_ERR));
+	count = snt_cq_poll(pair->end[1].cq, wc, 8);
+	for (int i = 0; i < count; i++)
+		if (wc[i].opcode == SNT_OP_RECV_NOTIFY) {
+			assert_int_equal(wc[i].wr_id, 7);
+			assert_int_equal(wc[i].status, SNT_WC_FLUSHED);
+			assert_int_equal(wc[i].cause, SNT_WC_LOC_PROT_ERR);
+			assert_int_equal(wc[i].lane, 2);
+			vqp_pair_close(pair);
+			return;
+		}
+	fail_msg("no receive of %d completions was flushed", count);
+}
+
 #define LOGGED(test) cmocka_unit_test_setup_teardown(test, start_log, stop_log)
 
 int main(void)
@@ -280,6 +308,7 @@ int main(void)
 		LOGGED(a_refused_post_is_told_with_its_errno),
 		LOGGED(a_pass_through_lane_tells_of_its_error),
 		LOGGED(a_flush_is_told_with_the_error_of_its_own_lane),
+		LOGGED(dqplb_receives_are_flushed_by_what_ended_the_qp),
 		LOGGED(closing_is_no_cause),
 		LOGGED(another_life_begins_without_a_cause),
 	};
