@@ -19,6 +19,7 @@
 #include "soft/iperf.h"
 #include "soft/resources.h"
 #include "soft/shm.h"
+#include "soft/virtual.h"
 
 #define MIB   (1u << 20)
 #define BATCH END_BATCH
@@ -397,10 +398,65 @@ static void compare_with_iperf(struct bench *bench, struct end *udp, struct end 
 		    "iperf3-write-1m");
 }
 
+/*
+ * Virtual QPs: four lanes on one device, beside one lane
+ */
+
+struct virtual_set {
+	struct virtual_end echo, taker, target;
+};
+
+static void open_virtual(struct virtual_end *end, role_fn role, bool answers)
+{
+	char ready;
+
+	virtual_open(end, start_role(role));
+	if (answers && read(end->control, &ready, 1) != 1)
+		die("read");
+}
+
+static void open_virtual_set(struct virtual_set *set, unsigned lanes)
+{
+	virtual_lanes = lanes;
+	open_virtual(&set->echo, virtual_echo, true);
+	open_virtual(&set->taker, virtual_take, true);
+	open_virtual(&set->target, virtual_be_written_to, false);
+}
+
+/* Names of the cases of one set, in the order of its ends. */
+static void add_virtual_set(struct bench *bench, struct virtual_set *set,
+			    const char *const name[3], const char *const baseline[3])
+{
+	bench_prepared_case(bench, name[0], virtual_warm_pings, virtual_pings,
+			    &set->echo, ROUNDS, baseline[0]);
+	bench_prepared_case(bench, name[1], virtual_warm_notes, virtual_notes,
+			    &set->taker, 4096, baseline[1]);
+	bench_case(bench, name[2], virtual_writes, &set->target, 4096, baseline[2]);
+}
+
+static void add_virtual(struct bench *bench, struct virtual_set set[4])
+{
+	static const char *const none[3] = { NULL, NULL, NULL };
+	static const char *const names[4][3] = {
+		{ "imm-latency-64b-1lane", "imm-rate-64b-1lane",
+		  "write-rate-64b-1lane" },
+		{ "imm-latency-64b-4lane", "imm-rate-64b-4lane",
+		  "write-rate-64b-4lane" },
+		{ "udp-imm-latency-64b-1lane", "udp-imm-rate-64b-1lane",
+		  "udp-write-rate-64b-1lane" },
+		{ "udp-imm-latency-64b-4lane", "udp-imm-rate-64b-4lane",
+		  "udp-write-rate-64b-4lane" },
+	};
+
+	for (unsigned i = 0; i < 4; i++)
+		add_virtual_set(bench, &set[i], names[i], i % 2 ? names[i - 1] : none);
+}
+
 int main(int argc, char **argv)
 {
 	static struct partner datagrams, writes, shm_writes;
 	static struct end target, shm_target, made_target;
+	static struct virtual_set virtual_set[4];
 	struct bench *bench;
 	int stream, counter, control, peer;
 
@@ -419,7 +475,11 @@ int main(int argc, char **argv)
 	end_open(&shm_target, start_role(be_written_to));
 	end_open_made(&made_target, start_role(be_written_to));
 	open_echo(&shm_writes);
+	open_virtual_set(&virtual_set[0], 1);
+	open_virtual_set(&virtual_set[1], 4);
 	setenv("SENNIT_SOFT_SHM", "off", 1);
+	open_virtual_set(&virtual_set[2], 1);
+	open_virtual_set(&virtual_set[3], 4);
 	bench_prepared_case(bench, "tcp-write-1m", warm_stream, stream_mib, &stream, 16,
 			    NULL);
 	add_writes(bench, "udp-write-1m", &target, "tcp-write-1m");
@@ -438,6 +498,7 @@ int main(int argc, char **argv)
 		   "gso-rate-64b");
 	bench_prepared_case(bench, "shm-latency-64b", warm_writes, time_writes,
 			    &shm_writes, ROUNDS, "ping-latency-64b");
+	add_virtual(bench, virtual_set);
 	compare_with_iperf(bench, &target, &shm_target);
 	resources_measure(bench, peer);
 	return bench_end(bench);
