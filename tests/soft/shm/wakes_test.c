@@ -15,7 +15,7 @@
 #define WARM  200
 #define COUNT 1000
 /* Naps and the end of one, timers, and a busy machine. */
-#define WAKES_MAX (2 * COUNT * 5 / 4)
+#define WAKES_MAX (2 * COUNT * 11 / 10)
 
 static atomic_uint wakes;
 
@@ -137,7 +137,7 @@ static void assert_one_wake_each(const char *shm)
 {
 	unsigned count = 0;
 
-	for (unsigned i = 0; i < 10; i++) {
+	for (unsigned i = 0; i < 30; i++) {
 		count = count_wakes(shm);
 		print_message("# %s: %u wake-ups for %u messages\n", shm, count,
 			      2 * COUNT);

@@ -152,6 +152,11 @@ static void poll_device(struct world *world, bool got_lock)
 		return;
 	}
 	snt__progress_see_poll(progress, world->now, world->now);
+	if (snt__progress_collects(progress, world->now)) {
+		take_in(world);
+		world->left_at = world->stalled_at = 0;
+		return;
+	}
 	send_all(world);
 	if (take_in(world))
 		snt__progress_set_polled_at(progress, world->now);
@@ -420,19 +425,46 @@ static void describe(const char *what, const struct world *world)
 		world->left_at / 1e3, world->stalled_at / 1e3);
 }
 
+static void begin_waits(struct world *world)
+{
+	begin_wait(world, &world->packet_at);
+	begin_wait(world, &world->ring_at);
+	begin_wait(world, &world->reply_at);
+	begin_wait(world, &world->left_at);
+	begin_wait(world, &world->stalled_at);
+	if (world->timer < world->now)
+		world->timer = world->now;
+}
+
+/* The program does nothing but poll, at times that make no busy poller. */
+static void check_polled(const struct world *at)
+{
+	const uint64_t end = at->now + SNT__PROGRESS_TAKEOVER;
+	struct world world = *at;
+
+	return_it(&world, false);
+	begin_waits(&world);
+	world.timer = NEVER;
+	while (!is_all_done(&world)) {
+		world.now += SNT__PROGRESS_PAUSE + 10000;
+		poll_device(&world, true);
+		while (is_runnable(&world)) {
+			run_thread(&world);
+			world.now += 100;
+		}
+		if (world.now >= end)
+			describe("the program polled from here on", at);
+		assert_true(world.now < end);
+	}
+}
+
 /* The program has stopped. Time passes only while the thread sleeps, apart from the lock
  * and the processor that it takes to look. */
 static void check_abandoned(const struct world *at)
 {
 	struct world world = *at;
 
-	begin_wait(&world, &world.packet_at);
-	begin_wait(&world, &world.ring_at);
-	begin_wait(&world, &world.reply_at);
-	begin_wait(&world, &world.left_at);
-	begin_wait(&world, &world.stalled_at);
-	if (world.timer < world.now)
-		world.timer = world.now;
+	begin_waits(&world);
 	while (!is_all_done(&world)) {
 		if (is_runnable(&world)) {
 			run_thread(&world);
@@ -587,6 +619,8 @@ static void nothing_is_left_to_nobody(void **state)
 			check_states(&world);
 			check_borrower(&world);
 			check_abandoned(&world);
+			if (i % 8 == 0)
+				check_polled(&world);
 		}
 	}
 }

@@ -304,20 +304,37 @@ static void sleeper_does_not_come_back(void **state)
 
 static const struct timespec away = { .tv_nsec = 2 * SNT__PROGRESS_NAP };
 
-/* A program that computes between two waits must not hold up peers that write to its memory. It
- * may, once: then its device's thread serves it. */
+/* Has the thread answered a peer that waited for the program? */
+static bool is_distrusted(struct side *side)
+{
+	bool distrusted;
+
+	snt__udp_lock(side->device);
+	distrusted = side->device->progress.lend_at > snt__udp_now();
+	snt__udp_unlock(side->device);
+	return distrusted;
+}
+
+/* A program that computes between two waits must not hold up peers that write to its
+ * memory. It may, once: then its device's thread serves it. On a busy machine that may
+ * be over before the program tries again. */
 static void program_that_held_up_a_peer_may_not_borrow(void **state)
 {
+	uint64_t end = snt__udp_now() + patience_ns(60);
 	struct side side[2];
 
 	(void)state;
 	sides_open(side, NULL);
-	for (unsigned i = 0; i < 10; i++) {
+	for (unsigned refused = 0; refused < 10;) {
+		assert_true(snt__udp_now() < end);
 		borrow(&side[1]);
 		give_back(&side[1], false);
 		side_check(&side[0], &side[1], 100);
 		nanosleep(&away, NULL);
-		assert_false(borrows_at_once(&side[1]));
+		if (borrows_at_once(&side[1]))
+			give_back(&side[1], false);
+		else
+			refused += is_distrusted(&side[1]);
 	}
 	assert_int_equal(side_stats(&side[0]).resent, 0);
 	sides_close(side);

@@ -167,6 +167,23 @@ static void driver_kick(void *arg)
 	snt__udp_unlock(device);
 }
 
+/* Keeps acknowledgments for the reply that the program posts next. */
+static bool move_and_collect(struct snt__udp_device *device, uint64_t now)
+{
+	const struct snt__progress *progress = &device->progress;
+	bool moved = snt__udp_take_in(device, now);
+
+	now = snt__udp_latest(device, now);
+	if (snt__progress_collects(progress, now) && !device->sender.busy)
+		moved |= snt__udp_send_posted(&device->sender, device->core, now);
+	else
+		moved |= snt__udp_send(&device->sender, device->core, now);
+	if (!snt__progress_collects(progress, now) ||
+	    snt__udp_sender_left(&device->sender))
+		snt__udp_thread_wake(device, SNT__WAKE_WORK, now);
+	return moved;
+}
+
 /*
  * A busy poller gets its completions first: the replies to what it receives are sent at
  * its next poll. If it does not poll again, the device's thread sends them, which only
@@ -178,6 +195,8 @@ static bool move_for_poller(struct snt__udp_device *device, uint64_t now)
 	const struct snt__progress *progress = &device->progress;
 	bool moved;
 
+	if (snt__progress_collects(progress, now))
+		return move_and_collect(device, now);
 	if (!snt__progress_defers(progress)) {
 		moved = snt__udp_move(device, now);
 		if (moved || snt__udp_sender_stalled(&device->sender) ||

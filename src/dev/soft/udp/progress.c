@@ -97,6 +97,7 @@ void snt__progress_return(struct snt__progress *progress, uint64_t now)
 {
 	assert(snt__progress_is_lent(progress));
 	change_owner(progress, SNT__PROGRESS_RETURNED);
+	progress->returned_at = now;
 	snt__progress_set_polled_at(progress, now);
 	snt__progress_count_poll(progress);
 	/* A program that sleeps is no busy poller, however often it comes. */

@@ -154,6 +154,7 @@ struct snt__progress {
 	uint64_t polling_since; /* without a pause */
 	unsigned polls_before;	/* at polling_since */
 
+	uint64_t returned_at; /* when a borrower last did */
 	/* The program has held up a peer, and may not borrow before. */
 	uint64_t lend_at;
 
@@ -259,12 +260,22 @@ static inline bool snt__progress_naps(const struct snt__progress *progress)
 }
 
 /* May replies wait for the next poll? If none comes, the thread sends them after a short
- * nap. Programs that sleep have peers that do: two packets at different times would
- * wake these twice. */
+ * nap. */
 static inline bool snt__progress_defers(const struct snt__progress *progress)
 {
 	return progress->thread == SNT__THREAD_NAPPING &&
 	       progress->owner == SNT__OWNER_POLLER;
+}
+
+/* Do they wait until the program posts, or sleeps again? Programs that sleep have peers
+ * that do: an acknowledgment that goes out before the reply would wake these twice. If
+ * neither comes soon, the next poll sends them, or the thread after a short nap. */
+static inline bool snt__progress_collects(const struct snt__progress *progress,
+					  uint64_t now)
+{
+	return progress->thread == SNT__THREAD_NAPPING &&
+	       progress->owner == SNT__OWNER_RETURNED &&
+	       now - progress->returned_at < SNT__PROGRESS_PAUSE;
 }
 
 /* Does a thread sleep until producers ring? Does the device's thread? */
