@@ -107,6 +107,23 @@ struct snt_gid_info {
 	char reason[96]; /* how the score is made up, human-readable */
 };
 
+/* Of all QPs of a device, since it was opened by the first context of the process. */
+struct snt_device_stats {
+	size_t size;
+	uint64_t packets_in;
+	uint64_t packets_out;
+	uint64_t resends;    /* packets that were sent again */
+	uint64_t timeouts;   /* a peer was silent for longer than it usually is */
+	uint64_t duplicates; /* requests that came again */
+	uint64_t
+		out_of_order; /* requests that came too early, so that one is missing */
+	uint64_t drops;	      /* packets that the socket had no room for */
+	/* Of the socket, in bytes. If less than wanted, the kernel did not grant more,
+	 * and drops are likely: set the sysctl net.core.rmem_max to what is wanted. */
+	uint32_t receive_buffer;
+	uint32_t receive_buffer_wanted;
+};
+
 /**
  * snt_device_query - get properties and limits of a device
  *
@@ -126,6 +143,17 @@ SNT_API int snt_device_query(const struct snt_device *device,
  */
 SNT_API int snt_device_query_gid(const struct snt_device *device, uint32_t position,
 				 struct snt_gid_info *info_out);
+
+/**
+ * snt_device_query_stats - get what a soft device has lost and sent again
+ *
+ * snt_qp_query_lane() has the same of a single lane.
+ *
+ * Returns: 0; -EOPNOTSUPP for devices that are not soft devices; -EINVAL as for
+ * snt_device_query().
+ */
+SNT_API int snt_device_query_stats(const struct snt_device *device,
+				   struct snt_device_stats *stats_out);
 
 /**
  * snt_device_refresh - query the device's port and GIDs again

@@ -447,6 +447,15 @@ struct snt_lane_info {
 	/* What carries the packets that this end sends now: a soft device continues
 	 * with UDP if the memory it shares with its peer is gone. */
 	enum snt_path path;
+	/* The following are 0 unless the device is a soft one (device.h has them for
+	 * all lanes of a device). Since the lane was connected: */
+	uint64_t resends;    /* packets that were sent again */
+	uint64_t timeouts;   /* the peer was silent for longer than it usually is */
+	uint64_t duplicates; /* requests that came again */
+	uint64_t
+		out_of_order; /* requests that came too early, so that one is missing */
+	uint64_t round_trip_ns; /* mean of late; 0: not measured yet */
+	uint32_t window;	/* bytes that may be in flight */
 };
 
 /**

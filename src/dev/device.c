@@ -27,6 +27,33 @@ enum snt_path snt__device_path(const struct snt_device *device, struct ibv_qp *q
 	return provider->path ? provider->path(device->context, qp) : SNT_PATH_PORT;
 }
 
+void snt__device_lane_stats(const struct snt_device *device, struct ibv_qp *qp,
+			    struct snt__lane_stats *stats_out)
+{
+	const struct snt__provider *provider = device->provider;
+
+	*stats_out = (struct snt__lane_stats){ 0 };
+	if (provider && provider->lane_stats)
+		provider->lane_stats(device->context, qp, stats_out);
+}
+
+int snt_device_query_stats(const struct snt_device *device,
+			   struct snt_device_stats *stats_out)
+{
+	const struct snt__provider *provider = device->provider;
+	struct snt_device_stats stats;
+	char text[SNT__DEVICE_TEXT];
+
+	if (!provider || !provider->device_stats)
+		return snt__fail(EOPNOTSUPP,
+				 "%s: only soft devices count what they lose; an RDMA "
+				 "device has counters in /sys/class/infiniband",
+				 snt__device_text(device, text));
+	provider->device_stats(device->context, &stats);
+	return snt__info_export(stats_out, &stats, sizeof(stats),
+				"struct snt_device_stats");
+}
+
 static struct snt_device *device_new(const char *name, uint8_t number,
 				     struct snt__value gid_wish)
 {

@@ -80,6 +80,10 @@ void snt__device_rx_return(const struct snt_device *device, unsigned readable);
  * have. */
 enum snt_path snt__device_path(const struct snt_device *device, struct ibv_qp *qp);
 
+/* What one of its QPs has lost; zeros if the device does not count it. */
+void snt__device_lane_stats(const struct snt_device *device, struct ibv_qp *qp,
+			    struct snt__lane_stats *stats_out);
+
 /* "mlx5_0 port 1", for messages. */
 #define SNT__DEVICE_TEXT (SNT__DEVICE_NAME + 16)
 const char *snt__device_text(const struct snt_device *device, char *buffer);

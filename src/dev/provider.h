@@ -21,6 +21,16 @@ struct snt__listing {
 	unsigned count;
 };
 
+/* Of a QP, for snt_lane_info. */
+struct snt__lane_stats {
+	uint64_t resends;
+	uint64_t timeouts;
+	uint64_t duplicates;
+	uint64_t out_of_order;
+	uint64_t round_trip_ns;
+	uint32_t window;
+};
+
 struct snt__provider {
 	enum snt_device_kind kind;
 	const struct snt_control *(*control)(void);
@@ -35,6 +45,11 @@ struct snt__provider {
 	/* What carries the packets of a QP; if NULL, the best that any QP can have.
 	 * Without this function: the port. */
 	enum snt_path (*path)(struct ibv_context *context, struct ibv_qp *qp);
+	/* What was lost, of all QPs and of one. NULL: the device does not count it. */
+	void (*device_stats)(struct ibv_context *context,
+			     struct snt_device_stats *stats_out);
+	void (*lane_stats)(struct ibv_context *context, struct ibv_qp *qp,
+			   struct snt__lane_stats *stats_out);
 	/* A thread is about to sleep until the device has something for it. Returns how
 	 * many fds the thread has to watch as well: packets advance only if rx_return()
 	 * reports which of them are readable, as a set of bits. A thread that got fds

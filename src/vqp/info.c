@@ -25,12 +25,14 @@ int snt_qp_query_lane(const struct snt_qp *qp, unsigned index,
 		      struct snt_lane_info *info_out)
 {
 	const struct snt__lane *lane;
+	struct snt__lane_stats stats;
 	struct snt_lane_info info;
 
 	if (index >= qp->lane_count)
 		return snt__fail(ENOENT, "QP %u has %u lanes, so none with number %u",
 				 qp->num, qp->lane_count, index);
 	lane = &qp->lane[index];
+	snt__device_lane_stats(qp->ctx->device[lane->device], lane->qp, &stats);
 	info = (struct snt_lane_info){
 		.qp = lane->qp,
 		.device = lane->device,
@@ -50,6 +52,12 @@ int snt_qp_query_lane(const struct snt_qp *qp, unsigned index,
 				? snt__device_path(qp->ctx->device[lane->device],
 						   lane->qp)
 				: SNT_PATH_UNKNOWN,
+		.resends = stats.resends,
+		.timeouts = stats.timeouts,
+		.duplicates = stats.duplicates,
+		.out_of_order = stats.out_of_order,
+		.round_trip_ns = stats.round_trip_ns,
+		.window = stats.window,
 	};
 	return snt__info_export(info_out, &info, sizeof(info), "struct snt_lane_info");
 }

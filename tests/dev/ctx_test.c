@@ -587,6 +587,11 @@ static void adopted_devices_need_no_table(void **state)
 	assert_int_equal(info_of(0).port, 1);
 	assert_null(snt_device_control(snt_ctx_device(ctx, 0)));
 	assert_ptr_equal(snt_device_pd(snt_ctx_device(ctx, 0)), &pd);
+	assert_error(snt_device_query_stats(snt_ctx_device(ctx, 0),
+					    &(struct snt_device_stats){
+						    .size = sizeof(
+							    struct snt_device_stats) }),
+		     EOPNOTSUPP, "only soft devices count what they lose");
 	assert_error(snt_device_refresh(snt_ctx_device(ctx, 0)), EOPNOTSUPP,
 		     "mine port 1");
 	assert_closes_clean();

@@ -183,8 +183,14 @@ def information(tool: Tool):
     for word in ("soft0 port 1, soft, Ethernet, active", "MTU 4096", "GID 0   *", "chosen: ",
                  "qp_max", "memlock", "SENNIT_SOFT=only    (set)", "SENNIT_GID=auto"):
         yield from expect(done, 0, word)
+    yield from expect(done, 0, "receive buffer: ")
     (found,) = objects(tool("info", "--json").stdout)
     device = found["devices"][0]
+    if device["stats"]["receive_buffer_wanted"] != 4 << 20 or device["stats"]["resends"]:
+        yield str(device["stats"])
+    small = device["stats"]["receive_buffer"] < 4 << 20
+    if ("sysctl -w net.core.rmem_max=4194304" in done.stdout.replace("\n", " ")) != small:
+        yield f"advice on a buffer of {device['stats']['receive_buffer']}: {done.stdout}"
     if not device["limits"]["qp_max"] or sum(g["chosen"] for g in device["gids"]) != 1:
         yield str(device)
     settings = {s["name"]: s for s in found["settings"]}

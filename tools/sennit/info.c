@@ -12,6 +12,7 @@
 #include "command.h"
 #include "commands.h"
 #include "context.h"
+#include "loss.h"
 #include "path.h"
 #include "sysfs.h"
 
@@ -124,6 +125,51 @@ static void say_gids(const struct snt_device *device,
 	output_text("  chosen: %s\n", info->gid_reason);
 }
 
+static void say_stats(const struct snt_device *device)
+{
+	struct snt_device_stats stats = { .size = sizeof(stats) };
+	char bytes[OUTPUT_QUANTITY];
+
+	if (snt_device_query_stats(device, &stats))
+		return;
+	output_text(
+		"  receive buffer: %s; packets: %llu in, %llu out, %llu sent again, "
+		"%llu dropped\n",
+		output_bytes(bytes, stats.receive_buffer),
+		(unsigned long long)stats.packets_in,
+		(unsigned long long)stats.packets_out,
+		(unsigned long long)stats.resends, (unsigned long long)stats.drops);
+}
+
+/* One sentence for all devices, which have the same limit. */
+static void say_small_buffers(const struct snt_ctx *ctx)
+{
+	char text[LOSS_TEXT];
+	struct loss loss;
+
+	loss_read(ctx, &loss);
+	if (loss_advice(&loss, "this host", text))
+		output_fill(text, 0);
+}
+
+static json_t *json_stats(const struct snt_device *device)
+{
+	struct snt_device_stats stats = { .size = sizeof(stats) };
+
+	if (snt_device_query_stats(device, &stats))
+		return json_null();
+	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "packets_in",
+			 (json_int_t)stats.packets_in, "packets_out",
+			 (json_int_t)stats.packets_out, "resends",
+			 (json_int_t)stats.resends, "timeouts",
+			 (json_int_t)stats.timeouts, "duplicates",
+			 (json_int_t)stats.duplicates, "out_of_order",
+			 (json_int_t)stats.out_of_order, "drops",
+			 (json_int_t)stats.drops, "receive_buffer",
+			 (json_int_t)stats.receive_buffer, "receive_buffer_wanted",
+			 (json_int_t)stats.receive_buffer_wanted);
+}
+
 static void say_device(const struct snt_device *device,
 		       const struct snt_device_info *info,
 		       const struct sysfs_device *place, bool verbose)
@@ -143,6 +189,7 @@ static void say_device(const struct snt_device *device,
 	output_text("  MTU %u of %u, %s, %s%s\n", info->mtu, info->mtu_max, rate, node,
 		    info->atomics ? ", atomics" : ", no atomics");
 	output_text("  path: %s\n", path_words(info->path));
+	say_stats(device);
 	if (*place->pci)
 		output_text("  PCIe %s%s%s%s%s\n", place->pci, *place->link ? ", " : "",
 			    place->link, *place->firmware ? ", firmware " : "",
@@ -195,6 +242,7 @@ static json_t *json_device(const struct snt_device *device,
 		json_object_set_new(limit_object, limits[i].name,
 				    json_integer((json_int_t)limit_of(info, i)));
 	json_object_set_new(object, "limits", limit_object);
+	json_object_set_new(object, "stats", json_stats(device));
 	json_object_set_new(object, "gids", json_gids(device, info));
 	json_object_set_new(object, "gid_reason", json_string(info->gid_reason));
 	json_object_set_new(object, "pci", json_string(place->pci));
@@ -217,6 +265,7 @@ static void show_devices(struct snt_ctx *ctx, bool verbose, json_t *result)
 		say_device(device, &info, &place, verbose);
 		json_array_append_new(devices, json_device(device, &info, &place));
 	}
+	say_small_buffers(ctx);
 	json_object_set_new(result, "devices", devices);
 }
 

@@ -291,15 +291,28 @@ static void show_verified(const struct session *session)
 			    output_bytes(bytes, checked));
 }
 
+static void show_note(const char *note)
+{
+	if (!note || output.json)
+		return;
+	output_text("\n");
+	output_fill(note, 0);
+}
+
+static void show_notes(const struct session *session)
+{
+	char loss[PERF_LOSS_NOTE], advice[LOSS_TEXT];
+
+	show_note(perf_path_note(session->results, session->count));
+	show_note(perf_loss_note(session->results, session->count, loss));
+	show_note(perf_buffer_note(session->results, session->count, false, advice));
+	show_note(perf_buffer_note(session->results, session->count, true, advice));
+}
+
 static int conclude_session(struct session *session, int status)
 {
-	const char *note = perf_path_note(session->results, session->count);
-
 	show_verified(session);
-	if (note && !output.json) {
-		output_text("\n");
-		output_fill(note, 0);
-	}
+	show_notes(session);
 	if (session->opts->report) {
 		int written = report_write(session->opts->report, &session->client,
 					   session->results, session->count);

@@ -220,6 +220,10 @@ static void take_lanes(struct perf_client *client, struct perf_result *result)
 		row->data = i < snt_qp_lane_count(end->qp);
 		row->alive = lane.alive;
 		count_lane(row, end, &lane, qp.pass_through);
+		row->resends = lane.resends;
+		row->timeouts = lane.timeouts;
+		row->round_trip_ns = lane.round_trip_ns;
+		row->window = lane.window;
 		row->fragments -= before.fragments;
 		row->bytes -= before.bytes;
 		row->doorbells -= before.doorbells;

@@ -505,6 +505,7 @@ void perf_end_begin(struct perf_end *end)
 	getrusage(RUSAGE_SELF, &usage);
 	end->cpu_begin_ns = cpu_ns(&usage);
 	end->wakeups_begin = (uint64_t)usage.ru_nvcsw;
+	loss_read(end->ctx, &end->loss_begin);
 	end->begin_ns = perf_now_ns();
 }
 
@@ -528,4 +529,6 @@ void perf_end_finish(struct perf_end *end)
 	end->use.cpu_ns = cpu_ns(&usage) - end->cpu_begin_ns;
 	end->use.wakeups = (uint64_t)usage.ru_nvcsw - end->wakeups_begin;
 	end->use.paths = paths_of(end);
+	loss_read(end->ctx, &end->use.loss);
+	loss_subtract(&end->use.loss, &end->loss_begin);
 }

@@ -62,6 +62,7 @@ struct perf_end {
 		expected; /* how many the other end has sent; UINT64_MAX: not known yet */
 
 	struct perf_use use; /* of this run */
+	struct loss loss_begin;
 	uint64_t cpu_begin_ns, wakeups_begin, begin_ns;
 	uint64_t idle_polls, idle_since_ns;
 };

@@ -46,11 +46,24 @@ static json_t *host_json(const struct perf_hello *hello)
 			 "devices", hello->devices);
 }
 
+static json_t *loss_json(const struct loss *loss)
+{
+	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "resends",
+			 json_whole(loss->resends), "timeouts",
+			 json_whole(loss->timeouts), "duplicates",
+			 json_whole(loss->duplicates), "out_of_order",
+			 json_whole(loss->out_of_order), "drops",
+			 json_whole(loss->drops), "receive_buffer",
+			 json_whole(loss->buffer), "receive_buffer_wanted",
+			 json_whole(loss->buffer_wanted));
+}
+
 static json_t *use_json(const struct perf_use *use)
 {
-	return json_pack("{s:I, s:I, s:I}", "elapsed_ns", json_whole(use->elapsed_ns),
-			 "cpu_ns", json_whole(use->cpu_ns), "wakeups",
-			 json_whole(use->wakeups));
+	return json_pack("{s:I, s:I, s:I, s:o}", "elapsed_ns",
+			 json_whole(use->elapsed_ns), "cpu_ns", json_whole(use->cpu_ns),
+			 "wakeups", json_whole(use->wakeups), "loss",
+			 loss_json(&use->loss));
 }
 
 static json_t *runs_json(const struct perf_result *result)
@@ -88,7 +101,8 @@ static json_t *lanes_json(const struct perf_result *result)
 		json_array_append_new(
 			lanes,
 			json_pack(
-				"{s:i, s:s, s:s, s:i, s:b, s:b, s:I, s:I, s:I, s:I, s:I}",
+				"{s:i, s:s, s:s, s:i, s:b, s:b, s:I, s:I, s:I, s:I, s:I, "
+				"s:I, s:I, s:I, s:I}",
 				"lane", (int)i, "device", lane->device, "path",
 				path_name(lane->path), "remote_device",
 				(int)lane->remote_device, "data", lane->data, "alive",
@@ -96,7 +110,11 @@ static json_t *lanes_json(const struct perf_result *result)
 				"bytes", json_whole(lane->bytes), "doorbells",
 				json_whole(lane->doorbells), "completions",
 				json_whole(lane->completions), "errors",
-				json_whole(lane->errors)));
+				json_whole(lane->errors), "resends",
+				json_whole(lane->resends), "timeouts",
+				json_whole(lane->timeouts), "round_trip_ns",
+				json_whole(lane->round_trip_ns), "window",
+				json_whole(lane->window)));
 	}
 	return lanes;
 }

@@ -70,6 +70,16 @@ unsigned perf_result_paths(const struct perf_result *result)
 	return paths;
 }
 
+struct loss perf_result_loss(const struct perf_result *result, bool server)
+{
+	struct loss loss = { 0 };
+
+	for (unsigned i = 0; i < result->run_count; i++)
+		loss_add(&loss, server ? &result->run[i].server.loss
+				       : &result->run[i].client.loss);
+	return loss;
+}
+
 double perf_result_cpu(const struct perf_result *result, bool server)
 {
 	double cpu_ns = 0, elapsed_ns = 0;

@@ -24,6 +24,9 @@ struct perf_lane_row {
 	bool data; /* else of notifications or messages */
 	bool alive;
 	uint64_t fragments, bytes, doorbells, completions, errors;
+	/* Since it was connected; of soft devices only. */
+	uint64_t resends, timeouts, round_trip_ns;
+	uint32_t window;
 };
 
 struct perf_run {
@@ -56,6 +59,8 @@ struct spread perf_result_p50(const struct perf_result *result);      /* ns */
 /* Of all runs together. */
 unsigned perf_result_paths(
 	const struct perf_result *result); /* of both ends, as path.h */
+/* What an end has lost. */
+struct loss perf_result_loss(const struct perf_result *result, bool server);
 double perf_result_cpu(const struct perf_result *result, bool server); /* processors */
 double perf_result_wakeups(const struct perf_result *result,
 			   bool server);			/* a message */

@@ -91,6 +91,60 @@ const char *perf_path_note(const struct perf_result *results, int count)
 	       "with SENNIT_SOFT_SHM=off soft devices use UDP";
 }
 
+static struct loss sum_losses(const struct perf_result *results, int count, bool server)
+{
+	struct loss loss = { 0 };
+
+	for (int i = 0; i < count; i++) {
+		struct loss one = perf_result_loss(&results[i], server);
+
+		if (results[i].run_count)
+			loss_add(&loss, &one);
+	}
+	return loss;
+}
+
+/* What came twice had not been lost: the peer was slow. */
+static bool is_lossless(const struct loss *from, const struct loss *to)
+{
+	return from->resends <= to->duplicates && !to->out_of_order && !to->drops;
+}
+
+static int say_loss(char *buffer, size_t size, const char *end, const struct loss *loss)
+{
+	return snprintf(buffer, size,
+			"%s sent %llu packets again and waited %llu times, its sockets "
+			"dropped %llu, %llu came out of order and %llu twice",
+			end, (unsigned long long)loss->resends,
+			(unsigned long long)loss->timeouts,
+			(unsigned long long)loss->drops,
+			(unsigned long long)loss->out_of_order,
+			(unsigned long long)loss->duplicates);
+}
+
+const char *perf_loss_note(const struct perf_result *results, int count,
+			   char buffer[PERF_LOSS_NOTE])
+{
+	struct loss client = sum_losses(results, count, false);
+	struct loss server = sum_losses(results, count, true);
+	int length;
+
+	if (is_lossless(&client, &server) && is_lossless(&server, &client))
+		return NULL;
+	length = say_loss(buffer, PERF_LOSS_NOTE, "loss: the client", &client);
+	say_loss(buffer + length, PERF_LOSS_NOTE - (size_t)length, "; the server",
+		 &server);
+	return buffer;
+}
+
+const char *perf_buffer_note(const struct perf_result *results, int count, bool server,
+			     char buffer[LOSS_TEXT])
+{
+	struct loss loss = sum_losses(results, count, server);
+
+	return loss_advice(&loss, server ? "server" : "client", buffer);
+}
+
 static void show_heading(const struct perf_result *result, bool first)
 {
 	const struct perf_case *c = &result->c;
@@ -186,6 +240,23 @@ void perf_show_row(const struct perf_result *result, const struct perf_result *b
 	output_text("%s\n", *result->failure ? "" : verify_verdict(result));
 }
 
+#define LANE_LOSS_TEXT 96
+
+static const char *lane_loss_text(const struct perf_lane_row *lane,
+				  char buffer[LANE_LOSS_TEXT])
+{
+	int length;
+
+	if (!lane->round_trip_ns || !lane->data)
+		return "";
+	length = snprintf(buffer, LANE_LOSS_TEXT, "  %.0f us",
+			  (double)lane->round_trip_ns / 1e3);
+	if (lane->resends)
+		snprintf(buffer + length, LANE_LOSS_TEXT - (size_t)length,
+			 ", %llu sent again", (unsigned long long)lane->resends);
+	return buffer;
+}
+
 void perf_show_lanes(const struct perf_result *result)
 {
 	uint64_t all = 0;
@@ -194,15 +265,15 @@ void perf_show_lanes(const struct perf_result *result)
 		all += result->lane[i].bytes;
 	for (unsigned i = 0; i < result->lane_count; i++) {
 		const struct perf_lane_row *lane = &result->lane[i];
-		char bytes[OUTPUT_QUANTITY];
+		char bytes[OUTPUT_QUANTITY], loss[LANE_LOSS_TEXT];
 
 		output_text(
-			"    lane %-3u %-10s %-4s %10llu fragments %11s %5.1f%%%s%s\n",
+			"    lane %-3u %-10s %-4s %10llu fragments %11s %5.1f%%%s%s%s\n",
 			i, lane->device, path_name(lane->path),
 			(unsigned long long)lane->fragments,
 			output_bytes(bytes, lane->bytes),
 			all ? 100.0 * (double)lane->bytes / (double)all : 0,
 			lane->data ? "" : "  (notifications, messages)",
-			lane->alive ? "" : "  DEAD");
+			lane_loss_text(lane, loss), lane->alive ? "" : "  DEAD");
 	}
 }

@@ -140,6 +140,13 @@ static void walk_use(struct cursor *cursor, struct perf_use *use)
 	walk_u64(cursor, &use->wrong_offset);
 	walk_u64(cursor, &use->sent);
 	walk_u32(cursor, &use->paths);
+	walk_u64(cursor, &use->loss.resends);
+	walk_u64(cursor, &use->loss.timeouts);
+	walk_u64(cursor, &use->loss.duplicates);
+	walk_u64(cursor, &use->loss.out_of_order);
+	walk_u64(cursor, &use->loss.drops);
+	walk_u32(cursor, &use->loss.buffer);
+	walk_u32(cursor, &use->loss.buffer_wanted);
 }
 
 static void walk_limit(struct cursor *cursor, struct perf_limit *limit)

@@ -8,6 +8,7 @@
 #include <sennit/card.h>
 #include <sennit/stream.h>
 
+#include "loss.h"
 #include "perf_case.h"
 
 /*
@@ -33,7 +34,7 @@
  * Instead of any answer there may be FAILED, after which the case is over.
  */
 
-#define PERF_VERSION   3
+#define PERF_VERSION   4
 #define PERF_HEADER    8
 #define PERF_BODY_MAX  4096
 #define PERF_TEXT_MAX  256 /* with its NUL */
@@ -89,6 +90,7 @@ struct perf_use {
 	uint64_t wrong_message, wrong_offset; /* the first of these */
 	uint64_t sent;	/* messages, since the case began; the server's, if both send */
 	uint32_t paths; /* of its data lanes: 1 << enum snt_path */
+	struct loss loss;
 };
 
 /* RUN: the end of the run, for a server that sends. */

@@ -9,6 +9,7 @@
 #include "command.h"
 #include "commands.h"
 #include "context.h"
+#include "loss.h"
 #include "path.h"
 #include "peer.h"
 
@@ -223,17 +224,38 @@ static void say_advice(const struct tried *tried)
 	}
 }
 
+#define NETWORK_TEXT 128
+
+/* What a soft device has measured and lost while the connection was set up. */
+static const char *lane_network_text(const struct snt_lane_info *lane,
+				     char buffer[NETWORK_TEXT])
+{
+	int length = 0;
+
+	buffer[0] = '\0';
+	if (lane->round_trip_ns)
+		length = snprintf(buffer, NETWORK_TEXT, ", %.0f us round trip",
+				  (double)lane->round_trip_ns / 1e3);
+	if (lane->resends)
+		length += snprintf(buffer + length, NETWORK_TEXT - (size_t)length,
+				   ", %llu packets sent again",
+				   (unsigned long long)lane->resends);
+	if (!lane->alive)
+		snprintf(buffer + length, NETWORK_TEXT - (size_t)length, ", dead");
+	return buffer;
+}
+
 static void say_lanes(const struct tried *tried, struct snt_qp *qp)
 {
 	struct snt_lane_info lane = { .size = sizeof(lane) };
-	char ours[DEVICE_TEXT], theirs[DEVICE_TEXT];
+	char ours[DEVICE_TEXT], theirs[DEVICE_TEXT], network[NETWORK_TEXT];
 
 	for (unsigned i = 0;
 	     i < snt_qp_lane_count(qp) && !snt_qp_query_lane(qp, i, &lane); i++)
 		output_text("  lane %u: %s - %s, by %s%s\n", i,
 			    device_text(tried, true, lane.device, ours),
 			    device_text(tried, false, lane.remote_device, theirs),
-			    path_name(lane.path), lane.alive ? "" : ", dead");
+			    path_name(lane.path), lane_network_text(&lane, network));
 }
 
 static void say_text(const struct tried *tried, const struct snt_conn *conn,
@@ -306,14 +328,17 @@ static json_t *json_lanes(const struct tried *tried, struct snt_qp *qp)
 	for (unsigned i = 0;
 	     i < snt_qp_lane_count(qp) && !snt_qp_query_lane(qp, i, &lane); i++)
 		json_array_append_new(lanes,
-				      json_pack("{s:s, s:s, s:s, s:b}", "path",
-						path_name(lane.path), "ours",
+				      json_pack("{s:s, s:s, s:s, s:b, s:I, s:I, s:I}",
+						"path", path_name(lane.path), "ours",
 						device_text(tried, true, lane.device,
 							    ours),
 						"theirs",
 						device_text(tried, false,
 							    lane.remote_device, theirs),
-						"alive", lane.alive));
+						"alive", lane.alive, "round_trip_ns",
+						(json_int_t)lane.round_trip_ns,
+						"resends", (json_int_t)lane.resends,
+						"window", (json_int_t)lane.window));
 	return lanes;
 }
 
@@ -390,6 +415,19 @@ static int report_connection(const struct ping_opts *opts, const struct snt_conn
 	return status;
 }
 
+/* Once, however many hosts there are. */
+static void say_buffer_advice_once(const struct snt_ctx *ctx)
+{
+	static bool said;
+	char text[LOSS_TEXT];
+	struct loss loss;
+
+	loss_read(ctx, &loss);
+	if (!said && !output.json && loss_advice(&loss, "this host", text))
+		output_fill(text, 0);
+	said = true;
+}
+
 static int ping_host(const struct ping_opts *opts, struct snt_loop *loop,
 		     const struct peer_secret *secret, const char *host)
 {
@@ -411,6 +449,7 @@ static int ping_host(const struct ping_opts *opts, struct snt_loop *loop,
 			 : report_connection(opts, snt_stream_conn(stream), host);
 	if (ret < 0 || snt_stream_close(stream, 1000000000))
 		snt_stream_destroy(stream);
+	say_buffer_advice_once(snt_loop_ctx(loop));
 	return status;
 }
 

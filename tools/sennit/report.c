@@ -28,6 +28,20 @@ static void write_host(const struct report *report, const char *what,
 	fputs("</p>\n", report->file);
 }
 
+static void write_loss_notes(const struct report *report)
+{
+	char loss[PERF_LOSS_NOTE], client[LOSS_TEXT], server[LOSS_TEXT];
+	const char *notes[] = {
+		perf_loss_note(report->result, report->count, loss),
+		perf_buffer_note(report->result, report->count, false, client),
+		perf_buffer_note(report->result, report->count, true, server),
+	};
+
+	for (size_t i = 0; i < sizeof(notes) / sizeof(*notes); i++)
+		if (notes[i])
+			fprintf(report->file, "<p class='note'>%s</p>\n", notes[i]);
+}
+
 static void write_head(const struct report *report)
 {
 	const struct perf_plan *plan = &report->client->plan;
@@ -55,6 +69,7 @@ static void write_head(const struct report *report)
 	write_host(report, "Server", &report->client->there);
 	if (note)
 		fprintf(report->file, "<p class='note'>%s</p>\n", note);
+	write_loss_notes(report);
 }
 
 /*
@@ -229,19 +244,22 @@ static void write_lanes(const struct report *report)
 	fprintf(report->file,
 		"<br><section><div class='wide'><table><caption>Lanes of %s, %s</caption><tr>"
 		"<th>lane</th><th>device</th><th>path</th><th>fragments</th><th>bytes</th>"
-		"<th>doorbells</th><th>completions</th><th>for</th></tr>\n",
+		"<th>doorbells</th><th>completions</th><th>round trip</th>"
+		"<th>sent again</th><th>for</th></tr>\n",
 		perf_title(title, &result->c), perf_size_text(size, result->c.size));
 	for (unsigned i = 0; i < result->lane_count; i++) {
 		const struct perf_lane_row *lane = &result->lane[i];
 
 		fprintf(report->file,
 			"<tr><td>%u</td><td>%s</td><td>%s</td><td>%llu</td><td>%s</td><td>%llu</td>"
-			"<td>%llu</td><td>%s</td></tr>\n",
+			"<td>%llu</td><td>%.1f us</td><td>%llu</td><td>%s</td></tr>\n",
 			i, lane->device, path_name(lane->path),
 			(unsigned long long)lane->fragments,
 			output_bytes(bytes, lane->bytes),
 			(unsigned long long)lane->doorbells,
 			(unsigned long long)lane->completions,
+			(double)lane->round_trip_ns / 1e3,
+			(unsigned long long)lane->resends,
 			lane->data ? "data" : "notifications");
 	}
 	fputs("</table></div></section>\n", report->file);

@@ -159,7 +159,8 @@ struct snt__soft_stats {
 	uint64_t rewinds;      /* after NAKs, also implied ones, and timeouts */
 	uint64_t timeouts;     /* of verbs, each of which is a retry */
 	uint64_t probes;       /* after a silence, of two packets at most */
-	uint64_t naks_out;     /* other than RNR */
+	uint64_t probe_packets;
+	uint64_t naks_out; /* other than RNR */
 	uint64_t rnr_out;
 	uint64_t rnr_in;
 	uint64_t cq_overruns;

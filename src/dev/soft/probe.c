@@ -59,6 +59,7 @@ unsigned snt__soft_probe_output(struct snt__soft_qp *qp, struct snt__soft_packet
 	bool first = requester->probe == SNT__SOFT_PROBE_FIRST;
 	uint32_t position = requester->head;
 	uint64_t number = requester->una;
+	unsigned count;
 
 	requester->probe = first ? SNT__SOFT_PROBE_LAST : SNT__SOFT_PROBE_NONE;
 	/* All is to be sent again anyway. */
@@ -70,5 +71,8 @@ unsigned snt__soft_probe_output(struct snt__soft_qp *qp, struct snt__soft_packet
 		return 0;
 	requester->probed = true;
 	requester->trip.fresh = requester->sent;
-	return send_probe(qp, position, number, out);
+	count = send_probe(qp, position, number, out);
+	qp->device->stats.probe_packets += count;
+	qp->stats.resent += count;
+	return count;
 }

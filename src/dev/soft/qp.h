@@ -208,6 +208,15 @@ struct snt__soft_responder {
 	unsigned memo_next;  /* the oldest, which is the next to be used */
 };
 
+/* Counters of a QP since it was last connected, as snt__soft_stats has them. */
+struct snt__soft_qp_stats {
+	uint64_t resent; /* with probes */
+	uint64_t timeouts;
+	uint64_t probes;
+	uint64_t duplicates;
+	uint64_t out_of_order;
+};
+
 struct snt__soft_qp {
 	/* As in libibverbs, so that ibv_qp_to_qp_ex() sees that it is not an extended
 	 * QP. */
@@ -230,6 +239,7 @@ struct snt__soft_qp {
 	bool established;
 	bool requests_first; /* its next turn begins with requests, not answers */
 	uint16_t source_port;
+	struct snt__soft_qp_stats stats;
 	struct snt__soft_requester requester;
 	struct snt__soft_responder responder;
 	struct snt__soft_timer timer;

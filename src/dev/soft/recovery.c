@@ -186,6 +186,7 @@ static void start_probe(struct snt__soft_qp *qp, uint64_t now)
 	struct snt__soft_requester *requester = &qp->requester;
 
 	qp->device->stats.probes++;
+	qp->stats.probes++;
 	requester->probe = SNT__SOFT_PROBE_FIRST;
 	if (requester->probes < PROBES_MAX)
 		requester->probes++;
@@ -210,6 +211,7 @@ void snt__soft_timeout(struct snt__soft_qp *qp, uint64_t now)
 		return;
 	}
 	qp->device->stats.timeouts++;
+	qp->stats.timeouts++;
 	if (requester->backoff < BACKOFF_MAX)
 		requester->backoff++;
 	retry_request(qp, false, now);

@@ -56,8 +56,10 @@ static void move_on(struct snt__soft_qp *qp, const struct snt__soft_send *send,
 {
 	struct snt__soft_requester *requester = &qp->requester;
 
-	if (requester->next < requester->sent)
+	if (requester->next < requester->sent) {
 		qp->device->stats.resent++;
+		qp->stats.resent++;
+	}
 	requester->next = next;
 	if (requester->sent < next)
 		requester->sent = next;

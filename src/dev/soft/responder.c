@@ -69,6 +69,7 @@ static void out_of_order(struct snt__soft_qp *qp, uint64_t number)
 	bool again = begins_again(qp, number);
 
 	qp->device->stats.out_of_order++;
+	qp->stats.out_of_order++;
 	if (!qp->responder.nak_sent || again)
 		send_nak(qp);
 }
@@ -164,6 +165,7 @@ static void duplicate(struct snt__soft_qp *qp, const struct snt__wire_packet *pa
 	int index;
 
 	qp->device->stats.duplicates++;
+	qp->stats.duplicates++;
 	if (!has_answer(packet)) {
 		uint64_t upto = acknowledged(responder, number);
 

@@ -238,6 +238,7 @@ static void reset_qp(struct snt__soft_qp *qp)
 	qp->recv_queue.head = qp->recv_queue.tail = 0;
 	qp->established = false;
 	qp->requests_first = false;
+	qp->stats = (struct snt__soft_qp_stats){ 0 };
 	memset(&qp->attr, 0, sizeof(qp->attr));
 	qp->access = 0;
 	qp->ibv.state = IBV_QPS_RESET;

@@ -107,7 +107,7 @@ def text(value: str) -> bytes:
     return struct.pack(">H", len(value)) + value.encode()
 
 
-def frame(kind: int, body: bytes = b"", version: int = 3) -> bytes:
+def frame(kind: int, body: bytes = b"", version: int = 4) -> bytes:
     return HEADER.pack(len(body), version, kind) + body
 
 

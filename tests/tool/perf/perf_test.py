@@ -282,6 +282,9 @@ def paths_named(tool: Tool):
         if not re.search(rf"lane 0 +soft0 +{path} ", done.stdout):
             yield f"rows of lanes: {done.stdout}"
         row = json.loads(tool.run(*quick, "--json", env=environment).stdout)
+        if not all(lane["round_trip_ns"] and lane["window"] for lane in row["lane_rows"]
+                   if lane["data"]) or "resends" not in row["runs"][0]["server"]["loss"]:
+            yield f"{setting}: no round trips, or no losses: {row}"
         if row["path"] != path or {lane["path"] for lane in row["lane_rows"]} != {path}:
             yield f"{setting}: {row}"
 
@@ -567,7 +570,7 @@ def hostile_clients(tool: Tool):
     rng = random.Random(1)
     greeting = kit.hello()
     says = [b"", b"GET / HTTP/1.1\r\n\r\n", rng.randbytes(5000), greeting[:7],
-            kit.frame(kit.HELLO, version=4), kit.HEADER.pack(2**32 - 1, 3, kit.HELLO),
+            kit.frame(kit.HELLO, version=5), kit.HEADER.pack(2**32 - 1, 4, kit.HELLO),
             kit.hello(0), kit.hello(33), kit.frame(kit.RUN), greeting + kit.frame(99),
             greeting + kit.case()[:20], greeting + kit.case() + kit.frame(kit.DONE),
             greeting + kit.case() + kit.case(), greeting + kit.frame(kit.STOP, bytes(8)),

@@ -91,6 +91,15 @@ struct snt__udp_device *snt__udp_device_of(struct ibv_context *context);
 /* What carries the packets of a QP; if NULL, the best that any QP can have. */
 enum snt_path snt__udp_device_path(struct snt__udp_device *device, struct ibv_qp *qp);
 
+struct snt_device_stats;
+struct snt__lane_stats;
+
+/* stats.c: see snt__provider. */
+void snt__udp_device_stats(struct snt__udp_device *device,
+			   struct snt_device_stats *stats_out);
+void snt__udp_lane_stats(struct snt__udp_device *device, struct ibv_qp *qp,
+			 struct snt__lane_stats *stats_out);
+
 /*
  * Internal
  */

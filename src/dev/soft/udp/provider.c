@@ -236,6 +236,18 @@ static enum snt_path soft_path(struct ibv_context *context, struct ibv_qp *qp)
 	return snt__udp_device_path(snt__udp_device_of(context), qp);
 }
 
+static void soft_device_stats(struct ibv_context *context,
+			      struct snt_device_stats *stats_out)
+{
+	snt__udp_device_stats(snt__udp_device_of(context), stats_out);
+}
+
+static void soft_lane_stats(struct ibv_context *context, struct ibv_qp *qp,
+			    struct snt__lane_stats *stats_out)
+{
+	snt__udp_lane_stats(snt__udp_device_of(context), qp, stats_out);
+}
+
 static unsigned rx_borrow(struct ibv_context *context, int fds[SNT__RX_FDS])
 {
 	return snt__udp_rx_borrow(snt__udp_device_of(context), fds);
@@ -255,6 +267,8 @@ const struct snt__provider snt__provider_soft = {
 	.open = soft_open_device,
 	.close = soft_close_device,
 	.path = soft_path,
+	.device_stats = soft_device_stats,
+	.lane_stats = soft_lane_stats,
 	.rx_borrow = rx_borrow,
 	.rx_return = rx_return,
 };
