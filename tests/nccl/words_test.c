@@ -50,7 +50,7 @@ static uint64_t word_of(uint32_t message, unsigned place)
 /* In memory of its own, on whose alignment the copy may depend. */
 static void send_all(void *comm)
 {
-	const size_t size = (WORDS + 8) * sizeof(uint64_t);
+	const size_t size = (WORDS + 512) * sizeof(uint64_t); /* whole pages */
 	uint64_t *words = aligned_alloc(4096, size);
 	void *memory, *request;
 	int done;
