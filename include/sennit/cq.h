@@ -244,19 +244,23 @@ SNT_API struct ibv_cq *snt_cq_physical(const struct snt_cq *cq, unsigned index,
 				       unsigned *device_out);
 
 /**
- * snt_cq_stray - count and receive completions that belong to no virtual QP
+ * snt_cq_stray_count - count completions that belonged to no virtual QP
  *
- * They are counted and, if a function is set, passed to it: completions of destroyed
- * QPs, or of QPs that the program itself uses on the same physical CQ. The function
- * must not poll or destroy.
+ * Such completions are of QPs that have been destroyed, or of QPs that the program
+ * itself uses on the same physical CQ.
  *
- * Returns: the number so far.
+ * Returns: the number since the CQ was made.
  */
-struct ibv_wc;
-SNT_API uint64_t snt_cq_stray(struct snt_cq *cq,
-			      void (*stray)(void *arg, unsigned device,
-					    const struct ibv_wc *wc),
-			      void *arg);
+SNT_API uint64_t snt_cq_stray_count(const struct snt_cq *cq);
+
+/**
+ * snt_cq_set_stray_handler - set the function that gets completions of no virtual QP
+ * @stray: NULL: none. It must not poll, nor destroy anything.
+ */
+SNT_API void snt_cq_set_stray_handler(struct snt_cq *cq,
+				      void (*stray)(void *arg, unsigned device,
+						    const struct ibv_wc *wc),
+				      void *arg);
 
 /**
  * snt_wc_text - a completion in words

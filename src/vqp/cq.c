@@ -485,14 +485,18 @@ struct ibv_cq *snt_cq_physical(const struct snt_cq *cq, unsigned index,
 	return cq->physical[index].cq;
 }
 
-uint64_t snt_cq_stray(struct snt_cq *cq,
-		      void (*stray)(void *arg, unsigned device,
-				    const struct ibv_wc *wc),
-		      void *arg)
+uint64_t snt_cq_stray_count(const struct snt_cq *cq)
+{
+	return cq->stray_count;
+}
+
+void snt_cq_set_stray_handler(struct snt_cq *cq,
+			      void (*stray)(void *arg, unsigned device,
+					    const struct ibv_wc *wc),
+			      void *arg)
 {
 	cq->stray = stray;
 	cq->stray_arg = arg;
-	return cq->stray_count;
 }
 
 /*

@@ -299,7 +299,7 @@ int host_close(struct world *world, struct host *host)
 	for (unsigned i = 0; i < host->cqs; i++) {
 		if (snt_cq_poll(host->cq[i], &wc, 1))
 			return wrong(link, "a completion after all were destroyed");
-		strays += snt_cq_stray(host->cq[i], NULL, NULL);
+		strays += snt_cq_stray_count(host->cq[i]);
 		if (snt_cq_destroy(host->cq[i]))
 			return wrong(link, "CQ: %s", snt_err_text());
 	}
