@@ -46,6 +46,31 @@
 #define SNT_API
 #endif
 
+/* The version of these headers. SNT_VERSION is a number for comparisons, one byte for
+ * each part: version 1.2.3 is 0x010203. */
+#define SNT_VERSION_MAJOR 0
+#define SNT_VERSION_MINOR 1
+#define SNT_VERSION_PATCH 0
+#define SNT_VERSION_TEXT  "0.1.0"
+#define SNT_VERSION \
+	(SNT_VERSION_MAJOR << 16 | SNT_VERSION_MINOR << 8 | SNT_VERSION_PATCH)
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/**
+ * snt_version - get the version of the library that the program runs with
+ *
+ * Thread: any.
+ * Returns: the SNT_VERSION of its headers.
+ */
+SNT_API unsigned snt_version(void);
+
+#ifdef __cplusplus
+}
+#endif
+
 /* Maximum number of devices in a context, and of keys in a token. */
 #define SNT_DEVICES_MAX 32
 
