@@ -79,7 +79,7 @@ static void wait(void *arg, unsigned count)
 		ask(&op);
 		do
 			ret = snt_op_wait(&op, 1000000);
-		while (ret == -EINPROGRESS);
+		while (ret == -ETIME);
 		if (ret)
 			die("no answer");
 	}

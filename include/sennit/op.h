@@ -286,7 +286,7 @@ SNT_API int snt_op_timeout(struct snt_op *op, uint64_t timeout_ns, enum snt_canc
  * Turns any op into a blocking call. Callbacks run as in snt_loop_wait(), including
  * that of the op, if it has one.
  *
- * Returns: the op's result, at once if it is over already; -EINPROGRESS on timeout, and
+ * Returns: the op's result, at once if it is over already; -ETIME on timeout, and
  * the op goes on; -EBUSY inside a callback; otherwise as snt_loop_wait().
  */
 SNT_API int snt_op_wait(struct snt_op *op, int64_t timeout_ns);

@@ -237,7 +237,7 @@ int snt_op_wait(struct snt_op *op, int64_t timeout_ns)
 			op->waiter = NULL;
 			return ret < 0 ? ret
 				       : snt__fail(
-						 EINPROGRESS,
+						 ETIME,
 						 "timed out waiting for the op, which "
 						 "goes on");
 		}

@@ -131,7 +131,7 @@ static void time_is_up_virtually(void **state)
 
 	(void)state;
 	assert_success(write_op(&op));
-	assert_int_equal(snt_op_wait(&op, 12000), -EINPROGRESS);
+	assert_int_equal(snt_op_wait(&op, 12000), -ETIME);
 	assert_int_equal(snt__sim_now(sim) - begin, 12000);
 	assert_int_equal(snt_op_wait(&op, -1), 0);
 }
