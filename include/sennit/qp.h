@@ -88,7 +88,7 @@ struct snt_srq;
 #define SNT_RECV_DEPTH_MAX     32768
 #define SNT_SGES_MAX	       32 /* of a send, a receive, or a receive of an SRQ */
 #define SNT_INLINE_MAX	       4096
-#define SNT_FRAGMENT_SIZE_MIN  256
+#define SNT_FRAGMENT_SIZE_MIN  64
 #define SNT_FRAGMENT_SIZE_MAX  (UINT64_C(1) << 31)
 #define SNT_FRAGMENT_SIZE_UNIT 64 /* fragment sizes are multiples of this */
 #define SNT_EXPRESS_MAX	       16384

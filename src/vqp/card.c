@@ -56,13 +56,12 @@
 #define BOX_SIZE    12
 #define KEY_SIZE    4
 
-#define BITS_24		  0xffffff
-#define DEPTH_MAX	  65536
-#define WINDOW_MAX	  (UINT32_C(1) << 23)
-#define FRAGMENT_SIZE_MAX (UINT64_C(1) << 31)
-#define FLAGS_KNOWN	  (SNT_QP_TRACKED | SNT_QP_NOTIFY_LENGTH)
-#define SLOT_SIZE	  8
-#define SLOTS_MAX	  (2 * DEPTH_MAX) /* the next power of two */
+#define BITS_24	    0xffffff
+#define DEPTH_MAX   65536
+#define WINDOW_MAX  (UINT32_C(1) << 23)
+#define FLAGS_KNOWN (SNT_QP_TRACKED | SNT_QP_NOTIFY_LENGTH)
+#define SLOT_SIZE   8
+#define SLOTS_MAX   (2 * DEPTH_MAX) /* the next power of two */
 
 _Static_assert(SNT_DEVICES_MAX <= UINT8_MAX && SNT_LANES_MAX <= UINT8_MAX,
 	       "counts fit their bytes");
@@ -147,12 +146,12 @@ static int check_sizes(const struct snt_card *card)
 	if (!ret)
 		ret = check_range("recv_depth", card->recv_depth, 1, DEPTH_MAX);
 	if (!ret)
-		ret = check_range("fragment_size", card->fragment_size, 256,
-				  FRAGMENT_SIZE_MAX);
-	if (!ret && card->fragment_size % 64)
+		ret = check_range("fragment_size", card->fragment_size,
+				  SNT_FRAGMENT_SIZE_MIN, SNT_FRAGMENT_SIZE_MAX);
+	if (!ret && card->fragment_size % SNT_FRAGMENT_SIZE_UNIT)
 		ret = snt__fail(EINVAL,
-				"fragment_size is %" PRIu64 ", no multiple of 64",
-				card->fragment_size);
+				"fragment_size is %" PRIu64 ", no multiple of %d",
+				card->fragment_size, SNT_FRAGMENT_SIZE_UNIT);
 	return ret;
 }
 

@@ -45,7 +45,7 @@ static void every_extreme_goes_round(void **state)
 	card.recv_depth = 1;
 	card.scheme = SNT_SCHEME_DQPLB;
 	card.window = 1;
-	card.fragment_size = 256;
+	card.fragment_size = 64;
 	card.lane[0].qp_num = 2;
 	card.lane[0].psn = 0;
 	assert_goes_round(&card);
@@ -285,7 +285,7 @@ static void fields_out_of_range_are_refused(void **state)
 	REFUSED(recv_depth, UINT32_MAX, "recv_depth is 4294967295");
 	REFUSED(window, 1, "window is 1, but SPRAY has none");
 	REFUSED(fragment_size, 0, "fragment_size is 0");
-	REFUSED(fragment_size, 192, "fragment_size is 192, not 256 to 2147483648");
+	REFUSED(fragment_size, 32, "fragment_size is 32, not 64 to 2147483648");
 	REFUSED(fragment_size, 257, "fragment_size is 257, no multiple of 64");
 	REFUSED(fragment_size, (UINT64_C(1) << 31) + 64, "fragment_size is 2147483712");
 	REFUSED(fragment_size, (UINT64_C(1) << 32) + 256,

@@ -60,7 +60,7 @@ void choose_limits(struct link *link, struct end *end, uint32_t lanes)
 
 uint32_t choose_fragment_size(struct world *world)
 {
-	static const uint32_t sizes[] = { 256, 256, 256, 320, 512 };
+	static const uint32_t sizes[] = { 64, 128, 256, 256, 320 };
 
 	return sizes[dice(world, 5)];
 }

@@ -102,8 +102,7 @@ int perf_case_check(const struct perf_case *c)
 		return perf_fail(EINVAL,
 				 "timeout %u is out of range; it must be from 1 to 31",
 				 c->timeout);
-	if (c->fragment % SNT_FRAGMENT_SIZE_UNIT || c->fragment > PERF_SIZE_MAX ||
-	    (c->fragment && c->fragment < SNT_FRAGMENT_SIZE_MIN))
+	if (c->fragment % SNT_FRAGMENT_SIZE_UNIT || c->fragment > PERF_SIZE_MAX)
 		return perf_fail(
 			EINVAL,
 			"fragment size %llu is not a multiple of %d from %d to %u",

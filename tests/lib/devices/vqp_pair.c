@@ -22,10 +22,16 @@ void vqp_pair_clock(snt_clock_fn clock)
 }
 
 static const struct snt_control *pair_control;
+static const struct snt_cq_opts *pair_cq;
 
 void vqp_pair_control(const struct snt_control *control)
 {
 	pair_control = control;
+}
+
+void vqp_pair_cq(const struct snt_cq_opts *opts)
+{
+	pair_cq = opts;
 }
 
 static void open_end(struct vqp_pair *pair, struct vqp_end *end, unsigned devices,
@@ -51,7 +57,7 @@ static void open_end(struct vqp_pair *pair, struct vqp_end *end, unsigned device
 	assert_success(
 		snt_mem_register(end->ctx, end->buffer, VQP_BUFFER, ACCESS, &end->mem));
 	assert_success(snt_mem_token(end->mem, &end->token));
-	assert_success(snt_cq_create(end->ctx, NULL, &end->cq));
+	assert_success(snt_cq_create(end->ctx, pair_cq, &end->cq));
 	if (given)
 		opts = *given;
 	opts.cq = end->cq;

@@ -53,6 +53,9 @@ void vqp_pair_log(snt_log_fn log);
  * the devices' own; NULL: none. */
 void vqp_pair_control(const struct snt_control *control);
 
+/* The CQs of all pairs that are made from now on; NULL: all defaults. */
+void vqp_pair_cq(const struct snt_cq_opts *opts);
+
 /* Closes what is connected, polls until the end, and expects nothing left. */
 void vqp_pair_close(struct vqp_pair *pair);
 

@@ -123,7 +123,7 @@ def wrong_usage(tool: Tool):
             (["--local", "--depth", "1-4096", "--lanes", "1-128", "--size", "1-128m",
               "--op", "all"], 2, "cases"),
             (["--local", "--fragment", "100"], 2, "multiple of 64"),
-            (["--local", "--fragment", "64,4k"], 2, "from 256 to"),
+            (["--local", "--fragment", "64,512m"], 2, "from 64 to"),
             (["--port", "1", "127.0.0.1"], 1, "127.0.0.1, port 1"),
             (["--local", "--report", "/nowhere/at/all.html", "-n", "1", "-s", "1", *QUICK],
              1, "/nowhere/at/all.html")):

@@ -213,7 +213,7 @@ static void values_out_of_range_are_refused(void **state)
 	REFUSED(mtu, UINT32_MAX);
 	REFUSED(timeout, 32);
 	REFUSED(fragment, 1);
-	REFUSED(fragment, 192);
+	REFUSED(fragment, 96);
 	REFUSED(fragment, PERF_SIZE_MAX + 64);
 #undef REFUSED
 }
