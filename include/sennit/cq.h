@@ -125,6 +125,10 @@ struct snt_cq_opts {
 	 * with SNT_CQ_OPS_POLLED. */
 	struct snt_loop *loop;
 	uint32_t ops; /* enum snt_cq_ops; they need a loop */
+	/* Completion vector: which of a device's interrupts announces completions, below
+	 * snt_device_info.comp_vector_count of every device. Programs with a loop on each
+	 * processor give each loop's CQ a vector of its own. Not of adopted CQs. */
+	uint32_t comp_vector;
 };
 
 /**
@@ -132,9 +136,9 @@ struct snt_cq_opts {
  * @opts: NULL for all defaults
  *
  * Ownership: adopted CQs stay the program's and must outlive it.
- * Returns: 0; -EINVAL for a depth beyond a device's limit, which the text names, or for
- * options that are out of range or contradict each other; -ECHILD after a fork; -ENOMEM;
- * the errno of the device.
+ * Returns: 0; -EINVAL for a depth or completion vector beyond a device's limit, which the
+ * text names, or for options that are out of range or contradict each other; -ECHILD
+ * after a fork; -ENOMEM; the errno of the device.
  */
 SNT_API int snt_cq_create(struct snt_ctx *ctx, const struct snt_cq_opts *opts,
 			  struct snt_cq **cq_out);
@@ -242,6 +246,13 @@ SNT_API unsigned snt_cq_count(const struct snt_cq *cq);
  */
 SNT_API struct ibv_cq *snt_cq_physical(const struct snt_cq *cq, unsigned index,
 				       unsigned *device_out);
+
+/**
+ * snt_cq_num - get the number of a virtual CQ
+ *
+ * From 1, in order of creation, and unique in the process. Error texts and logs have it.
+ */
+SNT_API uint32_t snt_cq_num(const struct snt_cq *cq);
 
 /**
  * snt_cq_stray_count - count completions that belonged to no virtual QP

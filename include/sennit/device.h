@@ -89,7 +89,9 @@ struct snt_device_info {
 	uint32_t read_out_max; /* READs and atomics one QP can have in flight */
 	uint32_t srq_max;
 	uint32_t srq_depth_max;
-	int32_t atomics; /* non-zero: the device performs them */
+	uint32_t pkey_count;	    /* entries in the port's table of P_Keys */
+	uint32_t comp_vector_count; /* for snt_cq_opts.comp_vector */
+	int32_t atomics;	    /* non-zero: the device performs them */
 	/* SNT_PATH_SHM: a soft device that uses shared memory with soft devices of the
 	 * same user on this host, and UDP with all others; snt_lane_info has the path
 	 * of a lane. */

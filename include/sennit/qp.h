@@ -150,6 +150,10 @@ struct snt_qp_opts {
 	uint8_t traffic_class;	/* of RoCE and InfiniBand global routing */
 	uint8_t service_level;
 	uint8_t hop_limit; /* 0: 64 */
+	/* The partition: an index in each port's table of P_Keys, the same on all
+	 * devices. RoCE has only the default partition, 0. Adopted QPs get it when they
+	 * are reset. */
+	uint16_t pkey_index;
 	/* 4.096 us << timeout; 0: 14, or for a connection as detect_ns (conn.h)
 	 * requires */
 	uint8_t timeout;

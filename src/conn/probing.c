@@ -242,6 +242,7 @@ static int open_probe_qp(struct probe_qp *probe_qp, const struct snt_qp_opts *li
 		.traffic_class = like->traffic_class,
 		.service_level = like->service_level,
 		.hop_limit = like->hop_limit,
+		.pkey_index = like->pkey_index,
 		.timeout = like->timeout,
 		.retry_count = 7,
 		.read_depth = 1,

@@ -72,6 +72,7 @@ static void take_port(const struct ibv_port_attr *attr, struct snt_device_info *
 	info->speed_mbps = speed_mbps(attr->active_width, attr->active_speed);
 	info->lid = attr->lid;
 	info->message_size_max = attr->max_msg_sz;
+	info->pkey_count = attr->pkey_tbl_len;
 	/* Devices from before RoCE leave the link layer unspecified. */
 	info->link = attr->link_layer == IBV_LINK_LAYER_ETHERNET ? SNT_LINK_ETHERNET
 								 : SNT_LINK_INFINIBAND;
@@ -187,6 +188,8 @@ int snt__port_probe(const struct snt_device *device, struct snt__port *port_out)
 		return failed_to(device, ret, "the port");
 	port_out->cap_flags = device_attr.device_cap_flags;
 	take_limits(&device_attr, &port_out->info);
+	port_out->info.comp_vector_count =
+		sane_limit(device->context->num_comp_vectors);
 	take_port(&port_attr, &port_out->info);
 	port_out->info.path = snt__device_path(device, NULL);
 	/* The rate that its verbs report is for programs that expect one. */

@@ -41,6 +41,7 @@ int snt__qp_to_init(struct snt_qp *qp, struct snt__lane *lane)
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_INIT,
 		.port_num = device->number,
+		.pkey_index = qp->opts.pkey_index,
 		.qp_access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
 				   IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC,
 	};

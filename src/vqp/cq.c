@@ -9,6 +9,8 @@
 #include "vqp/cq.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,6 +22,8 @@
 
 #define DEPTH_DEFAULT	   4096
 #define PER_DEVICE_DEFAULT 16
+
+static atomic_uint cqs_made;
 
 void snt__cq_list(struct snt_cq *cq, struct snt__ready *ready)
 {
@@ -356,10 +360,13 @@ int snt__cq_poll(struct snt_cq *cq, struct snt_wc *wc, int max)
 	return count ? drain(cq, cq->physical, count, wc, max) : 0;
 }
 
-static __attribute__((noinline, cold)) int refuse_poll(void)
+static __attribute__((noinline, cold)) int refuse_poll(const struct snt_cq *cq)
 {
-	return snt__fail(EINVAL, "this CQ is served by the loop (snt_cq_opts.ops); its "
-				 "completions are callbacks of ops");
+	return snt__fail(
+		EINVAL,
+		"CQ %u is served by its loop (snt_cq_opts.ops); its completions "
+		"are callbacks of ops",
+		cq->num);
 }
 
 /* Everything but the fast path. */
@@ -367,7 +374,7 @@ static __attribute__((noinline)) int poll_slowly(struct snt_cq *cq, struct snt_w
 						 int max)
 {
 	if (cq->notify.served)
-		return refuse_poll();
+		return refuse_poll(cq);
 	return max > 0 ? poll_all(cq, wc, max) : 0;
 }
 
@@ -402,7 +409,7 @@ int snt_cq_poll_index(struct snt_cq *cq, unsigned index, struct snt_wc *wc, int 
 		return snt__fail(EINVAL, "there is no physical CQ %u; there are %u",
 				 index, cq->physical_count);
 	if (cq->notify.served)
-		return refuse_poll();
+		return refuse_poll(cq);
 	if (max <= 0)
 		return 0;
 	total = take_waiting(cq, wc, max);
@@ -485,6 +492,11 @@ struct ibv_cq *snt_cq_physical(const struct snt_cq *cq, unsigned index,
 	return cq->physical[index].cq;
 }
 
+uint32_t snt_cq_num(const struct snt_cq *cq)
+{
+	return cq->num;
+}
+
 uint64_t snt_cq_stray_count(const struct snt_cq *cq)
 {
 	return cq->stray_count;
@@ -521,9 +533,9 @@ static int create_cq(struct snt_cq *cq, unsigned device_index, struct ibv_cq **c
 	if (ret)
 		return ret;
 	ret = device->control.create_cq(device->context, cq->depth, physical, channel,
-					0, cq_out);
-	return ret ? snt__fail(-ret, "%s: no CQ with %u entries: %s", device->name,
-			       cq->depth, strerror(-ret))
+					(int)cq->comp_vector, cq_out);
+	return ret ? snt__fail(-ret, "%s: no CQ with %u entries on vector %u: %s",
+			       device->name, cq->depth, cq->comp_vector, strerror(-ret))
 		   : 0;
 }
 
@@ -675,6 +687,24 @@ static int check_depth(struct snt_cq *cq, const struct snt_cq_opts *opts)
 	return 0;
 }
 
+/* A number of 0 is not known. */
+static int check_vector(struct snt_cq *cq, const struct snt_cq_opts *opts)
+{
+	cq->comp_vector = opts->comp_vector;
+	for (unsigned i = 0; i < cq->ctx->device_count; i++) {
+		uint32_t count = snt__port(cq->ctx->device[i])->info.comp_vector_count;
+
+		if (opts->comp_vector > INT_MAX ||
+		    (count && opts->comp_vector >= count))
+			return snt__fail(
+				EINVAL,
+				"%s: snt_cq_opts.comp_vector is %u; the device "
+				"has %u, numbered from 0",
+				cq->ctx->device[i]->name, opts->comp_vector, count);
+	}
+	return 0;
+}
+
 /* Stops if a device refuses, so that it can be tried again. */
 static int free_physical(struct snt_cq *cq)
 {
@@ -722,6 +752,8 @@ static int set_up(struct snt_cq *cq, const struct snt_cq_opts *opts)
 	int ret = check_depth(cq, opts);
 
 	if (!ret)
+		ret = check_vector(cq, opts);
+	if (!ret)
 		ret = check_notify(cq, opts);
 	if (ret)
 		return ret;
@@ -761,6 +793,7 @@ int snt_cq_create(struct snt_ctx *ctx, const struct snt_cq_opts *user_opts,
 	if (!cq)
 		return snt__fail(ENOMEM, "no memory for a virtual CQ");
 	cq->ctx = ctx;
+	cq->num = 1 + atomic_fetch_add(&cqs_made, 1);
 	cq->front.batch = cq->batch;
 	cq->front.batch_max = SNT__BATCH;
 	cq->front.take = take_first;

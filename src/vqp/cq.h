@@ -38,6 +38,8 @@ struct snt_cq {
 	struct snt_loop *loop; /* NULL: none */
 	uint32_t physical_max;
 	uint32_t depth;
+	uint32_t comp_vector;
+	uint32_t num;
 	uint32_t qp_count;
 	struct snt__link srqs; /* that report to it */
 	uint64_t stray_count;

@@ -137,6 +137,9 @@ int snt__qp_opts_fit(const struct snt_qp_opts *opts, const struct snt_device *de
 	if (info->qp_depth_max && opts->recv_depth + SNT__MARKERS > info->qp_depth_max)
 		return beyond(device, "recv_depth (and 2)",
 			      opts->recv_depth + SNT__MARKERS, info->qp_depth_max);
+	if (info->pkey_count && opts->pkey_index >= info->pkey_count)
+		return beyond(device, "pkey_index", opts->pkey_index,
+			      info->pkey_count - 1);
 	if (info->read_in_max && opts->read_depth > info->read_in_max)
 		return beyond(device, "read_depth", opts->read_depth,
 			      info->read_in_max);
@@ -192,6 +195,7 @@ static const struct changeable {
 	CHANGEABLE(adopted_count, NEVER),
 	CHANGEABLE(lane_devices, NEVER),
 	CHANGEABLE(srq, NEVER),
+	CHANGEABLE(pkey_index, NEVER),
 	CHANGEABLE(mtu, UNCONNECTED),
 	CHANGEABLE(fragment_size, UNCONNECTED),
 	CHANGEABLE(traffic_class, UNCONNECTED),

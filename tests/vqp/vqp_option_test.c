@@ -166,6 +166,102 @@ static void what_no_device_can_do_is_refused(void **state)
 	vqp_pair_close(pair);
 }
 
+/* A device with several partitions and interrupts, in a context of its own. */
+static struct snt_ctx *open_wide(struct scripted_fabric *fabric,
+				 struct scripted_device **device_out)
+{
+	const struct scripted_device_opts wide = { .pkey_max = 3, .vector_max = 4 };
+	struct snt_adopted adopted;
+	struct snt_ctx_opts opts = { .size = sizeof(opts),
+				     .adopted = &adopted,
+				     .adopted_count = 1 };
+	struct snt_ctx *ctx = NULL;
+
+	*device_out = scripted_device_create(fabric, &wide);
+	adopted = scripted_adopted(*device_out);
+	assert_success(snt_ctx_create(&opts, &ctx));
+	return ctx;
+}
+
+static uint16_t pkey_index_of(const struct snt_qp *qp,
+			      const struct snt_control *control)
+{
+	struct snt_lane_info lane = SNT_INIT(lane);
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+
+	assert_success(snt_qp_query_lane(qp, 0, &lane));
+	assert_success(control->query_qp(lane.qp, &attr, IBV_QP_PKEY_INDEX, &init));
+	return attr.pkey_index;
+}
+
+static void lanes_are_in_the_partition_that_was_asked_for(void **state)
+{
+	struct scripted_fabric *fabric = scripted_fabric_create(1);
+	struct scripted_device *device;
+	struct snt_ctx *ctx = open_wide(fabric, &device);
+	const struct snt_control *control = scripted_adopted(device).control;
+	struct snt_qp_opts opts = SNT_INIT(opts, .lanes = 2, .pkey_index = 2);
+	struct snt_device_info info = SNT_INIT(info);
+	struct snt_cq *cq;
+	struct snt_qp *qp;
+
+	(void)state;
+	assert_success(snt_device_query(snt_ctx_device(ctx, 0), &info));
+	assert_int_equal(info.pkey_count, 3);
+	assert_success(snt_qp_create_with_cq(ctx, NULL, &opts, &cq, &qp));
+	assert_int_equal(pkey_index_of(qp, control), 2);
+	assert_success(snt_qp_reset(qp));
+	assert_int_equal(pkey_index_of(qp, control), 2);
+	assert_error(snt_qp_modify(qp, &(struct snt_qp_opts){ .size = sizeof(opts),
+							      .pkey_index = 1 }),
+		     EINVAL, "pkey_index is settled when a QP is made");
+	assert_success(snt_qp_destroy(qp));
+	opts.cq = cq;
+	opts.pkey_index = 3;
+	assert_error(snt_qp_create(ctx, &opts, &qp), EINVAL,
+		     "pkey_index 3 is beyond the device's limit of 2");
+	assert_success(snt_cq_destroy(cq));
+	assert_success(snt_ctx_destroy(ctx));
+	assert_int_equal(scripted_fabric_destroy(fabric), 0);
+}
+
+static void cqs_use_the_vector_that_was_asked_for(void **state)
+{
+	struct scripted_fabric *fabric = scripted_fabric_create(1);
+	struct scripted_device *device;
+	struct snt_ctx *ctx = open_wide(fabric, &device);
+	struct snt_cq_opts cq_opts = SNT_INIT(cq_opts, .comp_vector = 3);
+	struct snt_qp_opts opts = SNT_INIT(opts);
+	struct snt_device_info info = SNT_INIT(info);
+	struct snt_cq *cq = NULL;
+	struct snt_qp *qp;
+
+	(void)state;
+	assert_success(snt_device_query(snt_ctx_device(ctx, 0), &info));
+	assert_int_equal(info.comp_vector_count, 4);
+	assert_success(snt_qp_create_with_cq(ctx, &cq_opts, &opts, &cq, &qp));
+	assert_int_equal(scripted_cq_vector(snt_cq_physical(cq, 0, NULL)), 3);
+	assert_success(snt_qp_destroy(qp));
+	assert_success(snt_cq_destroy(cq));
+	cq_opts.comp_vector = 4;
+	assert_error(snt_cq_create(ctx, &cq_opts, &cq), EINVAL,
+		     "comp_vector is 4; the device has 4, numbered from 0");
+	assert_success(snt_ctx_destroy(ctx));
+	assert_int_equal(scripted_fabric_destroy(fabric), 0);
+}
+
+static void virtual_cqs_have_numbers_of_their_own(void **state)
+{
+	struct vqp_pair *pair = vqp_pair_open(1, NULL);
+	uint32_t first = snt_cq_num(pair->end[0].cq);
+
+	(void)state;
+	assert_true(first >= 1);
+	assert_int_equal(snt_cq_num(pair->end[1].cq), first + 1);
+	vqp_pair_close(pair);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -175,6 +271,9 @@ int main(void)
 		cmocka_unit_test(wrs_have_as_many_sges_as_the_header_says),
 		cmocka_unit_test(what_no_packet_can_carry_is_refused),
 		cmocka_unit_test(what_no_device_can_do_is_refused),
+		cmocka_unit_test(lanes_are_in_the_partition_that_was_asked_for),
+		cmocka_unit_test(cqs_use_the_vector_that_was_asked_for),
+		cmocka_unit_test(virtual_cqs_have_numbers_of_their_own),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -75,6 +75,7 @@ static const struct {
 	LIMIT(mr_max, false),	       LIMIT(mr_size_max, true),
 	LIMIT(read_in_max, false),     LIMIT(read_out_max, false),
 	LIMIT(srq_max, false),	       LIMIT(srq_depth_max, false),
+	LIMIT(pkey_count, false),      LIMIT(comp_vector_count, false),
 #undef LIMIT
 };
 #define LIMIT_COUNT (sizeof(limits) / sizeof(*limits))

@@ -184,6 +184,8 @@ static void fill_limits(struct scripted_device_opts *limits)
 	DEFAULT(limits->srq_max, 64);
 	DEFAULT(limits->srq_wr_max, 4096);
 	DEFAULT(limits->read_max, 16);
+	DEFAULT(limits->pkey_max, 1);
+	DEFAULT(limits->vector_max, 1);
 }
 
 static void set_gid(struct scripted_device *device, unsigned index,
@@ -251,7 +253,7 @@ static void fill_context(struct scripted_device *device)
 	context->device = &device->ibv;
 	context->cmd_fd = -1;
 	context->async_fd = device->async.read_fd;
-	context->num_comp_vectors = 1;
+	context->num_comp_vectors = device->limits.vector_max;
 	context->ops.post_send = scripted__post_send;
 	context->ops.post_recv = scripted__post_recv;
 	context->ops.post_srq_recv = scripted__post_srq_recv;

@@ -132,6 +132,8 @@ struct scripted_device_opts {
 	int srq_max;	      /* 64 */
 	int srq_wr_max;	      /* 4096 */
 	int read_max;	      /* 16 READs and atomics, in and out */
+	int pkey_max;	      /* 1 */
+	int vector_max;	      /* 1 completion vector */
 };
 
 /**
@@ -333,6 +335,9 @@ unsigned scripted_live(const struct scripted_device *device, enum scripted_kind 
 /* The i-th QP or CQ of a device in order of creation, or NULL. */
 struct ibv_qp *scripted_qp_at(const struct scripted_device *device, unsigned index);
 struct ibv_cq *scripted_cq_at(const struct scripted_device *device, unsigned index);
+
+/* The completion vector that a CQ was made with. */
+int scripted_cq_vector(struct ibv_cq *cq);
 
 struct scripted_counters {
 	uint64_t send_calls; /* doorbells */

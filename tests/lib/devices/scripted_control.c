@@ -53,7 +53,7 @@ static int scripted__query_device(struct ibv_context *context,
 		.max_srq = limits->srq_max,
 		.max_srq_wr = limits->srq_wr_max,
 		.max_srq_sge = limits->sge_max,
-		.max_pkeys = 1,
+		.max_pkeys = limits->pkey_max,
 		.phys_port_cnt = 1,
 	};
 	return 0;
@@ -74,7 +74,7 @@ static int scripted__query_port(struct ibv_context *context, uint8_t port,
 		.active_mtu = device->limits.mtu,
 		.gid_tbl_len = SCRIPTED_GID_MAX,
 		.max_msg_sz = device->limits.message_max,
-		.pkey_tbl_len = 1,
+		.pkey_tbl_len = device->limits.pkey_max,
 		.lid = infiniband ? device->ordinal : 0,
 		.active_width = 2,  /* 4X */
 		.active_speed = 32, /* EDR */

@@ -29,11 +29,17 @@ int scripted__create_cq(struct ibv_context *context, int cqe, void *cq_context,
 	cq->ibv.context = context;
 	cq->ibv.channel = channel;
 	cq->ibv.cq_context = cq_context;
+	cq->vector = vector;
 	if (channel)
 		container_of(channel, struct scripted_channel, ibv)->object.users++;
 	scripted__object_add(device, &cq->object, SCRIPTED_CQ);
 	*cq_out = &cq->ibv;
 	return 0;
+}
+
+int scripted_cq_vector(struct ibv_cq *cq)
+{
+	return scripted__cq(cq)->vector;
 }
 
 void scripted__cq_free(struct scripted_cq *cq)

@@ -143,6 +143,7 @@ struct scripted_cq {
 	uint64_t tail;
 	uint64_t head;
 	unsigned overruns;
+	int vector;
 	int poll_limit;
 	unsigned fail_poll;
 	bool held;

@@ -233,7 +233,7 @@ static bool attr_valid(const struct scripted_device *device,
 
 	if ((mask & IBV_QP_PORT) && attr->port_num != 1)
 		return false;
-	if ((mask & IBV_QP_PKEY_INDEX) && attr->pkey_index != 0)
+	if ((mask & IBV_QP_PKEY_INDEX) && attr->pkey_index >= device->limits.pkey_max)
 		return false;
 	if ((mask & IBV_QP_AV) && !path_valid(device, &attr->ah_attr))
 		return false;
