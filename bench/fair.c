@@ -85,8 +85,7 @@ static void post_busy_write(struct busy_qp *qp, struct snt_op *op)
 {
 	struct snt_sge sge = { end.mem, end.bytes, LENGTH };
 
-	check_call(snt_op_write(qp->qp, op, &sge, 1, &end.peer.token,
-				end.peer.token.addr, 0),
+	check_call(snt_op_write(qp->qp, op, &sge, &end.peer.token, end.peer.token.addr),
 		   "a write");
 	end.in_flight++;
 }

@@ -42,7 +42,7 @@ static void on_event(void *unused, struct snt_conn *of, enum snt_conn_event even
 
 	(void)unused;
 	if (event == SNT_CONN_PREPARE)
-		check(snt_op_recv(snt_conn_qp(of), &recv_op, &sge, 1), "receive");
+		check(snt_op_recv(snt_conn_qp(of), &recv_op, &sge), "receive");
 	if (event == SNT_CONN_PEER_DONE)
 		check(snt_conn_disconnect(of, 10 * SECONDS), "disconnect");
 }
@@ -78,7 +78,7 @@ static void say(void)
 	struct snt_sge sge = { mem, bytes.out, sizeof(bytes.out) };
 	struct snt_op op = { 0 };
 
-	check(snt_op_send(snt_conn_qp(conn), &op, &sge, 1, 0), "send");
+	check(snt_op_send(snt_conn_qp(conn), &op, &sge), "send");
 	check(snt_op_wait(&op, 10 * SECONDS), "send");
 }
 

@@ -31,8 +31,7 @@ static void read_table(struct end *client)
 	struct snt_op op = { 0 };
 	unsigned wrong = 0;
 
-	ends_check(snt_op_read(client->qp, &op, &sge, 1, &client->peer,
-			       client->peer.addr, 0),
+	ends_check(snt_op_read(client->qp, &op, &sge, &client->peer, client->peer.addr),
 		   "read");
 	ends_await(&op, "read");
 	for (unsigned i = 0; i < RECORDS; i++)

@@ -22,11 +22,15 @@ struct shared {
 static uint64_t fetch_add(struct end *client, size_t at, uint64_t add)
 {
 	struct snt_sge old = { client->mem, client->memory + at, sizeof(uint64_t) };
+	struct snt_send_wr wr = { .opcode = SNT_OP_FETCH_ADD,
+				  .sge = &old,
+				  .sge_count = 1,
+				  .remote = &client->peer,
+				  .remote_addr = client->peer.addr + at,
+				  .compare_add = add };
 	struct snt_op op = { 0 };
 
-	ends_check(snt_op_fetch_add(client->qp, &op, &old, &client->peer,
-				    client->peer.addr + at, add, 0),
-		   "fetch and add");
+	ends_check(snt_op_post(client->qp, &op, &wr), "fetch and add");
 	ends_await(&op, "fetch and add");
 	return op.old;
 }
@@ -34,11 +38,16 @@ static uint64_t fetch_add(struct end *client, size_t at, uint64_t add)
 static uint64_t compare_swap(struct end *client, size_t at, uint64_t from, uint64_t to)
 {
 	struct snt_sge old = { client->mem, client->memory + at, sizeof(uint64_t) };
+	struct snt_send_wr wr = { .opcode = SNT_OP_CMP_SWAP,
+				  .sge = &old,
+				  .sge_count = 1,
+				  .remote = &client->peer,
+				  .remote_addr = client->peer.addr + at,
+				  .compare_add = from,
+				  .swap = to };
 	struct snt_op op = { 0 };
 
-	ends_check(snt_op_cmp_swap(client->qp, &op, &old, &client->peer,
-				   client->peer.addr + at, from, to, 0),
-		   "compare and swap");
+	ends_check(snt_op_post(client->qp, &op, &wr), "compare and swap");
 	ends_await(&op, "compare and swap");
 	return op.old;
 }
@@ -52,11 +61,10 @@ static void add_to_sum(struct end *client, uint64_t add)
 	uint64_t sum_addr = client->peer.addr + offsetof(struct shared, sum);
 	struct snt_op op = { 0 };
 
-	ends_check(snt_op_read(client->qp, &op, &sge, 1, &client->peer, sum_addr, 0),
-		   "read");
+	ends_check(snt_op_read(client->qp, &op, &sge, &client->peer, sum_addr), "read");
 	ends_await(&op, "read");
 	ours->sum += add;
-	ends_check(snt_op_write(client->qp, &op, &sge, 1, &client->peer, sum_addr, 0),
+	ends_check(snt_op_write(client->qp, &op, &sge, &client->peer, sum_addr),
 		   "write");
 	ends_await(&op, "write");
 }

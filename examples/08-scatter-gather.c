@@ -26,15 +26,18 @@ static void gather(struct end *client)
 		{ client->mem, client->memory + APART, BODY },
 		{ client->mem, client->memory + 2 * APART, TRAILER },
 	};
+	struct snt_send_wr wr = { .opcode = SNT_OP_WRITE,
+				  .sge = sge,
+				  .sge_count = 3,
+				  .remote = &client->peer,
+				  .remote_addr = client->peer.addr };
 	struct snt_op op = { 0 };
 	unsigned at = 0;
 
 	for (unsigned i = 0; i < 3; i++)
 		for (unsigned j = 0; j < sge[i].length; j++)
 			((unsigned char *)sge[i].addr)[j] = byte_at(at++);
-	ends_check(snt_op_write(client->qp, &op, sge, 3, &client->peer,
-				client->peer.addr, 0),
-		   "write");
+	ends_check(snt_op_post(client->qp, &op, &wr), "write");
 	ends_await(&op, "write");
 }
 

@@ -40,9 +40,8 @@ static void write_all(struct end *client)
 		if (i >= DEPTH)
 			ends_await(next, "write");
 		if (i < WRITES)
-			ends_check(snt_op_write(client->qp, next, &sge, 1,
-						&client->peer, client->peer.addr + at,
-						0),
+			ends_check(snt_op_write(client->qp, next, &sge, &client->peer,
+						client->peer.addr + at),
 				   "write");
 	}
 	snt_conn_explain(client->conn[0], text, sizeof(text));

@@ -33,8 +33,8 @@ static void exchange(struct rdma_echo *rdma, unsigned end)
 {
 	struct snt_sge out = part(rdma, 2 * end), in = part(rdma, 2 * end + 1);
 
-	echo_check(snt_op_recv(rdma->qp[end], &rdma->recv[end], &in, 1), "receive");
-	echo_check(snt_op_send(rdma->qp[end], &rdma->send[end], &out, 1, 0), "send");
+	echo_check(snt_op_recv(rdma->qp[end], &rdma->recv[end], &in), "receive");
+	echo_check(snt_op_send(rdma->qp[end], &rdma->send[end], &out), "send");
 }
 
 static void check_op(const struct snt_op *op, const char *what)
@@ -110,7 +110,7 @@ static void rdma_open(struct rdma_echo *rdma)
 		rdma->send[i].arg = rdma->recv[i].arg = rdma;
 	}
 	in = part(rdma, 3);
-	echo_check(snt_op_recv(rdma->qp[1], &rdma->recv[1], &in, 1), "receive");
+	echo_check(snt_op_recv(rdma->qp[1], &rdma->recv[1], &in), "receive");
 	ask(rdma);
 }
 

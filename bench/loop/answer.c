@@ -49,7 +49,7 @@ static void ask(struct snt_op *op)
 {
 	struct snt_sge sge = { x.mem, x.buffer, 64 };
 
-	if (snt_op_write(x.qp[0], op, &sge, 1, &x.token, x.token.addr, 0))
+	if (snt_op_write(x.qp[0], op, &sge, &x.token, x.token.addr))
 		die("no write");
 	x.due_ns = now_ns() + ANSWER_NS;
 }

@@ -56,7 +56,7 @@ static void dispatch_bursts(void *arg, unsigned total)
 	struct world *world = arg;
 
 	for (unsigned i = 0; i < total; i += BATCH) {
-		snt_op_batch(world->qp[0], world->ops, world->wr, BATCH);
+		snt_op_post_batch(world->qp[0], world->ops, world->wr, BATCH);
 		for (world->done = 0; world->done < BATCH;)
 			snt_loop_dispatch(world->loop, 0);
 	}
@@ -122,7 +122,7 @@ static void count_syscalls(struct bench *bench)
 	while (poll(&poller, 1, 0) == 1)
 		snt_loop_dispatch(served.loop, 0);
 	for (unsigned i = 0; i < bursts; i++) {
-		snt_op_batch(served.qp[0], served.ops, served.wr, BATCH);
+		snt_op_post_batch(served.qp[0], served.ops, served.wr, BATCH);
 		served.done = 0;
 		syscall_counting = true;
 		for (; poll(&poller, 1, 0) == 1; wakes++)
@@ -156,7 +156,7 @@ static void repeat_op(struct snt_op *op)
 	served.done++;
 	if (repeats) {
 		repeats--;
-		snt_op_batch(served.qp[0], &op, served.wr, 1);
+		snt_op_post_batch(served.qp[0], &op, served.wr, 1);
 	}
 }
 
@@ -169,7 +169,7 @@ static void take_turns(void *arg, unsigned total)
 		served.op[i].done = repeat_op;
 	repeats = total - BATCH;
 	served.done = 0;
-	snt_op_batch(served.qp[0], served.ops, served.wr, BATCH);
+	snt_op_post_batch(served.qp[0], served.ops, served.wr, BATCH);
 	while (served.done < total && poll(&poller, 1, -1) == 1)
 		snt_loop_dispatch(served.loop, budget);
 	for (int i = 0; i < BATCH; i++)

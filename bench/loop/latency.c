@@ -149,8 +149,8 @@ static void there_and_back(void *arg, unsigned count)
 
 	snt_loop_set_spin(here.loop, way->spin_ns);
 	for (unsigned i = 0; i < count; i++) {
-		if (snt_op_recv(here.qp, &recv_op, &to, 1) ||
-		    snt_op_send(here.qp, &send_op, &from, 1, 0) ||
+		if (snt_op_recv(here.qp, &recv_op, &to) ||
+		    snt_op_send(here.qp, &send_op, &from) ||
 		    snt_op_wait(&recv_op, -1) || snt_op_wait(&send_op, -1))
 			die("no answer");
 	}

@@ -65,7 +65,7 @@ static void run_batches(void *arg, unsigned total)
 {
 	(void)arg;
 	for (unsigned i = 0; i < total; i += BATCH) {
-		snt_op_batch(x.qp[1], x.ops, x.wr, BATCH);
+		snt_op_post_batch(x.qp[1], x.ops, x.wr, BATCH);
 		for (x.done = 0; x.done < BATCH;)
 			snt_loop_poll(x.loop, 0);
 	}
@@ -76,8 +76,7 @@ static void run_each(void *arg, unsigned total)
 	(void)arg;
 	for (unsigned i = 0; i < total; i += BATCH) {
 		for (int n = 0; n < BATCH; n++)
-			snt_op_write(x.qp[1], &x.op[n], &x.sge, 1, &x.token,
-				     x.token.addr, 0);
+			snt_op_write(x.qp[1], &x.op[n], &x.sge, &x.token, x.token.addr);
 		for (x.done = 0; x.done < BATCH;)
 			snt_loop_poll(x.loop, 0);
 	}
@@ -88,8 +87,7 @@ static void run_deadlines(void *arg, unsigned total)
 	(void)arg;
 	for (unsigned i = 0; i < total; i += BATCH) {
 		for (int n = 0; n < BATCH; n++) {
-			snt_op_write(x.qp[1], &x.op[n], &x.sge, 1, &x.token,
-				     x.token.addr, 0);
+			snt_op_write(x.qp[1], &x.op[n], &x.sge, &x.token, x.token.addr);
 			snt_op_timeout(&x.op[n], 1000000000, SNT_CANCEL_DETACH);
 		}
 		for (x.done = 0; x.done < BATCH;)

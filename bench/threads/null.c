@@ -159,7 +159,7 @@ static unsigned run_ops(void *arg)
 	struct load *load = arg;
 
 	for (unsigned round = 0; round < ROUNDS; round++) {
-		snt_op_batch(load->qp, load->ops, load->wr, OP_BATCH);
+		snt_op_post_batch(load->qp, load->ops, load->wr, OP_BATCH);
 		for (load->done = 0; load->done < OP_BATCH;)
 			snt_loop_poll(load->loop, 0);
 	}

@@ -113,8 +113,8 @@ SNT_API int snt_mw_send_inv(struct snt_qp *qp, const struct snt_sge *sge,
 /**
  * snt_op_bind, snt_op_invalidate, snt_op_send_inv - the calls above as ops
  *
- * Cancel: as snt_op_write(), by SNT_CANCEL_DETACH or SNT_CANCEL_ABORT.
- * Returns: as the calls above; and as snt_op_send().
+ * Cancel: as snt_op_post(), by SNT_CANCEL_DETACH or SNT_CANCEL_ABORT.
+ * Returns: as the calls above; and as snt_op_post().
  */
 SNT_API int snt_op_bind(struct snt_qp *qp, struct snt_op *op, struct snt_mw *mw,
 			const struct snt_sge *range, unsigned access, unsigned flags);

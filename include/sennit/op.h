@@ -17,7 +17,7 @@
  *
  *	struct snt_op op = { .done = written };
  *	...
- *	ret = snt_op_write(qp, &op, &sge, 1, &token, remote_addr, 0);
+ *	ret = snt_op_write(qp, &op, &sge, &token, remote_addr);
  *	...snt_loop_dispatch() calls written(&op), with op.result 0 or -errno...
  *
  * The QP reports to a CQ (or two) made with snt_cq_opts::ops. Only ops can be posted on
@@ -39,12 +39,13 @@
  *	-ETIMEDOUT     its deadline passed first, see snt_op_deadline()
  *	-ESHUTDOWN     flushed: the QP was closed or broke, or the peer's did
  *	-EHOSTUNREACH  the peer does not answer (RETRY_EXC_ERR)
- *	-ENOBUFS the peer had no receive buffer for too long (RNR_RETRY_EXC_ERR) -EACCES
- *	refused by a device, mostly the peer's (REM_ACCESS_ERR,
+ *	-ENOBUFS       the peer had no receive buffer for too long (RNR_RETRY_EXC_ERR)
+ *	-EACCES        refused by a device, mostly the peer's (REM_ACCESS_ERR,
  *	               LOC_ACCESS_ERR, LOC_PROT_ERR)
  *	-EMSGSIZE      longer than the receive (LOC_LEN_ERR)
  *	-EREMOTEIO     the peer could not do it (REM_INV_REQ_ERR, REM_OP_ERR)
- *	-EPROTO malformed or unexpected response (BAD_RESP_ERR) -EIO anything else
+ *	-EPROTO        malformed or unexpected response (BAD_RESP_ERR)
+ *	-EIO           anything else
  * qp.h tells what a status means for the rest of the QP.
  *
  * Thread: loop, for every call here.
@@ -96,28 +97,33 @@ struct snt_op {
 };
 
 /**
- * snt_op_send, snt_op_send_imm - send a message
- * @sge: copied during the call, as in all of these; the memory it names is not
- * @imm: 32 bits for the receiver, host order
- * @flags: SNT_SEND_FENCE, SNT_SEND_SOLICITED, SNT_SEND_INLINE; all ops are signalled
+ * snt_op_post - post an operation as an op
+ * @wr: the operation (qp.h). It is copied, with its SGEs; the memory they name is not.
+ *	wr_id is not used, and every op is signalled
  *
- * When the op is over the peer has the message in a receive buffer.
+ * When the op is over,
+ *	WRITE, WRITE_IMM     the bytes are in the peer's memory
+ *	READ                 the bytes are in local memory
+ *	SEND, SEND_IMM       the peer has the message in a receive buffer
+ *	CMP_SWAP, FETCH_ADD  the previous value is in op->old. The device has written it
+ *	                     to the memory of the one SGE, since it writes to registered
+ *	                     memory only; an op in such memory can name its own member.
  *
- * Cancel: while the op waits for a lane it ends at once and the message is never sent.
- * Once detached, the message may still be received.
+ * Cancel: while the op waits for a lane, with nothing sent, it ends at once and has no
+ * effect. Once detached it may still take effect: the peer may get the bytes, the message
+ * or the notification, and until the callback READs and atomics may write local memory;
+ * op->old is valid if op->wc.status is 0.
  * Returns: 0; -EINVAL if the QP has no ops; -EALREADY if the op is in use; -ECHILD; or
  * as snt_qp_post_send().
  */
-SNT_API int snt_op_send(struct snt_qp *qp, struct snt_op *op, const struct snt_sge *sge,
-			unsigned sge_count, unsigned flags);
-SNT_API int snt_op_send_imm(struct snt_qp *qp, struct snt_op *op,
-			    const struct snt_sge *sge, unsigned sge_count, uint32_t imm,
-			    unsigned flags);
+SNT_API int snt_op_post(struct snt_qp *qp, struct snt_op *op,
+			const struct snt_send_wr *wr);
 
 /**
- * snt_op_recv - receive a message or a notification
- * @sge_count: 0: a notification, of a peer's snt_op_write_imm(). On a single
- *	pass-through lane both share one queue, as in verbs.
+ * snt_op_post_recv - receive a message or a notification
+ * @wr: copied, with its SGEs; wr_id is not used. Without an SGE the op receives a
+ *	notification, of a peer's WRITE_IMM; on a single pass-through lane both share one
+ *	queue, as in verbs.
  *
  * May be posted before the QP is connected. The callback finds length and immediate in
  * op->wc.
@@ -130,99 +136,64 @@ SNT_API int snt_op_send_imm(struct snt_qp *qp, struct snt_op *op,
  * Returns: 0; -EINVAL if the QP has no ops; -EALREADY if the op is in use; -ECHILD; or
  * as snt_qp_post_recv().
  */
-SNT_API int snt_op_recv(struct snt_qp *qp, struct snt_op *op, const struct snt_sge *sge,
-			unsigned sge_count);
+SNT_API int snt_op_post_recv(struct snt_qp *qp, struct snt_op *op,
+			     const struct snt_recv_wr *wr);
 
 /**
- * snt_op_srq_recv - receive a message or a notification of any QP that shares receives
+ * snt_op_post_srq_recv - receive a message or a notification of any QP that shares receives
  * @srq: made with a CQ that has ops (srq.h)
  *
  * The callback finds the completion in op->wc, with the receiving QP in op->wc.qp_num.
  *
- * Cancel: with SNT_CANCEL_DETACH as snt_op_recv(): the receive consumes the next message to
- * any of the QPs, which is lost. SNT_CANCEL_ABORT fails with -EOPNOTSUPP, since there is no
- * particular QP to break. Receives left when the SRQ is destroyed end with -ECANCELED.
+ * Cancel: with SNT_CANCEL_DETACH as snt_op_post_recv(): the receive consumes the next
+ * message to any of the QPs, which is lost. SNT_CANCEL_ABORT fails with -EOPNOTSUPP, since
+ * there is no particular QP to break. Receives left when the SRQ is destroyed end with
+ * -ECANCELED.
  * Returns: 0; -EINVAL if the CQ has no ops; -EALREADY if the op is in use; -ECHILD; or
  * as snt_srq_post_recv().
  */
-SNT_API int snt_op_srq_recv(struct snt_srq *srq, struct snt_op *op,
-			    const struct snt_sge *sge, unsigned sge_count);
+SNT_API int snt_op_post_srq_recv(struct snt_srq *srq, struct snt_op *op,
+				 const struct snt_recv_wr *wr);
 
 /**
- * snt_op_read - read memory of the peer
- *
- * When the op is over the bytes are in local memory.
- *
- * Cancel: while the op waits for a lane it ends at once. Once detached, bytes may still
- * arrive until its callback.
- * Returns: as snt_op_send().
- */
-SNT_API int snt_op_read(struct snt_qp *qp, struct snt_op *op, const struct snt_sge *sge,
-			unsigned sge_count, const struct snt_token *remote,
-			uint64_t remote_addr, unsigned flags);
-
-/**
- * snt_op_write, snt_op_write_imm - write memory of the peer
- * @imm: 32 bits for the notification that follows, host order
- *
- * When the op is over the bytes are in the peer's memory.
- *
- * Cancel: while the op waits for a lane, with nothing sent, it ends at once and the
- * peer sees neither bytes nor a notification. Once detached, the bytes may still be
- * written, and the peer notified.
- * Returns: as snt_op_send().
- */
-SNT_API int snt_op_write(struct snt_qp *qp, struct snt_op *op,
-			 const struct snt_sge *sge, unsigned sge_count,
-			 const struct snt_token *remote, uint64_t remote_addr,
-			 unsigned flags);
-SNT_API int snt_op_write_imm(struct snt_qp *qp, struct snt_op *op,
-			     const struct snt_sge *sge, unsigned sge_count,
-			     const struct snt_token *remote, uint64_t remote_addr,
-			     uint32_t imm, unsigned flags);
-
-/**
- * snt_op_cmp_swap, snt_op_fetch_add - change 8 bytes of the peer's memory atomically
- * @result: one SGE of 8 bytes to which the device writes the previous value; the
- *	callback finds it in op->old as well. The program provides it because a device
- *	writes only to registered memory. An op in registered memory can name its own
- *	member.
- *
- * Cancel: while the op waits for its lane it ends at once and has no effect. Once
- * detached, it may or may not take effect; its callback has -ECANCELED, and op->old if
- * op->wc.status is 0.
- * Returns: as snt_op_send().
- */
-SNT_API int snt_op_cmp_swap(struct snt_qp *qp, struct snt_op *op,
-			    const struct snt_sge *result,
-			    const struct snt_token *remote, uint64_t remote_addr,
-			    uint64_t compare, uint64_t swap, unsigned flags);
-SNT_API int snt_op_fetch_add(struct snt_qp *qp, struct snt_op *op,
-			     const struct snt_sge *result,
-			     const struct snt_token *remote, uint64_t remote_addr,
-			     uint64_t add, unsigned flags);
-
-/**
- * snt_op_batch - several ops in one call
+ * snt_op_post_batch - post several ops in one call
  * @ops: @count ops, all different
- * @wr: one WR for each op; wr_id is not used, and all are signalled
+ * @wr: one WR for each op, as in snt_op_post()
  *
  * Rings one doorbell for each lane rather than for each op. Ops are accepted in order
  * until one is refused; each has its own result and callback.
  *
  * Returns: how many were accepted, at least 1; or, if the first was refused, as
- * snt_op_send().
+ * snt_op_post().
  */
-SNT_API int snt_op_batch(struct snt_qp *qp, struct snt_op *const *ops,
-			 const struct snt_send_wr *wr, unsigned count);
+SNT_API int snt_op_post_batch(struct snt_qp *qp, struct snt_op *const *ops,
+			      const struct snt_send_wr *wr, unsigned count);
 
 /**
- * snt_op_recv_batch - several receives in one call
+ * snt_op_post_recv_batch - post several receives in one call
  *
- * Returns: as snt_op_batch().
+ * Returns: as snt_op_post_batch().
  */
-SNT_API int snt_op_recv_batch(struct snt_qp *qp, struct snt_op *const *ops,
-			      const struct snt_recv_wr *wr, unsigned count);
+SNT_API int snt_op_post_recv_batch(struct snt_qp *qp, struct snt_op *const *ops,
+				   const struct snt_recv_wr *wr, unsigned count);
+
+/**
+ * snt_op_send, snt_op_recv, snt_op_read, snt_op_write - the most frequent operations
+ * @sge: NULL: none; snt_op_recv() then receives a notification
+ *
+ * The same as snt_op_post() and snt_op_post_recv() with at most one SGE and no flags.
+ *
+ * Returns: as these.
+ */
+SNT_API int snt_op_send(struct snt_qp *qp, struct snt_op *op,
+			const struct snt_sge *sge);
+SNT_API int snt_op_recv(struct snt_qp *qp, struct snt_op *op,
+			const struct snt_sge *sge);
+SNT_API int snt_op_read(struct snt_qp *qp, struct snt_op *op, const struct snt_sge *sge,
+			const struct snt_token *remote, uint64_t remote_addr);
+SNT_API int snt_op_write(struct snt_qp *qp, struct snt_op *op,
+			 const struct snt_sge *sge, const struct snt_token *remote,
+			 uint64_t remote_addr);
 
 /**
  * snt_op_close - end the traffic of a QP

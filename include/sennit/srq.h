@@ -40,7 +40,7 @@ struct snt_srq;
 struct snt_srq_opts {
 	size_t size;
 	/* Required: where receives are reported; the recv_cq of all its QPs. With ops
-	 * (snt_cq_opts::ops) receives are ops, posted by snt_op_srq_recv() in op.h. */
+	 * (snt_cq_opts::ops) receives are ops, posted by snt_op_post_srq_recv() in op.h. */
 	struct snt_cq *cq;
 	uint32_t device;  /* index in the context */
 	uint32_t depth;	  /* receives posted and not yet reported; 0: 1024 */

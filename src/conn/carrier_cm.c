@@ -190,7 +190,7 @@ static void receive(struct cm *cm, struct slot *slot)
 
 	slot->op.done = received;
 	slot->op.arg = cm;
-	if (snt_op_recv(cm->qp, &slot->op, &sge, 1))
+	if (snt_op_recv(cm->qp, &slot->op, &sge))
 		break_down(cm, -EIO, "the carrier's QP takes no receives");
 	else
 		cm->ops++;
@@ -229,7 +229,7 @@ static void cm_send(struct snt__carrier *carrier, const void *bytes, size_t leng
 	sge = (struct snt_sge){ cm->mem, slot->bytes, length };
 	slot->op.done = sent;
 	slot->op.arg = cm;
-	if (snt_op_send(cm->qp, &slot->op, &sge, 1, 0)) {
+	if (snt_op_send(cm->qp, &slot->op, &sge)) {
 		break_down(cm, -EIO, "the carrier's QP takes no sends");
 		return;
 	}

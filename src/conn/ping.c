@@ -40,7 +40,7 @@ int snt__ping_send(struct snt__ping *ping, struct snt__conn_loop *conn_loop,
 	ping->conn_loop = conn_loop;
 	ping->op.done = answered;
 	ping->op.arg = ping;
-	ret = snt_op_write(qp, &ping->op, NULL, 0, &nowhere, 0, 0);
+	ret = snt_op_write(qp, &ping->op, NULL, &nowhere, 0);
 	if (ret)
 		return ret;
 	ping->state = SNT__PING_ASKED;

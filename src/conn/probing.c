@@ -172,8 +172,8 @@ static void speak(struct probe_qp *probe_qp)
 
 		probe_qp->send[i].done = sent;
 		probe_qp->send[i].arg = probe_qp;
-		if (snt_op_send(probe_qp->qp, &probe_qp->send[i], &sge, size[i] != 0,
-				0)) {
+		if (snt_op_send(probe_qp->qp, &probe_qp->send[i],
+				size[i] ? &sge : NULL)) {
 			settle(probe_qp, true);
 			return;
 		}
@@ -214,7 +214,7 @@ static int listen_up(struct probe_qp *probe_qp)
 
 		probe_qp->recv[i].done = received;
 		probe_qp->recv[i].arg = probe_qp;
-		ret = snt_op_recv(probe_qp->qp, &probe_qp->recv[i], &sge, 1);
+		ret = snt_op_recv(probe_qp->qp, &probe_qp->recv[i], &sge);
 		if (ret)
 			return ret;
 		probing->ops++;

@@ -66,122 +66,74 @@ static inline void accept(struct snt_op *op, struct snt_qp *qp, uint8_t opcode,
 	accept_for(op, cq->loop, qp, opcode, flags, position);
 }
 
+static inline void accept_send(struct snt_op *op, struct snt_qp *qp,
+			       const struct snt_send_wr *wr, uint32_t position)
+{
+	bool atomic = wr->opcode >= SNT_OP_CMP_SWAP;
+
+	accept(op, qp, wr->opcode, atomic ? SNT__OP_ATOMIC : 0, position);
+	if (atomic)
+		op->old_from = wr->sge->addr;
+}
+
 /*
  * Sends
  */
 
-static inline int post(struct snt_qp *qp, struct snt_op *op, struct snt_send_wr *wr,
-		       unsigned sge_count, unsigned flags)
+static inline int post(struct snt_qp *qp, struct snt_op *op, struct snt_send_wr *wr)
 {
 	uint32_t position = qp->tail;
 	int ret = check(qp, op, qp->cq);
 
 	if (ret)
 		return ret;
-	/* Values that do not fit would be truncated silently. */
-	if (__builtin_expect(sge_count > UINT16_MAX || flags > UINT8_MAX, 0))
-		return snt__fail(EINVAL, "QP %u: %u SGEs or flags 0x%x", qp->num,
-				 sge_count, flags);
 	wr->wr_id = (uintptr_t)op;
-	wr->sge_count = sge_count;
-	wr->flags = flags | SNT_SEND_SIGNALED;
+	wr->flags |= SNT_SEND_SIGNALED;
 	ret = snt__qp_post_send(qp, wr, 1);
 	if (ret < 0)
 		return ret;
-	accept(op, qp, wr->opcode, 0, position);
+	accept_send(op, qp, wr, position);
 	return 0;
 }
 
-int snt_op_send(struct snt_qp *qp, struct snt_op *op, const struct snt_sge *sge,
-		unsigned sge_count, unsigned flags)
+int snt_op_post(struct snt_qp *qp, struct snt_op *op, const struct snt_send_wr *given)
 {
-	struct snt_send_wr wr = { .opcode = SNT_OP_SEND, .sge = sge };
+	struct snt_send_wr wr = *given;
 
-	return post(qp, op, &wr, sge_count, flags);
+	return post(qp, op, &wr);
 }
 
-int snt_op_send_imm(struct snt_qp *qp, struct snt_op *op, const struct snt_sge *sge,
-		    unsigned sge_count, uint32_t imm, unsigned flags)
+int snt_op_send(struct snt_qp *qp, struct snt_op *op, const struct snt_sge *sge)
 {
-	struct snt_send_wr wr = { .opcode = SNT_OP_SEND_IMM, .imm = imm, .sge = sge };
+	struct snt_send_wr wr = { .opcode = SNT_OP_SEND,
+				  .sge = sge,
+				  .sge_count = sge != NULL };
 
-	return post(qp, op, &wr, sge_count, flags);
+	return post(qp, op, &wr);
 }
 
 int snt_op_read(struct snt_qp *qp, struct snt_op *op, const struct snt_sge *sge,
-		unsigned sge_count, const struct snt_token *remote,
-		uint64_t remote_addr, unsigned flags)
+		const struct snt_token *remote, uint64_t remote_addr)
 {
 	struct snt_send_wr wr = { .opcode = SNT_OP_READ,
 				  .sge = sge,
+				  .sge_count = sge != NULL,
 				  .remote = remote,
 				  .remote_addr = remote_addr };
 
-	return post(qp, op, &wr, sge_count, flags);
+	return post(qp, op, &wr);
 }
 
 int snt_op_write(struct snt_qp *qp, struct snt_op *op, const struct snt_sge *sge,
-		 unsigned sge_count, const struct snt_token *remote,
-		 uint64_t remote_addr, unsigned flags)
+		 const struct snt_token *remote, uint64_t remote_addr)
 {
 	struct snt_send_wr wr = { .opcode = SNT_OP_WRITE,
 				  .sge = sge,
+				  .sge_count = sge != NULL,
 				  .remote = remote,
 				  .remote_addr = remote_addr };
 
-	return post(qp, op, &wr, sge_count, flags);
-}
-
-int snt_op_write_imm(struct snt_qp *qp, struct snt_op *op, const struct snt_sge *sge,
-		     unsigned sge_count, const struct snt_token *remote,
-		     uint64_t remote_addr, uint32_t imm, unsigned flags)
-{
-	struct snt_send_wr wr = { .opcode = SNT_OP_WRITE_IMM,
-				  .imm = imm,
-				  .sge = sge,
-				  .remote = remote,
-				  .remote_addr = remote_addr };
-
-	return post(qp, op, &wr, sge_count, flags);
-}
-
-static int post_atomic(struct snt_qp *qp, struct snt_op *op, struct snt_send_wr *wr,
-		       unsigned flags)
-{
-	int ret = post(qp, op, wr, 1, flags);
-
-	if (ret)
-		return ret;
-	op->flags = SNT__OP_ATOMIC;
-	op->old_from = wr->sge->addr;
-	return 0;
-}
-
-int snt_op_cmp_swap(struct snt_qp *qp, struct snt_op *op, const struct snt_sge *result,
-		    const struct snt_token *remote, uint64_t remote_addr,
-		    uint64_t compare, uint64_t swap, unsigned flags)
-{
-	struct snt_send_wr wr = { .opcode = SNT_OP_CMP_SWAP,
-				  .sge = result,
-				  .remote = remote,
-				  .remote_addr = remote_addr,
-				  .compare_add = compare,
-				  .swap = swap };
-
-	return post_atomic(qp, op, &wr, flags);
-}
-
-int snt_op_fetch_add(struct snt_qp *qp, struct snt_op *op, const struct snt_sge *result,
-		     const struct snt_token *remote, uint64_t remote_addr, uint64_t add,
-		     unsigned flags)
-{
-	struct snt_send_wr wr = { .opcode = SNT_OP_FETCH_ADD,
-				  .sge = result,
-				  .remote = remote,
-				  .remote_addr = remote_addr,
-				  .compare_add = add };
-
-	return post_atomic(qp, op, &wr, flags);
+	return post(qp, op, &wr);
 }
 
 /*
@@ -231,16 +183,6 @@ int snt_op_send_inv(struct snt_qp *qp, struct snt_op *op, const struct snt_sge *
  * Batches
  */
 
-static void accept_wr(struct snt_op *op, struct snt_qp *qp,
-		      const struct snt_send_wr *wr, uint32_t position)
-{
-	bool atomic = wr->opcode >= SNT_OP_CMP_SWAP;
-
-	accept(op, qp, wr->opcode, atomic ? SNT__OP_ATOMIC : 0, position);
-	if (atomic)
-		op->old_from = wr->sge->addr;
-}
-
 /* At most BATCH of them. */
 static int post_some(struct snt_qp *qp, struct snt_op *const *ops,
 		     const struct snt_send_wr *wr, unsigned count)
@@ -262,12 +204,12 @@ static int post_some(struct snt_qp *qp, struct snt_op *const *ops,
 		return ret;
 	ret = snt__qp_post_send(qp, batch, good);
 	for (int i = 0; i < ret; i++)
-		accept_wr(ops[i], qp, &wr[i], position + i);
+		accept_send(ops[i], qp, &wr[i], position + i);
 	return ret;
 }
 
-int snt_op_batch(struct snt_qp *qp, struct snt_op *const *ops,
-		 const struct snt_send_wr *wr, unsigned count)
+int snt_op_post_batch(struct snt_qp *qp, struct snt_op *const *ops,
+		      const struct snt_send_wr *wr, unsigned count)
 {
 	unsigned taken = 0;
 
@@ -331,16 +273,23 @@ static int post_recv(struct snt_qp *qp, struct snt_op *op, struct snt_recv_wr *w
 	return 0;
 }
 
-int snt_op_recv(struct snt_qp *qp, struct snt_op *op, const struct snt_sge *sge,
-		unsigned sge_count)
+int snt_op_post_recv(struct snt_qp *qp, struct snt_op *op,
+		     const struct snt_recv_wr *given)
 {
-	struct snt_recv_wr wr = { .sge = sge, .sge_count = sge_count };
+	struct snt_recv_wr wr = *given;
 
 	return post_recv(qp, op, &wr);
 }
 
-int snt_op_recv_batch(struct snt_qp *qp, struct snt_op *const *ops,
-		      const struct snt_recv_wr *wr, unsigned count)
+int snt_op_recv(struct snt_qp *qp, struct snt_op *op, const struct snt_sge *sge)
+{
+	struct snt_recv_wr wr = { .sge = sge, .sge_count = sge != NULL };
+
+	return post_recv(qp, op, &wr);
+}
+
+int snt_op_post_recv_batch(struct snt_qp *qp, struct snt_op *const *ops,
+			   const struct snt_recv_wr *wr, unsigned count)
 {
 	unsigned taken;
 	int ret = 0;
@@ -348,9 +297,7 @@ int snt_op_recv_batch(struct snt_qp *qp, struct snt_op *const *ops,
 	if (!count)
 		return snt__fail(EINVAL, "a batch of no ops");
 	for (taken = 0; taken < count; taken++) {
-		struct snt_recv_wr one = wr[taken];
-
-		ret = post_recv(qp, ops[taken], &one);
+		ret = snt_op_post_recv(qp, ops[taken], &wr[taken]);
 		if (ret)
 			break;
 	}
@@ -369,12 +316,12 @@ static void abandon_shared(struct snt_srq *srq)
 	}
 }
 
-int snt_op_srq_recv(struct snt_srq *srq, struct snt_op *op, const struct snt_sge *sge,
-		    unsigned sge_count)
+int snt_op_post_srq_recv(struct snt_srq *srq, struct snt_op *op,
+			 const struct snt_recv_wr *given)
 {
 	struct snt_recv_wr wr = { .wr_id = (uintptr_t)op,
-				  .sge = sge,
-				  .sge_count = sge_count };
+				  .sge = given->sge,
+				  .sge_count = given->sge_count };
 	int ret = srq->cq->notify.served
 			  ? check_op(srq->cq->loop, op)
 			  : snt__fail(EINVAL, "the shared receive queue does "
@@ -386,7 +333,7 @@ int snt_op_srq_recv(struct snt_srq *srq, struct snt_op *op, const struct snt_sge
 	if (ret < 0)
 		return ret;
 	accept_for(op, srq->cq->loop, NULL,
-		   sge_count ? SNT_OP_RECV : SNT_OP_RECV_NOTIFY, SNT__OP_RECV, 0);
+		   wr.sge_count ? SNT_OP_RECV : SNT_OP_RECV_NOTIFY, SNT__OP_RECV, 0);
 	srq->abandon = abandon_shared;
 	return 0;
 }

@@ -64,13 +64,17 @@ static void said_abort(struct snt_op *op)
  * peer may be gone. */
 static int say_abort(struct snt_stream *stream)
 {
+	const struct snt_send_wr wr = {
+		.opcode = SNT_OP_WRITE_IMM,
+		.imm = snt__imm(SNT__IMM_END, SNT__IMM_ABORTED),
+		.remote = &stream->remote,
+		.remote_addr = stream->remote.addr,
+	};
 	int ret;
 
 	stream->close_op.done = said_abort;
 	stream->close_op.arg = stream;
-	ret = snt_op_write_imm(stream->qp, &stream->close_op, NULL, 0, &stream->remote,
-			       stream->remote.addr,
-			       snt__imm(SNT__IMM_END, SNT__IMM_ABORTED), 0);
+	ret = snt_op_post(stream->qp, &stream->close_op, &wr);
 	if (!ret)
 		snt_op_timeout(&stream->close_op, ABORT_NS, SNT_CANCEL_ABORT);
 	return ret;

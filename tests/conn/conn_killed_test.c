@@ -251,7 +251,7 @@ static void stop_peer(enum snt_carrier carrier, bool busy)
 	if (busy) {
 		struct snt_sge sge = { end->mem, end->bytes, 64 };
 
-		assert_success(snt_op_send(snt_conn_qp(end->conn), &op, &sge, 1, 0));
+		assert_success(snt_op_send(snt_conn_qp(end->conn), &op, &sge));
 	}
 	expect_over_in_time(&pair.kit);
 	assert_int_not_equal(kit_status(&pair.kit, 1), 0);

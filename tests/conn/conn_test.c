@@ -345,8 +345,8 @@ static void use_bad_key(struct kit *kit)
 
 	for (unsigned i = 0; i < SNT_DEVICES_MAX; i++)
 		token.key[i] ^= 0x5a5a5a00;
-	assert_success(snt_op_write(snt_conn_qp(kit->end[0].conn), &op, &sge, 1, &token,
-				    token.addr, 0));
+	assert_success(snt_op_write(snt_conn_qp(kit->end[0].conn), &op, &sge, &token,
+				    token.addr));
 	while (snt_op_pending(&op))
 		kit_turn(kit);
 	assert_int_not_equal(op.result, 0);
@@ -419,8 +419,8 @@ static void broken_qp_while_disconnecting(void **state)
 	for (unsigned i = 0; i < SNT_DEVICES_MAX; i++)
 		token.key[i] ^= 0x5a5a5a00;
 	sge = (struct snt_sge){ kit.end[0].mem, kit.end[0].bytes, KIT_BYTES };
-	assert_success(snt_op_write(snt_conn_qp(kit.end[0].conn), &op, &sge, 1, &token,
-				    token.addr, 0));
+	assert_success(snt_op_write(snt_conn_qp(kit.end[0].conn), &op, &sge, &token,
+				    token.addr));
 	assert_success(snt_conn_disconnect(kit.end[0].conn, 0));
 	kit_until(&kit, kit_both_over);
 	assert_int_equal(kit_status(&kit, 0), -EACCES);
@@ -512,9 +512,11 @@ static void with_shared_receives(void **state)
 	kit_connect(&kit);
 	kit_until(&kit, kit_both_up);
 	sge = (struct snt_sge){ kit.end[1].mem, kit.end[1].bytes, 64 };
-	assert_success(snt_op_srq_recv(srq, &recv, &sge, 1));
+	assert_success(snt_op_post_srq_recv(srq, &recv,
+					    &(struct snt_recv_wr){ .sge = &sge,
+								   .sge_count = 1 }));
 	sge = (struct snt_sge){ kit.end[0].mem, kit.end[0].bytes, 64 };
-	assert_success(snt_op_send(snt_conn_qp(kit.end[0].conn), &send, &sge, 1, 0));
+	assert_success(snt_op_send(snt_conn_qp(kit.end[0].conn), &send, &sge));
 	while (snt_op_pending(&recv) || snt_op_pending(&send))
 		kit_turn(&kit);
 	assert_int_equal(recv.result, 0);
@@ -553,8 +555,8 @@ static void a_cq_that_breaks(void **state)
 	poll_other = context->ops.poll_cq;
 	context->ops.poll_cq = poll_broken;
 	sge = (struct snt_sge){ end->mem, end->bytes, 64 };
-	assert_success(snt_op_write(snt_conn_qp(end->conn), &op, &sge, 1,
-				    &kit.end[1].token, kit.end[1].token.addr, 0));
+	assert_success(snt_op_write(snt_conn_qp(end->conn), &op, &sge,
+				    &kit.end[1].token, kit.end[1].token.addr));
 	do
 		ret = snt_loop_wait(end->loop, 1000000000);
 	while (ret >= 0);

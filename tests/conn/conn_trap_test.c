@@ -277,8 +277,8 @@ static void a_network_that_comes_back_in_time(void **state)
 	good(conn_world_run(&world, SNT_CONN_CONNECTED, 1000 * CONN_MS));
 	snt__sim_device_cut(world.end[0].device[0], true);
 	sge = (struct snt_sge){ world.end[0].mem, world.end[0].bytes, 64 };
-	assert_success(snt_op_write(snt_conn_qp(world.end[0].conn), &write, &sge, 1,
-				    &world.end[1].token, world.end[1].token.addr, 0));
+	assert_success(snt_op_write(snt_conn_qp(world.end[0].conn), &write, &sge,
+				    &world.end[1].token, world.end[1].token.addr));
 	until = snt__sim_now(world.sim) + 3000 * CONN_MS;
 	while (conn_world_step(&world, until))
 		;
@@ -309,8 +309,8 @@ static void a_busy_peer_that_vanishes(void **state)
 		snt__sim_device_cut(world.end[0].device[0], true);
 		sge = (struct snt_sge){ world.end[0].mem, world.end[0].bytes, 64 };
 		assert_success(snt_op_write(snt_conn_qp(world.end[0].conn), &write,
-					    &sge, 1, &world.end[1].token,
-					    world.end[1].token.addr, 0));
+					    &sge, &world.end[1].token,
+					    world.end[1].token.addr));
 		begin = snt__sim_now(world.sim);
 		while (snt_op_pending(&write))
 			assert_true(conn_world_step(&world, begin + detect * CONN_MS));
@@ -492,7 +492,7 @@ static void disconnecting_with_a_wr_that_stays(void **state)
 	good(conn_world_connect(&world));
 	good(conn_world_run(&world, SNT_CONN_CONNECTED, 100 * CONN_MS));
 	sge = (struct snt_sge){ world.end[0].mem, world.end[0].bytes, 8 };
-	assert_success(snt_op_send(snt_conn_qp(world.end[0].conn), &op, &sge, 1, 0));
+	assert_success(snt_op_send(snt_conn_qp(world.end[0].conn), &op, &sge));
 	begin = snt__sim_now(world.sim);
 	assert_success(snt_conn_disconnect(world.end[0].conn, 100 * CONN_MS));
 	expect_late(&world, begin,

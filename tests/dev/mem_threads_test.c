@@ -182,15 +182,15 @@ static void memory_that_another_thread_released_is_refused(void **state)
 	start(&helper, register_memory);
 	finish(&helper);
 	sge.mem = helper.mem;
-	assert_success(snt_op_write(end->qp, &op, &sge, 1, token, token->addr, 0));
+	assert_success(snt_op_write(end->qp, &op, &sge, token, token->addr));
 	loop_pair_settle(pair);
 	start(&helper, release_memory);
 	finish(&helper);
-	assert_error(snt_op_write(end->qp, &op, &sge, 1, token, token->addr, 0), EINVAL,
+	assert_error(snt_op_write(end->qp, &op, &sge, token, token->addr), EINVAL,
 		     "memory that has been released");
-	assert_error(snt_op_send(end->qp, &op, &sge, 1, 0), EINVAL,
+	assert_error(snt_op_send(end->qp, &op, &sge), EINVAL,
 		     "memory that has been released");
-	assert_error(snt_op_recv(end->qp, &op, &sge, 1), EINVAL,
+	assert_error(snt_op_recv(end->qp, &op, &sge), EINVAL,
 		     "memory that has been released");
 	/* The QP is none the worse for it. */
 	assert_success(loop_write(pair, 0, &op, 0, 8));
@@ -214,7 +214,7 @@ static void memory_released_in_flight_fails_the_wr(void **state)
 	start(&helper, register_memory);
 	finish(&helper);
 	sge.mem = helper.mem;
-	assert_success(snt_op_write(end->qp, &op, &sge, 1, token, token->addr, 0));
+	assert_success(snt_op_write(end->qp, &op, &sge, token, token->addr));
 	start(&helper, release_memory);
 	finish(&helper);
 	loop_pair_settle(pair);

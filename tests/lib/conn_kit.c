@@ -190,9 +190,15 @@ void kit_check_data(struct kit *kit, unsigned from)
 
 	for (unsigned i = 0; i < KIT_BYTES; i++)
 		a->bytes[i] = (uint8_t)(i * 7 + from);
-	assert_success(snt_op_recv(snt_conn_qp(b->conn), &recv, NULL, 0));
-	assert_success(snt_op_write_imm(snt_conn_qp(a->conn), &send, &sge, 1, &b->token,
-					b->token.addr, 42, 0));
+	assert_success(snt_op_recv(snt_conn_qp(b->conn), &recv, NULL));
+	assert_success(
+		snt_op_post(snt_conn_qp(a->conn), &send,
+			    &(struct snt_send_wr){ .opcode = SNT_OP_WRITE_IMM,
+						   .imm = 42,
+						   .sge = &sge,
+						   .sge_count = 1,
+						   .remote = &b->token,
+						   .remote_addr = b->token.addr }));
 	while (snt_op_pending(&recv) || snt_op_pending(&send))
 		kit_turn(kit);
 	assert_int_equal(send.result, 0);

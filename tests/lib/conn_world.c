@@ -225,9 +225,14 @@ static const char *begin(struct conn_world *world, unsigned from, uint8_t salt,
 
 	for (unsigned i = 0; i < CONN_BYTES; i++)
 		a->bytes[i] = (uint8_t)(i * 5 + salt);
-	if (snt_op_recv(snt_conn_qp(b->conn), recv, NULL, 0) ||
-	    snt_op_write_imm(snt_conn_qp(a->conn), send, &sge, 1, &b->token,
-			     b->token.addr, salt, 0))
+	if (snt_op_recv(snt_conn_qp(b->conn), recv, NULL) ||
+	    snt_op_post(snt_conn_qp(a->conn), send,
+			&(struct snt_send_wr){ .opcode = SNT_OP_WRITE_IMM,
+					       .imm = salt,
+					       .sge = &sge,
+					       .sge_count = 1,
+					       .remote = &b->token,
+					       .remote_addr = b->token.addr }))
 		return wrong("it takes no WRs: %s", snt_err_text());
 	return NULL;
 }

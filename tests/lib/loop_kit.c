@@ -224,8 +224,7 @@ int loop_write(struct loop_pair *pair, unsigned end, struct snt_op *op, uint64_t
 	struct snt_sge sge = loop_sge(pair, end, offset, length);
 	const struct snt_token *token = &pair->end[!end].token;
 
-	return snt_op_write(pair->end[end].qp, op, &sge, 1, token, token->addr + offset,
-			    0);
+	return snt_op_write(pair->end[end].qp, op, &sge, token, token->addr + offset);
 }
 
 unsigned loop_done_count;

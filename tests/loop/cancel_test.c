@@ -144,7 +144,7 @@ static void prepare_op(void)
 	}
 	for (unsigned i = 0; i < ENDS; i++)
 		assert_success(snt_qp_connect(world.qp[i], &card[!i]));
-	assert_success(snt_op_recv(world.qp[MINE], &world.op[MINE], &sge, 1));
+	assert_success(snt_op_recv(world.qp[MINE], &world.op[MINE], &sge));
 }
 
 static void wait_for_op(void)
@@ -156,7 +156,7 @@ static void complete_op(void)
 {
 	struct snt_sge sge = sge_of(PEER);
 
-	assert_success(snt_op_send(world.qp[PEER], &world.op[PEER], &sge, 1, 0));
+	assert_success(snt_op_send(world.qp[PEER], &world.op[PEER], &sge));
 	assert_success(snt_op_wait(&world.op[MINE], -1));
 	assert_success(snt_op_wait(&world.op[PEER], -1));
 }

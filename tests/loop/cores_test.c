@@ -114,14 +114,14 @@ static void post_recv(struct end *end, struct snt_conn *conn)
 {
 	struct snt_sge sge = sge_of(end->in);
 
-	must(snt_op_recv(snt_conn_qp(conn), &end->recv, &sge, 1), "receive");
+	must(snt_op_recv(snt_conn_qp(conn), &end->recv, &sge), "receive");
 }
 
 static void post_send(struct end *end, struct snt_conn *conn)
 {
 	struct snt_sge sge = sge_of(end->out);
 
-	must(snt_op_send(snt_conn_qp(conn), &end->send, &sge, 1, 0), "send");
+	must(snt_op_send(snt_conn_qp(conn), &end->send, &sge), "send");
 }
 
 static void end_conn(struct end *end, struct snt_conn *conn)

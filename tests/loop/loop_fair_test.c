@@ -104,8 +104,8 @@ static void post_and_complete(unsigned i)
 	struct loop_end *here = &fair.pair->end[0], *there = &fair.pair->end[1];
 	struct snt_sge sge = { here->mem, here->buffer, 8 };
 
-	assert_success(snt_op_write(fair.qp[i], &fair.op[i], &sge, 1, &there->token,
-				    there->token.addr, 0));
+	assert_success(snt_op_write(fair.qp[i], &fair.op[i], &sge, &there->token,
+				    there->token.addr));
 	assert_int_equal(scripted_complete(fair.lane[i], IBV_WC_SUCCESS), 0);
 }
 

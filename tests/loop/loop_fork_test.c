@@ -62,10 +62,10 @@ static int run_once(struct runner *runner)
 	unsigned from = runner->rounds++ % 2;
 	struct snt_sge out = { runner->mem, runner->bytes[from], BYTES };
 	struct snt_sge in = { runner->mem, runner->bytes[!from], BYTES };
-	int ret = snt_op_recv(runner->qp[!from], &runner->recv, &in, 1);
+	int ret = snt_op_recv(runner->qp[!from], &runner->recv, &in);
 
 	memset(runner->bytes[from], (int)runner->rounds, BYTES);
-	ret = ret ? ret : snt_op_send(runner->qp[from], &runner->send, &out, 1, 0);
+	ret = ret ? ret : snt_op_send(runner->qp[from], &runner->send, &out);
 	ret = ret ? ret : snt_op_wait(&runner->recv, -1);
 	ret = ret ? ret : snt_op_wait(&runner->send, -1);
 	return ret ? ret : memcmp(runner->bytes[0], runner->bytes[1], BYTES);
@@ -117,8 +117,8 @@ static int look_at_loop(struct runner *runner)
 	EXPECT_ECHILD(snt_loop_poll(runner->loop, 0));
 	EXPECT_ECHILD(snt_loop_arm(runner->loop));
 	EXPECT_ECHILD(snt_loop_wait(runner->loop, 0));
-	EXPECT_ECHILD(snt_op_send(runner->qp[0], &op, &sge, 1, 0));
-	EXPECT_ECHILD(snt_op_recv(runner->qp[0], &op, &sge, 1));
+	EXPECT_ECHILD(snt_op_send(runner->qp[0], &op, &sge));
+	EXPECT_ECHILD(snt_op_recv(runner->qp[0], &op, &sge));
 	return 0;
 }
 

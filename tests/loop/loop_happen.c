@@ -270,8 +270,8 @@ static void post(unsigned i)
 
 	happen.op[i].done = op_done;
 	if (happen.pair->opts.ops)
-		assert_success(snt_op_write(happen.qp[i][0], &happen.op[i], &sge, 1,
-					    wr.remote, wr.remote_addr, 0));
+		assert_success(snt_op_write(happen.qp[i][0], &happen.op[i], &sge,
+					    wr.remote, wr.remote_addr));
 	else
 		assert_int_equal(snt_qp_post_send(happen.qp[i][0], &wr, 1), 1);
 }

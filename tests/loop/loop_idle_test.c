@@ -54,7 +54,7 @@ static void connect_all(void)
 		for (unsigned n = 0; n < 2; n++)
 			assert_success(snt_qp_connect(qp[i - n], &card[!n]));
 		op[i].done = note;
-		assert_success(snt_op_recv(qp[i], &op[i], NULL, 0));
+		assert_success(snt_op_recv(qp[i], &op[i], NULL));
 	}
 }
 
@@ -84,7 +84,9 @@ static void a_thousand_idle_qps(void **state)
 		unsigned at = i * (2 * QPS - 2);
 
 		op[at].done = note;
-		assert_success(snt_op_send(qp[at], &op[at], NULL, 0, 0));
+		assert_success(
+			snt_op_post(qp[at], &op[at],
+				    &(struct snt_send_wr){ .opcode = SNT_OP_SEND }));
 		while (done < 2 * (i + 1))
 			assert_success(snt_loop_wait(loop, -1));
 		assert_int_equal(op[at + 1].wc.qp_num, snt_qp_num(qp[at + 1]));

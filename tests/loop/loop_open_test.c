@@ -141,7 +141,7 @@ static void loops_of_a_context_are_independent(void **state)
 	for (int i = 0; i < 2; i++) {
 		loop_done_reset();
 		assert_success(snt_op_write(i ? qp[0] : pair->end[0].qp, &op[i], &sge,
-					    1, token, token->addr, 0));
+					    token, token->addr));
 		loop_pair_run(pair);
 		assert_true(loop_readable(loop[i]));
 		assert_false(loop_readable(loop[!i]));

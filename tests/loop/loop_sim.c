@@ -94,8 +94,15 @@ static int post_recv(struct end *end, int notify, unsigned i)
 {
 	struct snt_sge sge = { end->mem, end->memory + REST, SLOT };
 	struct snt_op *op = &end->recv[notify][i];
-	int ret = end->srq ? snt_op_srq_recv(end->srq, op, &sge, !notify)
-			   : snt_op_recv(end->qp, op, &sge, !notify);
+	int ret =
+		end->srq
+			? snt_op_post_srq_recv(end->srq, op,
+					       &(struct snt_recv_wr){ .sge = &sge,
+								      .sge_count =
+									      !notify })
+			: snt_op_post_recv(end->qp, op,
+					   &(struct snt_recv_wr){
+						   .sge = &sge, .sge_count = !notify });
 
 	if (!ret)
 		end->recvs++;
@@ -150,21 +157,34 @@ static int post_job(struct end *end, struct end *peer, unsigned i)
 	sge.length = job->length;
 	switch (job->opcode) {
 	case SNT_OP_WRITE:
-		return snt_op_write(end->qp, &job->op, &sge, 1, &peer->token, remote,
-				    0);
+		return snt_op_write(end->qp, &job->op, &sge, &peer->token, remote);
 	case SNT_OP_WRITE_IMM:
-		return snt_op_write_imm(end->qp, &job->op, &sge, 1, &peer->token,
-					remote, i, 0);
+		return snt_op_post(end->qp, &job->op,
+				   &(struct snt_send_wr){ .opcode = SNT_OP_WRITE_IMM,
+							  .imm = i,
+							  .sge = &sge,
+							  .sge_count = 1,
+							  .remote = &peer->token,
+							  .remote_addr = remote });
 	case SNT_OP_READ:
-		return snt_op_read(end->qp, &job->op, &sge, 1, &peer->token, remote, 0);
+		return snt_op_read(end->qp, &job->op, &sge, &peer->token, remote);
 	case SNT_OP_SEND:
-		return snt_op_send(end->qp, &job->op, &sge, 1, 0);
+		return snt_op_send(end->qp, &job->op, &sge);
 	case SNT_OP_SEND_IMM:
-		return snt_op_send_imm(end->qp, &job->op, &sge, 1, i, 0);
+		return snt_op_post(end->qp, &job->op,
+				   &(struct snt_send_wr){ .opcode = SNT_OP_SEND_IMM,
+							  .imm = i,
+							  .sge = &sge,
+							  .sge_count = 1 });
 	default:
 		sge.length = 8;
-		return snt_op_fetch_add(end->qp, &job->op, &sge, &peer->token, remote,
-					1, 0);
+		return snt_op_post(end->qp, &job->op,
+				   &(struct snt_send_wr){ .opcode = SNT_OP_FETCH_ADD,
+							  .sge = &sge,
+							  .sge_count = 1,
+							  .remote = &peer->token,
+							  .remote_addr = remote,
+							  .compare_add = 1 });
 	}
 }
 

@@ -159,7 +159,7 @@ static void all_events_of_an_edge_are_taken(void **state)
 	epoll_wait(outer, &event, 1, 0);
 	for (int i = 0; i < QPS; i++)
 		assert_success(
-			snt_op_write(qp[i][0], &op[i], &sge, 1, token, token->addr, 0));
+			snt_op_write(qp[i][0], &op[i], &sge, token, token->addr));
 	loop_pair_run(pair);
 	assert_int_equal(epoll_wait(outer, &event, 1, 0), 1);
 	assert_int_equal(snt_loop_dispatch(end->loop, 0), QPS);
@@ -293,12 +293,18 @@ static void what_finishes_in_a_post_wakes(void **state)
 
 	(void)state;
 	assert_success(snt_loop_fd(loop));
-	assert_success(snt_op_write_imm(pair->end[0].qp, &write, &from, 1, token,
-					token->addr, 5, 0));
+	assert_success(
+		snt_op_post(pair->end[0].qp, &write,
+			    &(struct snt_send_wr){ .opcode = SNT_OP_WRITE_IMM,
+						   .imm = 5,
+						   .sge = &from,
+						   .sge_count = 1,
+						   .remote = token,
+						   .remote_addr = token->addr }));
 	loop_pair_settle(pair);
 	assert_int_equal(loop_done_count, 1);
 	dispatch_until_quiet(loop);
-	assert_success(snt_op_recv(pair->end[1].qp, &recv, NULL, 0));
+	assert_success(snt_op_recv(pair->end[1].qp, &recv, NULL));
 	assert_int_equal(loop_done_count, 1);
 	assert_true(loop_readable(loop));
 	assert_int_equal(snt_loop_dispatch(loop, 0), 1);
@@ -395,7 +401,7 @@ static void made_before_the_fd_or_after(void **state)
 	loop_pair_add(pair, &opts, qp);
 	end->cq = own;
 	dispatch_until_quiet(end->loop);
-	assert_success(snt_op_write(qp[0], &op, &sge, 1, token, token->addr, 0));
+	assert_success(snt_op_write(qp[0], &op, &sge, token, token->addr));
 	assert_false(loop_readable(end->loop));
 	loop_pair_run(pair);
 	assert_true(loop_readable(end->loop));

@@ -279,8 +279,8 @@ static int post(struct end *end, bool sends)
 	struct snt_sge from = { end->mem, end->buffer, 64 };
 	struct snt_sge to = { end->mem, end->buffer + 2048, 64 };
 
-	return sends ? snt_op_send(end->qp, &end->send, &from, 1, 0)
-		     : snt_op_recv(end->qp, &end->recv, &to, 1);
+	return sends ? snt_op_send(end->qp, &end->send, &from)
+		     : snt_op_recv(end->qp, &end->recv, &to);
 }
 
 static void *talk(void *arg)

@@ -105,8 +105,7 @@ static int write_op(struct snt_op *op)
 {
 	struct snt_sge sge = { end[0].mem, end[0].buffer, 64 };
 
-	return snt_op_write(end[0].qp, op, &sge, 1, &end[1].token, end[1].token.addr,
-			    0);
+	return snt_op_write(end[0].qp, op, &sge, &end[1].token, end[1].token.addr);
 }
 
 static void waits_take_virtual_time(void **state)

@@ -84,19 +84,42 @@ static int post_verb(struct loop_pair *pair, unsigned verb, struct snt_op *op)
 
 	switch (verb) {
 	case SNT_OP_WRITE:
-		return snt_op_write(qp, op, &sge, 1, token, addr, 0);
+		return snt_op_write(qp, op, &sge, token, addr);
 	case SNT_OP_WRITE_IMM:
-		return snt_op_write_imm(qp, op, &sge, 1, token, addr, 1, 0);
+		return snt_op_post(qp, op,
+				   &(struct snt_send_wr){ .opcode = SNT_OP_WRITE_IMM,
+							  .imm = 1,
+							  .sge = &sge,
+							  .sge_count = 1,
+							  .remote = token,
+							  .remote_addr = addr });
 	case SNT_OP_READ:
-		return snt_op_read(qp, op, &sge, 1, token, addr, 0);
+		return snt_op_read(qp, op, &sge, token, addr);
 	case SNT_OP_SEND:
-		return snt_op_send(qp, op, &sge, 1, 0);
+		return snt_op_send(qp, op, &sge);
 	case SNT_OP_SEND_IMM:
-		return snt_op_send_imm(qp, op, &sge, 1, 1, 0);
+		return snt_op_post(qp, op,
+				   &(struct snt_send_wr){ .opcode = SNT_OP_SEND_IMM,
+							  .imm = 1,
+							  .sge = &sge,
+							  .sge_count = 1 });
 	case SNT_OP_CMP_SWAP:
-		return snt_op_cmp_swap(qp, op, &word, token, addr, 0, 1, 0);
+		return snt_op_post(qp, op,
+				   &(struct snt_send_wr){ .opcode = SNT_OP_CMP_SWAP,
+							  .sge = &word,
+							  .sge_count = 1,
+							  .remote = token,
+							  .remote_addr = addr,
+							  .compare_add = 0,
+							  .swap = 1 });
 	default:
-		return snt_op_fetch_add(qp, op, &word, token, addr, 1, 0);
+		return snt_op_post(qp, op,
+				   &(struct snt_send_wr){ .opcode = SNT_OP_FETCH_ADD,
+							  .sge = &word,
+							  .sge_count = 1,
+							  .remote = token,
+							  .remote_addr = addr,
+							  .compare_add = 1 });
 	}
 }
 
@@ -114,8 +137,8 @@ static void what_waits_never_happened(void **state)
 			struct snt_sge to = loop_sge(pair, 1, 16384, 64);
 			static const unsigned char zero[64];
 
-			assert_success(snt_op_recv(pair->end[1].qp, &recv[0], &to, 1));
-			assert_success(snt_op_recv(pair->end[1].qp, &recv[1], NULL, 0));
+			assert_success(snt_op_recv(pair->end[1].qp, &recv[0], &to));
+			assert_success(snt_op_recv(pair->end[1].qp, &recv[1], NULL));
 			memset(pair->end[0].buffer + 8192, 0xaa, 64);
 			fill(pair, &first);
 			assert_success(post_verb(pair, verb, &second));
@@ -223,7 +246,7 @@ static void abort_breaks_the_qp(void **state)
 		struct snt_op recv = { .done = loop_done };
 		struct snt_sge sge = loop_sge(pair, 0, 0, 64);
 
-		assert_success(snt_op_recv(pair->end[0].qp, &recv, &sge, 1));
+		assert_success(snt_op_recv(pair->end[0].qp, &recv, &sge));
 		for (int i = 0; i < 3; i++)
 			assert_success(loop_write(pair, 0, &op[i], 0, 10 * 256));
 		/* Detached first, and then in a hurry after all. */
@@ -255,12 +278,12 @@ static void receives_end_with_their_qp(void **state)
 
 	(void)state;
 	for (int i = 0; i < 2; i++)
-		assert_success(snt_op_recv(pair->end[1].qp, &recv[i], &to, 1));
+		assert_success(snt_op_recv(pair->end[1].qp, &recv[i], &to));
 	assert_success(snt_op_cancel(&recv[0], SNT_CANCEL_DETACH));
 	assert_success(snt_op_cancel(&recv[1], SNT_CANCEL_DETACH));
 	loop_pair_settle(pair);
 	assert_int_equal(loop_done_count, 0);
-	assert_success(snt_op_send(pair->end[0].qp, &send, &from, 1, 0));
+	assert_success(snt_op_send(pair->end[0].qp, &send, &from));
 	loop_pair_settle(pair);
 	assert_int_equal(loop_done_count, 1);
 	assert_int_equal(recv[0].result, -ECANCELED);
@@ -282,7 +305,7 @@ static void without_a_connection(void **state)
 	struct snt_sge to = loop_sge(pair, 0, 0, 64);
 
 	(void)state;
-	assert_success(snt_op_recv(pair->end[0].qp, &recv, &to, 1));
+	assert_success(snt_op_recv(pair->end[0].qp, &recv, &to));
 	assert_error(snt_op_cancel(&recv, SNT_CANCEL_ABORT), ENOTCONN, "not connected");
 	assert_success(snt_op_timeout(&recv, 1000, SNT_CANCEL_DETACH));
 	assert_success(snt_op_cancel(&recv, SNT_CANCEL_DETACH));
@@ -568,7 +591,7 @@ static void ops_of_a_cq_that_broke(void **state)
 					{ .done = loop_done } };
 
 		assert_success(loop_write(pair, 0, &op[0], 0, 64));
-		assert_success(snt_op_recv(end->qp, &op[1], &sge, 1));
+		assert_success(snt_op_recv(end->qp, &op[1], &sge));
 		assert_success(snt_op_timeout(&op[0], 1000000, SNT_CANCEL_DETACH));
 		scripted_fail_poll(snt_cq_physical(end->cq, 0, NULL), 1);
 		loop_pair_run(pair);

@@ -91,15 +91,27 @@ static bool traffic(struct loop_pair *pair, bool dispatches)
 	bool good = true;
 
 	for (unsigned i = 0; i < 100; i++) {
-		good &= !snt_op_recv(pair->end[1].qp, &recv[0], &to, 1);
-		good &= !snt_op_recv(pair->end[1].qp, &recv[1], NULL, 0);
-		good &= !snt_op_write(qp, &op[0], &sge, 1, token, addr, 0);
-		good &= !snt_op_write_imm(qp, &op[1], &sge, 1, token, addr, i, 0);
-		good &= !snt_op_read(qp, &op[2], &sge, 1, token, addr, 0);
-		good &= !snt_op_send(qp, &op[3], &small, 1, 0);
-		good &= !snt_op_fetch_add(qp, &op[4], &word, token, addr, 1, 0);
-		good &= !snt_op_write(qp, &op[5], &sge, 1, token, addr, 0);
-		good &= !snt_op_write(qp, &op[6], &sge, 1, token, addr, 0);
+		good &= !snt_op_recv(pair->end[1].qp, &recv[0], &to);
+		good &= !snt_op_recv(pair->end[1].qp, &recv[1], NULL);
+		good &= !snt_op_write(qp, &op[0], &sge, token, addr);
+		good &= !snt_op_post(qp, &op[1],
+				     &(struct snt_send_wr){ .opcode = SNT_OP_WRITE_IMM,
+							    .imm = i,
+							    .sge = &sge,
+							    .sge_count = 1,
+							    .remote = token,
+							    .remote_addr = addr });
+		good &= !snt_op_read(qp, &op[2], &sge, token, addr);
+		good &= !snt_op_send(qp, &op[3], &small);
+		good &= !snt_op_post(qp, &op[4],
+				     &(struct snt_send_wr){ .opcode = SNT_OP_FETCH_ADD,
+							    .sge = &word,
+							    .sge_count = 1,
+							    .remote = token,
+							    .remote_addr = addr,
+							    .compare_add = 1 });
+		good &= !snt_op_write(qp, &op[5], &sge, token, addr);
+		good &= !snt_op_write(qp, &op[6], &sge, token, addr);
 		good &= !snt_op_timeout(&op[5], UINT64_C(3600000000000),
 					SNT_CANCEL_DETACH);
 		good &= !snt_op_cancel(&op[6], SNT_CANCEL_DETACH);

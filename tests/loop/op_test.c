@@ -29,9 +29,13 @@ static void send_and_receive(void **state)
 		struct snt_sge to = loop_sge(pair, 1, 4096, 200);
 
 		memset(pair->end[0].buffer, 0x5a, 100);
-		assert_success(snt_op_recv(pair->end[1].qp, &recv, &to, 1));
-		assert_success(snt_op_send_imm(pair->end[0].qp, &send, &from, 1,
-					       0xabcdef01, 0));
+		assert_success(snt_op_recv(pair->end[1].qp, &recv, &to));
+		assert_success(
+			snt_op_post(pair->end[0].qp, &send,
+				    &(struct snt_send_wr){ .opcode = SNT_OP_SEND_IMM,
+							   .imm = 0xabcdef01,
+							   .sge = &from,
+							   .sge_count = 1 }));
 		assert_int_equal(loop_done_count, 0);
 		assert_int_equal(snt_op_pending(&send), 1);
 		loop_pair_settle(pair);
@@ -45,8 +49,8 @@ static void send_and_receive(void **state)
 		assert_memory_equal(pair->end[0].buffer, pair->end[1].buffer + 4096,
 				    100);
 		/* The same ops again, without an immediate. */
-		assert_success(snt_op_recv(pair->end[1].qp, &recv, &to, 1));
-		assert_success(snt_op_send(pair->end[0].qp, &send, &from, 1, 0));
+		assert_success(snt_op_recv(pair->end[1].qp, &recv, &to));
+		assert_success(snt_op_send(pair->end[0].qp, &send, &from));
 		loop_pair_settle(pair);
 		assert_int_equal(loop_done_count, 4);
 		assert_int_equal(recv.wc.flags, 0);
@@ -70,8 +74,8 @@ static void write_and_read(void **state)
 		assert_int_equal(op.result, 0);
 		assert_int_equal(op.wc.opcode, SNT_OP_WRITE);
 		assert_memory_equal(pair->end[0].buffer, pair->end[1].buffer, 3000);
-		assert_success(snt_op_read(pair->end[0].qp, &op, &back, 1, token,
-					   token->addr, 0));
+		assert_success(
+			snt_op_read(pair->end[0].qp, &op, &back, token, token->addr));
 		loop_pair_settle(pair);
 		assert_int_equal(op.result, 0);
 		assert_memory_equal(pair->end[0].buffer + 16384, pair->end[1].buffer,
@@ -91,9 +95,15 @@ static void write_with_notification(void **state)
 		const struct snt_token *token = &pair->end[1].token;
 
 		pair->end[0].buffer[1499] = 9;
-		assert_success(snt_op_recv(pair->end[1].qp, &recv, NULL, 0));
-		assert_success(snt_op_write_imm(pair->end[0].qp, &op, &from, 1, token,
-						token->addr, 77, 0));
+		assert_success(snt_op_recv(pair->end[1].qp, &recv, NULL));
+		assert_success(snt_op_post(pair->end[0].qp, &op,
+					   &(struct snt_send_wr){
+						   .opcode = SNT_OP_WRITE_IMM,
+						   .imm = 77,
+						   .sge = &from,
+						   .sge_count = 1,
+						   .remote = token,
+						   .remote_addr = token->addr }));
 		loop_pair_settle(pair);
 		assert_int_equal(loop_done_count, 2);
 		assert_int_equal(recv.result, 0);
@@ -116,19 +126,39 @@ static void atomics_tell_what_was_there(void **state)
 		uint64_t *there = (uint64_t *)(pair->end[1].buffer + 8);
 
 		*there = 10;
-		assert_success(snt_op_fetch_add(qp, &op, &result, token,
-						token->addr + 8, 5, 0));
+		assert_success(snt_op_post(qp, &op,
+					   &(struct snt_send_wr){
+						   .opcode = SNT_OP_FETCH_ADD,
+						   .sge = &result,
+						   .sge_count = 1,
+						   .remote = token,
+						   .remote_addr = token->addr + 8,
+						   .compare_add = 5 }));
 		loop_pair_settle(pair);
 		assert_int_equal(op.result, 0);
 		assert_int_equal(op.old, 10);
 		assert_int_equal(*there, 15);
-		assert_success(snt_op_cmp_swap(qp, &op, &result, token, token->addr + 8,
-					       15, 99, 0));
+		assert_success(snt_op_post(qp, &op,
+					   &(struct snt_send_wr){
+						   .opcode = SNT_OP_CMP_SWAP,
+						   .sge = &result,
+						   .sge_count = 1,
+						   .remote = token,
+						   .remote_addr = token->addr + 8,
+						   .compare_add = 15,
+						   .swap = 99 }));
 		loop_pair_settle(pair);
 		assert_int_equal(op.old, 15);
 		assert_int_equal(*there, 99);
-		assert_success(snt_op_cmp_swap(qp, &op, &result, token, token->addr + 8,
-					       15, 1, 0));
+		assert_success(snt_op_post(qp, &op,
+					   &(struct snt_send_wr){
+						   .opcode = SNT_OP_CMP_SWAP,
+						   .sge = &result,
+						   .sge_count = 1,
+						   .remote = token,
+						   .remote_addr = token->addr + 8,
+						   .compare_add = 15,
+						   .swap = 1 }));
 		loop_pair_settle(pair);
 		assert_int_equal(op.old, 99);
 		assert_int_equal(*there, 99);
@@ -166,21 +196,21 @@ static void batch_has_a_result_each(void **state)
 		}
 		/* The 40th is malformed: the rest is not taken. */
 		wr[40].opcode = 99;
-		taken = snt_op_batch(pair->end[0].qp, ops, wr, MANY);
+		taken = snt_op_post_batch(pair->end[0].qp, ops, wr, MANY);
 		assert_int_equal(taken, 40);
 		assert_int_equal(snt_op_pending(&op[39]), 1);
 		assert_int_equal(snt_op_pending(&op[40]), 0);
-		assert_error(snt_op_batch(pair->end[0].qp, ops + 39, wr + 39, 1),
+		assert_error(snt_op_post_batch(pair->end[0].qp, ops + 39, wr + 39, 1),
 			     EALREADY, "in use");
 		loop_pair_settle(pair);
 		assert_int_equal(loop_done_count, 40);
 		for (int i = 0; i < 40; i++)
 			assert_ptr_equal(loop_done_log[i], &op[i]);
 		wr[40].opcode = SNT_OP_WRITE;
-		taken = snt_op_batch(pair->end[0].qp, ops, wr, MANY);
+		taken = snt_op_post_batch(pair->end[0].qp, ops, wr, MANY);
 		assert_int_equal(taken, kind == 0 ? 128 : 64); /* the QP's depth */
-		assert_int_equal(snt_op_batch(pair->end[0].qp, ops + taken, wr + taken,
-					      1),
+		assert_int_equal(snt_op_post_batch(pair->end[0].qp, ops + taken,
+						   wr + taken, 1),
 				 -EAGAIN);
 		loop_pair_settle(pair);
 		assert_int_equal(loop_done_count, 40 + taken);
@@ -208,7 +238,7 @@ static void batch_rings_few_doorbells(void **state)
 					      .remote_addr = pair->end[1].token.addr };
 	}
 	before = scripted_counters(pair->end[0].device[0]).send_calls;
-	assert_int_equal(snt_op_batch(pair->end[0].qp, ops, wr, 16), 16);
+	assert_int_equal(snt_op_post_batch(pair->end[0].qp, ops, wr, 16), 16);
 	assert_int_equal(scripted_counters(pair->end[0].device[0]).send_calls,
 			 before + 1);
 	loop_pair_settle(pair);
@@ -232,9 +262,9 @@ static void batch_of_receives(void **state)
 	struct snt_sge from = loop_sge(pair, 0, 0, 64);
 
 	(void)state;
-	assert_int_equal(snt_op_recv_batch(pair->end[1].qp, ops, wr, 4), 3);
+	assert_int_equal(snt_op_post_recv_batch(pair->end[1].qp, ops, wr, 4), 3);
 	for (int i = 0; i < 3; i++) {
-		assert_success(snt_op_send(pair->end[0].qp, &send, &from, 1, 0));
+		assert_success(snt_op_send(pair->end[0].qp, &send, &from));
 		loop_pair_settle(pair);
 		assert_int_equal(loop_done_count, i + 1);
 		assert_ptr_equal(loop_done_log[i], &op[i]);
@@ -289,10 +319,14 @@ static void refused_ops_are_untouched(void **state)
 
 	(void)state;
 	memcpy(&copy, &op, sizeof(op));
-	assert_int_equal(snt_op_send(pair->end[0].qp, &op, &outside, 1, 0), -ERANGE);
+	assert_int_equal(snt_op_send(pair->end[0].qp, &op, &outside), -ERANGE);
 	/* Numbers whose lower bits would do. */
-	assert_int_equal(snt_op_send(pair->end[0].qp, &op, &inside, 65537, 0), -EINVAL);
-	assert_int_equal(snt_op_send(pair->end[0].qp, &op, &inside, 1, 256), -EINVAL);
+	assert_int_equal(snt_op_post(pair->end[0].qp, &op,
+				     &(struct snt_send_wr){ .opcode = SNT_OP_SEND,
+							    .flags = 128,
+							    .sge = &inside,
+							    .sge_count = 1 }),
+			 -EINVAL);
 	assert_memory_equal(&copy, &op, sizeof(op));
 	assert_success(loop_write(pair, 0, &op, 0, 8));
 	assert_error(loop_write(pair, 0, &op, 0, 8), EALREADY, "in use");
@@ -323,7 +357,7 @@ static void polling_and_posting_belong_to_the_ops(void **state)
 		struct snt_op op = { 0 };
 
 		assert_error(loop_write(pair, 0, &op, 0, 8), EINVAL, "snt_cq_opts.ops");
-		assert_error(snt_op_recv(pair->end[0].qp, &op, NULL, 0), EINVAL,
+		assert_error(snt_op_recv(pair->end[0].qp, &op, NULL), EINVAL,
 			     "snt_cq_opts.ops");
 		assert_error(snt_op_close(pair->end[0].qp, &op), EINVAL,
 			     "snt_cq_opts.ops");
@@ -445,7 +479,7 @@ static void close_in_callbacks(bool with_fd, bool waits)
 	op[2] = (struct snt_op){ .done = end_it_all, .arg = end };
 	if (with_fd)
 		assert_success(snt_loop_fd(end->loop));
-	assert_success(snt_op_recv(end->qp, &op[0], &sge, 1));
+	assert_success(snt_op_recv(end->qp, &op[0], &sge));
 	assert_success(loop_write(pair, 0, &op[1], 0, 3000));
 	assert_success(snt_op_close(end->qp, &op[2]));
 	for (int i = 0; end->ctx && i < 100; i++) {
@@ -551,7 +585,7 @@ static void early_receives_end_with_their_qp(void **state)
 		struct snt_sge sge = loop_sge(pair, 0, 0, 64);
 
 		for (int i = 0; i < 3; i++)
-			assert_success(snt_op_recv(end->qp, &op[i], &sge, 1));
+			assert_success(snt_op_recv(end->qp, &op[i], &sge));
 		if (kind == 1)
 			assert_success(snt_qp_reset(end->qp));
 		assert_success(snt_qp_destroy(end->qp));
@@ -578,7 +612,7 @@ static void an_early_receive_outlives_its_qp(void **state)
 	struct snt_op op = { 0 };
 
 	(void)state;
-	assert_success(snt_op_recv(pair->end[0].qp, &op, &sge, 1));
+	assert_success(snt_op_recv(pair->end[0].qp, &op, &sge));
 	assert_success(snt_qp_destroy(pair->end[0].qp));
 	pair->end[0].qp = NULL;
 	assert_int_equal(snt_op_wait(&op, -1), -ECANCELED);
@@ -602,14 +636,14 @@ static void a_refused_receive_ends_those_before_it(void **state)
 	(void)state;
 	scripted_fail_post(end->device[0], &fault);
 	for (int i = 0; i < 2; i++)
-		assert_success(snt_op_recv(end->qp, &op[i], &sge, 1));
-	assert_error(snt_op_recv(end->qp, &op[2], &sge, 1), EIO, "forgotten");
+		assert_success(snt_op_recv(end->qp, &op[i], &sge));
+	assert_error(snt_op_recv(end->qp, &op[2], &sge), EIO, "forgotten");
 	assert_int_equal(snt_op_pending(&op[2]), 0);
 	assert_int_equal(snt_loop_dispatch(end->loop, 0), 2);
 	assert_int_equal(op[0].result, -ECANCELED);
 	assert_int_equal(op[1].result, -ECANCELED);
 	/* And it goes on. */
-	assert_success(snt_op_recv(end->qp, &op[2], &sge, 1));
+	assert_success(snt_op_recv(end->qp, &op[2], &sge));
 	assert_success(snt_qp_destroy(end->qp));
 	end->qp = NULL;
 	assert_int_equal(snt_loop_dispatch(end->loop, 0), 1);
@@ -627,12 +661,12 @@ static void early_receives_work_once_connected(void **state)
 
 	(void)state;
 	for (int i = 0; i < 2; i++)
-		assert_success(snt_op_recv(pair->end[1].qp, &recv[i], &to, 1));
+		assert_success(snt_op_recv(pair->end[1].qp, &recv[i], &to));
 	for (int i = 0; i < 2; i++)
 		assert_success(snt_qp_card(pair->end[i].qp, &card[i]));
 	for (int i = 0; i < 2; i++)
 		assert_success(snt_qp_connect(pair->end[i].qp, &card[!i]));
-	assert_success(snt_op_send(pair->end[0].qp, &send, &from, 1, 0));
+	assert_success(snt_op_send(pair->end[0].qp, &send, &from));
 	loop_pair_settle(pair);
 	assert_int_equal(loop_done_count, 2);
 	assert_int_equal(recv[0].result, 0);
@@ -701,8 +735,8 @@ static void the_two_cqs_of_a_qp_may_differ(void **state)
 	for (int i = 0; i < 2; i++)
 		assert_success(snt_qp_connect(qp[i], &card[!i]));
 	assert_int_equal(snt_qp_post_recv(qp[1], &recv, 1), 1);
-	assert_error(snt_op_recv(qp[1], &op, &to, 1), EINVAL, "snt_cq_opts.ops");
-	assert_success(snt_op_send(qp[0], &op, &from, 1, 0));
+	assert_error(snt_op_recv(qp[1], &op, &to), EINVAL, "snt_cq_opts.ops");
+	assert_success(snt_op_send(qp[0], &op, &from));
 	loop_pair_settle(pair);
 	assert_int_equal(loop_done_count, 1);
 	assert_int_equal(snt_cq_poll(polled, &wc, 1), 1);

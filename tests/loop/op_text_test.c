@@ -112,7 +112,7 @@ static void a_shared_receive_that_was_left(void **state)
 
 	(void)state;
 	assert_success(snt_srq_create(pair->end[0].ctx, &opts, &srq));
-	assert_success(snt_op_srq_recv(srq, &op, NULL, 0));
+	assert_success(snt_op_post_srq_recv(srq, &op, &(struct snt_recv_wr){ 0 }));
 	assert_success(snt_srq_destroy(srq));
 	loop_pair_settle(pair);
 	assert_int_equal(op.result, -ECANCELED);

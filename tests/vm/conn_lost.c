@@ -155,7 +155,9 @@ static void get_lost(struct snt_conn *conn)
 {
 	struct snt_op op = { 0 };
 
-	must(snt_op_send(snt_conn_qp(conn), &op, NULL, 0, 0), "send");
+	must(snt_op_post(snt_conn_qp(conn), &op,
+			 &(struct snt_send_wr){ .opcode = SNT_OP_SEND }),
+	     "send");
 	must(snt_op_wait(&op, WAIT_NS), "the message");
 	if (system("tc qdisc add dev rail0 root netem loss 100% &&"
 		   "tc qdisc add dev rail1 root netem loss 100%"))
@@ -184,7 +186,9 @@ static void connect_to_survivor(void)
 	must(snt_conn_wait(conn, WAIT_NS), "the connection");
 	if (!strcmp(role, "cut"))
 		get_lost(conn);
-	must(snt_op_send(snt_conn_qp(conn), &op, NULL, 0, 0), "send");
+	must(snt_op_post(snt_conn_qp(conn), &op,
+			 &(struct snt_send_wr){ .opcode = SNT_OP_SEND }),
+	     "send");
 	must(snt_op_wait(&op, WAIT_NS), "the message");
 	must(snt_conn_disconnect(conn, 0), "disconnect");
 	must(snt_conn_wait_over(conn, WAIT_NS), "the end");
@@ -241,7 +245,7 @@ static void await_message(struct heard *heard)
 	struct snt_op op = { 0 };
 
 	must(snt_conn_wait(heard->conn, WAIT_NS), "the connection");
-	must(snt_op_recv(snt_conn_qp(heard->conn), &op, &sge, 1), "receive");
+	must(snt_op_recv(snt_conn_qp(heard->conn), &op, &sge), "receive");
 	must(snt_op_wait(&op, WAIT_NS), "the message");
 }
 

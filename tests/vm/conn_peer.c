@@ -74,9 +74,14 @@ static void exchange(struct snt_conn *conn, bool listens)
 	must(snt_conn_query(conn, &info), "query");
 	must(snt_token_unpack(info.data, info.data_length, &remote),
 	     "the peer's token");
-	must(snt_op_recv(snt_conn_qp(conn), &recv, NULL, 0), "receive");
-	must(snt_op_write_imm(snt_conn_qp(conn), &send, &sge, 1, &remote,
-			      remote.addr + BYTES, 1, 0),
+	must(snt_op_recv(snt_conn_qp(conn), &recv, NULL), "receive");
+	must(snt_op_post(snt_conn_qp(conn), &send,
+			 &(struct snt_send_wr){ .opcode = SNT_OP_WRITE_IMM,
+						.imm = 1,
+						.sge = &sge,
+						.sge_count = 1,
+						.remote = &remote,
+						.remote_addr = remote.addr + BYTES }),
 	     "write");
 	must(snt_op_wait(&send, WAIT_NS), "the write");
 	must(snt_op_wait(&recv, WAIT_NS), "the notification");

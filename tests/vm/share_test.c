@@ -259,12 +259,15 @@ static void receives_as_ops(void **state)
 	for (unsigned i = 0; i < 3; i++) {
 		struct snt_sge sge = sge_at(&end[1], BYTES * i, BYTES);
 
-		assert_success(snt_op_srq_recv(ends->srq, &recv[i], &sge, 1));
+		assert_success(
+			snt_op_post_srq_recv(ends->srq, &recv[i],
+					     &(struct snt_recv_wr){ .sge = &sge,
+								    .sge_count = 1 }));
 	}
 	for (unsigned i = 0; i < 2; i++) {
 		struct snt_sge sge = sge_at(&end[0], 0, BYTES);
 
-		assert_success(snt_op_send(end[0].qp[2 - i], &send, &sge, 1, 0));
+		assert_success(snt_op_send(end[0].qp[2 - i], &send, &sge));
 		assert_int_equal(snt_op_wait(&send, -1), 0);
 		assert_int_equal(snt_op_wait(&recv[i], -1), 0);
 		assert_int_equal(recv[i].wc.qp_num, snt_qp_num(end[1].qp[2 - i]));

@@ -384,7 +384,7 @@ static void windows_as_ops(void **state)
 	assert_error(snt_mw_bind(end->qp, bound.mw, &range, SNT_ACCESS_REMOTE_READ, 1,
 				 0),
 		     EINVAL, "ops");
-	assert_success(snt_op_recv(end[1].qp, &recv, &into, 1));
+	assert_success(snt_op_recv(end[1].qp, &recv, &into));
 	assert_success(snt_op_bind(end->qp, &op[0], bound.mw, &range,
 				   SNT_ACCESS_REMOTE_READ, 0));
 	assert_error(snt_op_invalidate(end->qp, &op[0], bound.mw, 0), EALREADY,

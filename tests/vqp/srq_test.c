@@ -523,7 +523,9 @@ static void post_op(struct shared *shared, struct snt_op *op, uint64_t offset)
 	struct snt_sge sge = loop_sge(shared->pair, 1, offset, BYTES);
 
 	op->done = loop_done;
-	assert_success(snt_op_srq_recv(shared->srq, op, &sge, 1));
+	assert_success(snt_op_post_srq_recv(shared->srq, op,
+					    &(struct snt_recv_wr){ .sge = &sge,
+								   .sge_count = 1 }));
 }
 
 static void send_op(struct shared *shared, unsigned index)
@@ -531,7 +533,7 @@ static void send_op(struct shared *shared, unsigned index)
 	struct snt_sge sge = loop_sge(shared->pair, 0, 0, BYTES);
 	struct snt_op op = { 0 };
 
-	assert_success(snt_op_send(shared->qp[index][0], &op, &sge, 1, 0));
+	assert_success(snt_op_send(shared->qp[index][0], &op, &sge));
 	loop_pair_settle(shared->pair);
 	assert_int_equal(snt_op_pending(&op), 0);
 	assert_int_equal(op.result, 0);
@@ -588,8 +590,11 @@ static void receives_as_ops(void **state)
 		assert_error(snt_srq_post_recv(shared.srq, &wr, 1), EINVAL, "ops");
 		for (int i = 0; i < 4; i++)
 			post_op(&shared, &op[i], BYTES * i);
-		assert_error(snt_op_srq_recv(shared.srq, &op[0], &sge, 1), EALREADY,
-			     "in use");
+		assert_error(snt_op_post_srq_recv(shared.srq, &op[0],
+						  &(struct snt_recv_wr){ .sge = &sge,
+									 .sge_count =
+										 1 }),
+			     EALREADY, "in use");
 		send_op(&shared, 2);
 		assert_int_equal(loop_done_count, 1);
 		assert_ptr_equal(loop_done_log[0], &op[0]);
@@ -627,7 +632,10 @@ static void ops_need_a_cq_with_ops(void **state)
 	struct snt_op op = { 0 };
 
 	(void)state;
-	assert_error(snt_op_srq_recv(shared.srq, &op, &sge, 1), EINVAL, "CQ with ops");
+	assert_error(snt_op_post_srq_recv(shared.srq, &op,
+					  &(struct snt_recv_wr){ .sge = &sge,
+								 .sge_count = 1 }),
+		     EINVAL, "CQ with ops");
 	close_shared(&shared);
 }
 

@@ -184,8 +184,12 @@ static void send_numbers(struct world *world, struct snt_op ops[QPS][BURST],
 		for (unsigned qp = 0; qp < QPS; qp++) {
 			ops[qp][i].done = sent_one;
 			ops[qp][i].arg = &count->sent;
-			must(snt_op_send_imm(world->end[1].qp[qp], &ops[qp][i], &sge, 1,
-					     from + i, 0),
+			must(snt_op_post(world->end[1].qp[qp], &ops[qp][i],
+					 &(struct snt_send_wr){ .opcode =
+									SNT_OP_SEND_IMM,
+								.imm = from + i,
+								.sge = &sge,
+								.sge_count = 1 }),
 			     "send");
 		}
 }

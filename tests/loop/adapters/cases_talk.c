@@ -68,17 +68,37 @@ static void atomics(struct world *world, struct snt_op *op, unsigned *count)
 
 	*word = 10;
 	await_job(world, count,
-		  snt_op_fetch_add(qp, op, &eight, there, there->addr + 256, 5, 0),
+		  snt_op_post(qp, op,
+			      &(struct snt_send_wr){ .opcode = SNT_OP_FETCH_ADD,
+						     .sge = &eight,
+						     .sge_count = 1,
+						     .remote = there,
+						     .remote_addr = there->addr + 256,
+						     .compare_add = 5 }),
 		  "fetch_add");
 	expect(op->old == 10 && *word == 15, "fetch_add: was %llu, is %llu",
 	       (unsigned long long)op->old, (unsigned long long)*word);
 	await_job(world, count,
-		  snt_op_cmp_swap(qp, op, &eight, there, there->addr + 256, 15, 42, 0),
+		  snt_op_post(qp, op,
+			      &(struct snt_send_wr){ .opcode = SNT_OP_CMP_SWAP,
+						     .sge = &eight,
+						     .sge_count = 1,
+						     .remote = there,
+						     .remote_addr = there->addr + 256,
+						     .compare_add = 15,
+						     .swap = 42 }),
 		  "cmp_swap");
 	expect(op->old == 15 && *word == 42, "cmp_swap: was %llu, is %llu",
 	       (unsigned long long)op->old, (unsigned long long)*word);
 	await_job(world, count,
-		  snt_op_cmp_swap(qp, op, &eight, there, there->addr + 256, 15, 7, 0),
+		  snt_op_post(qp, op,
+			      &(struct snt_send_wr){ .opcode = SNT_OP_CMP_SWAP,
+						     .sge = &eight,
+						     .sge_count = 1,
+						     .remote = there,
+						     .remote_addr = there->addr + 256,
+						     .compare_add = 15,
+						     .swap = 7 }),
 		  "cmp_swap");
 	expect(op->old == 42 && *word == 42, "cmp_swap that does not match");
 }
@@ -91,7 +111,7 @@ static void receive_imm(struct world *world, unsigned imm,
 	struct snt_op recv = { .done = count_done, .arg = &received };
 	struct snt_sge in = world_sge(world, 1, 512, 64);
 
-	must(snt_op_recv(world->end[1].qp[0], &recv, &in, 1), "receive");
+	must(snt_op_recv(world->end[1].qp[0], &recv, &in), "receive");
 	must(post(world, &send), "post");
 	world_until(world, &received, 1);
 	world_until(world, &sent, 1);
@@ -102,7 +122,11 @@ static int post_send_imm(struct world *world, struct snt_op *op)
 {
 	struct snt_sge out = world_sge(world, 0, 0, 64);
 
-	return snt_op_send_imm(world->end[0].qp[0], op, &out, 1, 77, 0);
+	return snt_op_post(world->end[0].qp[0], op,
+			   &(struct snt_send_wr){ .opcode = SNT_OP_SEND_IMM,
+						  .imm = 77,
+						  .sge = &out,
+						  .sge_count = 1 });
 }
 
 static int post_write_imm(struct world *world, struct snt_op *op)
@@ -110,8 +134,13 @@ static int post_write_imm(struct world *world, struct snt_op *op)
 	const struct snt_token *there = &world->end[1].token;
 	struct snt_sge out = world_sge(world, 0, 0, 64);
 
-	return snt_op_write_imm(world->end[0].qp[0], op, &out, 1, there,
-				there->addr + 1024, 78, 0);
+	return snt_op_post(world->end[0].qp[0], op,
+			   &(struct snt_send_wr){ .opcode = SNT_OP_WRITE_IMM,
+						  .imm = 78,
+						  .sge = &out,
+						  .sge_count = 1,
+						  .remote = there,
+						  .remote_addr = there->addr + 1024 });
 }
 
 static void every_verb(struct world *world)
@@ -126,12 +155,12 @@ static void every_verb(struct world *world)
 	back = world_sge(world, 0, 64, 64);
 	memset(end[0].buffer, 'x', 64);
 	await_job(world, &count,
-		  snt_op_write(end[0].qp[0], &op, &out, 1, &end[1].token,
-			       end[1].token.addr, 0),
+		  snt_op_write(end[0].qp[0], &op, &out, &end[1].token,
+			       end[1].token.addr),
 		  "write");
 	await_job(world, &count,
-		  snt_op_read(end[0].qp[0], &op, &back, 1, &end[1].token,
-			      end[1].token.addr, 0),
+		  snt_op_read(end[0].qp[0], &op, &back, &end[1].token,
+			      end[1].token.addr),
 		  "read");
 	expect(!memcmp(end[0].buffer, end[0].buffer + 64, 64), "read other bytes");
 	atomics(world, &op, &count);

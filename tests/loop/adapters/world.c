@@ -410,9 +410,7 @@ void job_send(struct world *world, struct job *job)
 {
 	struct snt_sge sge = world_sge(world, job->end, job->offset, job->length);
 
-	accepted(job,
-		 snt_op_send(world->end[job->end].qp[job->qp], prepare(job), &sge, 1,
-			     0),
+	accepted(job, snt_op_send(world->end[job->end].qp[job->qp], prepare(job), &sge),
 		 "send");
 }
 
@@ -420,8 +418,7 @@ void job_recv(struct world *world, struct job *job)
 {
 	struct snt_sge sge = world_sge(world, job->end, job->offset, job->length);
 
-	accepted(job,
-		 snt_op_recv(world->end[job->end].qp[job->qp], prepare(job), &sge, 1),
+	accepted(job, snt_op_recv(world->end[job->end].qp[job->qp], prepare(job), &sge),
 		 "receive");
 }
 
@@ -431,7 +428,7 @@ void job_write(struct world *world, struct job *job)
 	const struct snt_token *there = &world->end[!job->end].token;
 
 	accepted(job,
-		 snt_op_write(world->end[job->end].qp[job->qp], prepare(job), &sge, 1,
-			      there, there->addr + job->offset, 0),
+		 snt_op_write(world->end[job->end].qp[job->qp], prepare(job), &sge,
+			      there, there->addr + job->offset),
 		 "write");
 }

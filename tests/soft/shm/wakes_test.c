@@ -80,7 +80,7 @@ static void begin_recv(struct end *end, struct snt_op *op)
 {
 	struct snt_sge sge = { end->mem, end->bytes, BYTES };
 
-	assert_success(snt_op_recv(end->qp, op, &sge, 1));
+	assert_success(snt_op_recv(end->qp, op, &sge));
 }
 
 static void send_now(struct end *end)
@@ -89,7 +89,7 @@ static void send_now(struct end *end)
 
 	if (snt_op_pending(&end->send))
 		assert_true(snt_op_wait(&end->send, -1) >= 0);
-	assert_success(snt_op_send(end->qp, &end->send, &sge, 1, 0));
+	assert_success(snt_op_send(end->qp, &end->send, &sge));
 }
 
 static void *talk(void *arg)
