@@ -29,7 +29,8 @@
  * later dispatch, poll or wait, never inside the call. A refused op gets none. From the
  * call to the callback the op and the memory it names are the library's; when the
  * callback begins they are the program's again, so that it can post the same op again,
- * or free it. Callbacks come in the order of qp.h's contract: sends in posting order,
+ * or free it. (With a second function, `released`, that is when `released` begins.)
+ * Callbacks come in the order of qp.h's contract: sends in posting order,
  * receives in posting order within their class; only ops cancelled before they were
  * sent come earlier. There is no allocation and no lock. The only limits are the depths
  * of the QP, beyond which posting an op fails with -EAGAIN.
@@ -57,34 +58,44 @@ extern "C" {
 
 /* How to cancel an op that has already been sent. */
 enum snt_cancel {
-	/* The program no longer waits for the op; its callback, which reports the
-	 * cancellation, comes when the device no longer uses the op's memory. The QP
-	 * goes on. */
+	/* The program no longer waits for the op. Without `released` the callback, which
+	 * reports the cancellation, comes when the device no longer uses the op's
+	 * memory. The QP goes on. */
 	SNT_CANCEL_DETACH = 1,
 	/* The op ends now. With RC this means breaking the QP, and with it all other
 	 * ops. */
 	SNT_CANCEL_ABORT,
 };
 
-/* Zero it before its first use, then set `done` and, optionally, `arg`. */
+/*
+ * Zero it before its first use, then set `done` and, optionally, `arg` and `released`.
+ *
+ * With `released`, an op that is cancelled, or whose deadline passes, calls `done` at
+ * once, with its result, even though a device may still use its memory; `released`
+ * follows, exactly once, when op and memory are the program's again, and op->wc is then
+ * the completion, if there was one. Of an op that is not cancelled both are called one
+ * after the other. So an op with both functions is freed, or posted again, in `released`.
+ */
 struct snt_op {
 	/* The library's: the completion handler. Comes first. */
 	void (*complete)(struct snt_op *op, const struct snt_wc *wc);
 
 	/* The program's. */
 	void (*done)(struct snt_op *op); /* NULL: check snt_op_pending() */
+	void (*released)(struct snt_op *op);
 	void *arg;
 
 	/* The result, from the callback on. */
 	int32_t result;
 	/* The library's. */
 	int32_t reason;
-	uint8_t state, cancel, late, flags;
+	uint8_t state, cancel;
+	uint16_t flags;
 	uint32_t position;
 	/* For CMP_SWAP and FETCH_ADD: the previous value. */
 	uint64_t old;
-	/* The completion as received. For an op that ended without one: wr_id, qp_num,
-	 * opcode, and SNT_WC_FLUSHED as the status. */
+	/* The completion as received. For an op that ended without one, and as long as
+	 * there is none: wr_id, qp_num, opcode, and SNT_WC_FLUSHED as the status. */
 	struct snt_wc wc;
 
 	/* The library's. */
@@ -92,8 +103,14 @@ struct snt_op {
 	struct snt_loop *loop; /* outlives the QP, or the SRQ */
 	const uint64_t *old_from;
 	struct snt_op *next, **to;
+	struct snt_op *over_next;
+	struct snt_op_group *group;
+	struct snt_op *group_next, **group_to;
 	void *waiter;
 	struct snt_timer timer;
+	uint32_t late;
+	uint32_t reserved_32;
+	uint64_t reserved[4];
 };
 
 /**
@@ -199,11 +216,13 @@ SNT_API int snt_op_write(struct snt_qp *qp, struct snt_op *op,
  * snt_op_close - end the traffic of a QP
  *
  * As snt_qp_close(): all other ops of the QP end first, mostly with -ESHUTDOWN; when
- * this one does, the QP can be destroyed or reset, in its callback already. It cannot
- * be cancelled.
+ * this one does, the QP can be destroyed or reset, in its callback already.
  *
- * Returns: 0; -EINVAL if the QP has no ops; -EALREADY if the op is in use or the QP is
- * being closed; -ECHILD; or as snt_qp_close().
+ * Cancel: closing goes on, but the op ends at once, in the next dispatch, also by its
+ * deadline. The QP cannot be destroyed yet; another snt_op_close() waits for the rest. It
+ * ends in the next dispatch if the QP has been closed meanwhile.
+ * Returns: 0; -EINVAL if the QP has no ops; -EALREADY if the op is in use, or if another
+ * op closes or has closed the QP; -ECHILD; or as snt_qp_close().
  */
 SNT_API int snt_op_close(struct snt_qp *qp, struct snt_op *op);
 
@@ -214,8 +233,9 @@ SNT_API int snt_op_close(struct snt_qp *qp, struct snt_op *op);
  * its result is -ECANCELED, and it has had no effect. An op that has been sent, even in
  * part, is owned by a device; @how says what to do about it. Either way the callback
  * comes, with -ECANCELED, and until then the op's memory is still in use: RC has no way
- * to withdraw a WR. Whether a cancelled op took effect at the peer is unknown in
- * general, but op->wc.status is 0 if it is known to have.
+ * to withdraw a WR. With `released` the callback comes with the next dispatch, and the
+ * memory is in use until `released`. Whether a cancelled op took effect at the peer is
+ * unknown in general, but op->wc.status is 0 if it is known to have.
  *
  * If the CQ can no longer be polled and the QP is being closed (see
  * snt_loop_dispatch()), an op ends at once, including that of snt_op_close().
@@ -225,10 +245,10 @@ SNT_API int snt_op_close(struct snt_qp *qp, struct snt_op *op);
  * SNT_CANCEL_DETACH can be cancelled once more, by SNT_CANCEL_ABORT.
  *
  * Returns: 0; -ENOENT if the op is not in use, because its callback has run or it was
- * never accepted; -EALREADY if it was cancelled before; -EOPNOTSUPP for SNT_CANCEL_ABORT on a
- * device without a control table, and for ops of snt_op_close(); -ENOTCONN for
- * SNT_CANCEL_ABORT on a QP that is not connected; -EINVAL for another @how; the errno of a
- * device that refused to move a lane to ERR.
+ * never accepted; -EALREADY if it was cancelled or ended before; -EOPNOTSUPP for
+ * SNT_CANCEL_ABORT on a device without a control table, and for ops of snt_op_close();
+ * -ENOTCONN for SNT_CANCEL_ABORT on a QP that is not connected; -EINVAL for another @how;
+ * the errno of a device that refused to move a lane to ERR.
  */
 SNT_API int snt_op_cancel(struct snt_op *op, enum snt_cancel how);
 
@@ -240,11 +260,12 @@ SNT_API int snt_op_cancel(struct snt_op *op, enum snt_cancel how);
  *
  * Call it after the op was posted. If the callback has not begun by the deadline the op
  * is cancelled, with -ETIMEDOUT as its result; where SNT_CANCEL_ABORT is not possible it is
- * detached. Another call moves the deadline. Deadlines are cheap: only the earliest one
- * costs a system call.
+ * detached. To learn of the deadline at the deadline, and not when the device has let go
+ * of the memory, set `released`. Another call moves the deadline. Deadlines are cheap:
+ * only the earliest one costs a system call.
  *
- * Returns: 0; -ENOENT if the op is not in use; -EALREADY if it was cancelled before;
- * -EOPNOTSUPP for ops of snt_op_close(); -EINVAL; -ECHILD; as snt_timer_start().
+ * Returns: 0; -ENOENT if the op is not in use; -EALREADY if it was cancelled or ended
+ * before; -EINVAL; -ECHILD; as snt_timer_start().
  */
 SNT_API int snt_op_deadline(struct snt_op *op, uint64_t deadline_ns,
 			    enum snt_cancel how);
@@ -255,7 +276,7 @@ SNT_API int snt_op_timeout(struct snt_op *op, uint64_t timeout_ns, enum snt_canc
  * @timeout_ns: negative: no timeout; 0: dispatch once, and do not wait
  *
  * Turns any op into a blocking call. Callbacks run as in snt_loop_wait(), including
- * that of the op, if it has one.
+ * that of the op, if it has one. Waits for `done`, not for `released`.
  *
  * Returns: the op's result, at once if it is over already; -ETIME on timeout, and
  * the op goes on; -EBUSY inside a callback; otherwise as snt_loop_wait().
@@ -267,7 +288,8 @@ SNT_API int snt_op_wait(struct snt_op *op, int64_t timeout_ns);
  *
  * To be called in the callback or after it, until the op is posted again or its loop is
  * closed. Gives one sentence like snt_wc_text(), or, for an op that was cancelled or
- * timed out, whether it took effect. The QP, or SRQ, may have been destroyed. If the
+ * timed out, whether it took effect, or that a device still has it. The QP, or SRQ, may
+ * have been destroyed. If the
  * call refused the op, use snt_err_text() instead.
  *
  * Ownership: as of snt_wc_text().
@@ -278,7 +300,8 @@ SNT_API const char *snt_op_text(const struct snt_op *op);
 /**
  * snt_op_pending - tell whether an op is in use
  *
- * Returns: 1 from the call that accepted it until its callback begins, else 0.
+ * Returns: 1 from the call that accepted it until its callback begins, or `released` if
+ * that is set; else 0.
  */
 SNT_API int snt_op_pending(const struct snt_op *op);
 

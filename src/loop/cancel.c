@@ -43,6 +43,19 @@ static bool is_lost(const struct snt_op *op)
 	return cq->unpollable;
 }
 
+/* Closing goes on, and the op is given back. */
+static int end_close(struct snt_op *op, enum snt_cancel how, int reason)
+{
+	if (how == SNT_CANCEL_ABORT)
+		return snt__fail(EOPNOTSUPP, "closing a QP cannot be aborted: it ends "
+					     "everything on it already");
+	op->cancel = how;
+	op->reason = reason;
+	if (!snt__qp_close_hand_over(op->qp, (uintptr_t)op, (uintptr_t)&snt__op_nobody))
+		snt__op_end(op, reason);
+	return 0;
+}
+
 static int end(struct snt_op *op, enum snt_cancel how, int reason)
 {
 	int ret;
@@ -53,6 +66,8 @@ static int end(struct snt_op *op, enum snt_cancel how, int reason)
 		return 0;
 	}
 
+	if (op->flags & SNT__OP_CLOSE)
+		return end_close(op, how, reason);
 	if (!op->cancel && !(op->flags & SNT__OP_RECV) &&
 	    snt__qp_cancel_waiting(op->qp, op->position)) {
 		op->cancel = how;
@@ -66,6 +81,8 @@ static int end(struct snt_op *op, enum snt_cancel how, int reason)
 	op->cancel = how;
 	if (!op->reason)
 		op->reason = reason;
+	if (op->released)
+		snt__op_tell(op);
 	return 0;
 }
 
@@ -77,8 +94,6 @@ static int check(const struct snt_op *op, enum snt_cancel how)
 		return snt__fail(EINVAL, "%d is no way to cancel an op", how);
 	if (is_lost(op))
 		return 0;
-	if (op->flags & SNT__OP_CLOSE)
-		return snt__fail(EOPNOTSUPP, "the closing of a QP cannot be cancelled");
 	if (op->state == SNT__OP_OVER || (int)how <= op->cancel)
 		return snt__fail(EALREADY, "the op has been cancelled before");
 	return 0;
@@ -95,7 +110,7 @@ static void too_late(struct snt_timer *timer)
 {
 	struct snt_op *op = snt__container(timer, struct snt_op, timer);
 
-	if (end(op, op->late, -ETIMEDOUT))
+	if (end(op, (enum snt_cancel)op->late, -ETIMEDOUT))
 		end(op, SNT_CANCEL_DETACH, -ETIMEDOUT);
 }
 
@@ -108,6 +123,7 @@ static int set_deadline(struct snt_op *op, enum snt_cancel how)
 	if (ret)
 		return ret;
 	op->late = how;
+	op->flags |= SNT__OP_TIMED;
 	op->timer.fired = too_late;
 	return 0;
 }

@@ -80,7 +80,7 @@ struct snt_loop {
 	struct snt__link readable;
 	struct snt__link signalled; /* channels that are readable */
 	struct snt__link pending;   /* CQs */
-	struct snt_op *over;	    /* ops that ended without a completion */
+	struct snt_op *over;	    /* ops whose callback no completion brings */
 	struct snt_op **over_end;
 
 	struct snt_timer *timers;
@@ -240,7 +240,6 @@ void snt__timer_set(struct snt_loop *loop);
 void snt__timer_forget_all(struct snt_loop *loop);
 
 /* op.c: callbacks of ops that ended without a completion. */
-void snt__op_add_over(struct snt_loop *loop, struct snt_op *op);
 void snt__op_run_over(struct snt__round *run, int reserve);
 
 #endif

@@ -36,11 +36,11 @@ static int error_of(unsigned status)
 	}
 }
 
-/* Its callback may reuse the op, or free it. */
-static __attribute__((noinline)) void tell_waiter(struct snt_op *op,
-						  struct snt__waiter *waiter)
+static void tell_waiter(struct snt_op *op)
 {
-	op->waiter = NULL;
+	struct snt__waiter *waiter = op->waiter;
+
+	op->flags &= ~SNT__OP_WAITED;
 	waiter->done = true;
 	waiter->result = op->result;
 	if (op->result < 0)
@@ -48,16 +48,35 @@ static __attribute__((noinline)) void tell_waiter(struct snt_op *op,
 			 snt_op_text(op));
 }
 
-/* From here on the op is the program's again. */
-static inline void call_back(struct snt_op *op)
+/* Without `released`, its callback may reuse the op, or free it. */
+static void tell(struct snt_op *op)
 {
-	struct snt__waiter *waiter = op->waiter;
-
-	op->state = SNT__OP_UNUSED;
-	if (__builtin_expect(waiter != NULL, 0))
-		tell_waiter(op, waiter);
+	if (op->flags & SNT__OP_WAITED)
+		tell_waiter(op);
 	if (op->done)
 		op->done(op);
+}
+
+/* From the beginning of `released` on the op is the program's again. */
+static void tell_and_release(struct snt_op *op)
+{
+	op->state = SNT__OP_OVER;
+	if (!(op->flags & SNT__OP_TOLD)) {
+		op->flags |= SNT__OP_TOLD;
+		tell(op);
+	}
+	op->state = SNT__OP_UNUSED;
+	op->released(op);
+}
+
+static __attribute__((noinline)) void finish_special(struct snt_op *op)
+{
+	if (op->released) {
+		tell_and_release(op);
+		return;
+	}
+	op->state = SNT__OP_UNUSED;
+	tell(op);
 }
 
 void snt__op_unlist(struct snt_op *op)
@@ -70,11 +89,18 @@ void snt__op_unlist(struct snt_op *op)
 	op->flags &= ~SNT__OP_EARLY;
 }
 
-static __attribute__((noinline)) void take_special(struct snt_op *op)
+static __attribute__((noinline)) void complete_special(struct snt_op *op)
 {
 	snt__op_unlist(op);
 	if (op->flags & SNT__OP_ATOMIC && !op->wc.status)
 		op->old = *op->old_from;
+	if (op->flags & SNT__OP_TIMED)
+		snt_timer_stop(&op->timer);
+	/* Its callback is due already: snt__op_run_over() goes on. */
+	if (op->flags & SNT__OP_QUEUED)
+		op->state = SNT__OP_OVER;
+	else
+		finish_special(op);
 }
 
 void snt__op_complete(struct snt_op *op, const struct snt_wc *wc)
@@ -86,32 +112,67 @@ void snt__op_complete(struct snt_op *op, const struct snt_wc *wc)
 	if (__builtin_expect(wc->status, 0))
 		op->wc.opcode = opcode;
 	op->result = op->reason ? op->reason : error_of(wc->status);
-	if (__builtin_expect(op->flags & (SNT__OP_EARLY | SNT__OP_ATOMIC), 0))
-		take_special(op);
-	if (__builtin_expect(op->timer.loop != NULL, 0))
-		snt_timer_stop(&op->timer);
-	call_back(op);
+	if (__builtin_expect(op->flags & SNT__OP_SPECIAL || op->released, 0)) {
+		complete_special(op);
+		return;
+	}
+	op->state = SNT__OP_UNUSED;
+	if (op->done)
+		op->done(op);
 }
 
-void snt__op_add_over(struct snt_loop *loop, struct snt_op *op)
+/*
+ * Callbacks without a completion
+ */
+
+static void queue_callback(struct snt_op *op)
 {
-	op->next = NULL;
+	struct snt_loop *loop = op->loop;
+
+	if (op->flags & SNT__OP_QUEUED)
+		return;
+	op->flags |= SNT__OP_QUEUED;
+	op->over_next = NULL;
 	*loop->over_end = op;
-	loop->over_end = &op->next;
+	loop->over_end = &op->over_next;
 	if (!loop->run)
 		snt__loop_ring_fd(loop);
+}
+
+static void set_result(struct snt_op *op, int reason)
+{
+	op->result = reason;
+	op->wc = (struct snt_wc){ .wr_id = (uintptr_t)op,
+				  .qp_num = op->qp ? op->qp->num : 0,
+				  .opcode = op->wc.opcode,
+				  .status = reason ? SNT_WC_FLUSHED : SNT_WC_SUCCESS };
 }
 
 void snt__op_end(struct snt_op *op, int reason)
 {
 	snt_timer_stop(&op->timer);
 	op->state = SNT__OP_OVER;
-	op->result = reason;
-	op->wc = (struct snt_wc){ .wr_id = (uintptr_t)op,
-				  .qp_num = op->qp ? op->qp->num : 0,
-				  .opcode = op->wc.opcode,
-				  .status = reason ? SNT_WC_FLUSHED : SNT_WC_SUCCESS };
-	snt__op_add_over(op->loop, op);
+	set_result(op, reason);
+	queue_callback(op);
+}
+
+void snt__op_tell(struct snt_op *op)
+{
+	if (op->flags & SNT__OP_TOLD)
+		return;
+	set_result(op, op->reason);
+	queue_callback(op);
+}
+
+static void run_callback(struct snt_op *op)
+{
+	op->flags &= ~SNT__OP_QUEUED;
+	if (op->state == SNT__OP_OVER) {
+		finish_special(op);
+		return;
+	}
+	op->flags |= SNT__OP_TOLD;
+	tell(op);
 }
 
 void snt__op_run_over(struct snt__round *run, int reserve)
@@ -121,14 +182,22 @@ void snt__op_run_over(struct snt__round *run, int reserve)
 	while (!run->gone && run->left > reserve && loop->over) {
 		struct snt_op *op = loop->over;
 
-		loop->over = op->next;
+		loop->over = op->over_next;
 		if (!loop->over)
 			loop->over_end = &loop->over;
 		run->count++;
 		run->left--;
-		call_back(op);
+		run_callback(op);
 	}
 }
+
+static void ignore_completion(struct snt_op *op, const struct snt_wc *wc)
+{
+	(void)op;
+	(void)wc;
+}
+
+struct snt_op snt__op_nobody = { .complete = ignore_completion };
 
 int snt_op_pending(const struct snt_op *op)
 {

@@ -5,23 +5,33 @@
 #include "loop/op.h"
 #include "vqp/wc_text.h"
 
-/* Cancelled, or timed out: did it take effect? */
+/* Did it take effect? */
+static const char *effect_text(const struct snt_op *op)
+{
+	if (op->flags & SNT__OP_CLOSE && op->wc.status != SNT_WC_SUCCESS)
+		return "closing goes on, and snt_op_close() can wait for it again";
+	if (op->flags & SNT__OP_NO_EFFECT)
+		return "it had no effect";
+	if (op->state == SNT__OP_POSTED)
+		return "a device still has it, and it may still take effect";
+	if (op->wc.status == SNT_WC_SUCCESS)
+		return "it took effect all the same";
+	return "whether it took effect is not known";
+}
+
+/* Cancelled, or timed out. */
 static const char *cut_short(const struct snt_op *op, const char *how)
 {
-	const char *effect = "whether it took effect is not known";
+	const char *effect = effect_text(op);
 	char owner[SNT__OWNER_TEXT];
 
-	if (op->flags & SNT__OP_NO_EFFECT)
-		effect = "it had no effect";
-	else if (op->wc.status == SNT_WC_SUCCESS)
-		effect = "it took effect all the same";
 	return snt__text("%s: %s %s; %s", snt__owner_text(op->wc.qp_num, owner),
 			 snt__opcode_name(op->wc.opcode), how, effect);
 }
 
 const char *snt_op_text(const struct snt_op *op)
 {
-	if (snt_op_pending(op))
+	if (snt_op_pending(op) && !(op->flags & SNT__OP_TOLD))
 		return snt__text("the op is in use: its callback has not begun");
 	if (!op->loop)
 		return snt__text("the op was never posted");

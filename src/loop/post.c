@@ -7,6 +7,7 @@
 
 #include "loop/op.h"
 #include "util/err.h"
+#include "vqp/cancel.h"
 #include "vqp/cq.h"
 #include "vqp/mw.h"
 #include "vqp/srq.h"
@@ -43,7 +44,7 @@ static inline int check(const struct snt_qp *qp, const struct snt_op *op,
 }
 
 static inline void accept_for(struct snt_op *op, struct snt_loop *loop,
-			      struct snt_qp *qp, uint8_t opcode, uint8_t flags,
+			      struct snt_qp *qp, uint8_t opcode, uint16_t flags,
 			      uint32_t position)
 {
 	op->complete = snt__op_complete;
@@ -55,11 +56,10 @@ static inline void accept_for(struct snt_op *op, struct snt_loop *loop,
 	op->wc.opcode = opcode;
 	op->qp = qp;
 	op->loop = loop;
-	op->waiter = NULL;
 }
 
 static inline void accept(struct snt_op *op, struct snt_qp *qp, uint8_t opcode,
-			  uint8_t flags, uint32_t position)
+			  uint16_t flags, uint32_t position)
 {
 	const struct snt_cq *cq = flags & SNT__OP_RECV ? qp->recv_cq : qp->cq;
 
@@ -342,14 +342,26 @@ int snt_op_post_srq_recv(struct snt_srq *srq, struct snt_op *op,
  * Closing
  */
 
+/* Takes over from an op that no longer waits: 0, 1 if the QP has been closed meanwhile, or
+ * the errno of snt__qp_close(). */
+static int close_or_rejoin(struct snt_qp *qp, const struct snt_op *op)
+{
+	int ret =
+		snt__qp_close_hand_over(qp, (uintptr_t)&snt__op_nobody, (uintptr_t)op);
+
+	return ret == -ENOENT ? snt__qp_close(qp, (uintptr_t)op) : ret;
+}
+
 int snt_op_close(struct snt_qp *qp, struct snt_op *op)
 {
 	int ret = check(qp, op, qp->cq);
 
 	if (!ret)
-		ret = snt__qp_close(qp, (uintptr_t)op);
-	if (ret)
+		ret = close_or_rejoin(qp, op);
+	if (ret < 0)
 		return ret;
 	accept(op, qp, SNT_OP_CLOSED, SNT__OP_CLOSE, 0);
+	if (ret)
+		snt__op_end(op, 0);
 	return 0;
 }

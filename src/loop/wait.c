@@ -204,7 +204,7 @@ static void forget_waiter(void *arg)
 {
 	struct snt_op *op = arg;
 
-	op->waiter = NULL;
+	op->flags &= ~SNT__OP_WAITED;
 }
 
 int snt_op_wait(struct snt_op *op, int64_t timeout_ns)
@@ -215,7 +215,7 @@ int snt_op_wait(struct snt_op *op, int64_t timeout_ns)
 	uint64_t begin;
 	int ret;
 
-	if (op->state == SNT__OP_UNUSED)
+	if (op->state == SNT__OP_UNUSED || op->flags & SNT__OP_TOLD)
 		return op->result < 0 ? snt__fail(-op->result, "%s", snt_op_text(op))
 				      : op->result;
 	loop = op->loop;
@@ -225,6 +225,7 @@ int snt_op_wait(struct snt_op *op, int64_t timeout_ns)
 		return ret;
 	begin = snt__loop_now(loop);
 	op->waiter = &waiter;
+	op->flags |= SNT__OP_WAITED;
 	for (;;) {
 		int64_t left = left_of(loop, timeout_ns, begin);
 
@@ -234,7 +235,7 @@ int snt_op_wait(struct snt_op *op, int64_t timeout_ns)
 							     waiter.why.text)
 						 : waiter.result;
 		if (ret < 0 || gone || !left) {
-			op->waiter = NULL;
+			forget_waiter(op);
 			return ret < 0 ? ret
 				       : snt__fail(
 						 ETIME,

@@ -29,6 +29,14 @@ bool snt__qp_cancel_waiting(struct snt_qp *qp, uint32_t position)
 	return true;
 }
 
+int snt__qp_close_hand_over(struct snt_qp *qp, uint64_t from, uint64_t to)
+{
+	if (!qp->closing || qp->close_wr_id != from)
+		return -ENOENT;
+	qp->close_wr_id = to;
+	return qp->closed_reported;
+}
+
 /* Can everything in flight be ended? */
 static int check_control(const struct snt_qp *qp)
 {
