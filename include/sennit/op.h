@@ -67,6 +67,8 @@ enum snt_cancel {
 	SNT_CANCEL_ABORT,
 };
 
+struct snt_op_group;
+
 /*
  * Zero it before its first use, then set `done` and, optionally, `arg` and `released`.
  *
@@ -304,6 +306,79 @@ SNT_API const char *snt_op_text(const struct snt_op *op);
  * that is set; else 0.
  */
 SNT_API int snt_op_pending(const struct snt_op *op);
+
+/*
+ * Groups: many ops, one end.
+ *
+ *	struct snt_op_group group = { .done = all_written };
+ *
+ *	for (...) {
+ *		snt_op_write(qp[i], &op[i], &sge[i], &token, remote_addr[i]);
+ *		snt_op_group_add(&group, &op[i]);
+ *	}
+ *	...when the last op has ended, all_written(&group) is called; or
+ *	ret = snt_op_group_wait(&group, timeout_ns);
+ *
+ * Owned by the program; zero it before its first use. A group belongs to the loop of its
+ * ops, which may be of any QPs and kinds there. It must not move or be freed while
+ * `pending` is not 0. Its ops keep their own functions, deadlines and results.
+ */
+struct snt_op_group {
+	/* The program's. Called after the function of the last op that was pending. */
+	void (*done)(struct snt_op_group *group); /* NULL: none */
+	void *arg;
+	/* The first error of an op in the group, or 0. It stays until the program sets it
+	 * to 0. */
+	int32_t result;
+	uint32_t pending; /* ops that have not ended; read only */
+
+	/* The library's. */
+	uint32_t flags, held;
+	struct snt_wc wc;
+	struct snt_loop *loop;
+	struct snt_op *first;
+	void *waiter;
+	uint64_t reserved[4];
+};
+
+/**
+ * snt_op_group_add - let an op count in a group
+ *
+ * Call it after the op was posted, before the next dispatch. The op leaves the group when
+ * its callback `done` has returned; it may be added again after it is posted again, also
+ * in that callback.
+ *
+ * Returns: 0; -ENOENT if the op is not in use, or has ended; -EALREADY if it is in a
+ * group; -EINVAL if the group has pending ops of another loop.
+ */
+SNT_API int snt_op_group_add(struct snt_op_group *group, struct snt_op *op);
+
+/**
+ * snt_op_group_wait - wait until no op of a group is pending, and dispatch meanwhile
+ * @timeout_ns: as in snt_op_wait()
+ *
+ * Returns: the group's result, at once if none is pending, with the text of that op;
+ * -ETIME on timeout, and the ops go on; -EBUSY inside a callback; otherwise as
+ * snt_loop_wait().
+ */
+SNT_API int snt_op_group_wait(struct snt_op_group *group, int64_t timeout_ns);
+
+/**
+ * snt_op_group_cancel - cancel all pending ops of a group
+ * @how: as in snt_op_cancel(); where SNT_CANCEL_ABORT is not possible an op is detached
+ *
+ * Returns: how many were cancelled, which leaves out those that were cancelled before;
+ * -EINVAL for another @how.
+ */
+SNT_API int snt_op_group_cancel(struct snt_op_group *group, enum snt_cancel how);
+
+/**
+ * snt_op_group_text - how the op that gave a group its result ended, in words
+ *
+ * Ownership: as of snt_wc_text().
+ * Returns: a string, never NULL, like that of snt_op_text().
+ */
+SNT_API const char *snt_op_group_text(const struct snt_op_group *group);
 
 #ifdef __cplusplus
 }

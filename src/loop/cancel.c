@@ -106,12 +106,30 @@ int snt_op_cancel(struct snt_op *op, enum snt_cancel how)
 	return ret ? ret : end(op, how, -ECANCELED);
 }
 
+static bool end_somehow(struct snt_op *op, enum snt_cancel how, int reason)
+{
+	return !end(op, how, reason) ||
+	       (how == SNT_CANCEL_ABORT && !end(op, SNT_CANCEL_DETACH, reason));
+}
+
+bool snt__op_try_cancel(struct snt_op *op, enum snt_cancel how)
+{
+	struct snt__err_kept kept;
+	bool ended;
+
+	if (op->state != SNT__OP_POSTED || (int)how <= op->cancel)
+		return false;
+	snt__err_keep(&kept);
+	ended = end_somehow(op, how, -ECANCELED);
+	snt__err_restore(&kept);
+	return ended;
+}
+
 static void too_late(struct snt_timer *timer)
 {
 	struct snt_op *op = snt__container(timer, struct snt_op, timer);
 
-	if (end(op, (enum snt_cancel)op->late, -ETIMEDOUT))
-		end(op, SNT_CANCEL_DETACH, -ETIMEDOUT);
+	end_somehow(op, (enum snt_cancel)op->late, -ETIMEDOUT);
 }
 
 static int set_deadline(struct snt_op *op, enum snt_cancel how)

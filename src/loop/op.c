@@ -51,10 +51,16 @@ static void tell_waiter(struct snt_op *op)
 /* Without `released`, its callback may reuse the op, or free it. */
 static void tell(struct snt_op *op)
 {
+	struct snt_op_group *group = NULL;
+
 	if (op->flags & SNT__OP_WAITED)
 		tell_waiter(op);
+	if (op->flags & SNT__OP_GROUPED)
+		group = snt__group_leave(op);
 	if (op->done)
 		op->done(op);
+	if (group)
+		snt__group_left(group);
 }
 
 /* From the beginning of `released` on the op is the program's again. */
@@ -94,8 +100,6 @@ static __attribute__((noinline)) void complete_special(struct snt_op *op)
 	snt__op_unlist(op);
 	if (op->flags & SNT__OP_ATOMIC && !op->wc.status)
 		op->old = *op->old_from;
-	if (op->flags & SNT__OP_TIMED)
-		snt_timer_stop(&op->timer);
 	/* Its callback is due already: snt__op_run_over() goes on. */
 	if (op->flags & SNT__OP_QUEUED)
 		op->state = SNT__OP_OVER;
@@ -112,6 +116,8 @@ void snt__op_complete(struct snt_op *op, const struct snt_wc *wc)
 	if (__builtin_expect(wc->status, 0))
 		op->wc.opcode = opcode;
 	op->result = op->reason ? op->reason : error_of(wc->status);
+	if (__builtin_expect(op->flags & SNT__OP_TIMED, 0))
+		snt_timer_stop(&op->timer);
 	if (__builtin_expect(op->flags & SNT__OP_SPECIAL || op->released, 0)) {
 		complete_special(op);
 		return;

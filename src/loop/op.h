@@ -29,12 +29,13 @@ enum snt__op_flags {
 	SNT__OP_WAITED = 1 << 6,    /* `waiter` waits for it */
 	SNT__OP_QUEUED = 1 << 7, /* in the loop's list of ops that have callbacks due */
 	SNT__OP_TOLD = 1 << 8,	 /* `done` has begun, `released` has not */
+	SNT__OP_GROUPED = 1 << 9,
 };
 
-/* What the end of an op has to look at; of most ops nothing. */
-#define SNT__OP_SPECIAL                                                    \
-	(SNT__OP_EARLY | SNT__OP_ATOMIC | SNT__OP_TIMED | SNT__OP_WAITED | \
-	 SNT__OP_QUEUED | SNT__OP_TOLD)
+/* What the end of an op has to look at, apart from its timer; of most ops nothing. */
+#define SNT__OP_SPECIAL                                                     \
+	(SNT__OP_EARLY | SNT__OP_ATOMIC | SNT__OP_WAITED | SNT__OP_QUEUED | \
+	 SNT__OP_TOLD | SNT__OP_GROUPED)
 
 /* On the stack of snt_op_wait(), since the op may be reused or freed after its
  * callback. */
@@ -43,6 +44,31 @@ struct snt__waiter {
 	int result;
 	struct snt__err_kept why; /* the error text, if the result is an error */
 };
+
+/* How an op ended. */
+struct snt__op_end {
+	struct snt_loop *loop;
+	const struct snt_wc *wc;
+	int result;
+	unsigned flags;
+	bool held; /* by a device */
+};
+
+/* op_text.c: in the buffer of snt_op_text(). */
+const char *snt__op_end_text(const struct snt__op_end *end);
+
+/* group.c: takes an op off its group's list, and keeps its result if it is the first
+ * error. The group counts the op until it has been told. */
+struct snt_op_group *snt__group_leave(struct snt_op *op);
+void snt__group_left(struct snt_op_group *group);
+
+/* cancel.c: as snt_op_cancel(), without a text; detaches where an abort is impossible. */
+bool snt__op_try_cancel(struct snt_op *op, enum snt_cancel how);
+
+/* wait.c: dispatches until the waiter is done. `forget`, of `arg`, makes the waiter
+ * unknown to what it waits for. */
+int snt__wait_for(struct snt_loop *loop, struct snt__waiter *waiter, const char *what,
+		  int64_t timeout_ns, void (*forget)(void *arg), void *arg);
 
 /* op.c: takes a completion that no op waits for any more. */
 extern struct snt_op snt__op_nobody;

@@ -200,7 +200,31 @@ int snt_loop_wait(struct snt_loop *loop, int64_t timeout_ns)
 	return wait(loop, timeout_ns, &gone);
 }
 
-static void forget_waiter(void *arg)
+int snt__wait_for(struct snt_loop *loop, struct snt__waiter *waiter, const char *what,
+		  int64_t timeout_ns, void (*forget)(void *arg), void *arg)
+{
+	uint64_t begin = snt__loop_now(loop);
+	bool gone = false;
+
+	for (;;) {
+		int64_t left = left_of(loop, timeout_ns, begin);
+		int ret = wait_undo(loop, left, forget, arg, &gone);
+
+		if (waiter->done)
+			return waiter->result < 0 ? snt__fail(-waiter->result, "%s",
+							      waiter->why.text)
+						  : waiter->result;
+		if (ret >= 0 && !gone && left)
+			continue;
+		forget(arg);
+		return ret < 0 ? ret
+			       : snt__fail(ETIME,
+					   "timed out waiting for %s, which goes on",
+					   what);
+	}
+}
+
+static void forget_op_waiter(void *arg)
 {
 	struct snt_op *op = arg;
 
@@ -210,37 +234,17 @@ static void forget_waiter(void *arg)
 int snt_op_wait(struct snt_op *op, int64_t timeout_ns)
 {
 	struct snt__waiter waiter = { 0 };
-	struct snt_loop *loop;
-	bool gone = false;
-	uint64_t begin;
 	int ret;
 
 	if (op->state == SNT__OP_UNUSED || op->flags & SNT__OP_TOLD)
 		return op->result < 0 ? snt__fail(-op->result, "%s", snt_op_text(op))
 				      : op->result;
-	loop = op->loop;
 	/* A caller inside a callback may be waiting for the same op already. */
-	ret = snt__loop_enter(loop, BUDGET);
+	ret = snt__loop_enter(op->loop, BUDGET);
 	if (ret)
 		return ret;
-	begin = snt__loop_now(loop);
 	op->waiter = &waiter;
 	op->flags |= SNT__OP_WAITED;
-	for (;;) {
-		int64_t left = left_of(loop, timeout_ns, begin);
-
-		ret = wait_undo(loop, left, forget_waiter, op, &gone);
-		if (waiter.done)
-			return waiter.result < 0 ? snt__fail(-waiter.result, "%s",
-							     waiter.why.text)
-						 : waiter.result;
-		if (ret < 0 || gone || !left) {
-			forget_waiter(op);
-			return ret < 0 ? ret
-				       : snt__fail(
-						 ETIME,
-						 "timed out waiting for the op, which "
-						 "goes on");
-		}
-	}
+	return snt__wait_for(op->loop, &waiter, "the op", timeout_ns, forget_op_waiter,
+			     op);
 }

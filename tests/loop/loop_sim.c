@@ -34,7 +34,7 @@ struct job {
 	struct snt_op op;
 	unsigned opcode;
 	unsigned length;
-	unsigned calls;
+	unsigned calls, releases;
 	bool cancelled;
 	bool withdrawn;
 };
@@ -53,7 +53,9 @@ struct end {
 	unsigned posted, done;
 	struct snt_op recv[2][RECVS];
 	unsigned recvs, recvs_done;
-	struct snt_op close_op;
+	struct snt_op_group group; /* of some of its jobs */
+	unsigned groups_done;
+	struct snt_op close_op, second_close_op;
 	bool closed;
 	enum style style;
 	int budget;
@@ -141,7 +143,28 @@ static void finished(struct snt_op *op)
 	struct end *end = op->arg;
 
 	((struct job *)op)->calls++;
+	end->done += !op->released;
+}
+
+static void released(struct snt_op *op)
+{
+	struct job *job = (struct job *)op;
+	struct end *end = op->arg;
+
+	job->releases += job->calls == 1;
 	end->done++;
+}
+
+static void group_done(struct snt_op_group *group)
+{
+	((struct end *)group->arg)->groups_done++;
+}
+
+static int join_group(struct end *end, struct job *job)
+{
+	end->group.done = group_done;
+	end->group.arg = end;
+	return snt_op_group_add(&end->group, &job->op);
 }
 
 static int post_job(struct end *end, struct end *peer, unsigned i)
@@ -151,6 +174,7 @@ static int post_job(struct end *end, struct end *peer, unsigned i)
 	struct snt_sge sge = { end->mem, end->memory + i * SLOT, 0 };
 
 	job->op.done = finished;
+	job->op.released = dice(2) ? released : NULL;
 	job->op.arg = end;
 	job->opcode = SNT_OP_WRITE + dice(7);
 	job->length = 1 + dice(SLOT);
@@ -202,6 +226,8 @@ static int post_some(struct end *end, struct end *peer)
 		if (!dice(4) &&
 		    snt_op_timeout(&job->op, 1 + dice(100000), SNT_CANCEL_DETACH))
 			return wrong("a timeout", end - world.end);
+		if (!dice(3) && join_group(end, job))
+			return wrong("a group", end - world.end);
 	}
 	if (end->posted && !dice(4)) {
 		struct job *job = &end->job[dice(end->posted)];
@@ -396,6 +422,19 @@ static void note_closed(struct snt_op *op)
 	end->closed = true;
 }
 
+/* And closes again with another op. */
+static int give_up_closing(struct end *end)
+{
+	if (snt_op_cancel(&end->close_op, SNT_CANCEL_DETACH))
+		return -1;
+	end->close_op.done = NULL;
+	end->second_close_op.done = note_closed;
+	end->second_close_op.arg = end;
+	if (dice(2) && snt_loop_dispatch(end->loop, 0) < 0)
+		return -1;
+	return snt_op_close(end->qp, &end->second_close_op);
+}
+
 static int close_qps(void)
 {
 	world.closing = true;
@@ -406,6 +445,8 @@ static int close_qps(void)
 		end->close_op.arg = end;
 		if (snt_op_close(end->qp, &end->close_op))
 			return wrong("closing", i);
+		if (!dice(3) && give_up_closing(end))
+			return wrong("closing again", i);
 	}
 	return run();
 }
@@ -443,13 +484,15 @@ static int judge(struct end *end, const struct end *peer, int index)
 {
 	if (end->recvs != end->recvs_done)
 		return wrong("a receive without an end", index);
+	if (end->group.pending || !end->group.done != !end->groups_done)
+		return wrong("a group without an end", index);
 	for (unsigned i = 0; i < OPS; i++) {
 		const struct job *job = &end->job[i];
 		const unsigned char *to = peer->memory + TO + i * SLOT;
 		bool writes = job->opcode <= SNT_OP_WRITE_IMM;
 		int result = job->op.result;
 
-		if (job->calls != 1)
+		if (job->calls != 1 || job->releases != !!job->op.released)
 			return wrong("not one callback", index);
 		if (result && result != -ETIMEDOUT &&
 		    !(result == -ECANCELED && job->cancelled))
