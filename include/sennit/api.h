@@ -30,8 +30,12 @@
  *
  * Structures that the library fills begin with their size as well: initialise them with
  * SNT_INIT(); the library writes at most that many bytes. Values that programs keep and
- * pass on, such as tokens, have no size member and never grow; where a header says to
- * zero one, use { 0 } in C and {} in C++.
+ * pass on, such as tokens, have no size member and never grow.
+ *
+ * Structures that the program allocates and the library works in (struct snt_op, snt_timer
+ * and the like) have no size member either, but reserved space at their end, so that they
+ * keep their size when the library needs more. They are zeroed before their first use,
+ * by { 0 } in C and {} in C++ or by memset(3), and not between uses.
  *
  * Thread classes. "Thread: any" may be called from any thread at any time. "Thread:
  * loop" means that a loop (loop.h), with everything in it, is used by one thread at a

@@ -214,6 +214,8 @@ struct snt_call {
 	void *arg;
 	struct snt_call *next;
 	uint32_t queued;
+	uint32_t reserved_32;
+	uint64_t reserved[2];
 };
 
 /**
@@ -306,6 +308,7 @@ struct snt_timer {
 	struct snt_loop *loop; /* NULL: not running */
 	uint64_t deadline_ns;
 	struct snt_timer *child, *next, *prev;
+	uint64_t reserved[2];
 };
 
 /**

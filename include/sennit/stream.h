@@ -323,6 +323,7 @@ struct snt_stream_send {
 	/* The library's. */
 	uint64_t at, sent;
 	struct snt_stream_send *next;
+	uint64_t reserved[2];
 };
 
 /**
