@@ -9,7 +9,8 @@
  * Return values. `int` is 0 or a negative errno, `ssize_t` is a count or a
  * negative errno. Constructors take their out pointer last and write it only
  * on success. After a failure snt_err_text() returns a sentence that names the object
- * and the remedy (err.h).
+ * and the remedy (err.h). In the code at the beginning of headers, check() and show()
+ * are the program's own: check() handles negative values and returns the others.
  *
  * Option structures begin with their size. SNT_INIT() of the variable, or of its
  * type, sets the size and zeroes the rest. In C, initialisers for other members may

@@ -11,6 +11,20 @@
  * A virtual completion queue, over one or many physical ones. Any number of
  * virtual QPs (qp.h), of one lane or of many, report to it.
  *
+ *	struct snt_cq_opts opts = SNT_INIT(opts, .depth = 1024);
+ *	struct snt_wc wc[16];
+ *	int count, left;
+ *
+ *	check(snt_cq_create(ctx, &opts, &cq));
+ *	left = post_writes(cq); // to QPs with snt_qp_opts.cq = cq
+ *	while (left > 0) {
+ *		count = check(snt_cq_poll(cq, wc, 16));
+ *		for (int i = 0; i < count; i++)
+ *			if (wc[i].status != SNT_WC_SUCCESS)
+ *				show(snt_wc_text(cq, &wc[i]));
+ *		left -= count;
+ *	}
+ *
  * Each virtual QP reserves room for the worst case of all its lanes when it is created,
  * so that a physical CQ can never overrun; if there is not enough room, another
  * physical CQ is added on that device, up to the limit in the options.

@@ -15,10 +15,23 @@
  * Asynchronous verbs. An op is one operation on a virtual QP, in a structure that the
  * program owns; when the operation is over, the op's function is called.
  *
+ *	static void written(struct snt_op *op)
+ *	{
+ *		show(snt_op_text(op)); // "QP 2: WRITE succeeded", or why not
+ *	}
+ *
+ *	struct snt_cq_opts cq_opts =
+ *		SNT_INIT(cq_opts, .loop = loop, .ops = SNT_CQ_OPS_EVENTS);
+ *	struct snt_qp_opts opts = SNT_INIT(opts, .lanes = 4);
+ *	struct snt_sge sge = { mem, bytes, length };
  *	struct snt_op op = { .done = written };
- *	...
- *	ret = snt_op_write(qp, &op, &sge, &token, remote_addr);
- *	...snt_loop_dispatch() calls written(&op), with op.result 0 or -errno...
+ *
+ *	check(snt_qp_create_with_cq(ctx, &cq_opts, &opts, &cq, &qp));
+ *	connect_to_peer(qp, &token); // by cards (qp.h) or by address (conn.h)
+ *	check(snt_op_write(qp, &op, &sge, &token, token.addr + length));
+ *	check(snt_op_timeout(&op, 1000000000, SNT_CANCEL_ABORT));
+ *	while (snt_op_pending(&op))
+ *		check(snt_loop_wait(loop, -1)); // calls written(&op)
  *
  * The QP reports to a CQ (or two) made with snt_cq_opts::ops. Only ops can be posted on
  * such a QP: snt_qp_post_send(), snt_qp_post_recv(), snt_qp_close() and polling that CQ

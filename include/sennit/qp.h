@@ -12,7 +12,30 @@
 
 /*
  * A virtual queue pair consists of one or more physical QPs, its lanes, on one or more
- * devices, and behaves like one ordered queue pair. The contract:
+ * devices, and behaves like one ordered queue pair.
+ *
+ *	struct snt_qp_opts opts = SNT_INIT(opts, .lanes = 4);
+ *	struct snt_sge sge = { mem, bytes, length };
+ *	struct snt_card ours, theirs;
+ *	struct snt_wc wc;
+ *
+ *	check(snt_qp_create_with_cq(ctx, NULL, &opts, &cq, &qp));
+ *	check(snt_qp_card(qp, &ours));
+ *	exchange(&ours, &theirs, &token); // with the peer, by any means
+ *	check(snt_qp_connect(qp, &theirs));
+ *
+ *	struct snt_send_wr wr = { .opcode = SNT_OP_WRITE,
+ *				  .flags = SNT_SEND_SIGNALED,
+ *				  .sge = &sge,
+ *				  .sge_count = 1,
+ *				  .remote = &token,
+ *				  .remote_addr = token.addr + length };
+ *	check(snt_qp_post_send(qp, &wr, 1));
+ *	while (!check(snt_cq_poll(cq, &wc, 1)))
+ *		;
+ *	show(snt_wc_text(cq, &wc)); // "QP 2: WRITE succeeded"
+ *
+ * The contract:
  *
  * 1. Every accepted WR retires exactly once, by success, failure or close, and is
  *    reported if and only if it was signalled or failed.
@@ -26,9 +49,10 @@
  *    ordering point was posted. A WR with SNT_SEND_FENCE is not sent until all earlier ones
  *    have retired. (One lane gives verbs' stronger order; portable code does not rely
  *    on it.)
- * 4. After a WR has retired no lane accesses its local buffer again. 5. A refused WR
- * has no effect, now or later. 6. Lengths are 64 bits; zero length is legal where verbs
- * allow it. 7. Nothing a peer sends can abort the process or corrupt state.
+ * 4. After a WR has retired no lane accesses its local buffer again.
+ * 5. A refused WR has no effect, now or later.
+ * 6. Lengths are 64 bits; zero length is legal where verbs allow it.
+ * 7. Nothing a peer sends can abort the process or corrupt state.
  *
  * Receives come in two classes. Notification receives have no SGE and are
  * consumed by WRITE_IMM only; data receives are consumed by SEND only. On a

@@ -5,7 +5,7 @@
 Adapters are checked where their event loop is installed. SNT_INIT() of every structure
 that begins with its size compiles without a warning, in C and C++, with each compiler that
 is installed, and sets the size and nothing else. Headers that begin with a whole use have
-at most twenty lines of it, and it compiles.
+at most twenty lines of it, and it compiles; that of qp.h, cq.h and op.h is run by a test.
 
 usage: headers.py C-COMPILER C++-COMPILER
 """
@@ -20,6 +20,10 @@ from pathlib import Path
 from tap import ROOT, Report, files, name
 
 ADAPTER_LINES_MAX = 120
+CODE_LINES_MAX = 20
+CODE_TEST = ROOT / "tests/loop/header_code_test.c"
+CODE = re.compile(r"^/\*\n(?: \*(?: .*)?\n)*?((?: \*\t.*\n)(?: \*(?:\t.*)?\n)*)", re.M)
+MARKED = re.compile(r"/\* code of (\w+\.h) \*/\n(.*?)\n\t?/\* end of code \*/", re.S)
 # Event loops' own headers need more than C99 has.
 POSIX = "-D_POSIX_C_SOURCE=200809L"
 WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-Wundef", "-Wshadow"]
@@ -36,6 +40,31 @@ def problems(compiler: str, language: str, standard: str, header, *options) -> l
          "-fsyntax-only", "-I", str(ROOT / "include"), "-"],
         input=source, capture_output=True, text=True)
     return [done.stderr] if done.returncode else []
+
+
+def tested_code() -> dict:
+    """By header, the marked parts of the test, without the indentation of its functions."""
+    found = {}
+    for header, part in MARKED.findall(CODE_TEST.read_text()):
+        lines = part.rstrip().split("\n")
+        if lines[0].startswith("\t"):
+            lines = [line[1:] for line in lines]
+        found.setdefault(header, []).append("\n".join(lines))
+    return {header: "\n\n".join(parts) for header, parts in found.items()}
+
+
+def first_code(header) -> str:
+    """What is indented in a header's first comment, up to the next text."""
+    match = CODE.search(header.read_text())
+    return re.sub(r"^ \*\t?", "", match[1], flags=re.M).strip() if match else ""
+
+
+def code_problems(header, tested: str):
+    code = first_code(header)
+    if code != tested:
+        yield f"{name(header)} and {name(CODE_TEST)} differ"
+    if len(code.split("\n")) > CODE_LINES_MAX:
+        yield f"{len(code.split(chr(10)))} lines; {CODE_LINES_MAX} are enough"
 
 
 def missing(compiler: str, header) -> list:
@@ -192,6 +221,9 @@ def main() -> None:
         if header.name in EXAMPLES:
             report.check(f"{name(header)} begins with code that compiles",
                          example_problems(c, header, EXAMPLES[header.name]))
+    for header, tested in tested_code().items():
+        report.check(f"the code of {header} is tested",
+                     list(code_problems(ROOT / "include/sennit" / header, tested)))
     for header in files("include/sennit/adapters/*.h"):
         check_adapter(report, c, cxx, header)
     check_init(report, c, cxx)

@@ -55,6 +55,8 @@ MUTATIONS = [
      add("_Static_assert(1, \"C11\");\n")),
     ("headers", "a header that is not C++", "include/sennit/err.h",
      add("struct named { int class; };\n")),
+    ("headers", "code that is not tested", "include/sennit/op.h",
+     replace("snt_op_pending(&op)", "snt_op_is_pending(&op)")),
     ("headers", "an adapter that is not C99", "include/sennit/adapters/epoll.h",
      add("_Static_assert(1, \"C11\");\n")),
     ("headers", "an adapter that is too long to read", "include/sennit/adapters/epoll.h",
