@@ -34,6 +34,7 @@ static struct {
 	struct snt_cq *cq[ENDS];
 	struct snt_qp *qp[ENDS];
 	struct snt_op op[ENDS];
+	struct snt_op_group group;
 	struct snt_conn *conn[ENDS];
 	struct snt_listener *listener;
 	struct snt_stream *stream[ENDS];
@@ -158,6 +159,29 @@ static void complete_op(void)
 
 	assert_success(snt_op_send(world.qp[PEER], &world.op[PEER], &sge));
 	assert_success(snt_op_wait(&world.op[MINE], -1));
+	assert_success(snt_op_wait(&world.op[PEER], -1));
+}
+
+/* Of a group of ops */
+
+static void prepare_group(void)
+{
+	prepare_op();
+	assert_success(snt_op_group_add(&world.group, &world.op[MINE]));
+}
+
+static void wait_for_group(void)
+{
+	snt_op_group_wait(&world.group, -1);
+}
+
+static void complete_group(void)
+{
+	struct snt_sge sge = sge_of(PEER);
+
+	assert_success(snt_op_send(world.qp[PEER], &world.op[PEER], &sge));
+	assert_success(snt_op_group_wait(&world.group, -1));
+	assert_int_equal(snt_op_pending(&world.op[MINE]), 0);
 	assert_success(snt_op_wait(&world.op[PEER], -1));
 }
 
@@ -422,6 +446,8 @@ static void write_character(void)
 static const struct wait waits[] = {
 	{ "snt_loop_wait", nothing, wait_for_loop, wake_loop, nothing },
 	{ "snt_op_wait", prepare_op, wait_for_op, complete_op, close_qps },
+	{ "snt_op_group_wait", prepare_group, wait_for_group, complete_group,
+	  close_qps },
 	{ "snt_conn_wait", prepare_connecting, wait_for_conn, accept_mine,
 	  close_conns },
 	{ "snt_conn_wait_over", prepare_connected, wait_for_end, nothing, close_conns },

@@ -103,6 +103,7 @@ static int look_at_loop(struct runner *runner)
 {
 	struct snt_call call = { .run = ignore };
 	struct snt_sge sge = { runner->mem, runner->bytes, 1 };
+	struct snt_send_wr wr = { .opcode = SNT_OP_SEND };
 	struct snt_op op = { 0 };
 
 #define EXPECT_ECHILD(call)              \
@@ -119,6 +120,7 @@ static int look_at_loop(struct runner *runner)
 	EXPECT_ECHILD(snt_loop_wait(runner->loop, 0));
 	EXPECT_ECHILD(snt_op_send(runner->qp[0], &op, &sge));
 	EXPECT_ECHILD(snt_op_recv(runner->qp[0], &op, &sge));
+	EXPECT_ECHILD(snt_op_post(runner->qp[0], &op, &wr));
 	return 0;
 }
 
