@@ -85,7 +85,7 @@ static int set_up_gid(struct snt_ctx *ctx, const struct snt_ctx_opts *opts)
 static void warn_unknown(void *arg, const char *name)
 {
 	snt__log(arg, SNT_LOG_WARN,
-		 "%s is set but is no setting of sennit; a typing error?", name);
+		 "%s is set, but sennit has no such setting; check its spelling", name);
 }
 
 static int set_up_ctx(struct snt_ctx *ctx, const struct snt_ctx_opts *opts)

@@ -89,11 +89,12 @@ static int open_context(const struct snt__provider *provider,
 	int ret = provider->open(listing, position, context_out);
 
 	if (ret)
-		return snt__fail(-ret, "%s: cannot be opened: %s%s",
-				 provider->name(listing, position), strerror(-ret),
-				 ret == -EACCES || ret == -EPERM || ret == -ENOENT
-					 ? "; has this user rights to /dev/infiniband?"
-					 : "");
+		return snt__fail(
+			-ret, "%s: cannot be opened: %s%s",
+			provider->name(listing, position), strerror(-ret),
+			ret == -EACCES || ret == -EPERM || ret == -ENOENT
+				? "; check this user's permissions in /dev/infiniband"
+				: "");
 	return 0;
 }
 
@@ -271,8 +272,9 @@ int snt__device_release(struct snt_device *device)
 		return snt__fail(-ret,
 				 "%s: its protection domain cannot be freed: %s%s",
 				 snt__device_text(device, text), strerror(-ret),
-				 ret == -EBUSY ? "; destroy first what was made on it"
-					       : "");
+				 ret == -EBUSY
+					 ? "; first destroy the objects made on it"
+					 : "");
 	device->pd = NULL;
 	return 0;
 }
@@ -318,7 +320,7 @@ int snt_device_query_gid(const struct snt_device *device, uint32_t position,
 	char text[SNT__DEVICE_TEXT];
 
 	if (position >= snt__port(device)->info.gid_count)
-		return snt__fail(ENOENT, "%s has %u GIDs, so none at position %u",
+		return snt__fail(ENOENT, "%s has %u GIDs; there is none at position %u",
 				 snt__device_text(device, text),
 				 snt__port(device)->info.gid_count, position);
 	return snt__info_export(info_out, &snt__port(device)->gid[position],

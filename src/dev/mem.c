@@ -429,7 +429,7 @@ int snt_mem_sge(const struct snt_mem *mem, unsigned device, size_t offset,
 				 "memory of %zu",
 				 length, offset, mem->length);
 	if (length > UINT32_MAX)
-		return snt__fail(EINVAL, "%zu bytes do not fit one SGE", length);
+		return snt__fail(EINVAL, "%zu bytes are too many for one SGE", length);
 	*sge_out = (struct ibv_sge){
 		.addr = mem->addr + offset,
 		.length = length,
@@ -450,9 +450,10 @@ int snt_mem_token(const struct snt_mem *mem, struct snt_token *token_out)
 	if (!mem->length)
 		return was_released(mem);
 	if (!token.access)
-		return snt__fail(EACCES,
-				 "memory was registered without SNT_ACCESS_REMOTE_*, "
-				 "so a token would be of no use");
+		return snt__fail(
+			EACCES,
+			"memory was registered without SNT_ACCESS_REMOTE_*, which a token "
+			"needs");
 	for (unsigned i = 0; i < mem->key_count; i++)
 		token.key[i] = mem->remote_key[i];
 	*token_out = token;

@@ -28,8 +28,8 @@ static int check_new(const struct snt_ctx *ctx, const struct snt_device *device)
 	if (ctx->device_count == SNT_DEVICES_MAX)
 		return snt__fail(
 			E2BIG,
-			"%s would be one device more than the %d a context holds; "
-			"select fewer",
+			"%s does not fit into the context, which holds %d devices; select "
+			"fewer",
 			text, SNT_DEVICES_MAX);
 	for (unsigned i = 0; i < ctx->device_count; i++) {
 		const struct snt_device *other = ctx->device[i];
@@ -213,7 +213,7 @@ static int fail_no_device(const struct search *search, struct soft_wish soft)
 				 source_text(search, source, sizeof(source)),
 				 present_names(search, present, sizeof(present)));
 	return snt__fail(ENODEV,
-			 "this host has no RDMA device, and %s says never to soft ones",
+			 "this host has no RDMA device, and %s excludes soft ones",
 			 soft.origin);
 }
 
@@ -255,8 +255,7 @@ static int fall_back_to_soft(struct search *search, const struct snt_ctx_opts *o
 	if (ret)
 		return snt__fail(
 			-ret,
-			"this host has no RDMA device, and soft ones cannot be "
-			"had: %s",
+			"this host has no RDMA device, and soft ones cannot be opened: %s",
 			snt_err_text());
 	snt__log(&search->ctx->log, *addresses.text ? SNT_LOG_INFO : SNT_LOG_WARN,
 		 "this host has no RDMA device; using %u soft device%s",

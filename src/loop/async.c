@@ -257,8 +257,8 @@ static int async_ready(struct snt__source *source, int budget)
 	}
 	if (!ret || ret == -EAGAIN)
 		return count;
-	return snt__fail(-ret, "%s: no asynchronous event: %s", device->name,
-			 strerror(-ret));
+	return snt__fail(-ret, "%s: cannot read an asynchronous event: %s",
+			 device->name, strerror(-ret));
 }
 
 static int watch_async_events(struct snt_loop *loop, const struct snt_device *device)
@@ -272,8 +272,10 @@ static int watch_async_events(struct snt_loop *loop, const struct snt_device *de
 		return 0;
 	flags = fcntl(fd, F_GETFL);
 	if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0)
-		return snt__fail(errno, "%s: its events would block: %s", device->name,
-				 strerror(errno));
+		return snt__fail(
+			errno,
+			"%s: cannot make its asynchronous events non-blocking: %s",
+			device->name, strerror(errno));
 	async->source = (struct snt__source){ .fd = fd, .ready = async_ready };
 	ret = snt__loop_add(loop, &async->source);
 	if (ret)

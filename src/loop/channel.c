@@ -26,9 +26,10 @@ int snt__channel_drain(struct snt__channel *channel)
 		snt__cq_take_event(from);
 		snt__serve_later(from->owner);
 	}
-	return ret == -EAGAIN ? 0
-			      : snt__fail(-ret, "%s: no event from its channel: %s",
-					  device->name, strerror(-ret));
+	return ret == -EAGAIN
+		       ? 0
+		       : snt__fail(-ret, "%s: cannot read its completion channel: %s",
+				   device->name, strerror(-ret));
 }
 
 int snt__channel_drain_all(struct snt_loop *loop)

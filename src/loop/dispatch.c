@@ -272,7 +272,9 @@ int snt__loop_enter(const struct snt_loop *loop, int budget)
 		return ret;
 	if (loop->run)
 		return snt__fail(EBUSY, "callbacks cannot dispatch, poll or wait");
-	return budget < 0 ? snt__fail(EINVAL, "a budget of %d callbacks", budget) : 0;
+	return budget < 0 ? snt__fail(EINVAL, "a budget of %d callbacks is negative",
+				      budget)
+			  : 0;
 }
 
 int snt_loop_dispatch(struct snt_loop *loop, int budget)

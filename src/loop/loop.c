@@ -158,10 +158,10 @@ static int check_spin(int64_t spin_ns)
 {
 	if (spin_ns >= SNT_SPIN_AUTO && spin_ns <= SPIN_MAX_NS)
 		return 0;
-	return snt__fail(EINVAL,
-			 "to spin for %lld ns is not possible; 0 to %d is, or "
-			 "SNT_SPIN_AUTO",
-			 (long long)spin_ns, SPIN_MAX_NS);
+	return snt__fail(
+		EINVAL,
+		"a spin of %lld ns is out of range; use 0 to %d, or SNT_SPIN_AUTO",
+		(long long)spin_ns, SPIN_MAX_NS);
 }
 
 static int read_spin(int64_t *spin_ns_out)

@@ -145,7 +145,7 @@ int snt_timer_start_at(struct snt_loop *loop, struct snt_timer *timer,
 	if (ret)
 		return ret;
 	if (!timer->fired)
-		return snt__fail(EINVAL, "a timer without a function");
+		return snt__fail(EINVAL, "the timer has no function; set .fired");
 	if (timer->loop && timer->loop != loop)
 		return snt__fail(EBUSY, "the timer runs in another loop");
 	if (timer->loop)

@@ -52,10 +52,11 @@ static int check_greeting(const struct snt__greeting *greeting)
 
 	if (size < SNT_STREAM_RING_MIN || size > SNT_STREAM_RING_MAX ||
 	    (size & (size - 1)) || !(greeting->ring.access & SNT_ACCESS_REMOTE_WRITE))
-		return snt__fail(EBADMSG, "the peer's ring is none");
+		return snt__fail(EBADMSG, "the peer offered an invalid ring");
 	if (greeting->receives < SNT__RECEIVES_KEPT + SNT__MESSAGE_COST_MAX ||
 	    greeting->receives >= 1 << 14)
-		return snt__fail(EBADMSG, "the peer's number of receives, %u, is none",
+		return snt__fail(EBADMSG,
+				 "the peer offered an invalid number of receives, %u",
 				 greeting->receives);
 	return 0;
 }
@@ -70,7 +71,7 @@ int snt__greeting_unpack(const void *buffer, size_t size,
 	int ret;
 
 	if (size < sizeof(header))
-		return snt__fail(EBADMSG, "%zu bytes are no stream's offer", size);
+		return snt__fail(EBADMSG, "%zu bytes are not a stream's offer", size);
 	memcpy(&header, from, sizeof(header));
 	before = sizeof(header) + header.data_length;
 	if (header.magic != htobe32(MAGIC))
@@ -80,7 +81,7 @@ int snt__greeting_unpack(const void *buffer, size_t size,
 				 "the peer's streams have version %u, ours %u",
 				 header.version, VERSION);
 	if (header.data_length > SNT_STREAM_DATA_MAX || size < before)
-		return snt__fail(EBADMSG, "the peer's offer is cut off");
+		return snt__fail(EBADMSG, "the peer's offer is truncated");
 	greeting.receives = be16toh(header.receives);
 	greeting.data_length = header.data_length;
 	memcpy(greeting.data, from + sizeof(header), header.data_length);

@@ -209,7 +209,7 @@ ssize_t snt_stream_readv(struct snt_stream *stream, const struct iovec *iov, int
 	if (__builtin_expect(ret, 0))
 		return ret;
 	if (count < 0)
-		return snt__fail(EINVAL, "%d buffers", count);
+		return snt__fail(EINVAL, "buffer count %d is out of range", count);
 	for (int i = 0; i < count; i++) {
 		if (iov[i].iov_len > SSIZE_MAX - length)
 			return snt__fail(EINVAL, "too many bytes for one call");
@@ -231,8 +231,7 @@ ssize_t snt_stream_peek(struct snt_stream *stream, size_t least, struct iovec io
 	if (__builtin_expect(ret, 0))
 		return ret;
 	if (least > in->size / 2)
-		return snt__fail(EINVAL,
-				 "%zu bytes cannot be waited for in a ring of %llu",
+		return snt__fail(EINVAL, "cannot wait for %zu bytes in a ring of %llu",
 				 least, (unsigned long long)in->size);
 	iov[0] = (struct iovec){ stream->ring + at, first };
 	iov[1] = (struct iovec){ stream->ring, unread - first };
@@ -251,7 +250,7 @@ int snt_stream_consume(struct snt_stream *stream, size_t length)
 		return ret;
 	if (length > snt__inflow_unread(&stream->in))
 		return snt__fail(EINVAL,
-				 "%zu bytes are more than the %llu that are there",
+				 "%zu bytes are more than the %llu that have arrived",
 				 length,
 				 (unsigned long long)snt__inflow_unread(&stream->in));
 	stream->in.consumed += length;

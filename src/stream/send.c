@@ -418,7 +418,7 @@ ssize_t snt_stream_writev(struct snt_stream *stream, const struct iovec *iov, in
 		length += iov[i].iov_len;
 	}
 	if (count < 0)
-		return snt__fail(EINVAL, "%d buffers", count);
+		return snt__fail(EINVAL, "buffer count %d is out of range", count);
 	for (int i = 0; i < count; i++) {
 		size_t part = stage_bytes(stream, iov[i].iov_base, iov[i].iov_len);
 

@@ -40,8 +40,10 @@ int snt__opts_import(void *ours, size_t size, const void *user, const char *what
 		return snt__fail(EINVAL, "%s: set .size to the size of the structure",
 				 what);
 	if (user_size > SIZE_STATED_MAX)
-		return snt__fail(E2BIG, "%s states a size of %zu bytes, which none has",
-				 what, user_size);
+		return snt__fail(
+			E2BIG,
+			"%s states a size of %zu bytes, more than any version has",
+			what, user_size);
 	if (user_size > size) {
 		ret = check_tail(user, size, user_size, what);
 		if (ret)

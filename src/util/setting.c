@@ -102,7 +102,7 @@ int snt__setting_word(struct snt__value value, const char *const *words)
 		used += snprintf(list + used, sizeof(list) - used, "%s%s",
 				 i ? ", " : "", words[i]);
 	}
-	return snt__fail(EINVAL, "%s is \"%s\", which is none of: %s", value.origin,
+	return snt__fail(EINVAL, "%s is \"%s\"; it must be one of: %s", value.origin,
 			 value.text, list);
 }
 

@@ -334,9 +334,9 @@ static void soft_devices_where_there_is_no_other(void **state)
 	assert_error(open_list("mlx5"), ENODEV,
 		     "\"mlx5\" matches no device; present: soft0, soft1");
 	assert_error(open_with((struct snt_ctx_opts){ .soft = SNT_SOFT_NEVER }), ENODEV,
-		     "snt_ctx_opts.soft says never");
+		     "snt_ctx_opts.soft excludes soft ones");
 	assert_error(open_with((struct snt_ctx_opts){ .soft_addresses = "192.0.2.77" }),
-		     EADDRNOTAVAIL, "soft ones cannot be had: no interface");
+		     EADDRNOTAVAIL, "soft ones cannot be opened: no interface");
 }
 
 static void soft_devices_by_address_are_expected(void **state)
@@ -381,7 +381,7 @@ static void soft_modes(void **state)
 	setenv("SENNIT_SOFT", "sometimes", 1);
 	assert_error(
 		open_list(NULL), EINVAL,
-		"SENNIT_SOFT is \"sometimes\", which is none of: auto, never, only");
+		"SENNIT_SOFT is \"sometimes\"; it must be one of: auto, never, only");
 	assert_error(open_with((struct snt_ctx_opts){ .soft = 9 }), EINVAL, "soft 9");
 }
 
@@ -412,7 +412,7 @@ static void log_settings(void **state)
 	setenv("SENNIT_LOG", "loud", 1);
 	assert_error(
 		snt_ctx_create(NULL, &ctx), EINVAL,
-		"SENNIT_LOG is \"loud\", which is none of: error, warn, info, debug");
+		"SENNIT_LOG is \"loud\"; it must be one of: error, warn, info, debug");
 	setenv("SENNIT_LOG", "", 1);
 	assert_success(snt_ctx_create(NULL, &ctx));
 	assert_closes_clean();
@@ -421,8 +421,8 @@ static void log_settings(void **state)
 	assert_success(open_with((struct snt_ctx_opts){ .log_level = SNT_LOG_WARN }));
 	unsetenv("SENNIT_DEVICE");
 	assert_string_equal(log_text,
-			    "SENNIT_DEVICE is set but is no setting of sennit; a "
-			    "typing error?\n");
+			    "SENNIT_DEVICE is set, but sennit has no such setting; "
+			    "check its spelling\n");
 	assert_closes_clean();
 	assert_error(open_with((struct snt_ctx_opts){ .log_level = 99 }), EINVAL,
 		     "log_level 99");
@@ -437,7 +437,8 @@ static void too_many_devices(void **state)
 		snprintf(name, sizeof(name), "mlx5_%u", i);
 		fake_add(name, 1);
 	}
-	assert_error(open_list(NULL), E2BIG, "mlx5_32 port 1 would be one device more");
+	assert_error(open_list(NULL), E2BIG,
+		     "mlx5_32 port 1 does not fit into the context");
 	assert_int_equal(fake_live(), 0);
 	assert_success(open_list("^=mlx5_7"));
 	assert_int_equal(snt_ctx_device_count(ctx), SNT_DEVICES_MAX);

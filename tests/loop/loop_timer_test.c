@@ -179,7 +179,8 @@ static void misuse(void **state)
 	(void)state;
 	for (int i = 0; i < 2; i++)
 		loop[i] = open_loop(virtual_clock, &fabric[i]);
-	assert_error(snt_timer_start(loop[0], &timer, 1), EINVAL, "without a function");
+	assert_error(snt_timer_start(loop[0], &timer, 1), EINVAL,
+		     "the timer has no function");
 	timer.fired = tick;
 	assert_success(snt_timer_start(loop[0], &timer, UINT64_MAX));
 	assert_error(snt_timer_start(loop[1], &timer, 1), EBUSY, "another loop");

@@ -347,7 +347,7 @@ static void not_a_stream(void **state)
 	assert_success(snt_conn_connect(world.end[0].loop, &world.to, &opts, &conn));
 	kit_until(!snt_conn_query(conn, &info) && info.state == SNT_CONN_ENDED);
 	assert_int_equal(info.status, -ECONNREFUSED);
-	assert_non_null(strstr(info.text, "no stream's offer"));
+	assert_non_null(strstr(info.text, "not a stream's offer"));
 	snt_conn_destroy(conn);
 	kit_close();
 }

@@ -45,7 +45,7 @@ static void words_are_a_closed_list(void **state)
 	assert_int_equal(snt__setting_word((struct snt__value){ "green", "X" }, words),
 			 1);
 	assert_error(snt__setting_word((struct snt__value){ "gree", "X" }, words),
-		     EINVAL, "X is \"gree\", which is none of: red, green");
+		     EINVAL, "X is \"gree\"; it must be one of: red, green");
 	assert_error(snt__setting_word((struct snt__value){ "", "X" }, words), EINVAL,
 		     "X");
 }

@@ -56,7 +56,7 @@ int snt__soft_cm_read_address(const struct sockaddr *address, uint8_t gid_out[16
 		*port_out = ntohs(six.sin6_port);
 		return 0;
 	}
-	return snt__fail(EAFNOSUPPORT, "addresses are of IPv4 or IPv6");
+	return snt__fail(EAFNOSUPPORT, "the address is neither IPv4 nor IPv6");
 }
 
 void snt__soft_cm_write_address(const uint8_t gid[16], uint16_t port,

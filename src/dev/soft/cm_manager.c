@@ -293,7 +293,9 @@ int snt__soft_cm_manager_close(struct snt__cm *cm)
 		snt__soft_unlock(manager->port[i].device);
 	}
 	if (busy)
-		return snt__fail(EBUSY, "a connection manager has connections");
+		return snt__fail(
+			EBUSY,
+			"the connection manager has connections left; destroy them first");
 	for (unsigned i = 0; i < manager->count; i++)
 		close_port(&manager->port[i]);
 	close(manager->epoll);

@@ -189,7 +189,7 @@ static int soft_resolve(struct snt__cm *cm, const struct sockaddr *source,
 static int fail_machine(int ret, const char *what)
 {
 	if (ret == -ENOTCONN)
-		return snt__fail(ENOTCONN, "%s: not in this state of a connection",
+		return snt__fail(ENOTCONN, "%s: not possible in the connection's state",
 				 what);
 	if (ret)
 		return snt__fail(-ret, "%s: %s", what, strerror(-ret));

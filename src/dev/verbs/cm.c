@@ -79,7 +79,7 @@ static struct id *id_of(struct snt__cm_id *id)
 
 static int fail_in_phase(const char *what)
 {
-	return snt__fail(ENOTCONN, "%s: not in this state of a connection", what);
+	return snt__fail(ENOTCONN, "%s: not possible in the connection's state", what);
 }
 
 /* Handles the return value of librdmacm, with a sentence. */
@@ -153,8 +153,8 @@ static int verbs_open_manager(const struct snt__cm_opts *opts, struct snt__cm **
 	if (ret) {
 		free(manager);
 		return snt__fail(-ret,
-				 "rdma_cm: %s (is the module rdma_ucm loaded, and "
-				 "/dev/infiniband/rdma_cm there?)",
+				 "rdma_cm: %s; load the module rdma_ucm and check that "
+				 "/dev/infiniband/rdma_cm exists",
 				 strerror(-ret));
 	}
 	pthread_mutex_init(&manager->events, NULL);
@@ -170,7 +170,9 @@ static int close_manager(struct snt__cm *cm)
 		return 0;
 	manager = manager_of(cm);
 	if (manager->connection_count || manager->listener_count)
-		return snt__fail(EBUSY, "a connection manager has connections");
+		return snt__fail(
+			EBUSY,
+			"the connection manager has connections left; destroy them first");
 	rdma_destroy_event_channel(manager->channel);
 	pthread_mutex_destroy(&manager->events);
 	free(manager);
