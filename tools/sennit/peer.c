@@ -78,7 +78,7 @@ int peer_check_target(const struct peer_opts *opts, const char *host)
  * The secret
  */
 
-static int check_secret(const char *name, struct peer_secret *secret)
+static int check_secret_length(const char *name, struct peer_secret *secret)
 {
 	while (secret->length && (secret->bytes[secret->length - 1] == '\n' ||
 				  secret->bytes[secret->length - 1] == '\r'))
@@ -118,7 +118,7 @@ int peer_secret_read(const struct peer_opts *opts, struct peer_secret *secret)
 				     SNT_SECRET_MAX);
 	if (length < 0)
 		return output_failed(NULL, "%s: %s", name, strerror(errno));
-	return check_secret(name, secret);
+	return check_secret_length(name, secret);
 }
 
 static enum snt_carrier carrier_of(const struct peer_opts *opts)
