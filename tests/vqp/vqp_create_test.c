@@ -119,7 +119,7 @@ static void h26_nonsense_sizes_are_refused(void **state)
 	struct end e = open_alone(1);
 
 	(void)state;
-	REFUSED(fragment_size, 1, "fragment_size is 1; it must be from 256");
+	REFUSED(fragment_size, 1, "fragment_size is 1; it must be from 64");
 	REFUSED(fragment_size, 300, "fragment_size 300 is not a multiple of 64");
 	REFUSED(fragment_size, UINT64_MAX, "fragment_size is 18446744073709551615");
 	REFUSED(fragment_size, UINT64_C(1) << 32, "fragment_size is 4294967296");
