@@ -2,7 +2,6 @@
 /* Connections as the program sees them. */
 #include "conn/conn.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +10,7 @@
 
 #include "conn/carrier_cm.h"
 #include "conn/feed.h"
+#include "util/assert.h"
 #include "util/err.h"
 #include "util/opts.h"
 #include "vqp/cq.h"
@@ -34,7 +34,7 @@ void snt__conn_enter(struct snt_conn *conn, enum snt__conn_state state)
 	};
 #undef TO
 
-	assert(legal[conn->state] >> state & 1);
+	snt__assert(legal[conn->state] >> state & 1);
 	conn->state = (uint8_t)state;
 }
 
