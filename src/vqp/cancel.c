@@ -13,14 +13,32 @@
 #include "vqp/passthrough.h"
 #include "vqp/qp.h"
 
+static bool waits_for_lanes(struct snt_qp *qp, uint32_t position)
+{
+	return position - qp->next < qp->tail - qp->next &&
+	       !(position == qp->next && snt__qp_slot(qp, position)->sent);
+}
+
+/* An express message has no fragments of its own: all of it waits for its turn. */
+static bool waits_for_notify_lanes(struct snt_qp *qp, uint32_t position)
+{
+	const uint8_t express = SNT__SLOT_EXPRESS | SNT__SLOT_NOTIFY;
+	const struct snt__slot *slot = snt__qp_slot(qp, position);
+
+	return position - qp->ordered < qp->next - qp->ordered &&
+	       (slot->flags & express) == express && !slot->status;
+}
+
 bool snt__qp_cancel_waiting(struct snt_qp *qp, uint32_t position)
 {
 	struct snt__slot *slot;
 
-	if (qp->pass_through || position - qp->next >= qp->tail - qp->next)
+	if (qp->pass_through)
 		return false;
 	slot = snt__qp_slot(qp, position);
-	if (position == qp->next && slot->sent)
+	if (waits_for_notify_lanes(qp, position))
+		qp->notifies_due--;
+	else if (!waits_for_lanes(qp, position))
 		return false;
 	slot->pending = 0;
 	slot->flags = SNT__SLOT_VOID;
