@@ -263,7 +263,7 @@ static void peek_waits_for_enough_on(const struct kit_way *way)
 	uint64_t written = 0, got = 0;
 
 	kit_open(way, &opts);
-	assert_error(snt_stream_peek(kit_end(1), 513, iov), EINVAL, "cannot be waited");
+	assert_error(snt_stream_peek(kit_end(1), 513, iov), EINVAL, "cannot wait for");
 	for (unsigned i = 0; i < 200; i++) {
 		size_t least = 1 + i * 37 % 512;
 

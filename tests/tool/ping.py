@@ -77,7 +77,7 @@ def with_ipv6_loopback(tool: Tool, server: Server, make_addresses, *words):
 
 
 def partly(tool: Tool):
-    """a device without a pair that works is named, with advice, and the status is 3"""
+    """a device without a working pair is named, with advice, and the status is 3"""
     with Server(tool, "ping", "--serve") as server:
         done = with_ipv6_loopback(tool, server, lambda: f"{some_loopback()},::1")
         yield from expect(done, 3, "! soft1 (::1) - ")

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "dev/soft/udp/progress.h"
 
-#include <assert.h>
-
+#include "util/assert.h"
 #include "util/minmax.h"
 
 /*
@@ -95,7 +94,7 @@ bool snt__progress_borrow(struct snt__progress *progress, uint64_t now, bool pos
 
 void snt__progress_return(struct snt__progress *progress, uint64_t now)
 {
-	assert(snt__progress_is_lent(progress));
+	snt__assert(snt__progress_is_lent(progress));
 	change_owner(progress, SNT__PROGRESS_RETURNED);
 	progress->returned_at = now;
 	snt__progress_set_polled_at(progress, now);
