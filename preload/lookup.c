@@ -26,12 +26,14 @@ static const struct link_map *own_map;
  * in those that it may not write to. */
 static const void *find_dynamic(const struct link_map *map, ElfW(Sxword) tag)
 {
-	for (const ElfW(Dyn) *entry = map->l_ld; entry->d_tag != DT_NULL; entry++)
+	for (const ElfW(Dyn) *entry = map->l_ld; entry->d_tag != DT_NULL; entry++) {
+		ElfW(Addr) address = entry->d_un.d_ptr;
+
 		if (entry->d_tag == tag)
-			return (const char *)(entry->d_un.d_ptr < map->l_addr
-						      ? map->l_addr
-						      : 0) +
-			       entry->d_un.d_ptr;
+			return (const void *)(address < map->l_addr
+						      ? address + map->l_addr
+						      : address);
+	}
 	return NULL;
 }
 

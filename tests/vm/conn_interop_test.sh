@@ -83,7 +83,7 @@ at_rxe "$tool" ping --serve --count 1 --source 10.5.0.1 --setup-time $setup_time
 pid=$!
 await $pid listening
 works='soft0 (10.5.0.2) - 10.5.0.1: works'
-left="devices without a working pair: .* the peer's 10.5.1.1"
+left="devices without a working pair:.* the peer's 10.5.1.1"
 tool "ping names the rail that is cut, and what to look at" 3 \
 	"$works .* $left what to do .* UDP port 4791" \
 	ping 10.5.0.1 --setup-time $setup_time
