@@ -55,6 +55,6 @@ static const char report_style[] =
 	".plots{grid-template-columns:1fr 1fr;gap:.8rem}svg text{font-size:15px}"
 	".cards div{border:1px solid #bbb}section{border-color:#bbb}"
 	"section:has(.wide){break-inside:auto}.wide{overflow:visible}"
-	"th,td{padding:.15rem .35rem}tr{break-inside:avoid}.series{break-after:avoid}}";
+	"th,td{padding:.15rem .25rem}tr{break-inside:avoid}.series{break-after:avoid}}";
 
 #endif
