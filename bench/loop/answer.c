@@ -28,7 +28,7 @@ static struct {
 
 static int (*real_poll)(struct ibv_cq *cq, int max, struct ibv_wc *wc);
 
-static uint64_t now_ns(void)
+static uint64_t answer_now_ns(void)
 {
 	struct timespec now;
 
@@ -38,35 +38,35 @@ static uint64_t now_ns(void)
 
 static int poll_in_time(struct ibv_cq *cq, int max, struct ibv_wc *wc)
 {
-	if (x.due_ns && now_ns() >= x.due_ns) {
+	if (x.due_ns && answer_now_ns() >= x.due_ns) {
 		x.due_ns = 0;
 		scripted_complete(x.lane, IBV_WC_SUCCESS);
 	}
 	return real_poll(cq, max, wc);
 }
 
-static void ask(struct snt_op *op)
+static void post_question(struct snt_op *op)
 {
 	struct snt_sge sge = { x.mem, x.buffer, 64 };
 
 	if (snt_op_write(x.qp[0], op, &sge, &x.token, x.token.addr))
 		die("no write");
-	x.due_ns = now_ns() + ANSWER_NS;
+	x.due_ns = answer_now_ns() + ANSWER_NS;
 }
 
-static void spin(void *arg, unsigned count)
+static void spin_for_answer(void *arg, unsigned count)
 {
 	static struct snt_op op;
 
 	(void)arg;
 	for (unsigned i = 0; i < count; i++) {
-		ask(&op);
+		post_question(&op);
 		while (snt_op_pending(&op))
 			snt_loop_poll(x.loop, 0);
 	}
 }
 
-static void wait(void *arg, unsigned count)
+static void wait_for_answer(void *arg, unsigned count)
 {
 	static struct snt_op op;
 
@@ -76,7 +76,7 @@ static void wait(void *arg, unsigned count)
 
 		/* A thread that was without a processor for too long sleeps, and
 		 * nothing would wake it. */
-		ask(&op);
+		post_question(&op);
 		do
 			ret = snt_op_wait(&op, 1000000);
 		while (ret == -ETIME);
@@ -128,7 +128,9 @@ void add_answers(struct bench *bench)
 	    snt_mem_token(x.mem, &x.token))
 		die("cannot begin");
 	make_qps();
-	bench_case(bench, "answer-spinning", spin, NULL, COUNT, NULL);
-	bench_case(bench, "answer-hybrid", wait, &hybrid, COUNT, "answer-spinning");
-	bench_case(bench, "answer-adaptive", wait, &adaptive, COUNT, "answer-spinning");
+	bench_case(bench, "answer-spinning", spin_for_answer, NULL, COUNT, NULL);
+	bench_case(bench, "answer-hybrid", wait_for_answer, &hybrid, COUNT,
+		   "answer-spinning");
+	bench_case(bench, "answer-adaptive", wait_for_answer, &adaptive, COUNT,
+		   "answer-spinning");
 }

@@ -25,18 +25,18 @@ void die(const char *what)
 	exit(1);
 }
 
-static void check(long ret, const char *what)
+static void check_link(long ret, const char *what)
 {
 	if (ret < 0)
 		die(what);
 }
 
-static void tell(int control, const struct where *where)
+static void send_where(int control, const struct where *where)
 {
-	check(write(control, where, sizeof(*where)), "control");
+	check_link(write(control, where, sizeof(*where)), "control");
 }
 
-static struct where ask(int control)
+static struct where receive_where(int control)
 {
 	struct where where;
 
@@ -143,24 +143,24 @@ void tcp_listen(struct link *link, int control)
 	int listener = socket(AF_INET, SOCK_STREAM, 0);
 
 	inet_pton(AF_INET, where.host, &at.sin_addr);
-	check(bind(listener, (struct sockaddr *)&at, size), "bind");
-	check(listen(listener, 1), "listen");
-	check(getsockname(listener, (struct sockaddr *)&at, &size), "getsockname");
+	check_link(bind(listener, (struct sockaddr *)&at, size), "bind");
+	check_link(listen(listener, 1), "listen");
+	check_link(getsockname(listener, (struct sockaddr *)&at, &size), "getsockname");
 	where.port = ntohs(at.sin_port);
-	tell(control, &where);
+	send_where(control, &where);
 	tcp_use(link, accept(listener, NULL, NULL));
 	close(listener);
 }
 
 void tcp_connect(struct link *link, int control)
 {
-	struct where where = ask(control);
+	struct where where = receive_where(control);
 	struct sockaddr_in at = { .sin_family = AF_INET,
 				  .sin_port = htons(where.port) };
 	int fd = socket(AF_INET, SOCK_STREAM, 0);
 
 	inet_pton(AF_INET, where.host, &at.sin_addr);
-	check(connect(fd, (struct sockaddr *)&at, sizeof(at)), "connect");
+	check_link(connect(fd, (struct sockaddr *)&at, sizeof(at)), "connect");
 	tcp_use(link, fd);
 }
 
@@ -226,7 +226,8 @@ static size_t stream_write(struct link *link, const void *buffer, size_t length,
 static void stream_flush(struct link *link)
 {
 	while (snt_stream_flush(link->stream) == -EAGAIN)
-		check(snt_stream_wait(link->stream, SNT_STREAM_FLUSHED, -1), "flush");
+		check_link(snt_stream_wait(link->stream, SNT_STREAM_FLUSHED, -1),
+			   "flush");
 }
 
 static const struct link_table stream_table = { stream_read, stream_write,
@@ -243,28 +244,31 @@ void stream_listen(struct link *link, int control)
 	struct snt_stream_listener *listener;
 	struct where where = { .port = 0 };
 
-	check(snt_ctx_create(NULL, &link->ctx), "open");
-	check(snt_loop_create(link->ctx, NULL, &link->loop), "open a loop");
-	check(snt_stream_listener_create(link->loop, NULL, &opts, &listener), "listen");
-	check(snt_device_query_gid(snt_ctx_device(link->ctx, 0), 0, &gid), "address");
+	check_link(snt_ctx_create(NULL, &link->ctx), "open");
+	check_link(snt_loop_create(link->ctx, NULL, &link->loop), "open a loop");
+	check_link(snt_stream_listener_create(link->loop, NULL, &opts, &listener),
+		   "listen");
+	check_link(snt_device_query_gid(snt_ctx_device(link->ctx, 0), 0, &gid),
+		   "address");
 	snprintf(where.host, sizeof(where.host), "%s", gid.text);
 	where.port = snt_stream_listener_port(listener);
-	tell(control, &where);
-	check(snt_stream_listener_wait(listener, -1, &link->stream), "accept");
+	send_where(control, &where);
+	check_link(snt_stream_listener_wait(listener, -1, &link->stream), "accept");
 	link->table = &stream_table;
 }
 
 void stream_connect(struct link *link, int control)
 {
-	struct where where = ask(control);
+	struct where where = receive_where(control);
 	struct snt_endpoint to = { .size = sizeof(to),
 				   .host = where.host,
 				   .port = where.port };
 
-	check(snt_ctx_create(NULL, &link->ctx), "open");
-	check(snt_loop_create(link->ctx, NULL, &link->loop), "open a loop");
-	check(snt_stream_connect(link->loop, &to, &defaults, &link->stream), "connect");
-	check(snt_stream_wait(link->stream, SNT_STREAM_OPEN, -1), "connect");
+	check_link(snt_ctx_create(NULL, &link->ctx), "open");
+	check_link(snt_loop_create(link->ctx, NULL, &link->loop), "open a loop");
+	check_link(snt_stream_connect(link->loop, &to, &defaults, &link->stream),
+		   "connect");
+	check_link(snt_stream_wait(link->stream, SNT_STREAM_OPEN, -1), "connect");
 	link->table = &stream_table;
 }
 
@@ -286,26 +290,26 @@ double stream_memory(void)
 	size_t before;
 	double bytes;
 
-	check(snt_ctx_create(NULL, &ctx), "open");
-	check(snt_loop_create(ctx, NULL, &loop), "open a loop");
+	check_link(snt_ctx_create(NULL, &ctx), "open");
+	check_link(snt_loop_create(ctx, NULL, &loop), "open a loop");
 	cq_opts.loop = loop;
-	check(snt_cq_create(ctx, &cq_opts, &qp_opts.cq), "CQ");
+	check_link(snt_cq_create(ctx, &cq_opts, &qp_opts.cq), "CQ");
 	for (unsigned i = 0; i < IDLE_STREAMS; i++)
-		check(snt_qp_create(ctx, &qp_opts, &qp[i]), "QP");
+		check_link(snt_qp_create(ctx, &qp_opts, &qp[i]), "QP");
 	/* What the first one of a loop makes for all. */
-	check(snt_stream_create(qp[0], &opts, &stream[0]), "stream");
+	check_link(snt_stream_create(qp[0], &opts, &stream[0]), "stream");
 	before = mallinfo2().uordblks;
 	for (unsigned i = 1; i < IDLE_STREAMS; i++)
-		check(snt_stream_create(qp[i], &opts, &stream[i]), "stream");
+		check_link(snt_stream_create(qp[i], &opts, &stream[i]), "stream");
 	bytes = (double)(mallinfo2().uordblks - before) / (IDLE_STREAMS - 1) -
 		2 * IDLE_RING;
 	for (unsigned i = 0; i < IDLE_STREAMS; i++)
 		snt_stream_destroy(stream[i]);
 	snt_loop_dispatch(loop, 0);
 	for (unsigned i = 0; i < IDLE_STREAMS; i++)
-		check(snt_qp_destroy(qp[i]), "QP");
-	check(snt_cq_destroy(qp_opts.cq), "CQ");
-	check(snt_loop_destroy(loop), "close the loop");
-	check(snt_ctx_destroy(ctx), "close");
+		check_link(snt_qp_destroy(qp[i]), "QP");
+	check_link(snt_cq_destroy(qp_opts.cq), "CQ");
+	check_link(snt_loop_destroy(loop), "close the loop");
+	check_link(snt_ctx_destroy(ctx), "close");
 	return bytes;
 }

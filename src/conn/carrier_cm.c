@@ -76,7 +76,7 @@ static struct cm *cm_of(struct snt__carrier *carrier)
  * End
  */
 
-static void free_if_done(struct cm *cm)
+static void free_carrier_if_done(struct cm *cm)
 {
 	if (cm->carrier.conn || cm->ops || cm->qp)
 		return;
@@ -89,7 +89,7 @@ static void free_if_done(struct cm *cm)
 	free(cm);
 }
 
-static void break_down(struct cm *cm, int error, const char *text)
+static void break_cm_carrier(struct cm *cm, int error, const char *text)
 {
 	if (cm->broken || !cm->carrier.conn)
 		return;
@@ -98,22 +98,22 @@ static void break_down(struct cm *cm, int error, const char *text)
 }
 
 /* The completion of the close, the last of all. */
-static void closed(struct snt_op *op)
+static void on_carrier_closed(struct snt_op *op)
 {
 	struct cm *cm = op->arg;
 
 	cm->ops--;
 	if (!snt_qp_destroy(cm->qp))
 		cm->qp = NULL;
-	break_down(cm, -ECONNRESET, "it has disconnected");
-	free_if_done(cm);
+	break_cm_carrier(cm, -ECONNRESET, "it has disconnected");
+	free_carrier_if_done(cm);
 }
 
 /* May free the carrier, if it has no connection. */
 static void end_qp(struct cm *cm)
 {
 	if (cm->closing) {
-		free_if_done(cm);
+		free_carrier_if_done(cm);
 		return;
 	}
 	cm->closing = true;
@@ -121,7 +121,7 @@ static void end_qp(struct cm *cm)
 	snt__ping_stop(&cm->ping);
 	if (cm->id && cm->established)
 		cm->manager->cm->table->disconnect(cm->id);
-	cm->close.done = closed;
+	cm->close.done = on_carrier_closed;
 	cm->close.arg = cm;
 	if (cm->qp && cm->qp->connected && !snt_op_close(cm->qp, &cm->close)) {
 		cm->ops++;
@@ -129,11 +129,11 @@ static void end_qp(struct cm *cm)
 	}
 	if (!snt_qp_destroy(cm->qp))
 		cm->qp = NULL;
-	break_down(cm, -ECONNRESET, "it has disconnected");
-	free_if_done(cm);
+	break_cm_carrier(cm, -ECONNRESET, "it has disconnected");
+	free_carrier_if_done(cm);
 }
 
-static void patience_ends(struct snt_timer *timer)
+static void end_patience_with_qp(struct snt_timer *timer)
 {
 	end_qp(timer->arg);
 }
@@ -162,9 +162,9 @@ static void cm_close(struct snt__carrier *carrier)
  * Messages
  */
 
-static void receive(struct cm *cm, struct slot *slot);
+static void post_carrier_receive(struct cm *cm, struct slot *slot);
 
-static void received(struct snt_op *op)
+static void on_carrier_received(struct snt_op *op)
 {
 	struct slot *slot = snt__container(op, struct slot, op);
 	struct cm *cm = op->arg;
@@ -172,38 +172,38 @@ static void received(struct snt_op *op)
 	cm->ops--;
 	if (op->result) {
 		if (!cm->closing)
-			break_down(cm, op->result, "the carrier's QP has failed");
+			break_cm_carrier(cm, op->result, "the carrier's QP has failed");
 	} else if (cm->carrier.conn && !cm->broken) {
 		/* The message may overtake the manager's event. */
 		if (!cm->established)
 			cm->manager->cm->table->notify(cm->id);
 		snt__conn_input(cm->carrier.conn, slot->bytes, (size_t)op->wc.length);
 		if (!cm->closing)
-			receive(cm, slot);
+			post_carrier_receive(cm, slot);
 	}
-	free_if_done(cm);
+	free_carrier_if_done(cm);
 }
 
-static void receive(struct cm *cm, struct slot *slot)
+static void post_carrier_receive(struct cm *cm, struct slot *slot)
 {
 	struct snt_sge sge = { cm->mem, slot->bytes, SNT__MESSAGE_MAX };
 
-	slot->op.done = received;
+	slot->op.done = on_carrier_received;
 	slot->op.arg = cm;
 	if (snt_op_recv(cm->qp, &slot->op, &sge))
-		break_down(cm, -EIO, "the carrier's QP takes no receives");
+		break_cm_carrier(cm, -EIO, "the carrier's QP takes no receives");
 	else
 		cm->ops++;
 }
 
-static void sent(struct snt_op *op)
+static void on_carrier_sent(struct snt_op *op)
 {
 	struct cm *cm = op->arg;
 
 	cm->ops--;
 	cm->sending--;
 	if (op->result && !cm->closing)
-		break_down(cm, op->result, "it does not answer");
+		break_cm_carrier(cm, op->result, "it does not answer");
 	if (cm->carrier.conn)
 		snt__conn_writable(cm->carrier.conn);
 	else if (!cm->sending || op->result)
@@ -227,10 +227,10 @@ static void cm_send(struct snt__carrier *carrier, const void *bytes, size_t leng
 		slot++;
 	memcpy(slot->bytes, bytes, length);
 	sge = (struct snt_sge){ cm->mem, slot->bytes, length };
-	slot->op.done = sent;
+	slot->op.done = on_carrier_sent;
 	slot->op.arg = cm;
 	if (snt_op_send(cm->qp, &slot->op, &sge)) {
-		break_down(cm, -EIO, "the carrier's QP takes no sends");
+		break_cm_carrier(cm, -EIO, "the carrier's QP takes no sends");
 		return;
 	}
 	cm->ops++;
@@ -242,20 +242,20 @@ static void cm_detect(struct snt__carrier *carrier, uint64_t detect_ns)
 	cm_of(carrier)->detect_ns = detect_ns;
 }
 
-static void answered(struct snt__ping *ping, int result)
+static void on_carrier_ping_answered(struct snt__ping *ping, int result)
 {
 	struct cm *cm = snt__container(ping, struct cm, ping);
 
 	cm->ops--;
 	if (result && !cm->closing)
-		break_down(cm, result, "it does not answer");
-	free_if_done(cm);
+		break_cm_carrier(cm, result, "it does not answer");
+	free_carrier_if_done(cm);
 }
 
-static void unanswered(struct snt__ping *ping)
+static void on_carrier_ping_lost(struct snt__ping *ping)
 {
-	break_down(snt__container(ping, struct cm, ping), -ETIMEDOUT,
-		   "it does not answer");
+	break_cm_carrier(snt__container(ping, struct cm, ping), -ETIMEDOUT,
+			 "it does not answer");
 }
 
 static void cm_ping(struct snt__carrier *carrier)
@@ -265,7 +265,7 @@ static void cm_ping(struct snt__carrier *carrier)
 	if (cm->broken || cm->closing || cm->ping.state != SNT__PING_IDLE)
 		return;
 	if (snt__ping_send(&cm->ping, carrier->conn_loop, cm->qp, cm->detect_ns))
-		break_down(cm, -EIO, "the carrier's QP takes no writes");
+		break_cm_carrier(cm, -EIO, "the carrier's QP takes no writes");
 	else
 		cm->ops++;
 }
@@ -292,8 +292,8 @@ static const struct snt__carrier_table table = {
  * Creation
  */
 
-static int make(struct snt__conn_loop *conn_loop, struct snt__cm_manager *manager,
-		struct cm **cm_out)
+static int make_cm_carrier(struct snt__conn_loop *conn_loop,
+			   struct snt__cm_manager *manager, struct cm **cm_out)
 {
 	const size_t size = (size_t)(RECVS + SEND_SLOTS) * SNT__MESSAGE_MAX;
 	struct cm *cm = calloc(1, sizeof(*cm));
@@ -314,10 +314,10 @@ static int make(struct snt__conn_loop *conn_loop, struct snt__cm_manager *manage
 	cm->carrier = (struct snt__carrier){ .table = &table, .conn_loop = conn_loop };
 	cm->manager = manager;
 	cm->timeout = TIMEOUT_MAX;
-	cm->timer.fired = patience_ends;
+	cm->timer.fired = end_patience_with_qp;
 	cm->timer.arg = cm;
-	cm->ping.ended = answered;
-	cm->ping.silent = unanswered;
+	cm->ping.ended = on_carrier_ping_answered;
+	cm->ping.silent = on_carrier_ping_lost;
 	for (unsigned i = 0; i < RECVS; i++)
 		cm->recv[i].bytes = cm->bytes + (size_t)i * SNT__MESSAGE_MAX;
 	for (unsigned i = 0; i < SEND_SLOTS; i++)
@@ -327,7 +327,7 @@ static int make(struct snt__conn_loop *conn_loop, struct snt__cm_manager *manage
 	return 0;
 }
 
-static int make_qp(struct cm *cm)
+static int make_carrier_qp(struct cm *cm)
 {
 	const struct snt_qp_opts opts = {
 		.size = sizeof(opts),
@@ -342,7 +342,7 @@ static int make_qp(struct cm *cm)
 	int ret = snt_qp_create(cm->carrier.conn_loop->ctx, &opts, &cm->qp);
 
 	for (unsigned i = 0; !ret && i < RECVS; i++) {
-		receive(cm, &cm->recv[i]);
+		post_carrier_receive(cm, &cm->recv[i]);
 		ret = cm->broken ? -EIO : 0;
 	}
 	return ret;
@@ -376,7 +376,7 @@ static int move_to(struct cm *cm, enum ibv_qp_state state)
 
 /* The virtual QP has to know that its lane is connected; to which peer does not
  * matter. */
-static int connect_qp(struct cm *cm, uint32_t qpn)
+static int connect_carrier_qp(struct cm *cm, uint32_t qpn)
 {
 	const struct snt_card card = {
 		.version = SNT_CARD_VERSION,
@@ -447,7 +447,7 @@ static struct snt__cm_param param_of(const struct cm *cm, uint8_t *data)
 	};
 }
 
-static bool is_ours(const struct snt__cm_event *event)
+static bool has_sennit_data(const struct snt__cm_event *event)
 {
 	return event->data_length >= DATA_SIZE && !memcmp(event->data, MAGIC, 4) &&
 	       event->data[5] >= 1 && event->data[5] <= 31;
@@ -457,18 +457,18 @@ static bool is_ours(const struct snt__cm_event *event)
  * Events
  */
 
-static void resolved(struct cm *cm)
+static void on_resolved(struct cm *cm)
 {
 	uint8_t data[DATA_SIZE];
 	struct snt__cm_param param;
-	int ret = make_qp(cm);
+	int ret = make_carrier_qp(cm);
 
 	if (!ret) {
 		param = param_of(cm, data);
 		ret = cm->manager->cm->table->connect(cm->id, &param);
 	}
 	if (ret)
-		break_down(cm, ret, snt_err_text());
+		break_cm_carrier(cm, ret, snt_err_text());
 }
 
 static void refuse_response(struct cm *cm, int error)
@@ -480,15 +480,15 @@ static void refuse_response(struct cm *cm, int error)
 	snt__err_restore(&why);
 	/* The peer has disconnected since it responded. */
 	if (error == -ENOTCONN)
-		break_down(cm, -ECONNRESET, "it has disconnected");
+		break_cm_carrier(cm, -ECONNRESET, "it has disconnected");
 	else
-		break_down(cm, error, snt_err_text());
+		break_cm_carrier(cm, error, snt_err_text());
 }
 
-static void responded(struct cm *cm, const struct snt__cm_event *event)
+static void on_responded(struct cm *cm, const struct snt__cm_event *event)
 {
-	int ret = is_ours(event)
-			  ? connect_qp(cm, event->qpn)
+	int ret = has_sennit_data(event)
+			  ? connect_carrier_qp(cm, event->qpn)
 			  : snt__fail(EPROTO, "it does not speak sennit's protocol");
 
 	if (!ret)
@@ -519,7 +519,7 @@ static const char *reason_text(unsigned reason)
 }
 
 /* Listeners send the reason in an END; managers only a number. */
-static void rejected(struct cm *cm, const struct snt__cm_event *event)
+static void on_rejected(struct cm *cm, const struct snt__cm_event *event)
 {
 	const char *reason = reason_text(event->reason);
 	struct snt__header header;
@@ -534,32 +534,32 @@ static void rejected(struct cm *cm, const struct snt__cm_event *event)
 		snprintf(text, sizeof(text),
 			 "its connection manager refuses, with reason %u",
 			 event->reason);
-	break_down(cm,
-		   event->reason == SNT__CM_REASON_NO_RESOURCES ? -EBUSY
-								: -ECONNREFUSED,
-		   reason ? reason : text);
+	break_cm_carrier(cm,
+			 event->reason == SNT__CM_REASON_NO_RESOURCES ? -EBUSY
+								      : -ECONNREFUSED,
+			 reason ? reason : text);
 }
 
-static void happened(struct cm *cm, const struct snt__cm_event *event)
+static void on_cm_event(struct cm *cm, const struct snt__cm_event *event)
 {
 	/* A closed carrier reports nothing. */
 	if (!cm->carrier.conn)
 		return;
 	switch (event->type) {
 	case SNT__CM_EVENT_RESOLVED:
-		resolved(cm);
+		on_resolved(cm);
 		break;
 	case SNT__CM_EVENT_RESPONSE:
-		responded(cm, event);
+		on_responded(cm, event);
 		break;
 	case SNT__CM_EVENT_ESTABLISHED:
 		cm->established = true;
 		break;
 	case SNT__CM_EVENT_REJECTED:
-		rejected(cm, event);
+		on_rejected(cm, event);
 		break;
 	case SNT__CM_EVENT_FAILED:
-		break_down(cm, event->status, strerror(-event->status));
+		break_cm_carrier(cm, event->status, strerror(-event->status));
 		break;
 	case SNT__CM_EVENT_DISCONNECTED:
 		/* Messages that were received come first, then the QP's close. */
@@ -604,7 +604,7 @@ int snt__cm_connect(struct snt__conn_loop *conn_loop, const struct sockaddr *sou
 	for (unsigned i = 0; !ret && i < conn_loop->cm->count; i++) {
 		struct snt__cm_manager *manager = &conn_loop->cm->manager[i];
 
-		ret = make(conn_loop, manager, &cm);
+		ret = make_cm_carrier(conn_loop, manager, &cm);
 		if (ret)
 			return ret;
 		ret = manager->cm->table->resolve(manager->cm, source, target,
@@ -616,7 +616,7 @@ int snt__cm_connect(struct snt__conn_loop *conn_loop, const struct sockaddr *sou
 			*carrier_out = &cm->carrier;
 			return 0;
 		}
-		free_if_done(cm);
+		free_carrier_if_done(cm);
 		/* Another kind of device may have a route. */
 		if ((ret == -ENETUNREACH || ret == -EADDRNOTAVAIL) &&
 		    i + 1 < conn_loop->cm->count)
@@ -635,7 +635,8 @@ struct acceptor {
 	struct snt__cm_id *id[SNT__CM_KINDS_MAX];
 };
 
-static void turn_away(struct snt__cm_id *id, enum snt__end_code code, const char *text)
+static void reject_request(struct snt__cm_id *id, enum snt__end_code code,
+			   const char *text)
 {
 	uint8_t data[SNT__LAST_WORD_MAX];
 
@@ -643,14 +644,14 @@ static void turn_away(struct snt__cm_id *id, enum snt__end_code code, const char
 	id->cm->table->destroy(id);
 }
 
-static int answer(struct cm *cm, const struct snt__cm_event *event)
+static int accept_cm_request(struct cm *cm, const struct snt__cm_event *event)
 {
 	uint8_t data[DATA_SIZE];
 	struct snt__cm_param param;
-	int ret = make_qp(cm);
+	int ret = make_carrier_qp(cm);
 
 	if (!ret)
-		ret = connect_qp(cm, event->qpn);
+		ret = connect_carrier_qp(cm, event->qpn);
 	if (ret)
 		return ret;
 	param = param_of(cm, data);
@@ -663,19 +664,19 @@ static void take_request(struct snt_listener *listener, struct snt__cm_manager *
 	struct cm *cm = NULL;
 
 	if (!snt__listener_has_room(listener) ||
-	    make(snt__listener_conn_loop(listener), manager, &cm)) {
-		turn_away(event->id, SNT__END_RESOURCES,
-			  "there are too many connections");
+	    make_cm_carrier(snt__listener_conn_loop(listener), manager, &cm)) {
+		reject_request(event->id, SNT__END_RESOURCES,
+			       "there are too many connections");
 		return;
 	}
 	cm->id = event->id;
 	cm->id->user = cm;
 	if (event->data[5] < cm->timeout)
 		cm->timeout = event->data[5];
-	if (answer(cm, event)) {
+	if (accept_cm_request(cm, event)) {
 		cm->id = NULL;
 		end_qp(cm);
-		turn_away(event->id, SNT__END_RESOURCES, "there is no QP left");
+		reject_request(event->id, SNT__END_RESOURCES, "there is no QP left");
 		return;
 	}
 	cm->carrier.conn = snt__listener_heard(listener, &cm->carrier);
@@ -701,7 +702,8 @@ static struct snt__cm_manager *find_manager(const struct snt__conn_loop *conn_lo
 	return NULL;
 }
 
-static int move_request(struct snt__arrival *arrival, const struct snt__conn_loop *to)
+static int move_request_to_loop(struct snt__arrival *arrival,
+				const struct snt__conn_loop *to)
 {
 	struct passed_request *passed =
 		snt__container(arrival, struct passed_request, arrival);
@@ -722,12 +724,14 @@ static void take_passed(struct snt__arrival *arrival, struct snt__conn_loop *con
 	if (listener)
 		take_request(listener, passed->manager, &passed->event);
 	else
-		turn_away(passed->event.id, SNT__END_REFUSED, "the listener is closed");
+		reject_request(passed->event.id, SNT__END_REFUSED,
+			       "the listener is closed");
 	free(passed);
 }
 
 /* Returns whether the request goes to another listener. */
-static bool pass_on(struct snt__member *member, const struct snt__cm_event *event)
+static bool pass_on_request(struct snt__member *member,
+			    const struct snt__cm_event *event)
 {
 	struct passed_request *passed;
 
@@ -736,7 +740,7 @@ static bool pass_on(struct snt__member *member, const struct snt__cm_event *even
 	passed = malloc(sizeof(*passed));
 	if (!passed)
 		return false;
-	*passed = (struct passed_request){ .arrival = { .move = move_request,
+	*passed = (struct passed_request){ .arrival = { .move = move_request_to_loop,
 							.take = take_passed },
 					   .event = *event };
 	if (snt__feed_give(member, &passed->arrival))
@@ -745,18 +749,18 @@ static bool pass_on(struct snt__member *member, const struct snt__cm_event *even
 	return false;
 }
 
-static void requested(struct snt__cm_manager *manager,
-		      const struct snt__cm_event *event)
+static void on_cm_request(struct snt__cm_manager *manager,
+			  const struct snt__cm_event *event)
 {
 	struct acceptor *acceptor = event->listener->user;
 	struct snt_listener *listener = acceptor->acceptor.listener;
 
-	if (!is_ours(event)) {
-		turn_away(event->id, SNT__END_PROTOCOL,
-			  "this is a listener of sennit's");
+	if (!has_sennit_data(event)) {
+		reject_request(event->id, SNT__END_PROTOCOL,
+			       "this is a listener of sennit's");
 		return;
 	}
-	if (!pass_on(snt__listener_member(listener), event))
+	if (!pass_on_request(snt__listener_member(listener), event))
 		take_request(listener, manager, event);
 }
 
@@ -769,13 +773,13 @@ void snt__cm_ready(struct snt__cm_manager *manager)
 		if (manager->cm->table->next_event(manager->cm, &event))
 			return;
 		if (event.type == SNT__CM_EVENT_REQUEST)
-			requested(manager, &event);
+			on_cm_request(manager, &event);
 		else if (event.id->user)
-			happened(event.id->user, &event);
+			on_cm_event(event.id->user, &event);
 	}
 }
 
-static void acceptor_close(struct snt__acceptor *base)
+static void cm_acceptor_close(struct snt__acceptor *base)
 {
 	struct acceptor *acceptor = snt__container(base, struct acceptor, acceptor);
 
@@ -787,7 +791,7 @@ static void acceptor_close(struct snt__acceptor *base)
 	free(acceptor);
 }
 
-static const struct snt__acceptor_table acceptor_table = { .close = acceptor_close,
+static const struct snt__acceptor_table acceptor_table = { .close = cm_acceptor_close,
 							   .by_cm = true };
 
 /* The same port at all managers that have the address. */
@@ -855,7 +859,7 @@ int snt__cm_listen(struct snt__conn_loop *conn_loop, const struct sockaddr *addr
 	ret = listen_all(acceptor, address, backlog);
 	if (ret) {
 		ret = explain_listen(conn_loop, address, ret);
-		acceptor_close(&acceptor->acceptor);
+		cm_acceptor_close(&acceptor->acceptor);
 		return ret;
 	}
 	*acceptor_out = &acceptor->acceptor;

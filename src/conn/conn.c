@@ -42,7 +42,7 @@ void snt__conn_enter(struct snt_conn *conn, enum snt__conn_state state)
  * The end of an attempt
  */
 
-static void qp_closed(struct snt_op *op)
+static void on_conn_qp_closed(struct snt_op *op)
 {
 	struct snt_conn *conn = op->arg;
 
@@ -50,12 +50,12 @@ static void qp_closed(struct snt_op *op)
 	snt__conn_loop_add_work(conn->conn_loop, &conn->worker);
 }
 
-static void close_qp(struct snt_conn *conn)
+static void close_conn_qp(struct snt_conn *conn)
 {
 	if (!conn->qp || !conn->qp->connected || conn->qp_closing)
 		return;
 	conn->qp_closing = true;
-	conn->close_op.done = qp_closed;
+	conn->close_op.done = on_conn_qp_closed;
 	conn->close_op.arg = conn;
 	if (conn->qp->send_served)
 		snt_op_close(conn->qp, &conn->close_op);
@@ -92,7 +92,7 @@ void snt__conn_shut(struct snt_conn *conn)
 	close_carrier(conn);
 	snt__probing_close(conn->probing);
 	conn->probing = NULL;
-	close_qp(conn);
+	close_conn_qp(conn);
 }
 
 /* Can another attempt succeed? */
@@ -141,11 +141,11 @@ static void try_later(struct snt_conn *conn)
 	snt_timer_start(conn->conn_loop->loop, &conn->timer, back_off(conn));
 }
 
-static int start(struct snt_conn *conn);
+static int start_attempt(struct snt_conn *conn);
 
 /* The QP of the last attempt must be destroyed first, which may need the program's
  * polling. */
-static void try_again(struct snt_conn *conn)
+static void try_connecting_again(struct snt_conn *conn)
 {
 	int ret;
 
@@ -159,7 +159,7 @@ static void try_again(struct snt_conn *conn)
 		conn->qp = NULL;
 		conn->qp_closing = false;
 		conn->broken_at = 0;
-		ret = start(conn);
+		ret = start_attempt(conn);
 	}
 	if (!ret)
 		return;
@@ -173,7 +173,7 @@ static void try_again(struct snt_conn *conn)
  * Reports to the program
  */
 
-static int call(struct snt_conn *conn, enum snt_conn_event event)
+static int call_program(struct snt_conn *conn, enum snt_conn_event event)
 {
 	if (!conn->event || !conn->programs)
 		return 0;
@@ -185,7 +185,7 @@ static int tell_over(struct snt_conn *conn)
 {
 	snt__conn_shut(conn);
 	if (snt_op_pending(&conn->close_op))
-		return 0; /* qp_closed() comes back here */
+		return 0; /* on_conn_qp_closed() comes back here */
 	if (!conn->programs || snt__linked(&conn->in_requests)) {
 		snt__conn_free(conn);
 		return 0;
@@ -194,18 +194,18 @@ static int tell_over(struct snt_conn *conn)
 		return 0;
 	if (conn->retries && may_retry(conn)) {
 		try_later(conn);
-		return call(conn, SNT_CONN_RETRYING);
+		return call_program(conn, SNT_CONN_RETRYING);
 	}
 	snt_timer_stop(&conn->timer);
 	snt__listener_forget(conn);
 	snt__unlink(&conn->in_meetings);
 	snt__conn_enter(conn, SNT__CONN_OVER);
-	return call(conn, SNT_CONN_OVER);
+	return call_program(conn, SNT_CONN_OVER);
 }
 
 /* Reports the next event to the program. Comes last, since the program may destroy the
  * connection. */
-static int tell(struct snt_conn *conn)
+static int report_next_event(struct snt_conn *conn)
 {
 	unsigned event;
 
@@ -223,19 +223,19 @@ static int tell(struct snt_conn *conn)
 	case SNT_CONN_CONNECTED:
 		if (conn->state == SNT__CONN_ATTEMPT)
 			snt__conn_enter(conn, SNT__CONN_ESTABLISHED);
-		return call(conn, SNT_CONN_CONNECTED);
+		return call_program(conn, SNT_CONN_CONNECTED);
 	case SNT_CONN_PEER_DONE:
 		if (!conn->event)
 			snt_conn_disconnect(conn, 0);
-		return call(conn, SNT_CONN_PEER_DONE);
+		return call_program(conn, SNT_CONN_PEER_DONE);
 	case SNT_CONN_OVER:
 		return tell_over(conn);
 	default:
-		return call(conn, (enum snt_conn_event)event);
+		return call_program(conn, (enum snt_conn_event)event);
 	}
 }
 
-static int work(struct snt__worker *worker)
+static int work_on_conn(struct snt__worker *worker)
 {
 	struct snt_conn *conn = snt__container(worker, struct snt_conn, worker);
 
@@ -249,7 +249,7 @@ static int work(struct snt__worker *worker)
 	if (due & SNT__CONN_DUE_PREPARED)
 		snt__conn_prepared(conn);
 	snt__conn_step(conn);
-	return tell(conn);
+	return report_next_event(conn);
 }
 
 /* From now on the timer is that of the setup. */
@@ -269,7 +269,7 @@ static void timer_fired(struct snt_timer *timer)
 	struct snt_conn *conn = timer->arg;
 
 	if (conn->state == SNT__CONN_PAUSING) {
-		try_again(conn);
+		try_connecting_again(conn);
 		return;
 	}
 	if (conn->state == SNT__CONN_AWAITING) {
@@ -297,7 +297,7 @@ int snt__conn_make(struct snt__conn_loop *conn_loop,
 	if (!conn)
 		return snt__fail(ENOMEM, "no memory for a connection");
 	conn->conn_loop = conn_loop;
-	conn->worker.work = work;
+	conn->worker.work = work_on_conn;
 	conn->timer.fired = timer_fired;
 	conn->timer.arg = conn;
 	conn->setup_ns = endpoint->setup_ns;
@@ -328,7 +328,7 @@ void snt__conn_free(struct snt_conn *conn)
 }
 
 /* The engine starts over. */
-static int begin(struct snt_conn *conn)
+static int begin_handshake(struct snt_conn *conn)
 {
 	uint8_t nonce[SNT__NONCE_SIZE];
 	int ret = snt__conn_loop_random(conn->conn_loop, nonce, sizeof(nonce));
@@ -348,7 +348,7 @@ static int begin(struct snt_conn *conn)
 	return 0;
 }
 
-static int start_timer(struct snt_conn *conn)
+static int start_conn_timer(struct snt_conn *conn)
 {
 	return snt_timer_start_at(conn->conn_loop->loop, &conn->timer,
 				  snt__handshake_due(&conn->hs));
@@ -358,7 +358,7 @@ static int call_target(struct snt_conn *conn)
 {
 	const struct sockaddr *source = (struct sockaddr *)&conn->source;
 	const struct sockaddr *target = (struct sockaddr *)&conn->target;
-	int ret = begin(conn);
+	int ret = begin_handshake(conn);
 
 	if (ret)
 		return ret;
@@ -370,7 +370,7 @@ static int call_target(struct snt_conn *conn)
 	else
 		ret = snt__cm_connect(conn->conn_loop, source, target,
 				      conn->offer.detect_ms, conn, &conn->carrier);
-	return ret ? ret : start_timer(conn);
+	return ret ? ret : start_conn_timer(conn);
 }
 
 /* The first address that can be reached from here, as far as is known by now. */
@@ -407,9 +407,9 @@ static void looked_up(struct snt__watch *watch, uint32_t events)
 	snt__conn_step(conn);
 }
 
-static int look_up(struct snt_conn *conn)
+static int look_up_host(struct snt_conn *conn)
 {
-	int ret = begin(conn);
+	int ret = begin_handshake(conn);
 
 	if (!ret)
 		ret = snt__lookup_start(conn->host, conn->port, &conn->lookup);
@@ -418,15 +418,16 @@ static int look_up(struct snt_conn *conn)
 	conn->lookup_watch = (struct snt__watch){ .fd = snt__lookup_fd(conn->lookup),
 						  .ready = looked_up };
 	ret = snt__conn_loop_watch(conn->conn_loop, &conn->lookup_watch, EPOLLIN);
-	return ret ? ret : start_timer(conn);
+	return ret ? ret : start_conn_timer(conn);
 }
 
 /* Starts an attempt. */
-static int start(struct snt_conn *conn)
+static int start_attempt(struct snt_conn *conn)
 {
 	conn->attempts++;
 	conn->began_at = snt__conn_loop_now(conn->conn_loop);
-	return conn->target.ss_family == AF_UNSPEC ? look_up(conn) : call_target(conn);
+	return conn->target.ss_family == AF_UNSPEC ? look_up_host(conn)
+						   : call_target(conn);
 }
 
 static int start_at(struct snt_conn *conn, const char *host, uint16_t port)
@@ -438,7 +439,7 @@ static int start_at(struct snt_conn *conn, const char *host, uint16_t port)
 	if (count == -ENOENT) {
 		conn->port = port;
 		conn->host = strdup(host);
-		return conn->host ? start(conn)
+		return conn->host ? start_attempt(conn)
 				  : snt__fail(ENOMEM, "no memory for a host's name");
 	}
 	conn->attempts++;
@@ -446,7 +447,8 @@ static int start_at(struct snt_conn *conn, const char *host, uint16_t port)
 	return count < 0 ? count : call_any(conn, found, count);
 }
 
-static int find_source(struct snt_conn *conn, const struct snt_endpoint *endpoint)
+static int find_source_address(struct snt_conn *conn,
+			       const struct snt_endpoint *endpoint)
 {
 	int ret;
 
@@ -469,7 +471,7 @@ static int find_source(struct snt_conn *conn, const struct snt_endpoint *endpoin
 }
 
 /* The options that both ends have. */
-static int take_opts(struct snt_conn *conn, const struct snt_conn_opts *opts)
+static int take_conn_opts(struct snt_conn *conn, const struct snt_conn_opts *opts)
 {
 	int ret = snt__opts_import(&conn->qp_opts, sizeof(conn->qp_opts), opts->qp,
 				   "struct snt_qp_opts");
@@ -504,13 +506,13 @@ static int take_meet(struct snt_conn *conn, struct snt_listener *meet)
 	return 0;
 }
 
-static int set_up(struct snt_conn *conn, const struct snt_endpoint *endpoint,
-		  const struct snt_conn_opts *opts)
+static int set_up_conn(struct snt_conn *conn, const struct snt_endpoint *endpoint,
+		       const struct snt_conn_opts *opts)
 {
-	int ret = take_opts(conn, opts);
+	int ret = take_conn_opts(conn, opts);
 
 	if (!ret)
-		ret = find_source(conn, endpoint);
+		ret = find_source_address(conn, endpoint);
 	if (ret)
 		return ret;
 	if (endpoint->name)
@@ -541,7 +543,7 @@ int snt_conn_connect(struct snt_loop *loop, const struct snt_endpoint *user_endp
 		return ret;
 	conn->programs = true;
 	conn_loop->users++;
-	ret = set_up(conn, &endpoint, &opts);
+	ret = set_up_conn(conn, &endpoint, &opts);
 	if (ret) {
 		snt__conn_free(conn);
 		return ret;
@@ -565,7 +567,7 @@ int snt_conn_accept(struct snt_conn *conn, const struct snt_conn_opts *user_opts
 				 "the connection was accepted or rejected before");
 	if (snt__handshake_over(&conn->hs))
 		return snt__fail(ENOTCONN, "the peer has gone: %s", conn->hs.text);
-	ret = take_opts(conn, &opts);
+	ret = take_conn_opts(conn, &opts);
 	if (ret)
 		return ret;
 	conn->requested = false;
@@ -688,7 +690,7 @@ struct snt_qp *snt_conn_qp(const struct snt_conn *conn)
  * Waiting
  */
 
-static bool is_over(const void *what)
+static bool is_conn_over(const void *what)
 {
 	const struct snt_conn *conn = what;
 
@@ -712,7 +714,7 @@ static int wait_until(struct snt_conn *conn, int64_t timeout_ns,
 	if (ret == -ETIME)
 		return snt__fail(ETIME,
 				 "timed out waiting for the connection, which goes on");
-	if (!ret && is_over(conn) && conn->hs.error)
+	if (!ret && is_conn_over(conn) && conn->hs.error)
 		return snt__fail(-conn->hs.error, "%s", conn->hs.text);
 	return ret;
 }
@@ -724,5 +726,5 @@ int snt_conn_wait(struct snt_conn *conn, int64_t timeout_ns)
 
 int snt_conn_wait_over(struct snt_conn *conn, int64_t timeout_ns)
 {
-	return wait_until(conn, timeout_ns, is_over);
+	return wait_until(conn, timeout_ns, is_conn_over);
 }

@@ -61,7 +61,7 @@ void snt__conn_loop_take(struct snt__conn_loop *conn_loop)
  * File descriptors. One event at a time, since its handler may end the next one.
  */
 
-static int look(struct snt__source *source, int budget)
+static int take_watch_events(struct snt__source *source, int budget)
 {
 	struct snt__conn_loop *conn_loop =
 		snt__container(source, struct snt__conn_loop, source);
@@ -118,7 +118,7 @@ int snt__conn_loop_random(const struct snt__conn_loop *conn_loop, void *buffer,
  * Waiting
  */
 
-static void forget_waiter(void *arg)
+static void forget_conn_waiter(void *arg)
 {
 	struct snt__conn_loop_waiter *waiter = arg;
 
@@ -139,7 +139,7 @@ int snt__conn_loop_wait(struct snt__conn_loop *conn_loop,
 		return ret;
 	*waiters = &waiter;
 	while (!has_come(what)) {
-		ret = snt__loop_wait_undo(conn_loop->loop, left, forget_waiter,
+		ret = snt__loop_wait_undo(conn_loop->loop, left, forget_conn_waiter,
 					  &waiter);
 		if (waiter.gone)
 			return snt__fail(ECANCELED,
@@ -224,8 +224,8 @@ static int open_hub(struct snt__conn_loop *conn_loop)
 	ret = snt_cq_create(conn_loop->ctx, &opts, &conn_loop->cq);
 	if (ret)
 		goto err_epoll;
-	conn_loop->source =
-		(struct snt__source){ .fd = conn_loop->epoll, .ready = look };
+	conn_loop->source = (struct snt__source){ .fd = conn_loop->epoll,
+						  .ready = take_watch_events };
 	ret = snt__loop_add(conn_loop->loop, &conn_loop->source);
 	if (ret)
 		goto err_cq;

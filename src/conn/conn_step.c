@@ -28,7 +28,7 @@ void snt__conn_fail(struct snt_conn *conn, enum snt__end_code code, int error,
 	snt__handshake_end(&conn->hs, code, error, text, NULL, 0);
 }
 
-static void tell(struct snt_conn *conn, enum snt_conn_event event)
+static void note_event(struct snt_conn *conn, enum snt_conn_event event)
 {
 	conn->events |= (uint8_t)(1u << event);
 	snt__conn_loop_add_work(conn->conn_loop, &conn->worker);
@@ -145,7 +145,7 @@ static void qp_broke(struct snt_qp *qp)
 	snt__conn_loop_add_work(conn->conn_loop, &conn->worker);
 }
 
-static int make_qp(struct snt_conn *conn)
+static int make_conn_qp(struct snt_conn *conn)
 {
 	const struct snt__plan *plan = &conn->hs.plan;
 	unsigned devices[SNT_LANES_MAX];
@@ -210,16 +210,16 @@ void snt__conn_silent(struct snt_conn *conn)
 	snt__conn_lost(conn, -ETIMEDOUT, "its devices do not answer");
 }
 
-static void make(struct snt_conn *conn)
+static void make_and_announce_qp(struct snt_conn *conn)
 {
 	int ret;
 
 	end_trials(conn);
-	ret = make_qp(conn);
+	ret = make_conn_qp(conn);
 	if (ret)
 		snt__conn_fail(conn, SNT__END_RESOURCES, ret, snt_err_text());
 	else
-		tell(conn, SNT_CONN_PREPARE);
+		note_event(conn, SNT_CONN_PREPARE);
 }
 
 /* The program has had its turn. */
@@ -239,7 +239,7 @@ void snt__conn_prepared(struct snt_conn *conn)
 		snt__handshake_card(&conn->hs, &card);
 }
 
-static void connect_qp(struct snt_conn *conn)
+static void connect_conn_qp(struct snt_conn *conn)
 {
 	int ret = snt_qp_connect(conn->qp, &conn->hs.peer_card);
 
@@ -250,11 +250,11 @@ static void connect_qp(struct snt_conn *conn)
 					 snt__conn_loop_now(conn->conn_loop));
 }
 
-static void come_up(struct snt_conn *conn)
+static void bring_conn_up(struct snt_conn *conn)
 {
 	conn->took_ns = snt__conn_loop_now(conn->conn_loop) - conn->began_at;
 	conn->carrier->table->detect(conn->carrier, 4 * conn->hs.ping_interval);
-	tell(conn, SNT_CONN_CONNECTED);
+	note_event(conn, SNT_CONN_CONNECTED);
 }
 
 /* Has everything that was posted been acknowledged? */
@@ -321,7 +321,8 @@ static void end_if_broken(struct snt_conn *conn)
  * The whole step
  */
 
-static void act(struct snt_conn *conn, enum snt__handshake_action action)
+static void do_handshake_action(struct snt_conn *conn,
+				enum snt__handshake_action action)
 {
 	switch (action) {
 	case SNT__DO_ASK:
@@ -334,19 +335,19 @@ static void act(struct snt_conn *conn, enum snt__handshake_action action)
 		connect_probe_qps(conn);
 		break;
 	case SNT__DO_MAKE:
-		make(conn);
+		make_and_announce_qp(conn);
 		break;
 	case SNT__DO_CONNECT:
-		connect_qp(conn);
+		connect_conn_qp(conn);
 		break;
 	case SNT__DO_UP:
-		come_up(conn);
+		bring_conn_up(conn);
 		break;
 	case SNT__DO_LEAVE:
-		tell(conn, SNT_CONN_PEER_DONE);
+		note_event(conn, SNT_CONN_PEER_DONE);
 		break;
 	case SNT__DO_END:
-		tell(conn, SNT_CONN_OVER);
+		note_event(conn, SNT_CONN_OVER);
 		break;
 	case SNT__DO_NOTHING:
 		break;
@@ -366,7 +367,7 @@ static bool loses_empty(const struct snt_conn *conn)
 	return false;
 }
 
-static void send_all(struct snt_conn *conn)
+static void send_handshake_messages(struct snt_conn *conn)
 {
 	uint8_t bytes[SNT__MESSAGE_MAX];
 	bool last = snt__handshake_over(&conn->hs);
@@ -384,7 +385,7 @@ static void send_all(struct snt_conn *conn)
 	}
 }
 
-static void set_timer(struct snt_conn *conn)
+static void set_handshake_timer(struct snt_conn *conn)
 {
 	uint64_t due = snt__handshake_due(&conn->hs);
 	bool drains = conn->state == SNT__CONN_LEAVING &&
@@ -414,10 +415,10 @@ void snt__conn_step(struct snt_conn *conn)
 	leave_if_drained(conn);
 	abort_if_late(conn);
 	while ((action = snt__handshake_action(&conn->hs)))
-		act(conn, action);
-	send_all(conn);
+		do_handshake_action(conn, action);
+	send_handshake_messages(conn);
 	/* Only a connection that is over waits for nothing. */
-	set_timer(conn);
+	set_handshake_timer(conn);
 }
 
 /*

@@ -135,7 +135,7 @@ void snt__listener_drop_dead(struct snt_listener *listener)
 
 /* A peer that connects again no longer needs its old connection, which it may not even
  * remember. */
-static void supersede(struct snt_conn *conn)
+static void supersede_old_conn(struct snt_conn *conn)
 {
 	struct snt__link *list = &conn->listener->conns;
 
@@ -161,7 +161,7 @@ void snt__listener_request(struct snt_conn *conn)
 		snt__conn_loop_add_work(conn->conn_loop, &conn->worker);
 		return;
 	}
-	supersede(conn);
+	supersede_old_conn(conn);
 	listener->pending--;
 	conn->programs = conn->requested = true;
 	conn->conn_loop->users++;
@@ -216,7 +216,8 @@ static int find_addresses(const struct snt_listener *listener,
 				  endpoint->setup_ns, address, EARS_MAX);
 }
 
-static int listen_on(struct snt_listener *listener, const struct snt_endpoint *endpoint)
+static int listen_on_carrier(struct snt_listener *listener,
+			     const struct snt_endpoint *endpoint)
 {
 	struct sockaddr_storage address[EARS_MAX];
 	int count = find_addresses(listener, endpoint, address);
@@ -281,7 +282,7 @@ static int open_ears(struct snt_listener *listener, const struct snt_endpoint *e
 		     const struct snt_listener *share)
 {
 	if (!share)
-		return listen_on(listener, endpoint);
+		return listen_on_carrier(listener, endpoint);
 	if (share->conn_loop->ctx != listener->conn_loop->ctx)
 		return snt__fail(EINVAL,
 				 "snt_listener_opts.share is of another context");
@@ -299,8 +300,8 @@ static void close_ears(struct snt_listener *listener)
 }
 
 /* A listener without a callback leaves connections to those that share its port. */
-static struct snt__member *join(struct snt_listener *listener,
-				const struct snt_listener_opts *opts)
+static struct snt__member *join_feed(struct snt_listener *listener,
+				     const struct snt_listener_opts *opts)
 {
 	return snt__feed_join(listener, listener->conn_loop,
 			      opts->share ? opts->share->member : NULL,
@@ -333,7 +334,7 @@ int snt_listener_create(struct snt_loop *loop, const struct snt_endpoint *user_e
 	take_opts(listener, &endpoint, &opts);
 	ret = open_ears(listener, &endpoint, opts.share);
 	/* Last: connections may come from here on. */
-	if (!ret && !(listener->member = join(listener, &opts)))
+	if (!ret && !(listener->member = join_feed(listener, &opts)))
 		ret = snt__fail(ENOMEM, "no memory for a listener");
 	if (ret) {
 		close_ears(listener);

@@ -10,8 +10,8 @@
 
 #define LANES_MAX 128
 
-static int describe_device(const struct snt_device *device,
-			   struct snt__offer_device *out)
+static int describe_offered_device(const struct snt_device *device,
+				   struct snt__offer_device *out)
 {
 	const struct snt__port *port = snt__port(device);
 
@@ -38,7 +38,7 @@ static int describe_devices(struct snt_ctx *ctx, uint32_t wanted,
 {
 	offer->device_count = (uint8_t)ctx->device_count;
 	for (unsigned i = 0; i < ctx->device_count; i++) {
-		int ret = describe_device(ctx->device[i], &offer->device[i]);
+		int ret = describe_offered_device(ctx->device[i], &offer->device[i]);
 
 		if (ret)
 			return ret;
@@ -61,8 +61,8 @@ static bool is_elsewhere(const struct snt__conn_loop *conn_loop,
 
 /* Otherwise the creation of the QP would find these errors: much later, when the peer
  * has been told. */
-static int check_ranges(const struct snt__conn_loop *conn_loop,
-			const struct snt_qp_opts *qp)
+static int check_offered_ranges(const struct snt__conn_loop *conn_loop,
+				const struct snt_qp_opts *qp)
 {
 	struct snt_qp_opts whole = *qp;
 	int ret;
@@ -79,8 +79,8 @@ static int check_ranges(const struct snt__conn_loop *conn_loop,
 	return 0;
 }
 
-static int check_qp(const struct snt__conn_loop *conn_loop,
-		    const struct snt_qp_opts *qp)
+static int check_offered_qp(const struct snt__conn_loop *conn_loop,
+			    const struct snt_qp_opts *qp)
 {
 	if (!qp->cq)
 		return snt__fail(EINVAL,
@@ -97,7 +97,7 @@ static int check_qp(const struct snt__conn_loop *conn_loop,
 	if (qp->lanes > LANES_MAX)
 		return snt__fail(EINVAL, "%u lanes are more than the %d of one QP",
 				 qp->lanes, LANES_MAX);
-	return check_ranges(conn_loop, qp);
+	return check_offered_ranges(conn_loop, qp);
 }
 
 int snt__offer_check_data(const void *data, size_t length)
@@ -113,7 +113,7 @@ int snt__offer_make(const struct snt__conn_loop *conn_loop,
 		    const struct snt_conn_opts *opts, const struct snt_qp_opts *qp,
 		    struct snt__offer *offer)
 {
-	int ret = check_qp(conn_loop, qp);
+	int ret = check_offered_qp(conn_loop, qp);
 
 	if (!ret)
 		ret = snt__offer_check_data(opts->data, opts->data_length);

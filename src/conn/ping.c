@@ -4,7 +4,7 @@
 #define TICKS	     5
 #define TICKS_IN_ALL 8 /* of the detection time */
 
-static void answered(struct snt_op *op)
+static void on_ping_answered(struct snt_op *op)
 {
 	struct snt__ping *ping = op->arg;
 
@@ -13,7 +13,7 @@ static void answered(struct snt_op *op)
 	ping->ended(ping, op->result);
 }
 
-static void tick(struct snt_timer *timer)
+static void on_ping_timer(struct snt_timer *timer)
 {
 	struct snt__ping *ping = timer->arg;
 
@@ -38,7 +38,7 @@ int snt__ping_send(struct snt__ping *ping, struct snt__conn_loop *conn_loop,
 	int ret;
 
 	ping->conn_loop = conn_loop;
-	ping->op.done = answered;
+	ping->op.done = on_ping_answered;
 	ping->op.arg = ping;
 	ret = snt_op_write(qp, &ping->op, NULL, &nowhere, 0);
 	if (ret)
@@ -46,7 +46,7 @@ int snt__ping_send(struct snt__ping *ping, struct snt__conn_loop *conn_loop,
 	ping->state = SNT__PING_ASKED;
 	ping->ticks_left = TICKS;
 	ping->tick_ns = detect_ns / TICKS_IN_ALL;
-	ping->timer.fired = tick;
+	ping->timer.fired = on_ping_timer;
 	ping->timer.arg = ping;
 	snt_timer_start(conn_loop->loop, &ping->timer, ping->tick_ns);
 	return 0;

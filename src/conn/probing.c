@@ -67,7 +67,7 @@ static void give_turn(struct snt__probing *probing)
 		snt__conn_may_probe(&conn_loop->probe_waiting[connects]);
 }
 
-static void free_if_done(struct snt__probing *probing)
+static void free_probing_if_done(struct snt__probing *probing)
 {
 	if (!probing->closing || probing->ops)
 		return;
@@ -86,7 +86,7 @@ static void free_if_done(struct snt__probing *probing)
  * Verdicts
  */
 
-static uint8_t judge(const struct probe_qp *probe_qp)
+static uint8_t verdict_so_far(const struct probe_qp *probe_qp)
 {
 	static const uint8_t verdicts[MESSAGES + 1] = {
 		SNT__VERDICT_SILENT,
@@ -126,20 +126,21 @@ static void time_is_up(struct snt_timer *timer)
 	snt__conn_loop_take(probing->conn_loop);
 	probing->ops--;
 	if (probing->closing) {
-		free_if_done(probing);
+		free_probing_if_done(probing);
 		return;
 	}
 	for (unsigned i = 0; i < probing->count; i++)
 		if (probing->probe_qp[i].verdict == SNT__VERDICT_NONE)
-			probing->probe_qp[i].verdict = judge(&probing->probe_qp[i]);
+			probing->probe_qp[i].verdict =
+				verdict_so_far(&probing->probe_qp[i]);
 	report_if_all(probing);
 }
 
-static void settle(struct probe_qp *probe_qp, bool failed)
+static void settle_verdict(struct probe_qp *probe_qp, bool failed)
 {
 	if (probe_qp->verdict == SNT__VERDICT_NONE &&
-	    (failed || judge(probe_qp) == SNT__VERDICT_GOOD)) {
-		probe_qp->verdict = judge(probe_qp);
+	    (failed || verdict_so_far(probe_qp) == SNT__VERDICT_GOOD)) {
+		probe_qp->verdict = verdict_so_far(probe_qp);
 		report_if_all(probe_qp->owner);
 	}
 }
@@ -148,7 +149,7 @@ static void settle(struct probe_qp *probe_qp, bool failed)
  * Messages
  */
 
-static void sent(struct snt_op *op)
+static void on_probe_sent(struct snt_op *op)
 {
 	struct probe_qp *probe_qp = op->arg;
 	struct snt__probing *probing = probe_qp->owner;
@@ -157,11 +158,11 @@ static void sent(struct snt_op *op)
 	if (!op->result)
 		probe_qp->sent++;
 	if (!probing->closing)
-		settle(probe_qp, op->result != 0);
-	free_if_done(probing);
+		settle_verdict(probe_qp, op->result != 0);
+	free_probing_if_done(probing);
 }
 
-static void speak(struct probe_qp *probe_qp)
+static void send_probes(struct probe_qp *probe_qp)
 {
 	struct snt__probing *probing = probe_qp->owner;
 	const uint32_t size[MESSAGES] = { SHORT_SIZE, probing->mtu, 0 };
@@ -170,18 +171,18 @@ static void speak(struct probe_qp *probe_qp)
 	for (unsigned i = 0; i < MESSAGES; i++) {
 		struct snt_sge sge = { probing->mem, probing->bytes, size[i] };
 
-		probe_qp->send[i].done = sent;
+		probe_qp->send[i].done = on_probe_sent;
 		probe_qp->send[i].arg = probe_qp;
 		if (snt_op_send(probe_qp->qp, &probe_qp->send[i],
 				size[i] ? &sge : NULL)) {
-			settle(probe_qp, true);
+			settle_verdict(probe_qp, true);
 			return;
 		}
 		probing->ops++;
 	}
 }
 
-static void received(struct snt_op *op)
+static void on_probe_received(struct snt_op *op)
 {
 	struct probe_qp *probe_qp = op->arg;
 	struct snt__probing *probing = probe_qp->owner;
@@ -194,12 +195,12 @@ static void received(struct snt_op *op)
 		    op->wc.length == size[probe_qp->received])
 			probe_qp->received++;
 		if (!probe_qp->spoken)
-			speak(probe_qp);
-		settle(probe_qp, false);
+			send_probes(probe_qp);
+		settle_verdict(probe_qp, false);
 	} else if (!probing->closing) {
-		settle(probe_qp, true);
+		settle_verdict(probe_qp, true);
 	}
-	free_if_done(probing);
+	free_probing_if_done(probing);
 }
 
 static int listen_up(struct probe_qp *probe_qp)
@@ -212,7 +213,7 @@ static int listen_up(struct probe_qp *probe_qp)
 	for (unsigned i = 0; i < MESSAGES; i++) {
 		int ret;
 
-		probe_qp->recv[i].done = received;
+		probe_qp->recv[i].done = on_probe_received;
 		probe_qp->recv[i].arg = probe_qp;
 		ret = snt_op_recv(probe_qp->qp, &probe_qp->recv[i], &sge);
 		if (ret)
@@ -261,7 +262,7 @@ static int open_probe_qp(struct probe_qp *probe_qp, const struct snt_qp_opts *li
 	return 0;
 }
 
-static void closed(struct snt_op *op)
+static void on_probe_closed(struct snt_op *op)
 {
 	struct probe_qp *probe_qp = op->arg;
 	struct snt__probing *probing = probe_qp->owner;
@@ -269,7 +270,7 @@ static void closed(struct snt_op *op)
 	probing->ops--;
 	if (!snt_qp_destroy(probe_qp->qp))
 		probe_qp->qp = NULL;
-	free_if_done(probing);
+	free_probing_if_done(probing);
 }
 
 static void close_probe_qp(struct probe_qp *probe_qp)
@@ -277,7 +278,7 @@ static void close_probe_qp(struct probe_qp *probe_qp)
 	if (!probe_qp->qp || snt_op_pending(&probe_qp->close))
 		return;
 	snt__ping_stop(&probe_qp->ping);
-	probe_qp->close.done = closed;
+	probe_qp->close.done = on_probe_closed;
 	probe_qp->close.arg = probe_qp;
 	if (probe_qp->connected && !snt_op_close(probe_qp->qp, &probe_qp->close))
 		probe_qp->owner->ops++;
@@ -295,7 +296,7 @@ static bool is_kept(const struct probe_qp *probe_qp)
 	return probe_qp->qp && !snt_op_pending(&probe_qp->close);
 }
 
-static void give_up(struct probe_qp *probe_qp)
+static void give_up_probe(struct probe_qp *probe_qp)
 {
 	struct snt__probing *probing = probe_qp->owner;
 
@@ -306,31 +307,31 @@ static void give_up(struct probe_qp *probe_qp)
 	snt__conn_silent(probing->conn);
 }
 
-static void answered(struct snt__ping *ping, int result)
+static void on_probe_ping_answered(struct snt__ping *ping, int result)
 {
 	struct probe_qp *probe_qp = snt__container(ping, struct probe_qp, ping);
 	struct snt__probing *probing = probe_qp->owner;
 
 	probing->ops--;
 	if (result && !probing->closing && is_kept(probe_qp))
-		give_up(probe_qp);
-	free_if_done(probing);
+		give_up_probe(probe_qp);
+	free_probing_if_done(probing);
 }
 
-static void unanswered(struct snt__ping *ping)
+static void on_probe_ping_lost(struct snt__ping *ping)
 {
-	give_up(snt__container(ping, struct probe_qp, ping));
+	give_up_probe(snt__container(ping, struct probe_qp, ping));
 }
 
-static void ping(struct probe_qp *probe_qp)
+static void start_probe_ping(struct probe_qp *probe_qp)
 {
 	struct snt__probing *probing = probe_qp->owner;
 
-	probe_qp->ping.ended = answered;
-	probe_qp->ping.silent = unanswered;
+	probe_qp->ping.ended = on_probe_ping_answered;
+	probe_qp->ping.silent = on_probe_ping_lost;
 	if (snt__ping_send(&probe_qp->ping, probing->conn_loop, probe_qp->qp,
 			   probing->detect_ns))
-		give_up(probe_qp);
+		give_up_probe(probe_qp);
 	else
 		probing->ops++;
 }
@@ -340,7 +341,7 @@ void snt__probing_ping(struct snt__probing *probing)
 	for (unsigned i = 0; i < probing->count; i++)
 		if (is_kept(&probing->probe_qp[i]) &&
 		    probing->probe_qp[i].ping.state == SNT__PING_IDLE)
-			ping(&probing->probe_qp[i]);
+			start_probe_ping(&probing->probe_qp[i]);
 }
 
 void snt__probing_keep(struct snt__probing *probing, const bool *keep,
@@ -363,11 +364,12 @@ void snt__probing_close(struct snt__probing *probing)
 	snt_timer_stop(&probing->timer);
 	for (unsigned i = 0; i < probing->count; i++)
 		close_probe_qp(&probing->probe_qp[i]);
-	free_if_done(probing);
+	free_probing_if_done(probing);
 }
 
-static int allocate(struct snt__conn_loop *conn_loop, const struct snt__probe *probe,
-		    struct snt__probing **probing_out)
+static int allocate_probing(struct snt__conn_loop *conn_loop,
+			    const struct snt__probe *probe,
+			    struct snt__probing **probing_out)
 {
 	struct snt__probing *probing =
 		calloc(1, sizeof(*probing) + probe->count * sizeof(struct probe_qp));
@@ -402,7 +404,7 @@ int snt__probing_begin(struct snt__conn_loop *conn_loop, struct snt_conn *conn,
 		       struct snt__probing **probing_out)
 {
 	struct snt__probing *probing = NULL;
-	int ret = allocate(conn_loop, probe, &probing);
+	int ret = allocate_probing(conn_loop, probe, &probing);
 
 	if (ret)
 		return ret;
@@ -471,7 +473,7 @@ int snt__probing_connect(struct snt__probing *probing, const struct snt__offer *
 	}
 	for (unsigned i = 0; probing->connects && i < probing->count; i++)
 		if (probing->probe_qp[i].connected)
-			speak(&probing->probe_qp[i]);
+			send_probes(&probing->probe_qp[i]);
 	report_if_all(probing);
 	return 0;
 }

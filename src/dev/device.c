@@ -118,7 +118,7 @@ int snt__device_count_ports(const struct snt__provider *provider,
 	return ret;
 }
 
-static int alloc_pd(struct snt_device *device)
+static int alloc_device_pd(struct snt_device *device)
 {
 	int ret = device->control.alloc_pd(device->context, &device->pd);
 	char text[SNT__DEVICE_TEXT];
@@ -142,7 +142,7 @@ static void free_ports(struct snt_device *device)
 	}
 }
 
-static bool is_same(const struct snt__port *a, const struct snt__port *b)
+static bool is_same_port(const struct snt__port *a, const struct snt__port *b)
 {
 	return !memcmp(&a->info, &b->info, sizeof(a->info)) &&
 	       a->cap_flags == b->cap_flags && a->gid_best == b->gid_best &&
@@ -163,7 +163,7 @@ static int probe_port(struct snt_device *device)
 	}
 	now = atomic_load(&device->port);
 	do {
-		if (now && is_same(now, fresh)) {
+		if (now && is_same_port(now, fresh)) {
 			free(fresh->gid);
 			free(fresh);
 			return 0;
@@ -195,7 +195,7 @@ int snt__device_open(const struct snt__provider *provider,
 	ret = snt__port_usable(device, snt__port(device));
 	if (ret)
 		goto err_port;
-	ret = alloc_pd(device);
+	ret = alloc_device_pd(device);
 	if (ret)
 		goto err_port;
 	*device_out = device;

@@ -32,7 +32,7 @@ static int abort_qp(struct snt_op *op)
 }
 
 /* Its completion can no longer be polled, and its QP has been told to end. */
-static bool is_lost(const struct snt_op *op)
+static bool is_op_lost(const struct snt_op *op)
 {
 	const struct snt_qp *qp = op->qp;
 	const struct snt_cq *cq;
@@ -56,11 +56,11 @@ static int end_close(struct snt_op *op, enum snt_cancel how, int reason)
 	return 0;
 }
 
-static int end(struct snt_op *op, enum snt_cancel how, int reason)
+static int end_op(struct snt_op *op, enum snt_cancel how, int reason)
 {
 	int ret;
 
-	if (is_lost(op)) {
+	if (is_op_lost(op)) {
 		snt__op_unlist(op);
 		snt__op_end(op, op->reason ? op->reason : reason);
 		return 0;
@@ -86,13 +86,13 @@ static int end(struct snt_op *op, enum snt_cancel how, int reason)
 	return 0;
 }
 
-static int check(const struct snt_op *op, enum snt_cancel how)
+static int check_cancel(const struct snt_op *op, enum snt_cancel how)
 {
 	if (op->state == SNT__OP_UNUSED)
 		return snt__fail(ENOENT, "the op is not in use");
 	if (how != SNT_CANCEL_DETACH && how != SNT_CANCEL_ABORT)
 		return snt__fail(EINVAL, "%d is no way to cancel an op", how);
-	if (is_lost(op))
+	if (is_op_lost(op))
 		return 0;
 	if (op->state == SNT__OP_OVER || (int)how <= op->cancel)
 		return snt__fail(EALREADY, "the op has been cancelled before");
@@ -101,15 +101,15 @@ static int check(const struct snt_op *op, enum snt_cancel how)
 
 int snt_op_cancel(struct snt_op *op, enum snt_cancel how)
 {
-	int ret = check(op, how);
+	int ret = check_cancel(op, how);
 
-	return ret ? ret : end(op, how, -ECANCELED);
+	return ret ? ret : end_op(op, how, -ECANCELED);
 }
 
 static bool end_somehow(struct snt_op *op, enum snt_cancel how, int reason)
 {
-	return !end(op, how, reason) ||
-	       (how == SNT_CANCEL_ABORT && !end(op, SNT_CANCEL_DETACH, reason));
+	return !end_op(op, how, reason) ||
+	       (how == SNT_CANCEL_ABORT && !end_op(op, SNT_CANCEL_DETACH, reason));
 }
 
 bool snt__op_try_cancel(struct snt_op *op, enum snt_cancel how)
@@ -134,7 +134,7 @@ static void too_late(struct snt_timer *timer)
 
 static int set_deadline(struct snt_op *op, enum snt_cancel how)
 {
-	int ret = check(op, how);
+	int ret = check_cancel(op, how);
 
 	if (!ret && op->cancel)
 		ret = snt__fail(EALREADY, "the op has been cancelled before");

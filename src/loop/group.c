@@ -57,7 +57,7 @@ const char *snt_op_group_text(const struct snt_op_group *group)
 	return snt__op_end_text(&end);
 }
 
-static void tell_waiter(struct snt_op_group *group)
+static void tell_group_waiter(struct snt_op_group *group)
 {
 	struct snt__waiter *waiter = group->waiter;
 
@@ -75,7 +75,7 @@ void snt__group_left(struct snt_op_group *group)
 	if (--group->pending)
 		return;
 	if (group->waiter)
-		tell_waiter(group);
+		tell_group_waiter(group);
 	if (group->done)
 		group->done(group);
 }

@@ -9,7 +9,7 @@
 
 #include "vqp/qp.h"
 
-static int error_of(unsigned status)
+static int error_of_status(unsigned status)
 {
 	switch (status) {
 	case SNT_WC_SUCCESS:
@@ -36,7 +36,7 @@ static int error_of(unsigned status)
 	}
 }
 
-static void tell_waiter(struct snt_op *op)
+static void tell_op_waiter(struct snt_op *op)
 {
 	struct snt__waiter *waiter = op->waiter;
 
@@ -49,12 +49,12 @@ static void tell_waiter(struct snt_op *op)
 }
 
 /* Without `released`, its callback may reuse the op, or free it. */
-static void tell(struct snt_op *op)
+static void tell_done(struct snt_op *op)
 {
 	struct snt_op_group *group = NULL;
 
 	if (op->flags & SNT__OP_WAITED)
-		tell_waiter(op);
+		tell_op_waiter(op);
 	if (op->flags & SNT__OP_GROUPED)
 		group = snt__group_leave(op);
 	if (op->done)
@@ -69,7 +69,7 @@ static void tell_and_release(struct snt_op *op)
 	op->state = SNT__OP_OVER;
 	if (!(op->flags & SNT__OP_TOLD)) {
 		op->flags |= SNT__OP_TOLD;
-		tell(op);
+		tell_done(op);
 	}
 	op->state = SNT__OP_UNUSED;
 	op->released(op);
@@ -82,7 +82,7 @@ static __attribute__((noinline)) void finish_special(struct snt_op *op)
 		return;
 	}
 	op->state = SNT__OP_UNUSED;
-	tell(op);
+	tell_done(op);
 }
 
 void snt__op_unlist(struct snt_op *op)
@@ -115,7 +115,7 @@ void snt__op_complete(struct snt_op *op, const struct snt_wc *wc)
 	/* A lane in pass-through does not know which WR failed. */
 	if (__builtin_expect(wc->status, 0))
 		op->wc.opcode = opcode;
-	op->result = op->reason ? op->reason : error_of(wc->status);
+	op->result = op->reason ? op->reason : error_of_status(wc->status);
 	if (__builtin_expect(op->flags & SNT__OP_TIMED, 0))
 		snt_timer_stop(&op->timer);
 	if (__builtin_expect(op->flags & SNT__OP_SPECIAL || op->released, 0)) {
@@ -178,7 +178,7 @@ static void run_callback(struct snt_op *op)
 		return;
 	}
 	op->flags |= SNT__OP_TOLD;
-	tell(op);
+	tell_done(op);
 }
 
 void snt__op_run_over(struct snt__round *run, int reserve)

@@ -35,8 +35,8 @@ static inline int check_op(const struct snt_loop *loop, const struct snt_op *op)
 	return check_loop(loop);
 }
 
-static inline int check(const struct snt_qp *qp, const struct snt_op *op,
-			const struct snt_cq *cq)
+static inline int check_post(const struct snt_qp *qp, const struct snt_op *op,
+			     const struct snt_cq *cq)
 {
 	if (__builtin_expect(!cq->notify.served, 0))
 		return refuse_qp(qp);
@@ -58,8 +58,8 @@ static inline void accept_for(struct snt_op *op, struct snt_loop *loop,
 	op->loop = loop;
 }
 
-static inline void accept(struct snt_op *op, struct snt_qp *qp, uint8_t opcode,
-			  uint16_t flags, uint32_t position)
+static inline void accept_op(struct snt_op *op, struct snt_qp *qp, uint8_t opcode,
+			     uint16_t flags, uint32_t position)
 {
 	const struct snt_cq *cq = flags & SNT__OP_RECV ? qp->recv_cq : qp->cq;
 
@@ -71,7 +71,7 @@ static inline void accept_send(struct snt_op *op, struct snt_qp *qp,
 {
 	bool atomic = wr->opcode >= SNT_OP_CMP_SWAP;
 
-	accept(op, qp, wr->opcode, atomic ? SNT__OP_ATOMIC : 0, position);
+	accept_op(op, qp, wr->opcode, atomic ? SNT__OP_ATOMIC : 0, position);
 	if (atomic)
 		op->old_from = wr->sge->addr;
 }
@@ -80,10 +80,11 @@ static inline void accept_send(struct snt_op *op, struct snt_qp *qp,
  * Sends
  */
 
-static inline int post(struct snt_qp *qp, struct snt_op *op, struct snt_send_wr *wr)
+static inline int post_send_op(struct snt_qp *qp, struct snt_op *op,
+			       struct snt_send_wr *wr)
 {
 	uint32_t position = qp->tail;
-	int ret = check(qp, op, qp->cq);
+	int ret = check_post(qp, op, qp->cq);
 
 	if (ret)
 		return ret;
@@ -100,7 +101,7 @@ int snt_op_post(struct snt_qp *qp, struct snt_op *op, const struct snt_send_wr *
 {
 	struct snt_send_wr wr = *given;
 
-	return post(qp, op, &wr);
+	return post_send_op(qp, op, &wr);
 }
 
 int snt_op_send(struct snt_qp *qp, struct snt_op *op, const struct snt_sge *sge)
@@ -109,7 +110,7 @@ int snt_op_send(struct snt_qp *qp, struct snt_op *op, const struct snt_sge *sge)
 				  .sge = sge,
 				  .sge_count = sge != NULL };
 
-	return post(qp, op, &wr);
+	return post_send_op(qp, op, &wr);
 }
 
 int snt_op_read(struct snt_qp *qp, struct snt_op *op, const struct snt_sge *sge,
@@ -121,7 +122,7 @@ int snt_op_read(struct snt_qp *qp, struct snt_op *op, const struct snt_sge *sge,
 				  .remote = remote,
 				  .remote_addr = remote_addr };
 
-	return post(qp, op, &wr);
+	return post_send_op(qp, op, &wr);
 }
 
 int snt_op_write(struct snt_qp *qp, struct snt_op *op, const struct snt_sge *sge,
@@ -133,7 +134,7 @@ int snt_op_write(struct snt_qp *qp, struct snt_op *op, const struct snt_sge *sge
 				  .remote = remote,
 				  .remote_addr = remote_addr };
 
-	return post(qp, op, &wr);
+	return post_send_op(qp, op, &wr);
 }
 
 /*
@@ -143,39 +144,39 @@ int snt_op_write(struct snt_qp *qp, struct snt_op *op, const struct snt_sge *sge
 int snt_op_bind(struct snt_qp *qp, struct snt_op *op, struct snt_mw *mw,
 		const struct snt_sge *range, unsigned access, unsigned flags)
 {
-	int ret = check(qp, op, qp->cq);
+	int ret = check_post(qp, op, qp->cq);
 
 	if (!ret)
 		ret = snt__mw_bind(qp, mw, range, access, (uintptr_t)op,
 				   flags | SNT_SEND_SIGNALED);
 	if (!ret)
-		accept(op, qp, SNT_OP_BIND, 0, 0);
+		accept_op(op, qp, SNT_OP_BIND, 0, 0);
 	return ret;
 }
 
 int snt_op_invalidate(struct snt_qp *qp, struct snt_op *op, struct snt_mw *mw,
 		      unsigned flags)
 {
-	int ret = check(qp, op, qp->cq);
+	int ret = check_post(qp, op, qp->cq);
 
 	if (!ret)
 		ret = snt__mw_invalidate(qp, mw, (uintptr_t)op,
 					 flags | SNT_SEND_SIGNALED);
 	if (!ret)
-		accept(op, qp, SNT_OP_INVALIDATE, 0, 0);
+		accept_op(op, qp, SNT_OP_INVALIDATE, 0, 0);
 	return ret;
 }
 
 int snt_op_send_inv(struct snt_qp *qp, struct snt_op *op, const struct snt_sge *sge,
 		    unsigned sge_count, const struct snt_token *window, unsigned flags)
 {
-	int ret = check(qp, op, qp->cq);
+	int ret = check_post(qp, op, qp->cq);
 
 	if (!ret)
 		ret = snt__mw_send_inv(qp, sge, sge_count, window, (uintptr_t)op,
 				       flags | SNT_SEND_SIGNALED);
 	if (!ret)
-		accept(op, qp, SNT_OP_SEND, 0, 0);
+		accept_op(op, qp, SNT_OP_SEND, 0, 0);
 	return ret;
 }
 
@@ -193,7 +194,7 @@ static int post_some(struct snt_qp *qp, struct snt_op *const *ops,
 	int ret = 0;
 
 	for (good = 0; good < count; good++) {
-		ret = check(qp, ops[good], qp->cq);
+		ret = check_post(qp, ops[good], qp->cq);
 		if (ret)
 			break;
 		batch[good] = wr[good];
@@ -233,7 +234,7 @@ int snt_op_post_batch(struct snt_qp *qp, struct snt_op *const *ops,
  */
 
 /* The QP has never been connected and never will be; its receives do not complete. */
-static void abandon(struct snt_qp *qp)
+static void abandon_receives(struct snt_qp *qp)
 {
 	while (qp->early) {
 		struct snt_op *op = qp->early;
@@ -253,12 +254,12 @@ static void list_early(struct snt_qp *qp, struct snt_op *op)
 	if (qp->early)
 		qp->early->to = &op->next;
 	qp->early = op;
-	qp->abandon = abandon;
+	qp->abandon = abandon_receives;
 }
 
 static int post_recv(struct snt_qp *qp, struct snt_op *op, struct snt_recv_wr *wr)
 {
-	int ret = check(qp, op, qp->recv_cq);
+	int ret = check_post(qp, op, qp->recv_cq);
 
 	if (ret)
 		return ret;
@@ -266,8 +267,8 @@ static int post_recv(struct snt_qp *qp, struct snt_op *op, struct snt_recv_wr *w
 	ret = snt__qp_post_recv(qp, wr, 1);
 	if (ret < 0)
 		return ret;
-	accept(op, qp, wr->sge_count ? SNT_OP_RECV : SNT_OP_RECV_NOTIFY, SNT__OP_RECV,
-	       0);
+	accept_op(op, qp, wr->sge_count ? SNT_OP_RECV : SNT_OP_RECV_NOTIFY,
+		  SNT__OP_RECV, 0);
 	if (__builtin_expect(!qp->connected, 0))
 		list_early(qp, op);
 	return 0;
@@ -354,13 +355,13 @@ static int close_or_rejoin(struct snt_qp *qp, const struct snt_op *op)
 
 int snt_op_close(struct snt_qp *qp, struct snt_op *op)
 {
-	int ret = check(qp, op, qp->cq);
+	int ret = check_post(qp, op, qp->cq);
 
 	if (!ret)
 		ret = close_or_rejoin(qp, op);
 	if (ret < 0)
 		return ret;
-	accept(op, qp, SNT_OP_CLOSED, SNT__OP_CLOSE, 0);
+	accept_op(op, qp, SNT_OP_CLOSED, SNT__OP_CLOSE, 0);
 	if (ret)
 		snt__op_end(op, 0);
 	return 0;

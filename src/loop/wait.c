@@ -45,8 +45,8 @@ static int64_t left_of(const struct snt_loop *loop, int64_t timeout_ns, uint64_t
 
 /* Returns the result of polling; 0: nothing came. The clock is read only now and
  * then. */
-static int spin(struct snt_loop *loop, uint64_t begin, uint64_t spin_ns, bool *woken,
-		bool *gone)
+static int spin_loop(struct snt_loop *loop, uint64_t begin, uint64_t spin_ns,
+		     bool *woken, bool *gone)
 {
 	do {
 		for (int i = 0; i < SPINS; i++) {
@@ -61,8 +61,8 @@ static int spin(struct snt_loop *loop, uint64_t begin, uint64_t spin_ns, bool *w
 	return 0;
 }
 
-static int sleep_on(struct snt_loop *loop, struct snt__sleep *sleep, int64_t timeout_ns,
-		    bool *gone)
+static int sleep_and_list(struct snt_loop *loop, struct snt__sleep *sleep,
+			  int64_t timeout_ns, bool *gone)
 {
 	int ret = snt__sleep_on(loop, sleep, timeout_ns);
 
@@ -79,13 +79,13 @@ static int wait_awake(struct snt_loop *loop, int64_t timeout_ns, uint64_t begin,
 	for (;;) {
 		int64_t left = left_of(loop, timeout_ns, begin);
 		bool woken;
-		int ret = spin(loop, snt__loop_now(loop), AWAKE_NS, &woken, gone);
+		int ret = spin_loop(loop, snt__loop_now(loop), AWAKE_NS, &woken, gone);
 
 		if (ret || woken || *gone)
 			return ret;
 		woken = is_woken(loop);
 		if (snt__loop_has_fd(loop))
-			ret = sleep_on(loop, &(struct snt__sleep){ 0 }, 0, gone);
+			ret = sleep_and_list(loop, &(struct snt__sleep){ 0 }, 0, gone);
 		if (ret || woken || *gone || !left)
 			return ret;
 	}
@@ -105,7 +105,8 @@ static int wait_asleep(struct snt_loop *loop, int64_t timeout_ns, uint64_t begin
 		snt__sleep_not(loop, &sleep);
 		return ret;
 	}
-	return sleep_on(loop, &sleep, ret ? 0 : left_of(loop, timeout_ns, begin), gone);
+	return sleep_and_list(loop, &sleep, ret ? 0 : left_of(loop, timeout_ns, begin),
+			      gone);
 }
 
 /* The innermost shield of this thread. */
@@ -128,7 +129,7 @@ void snt__shield_end(const struct snt__shield *kept)
 	pthread_setcancelstate(kept->outer_state, NULL);
 }
 
-static int wait_shielded(struct snt_loop *loop, int64_t timeout_ns, bool *gone)
+static int wait_loop_shielded(struct snt_loop *loop, int64_t timeout_ns, bool *gone)
 {
 	int ret = snt__loop_enter(loop, BUDGET);
 	bool woken = false;
@@ -145,7 +146,7 @@ static int wait_shielded(struct snt_loop *loop, int64_t timeout_ns, bool *gone)
 	if (timeout_ns >= 0 && timeout_ns < spin_ns)
 		spin_ns = timeout_ns;
 	if (spin_ns)
-		ret = spin(loop, begin, spin_ns, &woken, gone);
+		ret = spin_loop(loop, begin, spin_ns, &woken, gone);
 	if (!ret && !woken && !*gone)
 		ret = wait_asleep(loop, timeout_ns, begin, gone);
 	if (!*gone && ret >= 0 && loop->spin_ns == SNT_SPIN_AUTO)
@@ -155,13 +156,13 @@ static int wait_shielded(struct snt_loop *loop, int64_t timeout_ns, bool *gone)
 
 /* Callbacks, and everything else that must not stay half done, run with cancellation
  * disabled. */
-static int wait(struct snt_loop *loop, int64_t timeout_ns, bool *gone)
+static int wait_loop(struct snt_loop *loop, int64_t timeout_ns, bool *gone)
 {
 	struct snt__shield kept;
 	int ret;
 
 	snt__shield_begin(loop, &kept);
-	ret = wait_shielded(loop, timeout_ns, gone);
+	ret = wait_loop_shielded(loop, timeout_ns, gone);
 	snt__shield_end(&kept);
 	return ret;
 }
@@ -177,7 +178,7 @@ static int wait_undo(struct snt_loop *loop, int64_t timeout_ns, void (*undo)(voi
 
 	loop->undo = undo;
 	loop->undo_arg = arg;
-	ret = wait(loop, timeout_ns, gone);
+	ret = wait_loop(loop, timeout_ns, gone);
 	if (*gone)
 		return ret;
 	loop->undo = kept_undo;
@@ -197,7 +198,7 @@ int snt_loop_wait(struct snt_loop *loop, int64_t timeout_ns)
 {
 	bool gone = false;
 
-	return wait(loop, timeout_ns, &gone);
+	return wait_loop(loop, timeout_ns, &gone);
 }
 
 int snt__wait_for(struct snt_loop *loop, struct snt__waiter *waiter, const char *what,

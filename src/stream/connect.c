@@ -22,7 +22,7 @@ static uint32_t depth_of(const struct snt_stream_opts *opts)
 }
 
 /* Receives for any distribution of messages, even if all of them take one lane. */
-static uint32_t receives_of(const struct snt_stream_opts *opts)
+static uint32_t receives_wanted(const struct snt_stream_opts *opts)
 {
 	uint32_t receives = SNT__RECEIVES_KEPT + SNT__MESSAGE_COST_MAX * depth_of(opts);
 
@@ -41,7 +41,7 @@ int snt__stream_peer(const struct snt_conn *conn, struct snt__greeting *peer)
 	return ret ? ret : snt__greeting_unpack(info.data, info.data_length, peer);
 }
 
-static int meet(struct snt_stream *stream, struct snt_conn *conn)
+static int connect_to_peer(struct snt_stream *stream, struct snt_conn *conn)
 {
 	struct snt__greeting peer;
 	int ret = snt__stream_peer(conn, &peer);
@@ -53,7 +53,7 @@ static int meet(struct snt_stream *stream, struct snt_conn *conn)
 	return ret;
 }
 
-static void end(struct snt_stream *stream, struct snt_conn *conn)
+static void end_with_conn(struct snt_stream *stream, struct snt_conn *conn)
 {
 	struct snt_conn_info info = { .size = sizeof(info) };
 
@@ -72,7 +72,7 @@ static void on_event(void *arg, struct snt_conn *conn, enum snt_conn_event event
 
 	switch (event) {
 	case SNT_CONN_PREPARE:
-		ret = meet(stream, conn);
+		ret = connect_to_peer(stream, conn);
 		if (ret)
 			snt__stream_fail(stream, -ret, "%s", snt_err_text());
 		break;
@@ -86,7 +86,7 @@ static void on_event(void *arg, struct snt_conn *conn, enum snt_conn_event event
 			snt__stream_tell(stream);
 		break;
 	case SNT_CONN_OVER:
-		end(stream, conn);
+		end_with_conn(stream, conn);
 		break;
 	default:
 		break;
@@ -97,7 +97,7 @@ static void on_event(void *arg, struct snt_conn *conn, enum snt_conn_event event
  * Creation
  */
 
-static int check_depth(const struct snt_stream_opts *opts)
+static int check_stream_depth(const struct snt_stream_opts *opts)
 {
 	if (depth_of(opts) <= DEPTH_MAX)
 		return 0;
@@ -116,8 +116,8 @@ static struct snt_qp_opts qp_opts_of(const struct snt__conn_loop *conn_loop,
 		.devices = opts->devices,
 		.mtu = opts->mtu,
 		.inline_max = opts->inline_max,
-		.lane_depth = receives_of(opts) + RECEIVES_MORE,
-		.recv_depth = receives_of(opts),
+		.lane_depth = receives_wanted(opts) + RECEIVES_MORE,
+		.recv_depth = receives_wanted(opts),
 		.send_depth = depth_of(opts) + WRS_MORE,
 	};
 }
@@ -129,7 +129,7 @@ int snt__stream_check_for_conn(struct snt_loop *loop,
 	struct snt__offer offer;
 	struct snt_qp_opts qp;
 	struct snt__conn_loop *conn_loop;
-	int ret = check_depth(opts);
+	int ret = check_stream_depth(opts);
 
 	if (!ret)
 		ret = snt__stream_check(snt__loop_ctx(loop), opts);
@@ -164,10 +164,10 @@ int snt__stream_plan(struct snt_loop *loop, const struct snt_stream_opts *opts,
 		     struct snt__stream_plan *plan, struct snt_stream **stream_out)
 {
 	struct snt_stream *stream;
-	int ret = check_depth(opts);
+	int ret = check_stream_depth(opts);
 
 	if (!ret)
-		ret = snt__stream_make(loop, opts, receives_of(opts),
+		ret = snt__stream_make(loop, opts, receives_wanted(opts),
 				       depth_of(opts) + WRS_MORE, &stream);
 	if (ret)
 		return ret;

@@ -11,6 +11,7 @@
 #include "stream/stream.h"
 #include "util/err.h"
 #include "util/lines.h"
+#include "util/minmax.h"
 #include "util/opts.h"
 #include "vqp/cause.h"
 #include "vqp/qp.h"
@@ -137,7 +138,8 @@ int snt__stream_check(const struct snt_ctx *ctx, const struct snt_stream_opts *o
 	return 0;
 }
 
-static void take_opts(struct snt_stream *stream, const struct snt_stream_opts *opts)
+static void take_stream_opts(struct snt_stream *stream,
+			     const struct snt_stream_opts *opts)
 {
 	if (opts->data_length)
 		memcpy(stream->data, opts->data, opts->data_length);
@@ -146,7 +148,7 @@ static void take_opts(struct snt_stream *stream, const struct snt_stream_opts *o
 	stream->arg = opts->arg;
 }
 
-static void set_up(struct snt_stream *stream, uint32_t wr_limit)
+static void set_up_stream(struct snt_stream *stream, uint32_t wr_limit)
 {
 	stream->send_port.complete = snt__stream_sent;
 	stream->recv_port.complete = snt__stream_received;
@@ -177,8 +179,8 @@ int snt__stream_make(struct snt_loop *loop, const struct snt_stream_opts *opts,
 	if (!stream)
 		return snt__fail(ENOMEM, "no memory for a stream");
 	stream->stage_size = size_of(opts->send_size);
-	set_up(stream, wr_limit);
-	take_opts(stream, opts);
+	set_up_stream(stream, wr_limit);
+	take_stream_opts(stream, opts);
 	snt__inflow_init(&stream->in, size_of(opts->recv_size), receives);
 	stream->recv_batch =
 		receives - SNT__RECEIVES_KEPT < 8 * RECV_BATCH ? 1 : RECV_BATCH;
@@ -217,11 +219,6 @@ int snt__stream_prepare(struct snt_stream *stream, struct snt_qp *qp)
 	return snt__stream_post_receives(stream, stream->in.receives);
 }
 
-static uint64_t least(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
 void snt__stream_meet(struct snt_stream *stream, const struct snt__greeting *peer)
 {
 	uint64_t size = peer->ring.length;
@@ -230,12 +227,12 @@ void snt__stream_meet(struct snt_stream *stream, const struct snt__greeting *pee
 	stream->remote = peer->ring;
 	stream->peer_data_length = peer->data_length;
 	memcpy(stream->peer_data, peer->data, peer->data_length);
-	stream->chunk = least(size, stream->stage_size) / 8;
+	stream->chunk = snt__min(size, stream->stage_size) / 8;
 	if (2 * stream->chunk >= CHUNK_LONG)
 		stream->chunk = CHUNK_LONG;
 	if (stream->chunk >= CHUNK_MANY)
 		stream->chunk += CHUNK_ODD;
-	stream->chunk = least(stream->chunk, stream->qp->fragment_size);
+	stream->chunk = snt__min(stream->chunk, stream->qp->fragment_size);
 }
 
 void snt__stream_begin(struct snt_stream *stream)
@@ -325,7 +322,7 @@ int snt_stream_abort(struct snt_stream *stream, const char *text)
  * the context from being closed meanwhile.
  */
 
-static void linger(struct snt_stream *stream)
+static void linger_stream(struct snt_stream *stream)
 {
 	stream->conn_loop->lingering++;
 	if (stream->conn)
@@ -347,7 +344,7 @@ void snt__stream_free(struct snt_stream *stream)
 	stop_lingering(stream);
 	if (snt_conn_destroy(stream->conn)) {
 		/* A device still uses it, so that it cannot be freed yet. */
-		linger(stream);
+		linger_stream(stream);
 		return;
 	}
 	snt__stream_unmake(stream);
@@ -366,7 +363,7 @@ int snt_stream_destroy(struct snt_stream *stream)
 	stream->busy++;
 	if (!stream->over && !snt__stream_give_up(stream))
 		snt__stream_fail(stream, ECANCELED, "it is destroyed");
-	linger(stream);
+	linger_stream(stream);
 	stream->dead = true;
 	stream->programs = false;
 	stream->busy--;

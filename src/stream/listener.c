@@ -46,7 +46,7 @@ static int accept_conn(struct snt_stream_listener *listener, struct snt_conn *co
 	return 0;
 }
 
-static void requested(void *arg, struct snt_listener *below, struct snt_conn *conn)
+static void accept_request(void *arg, struct snt_listener *below, struct snt_conn *conn)
 {
 	int ret = accept_conn(arg, conn);
 
@@ -110,8 +110,8 @@ void snt__stream_listener_forget(struct snt_stream *stream)
 	stream->listener = NULL;
 }
 
-static int take_opts(struct snt_stream_listener *listener,
-		     const struct snt_stream_listener_opts *opts)
+static int take_listener_opts(struct snt_stream_listener *listener,
+			      const struct snt_stream_listener_opts *opts)
 {
 	struct snt_stream_opts *stream = &listener->opts;
 	int ret = snt__opts_import(stream, sizeof(*stream), opts->stream,
@@ -151,10 +151,10 @@ int snt_stream_listener_create(struct snt_loop *loop,
 	snt__list_init(&listener->open);
 	below.backlog = opts.backlog;
 	below.connection_max = opts.connection_max;
-	below.requested = requested;
+	below.requested = accept_request;
 	below.arg = listener;
 	below.share = opts.share ? opts.share->listener : NULL;
-	ret = take_opts(listener, &opts);
+	ret = take_listener_opts(listener, &opts);
 	if (!ret)
 		ret = snt_listener_create(loop, endpoint, &below, &listener->listener);
 	if (ret) {

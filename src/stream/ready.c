@@ -38,7 +38,7 @@ unsigned snt__stream_state(const struct snt_stream *stream)
 }
 
 /* Returns the wanted events that are true, and no longer wants them. */
-static inline unsigned take_events(struct snt_stream *stream)
+static inline unsigned take_wanted_events(struct snt_stream *stream)
 {
 	unsigned events = 0;
 
@@ -85,7 +85,7 @@ void snt__stream_tell(struct snt_stream *stream)
 	if (stream->send_done)
 		release_sends(stream);
 	if (stream->ready && stream->programs) {
-		events = take_events(stream);
+		events = take_wanted_events(stream);
 		if (events)
 			stream->ready(stream->arg, stream, events);
 	}
@@ -132,7 +132,7 @@ static unsigned found_of(const struct snt_stream *stream, unsigned events)
 	return snt__stream_state(stream) & (events | SNT_STREAM_OVER);
 }
 
-static void forget_waiter(void *arg)
+static void forget_stream_waiter(void *arg)
 {
 	struct snt__stream_waiter *waiter = arg;
 
@@ -148,11 +148,11 @@ static int wait_once(struct snt_stream *stream, unsigned events, int64_t left,
 
 	if (ret < 0 || waiter->gone || found_of(stream, events))
 		return ret;
-	return snt__loop_wait_undo(loop, left, forget_waiter, waiter);
+	return snt__loop_wait_undo(loop, left, forget_stream_waiter, waiter);
 }
 
-static int wait_shielded(struct snt_stream *stream, unsigned events, int64_t timeout_ns,
-			 bool *gone_out)
+static int wait_stream_shielded(struct snt_stream *stream, unsigned events,
+				int64_t timeout_ns, bool *gone_out)
 {
 	struct snt__stream_waiter waiter = { .next = stream->waiter, .stream = stream };
 	uint64_t begin = timeout_ns > 0 ? snt_loop_now(stream->conn_loop->loop) : 0;
@@ -185,7 +185,7 @@ int snt__stream_wait(struct snt_stream *stream, unsigned events, int64_t timeout
 	int ret;
 
 	snt__shield_begin(stream->conn_loop->loop, &kept);
-	ret = wait_shielded(stream, events, timeout_ns, gone_out);
+	ret = wait_stream_shielded(stream, events, timeout_ns, gone_out);
 	snt__shield_end(&kept);
 	return ret;
 }

@@ -23,7 +23,7 @@
  * The program's QP
  */
 
-static void qp_closed(struct snt_op *op)
+static void on_stream_qp_closed(struct snt_op *op)
 {
 	struct snt_stream *stream = op->arg;
 
@@ -49,7 +49,7 @@ bool snt__stream_close_qp(struct snt_stream *stream)
 	if (snt_op_pending(&stream->close_op))
 		return true;
 	stream->closing_qp = true;
-	stream->close_op.done = qp_closed;
+	stream->close_op.done = on_stream_qp_closed;
 	stream->close_op.arg = stream;
 	snt_op_close(qp, &stream->close_op);
 	return true;
@@ -133,7 +133,7 @@ void snt__stream_greeting(const struct snt_stream *stream,
  */
 
 /* The receives that a peer can rely on, whatever lanes its messages take. */
-static uint32_t receives_of(const struct snt_qp *qp)
+static uint32_t receives_relied_on(const struct snt_qp *qp)
 {
 	uint32_t lane = qp->lane_depth - qp->recv_batch + 1;
 	bool dqplb = !qp->pass_through && qp->scheme == SNT_SCHEME_DQPLB;
@@ -147,7 +147,7 @@ static uint32_t sends_of(const struct snt_qp *qp)
 	return qp->pass_through ? qp->lane_depth : qp->depth;
 }
 
-static int check_qp(const struct snt_qp *qp)
+static int check_stream_qp(const struct snt_qp *qp)
 {
 	uint32_t wrs = sends_of(qp);
 	struct snt_qp_info info = { .size = sizeof(info) };
@@ -167,12 +167,12 @@ static int check_qp(const struct snt_qp *qp)
 				 "QP %u has receives, or a stream, already; a stream "
 				 "posts its own",
 				 qp->num);
-	if (receives_of(qp) < SNT__RECEIVES_KEPT + SNT__MESSAGE_COST_MAX)
+	if (receives_relied_on(qp) < SNT__RECEIVES_KEPT + SNT__MESSAGE_COST_MAX)
 		return snt__fail(
 			EINVAL,
 			"QP %u has %u receives for a peer to rely on (recv_depth, "
 			"lane_depth), a stream needs %d",
-			qp->num, receives_of(qp),
+			qp->num, receives_relied_on(qp),
 			SNT__RECEIVES_KEPT + SNT__MESSAGE_COST_MAX);
 	if (wrs < WRS_MIN)
 		return snt__fail(EINVAL, "QP %u takes %u sends, a stream needs %d",
@@ -189,9 +189,9 @@ int snt_stream_create(struct snt_qp *qp, const struct snt_stream_opts *user_opts
 				   "struct snt_stream_opts");
 
 	if (!ret)
-		ret = check_qp(qp);
+		ret = check_stream_qp(qp);
 	if (!ret)
-		ret = snt__stream_make(qp->cq->loop, &opts, receives_of(qp),
+		ret = snt__stream_make(qp->cq->loop, &opts, receives_relied_on(qp),
 				       sends_of(qp) - WRS_ABORT, &stream);
 	if (ret)
 		return ret;

@@ -72,7 +72,8 @@ _Static_assert(SNT_CARD_PACKED_MAX >= HEADER_SIZE + DEVICE_SIZE * SNT_DEVICES_MA
 
 /* These checks fail with a sentence that snt__card_fault() passes on. */
 
-static int check_range(const char *field, uint64_t value, uint64_t min, uint64_t max)
+static int check_card_range(const char *field, uint64_t value, uint64_t min,
+			    uint64_t max)
 {
 	if (value >= min && value <= max)
 		return 0;
@@ -93,11 +94,13 @@ static int check_counts(const struct snt_card *card)
 {
 	int ret;
 
-	ret = check_range("device_count", card->device_count, 1, SNT_DEVICES_MAX);
+	ret = check_card_range("device_count", card->device_count, 1, SNT_DEVICES_MAX);
 	if (!ret)
-		ret = check_range("lane_count", card->lane_count, 1, SNT_LANES_MAX);
+		ret = check_card_range("lane_count", card->lane_count, 1,
+				       SNT_LANES_MAX);
 	if (!ret)
-		ret = check_range("data_lanes", card->data_lanes, 1, card->lane_count);
+		ret = check_card_range("data_lanes", card->data_lanes, 1,
+				       card->lane_count);
 	return ret;
 }
 
@@ -110,7 +113,7 @@ static int check_identity(const struct snt_card *card)
 		return snt__fail(EINVAL, "generation is 0, which none can have");
 	if (card->flags & ~FLAGS_KNOWN)
 		return snt__fail(EINVAL, "flags 0x%x are not all known", card->flags);
-	return check_range("qp_num", card->qp_num, 1, BITS_24);
+	return check_card_range("qp_num", card->qp_num, 1, BITS_24);
 }
 
 static int check_window(const struct snt_card *card)
@@ -124,7 +127,7 @@ static int check_window(const struct snt_card *card)
 		return snt__fail(EINVAL, "window is %" PRIu32 ", but SPRAY has none",
 				 card->window);
 	case SNT_SCHEME_DQPLB:
-		ret = check_range("window", card->window, 1, WINDOW_MAX);
+		ret = check_card_range("window", card->window, 1, WINDOW_MAX);
 		return ret ? ret : check_power("window", card->window);
 	default:
 		return snt__fail(EINVAL, "scheme is %u, neither SPRAY nor DQPLB",
@@ -136,18 +139,18 @@ static int check_sizes(const struct snt_card *card)
 {
 	int ret;
 
-	ret = check_range("mtu", card->mtu, 256, 4096);
+	ret = check_card_range("mtu", card->mtu, 256, 4096);
 	if (!ret)
 		ret = check_power("mtu", card->mtu);
 	if (!ret)
-		ret = check_range("read_depth", card->read_depth, 1, UINT8_MAX);
+		ret = check_card_range("read_depth", card->read_depth, 1, UINT8_MAX);
 	if (!ret)
-		ret = check_range("lane_depth", card->lane_depth, 1, DEPTH_MAX);
+		ret = check_card_range("lane_depth", card->lane_depth, 1, DEPTH_MAX);
 	if (!ret)
-		ret = check_range("recv_depth", card->recv_depth, 1, DEPTH_MAX);
+		ret = check_card_range("recv_depth", card->recv_depth, 1, DEPTH_MAX);
 	if (!ret)
-		ret = check_range("fragment_size", card->fragment_size,
-				  SNT_FRAGMENT_SIZE_MIN, SNT_FRAGMENT_SIZE_MAX);
+		ret = check_card_range("fragment_size", card->fragment_size,
+				       SNT_FRAGMENT_SIZE_MIN, SNT_FRAGMENT_SIZE_MAX);
 	if (!ret && card->fragment_size % SNT_FRAGMENT_SIZE_UNIT)
 		ret = snt__fail(EINVAL,
 				"fragment_size is %" PRIu64 ", no multiple of %d",
@@ -155,7 +158,7 @@ static int check_sizes(const struct snt_card *card)
 	return ret;
 }
 
-static bool has_mailbox(const struct snt_card *card)
+static bool card_has_mailbox(const struct snt_card *card)
 {
 	return card->flags & SNT_QP_NOTIFY_LENGTH;
 }
@@ -164,7 +167,7 @@ static int check_mailbox(const struct snt_card *card)
 {
 	int ret;
 
-	if (!has_mailbox(card)) {
+	if (!card_has_mailbox(card)) {
 		if (!card->mailbox_addr && !card->mailbox_slots)
 			return 0;
 		return snt__fail(EINVAL,
@@ -172,8 +175,8 @@ static int check_mailbox(const struct snt_card *card)
 	}
 	if (card->scheme != SNT_SCHEME_SPRAY || card->data_lanes == card->lane_count)
 		return snt__fail(EINVAL, "there is a mailbox, but no notify lane");
-	ret = check_range("mailbox_slots", card->mailbox_slots, card->recv_depth + 1,
-			  SLOTS_MAX);
+	ret = check_card_range("mailbox_slots", card->mailbox_slots,
+			       card->recv_depth + 1, SLOTS_MAX);
 	if (!ret)
 		ret = check_power("mailbox_slots", card->mailbox_slots);
 	if (ret)
@@ -191,7 +194,7 @@ static int check_mailbox(const struct snt_card *card)
 	return 0;
 }
 
-static int check_device(const struct snt_card *card, unsigned index)
+static int check_card_device(const struct snt_card *card, unsigned index)
 {
 	static const uint8_t no_gid[sizeof(card->device->gid)];
 	const struct snt_card_device *device = &card->device[index];
@@ -252,7 +255,7 @@ static int check_card(const struct snt_card *card)
 	if (!ret)
 		ret = check_mailbox(card);
 	for (unsigned i = 0; !ret && i < card->device_count; i++)
-		ret = check_device(card, i);
+		ret = check_card_device(card, i);
 	for (unsigned i = 0; !ret && i < card->lane_count; i++)
 		ret = check_lane(card, i);
 	return ret;
@@ -268,7 +271,7 @@ static size_t packed_size(const struct snt_card *card)
 	size_t size = HEADER_SIZE + DEVICE_SIZE * (size_t)card->device_count +
 		      LANE_SIZE * (size_t)card->lane_count;
 
-	if (has_mailbox(card))
+	if (card_has_mailbox(card))
 		size += BOX_SIZE + KEY_SIZE * (size_t)card->device_count;
 	return size;
 }
@@ -278,7 +281,7 @@ struct writer {
 	uint8_t *at;
 };
 
-static void put(struct writer *writer, unsigned bytes, uint64_t value)
+static void put_card_number(struct writer *writer, unsigned bytes, uint64_t value)
 {
 	while (bytes--)
 		*writer->at++ = value >> 8 * bytes;
@@ -286,30 +289,30 @@ static void put(struct writer *writer, unsigned bytes, uint64_t value)
 
 static void put_header(struct writer *writer, const struct snt_card *card)
 {
-	put(writer, 1, card->version);
-	put(writer, 1, card->scheme);
-	put(writer, 1, card->flags);
-	put(writer, 1, card->read_depth);
-	put(writer, 4, card->qp_num);
-	put(writer, 8, card->generation);
-	put(writer, 4, card->epoch);
-	put(writer, 4, card->mtu);
-	put(writer, 4, card->lane_depth);
-	put(writer, 4, card->recv_depth);
-	put(writer, 4, card->window);
-	put(writer, 1, card->device_count);
-	put(writer, 1, card->data_lanes);
-	put(writer, 1, card->lane_count);
-	put(writer, 1, 0);
-	put(writer, 8, card->fragment_size);
+	put_card_number(writer, 1, card->version);
+	put_card_number(writer, 1, card->scheme);
+	put_card_number(writer, 1, card->flags);
+	put_card_number(writer, 1, card->read_depth);
+	put_card_number(writer, 4, card->qp_num);
+	put_card_number(writer, 8, card->generation);
+	put_card_number(writer, 4, card->epoch);
+	put_card_number(writer, 4, card->mtu);
+	put_card_number(writer, 4, card->lane_depth);
+	put_card_number(writer, 4, card->recv_depth);
+	put_card_number(writer, 4, card->window);
+	put_card_number(writer, 1, card->device_count);
+	put_card_number(writer, 1, card->data_lanes);
+	put_card_number(writer, 1, card->lane_count);
+	put_card_number(writer, 1, 0);
+	put_card_number(writer, 8, card->fragment_size);
 }
 
 static void put_mailbox(struct writer *writer, const struct snt_card *card)
 {
-	put(writer, 8, card->mailbox_addr);
-	put(writer, 4, card->mailbox_slots);
+	put_card_number(writer, 8, card->mailbox_addr);
+	put_card_number(writer, 4, card->mailbox_slots);
 	for (unsigned i = 0; i < card->device_count; i++)
-		put(writer, 4, card->device[i].mailbox_key);
+		put_card_number(writer, 4, card->device[i].mailbox_key);
 }
 
 ssize_t snt_card_pack(const struct snt_card *card, void *buffer, size_t size)
@@ -330,20 +333,20 @@ ssize_t snt_card_pack(const struct snt_card *card, void *buffer, size_t size)
 		const struct snt_card_device *device = &card->device[i];
 
 		for (unsigned j = 0; j < sizeof(device->gid); j++)
-			put(&writer, 1, device->gid[j]);
-		put(&writer, 2, device->lid);
-		put(&writer, 1, device->link);
-		put(&writer, 1, device->gid_type);
+			put_card_number(&writer, 1, device->gid[j]);
+		put_card_number(&writer, 2, device->lid);
+		put_card_number(&writer, 1, device->link);
+		put_card_number(&writer, 1, device->gid_type);
 	}
 	for (unsigned i = 0; i < card->lane_count; i++) {
 		const struct snt_card_lane *lane = &card->lane[i];
 
-		put(&writer, 3, lane->qp_num);
-		put(&writer, 3, lane->psn);
-		put(&writer, 1, lane->device);
-		put(&writer, 1, 0);
+		put_card_number(&writer, 3, lane->qp_num);
+		put_card_number(&writer, 3, lane->psn);
+		put_card_number(&writer, 1, lane->device);
+		put_card_number(&writer, 1, 0);
 	}
-	if (has_mailbox(card))
+	if (card_has_mailbox(card))
 		put_mailbox(&writer, card);
 	return need;
 }
@@ -357,7 +360,7 @@ struct reader {
 	bool reserved_set;
 };
 
-static uint64_t take(struct reader *reader, unsigned bytes)
+static uint64_t take_card_number(struct reader *reader, unsigned bytes)
 {
 	uint64_t value = 0;
 
@@ -374,28 +377,28 @@ static uint64_t take(struct reader *reader, unsigned bytes)
 
 static void take_zero(struct reader *reader)
 {
-	if (take(reader, 1))
+	if (take_card_number(reader, 1))
 		reader->reserved_set = true;
 }
 
 static void take_header(struct reader *reader, struct snt_card *card)
 {
-	card->version = take(reader, 1);
-	card->scheme = take(reader, 1);
-	card->flags = take(reader, 1);
-	card->read_depth = take(reader, 1);
-	card->qp_num = take(reader, 4);
-	card->generation = take(reader, 8);
-	card->epoch = take(reader, 4);
-	card->mtu = take(reader, 4);
-	card->lane_depth = take(reader, 4);
-	card->recv_depth = take(reader, 4);
-	card->window = take(reader, 4);
-	card->device_count = take(reader, 1);
-	card->data_lanes = take(reader, 1);
-	card->lane_count = take(reader, 1);
+	card->version = take_card_number(reader, 1);
+	card->scheme = take_card_number(reader, 1);
+	card->flags = take_card_number(reader, 1);
+	card->read_depth = take_card_number(reader, 1);
+	card->qp_num = take_card_number(reader, 4);
+	card->generation = take_card_number(reader, 8);
+	card->epoch = take_card_number(reader, 4);
+	card->mtu = take_card_number(reader, 4);
+	card->lane_depth = take_card_number(reader, 4);
+	card->recv_depth = take_card_number(reader, 4);
+	card->window = take_card_number(reader, 4);
+	card->device_count = take_card_number(reader, 1);
+	card->data_lanes = take_card_number(reader, 1);
+	card->lane_count = take_card_number(reader, 1);
 	take_zero(reader);
-	card->fragment_size = take(reader, 8);
+	card->fragment_size = take_card_number(reader, 8);
 }
 
 static void take_arrays(struct reader *reader, struct snt_card *card)
@@ -404,27 +407,27 @@ static void take_arrays(struct reader *reader, struct snt_card *card)
 		struct snt_card_device *device = &card->device[i];
 
 		for (unsigned j = 0; j < sizeof(device->gid); j++)
-			device->gid[j] = take(reader, 1);
-		device->lid = take(reader, 2);
-		device->link = take(reader, 1);
-		device->gid_type = take(reader, 1);
+			device->gid[j] = take_card_number(reader, 1);
+		device->lid = take_card_number(reader, 2);
+		device->link = take_card_number(reader, 1);
+		device->gid_type = take_card_number(reader, 1);
 	}
 	for (unsigned i = 0; i < card->lane_count; i++) {
 		struct snt_card_lane *lane = &card->lane[i];
 
-		lane->qp_num = take(reader, 3);
-		lane->psn = take(reader, 3);
-		lane->device = take(reader, 1);
+		lane->qp_num = take_card_number(reader, 3);
+		lane->psn = take_card_number(reader, 3);
+		lane->device = take_card_number(reader, 1);
 		take_zero(reader);
 	}
 }
 
 static void take_mailbox(struct reader *reader, struct snt_card *card)
 {
-	card->mailbox_addr = take(reader, 8);
-	card->mailbox_slots = take(reader, 4);
+	card->mailbox_addr = take_card_number(reader, 8);
+	card->mailbox_slots = take_card_number(reader, 4);
 	for (unsigned i = 0; i < card->device_count; i++)
-		card->device[i].mailbox_key = take(reader, 4);
+		card->device[i].mailbox_key = take_card_number(reader, 4);
 }
 
 int snt_card_unpack(const void *buffer, size_t size, struct snt_card *card_out)
@@ -451,10 +454,10 @@ int snt_card_unpack(const void *buffer, size_t size, struct snt_card *card_out)
 				 "packed card with %" PRIu32 " devices and %" PRIu32
 				 " lanes%s has %zu bytes, not %zu",
 				 card.device_count, card.lane_count,
-				 has_mailbox(&card) ? " and a mailbox" : "", size,
+				 card_has_mailbox(&card) ? " and a mailbox" : "", size,
 				 packed_size(&card));
 	take_arrays(&reader, &card);
-	if (has_mailbox(&card))
+	if (card_has_mailbox(&card))
 		take_mailbox(&reader, &card);
 	fault = reader.reserved_set ? "a reserved byte is set" : snt__card_fault(&card);
 	if (fault)

@@ -14,7 +14,7 @@ struct words {
 	char text[160];
 };
 
-static struct words describe(const struct snt__cause *cause)
+static struct words describe_cause(const struct snt__cause *cause)
 {
 	struct words words;
 	char vendor[32] = "";
@@ -51,7 +51,8 @@ void snt__cause_log_lane(const struct snt__lane *lane)
 
 	snt__log(&qp->ctx->log, SNT_LOG_WARN, "QP %u: lane %u (QP %u of %s) failed: %s",
 		 qp->num, lane->index, lane->qp->qp_num,
-		 snt__lane_text(qp, lane->index, ends), describe(&lane->cause).text);
+		 snt__lane_text(qp, lane->index, ends),
+		 describe_cause(&lane->cause).text);
 }
 
 const char *snt__cause_text(const struct snt_qp *qp, char buffer[SNT__CAUSE_TEXT])
@@ -63,7 +64,7 @@ const char *snt__cause_text(const struct snt_qp *qp, char buffer[SNT__CAUSE_TEXT
 		return "all its lanes were flushed";
 	snprintf(buffer, SNT__CAUSE_TEXT, "its first error was on lane %u (%s): %s",
 		 cause->lane, snt__lane_text(qp, cause->lane, ends),
-		 describe(cause).text);
+		 describe_cause(cause).text);
 	return buffer;
 }
 
@@ -108,7 +109,7 @@ void snt__cause_log_qp(const struct snt_qp *qp)
 		 snt__cause_text(qp, buffer));
 }
 
-static void record(struct snt__lane *lane, struct snt__cause cause)
+static void record_cause(struct snt__lane *lane, struct snt__cause cause)
 {
 	struct snt_qp *qp = lane->owner;
 
@@ -126,20 +127,20 @@ static void record(struct snt__lane *lane, struct snt__cause cause)
 void snt__cause_completion(struct snt__lane *lane, unsigned status, uint32_t vendor_err)
 {
 	if (status != SNT_WC_FLUSHED)
-		record(lane, (struct snt__cause){ .what = SNT_CAUSE_STATUS,
-						  .status = status,
-						  .vendor_err = vendor_err });
+		record_cause(lane, (struct snt__cause){ .what = SNT_CAUSE_STATUS,
+							.status = status,
+							.vendor_err = vendor_err });
 }
 
 void snt__cause_refused(struct snt__lane *lane, int err)
 {
-	record(lane, (struct snt__cause){ .what = SNT_CAUSE_REFUSED,
-					  .status = SNT_WC_GENERAL_ERR,
-					  .vendor_err = err });
+	record_cause(lane, (struct snt__cause){ .what = SNT_CAUSE_REFUSED,
+						.status = SNT_WC_GENERAL_ERR,
+						.vendor_err = err });
 }
 
 void snt__cause_peer(struct snt__lane *lane)
 {
-	record(lane, (struct snt__cause){ .what = SNT_CAUSE_PEER,
-					  .status = SNT_WC_GENERAL_ERR });
+	record_cause(lane, (struct snt__cause){ .what = SNT_CAUSE_PEER,
+						.status = SNT_WC_GENERAL_ERR });
 }

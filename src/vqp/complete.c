@@ -114,7 +114,7 @@ static inline uint32_t retire_some(struct snt_qp *qp, struct snt__lane *lane,
 	return retire_part(qp, run->slot, end - at);
 }
 
-static void retire(struct snt_qp *qp, struct snt__lane *lane, uint32_t end)
+static void retire_wrs(struct snt_qp *qp, struct snt__lane *lane, uint32_t end)
 {
 	uint32_t count = end - lane->retired;
 
@@ -129,7 +129,7 @@ static void retire_failed(struct snt_qp *qp, struct snt__lane *lane, unsigned st
 	uint32_t position = oldest_run(lane)->slot;
 
 	snt__qp_fail_slot(qp, position, status, vendor_err, lane->index);
-	retire(qp, lane, lane->retired + 1);
+	retire_wrs(qp, lane, lane->retired + 1);
 }
 
 /* The end of a lane: the device has released everything that it was given. */
@@ -159,8 +159,8 @@ static inline void count_completion(struct snt_qp *qp, struct snt__lane *lane)
 		qp->turn = lane;
 }
 
-static bool take_send(struct snt_qp *qp, struct snt__lane *lane,
-		      const struct ibv_wc *wc)
+static bool take_send_cqe(struct snt_qp *qp, struct snt__lane *lane,
+			  const struct ibv_wc *wc)
 {
 	uint32_t sequence = snt__wr_id_sequence(wc->wr_id);
 	uint64_t before = lane->bytes_done;
@@ -169,9 +169,9 @@ static bool take_send(struct snt_qp *qp, struct snt__lane *lane,
 		return false; /* long retired */
 	count_completion(qp, lane);
 	if (wc->status == IBV_WC_SUCCESS) {
-		retire(qp, lane, sequence + 1);
+		retire_wrs(qp, lane, sequence + 1);
 	} else {
-		retire(qp, lane, sequence);
+		retire_wrs(qp, lane, sequence);
 		retire_failed(qp, lane, snt__status_of(wc), wc->vendor_err);
 		lane->errors++;
 		snt__cause_completion(lane, snt__status_of(wc), wc->vendor_err);
@@ -214,8 +214,8 @@ int snt__qp_take_sends(struct snt__lane *lane, const struct snt__route *route,
 	return taken;
 }
 
-static bool take_recv(struct snt_qp *qp, struct snt__lane *lane,
-		      const struct ibv_wc *wc)
+static bool take_recv_cqe(struct snt_qp *qp, struct snt__lane *lane,
+			  const struct ibv_wc *wc)
 {
 	if (snt__wr_id_sequence(wc->wr_id) != lane->recv_retired ||
 	    lane->recv_retired == lane->recv_posted)
@@ -242,9 +242,9 @@ bool snt__qp_take(struct snt_qp *qp, struct snt__lane *lane, const struct ibv_wc
 
 	switch (kind) {
 	case 0:
-		return take_send(qp, lane, wc);
+		return take_send_cqe(qp, lane, wc);
 	case SNT__TAG_RECV:
-		return take_recv(qp, lane, wc);
+		return take_recv_cqe(qp, lane, wc);
 	case SNT__TAG_MARKER:
 		return take_send_marker(qp, lane, snt__wr_id_sequence(wc->wr_id));
 	case SNT__TAG_MARKER | SNT__TAG_RECV:

@@ -10,6 +10,7 @@
 
 #include "util/err.h"
 #include "util/lines.h"
+#include "util/minmax.h"
 #include "vqp/card.h"
 #include "vqp/layout.h"
 #include "vqp/qp.h"
@@ -17,27 +18,23 @@
 
 #define READ_DEPTH_DEFAULT 16
 
-static uint32_t least(uint32_t a, uint32_t b)
-{
-	return a < b ? a : b;
-}
-
-static const struct snt_device *device_of(const struct snt_qp *qp,
-					  const struct snt__lane *lane)
+static const struct snt_device *device_of_lane(const struct snt_qp *qp,
+					       const struct snt__lane *lane)
 {
 	return qp->ctx->device[lane->device];
 }
 
-static int failed(const struct snt_qp *qp, const struct snt__lane *lane,
-		  const char *state, int ret)
+static int fail_transition(const struct snt_qp *qp, const struct snt__lane *lane,
+			   const char *state, int ret)
 {
 	return snt__fail(-ret, "%s: lane %u cannot go to %s: %s",
-			 device_of(qp, lane)->name, lane->index, state, strerror(-ret));
+			 device_of_lane(qp, lane)->name, lane->index, state,
+			 strerror(-ret));
 }
 
 int snt__qp_to_init(struct snt_qp *qp, struct snt__lane *lane)
 {
-	const struct snt_device *device = device_of(qp, lane);
+	const struct snt_device *device = device_of_lane(qp, lane);
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_INIT,
 		.port_num = device->number,
@@ -49,16 +46,18 @@ int snt__qp_to_init(struct snt_qp *qp, struct snt__lane *lane)
 					    IBV_QP_STATE | IBV_QP_PKEY_INDEX |
 						    IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
 
-	return ret ? failed(qp, lane, "INIT", ret) : 0;
+	return ret ? fail_transition(qp, lane, "INIT", ret) : 0;
 }
 
 /* By way of RESET, which drops receives without completions. */
 static int reset_lane(struct snt_qp *qp, struct snt__lane *lane)
 {
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RESET };
-	int ret = device_of(qp, lane)->control.modify_qp(lane->qp, &attr, IBV_QP_STATE);
+	int ret = device_of_lane(qp, lane)->control.modify_qp(lane->qp, &attr,
+							      IBV_QP_STATE);
 
-	return ret ? failed(qp, lane, "RESET", ret) : snt__qp_to_init(qp, lane);
+	return ret ? fail_transition(qp, lane, "RESET", ret)
+		   : snt__qp_to_init(qp, lane);
 }
 
 static uint32_t own_mtu(const struct snt_qp *qp)
@@ -66,10 +65,10 @@ static uint32_t own_mtu(const struct snt_qp *qp)
 	uint32_t mtu = qp->opts.mtu ? qp->opts.mtu : 4096;
 
 	for (uint32_t i = 0; i < qp->lane_count; i++) {
-		uint32_t port = snt__port(device_of(qp, &qp->lane[i]))->info.mtu;
+		uint32_t port = snt__port(device_of_lane(qp, &qp->lane[i]))->info.mtu;
 
 		if (port)
-			mtu = least(mtu, port);
+			mtu = snt__min(mtu, port);
 	}
 	return mtu;
 }
@@ -81,18 +80,18 @@ static uint32_t own_read_depth(const struct snt_qp *qp)
 
 	for (uint32_t i = 0; i < qp->lane_count; i++) {
 		const struct snt_device_info *info =
-			&snt__port(device_of(qp, &qp->lane[i]))->info;
+			&snt__port(device_of_lane(qp, &qp->lane[i]))->info;
 
 		if (info->read_in_max)
-			depth = least(depth, info->read_in_max);
+			depth = snt__min(depth, info->read_in_max);
 		if (info->read_out_max)
-			depth = least(depth, info->read_out_max);
+			depth = snt__min(depth, info->read_out_max);
 	}
 	return depth;
 }
 
-static void describe_device(const struct snt_device *device,
-			    struct snt_card_device *out)
+static void describe_card_device(const struct snt_device *device,
+				 struct snt_card_device *out)
 {
 	const struct snt__port *port = snt__port(device);
 
@@ -131,7 +130,7 @@ int snt_qp_card(const struct snt_qp *qp, struct snt_card *card_out)
 					 "%s has no control table, so its address "
 					 "is not known",
 					 qp->ctx->device[i]->name);
-		describe_device(qp->ctx->device[i], &card.device[i]);
+		describe_card_device(qp->ctx->device[i], &card.device[i]);
 	}
 	for (uint32_t i = 0; i < qp->lane_count; i++)
 		card.lane[i] = (struct snt_card_lane){ .qp_num = qp->lane[i].qp->qp_num,
@@ -144,9 +143,9 @@ int snt_qp_card(const struct snt_qp *qp, struct snt_card *card_out)
 
 /* The peer's lane that one of ours connects to, or NULL: data lanes in order, then the
  * lanes behind them in order. The end that has more leaves some unused. */
-static const struct snt_card_lane *counterpart(const struct snt_qp *qp,
-					       const struct snt__lane *lane,
-					       const struct snt_card *peer)
+static const struct snt_card_lane *counterpart_lane(const struct snt_qp *qp,
+						    const struct snt__lane *lane,
+						    const struct snt_card *peer)
 {
 	uint32_t extra = lane - qp->extra;
 
@@ -163,7 +162,8 @@ static uint32_t count_unnotified(const struct snt_qp *qp, const struct snt_card 
 	uint32_t written = 0, notified = 0;
 
 	for (uint32_t i = 0; i < qp->lane_count; i++) {
-		const struct snt_card_lane *to = counterpart(qp, &qp->lane[i], peer);
+		const struct snt_card_lane *to =
+			counterpart_lane(qp, &qp->lane[i], peer);
 
 		if (to)
 			*(qp->lane[i].is_data ? &written : &notified) |= 1u
@@ -221,7 +221,7 @@ static int check_link(const struct snt_device *device, const struct snt_card *pe
 	const struct snt_card_device *remote = &peer->device[index];
 	struct snt_card_device ours = { 0 };
 
-	describe_device(device, &ours);
+	describe_card_device(device, &ours);
 	if (!ours.link || !remote->link)
 		return 0;
 	if (ours.link != remote->link)
@@ -240,8 +240,10 @@ static int check_link(const struct snt_device *device, const struct snt_card *pe
 static int check_links(const struct snt_qp *qp, const struct snt_card *peer)
 {
 	for (uint32_t i = 0; i < qp->lane_count; i++) {
-		const struct snt_card_lane *to = counterpart(qp, &qp->lane[i], peer);
-		int ret = to ? check_link(device_of(qp, &qp->lane[i]), peer, to->device)
+		const struct snt_card_lane *to =
+			counterpart_lane(qp, &qp->lane[i], peer);
+		int ret = to ? check_link(device_of_lane(qp, &qp->lane[i]), peer,
+					  to->device)
 			     : 0;
 
 		if (ret)
@@ -253,7 +255,7 @@ static int check_links(const struct snt_qp *qp, const struct snt_card *peer)
 static void fill_address(const struct snt_qp *qp, const struct snt__lane *lane,
 			 const struct snt_card_device *remote, struct ibv_ah_attr *ah)
 {
-	const struct snt_device *device = device_of(qp, lane);
+	const struct snt_device *device = device_of_lane(qp, lane);
 
 	ah->port_num = device->number;
 	ah->sl = qp->opts.service_level;
@@ -272,9 +274,9 @@ static void fill_address(const struct snt_qp *qp, const struct snt__lane *lane,
 static int connect_lane(struct snt_qp *qp, struct snt__lane *lane,
 			const struct snt_card *peer)
 {
-	const struct snt_control *control = &device_of(qp, lane)->control;
-	const struct snt_card_lane *remote = counterpart(qp, lane, peer);
-	uint32_t reads = least(own_read_depth(qp), peer->read_depth);
+	const struct snt_control *control = &device_of_lane(qp, lane)->control;
+	const struct snt_card_lane *remote = counterpart_lane(qp, lane, peer);
+	uint32_t reads = snt__min(own_read_depth(qp), peer->read_depth);
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_RTR,
 		.path_mtu = __builtin_ctz(qp->mtu) - 7, /* 256 is 1, 4096 is 5 */
@@ -292,7 +294,7 @@ static int connect_lane(struct snt_qp *qp, struct snt__lane *lane,
 					 IBV_QP_MAX_DEST_RD_ATOMIC |
 					 IBV_QP_MIN_RNR_TIMER);
 	if (ret)
-		return failed(qp, lane, "RTR", ret);
+		return fail_transition(qp, lane, "RTR", ret);
 	attr = (struct ibv_qp_attr){
 		.qp_state = IBV_QPS_RTS,
 		.sq_psn = lane->psn,
@@ -306,7 +308,7 @@ static int connect_lane(struct snt_qp *qp, struct snt__lane *lane,
 					 IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
 					 IBV_QP_MAX_QP_RD_ATOMIC);
 	if (ret)
-		return failed(qp, lane, "RTS", ret);
+		return fail_transition(qp, lane, "RTS", ret);
 	return 0;
 }
 
@@ -345,7 +347,7 @@ int snt__qp_reset_lanes(struct snt_qp *qp)
 	return first;
 }
 
-static void disconnect_all(struct snt_qp *qp)
+static void disconnect_lanes(struct snt_qp *qp)
 {
 	struct snt__err_kept kept;
 
@@ -356,17 +358,18 @@ static void disconnect_all(struct snt_qp *qp)
 
 static void use_common(struct snt_qp *qp, const struct snt_card *peer)
 {
-	snt__qp_use_lanes(qp, least(qp->data_lanes, peer->data_lanes));
-	qp->notify_count = least(qp->notify_count, peer->lane_count - peer->data_lanes);
+	snt__qp_use_lanes(qp, snt__min(qp->data_lanes, peer->data_lanes));
+	qp->notify_count =
+		snt__min(qp->notify_count, peer->lane_count - peer->data_lanes);
 	for (uint32_t i = 0; i < qp->lane_count; i++) {
 		struct snt__lane *lane = &qp->lane[i];
-		const struct snt_card_lane *remote = counterpart(qp, lane, peer);
+		const struct snt_card_lane *remote = counterpart_lane(qp, lane, peer);
 
 		lane->used = lane->alive = remote != NULL;
 		if (!remote)
 			continue;
 		/* DQPLB: no more in flight than the receiver has receives for. */
-		lane->depth = least(qp->lane_depth, peer->lane_depth);
+		lane->depth = snt__min(qp->lane_depth, peer->lane_depth);
 		lane->remote_device = remote->device;
 	}
 	for (uint32_t i = 0; i < peer->device_count; i++)
@@ -375,7 +378,7 @@ static void use_common(struct snt_qp *qp, const struct snt_card *peer)
 }
 
 /* Where values are negotiable, both ends take the smaller one. */
-static int agree(struct snt_qp *qp, const struct snt_card *peer)
+static int agree_with_peer(struct snt_qp *qp, const struct snt_card *peer)
 {
 	uint64_t ours = qp->opts.fragment_size;
 	uint32_t *rkey;
@@ -396,7 +399,7 @@ static int agree(struct snt_qp *qp, const struct snt_card *peer)
 	qp->remote_count = peer->device_count;
 	qp->fragment_size = peer->fragment_size < ours ? peer->fragment_size : ours;
 	qp->peer_window = peer->window;
-	qp->mtu = least(own_mtu(qp), peer->mtu);
+	qp->mtu = snt__min(own_mtu(qp), peer->mtu);
 	use_common(qp, peer);
 	return 0;
 }
@@ -413,7 +416,7 @@ static int check_connect(const struct snt_qp *qp, const struct snt_card *peer)
 }
 
 /* Receives are posted first, before the peer can send anything. */
-static int post_receives(struct snt_qp *qp)
+static int post_early_receives(struct snt_qp *qp)
 {
 	int ret = qp->pass_through ? 0 : snt__recv_post_all(qp);
 
@@ -423,7 +426,7 @@ static int post_receives(struct snt_qp *qp)
 	return 0;
 }
 
-static void start(struct snt_qp *qp)
+static void start_lanes(struct snt_qp *qp)
 {
 	for (uint32_t i = 0; i < qp->lane_count; i++)
 		snt__lane_update(&qp->lane[i]);
@@ -487,29 +490,29 @@ int snt_qp_connect(struct snt_qp *qp, const struct snt_card *peer)
 	if (ret)
 		return ret;
 	for (uint32_t i = 0; i < qp->lane_count; i++)
-		if (!device_of(qp, &qp->lane[i])->control.modify_qp)
+		if (!device_of_lane(qp, &qp->lane[i])->control.modify_qp)
 			return snt__fail(
 				EOPNOTSUPP,
 				"%s has no control table to connect with; connect its "
 				"lanes yourself and use snt_qp_connect_adopted()",
-				device_of(qp, &qp->lane[i])->name);
+				device_of_lane(qp, &qp->lane[i])->name);
 	ret = check_links(qp, peer);
 	if (ret)
 		return ret;
 	ret = qp->untidy ? snt__qp_reset_lanes(qp) : 0;
 	if (!ret)
-		ret = agree(qp, peer);
+		ret = agree_with_peer(qp, peer);
 	if (ret)
 		return ret;
-	ret = post_receives(qp);
+	ret = post_early_receives(qp);
 	for (uint32_t i = 0; !ret && i < qp->lane_count; i++)
 		if (qp->lane[i].used)
 			ret = connect_lane(qp, &qp->lane[i], peer);
 	if (ret) {
-		disconnect_all(qp);
+		disconnect_lanes(qp);
 		return ret;
 	}
-	start(qp);
+	start_lanes(qp);
 	log_paths(qp);
 	return 0;
 }
@@ -519,14 +522,14 @@ int snt_qp_connect_adopted(struct snt_qp *qp, const struct snt_card *peer)
 	int ret = check_connect(qp, peer);
 
 	if (!ret)
-		ret = agree(qp, peer);
+		ret = agree_with_peer(qp, peer);
 	if (ret)
 		return ret;
-	ret = post_receives(qp);
+	ret = post_early_receives(qp);
 	if (ret)
 		forget_receives(qp);
 	else
-		start(qp);
+		start_lanes(qp);
 	return ret;
 }
 
@@ -557,7 +560,7 @@ static void end_receives(struct snt_qp *qp, struct snt__lane *lane)
 	qp->markers++;
 }
 
-static int end_lane(struct snt_qp *qp, struct snt__lane *lane)
+static int end_connected_lane(struct snt_qp *qp, struct snt__lane *lane)
 {
 	int ret;
 
@@ -567,7 +570,7 @@ static int end_lane(struct snt_qp *qp, struct snt__lane *lane)
 	ret = snt__lane_to_error(lane);
 	if (ret && ret != -EOPNOTSUPP)
 		return snt__fail(-ret, "%s: lane %u cannot go to ERR: %s",
-				 device_of(qp, lane)->name, lane->index,
+				 device_of_lane(qp, lane)->name, lane->index,
 				 strerror(-ret));
 	lane->ended = true;
 	lane->alive = false;
@@ -598,7 +601,7 @@ int snt__qp_close(struct snt_qp *qp, uint64_t wr_id)
 	snt__qp_refuse(qp, -ESHUTDOWN);
 	qp->close_wr_id = wr_id;
 	for (uint32_t i = 0; i < qp->lane_count; i++) {
-		int ret = end_lane(qp, &qp->lane[i]);
+		int ret = end_connected_lane(qp, &qp->lane[i]);
 
 		if (ret && !first)
 			first = ret;

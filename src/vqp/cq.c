@@ -49,8 +49,9 @@ void snt__cq_forget(struct snt_cq *cq, struct snt__ready *ready)
 	ready->listed = false;
 }
 
-static __attribute__((noinline, cold)) void stray(struct snt_cq *cq, unsigned device,
-						  const struct ibv_wc *wc)
+static __attribute__((noinline, cold)) void count_stray(struct snt_cq *cq,
+							unsigned device,
+							const struct ibv_wc *wc)
 {
 	cq->stray_count++;
 	if (cq->stray)
@@ -87,12 +88,13 @@ static __attribute__((noinline, cold)) int take_homeless(struct snt_cq *cq,
 {
 	if (!snt__list_empty(&cq->srqs) && snt__srq_take_late(cq, physical, wc))
 		return 1;
-	stray(cq, device, physical);
+	count_stray(cq, device, physical);
 	return 0;
 }
 
 /* Reports what one QP has; true if there may be more. */
-static bool report(struct snt__ready *ready, struct snt_wc *wc, int max, int *count_out)
+static bool report_ready(struct snt__ready *ready, struct snt_wc *wc, int max,
+			 int *count_out)
 {
 	struct snt_qp *qp = ready->qp;
 	bool again;
@@ -109,7 +111,7 @@ static bool report(struct snt__ready *ready, struct snt_wc *wc, int max, int *co
 }
 
 /* Goes once through the list. */
-static int harvest(struct snt_cq *cq, struct snt_wc *wc, int max)
+static int harvest_ready(struct snt_cq *cq, struct snt_wc *wc, int max)
 {
 	struct snt__ready *ready = cq->front.ready;
 	struct snt__ready *last = NULL;
@@ -123,7 +125,7 @@ static int harvest(struct snt_cq *cq, struct snt_wc *wc, int max)
 		if (!cq->front.ready)
 			cq->ready_end = &cq->front.ready;
 		ready->listed = false;
-		again = report(ready, wc + total, max - total, &count);
+		again = report_ready(ready, wc + total, max - total, &count);
 		total += count;
 		if (again) {
 			snt__cq_ready(cq, ready);
@@ -146,7 +148,7 @@ static __attribute__((noinline)) int take_single(struct snt_cq *cq,
 	enum snt__whose whose = snt__passthrough_take(lane, physical, wc);
 
 	if (whose == SNT__WHOSE_NOBODY)
-		stray(cq, lane->device, physical);
+		count_stray(cq, lane->device, physical);
 	return whose == SNT__WHOSE_PROGRAM;
 }
 
@@ -170,9 +172,9 @@ static inline int take_run(struct snt_cq *cq, unsigned device, struct snt__lane 
 
 /* A batch of physical CQEs; returns how many completions it produced at once. There
  * must be room for one each, or only for those of pass-through lanes. */
-static inline int take_batch(struct snt_cq *cq, unsigned device,
-			     const struct ibv_wc *batch, int count, struct snt_wc *wc,
-			     bool has_room)
+static inline int take_cqe_batch(struct snt_cq *cq, unsigned device,
+				 const struct ibv_wc *batch, int count,
+				 struct snt_wc *wc, bool has_room)
 {
 	int total = 0;
 
@@ -195,7 +197,7 @@ static inline int take_batch(struct snt_cq *cq, unsigned device,
 			total += take_single(cq, lane, physical, wc + total);
 		else if (__builtin_expect(!snt__qp_take(lane->owner, lane, physical),
 					  0))
-			stray(cq, device, physical);
+			count_stray(cq, device, physical);
 	}
 	return total;
 }
@@ -210,9 +212,10 @@ __attribute__((noinline, cold)) int snt__cq_cannot_poll(
 
 /* Batches of one physical CQ until it is empty or the array is full; the first has
  * been polled already. */
-static __attribute__((noinline)) int drain(struct snt_cq *cq,
-					   struct snt__physical *from, int count,
-					   struct snt_wc *wc, int max)
+static __attribute__((noinline)) int drain_physical(struct snt_cq *cq,
+						    struct snt__physical *from,
+						    int count, struct snt_wc *wc,
+						    int max)
 {
 	int total = 0;
 
@@ -223,10 +226,10 @@ static __attribute__((noinline)) int drain(struct snt_cq *cq,
 			return total ? total : snt__cq_cannot_poll(cq, from);
 		if (__builtin_expect(from->draining && count < asked, 0))
 			snt__srq_drained(from);
-		total += take_batch(cq, from->device, cq->batch, count, wc + total,
-				    true);
+		total += take_cqe_batch(cq, from->device, cq->batch, count, wc + total,
+					true);
 		if (cq->front.ready)
-			total += harvest(cq, wc + total, max - total);
+			total += harvest_ready(cq, wc + total, max - total);
 		if ((count < asked && !from->draining) || total == max)
 			return total;
 		asked = max - total < SNT__BATCH ? max - total : SNT__BATCH;
@@ -240,7 +243,7 @@ static int poll_physical(struct snt_cq *cq, struct snt__physical *from,
 	int asked = max < SNT__BATCH ? max : SNT__BATCH;
 	int count = ibv_poll_cq(from->cq, asked, cq->batch);
 
-	return count || from->draining ? drain(cq, from, count, wc, max) : 0;
+	return count || from->draining ? drain_physical(cq, from, count, wc, max) : 0;
 }
 
 /* Is there one physical CQ, and nothing else to look at? */
@@ -264,11 +267,11 @@ static inline int take_waiting(struct snt_cq *cq, struct snt_wc *wc, int max)
 	if (__builtin_expect(notify->has_held, 0)) {
 		notify->has_held = false;
 		find_only(cq);
-		total = take_batch(cq, cq->physical[notify->held_from].device,
-				   &notify->held, 1, wc, true);
+		total = take_cqe_batch(cq, cq->physical[notify->held_from].device,
+				       &notify->held, 1, wc, true);
 	}
 	if (cq->front.ready)
-		total += harvest(cq, wc + total, max - total);
+		total += harvest_ready(cq, wc + total, max - total);
 	return total;
 }
 
@@ -306,9 +309,9 @@ static int poll_turn(struct snt_cq *cq, struct snt_wc *wc, int max, bool *empty_
 		return snt__cq_cannot_poll(cq, from);
 	if (__builtin_expect(from->draining && count < asked, 0))
 		snt__srq_drained(from);
-	total = take_batch(cq, from->device, cq->batch, count, wc, true);
+	total = take_cqe_batch(cq, from->device, cq->batch, count, wc, true);
 	if (cq->front.ready)
-		total += harvest(cq, wc + total, max - total);
+		total += harvest_ready(cq, wc + total, max - total);
 	cq->turn_left -= count;
 	/* QPs may have begun to wait until it is found empty just now. */
 	*empty_out &= !from->draining;
@@ -320,8 +323,8 @@ static int poll_turn(struct snt_cq *cq, struct snt_wc *wc, int max, bool *empty_
  * array is full. A turn is a number of CQEs and not of completions: WRs of many lanes become
  * a completion with the CQE of the last lane, and that lane's CQ would have all the turns.
  */
-static __attribute__((noinline)) int poll_all(struct snt_cq *cq, struct snt_wc *wc,
-					      int max)
+static __attribute__((noinline)) int poll_all_physical(struct snt_cq *cq,
+						       struct snt_wc *wc, int max)
 {
 	int total = take_waiting(cq, wc, max);
 
@@ -354,13 +357,13 @@ int snt__cq_poll(struct snt_cq *cq, struct snt_wc *wc, int max)
 	if (__builtin_expect(cq->physical_count != 1 || cq->front.ready ||
 				     cq->notify.has_held,
 			     0))
-		return poll_all(cq, wc, max);
+		return poll_all_physical(cq, wc, max);
 	count = ibv_poll_cq(cq->physical->cq, max < SNT__BATCH ? max : SNT__BATCH,
 			    cq->batch);
-	return count ? drain(cq, cq->physical, count, wc, max) : 0;
+	return count ? drain_physical(cq, cq->physical, count, wc, max) : 0;
 }
 
-static __attribute__((noinline, cold)) int refuse_poll(const struct snt_cq *cq)
+static __attribute__((noinline, cold)) int refuse_poll_of_loop(const struct snt_cq *cq)
 {
 	return snt__fail(
 		EINVAL,
@@ -374,13 +377,13 @@ static __attribute__((noinline)) int poll_slowly(struct snt_cq *cq, struct snt_w
 						 int max)
 {
 	if (cq->notify.served)
-		return refuse_poll(cq);
-	return max > 0 ? poll_all(cq, wc, max) : 0;
+		return refuse_poll_of_loop(cq);
+	return max > 0 ? poll_all_physical(cq, wc, max) : 0;
 }
 
-static int take_first(struct snt_cq *cq, int count, struct snt_wc *wc, int max)
+static int take_first_physical(struct snt_cq *cq, int count, struct snt_wc *wc, int max)
 {
-	return drain(cq, cq->physical, count, wc, max);
+	return drain_physical(cq, cq->physical, count, wc, max);
 }
 
 int snt_cq_poll(struct snt_cq *cq, struct snt_wc *wc, int max)
@@ -393,7 +396,8 @@ int snt_cq_poll(struct snt_cq *cq, struct snt_wc *wc, int max)
 	/* An empty CQ is the most frequent case of all. */
 	count = (*front->poll)(front->only, max < SNT__BATCH ? max : SNT__BATCH,
 			       cq->batch);
-	return __builtin_expect(!count, 1) ? 0 : take_first(cq, count, wc, max);
+	return __builtin_expect(!count, 1) ? 0
+					   : take_first_physical(cq, count, wc, max);
 }
 
 int snt_cq_poll_one(struct snt_cq *cq, struct snt_wc *wc)
@@ -409,7 +413,7 @@ int snt_cq_poll_index(struct snt_cq *cq, unsigned index, struct snt_wc *wc, int 
 		return snt__fail(EINVAL, "there is no physical CQ %u; there are %u",
 				 index, cq->physical_count);
 	if (cq->notify.served)
-		return refuse_poll(cq);
+		return refuse_poll_of_loop(cq);
 	if (max <= 0)
 		return 0;
 	total = take_waiting(cq, wc, max);
@@ -470,10 +474,10 @@ int snt_qp_complete(struct snt_qp *qp, unsigned device, const struct ibv_wc *phy
 			"QP %u keeps no completions: %u are handed over, and there "
 			"is room for %d",
 			qp->num, count, max);
-	total = take_batch(qp->cq, device, physical, count, wc, (int)count <= max);
-	report(&qp->send_ready, wc + total, max - total, &reported);
+	total = take_cqe_batch(qp->cq, device, physical, count, wc, (int)count <= max);
+	report_ready(&qp->send_ready, wc + total, max - total, &reported);
 	total += reported;
-	report(&qp->recv_ready, wc + total, max - total, &reported);
+	report_ready(&qp->recv_ready, wc + total, max - total, &reported);
 	return total + reported;
 }
 
@@ -515,7 +519,8 @@ void snt_cq_set_stray_handler(struct snt_cq *cq,
  * Creating and destroying
  */
 
-static int create_cq(struct snt_cq *cq, unsigned device_index, struct ibv_cq **cq_out)
+static int create_physical_cq(struct snt_cq *cq, unsigned device_index,
+			      struct ibv_cq **cq_out)
 {
 	const struct snt_device *device = cq->ctx->device[device_index];
 	struct snt__physical *physical = &cq->physical[cq->physical_count];
@@ -556,7 +561,7 @@ static int add_physical(struct snt_cq *cq, unsigned device_index,
 {
 	struct snt__physical *physical = &cq->physical[cq->physical_count];
 	struct ibv_cq *made = adopted;
-	int ret = adopted ? 0 : create_cq(cq, device_index, &made);
+	int ret = adopted ? 0 : create_physical_cq(cq, device_index, &made);
 
 	if (ret)
 		return ret;
@@ -613,8 +618,8 @@ int snt__cq_reserve_at(struct snt_cq *cq, uint32_t index, uint32_t count)
 }
 
 /* The first with that much room, beginning with the hinted one. */
-static bool find_room(const struct snt_cq *cq, unsigned device, uint32_t room,
-		      uint32_t hint, uint32_t *index_out)
+static bool find_physical_with_room(const struct snt_cq *cq, unsigned device,
+				    uint32_t room, uint32_t hint, uint32_t *index_out)
 {
 	for (uint32_t i = 0; i < cq->physical_count; i++) {
 		uint32_t at = (hint + i) % cq->physical_count;
@@ -643,12 +648,12 @@ int snt__cq_reserve(struct snt_cq *cq, unsigned device, uint32_t count, uint32_t
 	uint32_t on_device = count_on(cq, device);
 	bool may_grow =
 		!cq->adopted && on_device * cq->ctx->device_count < cq->physical_max;
-	bool found = find_room(cq, device, room, hint, index_out);
+	bool found = find_physical_with_room(cq, device, room, hint, index_out);
 	int ret;
 
 	if (!found && !(may_grow && room <= cq->depth)) {
 		room = count;
-		found = find_room(cq, device, room, hint, index_out);
+		found = find_physical_with_room(cq, device, room, hint, index_out);
 	}
 	if (!found) {
 		if (!may_grow || room > cq->depth)
@@ -668,7 +673,7 @@ void snt__cq_unreserve(struct snt_cq *cq, uint32_t index, uint32_t count)
 	share_turns(cq);
 }
 
-static int check_depth(struct snt_cq *cq, const struct snt_cq_opts *opts)
+static int check_cq_depth(struct snt_cq *cq, const struct snt_cq_opts *opts)
 {
 	cq->depth = opts->depth ? opts->depth : DEPTH_DEFAULT;
 	for (unsigned i = 0; i < cq->ctx->device_count; i++) {
@@ -746,10 +751,10 @@ static int check_notify(struct snt_cq *cq, const struct snt_cq_opts *opts)
 	return 0;
 }
 
-static int set_up(struct snt_cq *cq, const struct snt_cq_opts *opts)
+static int set_up_cq(struct snt_cq *cq, const struct snt_cq_opts *opts)
 {
 	uint32_t per_device = opts->per_device ? opts->per_device : PER_DEVICE_DEFAULT;
-	int ret = check_depth(cq, opts);
+	int ret = check_cq_depth(cq, opts);
 
 	if (!ret)
 		ret = check_vector(cq, opts);
@@ -796,11 +801,11 @@ int snt_cq_create(struct snt_ctx *ctx, const struct snt_cq_opts *user_opts,
 	cq->num = 1 + atomic_fetch_add(&cqs_made, 1);
 	cq->front.batch = cq->batch;
 	cq->front.batch_max = SNT__BATCH;
-	cq->front.take = take_first;
+	cq->front.take = take_first_physical;
 	cq->front.poll_all = poll_slowly;
 	cq->ready_end = &cq->front.ready;
 	snt__list_init(&cq->srqs);
-	ret = set_up(cq, &opts);
+	ret = set_up_cq(cq, &opts);
 	if (ret) {
 		free_physical(cq);
 		free(cq);
@@ -816,7 +821,7 @@ int snt_cq_create(struct snt_ctx *ctx, const struct snt_cq_opts *user_opts,
 	return 0;
 }
 
-static int finish(struct snt_cq *cq)
+static int finish_cq(struct snt_cq *cq)
 {
 	int ret = free_physical(cq);
 
@@ -846,12 +851,12 @@ int snt_cq_destroy(struct snt_cq *cq)
 					"destroy them first");
 	/* Lanes that could not be destroyed hold on to their physical CQs. */
 	snt__deferred_releases_try(cq->ctx, cq);
-	return finish(cq);
+	return finish_cq(cq);
 }
 
-static int release_deferred(void *owner)
+static int release_deferred_cq(void *owner)
 {
-	return finish(owner);
+	return finish_cq(owner);
 }
 
 void snt__cq_abandon(struct snt_cq *cq)
@@ -862,6 +867,6 @@ void snt__cq_abandon(struct snt_cq *cq)
 	snt__err_keep(&kept);
 	cq->deferred.home[0] = cq->loop;
 	if (snt_cq_destroy(cq))
-		snt__deferred_release_add(ctx, &cq->deferred, release_deferred, cq);
+		snt__deferred_release_add(ctx, &cq->deferred, release_deferred_cq, cq);
 	snt__err_restore(&kept);
 }

@@ -62,7 +62,7 @@ int snt_qp_query_lane(const struct snt_qp *qp, unsigned index,
 	return snt__info_export(info_out, &info, sizeof(info), "struct snt_lane_info");
 }
 
-static enum snt_qp_state state_of(const struct snt_qp *qp)
+static enum snt_qp_state qp_state(const struct snt_qp *qp)
 {
 	if (qp->closed_reported)
 		return SNT_QP_CLOSED;
@@ -87,7 +87,7 @@ int snt_qp_query(const struct snt_qp *qp, struct snt_qp_info *info_out)
 {
 	struct snt_qp_info info = {
 		.num = qp->num,
-		.state = state_of(qp),
+		.state = qp_state(qp),
 		.scheme = qp->scheme,
 		.balance = qp->opts.balance,
 		.pass_through = qp->pass_through,

@@ -14,7 +14,7 @@
 
 /* On pages of its own, since a process that forks may lose pages of registered
  * memory. */
-static int allocate(struct snt__words *words, uint32_t count)
+static int allocate_mailbox(struct snt__words *words, uint32_t count)
 {
 	size_t page = sysconf(_SC_PAGESIZE);
 	size_t size = (count * SLOT + page - 1) & ~(page - 1);
@@ -31,7 +31,7 @@ static int allocate(struct snt__words *words, uint32_t count)
 
 /* All lengths are written over the first notify lanes, so that one device at each end
  * has to be given the memory. */
-static const struct snt_device *device_of(const struct snt_qp *qp)
+static const struct snt_device *device_of_mailbox(const struct snt_qp *qp)
 {
 	return qp->ctx->device[qp->extra->device];
 }
@@ -44,7 +44,7 @@ static bool can_register(const struct snt_device *device)
 static int register_words(const struct snt_qp *qp, struct snt__words *words,
 			  uint32_t count, unsigned access)
 {
-	const struct snt_device *device = device_of(qp);
+	const struct snt_device *device = device_of_mailbox(qp);
 	int ret = device->control.reg_mr(device->pd, words->word, count * SLOT, access,
 					 &words->mr);
 
@@ -56,16 +56,16 @@ static int register_words(const struct snt_qp *qp, struct snt__words *words,
 			 device->name, count, strerror(-ret));
 }
 
-static int release(const struct snt_qp *qp, struct snt__words *words)
+static int release_mailbox(const struct snt_qp *qp, struct snt__words *words)
 {
 	int ret = 0;
 
 	if (words->mr)
-		ret = device_of(qp)->control.dereg_mr(words->mr);
+		ret = device_of_mailbox(qp)->control.dereg_mr(words->mr);
 	if (ret)
 		return snt__fail(-ret,
 				 "%s: cannot deregister lengths of notifications: %s",
-				 device_of(qp)->name, strerror(-ret));
+				 device_of_mailbox(qp)->name, strerror(-ret));
 	free(words->word);
 	*words = (struct snt__words){ 0 };
 	return 0;
@@ -78,15 +78,15 @@ int snt__mailbox_open(struct snt_qp *qp)
 
 	if (!(qp->opts.flags & SNT_QP_NOTIFY_LENGTH))
 		return 0;
-	if (!can_register(device_of(qp)))
+	if (!can_register(device_of_mailbox(qp)))
 		return snt__fail(EOPNOTSUPP,
 				 "%s has no control table to register the mailbox of "
 				 "SNT_QP_NOTIFY_LENGTH with",
-				 device_of(qp)->name);
+				 device_of_mailbox(qp)->name);
 	while (slots <= qp->recv_depth)
 		slots *= 2;
 	qp->mailbox.in_mask = slots - 1;
-	ret = allocate(&qp->mailbox.in, slots);
+	ret = allocate_mailbox(&qp->mailbox.in, slots);
 	if (ret)
 		return ret;
 	return register_words(qp, &qp->mailbox.in, slots,
@@ -95,9 +95,9 @@ int snt__mailbox_open(struct snt_qp *qp)
 
 int snt__mailbox_close(struct snt_qp *qp)
 {
-	int ret = release(qp, &qp->mailbox.in);
+	int ret = release_mailbox(qp, &qp->mailbox.in);
 
-	return ret ? ret : release(qp, &qp->mailbox.out);
+	return ret ? ret : release_mailbox(qp, &qp->mailbox.out);
 }
 
 void snt__mailbox_describe(const struct snt_qp *qp, struct snt_card *card)
@@ -121,13 +121,13 @@ static int make_out(struct snt_qp *qp)
 
 	if (mailbox->out.word)
 		return 0;
-	if (!inlined && !can_register(device_of(qp)))
+	if (!inlined && !can_register(device_of_mailbox(qp)))
 		return snt__fail(EOPNOTSUPP,
 				 "the peer wants to be told lengths, but %s has no "
 				 "control table to register memory for them; create "
 				 "the QP with an inline_max of %zu or more",
-				 device_of(qp)->name, SLOT);
-	ret = allocate(&mailbox->out, count);
+				 device_of_mailbox(qp)->name, SLOT);
+	ret = allocate_mailbox(&mailbox->out, count);
 	if (!ret && !inlined)
 		ret = register_words(qp, &mailbox->out, count, 0);
 	if (ret)

@@ -36,7 +36,7 @@ struct range {
 	uint64_t value, low, high;
 };
 
-static int check_ranges(const struct range *range, unsigned count)
+static int check_option_ranges(const struct range *range, unsigned count)
 {
 	for (unsigned i = 0; i < count; i++)
 		if (range[i].value < range[i].low || range[i].value > range[i].high)
@@ -83,7 +83,7 @@ int snt__qp_opts_check(const struct snt_ctx *ctx, const struct snt_qp_opts *opts
 	    opts->recv_cq->loop != opts->cq->loop)
 		return snt__fail(EINVAL, "snt_qp_opts.cq and recv_cq are in different "
 					 "loops; a QP is used by one thread");
-	ret = check_ranges(ranges, sizeof(ranges) / sizeof(ranges[0]));
+	ret = check_option_ranges(ranges, sizeof(ranges) / sizeof(ranges[0]));
 	if (ret)
 		return ret;
 	if (opts->fragment_size % SNT_FRAGMENT_SIZE_UNIT)
@@ -115,8 +115,8 @@ int snt__qp_opts_check(const struct snt_ctx *ctx, const struct snt_qp_opts *opts
 	return 0;
 }
 
-static int beyond(const struct snt_device *device, const char *option, uint64_t value,
-		  uint64_t limit)
+static int fail_beyond_limit(const struct snt_device *device, const char *option,
+			     uint64_t value, uint64_t limit)
 {
 	return snt__fail(EINVAL,
 			 "%s: %s %" PRIu64 " is beyond the device's limit of %" PRIu64,
@@ -129,29 +129,31 @@ int snt__qp_opts_fit(const struct snt_qp_opts *opts, const struct snt_device *de
 	const struct snt_device_info *info = &snt__port(device)->info;
 
 	if (info->message_size_max && opts->fragment_size > info->message_size_max)
-		return beyond(device, "fragment_size", opts->fragment_size,
-			      info->message_size_max);
+		return fail_beyond_limit(device, "fragment_size", opts->fragment_size,
+					 info->message_size_max);
 	if (info->qp_depth_max && opts->lane_depth + SNT__MARKERS > info->qp_depth_max)
-		return beyond(device, "lane_depth (and 2)",
-			      opts->lane_depth + SNT__MARKERS, info->qp_depth_max);
+		return fail_beyond_limit(device, "lane_depth (and 2)",
+					 opts->lane_depth + SNT__MARKERS,
+					 info->qp_depth_max);
 	if (info->qp_depth_max && opts->recv_depth + SNT__MARKERS > info->qp_depth_max)
-		return beyond(device, "recv_depth (and 2)",
-			      opts->recv_depth + SNT__MARKERS, info->qp_depth_max);
+		return fail_beyond_limit(device, "recv_depth (and 2)",
+					 opts->recv_depth + SNT__MARKERS,
+					 info->qp_depth_max);
 	if (info->pkey_count && opts->pkey_index >= info->pkey_count)
-		return beyond(device, "pkey_index", opts->pkey_index,
-			      info->pkey_count - 1);
+		return fail_beyond_limit(device, "pkey_index", opts->pkey_index,
+					 info->pkey_count - 1);
 	if (info->read_in_max && opts->read_depth > info->read_in_max)
-		return beyond(device, "read_depth", opts->read_depth,
-			      info->read_in_max);
+		return fail_beyond_limit(device, "read_depth", opts->read_depth,
+					 info->read_in_max);
 	if (info->read_out_max && opts->read_depth > info->read_out_max)
-		return beyond(device, "read_depth", opts->read_depth,
-			      info->read_out_max);
+		return fail_beyond_limit(device, "read_depth", opts->read_depth,
+					 info->read_out_max);
 	if (info->qp_sge_max && opts->send_sge_max > info->qp_sge_max)
-		return beyond(device, "send_sge_max", opts->send_sge_max,
-			      info->qp_sge_max);
+		return fail_beyond_limit(device, "send_sge_max", opts->send_sge_max,
+					 info->qp_sge_max);
 	if (info->qp_sge_max && opts->recv_sge_max > info->qp_sge_max)
-		return beyond(device, "recv_sge_max", opts->recv_sge_max,
-			      info->qp_sge_max);
+		return fail_beyond_limit(device, "recv_sge_max", opts->recv_sge_max,
+					 info->qp_sge_max);
 	return 0;
 }
 

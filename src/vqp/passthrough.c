@@ -115,7 +115,7 @@ static __attribute__((noinline)) unsigned build_chain(struct snt_qp *qp,
 	return built;
 }
 
-static unsigned least(unsigned a, unsigned b, unsigned c)
+static unsigned least_unsigned(unsigned a, unsigned b, unsigned c)
 {
 	if (b < a)
 		a = b;
@@ -136,8 +136,8 @@ static __attribute__((noinline)) int post_many(struct snt_qp *qp,
 	if (!count)
 		return snt__qp_no_wrs(qp);
 	do {
-		want = least(count - taken, SNT__CHAIN_MAX,
-			     qp->lane_depth - snt__lane_under_way(lane));
+		want = least_unsigned(count - taken, SNT__CHAIN_MAX,
+				      qp->lane_depth - snt__lane_under_way(lane));
 		built = build_chain(qp, wr + taken, want, &known, &ret);
 		if (!built)
 			break;
@@ -459,8 +459,8 @@ static void take_failure(struct snt__lane *lane, const struct ibv_wc *physical,
 }
 
 /* A receive of the program, with its wr_id. */
-static void take_recv(struct snt__lane *lane, const struct ibv_wc *physical,
-		      uint64_t wr_id, struct snt_wc *wc)
+static void take_passed_recv(struct snt__lane *lane, const struct ibv_wc *physical,
+			     uint64_t wr_id, struct snt_wc *wc)
 {
 	if (physical->status != IBV_WC_SUCCESS) {
 		take_failure(lane, physical, wr_id, wc);
@@ -470,8 +470,8 @@ static void take_recv(struct snt__lane *lane, const struct ibv_wc *physical,
 	translate_recv(physical, lane->owner->num, wr_id, wc);
 }
 
-static void take_send(struct snt__lane *lane, const struct ibv_wc *physical,
-		      uint64_t wr_id, struct snt_wc *wc)
+static void take_passed_send(struct snt__lane *lane, const struct ibv_wc *physical,
+			     uint64_t wr_id, struct snt_wc *wc)
 {
 	if (physical->status != IBV_WC_SUCCESS) {
 		take_failure(lane, physical, wr_id, wc);
@@ -511,13 +511,13 @@ enum snt__whose snt__passthrough_take(struct snt__lane *lane,
 		if (!retire_send(lane, sequence))
 			return SNT__WHOSE_NOBODY;
 		wr_id = snt__qp_id(qp, SNT__QUEUE_SEND, sequence);
-		take_send(lane, physical, wr_id, wc);
+		take_passed_send(lane, physical, wr_id, wc);
 		return SNT__WHOSE_PROGRAM;
 	case SNT__TAG_RECV:
 		if (!retire_recv(lane, sequence))
 			return SNT__WHOSE_NOBODY;
 		wr_id = snt__qp_id(qp, SNT__QUEUE_RECV, sequence);
-		take_recv(lane, physical, wr_id, wc);
+		take_passed_recv(lane, physical, wr_id, wc);
 		return SNT__WHOSE_PROGRAM;
 	case SNT__TAG_ASKED:
 		if (!retire_send(lane, sequence) || physical->status == IBV_WC_SUCCESS)
@@ -535,7 +535,7 @@ enum snt__whose snt__passthrough_take(struct snt__lane *lane,
 	default:
 		if (!qp->srq || !snt__srq_take(qp->srq, physical->wr_id, &wr_id))
 			return SNT__WHOSE_NOBODY;
-		take_recv(lane, physical, wr_id, wc);
+		take_passed_recv(lane, physical, wr_id, wc);
 		return SNT__WHOSE_PROGRAM;
 	}
 }

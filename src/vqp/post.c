@@ -43,8 +43,8 @@ static inline void copy_keys(struct snt_qp *qp, uint32_t position,
  */
 
 /* Marks the last fragment as such, and announces the raw immediate that follows. */
-static inline void announce(const struct snt__cut *cut, struct snt__lane *lane,
-			    uint32_t imm)
+static inline void announce_immediate(const struct snt__cut *cut,
+				      struct snt__lane *lane, uint32_t imm)
 {
 	struct ibv_send_wr *wr;
 
@@ -56,7 +56,7 @@ static inline void announce(const struct snt__cut *cut, struct snt__lane *lane,
 			 cut->remote_key[lane->remote_device]);
 }
 
-static inline __attribute__((always_inline)) bool send_sequenced(
+static inline __attribute__((always_inline)) bool post_sequenced(
 	struct snt_qp *qp, const struct snt_send_wr *wr, struct snt__cut *cut)
 {
 	uint32_t extra = wr->imm != 0;
@@ -69,7 +69,7 @@ static inline __attribute__((always_inline)) bool send_sequenced(
 	last = snt__spread(qp, cut, extra, true);
 	if (!last)
 		return false;
-	announce(cut, last, wr->imm);
+	announce_immediate(cut, last, wr->imm);
 	qp->sequence_next += cut->count;
 	qp->under_way += cut->count + extra;
 	qp->sequenced_under_way += cut->count + extra;
@@ -77,7 +77,7 @@ static inline __attribute__((always_inline)) bool send_sequenced(
 	return true;
 }
 
-static inline __attribute__((always_inline)) bool send_plain(
+static inline __attribute__((always_inline)) bool post_plain(
 	struct snt_qp *qp, const struct snt_send_wr *wr, struct snt__cut *cut)
 {
 	if (!snt__spread(qp, cut, 0, false))
@@ -93,7 +93,7 @@ static inline bool send_notified(struct snt_qp *qp, const struct snt_send_wr *wr
 {
 	struct snt__slot *slot = snt__qp_slot(qp, cut->position);
 
-	if (!send_plain(qp, wr, cut))
+	if (!post_plain(qp, wr, cut))
 		return false;
 	slot->imm = wr->imm;
 	slot->remote_addr = wr->remote_addr;
@@ -181,8 +181,8 @@ static inline __attribute__((always_inline)) bool send_at_once(
 	if (wr->opcode == SNT_OP_WRITE_IMM && qp->scheme == SNT_SCHEME_SPRAY)
 		return spray_at_once(qp, wr, known);
 	set_cut(qp, wr, known, &cut);
-	sent = wr->opcode == SNT_OP_WRITE_IMM ? send_sequenced(qp, wr, &cut)
-					      : send_plain(qp, wr, &cut);
+	sent = wr->opcode == SNT_OP_WRITE_IMM ? post_sequenced(qp, wr, &cut)
+					      : post_plain(qp, wr, &cut);
 	if (!sent)
 		return false;
 	qp->tail++;
@@ -260,8 +260,8 @@ static inline void send_list(struct snt_qp *qp, const struct snt_send_wr *wr,
 	qp->next++;
 }
 
-static __attribute__((noinline)) int enqueue(struct snt_qp *qp,
-					     const struct snt_send_wr *wr)
+static __attribute__((noinline)) int enqueue_wr(struct snt_qp *qp,
+						const struct snt_send_wr *wr)
 {
 	struct snt__slot *slot;
 	uint64_t length;
@@ -315,7 +315,7 @@ int snt__qp_post_many(struct snt_qp *qp, const struct snt_send_wr *wr, unsigned 
 		}
 		if (__builtin_expect(send_at_once(qp, &wr[taken], &known), 1))
 			continue;
-		ret = enqueue(qp, &wr[taken]);
+		ret = enqueue_wr(qp, &wr[taken]);
 		if (ret)
 			break;
 	}

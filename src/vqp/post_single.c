@@ -6,8 +6,8 @@
 
 /* The WR takes its slot before any part of it is posted: if a device then refuses it,
  * the result is that of a later failure. */
-static inline void take_slot(struct snt_qp *qp, const struct snt_send_wr *wr,
-			     uint32_t fragments)
+static inline void take_single_slot(struct snt_qp *qp, const struct snt_send_wr *wr,
+				    uint32_t fragments)
 {
 	snt__qp_take_slot(qp, wr, wr->sge->length, fragments);
 	qp->under_way += fragments;
@@ -16,7 +16,8 @@ static inline void take_slot(struct snt_qp *qp, const struct snt_send_wr *wr,
 }
 
 /* The device refused a WR, or claims to have done so. */
-static __attribute__((noinline, cold)) void refused(struct snt__lane *lane, int err)
+static __attribute__((noinline, cold)) void kill_refusing_lane(struct snt__lane *lane,
+							       int err)
 {
 	snt__cause_refused(lane, err);
 	snt__lane_kill(lane);
@@ -42,19 +43,19 @@ static __attribute__((noinline)) int post_whole(struct snt_qp *qp,
 			  IBV_SEND_SIGNALED | (wr->flags & SNT_SEND_SOLICITED), 0,
 			  &physical, &sge);
 	snt__lane_add_run(lane, qp->tail, lane->built, 0, wr->sge->length);
-	take_slot(qp, wr, 1);
+	take_single_slot(qp, wr, 1);
 	qp->turn = lane->after;
 	lane->fragments++;
 	lane->doorbells++;
 	err = ibv_post_send(lane->qp, &physical, &bad);
 	if (__builtin_expect(err, 0))
-		refused(lane, err);
+		kill_refusing_lane(lane, err);
 	return 1;
 }
 
 /* Posts a chain that was built at once. */
-static inline void ring(struct snt__lane *lane, uint32_t count,
-			struct ibv_send_wr *last)
+static inline void post_built_chain(struct snt__lane *lane, uint32_t count,
+				    struct ibv_send_wr *last)
 {
 	struct ibv_send_wr *bad;
 
@@ -95,7 +96,7 @@ static __attribute__((noinline)) int post_shares(struct snt_qp *qp,
 
 	if (each + !!more > SNT__CHAIN_MAX || !snt__spread_fits(qp, each, more, 0))
 		return snt__qp_post_many(qp, wr, 1);
-	take_slot(qp, wr, count);
+	take_single_slot(qp, wr, count);
 	qp->turn = snt__lane_later(qp, lane, more);
 	for (uint32_t i = 0; i < shares; i++) {
 		uint32_t part = each + (i < more);
@@ -105,7 +106,7 @@ static __attribute__((noinline)) int post_shares(struct snt_qp *qp,
 
 		if (i == last)
 			snt__lane_trim(lane, end, excess);
-		ring(lane, part, end);
+		post_built_chain(lane, part, end);
 		cut.addr += size;
 		cut.remote_addr += size;
 		lane = lane->after;
@@ -149,7 +150,7 @@ static __attribute__((noinline)) int post_express(struct snt_qp *qp,
 		lane->doorbells++;
 		err = ibv_post_send(lane->qp, &physical, &bad);
 		if (__builtin_expect(err, 0))
-			refused(lane, err);
+			kill_refusing_lane(lane, err);
 	}
 	return 1;
 }

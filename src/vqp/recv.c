@@ -65,7 +65,7 @@ void snt__recv_update(struct snt_qp *qp)
 	qp->notify.refusal = class_is_alive(qp, &qp->notify) ? 0 : -ESHUTDOWN;
 }
 
-static int check_sges(const struct snt_qp *qp, const struct snt_recv_wr *wr)
+static int check_recv_sges(const struct snt_qp *qp, const struct snt_recv_wr *wr)
 {
 	if (wr->sge_count > qp->recv_sge_max)
 		return snt__recv_count_fault(wr->sge_count, qp->recv_sge_max);
@@ -94,8 +94,8 @@ static void post_recv_at(struct snt_qp *qp, struct snt__recv_ring *ring,
 	}
 }
 
-static inline void take_slot(struct snt__recv_ring *ring, const struct snt_recv_wr *wr,
-			     uint32_t pending)
+static inline void take_recv_slot(struct snt__recv_ring *ring,
+				  const struct snt_recv_wr *wr, uint32_t pending)
 {
 	ring->recv[ring->tail++ & ring->mask] = (struct snt__recv){
 		.wr_id = wr->wr_id, .pending = pending, .sge_count = wr->sge_count
@@ -107,7 +107,7 @@ static int admit_data(struct snt_qp *qp, const struct snt_recv_wr *wr)
 	uint8_t device = qp->lane[qp->message_lane].device;
 	struct ibv_sge *to =
 		&qp->data.sge[(qp->data.tail & qp->data.mask) * qp->recv_sge_max];
-	int ret = check_sges(qp, wr);
+	int ret = check_recv_sges(qp, wr);
 
 	if (ret)
 		return ret;
@@ -115,11 +115,11 @@ static int admit_data(struct snt_qp *qp, const struct snt_recv_wr *wr)
 		to[i] = (struct ibv_sge){ .addr = (uintptr_t)wr->sge[i].addr,
 					  .length = wr->sge[i].length,
 					  .lkey = wr->sge[i].mem->local_key[device] };
-	take_slot(&qp->data, wr, 1);
+	take_recv_slot(&qp->data, wr, 1);
 	return 0;
 }
 
-static inline int admit(struct snt_qp *qp, const struct snt_recv_wr *wr)
+static inline int admit_recv(struct snt_qp *qp, const struct snt_recv_wr *wr)
 {
 	struct snt__recv_ring *ring = wr->sge_count ? &qp->data : &qp->notify;
 	int ret;
@@ -133,7 +133,7 @@ static inline int admit(struct snt_qp *qp, const struct snt_recv_wr *wr)
 		if (ret)
 			return ret;
 	} else {
-		take_slot(ring, wr, 1);
+		take_recv_slot(ring, wr, 1);
 	}
 	if (qp->connected && (wr->sge_count || qp->notify_count))
 		post_recv_at(qp, ring, ring->tail - 1);
@@ -155,7 +155,7 @@ int snt__qp_post_recv(struct snt_qp *qp, const struct snt_recv_wr *wr, unsigned 
 	if (qp->pass_through)
 		return snt__passthrough_post_recv(qp, wr, count);
 	for (taken = 0; taken < count; taken++) {
-		ret = admit(qp, &wr[taken]);
+		ret = admit_recv(qp, &wr[taken]);
 		if (ret)
 			break;
 	}
@@ -215,8 +215,8 @@ static void take_length(const struct snt_qp *qp, struct snt__recv *recv,
 	recv->length = be64toh(__atomic_load_n(word, __ATOMIC_RELAXED));
 }
 
-static void finish(struct snt__recv_ring *ring, uint32_t position,
-		   struct snt__lane *lane, const struct ibv_wc *wc)
+static void finish_recv(struct snt__recv_ring *ring, uint32_t position,
+			struct snt__lane *lane, const struct ibv_wc *wc)
 {
 	struct snt__recv *recv = &ring->recv[position & ring->mask];
 
@@ -260,8 +260,8 @@ static __attribute__((noinline)) void take_posted(struct snt_qp *qp,
 						  uint32_t position,
 						  const struct ibv_wc *wc)
 {
-	finish(lane->index == qp->message_lane ? &qp->data : &qp->notify, position,
-	       lane, wc);
+	finish_recv(lane->index == qp->message_lane ? &qp->data : &qp->notify, position,
+		    lane, wc);
 	if (__builtin_expect(wc->status != IBV_WC_SUCCESS, 0))
 		take_error(qp, lane, wc);
 	else

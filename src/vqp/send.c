@@ -7,9 +7,8 @@
 #include "vqp/spray.h"
 
 /* The first lane from this one on with room for so many; NULL if there is none. */
-static __attribute__((noinline)) struct snt__lane *find_room(const struct snt_qp *qp,
-							     struct snt__lane *lane,
-							     uint32_t count)
+static __attribute__((noinline)) struct snt__lane *find_lane_with_room(
+	const struct snt_qp *qp, struct snt__lane *lane, uint32_t count)
 {
 	for (uint32_t tries = 0; tries < qp->data_lanes; tries++) {
 		if (snt__lane_has_room(lane, count))
@@ -28,7 +27,7 @@ static inline struct snt__lane *pick_lane(struct snt_qp *qp, uint32_t count,
 	if (!qp->even)
 		return snt__balance_pick(qp, count, size);
 	if (__builtin_expect(!snt__lane_has_room(lane, count), 0)) {
-		lane = find_room(qp, lane, count);
+		lane = find_lane_with_room(qp, lane, count);
 		if (!lane)
 			return NULL;
 	}
@@ -104,7 +103,7 @@ static inline bool spread_simple(struct snt_qp *qp, struct snt__slot *slot,
 		struct ibv_send_wr *wr;
 
 		if (__builtin_expect(!snt__lane_has_room(lane, 1), 0)) {
-			struct snt__lane *other = find_room(qp, lane, 1);
+			struct snt__lane *other = find_lane_with_room(qp, lane, 1);
 
 			if (!other)
 				break;
@@ -179,7 +178,8 @@ static struct snt__lane *lane_of(const struct snt_qp *qp, const struct snt__slot
 	return qp->lane;
 }
 
-static bool send_message(struct snt_qp *qp, struct snt__slot *slot, uint32_t position)
+static bool send_in_one_piece(struct snt_qp *qp, struct snt__slot *slot,
+			      uint32_t position)
 {
 	const struct snt__rule *rule = &snt__rules[slot->opcode];
 	struct snt__lane *lane = lane_of(qp, slot);
@@ -212,7 +212,7 @@ static bool send_message(struct snt_qp *qp, struct snt__slot *slot, uint32_t pos
 }
 
 /* The unsent rest of a WR is never sent. */
-static void give_up(struct snt_qp *qp, struct snt__slot *slot, uint32_t position)
+static void give_up_rest(struct snt_qp *qp, struct snt__slot *slot, uint32_t position)
 {
 	uint32_t unsent = 0;
 
@@ -239,7 +239,7 @@ static inline bool dispatch_slot(struct snt_qp *qp, struct snt__slot *slot,
 	if (__builtin_expect(slot->flags & SNT__SLOT_VOID, 0))
 		return true;
 	if (__builtin_expect(qp->broken, 0)) {
-		give_up(qp, slot, position);
+		give_up_rest(qp, slot, position);
 		return true;
 	}
 	if (__builtin_expect(slot->flags & SNT_SEND_FENCE, 0) && !slot->sent &&
@@ -253,9 +253,9 @@ static inline bool dispatch_slot(struct snt_qp *qp, struct snt__slot *slot,
 	case 0:
 		return false;
 	case 1:
-		return send_message(qp, slot, position);
+		return send_in_one_piece(qp, slot, position);
 	default:
-		give_up(qp, slot, position);
+		give_up_rest(qp, slot, position);
 		return true;
 	}
 }

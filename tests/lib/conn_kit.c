@@ -21,7 +21,7 @@ const char *kit_address(unsigned end, unsigned device)
 	return loopback_text(end * 16 + device);
 }
 
-static uint64_t now(void)
+static uint64_t monotonic_now(void)
 {
 	struct timespec time;
 
@@ -29,7 +29,7 @@ static uint64_t now(void)
 	return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
 }
 
-static void open_end(struct kit_end *end, unsigned number, unsigned devices)
+static void open_kit_end(struct kit_end *end, unsigned number, unsigned devices)
 {
 	char list[256] = "";
 	struct snt_ctx_opts opts = { .size = sizeof(opts),
@@ -55,7 +55,7 @@ static void open_end(struct kit_end *end, unsigned number, unsigned devices)
 	end->address = kit_address(number, 0);
 }
 
-static void happened(void *arg, struct snt_conn *conn, enum snt_conn_event event)
+static void on_kit_event(void *arg, struct snt_conn *conn, enum snt_conn_event event)
 {
 	struct kit_end *end = arg;
 
@@ -76,7 +76,8 @@ static void replace_conn(struct kit *kit, struct snt_conn *conn)
 	end->conn = conn;
 }
 
-static void requested(void *arg, struct snt_listener *listener, struct snt_conn *conn)
+static void on_kit_request(void *arg, struct snt_listener *listener,
+			   struct snt_conn *conn)
 {
 	struct kit *kit = arg;
 
@@ -99,7 +100,7 @@ void kit_open(struct kit *kit, enum snt_carrier carrier, unsigned devices)
 	is_open = true;
 	memset(kit, 0, sizeof(*kit));
 	for (unsigned i = 0; i < 2; i++) {
-		open_end(&kit->end[i], i, devices);
+		open_kit_end(&kit->end[i], i, devices);
 		kit->qp[i] = (struct snt_qp_opts){ .size = sizeof(kit->qp[i]),
 						   .cq = kit->end[i].cq };
 	}
@@ -108,18 +109,18 @@ void kit_open(struct kit *kit, enum snt_carrier carrier, unsigned devices)
 						   .carrier = carrier };
 	kit->connect = (struct snt_conn_opts){ .size = sizeof(kit->connect),
 					       .qp = &kit->qp[0],
-					       .event = happened,
+					       .event = on_kit_event,
 					       .arg = &kit->end[0],
 					       .data = "hello",
 					       .data_length = 5 };
 	kit->accept = (struct snt_conn_opts){ .size = sizeof(kit->accept),
 					      .qp = &kit->qp[1],
-					      .event = happened,
+					      .event = on_kit_event,
 					      .arg = &kit->end[1],
 					      .data = "welcome",
 					      .data_length = 7 };
 	kit->listen = (struct snt_listener_opts){ .size = sizeof(kit->listen),
-						  .requested = requested,
+						  .requested = on_kit_request,
 						  .arg = kit };
 }
 
@@ -151,11 +152,11 @@ void kit_turn(struct kit *kit)
 
 void kit_until(struct kit *kit, bool (*done)(struct kit *kit))
 {
-	uint64_t begin = now();
+	uint64_t begin = monotonic_now();
 
 	while (!done(kit)) {
 		kit_turn(kit);
-		if (now() - begin < KIT_WAIT_NS)
+		if (monotonic_now() - begin < KIT_WAIT_NS)
 			continue;
 		for (unsigned i = 0; i < 2; i++) {
 			char text[4096];

@@ -13,7 +13,8 @@
 static char address_text[2][64];
 static char fault[512];
 
-__attribute__((format(printf, 1, 2))) static const char *wrong(const char *format, ...)
+__attribute__((format(printf, 1, 2))) static const char *conn_fault(const char *format,
+								    ...)
 {
 	va_list args;
 
@@ -46,7 +47,7 @@ const char *conn_world_add_device(struct conn_world *world, unsigned end,
 	return NULL;
 }
 
-static void happened(void *arg, struct snt_conn *conn, enum snt_conn_event event)
+static void on_world_event(void *arg, struct snt_conn *conn, enum snt_conn_event event)
 {
 	struct conn_end *end = arg;
 
@@ -56,7 +57,8 @@ static void happened(void *arg, struct snt_conn *conn, enum snt_conn_event event
 		snt_conn_disconnect(conn, 0);
 }
 
-static void requested(void *arg, struct snt_listener *listener, struct snt_conn *conn)
+static void on_world_request(void *arg, struct snt_listener *listener,
+			     struct snt_conn *conn)
 {
 	struct conn_world *world = arg;
 
@@ -70,7 +72,7 @@ static void requested(void *arg, struct snt_listener *listener, struct snt_conn 
 	snt_conn_accept(conn, &world->accept);
 }
 
-static const char *open_end(struct conn_world *world, unsigned number)
+static const char *open_conn_end(struct conn_world *world, unsigned number)
 {
 	struct conn_end *end = &world->end[number];
 	struct snt_ctx_opts opts = { .size = sizeof(opts) };
@@ -79,16 +81,16 @@ static const char *open_end(struct conn_world *world, unsigned number)
 
 	snt__sim_host_ctx_opts(end->host, &opts);
 	if (snt_ctx_create(&opts, &end->ctx))
-		return wrong("no context: %s", snt_err_text());
+		return conn_fault("no context: %s", snt_err_text());
 	if (snt_loop_create(end->ctx, NULL, &end->loop))
-		return wrong("no loop: %s", snt_err_text());
+		return conn_fault("no loop: %s", snt_err_text());
 	cq.loop = end->loop;
 	if (snt_cq_create(end->ctx, &cq, &end->cq) ||
 	    snt_mem_register(end->ctx, end->bytes, CONN_BYTES,
 			     SNT_ACCESS_LOCAL_WRITE | SNT_ACCESS_REMOTE_WRITE,
 			     &end->mem) ||
 	    snt_mem_token(end->mem, &end->token))
-		return wrong("no memory or CQ: %s", snt_err_text());
+		return conn_fault("no memory or CQ: %s", snt_err_text());
 	end->qp = (struct snt_qp_opts){ .size = sizeof(end->qp), .cq = end->cq };
 	snt_device_query_gid(snt_ctx_device(end->ctx, 0), 0, &gid);
 	snprintf(address_text[number], sizeof(address_text[0]), "%s", gid.text);
@@ -98,7 +100,7 @@ static const char *open_end(struct conn_world *world, unsigned number)
 const char *conn_world_ready(struct conn_world *world)
 {
 	for (unsigned i = 0; i < 2; i++) {
-		const char *text = open_end(world, i);
+		const char *text = open_conn_end(world, i);
 
 		if (text)
 			return text;
@@ -107,16 +109,16 @@ const char *conn_world_ready(struct conn_world *world)
 						       .host = address_text[1] };
 	world->connect = (struct snt_conn_opts){ .size = sizeof(world->connect),
 						 .qp = &world->end[0].qp,
-						 .event = happened,
+						 .event = on_world_event,
 						 .arg = &world->end[0],
 						 .data = "x",
 						 .data_length = 1 };
 	world->accept = (struct snt_conn_opts){ .size = sizeof(world->accept),
 						.qp = &world->end[1].qp,
-						.event = happened,
+						.event = on_world_event,
 						.arg = &world->end[1] };
 	world->listen = (struct snt_listener_opts){ .size = sizeof(world->listen),
-						    .requested = requested,
+						    .requested = on_world_request,
 						    .arg = world };
 	return NULL;
 }
@@ -125,11 +127,11 @@ const char *conn_world_connect(struct conn_world *world)
 {
 	if (snt_listener_create(world->end[1].loop, &world->at, &world->listen,
 				&world->listener))
-		return wrong("cannot listen: %s", snt_err_text());
+		return conn_fault("cannot listen: %s", snt_err_text());
 	world->to.port = snt_listener_port(world->listener);
 	if (snt_conn_connect(world->end[0].loop, &world->to, &world->connect,
 			     &world->end[0].conn))
-		return wrong("cannot connect: %s", snt_err_text());
+		return conn_fault("cannot connect: %s", snt_err_text());
 	return NULL;
 }
 
@@ -137,7 +139,7 @@ const char *conn_world_connect(struct conn_world *world)
  * Time
  */
 
-static uint64_t next_time(const struct conn_world *world)
+static uint64_t next_world_time(const struct conn_world *world)
 {
 	uint64_t next = snt__sim_queue_next(&world->sim->queue);
 
@@ -156,7 +158,7 @@ bool conn_world_step(struct conn_world *world, uint64_t until)
 
 	for (unsigned i = 0; i < 2; i++)
 		snt_loop_dispatch(world->end[i].loop, 0);
-	next = next_time(world);
+	next = next_world_time(world);
 	if (next > until) {
 		snt__sim_run(world->sim, until);
 		return false;
@@ -170,7 +172,7 @@ bool conn_world_step(struct conn_world *world, uint64_t until)
 	return true;
 }
 
-static const char *explain(const struct conn_world *world, const char *what)
+static const char *explain_fault(const struct conn_world *world, const char *what)
 {
 	char text[2][1500] = { "", "" };
 
@@ -178,7 +180,7 @@ static const char *explain(const struct conn_world *world, const char *what)
 		if (world->end[i].conn)
 			snt_conn_explain(world->end[i].conn, text[i], sizeof(text[i]));
 	printf("# end 0: %s# end 1: %s", text[0], text[1]);
-	return wrong("%s", what);
+	return conn_fault("%s", what);
 }
 
 const char *conn_world_run(struct conn_world *world, enum snt_conn_event event,
@@ -188,9 +190,9 @@ const char *conn_world_run(struct conn_world *world, enum snt_conn_event event,
 
 	while (!world->end[0].events[event] || !world->end[1].events[event]) {
 		if (!conn_world_step(world, until))
-			return explain(world, "an event does not come");
+			return explain_fault(world, "an event does not come");
 		if (event != SNT_CONN_OVER && world->end[0].events[SNT_CONN_OVER])
-			return explain(world, "it is over");
+			return explain_fault(world, "it is over");
 	}
 	return NULL;
 }
@@ -217,8 +219,8 @@ const char *conn_world_text(const struct conn_world *world, unsigned end)
  * Traffic
  */
 
-static const char *begin(struct conn_world *world, unsigned from, uint8_t salt,
-			 struct snt_op *recv, struct snt_op *send)
+static const char *begin_exchange(struct conn_world *world, unsigned from, uint8_t salt,
+				  struct snt_op *recv, struct snt_op *send)
 {
 	struct conn_end *a = &world->end[from], *b = &world->end[!from];
 	struct snt_sge sge = { a->mem, a->bytes, CONN_BYTES };
@@ -233,16 +235,16 @@ static const char *begin(struct conn_world *world, unsigned from, uint8_t salt,
 					       .sge_count = 1,
 					       .remote = &b->token,
 					       .remote_addr = b->token.addr }))
-		return wrong("it takes no WRs: %s", snt_err_text());
+		return conn_fault("it takes no WRs: %s", snt_err_text());
 	return NULL;
 }
 
-static const char *judge(struct conn_world *world, const struct snt_op *recv,
-			 const struct snt_op *send)
+static const char *judge_exchange(struct conn_world *world, const struct snt_op *recv,
+				  const struct snt_op *send)
 {
 	if (send->result || recv->result)
-		return wrong("a write ends with %d, its notification with %d",
-			     send->result, recv->result);
+		return conn_fault("a write ends with %d, its notification with %d",
+				  send->result, recv->result);
 	if (memcmp(world->end[0].bytes, world->end[1].bytes, CONN_BYTES))
 		return "bytes differ";
 	return NULL;
@@ -252,12 +254,12 @@ const char *conn_world_send(struct conn_world *world, unsigned from, uint8_t sal
 {
 	struct snt_op recv = { 0 }, send = { 0 };
 	uint64_t until = snt__sim_now(world->sim) + 20000 * CONN_MS;
-	const char *text = begin(world, from, salt, &recv, &send);
+	const char *text = begin_exchange(world, from, salt, &recv, &send);
 
 	while (!text && (snt_op_pending(&recv) || snt_op_pending(&send)))
 		if (!conn_world_step(world, until))
 			text = "data does not come";
-	return text ? text : judge(world, &recv, &send);
+	return text ? text : judge_exchange(world, &recv, &send);
 }
 
 const char *conn_world_leave(struct conn_world *world, unsigned from)
@@ -267,25 +269,25 @@ const char *conn_world_leave(struct conn_world *world, unsigned from)
 
 	memset(&recv, 0, sizeof(recv));
 	memset(&send, 0, sizeof(send));
-	text = begin(world, from, 99, &recv, &send);
+	text = begin_exchange(world, from, 99, &recv, &send);
 	if (text)
 		return text;
 	if (snt_conn_disconnect(world->end[from].conn, 0))
-		return wrong("it cannot be disconnected: %s", snt_err_text());
+		return conn_fault("it cannot be disconnected: %s", snt_err_text());
 	text = conn_world_run(world, SNT_CONN_OVER, 30000 * CONN_MS);
 	if (text)
 		return text;
 	for (unsigned i = 0; i < 2; i++)
 		if (conn_world_status(world, i))
-			return explain(world, "it was to end well");
-	return judge(world, &recv, &send);
+			return explain_fault(world, "it was to end well");
+	return judge_exchange(world, &recv, &send);
 }
 
 /*
  * The end
  */
 
-static const char *close_end(struct conn_world *world, struct conn_end *end)
+static const char *close_conn_end(struct conn_world *world, struct conn_end *end)
 {
 	uint64_t until = snt__sim_now(world->sim) + 20000 * CONN_MS;
 
@@ -293,14 +295,14 @@ static const char *close_end(struct conn_world *world, struct conn_end *end)
 	while (snt_conn_destroy(end->conn)) {
 		snt_conn_abort(end->conn, NULL);
 		if (!conn_world_step(world, until))
-			return wrong("a connection cannot be destroyed: %s",
-				     snt_err_text());
+			return conn_fault("a connection cannot be destroyed: %s",
+					  snt_err_text());
 	}
 	end->conn = NULL;
 	return NULL;
 }
 
-static const char *drain(struct conn_world *world)
+static const char *drain_conn_events(struct conn_world *world)
 {
 	uint64_t until = snt__sim_now(world->sim) + 60000 * CONN_MS;
 
@@ -308,7 +310,7 @@ static const char *drain(struct conn_world *world)
 		while (world->end[i].loop->conn_loop &&
 		       world->end[i].loop->conn_loop->lingering)
 			if (!conn_world_step(world, until))
-				return wrong(
+				return conn_fault(
 					"%u carriers or probe QPs of end %u are left",
 					world->end[i].loop->conn_loop->lingering, i);
 	return NULL;
@@ -316,19 +318,19 @@ static const char *drain(struct conn_world *world)
 
 const char *conn_world_close(struct conn_world *world)
 {
-	const char *text = close_end(world, &world->end[0]);
+	const char *text = close_conn_end(world, &world->end[0]);
 
 	if (!text)
-		text = close_end(world, &world->end[1]);
+		text = close_conn_end(world, &world->end[1]);
 	snt_listener_destroy(world->listener);
 	if (!text)
-		text = drain(world);
+		text = drain_conn_events(world);
 	for (unsigned i = 0; !text && i < 2; i++) {
 		struct conn_end *end = &world->end[i];
 
 		if (snt_cq_destroy(end->cq) || snt_mem_release(end->mem) ||
 		    snt_loop_destroy(end->loop) || snt_ctx_destroy(end->ctx))
-			text = wrong("something is left: %s", snt_err_text());
+			text = conn_fault("something is left: %s", snt_err_text());
 	}
 	if (!text && snt__sim_destroy(world->sim))
 		text = "a device has something left";

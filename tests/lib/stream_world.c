@@ -16,7 +16,8 @@ uint32_t world_cq_depth = 1024;
 
 static char fault[512];
 
-__attribute__((format(printf, 1, 2))) static const char *wrong(const char *format, ...)
+__attribute__((format(printf, 1, 2))) static const char *stream_fault(
+	const char *format, ...)
 {
 	va_list args;
 
@@ -57,7 +58,7 @@ const char *world_add_device(struct world *world, unsigned end,
 	return NULL;
 }
 
-static const char *open_end(struct world *world, struct world_end *end)
+static const char *open_stream_end(struct world *world, struct world_end *end)
 {
 	struct snt_ctx_opts opts = { .size = sizeof(opts) };
 	struct snt_cq_opts cq = { .size = sizeof(cq),
@@ -68,10 +69,10 @@ static const char *open_end(struct world *world, struct world_end *end)
 		snt__sim_host_ctx_opts(end->host, &opts);
 	if (snt_ctx_create(&opts, &end->ctx) ||
 	    snt_loop_create(end->ctx, NULL, &end->loop))
-		return wrong("no context: %s", snt_err_text());
+		return stream_fault("no context: %s", snt_err_text());
 	cq.loop = end->loop;
 	if (snt_cq_create(end->ctx, &cq, &end->cq))
-		return wrong("no CQ: %s", snt_err_text());
+		return stream_fault("no CQ: %s", snt_err_text());
 	end->opts = (struct snt_stream_opts){ .size = sizeof(end->opts) };
 	end->qp_opts = (struct snt_qp_opts){ .size = sizeof(end->qp_opts),
 					     .cq = end->cq,
@@ -81,8 +82,8 @@ static const char *open_end(struct world *world, struct world_end *end)
 	return NULL;
 }
 
-static void accepted(void *arg, struct snt_stream_listener *listener,
-		     struct snt_stream *stream)
+static void on_world_accepted(void *arg, struct snt_stream_listener *listener,
+			      struct snt_stream *stream)
 {
 	struct world *world = arg;
 
@@ -99,7 +100,7 @@ static void accepted(void *arg, struct snt_stream_listener *listener,
 const char *world_ready(struct world *world)
 {
 	for (unsigned i = 0; i < 2; i++) {
-		const char *text = open_end(world, &world->end[i]);
+		const char *text = open_stream_end(world, &world->end[i]);
 
 		if (text)
 			return text;
@@ -108,7 +109,7 @@ const char *world_ready(struct world *world)
 	world->listen =
 		(struct snt_stream_listener_opts){ .size = sizeof(world->listen),
 						   .stream = &world->end[1].opts,
-						   .accepted = accepted,
+						   .accepted = on_world_accepted,
 						   .arg = world };
 	return NULL;
 }
@@ -133,7 +134,7 @@ const char *world_listen(struct world *world)
 	world->at.host = world->host;
 	if (snt_stream_listener_create(world->end[1].loop, &world->at, &world->listen,
 				       &world->listener))
-		return wrong("cannot listen: %s", snt_err_text());
+		return stream_fault("cannot listen: %s", snt_err_text());
 	world->to = world->at;
 	world->to.port = snt_stream_listener_port(world->listener);
 	return NULL;
@@ -151,16 +152,16 @@ static const char *connect_cards(struct world *world)
 		if (snt_qp_create(end->ctx, &end->qp_opts, &end->qp) ||
 		    snt_stream_create(end->qp, &end->opts, &end->stream) ||
 		    snt_qp_card(end->qp, &card[i]))
-			return wrong("no stream: %s", snt_err_text());
+			return stream_fault("no stream: %s", snt_err_text());
 		length[i] = snt_stream_offer(end->stream, offer[i], sizeof(offer[i]));
 	}
 	for (unsigned i = 0; i < 2; i++)
 		if (length[i] < 0 || snt_qp_connect(world->end[i].qp, &card[!i]))
-			return wrong("no connection: %s", snt_err_text());
+			return stream_fault("no connection: %s", snt_err_text());
 	for (unsigned i = 0; i < 2; i++)
 		if (snt_stream_start(world->end[i].stream, offer[!i],
 				     (size_t)length[!i]))
-			return wrong("no start: %s", snt_err_text());
+			return stream_fault("no start: %s", snt_err_text());
 	return NULL;
 }
 
@@ -175,7 +176,7 @@ const char *world_connect(struct world *world)
 		return text;
 	if (snt_stream_connect(world->end[0].loop, &world->to, &world->end[0].opts,
 			       &world->end[0].stream))
-		return wrong("cannot connect: %s", snt_err_text());
+		return stream_fault("cannot connect: %s", snt_err_text());
 	return NULL;
 }
 
@@ -264,7 +265,7 @@ static bool has_work(const struct world_end *end)
 	return loop && (atomic_load(&loop->rung) || !snt__list_empty(&loop->pending));
 }
 
-static void serve(struct world *world, unsigned times)
+static void serve_ends(struct world *world, unsigned times)
 {
 	while (times--)
 		for (unsigned i = 0; i < 2; i++)
@@ -280,14 +281,14 @@ bool world_step(struct world *world, uint64_t until)
 
 	if (world->real)
 		return step_real(world, until);
-	serve(world, 1);
+	serve_ends(world, 1);
 	if (!world->polls && (has_work(&world->end[0]) || has_work(&world->end[1])))
 		return true;
 	next = world_next(world);
 	if (next > until) {
 		/* Not every completion has a callback. */
 		if (world->polls && until - snt__sim_now(world->sim) > WORLD_MS)
-			serve(world, POLLS);
+			serve_ends(world, POLLS);
 		if (until != UINT64_MAX)
 			snt__sim_run(world->sim, until);
 		return false;
@@ -316,29 +317,31 @@ uint64_t world_rnr(const struct world *world)
  * The end
  */
 
-static const char *close_qp(struct world *world, struct world_end *end)
+static const char *close_stream_qp(struct world *world, struct world_end *end)
 {
 	uint64_t until = world_now(world) + 60000 * WORLD_MS;
 	bool goes_on = true;
 
 	while (snt_qp_destroy(end->qp)) {
 		if (!goes_on)
-			return wrong("a QP cannot be destroyed: %s", snt_err_text());
+			return stream_fault("a QP cannot be destroyed: %s",
+					    snt_err_text());
 		goes_on = world_step(world, until);
 	}
 	end->qp = NULL;
 	return NULL;
 }
 
-static const char *close_end(struct world *world, struct world_end *end)
+static const char *close_stream_end(struct world *world, struct world_end *end)
 {
 	uint64_t until = world_now(world) + 60000 * WORLD_MS;
-	const char *text = close_qp(world, end);
+	const char *text = close_stream_qp(world, end);
 	bool goes_on = true;
 
 	while (!text && end->loop->conn_loop && end->loop->conn_loop->lingering) {
 		if (!goes_on)
-			text = wrong("%u are left", end->loop->conn_loop->lingering);
+			text = stream_fault("%u are left",
+					    end->loop->conn_loop->lingering);
 		goes_on = world_step(world, until);
 	}
 	return text;
@@ -354,17 +357,19 @@ const char *world_close(struct world *world)
 	}
 	snt_stream_listener_destroy(world->listener);
 	for (unsigned i = 0; !text && i < 2; i++)
-		text = close_end(world, &world->end[i]);
+		text = close_stream_end(world, &world->end[i]);
 	for (unsigned i = 0; !text && i < 2; i++) {
 		struct snt_loop *loop = world->end[i].loop;
 
 		if (snt_cq_destroy(world->end[i].cq))
-			text = wrong("the CQ of end %u: %s", i, snt_err_text());
+			text = stream_fault("the CQ of end %u: %s", i, snt_err_text());
 		world->end[i].loop = NULL;
 		if (!text && snt_loop_destroy(loop))
-			text = wrong("the loop of end %u: %s", i, snt_err_text());
+			text = stream_fault("the loop of end %u: %s", i,
+					    snt_err_text());
 		if (!text && snt_ctx_destroy(world->end[i].ctx))
-			text = wrong("the context of end %u: %s", i, snt_err_text());
+			text = stream_fault("the context of end %u: %s", i,
+					    snt_err_text());
 	}
 	if (!text && world->sim && snt__sim_destroy(world->sim))
 		text = "a device has something left";

@@ -5,7 +5,7 @@
 /* Acknowledges up to a number, and retires what is complete. Stops, and returns false,
  * at a READ or an atomic: those need their own response, so that one that is passed
  * over must have been lost. */
-static bool acknowledge(struct snt__soft_qp *qp, uint64_t upto)
+static bool acknowledge_up_to(struct snt__soft_qp *qp, uint64_t upto)
 {
 	struct snt__soft_requester *requester = &qp->requester;
 
@@ -41,7 +41,8 @@ static void respond_one(struct snt__soft_qp *qp, const struct snt__soft_send *se
 }
 
 /* Copies into the SGEs of the oldest WR. */
-static bool land(struct snt__soft_qp *qp, const uint8_t *bytes, uint32_t length)
+static bool copy_response(struct snt__soft_qp *qp, const uint8_t *bytes,
+			  uint32_t length)
 {
 	struct snt__soft_requester *requester = &qp->requester;
 	uint32_t head = requester->head;
@@ -99,7 +100,7 @@ static enum ibv_wc_status atomic_response(struct snt__soft_qp *qp,
 
 	if (send->kind <= SNT__WIRE_KIND_READ)
 		return IBV_WC_BAD_RESP_ERR;
-	if (!land(qp, (const uint8_t *)&original, sizeof(original)))
+	if (!copy_response(qp, (const uint8_t *)&original, sizeof(original)))
 		return IBV_WC_LOC_PROT_ERR;
 	respond_one(qp, send);
 	return IBV_WC_SUCCESS;
@@ -113,7 +114,7 @@ static void complete_data(struct snt__soft_qp *qp,
 	uint64_t before = qp->requester.una;
 	enum ibv_wc_status status;
 
-	if (!acknowledge(qp, number)) {
+	if (!acknowledge_up_to(qp, number)) {
 		if (qp->requester.una != before)
 			snt__soft_progress(qp, now);
 		snt__soft_lost(qp, false, now);
@@ -157,7 +158,7 @@ static void complete_ack(struct snt__soft_qp *qp, uint8_t syndrome, uint64_t num
 {
 	bool nak = snt__syndrome_class(syndrome) != SNT__SYNDROME_ACK;
 	uint64_t before = qp->requester.una;
-	bool passed_over = !acknowledge(qp, nak ? number : number + 1);
+	bool passed_over = !acknowledge_up_to(qp, nak ? number : number + 1);
 
 	if (qp->requester.una != before)
 		snt__soft_progress(qp, now);

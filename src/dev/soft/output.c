@@ -53,9 +53,9 @@ static unsigned take_turns(struct snt__soft_device *device,
 }
 
 /* Packets for a port that is down are dropped, so that retries run out. */
-static unsigned output(struct snt__soft_device *device,
-		       struct snt__soft_packet *packets, unsigned max, uint64_t now,
-		       struct snt__link *held)
+static unsigned output_packets(struct snt__soft_device *device,
+			       struct snt__soft_packet *packets, unsigned max,
+			       uint64_t now, struct snt__link *held)
 {
 	unsigned count;
 
@@ -74,7 +74,7 @@ static unsigned output(struct snt__soft_device *device,
 unsigned snt__soft_output(struct snt__soft_device *device,
 			  struct snt__soft_packet *packets, unsigned max, uint64_t now)
 {
-	return output(device, packets, max, now, NULL);
+	return output_packets(device, packets, max, now, NULL);
 }
 
 unsigned snt__soft_output_posted(struct snt__soft_device *device,
@@ -85,7 +85,7 @@ unsigned snt__soft_output_posted(struct snt__soft_device *device,
 	unsigned count;
 
 	snt__list_init(&held);
-	count = output(device, packets, max, now, &held);
+	count = output_packets(device, packets, max, now, &held);
 	while (!snt__list_empty(&held)) {
 		struct snt__link *first = held.next;
 

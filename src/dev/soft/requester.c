@@ -24,8 +24,8 @@ static bool keys_valid(const struct snt__soft_qp *qp, const struct snt__soft_sen
 }
 
 /* The WR, and with it the QP, fails as soon as the WRs before it are done. */
-static void condemn(struct snt__soft_qp *qp, struct snt__soft_send *send,
-		    enum ibv_wc_status status)
+static void condemn_send(struct snt__soft_qp *qp, struct snt__soft_send *send,
+			 enum ibv_wc_status status)
 {
 	send->status = status;
 	if (qp->requester.head == qp->requester.at)
@@ -46,13 +46,13 @@ static bool may_begin(struct snt__soft_qp *qp, struct snt__soft_send *send)
 		send->status = IBV_WC_LOC_PROT_ERR;
 	if (send->status == IBV_WC_SUCCESS)
 		return true;
-	condemn(qp, send, send->status);
+	condemn_send(qp, send, send->status);
 	return false;
 }
 
 /* Packets up to that number have been sent. */
-static void move_on(struct snt__soft_qp *qp, const struct snt__soft_send *send,
-		    uint64_t next)
+static void move_past_packets(struct snt__soft_qp *qp,
+			      const struct snt__soft_send *send, uint64_t next)
 {
 	struct snt__soft_requester *requester = &qp->requester;
 
@@ -88,8 +88,8 @@ static uint64_t window_end(const struct snt__soft_requester *requester,
 
 /* The last packet before the window ends asks for an ACK, so that a long path has as much
  * in flight as the window allows. */
-static bool asks(const struct snt__soft_requester *requester, uint64_t number,
-		 uint64_t next, uint64_t window, uint64_t end)
+static bool asks_for_ack(const struct snt__soft_requester *requester, uint64_t number,
+			 uint64_t next, uint64_t window, uint64_t end)
 {
 	return next == end || next == window ||
 	       ((number ^ next) & ~(uint64_t)requester->ack_mask);
@@ -110,21 +110,21 @@ static bool send_data(struct snt__soft_qp *qp, struct snt__soft_send *send,
 		next = window;
 	if (next > send->end)
 		next = send->end;
-	ask = asks(requester, number, next, window, send->end);
+	ask = asks_for_ack(requester, number, next, window, send->end);
 	if (!snt__soft_request_data(qp, requester->at, number, next, ask,
 				    &requester->cursor, out)) {
-		condemn(qp, send, IBV_WC_LOC_PROT_ERR);
+		condemn_send(qp, send, IBV_WC_LOC_PROT_ERR);
 		return false;
 	}
 	if (ask)
 		requester->asked = number;
-	move_on(qp, send, next);
+	move_past_packets(qp, send, next);
 	return true;
 }
 
 /* A chunk of a READ, or the rest of one. */
-static bool send_read(struct snt__soft_qp *qp, struct snt__soft_send *send,
-		      struct snt__soft_packet *out)
+static bool send_read_request(struct snt__soft_qp *qp, struct snt__soft_send *send,
+			      struct snt__soft_packet *out)
 {
 	struct snt__soft_requester *requester = &qp->requester;
 	struct snt__soft_device *device = qp->device;
@@ -140,12 +140,12 @@ static bool send_read(struct snt__soft_qp *qp, struct snt__soft_send *send,
 	requester->reads++;
 	requester->reads_packets += count;
 	device->reads_bytes += count * qp->mtu;
-	move_on(qp, send, stop);
+	move_past_packets(qp, send, stop);
 	return true;
 }
 
-static bool send_atomic(struct snt__soft_qp *qp, struct snt__soft_send *send,
-			struct snt__soft_packet *out)
+static bool send_atomic_request(struct snt__soft_qp *qp, struct snt__soft_send *send,
+				struct snt__soft_packet *out)
 {
 	struct snt__soft_requester *requester = &qp->requester;
 
@@ -156,7 +156,7 @@ static bool send_atomic(struct snt__soft_qp *qp, struct snt__soft_send *send,
 	requester->reads++;
 	requester->reads_packets++;
 	qp->device->reads_bytes += qp->mtu;
-	move_on(qp, send, send->end);
+	move_past_packets(qp, send, send->end);
 	return true;
 }
 
@@ -170,12 +170,12 @@ static bool send_next(struct snt__soft_qp *qp, struct snt__soft_packet *out)
 	if (!snt__soft_send_reads(send))
 		return send_data(qp, send, out);
 	if (send->kind == SNT__WIRE_KIND_READ)
-		return send_read(qp, send, out);
-	return send_atomic(qp, send, out);
+		return send_read_request(qp, send, out);
+	return send_atomic_request(qp, send, out);
 }
 
 /* In SQD every WR that was begun has to complete. */
-static void drain(struct snt__soft_qp *qp)
+static void drain_sends(struct snt__soft_qp *qp)
 {
 	struct snt__soft_requester *requester = &qp->requester;
 
@@ -198,7 +198,7 @@ unsigned snt__soft_request_output(struct snt__soft_qp *qp,
 	if (qp->ibv.state != IBV_QPS_RTS && qp->ibv.state != IBV_QPS_SQD)
 		return 0;
 	if (qp->ibv.state == IBV_QPS_SQD)
-		drain(qp);
+		drain_sends(qp);
 	if (requester->rnr_wait)
 		return 0;
 	while (count < max && requester->probe)

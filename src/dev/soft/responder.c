@@ -15,7 +15,7 @@ static uint8_t nak_syndrome(enum snt__soft_verdict verdict)
 }
 
 /* A receive that failed is reported by its completion, everything else by an event. */
-static void fail(struct snt__soft_qp *qp, enum snt__soft_verdict verdict)
+static void fail_responder(struct snt__soft_qp *qp, enum snt__soft_verdict verdict)
 {
 	snt__soft_answer(qp, nak_syndrome(verdict), qp->responder.expected);
 	if (verdict == SNT__SOFT_INVALID)
@@ -81,7 +81,8 @@ static bool has_answer(const struct snt__wire_packet *packet)
 }
 
 /* In order. How far the expected number advances depends on the request. */
-static void execute(struct snt__soft_qp *qp, const struct snt__wire_packet *packet)
+static void execute_request(struct snt__soft_qp *qp,
+			    const struct snt__wire_packet *packet)
 {
 	struct snt__soft_responder *responder = &qp->responder;
 	enum snt__soft_verdict verdict;
@@ -97,7 +98,7 @@ static void execute(struct snt__soft_qp *qp, const struct snt__wire_packet *pack
 	else if (verdict == SNT__SOFT_LOST)
 		qp->device->stats.dropped++;
 	else if (verdict != SNT__SOFT_DONE)
-		fail(qp, verdict);
+		fail_responder(qp, verdict);
 	else if ((packet->flags & SNT__WIRE_ACK_REQUEST) && !has_answer(packet))
 		snt__soft_answer(qp, SNT__SYNDROME_ACK_UNLIMITED,
 				 responder->expected - 1);
@@ -140,8 +141,8 @@ static int find_memo(const struct snt__soft_qp *qp,
 
 /* The number up to which a peer that repeats this request can be acknowledged:
  * everything before the next READ or atomic, whose answer it may be missing. */
-static uint64_t acknowledged(const struct snt__soft_responder *responder,
-			     uint64_t number)
+static uint64_t acknowledgeable_up_to(const struct snt__soft_responder *responder,
+				      uint64_t number)
 {
 	uint64_t upto = responder->expected;
 	unsigned i;
@@ -157,8 +158,8 @@ static uint64_t acknowledged(const struct snt__soft_responder *responder,
 }
 
 /* Only READs are executed again. */
-static void duplicate(struct snt__soft_qp *qp, const struct snt__wire_packet *packet,
-		      uint64_t number)
+static void repeat_request(struct snt__soft_qp *qp,
+			   const struct snt__wire_packet *packet, uint64_t number)
 {
 	struct snt__soft_responder *responder = &qp->responder;
 	uint32_t start, stop;
@@ -167,7 +168,7 @@ static void duplicate(struct snt__soft_qp *qp, const struct snt__wire_packet *pa
 	qp->device->stats.duplicates++;
 	qp->stats.duplicates++;
 	if (!has_answer(packet)) {
-		uint64_t upto = acknowledged(responder, number);
+		uint64_t upto = acknowledgeable_up_to(responder, number);
 
 		if (upto + 1 == responder->expected && begins_again(qp, number))
 			send_nak(qp);
@@ -201,7 +202,7 @@ void snt__soft_respond_input(struct snt__soft_qp *qp,
 	if (ahead > 0)
 		out_of_order(qp, expected + ahead);
 	else if (ahead < 0)
-		duplicate(qp, packet, expected + ahead);
+		repeat_request(qp, packet, expected + ahead);
 	else
-		execute(qp, packet);
+		execute_request(qp, packet);
 }

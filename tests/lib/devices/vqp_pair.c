@@ -34,8 +34,8 @@ void vqp_pair_cq(const struct snt_cq_opts *opts)
 	pair_cq = opts;
 }
 
-static void open_end(struct vqp_pair *pair, struct vqp_end *end, unsigned devices,
-		     const struct snt_qp_opts *given)
+static void open_vqp_end(struct vqp_pair *pair, struct vqp_end *end, unsigned devices,
+			 const struct snt_qp_opts *given)
 {
 	struct snt_adopted adopted[VQP_DEVICES_MAX];
 	struct snt_ctx_opts ctx_opts = { .size = sizeof(ctx_opts),
@@ -71,7 +71,7 @@ struct vqp_pair *vqp_pair_make(const unsigned devices[2],
 
 	pair->fabric = scripted_fabric_create(1);
 	for (int i = 0; i < 2; i++)
-		open_end(pair, &pair->end[i], devices[i], opts[i]);
+		open_vqp_end(pair, &pair->end[i], devices[i], opts[i]);
 	return pair;
 }
 
@@ -100,7 +100,7 @@ void vqp_pair_run(struct vqp_pair *pair, uint64_t seed)
 	scripted_run(pair->fabric, seed);
 }
 
-static void close_qp(struct vqp_pair *pair, struct vqp_end *end)
+static void close_pair_qp(struct vqp_pair *pair, struct vqp_end *end)
 {
 	struct snt_wc wc = { 0 };
 	int ret = snt_qp_close(end->qp, 77);
@@ -122,7 +122,7 @@ void vqp_pair_close(struct vqp_pair *pair)
 	for (int i = 0; i < 2; i++) {
 		struct vqp_end *end = &pair->end[i];
 
-		close_qp(pair, end);
+		close_pair_qp(pair, end);
 		assert_success(snt_cq_destroy(end->cq));
 		assert_success(snt_mem_release(end->mem));
 		assert_success(snt_ctx_destroy(end->ctx));

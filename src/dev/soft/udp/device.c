@@ -50,7 +50,8 @@ enum snt_path snt__udp_device_path(struct snt__udp_device *device, struct ibv_qp
  * packet, and its own structures. The size of our buffer is the best estimate of a
  * peer's.
  */
-static uint32_t window(const struct snt__udp_socket *socket, uint32_t mtu, uint32_t max)
+static uint32_t request_window(const struct snt__udp_socket *socket, uint32_t mtu,
+			       uint32_t max)
 {
 	uint64_t bytes = (uint64_t)socket->receive_bytes / 2 * mtu / (2 * mtu + 768);
 
@@ -80,10 +81,11 @@ static int make_core(struct snt__udp_device *device, const struct snt__udp_opts 
 	config.gid_count = 1;
 	config.netdev = device->address.netdev;
 	mtu = snt__mtu_bytes(config.mtu);
-	bytes = window(&device->socket, mtu, WINDOW_MAX);
+	bytes = request_window(&device->socket, mtu, WINDOW_MAX);
 	if (!config.request_window) {
 		config.request_window = bytes;
-		config.far_window = window(&device->socket, mtu, FAR_WINDOW_MAX);
+		config.far_window =
+			request_window(&device->socket, mtu, FAR_WINDOW_MAX);
 	}
 	if (!config.response_window)
 		config.response_window = bytes;
@@ -94,7 +96,8 @@ static int make_core(struct snt__udp_device *device, const struct snt__udp_opts 
 	return snt__soft_device_create(&config, &device->core);
 }
 
-static int start(struct snt__udp_device *device, const struct snt__udp_opts *opts)
+static int start_device(struct snt__udp_device *device,
+			const struct snt__udp_opts *opts)
 {
 	int ret;
 
@@ -115,7 +118,7 @@ static int start(struct snt__udp_device *device, const struct snt__udp_opts *opt
 	return ret;
 }
 
-static void free_device(struct snt__udp_device *device)
+static void free_udp_device(struct snt__udp_device *device)
 {
 	snt__udp_receiver_finish(&device->receiver);
 	snt__udp_sender_finish(&device->sender);
@@ -123,7 +126,8 @@ static void free_device(struct snt__udp_device *device)
 	snt__soft_free(device);
 }
 
-static int make(const struct snt__udp_opts *opts, struct snt__udp_device **device_out)
+static int make_udp_device(const struct snt__udp_opts *opts,
+			   struct snt__udp_device **device_out)
 {
 	struct snt__udp_device *device = snt__soft_alloc(1, sizeof(*device));
 	int ret;
@@ -146,7 +150,7 @@ static int make(const struct snt__udp_opts *opts, struct snt__udp_device **devic
 		ret = snt__udp_receiver_init(&device->receiver, &device->socket,
 					     &device->address);
 	if (ret) {
-		free_device(device);
+		free_udp_device(device);
 		return ret;
 	}
 	device->sender.gate = device->receiver.gate = &device->gate;
@@ -156,7 +160,7 @@ static int make(const struct snt__udp_opts *opts, struct snt__udp_device **devic
 
 /* Errors about the address are explained by the caller; -EAGAIN is that of
  * snt__thread_start(), which has explained it. */
-static int complain(const struct snt__udp_opts *opts, int ret)
+static int explain_open_error(const struct snt__udp_opts *opts, int ret)
 {
 	char text[SNT__GID_TEXT];
 
@@ -169,7 +173,8 @@ static int complain(const struct snt__udp_opts *opts, int ret)
 
 /* Opens what a child must not have: the socket, and everything that lets peers find the
  * device. */
-static int open_device(struct snt__udp_device *device, const struct snt__udp_opts *opts)
+static int open_udp_device(struct snt__udp_device *device,
+			   const struct snt__udp_opts *opts)
 {
 	uint32_t bytes = opts->buffer_bytes ? opts->buffer_bytes : SNT__UDP_BUFFER;
 	int ret = snt__udp_socket_open(&device->address, bytes, &device->socket);
@@ -178,7 +183,7 @@ static int open_device(struct snt__udp_device *device, const struct snt__udp_opt
 		return ret;
 	device->socket.gso &= !opts->no_gso;
 	snt__udp_rx_hold_init(&device->receiver.rx_hold, &device->socket);
-	ret = start(device, opts);
+	ret = start_device(device, opts);
 	if (ret) {
 		snt__udp_rx_hold_finish(&device->receiver.rx_hold);
 		close(device->socket.fd);
@@ -186,7 +191,7 @@ static int open_device(struct snt__udp_device *device, const struct snt__udp_opt
 	return ret;
 }
 
-static void close_device(struct snt__udp_device *device)
+static void close_udp_device(struct snt__udp_device *device)
 {
 	snt__udp_thread_stop(device);
 	snt__udp_fork_remove(device);
@@ -200,13 +205,13 @@ static int make_and_open(const struct snt__udp_opts *opts,
 			 struct snt__udp_device **device_out)
 {
 	struct snt__udp_device *device;
-	int ret = make(opts, &device);
+	int ret = make_udp_device(opts, &device);
 
 	if (ret)
 		return ret;
-	ret = open_device(device, opts);
+	ret = open_udp_device(device, opts);
 	if (ret)
-		free_device(device);
+		free_udp_device(device);
 	else
 		*device_out = device;
 	return ret;
@@ -232,7 +237,7 @@ int snt__udp_device_create(const struct snt__udp_opts *opts,
 	snt__udp_fork_hold();
 	ret = make_and_open(opts, device_out);
 	snt__udp_fork_release();
-	return ret ? complain(opts, ret) : 0;
+	return ret ? explain_open_error(opts, ret) : 0;
 }
 
 static bool has_options(const struct snt__udp_device *device,
@@ -257,7 +262,7 @@ int snt__udp_device_take(const struct snt__udp_opts *opts,
 	else
 		ret = -EADDRINUSE;
 	snt__udp_fork_release();
-	return ret ? complain(opts, ret) : 0;
+	return ret ? explain_open_error(opts, ret) : 0;
 }
 
 void snt__udp_device_use(struct snt__udp_device *device)
@@ -271,7 +276,7 @@ void snt__udp_device_use(struct snt__udp_device *device)
 static void end_device(struct snt__udp_device *device)
 {
 	if (!device->foreign)
-		close_device(device);
+		close_udp_device(device);
 	device->foreign = true;
 }
 
@@ -280,7 +285,7 @@ static int free_ended(struct snt__udp_device *device)
 	int ret = snt__soft_device_destroy(device->core);
 
 	if (!ret)
-		free_device(device);
+		free_udp_device(device);
 	return ret;
 }
 
