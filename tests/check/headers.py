@@ -17,12 +17,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tap import ROOT, Report, files, name
+from tap import ROOT, Report, files, first_code, name
 
 ADAPTER_LINES_MAX = 120
 CODE_LINES_MAX = 20
 CODE_TEST = ROOT / "tests/loop/header_code_test.c"
-CODE = re.compile(r"^/\*\n(?: \*(?: .*)?\n)*?((?: \*\t.*\n)(?: \*(?:\t.*)?\n)*)", re.M)
 MARKED = re.compile(r"/\* code of (\w+\.h) \*/\n(.*?)\n\t?/\* end of code \*/", re.S)
 # Event loops' own headers need more than C99 has.
 POSIX = "-D_POSIX_C_SOURCE=200809L"
@@ -51,12 +50,6 @@ def tested_code() -> dict:
             lines = [line[1:] for line in lines]
         found.setdefault(header, []).append("\n".join(lines))
     return {header: "\n\n".join(parts) for header, parts in found.items()}
-
-
-def first_code(header) -> str:
-    """What is indented in a header's first comment, up to the next text."""
-    match = CODE.search(header.read_text())
-    return re.sub(r"^ \*\t?", "", match[1], flags=re.M).strip() if match else ""
 
 
 def code_problems(header, tested: str):

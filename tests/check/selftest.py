@@ -96,8 +96,8 @@ MUTATIONS = [
      add("\nstatic void is_known_setting(void)\n{\n}\n")),
     ("names", "a function called by one word", "src/util/err.c",
      add("\nstatic __attribute__((cold)) void run(void)\n{\n}\n")),
-    ("readme", "an example that is not the compiled one", "README.md",
-     replace("static char buffer[4096];", "static char buffer[8192];")),
+    ("readme", "code that is not the tested one", "README.md",
+     replace(".lanes = 4", ".lanes = 5")),
     ("readme", "a dead link", "README.md", add("[x](docs/nowhere.md)\n")),
 ]
 

@@ -2,12 +2,14 @@
 """What the checks of the tree share: its files, and results as TAP."""
 
 import importlib.util
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 GENERATED = ("build", ".git")
+CODE = re.compile(r"^/\*\n(?: \*(?: .*)?\n)*?((?: \*\t.*\n)(?: \*(?:\t.*)?\n)*)", re.M)
 
 
 def files(*patterns: str):
@@ -21,6 +23,12 @@ def files(*patterns: str):
 
 def name(path: Path) -> str:
     return str(path.relative_to(ROOT))
+
+
+def first_code(header: Path) -> str:
+    """What is indented in a header's first comment, up to the next text."""
+    match = CODE.search(header.read_text())
+    return re.sub(r"^ \*\t?", "", match[1], flags=re.M).strip() if match else ""
 
 
 def output(*command: str) -> str:
