@@ -80,7 +80,10 @@
  * other notifications do. A remote key or address that the peer's device refuses ends
  * the lane that carried it: in an express message this is a notify lane, all of which end
  * together, so that every later WRITE_IMM fails, where a longer message would have cost
- * one data lane.
+ * one data lane. Express messages, and notifications, are sent before earlier ones on the
+ * notify lanes are acknowledged: if only an acknowledgement is lost, the peer may be
+ * notified of them although they are reported here as failed or flushed. Atomics and SENDs
+ * are never sent so early.
  * With DQPLB, fragments carry sequence numbers in their immediates, so that the sender
  * waits for no acknowledgement, and the receiver adds up the length; an immediate other
  * than 0 costs one more empty write. If only the acknowledgement of a fragment was
@@ -212,7 +215,9 @@ struct snt_qp_opts {
 	 * the SRQ, and recv_depth and recv_sge_max are ignored. */
 	struct snt_srq *srq;
 	/* SPRAY: a WRITE_IMM of at most so many bytes, and of at most a fragment, travels
-	 * with its notification, see above. 0: 4096; SNT_EXPRESS_OFF: none does. */
+	 * with its notification, see above. 0: 4096, or with adopted QPs none;
+	 * SNT_EXPRESS_OFF: none does. If it is set with adopted QPs, the notify QPs take
+	 * as many SGEs and inline bytes as the data QPs. */
 	uint32_t express_max;
 };
 

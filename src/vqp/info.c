@@ -100,7 +100,7 @@ int snt_qp_query(const struct snt_qp *qp, struct snt_qp_info *info_out)
 		.window = qp->peer_window,
 		.generation = qp->generation,
 		.sends = qp->tail - qp->head,
-		.sends_waiting = qp->tail - qp->next,
+		.sends_waiting = qp->tail - qp->next + qp->notifies_due,
 		.recvs = qp->data.tail - qp->data.head,
 		.recv_notifies = qp->notify.tail - qp->notify.head,
 		.express_max = qp->connected ? qp->express_max : 0,

@@ -22,7 +22,10 @@ void snt__qp_opts_default(struct snt_qp_opts *opts)
 	opts->send_sge_max = DEFAULT(opts->send_sge_max, 1);
 	opts->recv_sge_max = DEFAULT(opts->recv_sge_max, 1);
 	opts->fragment_size = DEFAULT(opts->fragment_size, UINT64_C(1) << 20);
-	opts->express_max = DEFAULT(opts->express_max, SNT_EXPRESS_DEFAULT);
+	/* The program's own notify QPs may be made for empty writes only. */
+	opts->express_max =
+		DEFAULT(opts->express_max,
+			opts->adopted_count ? SNT_EXPRESS_OFF : SNT_EXPRESS_DEFAULT);
 	opts->hop_limit = DEFAULT(opts->hop_limit, 64);
 	opts->timeout = DEFAULT(opts->timeout, 14);
 	opts->retry_count = DEFAULT(opts->retry_count, 7);

@@ -254,7 +254,8 @@ int snt_qp_modify(struct snt_qp *qp, const struct snt_qp_opts *user_change)
 	if (ret)
 		return ret;
 	qp->opts = opts;
-	snt__balance_set(qp);
+	if (change.balance || change.weights)
+		snt__balance_set(qp);
 	if (!qp->connected)
 		qp->fragment_size = opts.fragment_size;
 	snt__spray_update(qp);

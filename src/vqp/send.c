@@ -164,18 +164,14 @@ static bool has_read(const struct snt_qp *qp)
 	return qp->tail - qp->read_end < qp->tail - qp->head;
 }
 
-/* The lane that a WR in one piece goes to. An atomic may follow express messages on the
- * only notify lane, which leads to the device of the first data lane. */
+/* The lane that a WR in one piece goes to. Atomics never follow express messages on a notify
+ * lane: if only an acknowledgement were lost, the atomic would be reported as flushed and
+ * have been executed, and a program that repeats it would add twice. */
 static struct snt__lane *lane_of(const struct snt_qp *qp, const struct snt__slot *slot)
 {
-	struct snt__lane *notify = qp->extra;
-
-	if (snt__rules[slot->opcode].shape != SNT__SHAPE_ATOMIC)
-		return &qp->lane[qp->message_lane];
-	if (qp->notify_count == 1 && notify->alive && qp->under_way &&
-	    qp->under_way == snt__lane_under_way(notify))
-		return notify;
-	return qp->lane;
+	return snt__rules[slot->opcode].shape == SNT__SHAPE_ATOMIC
+		       ? qp->lane
+		       : &qp->lane[qp->message_lane];
 }
 
 static bool send_in_one_piece(struct snt_qp *qp, struct snt__slot *slot,

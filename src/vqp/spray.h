@@ -27,9 +27,11 @@
  * Something that is under way on a data lane could be overtaken, which is why E waits for
  * it, as any notification does.
  *
- * Failures: notify lanes end together. If a part of E fails, the lane ends with it; the
- * receive of E on that lane does not complete, nor does any after it, so that neither E
- * nor anything behind it is reported at the peer, whatever other lanes have carried.
+ * Failures: notify lanes end together. If a part of E fails before its receive has
+ * completed, the lane ends with it; the receive of E on that lane does not complete, nor
+ * does any after it, so that neither E nor anything behind it is reported at the peer,
+ * whatever other lanes have carried. If only the acknowledgement of E was lost, E and what
+ * was sent behind it on the notify lanes may be reported there, though they fail here.
  * What is behind E on other notify lanes may then have landed, as may fragments of any
  * WR that failed.
  *

@@ -143,12 +143,7 @@ static void what_waits_never_happened(void **state)
 			fill(pair, &first);
 			assert_success(post_verb(pair, verb, &second));
 			assert_success(loop_write(pair, 0, &third, 12288, 64));
-			/* An express message waits for the notify lanes only. */
-			assert_int_equal(waiting(pair->end[0].qp),
-					 verb == SNT_OP_WRITE_IMM &&
-							 schemes[i] == SNT_SCHEME_SPRAY
-						 ? 1
-						 : 2);
+			assert_int_equal(waiting(pair->end[0].qp), 2);
 			assert_success(snt_op_cancel(&second, SNT_CANCEL_ABORT));
 			assert_int_equal(loop_done_count, 0);
 			assert_error(snt_op_cancel(&second, SNT_CANCEL_ABORT), EALREADY,
