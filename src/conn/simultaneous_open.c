@@ -106,5 +106,5 @@ bool snt__simultaneous_awaits(struct snt_conn *conn)
 		return false;
 	snt__conn_enter(conn, SNT__CONN_AWAITING);
 	return !snt_timer_start_at(conn->conn_loop->loop, &conn->timer,
-				   conn->began_at + conn->setup_ns);
+				   snt__conn_deadline(conn));
 }

@@ -34,10 +34,11 @@ static int abort_qp(struct snt_op *op)
 /* Its completion can no longer be polled, and its QP has been told to end. */
 static bool is_op_lost(const struct snt_op *op)
 {
-	const struct snt_qp *qp = op->qp;
+	/* An op that is over may outlive its QP. */
+	const struct snt_qp *qp = op->state == SNT__OP_POSTED ? op->qp : NULL;
 	const struct snt_cq *cq;
 
-	if (!qp || !qp->closing || op->state != SNT__OP_POSTED)
+	if (!qp || !qp->closing)
 		return false;
 	cq = op->flags & SNT__OP_RECV ? qp->recv_cq : qp->cq;
 	return cq->unpollable;

@@ -164,6 +164,8 @@ void snt__op_end(struct snt_op *op, int reason)
 
 void snt__op_tell(struct snt_op *op)
 {
+	/* A deadline that is still set would end an op whose end has been reported. */
+	snt_timer_stop(&op->timer);
 	if (op->flags & SNT__OP_TOLD)
 		return;
 	set_result(op, op->reason);

@@ -233,13 +233,19 @@ int snt_op_post_batch(struct snt_qp *qp, struct snt_op *const *ops,
  * Receives
  */
 
-/* The QP has never been connected and never will be; its receives do not complete. */
+/* The QP has never been connected and never will be; its receives do not complete. They are
+ * listed newest first, and end in the order in which they were posted. */
 static void abandon_receives(struct snt_qp *qp)
 {
-	while (qp->early) {
-		struct snt_op *op = qp->early;
+	struct snt_op *oldest_first = NULL, *op;
 
+	while ((op = qp->early)) {
 		qp->early = op->next;
+		op->next = oldest_first;
+		oldest_first = op;
+	}
+	while ((op = oldest_first)) {
+		oldest_first = op->next;
 		op->flags &= ~SNT__OP_EARLY;
 		op->flags |= SNT__OP_NO_EFFECT;
 		snt__op_end(op, op->reason ? op->reason : -ECANCELED);

@@ -420,6 +420,57 @@ static void closing_may_be_cancelled_when_it_has_ended(void **state)
 	loop_pair_close(pair);
 }
 
+/* An op that was reported as cancelled no longer has a deadline, which would break the QP. */
+static void deadline_ends_with_the_report(void **state)
+{
+	struct loop_pair *pair = open_pair(2, false, NULL);
+	struct snt_op op = { .done = told, .released = released };
+	struct snt_qp_info info = SNT_INIT(info);
+
+	(void)state;
+	assert_success(loop_write(pair, 0, &op, 0, 8));
+	assert_success(snt_op_timeout(&op, 1000, SNT_CANCEL_ABORT));
+	assert_success(snt_op_cancel(&op, SNT_CANCEL_DETACH));
+	dispatch(pair);
+	expect(1, 0);
+	now_ns += 1000;
+	dispatch(pair);
+	assert_success(snt_qp_query(pair->end[0].qp, &info));
+	assert_int_equal(info.state, SNT_QP_CONNECTED);
+	loop_pair_settle(pair);
+	loop_pair_close(pair);
+}
+
+static struct snt_op *abandoned[3];
+static unsigned abandoned_count;
+
+static void note_abandoned(struct snt_op *op)
+{
+	abandoned[abandoned_count++] = op;
+}
+
+/* Of a QP that was never connected, and is gone by then: cancelling looks at the op alone. */
+static void receives_end_in_posting_order(void **state)
+{
+	struct loop_pair *pair = open_pair(1, true, NULL);
+	struct snt_op op[3] = { { .done = note_abandoned },
+				{ .done = note_abandoned },
+				{ .done = note_abandoned } };
+	struct snt_sge to = loop_sge(pair, 0, 0, 64);
+
+	(void)state;
+	for (unsigned i = 0; i < 3; i++)
+		assert_success(snt_op_recv(pair->end[0].qp, &op[i], &to));
+	assert_success(snt_qp_destroy(pair->end[0].qp));
+	pair->end[0].qp = NULL;
+	assert_error(snt_op_cancel(&op[1], SNT_CANCEL_DETACH), EALREADY, "");
+	dispatch(pair);
+	assert_int_equal(abandoned_count, 3);
+	for (unsigned i = 0; i < 3; i++)
+		assert_ptr_equal(abandoned[i], &op[i]);
+	loop_pair_close(pair);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -436,6 +487,8 @@ int main(void)
 		cmocka_unit_test(closing_has_a_deadline_and_can_be_joined_again),
 		cmocka_unit_test(closing_may_end_unwatched),
 		cmocka_unit_test(closing_may_be_cancelled_when_it_has_ended),
+		cmocka_unit_test(deadline_ends_with_the_report),
+		cmocka_unit_test(receives_end_in_posting_order),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
