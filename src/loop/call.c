@@ -79,6 +79,12 @@ static void take_inbox(struct snt_loop *loop)
 	loop->calls_end = end;
 }
 
+/* Other threads may just be told that it is. */
+static bool is_call_queued(const struct snt_call *call)
+{
+	return __atomic_load_n(&call->queued, __ATOMIC_RELAXED) != NOT_QUEUED;
+}
+
 void snt__call_run(struct snt__round *run, int reserve)
 {
 	struct snt_loop *loop = run->loop;
@@ -87,7 +93,7 @@ void snt__call_run(struct snt__round *run, int reserve)
 	while (!run->gone && run->left > reserve && loop->calls) {
 		struct snt_call *call = loop->calls;
 
-		snt__assert(call->queued != NOT_QUEUED);
+		snt__assert(is_call_queued(call));
 		loop->calls = call->next;
 		if (!loop->calls)
 			loop->calls_end = &loop->calls;
@@ -104,7 +110,7 @@ bool snt__call_has_programs(struct snt_loop *loop)
 
 	take_inbox(loop);
 	for (const struct snt_call *at = loop->calls; at; at = at->next)
-		found |= at->queued == OF_PROGRAM;
+		found |= __atomic_load_n(&at->queued, __ATOMIC_RELAXED) == OF_PROGRAM;
 	return found;
 }
 
