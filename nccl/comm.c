@@ -70,8 +70,7 @@ static int create_grants(struct comm *comm)
 	if (!comm->grants)
 		return -1;
 	return snt_mem_register(process_ctx(), comm->grants, GRANTS_BYTES,
-				SNT_ACCESS_LOCAL_WRITE | SNT_ACCESS_REMOTE_WRITE,
-				&comm->grant_mem);
+				SNT_ACCESS_LOCAL_WRITE, &comm->grant_mem);
 }
 
 int comm_create(enum comm_role role, const struct virtual_device *device,

@@ -12,8 +12,9 @@
 #include "dev/mem.h"
 
 /*
- * Physical WRs are filled in here and nowhere else: runs of fragments with one SGE each
- * by snt__build_words(), all other WRs by snt__build_kind(), snt__build_sge() or
+ * Physical WRs that carry a program's data or notify its peer are filled in here and
+ * nowhere else (markers and memory windows fill in their own): runs of fragments with one
+ * SGE each by snt__build_words(), all other WRs by snt__build_kind(), snt__build_sge() or
  * snt__build_list() for local memory, and snt__build_target() or snt__build_atomic() for
  * the peer's. wr_id and next are the caller's, and so is the choice of keys: local ones
  * by the lane's device, remote ones by its remote device.

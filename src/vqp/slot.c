@@ -15,11 +15,9 @@ uint32_t snt__slot_cut(struct snt_qp *qp, uint32_t position, uint8_t device,
 		if (part > length)
 			part = length;
 		if (part)
-			to[count++] = (struct ibv_sge){
-				.addr = (uintptr_t)sge->addr + state->offset,
-				.length = part,
-				.lkey = sge->mem->local_key[device],
-			};
+			snt__build_sge(&to[count++],
+				       (uintptr_t)sge->addr + state->offset, part,
+				       sge->mem->local_key[device]);
 		state->offset += part;
 		length -= part;
 		if (state->offset == sge->length) {

@@ -268,7 +268,7 @@ static void make_qp(struct device *device)
 	};
 
 	CHECK((device->pd = verbs.ibv_alloc_pd(device->context)));
-	/* Whether it can be done is asked with a descriptor that is none. */
+	/* NCCL asks with an invalid descriptor whether it can be done. */
 	if (verbs.ibv_reg_dmabuf_mr)
 		CHECK(!verbs.ibv_reg_dmabuf_mr(device->pd, 0, 0, 0, -1, 0) &&
 		      errno == EOPNOTSUPP);
