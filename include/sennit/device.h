@@ -124,6 +124,7 @@ struct snt_device_stats {
 	 * and drops are likely: set the sysctl net.core.rmem_max to what is wanted. */
 	uint32_t receive_buffer;
 	uint32_t receive_buffer_wanted;
+	uint64_t lost_by_fault; /* packets that snt_device_fail() has lost */
 };
 
 /**

@@ -3,6 +3,7 @@
 #define SNT_DEV_PROVIDER_H
 
 #include <sennit/device.h>
+#include <sennit/fault.h>
 #include <stdbool.h>
 
 #include "util/setting.h"
@@ -50,6 +51,11 @@ struct snt__provider {
 			     struct snt_device_stats *stats_out);
 	void (*lane_stats)(struct ibv_context *context, struct ibv_qp *qp,
 			   struct snt__lane_stats *stats_out);
+	/* Makes the device fail, or ends that. Return 0, or -EIO: the device is dead.
+	 * NULL: it does not fail on purpose. */
+	int (*fail)(struct ibv_context *context, enum snt_fault kind,
+		    uint64_t after_sent);
+	int (*heal)(struct ibv_context *context);
 	/* A thread is about to sleep until the device has something for it. Returns how
 	 * many fds the thread has to watch as well: packets advance only if rx_return()
 	 * reports which of them are readable, as a set of bits. A thread that got fds

@@ -21,7 +21,6 @@ from tap import ROOT, Report, files, first_code, name
 
 ADAPTER_LINES_MAX = 120
 CODE_LINES_MAX = 20
-CODE_TEST = ROOT / "tests/loop/header_code_test.c"
 MARKED = re.compile(r"/\* code of (\w+\.h) \*/\n(.*?)\n\t?/\* end of code \*/", re.S)
 # Event loops' own headers need more than C99 has.
 POSIX = "-D_POSIX_C_SOURCE=200809L"
@@ -42,20 +41,21 @@ def problems(compiler: str, language: str, standard: str, header, *options) -> l
 
 
 def tested_code() -> dict:
-    """By header, the marked parts of the test, without the indentation of its functions."""
+    """By header, the marked parts of tests, without the indentation of their functions."""
     found = {}
-    for header, part in MARKED.findall(CODE_TEST.read_text()):
-        lines = part.rstrip().split("\n")
-        if lines[0].startswith("\t"):
-            lines = [line[1:] for line in lines]
-        found.setdefault(header, []).append("\n".join(lines))
+    for test in files("tests/**/*_test.c"):
+        for header, part in MARKED.findall(test.read_text()):
+            lines = part.rstrip().split("\n")
+            if lines[0].startswith("\t"):
+                lines = [line[1:] for line in lines]
+            found.setdefault(header, []).append("\n".join(lines))
     return {header: "\n\n".join(parts) for header, parts in found.items()}
 
 
 def code_problems(header, tested: str):
     code = first_code(header)
     if code != tested:
-        yield f"{name(header)} and {name(CODE_TEST)} differ"
+        yield f"{name(header)} and the test that has its code differ"
     if len(code.split("\n")) > CODE_LINES_MAX:
         yield f"{len(code.split(chr(10)))} lines; {CODE_LINES_MAX} are enough"
 

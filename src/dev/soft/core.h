@@ -7,6 +7,7 @@
 #include "dev/soft/cq.h"
 #include "dev/soft/device.h"
 #include "dev/soft/event.h"
+#include "dev/soft/fault.h"
 #include "dev/soft/mad.h"
 #include "dev/soft/memory.h"
 #include "dev/soft/timer.h"
@@ -15,6 +16,7 @@
  * The inside of a soft device, shared by its files:
  *
  *	device.c       creation, port, GIDs
+ *	fault.c        faults on purpose
  *	context.c      contexts that programs have opened
  *	input.c        packets come in: to which QP
  *	burst.c        packets that stand for several
@@ -55,6 +57,7 @@ struct snt__soft_device {
 	struct snt__soft_stats stats;
 	bool port_up;
 	bool dead;
+	struct snt__soft_fault fault;
 	uint32_t burst_max; /* packets that the current input may stand for */
 	const struct snt__soft_source *source; /* of its payload; NULL: it came along */
 	uint64_t source_skip;		       /* bytes that were executed before */

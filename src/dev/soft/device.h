@@ -164,6 +164,7 @@ struct snt__soft_stats {
 	uint64_t rnr_out;
 	uint64_t rnr_in;
 	uint64_t cq_overruns;
+	uint64_t lost_by_fault; /* packets, in both directions: fault.h */
 };
 
 const struct snt__soft_stats *snt__soft_device_stats(

@@ -63,6 +63,10 @@ void snt__soft_deliver(struct snt__soft_device *device,
 {
 	bool wanted = false;
 
+	if (device->fault.in) {
+		device->stats.lost_by_fault++;
+		return;
+	}
 	if (device->port_up && pkey_valid(packet->pkey)) {
 		if (snt__wire_transport(packet->opcode) == SNT__WIRE_UD)
 			wanted = input_datagram(device, path, packet, now);

@@ -52,6 +52,38 @@ static unsigned take_turns(struct snt__soft_device *device,
 	return count;
 }
 
+static unsigned take_packets(struct snt__soft_device *device,
+			     struct snt__soft_packet *packets, unsigned max,
+			     uint64_t now, struct snt__link *held)
+{
+	unsigned count = snt__soft_mad_output(device, packets, max, now);
+
+	return count + take_turns(device, packets + count, max - count, now, held);
+}
+
+static bool loses_output(const struct snt__soft_device *device)
+{
+	return device->fault.out || !device->port_up;
+}
+
+/* A fault occurs after some of these packets. What would have followed is lost as well:
+ * the driver does not come back for it. */
+static unsigned output_until_fault(struct snt__soft_device *device,
+				   struct snt__soft_packet *packets, unsigned count,
+				   unsigned max, uint64_t now, struct snt__link *held)
+{
+	unsigned left = snt__soft_fault_sent(device, count);
+
+	device->stats.lost_by_fault += count - left;
+	while (left < max && loses_output(device)) {
+		count = take_turns(device, packets + left, max - left, now, held);
+		if (!count)
+			break;
+		device->stats.lost_by_fault += count;
+	}
+	return left;
+}
+
 /* Packets for a port that is down are dropped, so that retries run out. */
 static unsigned output_packets(struct snt__soft_device *device,
 			       struct snt__soft_packet *packets, unsigned max,
@@ -62,11 +94,13 @@ static unsigned output_packets(struct snt__soft_device *device,
 	device->kicked = false;
 	if (max > SNT__SOFT_OUTPUT_MAX)
 		max = SNT__SOFT_OUTPUT_MAX;
-	count = snt__soft_mad_output(device, packets, max, now);
-	count += take_turns(device, packets + count, max - count, now, held);
-	while (count && !device->port_up)
-		count = snt__soft_mad_output(device, packets, max, now) +
-			take_turns(device, packets, max, now, held);
+	count = take_packets(device, packets, max, now, held);
+	while (count && loses_output(device)) {
+		device->stats.lost_by_fault += device->fault.out ? count : 0;
+		count = take_packets(device, packets, max, now, held);
+	}
+	if (device->fault.pending)
+		count = output_until_fault(device, packets, count, max, now, held);
 	device->stats.packets_out += count;
 	return count;
 }

@@ -268,6 +268,25 @@ static void while_one_sleeps_on_the_socket(void **state)
 	alarm(0);
 }
 
+/* They have been taken from the device, so that it does not lose them itself. */
+static void packets_held_up_are_lost_by_a_cut(void **state)
+{
+	struct side side[2];
+
+	(void)state;
+	side_timeout = SIDE_LOSSY;
+	sides_open(side, NULL);
+	faults_set((struct faults){ .full = 1000 });
+	side_post(&side[0], &side[1], IBV_WR_RDMA_WRITE, 1000);
+	assert_int_equal(side_stats(&side[0]).lost_by_fault, 0);
+	assert_success(snt__udp_device_fail(side->device, SNT_FAULT_CUT_OUT, 0));
+	assert_true(side_stats(&side[0]).lost_by_fault > 0);
+	faults_set((struct faults){ 0 });
+	assert_success(snt__udp_device_heal(side->device));
+	assert_int_equal(side_wait(&side[0]), IBV_WC_SUCCESS);
+	sides_close(side);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -277,6 +296,7 @@ int main(void)
 		cmocka_unit_test_setup(while_others_want_to_send, set_up),
 		cmocka_unit_test_setup(while_a_poller_tries_again, set_up),
 		cmocka_unit_test_setup(while_one_sleeps_on_the_socket, set_up),
+		cmocka_unit_test_setup(packets_held_up_are_lost_by_a_cut, set_up),
 	};
 
 	return cmocka_run_group_tests_name("udp_full", tests, NULL, NULL);

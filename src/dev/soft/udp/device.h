@@ -100,6 +100,11 @@ void snt__udp_device_stats(struct snt__udp_device *device,
 void snt__udp_lane_stats(struct snt__udp_device *device, struct ibv_qp *qp,
 			 struct snt__lane_stats *stats_out);
 
+/* See snt__provider. */
+int snt__udp_device_fail(struct snt__udp_device *device, enum snt_fault kind,
+			 uint64_t after_sent);
+int snt__udp_device_heal(struct snt__udp_device *device);
+
 /*
  * Internal
  */

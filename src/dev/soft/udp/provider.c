@@ -248,6 +248,17 @@ static void soft_lane_stats(struct ibv_context *context, struct ibv_qp *qp,
 	snt__udp_lane_stats(snt__udp_device_of(context), qp, stats_out);
 }
 
+static int soft_fail(struct ibv_context *context, enum snt_fault kind,
+		     uint64_t after_sent)
+{
+	return snt__udp_device_fail(snt__udp_device_of(context), kind, after_sent);
+}
+
+static int soft_heal(struct ibv_context *context)
+{
+	return snt__udp_device_heal(snt__udp_device_of(context));
+}
+
 static unsigned rx_borrow(struct ibv_context *context, int fds[SNT__RX_FDS])
 {
 	return snt__udp_rx_borrow(snt__udp_device_of(context), fds);
@@ -269,6 +280,8 @@ const struct snt__provider snt__provider_soft = {
 	.path = soft_path,
 	.device_stats = soft_device_stats,
 	.lane_stats = soft_lane_stats,
+	.fail = soft_fail,
+	.heal = soft_heal,
 	.rx_borrow = rx_borrow,
 	.rx_return = rx_return,
 };

@@ -450,6 +450,17 @@ bool snt__udp_send_posted(struct snt__udp_sender *sender,
 	return send_or_want(sender, device, now, SNT__UDP_POSTED);
 }
 
+unsigned snt__udp_sender_discard(struct snt__udp_sender *sender)
+{
+	unsigned packets = 0;
+
+	for (unsigned i = sender->next; i < sender->count; i++)
+		packets += sender->messages[i].packets;
+	sender->next = sender->count = 0;
+	sender->used = 0;
+	return packets;
+}
+
 int snt__udp_sender_init(struct snt__udp_sender *sender, struct snt__udp_socket *socket,
 			 const struct snt__udp_address *address)
 {

@@ -95,6 +95,10 @@ bool snt__udp_send(struct snt__udp_sender *sender, struct snt__soft_device *devi
 bool snt__udp_send_posted(struct snt__udp_sender *sender,
 			  struct snt__soft_device *device, uint64_t now);
 
+/* Drops messages that wait until the socket has room. Returns how many packets were in
+ * them. No thread is sending. */
+unsigned snt__udp_sender_discard(struct snt__udp_sender *sender);
+
 /* Does a message wait until the socket has room? */
 static inline bool snt__udp_sender_stalled(const struct snt__udp_sender *sender)
 {
