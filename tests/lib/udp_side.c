@@ -13,6 +13,14 @@
 #include "lib/rc.h"
 
 uint8_t side_timeout = SIDE_PATIENT;
+static unsigned open_sides;
+
+void sides_leave_failed(void)
+{
+	if (open_sides)
+		loopback_move();
+	open_sides = 0;
+}
 
 struct snt__udp_address side_address(unsigned number)
 {
@@ -34,6 +42,7 @@ void side_open(struct side *side, unsigned number, const struct snt__udp_opts *o
 	all.address = &address;
 	memset(side, 0, sizeof(*side));
 	assert_success(snt__udp_device_create(&all, &side->device));
+	open_sides++;
 	side->control = snt__soft_control();
 	side->context = snt__soft_device_context(side->device->core);
 	side->bytes = calloc(1, SIDE_BYTES);
@@ -94,6 +103,7 @@ void side_close(struct side *side)
 	assert_success(side->control->dereg_mr(side->mr));
 	assert_success(side->control->dealloc_pd(side->pd));
 	assert_success(snt__udp_device_destroy(side->device));
+	open_sides--;
 	free(side->bytes);
 }
 
