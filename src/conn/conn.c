@@ -14,6 +14,7 @@
 #include "util/err.h"
 #include "util/opts.h"
 #include "vqp/cq.h"
+#include "vqp/qp.h"
 
 #define MS_NS	       UINT64_C(1000000)
 #define BACK_OFF_FIRST (10 * MS_NS)

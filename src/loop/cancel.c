@@ -7,8 +7,9 @@
 
 #include "loop/op.h"
 #include "util/err.h"
-#include "vqp/cq.h"
 #include "vqp/cancel.h"
+#include "vqp/cq.h"
+#include "vqp/qp.h"
 
 static int abort_qp(struct snt_op *op)
 {

@@ -11,6 +11,7 @@
 #include "loop/loop.h"
 #include "util/err.h"
 #include "vqp/cq.h"
+#include "vqp/notify.h"
 
 int snt__channel_drain(struct snt__channel *channel)
 {

@@ -10,7 +10,7 @@
 #include "loop/spin.h"
 #include "util/fork.h"
 #include "util/list.h"
-#include "vqp/notify.h"
+#include "vqp/loop_base.h"
 
 /*
  * A loop, which one thread at a time uses. Its fd is created by the first call that

@@ -10,6 +10,7 @@
 #include "vqp/cancel.h"
 #include "vqp/cq.h"
 #include "vqp/mw.h"
+#include "vqp/qp.h"
 #include "vqp/srq.h"
 
 /* WRs that are posted at once, and so the most for one doorbell. */

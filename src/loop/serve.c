@@ -10,6 +10,8 @@
 #include "loop/loop.h"
 #include "util/err.h"
 #include "vqp/cq.h"
+#include "vqp/cq_poll.h"
+#include "vqp/notify.h"
 
 #define BATCH 32
 

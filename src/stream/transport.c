@@ -11,6 +11,7 @@
 #include "util/err.h"
 #include "util/opts.h"
 #include "vqp/cq.h"
+#include "vqp/qp.h"
 
 /* Of a QP. One is reserved for the message of an abort. */
 #define WRS_MIN	  9

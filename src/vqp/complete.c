@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "vqp/qp.h"
+#include "vqp/ready_list.h"
 #include "vqp/route.h"
 
 /* The first error wins, except that a flush is only the consequence of another

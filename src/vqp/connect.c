@@ -14,6 +14,7 @@
 #include "vqp/card.h"
 #include "vqp/layout.h"
 #include "vqp/qp.h"
+#include "vqp/ready_list.h"
 #include "vqp/spray.h"
 
 #define READ_DEPTH_DEFAULT 16

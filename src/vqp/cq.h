@@ -2,11 +2,16 @@
 #ifndef SNT_VQP_CQ_H
 #define SNT_VQP_CQ_H
 
+#include <infiniband/verbs.h>
 #include <sennit/cq.h>
 
-#include "vqp/notify.h"
-#include "vqp/qp.h"
+#include "dev/deferred_release.h"
+#include "util/list.h"
+#include "vqp/ready.h"
 #include "vqp/route.h"
+
+struct snt_ctx;
+struct snt_loop;
 
 /* One physical CQ and the CQEs that lanes have reserved in it. */
 struct snt__physical {
@@ -20,6 +25,26 @@ struct snt__physical {
 	uint32_t unacked;	 /* events that were taken */
 	struct snt_qp *draining; /* QPs that wait until it has been found empty */
 	struct snt_cq *owner;
+};
+
+/* What a CQ keeps for the thread that sleeps until it has something: notify.h. */
+struct snt__notify {
+	bool events; /* the physical CQs have channels */
+	bool served; /* polled by the layer above, not by the program */
+	bool has_held;
+	uint32_t held_from; /* which physical CQ */
+	struct ibv_wc held;
+	struct snt__link all; /* in a list of its loop */
+
+	/* Of the layer above. `idle` is set while that layer expects nothing but an
+	 * event; called when this no longer holds. */
+	void (*idle)(struct snt_cq *cq);
+	bool stale;  /* a look may have found a CQE whose event is still to come */
+	bool failed; /* it can no longer be polled */
+	bool *gone;  /* set when the CQ is destroyed */
+	struct snt__link pending;
+	void (*ready)(void *arg, struct snt_cq *cq); /* of the program */
+	void *ready_arg;
 };
 
 /* Physical CQEs that are taken at once. */
@@ -52,26 +77,15 @@ struct snt_cq {
 	struct ibv_wc batch[SNT__BATCH];
 };
 
-/*
- * Finds or adds a physical CQ on a device with room for this many CQEs, and if possible
- * with all the room that is wanted; the search begins with the hinted one. -ENOSPC with
- * both numbers if there cannot be one.
- */
-int snt__cq_reserve(struct snt_cq *cq, unsigned device, uint32_t count, uint32_t room,
-		    uint32_t hint, uint32_t *index_out);
-/* The same in a physical CQ of the program's choice. */
-int snt__cq_find(const struct snt_cq *cq, const struct ibv_cq *physical,
-		 uint32_t *index_out);
-int snt__cq_reserve_at(struct snt_cq *cq, uint32_t index, uint32_t count);
-void snt__cq_unreserve(struct snt_cq *cq, uint32_t index, uint32_t count);
+/* Is there one physical CQ, and nothing else to look at? */
+static inline void snt__cq_find_only(struct snt_cq *cq)
+{
+	struct ibv_cq *only = cq->physical->cq;
+	bool alone =
+		cq->physical_count == 1 && !cq->notify.served && !cq->notify.has_held;
 
-/* Destroys a CQ that has no QPs and was never given to the program. */
-void snt__cq_abandon(struct snt_cq *cq);
-
-/* A physical CQ is broken: -EIO, with a sentence that names its device. */
-int snt__cq_cannot_poll(struct snt_cq *cq, const struct snt__physical *from);
-
-/* Takes a QP off the list. */
-void snt__cq_forget(struct snt_cq *cq, struct snt__ready *ready);
+	cq->front.only = only;
+	cq->front.poll = alone ? &only->context->ops.poll_cq : NULL;
+}
 
 #endif

@@ -13,10 +13,13 @@
 #include "util/lines.h"
 #include "util/opts.h"
 #include "vqp/cq.h"
+#include "vqp/cq_create.h"
+#include "vqp/cq_physical.h"
 #include "vqp/layout.h"
-#include "vqp/qp_num.h"
 #include "vqp/options.h"
 #include "vqp/qp.h"
+#include "vqp/qp_num.h"
+#include "vqp/ready_list.h"
 #include "vqp/srq.h"
 
 /*

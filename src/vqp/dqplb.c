@@ -19,6 +19,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "vqp/ready_list.h"
 #include "vqp/route.h"
 #include "vqp/spread.h"
 

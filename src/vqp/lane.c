@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "vqp/qp.h"
+#include "vqp/ready_list.h"
 
 void snt__lane_update(struct snt__lane *lane)
 {

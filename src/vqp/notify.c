@@ -4,8 +4,10 @@
 #include <errno.h>
 #include <string.h>
 
+#include "dev/ctx.h"
 #include "util/err.h"
 #include "vqp/cq.h"
+#include "vqp/cq_physical.h"
 
 /* Acknowledging takes a lock, so it is done for many at once. */
 #define UNACKED_MAX 64
@@ -54,15 +56,4 @@ void snt__cq_take_event(struct snt__physical *physical)
 	physical->armed = false;
 	if (++physical->unacked >= UNACKED_MAX)
 		snt__cq_ack(physical);
-}
-
-void snt__cq_ack(struct snt__physical *physical)
-{
-	const struct snt_cq *cq = physical->owner;
-
-	if (!physical->unacked)
-		return;
-	cq->ctx->device[physical->device]->control.ack_cq_events(physical->cq,
-								 physical->unacked);
-	physical->unacked = 0;
 }

@@ -6,8 +6,9 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "dev/ctx.h"
+#include "dev/device.h"
 #include "util/err.h"
-#include "vqp/cq.h"
 
 #define DEFAULT(field, value) ((field) ? (field) : (value))
 

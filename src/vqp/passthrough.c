@@ -10,6 +10,7 @@
 #include "vqp/check.h"
 #include "vqp/layout.h"
 #include "vqp/post_single.h"
+#include "vqp/ready_list.h"
 #include "vqp/srq.h"
 
 _Static_assert((int)SNT_SEND_FENCE == (int)IBV_SEND_FENCE &&

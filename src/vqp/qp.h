@@ -7,9 +7,10 @@
 
 #include "dev/ctx.h"
 #include "dev/mem.h"
-#include "vqp/refused_wr.h"
 #include "vqp/lane.h"
 #include "vqp/mailbox.h"
+#include "vqp/ready.h"
+#include "vqp/refused_wr.h"
 
 /*
  * The send ring. Accepted WRs are added at tail, cut into fragments in order by
@@ -78,14 +79,6 @@ struct snt__recv_ring {
 	uint32_t done; /* of DQPLB notifications: the next to be matched */
 	uint32_t tail;
 	int32_t refusal; /* why nothing can be posted, or 0 */
-};
-
-/* An entry in a virtual CQ's list of QPs that may have something to report. */
-struct snt__ready {
-	struct snt__ready *next;
-	struct snt_qp *qp;
-	bool listed;
-	bool receives; /* reports receives, else sends */
 };
 
 /* The program's wr_ids of one queue of a pass-through lane, a ring by sequence number. */
@@ -389,15 +382,5 @@ void snt__dqplb_break(struct snt_qp *qp);
 int snt__dqplb_fill(struct snt_qp *qp, struct snt__lane *lane);
 /* Is there room for so many more? */
 bool snt__dqplb_window_open(struct snt_qp *qp, uint32_t count);
-
-/* cq.c: puts a QP on the list. */
-void snt__cq_list(struct snt_cq *cq, struct snt__ready *ready);
-
-/* The QP may have something to report. */
-static inline void snt__cq_ready(struct snt_cq *cq, struct snt__ready *ready)
-{
-	if (!ready->listed)
-		snt__cq_list(cq, ready);
-}
 
 #endif

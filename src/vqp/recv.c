@@ -13,6 +13,7 @@
 
 #include "vqp/check.h"
 #include "vqp/passthrough.h"
+#include "vqp/ready_list.h"
 
 /*
  * A device may queue a receive and still report failure. The only safe answer is to

@@ -2,6 +2,7 @@
 #include "vqp/refused_wr.h"
 
 #include "vqp/passthrough.h"
+#include "vqp/ready_list.h"
 
 static void give_up_passthrough(struct snt_qp *qp, int err)
 {

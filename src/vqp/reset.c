@@ -15,6 +15,7 @@
 #include "vqp/layout.h"
 #include "vqp/options.h"
 #include "vqp/qp.h"
+#include "vqp/ready_list.h"
 #include "vqp/spray.h"
 
 /* A generation, with room for the number of a lane. */

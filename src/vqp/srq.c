@@ -9,7 +9,9 @@
 #include "util/lines.h"
 #include "util/opts.h"
 #include "vqp/cq.h"
+#include "vqp/cq_physical.h"
 #include "vqp/passthrough.h"
+#include "vqp/ready_list.h"
 
 #define DEPTH_DEFAULT 1024
 

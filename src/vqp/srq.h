@@ -2,15 +2,20 @@
 #ifndef SNT_VQP_SRQ_H
 #define SNT_VQP_SRQ_H
 
+#include <infiniband/verbs.h>
 #include <sennit/srq.h>
 
-#include "vqp/qp.h"
+#include "util/list.h"
 
 /*
  * A shared receive queue. The device knows its receives by the number of their slot and
  * a tag of the queue's own (lane.h): a failed completion defines nothing but the wr_id,
  * and no lane has the same tag.
  */
+
+struct snt_qp;
+struct snt_qp_opts;
+struct snt__physical;
 
 struct snt__srq_slot {
 	uint64_t wr_id;
@@ -35,8 +40,6 @@ struct snt_srq {
 	/* Of src/loop: the function that ends what is left when it is destroyed. */
 	void (*abandon)(struct snt_srq *srq);
 };
-
-struct snt__physical;
 
 /* For ops as well. */
 int snt__srq_post_recv(struct snt_srq *srq, const struct snt_recv_wr *wr,

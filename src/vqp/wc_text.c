@@ -11,6 +11,7 @@
 
 #include "util/err.h"
 #include "vqp/cq.h"
+#include "vqp/qp.h"
 
 static _Thread_local char buffer[SNT__ERR_TEXT_MAX];
 

@@ -11,6 +11,7 @@
 #include "lib/devices/null.h"
 #include "lib/test.h"
 #include "vqp/cq.h"
+#include "vqp/qp.h"
 
 #define COUNT 16
 

@@ -6,48 +6,17 @@
  * on a list; what the list's QPs have to report fills the rest of the array.
  */
 #define SNT_NO_INLINE /* of snt_cq_poll(), which is here */
-#include "vqp/cq.h"
+#include "vqp/cq_poll.h"
 
 #include <errno.h>
-#include <limits.h>
-#include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "util/err.h"
-#include "util/lines.h"
-#include "util/opts.h"
+#include "vqp/cq_physical.h"
 #include "vqp/passthrough.h"
+#include "vqp/qp.h"
+#include "vqp/ready_list.h"
 #include "vqp/srq.h"
-
-#define DEPTH_DEFAULT	   4096
-#define PER_DEVICE_DEFAULT 16
-
-static atomic_uint cqs_made;
-
-void snt__cq_list(struct snt_cq *cq, struct snt__ready *ready)
-{
-	ready->listed = true;
-	ready->next = NULL;
-	*cq->ready_end = ready;
-	cq->ready_end = &ready->next;
-	if (__builtin_expect(cq->notify.idle != NULL, 0))
-		cq->notify.idle(cq);
-}
-
-void snt__cq_forget(struct snt_cq *cq, struct snt__ready *ready)
-{
-	struct snt__ready **link = &cq->front.ready;
-
-	while (*link && *link != ready)
-		link = &(*link)->next;
-	if (!*link)
-		return;
-	*link = ready->next;
-	if (!*link)
-		cq->ready_end = link;
-	ready->listed = false;
-}
 
 static __attribute__((noinline, cold)) void count_stray(struct snt_cq *cq,
 							unsigned device,
@@ -202,14 +171,6 @@ static inline int take_cqe_batch(struct snt_cq *cq, unsigned device,
 	return total;
 }
 
-__attribute__((noinline, cold)) int snt__cq_cannot_poll(
-	struct snt_cq *cq, const struct snt__physical *from)
-{
-	cq->unpollable = true;
-	return snt__fail(EIO, "%s: a CQ cannot be polled any more",
-			 cq->ctx->device[from->device]->name);
-}
-
 /* Batches of one physical CQ until it is empty or the array is full; the first has
  * been polled already. */
 static __attribute__((noinline)) int drain_physical(struct snt_cq *cq,
@@ -246,17 +207,6 @@ static int poll_physical(struct snt_cq *cq, struct snt__physical *from,
 	return count || from->draining ? drain_physical(cq, from, count, wc, max) : 0;
 }
 
-/* Is there one physical CQ, and nothing else to look at? */
-static void find_only(struct snt_cq *cq)
-{
-	struct ibv_cq *only = cq->physical->cq;
-	bool alone =
-		cq->physical_count == 1 && !cq->notify.served && !cq->notify.has_held;
-
-	cq->front.only = only;
-	cq->front.poll = alone ? &only->context->ops.poll_cq : NULL;
-}
-
 /* What can be reported without polling a physical CQ: what a look took, and WRs that
  * finished by other means. */
 static inline int take_waiting(struct snt_cq *cq, struct snt_wc *wc, int max)
@@ -266,7 +216,7 @@ static inline int take_waiting(struct snt_cq *cq, struct snt_wc *wc, int max)
 
 	if (__builtin_expect(notify->has_held, 0)) {
 		notify->has_held = false;
-		find_only(cq);
+		snt__cq_find_only(cq);
 		total = take_cqe_batch(cq, cq->physical[notify->held_from].device,
 				       &notify->held, 1, wc, true);
 	}
@@ -373,15 +323,15 @@ static __attribute__((noinline, cold)) int refuse_poll_of_loop(const struct snt_
 }
 
 /* Everything but the fast path. */
-static __attribute__((noinline)) int poll_slowly(struct snt_cq *cq, struct snt_wc *wc,
-						 int max)
+__attribute__((noinline)) int snt__cq_poll_slowly(struct snt_cq *cq, struct snt_wc *wc,
+						  int max)
 {
 	if (cq->notify.served)
 		return refuse_poll_of_loop(cq);
 	return max > 0 ? poll_all_physical(cq, wc, max) : 0;
 }
 
-static int take_first_physical(struct snt_cq *cq, int count, struct snt_wc *wc, int max)
+int snt__cq_take_first(struct snt_cq *cq, int count, struct snt_wc *wc, int max)
 {
 	return drain_physical(cq, cq->physical, count, wc, max);
 }
@@ -392,12 +342,11 @@ int snt_cq_poll(struct snt_cq *cq, struct snt_wc *wc, int max)
 	int count;
 
 	if (__builtin_expect(!front->poll || front->ready || max <= 0, 0))
-		return poll_slowly(cq, wc, max);
+		return snt__cq_poll_slowly(cq, wc, max);
 	/* An empty CQ is the most frequent case of all. */
 	count = (*front->poll)(front->only, max < SNT__BATCH ? max : SNT__BATCH,
 			       cq->batch);
-	return __builtin_expect(!count, 1) ? 0
-					   : take_first_physical(cq, count, wc, max);
+	return __builtin_expect(!count, 1) ? 0 : snt__cq_take_first(cq, count, wc, max);
 }
 
 int snt_cq_poll_one(struct snt_cq *cq, struct snt_wc *wc)
@@ -513,360 +462,4 @@ void snt_cq_set_stray_handler(struct snt_cq *cq,
 {
 	cq->stray = stray;
 	cq->stray_arg = arg;
-}
-
-/*
- * Creating and destroying
- */
-
-static int create_physical_cq(struct snt_cq *cq, unsigned device_index,
-			      struct ibv_cq **cq_out)
-{
-	const struct snt_device *device = cq->ctx->device[device_index];
-	struct snt__physical *physical = &cq->physical[cq->physical_count];
-	struct ibv_comp_channel *channel = NULL;
-	int ret;
-
-	if (!device->control.create_cq)
-		return snt__fail(EOPNOTSUPP,
-				 "%s has no control table; give its CQ in "
-				 "snt_cq_opts.adopted",
-				 device->name);
-	ret = cq->notify.events
-		      ? snt__loop_base(cq->loop)->channel(cq->loop, device, &channel)
-		      : 0;
-	if (ret)
-		return ret;
-	ret = device->control.create_cq(device->context, cq->depth, physical, channel,
-					(int)cq->comp_vector, cq_out);
-	return ret ? snt__fail(-ret, "%s: no CQ with %u entries on vector %u: %s",
-			       device->name, cq->depth, cq->comp_vector, strerror(-ret))
-		   : 0;
-}
-
-/* QPs are served alike if the turns of their CQs are in proportion to the CQEs that
- * these may hold. */
-static void share_turns(struct snt_cq *cq)
-{
-	cq->reserved_max = 0;
-	for (uint32_t i = 0; i < cq->physical_count; i++) {
-		if (cq->physical[i].reserved > cq->reserved_max)
-			cq->reserved_max = cq->physical[i].reserved;
-		cq->physical[i].due_rest = 0;
-	}
-}
-
-static int add_physical(struct snt_cq *cq, unsigned device_index,
-			struct ibv_cq *adopted)
-{
-	struct snt__physical *physical = &cq->physical[cq->physical_count];
-	struct ibv_cq *made = adopted;
-	int ret = adopted ? 0 : create_physical_cq(cq, device_index, &made);
-
-	if (ret)
-		return ret;
-	*physical = (struct snt__physical){ .cq = made,
-					    .device = device_index,
-					    .depth = made->cqe,
-					    .adopted = adopted != NULL,
-					    .owner = cq };
-	cq->physical_count++;
-	share_turns(cq);
-	find_only(cq);
-	if (cq->notify.events)
-		snt__loop_base(cq->loop)->cq_grown(cq);
-	return 0;
-}
-
-static int no_room(const struct snt_cq *cq, unsigned device, uint32_t count,
-		   uint32_t on_device)
-{
-	return snt__fail(
-		ENOSPC,
-		"%s: a lane may have %u completions at once, and the virtual "
-		"CQ has no CQ with that much room (depth %u, %u of them); raise "
-		"snt_cq_opts.depth or per_device",
-		cq->ctx->device[device]->name, count, cq->depth, on_device);
-}
-
-int snt__cq_find(const struct snt_cq *cq, const struct ibv_cq *physical,
-		 uint32_t *index_out)
-{
-	for (uint32_t i = 0; i < cq->physical_count; i++) {
-		if (cq->physical[i].cq != physical)
-			continue;
-		*index_out = i;
-		return 0;
-	}
-	return -ENOENT;
-}
-
-static void reserve_at(struct snt_cq *cq, uint32_t index, uint32_t count)
-{
-	cq->physical[index].reserved += count;
-	share_turns(cq);
-}
-
-int snt__cq_reserve_at(struct snt_cq *cq, uint32_t index, uint32_t count)
-{
-	struct snt__physical *physical = &cq->physical[index];
-
-	if (physical->depth - physical->reserved < count)
-		return no_room(cq, physical->device, count, 1);
-	reserve_at(cq, index, count);
-	return 0;
-}
-
-/* The first with that much room, beginning with the hinted one. */
-static bool find_physical_with_room(const struct snt_cq *cq, unsigned device,
-				    uint32_t room, uint32_t hint, uint32_t *index_out)
-{
-	for (uint32_t i = 0; i < cq->physical_count; i++) {
-		uint32_t at = (hint + i) % cq->physical_count;
-		const struct snt__physical *one = &cq->physical[at];
-
-		if (one->device != device || one->depth - one->reserved < room)
-			continue;
-		*index_out = at;
-		return true;
-	}
-	return false;
-}
-
-static uint32_t count_on(const struct snt_cq *cq, unsigned device)
-{
-	uint32_t count = 0;
-
-	for (uint32_t i = 0; i < cq->physical_count; i++)
-		count += cq->physical[i].device == device;
-	return count;
-}
-
-int snt__cq_reserve(struct snt_cq *cq, unsigned device, uint32_t count, uint32_t room,
-		    uint32_t hint, uint32_t *index_out)
-{
-	uint32_t on_device = count_on(cq, device);
-	bool may_grow =
-		!cq->adopted && on_device * cq->ctx->device_count < cq->physical_max;
-	bool found = find_physical_with_room(cq, device, room, hint, index_out);
-	int ret;
-
-	if (!found && !(may_grow && room <= cq->depth)) {
-		room = count;
-		found = find_physical_with_room(cq, device, room, hint, index_out);
-	}
-	if (!found) {
-		if (!may_grow || room > cq->depth)
-			return no_room(cq, device, count, on_device);
-		ret = add_physical(cq, device, NULL);
-		if (ret)
-			return ret;
-		*index_out = cq->physical_count - 1;
-	}
-	reserve_at(cq, *index_out, count);
-	return 0;
-}
-
-void snt__cq_unreserve(struct snt_cq *cq, uint32_t index, uint32_t count)
-{
-	cq->physical[index].reserved -= count;
-	share_turns(cq);
-}
-
-static int check_cq_depth(struct snt_cq *cq, const struct snt_cq_opts *opts)
-{
-	cq->depth = opts->depth ? opts->depth : DEPTH_DEFAULT;
-	for (unsigned i = 0; i < cq->ctx->device_count; i++) {
-		const struct snt_device_info *info =
-			&snt__port(cq->ctx->device[i])->info;
-
-		if (!info->cq_depth_max || cq->depth <= info->cq_depth_max)
-			continue;
-		if (opts->depth)
-			return snt__fail(EINVAL,
-					 "%s: CQs have at most %u entries, not %u",
-					 cq->ctx->device[i]->name, info->cq_depth_max,
-					 opts->depth);
-		cq->depth = info->cq_depth_max;
-	}
-	return 0;
-}
-
-/* A number of 0 is not known. */
-static int check_vector(struct snt_cq *cq, const struct snt_cq_opts *opts)
-{
-	cq->comp_vector = opts->comp_vector;
-	for (unsigned i = 0; i < cq->ctx->device_count; i++) {
-		uint32_t count = snt__port(cq->ctx->device[i])->info.comp_vector_count;
-
-		if (opts->comp_vector > INT_MAX ||
-		    (count && opts->comp_vector >= count))
-			return snt__fail(
-				EINVAL,
-				"%s: snt_cq_opts.comp_vector is %u; the device "
-				"has %u, numbered from 0",
-				cq->ctx->device[i]->name, opts->comp_vector, count);
-	}
-	return 0;
-}
-
-/* Stops if a device refuses, so that it can be tried again. */
-static int free_physical(struct snt_cq *cq)
-{
-	while (cq->physical_count) {
-		struct snt__physical *physical = &cq->physical[cq->physical_count - 1];
-		const struct snt_device *device = cq->ctx->device[physical->device];
-		int ret;
-
-		snt__cq_ack(physical);
-		ret = physical->adopted ? 0 : device->control.destroy_cq(physical->cq);
-		if (ret)
-			return snt__fail(-ret, "%s: a CQ cannot be destroyed: %s",
-					 device->name, strerror(-ret));
-		cq->physical_count--;
-	}
-	free(cq->physical);
-	cq->physical = NULL;
-	return 0;
-}
-
-static int check_notify(struct snt_cq *cq, const struct snt_cq_opts *opts)
-{
-	if (opts->ops > SNT_CQ_OPS_POLLED)
-		return snt__fail(EINVAL,
-				 "snt_cq_opts.ops is %u, which is none of its "
-				 "values",
-				 opts->ops);
-	if (opts->ops && !opts->loop)
-		return snt__fail(EINVAL, "a CQ with ops (snt_cq_opts.ops) needs a "
-					 "loop (snt_cq_opts.loop)");
-	if (opts->loop && snt__loop_base(opts->loop)->ctx != cq->ctx)
-		return snt__fail(EINVAL, "snt_cq_opts.loop is of another context");
-	cq->loop = opts->loop;
-	cq->notify.events = opts->loop && opts->ops != SNT_CQ_OPS_POLLED;
-	cq->notify.served = opts->ops;
-	if (cq->notify.events && opts->adopted)
-		return snt__fail(EINVAL, "adopted CQs cannot wake a loop: they have "
-					 "channels of their own, or none");
-	return 0;
-}
-
-static int set_up_cq(struct snt_cq *cq, const struct snt_cq_opts *opts)
-{
-	uint32_t per_device = opts->per_device ? opts->per_device : PER_DEVICE_DEFAULT;
-	int ret = check_cq_depth(cq, opts);
-
-	if (!ret)
-		ret = check_vector(cq, opts);
-	if (!ret)
-		ret = check_notify(cq, opts);
-	if (ret)
-		return ret;
-	if (per_device > SNT_CQ_PER_DEVICE_MAX)
-		return snt__fail(EINVAL,
-				 "snt_cq_opts.per_device is %u; it must be at most %d",
-				 per_device, SNT_CQ_PER_DEVICE_MAX);
-	cq->adopted = opts->adopted != NULL;
-	cq->physical_max = per_device * cq->ctx->device_count;
-	cq->physical = snt__lines_alloc(cq->physical_max, sizeof(*cq->physical));
-	if (!cq->physical)
-		return snt__fail(ENOMEM, "no memory for a virtual CQ");
-	for (unsigned i = 0; opts->adopted && i < cq->ctx->device_count; i++) {
-		if (!opts->adopted[i])
-			return snt__fail(EINVAL, "%s: its adopted CQ is NULL",
-					 cq->ctx->device[i]->name);
-		ret = add_physical(cq, i, opts->adopted[i]);
-		if (ret)
-			return ret;
-	}
-	return snt__route_init(&cq->route);
-}
-
-int snt_cq_create(struct snt_ctx *ctx, const struct snt_cq_opts *user_opts,
-		  struct snt_cq **cq_out)
-{
-	struct snt_cq_opts opts;
-	struct snt_cq *cq;
-	int ret = snt__ctx_check(ctx);
-
-	if (!ret)
-		ret = snt__opts_import(&opts, sizeof(opts), user_opts,
-				       "struct snt_cq_opts");
-	if (ret)
-		return ret;
-	cq = snt__lines_alloc(1, sizeof(*cq));
-	if (!cq)
-		return snt__fail(ENOMEM, "no memory for a virtual CQ");
-	cq->ctx = ctx;
-	cq->num = 1 + atomic_fetch_add(&cqs_made, 1);
-	cq->front.batch = cq->batch;
-	cq->front.batch_max = SNT__BATCH;
-	cq->front.take = take_first_physical;
-	cq->front.poll_all = poll_slowly;
-	cq->ready_end = &cq->front.ready;
-	snt__list_init(&cq->srqs);
-	ret = set_up_cq(cq, &opts);
-	if (ret) {
-		free_physical(cq);
-		free(cq);
-		return ret;
-	}
-	if (cq->loop)
-		snt__list_append(cq->notify.events
-					 ? &snt__loop_base(cq->loop)->event_cqs
-					 : &snt__loop_base(cq->loop)->polled_cqs,
-				 &cq->notify.all);
-	snt__ctx_add(ctx, SNT__CTX_CQS, 1);
-	*cq_out = cq;
-	return 0;
-}
-
-static int finish_cq(struct snt_cq *cq)
-{
-	int ret = free_physical(cq);
-
-	if (ret)
-		return ret;
-	snt__unlink(&cq->notify.all);
-	snt__unlink(&cq->notify.pending);
-	if (cq->notify.gone)
-		*cq->notify.gone = true;
-	snt__route_finish(&cq->route);
-	snt__ctx_add(cq->ctx, SNT__CTX_CQS, -1);
-	free(cq);
-	return 0;
-}
-
-int snt_cq_destroy(struct snt_cq *cq)
-{
-	if (!cq)
-		return 0;
-	if (cq->qp_count)
-		return snt__fail(EBUSY, "%u %s to this CQ; destroy %s first",
-				 cq->qp_count,
-				 cq->qp_count == 1 ? "QP reports" : "QPs report",
-				 cq->qp_count == 1 ? "it" : "them");
-	if (!snt__list_empty(&cq->srqs))
-		return snt__fail(EBUSY, "shared receive queues report to this CQ; "
-					"destroy them first");
-	/* Lanes that could not be destroyed hold on to their physical CQs. */
-	snt__deferred_releases_try(cq->ctx, cq);
-	return finish_cq(cq);
-}
-
-static int release_deferred_cq(void *owner)
-{
-	return finish_cq(owner);
-}
-
-void snt__cq_abandon(struct snt_cq *cq)
-{
-	struct snt__err_kept kept;
-	struct snt_ctx *ctx = cq->ctx;
-
-	snt__err_keep(&kept);
-	cq->deferred.home[0] = cq->loop;
-	if (snt_cq_destroy(cq))
-		snt__deferred_release_add(ctx, &cq->deferred, release_deferred_cq, cq);
-	snt__err_restore(&kept);
 }
