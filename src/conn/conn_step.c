@@ -8,6 +8,7 @@
 #include "conn/conn.h"
 #include "util/err.h"
 #include "vqp/cause.h"
+#include "vqp/failure.h"
 #include "vqp/passthrough.h"
 
 #define MS_NS UINT64_C(1000000)

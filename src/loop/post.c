@@ -8,9 +8,12 @@
 #include "loop/op.h"
 #include "util/err.h"
 #include "vqp/cancel.h"
+#include "vqp/close.h"
 #include "vqp/cq.h"
 #include "vqp/mw.h"
+#include "vqp/post.h"
 #include "vqp/qp.h"
+#include "vqp/recv.h"
 #include "vqp/srq.h"
 
 /* WRs that are posted at once, and so the most for one doorbell. */

@@ -7,6 +7,7 @@
 #include "stream/stream.h"
 #include "util/err.h"
 #include "vqp/qp.h"
+#include "vqp/recv.h"
 
 #define BATCH 16
 

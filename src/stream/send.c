@@ -11,6 +11,7 @@
 #include "stream/stream.h"
 #include "util/err.h"
 #include "util/minmax.h"
+#include "vqp/post.h"
 #include "vqp/qp.h"
 
 /* The most WRs of one post. */

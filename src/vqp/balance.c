@@ -7,6 +7,8 @@
  * recently took for a byte. A lane that was too slow for long is tried again with one
  * fragment, and its earlier price is forgotten.
  */
+#include "vqp/balance.h"
+
 #include <errno.h>
 
 #include "util/err.h"

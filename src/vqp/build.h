@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "dev/mem.h"
+#include "vqp/lane.h"
 
 /*
  * Physical WRs that carry a program's data or notify its peer are filled in here and
@@ -148,6 +149,20 @@ static inline uint32_t snt__build_list(struct ibv_sge *to, const struct snt_sge 
 			       inlined ? 0 : from->mem->local_key[device]);
 	}
 	return to - first;
+}
+
+/* The only fragment of a checked WR of one SGE, on this lane. */
+static inline void snt__single_build(const struct snt_send_wr *wr,
+				     const struct snt__lane *lane, uint32_t verb,
+				     uint32_t flags, uint32_t imm,
+				     struct ibv_send_wr *physical, struct ibv_sge *sge)
+{
+	physical->sg_list = sge;
+	snt__build_kind(physical, 1, verb, flags, imm);
+	snt__sge_set(sge, snt__sge_words((uintptr_t)wr->sge->addr, wr->sge->length,
+					 wr->sge->mem->local_key[lane->device]));
+	snt__build_target(physical, wr->remote_addr,
+			  wr->remote->key[lane->remote_device]);
 }
 
 #endif

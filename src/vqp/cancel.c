@@ -10,8 +10,11 @@
 #include <string.h>
 
 #include "util/err.h"
-#include "vqp/passthrough.h"
+#include "vqp/failure.h"
+#include "vqp/marker.h"
 #include "vqp/qp.h"
+#include "vqp/ring.h"
+#include "vqp/send.h"
 
 static bool waits_for_lanes(struct snt_qp *qp, uint32_t position)
 {

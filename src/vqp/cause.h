@@ -2,7 +2,8 @@
 #ifndef SNT_VQP_CAUSE_H
 #define SNT_VQP_CAUSE_H
 
-#include <stdint.h>
+#include "vqp/lane.h"
+#include "vqp/qp.h"
 
 /*
  * Why a lane or a QP ended. A flush is only the consequence of an error, which may have
@@ -10,16 +11,6 @@
  * first error other than a flush is kept, of each lane and of the QP as a whole, for
  * completions, snt_qp_query() and the log.
  */
-
-struct snt_qp;
-struct snt__lane;
-
-struct snt__cause {
-	uint8_t what; /* enum snt_cause; the rest is 0 without one */
-	uint8_t status;
-	uint8_t lane;
-	uint32_t vendor_err; /* or the errno of a refused post; 0 if it was a chain */
-};
 
 /* Called before the lane is killed. Only the first cause is kept; a flush is not
  * one. */
@@ -41,5 +32,21 @@ int snt__cause_error(const struct snt_qp *qp);
 /* Logs a line: a lane that was alive, or the QP, ends now. */
 void snt__cause_log_lane(const struct snt__lane *lane);
 void snt__cause_log_qp(const struct snt_qp *qp);
+
+/* Adds the cause to a flushed completion: what ended its lane or, if that is not known,
+ * the QP. Inline, since a call would cost where successes are reported. */
+static inline void snt__qp_tell_cause(const struct snt_qp *qp, struct snt_wc *wc)
+{
+	const struct snt__cause *cause = &qp->lane[wc->lane].cause;
+
+	if (!cause->what)
+		cause = &qp->cause;
+	if (!cause->what)
+		return;
+	wc->cause = cause->status;
+	wc->vendor_err = cause->vendor_err;
+	wc->lane = cause->lane;
+	wc->device = qp->lane[cause->lane].device;
+}
 
 #endif

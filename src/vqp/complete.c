@@ -5,10 +5,18 @@
  * and is reported when all before it have been. Nothing here looks at an opcode
  * before the status, and nothing is routed by it.
  */
+#include "vqp/complete.h"
+
 #include <string.h>
 
-#include "vqp/qp.h"
+#include "vqp/balance.h"
+#include "vqp/cause.h"
+#include "vqp/failure.h"
+#include "vqp/marker.h"
 #include "vqp/ready_list.h"
+#include "vqp/recv.h"
+#include "vqp/refused_wr.h"
+#include "vqp/ring.h"
 #include "vqp/route.h"
 
 /* The first error wins, except that a flush is only the consequence of another
@@ -27,34 +35,6 @@ void snt__qp_fail_slot(struct snt_qp *qp, uint32_t position, unsigned status,
 	slot->status = status;
 	slot->vendor_err = vendor_err;
 	slot->lane = lane;
-}
-
-void snt__qp_break(struct snt_qp *qp)
-{
-	if (qp->broken)
-		return;
-	qp->broken = true;
-	snt__qp_refuse(qp, -ESHUTDOWN);
-	snt__recv_update(qp);
-	if (qp->reorder)
-		snt__dqplb_break(qp);
-	for (uint32_t i = 0; i < qp->lane_count; i++)
-		snt__lane_kill(&qp->lane[i]);
-	snt__recv_flush(qp);
-	snt__cq_ready(qp->cq, &qp->send_ready);
-	snt__cq_ready(qp->recv_cq, &qp->recv_ready);
-	snt__qp_tell_broken(qp);
-}
-
-void snt__qp_break_for_peer(struct snt__lane *lane)
-{
-	struct snt_qp *qp = lane->owner;
-
-	if (qp->broken)
-		return;
-	snt__cause_peer(lane);
-	snt__cause_log_qp(qp);
-	snt__qp_break(qp);
 }
 
 /* Retires fragments of one WR. Returns how many of them have a sequence number of

@@ -12,61 +12,21 @@
 #include "util/lines.h"
 #include "util/minmax.h"
 #include "vqp/card.h"
-#include "vqp/layout.h"
+#include "vqp/lane_set.h"
+#include "vqp/notify_length.h"
 #include "vqp/qp.h"
-#include "vqp/ready_list.h"
+#include "vqp/recv.h"
+#include "vqp/refusal.h"
 #include "vqp/spray.h"
 
 #define READ_DEPTH_DEFAULT 16
-
-static const struct snt_device *device_of_lane(const struct snt_qp *qp,
-					       const struct snt__lane *lane)
-{
-	return qp->ctx->device[lane->device];
-}
-
-static int fail_transition(const struct snt_qp *qp, const struct snt__lane *lane,
-			   const char *state, int ret)
-{
-	return snt__fail(-ret, "%s: lane %u cannot go to %s: %s",
-			 device_of_lane(qp, lane)->name, lane->index, state,
-			 strerror(-ret));
-}
-
-int snt__qp_to_init(struct snt_qp *qp, struct snt__lane *lane)
-{
-	const struct snt_device *device = device_of_lane(qp, lane);
-	struct ibv_qp_attr attr = {
-		.qp_state = IBV_QPS_INIT,
-		.port_num = device->number,
-		.pkey_index = qp->opts.pkey_index,
-		.qp_access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
-				   IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC,
-	};
-	int ret = device->control.modify_qp(lane->qp, &attr,
-					    IBV_QP_STATE | IBV_QP_PKEY_INDEX |
-						    IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
-
-	return ret ? fail_transition(qp, lane, "INIT", ret) : 0;
-}
-
-/* By way of RESET, which drops receives without completions. */
-static int reset_lane(struct snt_qp *qp, struct snt__lane *lane)
-{
-	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RESET };
-	int ret = device_of_lane(qp, lane)->control.modify_qp(lane->qp, &attr,
-							      IBV_QP_STATE);
-
-	return ret ? fail_transition(qp, lane, "RESET", ret)
-		   : snt__qp_to_init(qp, lane);
-}
 
 static uint32_t own_mtu(const struct snt_qp *qp)
 {
 	uint32_t mtu = qp->opts.mtu ? qp->opts.mtu : 4096;
 
 	for (uint32_t i = 0; i < qp->lane_count; i++) {
-		uint32_t port = snt__port(device_of_lane(qp, &qp->lane[i]))->info.mtu;
+		uint32_t port = snt__port(snt__lane_device(qp, &qp->lane[i]))->info.mtu;
 
 		if (port)
 			mtu = snt__min(mtu, port);
@@ -81,7 +41,7 @@ static uint32_t own_read_depth(const struct snt_qp *qp)
 
 	for (uint32_t i = 0; i < qp->lane_count; i++) {
 		const struct snt_device_info *info =
-			&snt__port(device_of_lane(qp, &qp->lane[i]))->info;
+			&snt__port(snt__lane_device(qp, &qp->lane[i]))->info;
 
 		if (info->read_in_max)
 			depth = snt__min(depth, info->read_in_max);
@@ -243,7 +203,7 @@ static int check_links(const struct snt_qp *qp, const struct snt_card *peer)
 	for (uint32_t i = 0; i < qp->lane_count; i++) {
 		const struct snt_card_lane *to =
 			counterpart_lane(qp, &qp->lane[i], peer);
-		int ret = to ? check_link(device_of_lane(qp, &qp->lane[i]), peer,
+		int ret = to ? check_link(snt__lane_device(qp, &qp->lane[i]), peer,
 					  to->device)
 			     : 0;
 
@@ -256,7 +216,7 @@ static int check_links(const struct snt_qp *qp, const struct snt_card *peer)
 static void fill_address(const struct snt_qp *qp, const struct snt__lane *lane,
 			 const struct snt_card_device *remote, struct ibv_ah_attr *ah)
 {
-	const struct snt_device *device = device_of_lane(qp, lane);
+	const struct snt_device *device = snt__lane_device(qp, lane);
 
 	ah->port_num = device->number;
 	ah->sl = qp->opts.service_level;
@@ -275,7 +235,7 @@ static void fill_address(const struct snt_qp *qp, const struct snt__lane *lane,
 static int connect_lane(struct snt_qp *qp, struct snt__lane *lane,
 			const struct snt_card *peer)
 {
-	const struct snt_control *control = &device_of_lane(qp, lane)->control;
+	const struct snt_control *control = &snt__lane_device(qp, lane)->control;
 	const struct snt_card_lane *remote = counterpart_lane(qp, lane, peer);
 	uint32_t reads = snt__min(own_read_depth(qp), peer->read_depth);
 	struct ibv_qp_attr attr = {
@@ -295,7 +255,7 @@ static int connect_lane(struct snt_qp *qp, struct snt__lane *lane,
 					 IBV_QP_MAX_DEST_RD_ATOMIC |
 					 IBV_QP_MIN_RNR_TIMER);
 	if (ret)
-		return fail_transition(qp, lane, "RTR", ret);
+		return snt__lane_fail_transition(qp, lane, "RTR", ret);
 	attr = (struct ibv_qp_attr){
 		.qp_state = IBV_QPS_RTS,
 		.sq_psn = lane->psn,
@@ -309,43 +269,8 @@ static int connect_lane(struct snt_qp *qp, struct snt__lane *lane,
 					 IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
 					 IBV_QP_MAX_QP_RD_ATOMIC);
 	if (ret)
-		return fail_transition(qp, lane, "RTS", ret);
+		return snt__lane_fail_transition(qp, lane, "RTS", ret);
 	return 0;
-}
-
-/* As if nothing had been posted; completions of it under the old tags are strays. */
-static void forget_receives(struct snt_qp *qp)
-{
-	for (uint32_t i = 0; i < qp->lane_count; i++) {
-		qp->lane[i].alive = false;
-		qp->lane[i].recv_posted = 0;
-		qp->lane[i].recv_retired = 0;
-	}
-	snt__qp_use_all(qp);
-	snt__qp_retag(qp);
-}
-
-int snt__qp_reset_lanes(struct snt_qp *qp)
-{
-	struct snt__err_kept kept;
-	int first = 0;
-
-	for (uint32_t i = 0; i < qp->lane_count; i++) {
-		int ret = reset_lane(qp, &qp->lane[i]);
-
-		if (ret && !first) {
-			first = ret;
-			snt__err_keep(&kept);
-		}
-	}
-	if (first)
-		snt__err_restore(&kept);
-	forget_receives(qp);
-	qp->untidy = first != 0;
-	/* Otherwise they might be mixed with old ones that are still posted. */
-	if (qp->pass_through)
-		qp->data.refusal = first ? -ENOTCONN : 0;
-	return first;
 }
 
 static void disconnect_lanes(struct snt_qp *qp)
@@ -491,12 +416,12 @@ int snt_qp_connect(struct snt_qp *qp, const struct snt_card *peer)
 	if (ret)
 		return ret;
 	for (uint32_t i = 0; i < qp->lane_count; i++)
-		if (!device_of_lane(qp, &qp->lane[i])->control.modify_qp)
+		if (!snt__lane_device(qp, &qp->lane[i])->control.modify_qp)
 			return snt__fail(
 				EOPNOTSUPP,
 				"%s has no control table to connect with; connect its "
 				"lanes yourself and use snt_qp_connect_adopted()",
-				device_of_lane(qp, &qp->lane[i])->name);
+				snt__lane_device(qp, &qp->lane[i])->name);
 	ret = check_links(qp, peer);
 	if (ret)
 		return ret;
@@ -528,96 +453,8 @@ int snt_qp_connect_adopted(struct snt_qp *qp, const struct snt_card *peer)
 		return ret;
 	ret = post_early_receives(qp);
 	if (ret)
-		forget_receives(qp);
+		snt__qp_forget_receives(qp);
 	else
 		start_lanes(qp);
 	return ret;
-}
-
-/*
- * Closing: a marker at the end of each queue tells when the device has released
- * everything in it. Receive markers are posted first, because rxe does not flush what
- * is posted to a QP that is in ERR already.
- */
-
-/*
- * The receives of a pass-through lane are not listed, so that there only the marker
- * tells when the last has come back: if the marker is refused, polling tries again,
- * once what is in its way has been flushed. Receives of other lanes end with their
- * sends. Those of an SRQ do not end with this QP.
- */
-static void end_receives(struct snt_qp *qp, struct snt__lane *lane)
-{
-	int ret;
-
-	if (lane->marked)
-		return;
-	ret = qp->srq ? 0 : snt__lane_mark_recv(lane, SNT__MARKER_CLOSE);
-	if (ret && !qp->pass_through)
-		return;
-	lane->wants_recv_marker = ret != 0;
-	lane->marked = true;
-	lane->recv_marker_due = true;
-	qp->markers++;
-}
-
-static int end_connected_lane(struct snt_qp *qp, struct snt__lane *lane)
-{
-	int ret;
-
-	if (lane->ended || !lane->used)
-		return 0;
-	end_receives(qp, lane);
-	ret = snt__lane_to_error(lane);
-	if (ret && ret != -EOPNOTSUPP)
-		return snt__fail(-ret, "%s: lane %u cannot go to ERR: %s",
-				 device_of_lane(qp, lane)->name, lane->index,
-				 strerror(-ret));
-	lane->ended = true;
-	lane->alive = false;
-	lane->chained = 0;
-	snt__lane_update(lane);
-	lane->send_marker_due = true;
-	qp->markers++;
-	snt__lane_mark(lane, SNT__MARKER_CLOSE);
-	return 0;
-}
-
-int snt_qp_close(struct snt_qp *qp, uint64_t wr_id)
-{
-	return qp->send_served ? snt__qp_wants_ops(qp) : snt__qp_close(qp, wr_id);
-}
-
-int snt__qp_close(struct snt_qp *qp, uint64_t wr_id)
-{
-	int first = 0;
-
-	if (!qp->connected)
-		return snt__fail(ENOTCONN, "QP %u is not connected; destroy it",
-				 qp->num);
-	if (qp->all_ended)
-		return snt__fail(EALREADY, "QP %u is being closed already", qp->num);
-	qp->closing = true;
-	qp->lane[0].passes = false;
-	snt__qp_refuse(qp, -ESHUTDOWN);
-	qp->close_wr_id = wr_id;
-	for (uint32_t i = 0; i < qp->lane_count; i++) {
-		int ret = end_connected_lane(qp, &qp->lane[i]);
-
-		if (ret && !first)
-			first = ret;
-	}
-	qp->all_ended = !first;
-	qp->lanes_alive = 0;
-	qp->data.refusal = qp->notify.refusal = -ESHUTDOWN;
-	if (!qp->pass_through) {
-		qp->broken = true;
-		if (qp->reorder)
-			snt__dqplb_break(qp);
-		snt__recv_flush(qp);
-		snt__qp_dispatch(qp);
-		snt__cq_ready(qp->recv_cq, &qp->recv_ready);
-	}
-	snt__cq_ready(qp->cq, &qp->send_ready);
-	return first;
 }

@@ -12,10 +12,14 @@
 #include <string.h>
 
 #include "util/err.h"
+#include "vqp/complete.h"
 #include "vqp/cq_physical.h"
+#include "vqp/dqplb.h"
+#include "vqp/marker.h"
 #include "vqp/passthrough.h"
 #include "vqp/qp.h"
 #include "vqp/ready_list.h"
+#include "vqp/send.h"
 #include "vqp/srq.h"
 
 static __attribute__((noinline, cold)) void count_stray(struct snt_cq *cq,

@@ -12,14 +12,18 @@
 #include "util/err.h"
 #include "util/lines.h"
 #include "util/opts.h"
+#include "vqp/balance.h"
 #include "vqp/cq.h"
 #include "vqp/cq_create.h"
 #include "vqp/cq_physical.h"
+#include "vqp/lane_set.h"
 #include "vqp/layout.h"
+#include "vqp/notify_length.h"
 #include "vqp/options.h"
 #include "vqp/qp.h"
 #include "vqp/qp_num.h"
 #include "vqp/ready_list.h"
+#include "vqp/reset.h"
 #include "vqp/srq.h"
 
 /*

@@ -16,36 +16,18 @@
  * is further ahead, comes twice, or is invalid is the peer's fault and breaks the
  * QP, never the process.
  */
+#include "vqp/dqplb.h"
+
+#include <arpa/inet.h>
 #include <errno.h>
 #include <string.h>
 
+#include "vqp/cause.h"
+#include "vqp/failure.h"
 #include "vqp/ready_list.h"
+#include "vqp/reorder.h"
+#include "vqp/ring.h"
 #include "vqp/route.h"
-#include "vqp/spread.h"
-
-enum {
-	ARRIVED = 1,
-	ENDS = 2,
-};
-
-struct arrival {
-	uint32_t length;
-	uint32_t imm;
-	uint8_t state;
-};
-
-struct snt__reorder {
-	uint32_t window;   /* a power of two */
-	uint32_t far;	   /* an honest peer is never this far ahead */
-	uint32_t expected; /* of 24 bits, as on the wire */
-	/* Arrivals that are not in order: those in the window, early ones, announced
-	 * raw immediates. Also non-zero once the QP is broken. */
-	uint32_t irregular;
-	uint32_t stashed; /* on all lanes */
-	uint64_t length;  /* of the message being received */
-	bool blocked;	  /* a complete message waits for a receive */
-	struct arrival arrival[];
-};
 
 /* Half of the number space, so that ahead can be told from behind. */
 #define FAR_MAX (1u << 23)
@@ -69,7 +51,8 @@ uint32_t snt__dqplb_window(const struct snt_qp *qp)
 
 size_t snt__dqplb_size(uint32_t window)
 {
-	return sizeof(struct snt__reorder) + (size_t)window * sizeof(struct arrival);
+	return sizeof(struct snt__reorder) +
+	       (size_t)window * sizeof(struct snt__arrival);
 }
 
 void snt__dqplb_init(struct snt_qp *qp, uint32_t first)
@@ -132,7 +115,6 @@ static inline uint32_t missing_on(const struct snt_qp *qp, const struct snt__lan
 	       stashed_on(lane);
 }
 
-/* Posts as many empty receives as the lane may have, in chains. */
 int snt__dqplb_fill(struct snt_qp *qp, struct snt__lane *lane)
 {
 	uint32_t missing;
@@ -193,20 +175,20 @@ static inline void deliver_message(struct snt_qp *qp, uint32_t imm)
 static __attribute__((noinline)) void match_messages(struct snt_qp *qp)
 {
 	struct snt__reorder *reorder = qp->reorder;
-	struct arrival *arrival;
+	struct snt__arrival *arrival;
 
 	reorder->blocked = false;
 	for (;;) {
 		arrival = &reorder->arrival[reorder->expected & (reorder->window - 1)];
-		if (!(arrival->state & ARRIVED))
+		if (!(arrival->state & SNT__ARRIVED))
 			return;
 		/* A complete message without a receive stays where it is. */
-		if (arrival->state & ENDS && qp->notify.done == qp->notify.tail) {
+		if (arrival->state & SNT__ENDS && qp->notify.done == qp->notify.tail) {
 			reorder->blocked = true;
 			return;
 		}
 		reorder->length += arrival->length;
-		if (arrival->state & ENDS) {
+		if (arrival->state & SNT__ENDS) {
 			deliver_message(qp, arrival->imm);
 			snt__cq_ready(qp->recv_cq, &qp->recv_ready);
 		}
@@ -225,14 +207,14 @@ enum verdict {
 static enum verdict take_raw(struct snt_qp *qp, struct snt__lane *lane, uint32_t imm)
 {
 	struct snt__reorder *reorder = qp->reorder;
-	struct arrival *arrival =
+	struct snt__arrival *arrival =
 		&reorder->arrival[lane->imm_sequence & (reorder->window - 1)];
 
 	lane->awaits_imm = false;
 	if (arrival->state) /* the same number has come on another lane meanwhile */
 		return BAD;
 	arrival->imm = imm;
-	arrival->state = ARRIVED | ENDS;
+	arrival->state = SNT__ARRIVED | SNT__ENDS;
 	return GOOD;
 }
 
@@ -242,7 +224,8 @@ static inline enum verdict take_in_order(struct snt_qp *qp, struct snt__lane *la
 	struct snt__reorder *reorder = qp->reorder;
 	uint32_t ahead = (imm - reorder->expected) & SNT__IMM_SEQUENCE;
 	uint32_t sequence = reorder->expected + ahead;
-	struct arrival *arrival = &reorder->arrival[sequence & (reorder->window - 1)];
+	struct snt__arrival *arrival =
+		&reorder->arrival[sequence & (reorder->window - 1)];
 
 	if (__builtin_expect(lane->awaits_imm, 0))
 		return take_raw(qp, lane, imm);
@@ -259,7 +242,7 @@ static inline enum verdict take_in_order(struct snt_qp *qp, struct snt__lane *la
 		lane->imm_sequence = sequence;
 		return GOOD;
 	}
-	arrival->state = ARRIVED | (imm & SNT__IMM_LAST ? ENDS : 0);
+	arrival->state = SNT__ARRIVED | (imm & SNT__IMM_LAST ? SNT__ENDS : 0);
 	return GOOD;
 }
 
@@ -375,11 +358,6 @@ void snt__dqplb_take(struct snt_qp *qp, struct snt__lane *lane, const struct ibv
 		match_stashed(qp, lane);
 	if (!qp->reorder->blocked)
 		replenish_lane(qp, lane);
-}
-
-void snt__dqplb_break(struct snt_qp *qp)
-{
-	qp->reorder->irregular++;
 }
 
 /*

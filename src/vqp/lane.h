@@ -6,8 +6,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "vqp/cause.h"
-
 struct snt_qp;
 
 /*
@@ -35,17 +33,14 @@ static inline uint32_t snt__wr_id_sequence(uint64_t wr_id)
 	return wr_id >> 32;
 }
 
-/* A chain is posted when it is this long. */
-#define SNT__CHAIN_MAX 16
-
 enum snt__tag {
 	SNT__TAG_RECV = 1u << 31,
 	SNT__TAG_MARKER = 1u << 30, /* ends a queue when the QP is closed */
 	SNT__TAG_ASKED = 1u << 29,  /* a send of the library's own, see passthrough.h */
 };
 
-/* reset.c: a tag that no lane has, with 0 for kind and lane. */
-uint32_t snt__tag_fresh(void);
+/* A chain is posted when it is this long. */
+#define SNT__CHAIN_MAX 16
 
 /* DQPLB: an arrival that is too far ahead for the window. */
 struct snt__early_arrival {
@@ -63,6 +58,14 @@ struct snt__run {
 enum snt__queue {
 	SNT__QUEUE_SEND = 0,
 	SNT__QUEUE_RECV = 1,
+};
+
+/* Why a lane or a QP ended: cause.h. */
+struct snt__cause {
+	uint8_t what; /* enum snt_cause; the rest is 0 without one */
+	uint8_t status;
+	uint8_t lane;
+	uint32_t vendor_err; /* or the errno of a refused post; 0 if it was a chain */
 };
 
 struct snt__lane {
@@ -155,53 +158,6 @@ static inline bool snt__lane_has_room(const struct snt__lane *lane, uint32_t cou
 	return snt__lane_under_way(lane) + count <= lane->limit;
 }
 
-/* After a change of alive or depth. */
-void snt__lane_update(struct snt__lane *lane);
-
-/* The last WR of the chain, which is not empty. */
-static inline struct ibv_send_wr *snt__lane_last(const struct snt__lane *lane)
-{
-	return &lane->chain[lane->chained - 1];
-}
-
-/* Posts the first WRs of the chain up to this one, which is the end of the list
- * meanwhile. */
-static inline int snt__lane_post(struct snt__lane *lane, struct ibv_send_wr *last,
-				 struct ibv_send_wr **bad)
-{
-	int ret;
-
-	*bad = NULL;
-	last->next = NULL;
-	last->send_flags |= IBV_SEND_SIGNALED;
-	lane->doorbells++;
-	ret = ibv_post_send(lane->qp, lane->chain, bad);
-	last->next = last + 1;
-	return ret;
-}
-
-/* The device refused its chain from `bad` on, or claims so. Its errno is not an
- * argument, since that would cost a register where chains are built. */
-__attribute__((cold)) void snt__lane_refused(struct snt__lane *lane,
-					     struct ibv_send_wr *bad);
-
-/* Posts the chain. What the device refuses dies with the lane; either way
- * fragments become completions. */
-static inline void snt__lane_ring(struct snt__lane *lane)
-{
-	struct ibv_send_wr *bad;
-
-	if (!lane->alive)
-		lane->chained = 0; /* the marker retires them */
-	if (!lane->chained)
-		return;
-	lane->fragments += lane->chained;
-	if (__builtin_expect(snt__lane_post(lane, snt__lane_last(lane), &bad) == 0, 1))
-		lane->chained = 0;
-	else
-		snt__lane_refused(lane, bad);
-}
-
 /* Makes a run of the fragments before `end` that have none yet. */
 static inline void snt__lane_add_run(struct snt__lane *lane, uint32_t slot,
 				     uint32_t end, uint32_t sequence, uint64_t bytes)
@@ -210,44 +166,5 @@ static inline void snt__lane_add_run(struct snt__lane *lane, uint32_t slot,
 		(struct snt__run){ slot, sequence, end, bytes };
 	lane->bytes += bytes;
 }
-
-/*
- * The next WR of the chain, for the caller to fill in except wr_id, next and sg_list.
- * There must be room.
- */
-static inline struct ibv_send_wr *snt__lane_add(struct snt__lane *lane, uint32_t slot,
-						uint32_t sequence, uint64_t bytes)
-{
-	struct ibv_send_wr *wr;
-
-	if (lane->chained == SNT__CHAIN_MAX)
-		snt__lane_ring(lane);
-	wr = &lane->chain[lane->chained++];
-	wr->wr_id = snt__wr_id(lane->tag, lane->built++);
-	snt__lane_add_run(lane, slot, lane->built, sequence, bytes);
-	return wr;
-}
-
-/*
- * Ends the use of a lane: puts it into ERR, where the device can, and a marker behind
- * everything, whose CQE says that the device has released all earlier WRs.
- */
-void snt__lane_kill(struct snt__lane *lane);
-
-/* Posted behind everything on the send queue; it has this as its sequence number. */
-enum snt__marker {
-	SNT__MARKER_KILL = 0,
-	SNT__MARKER_CLOSE = 1,
-};
-
-/* Sets wants_marker if it was refused. */
-void snt__lane_mark(struct snt__lane *lane, enum snt__marker marker);
-
-/* The same for the receive queue; 0 or -errno. It must go in before ERR, because rxe
- * does not flush what is posted later. */
-int snt__lane_mark_recv(struct snt__lane *lane, enum snt__marker marker);
-
-/* Puts it into ERR, if there is a control table. */
-int snt__lane_to_error(struct snt__lane *lane);
 
 #endif

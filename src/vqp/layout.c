@@ -7,6 +7,8 @@
 
 #include "util/err.h"
 #include "util/lines.h"
+#include "vqp/dqplb.h"
+#include "vqp/ring.h"
 
 #define LINE 64
 

@@ -12,6 +12,7 @@
 #include "util/err.h"
 #include "vqp/check.h"
 #include "vqp/passthrough.h"
+#include "vqp/refusal.h"
 
 #define TYPE_2 (IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B)
 #define RIGHTS \

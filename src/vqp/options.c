@@ -9,6 +9,7 @@
 #include "dev/ctx.h"
 #include "dev/device.h"
 #include "util/err.h"
+#include "vqp/cq.h"
 
 #define DEFAULT(field, value) ((field) ? (field) : (value))
 

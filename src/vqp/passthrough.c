@@ -7,10 +7,15 @@
 
 #include "util/err.h"
 #include "vqp/build.h"
+#include "vqp/cause.h"
 #include "vqp/check.h"
-#include "vqp/layout.h"
-#include "vqp/post_single.h"
+#include "vqp/failure.h"
+#include "vqp/lane_set.h"
+#include "vqp/marker.h"
 #include "vqp/ready_list.h"
+#include "vqp/recv_sges.h"
+#include "vqp/refusal.h"
+#include "vqp/refused_wr.h"
 #include "vqp/srq.h"
 
 _Static_assert((int)SNT_SEND_FENCE == (int)IBV_SEND_FENCE &&
@@ -235,25 +240,6 @@ void snt__passthrough_ask(struct snt_qp *qp)
 		lane->built--;
 }
 
-int snt__passthrough_fill_sges(const struct snt_ctx *ctx, uint8_t device,
-			       uint32_t sge_max, const struct snt_recv_wr *wr,
-			       struct ibv_sge *to)
-{
-	if (wr->sge_count > sge_max)
-		return snt__recv_count_fault(wr->sge_count, sge_max);
-	for (unsigned i = 0; i < wr->sge_count; i++) {
-		const struct snt_sge *from = &wr->sge[i];
-		int ret = snt__check_recv_sge(ctx, from);
-
-		if (ret)
-			return ret;
-		to[i].addr = (uintptr_t)from->addr;
-		to[i].length = from->length;
-		to[i].lkey = from->mem->local_key[device];
-	}
-	return 0;
-}
-
 /* The device refused a receive before there is a connected lane that could fail:
  * whether it queued it or not, the device is made to drop it, with all other
  * receives. */
@@ -295,9 +281,8 @@ int snt__passthrough_post_recv(struct snt_qp *qp, const struct snt_recv_wr *wr,
 		struct ibv_recv_wr physical, *bad;
 
 		ret = lane->recv_posted - lane->recv_retired < qp->recv_depth
-			      ? snt__passthrough_fill_sges(qp->ctx, lane->device,
-							   qp->recv_sge_max, &wr[taken],
-							   sge)
+			      ? snt__recv_fill_sges(qp->ctx, lane->device,
+						    qp->recv_sge_max, &wr[taken], sge)
 			      : snt__qp_recv_full(qp);
 		if (ret)
 			break;
@@ -421,24 +406,6 @@ static void take_marker(struct snt_qp *qp, enum snt__queue queue, uint32_t marke
 	}
 	snt__refused_wr_end(qp, queue);
 	snt__cq_ready(qp->cq, &qp->send_ready);
-}
-
-/* A QP with an error cannot be used any more; everything else that was posted is
- * flushed. */
-void snt__passthrough_fail(struct snt_qp *qp)
-{
-	if (qp->lane->alive)
-		snt__cause_log_lane(qp->lane);
-	snt__passthrough_end(qp);
-}
-
-void snt__passthrough_end(struct snt_qp *qp)
-{
-	qp->lane->alive = false;
-	qp->lanes_alive = 0;
-	snt__qp_refuse(qp, -ESHUTDOWN);
-	qp->data.refusal = -ESHUTDOWN;
-	snt__qp_tell_broken(qp);
 }
 
 static void take_failure(struct snt__lane *lane, const struct ibv_wc *physical,

@@ -23,20 +23,11 @@ int snt__passthrough_build(const struct snt_qp *qp, const struct snt_send_wr *wr
 			   struct ibv_send_wr *physical);
 int snt__passthrough_post_one(struct snt_qp *qp, const struct ibv_send_wr *wr);
 
-/* Checks a receive's SGEs and fills them in. 0, or as snt_qp_post_recv(). */
-int snt__passthrough_fill_sges(const struct snt_ctx *ctx, uint8_t device,
-			       uint32_t sge_max, const struct snt_recv_wr *wr,
-			       struct ibv_sge *to);
-
 /* Has all that was posted been acknowledged? No completion tells of unsignalled WRs at the
  * end of the queue; snt__passthrough_ask() has a signalled write follow them, which the program
  * does not see, as soon as there is room for it. */
 bool snt__passthrough_is_drained(const struct snt_qp *qp);
 void snt__passthrough_ask(struct snt_qp *qp);
-
-/* Makes the QP unusable, after an error or because the program wants it so. */
-void snt__passthrough_fail(struct snt_qp *qp);
-void snt__passthrough_end(struct snt_qp *qp);
 
 /* Any completion of the lane, and its owner. */
 enum snt__whose {

@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 #include "vqp/post_single.h"
 
+#include "vqp/cause.h"
+#include "vqp/check.h"
+#include "vqp/failure.h"
+#include "vqp/post_many.h"
+#include "vqp/send.h"
 #include "vqp/spray.h"
 #include "vqp/spread.h"
 

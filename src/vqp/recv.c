@@ -7,13 +7,20 @@
  * On a lane of its own class the sequence number of a receive is its position in
  * the ring, because both count from 0 and in the same order.
  */
+#include "vqp/recv.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <string.h>
 
+#include "vqp/cause.h"
 #include "vqp/check.h"
+#include "vqp/dqplb.h"
+#include "vqp/failure.h"
 #include "vqp/passthrough.h"
 #include "vqp/ready_list.h"
+#include "vqp/recv_class.h"
+#include "vqp/refusal.h"
 
 /*
  * A device may queue a receive and still report failure. The only safe answer is to
@@ -45,25 +52,6 @@ static void post_notify(struct snt_qp *qp)
 {
 	for (unsigned i = 0; i < qp->notify_count; i++)
 		post_physical(&qp->extra[i], NULL, 0);
-}
-
-/* Can this class still be received? */
-static bool class_is_alive(const struct snt_qp *qp, const struct snt__recv_ring *ring)
-{
-	if (qp->closing || qp->broken)
-		return false;
-	if (ring == &qp->data)
-		return qp->lane[qp->message_lane].alive;
-	for (unsigned i = 0; i < qp->notify_count; i++)
-		if (!qp->extra[i].alive)
-			return false;
-	return true;
-}
-
-void snt__recv_update(struct snt_qp *qp)
-{
-	qp->data.refusal = class_is_alive(qp, &qp->data) ? 0 : -ESHUTDOWN;
-	qp->notify.refusal = class_is_alive(qp, &qp->notify) ? 0 : -ESHUTDOWN;
 }
 
 static int check_recv_sges(const struct snt_qp *qp, const struct snt_recv_wr *wr)
@@ -167,7 +155,6 @@ int snt__qp_post_recv(struct snt_qp *qp, const struct snt_recv_wr *wr, unsigned 
 	return taken;
 }
 
-/* Posts what was accepted before lanes were connected. */
 int snt__recv_post_all(struct snt_qp *qp)
 {
 	struct snt__recv_ring *rings[] = { &qp->data, &qp->notify };
@@ -186,18 +173,6 @@ int snt__recv_post_all(struct snt_qp *qp)
 		if (qp->lane[i].used && !qp->lane[i].alive)
 			return -EIO;
 	return 0;
-}
-
-/* As snt__qp_fail_slot(): the first error that is not a flush. */
-static void fail_recv(struct snt__recv *recv, unsigned status, uint32_t vendor_err,
-		      unsigned lane)
-{
-	if (recv->status &&
-	    (recv->status != SNT_WC_FLUSHED || status == SNT_WC_FLUSHED))
-		return;
-	recv->status = status;
-	recv->vendor_err = vendor_err;
-	recv->lane = lane;
 }
 
 /* Reads the length that a notification wrote to the mailbox, if there is one: then the
@@ -226,12 +201,12 @@ static void finish_recv(struct snt__recv_ring *ring, uint32_t position,
 		return;
 	recv->pending--;
 	if (wc->status != IBV_WC_SUCCESS) {
-		fail_recv(recv, snt__status_of(wc), wc->vendor_err, lane->index);
+		snt__recv_fail(recv, snt__status_of(wc), wc->vendor_err, lane->index);
 		return;
 	}
 	/* A peer may send a kind of message that this lane is not for. */
 	if (wc->opcode != (recv->sge_count ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM)) {
-		fail_recv(recv, SNT_WC_GENERAL_ERR, 0, lane->index);
+		snt__recv_fail(recv, SNT_WC_GENERAL_ERR, 0, lane->index);
 		snt__qp_break_for_peer(lane);
 		return;
 	}
@@ -282,7 +257,6 @@ void snt__recv_take(struct snt_qp *qp, struct snt__lane *lane, const struct ibv_
 		take_error(qp, lane, wc);
 }
 
-/* The end of a lane's receives: those that have not come back were never queued. */
 void snt__recv_end(struct snt_qp *qp, struct snt__lane *lane)
 {
 	const struct ibv_wc flushed = { .status = IBV_WC_WR_FLUSH_ERR };
@@ -290,24 +264,4 @@ void snt__recv_end(struct snt_qp *qp, struct snt__lane *lane)
 	while (lane->recv_retired != lane->recv_posted)
 		snt__recv_take(qp, lane, &flushed);
 	snt__cq_ready(qp->recv_cq, &qp->recv_ready);
-}
-
-/* DQPLB's notification receives, which are on no lane: they end with the lane that ended
- * the QP. All other receives come back from their lanes, some with an error that is not a
- * flush. */
-void snt__recv_flush(struct snt_qp *qp)
-{
-	struct snt__recv_ring *ring = &qp->notify;
-
-	if (qp->scheme != SNT_SCHEME_DQPLB)
-		return;
-	for (uint32_t at = ring->head; at != ring->tail; at++) {
-		struct snt__recv *recv = &ring->recv[at & ring->mask];
-
-		if (!recv->pending)
-			continue;
-		recv->pending = 0;
-		fail_recv(recv, SNT_WC_FLUSHED, 0, qp->cause.lane);
-	}
-	ring->done = ring->tail;
 }

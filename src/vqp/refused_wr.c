@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 #include "vqp/refused_wr.h"
 
-#include "vqp/passthrough.h"
+#include "vqp/cause.h"
+#include "vqp/failure.h"
+#include "vqp/marker.h"
 #include "vqp/ready_list.h"
+#include "vqp/ring.h"
 
 static void give_up_passthrough(struct snt_qp *qp, int err)
 {

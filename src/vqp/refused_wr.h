@@ -2,9 +2,7 @@
 #ifndef SNT_VQP_REFUSED_WR_H
 #define SNT_VQP_REFUSED_WR_H
 
-#include "vqp/lane.h"
-
-struct snt_wc;
+#include "vqp/qp.h"
 
 /*
  * WRs of a pass-through lane that a device claims to have refused. By our own count
@@ -18,12 +16,6 @@ struct snt_wc;
  * the first refused one on: an earlier one that has not come back was not signalled,
  * and succeeded.
  */
-struct snt__refused_wr {
-	uint32_t first;	  /* sequence number of the first send that was refused */
-	bool sends;	  /* there is one */
-	bool sends_ended; /* the device has released all sends */
-	bool recvs_ended; /* and of all receives */
-};
 
 /* From this sequence number on; the receive that was posted last. With the errno. */
 void snt__refused_wr_sends(struct snt_qp *qp, uint32_t first, int err);

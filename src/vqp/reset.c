@@ -5,36 +5,18 @@
  * another one.
  */
 #include <errno.h>
-#include <stdatomic.h>
 #include <string.h>
 
 #include "util/err.h"
 #include "util/opts.h"
-#include "vqp/check.h"
-#include "vqp/cq.h"
-#include "vqp/layout.h"
+#include "vqp/balance.h"
+#include "vqp/dqplb.h"
+#include "vqp/lane_set.h"
 #include "vqp/options.h"
 #include "vqp/qp.h"
 #include "vqp/ready_list.h"
+#include "vqp/refusal.h"
 #include "vqp/spray.h"
-
-/* A generation, with room for the number of a lane. */
-uint32_t snt__tag_fresh(void)
-{
-	static atomic_uint generation;
-
-	return (atomic_fetch_add(&generation, 1) << 8) &
-	       ~(SNT__TAG_RECV | SNT__TAG_MARKER | SNT__TAG_ASKED);
-}
-
-/* So that a CQE of an earlier life is recognised. */
-void snt__qp_retag(struct snt_qp *qp)
-{
-	uint32_t fresh = snt__tag_fresh();
-
-	for (uint32_t i = 0; i < qp->lane_count; i++)
-		qp->lane[i].tag = fresh | i;
-}
 
 /* Chooses the first PSN of each lane and our generation. They are random, so that
  * packets of an earlier connection, or of a forger, are unlikely to match. */
@@ -78,73 +60,6 @@ static void empty_ring(struct snt__recv_ring *ring)
 {
 	ring->head = ring->done = ring->tail = 0;
 	ring->refusal = 0;
-}
-
-void snt__qp_refuse(struct snt_qp *qp, int why)
-{
-	qp->refusal = why;
-	snt__check_update(qp);
-}
-
-__attribute__((noinline, cold)) int snt__qp_refusal(const struct snt_qp *qp, int why)
-{
-	char cause[SNT__CAUSE_TEXT];
-
-	if (!qp->connected && !qp->closing)
-		return snt__fail(-why, "QP %u is not connected", qp->num);
-	if (qp->closed_reported)
-		return snt__fail(-why, "QP %u is closed; reset it to use it again",
-				 qp->num);
-	if (qp->closing)
-		return snt__fail(-why, "QP %u is being closed", qp->num);
-	if (qp->broken || !qp->lanes_alive)
-		return snt__fail(-why, "QP %u is broken: %s; close it", qp->num,
-				 snt__cause_text(qp, cause));
-	return snt__fail(-why, "QP %u: a lane that this needs has failed", qp->num);
-}
-
-__attribute__((noinline, cold)) int snt__qp_full(const struct snt_qp *qp)
-{
-	if (qp->pass_through)
-		return snt__fail_later(
-			EAGAIN,
-			"QP %u: lane_depth (%u) is used up; signal one of "
-			"each lane_depth sends, and poll",
-			qp->num, qp->lane_depth);
-	return snt__fail_later(EAGAIN, "QP %u: send_depth (%u) is used up; poll first",
-			       qp->num, qp->depth);
-}
-
-__attribute__((noinline, cold)) int snt__qp_recv_full(const struct snt_qp *qp)
-{
-	return snt__fail_later(EAGAIN, "QP %u: recv_depth (%u) is used up; poll first",
-			       qp->num, qp->recv_depth);
-}
-
-__attribute__((noinline, cold)) int snt__qp_no_wrs(const struct snt_qp *qp)
-{
-	return snt__fail(EINVAL, "QP %u: a list of no WRs", qp->num);
-}
-
-void snt__qp_use_lanes(struct snt_qp *qp, uint32_t count)
-{
-	qp->data_lanes = count;
-	qp->turn = qp->lane;
-	for (uint32_t i = 0; i < qp->lane_count; i++)
-		qp->lane[i].after = &qp->lane[i];
-	for (uint32_t i = 0; i < count; i++)
-		qp->lane[i].after = &qp->lane[i + 1 < count ? i + 1 : 0];
-}
-
-/* The lanes that were created are in use, until a peer has fewer. */
-void snt__qp_use_all(struct snt_qp *qp)
-{
-	snt__qp_use_lanes(qp, qp->extra - qp->lane);
-	qp->notify_count = qp->pass_through || qp->scheme != SNT_SCHEME_SPRAY
-				   ? 0
-				   : qp->lane_count - qp->data_lanes;
-	for (uint32_t i = 0; i < qp->lane_count; i++)
-		qp->lane[i].used = false;
 }
 
 int snt__qp_begin(struct snt_qp *qp)

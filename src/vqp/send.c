@@ -3,6 +3,9 @@
  * Sending what waits in the ring: WRs are cut into fragments in order, as lanes have
  * room, and ordering points wait for the WRs that they must not overtake.
  */
+#include "vqp/balance.h"
+#include "vqp/check.h"
+#include "vqp/complete.h"
 #include "vqp/ready_list.h"
 #include "vqp/slot.h"
 #include "vqp/spray.h"

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "vqp/spray.h"
 
+#include "vqp/complete.h"
+#include "vqp/notify_length.h"
 #include "vqp/slot.h"
 
 void snt__spray_update(struct snt_qp *qp)

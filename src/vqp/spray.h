@@ -4,6 +4,7 @@
 
 #include "vqp/lane.h"
 #include "vqp/qp.h"
+#include "vqp/ring.h"
 
 /*
  * SPRAY: notifications, and the express messages that travel with them.

@@ -5,18 +5,15 @@
 #include <arpa/inet.h>
 
 #include "vqp/build.h"
-#include "vqp/check.h"
+#include "vqp/chain.h"
+#include "vqp/dqplb.h"
+#include "vqp/ring.h"
 
 /*
  * The fast path: all fragments of a WR with one SGE, at once, in turn over the lanes.
  * It goes lane by lane, so that each lane's state is loaded once and not for each
  * fragment.
  */
-
-/* DQPLB: bit 31 ends a message, bit 30 announces a raw immediate. */
-#define SNT__IMM_LAST	  (1u << 31)
-#define SNT__IMM_FOLLOWED (1u << 30)
-#define SNT__IMM_SEQUENCE 0xffffffu
 
 /* What the fragments of a WR have in common, and the first of them. */
 struct snt__cut {

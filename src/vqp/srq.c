@@ -10,8 +10,10 @@
 #include "util/opts.h"
 #include "vqp/cq.h"
 #include "vqp/cq_physical.h"
-#include "vqp/passthrough.h"
+#include "vqp/lane_set.h"
+#include "vqp/marker.h"
 #include "vqp/ready_list.h"
+#include "vqp/recv_sges.h"
 
 #define DEPTH_DEFAULT 1024
 
@@ -250,7 +252,7 @@ static int post_one(struct snt_srq *srq, const struct snt_recv_wr *wr)
 				       "the shared receive queue is full (depth %u); "
 				       "poll first",
 				       srq->depth, 0);
-	ret = snt__passthrough_fill_sges(srq->ctx, srq->device, srq->sge_max, wr, sge);
+	ret = snt__recv_fill_sges(srq->ctx, srq->device, srq->sge_max, wr, sge);
 	if (ret)
 		return ret;
 	srq->free = slot->next;

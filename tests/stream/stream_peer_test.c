@@ -5,6 +5,7 @@
  */
 #include "lib/stream_kit.h"
 
+#include "vqp/post.h"
 #include "vqp/qp.h"
 
 static char buffer[8192];

@@ -13,9 +13,10 @@
 #include <string.h>
 
 #include "lib/search.h"
-#include "stream/stream.h"
-#include "vqp/qp.h"
 #include "lib/stream_world.h"
+#include "stream/stream.h"
+#include "vqp/post.h"
+#include "vqp/qp.h"
 
 enum kind {
 	LOSS,

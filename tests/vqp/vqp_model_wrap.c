@@ -6,6 +6,7 @@
  */
 #include "vqp_model.h"
 
+#include "vqp/dqplb.h"
 #include "vqp/qp.h"
 
 static uint32_t shortly_before(struct world *world, uint32_t end)

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 
 #include "lib/vqp_kit.h"
+#include "vqp/dqplb.h"
 #include "vqp/qp.h"
 
 #define LAST	 (1u << 31)

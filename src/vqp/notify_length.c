@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "vqp/mailbox.h"
+#include "vqp/notify_length.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -8,7 +8,6 @@
 
 #include "util/err.h"
 #include "vqp/build.h"
-#include "vqp/qp.h"
 
 #define SLOT sizeof(uint64_t)
 
