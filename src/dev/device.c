@@ -287,18 +287,31 @@ void snt__device_close(struct snt_device *device)
 	free(device);
 }
 
-unsigned snt__device_rx_borrow(const struct snt_device *device, int fds[SNT__RX_FDS])
+unsigned snt__device_rx_borrow(const struct snt_device *device, int fds[SNT__RX_FDS],
+			       struct ibv_comp_channel *channel)
 {
 	const struct snt__provider *provider = device->provider;
 
 	return provider && provider->rx_borrow
-		       ? provider->rx_borrow(device->context, fds)
+		       ? provider->rx_borrow(device->context, fds, channel)
 		       : 0;
 }
 
-void snt__device_rx_return(const struct snt_device *device, unsigned readable)
+void snt__device_rx_return(const struct snt_device *device, unsigned readable,
+			   struct ibv_comp_channel *channel)
 {
-	device->provider->rx_return(device->context, readable);
+	device->provider->rx_return(device->context, readable, channel);
+}
+
+int snt__device_take_cq_event(const struct snt_device *device,
+			      struct ibv_comp_channel *channel, struct ibv_cq **cq_out,
+			      void **cq_context_out)
+{
+	const struct snt__provider *provider = device->provider;
+
+	return provider && provider->take_cq_event
+		       ? provider->take_cq_event(channel, cq_out, cq_context_out)
+		       : device->control.get_cq_event(channel, cq_out, cq_context_out);
 }
 
 int snt_device_query(const struct snt_device *device, struct snt_device_info *info_out)

@@ -73,8 +73,16 @@ int snt__device_make_channel(const struct snt_device *device,
 			     struct ibv_comp_channel **channel_out);
 
 /* Before a thread sleeps, and when it wakes up: see snt__provider. */
-unsigned snt__device_rx_borrow(const struct snt_device *device, int fds[SNT__RX_FDS]);
-void snt__device_rx_return(const struct snt_device *device, unsigned readable);
+unsigned snt__device_rx_borrow(const struct snt_device *device, int fds[SNT__RX_FDS],
+			       struct ibv_comp_channel *channel);
+void snt__device_rx_return(const struct snt_device *device, unsigned readable,
+			   struct ibv_comp_channel *channel);
+
+/* An event of a channel that does not block. 0; -EAGAIN: there is none; or the errno of the
+ * device. */
+int snt__device_take_cq_event(const struct snt_device *device,
+			      struct ibv_comp_channel *channel, struct ibv_cq **cq_out,
+			      void **cq_context_out);
 
 /* What carries the packets of one of its QPs; if NULL, the best that any QP can
  * have. */

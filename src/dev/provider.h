@@ -60,9 +60,18 @@ struct snt__provider {
 	 * many fds the thread has to watch as well: packets advance only if rx_return()
 	 * reports which of them are readable, as a set of bits. A thread that got fds
 	 * calls rx_return() soon after it woke up. 0: none, and no rx_return(). Without
-	 * this function: the same. */
-	unsigned (*rx_borrow)(struct ibv_context *context, int fds[SNT__RX_FDS]);
-	void (*rx_return)(struct ibv_context *context, unsigned readable);
+	 * this function: the same.
+	 *
+	 * After both the caller takes the events of `channel`: packets that they move
+	 * need not make its fd readable. NULL: none. */
+	unsigned (*rx_borrow)(struct ibv_context *context, int fds[SNT__RX_FDS],
+			      struct ibv_comp_channel *channel);
+	void (*rx_return)(struct ibv_context *context, unsigned readable,
+			  struct ibv_comp_channel *channel);
+	/* As snt_control.get_cq_event, for a channel that is known not to block. NULL:
+	 * that one. */
+	int (*take_cq_event)(struct ibv_comp_channel *channel, struct ibv_cq **cq_out,
+			     void **cq_context_out);
 };
 
 extern const struct snt__provider snt__provider_verbs;

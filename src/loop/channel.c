@@ -20,8 +20,8 @@ int snt__channel_drain(struct snt__channel *channel)
 	void *physical;
 	int ret;
 
-	while (!(
-		ret = device->control.get_cq_event(channel->channel, &cq, &physical))) {
+	while (!(ret = snt__device_take_cq_event(device, channel->channel, &cq,
+						 &physical))) {
 		struct snt__physical *from = physical;
 
 		snt__cq_take_event(from);

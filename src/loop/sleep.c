@@ -23,6 +23,15 @@ static bool may_borrow_sockets(const struct snt_loop *loop, int64_t timeout_ns)
 	return timeout_ns && !simulated && !loop->dispatched;
 }
 
+/* The channel whose events the loop takes, or NULL. */
+static struct ibv_comp_channel *find_channel(const struct snt_loop *loop,
+					     const struct snt_device *device)
+{
+	const struct snt__channel *channel = &loop->channel[device->index];
+
+	return channel->device ? channel->channel : NULL;
+}
+
 void snt__sleep_borrow(struct snt_loop *loop, struct snt__sleep *sleep,
 		       int64_t timeout_ns)
 {
@@ -32,7 +41,8 @@ void snt__sleep_borrow(struct snt_loop *loop, struct snt__sleep *sleep,
 	for (unsigned i = 0; i < loop->base.ctx->device_count; i++) {
 		const struct snt_device *device = loop->base.ctx->device[i];
 		unsigned first = sleep->fd_count;
-		unsigned count = snt__device_rx_borrow(device, &sleep->fd[first]);
+		unsigned count = snt__device_rx_borrow(device, &sleep->fd[first],
+						       find_channel(loop, device));
 
 		if (!count)
 			continue;
@@ -53,6 +63,18 @@ static unsigned find_readable(const struct snt__sleep_device *device,
 	return readable;
 }
 
+/* The events of packets that are moved here do not make the channel's fd readable: the
+ * next round takes them. */
+static void return_device(struct snt_loop *loop, const struct snt_device *device,
+			  unsigned readable)
+{
+	struct snt__channel *channel = &loop->channel[device->index];
+
+	snt__device_rx_return(device, readable, find_channel(loop, device));
+	if (channel->device && !snt__linked(&channel->source.readable))
+		snt__list_append(&loop->signalled, &channel->source.readable);
+}
+
 /* A device whose fd was readable probably has completions for its CQs. */
 static void return_all(struct snt_loop *loop, struct snt__sleep *sleep,
 		       const struct pollfd *fds)
@@ -63,7 +85,7 @@ static void return_all(struct snt_loop *loop, struct snt__sleep *sleep,
 		const struct snt__sleep_device *device = &sleep->device[i];
 		unsigned readable = find_readable(device, fds);
 
-		snt__device_rx_return(device->device, readable);
+		return_device(loop, device->device, readable);
 		found |= readable != 0;
 	}
 	sleep->count = 0;

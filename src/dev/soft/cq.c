@@ -79,7 +79,14 @@ static void cq_event(struct snt__soft_cq *cq)
 	channel = channel_of(cq->ibv.channel);
 	if (!cq->events++)
 		snt__list_append(&channel->cqs, &cq->ready);
-	snt__soft_bell_ring(&channel->bell);
+	if (!channel->muted)
+		snt__soft_bell_ring(&channel->bell);
+}
+
+void snt__soft_channel_mute(struct ibv_comp_channel *channel, bool muted)
+{
+	if (channel)
+		channel_of(channel)->muted = muted;
 }
 
 static struct snt__soft_cq *take_cq_event(struct snt__soft_channel *channel)
@@ -98,28 +105,33 @@ static struct snt__soft_cq *take_cq_event(struct snt__soft_channel *channel)
 	return cq;
 }
 
+/* An event that comes while this thread looks has rung by the time that it sleeps. */
+int snt__soft_take_cq_event(struct ibv_comp_channel *ibv_channel,
+			    struct ibv_cq **cq_out, void **cq_context_out)
+{
+	struct snt__soft_device *device = snt__soft_device_of(ibv_channel->context);
+	struct snt__soft_cq *cq;
+
+	snt__soft_lock(device);
+	cq = take_cq_event(channel_of(ibv_channel));
+	snt__soft_unlock(device);
+	if (!cq)
+		return -EAGAIN;
+	*cq_out = &cq->ibv;
+	*cq_context_out = cq->ibv.cq_context;
+	return 0;
+}
+
 int snt__soft_get_cq_event(struct ibv_comp_channel *ibv_channel, struct ibv_cq **cq_out,
 			   void **cq_context_out)
 {
 	struct snt__soft_device *device = snt__soft_device_of(ibv_channel->context);
-	struct snt__soft_channel *channel = channel_of(ibv_channel);
+	int err = 0;
 
-	for (;;) {
-		struct snt__soft_cq *cq;
-		int err;
-
-		snt__soft_lock(device);
-		cq = take_cq_event(channel);
-		snt__soft_unlock(device);
-		if (cq) {
-			*cq_out = &cq->ibv;
-			*cq_context_out = cq->ibv.cq_context;
-			return 0;
-		}
-		err = snt__soft_bell_wait(device, &channel->bell);
-		if (err)
-			return err;
-	}
+	while (!err &&
+	       snt__soft_take_cq_event(ibv_channel, cq_out, cq_context_out) == -EAGAIN)
+		err = snt__soft_bell_wait(device, &channel_of(ibv_channel)->bell);
+	return err;
 }
 
 void snt__soft_ack_cq_events(struct ibv_cq *ibv_cq, unsigned count)

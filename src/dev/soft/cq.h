@@ -13,6 +13,7 @@ struct snt__soft_channel {
 	struct snt__soft_bell bell;
 	struct snt__link cqs; /* with events that were not taken, in turn */
 	unsigned users;
+	bool muted;
 };
 
 enum snt__soft_armed {
@@ -56,6 +57,12 @@ int snt__soft_create_cq(struct ibv_context *context, int cqe, void *cq_context,
 int snt__soft_destroy_cq(struct ibv_cq *cq);
 int snt__soft_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq_out,
 			   void **cq_context_out);
+/* The same for a channel whose fd is known not to block: -EAGAIN if there is none. */
+int snt__soft_take_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq_out,
+			    void **cq_context_out);
+/* While a channel is muted its events do not make the fd readable: the thread that muted
+ * it takes them afterwards. With the lock. NULL does nothing. */
+void snt__soft_channel_mute(struct ibv_comp_channel *channel, bool muted);
 void snt__soft_ack_cq_events(struct ibv_cq *cq, unsigned count);
 int snt__soft_poll_cq(struct ibv_cq *cq, int count, struct ibv_wc *wc);
 int snt__soft_req_notify_cq(struct ibv_cq *cq, int solicited_only);

@@ -239,7 +239,7 @@ static void borrow(struct side *side)
 {
 	int fds[SNT__RX_FDS];
 
-	while (!snt__udp_rx_borrow(side->device, fds))
+	while (!snt__udp_rx_borrow(side->device, fds, NULL))
 		sched_yield();
 }
 
@@ -262,7 +262,7 @@ static void while_one_sleeps_on_the_socket(void **state)
 	while (!side_stats(&side[1]).packets_in)
 		sched_yield();
 	assert_int_equal(side_stats(&side[0]).timeouts, 0);
-	snt__udp_rx_return(side->device, false);
+	snt__udp_rx_return(side->device, false, NULL);
 	assert_int_equal(side_wait(&side[0]), IBV_WC_SUCCESS);
 	sides_close(side);
 	alarm(0);

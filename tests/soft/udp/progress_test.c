@@ -201,6 +201,7 @@ static void borrow(struct world *world)
 			if (take_in(world))
 				world->borrows_apart = false;
 		}
+		world->bell = false;
 		if (!ask_for_bells(world)) {
 			snt__progress_take_back(&world->progress);
 			wake_thread(world, SNT__WAKE_BELL);
@@ -222,7 +223,8 @@ static void return_it(struct world *world, bool readable)
 		return;
 	world->borrowing = false;
 	snt__progress_return(&world->progress, world->now);
-	if (readable && world->bell)
+	/* A bell that is known to be one is left where it is. */
+	if (readable && world->bell && below(2))
 		hear_bells(world);
 	if (!snt__progress_wants_bells(&world->progress))
 		world->bell_asked = false;

@@ -31,7 +31,7 @@ static int borrow(struct side *side)
 
 	trust(side);
 	do
-		count = snt__udp_rx_borrow(side->device, fds);
+		count = snt__udp_rx_borrow(side->device, fds, NULL);
 	while (!count && snt__udp_now() < end);
 	assert_true(count);
 	return fds[0];
@@ -41,12 +41,12 @@ static bool borrows_at_once(struct side *side)
 {
 	int fds[SNT__RX_FDS];
 
-	return snt__udp_rx_borrow(side->device, fds);
+	return snt__udp_rx_borrow(side->device, fds, NULL);
 }
 
 static void give_back(struct side *side, bool readable)
 {
-	snt__udp_rx_return(side->device, readable);
+	snt__udp_rx_return(side->device, readable, NULL);
 }
 
 static bool wait_readable(int fd, int timeout_ms)

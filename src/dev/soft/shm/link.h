@@ -60,6 +60,7 @@ struct snt__shm_link {
 	bool out;  /* this side is the producer */
 	bool full; /* out: no room for words in the socket; epoll reports when there is */
 	bool greeted;
+	bool rung;	 /* in: a bell is in the socket, or will be */
 	bool pulls;	 /* the consumer can read the producer's memory */
 	bool blocked;	 /* out: no room for long; packets that do not fit are lost */
 	uint8_t gid[16]; /* the peer's address */

@@ -242,6 +242,7 @@ bool snt__shm_release(struct snt__shm_consumer *consumer)
 
 bool snt__shm_rest(struct snt__shm_consumer *consumer)
 {
+	consumer->rests = true;
 	atomic_store(&consumer->area->sleeps, 1);
 	return consumer->head == consumer->tail &&
 	       atomic_load(&consumer->area->tail) == consumer->head;
@@ -249,5 +250,6 @@ bool snt__shm_rest(struct snt__shm_consumer *consumer)
 
 void snt__shm_rise(struct snt__shm_consumer *consumer)
 {
+	consumer->rests = false;
 	atomic_store_explicit(&consumer->area->sleeps, 0, memory_order_relaxed);
 }

@@ -85,6 +85,7 @@ struct snt__shm_consumer {
 	uint64_t head; /* the end of what was taken */
 	uint64_t told; /* the head that the producer has been told */
 	uint64_t tail; /* the producer's, when last read */
+	bool rests;    /* asked to be woken */
 };
 
 struct snt__shm_record {
@@ -114,5 +115,12 @@ static inline bool snt__shm_ready(const struct snt__shm_consumer *consumer)
 /* rest() asks to be woken, rise() no longer. False: there is something to take. */
 bool snt__shm_rest(struct snt__shm_consumer *consumer);
 void snt__shm_rise(struct snt__shm_consumer *consumer);
+
+/* Has the producer rung, or is about to, since rest()? Until rise(). */
+static inline bool snt__shm_is_rung(const struct snt__shm_consumer *consumer)
+{
+	return consumer->rests &&
+	       !atomic_load_explicit(&consumer->area->sleeps, memory_order_relaxed);
+}
 
 #endif

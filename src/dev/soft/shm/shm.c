@@ -137,6 +137,16 @@ static bool serve_link(struct snt__shm *shm, struct snt__shm_link *link,
 	return true;
 }
 
+static void serve_or_end(struct snt__shm *shm, struct snt__shm_link *link,
+			 uint32_t events, uint64_t now)
+{
+	if (serve_link(shm, link, events, now))
+		return;
+	if (!link->out && link->greeted)
+		snt__shm_drain(shm, link, now);
+	remove_link(shm, link);
+}
+
 void snt__shm_serve(struct snt__shm *shm, uint64_t now)
 {
 	struct epoll_event events[EVENTS];
@@ -146,13 +156,10 @@ void snt__shm_serve(struct snt__shm *shm, uint64_t now)
 	for (int i = 0; i < count; i++) {
 		struct snt__shm_link *link = events[i].data.ptr;
 
-		if (!link) {
+		if (link)
+			serve_or_end(shm, link, events[i].events, now);
+		else
 			accept_link(shm);
-		} else if (!serve_link(shm, link, events[i].events, now)) {
-			if (!link->out && link->greeted)
-				snt__shm_drain(shm, link, now);
-			remove_link(shm, link);
-		}
 	}
 }
 
@@ -218,6 +225,34 @@ void snt__shm_close(struct snt__shm *shm, bool ours)
 /*
  * Sleeping
  */
+
+bool snt__shm_note_bells(struct snt__shm *shm)
+{
+	bool found = false;
+
+	for (struct snt__link *at = shm->ins.next; at != &shm->ins; at = at->next) {
+		struct snt__shm_link *link =
+			snt__container(at, struct snt__shm_link, list);
+
+		link->rung |= link->greeted && snt__shm_is_rung(&link->consumer);
+		found |= link->rung;
+	}
+	return found;
+}
+
+void snt__shm_take_bells(struct snt__shm *shm, uint64_t now)
+{
+	for (struct snt__link *at = shm->ins.next, *next; at != &shm->ins; at = next) {
+		struct snt__shm_link *link =
+			snt__container(at, struct snt__shm_link, list);
+
+		next = at->next;
+		if (!link->rung)
+			continue;
+		link->rung = false;
+		serve_or_end(shm, link, EPOLLIN, now);
+	}
+}
 
 void snt__shm_wake(struct snt__shm *shm)
 {

@@ -66,6 +66,13 @@ unsigned snt__shm_receive(struct snt__shm *shm, uint64_t now);
 /* Handles bells, new links and links that end. */
 void snt__shm_serve(struct snt__shm *shm, uint64_t now);
 
+/* A thread was woken by bells. Notes which links have rung, so that the bells can be
+ * taken later, while no peer waits. False: none has, so that there is something else to
+ * serve. */
+bool snt__shm_note_bells(struct snt__shm *shm);
+/* Takes the bells that were noted, before a thread sleeps on them again. */
+void snt__shm_take_bells(struct snt__shm *shm, uint64_t now);
+
 /* Asks for bells: the rings will not be polled until one rings. False: there are
  * packets. */
 bool snt__shm_sleep(struct snt__shm *shm);

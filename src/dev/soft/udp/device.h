@@ -28,8 +28,8 @@ struct snt__udp_device {
 	struct snt__udp_socket socket;
 	struct snt__udp_address address;
 	struct snt__shm shm; /* to devices on the same host, if there are any */
-	/* While packets come through shared memory, the socket is polled only now and
-	 * then: when it last was; 0: to be polled next. */
+	/* A socket that is not expected to have anything is polled only now and then:
+	 * when it last was; 0: to be polled next. */
 	uint64_t socket_at;
 	uint64_t served_at; /* when a thread that moves packets last served links */
 
@@ -117,8 +117,10 @@ static inline uint64_t snt__udp_latest(const struct snt__udp_device *device,
 }
 
 /* See snt__provider. */
-unsigned snt__udp_rx_borrow(struct snt__udp_device *device, int fds[SNT__RX_FDS]);
-void snt__udp_rx_return(struct snt__udp_device *device, unsigned readable);
+unsigned snt__udp_rx_borrow(struct snt__udp_device *device, int fds[SNT__RX_FDS],
+			    struct ibv_comp_channel *channel);
+void snt__udp_rx_return(struct snt__udp_device *device, unsigned readable,
+			struct ibv_comp_channel *channel);
 
 /* Serves links, whose bells may have been another thread's: that one is woken, or asked
  * for again. With the lock. */

@@ -5,14 +5,15 @@
 #include <time.h>
 
 #include "dev/soft/core.h"
+#include "dev/soft/cq.h"
 #include "dev/soft/udp/device.h"
 
 /* At most so many batches are received before a timer that is due: other threads wait
  * for the lock. */
 #define LATE_MAX 64
 
-/* In ns. While packets come through shared memory, the socket is polled only this
- * often: an empty socket costs 500 ns, as much as the way of a packet through memory. */
+/* In ns. A socket that is not expected to have anything is polled only this often: an
+ * empty one costs 500 ns, as much as the way of a packet through memory. */
 #define SOCKET_PAUSE UINT64_C(10000)
 
 /* The fds that a borrower sleeps on. */
@@ -89,6 +90,15 @@ static void serve_links(struct snt__udp_device *device, uint64_t now)
 		snt__udp_hear_bells(device, now);
 }
 
+/* Is there anything likely in the socket? Not while packets come through memory, nor just
+ * after a program that slept on it has taken what woke it. */
+static bool is_socket_due(const struct snt__udp_device *device, uint64_t now)
+{
+	return (!snt__shm_linked(&device->shm) &&
+		!snt__progress_collects(&device->progress, now)) ||
+	       now - device->socket_at >= SOCKET_PAUSE;
+}
+
 /*
  * Receives, then runs timers that are due. A thread that had to wait for a processor
  * finds both answers and timers that have expired meanwhile: the answers count, so all
@@ -101,8 +111,7 @@ bool snt__udp_take_in(struct snt__udp_device *device, uint64_t now)
 	unsigned count = 0;
 
 	serve_links(device, now);
-	if (late || !snt__shm_linked(&device->shm) ||
-	    now - device->socket_at >= SOCKET_PAUSE) {
+	if (late || is_socket_due(device, now)) {
 		count = receive_packets(device, now);
 		now = snt__udp_latest(device, now);
 		moved |= count;
@@ -326,8 +335,10 @@ static int socket_to_sleep_on(struct snt__udp_device *device, uint64_t now)
 static bool lend_bells(struct snt__udp_device *device, uint64_t now)
 {
 	uint64_t before = device->shm.stats.packets_in;
-	bool asked = ask_for_bells(device, now);
+	bool asked;
 
+	snt__shm_take_bells(&device->shm, now);
+	asked = ask_for_bells(device, now);
 	if (device->shm.stats.packets_in != before)
 		snt__udp_send(&device->sender, device->core,
 			      snt__udp_latest(device, now));
@@ -335,21 +346,22 @@ static bool lend_bells(struct snt__udp_device *device, uint64_t now)
 }
 
 static unsigned lend_fds(struct snt__udp_device *device, int fds[SNT__RX_FDS],
-			 uint64_t now)
+			 struct ibv_comp_channel *channel, uint64_t now)
 {
+	snt__soft_channel_mute(channel, true);
 	fds[RX_SOCKET] = socket_to_sleep_on(device, now);
-	if (device->shm.fd < 0)
-		return 1;
-	if (!lend_bells(device, now)) {
+	fds[RX_BELLS] = device->shm.fd;
+	if (device->shm.fd >= 0 && !lend_bells(device, now)) {
 		snt__progress_take_back(&device->progress);
 		snt__udp_thread_wake(device, SNT__WAKE_BELL, now);
 	}
-	fds[RX_BELLS] = device->shm.fd;
-	return 2;
+	snt__soft_channel_mute(channel, false);
+	return device->shm.fd < 0 ? 1 : 2;
 }
 
 /* Sends what is pending before the caller sleeps. */
-unsigned snt__udp_rx_borrow(struct snt__udp_device *device, int fds[SNT__RX_FDS])
+unsigned snt__udp_rx_borrow(struct snt__udp_device *device, int fds[SNT__RX_FDS],
+			    struct ibv_comp_channel *channel)
 {
 	unsigned count = 0;
 	uint64_t now;
@@ -361,10 +373,20 @@ unsigned snt__udp_rx_borrow(struct snt__udp_device *device, int fds[SNT__RX_FDS]
 	snt__udp_send(&device->sender, device->core, now);
 	now = snt__udp_latest(device, now);
 	if (snt__progress_borrow(&device->progress, now, may_lend_socket(device)))
-		count = lend_fds(device, fds, now);
+		count = lend_fds(device, fds, channel, now);
 	snt__udp_thread_wake(device, SNT__WAKE_WORK, now);
 	snt__udp_unlock(device);
 	return count;
+}
+
+/* The packets come first: the bells themselves are taken before the next sleep, or by
+ * the device's thread, which they wake. */
+static void note_bells(struct snt__udp_device *device, uint64_t now)
+{
+	if (snt__shm_note_bells(&device->shm))
+		device->served_at = now;
+	else
+		snt__udp_hear_bells(device, now);
 }
 
 /* A program that is awake needs no bells, unless the device's thread does. What came by
@@ -375,14 +397,30 @@ static void return_bells(struct snt__udp_device *device, unsigned readable,
 	if (device->shm.fd < 0)
 		return;
 	if (readable & (1u << RX_BELLS))
-		snt__udp_hear_bells(device, now);
+		note_bells(device, now);
 	if (!snt__progress_wants_bells(&device->progress))
 		snt__shm_wake(&device->shm);
 	if (readable == 1u << RX_BELLS)
 		device->socket_at = now;
 }
 
-void snt__udp_rx_return(struct snt__udp_device *device, unsigned readable)
+/* What woke the caller is taken here. After a single short message the socket is hardly
+ * worth another look: if it has more, the next sleep ends at once. */
+static void take_what_woke(struct snt__udp_device *device, uint64_t now)
+{
+	const struct snt__udp_receiver *receiver = &device->receiver;
+	bool moved = snt__udp_take_in(device, now);
+
+	now = snt__udp_latest(device, now);
+	if (moved && receiver->last == 1 && !receiver->rx_hold.row)
+		device->socket_at = now;
+	/* The device's thread does not look again if it is sending already. */
+	if (moved && device->sender.busy)
+		snt__udp_send(&device->sender, device->core, now);
+}
+
+void snt__udp_rx_return(struct snt__udp_device *device, unsigned readable,
+			struct ibv_comp_channel *channel)
 {
 	uint64_t now;
 
@@ -391,11 +429,11 @@ void snt__udp_rx_return(struct snt__udp_device *device, unsigned readable)
 	snt__udp_lock(device);
 	now = snt__udp_now();
 	snt__progress_return(&device->progress, now);
+	snt__soft_channel_mute(channel, true);
 	return_bells(device, readable, now);
-	/* The device's thread does not look again if it is sending already. */
-	if (readable && snt__udp_take_in(device, now) && device->sender.busy)
-		snt__udp_send(&device->sender, device->core,
-			      snt__udp_latest(device, now));
+	if (readable)
+		take_what_woke(device, now);
+	snt__soft_channel_mute(channel, false);
 	snt__udp_thread_wake(device, SNT__WAKE_RETURNED, now);
 	snt__udp_unlock(device);
 }

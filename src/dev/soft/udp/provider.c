@@ -11,6 +11,7 @@
 #include <sennit/api.h>
 
 #include "dev/gid.h"
+#include "dev/soft/cq.h"
 #include "dev/soft/udp/device.h"
 #include "util/err.h"
 
@@ -259,14 +260,16 @@ static int soft_heal(struct ibv_context *context)
 	return snt__udp_device_heal(snt__udp_device_of(context));
 }
 
-static unsigned rx_borrow(struct ibv_context *context, int fds[SNT__RX_FDS])
+static unsigned rx_borrow(struct ibv_context *context, int fds[SNT__RX_FDS],
+			  struct ibv_comp_channel *channel)
 {
-	return snt__udp_rx_borrow(snt__udp_device_of(context), fds);
+	return snt__udp_rx_borrow(snt__udp_device_of(context), fds, channel);
 }
 
-static void rx_return(struct ibv_context *context, unsigned readable)
+static void rx_return(struct ibv_context *context, unsigned readable,
+		      struct ibv_comp_channel *channel)
 {
-	snt__udp_rx_return(snt__udp_device_of(context), readable);
+	snt__udp_rx_return(snt__udp_device_of(context), readable, channel);
 }
 
 const struct snt__provider snt__provider_soft = {
@@ -284,4 +287,5 @@ const struct snt__provider snt__provider_soft = {
 	.heal = soft_heal,
 	.rx_borrow = rx_borrow,
 	.rx_return = rx_return,
+	.take_cq_event = snt__soft_take_cq_event,
 };

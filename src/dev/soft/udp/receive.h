@@ -33,6 +33,7 @@ struct snt__udp_receiver {
 	/* How many messages to ask for: one if there was none lately, for it will come
 	 * alone, and looking for more costs time. */
 	unsigned ask;
+	unsigned last; /* how many messages the last call took */
 	/* The source of the last packet, and the IPv4 fields expected in the next. */
 	union snt__udp_sockaddr from;
 	struct snt__soft_path path;
