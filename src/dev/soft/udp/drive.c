@@ -431,6 +431,9 @@ void snt__udp_rx_return(struct snt__udp_device *device, unsigned readable,
 	snt__progress_return(&device->progress, now);
 	snt__soft_channel_mute(channel, true);
 	return_bells(device, readable, now);
+	/* It has something, however short a time ago it was looked at. */
+	if (readable & (1u << RX_SOCKET))
+		device->socket_at = 0;
 	if (readable)
 		take_what_woke(device, now);
 	snt__soft_channel_mute(channel, false);
