@@ -5,11 +5,13 @@
  *
  *	/sys/class/infiniband/soft0          links to BUS/infiniband/soft0
  *	/sys/class/infiniband/soft0/device   links to BUS
+ *	BUS/subsystem                        links to /sys/bus/pci
  *
  * BUS is /sys/devices/virtual/sennit/ffff:00:00.0 for soft0, ffff:01:00.0 for soft1: programs
  * take its last part for a PCI address, sort devices by it, and replace the digits of
- * functions. Nothing is there, so that it is not taken for a PCI device with a place near some
- * processor.
+ * functions. NCCL must take them for PCI devices, each with an address of its own: it fuses
+ * those that it does not, and then finds none of them. There is nothing else, so that they are
+ * near no processor.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -24,6 +26,7 @@
 
 #define CLASS	"/sys/class/infiniband/"
 #define VIRTUAL "/sys/devices/virtual/sennit"
+#define PCI	"/sys/bus/pci"
 
 /* Enough for BUS/infiniband/NAME. */
 #define PLACE_MAX 128
@@ -68,25 +71,51 @@ static size_t write_place(char place[PLACE_MAX], const struct ibv_device *device
 	return (size_t)length;
 }
 
-/* Follows one part of a path. The full length of the place stands for the device's folder, which
- * alone has links. False: there is no such file. */
+/* The name of a soft device is "soft" and its number. */
+static const char *behind_bus(const char *path, const struct ibv_device **device_out)
+{
+	const size_t length = strlen(VIRTUAL "/ffff:00:00.0");
+	char bus[PLACE_MAX], name[16];
+	unsigned number;
+
+	if (!path || sscanf(path, VIRTUAL "/ffff:%2x:", &number) != 1)
+		return NULL;
+	snprintf(bus, sizeof(bus), VIRTUAL "/ffff:%02x:00.0", number);
+	if (strncmp(path, bus, length) != 0 || (path[length] && path[length] != '/'))
+		return NULL;
+	snprintf(name, sizeof(name), "soft%u", number);
+	*device_out = snt__preload_find(name, strlen(name));
+	return *device_out ? path + length : NULL;
+}
+
+static bool is_part(const char *part, size_t length, const char *name)
+{
+	return length == strlen(name) && memcmp(part, name, length) == 0;
+}
+
+/* Follows one part of a path. The full length of the place stands for the device's folder, and
+ * the other one for BUS: these have links. False: there is no such file. */
 static bool follow_part(char *place, size_t full, size_t bus, const char *part,
 			size_t length)
 {
 	char *slash;
 
-	if (!length || (length == 1 && part[0] == '.'))
+	if (!length || is_part(part, length, "."))
 		return true;
-	if (length == 2 && part[0] == '.' && part[1] == '.') {
+	if (is_part(part, length, "..")) {
 		slash = strrchr(place, '/');
 		slash[slash == place] = '\0';
 		return true;
 	}
-	if (strlen(place) != full || length != strlen("device") ||
-	    memcmp(part, "device", length) != 0)
-		return false;
-	place[bus] = '\0';
-	return true;
+	if (strlen(place) == full && is_part(part, length, "device")) {
+		place[bus] = '\0';
+		return true;
+	}
+	if (strlen(place) == bus && is_part(part, length, "subsystem")) {
+		memcpy(place, PCI, sizeof(PCI));
+		return true;
+	}
+	return false;
 }
 
 enum found {
@@ -99,12 +128,17 @@ static enum found find_place(const char *path, char place[PLACE_MAX])
 {
 	const struct ibv_device *device;
 	const char *rest = snt__preload_behind_name(path, CLASS, &device);
+	const bool in_class = rest;
 	size_t bus, full, length;
 
+	if (!rest)
+		rest = behind_bus(path, &device);
 	if (!rest)
 		return NOT_SOFT;
 	bus = write_place(place, device);
 	full = strlen(place);
+	if (!in_class)
+		place[bus] = '\0';
 	for (; *rest; rest += length + (rest[length] == '/')) {
 		length = strcspn(rest, "/");
 		if (!follow_part(place, full, bus, rest, length))
@@ -137,16 +171,23 @@ char *snt__preload_realpath_chk(const char *path, char *resolved, size_t size)
 	return NEXT(__realpath_chk)(path, resolved, size);
 }
 
-/* Is the path one of the two links? Then this writes where it leads, as in /sys, and returns the
+/* Is the path one of the links? Then this writes where it leads, as in /sys, and returns the
  * length; else 0. */
 static size_t find_target(const char *path, char target[PLACE_MAX])
 {
+	static const char to_pci[] = "../../../../bus/pci";
 	const struct ibv_device *device;
 	const char *rest = snt__preload_behind_name(path, CLASS, &device);
+	const char *on_bus = rest ? NULL : behind_bus(path, &device);
 	char place[PLACE_MAX];
 	size_t bus;
 	int length;
 
+	if ((rest && !strcmp(rest, "/device/subsystem")) ||
+	    (on_bus && !strcmp(on_bus, "/subsystem"))) {
+		memcpy(target, to_pci, sizeof(to_pci));
+		return strlen(to_pci);
+	}
 	if (!rest)
 		return 0;
 	bus = write_place(place, device);

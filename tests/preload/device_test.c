@@ -276,12 +276,35 @@ static void places(void **state)
 		 name);
 	assert_string_equal(realpath(path, other), "/");
 	/* There is nothing else, and other devices have no such place. */
-	snprintf(path, sizeof(path), "/sys/class/infiniband/%s/device/subsystem", name);
+	snprintf(path, sizeof(path), "/sys/class/infiniband/%s/device/driver", name);
 	assert_null(realpath(path, other));
 	assert_int_equal(errno, ENOENT);
 	assert_int_equal(readlink(path, other, sizeof(other)), -1);
 	assert_null(realpath("/sys/class/infiniband/soft77/device", other));
+	assert_null(realpath("/sys/devices/virtual/sennit/ffff:4d:00.0", other));
 	assert_string_equal(realpath("/proc/self/..", other), "/proc");
+}
+
+/* NCCL fuses devices that have no PCI address of their own, and then finds none of them. */
+static void a_place_is_that_of_a_pci_device(void **state)
+{
+	static const char device[] = "/sys/devices/virtual/sennit/ffff:00:00.0";
+	char path[128], found[PATH_MAX];
+	ssize_t length;
+
+	(void)state;
+	assert_string_equal(realpath(device, found), device);
+	snprintf(path, sizeof(path), "%s/subsystem", device);
+	assert_string_equal(realpath(path, found), "/sys/bus/pci");
+	length = readlink(path, found, sizeof(found));
+	assert_int_equal(length, strlen("../../../../bus/pci"));
+	assert_memory_equal(found, "../../../../bus/pci", length);
+	snprintf(path, sizeof(path), "/sys/class/infiniband/%s/device/subsystem",
+		 open_soft(0)->device->name);
+	assert_string_equal(realpath(path, found), "/sys/bus/pci");
+	assert_int_equal(readlink(path, found, sizeof(found)), length);
+	snprintf(path, sizeof(path), "%s/subsystem/../..", device);
+	assert_string_equal(realpath(path, found), "/sys");
 }
 
 /* Programs that load libibverbs find what those that are linked with it get. */
@@ -311,11 +334,17 @@ static void dmabuf_probe(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(devices),	    cmocka_unit_test(not_there),
-		cmocka_unit_test(not_there_inline), cmocka_unit_test(opened_by_threads),
-		cmocka_unit_test(opened_twice),	    cmocka_unit_test(closed_early),
-		cmocka_unit_test(made_up_files),    cmocka_unit_test(places),
-		cmocka_unit_test(looked_up),	    cmocka_unit_test(dmabuf_probe),
+		cmocka_unit_test(devices),
+		cmocka_unit_test(not_there),
+		cmocka_unit_test(not_there_inline),
+		cmocka_unit_test(opened_by_threads),
+		cmocka_unit_test(opened_twice),
+		cmocka_unit_test(closed_early),
+		cmocka_unit_test(made_up_files),
+		cmocka_unit_test(places),
+		cmocka_unit_test(looked_up),
+		cmocka_unit_test(dmabuf_probe),
+		cmocka_unit_test(a_place_is_that_of_a_pci_device),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
