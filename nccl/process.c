@@ -241,6 +241,25 @@ static uint32_t mask_of(const struct nccl_vdevice_v12 *parts)
 	return mask;
 }
 
+/* NCCL attaches devices without a PCI address to its first processor, would fuse all that are
+ * there, and does not find again what was made of them: their fusion must fail, so that it uses
+ * each. */
+static bool have_places(const struct nccl_vdevice_v12 *parts)
+{
+	for (int i = 0; i < parts->count; i++) {
+		const struct virtual_device *part = &process.device[parts->device[i]];
+
+		if (!part->pci_path) {
+			plugin_log(NCCL_WARN,
+				   "%s has no PCI address, and NCCL cannot use such "
+				   "devices fused; SENNIT_NCCL_FUSE=on can",
+				   part->name);
+			return false;
+		}
+	}
+	return true;
+}
+
 static int make_device_locked(const struct nccl_vdevice_v12 *parts, int *index_out)
 {
 	const uint32_t mask = mask_of(parts);
@@ -253,6 +272,8 @@ static int make_device_locked(const struct nccl_vdevice_v12 *parts, int *index_o
 			return NCCL_SUCCESS;
 		}
 	}
+	if (!have_places(parts))
+		return NCCL_INVALID_USAGE;
 	if (process.count == DEVICES_MAX)
 		return plugin_fail(NCCL_INVALID_USAGE, "more than %d devices",
 				   DEVICES_MAX);

@@ -6,9 +6,12 @@
  */
 
 #include <arpa/inet.h>
+#include <assert.h>
+#include <errno.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -137,6 +140,23 @@ static int in_child(int (*what)(void))
  * Devices
  */
 
+/* The plugin asks where devices are. Soft ones are nowhere, unless a test places them. */
+static bool placed;
+
+char *realpath(const char *path, char *resolved)
+{
+	char place[64];
+
+	assert(!resolved && !strncmp(path, "/sys/class/infiniband/soft", 26));
+	if (!placed) {
+		errno = ENOENT;
+		return NULL;
+	}
+	snprintf(place, sizeof(place), "/sys/devices/pci0000:00/0000:0%c:00.0",
+		 path[26]);
+	return strdup(place);
+}
+
 /* Of a fused device; returns how many things are not as announced. */
 static int check_fused(int version)
 {
@@ -188,11 +208,13 @@ static int check_separate(void)
 	int count = 0, index = -1, again = -1;
 
 	setenv("SENNIT_NCCL_FUSE", "off", 1);
+	placed = true;
 	net_load(11);
 	if (net_init() || net_devices(&count) || count != 2)
 		return 1;
 	if (net_properties(0, &first) || net_properties(1, &second) ||
 	    strcmp(first.name, "soft0") || strcmp(second.name, "soft1") ||
+	    strcmp(second.pci_path, "/sys/devices/pci0000:00/0000:01:00.0") != 0 ||
 	    first.guid == second.guid || second.vdevice.device[0] != 1)
 		return 2;
 	if (net_make_vdevice(&index, &both) || index != 2 ||
@@ -211,6 +233,31 @@ static void a_device_for_each_nic_and_those_that_nccl_makes(void **state)
 {
 	(void)state;
 	assert_int_equal(in_child(check_separate), 0);
+}
+
+/* NCCL attaches such devices to a processor, takes them for ports of one, and does not find
+ * again what it has made of them. */
+static int check_nowhere(void)
+{
+	struct nccl_vdevice both = { .count = 2, .device = { 0, 1 } };
+	struct nccl_vdevice one = { .count = 1, .device = { 1 } };
+	int count = 0, index = -1;
+
+	setenv("SENNIT_NCCL_FUSE", "off", 1);
+	net_load(11);
+	if (net_init() || net_make_vdevice(&index, &one) || index != 1)
+		return 1;
+	if (net_make_vdevice(&index, &both) != NCCL_INVALID_USAGE)
+		return 2;
+	if (net_devices(&count) || count != 2)
+		return 3;
+	return strstr(net_last_warning(), "soft0 has no PCI address") ? 0 : 4;
+}
+
+static void devices_that_are_nowhere_are_not_fused(void **state)
+{
+	(void)state;
+	assert_int_equal(in_child(check_nowhere), 0);
 }
 
 static int check_bad_fuse(void)
@@ -609,6 +656,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(one_device_in_every_version),
 		cmocka_unit_test(a_device_for_each_nic_and_those_that_nccl_makes),
+		cmocka_unit_test(devices_that_are_nowhere_are_not_fused),
 		cmocka_unit_test(settings_that_are_wrong_say_so),
 		cmocka_unit_test(init_after_finalize),
 		cmocka_unit_test(a_connection_that_was_given_up_is_freed),
