@@ -169,6 +169,19 @@ static void end_request(struct comm *comm, uint64_t place, size_t size)
 	comm->bytes += size;
 }
 
+/* The device adds up what has arrived, but the peer decides how much it writes. */
+static void end_receive(struct comm *comm, uint64_t place, size_t size)
+{
+	if (size > comm->request[place].room)
+		comm_fail(
+			comm, NCCL_REMOTE_ERROR,
+			"the peer has written %zu bytes in a receive of %zu bytes: its "
+			"plugin does not keep to the protocol",
+			size, comm->request[place].room);
+	else
+		end_request(comm, place, size);
+}
+
 static void take_completion(struct comm *comm, const struct snt_wc *wc)
 {
 	if (wc->opcode == SNT_OP_CLOSED) {
@@ -180,7 +193,7 @@ static void take_completion(struct comm *comm, const struct snt_wc *wc)
 	} else if (wc->opcode == SNT_OP_WRITE_IMM) {
 		end_request(comm, wc->wr_id, wc->length);
 	} else if (wc->opcode == SNT_OP_RECV_NOTIFY) {
-		end_request(comm, wc->wr_id, wc->length);
+		end_receive(comm, wc->wr_id, wc->length);
 	} else {
 		comm->grants_done++;
 	}

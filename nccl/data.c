@@ -10,11 +10,12 @@ static struct request *next_request(struct comm *comm)
 	return &comm->request[comm->requests % NCCL_REQUESTS_MAX];
 }
 
-static void *start_request(struct comm *comm)
+static void *start_request(struct comm *comm, size_t room)
 {
 	struct request *request = next_request(comm);
 
 	request->state = REQUEST_POSTED;
+	request->room = room;
 	comm->requests++;
 	return request;
 }
@@ -101,7 +102,7 @@ int net_isend(void *handle, void *data, size_t size, void *memory, void **reques
 	if (!ret)
 		ret = comm_post_grant_recv(comm, place);
 	if (!ret)
-		*request_out = start_request(comm);
+		*request_out = start_request(comm, 0);
 	return ret;
 }
 
@@ -162,6 +163,6 @@ int net_irecv(void *handle, void *data, size_t size, void *memory, void **reques
 			 offsetof(struct grant, token) +
 				 ((struct memory *)memory)->token_length);
 	if (!ret)
-		*request_out = start_request(comm);
+		*request_out = start_request(comm, size);
 	return ret;
 }

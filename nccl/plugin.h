@@ -211,6 +211,7 @@ enum request_state {
 struct request {
 	struct comm *comm;
 	enum request_state state;
+	size_t room; /* of a receive */
 	size_t size; /* of the message, once it is DONE */
 };
 

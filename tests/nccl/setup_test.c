@@ -20,28 +20,7 @@
 #include "lib/patience.h"
 #include "lib/test.h"
 #include "net_kit.h"
-
-/* The parts of a handle and of a frame that all versions of the protocol have. */
-struct handle_head {
-	union {
-		struct sockaddr any;
-		struct sockaddr_in v4;
-		struct sockaddr_in6 v6;
-	} address;
-	uint64_t nonce;
-	char magic[8];
-	uint32_t version;
-};
-
-struct frame_head {
-	uint64_t nonce;
-	char magic[8];
-	uint32_t version;
-	uint16_t kind, length;
-};
-
-#define KIND_CARD    1
-#define KIND_REFUSED 2
+#include "wire.h"
 
 static char handle[NCCL_HANDLE_BYTES];
 
