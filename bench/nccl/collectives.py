@@ -1,105 +1,118 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""torch.distributed over NCCL's own sockets and over sennit's plugin: results and times.
+"""torch.distributed over NCCL's own sockets, over sennit's plugin, and over NCCL's own
+InfiniBand transport on soft devices: results and times.
 
 usage: bench/nccl/collectives.py [--build FOLDER] [--net NAME,...] [--proto NAME,...]
-           [--bytes MAX] [--json]
+           [--op NAME,...] [--bytes MAX] [--rounds N] [--seconds MAX] [--json] [--logs FOLDER]
 
 For a host with a GPU, PyTorch with NCCL 2.20 or later, and nvidia-cuda-mps-control. Two ranks
-share GPU 0. NCCL takes them for two hosts, since each has an NCCL_HOSTID of its own, so that
-all their traffic goes over the network. MPS runs both at the same time; without it the
-figures are those of the GPU's time slices.
+share GPU 0 by MPS; see ranks.py.
 
 Each collective is checked to the last element, before and after its time is taken. A row is
-the time of one call and the bytes of the message divided by it.
+the time of one call, the median of a few passes, and the bytes of the message divided by it.
+"default" is whatever protocol NCCL chooses.
 """
 
 import argparse
 import json
 import os
-import subprocess
+import statistics
 import sys
-import tempfile
 import time
 from pathlib import Path
 
-NETS = {
-    "socket": {"NCCL_NET": "Socket"},
-    "sennit-udp": {"NCCL_NET": "sennit", "NCCL_NET_PLUGIN": "sennit", "SENNIT_SOFT": "only",
-                   "SENNIT_SOFT_SHM": "off"},
-    "sennit-shm": {"NCCL_NET": "sennit", "NCCL_NET_PLUGIN": "sennit", "SENNIT_SOFT": "only",
-                   "SENNIT_SOFT_SHM": "on"},
-    # The devices of this host, whatever they are.
-    "sennit": {"NCCL_NET": "sennit", "NCCL_NET_PLUGIN": "sennit", "SENNIT_SOFT": "never"},
-}
-PROTOCOLS = ["LL", "LL128", "Simple"]
+import ranks
+
+PROTOCOLS = ["default", "LL", "LL128", "Simple"]
 SIZES = [8, 1 << 10, 32 << 10, 1 << 20, 16 << 20, 64 << 20, 256 << 20]
-RANKS = 2
-RUN_SECONDS = 600
+PASSES = 3
 
 
 #
 # One rank
 #
 
-def collectives(torch, dist, rank):
-    """Yields name, a function that does it once, and one that says whether it was right."""
-    def make(count):
-        base = (torch.arange(count, device="cuda") % 97).float()
-        mine = base + rank
-        both = torch.empty(2 * count, device="cuda")
-        work = torch.empty_like(base)
+class Collective:
+    """reset() sets the buffers, call() does it once, right() checks all elements after one."""
 
-        def all_reduce():
-            work.copy_(mine)
-            dist.all_reduce(work)
-
-        def all_gather():
-            dist.all_gather_into_tensor(both, mine)
-
-        def broadcast():
-            work.copy_(mine)
-            dist.broadcast(work, 1)
-
-        def send_recv():
-            if rank:
-                dist.recv(work, 0)
-                dist.send(work, 0)
-            else:
-                dist.send(base, 1)
-                dist.recv(work, 1)
-
-        return [
-            ("all_reduce", all_reduce, lambda: torch.equal(work, 2 * base + 1)),
-            ("all_gather", all_gather,
-             lambda: torch.equal(both, torch.cat([base, base + 1]))),
-            ("broadcast", broadcast, lambda: torch.equal(work, base + 1)),
-            ("send_recv", send_recv, lambda: torch.equal(work, base)),
-        ]
-    return make
+    def __init__(self, name, reset, call, right):
+        self.name, self.reset, self.call, self.right = name, reset, call, right
 
 
-def run_rank(rank: int, sizes: list) -> None:
-    import torch
-    import torch.distributed as dist
+def make_collectives(torch, dist, group, rank: int, count: int) -> list:
+    base = (torch.arange(count, device="cuda") % 97).float()
+    mine = base + rank
+    both = torch.empty(2 * count, device="cuda")
+    pair = torch.cat([mine, mine + 5])
+    work = torch.empty_like(base)
 
-    torch.cuda.set_device(0)
-    dist.init_process_group("nccl", rank=rank, world_size=RANKS)
-    make = collectives(torch, dist, rank)
-    for size in sizes:
-        for name, call, right in make(max(1, size // 4)):
-            for _ in range(3):
-                call()
-            torch.cuda.synchronize()
-            good = right()
-            calls = max(5, min(200, (64 << 20) // size))
-            begin = time.perf_counter()
-            for _ in range(calls):
-                call()
-            torch.cuda.synchronize()
-            took = (time.perf_counter() - begin) / calls
-            print(json.dumps({"op": name, "bytes": size, "seconds": took,
-                              "right": bool(good and right())}), flush=True)
+    def send_recv():
+        if rank:
+            dist.recv(work, 0, group=group)
+            dist.send(work, 0, group=group)
+        else:
+            dist.send(base, 1, group=group)
+            dist.recv(work, 1, group=group)
+
+    return [
+        Collective("all_reduce", lambda: work.copy_(mine),
+                   lambda: dist.all_reduce(work, group=group),
+                   lambda: torch.equal(work, 2 * base + 1)),
+        Collective("all_gather", both.zero_,
+                   lambda: dist.all_gather_into_tensor(both, mine, group=group),
+                   lambda: torch.equal(both, torch.cat([base, base + 1]))),
+        Collective("reduce_scatter", work.zero_,
+                   lambda: dist.reduce_scatter_tensor(work, pair, group=group),
+                   lambda: torch.equal(work, 2 * base + 1 + 10 * rank)),
+        Collective("broadcast", lambda: work.copy_(mine),
+                   lambda: dist.broadcast(work, 1, group=group),
+                   lambda: torch.equal(work, base + 1)),
+        Collective("send_recv", work.zero_, send_recv, lambda: torch.equal(work, base)),
+    ]
+
+
+def is_right(torch, collective) -> bool:
+    collective.reset()
+    collective.call()
+    torch.cuda.synchronize()
+    return bool(collective.right())
+
+
+def seconds_of_call(torch, collective, size: int) -> float:
+    calls = max(2, min(200, (64 << 20) // size))
+    passes = []
+    for _ in range(PASSES):
+        begin = time.perf_counter()
+        for _ in range(calls):
+            collective.call()
+        torch.cuda.synchronize()
+        passes.append((time.perf_counter() - begin) / calls)
+    return statistics.median(passes)
+
+
+def set_protocol(protocol: str) -> None:
+    """For communicators made from now on."""
+    os.environ.pop("NCCL_PROTO", None)
+    if protocol != "default":
+        os.environ["NCCL_PROTO"] = protocol
+
+
+def run_rank(options) -> None:
+    torch, dist = ranks.connect(options.rank)
+    for protocol in options.proto.split(","):
+        set_protocol(protocol)
+        group = dist.new_group(list(range(ranks.RANKS)))
+        for size in options.sizes:
+            for collective in make_collectives(torch, dist, group, options.rank,
+                                               max(1, size // 4)):
+                if collective.name not in options.op.split(","):
+                    continue
+                good = is_right(torch, collective)
+                took = seconds_of_call(torch, collective, size)
+                print(json.dumps({"op": collective.name, "proto": protocol, "bytes": size,
+                                  "seconds": took,
+                                  "right": good and is_right(torch, collective)}), flush=True)
     dist.destroy_process_group()
 
 
@@ -107,101 +120,91 @@ def run_rank(rank: int, sizes: list) -> None:
 # All of them
 #
 
-def environment(net: str, protocol: str, rank: int, build: Path, port: int) -> dict:
-    path = [str((build / "nccl").resolve()), os.environ.get("LD_LIBRARY_PATH", "")]
-    return {**os.environ, **NETS[net], "NCCL_PROTO": protocol, "NCCL_HOSTID": f"host{rank}",
-            "NCCL_SOCKET_IFNAME": "lo", "NCCL_IB_DISABLE": "1", "NCCL_DEBUG": "INFO",
-            "NCCL_DEBUG_SUBSYS": "INIT,NET", "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": str(port), "LD_LIBRARY_PATH": ":".join(filter(None, path))}
+def rows_of(text: str) -> list:
+    return [json.loads(line[line.index('{"op"'):]) for line in text.splitlines()
+            if '{"op"' in line]
 
 
-def run_pair(net: str, protocol: str, sizes: list, build: Path, port: int) -> list:
-    """The rows of rank 0; a sentence and an exit if a rank fails."""
-    logs, ranks = [], []
-    for rank in range(RANKS):
-        logs.append(tempfile.TemporaryFile("w+"))
-        ranks.append(subprocess.Popen(
-            [sys.executable, __file__, "--rank", str(rank), "--sizes", ",".join(map(str, sizes))],
-            env=environment(net, protocol, rank, build, port), stdout=logs[rank],
-            stderr=subprocess.STDOUT))
-    try:
-        failed = [rank for rank, process in enumerate(ranks) if process.wait(RUN_SECONDS)]
-    except subprocess.TimeoutExpired:
-        failed = [rank for rank, process in enumerate(ranks) if process.poll() is None]
-        for process in ranks:
-            process.kill()
-    texts = []
-    for log in logs:
-        log.seek(0)
-        texts.append(log.read())
+def run_pair(net: str, arguments: list, options, port: int) -> list:
+    """The rows of rank 0; a sentence in place of them if a rank fails."""
+    pair = [ranks.Rank(number, net, options.build, port, [__file__, *arguments])
+            for number in range(ranks.RANKS)]
+    ended = ranks.wait(pair, options.seconds)
+    texts = [rank.text() for rank in pair]
+    for number, text in enumerate(texts):
+        if options.logs:
+            (options.logs / f"{net}-{port}-rank{number}.log").write_text(text)
+    failed = [rank.number for rank in pair if not ended or rank.process.returncode]
+    wanted = ranks.NETS[net]["NCCL_NET"]
+    trouble = None
     if failed:
-        sys.exit(f"{net}, {protocol}: ranks {failed} failed:\n{texts[failed[0]][-4000:]}")
-    wanted = NETS[net]["NCCL_NET"]
-    if f"Using network {wanted}" not in texts[0]:
-        sys.exit(f"{net}, {protocol}: NCCL did not use {wanted}:\n{texts[0][-4000:]}")
-    rows = [json.loads(line) for line in texts[0].splitlines() if line.startswith('{"op"')]
-    other = [json.loads(line) for line in texts[1].splitlines() if line.startswith('{"op"')]
-    for row, same in zip(rows, other):
-        row.update(net=net, proto=protocol, right=row["right"] and same["right"])
-    return rows
-
-
-def start_mps(folder: str) -> bool:
-    os.environ.update(CUDA_MPS_PIPE_DIRECTORY=folder, CUDA_MPS_LOG_DIRECTORY=folder)
-    try:
-        return subprocess.run(["nvidia-cuda-mps-control", "-d"]).returncode == 0
-    except FileNotFoundError:
-        return False
-
-
-def stop_mps() -> None:
-    subprocess.run(["nvidia-cuda-mps-control"], input="quit\n", text=True)
+        trouble = f"ranks {failed} failed:\n{texts[failed[0]][-4000:]}"
+    elif f"Using network {wanted}" not in texts[0]:
+        trouble = f"NCCL did not use {wanted}"
+    if trouble:
+        print(f"{net}: {trouble}", file=sys.stderr)
+    rows = rows_of(texts[0])
+    for row, same in zip(rows, rows_of(texts[1])):
+        row.update(net=net, right=row["right"] and same["right"])
+    rows = [row for row in rows if "net" in row]
+    return rows + ([{"net": net, "right": False}] if trouble else [])
 
 
 def show(rows: list, nets: list) -> None:
     """A line for each collective, protocol and size; the nets side by side."""
-    cells = {(r["op"], r["proto"], r["bytes"], r["net"]): r for r in rows}
-    print(f"{'':28}" + "".join(f"{net:>24}" for net in nets))
-    for key in dict.fromkeys(key[:3] for key in cells):
-        line = f"{key[0]:11} {key[1]:7} {key[2]:9}"
+    cells = {}
+    for row in rows:
+        if "op" in row:
+            cells.setdefault((row["op"], row["proto"], row["bytes"], row["net"]), []).append(
+                row["seconds"])
+    print(f"{'':32}" + "".join(f"{net:>24}" for net in nets))
+    for key in sorted({key[:3] for key in cells}):
+        line = f"{key[0]:15} {key[1]:7} {key[2]:9}"
         for net in nets:
-            row = cells.get((*key, net))
-            line += f"{row['seconds'] * 1e6:12.1f} us{row['bytes'] / row['seconds'] / 1e9:6.2f} GB/s" \
-                if row else f"{'-':>24}"
+            times = cells.get((*key, net))
+            took = statistics.median(times) if times else None
+            line += f"{took * 1e6:12.1f} us{key[2] / took / 1e9:6.2f} GB/s" if took \
+                else f"{'-':>24}"
         print(line)
 
 
-def main() -> None:
+def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", type=Path, default=Path("build"))
-    parser.add_argument("--net", default="socket,sennit-udp,sennit-shm")
+    parser.add_argument("--net", default="socket,sennit-udp,sennit-shm,ib-udp,ib-shm")
     parser.add_argument("--proto", default=",".join(PROTOCOLS))
+    parser.add_argument("--op",
+                        default="all_reduce,all_gather,reduce_scatter,broadcast,send_recv")
     parser.add_argument("--bytes", type=int, default=max(SIZES))
+    parser.add_argument("--rounds", type=int, default=1, help="of all nets in turn")
+    parser.add_argument("--seconds", type=float, default=300, help="for one run of one net")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--logs", type=Path, help="keeps what each rank printed")
     parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)
-    parser.add_argument("--sizes", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    options.sizes = [size for size in SIZES if size <= options.bytes]
+    return options
+
+
+def main() -> None:
+    options = parse()
     if options.rank is not None:
-        run_rank(options.rank, [int(size) for size in options.sizes.split(",")])
+        run_rank(options)
         return
-    nets, sizes = options.net.split(","), [s for s in SIZES if s <= options.bytes]
+    nets = options.net.split(",")
+    arguments = ["--proto", options.proto, "--op", options.op, "--bytes", str(options.bytes)]
+    if options.logs:
+        options.logs.mkdir(parents=True, exist_ok=True)
     rows, port = [], 29500
-    with tempfile.TemporaryDirectory() as folder:
-        mps = start_mps(folder)
-        if not mps:
-            print("without MPS: the ranks take turns on the GPU", file=sys.stderr)
-        try:
-            for protocol in options.proto.split(","):
-                for net in nets:
-                    port += 1
-                    rows += run_pair(net, protocol, sizes, options.build, port)
-        finally:
-            if mps:
-                stop_mps()
-    if options.json:
-        for row in rows:
-            print(json.dumps(row))
-    else:
+    with ranks.Mps():
+        for _ in range(options.rounds):
+            for net in nets:
+                port += 1
+                made = run_pair(net, arguments, options, port)
+                for row in made if options.json else []:
+                    print(json.dumps(row), flush=True)
+                rows += made
+    if not options.json:
         show(rows, nets)
     wrong = [row for row in rows if not row["right"]]
     for row in wrong:

@@ -23,7 +23,7 @@ from pathlib import Path
 import ranks
 
 CALLS_BEFORE_DEATH = 50
-END_SECONDS = 50
+END_SECONDS = 60
 ELEMENTS = 1 << 18
 
 # What one of the logs must contain.
