@@ -57,7 +57,9 @@ static void open_fair_end(int with)
 	struct snt_ctx_opts opts = { .size = sizeof(opts), .soft = SNT_SOFT_ONLY };
 	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts),
 				       .ops = SNT_CQ_OPS_EVENTS };
-	struct snt_qp_opts qp_opts = { .size = sizeof(qp_opts), .retry_count = 7 };
+	struct snt_qp_opts qp_opts = { .size = sizeof(qp_opts),
+				       .flags = SNT_QP_PASS_THROUGH,
+				       .retry_count = 7 };
 
 	check_call(snt_ctx_create(&opts, &end.ctx), "a context");
 	check_call(snt_loop_create(end.ctx, NULL, &end.loop), "a loop");

@@ -52,9 +52,9 @@ static int create_qp(struct comm *comm, const struct virtual_device *device,
 {
 	const struct snt_cq_opts cq_opts = SNT_INIT(cq_opts, .depth = CQ_DEPTH);
 	const struct snt_qp_opts opts =
-		SNT_INIT(opts, .scheme = SNT_SCHEME_DQPLB, .flags = SNT_QP_TRACKED,
-			 .devices = device->mask, .lane_depth = LANE_DEPTH,
-			 .send_depth = SEND_DEPTH, .recv_depth = NCCL_REQUESTS_MAX,
+		SNT_INIT(opts, .scheme = SNT_SCHEME_DQPLB, .devices = device->mask,
+			 .lane_depth = LANE_DEPTH, .send_depth = SEND_DEPTH,
+			 .recv_depth = NCCL_REQUESTS_MAX,
 			 .fragment_size = FRAGMENT_SIZE, .timeout = ACK_TIMEOUT,
 			 .traffic_class = traffic_class == NCCL_ID_UNDEFINED
 						  ? 0

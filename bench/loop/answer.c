@@ -90,7 +90,8 @@ static void make_qps(void)
 	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts),
 				       .loop = x.loop,
 				       .ops = SNT_CQ_OPS_EVENTS };
-	struct snt_qp_opts qp_opts = { .size = sizeof(qp_opts) };
+	struct snt_qp_opts qp_opts = { .size = sizeof(qp_opts),
+				       .flags = SNT_QP_PASS_THROUGH };
 	struct snt_lane_info info = { .size = sizeof(info) };
 	struct snt_card card[2];
 

@@ -67,7 +67,9 @@ static void connect_burst_qps(struct world *world, uint32_t ops)
 	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts),
 				       .loop = ops ? world->loop : NULL,
 				       .ops = ops };
-	struct snt_qp_opts qp_opts = { .size = sizeof(qp_opts), .recv_depth = 2 };
+	struct snt_qp_opts qp_opts = { .size = sizeof(qp_opts),
+				       .flags = SNT_QP_PASS_THROUGH,
+				       .recv_depth = 2 };
 	struct snt_card card[2];
 
 	if (snt_cq_create(world->ctx, &cq_opts, &world->cq))

@@ -33,6 +33,7 @@ static void connect_all(struct idle *idle)
 {
 	const struct snt_qp_opts opts = { .size = sizeof(opts),
 					  .cq = idle->cq,
+					  .flags = SNT_QP_PASS_THROUGH,
 					  .devices = 1,
 					  .lane_depth = 2,
 					  .recv_depth = 2 };

@@ -30,7 +30,7 @@ static void open_latency_end(struct end *end, uint32_t ops, int with)
 					 .soft = SNT_SOFT_ONLY };
 	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts), .ops = ops };
 	struct snt_qp_opts qp_opts = { .size = sizeof(qp_opts),
-				       .lanes = 1,
+				       .flags = SNT_QP_PASS_THROUGH,
 				       .devices = 1 };
 	struct snt_card ours, theirs;
 

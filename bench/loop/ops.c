@@ -116,7 +116,8 @@ static void make_ops_qp(int with_ops)
 	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts),
 				       .loop = with_ops ? x.loop : NULL,
 				       .ops = with_ops ? SNT_CQ_OPS_POLLED : 0 };
-	struct snt_qp_opts qp_opts = { .size = sizeof(qp_opts) };
+	struct snt_qp_opts qp_opts = { .size = sizeof(qp_opts),
+				       .flags = SNT_QP_PASS_THROUGH };
 	struct snt_card card;
 
 	if (snt_qp_create_with_cq(x.ctx, &cq_opts, &qp_opts, &x.cq[with_ops],

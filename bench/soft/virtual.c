@@ -50,6 +50,8 @@ void virtual_open(struct virtual_end *end, int control)
 					 .soft = SNT_SOFT_ONLY };
 	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts) };
 	struct snt_qp_opts opts = { .size = sizeof(opts),
+				    .flags = virtual_lanes == 1 ? SNT_QP_PASS_THROUGH
+								: 0,
 				    .lanes = virtual_lanes,
 				    .devices = 1,
 				    .lane_depth = 256,

@@ -279,7 +279,9 @@ double stream_memory(void)
 {
 	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts),
 				       .ops = SNT_CQ_OPS_EVENTS };
-	struct snt_qp_opts qp_opts = { .size = sizeof(qp_opts), .recv_depth = 160 };
+	struct snt_qp_opts qp_opts = { .size = sizeof(qp_opts),
+				       .flags = SNT_QP_PASS_THROUGH,
+				       .recv_depth = 160 };
 	struct snt_stream_opts opts = { .size = sizeof(opts),
 					.recv_size = IDLE_RING,
 					.send_size = IDLE_RING };

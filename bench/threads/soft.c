@@ -79,9 +79,10 @@ static void make_place_qp(struct place *place, struct snt_cq **cq_out,
 {
 	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts) };
 	/* Nothing gets lost, but the host may be busy. */
-	struct snt_qp_opts qp_opts = {
-		.size = sizeof(qp_opts), .lanes = 1, .devices = 1, .timeout = 19
-	};
+	struct snt_qp_opts qp_opts = { .size = sizeof(qp_opts),
+				       .flags = SNT_QP_PASS_THROUGH,
+				       .devices = 1,
+				       .timeout = 19 };
 
 	if (snt_qp_create_with_cq(place->ctx, &cq_opts, &qp_opts, cq_out, qp_out))
 		die("no QP");

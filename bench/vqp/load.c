@@ -48,6 +48,7 @@ void load_make(struct load *load, struct load_opts opts)
 {
 	struct snt_qp_opts qp_opts = { .size = sizeof(qp_opts),
 				       .lanes = opts.lanes,
+				       .flags = opts.flags,
 				       .scheme = opts.scheme,
 				       .fragment_size = FRAGMENT,
 				       .send_sge_max = opts.sges,

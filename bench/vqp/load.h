@@ -46,6 +46,7 @@ struct load_opts {
 	unsigned fragments; /* of a WR; several: only 16 WRs */
 	unsigned sges;	    /* of a WR; 0: 1 */
 	unsigned depth;	    /* of lanes, and half that of receives; 0: 128 */
+	uint32_t flags;
 };
 
 void load_make(struct load *load, struct load_opts opts);

@@ -101,8 +101,8 @@ void add_polls(struct bench *bench)
 	static struct raw raw;
 	const unsigned count = ROUNDS * WRS;
 
-	load_make(&load,
-		  (struct load_opts){ LANES, SNT_SCHEME_SPRAY, SNT_OP_WRITE, 1, 0, 0 });
+	load_make(&load, (struct load_opts){ LANES, SNT_SCHEME_SPRAY, SNT_OP_WRITE, 1,
+					     0, 0, 0 });
 	raw_make(&raw, (struct raw_opts){ LANES, 1, 0, 0, IBV_WR_RDMA_WRITE });
 	bench_case(bench, "raw-empty-poll", poll_raw_empty, &raw, 1024, NULL);
 	bench_case(bench, "empty-poll", poll_empty_vqp_cq, &load, 1024,

@@ -101,8 +101,9 @@ static void use_up(void *arg)
 
 static void make_receiver(struct receiver *receiver, unsigned fragments)
 {
-	load_make(&receiver->load, (struct load_opts){ LANES, SNT_SCHEME_DQPLB,
-						       SNT_OP_WRITE_IMM, 1, 0, DEPTH });
+	load_make(&receiver->load,
+		  (struct load_opts){ LANES, SNT_SCHEME_DQPLB, SNT_OP_WRITE_IMM, 1, 0,
+				      DEPTH, 0 });
 	receiver->fragments = fragments;
 	for (unsigned i = 0; i < LANES; i++) {
 		struct snt_lane_info lane = { .size = sizeof(lane) };

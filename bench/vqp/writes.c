@@ -10,47 +10,57 @@ static const struct row {
 	{ "write-1lane-1frag",
 	  "raw-write-1lane-1frag",
 	  "write-1lane-1frag-each",
-	  { 1, SNT_SCHEME_SPRAY, SNT_OP_WRITE, 1, 0, 0 },
+	  { 1, SNT_SCHEME_SPRAY, SNT_OP_WRITE, 1, 0, 0, SNT_QP_PASS_THROUGH },
 	  { 1, 1, 0, 0, IBV_WR_RDMA_WRITE } },
+	{ "write-tracked-1frag",
+	  "raw-write-tracked-1frag",
+	  "write-tracked-1frag-each",
+	  { 1, SNT_SCHEME_SPRAY, SNT_OP_WRITE, 1, 0, 0, 0 },
+	  { 1, 1, 0, 0, IBV_WR_RDMA_WRITE } },
+	{ "imm-tracked-1frag",
+	  "raw-imm-tracked-1frag",
+	  "imm-tracked-1frag-each",
+	  { 1, SNT_SCHEME_SPRAY, SNT_OP_WRITE_IMM, 1, 0, 0, 0 },
+	  { 1, 1, 0, 0, IBV_WR_RDMA_WRITE_WITH_IMM } },
 	{ "write-4lane-1frag",
 	  "raw-write-4lane-1frag",
 	  "write-4lane-1frag-each",
-	  { 4, SNT_SCHEME_SPRAY, SNT_OP_WRITE, 1, 0, 0 },
+	  { 4, SNT_SCHEME_SPRAY, SNT_OP_WRITE, 1, 0, 0, 0 },
 	  { 4, 1, 0, 0, IBV_WR_RDMA_WRITE } },
 	{ "write-4lane-16frag",
 	  "raw-write-4lane-16frag",
 	  "write-4lane-16frag-each",
-	  { 4, SNT_SCHEME_SPRAY, SNT_OP_WRITE, 16, 0, 0 },
+	  { 4, SNT_SCHEME_SPRAY, SNT_OP_WRITE, 16, 0, 0, 0 },
 	  { 4, 16, 0, 0, IBV_WR_RDMA_WRITE } },
 	{ "imm-spray-4lane-1frag",
 	  "raw-imm-spray-4lane-1frag",
 	  "imm-spray-4lane-1frag-each",
-	  { 4, SNT_SCHEME_SPRAY, SNT_OP_WRITE_IMM, 1, 0, 0 },
+	  { 4, SNT_SCHEME_SPRAY, SNT_OP_WRITE_IMM, 1, 0, 0, 0 },
 	  { 4, 1, 1, 0, IBV_WR_RDMA_WRITE_WITH_IMM } },
 	{ "imm-dqplb-4lane-1frag",
 	  "raw-imm-dqplb-4lane-1frag",
 	  "imm-dqplb-4lane-1frag-each",
-	  { 4, SNT_SCHEME_DQPLB, SNT_OP_WRITE_IMM, 1, 0, 0 },
+	  { 4, SNT_SCHEME_DQPLB, SNT_OP_WRITE_IMM, 1, 0, 0, 0 },
 	  { 4, 1, 1, 0, IBV_WR_RDMA_WRITE_WITH_IMM } },
 	{ "imm-dqplb-4lane-16frag",
 	  "raw-imm-dqplb-4lane-16frag",
 	  "imm-dqplb-4lane-16frag-each",
-	  { 4, SNT_SCHEME_DQPLB, SNT_OP_WRITE_IMM, 16, 0, 0 },
+	  { 4, SNT_SCHEME_DQPLB, SNT_OP_WRITE_IMM, 16, 0, 0, 0 },
 	  { 4, 16, 1, 0, IBV_WR_RDMA_WRITE_WITH_IMM } },
 	{ "write-4lane-2sge",
 	  "raw-write-4lane-2sge",
 	  "write-4lane-2sge-each",
-	  { 4, SNT_SCHEME_SPRAY, SNT_OP_WRITE, 1, 2, 0 },
+	  { 4, SNT_SCHEME_SPRAY, SNT_OP_WRITE, 1, 2, 0, 0 },
 	  { 4, 1, 0, 2, IBV_WR_RDMA_WRITE } },
 	{ "write-4lane-4sge",
 	  "raw-write-4lane-4sge",
 	  "write-4lane-4sge-each",
-	  { 4, SNT_SCHEME_SPRAY, SNT_OP_WRITE, 1, 4, 0 },
+	  { 4, SNT_SCHEME_SPRAY, SNT_OP_WRITE, 1, 4, 0, 0 },
 	  { 4, 1, 0, 4, IBV_WR_RDMA_WRITE } },
 	{ "write-4lane-8sge",
 	  "raw-write-4lane-8sge",
 	  "write-4lane-8sge-each",
-	  { 4, SNT_SCHEME_SPRAY, SNT_OP_WRITE, 1, 8, 0 },
+	  { 4, SNT_SCHEME_SPRAY, SNT_OP_WRITE, 1, 8, 0, 0 },
 	  { 4, 1, 0, 8, IBV_WR_RDMA_WRITE } },
 };
 
@@ -108,7 +118,7 @@ static void add_backlog(struct bench *bench, struct backlog *backlog, const char
 	struct snt_send_wr *wr = backlog->load.wr;
 
 	load_make(&backlog->load,
-		  (struct load_opts){ 4, SNT_SCHEME_SPRAY, SNT_OP_WRITE, 16, 0, 0 });
+		  (struct load_opts){ 4, SNT_SCHEME_SPRAY, SNT_OP_WRITE, 16, 0, 0, 0 });
 	backlog->fragments = fragments;
 	if (snt_mem_register(ground.ctx, huge, sizeof(huge),
 			     SNT_ACCESS_LOCAL_WRITE | SNT_ACCESS_REMOTE_WRITE,
@@ -140,9 +150,10 @@ void add_writes(struct bench *bench)
 		bench_case(bench, row->each_name, load_run_each, &load[i],
 			   ROUNDS * load[i].wrs, row->raw_name);
 	}
-	bench_case(bench, "raw-single", run_raw_single, &raw[1], 1024, NULL);
+	bench_case(bench, "raw-single", run_raw_single, &raw[3], 1024, NULL);
 	bench_case(bench, "single-1lane", run_single, &load[0], 1024, "raw-single");
-	bench_case(bench, "single-4lane", run_single, &load[1], 1024, "raw-single");
+	bench_case(bench, "single-tracked", run_single, &load[1], 1024, "raw-single");
+	bench_case(bench, "single-4lane", run_single, &load[3], 1024, "raw-single");
 	add_backlog(bench, &backlog[0], "backlog-512frag", 512, NULL);
 	add_backlog(bench, &backlog[1], "backlog-1024frag", 1024, "backlog-512frag");
 	add_backlog(bench, &backlog[2], "backlog-4096frag", 4096, "backlog-512frag");

@@ -162,7 +162,7 @@ struct snt_conn_opts {
 	 * and the lesser of the two ends' numbers is used; 0: as many as the end with
 	 * more devices has devices. `devices` limits which devices are tried.
 	 * notify_lanes, lane_devices, flow_labels and weights must be 0, and adopted
-	 * QPs cannot be used. With an SRQ (srq.h) `lanes` is 1. */
+	 * QPs cannot be used. SNT_QP_PASS_THROUGH must be set at both ends, or at none. */
 	const struct snt_qp_opts *qp;
 	void (*event)(void *arg, struct snt_conn *conn, enum snt_conn_event event);
 	void *arg;

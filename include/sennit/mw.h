@@ -19,7 +19,7 @@
  *	...the peer writes, then says so, by snt_mw_send_inv() at best...
  *	snt_mw_invalidate(qp, mw, wr_id, SNT_SEND_SIGNALED); unless the peer did
  *
- * Windows are bound and used through QPs of a single pass-through lane, on the device
+ * Windows are bound and used through QPs with SNT_QP_PASS_THROUGH, on the device
  * of the window. The memory must have been registered with SNT_ACCESS_WINDOW, and with
  * SNT_ACCESS_LOCAL_WRITE if the window is for writing; it needs no remote rights of its
  * own. A bound window must be invalidated before it is bound again; otherwise the

@@ -154,7 +154,7 @@ SNT_API int snt_op_post(struct snt_qp *qp, struct snt_op *op,
 /**
  * snt_op_post_recv - receive a message or a notification
  * @wr: copied, with its SGEs; wr_id is not used. Without an SGE the op receives a
- *	notification, of a peer's WRITE_IMM; on a single pass-through lane both share one
+ *	notification, of a peer's WRITE_IMM; on a pass-through lane both share one
  *	queue, as in verbs.
  *
  * May be posted before the QP is connected. The callback finds length and immediate in

@@ -56,16 +56,22 @@
  *
  * Receives come in two classes. Notification receives have no SGE and are
  * consumed by WRITE_IMM only; data receives are consumed by SEND only. On a
- * single pass-through lane both share one queue, as in verbs.
+ * pass-through lane both share one queue, as in verbs.
  *
- * Lanes. A QP of one lane passes WRs directly to the device, by verbs' own rules: a WR
+ * Lanes. The contract is the same for any number of lanes, one included, so that a
+ * program does not depend on the host it runs on.
+ *
+ * Pass-through. With the flag SNT_QP_PASS_THROUGH, at both ends, a QP has one lane and
+ * passes WRs directly to the device, by verbs' own rules instead of the contract: a WR
  * must fit one message of the port, and of each lane_depth sends at least one must be
- * signalled; send_depth is ignored. This is a pass-through lane. If its device refuses
- * a valid WR, the library cannot know whether the device has taken it nevertheless: the
- * WR then counts as accepted, the QP fails, and the WR is reported like any other, at
- * the latest when the QP is closed. wr_ids need not be unique: each WR is reported with
- * its own. The device sees the library's own numbers in place of wr_ids. The flag
- * SNT_QP_TRACKED runs a single lane by the rules of many instead.
+ * signalled; send_depth is ignored; a WR that failed has no opcode, and sends no length.
+ * If its device refuses a valid WR, the library cannot know whether the device has taken
+ * it nevertheless: the WR then counts as accepted, the QP fails, and the WR is reported
+ * like any other, at the latest when the QP is closed. wr_ids need not be unique: each WR
+ * is reported with its own. The device sees the library's own numbers in place of
+ * wr_ids. Shared receive queues (srq.h), memory windows (mw.h) and a single adopted QP
+ * need it. A scheme other than SPRAY, which is the default, several lanes, notify_lanes
+ * and SNT_QP_NOTIFY_LENGTH are refused with it.
  *
  * Schemes. The scheme determines how the peer learns that a WRITE_IMM has landed
  * completely. With SPRAY, fragments are plain writes; when all are acknowledged, an
@@ -142,7 +148,8 @@ enum snt_balance {
 };
 
 enum snt_qp_flags {
-	SNT_QP_TRACKED = 1 << 0, /* track WRs on a single lane, too: no pass-through */
+	/* One lane, by verbs' own rules; see above. Required at both ends, or at none. */
+	SNT_QP_PASS_THROUGH = 1 << 0,
 	/* SPRAY: this end's notification receives report the length. Registers memory
 	 * when the QP is made, 8 bytes for each receive or a little more. The peer
 	 * needs no flag; with an inline_max below 8 it registers memory, too, when it
@@ -156,7 +163,8 @@ struct snt_qp_opts {
 	struct snt_cq *recv_cq; /* NULL: the same */
 	enum snt_scheme scheme;
 	uint32_t flags;	  /* enum snt_qp_flags */
-	uint32_t lanes;	  /* data lanes in total, spread over the devices; 0: 1 each */
+	uint32_t lanes;	  /* data lanes in total, spread over the devices; 0: 1 each,
+			   * or with SNT_QP_PASS_THROUGH 1 on the first of them */
 	uint32_t devices; /* bit i: use device i; 0: all */
 	/* SPRAY: lanes for notifications, one for each device of the peer that has data
 	 * lanes; where the ends have different numbers of devices both specify the
@@ -210,9 +218,9 @@ struct snt_qp_opts {
 	/* Device of each created lane, including the extra lanes; lanes and, with
 	 * SPRAY, notify_lanes say how many there are. NULL: devices take turns. */
 	const unsigned *lane_devices;
-	/* Shared receive queue (srq.h) to which receives are posted instead. The QP has
-	 * one pass-through lane, on the device of the SRQ; a NULL recv_cq means that of
-	 * the SRQ, and recv_depth and recv_sge_max are ignored. */
+	/* Shared receive queue (srq.h) to which receives are posted instead. Needs
+	 * SNT_QP_PASS_THROUGH; the lane is on the device of the SRQ; a NULL recv_cq means
+	 * that of the SRQ, and recv_depth and recv_sge_max are ignored. */
 	struct snt_srq *srq;
 	/* SPRAY: a WRITE_IMM of at most so many bytes, and of at most a fragment, travels
 	 * with its notification, see above. 0: 4096, or with adopted QPs none;

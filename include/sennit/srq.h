@@ -11,8 +11,8 @@
 
 /*
  * A shared receive queue holds receives for many QPs, so that a thousand idle
- * connections need no receives of their own. It serves QPs of a single pass-through
- * lane, made with snt_qp_opts::srq, on the device of the SRQ.
+ * connections need no receives of their own. It serves QPs with
+ * SNT_QP_PASS_THROUGH, made with snt_qp_opts::srq, on the device of the SRQ.
  *
  * A message to any of these QPs consumes the oldest posted receive. The completion has
  * the wr_id of the receive and the number of the QP. All receives are reported to one

@@ -332,7 +332,7 @@ static int make_carrier_qp(struct cm *cm)
 	const struct snt_qp_opts opts = {
 		.size = sizeof(opts),
 		.cq = cm->carrier.conn_loop->cq,
-		.lanes = 1,
+		.flags = SNT_QP_PASS_THROUGH,
 		.devices = 1u << cm->manager->device[cm->id->device],
 		.lane_depth = SEND_SLOTS + 1,
 		.send_depth = SEND_SLOTS + 1,
@@ -383,6 +383,7 @@ static int connect_carrier_qp(struct cm *cm, uint32_t qpn)
 		.qp_num = 1,
 		.generation = 1,
 		.scheme = SNT_SCHEME_SPRAY,
+		.flags = SNT_QP_PASS_THROUGH,
 		.read_depth = 1,
 		.mtu = 4096,
 		.lane_depth = SEND_SLOTS + 1,

@@ -482,6 +482,8 @@ static int take_conn_opts(struct snt_conn *conn, const struct snt_conn_opts *opt
 				      &conn->offer);
 	if (ret)
 		return ret;
+	if (conn->single_passes)
+		conn->offer.flags |= SNT_QP_PASS_THROUGH;
 	conn->offer.detect_ms = (uint32_t)(conn->detect_ns / MS_NS);
 	conn->event = opts->event;
 	conn->arg = opts->arg;
@@ -524,8 +526,9 @@ static int set_up_conn(struct snt_conn *conn, const struct snt_endpoint *endpoin
 	return ret ? ret : start_at(conn, endpoint->host, endpoint->port);
 }
 
-int snt_conn_connect(struct snt_loop *loop, const struct snt_endpoint *user_endpoint,
-		     const struct snt_conn_opts *user_opts, struct snt_conn **conn_out)
+static int open_conn(struct snt_loop *loop, const struct snt_endpoint *user_endpoint,
+		     const struct snt_conn_opts *user_opts, bool single_passes,
+		     struct snt_conn **conn_out)
 {
 	struct snt_endpoint endpoint;
 	struct snt_conn_opts opts;
@@ -543,6 +546,7 @@ int snt_conn_connect(struct snt_loop *loop, const struct snt_endpoint *user_endp
 	if (ret)
 		return ret;
 	conn->programs = true;
+	conn->single_passes = single_passes;
 	conn_loop->users++;
 	ret = set_up_conn(conn, &endpoint, &opts);
 	if (ret) {
@@ -551,6 +555,19 @@ int snt_conn_connect(struct snt_loop *loop, const struct snt_endpoint *user_endp
 	}
 	*conn_out = conn;
 	return 0;
+}
+
+int snt_conn_connect(struct snt_loop *loop, const struct snt_endpoint *endpoint,
+		     const struct snt_conn_opts *opts, struct snt_conn **conn_out)
+{
+	return open_conn(loop, endpoint, opts, false, conn_out);
+}
+
+int snt__conn_connect_stream(struct snt_loop *loop, const struct snt_endpoint *endpoint,
+			     const struct snt_conn_opts *opts,
+			     struct snt_conn **conn_out)
+{
+	return open_conn(loop, endpoint, opts, true, conn_out);
 }
 
 int snt_conn_accept(struct snt_conn *conn, const struct snt_conn_opts *user_opts)
@@ -575,6 +592,12 @@ int snt_conn_accept(struct snt_conn *conn, const struct snt_conn_opts *user_opts
 	snt__handshake_accept(&conn->hs, &conn->offer);
 	snt__conn_step(conn);
 	return 0;
+}
+
+int snt__conn_accept_stream(struct snt_conn *conn, const struct snt_conn_opts *opts)
+{
+	conn->single_passes = true;
+	return snt_conn_accept(conn, opts);
 }
 
 int snt_conn_reject(struct snt_conn *conn, const char *text, const void *data,

@@ -82,6 +82,8 @@ struct snt_conn {
 	bool programs;
 	/* The program owes an answer, even to a peer that has gone meanwhile. */
 	bool requested;
+	/* A stream's: a QP of one lane is pass-through, since no program sees its WRs. */
+	bool single_passes;
 	bool carried; /* of the carrier: messages can go out */
 	struct snt__conn_loop_waiter *waiter;
 
@@ -137,6 +139,12 @@ void snt__conn_fail(struct snt_conn *conn, enum snt__end_code code, int error,
 /* conn.c: a connection that the program does not have yet. */
 int snt__conn_make(struct snt__conn_loop *conn_loop,
 		   const struct snt_endpoint *endpoint, struct snt_conn **conn_out);
+/* conn.c: as the public functions, for QPs whose WRs only the library sees: if a single lane is
+ * planned, it is a pass-through lane. */
+int snt__conn_connect_stream(struct snt_loop *loop, const struct snt_endpoint *endpoint,
+			     const struct snt_conn_opts *opts,
+			     struct snt_conn **conn_out);
+int snt__conn_accept_stream(struct snt_conn *conn, const struct snt_conn_opts *opts);
 /* conn.c: frees it, with everything it owns. */
 void snt__conn_free(struct snt_conn *conn);
 

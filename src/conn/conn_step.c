@@ -161,10 +161,11 @@ static int make_conn_qp(struct snt_conn *conn)
 	if (!opts.timeout)
 		opts.timeout = lane_timeout(snt__handshake_detect_ns(&conn->hs));
 	opts.lane_devices = devices;
-	if (plan->lane_count > plan->data_lanes) {
-		opts.flags |= SNT_QP_TRACKED;
-		if (conn->hs.ours.scheme == SNT_SCHEME_SPRAY)
-			opts.notify_lanes = plan->lane_count - plan->data_lanes;
+	if (plan->lane_count == plan->data_lanes) {
+		opts.flags |= SNT_QP_PASS_THROUGH;
+		opts.scheme = SNT_SCHEME_DEFAULT;
+	} else if (conn->hs.ours.scheme == SNT_SCHEME_SPRAY) {
+		opts.notify_lanes = plan->lane_count - plan->data_lanes;
 	}
 	ret = snt_qp_create(conn->conn_loop->ctx, &opts, &conn->qp);
 	if (ret)

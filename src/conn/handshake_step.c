@@ -120,6 +120,22 @@ static bool schemes_fit(struct snt__handshake *hs)
 	return false;
 }
 
+/* The two contracts differ, so that one end alone cannot choose. */
+static bool pass_through_fits(struct snt__handshake *hs)
+{
+	char text[SNT__END_TEXT_MAX];
+	bool ours = hs->ours.flags & SNT_QP_PASS_THROUGH;
+
+	if (ours == (bool)(hs->theirs.flags & SNT_QP_PASS_THROUGH))
+		return true;
+	snprintf(text, sizeof(text),
+		 "only the end that %s has SNT_QP_PASS_THROUGH; set it at both, or at "
+		 "none",
+		 ours == hs->connects ? "connects" : "accepts");
+	snt__handshake_end(hs, SNT__END_MISMATCH, -EINVAL, text, NULL, 0);
+	return false;
+}
+
 static void take_offer(struct snt__handshake *hs, const uint8_t *body, size_t length)
 {
 	const char *fault = snt__offer_unpack(body, length, &hs->theirs);
@@ -135,7 +151,7 @@ void snt__handshake_accept(struct snt__handshake *hs, const struct snt__offer *o
 	if (hs->state != SNT__HS_ASK)
 		return;
 	hs->ours = *offer;
-	if (!schemes_fit(hs))
+	if (!schemes_fit(hs) || !pass_through_fits(hs))
 		return;
 	hs->mtu = snt__plan_mtu(&hs->ours, &hs->theirs);
 	snt__hs_send(hs, SNT__MESSAGE_ANSWER);
@@ -241,7 +257,7 @@ static void take_answer(struct snt__handshake *hs, const uint8_t *body, size_t l
 		snt__hs_blame(hs, SNT__MESSAGE_ANSWER, fault);
 		return;
 	}
-	if (!schemes_fit(hs))
+	if (!schemes_fit(hs) || !pass_through_fits(hs))
 		return;
 	hs->mtu = snt__plan_mtu(&hs->ours, &hs->theirs);
 	snt__plan_candidates(&hs->ours, &hs->theirs, &hs->trials);

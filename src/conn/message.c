@@ -172,7 +172,7 @@ static const char *unpack_offer_fixed(const uint8_t *at, struct snt__offer *out)
 	out->meets = at[11];
 	if (out->scheme != SNT_SCHEME_SPRAY && out->scheme != SNT_SCHEME_DQPLB)
 		return "the scheme is unknown";
-	if (out->flags & ~(SNT_QP_TRACKED | SNT_QP_NOTIFY_LENGTH))
+	if (out->flags & ~(SNT_QP_PASS_THROUGH | SNT_QP_NOTIFY_LENGTH))
 		return "flags are unknown";
 	if (out->lanes > 128)
 		return "there are too many lanes";

@@ -122,7 +122,7 @@ int snt__offer_make(const struct snt__conn_loop *conn_loop,
 	memset(offer, 0, sizeof(*offer));
 	offer->scheme = qp->scheme ? (uint8_t)qp->scheme : SNT_SCHEME_SPRAY;
 	offer->flags = (uint8_t)qp->flags;
-	offer->lanes = (uint8_t)qp->lanes;
+	offer->lanes = qp->flags & SNT_QP_PASS_THROUGH ? 1 : (uint8_t)qp->lanes;
 	offer->mtu = qp->mtu ? (uint16_t)qp->mtu : 4096;
 	offer->data_length = (uint16_t)opts->data_length;
 	if (opts->data_length)

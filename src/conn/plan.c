@@ -100,7 +100,8 @@ uint16_t snt__plan_mtu(const struct snt__offer *ours, const struct snt__offer *t
 
 bool snt__plan_passes(const struct snt__offer *ours, const struct snt__offer *theirs)
 {
-	return snt__plan_lanes(ours, theirs) == 1 && !ours->flags && !theirs->flags;
+	return snt__plan_lanes(ours, theirs) == 1 &&
+	       ours->flags & theirs->flags & SNT_QP_PASS_THROUGH;
 }
 
 /* The pair whose devices have the fewest lanes; of equal ones, the first. */

@@ -193,7 +193,7 @@ int snt_stream_connect(struct snt_loop *loop, const struct snt_endpoint *endpoin
 		ret = snt__stream_plan(loop, &opts, &plan, &stream);
 	if (ret)
 		return ret;
-	ret = snt_conn_connect(loop, endpoint, &plan.conn, &stream->conn);
+	ret = snt__conn_connect_stream(loop, endpoint, &plan.conn, &stream->conn);
 	if (ret) {
 		snt__stream_unmake(stream);
 		return ret;

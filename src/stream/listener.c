@@ -36,7 +36,7 @@ static int accept_conn(struct snt_stream_listener *listener, struct snt_conn *co
 	if (ret)
 		return ret;
 	stream->conn = conn;
-	ret = snt_conn_accept(conn, &plan.conn);
+	ret = snt__conn_accept_stream(conn, &plan.conn);
 	if (ret) {
 		snt__stream_unmake(stream);
 		return ret;

@@ -59,7 +59,7 @@
 #define BITS_24	    0xffffff
 #define DEPTH_MAX   65536
 #define WINDOW_MAX  (UINT32_C(1) << 23)
-#define FLAGS_KNOWN (SNT_QP_TRACKED | SNT_QP_NOTIFY_LENGTH)
+#define FLAGS_KNOWN (SNT_QP_PASS_THROUGH | SNT_QP_NOTIFY_LENGTH)
 #define SLOT_SIZE   8
 #define SLOTS_MAX   (2 * DEPTH_MAX) /* the next power of two */
 
@@ -114,6 +114,22 @@ static int check_identity(const struct snt_card *card)
 	if (card->flags & ~FLAGS_KNOWN)
 		return snt__fail(EINVAL, "flags 0x%x are not all known", card->flags);
 	return check_card_range("qp_num", card->qp_num, 1, BITS_24);
+}
+
+/* A pass-through lane is alone; all others have extra lanes for their scheme. */
+static int check_roles(const struct snt_card *card)
+{
+	bool passes = card->flags & SNT_QP_PASS_THROUGH;
+
+	if (passes && card->lane_count > 1)
+		return snt__fail(EINVAL,
+				 "there are %" PRIu32
+				 " lanes, but SNT_QP_PASS_THROUGH is for one",
+				 card->lane_count);
+	if (!passes && card->lane_count == card->data_lanes)
+		return snt__fail(EINVAL, "there are data lanes only, but no "
+					 "SNT_QP_PASS_THROUGH");
+	return 0;
 }
 
 static int check_window(const struct snt_card *card)
@@ -248,6 +264,8 @@ static int check_card(const struct snt_card *card)
 	ret = check_identity(card);
 	if (!ret)
 		ret = check_counts(card);
+	if (!ret)
+		ret = check_roles(card);
 	if (!ret)
 		ret = check_window(card);
 	if (!ret)

@@ -117,9 +117,9 @@ static const struct words gid_type_words = {
 };
 
 /* Bit i is word i. */
-static const char *const flag_words[] = { "tracked", "notify_length" };
+static const char *const flag_words[] = { "pass_through", "notify_length" };
 
-_Static_assert(SNT_QP_TRACKED == 1 << 0, "the first word");
+_Static_assert(SNT_QP_PASS_THROUGH == 1 << 0, "the first word");
 _Static_assert(SNT_QP_NOTIFY_LENGTH == 1 << 1, "the second word");
 
 static bool json_has_mailbox(const struct snt_card *card)

@@ -157,11 +157,11 @@ static int check_peer(const struct snt_qp *qp, const struct snt_card *peer)
 		return snt__fail(EINVAL, "the peer's scheme is %s, ours is %s",
 				 peer->scheme == SNT_SCHEME_SPRAY ? "SPRAY" : "DQPLB",
 				 qp->scheme == SNT_SCHEME_SPRAY ? "SPRAY" : "DQPLB");
-	passes_on = peer->lane_count == peer->data_lanes;
+	passes_on = peer->flags & SNT_QP_PASS_THROUGH;
 	if (passes_on != qp->pass_through)
 		return snt__fail(EINVAL,
-				 "%s a single lane that passes WRs on, and %s not; set "
-				 "SNT_QP_TRACKED where there is one lane",
+				 "%s SNT_QP_PASS_THROUGH, and %s not; set it at both "
+				 "ends, or at none",
 				 passes_on ? "the peer has" : "we have",
 				 passes_on ? "we have" : "the peer has");
 	if (!qp->pass_through && qp->scheme == SNT_SCHEME_SPRAY)

@@ -295,14 +295,16 @@ static int plan_lanes(struct snt_qp *qp, unsigned device_count)
 	uint32_t given = qp->opts.adopted_count;
 	uint32_t extra = 0;
 
+	qp->pass_through = qp->opts.flags & SNT_QP_PASS_THROUGH;
 	qp->data_lanes = qp->opts.lanes ? qp->opts.lanes : device_count;
 	if (qp->adopted && !qp->opts.lanes)
 		qp->data_lanes = given > 1 ? given - 1 : 1;
-	qp->pass_through = qp->data_lanes == 1 && !(qp->opts.flags & SNT_QP_TRACKED);
-	if (!qp->pass_through && qp->scheme == SNT_SCHEME_DQPLB) {
+	if (qp->pass_through) {
+		qp->data_lanes = 1;
+	} else if (qp->scheme == SNT_SCHEME_DQPLB) {
 		extra = 1;
 		qp->message_lane = qp->data_lanes;
-	} else if (!qp->pass_through) {
+	} else {
 		extra = qp->opts.notify_lanes;
 		if (!extra)
 			extra = device_count < qp->data_lanes ? device_count
@@ -310,21 +312,16 @@ static int plan_lanes(struct snt_qp *qp, unsigned device_count)
 		if (qp->adopted)
 			extra = given > qp->data_lanes ? given - qp->data_lanes : 1;
 	}
-	if (qp->opts.flags & SNT_QP_NOTIFY_LENGTH &&
-	    (qp->pass_through || qp->scheme == SNT_SCHEME_DQPLB))
-		return snt__fail(EINVAL,
-				 "SNT_QP_NOTIFY_LENGTH is for SPRAY; %s tells lengths "
-				 "by itself",
-				 qp->pass_through ? "a single lane that passes WRs on"
-						  : "DQPLB");
 	qp->lane_count = qp->data_lanes + extra;
 	if (qp->lane_count > SNT_LANES_MAX)
 		return snt__fail(EINVAL, "%u lanes are more than the %d of one QP",
 				 qp->lane_count, SNT_LANES_MAX);
 	if (qp->adopted && given != qp->lane_count)
-		return snt__fail(EINVAL,
-				 "%u QPs were given where %u data lanes need %u in all",
-				 given, qp->data_lanes, qp->lane_count);
+		return snt__fail(
+			EINVAL,
+			"%u QPs were given where %u data lanes need %u in all%s", given,
+			qp->data_lanes, qp->lane_count,
+			given == 1 ? "; a single QP needs SNT_QP_PASS_THROUGH" : "");
 	return 0;
 }
 
@@ -430,8 +427,7 @@ static int set_up_qp(struct snt_qp *qp)
 	qp->lane[0].is_single = qp->pass_through;
 	for (uint32_t i = 0; i < qp->data_lanes; i++) {
 		qp->lane[i].is_data = true;
-		qp->lane[i].sequenced =
-			qp->scheme == SNT_SCHEME_DQPLB && !qp->pass_through;
+		qp->lane[i].sequenced = qp->scheme == SNT_SCHEME_DQPLB;
 	}
 	return open_all_lanes(qp);
 }

@@ -136,7 +136,7 @@ int snt__layout_allocate(struct snt_qp *qp)
 				 block.used);
 	block = (struct block){ .memory = qp->memory };
 	lay_out(qp, &block);
-	if (qp->scheme == SNT_SCHEME_DQPLB && !qp->pass_through)
+	if (qp->scheme == SNT_SCHEME_DQPLB)
 		snt__dqplb_init(qp, 0);
 	return 0;
 }

@@ -98,8 +98,8 @@ static int check_window_qp(const struct snt_qp *qp)
 {
 	if (!qp->pass_through)
 		return snt__fail(EINVAL,
-				 "QP %u is not a single lane that passes WRs on, and "
-				 "memory windows are for those",
+				 "QP %u is not a pass-through lane, which memory "
+				 "windows need; create it with SNT_QP_PASS_THROUGH",
 				 qp->num);
 	return qp->refusal ? snt__qp_refusal(qp, qp->refusal) : 0;
 }

@@ -53,11 +53,38 @@ static int check_option_ranges(const struct range *range, unsigned count)
 	return 0;
 }
 
+static int check_pass_through(const struct snt_qp_opts *opts)
+{
+	const char *fault = NULL;
+
+	if (opts->lanes > 1)
+		fault = "has one lane; leave snt_qp_opts.lanes 0";
+	else if (opts->scheme == SNT_SCHEME_DQPLB)
+		fault = "cuts no WRs and needs no scheme; leave snt_qp_opts.scheme 0";
+	else if (opts->notify_lanes)
+		fault = "has no notify lanes; leave snt_qp_opts.notify_lanes 0";
+	else if (opts->flags & SNT_QP_NOTIFY_LENGTH)
+		fault = "reports lengths as the device does, without "
+			"SNT_QP_NOTIFY_LENGTH";
+	return fault ? snt__fail(EINVAL, "a QP with SNT_QP_PASS_THROUGH %s", fault) : 0;
+}
+
+static int check_flags_of_opts(const struct snt_qp_opts *opts)
+{
+	if (opts->flags & SNT_QP_PASS_THROUGH)
+		return check_pass_through(opts);
+	if (opts->flags & SNT_QP_NOTIFY_LENGTH && opts->scheme == SNT_SCHEME_DQPLB)
+		return snt__fail(EINVAL,
+				 "SNT_QP_NOTIFY_LENGTH is for SPRAY; DQPLB tells "
+				 "lengths by itself");
+	return 0;
+}
+
 int snt__qp_opts_check(const struct snt_ctx *ctx, const struct snt_qp_opts *opts)
 {
 	const struct range ranges[] = {
 		{ "scheme", opts->scheme, SNT_SCHEME_SPRAY, SNT_SCHEME_DQPLB },
-		{ "flags", opts->flags, 0, SNT_QP_TRACKED | SNT_QP_NOTIFY_LENGTH },
+		{ "flags", opts->flags, 0, SNT_QP_PASS_THROUGH | SNT_QP_NOTIFY_LENGTH },
 		{ "balance", opts->balance, SNT_BALANCE_ROUND_ROBIN,
 		  SNT_BALANCE_BY_TIME },
 		{ "lanes", opts->lanes, 0, SNT_DATA_LANES_MAX },
@@ -89,6 +116,8 @@ int snt__qp_opts_check(const struct snt_ctx *ctx, const struct snt_qp_opts *opts
 		return snt__fail(EINVAL, "snt_qp_opts.cq and recv_cq are in different "
 					 "loops; a QP is used by one thread");
 	ret = check_option_ranges(ranges, sizeof(ranges) / sizeof(ranges[0]));
+	if (!ret)
+		ret = check_flags_of_opts(opts);
 	if (ret)
 		return ret;
 	if (opts->fragment_size % SNT_FRAGMENT_SIZE_UNIT)

@@ -193,12 +193,11 @@ int snt_srq_arm(struct snt_srq *srq, uint32_t limit)
 
 static int check_srq_qp(const struct snt_srq *srq, const struct snt_qp_opts *opts)
 {
-	if (opts->lanes > 1 || opts->flags & SNT_QP_TRACKED ||
+	if (!(opts->flags & SNT_QP_PASS_THROUGH) ||
 	    __builtin_popcount(opts->devices) > 1)
 		return snt__fail(EINVAL,
-				 "a QP with a shared receive queue has a single lane, "
-				 "which passes WRs on: lanes 1, one device, and not "
-				 "SNT_QP_TRACKED");
+				 "a QP with a shared receive queue is a pass-through "
+				 "lane: set SNT_QP_PASS_THROUGH, and one device");
 	if (opts->adopted_count)
 		return snt__fail(EINVAL, "adopted QPs have their own shared receive "
 					 "queue, or none; snt_qp_opts.srq is not for "

@@ -158,11 +158,12 @@ static int length_fault(const struct snt_qp *qp, const struct snt_send_wr *wr,
 				 "is a multiple of 8, not %" PRIu64 " at 0x%" PRIx64,
 				 qp->num, length, wr->remote_addr);
 	if (length > qp->message_max && (!spread || qp->pass_through))
-		return snt__fail(EMSGSIZE,
-				 "QP %u: %" PRIu64
-				 " bytes do not fit one message of %u%s",
-				 qp->num, length, qp->message_max,
-				 spread ? "; SNT_QP_TRACKED cuts longer WRs" : "");
+		return snt__fail(
+			EMSGSIZE,
+			"QP %u: %" PRIu64 " bytes do not fit one message of %u%s",
+			qp->num, length, qp->message_max,
+			spread ? "; without SNT_QP_PASS_THROUGH longer WRs are cut"
+			       : "");
 	return snt__fail(EINVAL,
 			 "QP %u: %" PRIu64 " bytes are too many fragments of %" PRIu64
 			 " bytes for one WR",

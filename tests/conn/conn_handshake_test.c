@@ -130,25 +130,44 @@ static void two_ends_agree(void **state)
 	assert_memory_equal(pair.hs[0].theirs.data, "en1", 3);
 }
 
-static void a_single_lane_passes_wrs_on(void **state)
+static void only_a_pass_through_lane_is_alone(void **state)
 {
 	struct pair pair;
 
 	(void)state;
+	for (unsigned passes = 0; passes < 2; passes++) {
+		init(&pair, 2, 2, NULL, NULL);
+		pair.offer[0].lanes = 1;
+		pair.offer[0].flags = pair.offer[1].flags =
+			passes ? SNT_QP_PASS_THROUGH : 0;
+		start_again(&pair);
+		expect_up(&pair);
+		assert_int_equal(pair.hs[0].plan.data_lanes, 1);
+		assert_int_equal(pair.hs[0].plan.lane_count, passes ? 1 : 2);
+		/* One pair is enough, so that only one is tried. */
+		assert_int_equal(pair.hs[1].trials.count, 1);
+	}
+	/* As streams do, whose lanes the ends choose. */
 	init(&pair, 2, 2, NULL, NULL);
-	pair.offer[0].lanes = 1;
+	pair.offer[0].flags = pair.offer[1].flags = SNT_QP_PASS_THROUGH;
 	start_again(&pair);
 	expect_up(&pair);
-	assert_int_equal(pair.hs[0].plan.lane_count, 1);
-	/* One pair is enough, so that only one is tried. */
-	assert_int_equal(pair.hs[1].trials.count, 1);
+	assert_int_equal(pair.hs[0].plan.lane_count, 4);
+}
 
-	init(&pair, 1, 1, NULL, NULL);
-	pair.offer[0].lanes = 1;
-	pair.offer[1].flags = SNT_QP_TRACKED;
-	start_again(&pair);
-	expect_up(&pair);
-	assert_int_equal(pair.hs[0].plan.lane_count, 2);
+static void pass_through_is_set_at_both_ends_or_none(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	for (unsigned end = 0; end < 2; end++) {
+		init(&pair, 1, 1, NULL, NULL);
+		pair.offer[end].flags = SNT_QP_PASS_THROUGH;
+		start_again(&pair);
+		expect_over(&pair, -EINVAL, -EINVAL,
+			    end ? "only the end that accepts has SNT_QP_PASS_THROUGH"
+				: "only the end that connects has SNT_QP_PASS_THROUGH");
+	}
 }
 
 static void different_numbers_of_devices(void **state)
@@ -382,7 +401,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(two_ends_agree),
-		cmocka_unit_test(a_single_lane_passes_wrs_on),
+		cmocka_unit_test(only_a_pass_through_lane_is_alone),
+		cmocka_unit_test(pass_through_is_set_at_both_ends_or_none),
 		cmocka_unit_test(different_numbers_of_devices),
 		cmocka_unit_test(pairs_that_do_not_work_are_left_out),
 		cmocka_unit_test(a_rail_is_enough),

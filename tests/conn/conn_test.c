@@ -506,7 +506,7 @@ static void with_shared_receives(void **state)
 	kit_open(&kit, carrier_of(state), 1);
 	opts.cq = kit.end[1].cq;
 	assert_success(snt_srq_create(kit.end[1].ctx, &opts, &srq));
-	kit.qp[0].lanes = kit.qp[1].lanes = 1;
+	kit.qp[0].flags = kit.qp[1].flags = SNT_QP_PASS_THROUGH;
 	kit.qp[1].srq = srq;
 	kit_listen(&kit);
 	kit_connect(&kit);

@@ -20,7 +20,7 @@ static inline struct snt_card sample(unsigned device_count, unsigned lane_count)
 		.generation = 0xfedcba9876543210,
 		.epoch = 0x01020304,
 		.scheme = SNT_SCHEME_SPRAY,
-		.flags = SNT_QP_TRACKED,
+		.flags = lane_count > 1 ? 0 : SNT_QP_PASS_THROUGH,
 		.read_depth = 16,
 		.mtu = 4096,
 		.lane_depth = 128,

@@ -95,6 +95,7 @@ static inline struct snt_card ends_card(const struct snt__handshake *hs)
 		.device_count = hs->ours.device_count,
 		.data_lanes = hs->plan.data_lanes,
 		.lane_count = hs->plan.lane_count,
+		.flags = hs->plan.lane_count == 1 ? SNT_QP_PASS_THROUGH : 0,
 	};
 
 	for (unsigned i = 0; i < card.device_count; i++)

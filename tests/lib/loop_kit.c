@@ -58,6 +58,8 @@ struct loop_pair *loop_pair_open(const struct loop_opts *opts)
 	pair->opts.qp.size = sizeof(pair->opts.qp);
 	if (!opts->devices)
 		pair->opts.devices = 1;
+	if (pair->opts.devices == 1 && !opts->qp.lanes)
+		pair->opts.qp.flags |= SNT_QP_PASS_THROUGH;
 	pair->fabric = scripted_fabric_create(1);
 	for (int i = 0; i < 2; i++)
 		open_loop_end(pair, &pair->end[i]);

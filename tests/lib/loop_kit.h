@@ -17,9 +17,9 @@
 #define LOOP_BUFFER	 (64 << 10)
 
 struct loop_opts {
-	unsigned devices;     /* 0: 1 */
-	uint32_t events, ops; /* neither: the CQs are in no loop */
-	struct snt_qp_opts qp;
+	unsigned devices;      /* 0: 1 */
+	uint32_t events, ops;  /* neither: the CQs are in no loop */
+	struct snt_qp_opts qp; /* on one device, with lanes 0: pass-through */
 	snt_clock_fn clock;
 	bool unconnected;
 	/* What to use instead of the first end's control table. */
@@ -45,7 +45,7 @@ struct loop_pair {
 
 struct loop_pair *loop_pair_open(const struct loop_opts *opts);
 
-/* One lane that passes WRs on, with ops. */
+/* A pass-through lane, with ops. */
 struct loop_pair *loop_pair_simple(void);
 
 /* Four lanes on two devices. */

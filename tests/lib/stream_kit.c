@@ -15,8 +15,7 @@ const struct kit_way kit_ways[] = {
 	{ .name = "tracked by card",
 	  .by_card = true,
 	  .scheme = SNT_SCHEME_DQPLB,
-	  .lanes = 1,
-	  .tracked = true },
+	  .lanes = 1 },
 };
 
 struct world world;
@@ -49,7 +48,6 @@ static void set_opts(const struct kit_way *way, const struct kit_opts *opts)
 			continue;
 		end->qp_opts.scheme = way->scheme;
 		end->qp_opts.lanes = way->lanes;
-		end->qp_opts.flags = way->tracked ? SNT_QP_TRACKED : 0;
 		end->qp_opts.recv_depth = SNT__RECEIVES_KEPT + 2 * depth;
 		end->qp_opts.lane_depth = end->qp_opts.recv_depth + 16;
 		end->qp_opts.send_depth = depth + 8;

@@ -19,7 +19,6 @@ struct kit_way {
 	bool by_card;
 	enum snt_scheme scheme; /* by card */
 	uint32_t lanes;
-	bool tracked;
 };
 
 extern const struct kit_way kit_ways[];

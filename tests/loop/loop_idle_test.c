@@ -39,6 +39,7 @@ static void connect_all(void)
 {
 	const struct snt_qp_opts opts = { .size = sizeof(opts),
 					  .cq = cq,
+					  .flags = SNT_QP_PASS_THROUGH,
 					  .devices = 1,
 					  .lane_depth = 2,
 					  .recv_depth = 2 };

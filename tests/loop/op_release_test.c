@@ -32,6 +32,7 @@ static void told(struct snt_op *op)
 	loop_done(op);
 }
 
+/* @lanes: 1: a pass-through lane */
 static struct loop_pair *open_pair(
 	uint32_t lanes, bool unconnected,
 	const struct snt_control *(*instrument)(const struct snt_adopted *adopted))
@@ -40,7 +41,8 @@ static struct loop_pair *open_pair(
 				  .clock = virtual_clock,
 				  .unconnected = unconnected,
 				  .instrument = instrument,
-				  .qp = { .lanes = lanes, .fragment_size = 256 } };
+				  .qp = { .lanes = lanes > 1 ? lanes : 0,
+					  .fragment_size = 256 } };
 
 	now_ns = 1000000;
 	released_count = 0;

@@ -67,8 +67,7 @@ static void say(uint16_t kind, const void *body, uint16_t length)
 static void make_qp(void)
 {
 	struct snt_cq_opts cq_opts = SNT_INIT(cq_opts, .depth = 1024);
-	struct snt_qp_opts opts =
-		SNT_INIT(opts, .scheme = SNT_SCHEME_DQPLB, .flags = SNT_QP_TRACKED);
+	struct snt_qp_opts opts = SNT_INIT(opts, .scheme = SNT_SCHEME_DQPLB);
 
 	assert_int_equal(snt_ctx_create(NULL, &liar.ctx), 0);
 	assert_int_equal(snt_qp_create_with_cq(liar.ctx, &cq_opts, &opts, &liar.cq,

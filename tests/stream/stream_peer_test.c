@@ -332,7 +332,6 @@ static void qp_refusals(void **state)
 	assert_success(snt_qp_destroy(qp));
 	qp_opts.recv_depth = 34;
 	qp_opts.send_depth = 8;
-	qp_opts.flags = SNT_QP_TRACKED;
 	assert_success(snt_qp_create(world.end[0].ctx, &qp_opts, &qp));
 	assert_error(snt_stream_create(qp, &opts, &stream), EINVAL, "takes 8 sends");
 	assert_success(snt_qp_destroy(qp));

@@ -606,7 +606,7 @@ static void choose_opts(void)
 	static const uint32_t depths[] = { 1, 1, 2, 4, 16, 64 };
 	uint32_t lanes = 1 + dice(3), mtu = 256u << dice(5), depth = depths[dice(6)];
 	enum snt_scheme scheme = dice(3) ? SNT_SCHEME_DQPLB : SNT_SCHEME_SPRAY;
-	bool tracked = dice(3) == 0;
+	bool passes = dice(3) && lanes == 1;
 
 	for (unsigned i = 0; i < 2; i++) {
 		struct world_end *end = &run.world.end[i];
@@ -616,9 +616,9 @@ static void choose_opts(void)
 		end->opts.send_size = UINT64_C(256) << dice(6);
 		end->opts.ready = happened;
 		end->opts.arg = &run.side[i];
-		end->qp_opts.scheme = scheme;
+		end->qp_opts.scheme = passes ? SNT_SCHEME_SPRAY : scheme;
 		end->qp_opts.lanes = lanes;
-		end->qp_opts.flags = lanes == 1 && tracked ? SNT_QP_TRACKED : 0;
+		end->qp_opts.flags = passes ? SNT_QP_PASS_THROUGH : 0;
 		end->qp_opts.mtu = mtu;
 		end->qp_opts.timeout = 10;
 		end->qp_opts.fragment_size = dice(2) ? 0 : 64 * (4 + dice(16));

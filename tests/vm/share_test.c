@@ -59,6 +59,7 @@ static void add_pair(struct ends *ends, unsigned index)
 	for (int i = 0; i < 2; i++) {
 		struct snt_qp_opts opts = { .size = sizeof(opts),
 					    .cq = ends->end[i].cq,
+					    .flags = SNT_QP_PASS_THROUGH,
 					    .srq = i ? ends->srq : NULL,
 					    .devices = 1 };
 

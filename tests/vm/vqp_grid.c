@@ -11,7 +11,7 @@ const struct grid_values grid_columns[GRID_COLUMNS] = {
 			{ GRID_WRITE, GRID_WRITE_IMM, GRID_READ, GRID_SEND,
 			  GRID_ATOMICS } },
 	[GRID_LENGTH] = { "bytes", 7, { 0, 1, 8, 4097, 65536, 1 << 20, 64 << 20 } },
-	[GRID_LANES] = { "lanes", 5, { 1, GRID_TRACKED, 2, 5, 16 } },
+	[GRID_LANES] = { "lanes", 5, { GRID_PASS_THROUGH, 1, 2, 5, 16 } },
 	[GRID_SCHEME] = { "scheme", 2, { SNT_SCHEME_SPRAY, SNT_SCHEME_DQPLB } },
 	[GRID_FRAGMENT] = { "fragments of", 4, { 256, 4096, 65536, 1 << 20 } },
 	[GRID_DEVICES] = { "devices", 3, { 1, 2, 3 } },
@@ -22,7 +22,7 @@ bool grid_is_legal(const struct grid_cell *cell)
 {
 	uint64_t work = grid_value(cell, GRID_WORK);
 	uint64_t length = grid_value(cell, GRID_LENGTH);
-	bool single = grid_value(cell, GRID_LANES) == 1;
+	bool single = grid_value(cell, GRID_LANES) == GRID_PASS_THROUGH;
 	bool whole = work == GRID_SEND || single;
 	bool unknown = work == GRID_WRITE_IMM && !single &&
 		       grid_value(cell, GRID_SCHEME) == SNT_SCHEME_SPRAY;
@@ -42,7 +42,7 @@ uint64_t grid_cost(const struct grid_cell *cell)
 	uint64_t lanes = grid_value(cell, GRID_LANES);
 
 	return (packets > fragments ? packets : fragments) +
-	       (lanes == GRID_TRACKED ? 1 : lanes);
+	       (lanes == GRID_PASS_THROUGH ? 1 : lanes);
 }
 
 static int compare_cost(const void *a, const void *b)

@@ -31,8 +31,8 @@ enum grid_column {
 	GRID_COLUMNS,
 };
 
-/* In the column of lanes: one lane by the rules of many. */
-#define GRID_TRACKED 1001
+/* In the column of lanes: one lane, with SNT_QP_PASS_THROUGH. */
+#define GRID_PASS_THROUGH 1001
 
 #define GRID_VALUES_MAX 8
 

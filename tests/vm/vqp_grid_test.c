@@ -83,7 +83,7 @@ static bool is_impossible(const struct pair *pair)
 	}
 	if (given[GRID_ASKS] && value[GRID_ASKS])
 		return (given[GRID_WORK] && value[GRID_WORK] != GRID_WRITE_IMM) ||
-		       (given[GRID_LANES] && value[GRID_LANES] == 1) ||
+		       (given[GRID_LANES] && value[GRID_LANES] == GRID_PASS_THROUGH) ||
 		       (given[GRID_SCHEME] && value[GRID_SCHEME] == SNT_SCHEME_DQPLB);
 	if (!given[GRID_LENGTH])
 		return false;
@@ -91,7 +91,7 @@ static bool is_impossible(const struct pair *pair)
 		return value[GRID_LENGTH] != 8;
 	if (given[GRID_WORK] && value[GRID_WORK] == GRID_SEND)
 		return value[GRID_LENGTH] > 1 << 20;
-	return given[GRID_LANES] && value[GRID_LANES] == 1 &&
+	return given[GRID_LANES] && value[GRID_LANES] == GRID_PASS_THROUGH &&
 	       value[GRID_LENGTH] > 1 << 20;
 }
 
@@ -134,7 +134,7 @@ static void columns_have_their_ends(void **state)
 	} ends[] = {
 		{ GRID_WORK, 0, GRID_WORKS - 1 },
 		{ GRID_LENGTH, 0, 64 << 20 },
-		{ GRID_LANES, 1, GRID_TRACKED },
+		{ GRID_LANES, 1, GRID_PASS_THROUGH },
 		{ GRID_SCHEME, SNT_SCHEME_SPRAY, SNT_SCHEME_DQPLB },
 		{ GRID_FRAGMENT, 256, 1 << 20 },
 		{ GRID_DEVICES, 1, 3 },

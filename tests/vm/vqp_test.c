@@ -148,9 +148,9 @@ static struct job plan(const struct grid_cell *cell)
 
 	/* Short ones are to have used each lane. */
 	return (struct job){
-		.count = length > 65536		 ? 1
-			 : lanes == GRID_TRACKED ? 2
-						 : lanes + 1,
+		.count = length > 65536		      ? 1
+			 : lanes == GRID_PASS_THROUGH ? 2
+						      : lanes + 1,
 		.length = length,
 		.stride = length + GAP,
 	};
@@ -240,7 +240,8 @@ static bool post_receives(struct end *end, const struct job *job, bool data)
 static bool knows_length(const struct grid_cell *cell)
 {
 	return grid_value(cell, GRID_SCHEME) == SNT_SCHEME_DQPLB ||
-	       grid_value(cell, GRID_LANES) == 1 || grid_value(cell, GRID_ASKS) & 2;
+	       grid_value(cell, GRID_LANES) == GRID_PASS_THROUGH ||
+	       grid_value(cell, GRID_ASKS) & 2;
 }
 
 static bool check_notification(const struct grid_cell *cell, const struct job *job,
@@ -385,11 +386,12 @@ static bool close_both(struct end *end)
 static bool run_cell(struct end *end, const struct grid_cell *cell)
 {
 	uint64_t lanes = grid_value(cell, GRID_LANES);
+	bool passes = lanes == GRID_PASS_THROUGH;
 	struct snt_qp_opts opts = {
 		.devices = grid_value(cell, GRID_DEVICES),
-		.lanes = lanes == GRID_TRACKED ? 1 : lanes,
-		.flags = lanes == GRID_TRACKED ? SNT_QP_TRACKED : 0,
-		.scheme = grid_value(cell, GRID_SCHEME),
+		.lanes = passes ? 1 : lanes,
+		.flags = passes ? SNT_QP_PASS_THROUGH : 0,
+		.scheme = passes ? SNT_SCHEME_SPRAY : grid_value(cell, GRID_SCHEME),
 		.fragment_size = grid_value(cell, GRID_FRAGMENT),
 	};
 	bool good = open_both(end, opts, grid_value(cell, GRID_ASKS)) &&
@@ -483,8 +485,8 @@ static void describe(const struct grid_cell *cell, char *text, size_t size)
 		 " lanes, %s, fragments of %" PRIu64 "%s",
 		 works[grid_value(cell, GRID_WORK)], grid_value(cell, GRID_LENGTH),
 		 grid_value(cell, GRID_DEVICES),
-		 lanes == GRID_TRACKED ? "tracked " : "",
-		 lanes == GRID_TRACKED ? 1 : lanes,
+		 lanes == GRID_PASS_THROUGH ? "pass-through " : "",
+		 lanes == GRID_PASS_THROUGH ? 1 : lanes,
 		 grid_value(cell, GRID_SCHEME) == SNT_SCHEME_SPRAY ? "SPRAY" : "DQPLB",
 		 grid_value(cell, GRID_FRAGMENT), asks[grid_value(cell, GRID_ASKS)]);
 }

@@ -126,7 +126,6 @@ static void open_bed(struct bed *bed, const struct scenario *scenario, uint32_t 
 	struct snt_qp_opts opts = { .size = sizeof(opts),
 				    .devices = devices,
 				    .lanes = __builtin_popcount(devices),
-				    .flags = SNT_QP_TRACKED,
 				    .fragment_size = FRAGMENT,
 				    .send_depth = DEPTH,
 				    .balance = balance,

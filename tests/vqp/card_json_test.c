@@ -8,7 +8,7 @@ static void a_json_mailbox_is_fixed(void **state)
 {
 	static const char expected[] =
 		"{\"version\": 1, \"generation\": \"0xfedcba9876543210\", "
-		"\"scheme\": \"spray\", \"flags\": [\"tracked\", "
+		"\"scheme\": \"spray\", \"flags\": ["
 		"\"notify_length\"], \"qp_num\": 658188, "
 		"\"epoch\": 16909060, \"read_depth\": 16, \"mtu\": 4096, "
 		"\"lane_depth\": 128, \"recv_depth\": 256, \"window\": 0, "
@@ -32,7 +32,8 @@ static void json_text_is_fixed(void **state)
 {
 	static const char expected[] =
 		"{\"version\": 1, \"generation\": \"0xfedcba9876543210\", "
-		"\"scheme\": \"spray\", \"flags\": [\"tracked\"], \"qp_num\": 658188, "
+		"\"scheme\": \"spray\", \"flags\": [\"pass_through\"], "
+		"\"qp_num\": 658188, "
 		"\"epoch\": 16909060, \"read_depth\": 16, \"mtu\": 4096, "
 		"\"lane_depth\": 128, \"recv_depth\": 256, \"window\": 0, "
 		"\"fragment_size\": 1048576, \"data_lanes\": 1, \"devices\": "
@@ -47,7 +48,7 @@ static void json_text_is_fixed(void **state)
 			 sizeof(expected) - 1);
 	assert_string_equal(text, expected);
 	assert_error(snt_card_to_json(&card, text, sizeof(text) - 1), ENOSPC,
-		     "needs 410 bytes as JSON with its NUL, not 409");
+		     "needs 415 bytes as JSON with its NUL, not 414");
 	assert_error(snt_card_to_json(&card, NULL, 0), ENOSPC, "not 0");
 }
 
@@ -167,13 +168,17 @@ static void every_member_is_needed_and_typed(void **state)
 static void h24_non_string_element_is_refused(void **state)
 {
 	(void)state;
-	edited_refuses("[\"tracked\"]", "[7]", "flags[0] must be a known flag");
-	edited_refuses("[\"tracked\"]", "[\"tracked\", null]", "flags[1]");
-	edited_refuses("[\"tracked\"]", "[\"tracked\", \"tracked\"]",
-		       "not \"tracked\"");
-	edited_refuses("[\"tracked\"]", "[[\"tracked\"]]", "not an array");
-	edited_refuses("[\"tracked\"]", "\"tracked\"",
-		       "flags must be an array of words, not \"tracked\"");
+	edited_refuses("\"flags\": []", "\"flags\": [7]",
+		       "flags[0] must be a known flag");
+	edited_refuses("\"flags\": []", "\"flags\": [\"notify_length\", null]",
+		       "flags[1]");
+	edited_refuses("\"flags\": []",
+		       "\"flags\": [\"notify_length\", \"notify_length\"]",
+		       "not \"notify_length\"");
+	edited_refuses("\"flags\": []", "\"flags\": [[\"notify_length\"]]",
+		       "not an array");
+	edited_refuses("\"flags\": []", "\"flags\": \"notify_length\"",
+		       "flags must be an array of words, not \"notify_length\"");
 	edited_refuses("\"devices\": [", "\"devices\": [3, ",
 		       "devices[0] must be an object, not 3");
 	edited_refuses("\"lanes\": [", "\"lanes\": [\"x\", ",
@@ -228,7 +233,7 @@ static void a_mailbox_needs_its_flag(void **state)
 	struct snt_card card = sample(2, 2), back;
 
 	(void)state;
-	edited_refuses("[\"tracked\"]", "[\"notify_length\"]",
+	edited_refuses("\"flags\": []", "\"flags\": [\"notify_length\"]",
 		       "mailbox_addr is missing");
 	assert_success(read_edited("\"epoch\"",
 				   "\"mailbox_addr\": 7, \"mailbox_slots\": [], "
@@ -249,7 +254,7 @@ static void json_out_of_range_is_refused(void **state)
 	edited_refuses("\"spray\"", "\"default\"",
 		       "scheme must be \"spray\" or \"dqplb\", not \"default\"");
 	edited_refuses("\"spray\"", "\"dqplb\"", "window is 0, not 1 to 8388608");
-	edited_refuses("\"tracked\"", "\"trackless\"", "flags[0]");
+	edited_refuses("\"flags\": []", "\"flags\": [\"passes\"]", "flags[0]");
 	edited_refuses("\"ethernet\"", "\"Ethernet\"", "devices[0].link must be");
 	edited_refuses("\"roce v2\"", "\"roce v3\"", "devices[0].gid_type must be");
 	edited_refuses("::ffff:10.0.0.1", "::", "device 0: gid is zero");

@@ -38,7 +38,6 @@ static void every_extreme_goes_round(void **state)
 	card.qp_num = 1;
 	card.generation = 1;
 	card.epoch = 0;
-	card.flags = 0;
 	card.read_depth = 1;
 	card.mtu = 256;
 	card.lane_depth = 1;
@@ -77,7 +76,7 @@ static void devices_number_their_qps_apart(void **state)
 static void packed_bytes_are_fixed(void **state)
 {
 	static const char expected[] =
-		"\x01\x02\x01\x10\x00\x0a\x0b\x0c" /* to the QP number */
+		"\x01\x02\x00\x10\x00\x0a\x0b\x0c" /* to the QP number */
 		"\xfe\xdc\xba\x98\x76\x54\x32\x10" /* generation */
 		"\x01\x02\x03\x04\x00\x00\x10\x00" /* epoch, MTU */
 		"\x00\x00\x00\x80\x00\x00\x01\x00" /* depths */
@@ -115,7 +114,7 @@ static void a_packed_mailbox_is_fixed(void **state)
 	assert_int_equal(snt_card_pack(&card, packed, sizeof(packed)),
 			 size + sizeof(expected) - 1);
 	assert_memory_equal(packed + size, expected, sizeof(expected) - 1);
-	assert_int_equal(packed[2], SNT_QP_TRACKED | SNT_QP_NOTIFY_LENGTH);
+	assert_int_equal(packed[2], SNT_QP_NOTIFY_LENGTH);
 	packed[2] = before[2];
 	assert_memory_equal(packed, before, size);
 }
@@ -272,6 +271,9 @@ static void fields_out_of_range_are_refused(void **state)
 	REFUSED(scheme, SNT_SCHEME_DEFAULT, "scheme is 0");
 	REFUSED(scheme, 3, "scheme is 3");
 	REFUSED(flags, 4, "flags 0x4");
+	REFUSED(flags, SNT_QP_PASS_THROUGH,
+		"3 lanes, but SNT_QP_PASS_THROUGH is for one");
+	REFUSED(data_lanes, 3, "data lanes only, but no SNT_QP_PASS_THROUGH");
 	REFUSED(flags, SNT_QP_NOTIFY_LENGTH, "mailbox_slots is 0, not 257 to 131072");
 	REFUSED(mailbox_slots, 512, "there is a mailbox, but no SNT_QP_NOTIFY_LENGTH");
 	REFUSED(mailbox_addr, 8, "there is a mailbox, but no SNT_QP_NOTIFY_LENGTH");
@@ -314,17 +316,18 @@ static void mailboxes_out_of_range_are_refused(void **state)
 	MAILBOX_REFUSED(mailbox_addr, UINT64_MAX - 512 * 8 + 1 + 8,
 			"too near to the end for 512 slots");
 	MAILBOX_REFUSED(mailbox_addr, UINT64_MAX - 7, "too near to the end");
-	MAILBOX_REFUSED(data_lanes, 3, "there is a mailbox, but no notify lane");
 }
 
 static void a_mailbox_is_for_spray(void **state)
 {
 	struct snt_card card = sample_with_mailbox(2, 3);
+	struct snt_card passes = sample_with_mailbox(2, 1);
 
 	(void)state;
 	card.scheme = SNT_SCHEME_DQPLB;
 	card.window = 1024;
 	card_refused(&card, "there is a mailbox, but no notify lane");
+	card_refused(&passes, "there is a mailbox, but no notify lane");
 }
 
 static void windows_out_of_range_are_refused(void **state)

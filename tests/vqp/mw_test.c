@@ -246,15 +246,17 @@ static void many_lanes_have_no_windows(void **state)
 
 	(void)state;
 	assert_error(snt_mw_bind(qp, bound.mw, &range, SNT_ACCESS_REMOTE_READ, 1, 0),
-		     EINVAL, "single lane");
+		     EINVAL, "SNT_QP_PASS_THROUGH");
 	assert_error(snt_mw_send_inv(qp, &range, 1, &bound.pair->end[1].token, 1, 0),
-		     EINVAL, "single lane");
+		     EINVAL, "SNT_QP_PASS_THROUGH");
 	close_bound(&bound);
 }
 
 static void another_device_is_refused(void **state)
 {
-	struct loop_opts opts = { .devices = 2, .qp = { .lanes = 1, .devices = 2 } };
+	struct loop_opts opts = {
+		.devices = 2, .qp = { .flags = SNT_QP_PASS_THROUGH, .devices = 2 }
+	};
 	struct bound bound = open_bound(&opts);
 	struct snt_sge range = range_of(&bound, 0, 64);
 

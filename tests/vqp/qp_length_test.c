@@ -195,7 +195,7 @@ static void ends_that_are_not_alike_tell(void **state)
 		struct vqp_pair *pair;
 
 		for (unsigned end = 0; end < 2; end++) {
-			opts[end] = options(ASKS | SNT_QP_TRACKED);
+			opts[end] = options(ASKS);
 			opts[end].lanes = cases[i].lanes[end];
 			opts[end].notify_lanes = cases[i].notify[end];
 			opts[end].recv_depth = 3 + 4 * end;

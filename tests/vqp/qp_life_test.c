@@ -144,7 +144,7 @@ static void options_change_while_they_may(void **state)
 	assert_success(CHANGE(.fragment_size = 8192, .mtu = 1024, .timeout = 9));
 	assert_error(CHANGE(.fragment_size = 100), EINVAL, "fragment_size");
 	assert_error(CHANGE(.lanes = 3), EINVAL, "lanes is settled");
-	assert_error(CHANGE(.flags = SNT_QP_TRACKED), EINVAL, "flags is settled");
+	assert_error(CHANGE(.flags = SNT_QP_PASS_THROUGH), EINVAL, "flags is settled");
 	assert_error(CHANGE(.weights = bad_weights), EINVAL, "weights[1] is 0");
 	vqp_pair_connect(pair);
 	assert_int_equal(query(pair, 0).fragment_size, 8192);
@@ -267,21 +267,21 @@ static void a_device_without_a_notify_lane_is_refused(void **state)
 	vqp_pair_close(pair);
 }
 
-static void a_single_lane_passes_on_at_both_ends_or_none(void **state)
+static void pass_through_is_set_at_both_ends_or_none(void **state)
 {
-	struct snt_qp_opts plain = { .size = sizeof(plain), .lanes = 1 };
-	struct snt_qp_opts tracked = plain;
-	const struct snt_qp_opts *const both[] = { &plain, &tracked };
+	struct snt_qp_opts tracked = { .size = sizeof(tracked), .lanes = 1 };
+	struct snt_qp_opts passes = tracked;
+	const struct snt_qp_opts *const both[] = { &tracked, &passes };
 	struct vqp_pair *pair;
 	struct snt_card card;
 
 	(void)state;
-	tracked.flags = SNT_QP_TRACKED;
+	passes.flags = SNT_QP_PASS_THROUGH;
 	pair = vqp_pair_make((const unsigned[]){ 1, 1 }, both);
 	for (unsigned end = 0; end < 2; end++) {
 		assert_success(snt_qp_card(pair->end[!end].qp, &card));
 		assert_error(snt_qp_connect(pair->end[end].qp, &card), EINVAL,
-			     "SNT_QP_TRACKED");
+			     "SNT_QP_PASS_THROUGH");
 	}
 	vqp_pair_close(pair);
 }
@@ -296,7 +296,7 @@ int main(void)
 		cmocka_unit_test(a_query_adds_up),
 		cmocka_unit_test(ends_that_are_not_alike),
 		cmocka_unit_test(a_device_without_a_notify_lane_is_refused),
-		cmocka_unit_test(a_single_lane_passes_on_at_both_ends_or_none),
+		cmocka_unit_test(pass_through_is_set_at_both_ends_or_none),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

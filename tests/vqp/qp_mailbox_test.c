@@ -56,9 +56,10 @@ static void others_tell_lengths_by_themselves(void **state)
 		     "SNT_QP_NOTIFY_LENGTH is for SPRAY; DQPLB tells");
 	opts.scheme = SNT_SCHEME_SPRAY;
 	opts.lanes = 1;
+	opts.flags |= SNT_QP_PASS_THROUGH;
 	assert_error(snt_qp_create(pair->end[0].ctx, &opts, &qp), EINVAL,
-		     "a single lane that passes WRs on tells");
-	opts.flags |= SNT_QP_TRACKED;
+		     "SNT_QP_PASS_THROUGH reports lengths as the device does");
+	opts.flags &= ~SNT_QP_PASS_THROUGH;
 	assert_success(snt_qp_create(pair->end[0].ctx, &opts, &qp));
 	assert_error(snt_qp_modify(qp, &(struct snt_qp_opts){ .size = sizeof(opts),
 							      .flags = ASKS }),

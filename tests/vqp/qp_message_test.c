@@ -11,7 +11,7 @@
 static struct vqp_pair *open_single(void)
 {
 	struct snt_qp_opts opts = { .size = sizeof(opts),
-				    .lanes = 1,
+				    .flags = SNT_QP_PASS_THROUGH,
 				    .fragment_size = FRAGMENT };
 
 	return vqp_pair_open(1, &opts);
@@ -132,7 +132,9 @@ static void the_first_bad_one_ends_a_chain(void **state)
 /* The device is full in the middle of a chain: what it took counts. */
 static void a_full_device_takes_part_of_a_chain(void **state)
 {
-	struct snt_qp_opts opts = { .size = sizeof(opts), .lanes = 1, .lane_depth = 8 };
+	struct snt_qp_opts opts = { .size = sizeof(opts),
+				    .flags = SNT_QP_PASS_THROUGH,
+				    .lane_depth = 8 };
 	struct vqp_pair *pair = vqp_pair_open(1, &opts);
 	struct snt_send_wr wr[16];
 	struct snt_sge sge[16];
@@ -171,7 +173,9 @@ static unsigned flushed_by_close(struct vqp_pair *pair)
 
 static void f1_closing_reports_every_passed_on_receive_first(void **state)
 {
-	struct snt_qp_opts opts = { .size = sizeof(opts), .lanes = 1, .recv_depth = 5 };
+	struct snt_qp_opts opts = { .size = sizeof(opts),
+				    .flags = SNT_QP_PASS_THROUGH,
+				    .recv_depth = 5 };
 	struct vqp_pair *pair = vqp_pair_open(1, &opts);
 	struct snt_recv_wr recv = { 0 };
 
@@ -186,7 +190,9 @@ static void f1_closing_reports_every_passed_on_receive_first(void **state)
 /* As many as the device takes, which may be more than was asked for. */
 static void f2_the_cq_has_room_for_all_that_the_device_takes(void **state)
 {
-	struct snt_qp_opts opts = { .size = sizeof(opts), .lanes = 1, .lane_depth = 9 };
+	struct snt_qp_opts opts = { .size = sizeof(opts),
+				    .flags = SNT_QP_PASS_THROUGH,
+				    .lane_depth = 9 };
 	struct vqp_pair *pair = vqp_pair_open(1, &opts);
 	struct snt_sge sge;
 	struct snt_send_wr wr = vqp_wr(pair, 1, &sge, SNT_OP_WRITE, 0, 64);
@@ -223,7 +229,10 @@ static void an_empty_wr_needs_no_buffer(void **state)
 {
 	(void)state;
 	for (uint32_t lanes = 1; lanes < 3; lanes++) {
-		struct snt_qp_opts opts = { .size = sizeof(opts), .lanes = lanes };
+		struct snt_qp_opts opts = { .size = sizeof(opts),
+					    .lanes = lanes,
+					    .flags = lanes == 1 ? SNT_QP_PASS_THROUGH
+								: 0 };
 		struct vqp_pair *pair = vqp_pair_open(1, &opts);
 		struct snt_sge none = { 0 };
 		struct snt_send_wr wr = vqp_wr(pair, 0, &none, SNT_OP_WRITE_IMM, 0, 0);

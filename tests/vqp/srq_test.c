@@ -40,11 +40,13 @@ static void add_qp(struct shared *shared, unsigned index)
 	struct loop_end *end = shared->pair->end;
 	struct snt_qp_opts opts = { .size = sizeof(opts),
 				    .cq = end[0].cq,
+				    .flags = SNT_QP_PASS_THROUGH,
 				    .devices = 1,
 				    .rnr_retry_count = 7 };
 
 	assert_success(snt_qp_create(end[0].ctx, &opts, &shared->qp[index][0]));
 	opts = (struct snt_qp_opts){ .size = sizeof(opts),
+				     .flags = SNT_QP_PASS_THROUGH,
 				     .cq = end[1].cq,
 				     .srq = shared->srq };
 	assert_success(snt_qp_create(end[1].ctx, &opts, &shared->qp[index][1]));
@@ -250,9 +252,9 @@ static void only_single_lanes_of_its_device(void **state)
 	struct loop_end *end = &shared.pair->end[1];
 	const unsigned second[] = { 1 };
 	const struct snt_qp_opts bad[] = {
-		{ .lanes = 2 },
-		{ .devices = 3 },
-		{ .flags = SNT_QP_TRACKED },
+		{ .flags = SNT_QP_PASS_THROUGH, .lanes = 2 },
+		{ .flags = SNT_QP_PASS_THROUGH, .devices = 3 },
+		{ .lanes = 1 },
 	};
 	struct snt_qp_opts opts;
 	struct snt_qp *qp;
@@ -264,11 +266,13 @@ static void only_single_lanes_of_its_device(void **state)
 		opts.cq = end->cq;
 		opts.srq = shared.srq;
 		assert_error(snt_qp_create(end->ctx, &opts, &qp), EINVAL,
-			     "single lane");
+			     "SNT_QP_PASS_THROUGH");
 	}
-	opts = (struct snt_qp_opts){
-		.size = sizeof(opts), .cq = end->cq, .srq = shared.srq, .devices = 2
-	};
+	opts = (struct snt_qp_opts){ .size = sizeof(opts),
+				     .cq = end->cq,
+				     .srq = shared.srq,
+				     .devices = 2,
+				     .flags = SNT_QP_PASS_THROUGH };
 	assert_error(snt_qp_create(end->ctx, &opts, &qp), EINVAL, "device 0");
 	opts.devices = 0;
 	opts.lane_devices = second;
@@ -287,6 +291,7 @@ static void its_cq_takes_all_receives(void **state)
 	struct shared shared = open_shared((struct shared_opts){ .other_cq = true });
 	struct loop_end *end = &shared.pair->end[1];
 	struct snt_qp_opts opts = { .size = sizeof(opts),
+				    .flags = SNT_QP_PASS_THROUGH,
 				    .cq = end->cq,
 				    .recv_cq = end->cq,
 				    .srq = shared.srq };

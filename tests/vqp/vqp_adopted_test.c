@@ -41,6 +41,7 @@ static int adopt(struct vqp_end *end, struct snt_cq *cq, struct ibv_qp *const *o
 {
 	struct snt_qp_opts opts = { .size = sizeof(opts),
 				    .cq = cq,
+				    .flags = SNT_QP_PASS_THROUGH,
 				    .lane_depth = DEPTH,
 				    .recv_depth = DEPTH,
 				    .adopted = own,
@@ -58,7 +59,9 @@ static void destroy_own(struct vqp_end *end, struct ibv_qp *qp)
 /* Room is reserved where the QP reports to, and nowhere else. */
 static void an_adopted_qp_reserves_room_in_its_own_cq(void **state)
 {
-	struct vqp_pair *pair = vqp_pair_open(1, NULL);
+	const struct snt_qp_opts bystander = { .size = sizeof(bystander),
+					       .flags = SNT_QP_PASS_THROUGH };
+	struct vqp_pair *pair = vqp_pair_open(1, &bystander);
 	struct vqp_end *end = pair->end;
 	struct ibv_cq *cq = snt_cq_physical(end->cq, 0, NULL);
 	unsigned room, count = 0, before = snt_cq_count(end->cq);

@@ -411,7 +411,8 @@ static void without_random_numbers_there_is_no_qp(void **state)
 static void a_message_is_as_long_as_the_device_can(void **state)
 {
 	const struct scripted_device_opts device = { .message_max = 1024 };
-	const struct snt_qp_opts opts = { .lanes = 1, .fragment_size = 256 };
+	const struct snt_qp_opts opts = { .flags = SNT_QP_PASS_THROUGH,
+					  .fragment_size = 256 };
 	struct scripted_fabric *fabric = scripted_fabric_create(1);
 	static struct end end[2];
 	struct snt_sge sge;

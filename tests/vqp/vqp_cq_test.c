@@ -144,7 +144,9 @@ static void one_physical_cq_can_be_polled_alone(void **state)
  * none has to wait for the other to run dry. */
 static void a_busy_cq_does_not_starve_another(void **state)
 {
-	struct snt_qp_opts opts = { .size = sizeof(opts), .lanes = 1, .devices = 1 };
+	struct snt_qp_opts opts = { .size = sizeof(opts),
+				    .flags = SNT_QP_PASS_THROUGH,
+				    .devices = 1 };
 	struct vqp_pair *pair = vqp_pair_open(2, &opts);
 	struct snt_qp *other[2];
 	struct snt_card card[2];
@@ -236,9 +238,7 @@ static void send_together(struct vqp_pair *pair, unsigned count)
 /* What is known already is reported, and the failure next time. */
 static void a_failed_poll_hides_nothing(void **state)
 {
-	struct snt_qp_opts opts = { .size = sizeof(opts),
-				    .lanes = 1,
-				    .flags = SNT_QP_TRACKED };
+	struct snt_qp_opts opts = { .size = sizeof(opts), .lanes = 1 };
 	struct vqp_pair *pair = vqp_pair_open(1, &opts);
 	struct snt_cq *cq = pair->end[0].cq;
 	struct ibv_cq *physical = snt_cq_physical(cq, 0, NULL);
@@ -438,8 +438,8 @@ static int poll_physical(struct vqp_pair *pair, unsigned end, unsigned index,
 static void a_program_that_polls_by_itself(void **state)
 {
 	static const struct snt_qp_opts shapes[] = {
+		{ .flags = SNT_QP_PASS_THROUGH },
 		{ .lanes = 1 },
-		{ .lanes = 1, .flags = SNT_QP_TRACKED },
 		{ .lanes = 4 },
 		{ .lanes = 4, .scheme = SNT_SCHEME_DQPLB, .lane_depth = 8 },
 	};
@@ -491,7 +491,8 @@ static void a_program_that_polls_by_itself(void **state)
 /* It keeps nothing, so what it is given must fit. */
 static void a_passing_lane_needs_room_for_all(void **state)
 {
-	struct snt_qp_opts opts = { .size = sizeof(opts), .lanes = 1 };
+	struct snt_qp_opts opts = { .size = sizeof(opts),
+				    .flags = SNT_QP_PASS_THROUGH };
 	struct vqp_pair *pair = vqp_pair_open(1, &opts);
 	struct ibv_wc physical[4];
 	struct snt_wc wc[4];

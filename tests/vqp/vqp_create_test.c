@@ -278,6 +278,7 @@ static void a_cq_never_has_less_room_than_its_qps_need(void **state)
 	(void)state;
 	assert_success(snt_cq_create(e.ctx, &small, &cq));
 	opts.cq = cq;
+	opts.flags = SNT_QP_PASS_THROUGH;
 	opts.lane_depth = opts.recv_depth = 40;
 	assert_error(snt_qp_create(e.ctx, &opts, &qp[0]), ENOSPC,
 		     "completions at once");
@@ -528,8 +529,8 @@ static void every_failure_to_connect_is_undone(void **state)
 	const struct snt_qp_opts shapes[] = {
 		{ .lanes = 4, .lane_depth = 8 },
 		{ .lanes = 4, .lane_depth = 8, .scheme = SNT_SCHEME_DQPLB },
-		{ .lanes = 1, .flags = SNT_QP_TRACKED },
 		{ .lanes = 1 },
+		{ .lanes = 1, .flags = SNT_QP_PASS_THROUGH },
 	};
 
 	(void)state;
@@ -820,17 +821,18 @@ static void adopted_qps_work_and_stay(void **state)
 	(void)state;
 	for (unsigned shape = 0; shape < 6; shape++) {
 		size_t count = counts[shape % 3];
+		enum snt_scheme scheme =
+			shape / 3 && count > 1 ? SNT_SCHEME_DQPLB : SNT_SCHEME_SPRAY;
 		struct snt_qp_opts opts = { .lanes = count == 1 ? 1 : count - 1,
-					    .scheme = shape / 3 ? SNT_SCHEME_DQPLB
-								: SNT_SCHEME_SPRAY };
+					    .scheme = scheme };
 		struct link *link;
 		struct snt_recv_wr recv = { .wr_id = 5 };
 		struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts) };
 		struct snt_cq *cq;
 		struct own own;
 
-		if (count == 2)
-			opts.flags = SNT_QP_TRACKED;
+		if (count == 1)
+			opts.flags = SNT_QP_PASS_THROUGH;
 		link = open_link(1, opts);
 		own = make_own(&link->end[1]);
 		cq_opts.adopted = &own.cq;
@@ -839,8 +841,8 @@ static void adopted_qps_work_and_stay(void **state)
 		assert_success(snt_cq_destroy(link->end[1].cq));
 		link->end[1].cq = cq;
 		opts = adopting(&own, cq, count);
-		opts.scheme = shape / 3 ? SNT_SCHEME_DQPLB : SNT_SCHEME_SPRAY;
-		opts.flags = count == 2 ? SNT_QP_TRACKED : 0;
+		opts.scheme = scheme;
+		opts.flags = count == 1 ? SNT_QP_PASS_THROUGH : 0;
 		assert_success(snt_qp_create(link->end[1].ctx, &opts, &link->qp[1]));
 		connect_both(link);
 		assert_int_equal(snt_qp_post_recv(link->qp[1], &recv, 1), 1);
@@ -893,6 +895,9 @@ static void adopted_qps_are_checked(void **state)
 	assert_error(snt_qp_create(e.ctx, &opts, &qp), EINVAL, "needs 2002");
 
 	opts = adopting(&own, cq, 1);
+	assert_error(snt_qp_create(e.ctx, &opts, &qp), EINVAL,
+		     "a single QP needs SNT_QP_PASS_THROUGH");
+	opts.flags = SNT_QP_PASS_THROUGH;
 	assert_success(snt_qp_create(e.ctx, &opts, &first));
 	assert_error(snt_qp_create(e.ctx, &opts, &qp), EEXIST, "");
 	/* It is still its owner's: not refused, but of no WR that is under way. */
@@ -914,12 +919,12 @@ static void lanes_are_where_they_are_wished(void **state)
 {
 	static const struct {
 		enum snt_scheme scheme;
-		uint32_t lanes, notify_lanes, all;
+		uint32_t flags, lanes, notify_lanes, all;
 		unsigned device[5];
 	} cases[] = {
-		{ SNT_SCHEME_SPRAY, 3, 2, 5, { 2, 0, 2, 1, 0 } },
-		{ SNT_SCHEME_DQPLB, 2, 0, 3, { 1, 1, 0 } },
-		{ SNT_SCHEME_SPRAY, 1, 0, 1, { 2 } }, /* passes WRs on */
+		{ SNT_SCHEME_SPRAY, 0, 3, 2, 5, { 2, 0, 2, 1, 0 } },
+		{ SNT_SCHEME_DQPLB, 0, 2, 0, 3, { 1, 1, 0 } },
+		{ SNT_SCHEME_SPRAY, SNT_QP_PASS_THROUGH, 1, 0, 1, { 2 } },
 	};
 	struct end end = open_alone(3);
 
@@ -932,6 +937,7 @@ static void lanes_are_where_they_are_wished(void **state)
 
 		memcpy(devices, cases[i].device, sizeof(devices));
 		opts.scheme = cases[i].scheme;
+		opts.flags = cases[i].flags;
 		opts.notify_lanes = cases[i].notify_lanes;
 		opts.lane_devices = devices;
 		assert_success(snt_qp_create(end.ctx, &opts, &qp));

@@ -189,7 +189,8 @@ static void a_refused_post_is_told_with_its_errno(void **state)
 
 static void a_pass_through_lane_tells_of_its_error(void **state)
 {
-	struct snt_qp_opts single = { .size = sizeof(single), .lanes = 1 };
+	struct snt_qp_opts single = { .size = sizeof(single),
+				      .flags = SNT_QP_PASS_THROUGH };
 	struct vqp_pair *pair = vqp_pair_open(1, &single);
 	struct snt_wc wc;
 

@@ -33,9 +33,9 @@ static const struct shape {
 	uint32_t flags;
 	bool apart; /* receives have a CQ of their own */
 } shapes[] = {
-	{ "pass-through", 1, SNT_SCHEME_SPRAY, 0, false },
-	{ "pass-through, two CQs", 1, SNT_SCHEME_SPRAY, 0, true },
-	{ "tracked", 1, SNT_SCHEME_SPRAY, SNT_QP_TRACKED, false },
+	{ "pass-through", 1, SNT_SCHEME_SPRAY, SNT_QP_PASS_THROUGH, false },
+	{ "pass-through, two CQs", 1, SNT_SCHEME_SPRAY, SNT_QP_PASS_THROUGH, true },
+	{ "tracked", 1, SNT_SCHEME_SPRAY, 0, false },
 	{ "SPRAY", 3, SNT_SCHEME_SPRAY, 0, false },
 	{ "DQPLB", 3, SNT_SCHEME_DQPLB, 0, false },
 	{ "DQPLB, two CQs", 3, SNT_SCHEME_DQPLB, 0, true },
@@ -44,7 +44,7 @@ static const struct shape {
 
 static bool passes_on(const struct shape *shape)
 {
-	return shape->lanes == 1 && !shape->flags;
+	return shape->flags & SNT_QP_PASS_THROUGH;
 }
 
 /* What the first end sends, each from and to a slot of its own. */

@@ -28,7 +28,8 @@ static void a_status_that_is_none_is_a_failure(void **state)
 
 static void nor_of_a_receive_or_a_passing_lane(void **state)
 {
-	struct snt_qp_opts single = { .size = sizeof(single), .lanes = 1 };
+	struct snt_qp_opts single = { .size = sizeof(single),
+				      .flags = SNT_QP_PASS_THROUGH };
 	struct vqp_pair *pair = open_pair(1, 2, SNT_SCHEME_SPRAY);
 	struct ibv_qp *lane = lane_qp(pair, 0, 2);
 	struct scripted_recv recv;

@@ -30,6 +30,8 @@ void choose_links(struct world *world)
 		link->index = i;
 		link->scheme = chance(world, 50) ? SNT_SCHEME_SPRAY : SNT_SCHEME_DQPLB;
 		link->pass = chance(world, world->links > 1 ? 30 : 10);
+		if (link->pass)
+			link->scheme = SNT_SCHEME_SPRAY;
 		link->twins = link->pass && chance(world, 40);
 		link->floods = chance(world, 15);
 	}
@@ -48,7 +50,7 @@ void choose_limits(struct link *link, struct end *end, uint32_t lanes)
 		.size = sizeof(end->opts),
 		.scheme = link->scheme,
 		.lanes = lanes,
-		.flags = lanes == 1 && !link->pass ? SNT_QP_TRACKED : 0,
+		.flags = link->pass ? SNT_QP_PASS_THROUGH : 0,
 		.lane_depth = 1 + dice(world, 8),
 		.send_depth = 1 + dice(world, 8),
 		.recv_depth = 1 + dice(world, 8),
@@ -106,7 +108,8 @@ void choose_manner(struct link *link, struct end *end, uint32_t by_time_percent)
 		end->opts.flags |= SNT_QP_NOTIFY_LENGTH;
 	end->opts.express_max = choose_express_max(link, end);
 	/* A notification for each device of the peer. */
-	if (world->host[0].devices != world->host[1].devices && !link->hostile)
+	if (world->host[0].devices != world->host[1].devices && !link->hostile &&
+	    !link->pass)
 		end->opts.notify_lanes = DEVICES_MAX;
 }
 

@@ -191,6 +191,8 @@ static void choose_hostile_link(struct world *world)
 		.faulty = true,
 		.other_faults = 1,
 	};
+	if (world->link[world->links].pass)
+		world->link[world->links].scheme = SNT_SCHEME_SPRAY;
 	world->links++;
 }
 

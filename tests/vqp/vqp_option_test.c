@@ -133,6 +133,54 @@ static void wrs_have_as_many_sges_as_the_header_says(void **state)
 	exchange_many_sges(3);
 }
 
+/* The contract does not depend on how many lanes there are, unless the program says so. */
+static void one_lane_is_tracked_by_default(void **state)
+{
+	struct vqp_pair *pair = vqp_pair_open(2, NULL);
+	struct snt_qp_info info = { .size = sizeof(info) };
+	struct snt_qp *qp;
+
+	(void)state;
+	assert_success(try_qp(pair, (struct snt_qp_opts){ .lanes = 1 }, &qp));
+	assert_success(snt_qp_query(qp, &info));
+	assert_false(info.pass_through);
+	assert_int_equal(info.lane_count, 2);
+	assert_success(snt_qp_destroy(qp));
+	assert_success(try_qp(pair,
+			      (struct snt_qp_opts){ .flags = SNT_QP_PASS_THROUGH },
+			      &qp));
+	assert_success(snt_qp_query(qp, &info));
+	assert_true(info.pass_through);
+	assert_int_equal(info.lane_count, 1);
+	assert_success(snt_qp_destroy(qp));
+	vqp_pair_close(pair);
+}
+
+static void pass_through_refuses_options_of_many_lanes(void **state)
+{
+	static const struct {
+		struct snt_qp_opts opts;
+		const char *phrase;
+	} cases[] = {
+		{ { .lanes = 2 }, "has one lane" },
+		{ { .scheme = SNT_SCHEME_DQPLB }, "needs no scheme" },
+		{ { .notify_lanes = 1 }, "has no notify lanes" },
+		{ { .flags = SNT_QP_NOTIFY_LENGTH }, "reports lengths" },
+	};
+	struct vqp_pair *pair = vqp_pair_open(2, NULL);
+	struct snt_qp *qp;
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct snt_qp_opts opts = cases[i].opts;
+
+		opts.flags |= SNT_QP_PASS_THROUGH;
+		assert_error(try_qp(pair, opts, &qp), EINVAL, cases[i].phrase);
+		assert_null(qp);
+	}
+	vqp_pair_close(pair);
+}
+
 static void what_no_packet_can_carry_is_refused(void **state)
 {
 	struct vqp_pair *pair = vqp_pair_open(1, NULL);
@@ -269,6 +317,8 @@ int main(void)
 		cmocka_unit_test(flow_labels_are_as_many_as_data_lanes),
 		cmocka_unit_test(weights_are_as_many_as_were_made),
 		cmocka_unit_test(wrs_have_as_many_sges_as_the_header_says),
+		cmocka_unit_test(one_lane_is_tracked_by_default),
+		cmocka_unit_test(pass_through_refuses_options_of_many_lanes),
 		cmocka_unit_test(what_no_packet_can_carry_is_refused),
 		cmocka_unit_test(what_no_device_can_do_is_refused),
 		cmocka_unit_test(lanes_are_in_the_partition_that_was_asked_for),

@@ -5,9 +5,10 @@
 
 #define DEPTH 4
 
-static const struct snt_qp_opts single = {
-	.size = sizeof(single), .lanes = 1, .lane_depth = DEPTH, .recv_depth = DEPTH
-};
+static const struct snt_qp_opts single = { .size = sizeof(single),
+					   .flags = SNT_QP_PASS_THROUGH,
+					   .lane_depth = DEPTH,
+					   .recv_depth = DEPTH };
 
 static struct snt_qp_info query(struct vqp_pair *pair, unsigned end)
 {

@@ -12,8 +12,8 @@
 #include "lib/vqp_kit.h"
 
 static const struct snt_qp_opts shapes[] = {
+	{ .flags = SNT_QP_PASS_THROUGH },
 	{ .lanes = 1 },
-	{ .lanes = 1, .flags = SNT_QP_TRACKED },
 	{ .lanes = 4 },
 	{ .lanes = 4, .scheme = SNT_SCHEME_DQPLB },
 };

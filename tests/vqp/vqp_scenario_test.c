@@ -325,7 +325,8 @@ static void dqplb_receives_are_replenished(void **state)
 static void single_and_multi_lane_qps_share_a_cq(void **state)
 {
 	struct vqp_pair *pair = open_pair(1, 4, SNT_SCHEME_SPRAY);
-	struct snt_qp_opts opts = { .size = sizeof(opts), .lanes = 1 };
+	struct snt_qp_opts opts = { .size = sizeof(opts),
+				    .flags = SNT_QP_PASS_THROUGH };
 	struct snt_qp *single[2];
 	struct snt_card card[2];
 	struct snt_sge sge;

@@ -12,9 +12,9 @@ static const struct shape {
 	enum snt_scheme scheme;
 	uint32_t flags;
 } shapes[] = {
+	{ 1, 1, SNT_SCHEME_SPRAY, SNT_QP_PASS_THROUGH },
 	{ 1, 1, SNT_SCHEME_SPRAY, 0 },
-	{ 1, 1, SNT_SCHEME_SPRAY, SNT_QP_TRACKED },
-	{ 1, 1, SNT_SCHEME_DQPLB, SNT_QP_TRACKED },
+	{ 1, 1, SNT_SCHEME_DQPLB, 0 },
 	{ 1, 4, SNT_SCHEME_SPRAY, 0 },
 	{ 1, 4, SNT_SCHEME_DQPLB, 0 },
 	{ 2, 2, SNT_SCHEME_SPRAY, 0 },
@@ -39,7 +39,7 @@ static struct vqp_pair *open_shape(const struct shape *shape, uint64_t fragment_
 
 static bool is_pass_through(const struct shape *shape)
 {
-	return shape->lanes == 1 && !shape->flags;
+	return shape->flags & SNT_QP_PASS_THROUGH;
 }
 
 static void fill(unsigned char *buffer, uint64_t length, unsigned salt)

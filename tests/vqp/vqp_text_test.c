@@ -136,8 +136,8 @@ static void whatever_the_numbers(void **state)
 static void a_full_queue(void **state)
 {
 	static const struct snt_qp_opts shapes[] = {
+		{ .flags = SNT_QP_PASS_THROUGH },
 		{ .lanes = 1 },
-		{ .lanes = 1, .flags = SNT_QP_TRACKED },
 		{ .lanes = 2 },
 		{ .lanes = 2, .scheme = SNT_SCHEME_DQPLB },
 	};
@@ -172,7 +172,8 @@ static void a_full_queue(void **state)
  * of the list is not taken. */
 static void a_list_that_the_device_cuts_short(void **state)
 {
-	static const struct snt_qp_opts opts = { .size = sizeof(opts), .lanes = 1 };
+	static const struct snt_qp_opts opts = { .size = sizeof(opts),
+						 .flags = SNT_QP_PASS_THROUGH };
 	struct vqp_pair *pair[2];
 	struct snt_recv_wr recv[3] = { 0 };
 	struct snt_send_wr wr[40];

@@ -107,8 +107,9 @@ static int make_end_qp(struct perf_end *end)
 	const uint32_t asides = c->bidirectional ? 4 * ASIDE_MAX : ASIDE_MAX;
 	struct snt_qp_opts qp = {
 		.size = sizeof(qp),
-		.flags = c->lanes == 1 && end->receives_data && !end->one_queue
-				 ? SNT_QP_TRACKED
+		/* The baseline for many lanes, by verbs' own rules. */
+		.flags = c->lanes == 1 && !(end->receives_data && !end->one_queue)
+				 ? SNT_QP_PASS_THROUGH
 				 : 0,
 		/* A single lane has none. */
 		.scheme =

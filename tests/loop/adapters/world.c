@@ -160,15 +160,16 @@ static void open_qps(struct world *world, struct world_end *end,
 	uint32_t depth = wanted->depth ? wanted->depth : WORLD_DEPTH;
 
 	for (unsigned i = 0; i < world->qps; i++) {
-		struct snt_qp_opts opts = { .size = sizeof(opts),
-					    .cq = end->cq[i % world->cqs],
-					    .lanes = wanted->lanes ? wanted->lanes : 1,
-					    .devices = wanted->lanes ? 0 : 1,
-					    .lane_depth = wanted->lane_depth
-								  ? wanted->lane_depth
-								  : depth,
-					    .send_depth = depth,
-					    .recv_depth = depth };
+		struct snt_qp_opts opts = {
+			.size = sizeof(opts),
+			.cq = end->cq[i % world->cqs],
+			.flags = wanted->lanes ? 0 : SNT_QP_PASS_THROUGH,
+			.lanes = wanted->lanes ? wanted->lanes : 1,
+			.devices = wanted->lanes ? 0 : 1,
+			.lane_depth = wanted->lane_depth ? wanted->lane_depth : depth,
+			.send_depth = depth,
+			.recv_depth = depth
+		};
 
 		must(snt_qp_create(end->ctx, &opts, &end->qp[i]), "a QP");
 	}
