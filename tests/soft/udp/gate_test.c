@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "lib/patience.h"
@@ -222,6 +223,45 @@ static void a_qp_goes_after_its_packets(void **state)
 	alarm(0);
 }
 
+static uint64_t processor_time(struct side *side)
+{
+	struct timespec used;
+	clockid_t clock;
+
+	assert_success(pthread_getcpuclockid(side->device->thread, &clock));
+	assert_success(clock_gettime(clock, &used));
+	return used.tv_sec * UINT64_C(1000000000) + used.tv_nsec;
+}
+
+static void set_receiving(struct side *side, bool receiving)
+{
+	snt__udp_lock(side->device);
+	side->device->receiver.busy = receiving;
+	snt__udp_unlock(side->device);
+}
+
+/* A program that is pinned shares its processor with the device's thread, which must not take it
+ * while the program is about to take the packets. */
+static void a_receiver_in_the_kernel_keeps_its_processor(void **state)
+{
+	uint64_t begin, used;
+	struct side side[2];
+
+	(void)state;
+	alarm(patience_s(60));
+	sides_open(side, NULL);
+	set_receiving(side, true);
+	begin = snt__udp_now();
+	used = processor_time(side);
+	while (snt__udp_now() - begin < DETENTION)
+		sched_yield();
+	used = processor_time(side) - used;
+	set_receiving(side, false);
+	assert_true(used < DETENTION / 4);
+	sides_close(side);
+	alarm(0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -230,6 +270,8 @@ int main(void)
 		cmocka_unit_test_setup(a_qp_goes_after_its_packets, set_up),
 		cmocka_unit_test_setup(a_post_and_polls_take_no_time_twice, set_up),
 		cmocka_unit_test_setup(a_poller_is_held_up_and_leaves, set_up),
+		cmocka_unit_test_setup(a_receiver_in_the_kernel_keeps_its_processor,
+				       set_up),
 	};
 
 	return cmocka_run_group_tests_name("udp_gate", tests, NULL, NULL);

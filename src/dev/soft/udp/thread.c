@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <stdio.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "dev/gid.h"
@@ -27,9 +28,18 @@ struct turn {
 	struct snt__progress_plan plan;
 	uint64_t now;
 	bool stalled;
-	bool bell;  /* links have something to be served */
-	bool hears; /* bells, while it naps: they are no sleeping thread's */
+	bool bell;     /* links have something to be served */
+	bool hears;    /* bells, while it naps: they are no sleeping thread's */
+	bool outpaced; /* another thread is receiving */
 };
+
+/* The other thread may have lost its processor to this one, as in a program that is
+ * pinned: looking again and again would keep it from finishing. By the end of the
+ * pause it has polled often enough to be known for a poller, or is gone. */
+static void leave_processor(void)
+{
+	nanosleep(&(struct timespec){ .tv_nsec = SNT__PROGRESS_PAUSE }, NULL);
+}
 
 /* A lock that is taken again at once never goes to the threads that wait for it. */
 static void yield_to_waiters(struct snt__udp_device *device)
@@ -139,7 +149,10 @@ static void sleep_as_planned(struct snt__udp_device *device, struct turn *turn)
 
 	switch (turn->plan.thread) {
 	case SNT__THREAD_AWAKE:
-		yield_to_waiters(device);
+		if (turn->outpaced)
+			leave_processor();
+		else
+			yield_to_waiters(device);
 		break;
 	case SNT__THREAD_ASLEEP:
 	case SNT__THREAD_ASLEEP_APART:
@@ -207,6 +220,7 @@ static void plan_turn(struct snt__udp_device *device, struct turn *turn)
 	}
 	turn->stalled = snt__udp_sender_stalled(&device->sender);
 	turn->hears = device->progress.owner == SNT__OWNER_POLLER;
+	turn->outpaced = device->receiver.busy;
 	snt__progress_sleep(&device->progress, turn->plan);
 }
 
