@@ -4,11 +4,13 @@
 #include <errno.h>
 #include <string.h>
 
+#include "perf_control.h"
 #include "perf_error.h"
 #include "perf_pattern.h"
 
 #define FIRST_INTERVAL_NS UINT64_C(2000000)
 #define PROGRESS_NS	  UINT64_C(100000000)
+#define SIGN_NS		  UINT64_C(1000000000)
 
 /*
  * Messages
@@ -160,6 +162,7 @@ void perf_clock_start(struct perf_clock *clock, struct perf_end *end,
 	perf_end_begin(end);
 	*clock = (struct perf_clock){ .begin_ns = end->begin_ns, .first = end->posted };
 	clock->next_progress_ns = clock->begin_ns + PROGRESS_NS;
+	clock->next_sign_ns = clock->begin_ns + SIGN_NS;
 	end->idle_polls = 0;
 	if (!goal->timeline)
 		return;
@@ -178,6 +181,14 @@ bool perf_clock_open(const struct perf_clock *clock, const struct perf_end *end,
 	       end->posted == clock->first;
 }
 
+/* It would give up a client of which it hears nothing. That it is gone itself is found
+ * when the run ends. */
+static void give_sign_of_life(struct perf_end *end)
+{
+	if (!end->serves && !perf_case_takes(&end->c, true))
+		perf_send_word(end->control, PERF_RUNNING);
+}
+
 void perf_clock_tick(struct perf_clock *clock, struct perf_end *end,
 		     const struct perf_goal *goal, uint64_t now_ns)
 {
@@ -193,5 +204,9 @@ void perf_clock_tick(struct perf_clock *clock, struct perf_end *end,
 		goal->progress(goal->arg, end->done - clock->first,
 			       now_ns - clock->begin_ns);
 		clock->next_progress_ns = now_ns + PROGRESS_NS;
+	}
+	if (now_ns >= clock->next_sign_ns) {
+		give_sign_of_life(end);
+		clock->next_sign_ns = now_ns + SIGN_NS;
 	}
 }

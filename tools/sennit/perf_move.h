@@ -41,7 +41,7 @@ struct perf_goal {
 
 /* The progress of a run, as the client sees it. */
 struct perf_clock {
-	uint64_t begin_ns, end_ns, next_progress_ns;
+	uint64_t begin_ns, end_ns, next_progress_ns, next_sign_ns;
 	uint64_t first; /* message of this run */
 };
 
@@ -50,7 +50,8 @@ void perf_clock_start(struct perf_clock *clock, struct perf_end *end,
 /* May another message be begun? */
 bool perf_clock_open(const struct perf_clock *clock, const struct perf_end *end,
 		     const struct perf_goal *goal, uint64_t now_ns);
-/* To be called often: samples and progress. */
+/* To be called often: samples, progress, and signs of life for a server that only looks
+ * on. */
 void perf_clock_tick(struct perf_clock *clock, struct perf_end *end,
 		     const struct perf_goal *goal, uint64_t now_ns);
 

@@ -69,8 +69,11 @@ static int take_part(struct perf_end *end)
 static int look_on(struct perf_end *end)
 {
 	struct perf_message message;
-	int ret = perf_receive(end->control, SESSION_PATIENCE_NS, &message);
+	int ret;
 
+	do
+		ret = perf_receive(end->control, SESSION_PATIENCE_NS, &message);
+	while (!ret && message.type == PERF_RUNNING);
 	if (!ret && message.type != PERF_STOP)
 		ret = perf_fail(EPROTO, "unexpected message %u during a run",
 				message.type);

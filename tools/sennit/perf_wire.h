@@ -25,6 +25,7 @@
  *	               <-   CONNECTED
  *	RUN            ->               for each run of it, with what ends it
  *	               <-   RUNNING
+ *	RUNNING        ->               every second, if the server only looks on
  *	STOP           ->               the client has sent that many messages
  *	               <-   RESULT
  *	DONE           ->               no more runs
@@ -34,7 +35,7 @@
  * Instead of any answer there may be FAILED, after which the case is over.
  */
 
-#define PERF_VERSION   4
+#define PERF_VERSION   5
 #define PERF_HEADER    8
 #define PERF_BODY_MAX  4096
 #define PERF_TEXT_MAX  256 /* with its NUL */

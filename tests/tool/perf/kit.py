@@ -14,7 +14,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "check"))
 
 HEADER = struct.Struct(">IHH")
-HELLO, CASE, READY, CONNECT, RUN, STOP, DONE, FAILED = 1, 2, 3, 4, 6, 8, 10, 12
+HELLO, CASE, READY, CONNECT, RUN, RUNNING = 1, 2, 3, 4, 6, 7
+STOP, DONE, FAILED = 8, 10, 12
 WRITE, SEND, STREAM = 1, 4, 7
 BANDWIDTH = 1
 # A slow machine is not a failure.
@@ -103,11 +104,53 @@ class FakeServer:
         self.listener.close()
 
 
+class Listener:
+    """Between a client and its server: passes everything on, and keeps what kinds of
+    messages the client has sent."""
+
+    def __init__(self, server: Server) -> None:
+        self.server, self.heard = server, []
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.thread = threading.Thread(target=self._listen)
+
+    def _listen(self) -> None:
+        client, _ = self.listener.accept()
+        with client, self.server.dial() as onward:
+            back = threading.Thread(target=self._pass_back, args=(onward, client))
+            back.start()
+            try:
+                while said := answer(client):
+                    self.heard.append(said[0])
+                    onward.sendall(frame(*said))
+                onward.shutdown(socket.SHUT_WR)
+            except OSError:  # the server hung up
+                pass
+            back.join()
+
+    def _pass_back(self, onward: socket.socket, client: socket.socket) -> None:
+        try:
+            while data := onward.recv(65536):
+                client.sendall(data)
+        except OSError:
+            pass
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.thread.join()
+        self.listener.close()
+
+    def port(self) -> str:
+        return str(self.listener.getsockname()[1])
+
+
 def text(value: str) -> bytes:
     return struct.pack(">H", len(value)) + value.encode()
 
 
-def frame(kind: int, body: bytes = b"", version: int = 4) -> bytes:
+def frame(kind: int, body: bytes = b"", version: int = 5) -> bytes:
     return HEADER.pack(len(body), version, kind) + body
 
 

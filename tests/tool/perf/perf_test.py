@@ -570,7 +570,7 @@ def hostile_clients(tool: Tool):
     rng = random.Random(1)
     greeting = kit.hello()
     says = [b"", b"GET / HTTP/1.1\r\n\r\n", rng.randbytes(5000), greeting[:7],
-            kit.frame(kit.HELLO, version=5), kit.HEADER.pack(2**32 - 1, 4, kit.HELLO),
+            kit.frame(kit.HELLO, version=6), kit.HEADER.pack(2**32 - 1, 5, kit.HELLO),
             kit.hello(0), kit.hello(33), kit.frame(kit.RUN), greeting + kit.frame(99),
             greeting + kit.case()[:20], greeting + kit.case() + kit.frame(kit.DONE),
             greeting + kit.case() + kit.case(), greeting + kit.frame(kit.STOP, bytes(8)),
@@ -596,6 +596,20 @@ def hostile_clients(tool: Tool):
             yield f"from {before} to {server.memory_kib()} KiB"
         if server.process.poll() is not None:
             yield f"the server ended with {server.process.returncode}"
+
+
+def long_run(tool: Tool):
+    """A server that only looks on gives a silent client up for dead after a minute."""
+    with Server(tool) as server, kit.Listener(server) as between:
+        done = tool.run("127.0.0.1", "--port", between.port(), "--op", "write", "--test",
+                        "bw", "--size", "64", "--duration", "3.5s", "--runs", "1",
+                        "--warm-up", "0")
+    if done.returncode:
+        yield f"status {done.returncode}: {done.stdout}{done.stderr}"
+        return
+    run = between.heard[between.heard.index(kit.RUN) + 1:between.heard.index(kit.STOP)]
+    if set(run) != {kit.RUNNING} or len(run) > 3:
+        yield f"during the run the client said {run}"
 
 
 def mutated(rng: random.Random, data: bytes) -> bytes:
@@ -630,6 +644,7 @@ TESTS = {
     "a server refuses cases that are none": hostile_cases,
     "a server goes on where a STOP has crossed a failure": stop_that_crosses_a_failure,
     "a server outlives hostile clients": hostile_clients,
+    "a server that looks on hears of a long run": long_run,
 }
 
 
