@@ -397,14 +397,17 @@ static int open_world(uint64_t seed)
 				    .send_depth = 16,
 				    .recv_depth = 16 };
 	struct snt_card card[2];
+	bool spray;
 	int ret;
 
 	memset(&world, 0, sizeof(world));
 	world.random = seed;
 	world.pass = !dice(3);
 	world.shared = world.pass && dice(2);
-	opts.lanes = world.pass ? 1 : 2 + dice(3);
-	opts.scheme = dice(2) ? SNT_SCHEME_SPRAY : SNT_SCHEME_DQPLB;
+	opts.lanes = world.pass ? 1 : 1 + dice(4);
+	opts.flags = world.pass ? SNT_QP_PASS_THROUGH : 0;
+	spray = dice(2);
+	opts.scheme = world.pass || spray ? SNT_SCHEME_SPRAY : SNT_SCHEME_DQPLB;
 	ret = snt__sim_create(&sim_opts, &world.sim);
 	for (int i = 0; !ret && i < 2; i++)
 		ret = open_end(&world.end[i], &opts);
