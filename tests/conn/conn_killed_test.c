@@ -74,25 +74,41 @@ static void child_fails(const char *what)
 	_exit(1);
 }
 
-/* The program's thread does nothing from SIGUSR1 to SIGUSR2. */
-static void do_nothing(int signal)
+/* The program computes from SIGUSR1 to SIGUSR2, in a callback: a handler that waits could
+ * hold up its thread anywhere, also where it has a lock of the device's. */
+static struct snt_loop *child_loop;
+static struct snt_call nothing;
+
+static void do_nothing(struct snt_call *call)
 {
 	sigset_t until;
 
-	(void)signal;
+	(void)call;
 	sigemptyset(&until);
 	sigaddset(&until, SIGUSR2);
 	sigwaitinfo(&until, NULL);
 }
 
-static void listen_to_signals(void)
+static void call_do_nothing(int signal)
+{
+	(void)signal;
+	snt_loop_call(child_loop, &nothing);
+}
+
+static void listen_to_signals(struct snt_loop *loop)
+{
+	child_loop = loop;
+	nothing.run = do_nothing;
+	signal(SIGUSR1, call_do_nothing);
+}
+
+static void block_later_signal(void)
 {
 	sigset_t later;
 
 	sigemptyset(&later);
 	sigaddset(&later, SIGUSR2);
 	sigprocmask(SIG_BLOCK, &later, NULL);
-	signal(SIGUSR1, do_nothing);
 }
 
 /* Connects, forks if it is to, says so, and keeps the loop running until it is told to stop. */
@@ -112,11 +128,12 @@ static void run_child(const struct snt_endpoint *like, const char *address, int 
 	struct snt_ctx *ctx;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	listen_to_signals();
+	block_later_signal();
 	if (read(port_from, &to.port, sizeof(to.port)) != sizeof(to.port))
 		_exit(1);
 	if (snt_ctx_create(&ctx_opts, &ctx) || snt_loop_create(ctx, NULL, &loop))
 		child_fails("set-up");
+	listen_to_signals(loop);
 	cq_opts.loop = loop;
 	if (snt_cq_create(ctx, &cq_opts, &qp.cq))
 		child_fails("CQ");
