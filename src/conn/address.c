@@ -146,7 +146,7 @@ int snt__address_find(const char *host, uint16_t port, struct sockaddr_storage *
 	ret = getaddrinfo(host, service, &hints, &list);
 	if (ret)
 		return snt__fail(resolver_error(ret),
-				 "the host \"%s\" cannot be found: %s", host,
+				 "the host \"%s\" cannot be resolved: %s", host,
 				 gai_strerror(ret));
 	for (const struct addrinfo *at = list; at && count < max; at = at->ai_next) {
 		if (at->ai_family != AF_INET && at->ai_family != AF_INET6)

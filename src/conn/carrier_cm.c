@@ -513,7 +513,7 @@ static const char *reason_text(unsigned reason)
 	case SNT__CM_REASON_STALE:
 		return "it still has an earlier connection of ours; try again";
 	case SNT__CM_REASON_CONSUMER:
-		return "a program that is none of sennit's refuses it";
+		return "its program does not use sennit, and refused";
 	default:
 		return NULL;
 	}
@@ -533,7 +533,7 @@ static void on_rejected(struct cm *cm, const struct snt__cm_event *event)
 				snt__message_size(&header));
 	if (!reason)
 		snprintf(text, sizeof(text),
-			 "its connection manager refuses, with reason %u",
+			 "its connection manager refused, with reason %u",
 			 event->reason);
 	break_cm_carrier(cm,
 			 event->reason == SNT__CM_REASON_NO_RESOURCES ? -EBUSY
@@ -758,7 +758,7 @@ static void on_cm_request(struct snt__cm_manager *manager,
 
 	if (!has_sennit_data(event)) {
 		reject_request(event->id, SNT__END_PROTOCOL,
-			       "this is a listener of sennit's");
+			       "this listener serves sennit's connections only");
 		return;
 	}
 	if (!pass_on_request(snt__listener_member(listener), event))

@@ -258,10 +258,7 @@ static void look_no_longer(struct snt_conn *conn)
 {
 	char text[sizeof(conn->hs.text)];
 
-	snprintf(
-		text, sizeof(text),
-		"the time for the setup is up while the host \"%s\" is being looked for",
-		conn->host);
+	snprintf(text, sizeof(text), "timed out resolving the host \"%s\"", conn->host);
 	snt__conn_fail(conn, SNT__END_TIMEOUT, -ETIMEDOUT, text);
 }
 

@@ -142,8 +142,9 @@ int snt__conn_loop_wait(struct snt__conn_loop *conn_loop,
 		ret = snt__loop_wait_undo(conn_loop->loop, left, forget_conn_waiter,
 					  &waiter);
 		if (waiter.gone)
-			return snt__fail(ECANCELED,
-					 "what was waited for was destroyed meanwhile");
+			return snt__fail(
+				ECANCELED,
+				"the object of the wait was destroyed meanwhile");
 		if (ret < 0 || !left)
 			break;
 		left = snt__conn_loop_left(conn_loop, timeout_ns, begin);
@@ -192,7 +193,7 @@ static int close_hub(struct snt_loop *loop)
 			return ret;
 	}
 	if (conn_loop->lingering)
-		return snt__fail(EBUSY, "%u connections are still on their way out",
+		return snt__fail(EBUSY, "%u connections are still being torn down",
 				 conn_loop->lingering);
 	free_hub(conn_loop);
 	return 0;

@@ -342,7 +342,7 @@ size_t snt__handshake_output(struct snt__handshake *hs, uint8_t *bytes)
 
 static const char *awaited_message(const struct snt__handshake *hs)
 {
-	static const char *const connector[] = { "an answer of the peer (WELCOME)",
+	static const char *const connector[] = { "the peer's answer (WELCOME)",
 						 "ANSWER",
 						 "",
 						 "QPs to try pairs",
@@ -383,7 +383,7 @@ void snt__handshake_timer(struct snt__handshake *hs, uint64_t now)
 		return;
 	}
 	snprintf(text, sizeof(text),
-		 "the time for the setup is up while waiting for %s",
+		 "timed out setting up the connection, waiting for %s",
 		 awaited_message(hs));
 	snt__handshake_end(hs, SNT__END_TIMEOUT, -ETIMEDOUT, text, NULL, 0);
 }

@@ -87,7 +87,8 @@ static void take_welcome(struct snt__handshake *hs, const struct snt__header *he
 	if (!derive_keys(hs))
 		return;
 	if (header->session != hs->session) {
-		snt__hs_blame(hs, header->type, "its session is none of these nonces");
+		snt__hs_blame(hs, header->type,
+			      "its session does not match the nonces");
 		return;
 	}
 	if (header->tagged != hs->keyed ||
@@ -573,7 +574,7 @@ void snt__hs_take(struct snt__handshake *hs, const struct snt__header *header,
 	const uint8_t *body = message + SNT__HEADER_SIZE;
 	const char *fault = is_expected_type(hs, header->type)
 				    ? empty_fault(header->type, header->length)
-				    : "it does not come when it should";
+				    : "it is not expected in this state";
 
 	if (fault) {
 		snt__hs_blame(hs, header->type, fault);

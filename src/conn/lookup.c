@@ -88,14 +88,14 @@ int snt__lookup_start(const char *host, uint16_t port, struct snt__lookup **look
 
 	if (atomic_fetch_add(&running, 1) >= SNT__LOOKUPS_MAX) {
 		ret = snt__fail(EAGAIN,
-				"%d host names are being looked for already; try "
+				"%d host names are being resolved already; try "
 				"again, or use addresses",
 				SNT__LOOKUPS_MAX);
 		goto err_count;
 	}
 	lookup = make_lookup(host, port);
 	if (!lookup) {
-		ret = snt__fail(errno, "nothing to look for a host with: %s",
+		ret = snt__fail(errno, "no thread to resolve a host name with: %s",
 				strerror(errno));
 		goto err_count;
 	}
@@ -164,8 +164,8 @@ int snt__lookup_within(const struct snt__conn_loop *conn_loop, const char *host,
 		ret = snt__lookup_result(lookup, out, max);
 	else
 		ret = snt__fail(ETIMEDOUT,
-				"the host \"%s\" has not been found for %llu ms; an "
-				"address need not be looked for",
+				"the host \"%s\" was not resolved within %llu ms; "
+				"use an address instead",
 				host, (unsigned long long)timeout_ns / NS_PER_MS);
 	snt__lookup_drop(lookup);
 	return ret;

@@ -47,7 +47,7 @@ const char *snt__header_unpack(const uint8_t *at, size_t length,
 	if (length < SNT__HEADER_SIZE)
 		return "it is shorter than a header";
 	if ((snt__get32(at) & ~0xffu) != MAGIC)
-		return "it does not begin as a message of sennit";
+		return "it does not begin like a message of sennit's";
 	header = (struct snt__header){
 		.version = at[3],
 		.type = at[4],
@@ -180,7 +180,7 @@ static const char *unpack_offer_fixed(const uint8_t *at, struct snt__offer *out)
 		return "the number of devices is out of range";
 	if (!out->devices ||
 	    (out->device_count < 32 && out->devices >> out->device_count))
-		return "devices are to be used which do not exist";
+		return "it names devices that do not exist";
 	if (!is_mtu(out->mtu))
 		return "the MTU is none";
 	if (at[10] >= SNT__NAME_MAX || out->data_length > SNT__DATA_MAX)
@@ -395,7 +395,7 @@ const char *snt__verdict_text(unsigned verdict)
 		"messages come through, but no empty ones",
 		"works in one direction only",
 		"no QP could be made for it",
-		"their addresses are of different kinds",
+		"their addresses are of different families",
 	};
 
 	return verdict < SNT__VERDICTS ? texts[verdict] : "?";

@@ -103,7 +103,7 @@ static int check_offered_qp(const struct snt__conn_loop *conn_loop,
 int snt__offer_check_data(const void *data, size_t length)
 {
 	if (length > SNT_CONN_DATA_MAX)
-		return snt__fail(EINVAL, "%zu bytes of data, of which %d are the most",
+		return snt__fail(EINVAL, "%zu bytes of data, more than the limit of %d",
 				 length, SNT_CONN_DATA_MAX);
 	return length && !data ? snt__fail(EINVAL, "%zu bytes of data are NULL", length)
 			       : 0;

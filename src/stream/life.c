@@ -130,7 +130,7 @@ int snt__stream_check(const struct snt_ctx *ctx, const struct snt_stream_opts *o
 	if (ret)
 		return ret;
 	if (opts->data_length > SNT_STREAM_DATA_MAX)
-		return snt__fail(EINVAL, "%zu bytes of data, of which %d are the most",
+		return snt__fail(EINVAL, "%zu bytes of data, more than the limit of %d",
 				 opts->data_length, SNT_STREAM_DATA_MAX);
 	if (opts->data_length && !opts->data)
 		return snt__fail(EINVAL, "%zu bytes of data are NULL",

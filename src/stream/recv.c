@@ -99,7 +99,7 @@ static const char *take_stream_message(struct snt_stream *stream,
 	if (wc->opcode != SNT_OP_RECV_NOTIFY)
 		return "it sent a message of another kind";
 	if (has_length && !spray)
-		return "it told a length where there is one";
+		return "it reported a length where the completion has one";
 	if (has_length)
 		bytes = imm & SNT__IMM_VALUE;
 	fault = snt__inflow_arrive(&stream->in, bytes, cost);

@@ -85,8 +85,7 @@ static int check_power(const char *field, uint32_t value)
 {
 	if (!(value & (value - 1)))
 		return 0;
-	return snt__fail(EINVAL, "%s is %" PRIu32 ", which is no power of two", field,
-			 value);
+	return snt__fail(EINVAL, "%s is %" PRIu32 ", not a power of two", field, value);
 }
 
 /* First, since the other checks rely on the counts. */
@@ -110,7 +109,7 @@ static int check_identity(const struct snt_card *card)
 		return snt__fail(EINVAL, "version is %" PRIu32 ", not %d",
 				 card->version, SNT_CARD_VERSION);
 	if (!card->generation)
-		return snt__fail(EINVAL, "generation is 0, which none can have");
+		return snt__fail(EINVAL, "generation is 0, which is not valid");
 	if (card->flags & ~FLAGS_KNOWN)
 		return snt__fail(EINVAL, "flags 0x%x are not all known", card->flags);
 	return check_card_range("qp_num", card->qp_num, 1, BITS_24);
@@ -146,7 +145,8 @@ static int check_window(const struct snt_card *card)
 		ret = check_card_range("window", card->window, 1, WINDOW_MAX);
 		return ret ? ret : check_power("window", card->window);
 	default:
-		return snt__fail(EINVAL, "scheme is %u, neither SPRAY nor DQPLB",
+		return snt__fail(EINVAL,
+				 "scheme is %u, which is neither SPRAY nor DQPLB",
 				 card->scheme);
 	}
 }
@@ -169,7 +169,7 @@ static int check_sizes(const struct snt_card *card)
 				       SNT_FRAGMENT_SIZE_MIN, SNT_FRAGMENT_SIZE_MAX);
 	if (!ret && card->fragment_size % SNT_FRAGMENT_SIZE_UNIT)
 		ret = snt__fail(EINVAL,
-				"fragment_size is %" PRIu64 ", no multiple of %d",
+				"fragment_size is %" PRIu64 ", not a multiple of %d",
 				card->fragment_size, SNT_FRAGMENT_SIZE_UNIT);
 	return ret;
 }
@@ -199,7 +199,7 @@ static int check_mailbox(const struct snt_card *card)
 		return ret;
 	if (card->mailbox_addr % SLOT_SIZE)
 		return snt__fail(EINVAL,
-				 "mailbox_addr is 0x%" PRIx64 ", no multiple of %d",
+				 "mailbox_addr is 0x%" PRIx64 ", not a multiple of %d",
 				 card->mailbox_addr, SLOT_SIZE);
 	if (card->mailbox_addr > UINT64_MAX - (SLOT_SIZE * card->mailbox_slots - 1))
 		return snt__fail(EINVAL,

@@ -61,7 +61,7 @@ static int check_notify(struct snt_cq *cq, const struct snt_cq_opts *opts)
 {
 	if (opts->ops > SNT_CQ_OPS_POLLED)
 		return snt__fail(EINVAL,
-				 "snt_cq_opts.ops is %u, which is none of its "
+				 "snt_cq_opts.ops is %u, which is not one of its "
 				 "values",
 				 opts->ops);
 	if (opts->ops && !opts->loop)

@@ -211,8 +211,8 @@ static int reserve_in(struct snt_cq *cq, const struct snt__lane *lane,
 		return snt__cq_reserve(cq, lane->device, count, room, hint, index_out);
 	if (snt__cq_find(cq, own, index_out))
 		return snt__fail(EINVAL,
-				 "adopted lane %u reports to a CQ that is none of its "
-				 "virtual CQ's",
+				 "adopted lane %u reports to a CQ that does not belong "
+				 "to its virtual CQ",
 				 lane->index);
 	return snt__cq_reserve_at(cq, *index_out, count);
 }

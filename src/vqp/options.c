@@ -132,10 +132,11 @@ int snt__qp_opts_check(const struct snt_ctx *ctx, const struct snt_qp_opts *opts
 			"or SNT_EXPRESS_OFF",
 			opts->express_max, SNT_EXPRESS_MAX);
 	if (opts->mtu & (opts->mtu - 1) || (opts->mtu && opts->mtu < SNT_MTU_MIN))
-		return snt__fail(EINVAL,
-				 "snt_qp_opts.mtu %u is none of 256, 512, 1024, 2048, "
-				 "4096",
-				 opts->mtu);
+		return snt__fail(
+			EINVAL,
+			"snt_qp_opts.mtu %u is not one of 256, 512, 1024, 2048, "
+			"4096",
+			opts->mtu);
 	if (opts->adopted_count && (!opts->adopted || !opts->adopted_devices))
 		return snt__fail(EINVAL,
 				 "%zu adopted QPs are announced, but the QPs or their "

@@ -369,7 +369,7 @@ static void pings_and_patience(void **state)
 	snt__handshake_timer(&pair.hs[0], ENDS_DEADLINE);
 	assert_int_equal(pair.hs[0].error, -ETIMEDOUT);
 	assert_non_null(
-		strstr(pair.hs[0].text, "waiting for an answer of the peer (WELCOME)"));
+		strstr(pair.hs[0].text, "waiting for the peer's answer (WELCOME)"));
 }
 
 static void a_refusal_has_data(void **state)

@@ -183,7 +183,7 @@ static void gids_of_different_kinds(void **state)
 	good(conn_world_ready(&world));
 	good(conn_world_connect(&world));
 	good(conn_world_run(&world, SNT_CONN_CONNECTED, 9000 * CONN_MS));
-	expect_text(&world, 0, "pair 1-1: their addresses are of different kinds");
+	expect_text(&world, 0, "pair 1-1: their addresses are of different families");
 	finish(&world);
 }
 

@@ -156,7 +156,7 @@ static void tells_length_in_vain_on(const struct kit_way *way)
 		return;
 	kit_open(way, &small);
 	post(snt__imm(SNT__IMM_LENGTH, 10), 10);
-	expect_fault("length where there is one");
+	expect_fault("length where the completion has one");
 }
 
 KIT_EACH_WAY(tells_length_in_vain)

@@ -96,7 +96,7 @@ def no_pair(tool: Tool):
         server.host = "127.0.0.1"
         done = with_ipv6_loopback(tool, server, lambda: "::1", "--carrier", "tcp")
         yield from expect(done, 1, "! soft0 (::1) - ")
-        yield from expect(done, 1, "what to do where their addresses are of different kinds")
+        yield from expect(done, 1, "what to do where their addresses are of different families")
         done = with_ipv6_loopback(tool, server, lambda: "::1", "--carrier", "tcp", "--json")
         tried, failed = objects(done.stdout)
         if failed["status"] != 1 or tried["pairs"][0]["works"] or \

@@ -279,7 +279,7 @@ static void fields_out_of_range_are_refused(void **state)
 	REFUSED(mailbox_addr, 8, "there is a mailbox, but no SNT_QP_NOTIFY_LENGTH");
 	REFUSED(mtu, 0, "mtu is 0");
 	REFUSED(mtu, 128, "mtu is 128, not 256 to 4096");
-	REFUSED(mtu, 1500, "mtu is 1500, which is no power of two");
+	REFUSED(mtu, 1500, "mtu is 1500, not a power of two");
 	REFUSED(mtu, 8192, "mtu is 8192");
 	REFUSED(lane_depth, 0, "lane_depth is 0, not 1 to 65536");
 	REFUSED(lane_depth, 65537, "lane_depth is 65537");
@@ -288,7 +288,7 @@ static void fields_out_of_range_are_refused(void **state)
 	REFUSED(window, 1, "window is 1, but SPRAY has none");
 	REFUSED(fragment_size, 0, "fragment_size is 0");
 	REFUSED(fragment_size, 32, "fragment_size is 32, not 64 to 2147483648");
-	REFUSED(fragment_size, 257, "fragment_size is 257, no multiple of 64");
+	REFUSED(fragment_size, 257, "fragment_size is 257, not a multiple of 64");
 	REFUSED(fragment_size, (UINT64_C(1) << 31) + 64, "fragment_size is 2147483712");
 	REFUSED(fragment_size, (UINT64_C(1) << 32) + 256,
 		"fragment_size is 4294967552");
@@ -307,12 +307,11 @@ static void mailboxes_out_of_range_are_refused(void **state)
 	(void)state;
 	MAILBOX_REFUSED(mailbox_slots, 256, "mailbox_slots is 256, not 257 to 131072");
 	MAILBOX_REFUSED(recv_depth, 512, "mailbox_slots is 512, not 513 to 131072");
-	MAILBOX_REFUSED(mailbox_slots, 511,
-			"mailbox_slots is 511, which is no power of two");
+	MAILBOX_REFUSED(mailbox_slots, 511, "mailbox_slots is 511, not a power of two");
 	MAILBOX_REFUSED(mailbox_slots, 262144, "mailbox_slots is 262144");
 	MAILBOX_REFUSED(mailbox_slots, UINT32_MAX, "mailbox_slots is 4294967295");
 	MAILBOX_REFUSED(mailbox_addr, 0x1004,
-			"mailbox_addr is 0x1004, no multiple of 8");
+			"mailbox_addr is 0x1004, not a multiple of 8");
 	MAILBOX_REFUSED(mailbox_addr, UINT64_MAX - 512 * 8 + 1 + 8,
 			"too near to the end for 512 slots");
 	MAILBOX_REFUSED(mailbox_addr, UINT64_MAX - 7, "too near to the end");

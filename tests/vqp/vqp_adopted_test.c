@@ -103,7 +103,7 @@ static void an_adopted_qp_must_report_to_its_virtual_cq(void **state)
 
 	(void)state;
 	assert_error(adopt(end, other, &own, &qp), EINVAL,
-		     "reports to a CQ that is none of its virtual CQ's");
+		     "reports to a CQ that does not belong to its virtual CQ");
 	assert_error(adopt(end, end->cq, &foreign, &qp), EINVAL, "is not of scripted0");
 	assert_null(qp);
 	destroy_own(end, own);
