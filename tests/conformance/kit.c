@@ -160,6 +160,9 @@ static void end(struct scene *scene)
 
 	look_for_leftovers(scene);
 	drain_events(scene);
+	/* Before its QP: rxe waits for a minute with that. */
+	if (scene->mw)
+		made(scene, "dealloc_mw", control->dealloc_mw(scene->mw));
 	for (unsigned i = 0; i < QPS_MAX; i++)
 		made(scene, "destroy_qp", drop_qp(scene, i));
 	if (scene->srq)

@@ -76,6 +76,7 @@ struct scene {
 	struct ibv_srq *srq;
 	struct ibv_qp *qp[QPS_MAX];
 	struct ibv_mr *mr[MRS_MAX];
+	struct ibv_mw *mw;
 	unsigned char *bytes;
 	uint64_t send_id, recv_id; /* of the last WR that was made */
 	char text[4096];
@@ -90,7 +91,7 @@ struct conformance_case {
 
 extern const struct conformance_case cases_device[], cases_memory[], cases_data[],
 	cases_order[], cases_error[], cases_peer[], cases_flush[], cases_post[],
-	cases_queue[], cases_state[], cases_channel[], cases_srq[];
+	cases_queue[], cases_state[], cases_channel[], cases_srq[], cases_window[];
 
 /*
  * Scenes (kit.c)

@@ -23,8 +23,9 @@
 #define NO_SUCH_ADDRESS 77
 
 static const struct conformance_case *const themes[] = {
-	cases_device, cases_memory, cases_data,	 cases_order, cases_error,   cases_peer,
-	cases_flush,  cases_post,   cases_queue, cases_state, cases_channel, cases_srq,
+	cases_device,  cases_memory, cases_data,   cases_order, cases_error,
+	cases_peer,    cases_flush,  cases_post,   cases_queue, cases_state,
+	cases_channel, cases_srq,    cases_window,
 };
 
 struct wish {

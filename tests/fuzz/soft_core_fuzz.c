@@ -36,6 +36,7 @@
 #define ACCESS                                                                       \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | \
 	 IBV_ACCESS_REMOTE_ATOMIC)
+#define ACCESS_MR (ACCESS | IBV_ACCESS_MW_BIND)
 
 static const uint8_t gid[1][16] = { { [10] = 0xff, 0xff, 10, 0, 0, 1 } };
 
@@ -56,6 +57,7 @@ struct bed {
 	struct ibv_cq *cq;
 	struct ibv_srq *srq;
 	struct ibv_mr *mr, *read_only;
+	struct ibv_mw *mw;
 	struct ibv_qp *qp[QPS];
 	struct ibv_ah *ah;
 	uint32_t psn[QPS]; /* that the QP expects next, for all we know */
@@ -274,11 +276,13 @@ static void open_bed(struct bed *bed)
 	ret |= bed->control->create_cq(bed->context, 1024, NULL, NULL, 0, &bed->cq);
 	ret |= bed->control->create_srq(bed->pd, &srq, &bed->srq);
 	ret |= bed->control->reg_mr(bed->pd, bed->memory + GUARDED,
-				    MEMORY - 2 * GUARDED, ACCESS, &bed->mr);
+				    MEMORY - 2 * GUARDED, ACCESS_MR, &bed->mr);
 	ret |= bed->control->reg_mr(bed->pd, bed->memory + GUARDED,
-				    MEMORY - 2 * GUARDED, IBV_ACCESS_REMOTE_READ,
+				    MEMORY - 2 * GUARDED,
+				    IBV_ACCESS_REMOTE_READ | IBV_ACCESS_MW_BIND,
 				    &bed->read_only);
 	memcpy(ah.grh.dgid.raw, gid[0], sizeof(gid[0]));
+	ret |= bed->control->alloc_mw(bed->pd, &bed->mw);
 	ret |= snt__soft_create_ah(bed->pd, &ah, &bed->ah);
 	assert(!ret);
 	snt__soft_device_set_agent(bed->device, &agent, bed);
@@ -325,6 +329,8 @@ static uint64_t make_addr(struct bed *bed, uint8_t what)
 
 static uint32_t make_key(const struct bed *bed, uint8_t what)
 {
+	if (what >= 0xe0 && what < 0xf0)
+		return bed->mw->rkey - (what == 0xe0); /* the last one, or before it */
 	if (what < 0xf0)
 		return bed->mr->rkey;
 	return what < 0xf8 ? bed->read_only->rkey : bed->mr->rkey ^ 1u << (what & 31);
@@ -350,6 +356,8 @@ static void make_headers(struct bed *bed, uint16_t parts,
 		packet->datagram.source_qpn = take(bed);
 		packet->datagram.qkey =
 			packet->datagram.source_qpn & 1 ? SNT__WIRE_GSI_QKEY : QKEY;
+	} else if (parts & SNT__WIRE_IETH) {
+		packet->invalidate.key = make_key(bed, take(bed));
 	}
 	if (parts & SNT__WIRE_PAYLOAD)
 		packet->payload_length = take16(bed) % (PAYLOAD_MAX + 1);
@@ -416,7 +424,7 @@ static void post_send(struct bed *bed)
 		IBV_WR_RDMA_READ,
 		IBV_WR_ATOMIC_CMP_AND_SWP,
 		IBV_WR_ATOMIC_FETCH_AND_ADD,
-		IBV_WR_LOCAL_INV,
+		IBV_WR_SEND_WITH_INV,
 	};
 	struct ibv_sge sge[2] = { { .lkey = bed->mr->lkey },
 				  { .lkey = bed->mr->lkey } };
@@ -430,11 +438,14 @@ static void post_send(struct bed *bed)
 	wr.opcode = opcodes[take(bed) % 8];
 	wr.send_flags = take(bed) & 15;
 	wr.num_sge = take(bed) % 3;
+	if (wr.opcode == IBV_WR_SEND_WITH_INV)
+		wr.invalidate_rkey = make_key(bed, take(bed));
 	if (qp == DATAGRAM) {
 		wr.wr.ud.ah = bed->ah;
 		wr.wr.ud.remote_qpn = bed->qp[take(bed) % QPS]->qp_num;
 		wr.wr.ud.remote_qkey = QKEY;
-	} else if (wr.opcode >= IBV_WR_ATOMIC_CMP_AND_SWP) {
+	} else if (wr.opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
+		   wr.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
 		wr.wr.atomic.remote_addr = make_addr(bed, take(bed)) & ~(uint64_t)7;
 		wr.wr.atomic.rkey = bed->mr->rkey;
 		sge[0].length = 8;
@@ -444,6 +455,42 @@ static void post_send(struct bed *bed)
 		wr.wr.rdma.rkey = make_key(bed, take(bed));
 	}
 	bed->posted += !ibv_post_send(bed->qp[qp], &wr, &bad);
+}
+
+/* The window is bound or invalidated, in whatever state it is. */
+static void post_local(struct bed *bed)
+{
+	struct ibv_send_wr wr = { .wr_id = bed->posted, .opcode = IBV_WR_LOCAL_INV };
+	struct ibv_send_wr *bad;
+	unsigned qp = take(bed) % QPS;
+	uint8_t what = take(bed);
+	uint32_t rkey = bed->mw->rkey;
+
+	wr.send_flags = take(bed) & 15;
+	if (what & 1) {
+		wr.invalidate_rkey = make_key(bed, take(bed));
+	} else {
+		wr.opcode = IBV_WR_BIND_MW;
+		rkey = ibv_inc_rkey(rkey);
+		wr.bind_mw.mw = bed->mw;
+		wr.bind_mw.rkey = what & 2 ? rkey : make_key(bed, take(bed));
+		wr.bind_mw.bind_info.mr = what & 4 ? bed->read_only : bed->mr;
+		wr.bind_mw.bind_info.addr = make_addr(bed, take(bed));
+		wr.bind_mw.bind_info.length = take16(bed);
+		wr.bind_mw.bind_info.mw_access_flags = take(bed);
+	}
+	if (ibv_post_send(bed->qp[qp], &wr, &bad))
+		return;
+	bed->posted++;
+	bed->mw->rkey = rkey;
+}
+
+static void change_window(struct bed *bed)
+{
+	int ret = ibv_dealloc_mw(bed->mw);
+
+	bed->mw = ibv_alloc_mw(bed->pd, IBV_MW_TYPE_2);
+	assert(!ret && bed->mw);
 }
 
 static void post_recv(struct bed *bed)
@@ -554,7 +601,7 @@ static void change_memory(struct bed *bed)
 	if (bed->control->dereg_mr(bed->mr))
 		return;
 	if (bed->control->reg_mr(bed->pd, bed->memory + GUARDED, MEMORY - 2 * GUARDED,
-				 ACCESS, &bed->mr))
+				 ACCESS_MR, &bed->mr))
 		abort();
 }
 
@@ -566,9 +613,9 @@ static void send_mad(struct bed *bed)
 }
 
 static void (*const steps[])(struct bed *bed) = {
-	make_packet, make_packet,  make_packet,	  raw_packet, post_send, post_recv,
-	output,	     output,	   deliver,	  deliver,    deliver,	 pass_time,
-	poll_all,    change_state, change_memory, send_mad,
+	make_packet, make_packet,  make_packet,	  raw_packet, post_send,  post_recv,
+	output,	     output,	   deliver,	  deliver,    deliver,	  pass_time,
+	poll_all,    change_state, change_memory, send_mad,   post_local, change_window,
 };
 
 static void drain_events(struct bed *bed)
@@ -591,6 +638,7 @@ static void close_bed(struct bed *bed)
 	ret |= snt__soft_destroy_ah(bed->ah);
 	ret |= control->destroy_srq(bed->srq);
 	ret |= control->destroy_cq(bed->cq);
+	ret |= control->dealloc_mw(bed->mw);
 	ret |= control->dereg_mr(bed->mr);
 	ret |= control->dereg_mr(bed->read_only);
 	ret |= control->dealloc_pd(bed->pd);

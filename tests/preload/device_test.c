@@ -121,7 +121,7 @@ static void not_there_inline(void **state)
 
 	(void)state;
 #define REFUSED(call) assert_true(!(call) && (errno == EOPNOTSUPP || errno == ENOSYS))
-	REFUSED(ibv_alloc_mw(pd, IBV_MW_TYPE_2));
+	REFUSED(ibv_alloc_mw(pd, IBV_MW_TYPE_1));
 	REFUSED(ibv_create_cq_ex(context, &cq_attr));
 	REFUSED(ibv_create_wq(context, &wq_attr));
 	REFUSED(ibv_create_rwq_ind_table(context, &table_attr));
@@ -141,6 +141,108 @@ static void not_there_inline(void **state)
 	qp_attr.cap.max_send_wr = 1;
 	assert_int_equal(ibv_destroy_qp(ibv_create_qp_ex(context, &qp_attr)), 0);
 	assert_int_equal(ibv_destroy_cq(cq), 0);
+	assert_int_equal(ibv_dealloc_pd(pd), 0);
+}
+
+/* A QP that is its own peer. */
+static struct ibv_qp *make_own_peer(struct ibv_pd *pd, struct ibv_cq *cq)
+{
+	struct ibv_qp_init_attr init = {
+		.qp_type = IBV_QPT_RC,
+		.send_cq = cq,
+		.recv_cq = cq,
+		.cap = { .max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1 },
+	};
+	struct ibv_qp *qp = ibv_create_qp(pd, &init);
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_INIT,
+		.port_num = 1,
+		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE,
+		.path_mtu = IBV_MTU_1024,
+		.timeout = 14,
+		.retry_cnt = 7,
+		.min_rnr_timer = 12,
+		.ah_attr = { .is_global = 1, .port_num = 1 },
+	};
+
+	assert_non_null(qp);
+	attr.dest_qp_num = qp->qp_num;
+	assert_int_equal(ibv_query_gid(pd->context, 1, 0, &attr.ah_attr.grh.dgid), 0);
+	assert_int_equal(ibv_modify_qp(qp, &attr,
+				       IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+					       IBV_QP_ACCESS_FLAGS),
+			 0);
+	attr.qp_state = IBV_QPS_RTR;
+	assert_int_equal(ibv_modify_qp(qp, &attr,
+				       IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
+					       IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+					       IBV_QP_MAX_DEST_RD_ATOMIC |
+					       IBV_QP_MIN_RNR_TIMER),
+			 0);
+	attr.qp_state = IBV_QPS_RTS;
+	assert_int_equal(ibv_modify_qp(qp, &attr,
+				       IBV_QP_STATE | IBV_QP_TIMEOUT |
+					       IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+					       IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC),
+			 0);
+	return qp;
+}
+
+static void post_and_wait(struct ibv_qp *qp, struct ibv_send_wr *wr,
+			  enum ibv_wc_status status)
+{
+	struct ibv_send_wr *bad;
+	struct ibv_wc wc;
+
+	wr->send_flags = IBV_SEND_SIGNALED;
+	assert_int_equal(ibv_post_send(qp, wr, &bad), 0);
+	while (!ibv_poll_cq(qp->send_cq, 1, &wc))
+		;
+	assert_int_equal(wc.status, status);
+}
+
+/* The device says that it has windows of type 2, and it has. */
+static void memory_windows(void **state)
+{
+	struct ibv_context *context = open_soft(0);
+	struct ibv_pd *pd = ibv_alloc_pd(context);
+	struct ibv_cq *cq = ibv_create_cq(context, 4, NULL, NULL, 0);
+	struct ibv_qp *qp = make_own_peer(pd, cq);
+	char bytes[64] = "from here ......";
+	struct ibv_mr *mr = ibv_reg_mr(pd, bytes, sizeof(bytes),
+				       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND);
+	struct ibv_mw *mw = ibv_alloc_mw(pd, IBV_MW_TYPE_2);
+	struct ibv_sge sge = { (uintptr_t)bytes, 9, mr->lkey };
+	struct ibv_send_wr bind = { .opcode = IBV_WR_BIND_MW };
+	struct ibv_send_wr write = { .opcode = IBV_WR_RDMA_WRITE,
+				     .sg_list = &sge,
+				     .num_sge = 1 };
+	struct ibv_device_attr attr;
+
+	(void)state;
+	assert_int_equal(ibv_query_device(context, &attr), 0);
+	assert_true(attr.device_cap_flags & IBV_DEVICE_MEM_WINDOW_TYPE_2B);
+	assert_false(attr.device_cap_flags & IBV_DEVICE_MEM_WINDOW);
+	assert_in_range(attr.max_mw, 1, attr.max_mr);
+	bind.bind_mw.mw = mw;
+	bind.bind_mw.rkey = ibv_inc_rkey(mw->rkey);
+	bind.bind_mw.bind_info.mr = mr;
+	bind.bind_mw.bind_info.addr = (uintptr_t)bytes + 32;
+	bind.bind_mw.bind_info.length = 9;
+	bind.bind_mw.bind_info.mw_access_flags = IBV_ACCESS_REMOTE_WRITE;
+	post_and_wait(qp, &bind, IBV_WC_SUCCESS);
+	write.wr.rdma.remote_addr = (uintptr_t)bytes + 32;
+	write.wr.rdma.rkey = bind.bind_mw.rkey;
+	post_and_wait(qp, &write, IBV_WC_SUCCESS);
+	assert_string_equal(bytes + 32, "from here");
+	write.wr.rdma.remote_addr++;
+	/* Refusing it, the QP has failed. */
+	post_and_wait(qp, &write, IBV_WC_WR_FLUSH_ERR);
+	assert_string_equal(bytes + 32, "from here");
+	assert_int_equal(ibv_dealloc_mw(mw), 0);
+	assert_int_equal(ibv_destroy_qp(qp), 0);
+	assert_int_equal(ibv_destroy_cq(cq), 0);
+	assert_int_equal(ibv_dereg_mr(mr), 0);
 	assert_int_equal(ibv_dealloc_pd(pd), 0);
 }
 
@@ -337,6 +439,7 @@ int main(void)
 		cmocka_unit_test(devices),
 		cmocka_unit_test(not_there),
 		cmocka_unit_test(not_there_inline),
+		cmocka_unit_test(memory_windows),
 		cmocka_unit_test(opened_by_threads),
 		cmocka_unit_test(opened_twice),
 		cmocka_unit_test(closed_early),

@@ -206,6 +206,10 @@ static void datagram_errors(void **state)
 	kit_expect(d.kit, A, 1, IBV_WC_SUCCESS);
 	kit_expect(d.kit, B, 70, IBV_WC_LOC_LEN_ERR);
 	assert_int_equal(ibv_post_send(d.qp[A], &wr, &bad), EINVAL);
+	wr.opcode = IBV_WR_SEND_WITH_INV;
+	assert_int_equal(ibv_post_send(d.qp[A], &wr, &bad), EINVAL);
+	wr.opcode = IBV_WR_LOCAL_INV;
+	assert_int_equal(ibv_post_send(d.qp[A], &wr, &bad), EINVAL);
 	wr.opcode = IBV_WR_SEND;
 	assert_int_equal(ibv_post_send(d.qp[A], &wr, &bad), 0);
 	assert_int_equal(send_datagram(&d, 8, 0, QKEY), 0);

@@ -91,7 +91,7 @@ static void opcodes_out_of_sequence(void **state)
 		SNT__WIRE_WRITE_FIRST,		SNT__WIRE_WRITE_ONLY,
 		SNT__WIRE_WRITE_MIDDLE,		SNT__WIRE_WRITE_LAST,
 		SNT__WIRE_READ_REQUEST,		SNT__WIRE_FETCH_ADD,
-		SNT__WIRE_SEND_LAST_INVALIDATE,
+		SNT__WIRE_SEND_ONLY_INVALIDATE,
 	};
 
 	(void)state;
@@ -135,13 +135,9 @@ static void lengths_of_packets(void **state)
 		uint8_t opcode;
 		uint16_t length;
 	} cases[] = {
-		{ SNT__WIRE_SEND_FIRST, 0 },
-		{ SNT__WIRE_SEND_FIRST, MTU - 4 },
-		{ SNT__WIRE_SEND_FIRST, MTU - 1 },
-		{ SNT__WIRE_SEND_FIRST, MTU + 4 },
-		{ SNT__WIRE_SEND_ONLY, MTU + 1 },
-		{ SNT__WIRE_SEND_ONLY, 4096 },
-		{ SNT__WIRE_SEND_ONLY_INVALIDATE, 0 },
+		{ SNT__WIRE_SEND_FIRST, 0 },	   { SNT__WIRE_SEND_FIRST, MTU - 4 },
+		{ SNT__WIRE_SEND_FIRST, MTU - 1 }, { SNT__WIRE_SEND_FIRST, MTU + 4 },
+		{ SNT__WIRE_SEND_ONLY, MTU + 1 },  { SNT__WIRE_SEND_ONLY, 4096 },
 	};
 	struct kit *kit;
 

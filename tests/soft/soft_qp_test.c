@@ -253,7 +253,7 @@ static void refused_work(void **state)
 	wr.num_sge = 1;
 	wr.opcode = IBV_WR_TSO;
 	assert_int_equal(ibv_post_send(kit->end[A].qp, &wr, &bad), EINVAL);
-	wr.opcode = IBV_WR_SEND_WITH_INV;
+	wr.opcode = IBV_WR_DRIVER1;
 	assert_int_equal(ibv_post_send(kit->end[A].qp, &wr, &bad), EINVAL);
 	assert_int_equal(ibv_post_recv(kit->end[A].qp, &recv, &bad_recv), EINVAL);
 	recv.num_sge = -1;

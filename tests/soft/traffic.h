@@ -71,6 +71,7 @@ enum fault {
 	RESET,	   /* all QPs are put into RESET in the middle of everything */
 	DEREG,	   /* memory is registered anew while copies are on their way */
 	PAUSE,	   /* QPs are put into SQD and back */
+	WINDOW,	   /* memory windows come and go */
 	FAULTS
 };
 
@@ -84,6 +85,15 @@ enum bad {
 	BAD_ALIGNMENT,
 };
 
+/* An end's window, all of its memory up to EDGE, for the other end. It changes only while no
+ * WR with its key is under way. */
+enum window {
+	UNBOUND,
+	BINDING,
+	BOUND,
+	LEAVING, /* an invalidation is under way, or has failed */
+};
+
 struct send {
 	uint8_t opcode; /* enum ibv_wr_opcode */
 	uint8_t flags;
@@ -94,6 +104,7 @@ struct send {
 	bool read_back; /* a later READ relies on it */
 	bool consumed;	/* the peer has used what was written, and its place again */
 	bool shared;	/* an atomic on the device's word */
+	bool by_window; /* its key is that of the peer's window */
 	int16_t over;	/* a later WRITE to the same place, or -1 */
 	int16_t source; /* the WRITE whose bytes a READ wants, or -1 */
 	uint32_t imm;
@@ -116,6 +127,8 @@ struct end {
 	struct ibv_qp *qp;
 	struct ibv_cq *send_cq, *recv_cq;
 	struct ibv_mr *mr, *closed_mr; /* all of it; all of it, for us alone */
+	struct ibv_mw *mw;	       /* bound to the latter */
+	enum window window;
 	unsigned char *memory;
 	unsigned pair, side;
 	uint32_t mtu;
@@ -211,7 +224,14 @@ static inline bool is_write(const struct send *send)
 
 static inline bool is_message(const struct send *send)
 {
-	return send->opcode == IBV_WR_SEND || send->opcode == IBV_WR_SEND_WITH_IMM;
+	return send->opcode == IBV_WR_SEND || send->opcode == IBV_WR_SEND_WITH_IMM ||
+	       send->opcode == IBV_WR_SEND_WITH_INV;
+}
+
+/* No packets. */
+static inline bool is_local(const struct send *send)
+{
+	return send->opcode == IBV_WR_BIND_MW || send->opcode == IBV_WR_LOCAL_INV;
 }
 
 static inline bool is_atomic(const struct send *send)

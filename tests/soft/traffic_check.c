@@ -126,6 +126,17 @@ static void consume(struct end *end, struct send *send)
 	memset(end->peer->memory + send->remote, SPOILED, send->length);
 }
 
+/* What a window has become by a WR that succeeded. */
+static void move_window(struct end *end, const struct send *send)
+{
+	if (send->opcode == IBV_WR_BIND_MW)
+		end->window = BOUND;
+	else if (send->opcode == IBV_WR_LOCAL_INV)
+		end->window = UNBOUND;
+	else if (send->opcode == IBV_WR_SEND_WITH_INV)
+		end->peer->window = UNBOUND;
+}
+
 static int check_success(struct world *world, struct end *end, int index)
 {
 	struct send *send = &end->send[index];
@@ -140,6 +151,7 @@ static int check_success(struct world *world, struct end *end, int index)
 		ret = check_read(world, end, index);
 	else if (is_atomic(send))
 		ret = check_atomic(world, end, index);
+	move_window(end, send);
 	retire(end, send);
 	consume(end, send);
 	return ret;
@@ -245,6 +257,10 @@ static bool opcode_fits(const struct send *send, enum ibv_wc_opcode opcode)
 		return opcode == IBV_WC_COMP_SWAP;
 	case IBV_WR_ATOMIC_FETCH_AND_ADD:
 		return opcode == IBV_WC_FETCH_ADD;
+	case IBV_WR_BIND_MW:
+		return opcode == IBV_WC_BIND_MW;
+	case IBV_WR_LOCAL_INV:
+		return opcode == IBV_WC_LOCAL_INV;
 	default:
 		return opcode == IBV_WC_SEND;
 	}
@@ -303,13 +319,28 @@ static int check_bytes(struct world *world, const struct end *end, int index,
 	return 0;
 }
 
+/* Is what came along what the message had? */
+static bool is_told(const struct send *send, const struct ibv_wc *wc)
+{
+	switch (send->opcode) {
+	case IBV_WR_SEND:
+		return !(wc->wc_flags & (IBV_WC_WITH_IMM | IBV_WC_WITH_INV));
+	case IBV_WR_SEND_WITH_INV:
+		return wc->wc_flags & IBV_WC_WITH_INV &&
+		       wc->invalidated_rkey == send->imm;
+	default:
+		return wc->wc_flags & IBV_WC_WITH_IMM &&
+		       wc->imm_data == htonl(send->imm);
+	}
+}
+
 /* The peer's WRs that take a receive arrive in order, none is left out. */
 static int check_arrival(struct world *world, struct end *end, const struct recv *recv,
 			 const struct ibv_wc *wc)
 {
 	struct end *peer = end->peer;
 	const struct send *send;
-	bool write, imm;
+	bool write;
 	int index;
 
 	if (peer->arrived == peer->consumers)
@@ -318,13 +349,11 @@ static int check_arrival(struct world *world, struct end *end, const struct recv
 	index = peer->consumer[peer->arrived++];
 	send = &peer->send[index];
 	write = send->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
-	imm = send->opcode != IBV_WR_SEND;
 	if (send->bad)
 		return wrong(world, "%u.%u: bad WR %d arrived", end->pair, end->side,
 			     index);
 	if (wc->opcode != (write ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV) ||
-	    wc->byte_len != send->length || !(wc->wc_flags & IBV_WC_WITH_IMM) != !imm ||
-	    (imm && wc->imm_data != htonl(send->imm)))
+	    wc->byte_len != send->length || !is_told(send, wc))
 		return wrong(world,
 			     "%u.%u: WR %d arrived with opcode %d, %u bytes, "
 			     "flags 0x%x, imm 0x%x",

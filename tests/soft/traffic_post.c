@@ -28,7 +28,92 @@ struct claim {
 	int unsignalled, consumers;
 	bool sent_bad;
 	bool related; /* to an earlier WR: there is one in a batch, or it gets unclear */
+	bool local;   /* likewise */
+	bool by_window, window_left;
 };
+
+/* WRs by the window of the peer that are not done. */
+static bool uses_window(const struct end *end)
+{
+	for (int i = end->sends_done; i < end->sends; i++)
+		if (end->send[i].by_window)
+			return true;
+	return false;
+}
+
+/* A change of the end's own window that is possible now, or else the WR that it was to
+ * be. */
+static enum ibv_wr_opcode pick_local(const struct end *end, struct claim *claim,
+				     enum ibv_wr_opcode otherwise)
+{
+	if (claim->local || (end->window != UNBOUND && end->window != BOUND) ||
+	    uses_window(end->peer))
+		return otherwise;
+	claim->local = true;
+	return end->window == BOUND ? IBV_WR_LOCAL_INV : IBV_WR_BIND_MW;
+}
+
+/* What windows make of a WR. */
+static enum ibv_wr_opcode pick_window_work(struct world *world, const struct end *end,
+					   struct claim *claim,
+					   enum ibv_wr_opcode opcode)
+{
+	if (!has(world, WINDOW))
+		return opcode;
+	if (chance(world, 15))
+		return pick_local(end, claim, opcode);
+	if (opcode != IBV_WR_SEND || end->peer->window != BOUND || claim->by_window ||
+	    claim->window_left || uses_window(end))
+		return opcode;
+	claim->window_left = true;
+	return IBV_WR_SEND_WITH_INV;
+}
+
+/* The key for a request. */
+static uint32_t pick_key(struct world *world, const struct end *end, struct send *send,
+			 struct claim *claim)
+{
+	const struct end *peer = end->peer;
+
+	if (peer->window != BOUND || claim->window_left || is_message(send) ||
+	    is_local(send) || chance(world, 30))
+		return peer->mr->rkey;
+	claim->by_window = true;
+	send->by_window = true;
+	return peer->mw->rkey;
+}
+
+static void draft_local(const struct end *end, struct draft *draft)
+{
+	struct ibv_send_wr *wr = &draft->wr;
+
+	if (draft->send.opcode == IBV_WR_LOCAL_INV) {
+		wr->invalidate_rkey = end->mw->rkey;
+		return;
+	}
+	wr->bind_mw.mw = end->mw;
+	wr->bind_mw.rkey = ibv_inc_rkey(end->mw->rkey);
+	wr->bind_mw.bind_info = (struct ibv_mw_bind_info){
+		.mr = end->closed_mr,
+		.addr = (uintptr_t)end->memory,
+		.length = EDGE,
+		.mw_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+				   IBV_ACCESS_REMOTE_ATOMIC,
+	};
+}
+
+/* Such a WR was accepted. */
+static void commit_window(struct end *end, const struct send *send)
+{
+	if (send->opcode == IBV_WR_BIND_MW) {
+		end->mw->rkey = ibv_inc_rkey(end->mw->rkey);
+		end->window = BINDING;
+	} else if (send->opcode == IBV_WR_LOCAL_INV) {
+		end->window = LEAVING;
+	} else if (send->opcode == IBV_WR_SEND_WITH_INV) {
+		end->peer->window = LEAVING;
+	}
+}
 
 static enum ibv_wr_opcode pick_opcode(struct world *world, const struct claim *claim)
 {
@@ -59,6 +144,8 @@ static uint32_t pick_length(struct world *world, const struct end *end,
 
 	if (is_atomic(send))
 		return 8;
+	if (is_local(send))
+		return 0;
 	switch (dice(world, 10)) {
 	case 0:
 		return 0;
@@ -200,7 +287,7 @@ static void draft_atomic(struct world *world, struct end *end, struct draft *dra
 
 	send->before = claim->word;
 	wr->wr.atomic.remote_addr = (uintptr_t)end->peer->memory + WORD;
-	wr->wr.atomic.rkey = end->peer->mr->rkey;
+	wr->wr.atomic.rkey = pick_key(world, end, send, claim);
 	if (send->opcode == IBV_WR_ATOMIC_CMP_AND_SWP) {
 		wr->wr.atomic.compare_add = matches ? send->before : ~send->before;
 		wr->wr.atomic.swap = operand;
@@ -210,6 +297,7 @@ static void draft_atomic(struct world *world, struct end *end, struct draft *dra
 		wr->wr.atomic.compare_add = 1;
 		wr->wr.atomic.remote_addr = (uintptr_t)end->peer->device->memory;
 		wr->wr.atomic.rkey = end->peer->device->mr->rkey;
+		send->by_window = false;
 		return;
 	} else {
 		wr->wr.atomic.compare_add = operand;
@@ -225,6 +313,8 @@ static void spoil(struct world *world, struct end *end, struct draft *draft)
 	struct ibv_send_wr *wr = &draft->wr;
 	uint64_t canary = (uintptr_t)end->peer->memory + CANARY;
 
+	if (is_local(send))
+		return;
 	if (is_message(send)) {
 		if (send->flags & IBV_SEND_INLINE || !send->pieces)
 			return;
@@ -249,13 +339,16 @@ static void spoil(struct world *world, struct end *end, struct draft *draft)
 		return;
 	}
 	wr->wr.rdma.remote_addr = canary;
-	if (send->bad == BAD_KEY)
+	if (send->bad == BAD_KEY && end->peer->window == UNBOUND && has(world, WINDOW))
+		wr->wr.rdma.rkey = end->peer->mw->rkey;
+	else if (send->bad == BAD_KEY)
 		wr->wr.rdma.rkey ^= 0x100;
 	else if (send->bad == BAD_ACCESS)
 		wr->wr.rdma.rkey = end->peer->closed_mr->rkey;
 	else
-		wr->wr.rdma.remote_addr =
-			(uintptr_t)end->peer->memory + MEMORY - send->length + 1;
+		wr->wr.rdma.remote_addr = (uintptr_t)end->peer->memory +
+					  (send->by_window ? EDGE : MEMORY) -
+					  send->length + 1;
 }
 
 static bool draft_send(struct world *world, struct end *end, int index,
@@ -266,6 +359,7 @@ static bool draft_send(struct world *world, struct end *end, int index,
 
 	memset(draft, 0, sizeof(*draft));
 	send->opcode = pick_opcode(world, claim);
+	send->opcode = pick_window_work(world, end, claim, send->opcode);
 	send->over = send->source = -1;
 	send->length = pick_length(world, end, send);
 	send->flags = chance(world, 15) ? IBV_SEND_FENCE : 0;
@@ -286,9 +380,14 @@ static bool draft_send(struct world *world, struct end *end, int index,
 	wr->num_sge = send->pieces;
 	if (is_atomic(send)) {
 		draft_atomic(world, end, draft, claim);
+	} else if (is_local(send)) {
+		draft_local(end, draft);
+	} else if (send->opcode == IBV_WR_SEND_WITH_INV) {
+		send->imm = end->peer->mw->rkey;
+		wr->invalidate_rkey = send->imm;
 	} else {
 		wr->wr.rdma.remote_addr = (uintptr_t)end->peer->memory + send->remote;
-		wr->wr.rdma.rkey = end->peer->mr->rkey;
+		wr->wr.rdma.rkey = pick_key(world, end, send, claim);
 	}
 	if (chance(world, 4) && has(world, BAD) && !claim->sent_bad)
 		spoil(world, end, draft);
@@ -312,6 +411,7 @@ static void commit(struct world *world, struct end *end, const struct draft *dra
 		end->peer->device->adds++;
 	else if (is_atomic(send))
 		end->word = send->after;
+	commit_window(end, send);
 	if (takes_receive(send))
 		end->consumer[end->consumers++] = index;
 	if (send->source >= 0)
@@ -381,7 +481,8 @@ int post_sends(struct world *world, struct end *end)
 	struct claim claim = { end->out_used,  end->in_used,
 			       end->word,      end->unsignalled,
 			       end->consumers, end->sent_bad,
-			       false };
+			       false,	       false,
+			       false,	       false };
 	int want = between(world, 1, BATCH_MAX), count = 0;
 
 	for (; count < want; count++) {

@@ -346,6 +346,7 @@ static void forget(struct end *end)
 	end->arrived = end->consumers;
 	end->failed = end->sent_bad = end->recv_failed = false;
 	end->unsignalled = 0;
+	end->window = UNBOUND;
 	end->round = end->seen = end->sends;
 	memcpy(&end->word, end->peer->memory + WORD, sizeof(end->word));
 	end->word_before = end->word;
@@ -412,6 +413,7 @@ static const char *const kinds[FAULTS + 1] = {
 	[RESET] = "reset",
 	[DEREG] = "dereg",
 	[PAUSE] = "pause",
+	[WINDOW] = "window",
 };
 
 int main(int argc, char **argv)

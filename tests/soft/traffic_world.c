@@ -228,8 +228,11 @@ static int open_end(struct world *world, struct end *end)
 	if (!ret)
 		ret = control->reg_mr(pd, end->memory, MEMORY, ACCESS, &end->mr);
 	if (!ret)
-		ret = control->reg_mr(pd, end->memory, MEMORY, IBV_ACCESS_LOCAL_WRITE,
+		ret = control->reg_mr(pd, end->memory, MEMORY,
+				      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND,
 				      &end->closed_mr);
+	if (!ret)
+		ret = control->alloc_mw(pd, &end->mw);
 	if (ret)
 		return wrong(world, "QP: %d", ret);
 	if (init.cap.max_send_wr < end->cap.max_send_wr ||
@@ -493,6 +496,7 @@ static int close_device(struct world *world, struct device *device)
 			continue;
 		ret |= control->destroy_qp(end->qp);
 		ret |= control->dereg_mr(end->mr);
+		ret |= control->dealloc_mw(end->mw);
 		ret |= control->dereg_mr(end->closed_mr);
 	}
 	for (unsigned i = 0; i < device->cqs; i++)

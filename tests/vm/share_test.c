@@ -443,20 +443,55 @@ static void the_peer_invalidates_it(void **state)
 	close_window(&window);
 }
 
-static void soft_devices_have_no_windows(void **state)
+/* rxe does not look at the range of a window, so that only soft devices are asked. */
+static void the_device_checks_the_range(void **state)
 {
-	struct ends *ends;
-	struct snt_mw *mw;
-	struct snt_mem *mem;
+	struct window window;
+	struct snt_token forged;
 
 	(void)state;
-	ends = open_ends(false, 0);
-	assert_error(snt_mw_alloc(ends->end[1].ctx, 0, &mw), EOPNOTSUPP,
-		     "no memory windows");
-	assert_error(snt_mem_register(ends->end[1].ctx, ends->end[1].buffer, 64,
-				      SNT_ACCESS_WINDOW, &mem),
-		     EOPNOTSUPP, "no memory windows");
-	close_ends(ends);
+	window = open_window();
+	bind_at(&window, 4096, 256);
+	forged = window.token;
+	forged.length = 4096;
+	assert_int_equal(write_by(&window, &forged, 4096 + 256 - BYTES + 1, 'f'),
+			 SNT_WC_REM_ACCESS_ERR);
+	assert_int_equal(window.ends->end[1].buffer[4096 + 255], 0);
+	close_window(&window);
+}
+
+/* Nor does it say which key was invalidated. */
+static void the_receive_names_the_key(void **state)
+{
+	struct window window;
+	struct snt_recv_wr recv = { .wr_id = 5 };
+	struct snt_wc wc;
+
+	(void)state;
+	window = open_window();
+	bind_at(&window, 4096, 256);
+	assert_int_equal(snt_qp_post_recv(window.ends->end[1].qp[0], &recv, 1), 1);
+	assert_success(snt_mw_send_inv(window.ends->end[0].qp[0], NULL, 0,
+				       &window.token, 6, SNT_SEND_SIGNALED));
+	assert_int_equal(poll_one(&window.ends->end[0]).status, SNT_WC_SUCCESS);
+	wc = poll_one(&window.ends->end[1]);
+	assert_int_equal(wc.status, SNT_WC_SUCCESS);
+	assert_int_equal(wc.flags, SNT_WC_WITH_INV);
+	assert_int_equal(wc.imm, window.token.key[0]);
+	close_window(&window);
+}
+
+/* All of a memory goes, or nothing: a window keeps it. */
+static void bound_memory_stays(void **state)
+{
+	struct window window;
+
+	(void)state;
+	window = open_window();
+	bind_at(&window, 4096, 256);
+	assert_int_equal(snt_mem_release(window.mem), -EBUSY);
+	assert_int_equal(write_by(&window, &window.token, 4096, 'b'), SNT_WC_SUCCESS);
+	close_window(&window);
 }
 
 int main(void)
@@ -476,7 +511,13 @@ int main(void)
 		cmocka_unit_test(closing_one_leaves_the_stock),
 		cmocka_unit_test(the_limit_is_told),
 		cmocka_unit_test(receives_as_ops),
-		cmocka_unit_test(soft_devices_have_no_windows),
+		cmocka_unit_test(a_window_opens_and_closes),
+		cmocka_unit_test(beyond_a_window_is_refused),
+		cmocka_unit_test(an_old_key_is_of_no_use),
+		cmocka_unit_test(the_peer_invalidates_it),
+		cmocka_unit_test(the_device_checks_the_range),
+		cmocka_unit_test(the_receive_names_the_key),
+		cmocka_unit_test(bound_memory_stays),
 	};
 	const char *wish = getenv("SENNIT_SOFT");
 

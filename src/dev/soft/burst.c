@@ -81,13 +81,14 @@ bool snt__soft_burst_rest(struct snt__soft_qp *qp,
 	const struct snt__wire_opcode_info *info = &snt__wire_opcodes[packet->opcode];
 	size_t bytes = (size_t)behind * qp->mtu;
 
-	if (info->kind > SNT__WIRE_KIND_WRITE || packet->payload_length <= bytes ||
-	    info->parts & SNT__WIRE_IETH)
+	if (info->kind > SNT__WIRE_KIND_WRITE || packet->payload_length <= bytes)
 		return false;
 	*rest_out = *packet;
 	rest_out->opcode =
 		snt__wire_opcode(info->kind, false, info->parts & SNT__WIRE_LAST,
 				 info->parts & SNT__WIRE_IMMEDIATE);
+	if (info->parts & SNT__WIRE_IETH)
+		rest_out->opcode = SNT__WIRE_SEND_LAST_INVALIDATE;
 	rest_out->psn = snt__psn_add(packet->psn, behind);
 	rest_out->payload_length -= bytes;
 	if (qp->device->source)

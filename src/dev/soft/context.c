@@ -8,6 +8,7 @@
 #include "dev/soft/cq.h"
 #include "dev/soft/qp.h"
 #include "dev/soft/verbs.h"
+#include "dev/soft/window.h"
 
 static void set_name(struct snt__soft_context *context, const char *name)
 {
@@ -30,6 +31,9 @@ static void fill_verbs(struct snt__soft_context *context)
 	ibv->cmd_fd = -1;
 	ibv->async_fd = context->async.fd;
 	ibv->num_comp_vectors = 1;
+	ibv->ops.alloc_mw = snt__soft_verbs_alloc_mw;
+	ibv->ops.bind_mw = snt__soft_verbs_bind_mw;
+	ibv->ops.dealloc_mw = snt__soft_dealloc_mw;
 	ibv->ops.post_send = snt__soft_post_send;
 	ibv->ops.post_recv = snt__soft_post_recv;
 	ibv->ops.post_srq_recv = snt__soft_post_srq_recv;

@@ -8,6 +8,7 @@
 #include "dev/soft/core.h"
 #include "dev/soft/qp.h"
 #include "dev/soft/verbs.h"
+#include "dev/soft/window.h"
 
 static int soft_query_device(struct ibv_context *context,
 			     struct ibv_device_attr *attr_out)
@@ -23,14 +24,17 @@ static int soft_query_device(struct ibv_context *context,
 		.page_size_cap = 4096,
 		.max_qp = (int)limits->qp_max,
 		.max_qp_wr = (int)limits->qp_wr_max,
-		.device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD |
-				    IBV_DEVICE_PORT_ACTIVE_EVENT |
-				    IBV_DEVICE_RC_RNR_NAK_GEN,
+		.device_cap_flags =
+			IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_PORT_ACTIVE_EVENT |
+			IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_MEM_MGT_EXTENSIONS |
+			IBV_DEVICE_MEM_WINDOW_TYPE_2B,
 		.max_sge = SNT__SOFT_SGE_MAX,
 		.max_sge_rd = SNT__SOFT_SGE_MAX,
 		.max_cq = (int)limits->cq_max,
 		.max_cqe = (int)limits->cqe_max,
+		/* Together. */
 		.max_mr = (int)limits->mr_max,
+		.max_mw = (int)limits->mr_max,
 		.max_pd = INT_MAX, /* as many as there is memory for, like AHs */
 		.max_qp_rd_atom = (int)limits->read_max,
 		.max_res_rd_atom = (int)(limits->read_max * limits->qp_max),
@@ -154,6 +158,8 @@ static const struct snt_control control = {
 	.reg_mr = snt__soft_reg_mr,
 	.reg_dmabuf_mr = snt__soft_reg_dmabuf_mr,
 	.dereg_mr = snt__soft_dereg_mr,
+	.alloc_mw = snt__soft_alloc_mw,
+	.dealloc_mw = snt__soft_dealloc_mw,
 	.create_channel = snt__soft_create_channel,
 	.destroy_channel = snt__soft_destroy_channel,
 	.create_cq = snt__soft_create_cq,
@@ -181,6 +187,27 @@ const struct snt_control *snt__soft_control(void)
 /*
  * Inline verbs. The program's structures may have another size than ours.
  */
+
+struct ibv_mw *snt__soft_verbs_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
+{
+	struct ibv_mw *mw;
+	int err = snt__soft_alloc_mw_type(pd, type, &mw);
+
+	if (!err)
+		return mw;
+	errno = -err;
+	return NULL;
+}
+
+/* Only windows of type 1 are bound by it. */
+int snt__soft_verbs_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw,
+			    struct ibv_mw_bind *bind)
+{
+	(void)qp;
+	(void)mw;
+	(void)bind;
+	return EOPNOTSUPP;
+}
 
 int snt__soft_verbs_query_port(struct ibv_context *context, uint8_t port,
 			       struct ibv_port_attr *attr, size_t attr_size)

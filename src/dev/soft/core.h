@@ -37,6 +37,7 @@
  *	datagram.c     UD
  *	mad.c          QP 1
  *	memory.c       keys, access, SGE lists; register.c creates regions
+ *	window.c       memory windows
  *	cq.c, recv.c, event.c, timer.c, alloc.c
  *	control.c      the table of verbs, and queries
  *
@@ -83,7 +84,7 @@ struct snt__soft_device {
 	struct snt__soft_context first;
 };
 
-/* `users` counts MRs, QPs, SRQs and AHs. */
+/* `users` counts MRs, windows, QPs, SRQs and AHs. */
 struct snt__soft_pd {
 	struct ibv_pd ibv;
 	unsigned users;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "dev/soft/burst.h"
+#include "dev/soft/window.h"
 
 /* FIRST begins a message while there is none; all others continue one. */
 static bool sequence_valid(const struct snt__soft_responder *responder,
@@ -70,7 +71,7 @@ static void complete_recv(struct snt__soft_qp *qp,
 			  const struct snt__wire_packet *packet,
 			  enum ibv_wc_opcode opcode)
 {
-	bool immediate = snt__wire_opcodes[packet->opcode].parts & SNT__WIRE_IMMEDIATE;
+	uint16_t parts = snt__wire_opcodes[packet->opcode].parts;
 	struct ibv_wc wc = {
 		.status = IBV_WC_SUCCESS,
 		.opcode = opcode,
@@ -78,9 +79,12 @@ static void complete_recv(struct snt__soft_qp *qp,
 		.src_qp = qp->peer_qpn,
 	};
 
-	if (immediate) {
+	if (parts & SNT__WIRE_IMMEDIATE) {
 		wc.wc_flags = IBV_WC_WITH_IMM;
 		wc.imm_data = packet->immediate;
+	} else if (parts & SNT__WIRE_IETH) {
+		wc.wc_flags = IBV_WC_WITH_INV;
+		wc.invalidated_rkey = packet->invalidate.key;
 	}
 	snt__soft_recv_retire(qp, &wc, packet->flags & SNT__WIRE_SOLICITED);
 }
@@ -97,9 +101,6 @@ static enum snt__soft_verdict execute_send(struct snt__soft_qp *qp,
 	struct snt__soft_recv *recv = &responder->recv;
 	enum snt__soft_verdict verdict;
 
-	/* Invalidation of a key by a peer is not supported. */
-	if (parts & SNT__WIRE_IETH)
-		return SNT__SOFT_INVALID;
 	if (parts & SNT__WIRE_FIRST) {
 		if (!take_posted_recv(qp))
 			return SNT__SOFT_RNR;
@@ -110,6 +111,11 @@ static enum snt__soft_verdict execute_send(struct snt__soft_qp *qp,
 		snt__soft_recv_fail(qp, IBV_WC_LOC_LEN_ERR);
 		return SNT__SOFT_INVALID;
 	}
+	if ((parts & SNT__WIRE_IETH) &&
+	    !snt__soft_window_bound(qp, packet->invalidate.key)) {
+		snt__soft_recv_fail(qp, IBV_WC_REM_INV_REQ_ERR);
+		return SNT__SOFT_DENIED;
+	}
 	verdict = snt__soft_payload_scatter(qp->device, packet, responder->queue->pd,
 					    recv->sges, recv->sge_count, &recv->cursor);
 	if (verdict == SNT__SOFT_LOST)
@@ -119,6 +125,8 @@ static enum snt__soft_verdict execute_send(struct snt__soft_qp *qp,
 		return SNT__SOFT_BROKEN;
 	}
 	move_past_request(qp, parts, SNT__SOFT_MESSAGE_SEND, packet->payload_length);
+	if (parts & SNT__WIRE_IETH)
+		snt__soft_window_invalidate(qp, packet->invalidate.key);
 	if (parts & SNT__WIRE_LAST)
 		complete_recv(qp, packet, IBV_WC_RECV);
 	return SNT__SOFT_DONE;
@@ -138,7 +146,7 @@ static enum snt__soft_verdict begin_write(struct snt__soft_qp *qp,
 	    packet->reth.length > SNT__SOFT_MESSAGE_MAX)
 		return SNT__SOFT_INVALID;
 	if (packet->reth.length &&
-	    !snt__soft_remote(&qp->device->memory, qp->ibv.pd, packet->reth.key,
+	    !snt__soft_remote(&qp->device->memory, &qp->ibv, packet->reth.key,
 			      packet->reth.addr, packet->reth.length,
 			      IBV_ACCESS_REMOTE_WRITE))
 		return SNT__SOFT_DENIED;
@@ -187,7 +195,7 @@ static enum snt__soft_verdict execute_write(struct snt__soft_qp *qp,
 	    (length == responder->left) != !!(parts & SNT__WIRE_LAST))
 		return SNT__SOFT_INVALID;
 	if (length) {
-		to = snt__soft_remote(&qp->device->memory, qp->ibv.pd, responder->rkey,
+		to = snt__soft_remote(&qp->device->memory, &qp->ibv, responder->rkey,
 				      responder->addr, length, IBV_ACCESS_REMOTE_WRITE);
 		if (!to)
 			return SNT__SOFT_DENIED;
@@ -235,7 +243,7 @@ static enum snt__soft_verdict execute_read(struct snt__soft_qp *qp,
 	    packet->reth.length > SNT__SOFT_MESSAGE_MAX)
 		return SNT__SOFT_INVALID;
 	if (packet->reth.length &&
-	    !snt__soft_remote(&qp->device->memory, qp->ibv.pd, packet->reth.key,
+	    !snt__soft_remote(&qp->device->memory, &qp->ibv, packet->reth.key,
 			      packet->reth.addr, packet->reth.length,
 			      IBV_ACCESS_REMOTE_READ))
 		return SNT__SOFT_DENIED;
@@ -274,7 +282,7 @@ static enum snt__soft_verdict execute_atomic(struct snt__soft_qp *qp,
 
 	if (!(qp->access & IBV_ACCESS_REMOTE_ATOMIC) || packet->atomic.addr % 8)
 		return SNT__SOFT_INVALID;
-	at = snt__soft_remote(&qp->device->memory, qp->ibv.pd, packet->atomic.key,
+	at = snt__soft_remote(&qp->device->memory, &qp->ibv, packet->atomic.key,
 			      packet->atomic.addr, 8, IBV_ACCESS_REMOTE_ATOMIC);
 	/* A dma-buf may be aligned for the peer and not here. */
 	if (!at || (uintptr_t)at % 8)

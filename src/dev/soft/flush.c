@@ -15,6 +15,10 @@ static enum ibv_wc_opcode send_opcode(uint8_t kind)
 		return IBV_WC_COMP_SWAP;
 	case SNT__WIRE_KIND_FETCH_ADD:
 		return IBV_WC_FETCH_ADD;
+	case SNT__SOFT_KIND_BIND:
+		return IBV_WC_BIND_MW;
+	case SNT__SOFT_KIND_INVALIDATE:
+		return IBV_WC_LOCAL_INV;
 	default:
 		return IBV_WC_SEND;
 	}
@@ -41,6 +45,21 @@ static void send_end(struct snt__soft_qp *qp, enum ibv_wc_status status)
 void snt__soft_send_retire(struct snt__soft_qp *qp)
 {
 	send_end(qp, IBV_WC_SUCCESS);
+	snt__soft_send_retire_local(qp);
+}
+
+void snt__soft_send_retire_local(struct snt__soft_qp *qp)
+{
+	struct snt__soft_requester *requester = &qp->requester;
+
+	while (requester->head != requester->tail &&
+	       (snt__soft_send_at(requester, requester->head)->flags &
+		SNT__SOFT_EXECUTED)) {
+		/* After a rewind it may not have been passed again. */
+		if (requester->at == requester->head)
+			requester->at++;
+		send_end(qp, IBV_WC_SUCCESS);
+	}
 }
 
 void snt__soft_send_fail(struct snt__soft_qp *qp, enum ibv_wc_status status)

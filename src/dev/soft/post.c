@@ -5,6 +5,7 @@
 
 #include "dev/soft/datagram.h"
 #include "dev/soft/qp.h"
+#include "dev/soft/window.h"
 
 /* -1: not supported by the transport. */
 static int kind_of_opcode(enum ibv_wr_opcode opcode)
@@ -12,6 +13,7 @@ static int kind_of_opcode(enum ibv_wr_opcode opcode)
 	switch (opcode) {
 	case IBV_WR_SEND:
 	case IBV_WR_SEND_WITH_IMM:
+	case IBV_WR_SEND_WITH_INV:
 		return SNT__WIRE_KIND_SEND;
 	case IBV_WR_RDMA_WRITE:
 	case IBV_WR_RDMA_WRITE_WITH_IMM:
@@ -22,6 +24,10 @@ static int kind_of_opcode(enum ibv_wr_opcode opcode)
 		return SNT__WIRE_KIND_COMPARE_SWAP;
 	case IBV_WR_ATOMIC_FETCH_AND_ADD:
 		return SNT__WIRE_KIND_FETCH_ADD;
+	case IBV_WR_BIND_MW:
+		return SNT__SOFT_KIND_BIND;
+	case IBV_WR_LOCAL_INV:
+		return SNT__SOFT_KIND_INVALIDATE;
 	default:
 		return -1;
 	}
@@ -52,6 +58,8 @@ static uint8_t flags_of(const struct snt__soft_qp *qp, const struct ibv_send_wr 
 	if (wr->opcode == IBV_WR_SEND_WITH_IMM ||
 	    wr->opcode == IBV_WR_RDMA_WRITE_WITH_IMM)
 		flags |= SNT__SOFT_WITH_IMM;
+	if (wr->opcode == IBV_WR_SEND_WITH_INV)
+		flags |= SNT__SOFT_WITH_INV;
 	return flags;
 }
 
@@ -66,7 +74,10 @@ static int check_wr(const struct snt__soft_qp *qp, const struct ibv_send_wr *wr,
 	    (length > requester->payload_size || kind >= SNT__WIRE_KIND_READ))
 		return EINVAL;
 	if (qp->ibv.qp_type == IBV_QPT_UD &&
-	    (kind != SNT__WIRE_KIND_SEND || length > qp->mtu || !wr->wr.ud.ah))
+	    (kind != SNT__WIRE_KIND_SEND || wr->opcode == IBV_WR_SEND_WITH_INV ||
+	     length > qp->mtu || !wr->wr.ud.ah))
+		return EINVAL;
+	if (kind == SNT__SOFT_KIND_BIND && !snt__soft_bind_valid(&qp->ibv, wr))
 		return EINVAL;
 	if (requester->tail - requester->head == requester->depth)
 		return ENOMEM;
@@ -95,23 +106,29 @@ static void copy_inline_data(struct snt__soft_requester *requester, uint32_t pos
 	}
 }
 
+static bool is_atomic(const struct snt__soft_send *send)
+{
+	return snt__soft_send_reads(send) && send->kind != SNT__WIRE_KIND_READ;
+}
+
 /* Errors that are certain already and are reported when the WR's turn comes. */
-static enum ibv_wc_status foresee_status(const struct snt__soft_qp *qp, int kind,
+static enum ibv_wc_status foresee_status(const struct snt__soft_qp *qp,
+					 const struct snt__soft_send *send,
 					 uint64_t length)
 {
-	if (kind >= SNT__WIRE_KIND_READ && !qp->requester.reads_max)
+	if (snt__soft_send_reads(send) && !qp->requester.reads_max)
 		return IBV_WC_LOC_QP_OP_ERR;
-	if (kind > SNT__WIRE_KIND_READ && length < sizeof(uint64_t))
+	if (is_atomic(send) && length < sizeof(uint64_t))
 		return IBV_WC_LOC_LEN_ERR;
 	return length > SNT__SOFT_MESSAGE_MAX ? IBV_WC_LOC_LEN_ERR : IBV_WC_SUCCESS;
 }
 
 /* Atomics have 8 bytes, however long the SGE is. */
-static uint32_t wire_length(int kind, uint64_t length, enum ibv_wc_status status)
+static uint32_t wire_length(const struct snt__soft_send *send, uint64_t length)
 {
-	if (status != IBV_WC_SUCCESS)
+	if (send->status != IBV_WC_SUCCESS || snt__soft_send_local(send))
 		return 0;
-	return kind > SNT__WIRE_KIND_READ ? sizeof(uint64_t) : (uint32_t)length;
+	return is_atomic(send) ? sizeof(uint64_t) : (uint32_t)length;
 }
 
 static void set_remote_address(struct snt__soft_send *send,
@@ -132,12 +149,36 @@ static void set_remote_address(struct snt__soft_send *send,
 		send->kind == SNT__WIRE_KIND_FETCH_ADD ? 0 : wr->wr.atomic.compare_add;
 }
 
+static uint32_t count_numbers(const struct snt__soft_qp *qp,
+			      const struct snt__soft_send *send)
+{
+	if (snt__soft_send_local(send))
+		return 0;
+	return is_atomic(send) ? 1 : snt__soft_packets(send->length, qp->mtu);
+}
+
+static void set_local(struct snt__soft_send *send, const struct ibv_send_wr *wr)
+{
+	const struct ibv_mw_bind_info *info = &wr->bind_mw.bind_info;
+
+	send->sge_count = 0;
+	if (send->kind == SNT__SOFT_KIND_INVALIDATE) {
+		send->rkey = wr->invalidate_rkey;
+		return;
+	}
+	send->rkey = wr->bind_mw.rkey;
+	send->remote_addr = info->addr;
+	send->bind.length = info->length;
+	send->bind.lkey = info->mr->lkey;
+	send->bind.access = info->mw_access_flags;
+}
+
 static int add_send(struct snt__soft_qp *qp, const struct ibv_send_wr *wr)
 {
 	struct snt__soft_requester *requester = &qp->requester;
 	struct snt__soft_send *send = snt__soft_send_at(requester, requester->tail);
 	int kind = kind_of_opcode(wr->opcode);
-	uint64_t length = wr->num_sge > 0 ? total_length(wr) : 0;
+	uint64_t length = kind < SNT__SOFT_KIND_BIND ? total_length(wr) : 0;
 	int error = check_wr(qp, wr, kind, length);
 
 	if (error)
@@ -145,20 +186,22 @@ static int add_send(struct snt__soft_qp *qp, const struct ibv_send_wr *wr)
 	send->wr_id = wr->wr_id;
 	send->kind = kind;
 	send->flags = flags_of(qp, wr);
-	send->status = foresee_status(qp, kind, length);
-	send->length = wire_length(kind, length, send->status);
-	send->immediate = wr->imm_data;
-	send->sge_count = wr->num_sge;
+	send->status = foresee_status(qp, send, length);
+	send->length = wire_length(send, length);
+	send->immediate = wr->imm_data; /* or invalidate_rkey, at the same place */
 	send->first = requester->end;
-	requester->end += kind > SNT__WIRE_KIND_READ
-				  ? 1
-				  : snt__soft_packets(send->length, qp->mtu);
+	requester->end += count_numbers(qp, send);
 	send->end = requester->end;
-	if (qp->ibv.qp_type == IBV_QPT_UD)
-		snt__soft_datagram_address(qp, requester->tail, wr);
-	else
-		set_remote_address(send, wr);
-	copy_inline_data(requester, requester->tail, wr);
+	if (snt__soft_send_local(send)) {
+		set_local(send, wr);
+	} else {
+		send->sge_count = wr->num_sge;
+		if (qp->ibv.qp_type == IBV_QPT_UD)
+			snt__soft_datagram_address(qp, requester->tail, wr);
+		else
+			set_remote_address(send, wr);
+		copy_inline_data(requester, requester->tail, wr);
+	}
 	requester->tail++;
 	return 0;
 }

@@ -43,8 +43,9 @@ static uint32_t find_last_in_flight(const struct snt__soft_requester *requester,
 	uint32_t position = requester->at;
 	const struct snt__soft_send *send;
 
-	if (position == requester->tail ||
-	    number < snt__soft_send_at(requester, position)->first)
+	/* Local WRs have no numbers. */
+	while (position == requester->tail ||
+	       number < snt__soft_send_at(requester, position)->first)
 		position--;
 	send = snt__soft_send_at(requester, position);
 	if (send->kind == SNT__WIRE_KIND_READ)

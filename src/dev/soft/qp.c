@@ -4,6 +4,8 @@
 
 #include <errno.h>
 
+#include "dev/soft/window.h"
+
 #define PAYLOAD_UNIT 64
 
 static bool caps_fit(const struct snt__soft_config *limits,
@@ -208,6 +210,7 @@ static void leave_qp(struct snt__soft_device *device, struct snt__soft_qp *qp)
 	uint32_t free_count = device->qp_mask + 1 - device->qp_count;
 
 	snt__soft_qp_quiesce(qp);
+	snt__soft_windows_unbind(qp);
 	snt__soft_timer_remove(&device->timers, &qp->timer);
 	snt__soft_forget(&qp->object);
 	device->qps[qp->index] = NULL;

@@ -45,6 +45,10 @@
  * A WR that cannot be executed, for its keys or its length, has a `status`. Nothing
  * after it is sent, and it fails when it has become the oldest.
  *
+ * A local WR, which binds or invalidates a window, has no packets: first == end. It is
+ * executed once, when it is next to be sent, and retires when all before it have. So the
+ * oldest WR is one that has packets, or one that was not executed.
+ *
  * Responder ---------
  *	expected  the number of the next request; its lower 24 bits are the PSN, and
  *	          it does not wrap either
@@ -71,6 +75,14 @@ enum snt__soft_send_flag {
 	SNT__SOFT_WANTS_EVENT = 1 << 2, /* the solicited bit */
 	SNT__SOFT_INLINE = 1 << 3,
 	SNT__SOFT_WITH_IMM = 1 << 4,
+	SNT__SOFT_WITH_INV = 1 << 5, /* the key is in `immediate` */
+	SNT__SOFT_EXECUTED = 1 << 6, /* a local WR */
+};
+
+/* The kinds of local WRs, besides those of enum snt__wire_kind. */
+enum snt__soft_local_kind {
+	SNT__SOFT_KIND_BIND = 0x80,
+	SNT__SOFT_KIND_INVALIDATE,
 };
 
 /* A posted WR: one cache line. */
@@ -88,11 +100,16 @@ struct snt__soft_send {
 			uint32_t qpn;
 			uint32_t qkey;
 		} datagram;
+		struct {
+			uint64_t length;
+			uint32_t lkey; /* of the MR */
+			uint32_t access;
+		} bind;
 	};
 	uint32_t length;
 	uint32_t rkey;
 	uint32_t immediate;
-	uint8_t kind; /* enum snt__wire_kind */
+	uint8_t kind; /* enum snt__wire_kind, snt__soft_local_kind */
 	uint8_t flags;
 	uint8_t sge_count;
 	uint8_t status; /* enum ibv_wc_status */
@@ -100,7 +117,13 @@ struct snt__soft_send {
 
 static inline bool snt__soft_send_reads(const struct snt__soft_send *send)
 {
-	return send->kind >= SNT__WIRE_KIND_READ;
+	return send->kind >= SNT__WIRE_KIND_READ &&
+	       send->kind <= SNT__WIRE_KIND_FETCH_ADD;
+}
+
+static inline bool snt__soft_send_local(const struct snt__soft_send *send)
+{
+	return send->kind >= SNT__SOFT_KIND_BIND;
 }
 
 /* What is to be sent next: see probe.c. */
@@ -239,6 +262,7 @@ struct snt__soft_qp {
 	bool established;
 	bool requests_first; /* its next turn begins with requests, not answers */
 	uint16_t source_port;
+	uint32_t windows; /* bound to it */
 	struct snt__soft_qp_stats stats;
 	struct snt__soft_requester requester;
 	struct snt__soft_responder responder;
@@ -339,6 +363,8 @@ void snt__soft_adapt_window(struct snt__soft_qp *qp);
 /* flush.c */
 /* The oldest WR has succeeded. */
 void snt__soft_send_retire(struct snt__soft_qp *qp);
+/* Local WRs that have been executed succeed, as long as they are the oldest. */
+void snt__soft_send_retire_local(struct snt__soft_qp *qp);
 /* The oldest WR has failed, and so has the QP. */
 void snt__soft_send_fail(struct snt__soft_qp *qp, enum ibv_wc_status status);
 /* The receive that the QP works on is done. */

@@ -16,7 +16,8 @@ static bool access_valid(unsigned access)
 	const unsigned needs_local_write =
 		IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
 	const unsigned known = needs_local_write | IBV_ACCESS_LOCAL_WRITE |
-			       IBV_ACCESS_REMOTE_READ | IBV_ACCESS_OPTIONAL_RANGE;
+			       IBV_ACCESS_REMOTE_READ | IBV_ACCESS_MW_BIND |
+			       IBV_ACCESS_OPTIONAL_RANGE;
 
 	if (access & ~known)
 		return false;
@@ -56,43 +57,61 @@ static int check_mapped(const void *addr, size_t length, unsigned access)
 	return -EFAULT;
 }
 
+static bool is_same_key(uint32_t key, uint32_t other)
+{
+	return key >> SNT__SOFT_KEY_SHIFT == other >> SNT__SOFT_KEY_SHIFT;
+}
+
 /* Keys of a slot differ from one region to the next. */
 static uint32_t new_key(struct snt__soft_device *device, uint32_t slot, uint32_t not_1,
 			uint32_t not_2)
 {
-	uint32_t mask = device->memory.mask;
+	uint32_t index_bits = device->memory.mask << SNT__SOFT_KEY_SHIFT;
+	uint32_t index = slot << SNT__SOFT_KEY_SHIFT;
 	uint32_t key;
 
 	do {
-		key = ((uint32_t)snt__soft_random(device) & ~mask) | slot;
-	} while (!(key & ~mask) || key == not_1 || key == not_2);
+		key = ((uint32_t)snt__soft_random(device) & ~index_bits) | index;
+	} while (is_same_key(key, index) || is_same_key(key, not_1) ||
+		 is_same_key(key, not_2));
 	return key;
 }
 
-static int enter_region(struct snt__soft_device *device, struct snt__soft_mr *mr,
-			const struct snt__soft_region *wanted)
+int snt__soft_region_enter(struct snt__soft_device *device,
+			   const struct snt__soft_region *wanted, uint32_t *slot_out)
 {
 	struct snt__soft_memory *memory = &device->memory;
 	struct snt__soft_region *region;
-	uint32_t old_lkey, old_rkey;
+	uint32_t old_lkey, old_rkey, slot;
 
 	if (device->dead)
 		return -EIO;
 	if (memory->count == memory->max)
 		return -ENOMEM;
-	mr->slot = memory->first_free;
-	region = &memory->regions[mr->slot];
+	slot = memory->first_free;
+	region = &memory->regions[slot];
 	memory->first_free = region->next_free;
 	memory->count++;
 	old_lkey = region->lkey;
 	old_rkey = region->rkey;
 	*region = *wanted;
-	region->lkey = new_key(device, mr->slot, old_lkey, old_rkey);
-	region->rkey = new_key(device, mr->slot, region->lkey, old_rkey);
-	mr->ibv.lkey = region->lkey;
-	mr->ibv.rkey = region->rkey;
-	snt__soft_pd(region->pd)->users++;
+	region->lkey = new_key(device, slot, old_lkey, old_rkey);
+	region->rkey = new_key(device, slot, region->lkey, old_rkey);
 	device->object_count++;
+	*slot_out = slot;
+	return 0;
+}
+
+static int enter_mr(struct snt__soft_device *device, struct snt__soft_mr *mr,
+		    const struct snt__soft_region *wanted)
+{
+	int err = snt__soft_region_enter(device, wanted, &mr->slot);
+
+	if (err)
+		return err;
+	mr->ibv.lkey = device->memory.regions[mr->slot].lkey;
+	mr->ibv.rkey = device->memory.regions[mr->slot].rkey;
+	snt__soft_pd(wanted->pd)->users++;
 	return 0;
 }
 
@@ -114,7 +133,7 @@ static int create_mr(const struct snt__soft_region *wanted,
 	mr->ibv.addr = (void *)(uintptr_t)wanted->addr;
 	mr->ibv.length = wanted->length;
 	snt__soft_lock(device);
-	err = enter_region(device, mr, wanted);
+	err = enter_mr(device, mr, wanted);
 	snt__soft_unlock(device);
 	if (err) {
 		snt__soft_free(mr);
@@ -128,6 +147,7 @@ int snt__soft_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t length, uint64_t
 			  unsigned access, struct ibv_mr **mr_out)
 {
 	struct snt__soft_region wanted = {
+		.kind = SNT__SOFT_REGION_MR,
 		.pd = pd,
 		.addr = iova,
 		.length = length,
@@ -173,7 +193,8 @@ int snt__soft_reg_dmabuf_mr(struct ibv_pd *pd, int fd, uint64_t offset, size_t l
 	/* Access beyond the end of the file would be SIGBUS. */
 	err = check_mapped(mapping + before, length, access);
 	if (!err)
-		err = create_mr(&(struct snt__soft_region){ .pd = pd,
+		err = create_mr(&(struct snt__soft_region){ .kind = SNT__SOFT_REGION_MR,
+							    .pd = pd,
 							    .addr = iova,
 							    .length = length,
 							    .bytes = mapping + before,
@@ -191,32 +212,40 @@ int snt__soft_reg_dmabuf_mr(struct ibv_pd *pd, int fd, uint64_t offset, size_t l
 
 /* The slot goes to the end of the queue of free ones. Its keys stay, so that the next
  * ones differ; without a PD they permit no access. */
-static void leave_region(struct snt__soft_memory *memory, uint32_t slot)
+void snt__soft_region_leave(struct snt__soft_device *device, uint32_t slot,
+			    struct ibv_pd *pd)
 {
+	struct snt__soft_memory *memory = &device->memory;
 	struct snt__soft_region *region = &memory->regions[slot];
 
 	region->pd = NULL;
+	region->kind = SNT__SOFT_REGION_FREE;
 	if (memory->count-- == memory->max)
 		memory->first_free = slot;
 	else
 		memory->regions[memory->last_free].next_free = slot;
 	memory->last_free = slot;
+	snt__soft_pd(pd)->users--;
+	device->object_count--;
 }
 
 int snt__soft_dereg_mr(struct ibv_mr *ibv_mr)
 {
 	struct snt__soft_device *device = snt__soft_device_of(ibv_mr->context);
 	struct snt__soft_mr *mr = snt__container(ibv_mr, struct snt__soft_mr, ibv);
+	const struct snt__soft_region *region = &device->memory.regions[mr->slot];
+	bool busy;
 
 	snt__soft_lock(device);
-	if (device->driver->forget)
-		device->driver->forget(device->driver_arg,
-				       device->memory.regions[mr->slot].bytes,
+	busy = region->windows;
+	if (!busy && device->driver->forget)
+		device->driver->forget(device->driver_arg, region->bytes,
 				       ibv_mr->length);
-	leave_region(&device->memory, mr->slot);
-	snt__soft_pd(ibv_mr->pd)->users--;
-	device->object_count--;
+	if (!busy)
+		snt__soft_region_leave(device, mr->slot, ibv_mr->pd);
 	snt__soft_unlock(device);
+	if (busy)
+		return -EBUSY;
 	if (mr->mapping)
 		munmap(mr->mapping, mr->mapping_length);
 	snt__soft_free(mr);

@@ -42,11 +42,13 @@ bool snt__soft_request_data(struct snt__soft_qp *qp, uint32_t position, uint64_t
 	uint32_t offset = (uint32_t)(number - send->first) * qp->mtu;
 	bool immediate = send->flags & SNT__SOFT_WITH_IMM;
 	bool last = next == send->end;
+	uint8_t opcode = snt__wire_opcode(send->kind, !offset, last, immediate);
 	struct snt__wire_packet packet = { 0 };
 
-	snt__soft_packet_begin(qp,
-			       snt__wire_opcode(send->kind, !offset, last, immediate),
-			       number, &packet);
+	if (last && (send->flags & SNT__SOFT_WITH_INV))
+		opcode = offset ? SNT__WIRE_SEND_LAST_INVALIDATE
+				: SNT__WIRE_SEND_ONLY_INVALIDATE;
+	snt__soft_packet_begin(qp, opcode, number, &packet);
 	packet.payload_length =
 		last ? send->length - offset : (size_t)(next - number) * qp->mtu;
 	if (!gather_request_payload(qp, position, offset, packet.payload_length, cursor,
@@ -61,6 +63,8 @@ bool snt__soft_request_data(struct snt__soft_qp *qp, uint32_t position, uint64_t
 		packet.reth.addr = send->remote_addr;
 		packet.reth.key = send->rkey;
 		packet.reth.length = send->length;
+	} else if (send->flags & SNT__SOFT_WITH_INV) {
+		packet.invalidate.key = send->immediate;
 	}
 	snt__soft_packet_end(&qp->path, &packet, out);
 	return true;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Requests become packets, in order. */
 #include "dev/soft/qp.h"
+#include "dev/soft/window.h"
 
 /* All keys are checked when a WR begins, and again for each packet; once is enough if
  * it has only one. */
@@ -47,6 +48,45 @@ static bool may_begin(struct snt__soft_qp *qp, struct snt__soft_send *send)
 	if (send->status == IBV_WC_SUCCESS)
 		return true;
 	condemn_send(qp, send, send->status);
+	return false;
+}
+
+static bool execute_local(struct snt__soft_qp *qp, struct snt__soft_send *send)
+{
+	bool done;
+
+	if (!may_begin(qp, send))
+		return false;
+	done = send->kind == SNT__SOFT_KIND_BIND
+		       ? snt__soft_window_bind(qp, send)
+		       : snt__soft_window_invalidate(qp, send->rkey);
+	if (!done) {
+		condemn_send(qp, send, IBV_WC_MW_BIND_ERR);
+		return false;
+	}
+	send->flags |= SNT__SOFT_EXECUTED;
+	return true;
+}
+
+/* Executes local WRs, up to one that has packets. False: there is none, or an error comes
+ * first. */
+static bool pass_local_sends(struct snt__soft_qp *qp)
+{
+	struct snt__soft_requester *requester = &qp->requester;
+
+	while (requester->at != requester->tail) {
+		struct snt__soft_send *send =
+			snt__soft_send_at(requester, requester->at);
+
+		if (!snt__soft_send_local(send))
+			return true;
+		if (!(send->flags & SNT__SOFT_EXECUTED) && !execute_local(qp, send))
+			return false;
+		if (requester->at == requester->head)
+			snt__soft_send_retire_local(qp);
+		else
+			requester->at++;
+	}
 	return false;
 }
 
@@ -204,8 +244,7 @@ unsigned snt__soft_request_output(struct snt__soft_qp *qp,
 	while (count < max && requester->probe)
 		count += snt__soft_probe_output(qp, &packets[count]);
 	requester->asked = SNT__SOFT_UNTIMED;
-	while (count < max && requester->at != requester->tail &&
-	       send_next(qp, &packets[count]))
+	while (count < max && pass_local_sends(qp) && send_next(qp, &packets[count]))
 		count++;
 	if (!count)
 		return 0;

@@ -93,7 +93,7 @@ static uint32_t send_read_response(struct snt__soft_qp *qp, struct snt__soft_mem
 	if (packet.payload_length) {
 		out->payload[0].iov_len = packet.payload_length;
 		out->payload[0].iov_base =
-			snt__soft_remote(&qp->device->memory, qp->ibv.pd, memo->rkey,
+			snt__soft_remote(&qp->device->memory, &qp->ibv, memo->rkey,
 					 memo->addr + offset, packet.payload_length,
 					 IBV_ACCESS_REMOTE_READ);
 		if (!out->payload[0].iov_base)

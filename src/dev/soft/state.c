@@ -5,6 +5,7 @@
 
 #include "dev/soft/burst.h"
 #include "dev/soft/qp.h"
+#include "dev/soft/window.h"
 
 struct transition {
 	enum ibv_qp_type type;
@@ -221,6 +222,7 @@ static void reset_qp(struct snt__soft_qp *qp)
 	struct snt__soft_responder *responder = &qp->responder;
 
 	snt__soft_qp_quiesce(qp);
+	snt__soft_windows_unbind(qp);
 	requester->head = requester->tail = requester->at = 0;
 	requester->una = requester->next = requester->sent = requester->end = 0;
 	requester->rewound_once = false;
