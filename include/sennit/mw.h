@@ -26,9 +26,20 @@
  * device puts the QP into the error state. WRs posted on the same QP after a bind or an
  * invalidation take effect after it.
  *
- * The library checks ranges and rights; the device checks the current binding. Soft
- * devices have no windows. Windows of rxe in Linux 6.1 grant access to the whole
- * memory, at any of its addresses, and rxe does not set SNT_WC_WITH_INV.
+ * The library checks ranges and rights; the device checks the current binding, and
+ * against a peer that forges a token the range and the rights as well. Windows of rxe in
+ * Linux 6.1 grant access to the whole memory, at any of its addresses, and rxe does not
+ * set SNT_WC_WITH_INV. Memory to which a window is bound cannot be released.
+ *
+ * READs through a window must have completed, or be fenced, before snt_mw_send_inv() is
+ * posted behind them, since a device may still have to read what they ask for.
+ *
+ * There are no windows for QPs of many lanes. A window belongs to one physical QP, so it
+ * would take one for each lane, a token with a key for each lane instead of each device,
+ * and as many binds and invalidations as there are lanes, of which each may fail alone;
+ * and after a lane has been replaced its window has another key, which the peer must
+ * learn before it may write. Registering a range for one peer, and releasing it, does the
+ * same for a token that works on every lane.
  *
  * Thread: any for snt_mw_alloc() and snt_mw_free(); for all others loop, or the owner of a
  * CQ without one, of the QP that the window is bound to.

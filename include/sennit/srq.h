@@ -19,6 +19,14 @@
  * CQ, which is set when the SRQ is made; room for them is reserved there once and not
  * for each QP.
  *
+ * QPs of many lanes have receives of their own. With them a message or a notification
+ * consumes the oldest receive of its QP, whichever lane it comes on; but an SRQ belongs to
+ * one device and gives out receives in the order in which packets arrive there. Lanes
+ * overtake one another, so the receives of one QP would be consumed out of order, and a
+ * notification that is complete only when it has arrived on several devices would hold a
+ * receive in each SRQ meanwhile, which other QPs then lack: with few left, two QPs could
+ * wait for each other for ever.
+ *
  * An event reports that receives run low (snt_srq_arm()). When the SRQ is empty,
  * senders retry as their rnr_retry_count says.
  *
