@@ -8,7 +8,7 @@
 #include "loop/op.h"
 #include "util/err.h"
 #include "vqp/cancel.h"
-#include "vqp/cq.h"
+#include "vqp/close.h"
 #include "vqp/qp.h"
 
 static int abort_qp(struct snt_op *op)
@@ -16,6 +16,8 @@ static int abort_qp(struct snt_op *op)
 	struct snt_qp *qp = op->qp;
 	int ret;
 
+	if (op->flags & SNT__OP_LEFT)
+		return 0;
 	if (!qp)
 		return snt__fail(EOPNOTSUPP, "a shared receive is no QP's: there is "
 					     "none to abort");
@@ -37,23 +39,26 @@ static bool is_op_lost(const struct snt_op *op)
 {
 	/* An op that is over may outlive its QP. */
 	const struct snt_qp *qp = op->state == SNT__OP_POSTED ? op->qp : NULL;
-	const struct snt_cq *cq;
 
-	if (!qp || !qp->closing)
+	if (!qp)
 		return false;
-	cq = op->flags & SNT__OP_RECV ? qp->recv_cq : qp->cq;
-	return cq->unpollable;
+	if (op->flags & SNT__OP_CLOSE)
+		return snt__qp_is_lost(qp);
+	return snt__qp_has_lost(qp, op->flags & SNT__OP_RECV ? SNT__QUEUE_RECV
+							     : SNT__QUEUE_SEND);
 }
 
 /* Closing goes on, and the op is given back. */
 static int end_close(struct snt_op *op, enum snt_cancel how, int reason)
 {
-	if (how == SNT_CANCEL_ABORT)
+	if (how == SNT_CANCEL_ABORT && !is_op_lost(op))
 		return snt__fail(EOPNOTSUPP, "closing a QP cannot be aborted: it ends "
 					     "everything on it already");
 	op->cancel = how;
 	op->reason = reason;
-	if (!snt__qp_close_hand_over(op->qp, (uintptr_t)op, (uintptr_t)&snt__op_nobody))
+	/* Else its completion has been polled, and comes in this dispatch. */
+	if (!(op->flags & SNT__OP_LEFT) &&
+	    !snt__qp_close_hand_over(op->qp, (uintptr_t)op, (uintptr_t)&snt__op_nobody))
 		snt__op_end(op, reason);
 	return 0;
 }
@@ -62,15 +67,14 @@ static int end_op(struct snt_op *op, enum snt_cancel how, int reason)
 {
 	int ret;
 
+	if (op->flags & SNT__OP_CLOSE)
+		return end_close(op, how, reason);
 	if (is_op_lost(op)) {
 		snt__op_unlist(op);
 		snt__op_end(op, op->reason ? op->reason : reason);
 		return 0;
 	}
-
-	if (op->flags & SNT__OP_CLOSE)
-		return end_close(op, how, reason);
-	if (!op->cancel && !(op->flags & SNT__OP_RECV) &&
+	if (!op->cancel && !(op->flags & (SNT__OP_RECV | SNT__OP_LEFT)) &&
 	    snt__qp_cancel_waiting(op->qp, op->position)) {
 		op->cancel = how;
 		op->flags |= SNT__OP_NO_EFFECT;

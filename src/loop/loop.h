@@ -239,6 +239,9 @@ int snt__timer_open(struct snt_loop *loop);
 void snt__timer_set(struct snt_loop *loop);
 void snt__timer_forget_all(struct snt_loop *loop);
 
+/* op.c: its QP goes, between polling and passing on the completion of the op. */
+void snt__op_forget_qp(const struct snt_wc *wc);
+
 /* op.c: callbacks of ops that ended without a completion. */
 void snt__op_run_over(struct snt__round *run, int reserve);
 

@@ -127,6 +127,17 @@ void snt__op_complete(struct snt_op *op, const struct snt_wc *wc)
 		op->done(op);
 }
 
+void snt__op_forget_qp(const struct snt_wc *wc)
+{
+	struct snt_op *op = (struct snt_op *)(uintptr_t)wc->wr_id;
+
+	/* Others share CQs with ops, and have no QP. */
+	if (op->complete != snt__op_complete)
+		return;
+	op->qp = NULL;
+	op->flags |= SNT__OP_LEFT;
+}
+
 /*
  * Callbacks without a completion
  */

@@ -30,6 +30,7 @@ enum snt__op_flags {
 	SNT__OP_QUEUED = 1 << 7, /* in the loop's list of ops that have callbacks due */
 	SNT__OP_TOLD = 1 << 8,	 /* `done` has begun, `released` has not */
 	SNT__OP_GROUPED = 1 << 9,
+	SNT__OP_LEFT = 1 << 10, /* its QP is gone, its completion about to come */
 };
 
 /* What the end of an op has to look at, apart from its timer; of most ops nothing. */

@@ -128,16 +128,21 @@ static void park_cq(struct snt__round *run, struct snt_cq *cq)
 	cq->notify.idle = snt__serve_soon;
 }
 
-/* Returns the number of completions. */
+/* Returns the number of completions; the caller then sets `passing` to NULL, unless the CQ is
+ * gone. */
 static int serve_ops(struct snt__round *run, struct snt_cq *cq, int max)
 {
 	struct snt_wc wc[BATCH];
 	int count = snt__cq_poll(cq, wc, max < BATCH ? max : BATCH);
+	struct snt__passing passing = { wc, wc + (count > 0 ? count : 0),
+					snt__op_forget_qp };
 
-	for (int i = 0; i < count; i++) {
-		struct snt_op *op = (struct snt_op *)(uintptr_t)wc[i].wr_id;
+	cq->notify.passing = &passing;
+	while (passing.next < passing.end) {
+		const struct snt_wc *at = passing.next++;
+		struct snt_op *op = (struct snt_op *)(uintptr_t)at->wr_id;
 
-		op->complete(op, &wc[i]);
+		op->complete(op, at);
 	}
 	run->count += count > 0 ? count : 0;
 	run->left -= count > 0 ? count : 0;
@@ -168,6 +173,7 @@ static void serve_cq(struct snt__round *run, struct snt_cq *cq, int max)
 	if (gone || run->gone)
 		return;
 	cq->notify.gone = NULL;
+	cq->notify.passing = NULL;
 	if (count < 0) {
 		fail_round(run, cq, count);
 		return;
@@ -237,6 +243,7 @@ void snt__serve_now(struct snt_cq *cq)
 {
 	while (!cq->notify.failed && serve_ops(cq->loop->run, cq, BATCH) > 0)
 		cq->notify.stale = true;
+	cq->notify.passing = NULL;
 }
 
 int snt_cq_set_ready_handler(struct snt_cq *cq,

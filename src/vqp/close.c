@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "util/err.h"
+#include "vqp/cq.h"
 #include "vqp/lane_set.h"
 #include "vqp/marker.h"
 #include "vqp/ready_list.h"
@@ -59,6 +60,35 @@ static int end_connected_lane(struct snt_qp *qp, struct snt__lane *lane)
 	qp->markers++;
 	snt__lane_mark(lane, SNT__MARKER_CLOSE);
 	return 0;
+}
+
+bool snt__qp_has_lost(const struct snt_qp *qp, enum snt__queue queue)
+{
+	const struct snt_cq *cq = queue == SNT__QUEUE_SEND ? qp->cq : qp->recv_cq;
+
+	return qp->closing && cq->unpollable;
+}
+
+bool snt__qp_is_lost(const struct snt_qp *qp)
+{
+	return qp->closing &&
+	       (!qp->all_ended || snt__qp_has_lost(qp, SNT__QUEUE_SEND) ||
+		snt__qp_has_lost(qp, SNT__QUEUE_RECV));
+}
+
+static void leave_passing(const struct snt__passing *passing, uint32_t num)
+{
+	if (!passing)
+		return;
+	for (const struct snt_wc *wc = passing->next; wc < passing->end; wc++)
+		if (wc->qp_num == num)
+			passing->forget_qp(wc);
+}
+
+void snt__qp_leave_passing(const struct snt_qp *qp)
+{
+	leave_passing(qp->cq->notify.passing, qp->num);
+	leave_passing(qp->recv_cq->notify.passing, qp->num);
 }
 
 int snt_qp_close(struct snt_qp *qp, uint64_t wr_id)

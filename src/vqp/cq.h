@@ -27,6 +27,12 @@ struct snt__physical {
 	struct snt_cq *owner;
 };
 
+/* Completions that the layer above has polled and is about to pass on. */
+struct snt__passing {
+	const struct snt_wc *next, *end;
+	void (*forget_qp)(const struct snt_wc *wc); /* its QP goes */
+};
+
 /* What a CQ keeps for the thread that sleeps until it has something: notify.h. */
 struct snt__notify {
 	bool events; /* the physical CQs have channels */
@@ -42,6 +48,7 @@ struct snt__notify {
 	bool stale;  /* a look may have found a CQE whose event is still to come */
 	bool failed; /* it can no longer be polled */
 	bool *gone;  /* set when the CQ is destroyed */
+	const struct snt__passing *passing; /* NULL: nothing */
 	struct snt__link pending;
 	void (*ready)(void *arg, struct snt_cq *cq); /* of the program */
 	void *ready_arg;

@@ -13,6 +13,7 @@
 #include "util/lines.h"
 #include "util/opts.h"
 #include "vqp/balance.h"
+#include "vqp/close.h"
 #include "vqp/cq.h"
 #include "vqp/cq_create.h"
 #include "vqp/cq_physical.h"
@@ -549,20 +550,13 @@ int snt_qp_create_with_cq(struct snt_ctx *ctx, const struct snt_cq_opts *cq_opts
 	return 0;
 }
 
-/* It was to be closed, but its device is gone and will never report the end. */
-static bool is_qp_lost(const struct snt_qp *qp)
-{
-	return qp->closing &&
-	       (!qp->all_ended || qp->cq->unpollable || qp->recv_cq->unpollable);
-}
-
 int snt_qp_destroy(struct snt_qp *qp)
 {
 	int ret;
 
 	if (!qp)
 		return 0;
-	if (qp->connected && !qp->closed_reported && !is_qp_lost(qp))
+	if (!snt__qp_is_over(qp))
 		return snt__fail(EBUSY,
 				 "QP %u is connected; close it, and poll until "
 				 "SNT_OP_CLOSED",
@@ -576,6 +570,7 @@ int snt_qp_destroy(struct snt_qp *qp)
 	if (ret)
 		return ret;
 	snt__qp_abandon(qp);
+	snt__qp_leave_passing(qp);
 	if (qp->srq)
 		snt__srq_leave(qp);
 	snt__cq_forget(qp->cq, &qp->send_ready);

@@ -10,6 +10,7 @@
 #include "util/err.h"
 #include "util/opts.h"
 #include "vqp/balance.h"
+#include "vqp/close.h"
 #include "vqp/dqplb.h"
 #include "vqp/lane_set.h"
 #include "vqp/options.h"
@@ -125,6 +126,7 @@ int snt_qp_reset(struct snt_qp *qp)
 	if (ret)
 		return ret;
 	snt__qp_abandon(qp);
+	snt__qp_leave_passing(qp);
 	snt__cq_forget(qp->cq, &qp->send_ready);
 	snt__cq_forget(qp->recv_cq, &qp->recv_ready);
 	ret = snt__qp_begin(qp);

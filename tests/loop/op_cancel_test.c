@@ -615,6 +615,49 @@ static void ops_of_a_cq_that_broke(void **state)
 	}
 }
 
+/* The QP whose ops end in one batch with SNT_OP_CLOSED, and those behind the first. */
+static struct snt_qp *closed_qp;
+static struct snt_op *last_ops;
+
+static void destroy_and_cancel(struct snt_op *op)
+{
+	loop_done(op);
+	assert_success(snt_qp_destroy(closed_qp));
+	assert_success(snt_op_cancel(&last_ops[0], SNT_CANCEL_DETACH));
+	assert_success(snt_op_cancel(&last_ops[1], SNT_CANCEL_ABORT));
+	assert_error(snt_op_cancel(&last_ops[2], SNT_CANCEL_ABORT), EOPNOTSUPP,
+		     "closing");
+	assert_success(snt_op_cancel(&last_ops[2], SNT_CANCEL_DETACH));
+}
+
+static void ops_of_a_batch_may_outlive_their_qp(void **state)
+{
+	(void)state;
+	for (int lanes = 0; lanes < 3; lanes++) {
+		struct loop_opts opts = { .ops = SNT_CQ_OPS_EVENTS,
+					  .qp = { .lanes = lanes } };
+		struct loop_pair *pair = loop_pair_open(&opts);
+		struct loop_end *end = &pair->end[0];
+		struct snt_op op[4] = { { .done = destroy_and_cancel },
+					{ .done = loop_done },
+					{ .done = loop_done },
+					{ .done = loop_done } };
+
+		closed_qp = end->qp;
+		last_ops = &op[1];
+		for (int i = 0; i < 3; i++)
+			assert_success(loop_write(pair, 0, &op[i], 0, 64));
+		assert_success(snt_op_close(end->qp, &op[3]));
+		loop_pair_run(pair);
+		assert_int_equal(snt_loop_dispatch(end->loop, 0), 4);
+		assert_int_equal(loop_done_count, 4);
+		for (int i = 1; i < 4; i++)
+			assert_int_equal(op[i].result, -ECANCELED);
+		end->qp = NULL;
+		loop_pair_close(pair);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -634,6 +677,7 @@ int main(void)
 		cmocka_unit_test(a_storm_of_deadlines),
 		cmocka_unit_test(every_op_has_one_end),
 		cmocka_unit_test(ops_of_a_cq_that_broke),
+		cmocka_unit_test(ops_of_a_batch_may_outlive_their_qp),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
