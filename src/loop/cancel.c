@@ -123,7 +123,7 @@ bool snt__op_try_cancel(struct snt_op *op, enum snt_cancel how)
 	struct snt__err_kept kept;
 	bool ended;
 
-	if (op->state != SNT__OP_POSTED || (int)how <= op->cancel)
+	if (op->state != SNT__OP_POSTED || ((int)how <= op->cancel && !is_op_lost(op)))
 		return false;
 	snt__err_keep(&kept);
 	ended = end_somehow(op, how, -ECANCELED);

@@ -263,6 +263,32 @@ static void callbacks_cannot_wait_for_groups(void **state)
 	loop_pair_close(pair);
 }
 
+/* As loop.h says: close, cancel, dispatch, destroy. */
+static void a_group_of_a_cq_that_broke(void **state)
+{
+	struct loop_pair *pair = open_pair();
+	struct loop_end *end = &pair->end[0];
+	struct snt_op_group group = { .done = group_done };
+	struct snt_op op[OPS] = { { 0 } }, close = { .done = loop_done };
+
+	(void)state;
+	write_all(pair, &group, op);
+	assert_int_equal(snt_op_group_cancel(&group, SNT_CANCEL_DETACH), OPS);
+	scripted_fail_poll(snt_cq_physical(end->cq, 0, NULL), 1);
+	loop_pair_run(pair);
+	assert_error(snt_loop_dispatch(end->loop, 0), EIO, "cannot be polled");
+	assert_success(snt_op_close(end->qp, &close));
+	assert_int_equal(snt_op_group_cancel(&group, SNT_CANCEL_DETACH), OPS);
+	assert_int_equal(snt_op_group_cancel(&group, SNT_CANCEL_DETACH), 0);
+	assert_success(snt_op_cancel(&close, SNT_CANCEL_DETACH));
+	assert_int_equal(snt_loop_dispatch(end->loop, 0), OPS + 1);
+	assert_int_equal(groups_done, 1);
+	assert_int_equal(group.result, -ECANCELED);
+	assert_success(snt_qp_destroy(end->qp));
+	end->qp = NULL;
+	loop_pair_close(pair);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -275,6 +301,7 @@ int main(void)
 		cmocka_unit_test(an_op_may_stay_in_its_group),
 		cmocka_unit_test(a_group_may_be_freed_with_its_ops),
 		cmocka_unit_test(callbacks_cannot_wait_for_groups),
+		cmocka_unit_test(a_group_of_a_cq_that_broke),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
