@@ -515,6 +515,9 @@ static int set_up_conn(struct snt_conn *conn, const struct snt_endpoint *endpoin
 		ret = find_source_address(conn, endpoint);
 	if (ret)
 		return ret;
+	ret = snt__endpoint_check_name(endpoint->name);
+	if (ret)
+		return ret;
 	if (endpoint->name)
 		memcpy(conn->offer.name, endpoint->name, strlen(endpoint->name));
 	conn->carrier_kind = endpoint->carrier;

@@ -30,7 +30,7 @@ static int check_endpoint_secret(const void *secret, size_t length)
 	return 0;
 }
 
-static int check_name(const char *name)
+int snt__endpoint_check_name(const char *name)
 {
 	if (!name || (name[0] && strlen(name) < SNT_NAME_MAX))
 		return 0;
@@ -73,7 +73,5 @@ int snt__endpoint_import(const struct snt_endpoint *user, struct snt_endpoint *e
 				 "snt_endpoint.carrier is %u, which is not a carrier",
 				 endpoint->carrier);
 	ret = check_endpoint_secret(endpoint->secret, endpoint->secret_length);
-	if (!ret)
-		ret = check_name(endpoint->name);
 	return ret ? ret : check_detect_time(endpoint->detect_ns);
 }

@@ -9,4 +9,7 @@
 int snt__endpoint_import(const struct snt_endpoint *user,
 			 struct snt_endpoint *endpoint);
 
+/* Of the end that connects. */
+int snt__endpoint_check_name(const char *name);
+
 #endif
