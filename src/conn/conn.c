@@ -13,7 +13,7 @@
 #include "util/assert.h"
 #include "util/err.h"
 #include "util/opts.h"
-#include "vqp/cq.h"
+#include "vqp/close.h"
 #include "vqp/qp.h"
 
 #define MS_NS	       UINT64_C(1000000)
@@ -21,6 +21,7 @@
 #define BACK_OFF_MAX   (10000 * MS_NS)
 #define ADDRESSES_MAX  4
 #define POLL_NS	       MS_NS
+#define LOST_POLL_NS   (10 * MS_NS)
 
 void snt__conn_enter(struct snt_conn *conn, enum snt__conn_state state)
 {
@@ -51,6 +52,13 @@ static void on_conn_qp_closed(struct snt_op *op)
 	snt__conn_loop_add_work(conn->conn_loop, &conn->worker);
 }
 
+/* No completion will report that the QP is closed. */
+static void end_lost_close(struct snt_conn *conn)
+{
+	if (snt_op_pending(&conn->close_op) && snt__qp_is_lost(conn->qp))
+		snt_op_cancel(&conn->close_op, SNT_CANCEL_DETACH);
+}
+
 static void close_conn_qp(struct snt_conn *conn)
 {
 	if (!conn->qp || !conn->qp->connected || conn->qp_closing)
@@ -62,9 +70,6 @@ static void close_conn_qp(struct snt_conn *conn)
 		snt_op_close(conn->qp, &conn->close_op);
 	else
 		snt_qp_close(conn->qp, conn->close_wr_id);
-	/* No completion will report that it is closed. */
-	if (conn->qp->cq->unpollable && snt_op_pending(&conn->close_op))
-		snt_op_cancel(&conn->close_op, SNT_CANCEL_DETACH);
 }
 
 static void close_carrier(struct snt_conn *conn)
@@ -94,6 +99,18 @@ void snt__conn_shut(struct snt_conn *conn)
 	snt__probing_close(conn->probing);
 	conn->probing = NULL;
 	close_conn_qp(conn);
+}
+
+int snt__conn_drop_qp(struct snt_conn *conn)
+{
+	int ret = snt_qp_destroy(conn->qp);
+
+	if (ret)
+		return ret;
+	conn->qp = NULL;
+	conn->qp_closing = false;
+	conn->broken_at = 0;
+	return 0;
 }
 
 /* Can another attempt succeed? */
@@ -142,6 +159,17 @@ static void try_later(struct snt_conn *conn)
 	snt_timer_start(conn->conn_loop->loop, &conn->timer, back_off(conn));
 }
 
+/* The last attempt ended before, for another reason, and there is no peer to tell. */
+static void end_without_attempt(struct snt_conn *conn, int error, const char *text)
+{
+	snt_timer_stop(&conn->timer);
+	conn->hs.error = error;
+	conn->hs.by_peer = false;
+	snprintf(conn->hs.text, sizeof(conn->hs.text), "%s", text);
+	conn->events |= 1u << SNT_CONN_OVER;
+	snt__conn_loop_add_work(conn->conn_loop, &conn->worker);
+}
+
 static int start_attempt(struct snt_conn *conn);
 
 /* The QP of the last attempt must be destroyed first, which may need the program's
@@ -150,24 +178,18 @@ static void try_connecting_again(struct snt_conn *conn)
 {
 	int ret;
 
-	if (conn->qp && conn->qp->connected && !conn->qp->closed_reported) {
+	if (conn->qp && !snt__qp_is_over(conn->qp)) {
 		snt_timer_start(conn->conn_loop->loop, &conn->timer, POLL_NS);
 		return;
 	}
 	snt__conn_enter(conn, SNT__CONN_ATTEMPT);
-	ret = snt_qp_destroy(conn->qp);
-	if (!ret) {
-		conn->qp = NULL;
-		conn->qp_closing = false;
-		conn->broken_at = 0;
+	ret = snt__conn_drop_qp(conn);
+	if (!ret)
 		ret = start_attempt(conn);
-	}
 	if (!ret)
 		return;
 	snt__conn_fail(conn, SNT__END_FAILED, ret, snt_err_text());
-	conn->hs.error = ret;
-	conn->events |= 1u << SNT_CONN_OVER;
-	snt__conn_loop_add_work(conn->conn_loop, &conn->worker);
+	end_without_attempt(conn, ret, snt_err_text());
 }
 
 /*
@@ -182,11 +204,21 @@ static int call_program(struct snt_conn *conn, enum snt_conn_event event)
 	return 1;
 }
 
+/* on_conn_qp_closed() comes back to tell_over(). Nothing reports that a CQ can no longer be
+ * polled. */
+static void await_qp_closed(struct snt_conn *conn)
+{
+	end_lost_close(conn);
+	snt_timer_start(conn->conn_loop->loop, &conn->timer, LOST_POLL_NS);
+}
+
 static int tell_over(struct snt_conn *conn)
 {
 	snt__conn_shut(conn);
-	if (snt_op_pending(&conn->close_op))
-		return 0; /* on_conn_qp_closed() comes back here */
+	if (snt_op_pending(&conn->close_op)) {
+		await_qp_closed(conn);
+		return 0;
+	}
 	if (!conn->programs || snt__linked(&conn->in_requests)) {
 		snt__conn_free(conn);
 		return 0;
@@ -266,14 +298,18 @@ static void timer_fired(struct snt_timer *timer)
 {
 	struct snt_conn *conn = timer->arg;
 
+	if (snt_op_pending(&conn->close_op)) {
+		await_qp_closed(conn);
+		return;
+	}
 	if (conn->state == SNT__CONN_PAUSING) {
 		try_connecting_again(conn);
 		return;
 	}
 	if (conn->state == SNT__CONN_AWAITING) {
-		conn->hs.error = -ETIMEDOUT;
-		conn->events |= 1u << SNT_CONN_OVER;
-		snt__conn_loop_add_work(conn->conn_loop, &conn->worker);
+		end_without_attempt(conn, -ETIMEDOUT,
+				    "timed out waiting for the other end's attempt, "
+				    "which is the one that counts");
 		return;
 	}
 	if (conn->lookup)
@@ -650,15 +686,12 @@ int snt_conn_abort(struct snt_conn *conn, const char *text)
 		return snt__fail(ENOTCONN, "the connection is over already: %s",
 				 conn->hs.text);
 	conn->retries = 0;
+	text = text ? text : "it is aborted";
 	if (snt__conn_is_idle(conn)) {
-		snt_timer_stop(&conn->timer);
-		conn->hs.error = -ECANCELED;
-		conn->events |= 1u << SNT_CONN_OVER;
-		snt__conn_loop_add_work(conn->conn_loop, &conn->worker);
+		end_without_attempt(conn, -ECANCELED, text);
 		return 0;
 	}
-	snt__handshake_end(&conn->hs, SNT__END_ABORTED, -ECANCELED,
-			   text ? text : "it is aborted", NULL, 0);
+	snt__handshake_end(&conn->hs, SNT__END_ABORTED, -ECANCELED, text, NULL, 0);
 	snt__conn_step(conn);
 	return 0;
 }
@@ -666,8 +699,6 @@ int snt_conn_abort(struct snt_conn *conn, const char *text)
 /* No device may use it any more. */
 static int release_qp(struct snt_conn *conn)
 {
-	int ret;
-
 	if (!conn->qp)
 		return 0;
 	if (conn->qp->connected && !conn->qp_closing)
@@ -675,15 +706,11 @@ static int release_qp(struct snt_conn *conn)
 				 "the connection is not over; disconnect or abort it "
 				 "before destroying it");
 	if (snt_op_pending(&conn->close_op)) {
-		if (conn->qp->cq->unpollable)
-			snt_op_cancel(&conn->close_op, SNT_CANCEL_DETACH);
+		end_lost_close(conn);
 		return snt__fail(EBUSY,
 				 "the connection's QP is being closed; dispatch");
 	}
-	ret = snt_qp_destroy(conn->qp);
-	if (!ret)
-		conn->qp = NULL;
-	return ret;
+	return snt__conn_drop_qp(conn);
 }
 
 int snt_conn_destroy(struct snt_conn *conn)

@@ -165,6 +165,9 @@ bool snt__simultaneous_open(struct snt_conn *conn);
 /* simultaneous_open.c: for an attempt that is over: wait for the other end's? */
 bool snt__simultaneous_awaits(struct snt_conn *conn);
 
+/* conn.c: destroys the QP, if there is one, for another attempt or for good. */
+int snt__conn_drop_qp(struct snt_conn *conn);
+
 /* conn.c: releases everything that an attempt created, but not the connection. */
 void snt__conn_shut(struct snt_conn *conn);
 

@@ -393,7 +393,7 @@ static void set_handshake_timer(struct snt_conn *conn)
 	bool drains = conn->state == SNT__CONN_LEAVING &&
 		      conn->hs.state == SNT__HS_UP && !conn->hs.bye_sent;
 
-	if (snt__conn_is_idle(conn))
+	if (snt__conn_is_idle(conn) || snt_op_pending(&conn->close_op))
 		return;
 	if (conn->state == SNT__CONN_LEAVING && conn->hs.state == SNT__HS_UP &&
 	    due > conn->leave_by)

@@ -10,13 +10,15 @@
 #include <string.h>
 
 #include "conn/conn.h"
-#include "vqp/qp.h"
+#include "vqp/close.h"
 
-/* Not established, nor about to be. */
+/* Not established, nor about to be: with a QP that is not connected, or of an attempt before. */
 static bool may_be_taken_over(const struct snt_conn *conn)
 {
-	return (conn->state == SNT__CONN_ATTEMPT || snt__conn_is_idle(conn)) &&
-	       conn->hs.state != SNT__HS_UP;
+	if (snt__conn_is_idle(conn))
+		return true;
+	return conn->state == SNT__CONN_ATTEMPT && conn->hs.state != SNT__HS_UP &&
+	       !(conn->qp && conn->qp->connected);
 }
 
 static struct snt_conn *find_own_attempt(const struct snt_conn *conn)
@@ -30,7 +32,6 @@ static struct snt_conn *find_own_attempt(const struct snt_conn *conn)
 			snt__container(at, struct snt_conn, in_meetings);
 
 		if (ours->meet == conn->listener && may_be_taken_over(ours) &&
-		    !(ours->qp && ours->qp->connected) &&
 		    !strcmp(ours->offer.name, conn->hs.theirs.name))
 			return ours;
 	}
@@ -43,7 +44,7 @@ bool snt__simultaneous_expected(const struct snt_conn *conn)
 	       find_own_attempt(conn);
 }
 
-/* Drops what our attempt has created so far; a QP may exist, but is not connected. */
+/* Drops what our attempt has created so far. */
 static bool give_up_own(struct snt_conn *ours)
 {
 	if (!snt__handshake_over(&ours->hs)) {
@@ -52,10 +53,7 @@ static bool give_up_own(struct snt_conn *ours)
 		snt__conn_step(ours);
 	}
 	snt__conn_shut(ours);
-	if (snt_qp_destroy(ours->qp))
-		return false;
-	ours->qp = NULL;
-	return true;
+	return !snt__conn_drop_qp(ours);
 }
 
 /* Takes over everything of the incoming connection. */
@@ -71,8 +69,10 @@ static void take_over_incoming(struct snt_conn *ours, struct snt_conn *theirs)
 	ours->peer = theirs->peer;
 	ours->events = 0;
 	ours->due = 0;
-	if (ours->state != SNT__CONN_ATTEMPT)
+	if (ours->state != SNT__CONN_ATTEMPT) {
+		ours->began_at = theirs->began_at;
 		snt__conn_enter(ours, SNT__CONN_ATTEMPT);
+	}
 	theirs->carrier = NULL;
 	snt__conn_free(theirs);
 	snt__handshake_accept(&ours->hs, &ours->offer);
@@ -92,6 +92,12 @@ bool snt__simultaneous_open(struct snt_conn *conn)
 	if (conn->hs.peer_hello.identity < conn->conn_loop->identity) {
 		snt__conn_fail(conn, SNT__END_MEET, -EALREADY,
 			       "this end's attempt is the one that counts");
+		return false;
+	}
+	if (ours->qp && !snt__qp_is_over(ours->qp)) {
+		snt__conn_fail(conn, SNT__END_RESOURCES, -EBUSY,
+			       "the QP of the connection that was lost is still being "
+			       "closed");
 		return false;
 	}
 	if (give_up_own(ours))
