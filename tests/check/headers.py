@@ -52,12 +52,16 @@ def tested_code() -> dict:
     return {header: "\n\n".join(parts) for header, parts in found.items()}
 
 
-def code_problems(header, tested: str):
+def too_long(code: str) -> list:
+    lines = len(code.splitlines())
+    return [f"{lines} lines; {CODE_LINES_MAX} are enough"] if lines > CODE_LINES_MAX else []
+
+
+def code_problems(header, tested: str) -> list:
     code = first_code(header)
     if code != tested:
-        yield f"{name(header)} and the test that has its code differ"
-    if len(code.split("\n")) > CODE_LINES_MAX:
-        yield f"{len(code.split(chr(10)))} lines; {CODE_LINES_MAX} are enough"
+        return [f"{name(header)} and the test that has its code differ"]
+    return too_long(code)
 
 
 def missing(compiler: str, header) -> list:
@@ -162,7 +166,6 @@ EXAMPLES = {
     "loop.h": "struct snt_ctx *ctx, int epoll, void (*use)(struct snt_loop *loop)",
     "stream.h": "struct snt_loop *loop, bool serves",
 }
-EXAMPLE_LINES_MAX = 20
 EXAMPLE_PROGRAM = """#include <stdbool.h>
 #include <sys/epoll.h>
 #include <sennit/@>
@@ -176,31 +179,16 @@ void example(@)
 """
 
 
-def example_of(header) -> list:
-    """The first lines in the header's first comment that are indented by a tab."""
-    lines = []
-    for line in header.read_text().splitlines():
-        if line.startswith(" *\t") or (lines and line == " *"):
-            lines.append(line[2:])
-        elif lines:
-            break
-    while lines and not lines[-1]:
-        lines.pop()
-    return lines
-
-
 def example_problems(c: str, header, parameters: str) -> list:
-    lines = example_of(header)
-    if len(lines) > EXAMPLE_LINES_MAX:
-        return [f"{len(lines)} lines; {EXAMPLE_LINES_MAX} are enough"]
+    code = first_code(header)
     source = EXAMPLE_PROGRAM
-    for part in (header.name, parameters, parameters, "\n".join(lines) + "\n"):
+    for part in (header.name, parameters, parameters, code + "\n"):
         source = source.replace("@", part, 1)
     done = subprocess.run(
         [c, "-x", "c", "-std=c99", "-D_GNU_SOURCE", *WARNINGS, "-fsyntax-only",
          "-I", str(ROOT / "include"), "-"],
         input=source, capture_output=True, text=True)
-    return [done.stderr] if done.returncode else []
+    return [done.stderr] if done.returncode else too_long(code)
 
 
 def main() -> None:
@@ -216,7 +204,7 @@ def main() -> None:
                          example_problems(c, header, EXAMPLES[header.name]))
     for header, tested in tested_code().items():
         report.check(f"the code of {header} is tested",
-                     list(code_problems(ROOT / "include/sennit" / header, tested)))
+                     code_problems(ROOT / "include/sennit" / header, tested))
     for header in files("include/sennit/adapters/*.h"):
         check_adapter(report, c, cxx, header)
     check_init(report, c, cxx)
