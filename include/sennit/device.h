@@ -125,6 +125,8 @@ struct snt_device_stats {
 	uint32_t receive_buffer;
 	uint32_t receive_buffer_wanted;
 	uint64_t lost_by_fault; /* packets that snt_device_fail() has lost */
+	uint64_t
+		probes; /* of the resends: sent to ask a silent peer what it has received */
 };
 
 /**

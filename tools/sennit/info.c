@@ -159,11 +159,11 @@ static json_t *json_stats(const struct snt_device *device)
 
 	if (snt_device_query_stats(device, &stats))
 		return json_null();
-	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "packets_in",
-			 (json_int_t)stats.packets_in, "packets_out",
+	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
+			 "packets_in", (json_int_t)stats.packets_in, "packets_out",
 			 (json_int_t)stats.packets_out, "resends",
-			 (json_int_t)stats.resends, "timeouts",
-			 (json_int_t)stats.timeouts, "duplicates",
+			 (json_int_t)stats.resends, "probes", (json_int_t)stats.probes,
+			 "timeouts", (json_int_t)stats.timeouts, "duplicates",
 			 (json_int_t)stats.duplicates, "out_of_order",
 			 (json_int_t)stats.out_of_order, "drops",
 			 (json_int_t)stats.drops, "receive_buffer",

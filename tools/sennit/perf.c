@@ -301,7 +301,7 @@ static void show_note(const char *note)
 
 static void show_notes(const struct session *session)
 {
-	char loss[PERF_LOSS_NOTE], advice[LOSS_TEXT];
+	char loss[LOSS_NOTE], advice[LOSS_TEXT];
 
 	show_note(perf_path_note(session->results, session->count));
 	show_note(perf_loss_note(session->results, session->count, loss));

@@ -48,9 +48,9 @@ static json_t *host_json(const struct perf_hello *hello)
 
 static json_t *loss_json(const struct loss *loss)
 {
-	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "resends",
-			 json_whole(loss->resends), "timeouts",
-			 json_whole(loss->timeouts), "duplicates",
+	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "resends",
+			 json_whole(loss->resends), "probes", json_whole(loss->probes),
+			 "timeouts", json_whole(loss->timeouts), "duplicates",
 			 json_whole(loss->duplicates), "out_of_order",
 			 json_whole(loss->out_of_order), "drops",
 			 json_whole(loss->drops), "receive_buffer",

@@ -104,37 +104,13 @@ static struct loss sum_losses(const struct perf_result *results, int count, bool
 	return loss;
 }
 
-/* What came twice had not been lost: the peer was slow. */
-static bool is_lossless(const struct loss *from, const struct loss *to)
-{
-	return from->resends <= to->duplicates && !to->out_of_order && !to->drops;
-}
-
-static int say_loss(char *buffer, size_t size, const char *end, const struct loss *loss)
-{
-	return snprintf(buffer, size,
-			"%s sent %llu packets again and waited %llu times, its sockets "
-			"dropped %llu, %llu came out of order and %llu twice",
-			end, (unsigned long long)loss->resends,
-			(unsigned long long)loss->timeouts,
-			(unsigned long long)loss->drops,
-			(unsigned long long)loss->out_of_order,
-			(unsigned long long)loss->duplicates);
-}
-
 const char *perf_loss_note(const struct perf_result *results, int count,
-			   char buffer[PERF_LOSS_NOTE])
+			   char buffer[LOSS_NOTE])
 {
 	struct loss client = sum_losses(results, count, false);
 	struct loss server = sum_losses(results, count, true);
-	int length;
 
-	if (is_lossless(&client, &server) && is_lossless(&server, &client))
-		return NULL;
-	length = say_loss(buffer, PERF_LOSS_NOTE, "loss: the client", &client);
-	say_loss(buffer + length, PERF_LOSS_NOTE - (size_t)length, "; the server",
-		 &server);
-	return buffer;
+	return loss_note(&client, &server, buffer);
 }
 
 const char *perf_buffer_note(const struct perf_result *results, int count, bool server,

@@ -25,9 +25,8 @@ const char *perf_title(char *buffer, const struct perf_case *c);
 const char *perf_heading(char *buffer, const struct perf_result *result);
 bool perf_same_heading(const struct perf_result *a, const struct perf_result *b);
 /* What was lost and sent again in these cases; NULL: nothing. */
-#define PERF_LOSS_NOTE 512
 const char *perf_loss_note(const struct perf_result *results, int count,
-			   char buffer[PERF_LOSS_NOTE]);
+			   char buffer[LOSS_NOTE]);
 /* What to do about the receive buffers of an end; NULL: nothing. */
 const char *perf_buffer_note(const struct perf_result *results, int count, bool server,
 			     char buffer[LOSS_TEXT]);

@@ -141,6 +141,7 @@ static void walk_use(struct cursor *cursor, struct perf_use *use)
 	walk_u64(cursor, &use->sent);
 	walk_u32(cursor, &use->paths);
 	walk_u64(cursor, &use->loss.resends);
+	walk_u64(cursor, &use->loss.probes);
 	walk_u64(cursor, &use->loss.timeouts);
 	walk_u64(cursor, &use->loss.duplicates);
 	walk_u64(cursor, &use->loss.out_of_order);

@@ -35,7 +35,7 @@
  * Instead of any answer there may be FAILED, after which the case is over.
  */
 
-#define PERF_VERSION   5
+#define PERF_VERSION   6
 #define PERF_HEADER    8
 #define PERF_BODY_MAX  4096
 #define PERF_TEXT_MAX  256 /* with its NUL */

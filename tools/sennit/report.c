@@ -30,7 +30,7 @@ static void write_host(const struct report *report, const char *what,
 
 static void write_loss_notes(const struct report *report)
 {
-	char loss[PERF_LOSS_NOTE], client[LOSS_TEXT], server[LOSS_TEXT];
+	char loss[LOSS_NOTE], client[LOSS_TEXT], server[LOSS_TEXT];
 	const char *notes[] = {
 		perf_loss_note(report->result, report->count, loss),
 		perf_buffer_note(report->result, report->count, false, client),

@@ -150,7 +150,7 @@ def text(value: str) -> bytes:
     return struct.pack(">H", len(value)) + value.encode()
 
 
-def frame(kind: int, body: bytes = b"", version: int = 5) -> bytes:
+def frame(kind: int, body: bytes = b"", version: int = 6) -> bytes:
     return HEADER.pack(len(body), version, kind) + body
 
 

@@ -49,9 +49,17 @@ static struct perf_message make(uint16_t type)
 		message.messages = UINT64_C(0x1122334455667788);
 		break;
 	case PERF_RESULT:
-		message.use = (struct perf_use){
-			1, 2, 3, 4, 5, 6, 7, 8, 9, 10, { 11, 12, 13, 14, 15, 16, 17 }
-		};
+		message.use = (struct perf_use){ 1,
+						 2,
+						 3,
+						 4,
+						 5,
+						 6,
+						 7,
+						 8,
+						 9,
+						 10,
+						 { 11, 12, 13, 14, 15, 16, 17, 18 } };
 		break;
 	case PERF_FAILED:
 		strcpy(message.text, "it did not work");

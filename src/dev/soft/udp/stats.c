@@ -46,6 +46,7 @@ void snt__udp_device_stats(struct snt__udp_device *device,
 	stats_out->receive_buffer = granted_buffer(&device->socket);
 	stats_out->receive_buffer_wanted = SNT__UDP_BUFFER;
 	stats_out->lost_by_fault = core.lost_by_fault;
+	stats_out->probes = core.probe_packets;
 }
 
 void snt__udp_lane_stats(struct snt__udp_device *device, struct ibv_qp *ibv_qp,
