@@ -11,7 +11,7 @@
 #include <string.h>
 #include <time.h>
 
-#define CASES_MAX      64
+#define CASES_MAX      128
 #define PASSES_MAX     9999
 #define PASSES_DEFAULT 501
 

@@ -98,6 +98,19 @@ void load_run_each(void *arg, unsigned count)
 	}
 }
 
+void load_run_single(void *arg, unsigned count)
+{
+	struct load *load = arg;
+	struct snt_wc wc;
+
+	for (unsigned i = 0; i < count; i++) {
+		snt_qp_post_send(load->qp, load->wr, 1);
+		while (!snt_cq_poll(load->cq, &wc, 1))
+			;
+		bench_use(&wc);
+	}
+}
+
 void raw_make(struct raw *raw, struct raw_opts opts)
 {
 	const struct snt_control *control = snt_device_control(ground.device);

@@ -54,6 +54,8 @@ void load_make(struct load *load, struct load_opts opts);
 /* All WRs by one call, or one by one; then polled, 32 at a time. */
 void load_run(void *arg, unsigned count);
 void load_run_each(void *arg, unsigned count);
+/* One WR in flight: what a program that waits for each pays. */
+void load_run_single(void *arg, unsigned count);
 
 /* The same physical WRs as a careful engineer posts them: one by one, fields
  * assigned, nothing cleared that is not read, and each polled. */
@@ -78,6 +80,7 @@ void raw_run(void *arg, unsigned count);
 
 /* What each file adds. */
 void add_writes(struct bench *bench);
+void add_dead(struct bench *bench);
 void add_receives(struct bench *bench);
 void add_polls(struct bench *bench);
 void add_many(struct bench *bench);

@@ -13,6 +13,7 @@ int main(int argc, char **argv)
 
 	ground_lay();
 	add_writes(bench);
+	add_dead(bench);
 	add_receives(bench);
 	add_polls(bench);
 	add_many(bench);

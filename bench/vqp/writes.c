@@ -66,20 +66,6 @@ static const struct row {
 
 #define ROW_COUNT (sizeof(rows) / sizeof(rows[0]))
 
-/* One WR in flight: what a program that waits for each pays. */
-static void run_single(void *arg, unsigned count)
-{
-	struct load *load = arg;
-	struct snt_wc wc;
-
-	for (unsigned i = 0; i < count; i++) {
-		snt_qp_post_send(load->qp, load->wr, 1);
-		while (!snt_cq_poll(load->cq, &wc, 1))
-			;
-		bench_use(&wc);
-	}
-}
-
 static void run_raw_single(void *arg, unsigned count)
 {
 	struct raw *raw = arg;
@@ -151,9 +137,12 @@ void add_writes(struct bench *bench)
 			   ROUNDS * load[i].wrs, row->raw_name);
 	}
 	bench_case(bench, "raw-single", run_raw_single, &raw[3], 1024, NULL);
-	bench_case(bench, "single-1lane", run_single, &load[0], 1024, "raw-single");
-	bench_case(bench, "single-tracked", run_single, &load[1], 1024, "raw-single");
-	bench_case(bench, "single-4lane", run_single, &load[3], 1024, "raw-single");
+	bench_case(bench, "single-1lane", load_run_single, &load[0], 1024,
+		   "raw-single");
+	bench_case(bench, "single-tracked", load_run_single, &load[1], 1024,
+		   "raw-single");
+	bench_case(bench, "single-4lane", load_run_single, &load[3], 1024,
+		   "raw-single");
 	add_backlog(bench, &backlog[0], "backlog-512frag", 512, NULL);
 	add_backlog(bench, &backlog[1], "backlog-1024frag", 1024, "backlog-512frag");
 	add_backlog(bench, &backlog[2], "backlog-4096frag", 4096, "backlog-512frag");

@@ -49,6 +49,9 @@ static bool retry_markers(struct snt_qp *qp)
 
 	for (uint32_t i = 0; i < qp->lane_count; i++)
 		again |= retry_marker(qp, &qp->lane[i]);
+	/* The QP goes on with its other lanes, as fast as before. */
+	if (!again && !qp->broken && !qp->closing && !qp->pass_through)
+		qp->lanes_ended = false;
 	return again;
 }
 

@@ -19,6 +19,9 @@ static void end_dead_lane(struct snt__lane *lane)
 		return;
 	lane->alive = false;
 	lane->chained = 0; /* still in the FIFO; the marker retires them */
+	/* When the QP breaks, a loop that posts to all lanes goes through all of them. */
+	if (lane->is_data && !qp->broken)
+		snt__lane_leave_turns(lane);
 	snt__lane_update(lane);
 	qp->lanes_alive -= lane->is_data;
 	snt__recv_update(qp);

@@ -71,7 +71,8 @@ struct snt__cause {
 struct snt__lane {
 	struct ibv_qp *qp;
 	struct snt_qp *owner;
-	struct snt__lane *after;   /* whose turn comes next; itself, if it takes none */
+	struct snt__lane
+		*after; /* whose turn comes next; itself, if it never took any */
 	struct ibv_send_wr *chain; /* each linked to the next, with its own SGEs */
 	struct snt__run *run;	   /* a ring, from run_head to run_tail */
 	uint32_t run_mask;

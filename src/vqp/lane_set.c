@@ -27,22 +27,38 @@ void snt__qp_retag(struct snt_qp *qp)
 void snt__lane_update(struct snt__lane *lane)
 {
 	struct snt_qp *qp = lane->owner;
+	const struct snt__lane *each = qp->turn;
 
 	lane->limit = lane->alive ? lane->depth : 0;
-	qp->lane_limit = UINT32_MAX;
-	for (uint32_t i = 0; i < qp->data_lanes; i++)
-		if (qp->lane[i].limit < qp->lane_limit)
-			qp->lane_limit = qp->lane[i].limit;
+	qp->lane_limit = each->limit;
+	while ((each = each->after) != qp->turn)
+		if (each->limit < qp->lane_limit)
+			qp->lane_limit = each->limit;
 }
 
 void snt__qp_use_lanes(struct snt_qp *qp, uint32_t count)
 {
-	qp->data_lanes = count;
+	qp->data_lanes = qp->in_turn = count;
 	qp->turn = qp->lane;
 	for (uint32_t i = 0; i < qp->lane_count; i++)
 		qp->lane[i].after = &qp->lane[i];
 	for (uint32_t i = 0; i < count; i++)
 		qp->lane[i].after = &qp->lane[i + 1 < count ? i + 1 : 0];
+}
+
+void snt__lane_leave_turns(struct snt__lane *lane)
+{
+	struct snt_qp *qp = lane->owner;
+	struct snt__lane *before = lane;
+
+	if (qp->in_turn == 1)
+		return;
+	while (before->after != lane)
+		before = before->after;
+	before->after = lane->after;
+	if (qp->turn == lane)
+		qp->turn = lane->after;
+	qp->in_turn--;
 }
 
 /* The lanes that were created are in use, until a peer has fewer. */

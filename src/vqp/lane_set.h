@@ -19,6 +19,10 @@ void snt__qp_retag(struct snt_qp *qp);
 /* The first `count` data lanes take turns. */
 void snt__qp_use_lanes(struct snt_qp *qp, uint32_t count);
 
+/* A data lane that has died takes no more turns, unless it is the last one. It still
+ * points to the lane after it, so that a loop over lanes in which it died can go on. */
+void snt__lane_leave_turns(struct snt__lane *lane);
+
 /* All lanes that were created are to be used. */
 void snt__qp_use_all(struct snt_qp *qp);
 

@@ -83,7 +83,7 @@ static __attribute__((noinline)) int post_shares(struct snt_qp *qp,
 						 uint32_t verb)
 {
 	const uint64_t size = qp->fragment_size, length = wr->sge->length;
-	const uint32_t lanes = qp->data_lanes, position = qp->tail;
+	const uint32_t lanes = qp->in_turn, position = qp->tail;
 	uint32_t count = snt__fragment_count(qp, length);
 	uint32_t each = count / lanes, more = count % lanes;
 	uint32_t shares = each ? lanes : more, last = (more ? more : lanes) - 1;
@@ -102,7 +102,7 @@ static __attribute__((noinline)) int post_shares(struct snt_qp *qp,
 	if (each + !!more > SNT__CHAIN_MAX || !snt__spread_fits(qp, each, more, 0))
 		return snt__qp_post_many(qp, wr, 1);
 	take_single_slot(qp, wr, count);
-	qp->turn = snt__lane_later(qp, lane, more);
+	qp->turn = snt__lane_later(lane, more);
 	for (uint32_t i = 0; i < shares; i++) {
 		uint32_t part = each + (i < more);
 		struct ibv_send_wr *end =

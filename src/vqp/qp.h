@@ -45,14 +45,16 @@ struct snt_qp {
 	uint32_t express_max;  /* SPRAY: bytes that go with a notification */
 	uint32_t read_end;     /* position after the last READ */
 	uint32_t data_lanes;   /* in use; may be fewer than were created */
-	uint32_t lane_limit;   /* the smallest of the data lanes' */
+	uint32_t in_turn;      /* data lanes that take turns: those alive, at least 1 */
+	uint32_t lane_limit;   /* the smallest of those that take turns */
 	uint32_t lane_count;
 	uint32_t lanes_alive;	/* data lanes */
 	uint32_t picks;		/* of lanes, by time */
 	struct snt__ids ids[2]; /* pass-through, by enum snt__queue */
 	uint32_t asked_end;	/* pass-through: position after the last WR that was
 				 * asked for */
-	bool lanes_ended;	/* some are killed or closed, and have markers */
+	bool lanes_ended; /* some were killed or closed: markers may be refused, and
+				 * the end of the QP may have to be reported */
 	uint64_t fragment_size;
 	uint32_t message_max; /* bytes that go out in one piece */
 	uint64_t simple_max;  /* most bytes of a WR on the fast path; 0: none may take

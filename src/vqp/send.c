@@ -14,7 +14,7 @@
 static __attribute__((noinline)) struct snt__lane *find_lane_with_room(
 	const struct snt_qp *qp, struct snt__lane *lane, uint32_t count)
 {
-	for (uint32_t tries = 0; tries < qp->data_lanes; tries++) {
+	for (uint32_t tries = 0; tries < qp->in_turn; tries++) {
 		if (snt__lane_has_room(lane, count))
 			return lane;
 		lane = lane->after;

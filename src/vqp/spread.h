@@ -94,34 +94,12 @@ static inline __attribute__((always_inline)) void snt__lane_build(
 	lane->chained += count;
 }
 
-/* The same for more than a chain holds. The last fragment stays in the chain. */
-static inline __attribute__((always_inline)) void snt__lane_add_share(
-	struct snt_qp *qp, struct snt__lane *lane, const struct snt__cut *cut,
-	uint32_t first, uint32_t count, bool sequenced)
+/* The lane so many turns later. */
+static inline struct snt__lane *snt__lane_later(struct snt__lane *lane, uint32_t turns)
 {
-	const uint32_t step = qp->data_lanes;
-
-	snt__qp_touch(qp, lane);
-	while (__builtin_expect(lane->chained + count > SNT__CHAIN_MAX, 0)) {
-		uint32_t part = SNT__CHAIN_MAX - lane->chained;
-
-		if (part)
-			snt__lane_build(lane, cut, qp->fragment_size, first, step, part,
-					sequenced);
-		snt__lane_ring(lane);
-		first += part * step;
-		count -= part;
-	}
-	snt__lane_build(lane, cut, qp->fragment_size, first, step, count, sequenced);
-}
-
-/* The lane so many turns later, less than there are lanes. */
-static inline struct snt__lane *snt__lane_later(const struct snt_qp *qp,
-						struct snt__lane *lane, uint32_t turns)
-{
-	uint32_t left = (uint32_t)(qp->lane + qp->data_lanes - lane);
-
-	return turns < left ? lane + turns : qp->lane + (turns - left);
+	for (; turns; turns--)
+		lane = lane->after;
+	return lane;
 }
 
 /* Do all lanes have room for their shares, and the last for `extra` more? */
@@ -129,7 +107,7 @@ static inline bool snt__spread_fits(const struct snt_qp *qp, uint32_t each,
 				    uint32_t more, uint32_t extra)
 {
 	struct snt__lane *lane = qp->turn;
-	uint32_t shares = each ? qp->data_lanes : more;
+	uint32_t shares = each ? qp->in_turn : more;
 
 	/* So little is in flight that it could all be on one lane. */
 	if (__builtin_expect(qp->under_way + each + 1 + extra <= qp->lane_limit, 1))
@@ -151,6 +129,27 @@ static inline void snt__lane_trim(struct snt__lane *lane, struct ibv_send_wr *la
 	lane->bytes -= excess;
 }
 
+/* The only fragment of a WR, in the same way as snt__spread(). */
+static inline __attribute__((always_inline)) struct snt__lane *snt__spread_one(
+	struct snt_qp *qp, struct snt__cut *cut, uint32_t extra, bool sequenced)
+{
+	struct snt__lane *lane = qp->turn;
+
+	if (!snt__lane_has_room(lane, 1 + extra))
+		return NULL;
+	snt__qp_touch(qp, lane);
+	if (__builtin_expect(lane->chained == SNT__CHAIN_MAX, 0))
+		snt__lane_ring(lane);
+	snt__lane_build(lane, cut, cut->length, 0, 0, 1, sequenced);
+	cut->last = snt__lane_last(lane);
+	qp->turn = lane->after;
+	return lane;
+}
+
+/* Not inline, since most WRs are one fragment, and what is here would need registers there. */
+struct snt__lane *snt__spread_many(struct snt_qp *qp, struct snt__cut *cut,
+				   uint32_t extra, bool sequenced);
+
 /*
  * All fragments of a WR. Returns the lane of the last one; NULL, with nothing done, if
  * there is no room for all of them in turn. A lane that dies meanwhile keeps its share,
@@ -159,39 +158,9 @@ static inline void snt__lane_trim(struct snt__lane *lane, struct ibv_send_wr *la
 static inline __attribute__((always_inline)) struct snt__lane *snt__spread(
 	struct snt_qp *qp, struct snt__cut *cut, uint32_t extra, bool sequenced)
 {
-	struct snt__lane *lane = qp->turn, *last = lane;
-	uint32_t each, more;
-
-	if (__builtin_expect(cut->count == 1, 1)) {
-		if (!snt__lane_has_room(lane, 1 + extra))
-			return NULL;
-		snt__qp_touch(qp, lane);
-		if (__builtin_expect(lane->chained == SNT__CHAIN_MAX, 0))
-			snt__lane_ring(lane);
-		snt__lane_build(lane, cut, cut->length, 0, 0, 1, sequenced);
-		cut->last = snt__lane_last(lane);
-		qp->turn = lane->after;
-		return lane;
-	}
-	each = cut->count / qp->data_lanes;
-	more = cut->count % qp->data_lanes;
-	if (!snt__spread_fits(qp, each, more, extra))
-		return NULL;
-	for (uint32_t i = 0; i < qp->data_lanes; i++) {
-		if (i == more) {
-			qp->turn = lane;
-			if (!each)
-				break;
-		}
-		snt__lane_add_share(qp, lane, cut, i, each + (i < more), sequenced);
-		if (i + 1 == (more ? more : qp->data_lanes)) {
-			last = lane;
-			cut->last = snt__lane_last(lane);
-		}
-		lane = lane->after;
-	}
-	snt__lane_trim(last, cut->last, cut->count * qp->fragment_size - cut->length);
-	return last;
+	return __builtin_expect(cut->count == 1, 1)
+		       ? snt__spread_one(qp, cut, extra, sequenced)
+		       : snt__spread_many(qp, cut, extra, sequenced);
 }
 
 #endif

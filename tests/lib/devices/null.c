@@ -161,6 +161,13 @@ int null_recv(struct ibv_qp *ibv_qp, uint32_t imm, uint32_t byte_len)
 	return 0;
 }
 
+void null_refuse_sends(struct ibv_qp *ibv_qp, bool refuse)
+{
+	struct null_qp *qp = container_of(ibv_qp, struct null_qp, ibv);
+
+	qp->send_freed = qp->send_tail - (refuse ? qp->send_depth : 0);
+}
+
 static inline void take_cqe(struct null_device *device, const struct null_cqe *cqe,
 			    struct ibv_wc *wc)
 {

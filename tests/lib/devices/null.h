@@ -2,6 +2,7 @@
 #ifndef SENNIT_TESTS_NULL_H
 #define SENNIT_TESTS_NULL_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <infiniband/verbs.h>
 #include <sennit/ctx.h>
@@ -48,5 +49,9 @@ struct snt_adopted null_adopted(struct null_device *device);
  * Returns: 0; -ENOENT if no receive is posted.
  */
 int null_recv(struct ibv_qp *qp, uint32_t imm, uint32_t byte_len);
+
+/* Refuses sends with ENOMEM, as if the queue were full, until called with false. Nothing
+ * may be in the queue. */
+void null_refuse_sends(struct ibv_qp *qp, bool refuse);
 
 #endif
