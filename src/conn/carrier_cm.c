@@ -20,7 +20,7 @@
 #include "conn/message.h"
 #include "conn/ping.h"
 #include "util/err.h"
-#include "vqp/qp.h"
+#include "vqp/view.h"
 
 #define MS_NS UINT64_C(1000000)
 /* How long the last message may take: this, plus some retries of the QP, which may be
@@ -123,7 +123,8 @@ static void end_qp(struct cm *cm)
 		cm->manager->cm->table->disconnect(cm->id);
 	cm->close.done = on_carrier_closed;
 	cm->close.arg = cm;
-	if (cm->qp && cm->qp->connected && !snt_op_close(cm->qp, &cm->close)) {
+	if (cm->qp && snt__qp_is_connected(cm->qp) &&
+	    !snt_op_close(cm->qp, &cm->close)) {
 		cm->ops++;
 		return;
 	}
@@ -350,8 +351,7 @@ static int make_carrier_qp(struct cm *cm)
 
 static int move_to(struct cm *cm, enum ibv_qp_state state)
 {
-	struct snt_device *device =
-		cm->carrier.conn_loop->ctx->device[cm->qp->lane[0].device];
+	const struct snt_device *device = snt__qp_device(cm->qp);
 	struct ibv_qp_attr attr = { .qp_state = state };
 	int mask = 0;
 	int ret = cm->manager->cm->table->qp_attr(cm->id, &attr, &mask);
@@ -368,7 +368,7 @@ static int move_to(struct cm *cm, enum ibv_qp_state state)
 		attr.min_rnr_timer = SNT__CM_RNR_TIMER;
 		mask |= IBV_QP_MIN_RNR_TIMER;
 	}
-	ret = device->control.modify_qp(cm->qp->lane[0].qp, &attr, mask);
+	ret = device->control.modify_qp(snt__qp_physical(cm->qp), &attr, mask);
 	return ret ? snt__fail(-ret, "%s: the carrier's QP cannot be connected: %s",
 			       device->name, strerror(-ret))
 		   : 0;
@@ -423,9 +423,7 @@ static uint8_t timeout_for(uint32_t detect_ms)
 /* An MTU that every path has, or the port's if that is less: messages are short. */
 static uint8_t least_mtu(const struct cm *cm)
 {
-	const struct snt_device *device =
-		cm->carrier.conn_loop->ctx->device[cm->qp->lane[0].device];
-	uint32_t mtu = snt__port(device)->info.mtu;
+	uint32_t mtu = snt__port(snt__qp_device(cm->qp))->info.mtu;
 
 	return mtu && mtu < 1024 ? (uint8_t)(__builtin_ctz(mtu) - 7) : IBV_MTU_1024;
 }
@@ -438,7 +436,7 @@ static struct snt__cm_param param_of(const struct cm *cm, uint8_t *data)
 	return (struct snt__cm_param){
 		.data = data,
 		.data_length = DATA_SIZE,
-		.qpn = cm->qp->lane[0].qp->qp_num,
+		.qpn = snt__qp_physical(cm->qp)->qp_num,
 		.responder_resources = 1,
 		.initiator_depth = 1,
 		.rnr_retry_count = 7,

@@ -14,7 +14,7 @@
 #include "util/err.h"
 #include "util/opts.h"
 #include "vqp/close.h"
-#include "vqp/qp.h"
+#include "vqp/view.h"
 
 #define MS_NS	       UINT64_C(1000000)
 #define BACK_OFF_FIRST (10 * MS_NS)
@@ -61,12 +61,12 @@ static void end_lost_close(struct snt_conn *conn)
 
 static void close_conn_qp(struct snt_conn *conn)
 {
-	if (!conn->qp || !conn->qp->connected || conn->qp_closing)
+	if (!conn->qp || !snt__qp_is_connected(conn->qp) || conn->qp_closing)
 		return;
 	conn->qp_closing = true;
 	conn->close_op.done = on_conn_qp_closed;
 	conn->close_op.arg = conn;
-	if (conn->qp->send_served)
+	if (snt__cq_has_ops(snt__qp_cq(conn->qp, SNT__QUEUE_SEND)))
 		snt_op_close(conn->qp, &conn->close_op);
 	else
 		snt_qp_close(conn->qp, conn->close_wr_id);
@@ -701,7 +701,7 @@ static int release_qp(struct snt_conn *conn)
 {
 	if (!conn->qp)
 		return 0;
-	if (conn->qp->connected && !conn->qp_closing)
+	if (snt__qp_is_connected(conn->qp) && !conn->qp_closing)
 		return snt__fail(EBUSY,
 				 "the connection is not over; disconnect or abort it "
 				 "before destroying it");

@@ -9,7 +9,7 @@
 #include "util/err.h"
 #include "vqp/cause.h"
 #include "vqp/failure.h"
-#include "vqp/passthrough.h"
+#include "vqp/view.h"
 
 #define MS_NS UINT64_C(1000000)
 /* The interval of checks for unacknowledged WRs. */
@@ -139,9 +139,9 @@ void snt__conn_probed(struct snt_conn *conn, const uint8_t *verdict)
  * The QP
  */
 
-static void qp_broke(struct snt_qp *qp)
+static void qp_broke(void *arg)
 {
-	struct snt_conn *conn = qp->broke_arg;
+	struct snt_conn *conn = arg;
 
 	snt__conn_loop_add_work(conn->conn_loop, &conn->worker);
 }
@@ -170,8 +170,7 @@ static int make_conn_qp(struct snt_conn *conn)
 	ret = snt_qp_create(conn->conn_loop->ctx, &opts, &conn->qp);
 	if (ret)
 		return ret;
-	conn->qp->broke = qp_broke;
-	conn->qp->broke_arg = conn;
+	snt__qp_on_broken(conn->qp, qp_broke, conn);
 	return 0;
 }
 
@@ -259,22 +258,12 @@ static void bring_conn_up(struct snt_conn *conn)
 	note_event(conn, SNT_CONN_CONNECTED);
 }
 
-/* Has everything that was posted been acknowledged? */
-static bool is_drained(const struct snt_qp *qp)
-{
-	if (qp->pass_through)
-		return snt__passthrough_is_drained(qp);
-	return qp->next == qp->tail && !qp->under_way && !qp->notifies_due;
-}
-
 static void leave_if_drained(struct snt_conn *conn)
 {
 	if (conn->state != SNT__CONN_LEAVING || conn->hs.state != SNT__HS_UP ||
 	    conn->hs.bye_sent || snt__qp_is_broken(conn->qp))
 		return;
-	if (conn->qp->pass_through)
-		snt__passthrough_ask(conn->qp);
-	if (is_drained(conn->qp))
+	if (snt__qp_is_drained(conn->qp))
 		snt__handshake_bye(&conn->hs);
 }
 
@@ -314,7 +303,7 @@ static void end_if_broken(struct snt_conn *conn)
 	error = snt__cause_error(conn->qp);
 	if (!error && now < cause_deadline(conn))
 		return;
-	snprintf(text, sizeof(text), "QP %u is broken: %s", conn->qp->num,
+	snprintf(text, sizeof(text), "QP %u is broken: %s", snt_qp_num(conn->qp),
 		 snt__cause_text(conn->qp, cause));
 	snt__conn_fail(conn, SNT__END_FAILED, error ? error : -EIO, text);
 }

@@ -5,8 +5,8 @@
 
 #include "conn/conn.h"
 #include "util/err.h"
-#include "vqp/cq.h"
 #include "vqp/options.h"
+#include "vqp/view.h"
 
 #define LANES_MAX 128
 
@@ -56,7 +56,7 @@ static int describe_devices(struct snt_ctx *ctx, uint32_t wanted,
 static bool is_elsewhere(const struct snt__conn_loop *conn_loop,
 			 const struct snt_cq *cq)
 {
-	return cq->loop && cq->loop != conn_loop->loop;
+	return snt__cq_loop(cq) && snt__cq_loop(cq) != conn_loop->loop;
 }
 
 /* Otherwise the creation of the QP would find these errors: much later, when the peer

@@ -11,6 +11,7 @@
 
 #include "conn/conn.h"
 #include "vqp/close.h"
+#include "vqp/view.h"
 
 /* Not established, nor about to be: with a QP that is not connected, or of an attempt before. */
 static bool may_be_taken_over(const struct snt_conn *conn)
@@ -18,7 +19,7 @@ static bool may_be_taken_over(const struct snt_conn *conn)
 	if (snt__conn_is_idle(conn))
 		return true;
 	return conn->state == SNT__CONN_ATTEMPT && conn->hs.state != SNT__HS_UP &&
-	       !(conn->qp && conn->qp->connected);
+	       !(conn->qp && snt__qp_is_connected(conn->qp));
 }
 
 static struct snt_conn *find_own_attempt(const struct snt_conn *conn)

@@ -12,8 +12,8 @@
 
 #include "loop/loop.h"
 #include "util/err.h"
-#include "vqp/cq.h"
 #include "vqp/srq.h"
+#include "vqp/view.h"
 
 enum element {
 	OF_DEVICE,
@@ -53,10 +53,10 @@ static struct snt_qp *owner_in(const struct snt__link *list, unsigned device,
 {
 	for (const struct snt__link *at = list->next; at != list; at = at->next) {
 		struct snt_cq *cq = snt__container(at, struct snt_cq, notify.all);
-		struct snt__lane *lane = snt__route_find(&cq->route, device, qp_num);
+		struct snt_qp *owner = snt__cq_find_qp(cq, device, qp_num);
 
-		if (lane)
-			return lane->owner;
+		if (owner)
+			return owner;
 	}
 	return NULL;
 }

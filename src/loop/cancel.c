@@ -9,7 +9,7 @@
 #include "util/err.h"
 #include "vqp/cancel.h"
 #include "vqp/close.h"
-#include "vqp/qp.h"
+#include "vqp/view.h"
 
 static int abort_qp(struct snt_op *op)
 {
@@ -21,16 +21,16 @@ static int abort_qp(struct snt_op *op)
 	if (!qp)
 		return snt__fail(EOPNOTSUPP, "a shared receive is no QP's: there is "
 					     "none to abort");
-	if (!qp->connected)
+	if (!snt__qp_is_connected(qp))
 		return snt__fail(ENOTCONN,
 				 "QP %u is not connected: there is nothing to abort",
-				 qp->num);
-	if (qp->broken || qp->closing || qp->refusal)
+				 snt_qp_num(qp));
+	if (snt__qp_is_ending(qp))
 		return 0; /* it is ending already */
 	ret = snt__qp_abort(qp);
 	if (!ret)
-		snt__log(&qp->ctx->log, SNT_LOG_WARN,
-			 "QP %u is broken: an op on it was aborted", qp->num);
+		snt__log(&snt__loop_ctx(op->loop)->log, SNT_LOG_WARN,
+			 "QP %u is broken: an op on it was aborted", snt_qp_num(qp));
 	return ret;
 }
 

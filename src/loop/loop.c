@@ -16,7 +16,7 @@
 #include "util/lines.h"
 #include "util/opts.h"
 #include "util/setting.h"
-#include "vqp/cq.h"
+#include "vqp/view.h"
 
 #define SPIN_MAX_NS 1000000000
 
@@ -150,7 +150,7 @@ int snt_loop_fd(struct snt_loop *loop)
 /* A CQ that has grown is not armed. */
 static void cq_grown(struct snt_cq *cq)
 {
-	if (snt__loop_has_fd(cq->loop))
+	if (snt__loop_has_fd(snt__cq_loop(cq)))
 		snt__serve_soon(cq);
 }
 

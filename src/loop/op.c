@@ -3,11 +3,10 @@
  * The end of ops: by a completion, or without one.
  */
 #include "loop/op.h"
+#include "vqp/view.h"
 
 #include <errno.h>
 #include <stdio.h>
-
-#include "vqp/qp.h"
 
 static int error_of_status(unsigned status)
 {
@@ -160,7 +159,7 @@ static void set_result(struct snt_op *op, int reason)
 {
 	op->result = reason;
 	op->wc = (struct snt_wc){ .wr_id = (uintptr_t)op,
-				  .qp_num = op->qp ? op->qp->num : 0,
+				  .qp_num = op->qp ? snt_qp_num(op->qp) : 0,
 				  .opcode = op->wc.opcode,
 				  .status = reason ? SNT_WC_FLUSHED : SNT_WC_SUCCESS };
 }

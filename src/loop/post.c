@@ -9,12 +9,11 @@
 #include "util/err.h"
 #include "vqp/cancel.h"
 #include "vqp/close.h"
-#include "vqp/cq.h"
 #include "vqp/mw.h"
 #include "vqp/post.h"
-#include "vqp/qp.h"
 #include "vqp/recv.h"
 #include "vqp/srq.h"
+#include "vqp/view.h"
 
 /* WRs that are posted at once, and so the most for one doorbell. */
 #define BATCH 64
@@ -23,7 +22,7 @@ static int refuse_qp(const struct snt_qp *qp)
 {
 	return snt__fail(EINVAL,
 			 "QP %u does not report to a CQ with ops (snt_cq_opts.ops)",
-			 qp->num);
+			 snt_qp_num(qp));
 }
 
 /* Is this the process that created the loop? */
@@ -40,11 +39,13 @@ static inline int check_op(const struct snt_loop *loop, const struct snt_op *op)
 }
 
 static inline int check_post(const struct snt_qp *qp, const struct snt_op *op,
-			     const struct snt_cq *cq)
+			     enum snt__queue queue)
 {
-	if (__builtin_expect(!cq->notify.served, 0))
+	const struct snt_cq *cq = snt__qp_cq(qp, queue);
+
+	if (__builtin_expect(!snt__cq_has_ops(cq), 0))
 		return refuse_qp(qp);
-	return check_op(cq->loop, op);
+	return check_op(snt__cq_loop(cq), op);
 }
 
 static inline void accept_for(struct snt_op *op, struct snt_loop *loop,
@@ -65,9 +66,11 @@ static inline void accept_for(struct snt_op *op, struct snt_loop *loop,
 static inline void accept_op(struct snt_op *op, struct snt_qp *qp, uint8_t opcode,
 			     uint16_t flags, uint32_t position)
 {
-	const struct snt_cq *cq = flags & SNT__OP_RECV ? qp->recv_cq : qp->cq;
+	const struct snt_cq *cq =
+		snt__qp_cq(qp,
+			   flags & SNT__OP_RECV ? SNT__QUEUE_RECV : SNT__QUEUE_SEND);
 
-	accept_for(op, cq->loop, qp, opcode, flags, position);
+	accept_for(op, snt__cq_loop(cq), qp, opcode, flags, position);
 }
 
 static inline void accept_send(struct snt_op *op, struct snt_qp *qp,
@@ -87,8 +90,8 @@ static inline void accept_send(struct snt_op *op, struct snt_qp *qp,
 static inline int post_send_op(struct snt_qp *qp, struct snt_op *op,
 			       struct snt_send_wr *wr)
 {
-	uint32_t position = qp->tail;
-	int ret = check_post(qp, op, qp->cq);
+	uint32_t position = snt__qp_next_position(qp);
+	int ret = check_post(qp, op, SNT__QUEUE_SEND);
 
 	if (ret)
 		return ret;
@@ -148,7 +151,7 @@ int snt_op_write(struct snt_qp *qp, struct snt_op *op, const struct snt_sge *sge
 int snt_op_bind(struct snt_qp *qp, struct snt_op *op, struct snt_mw *mw,
 		const struct snt_sge *range, unsigned access, unsigned flags)
 {
-	int ret = check_post(qp, op, qp->cq);
+	int ret = check_post(qp, op, SNT__QUEUE_SEND);
 
 	if (!ret)
 		ret = snt__mw_bind(qp, mw, range, access, (uintptr_t)op,
@@ -161,7 +164,7 @@ int snt_op_bind(struct snt_qp *qp, struct snt_op *op, struct snt_mw *mw,
 int snt_op_invalidate(struct snt_qp *qp, struct snt_op *op, struct snt_mw *mw,
 		      unsigned flags)
 {
-	int ret = check_post(qp, op, qp->cq);
+	int ret = check_post(qp, op, SNT__QUEUE_SEND);
 
 	if (!ret)
 		ret = snt__mw_invalidate(qp, mw, (uintptr_t)op,
@@ -174,7 +177,7 @@ int snt_op_invalidate(struct snt_qp *qp, struct snt_op *op, struct snt_mw *mw,
 int snt_op_send_inv(struct snt_qp *qp, struct snt_op *op, const struct snt_sge *sge,
 		    unsigned sge_count, const struct snt_token *window, unsigned flags)
 {
-	int ret = check_post(qp, op, qp->cq);
+	int ret = check_post(qp, op, SNT__QUEUE_SEND);
 
 	if (!ret)
 		ret = snt__mw_send_inv(qp, sge, sge_count, window, (uintptr_t)op,
@@ -193,12 +196,12 @@ static int post_some(struct snt_qp *qp, struct snt_op *const *ops,
 		     const struct snt_send_wr *wr, unsigned count)
 {
 	struct snt_send_wr batch[BATCH];
-	uint32_t position = qp->tail;
+	uint32_t position = snt__qp_next_position(qp);
 	unsigned good;
 	int ret = 0;
 
 	for (good = 0; good < count; good++) {
-		ret = check_post(qp, ops[good], qp->cq);
+		ret = check_post(qp, ops[good], SNT__QUEUE_SEND);
 		if (ret)
 			break;
 		batch[good] = wr[good];
@@ -239,12 +242,12 @@ int snt_op_post_batch(struct snt_qp *qp, struct snt_op *const *ops,
 
 /* The QP has never been connected and never will be; its receives do not complete. They are
  * listed newest first, and end in the order in which they were posted. */
-static void abandon_receives(struct snt_qp *qp)
+static void abandon_receives(struct snt_op *newest_first)
 {
 	struct snt_op *oldest_first = NULL, *op;
 
-	while ((op = qp->early)) {
-		qp->early = op->next;
+	while ((op = newest_first)) {
+		newest_first = op->next;
 		op->next = oldest_first;
 		oldest_first = op;
 	}
@@ -258,18 +261,19 @@ static void abandon_receives(struct snt_qp *qp)
 
 static void list_early(struct snt_qp *qp, struct snt_op *op)
 {
+	struct snt_op **first = snt__qp_early(qp, abandon_receives);
+
 	op->flags |= SNT__OP_EARLY;
-	op->next = qp->early;
-	op->to = &qp->early;
-	if (qp->early)
-		qp->early->to = &op->next;
-	qp->early = op;
-	qp->abandon = abandon_receives;
+	op->next = *first;
+	op->to = first;
+	if (op->next)
+		op->next->to = &op->next;
+	*first = op;
 }
 
 static int post_recv(struct snt_qp *qp, struct snt_op *op, struct snt_recv_wr *wr)
 {
-	int ret = check_post(qp, op, qp->recv_cq);
+	int ret = check_post(qp, op, SNT__QUEUE_RECV);
 
 	if (ret)
 		return ret;
@@ -279,7 +283,7 @@ static int post_recv(struct snt_qp *qp, struct snt_op *op, struct snt_recv_wr *w
 		return ret;
 	accept_op(op, qp, wr->sge_count ? SNT_OP_RECV : SNT_OP_RECV_NOTIFY,
 		  SNT__OP_RECV, 0);
-	if (__builtin_expect(!qp->connected, 0))
+	if (__builtin_expect(!snt__qp_is_connected(qp), 0))
 		list_early(qp, op);
 	return 0;
 }
@@ -315,16 +319,12 @@ int snt_op_post_recv_batch(struct snt_qp *qp, struct snt_op *const *ops,
 	return taken ? (int)taken : ret;
 }
 
-static void abandon_shared(struct snt_srq *srq)
+static void abandon_shared(uint64_t wr_id)
 {
-	for (uint32_t i = 0; i < srq->depth; i++) {
-		struct snt_op *op = (struct snt_op *)(uintptr_t)srq->slot[i].wr_id;
+	struct snt_op *op = (struct snt_op *)(uintptr_t)wr_id;
 
-		if (!srq->slot[i].used)
-			continue;
-		op->flags |= SNT__OP_NO_EFFECT;
-		snt__op_end(op, op->reason ? op->reason : -ECANCELED);
-	}
+	op->flags |= SNT__OP_NO_EFFECT;
+	snt__op_end(op, op->reason ? op->reason : -ECANCELED);
 }
 
 int snt_op_post_srq_recv(struct snt_srq *srq, struct snt_op *op,
@@ -333,8 +333,8 @@ int snt_op_post_srq_recv(struct snt_srq *srq, struct snt_op *op,
 	struct snt_recv_wr wr = { .wr_id = (uintptr_t)op,
 				  .sge = given->sge,
 				  .sge_count = given->sge_count };
-	int ret = srq->cq->notify.served
-			  ? check_op(srq->cq->loop, op)
+	int ret = snt__cq_has_ops(snt__srq_cq(srq))
+			  ? check_op(snt__cq_loop(snt__srq_cq(srq)), op)
 			  : snt__fail(EINVAL, "the shared receive queue does "
 					      "not report to a CQ with ops");
 
@@ -343,9 +343,9 @@ int snt_op_post_srq_recv(struct snt_srq *srq, struct snt_op *op,
 	ret = snt__srq_post_recv(srq, &wr, 1);
 	if (ret < 0)
 		return ret;
-	accept_for(op, srq->cq->loop, NULL,
+	accept_for(op, snt__cq_loop(snt__srq_cq(srq)), NULL,
 		   wr.sge_count ? SNT_OP_RECV : SNT_OP_RECV_NOTIFY, SNT__OP_RECV, 0);
-	srq->abandon = abandon_shared;
+	snt__srq_on_abandoned(srq, abandon_shared);
 	return 0;
 }
 
@@ -365,7 +365,7 @@ static int close_or_rejoin(struct snt_qp *qp, const struct snt_op *op)
 
 int snt_op_close(struct snt_qp *qp, struct snt_op *op)
 {
-	int ret = check_post(qp, op, qp->cq);
+	int ret = check_post(qp, op, SNT__QUEUE_SEND);
 
 	if (!ret)
 		ret = close_or_rejoin(qp, op);

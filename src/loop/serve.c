@@ -9,9 +9,9 @@
 
 #include "loop/loop.h"
 #include "util/err.h"
-#include "vqp/cq.h"
 #include "vqp/cq_poll.h"
 #include "vqp/notify.h"
+#include "vqp/view.h"
 
 #define BATCH 32
 
@@ -31,14 +31,14 @@ void snt__serve_later(struct snt_cq *cq)
 {
 	cq->notify.idle = NULL;
 	if (snt__serve_wants(cq) && !snt__linked(&cq->notify.pending))
-		snt__list_append(&cq->loop->pending, &cq->notify.pending);
+		snt__list_append(&snt__cq_loop(cq)->pending, &cq->notify.pending);
 }
 
 void snt__serve_soon(struct snt_cq *cq)
 {
 	snt__serve_later(cq);
-	if (!cq->loop->run)
-		snt__loop_ring_fd(cq->loop);
+	if (!snt__cq_loop(cq)->run)
+		snt__loop_ring_fd(snt__cq_loop(cq));
 }
 
 void snt__serve_list_later(struct snt__link *list)
@@ -70,7 +70,7 @@ static void retry_cqs(struct snt_timer *timer)
 	for (struct snt__link *at = all->next; at != all; at = at->next) {
 		struct snt_cq *cq = snt__container(at, struct snt_cq, notify.all);
 
-		if (cq->front.ready)
+		if (snt__cq_has_ready(cq))
 			snt__serve_soon(cq);
 	}
 }
@@ -84,11 +84,16 @@ static int retry_later(struct snt_loop *loop)
 
 static int drain_channels(struct snt_cq *cq)
 {
-	struct snt_loop *loop = cq->loop;
+	struct snt_loop *loop = snt__cq_loop(cq);
 
-	for (uint32_t i = 0; i < cq->physical_count; i++) {
-		struct snt__channel *channel = &loop->channel[cq->physical[i].device];
-		int ret = channel->device ? snt__channel_drain(channel) : 0;
+	for (unsigned i = 0; i < snt_cq_count(cq); i++) {
+		struct snt__channel *channel;
+		unsigned device;
+		int ret;
+
+		snt_cq_physical(cq, i, &device);
+		channel = &loop->channel[device];
+		ret = channel->device ? snt__channel_drain(channel) : 0;
 
 		if (ret)
 			return ret;
@@ -241,7 +246,7 @@ void snt__serve_pending(struct snt__round *run, int reserve)
 /* A CQ that cannot be polled is reported in its own turn. */
 void snt__serve_now(struct snt_cq *cq)
 {
-	while (!cq->notify.failed && serve_ops(cq->loop->run, cq, BATCH) > 0)
+	while (!cq->notify.failed && serve_ops(snt__cq_loop(cq)->run, cq, BATCH) > 0)
 		cq->notify.stale = true;
 	cq->notify.passing = NULL;
 }
@@ -256,7 +261,7 @@ int snt_cq_set_ready_handler(struct snt_cq *cq,
 				 "this CQ has %s; only CQs with a loop "
 				 "(snt_cq_opts.loop) and without ops can be watched",
 				 cq->notify.served ? "ops" : "no loop");
-	ret = snt__loop_check(cq->loop);
+	ret = snt__loop_check(snt__cq_loop(cq));
 	if (ret)
 		return ret;
 	cq->notify.ready = ready;

@@ -14,7 +14,7 @@
 #include "util/minmax.h"
 #include "util/opts.h"
 #include "vqp/cause.h"
-#include "vqp/qp.h"
+#include "vqp/view.h"
 
 #define RING_DEFAULT (UINT64_C(1) << 20)
 #define PAGE	     4096
@@ -215,7 +215,7 @@ void snt__stream_unmake(struct snt_stream *stream)
 int snt__stream_prepare(struct snt_stream *stream, struct snt_qp *qp)
 {
 	stream->qp = qp;
-	stream->inline_max = qp->pass_through ? qp->inline_max : 0;
+	stream->inline_max = snt__qp_worth_inline(qp);
 	return snt__stream_post_receives(stream, stream->in.receives);
 }
 
@@ -232,13 +232,13 @@ void snt__stream_meet(struct snt_stream *stream, const struct snt__greeting *pee
 		stream->chunk = CHUNK_LONG;
 	if (stream->chunk >= CHUNK_MANY)
 		stream->chunk += CHUNK_ODD;
-	stream->chunk = snt__min(stream->chunk, stream->qp->fragment_size);
+	stream->chunk = snt__min(stream->chunk, snt__qp_fragment_size(stream->qp));
 }
 
 void snt__stream_begin(struct snt_stream *stream)
 {
 	stream->open = true;
-	stream->count.lanes = stream->qp->data_lanes;
+	stream->count.lanes = snt__qp_data_lanes(stream->qp);
 	snt__stream_pump(stream);
 }
 

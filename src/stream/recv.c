@@ -6,8 +6,8 @@
 
 #include "stream/stream.h"
 #include "util/err.h"
-#include "vqp/qp.h"
 #include "vqp/recv.h"
+#include "vqp/view.h"
 
 #define BATCH 16
 
@@ -87,9 +87,8 @@ static const char *take_imm(struct snt_stream *stream, uint32_t imm, uint64_t by
 static const char *take_stream_message(struct snt_stream *stream,
 				       const struct snt_wc *wc)
 {
-	const struct snt_qp *qp = stream->qp;
-	bool dqplb = !qp->pass_through && qp->scheme == SNT_SCHEME_DQPLB;
-	bool spray = !qp->pass_through && !dqplb;
+	bool dqplb = snt__qp_is_dqplb(stream->qp);
+	bool spray = snt__qp_is_spray(stream->qp);
 	uint32_t imm = wc->flags & SNT_WC_WITH_IMM ? wc->imm : 0;
 	bool has_length = snt__imm_kind(imm) == SNT__IMM_LENGTH;
 	uint64_t bytes = spray ? 0 : wc->length;

@@ -12,7 +12,7 @@
 #include "util/err.h"
 #include "util/minmax.h"
 #include "vqp/post.h"
-#include "vqp/qp.h"
+#include "vqp/view.h"
 
 /* The most WRs of one post. */
 #define BATCH 8
@@ -29,16 +29,6 @@ struct batch {
 	struct snt_sge sge[BATCH];
 	unsigned count;
 };
-
-static inline bool is_dqplb(const struct snt_stream *stream)
-{
-	return !stream->qp->pass_through && stream->qp->scheme == SNT_SCHEME_DQPLB;
-}
-
-static inline bool is_spray(const struct snt_stream *stream)
-{
-	return !stream->qp->pass_through && stream->qp->scheme != SNT_SCHEME_DQPLB;
-}
 
 /*
  * One WR
@@ -75,7 +65,7 @@ static inline void signal_batch(struct snt_stream *stream, struct snt_send_wr *w
 
 static inline unsigned cost_of(const struct snt_stream *stream, uint32_t imm)
 {
-	return 1 + (imm && is_dqplb(stream));
+	return 1 + (imm && snt__qp_is_dqplb(stream->qp));
 }
 
 /* A message without bytes. */
@@ -95,7 +85,8 @@ static bool add_imm(struct snt_stream *stream, struct batch *batch, uint32_t imm
 static inline bool may_add_imm(const struct snt_stream *stream)
 {
 	return stream->wrs < stream->wr_limit &&
-	       snt__outflow_may_tell(&stream->out, is_dqplb(stream) ? 2 : 1);
+	       snt__outflow_may_tell(&stream->out,
+				     snt__qp_is_dqplb(stream->qp) ? 2 : 1);
 }
 
 static bool add_credit(struct snt_stream *stream, struct batch *batch)
@@ -187,9 +178,10 @@ static inline bool may_wait(const struct snt_stream *stream, const struct piece 
 static inline uint32_t choose_imm(struct snt_stream *stream, uint64_t length)
 {
 	struct snt__inflow *in = &stream->in;
-	bool extra = is_dqplb(stream); /* an immediate costs one more receive */
+	bool extra =
+		snt__qp_is_dqplb(stream->qp); /* an immediate costs one more receive */
 
-	if (is_spray(stream))
+	if (snt__qp_is_spray(stream->qp))
 		return snt__imm(SNT__IMM_LENGTH, (uint32_t)length);
 	if (extra && (!snt__inflow_worth(in) || !snt__outflow_may(&stream->out, 2)))
 		return 0;

@@ -9,9 +9,10 @@
 #include "conn/conn.h"
 #include "stream/stream.h"
 #include "util/err.h"
+#include "util/minmax.h"
 #include "util/opts.h"
 #include "vqp/cq.h"
-#include "vqp/qp.h"
+#include "vqp/view.h"
 
 /* Of a QP. One is reserved for the message of an abort. */
 #define WRS_MIN	  9
@@ -40,7 +41,7 @@ bool snt__stream_close_qp(struct snt_stream *stream)
 
 	if (stream->conn || !qp)
 		return false;
-	if (!qp->connected) {
+	if (!snt__qp_is_connected(qp)) {
 		/* Its receives belong to the stream, and must not be left
 		 * to another user. */
 		snt_qp_reset(qp);
@@ -133,51 +134,43 @@ void snt__stream_greeting(const struct snt_stream *stream,
  * Streams by cards
  */
 
-/* The receives that a peer can rely on, whatever lanes its messages take. */
+/* As many as a greeting can tell. */
 static uint32_t receives_relied_on(const struct snt_qp *qp)
 {
-	uint32_t lane = qp->lane_depth - qp->recv_batch + 1;
-	bool dqplb = !qp->pass_through && qp->scheme == SNT_SCHEME_DQPLB;
-	uint32_t receives = dqplb && lane < qp->recv_depth ? lane : qp->recv_depth;
-
-	return receives < 1 << 13 ? receives : (1 << 13) - 1;
-}
-
-static uint32_t sends_of(const struct snt_qp *qp)
-{
-	return qp->pass_through ? qp->lane_depth : qp->depth;
+	return (uint32_t)snt__min(snt__qp_recv_room(qp), (1u << 13) - 1);
 }
 
 static int check_stream_qp(const struct snt_qp *qp)
 {
-	uint32_t wrs = sends_of(qp);
+	uint32_t wrs = snt__qp_send_room(qp);
 	struct snt_qp_info info = { .size = sizeof(info) };
 
-	if (qp->connected)
+	if (snt__qp_is_connected(qp))
 		return snt__fail(EINVAL,
 				 "QP %u is connected; a stream begins before that",
-				 qp->num);
-	if (!qp->send_served || !qp->recv_served)
+				 snt_qp_num(qp));
+	if (!snt__cq_has_ops(snt__qp_cq(qp, SNT__QUEUE_SEND)) ||
+	    !snt__cq_has_ops(snt__qp_cq(qp, SNT__QUEUE_RECV)))
 		return snt__fail(
 			EINVAL,
 			"QP %u does not report to a CQ with ops (snt_cq_opts.ops)",
-			qp->num);
+			snt_qp_num(qp));
 	snt_qp_query(qp, &info);
 	if (info.recvs || info.recv_notifies)
 		return snt__fail(EINVAL,
 				 "QP %u has receives, or a stream, already; a stream "
 				 "posts its own",
-				 qp->num);
+				 snt_qp_num(qp));
 	if (receives_relied_on(qp) < SNT__RECEIVES_KEPT + SNT__MESSAGE_COST_MAX)
 		return snt__fail(
 			EINVAL,
 			"QP %u has %u receives for a peer to rely on (recv_depth, "
 			"lane_depth), a stream needs %d",
-			qp->num, receives_relied_on(qp),
+			snt_qp_num(qp), receives_relied_on(qp),
 			SNT__RECEIVES_KEPT + SNT__MESSAGE_COST_MAX);
 	if (wrs < WRS_MIN)
 		return snt__fail(EINVAL, "QP %u takes %u sends, a stream needs %d",
-				 qp->num, wrs, WRS_MIN);
+				 snt_qp_num(qp), wrs, WRS_MIN);
 	return 0;
 }
 
@@ -192,8 +185,9 @@ int snt_stream_create(struct snt_qp *qp, const struct snt_stream_opts *user_opts
 	if (!ret)
 		ret = check_stream_qp(qp);
 	if (!ret)
-		ret = snt__stream_make(qp->cq->loop, &opts, receives_relied_on(qp),
-				       sends_of(qp) - WRS_ABORT, &stream);
+		ret = snt__stream_make(snt__cq_loop(snt__qp_cq(qp, SNT__QUEUE_SEND)),
+				       &opts, receives_relied_on(qp),
+				       snt__qp_send_room(qp) - WRS_ABORT, &stream);
 	if (ret)
 		return ret;
 	ret = snt__stream_prepare(stream, qp);
@@ -224,8 +218,9 @@ int snt_stream_start(struct snt_stream *stream, const void *offer, size_t length
 
 	if (stream->open || stream->conn || stream->failed)
 		return snt__fail(EALREADY, "the stream has begun");
-	if (!stream->qp->connected)
-		return snt__fail(ENOTCONN, "QP %u is not connected", stream->qp->num);
+	if (!snt__qp_is_connected(stream->qp))
+		return snt__fail(ENOTCONN, "QP %u is not connected",
+				 snt_qp_num(stream->qp));
 	ret = snt__greeting_unpack(offer, length, &peer);
 	if (ret)
 		return ret;

@@ -20,7 +20,7 @@ static inline bool snt__qp_is_broken(const struct snt_qp *qp)
 static inline void snt__qp_tell_broken(struct snt_qp *qp)
 {
 	if (qp->broke && snt__qp_is_broken(qp))
-		qp->broke(qp);
+		qp->broke(qp->broke_arg);
 }
 
 /*

@@ -130,12 +130,12 @@ struct snt_qp {
 	struct snt_srq *srq; /* takes its receives from there; NULL: has its own */
 	bool draining;	     /* until the CQ of its receives is empty */
 	struct snt_qp *draining_next;
-	/* Of src/loop: receives that were posted before it was connected, and the
-	 * function that ends them if it never is. */
+	/* Of src/loop: a list of receives that were posted before it was connected, and
+	 * the function that ends them if it never is. */
 	struct snt_op *early;
-	void (*abandon)(struct snt_qp *qp);
+	void (*abandon)(struct snt_op *early);
 	/* Of src/conn: called when the QP has broken, unless it is being closed. */
-	void (*broke)(struct snt_qp *qp);
+	void (*broke)(void *arg);
 	void *broke_arg;
 	void *memory;			       /* one block for all rings */
 	struct snt__deferred_release deferred; /* used if the QP could not be created */
@@ -144,8 +144,11 @@ struct snt_qp {
 /* The QP is about to end, or to begin again, without having been connected. */
 static inline void snt__qp_abandon(struct snt_qp *qp)
 {
-	if (qp->abandon)
-		qp->abandon(qp);
+	struct snt_op *early = qp->early;
+
+	qp->early = NULL;
+	if (early)
+		qp->abandon(early);
 }
 
 /* The program's wr_id of a WR on a pass-through lane. */

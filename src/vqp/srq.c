@@ -134,8 +134,9 @@ int snt_srq_destroy(struct snt_srq *srq)
 		return snt__fail(-ret,
 				 "%s: a shared receive queue cannot be destroyed: %s",
 				 device->name, strerror(-ret));
-	if (srq->abandon)
-		srq->abandon(srq);
+	for (uint32_t i = 0; srq->abandon && i < srq->depth; i++)
+		if (srq->slot[i].used)
+			srq->abandon(srq->slot[i].wr_id);
 	snt__cq_unreserve(srq->cq, srq->cq_index, srq->depth);
 	snt__unlink(&srq->all);
 	free(srq->slot);

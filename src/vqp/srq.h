@@ -37,9 +37,20 @@ struct snt_srq {
 	uint8_t device;
 	bool failed; /* the device refused a receive although it had room */
 	struct snt__link all;
-	/* Of src/loop: the function that ends what is left when it is destroyed. */
-	void (*abandon)(struct snt_srq *srq);
+	/* Of src/loop: ends a receive that is left when it is destroyed. */
+	void (*abandon)(uint64_t wr_id);
 };
+
+static inline struct snt_cq *snt__srq_cq(const struct snt_srq *srq)
+{
+	return srq->cq;
+}
+
+static inline void snt__srq_on_abandoned(struct snt_srq *srq,
+					 void (*abandon)(uint64_t wr_id))
+{
+	srq->abandon = abandon;
+}
 
 /* For ops as well. */
 int snt__srq_post_recv(struct snt_srq *srq, const struct snt_recv_wr *wr,

@@ -40,6 +40,14 @@ NO_CIRCLES = ["src", "preload", "bench", "tests/lib"]
 CIRCLES_LEFT = re.compile(r"src/conn/|src/dev/(device|port)$|src/dev/soft/|"
                           r"tests/lib/devices/scripted")
 
+# The layers above src/vqp/ ask (vqp/view.h); they do not read its fields, except for what a
+# CQ keeps for them.
+ABOVE_VQP = ("src/loop/", "src/conn/", "src/stream/")
+VQP_OBJECT = re.compile(r"struct snt_(?:qp|cq|srq) \*(?:const )?(\w+)")
+VQP_MEMBERS = {"qp", "cq", "recv_cq", "srq"}
+FIELD = re.compile(r"(->)?\b(\w+)(?=->(\w+))")
+KEPT_FOR_ABOVE = {"notify"}
+
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]', re.M)
 
 
@@ -149,6 +157,19 @@ def foreign_calls(archive: str):
             yield f"{member} calls {symbol}; only src/dev/verbs/ may"
 
 
+def fields_read(path):
+    """Reads of a virtual QP, CQ or SRQ: of a variable of that type, or a member named so."""
+    variables = set()
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        if line.startswith("}"):
+            variables = set()
+        variables.update(VQP_OBJECT.findall(line))
+        for member, owner, field in FIELD.findall(line):
+            if owner in (VQP_MEMBERS if member else variables) and \
+                    field not in KEPT_FOR_ABOVE:
+                yield f"{name(path)}:{number}: {owner}->{field}"
+
+
 def asks_for_kind(path):
     for number, line in enumerate(path.read_text().splitlines(), 1):
         if not name(path).startswith("src/dev/") and KIND_WORDS.search(line):
@@ -166,6 +187,9 @@ def main() -> None:
                  [e for p in sources for e in upward(p)])
     report.check("nothing above src/dev/ asks which kind of device it runs on",
                  [e for p in sources for e in asks_for_kind(p)])
+    report.check("nothing above src/vqp/ reads its fields",
+                 [e for p in sources if name(p).startswith(ABOVE_VQP)
+                  for e in fields_read(p)])
     report.check("includes name their path below src/",
                  [e for p in sources + files("preload/*.[ch]") for e in unresolved(p)])
     report.check("programs use installed headers only",
