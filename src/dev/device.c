@@ -297,6 +297,16 @@ unsigned snt__device_rx_borrow(const struct snt_device *device, int fds[SNT__RX_
 		       : 0;
 }
 
+unsigned snt__device_rx_watch(const struct snt_device *device, int fds[SNT__RX_FDS],
+			      unsigned readable)
+{
+	const struct snt__provider *provider = device->provider;
+
+	return provider && provider->rx_watch
+		       ? provider->rx_watch(device->context, fds, readable)
+		       : 0;
+}
+
 void snt__device_rx_return(const struct snt_device *device, unsigned readable,
 			   struct ibv_comp_channel *channel)
 {

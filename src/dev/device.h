@@ -75,6 +75,8 @@ int snt__device_make_channel(const struct snt_device *device,
 /* Before a thread sleeps, and when it wakes up: see snt__provider. */
 unsigned snt__device_rx_borrow(const struct snt_device *device, int fds[SNT__RX_FDS],
 			       struct ibv_comp_channel *channel);
+unsigned snt__device_rx_watch(const struct snt_device *device, int fds[SNT__RX_FDS],
+			      unsigned readable);
 void snt__device_rx_return(const struct snt_device *device, unsigned readable,
 			   struct ibv_comp_channel *channel);
 

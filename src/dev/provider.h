@@ -62,10 +62,17 @@ struct snt__provider {
 	 * calls rx_return() soon after it woke up. 0: none, and no rx_return(). Without
 	 * this function: the same.
 	 *
-	 * After both the caller takes the events of `channel`: packets that they move
-	 * need not make its fd readable. NULL: none. */
+	 * After this and rx_return() the caller takes the events of `channel`: packets
+	 * that they move need not make its fd readable. NULL: none. */
 	unsigned (*rx_borrow)(struct ibv_context *context, int fds[SNT__RX_FDS],
 			      struct ibv_comp_channel *channel);
+	/* The same for a thread that will sleep in an event loop of the program, and may
+	 * compute before: if it does not come for its packets, the device takes them. It
+	 * watches the fds, which are the same each time, for edges. `readable`: the edges
+	 * it has taken, and not reported by rx_return(). Packets that are moved here make
+	 * the fds of channels readable. */
+	unsigned (*rx_watch)(struct ibv_context *context, int fds[SNT__RX_FDS],
+			     unsigned readable);
 	void (*rx_return)(struct ibv_context *context, unsigned readable,
 			  struct ibv_comp_channel *channel);
 	/* As snt_control.get_cq_event, for a channel that is known not to block. NULL:

@@ -65,6 +65,26 @@ int snt__channel_drain_signalled(struct snt_loop *loop)
 	return ret;
 }
 
+struct ibv_comp_channel *snt__channel_find(const struct snt_loop *loop,
+					   const struct snt_device *device)
+{
+	const struct snt__channel *channel = &loop->channel[device->index];
+
+	return channel->device ? channel->channel : NULL;
+}
+
+/* The events of packets that are moved here do not make the channel's fd readable: the
+ * next round takes them. */
+void snt__channel_rx_return(struct snt_loop *loop, const struct snt_device *device,
+			    unsigned readable)
+{
+	struct snt__channel *channel = &loop->channel[device->index];
+
+	snt__device_rx_return(device, readable, snt__channel_find(loop, device));
+	if (channel->device && !snt__linked(&channel->source.readable))
+		snt__list_append(&loop->signalled, &channel->source.readable);
+}
+
 int snt__channel_get(struct snt_loop *loop, const struct snt_device *device,
 		     struct ibv_comp_channel **channel_out)
 {
@@ -77,7 +97,7 @@ int snt__channel_get(struct snt_loop *loop, const struct snt_device *device,
 		return ret;
 	if (!channel->device) {
 		channel->source = (struct snt__source){ .fd = channel->channel->fd,
-							.is_channel = true };
+							.type = SNT__SOURCE_CHANNEL };
 		ret = snt__loop_add(loop, &channel->source);
 		if (ret)
 			return ret;

@@ -66,6 +66,19 @@ static int sleep_on_fd(const struct snt_loop *loop, struct epoll_event *events,
 	return count;
 }
 
+static struct snt__link *list_of_type(struct snt_loop *loop, enum snt__source_type type)
+{
+	switch (type) {
+	case SNT__SOURCE_CALLBACKS:
+		return &loop->readable;
+	case SNT__SOURCE_CHANNEL:
+		return &loop->signalled;
+	case SNT__SOURCE_RX:
+		return &loop->arrivals;
+	}
+	return NULL;
+}
+
 /* Returns whether the source was not noted yet. */
 static bool note_readable_source(struct snt_loop *loop, struct snt__source *source)
 {
@@ -76,9 +89,7 @@ static bool note_readable_source(struct snt_loop *loop, struct snt__source *sour
 	else if (snt__linked(&source->readable))
 		return false;
 	else
-		snt__list_append(source->is_channel ? &loop->signalled
-						    : &loop->readable,
-				 &source->readable);
+		snt__list_append(list_of_type(loop, source->type), &source->readable);
 	return true;
 }
 
@@ -113,6 +124,7 @@ void snt__loop_suspect_all(struct snt_loop *loop)
 
 	for (struct snt__link *at = list->next; at != list; at = at->next)
 		note_readable_source(loop, snt__container(at, struct snt__source, all));
+	snt__rx_suspect_all(loop);
 	snt__serve_list_later(&loop->base.event_cqs);
 }
 
@@ -259,6 +271,8 @@ int snt__loop_run(struct snt_loop *loop, int budget, bool arms, bool *gone)
 
 int snt__loop_poll(struct snt_loop *loop, int budget, bool *gone)
 {
+	if (loop->rx_lent)
+		snt__rx_return_all(loop);
 	snt__serve_list_later(&loop->base.event_cqs);
 	snt__serve_list_later(&loop->base.polled_cqs);
 	return snt__loop_run(loop, budget, false, gone);
@@ -292,9 +306,13 @@ int snt_loop_dispatch(struct snt_loop *loop, int budget)
 		snt__loop_suspect_all(loop);
 	if (ret)
 		return ret;
+	snt__rx_take(loop);
 	snt__serve_list_later(&loop->base.polled_cqs);
-	return snt__loop_run(loop, budget ? budget : BUDGET_DEFAULT,
-			     snt__loop_has_fd(loop), &gone);
+	ret = snt__loop_run(loop, budget ? budget : BUDGET_DEFAULT,
+			    snt__loop_has_fd(loop), &gone);
+	if (!gone)
+		snt__rx_lend(loop);
+	return ret;
 }
 
 int snt_loop_poll(struct snt_loop *loop, int budget)
@@ -356,8 +374,11 @@ static int collect_and_arm(struct snt_loop *loop)
 {
 	int ret = snt__loop_collect(loop, 0);
 
-	if (!ret)
-		ret = snt__channel_drain_signalled(loop);
+	if (ret)
+		return ret;
+	snt__rx_take(loop);
+	snt__rx_lend(loop);
+	ret = snt__channel_drain_signalled(loop);
 	if (!ret)
 		ret = settle_all(loop);
 	snt__timer_set(loop);

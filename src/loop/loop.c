@@ -24,8 +24,8 @@
  * Sources
  */
 
-static int watch_source(struct snt_loop *loop, struct snt__source *source,
-			uint32_t events)
+int snt__loop_watch(const struct snt_loop *loop, struct snt__source *source,
+		    uint32_t events)
 {
 	struct epoll_event event = { .events = events, .data.ptr = source };
 
@@ -34,9 +34,16 @@ static int watch_source(struct snt_loop *loop, struct snt__source *source,
 	return 0;
 }
 
+/* A child of the process leaves it in the epoll instance, which is the parent's. */
+void snt__loop_unwatch(const struct snt_loop *loop, struct snt__source *source)
+{
+	if (snt__loop_has_fd(loop) && !snt__loop_forked(loop))
+		epoll_ctl(loop->fd, EPOLL_CTL_DEL, source->fd, NULL);
+}
+
 int snt__loop_add(struct snt_loop *loop, struct snt__source *source)
 {
-	int ret = snt__loop_has_fd(loop) ? watch_source(loop, source, EPOLLIN) : 0;
+	int ret = snt__loop_has_fd(loop) ? snt__loop_watch(loop, source, EPOLLIN) : 0;
 
 	if (!ret)
 		snt__list_append(&loop->sources, &source->all);
@@ -47,10 +54,7 @@ void snt__loop_remove(struct snt_loop *loop, struct snt__source *source)
 {
 	if (!snt__linked(&source->all))
 		return;
-	/* A child of the process leaves it in the epoll instance, which is the
-	 * parent's. */
-	if (snt__loop_has_fd(loop) && !snt__loop_forked(loop))
-		epoll_ctl(loop->fd, EPOLL_CTL_DEL, source->fd, NULL);
+	snt__loop_unwatch(loop, source);
 	snt__unlink(&source->all);
 	snt__unlink(&source->readable);
 }
@@ -89,12 +93,12 @@ int snt_loop_wake(struct snt_loop *loop)
 
 static int add_all(struct snt_loop *loop)
 {
-	int ret = watch_source(loop, &loop->bell, EPOLLIN | EPOLLET);
+	int ret = snt__loop_watch(loop, &loop->bell, EPOLLIN | EPOLLET);
 
 	for (struct snt__link *at = loop->sources.next; !ret && at != &loop->sources;
 	     at = at->next)
-		ret = watch_source(loop, snt__container(at, struct snt__source, all),
-				   EPOLLIN);
+		ret = snt__loop_watch(loop, snt__container(at, struct snt__source, all),
+				      EPOLLIN);
 	if (!ret)
 		ret = snt__timer_open(loop);
 	return ret;
@@ -197,6 +201,7 @@ static void init_loop(struct snt_loop *loop, struct snt_ctx *ctx)
 	snt__list_init(&loop->sources);
 	snt__list_init(&loop->readable);
 	snt__list_init(&loop->signalled);
+	snt__list_init(&loop->arrivals);
 	snt__list_init(&loop->pending);
 	loop->over_end = &loop->over;
 	loop->calls_end = &loop->calls;
@@ -263,6 +268,7 @@ static int close_uncancelled(struct snt_loop *loop)
 	snt__async_stop(loop);
 	snt__call_run_own(loop);
 	snt__timer_forget_all(loop);
+	snt__rx_stop(loop);
 	while (!snt__list_empty(&loop->sources))
 		snt__loop_remove(loop, snt__container(loop->sources.next,
 						      struct snt__source, all));

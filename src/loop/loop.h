@@ -25,6 +25,14 @@
 
 struct snt_op;
 
+enum snt__source_type {
+	SNT__SOURCE_CALLBACKS,
+	/* Completion channels, and where packets arrive: both run no callback, and have
+	 * no ready(). */
+	SNT__SOURCE_CHANNEL,
+	SNT__SOURCE_RX,
+};
+
 /* An fd that dispatch watches, for as long as it is added. */
 struct snt__source {
 	int fd;
@@ -32,8 +40,16 @@ struct snt__source {
 	 * been run; returns how many. */
 	int (*ready)(struct snt__source *source, int budget);
 	struct snt__link all;
-	struct snt__link readable; /* in the loop's list `readable` or `signalled` */
-	bool is_channel; /* a completion channel: runs no callback, has no ready() */
+	struct snt__link readable; /* in the loop's list for its type */
+	enum snt__source_type type;
+};
+
+/* A device's fds in the epoll instance, where packets arrive for programs that sleep in
+ * an event loop of their own (rx_watch.c). */
+struct snt__rx {
+	struct snt__source source[SNT__RX_FDS];
+	unsigned count; /* of fds that are watched; 0: none */
+	bool lent;	/* the device leaves packets to this loop */
 };
 
 /* One call that runs callbacks. Callbacks may do anything, also close the loop. */
@@ -77,8 +93,9 @@ struct snt_loop {
 	struct snt__round *run;
 
 	struct snt__link sources;
-	struct snt__link readable;
-	struct snt__link signalled; /* channels that are readable */
+	struct snt__link readable;  /* sources with callbacks that are */
+	struct snt__link signalled; /* channels that are */
+	struct snt__link arrivals;  /* fds of devices that are */
 	struct snt__link pending;   /* CQs */
 	struct snt_op *over;	    /* ops whose callback no completion brings */
 	struct snt_op **over_end;
@@ -90,6 +107,8 @@ struct snt_loop {
 
 	struct snt__channel channel[SNT_DEVICES_MAX];
 	struct snt__channel async[SNT_DEVICES_MAX];
+	struct snt__rx rx[SNT_DEVICES_MAX];
+	unsigned rx_lent; /* devices */
 	void (*happened)(void *arg, const struct snt_event *event);
 	void *happened_arg;
 	struct snt__link in_event_loops; /* while it has a function for events */
@@ -106,7 +125,7 @@ struct snt_loop {
 	void (*undo)(void *arg); /* on cancellation: ends the wait; or NULL */
 	void *undo_arg;
 
-	bool dispatched; /* by the program, which then may also sleep on its own */
+	bool dispatched; /* by the program, which then may sleep in its own event loop */
 	int64_t spin_ns; /* or SNT_SPIN_AUTO */
 	struct snt__spin spin;
 	/* Replaces sleeping in simulated time: until the fd is readable, a timer is due
@@ -126,6 +145,10 @@ void snt__loop_ring(struct snt_loop *loop);
 
 /* loop.c: adds an fd; works before the loop has its own. */
 int snt__loop_add(struct snt_loop *loop, struct snt__source *source);
+/* The same for sources that need not be kept: with an fd, and these events. */
+int snt__loop_watch(const struct snt_loop *loop, struct snt__source *source,
+		    uint32_t events);
+void snt__loop_unwatch(const struct snt_loop *loop, struct snt__source *source);
 void snt__loop_remove(struct snt_loop *loop, struct snt__source *source);
 
 static inline bool snt__loop_has_fd(const struct snt_loop *loop)
@@ -160,12 +183,33 @@ static inline bool snt__loop_forked(const struct snt_loop *loop)
 /* channel.c: the channel of a device, created on first use. */
 int snt__channel_get(struct snt_loop *loop, const struct snt_device *device,
 		     struct ibv_comp_channel **channel_out);
+/* channel.c: the one whose events the loop takes, or NULL. */
+struct ibv_comp_channel *snt__channel_find(const struct snt_loop *loop,
+					   const struct snt_device *device);
+/* channel.c: ends a loan of the device (dev/device.h). */
+void snt__channel_rx_return(struct snt_loop *loop, const struct snt_device *device,
+			    unsigned readable);
 /* channel.c: closes the channels, once there are no CQs. */
 void snt__channel_close_all(struct snt_loop *loop);
 /* channel.c: makes CQs pending whose events are there. */
 int snt__channel_drain(struct snt__channel *channel);
 int snt__channel_drain_all(struct snt_loop *loop);
 int snt__channel_drain_signalled(struct snt_loop *loop);
+
+/*
+ * rx_watch.c: a program that sleeps in an event loop of its own is woken by packets
+ * themselves, through the loop's fd.
+ */
+/* Before it may sleep: from now on packets are left to it. */
+void snt__rx_lend(struct snt_loop *loop);
+/* Takes packets that made the fd readable, as far as snt__loop_collect() knows. */
+void snt__rx_take(struct snt_loop *loop);
+/* The program is awake, and will poll. */
+void snt__rx_return_all(struct snt_loop *loop);
+/* Edges may have been lost. */
+void snt__rx_suspect_all(struct snt_loop *loop);
+/* The loop is closed. */
+void snt__rx_stop(struct snt_loop *loop);
 
 /* dispatch.c: treats all sources as readable, since nothing is known of them. */
 void snt__loop_suspect_all(struct snt_loop *loop);

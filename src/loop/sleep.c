@@ -14,35 +14,30 @@
 
 #include "util/err.h"
 
-/* A program with an event loop of its own may sleep there the next time, and the device
- * would not be told. */
-static bool may_borrow_sockets(const struct snt_loop *loop, int64_t timeout_ns)
+/* A program with an event loop of its own may sleep there the next time: its devices are
+ * lent to the loop (rx_watch.c), whose fd reports packets. */
+static bool may_borrow_sockets(const struct snt_loop *loop)
 {
 	bool simulated = loop->sleep;
 
-	return timeout_ns && !simulated && !loop->dispatched;
-}
-
-/* The channel whose events the loop takes, or NULL. */
-static struct ibv_comp_channel *find_channel(const struct snt_loop *loop,
-					     const struct snt_device *device)
-{
-	const struct snt__channel *channel = &loop->channel[device->index];
-
-	return channel->device ? channel->channel : NULL;
+	return !simulated && !loop->dispatched;
 }
 
 void snt__sleep_borrow(struct snt_loop *loop, struct snt__sleep *sleep,
 		       int64_t timeout_ns)
 {
 	sleep->count = sleep->fd_count = 0;
-	if (!may_borrow_sockets(loop, timeout_ns))
+	if (!timeout_ns)
 		return;
+	if (!may_borrow_sockets(loop)) {
+		snt__rx_lend(loop);
+		return;
+	}
 	for (unsigned i = 0; i < loop->base.ctx->device_count; i++) {
 		const struct snt_device *device = loop->base.ctx->device[i];
 		unsigned first = sleep->fd_count;
 		unsigned count = snt__device_rx_borrow(device, &sleep->fd[first],
-						       find_channel(loop, device));
+						       snt__channel_find(loop, device));
 
 		if (!count)
 			continue;
@@ -63,18 +58,6 @@ static unsigned find_readable(const struct snt__sleep_device *device,
 	return readable;
 }
 
-/* The events of packets that are moved here do not make the channel's fd readable: the
- * next round takes them. */
-static void return_device(struct snt_loop *loop, const struct snt_device *device,
-			  unsigned readable)
-{
-	struct snt__channel *channel = &loop->channel[device->index];
-
-	snt__device_rx_return(device, readable, find_channel(loop, device));
-	if (channel->device && !snt__linked(&channel->source.readable))
-		snt__list_append(&loop->signalled, &channel->source.readable);
-}
-
 /* A device whose fd was readable probably has completions for its CQs. */
 static void return_all(struct snt_loop *loop, struct snt__sleep *sleep,
 		       const struct pollfd *fds)
@@ -85,7 +68,7 @@ static void return_all(struct snt_loop *loop, struct snt__sleep *sleep,
 		const struct snt__sleep_device *device = &sleep->device[i];
 		unsigned readable = find_readable(device, fds);
 
-		return_device(loop, device->device, readable);
+		snt__channel_rx_return(loop, device->device, readable);
 		found |= readable != 0;
 	}
 	sleep->count = 0;

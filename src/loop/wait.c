@@ -68,6 +68,7 @@ static int sleep_and_list(struct snt_loop *loop, struct snt__sleep *sleep,
 
 	if (ret)
 		return ret;
+	snt__rx_take(loop);
 	snt__serve_list_later(&loop->base.polled_cqs);
 	return snt__loop_run(loop, BUDGET, true, gone);
 }
@@ -105,8 +106,11 @@ static int wait_asleep(struct snt_loop *loop, int64_t timeout_ns, uint64_t begin
 		snt__sleep_not(loop, &sleep);
 		return ret;
 	}
-	return sleep_and_list(loop, &sleep, ret ? 0 : left_of(loop, timeout_ns, begin),
-			      gone);
+	ret = sleep_and_list(loop, &sleep, ret ? 0 : left_of(loop, timeout_ns, begin),
+			     gone);
+	if (!*gone && loop->dispatched)
+		snt__rx_lend(loop);
+	return ret;
 }
 
 /* The innermost shield of this thread. */

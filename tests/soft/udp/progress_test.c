@@ -40,6 +40,9 @@ struct world {
 	bool bell;
 	bool borrowing; /* a thread of the program sleeps on the fds */
 	bool borrows_apart;
+	bool watching;	 /* for edges; or may compute */
+	bool rx_edge;	 /* the watched socket reports */
+	bool edge_taken; /* it has done so, and may not be empty since */
 
 	enum place place;
 	struct snt__progress_plan plan;
@@ -63,8 +66,9 @@ static unsigned below(unsigned limit)
 }
 
 static bool owner_seen[SNT__OWNER_COUNT][SNT__OWNER_COUNT];
-static bool thread_seen[SNT__OWNER_COUNT][SNT__THREAD_GUARDING + 1];
+static bool thread_seen[SNT__OWNER_COUNT][SNT__THREAD_COUNT];
 static unsigned lone_wakes; /* packets that woke the borrower alone */
+static unsigned lone_watch_wakes;
 
 static struct snt__progress_work work_of(const struct world *world)
 {
@@ -191,9 +195,11 @@ static void arm(struct world *world)
 static void borrow(struct world *world)
 {
 	send_all(world);
-	if (snt__progress_borrow(&world->progress, world->now, true)) {
+	if (snt__progress_borrow(&world->progress, SNT__PROGRESS_BORROWED, world->now,
+				 true)) {
 		assert_false(world->borrowing);
 		world->borrowing = true;
+		world->watching = false;
 		world->borrows_apart = world->held;
 		if (world->held) {
 			world->edge = false;
@@ -211,8 +217,42 @@ static void borrow(struct world *world)
 	wake_thread(world, SNT__WAKE_WORK);
 }
 
+/* The edges that the program has seen by now. */
+static void take_edge(struct world *world)
+{
+	world->edge_taken |= world->rx_edge;
+	world->rx_edge = false;
+}
+
+static void watch(struct world *world)
+{
+	if (!world->borrowing)
+		take_edge(world);
+	send_all(world);
+	if (snt__progress_borrow(&world->progress, SNT__PROGRESS_WATCHED, world->now,
+				 true)) {
+		bool asked;
+
+		assert_false(world->borrowing);
+		world->borrowing = world->watching = true;
+		if (world->edge_taken)
+			take_in(world);
+		world->edge_taken = false;
+		world->bell = false;
+		asked = ask_for_bells(world);
+		if (!asked || below(50) == 0) {
+			snt__progress_take_back(&world->progress);
+			wake_thread(world, SNT__WAKE_BELL);
+		}
+		send_all(world);
+	}
+	wake_thread(world, SNT__WAKE_WORK);
+}
+
 static bool is_readable(const struct world *world)
 {
+	if (world->watching)
+		return world->bell || world->rx_edge;
 	return world->bell ||
 	       (world->borrows_apart ? world->edge : world->packet_at || world->held);
 }
@@ -228,8 +268,10 @@ static void return_it(struct world *world, bool readable)
 		hear_bells(world);
 	if (!snt__progress_wants_bells(&world->progress))
 		world->bell_asked = false;
-	if (readable)
-		take_in(world);
+	take_edge(world);
+	/* There may be more than a batch. */
+	if (readable && take_in(world) && world->edge_taken && below(4) == 0)
+		world->packet_at = world->now;
 	wake_thread(world, SNT__WAKE_RETURNED);
 }
 
@@ -237,10 +279,13 @@ static void packet_arrives(struct world *world)
 {
 	if (!world->packet_at)
 		world->packet_at = world->now;
-	world->edge = true;
+	world->edge = world->rx_edge = true;
 	if (world->progress.owner == SNT__OWNER_BORROWER && world->place == SLEEPING &&
 	    world->plan.thread == SNT__THREAD_NAPPING)
 		lone_wakes++;
+	if (world->progress.owner == SNT__OWNER_WATCHER && world->place == SLEEPING &&
+	    world->plan.thread == SNT__THREAD_CHECKING)
+		lone_watch_wakes++;
 }
 
 /*
@@ -299,8 +344,10 @@ static void look(struct world *world)
 		rest(world);
 	snt__progress_sleep(progress, world->plan);
 	world->sees_room = world->stalled_at;
-	world->hears = world->plan.thread != SNT__THREAD_NAPPING ||
-		       progress->owner == SNT__OWNER_POLLER;
+	world->hears = (world->plan.thread != SNT__THREAD_NAPPING &&
+			world->plan.thread != SNT__THREAD_CHECKING) ||
+		       (world->plan.thread == SNT__THREAD_NAPPING &&
+			progress->owner == SNT__OWNER_POLLER);
 	world->place = world->plan.thread == SNT__THREAD_AWAKE ? LOOKING : SLEEPING;
 	world->until = world->plan.until;
 	world->polls = world->polls_before = snt__progress_polls(progress);
@@ -331,17 +378,35 @@ static bool is_runnable(const struct world *world)
 static void end_grace(struct world *world, bool woken)
 {
 	if (!woken)
-		snt__progress_end_guard(&world->progress, world->polls_before);
+		snt__progress_end_guard(&world->progress, world->polls_before,
+					world->now);
 	world->progress.active_at = world->now;
 	world->place = LOOKING;
+}
+
+/* Does the thread see something that a borrower should come for? */
+static bool is_left_lying(const struct world *world)
+{
+	bool lies = world->packet_at || world->bell;
+
+	switch (world->plan.thread) {
+	case SNT__THREAD_GUARDING:
+		return lies;
+	case SNT__THREAD_CHECKING:
+		return lies && !world->held;
+	default:
+		return false;
+	}
 }
 
 static void end_sleep(struct world *world, bool called, bool woken)
 {
 	struct snt__progress *progress = &world->progress;
-	bool guarding = world->plan.thread == SNT__THREAD_GUARDING;
 
-	if (guarding && !called && (is_heard(world) || world->bell)) {
+	if (!called && is_left_lying(world)) {
+		world->polls_before = world->plan.thread == SNT__THREAD_CHECKING
+					      ? snt__progress_polls(progress)
+					      : world->polls_before;
 		world->place = GRACE;
 		world->hears = false;
 		world->until = world->now + SNT__PROGRESS_NAP;
@@ -354,7 +419,7 @@ static void end_sleep(struct world *world, bool called, bool woken)
 		}
 		snt__progress_end_nap(progress, world->now);
 	}
-	if (woken || world->polls != world->polls_before)
+	if (woken || snt__progress_polls(progress) != world->polls_before)
 		progress->active_at = world->now;
 	world->place = LOOKING;
 }
@@ -386,6 +451,17 @@ static void run_thread(struct world *world)
 static bool is_late(const struct world *world, uint64_t since)
 {
 	return since && world->now - since > SNT__PROGRESS_TAKEOVER;
+}
+
+/* A program that computes instead of sleeping in its event loop holds up what arrives for
+ * four naps: the thread may have been napping twice for a busy poller, it then naps for
+ * this program, and leaves it a nap's time. While messages are held it does not look. */
+static bool is_held_up(const struct world *at, const struct world *world)
+{
+	uint64_t since = world->packet_at ? world->packet_at : world->ring_at;
+
+	return at->progress.owner == SNT__OWNER_WATCHER && !at->held && since &&
+	       world->now - since > 4 * SNT__PROGRESS_NAP + 2000;
 }
 
 static bool is_something_late(const struct world *world)
@@ -477,18 +553,19 @@ static void check_abandoned(const struct world *at)
 			assert_true(world.until != NEVER);
 			world.now = world.until;
 		}
-		if (is_something_late(&world)) {
+		if (is_something_late(&world) || is_held_up(at, &world)) {
 			describe("the program stopped here", at);
 			describe("too late", &world);
 		}
 		assert_false(is_something_late(&world));
+		assert_false(is_held_up(at, &world));
 	}
 }
 
 /* A borrower that sleeps is woken by the packet itself, unless the thread takes it. */
 static void check_borrower(const struct world *world)
 {
-	if (world->borrowing && world->progress.owner == SNT__OWNER_BORROWER &&
+	if (world->borrowing && snt__progress_is_awaited(&world->progress) &&
 	    (world->packet_at || world->ring_at))
 		assert_true(is_readable(world) || is_runnable(world));
 }
@@ -532,8 +609,13 @@ static void poll_busily(struct world *world)
 
 static void sleep_steadily(struct world *world)
 {
+	bool watches = below(2);
+
 	for (unsigned i = 0; i < 6; i++) {
-		borrow(world);
+		if (watches)
+			watch(world);
+		else
+			borrow(world);
 		if (below(2))
 			packet_arrives(world);
 		world->now += 50000;
@@ -556,7 +638,7 @@ static void run_thread_long(struct world *world)
 
 static void step(struct world *world)
 {
-	switch (below(16)) {
+	switch (below(17)) {
 	case 0:
 		poll_device(world, below(4));
 		break;
@@ -599,6 +681,9 @@ static void step(struct world *world)
 	case 13:
 		run_thread_long(world);
 		break;
+	case 14:
+		watch(world);
+		break;
 	default:
 		run_thread(world);
 		break;
@@ -632,7 +717,7 @@ static void every_state_is_reached(void **state)
 {
 	(void)state;
 	for (unsigned owner = 0; owner < SNT__OWNER_COUNT; owner++)
-		for (unsigned thread = 0; thread <= SNT__THREAD_GUARDING; thread++)
+		for (unsigned thread = 0; thread < SNT__THREAD_COUNT; thread++)
 			if (!thread_seen[owner][thread])
 				print_message("# owner %u, thread %u: never\n", owner,
 					      thread);
@@ -649,7 +734,47 @@ static void every_state_is_reached(void **state)
 	assert_true(thread_seen[SNT__OWNER_BORROWER][SNT__THREAD_NAPPING]);
 	assert_true(thread_seen[SNT__OWNER_BORROWER][SNT__THREAD_GUARDING]);
 	assert_true(thread_seen[SNT__OWNER_THREAD][SNT__THREAD_ASLEEP_APART]);
+	assert_true(owner_seen[SNT__OWNER_THREAD][SNT__OWNER_WATCHER]);
+	assert_true(owner_seen[SNT__OWNER_POLLER][SNT__OWNER_WATCHER]);
+	assert_true(owner_seen[SNT__OWNER_RETURNED][SNT__OWNER_WATCHER]);
+	assert_true(owner_seen[SNT__OWNER_WATCHER][SNT__OWNER_RETURNED]);
+	assert_true(owner_seen[SNT__OWNER_WATCHER][SNT__OWNER_OVERDUE]);
+	assert_true(thread_seen[SNT__OWNER_WATCHER][SNT__THREAD_CHECKING]);
+	assert_true(thread_seen[SNT__OWNER_WATCHER][SNT__THREAD_GUARDING]);
 	assert_true(lone_wakes > SEEDS);
+	assert_true(lone_watch_wakes > SEEDS);
+}
+
+/* A program that holds up its peers is not trusted for a while, and for longer if it does
+ * so again soon. */
+static uint64_t hold_up_peer(struct snt__progress *progress, uint64_t now)
+{
+	assert_true(snt__progress_borrow(progress, SNT__PROGRESS_WATCHED, now, true));
+	snt__progress_end_guard(progress, snt__progress_polls(progress), now);
+	assert_int_equal(progress->owner, SNT__OWNER_OVERDUE);
+	snt__progress_return(progress, now);
+	assert_false(snt__progress_borrow(progress, SNT__PROGRESS_WATCHED,
+					  progress->lend_at - 1, true));
+	return progress->lend_at - now;
+}
+
+static void distrust_grows_and_ends(void **state)
+{
+	struct snt__progress progress = { 0 };
+	uint64_t now = 1000000000, expected = SNT__PROGRESS_DISTRUST;
+
+	(void)state;
+	for (unsigned i = 0; i < 20; i++) {
+		uint64_t distrust = hold_up_peer(&progress, now);
+
+		assert_int_equal(distrust, expected);
+		now = progress.lend_at + distrust - 1;
+		expected = 2 * expected < SNT__PROGRESS_DISTRUST_MAX
+				   ? 2 * expected
+				   : SNT__PROGRESS_DISTRUST_MAX;
+	}
+	now = progress.lend_at + progress.distrust;
+	assert_int_equal(hold_up_peer(&progress, now), SNT__PROGRESS_DISTRUST);
 }
 
 int main(void)
@@ -657,6 +782,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(nothing_is_left_to_nobody),
 		cmocka_unit_test(every_state_is_reached),
+		cmocka_unit_test(distrust_grows_and_ends),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,7 +7,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
-#include <sennit/loop.h>
+#include <sennit/sennit.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <time.h>
@@ -361,6 +361,40 @@ static void program_that_was_away_may_borrow(void **state)
 	side_close(&side);
 }
 
+static bool watches_at_once(struct side *side)
+{
+	int fds[SNT__RX_FDS];
+
+	return snt__udp_rx_watch(side->device, fds, 0);
+}
+
+/* Until the device's thread has taken what the program did not come for. */
+static void compute_while_peer_writes(struct side side[2])
+{
+	uint64_t end = snt__udp_now() + patience_ns(30);
+
+	do {
+		assert_true(snt__udp_now() < end);
+		while (!watches_at_once(&side[1]))
+			assert_true(snt__udp_now() < end);
+		side_check(&side[0], &side[1], 100);
+		give_back(&side[1], false);
+	} while (!is_distrusted(&side[1]));
+}
+
+/* A program whose event loop watches, and that computes instead of sleeping there. */
+static void peers_of_a_program_that_computes_are_served(void **state)
+{
+	struct side side[2];
+
+	(void)state;
+	sides_open(side, NULL);
+	compute_while_peer_writes(side);
+	assert_false(watches_at_once(&side[1]));
+	assert_int_equal(side_stats(&side[0]).resent, 0);
+	sides_close(side);
+}
+
 /* What comes through memory is not heard at the socket. */
 static void a_link_comes_up_while_he_sleeps(void **state)
 {
@@ -681,6 +715,49 @@ static bool borrows(struct snt_loop *loop, struct snt__udp_device *device,
 	return lent;
 }
 
+static bool is_watched(struct snt__udp_device *device)
+{
+	bool watched;
+
+	snt__udp_lock(device);
+	watched = device->progress.owner == SNT__OWNER_WATCHER;
+	snt__udp_unlock(device);
+	return watched;
+}
+
+/* Once the program may sleep elsewhere its loop watches, until it is closed. */
+static void loops_watch(void **state)
+{
+	struct snt_cq_opts cq_opts = { .size = sizeof(cq_opts),
+				       .ops = SNT_CQ_OPS_EVENTS };
+	struct snt_qp_opts qp_opts = { .size = sizeof(qp_opts), .devices = 1 };
+	struct snt__udp_device *device;
+	struct snt_loop *loop;
+	struct snt_ctx *ctx;
+	struct snt_cq *cq;
+	struct snt_qp *qp;
+
+	(void)state;
+	device = open_context(&ctx);
+	assert_success(snt_loop_create(ctx, NULL, &loop));
+	cq_opts.loop = loop;
+	assert_success(snt_qp_create_with_cq(ctx, &cq_opts, &qp_opts, &cq, &qp));
+	assert_true(snt_loop_fd(loop) >= 0);
+	assert_false(is_watched(device));
+	for (unsigned i = 0; i < 50 && !is_watched(device); i++)
+		assert_int_equal(snt_loop_dispatch(loop, 0), 0);
+	assert_true(is_watched(device));
+	assert_int_equal(snt_loop_poll(loop, 0), 0);
+	assert_false(is_watched(device));
+	assert_int_equal(snt_loop_arm(loop), 0);
+	assert_true(is_watched(device));
+	assert_success(snt_qp_destroy(qp));
+	assert_success(snt_cq_destroy(cq));
+	assert_success(snt_loop_destroy(loop));
+	assert_false(is_watched(device));
+	assert_success(snt_ctx_destroy(ctx));
+}
+
 /* Not if the program does not sleep at all, nor if it may sleep elsewhere. */
 static void loops_borrow(void **state)
 {
@@ -712,6 +789,7 @@ int main(void)
 		cmocka_unit_test(sleeper_does_not_come_back),
 		cmocka_unit_test(program_that_held_up_a_peer_may_not_borrow),
 		cmocka_unit_test(program_that_was_away_may_borrow),
+		cmocka_unit_test(peers_of_a_program_that_computes_are_served),
 		cmocka_unit_test(a_link_comes_up_while_he_sleeps),
 		cmocka_unit_test(sleeper_waits_for_an_event),
 		cmocka_unit_test(timers_run_while_he_sleeps),
@@ -721,6 +799,7 @@ int main(void)
 		cmocka_unit_test(thread_is_told_who_sleeps),
 		cmocka_unit_test(nothing_is_kept_for_ever),
 		cmocka_unit_test(loops_borrow),
+		cmocka_unit_test(loops_watch),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -32,6 +32,8 @@ struct snt__udp_device {
 	 * when it last was; 0: to be polled next. */
 	uint64_t socket_at;
 	uint64_t served_at; /* when a thread that moves packets last served links */
+	/* A watcher has taken an edge of the socket, which may not be empty since. */
+	bool edge_taken;
 
 	struct snt__progress progress; /* which thread moves packets */
 	uint64_t send_long; /* ns; a thread that sends for so long receives as well */
@@ -119,6 +121,8 @@ static inline uint64_t snt__udp_latest(const struct snt__udp_device *device,
 /* See snt__provider. */
 unsigned snt__udp_rx_borrow(struct snt__udp_device *device, int fds[SNT__RX_FDS],
 			    struct ibv_comp_channel *channel);
+unsigned snt__udp_rx_watch(struct snt__udp_device *device, int fds[SNT__RX_FDS],
+			   unsigned readable);
 void snt__udp_rx_return(struct snt__udp_device *device, unsigned readable,
 			struct ibv_comp_channel *channel);
 

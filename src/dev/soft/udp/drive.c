@@ -55,9 +55,12 @@ bool snt__udp_is_free(struct snt__udp_device *device)
  * something is polled again at the next occasion. */
 static unsigned receive_packets(struct snt__udp_device *device, uint64_t now)
 {
+	const bool edge = device->edge_taken;
 	unsigned count = snt__udp_receive(&device->receiver, device->core, now);
 
 	device->socket_at = count ? 0 : snt__udp_latest(device, now);
+	if (edge && !device->receiver.busy && device->receiver.emptied)
+		device->edge_taken = false;
 	return count;
 }
 
@@ -359,7 +362,18 @@ static unsigned lend_fds(struct snt__udp_device *device, int fds[SNT__RX_FDS],
 	return device->shm.fd < 0 ? 1 : 2;
 }
 
-/* Sends what is pending before the caller sleeps. */
+/* Sends what is pending before the caller sleeps. Returns whether it may borrow. */
+static bool begin_borrow(struct snt__udp_device *device, enum snt__progress_event how,
+			 uint64_t *now_out)
+{
+	uint64_t now = snt__udp_now();
+
+	snt__udp_send(&device->sender, device->core, now);
+	*now_out = now = snt__udp_latest(device, now);
+	return snt__progress_borrow(&device->progress, how, now,
+				    may_lend_socket(device));
+}
+
 unsigned snt__udp_rx_borrow(struct snt__udp_device *device, int fds[SNT__RX_FDS],
 			    struct ibv_comp_channel *channel)
 {
@@ -369,11 +383,59 @@ unsigned snt__udp_rx_borrow(struct snt__udp_device *device, int fds[SNT__RX_FDS]
 	if (device->foreign)
 		return 0;
 	snt__udp_lock(device);
-	now = snt__udp_now();
-	snt__udp_send(&device->sender, device->core, now);
-	now = snt__udp_latest(device, now);
-	if (snt__progress_borrow(&device->progress, now, may_lend_socket(device)))
+	if (begin_borrow(device, SNT__PROGRESS_BORROWED, &now))
 		count = lend_fds(device, fds, channel, now);
+	snt__udp_thread_wake(device, SNT__WAKE_WORK, now);
+	snt__udp_unlock(device);
+	return count;
+}
+
+/* What had made the last edge is taken; what has not been seen makes another one. False:
+ * there is always more. */
+static bool empty_socket(struct snt__udp_device *device, uint64_t now)
+{
+	bool moved = false;
+
+	for (unsigned i = 0; device->edge_taken; i++) {
+		if (i == LATE_MAX || device->receiver.busy)
+			return false;
+		moved |= receive_packets(device, snt__udp_latest(device, now));
+	}
+	if (moved)
+		snt__udp_send(&device->sender, device->core,
+			      snt__udp_latest(device, now));
+	return true;
+}
+
+/* What is held in the socket is no matter to a thread that watches for edges. */
+static void lend_edges(struct snt__udp_device *device, uint64_t now)
+{
+	bool asked = empty_socket(device, now);
+
+	if (device->shm.fd >= 0)
+		asked &= lend_bells(device, snt__udp_latest(device, now));
+	if (asked)
+		return;
+	snt__progress_take_back(&device->progress);
+	snt__udp_thread_wake(device, SNT__WAKE_BELL, snt__udp_latest(device, now));
+}
+
+unsigned snt__udp_rx_watch(struct snt__udp_device *device, int fds[SNT__RX_FDS],
+			   unsigned readable)
+{
+	unsigned count = 0;
+	uint64_t now;
+
+	if (device->foreign)
+		return 0;
+	snt__udp_lock(device);
+	device->edge_taken |= readable >> RX_SOCKET & 1;
+	if (begin_borrow(device, SNT__PROGRESS_WATCHED, &now)) {
+		fds[RX_SOCKET] = device->socket.fd;
+		fds[RX_BELLS] = device->shm.fd;
+		count = device->shm.fd < 0 ? 1 : 2;
+		lend_edges(device, now);
+	}
 	snt__udp_thread_wake(device, SNT__WAKE_WORK, now);
 	snt__udp_unlock(device);
 	return count;
@@ -432,8 +494,10 @@ void snt__udp_rx_return(struct snt__udp_device *device, unsigned readable,
 	snt__soft_channel_mute(channel, true);
 	return_bells(device, readable, now);
 	/* It has something, however short a time ago it was looked at. */
-	if (readable & (1u << RX_SOCKET))
+	if (readable & (1u << RX_SOCKET)) {
 		device->socket_at = 0;
+		device->edge_taken = true;
+	}
 	if (readable)
 		take_what_woke(device, now);
 	snt__soft_channel_mute(channel, false);

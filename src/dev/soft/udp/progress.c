@@ -12,17 +12,19 @@
 #define THREAD	 SNT__OWNER_THREAD
 #define POLLER	 SNT__OWNER_POLLER
 #define BORROWER SNT__OWNER_BORROWER
+#define WATCHER	 SNT__OWNER_WATCHER
 #define RETURNED SNT__OWNER_RETURNED
 #define OVERDUE	 SNT__OWNER_OVERDUE
 
 /* clang-format off */
 static const uint8_t next_owner[SNT__OWNER_COUNT][SNT__PROGRESS_EVENTS] = {
-	/*               BUSY      ARMED     BORROWED  REFUSED   RETURNED  QUIET     LATE */
-	[THREAD]     = { POLLER,   THREAD,   BORROWER, THREAD,   THREAD,   THREAD,   THREAD  },
-	[POLLER]     = { POLLER,   THREAD,   BORROWER, POLLER,   POLLER,   THREAD,   POLLER  },
-	[BORROWER]   = { BORROWER, BORROWER, BORROWER, BORROWER, RETURNED, BORROWER, OVERDUE },
-	[RETURNED]   = { POLLER,   RETURNED, BORROWER, POLLER,   RETURNED, THREAD,   THREAD  },
-	[OVERDUE]    = { OVERDUE,  OVERDUE,  OVERDUE,  OVERDUE,  THREAD,   OVERDUE,  OVERDUE },
+	/*         BUSY      ARMED     BORROWED  WATCHED   REFUSED   RETURNED  QUIET     LATE */
+	[THREAD]  = {POLLER,   THREAD,   BORROWER, WATCHER,  THREAD,   THREAD,   THREAD,   THREAD},
+	[POLLER]  = {POLLER,   THREAD,   BORROWER, WATCHER,  POLLER,   POLLER,   THREAD,   POLLER},
+	[BORROWER]= {BORROWER, BORROWER, BORROWER, BORROWER, BORROWER, RETURNED, BORROWER, OVERDUE},
+	[WATCHER] = {WATCHER,  WATCHER,  WATCHER,  WATCHER,  WATCHER,  RETURNED, WATCHER,  OVERDUE},
+	[RETURNED]= {POLLER,   RETURNED, BORROWER, WATCHER,  POLLER,   RETURNED, THREAD,   THREAD},
+	[OVERDUE] = {OVERDUE,  OVERDUE,  OVERDUE,  OVERDUE,  OVERDUE,  THREAD,   OVERDUE,  OVERDUE},
 };
 /* clang-format on */
 
@@ -33,8 +35,8 @@ static void change_owner(struct snt__progress *progress, enum snt__progress_even
 
 bool snt__progress_is_away(const struct snt__progress *progress)
 {
-	return progress->owner == POLLER || progress->owner == BORROWER ||
-	       progress->owner == RETURNED;
+	return progress->owner == POLLER || progress->owner == RETURNED ||
+	       snt__progress_is_awaited(progress);
 }
 
 /*
@@ -82,13 +84,13 @@ void snt__progress_see_post(struct snt__progress *progress, uint64_t begin,
 		snt__progress_set_polled_at(progress, at < end ? at : end);
 }
 
-bool snt__progress_borrow(struct snt__progress *progress, uint64_t now, bool possible)
+bool snt__progress_borrow(struct snt__progress *progress, enum snt__progress_event how,
+			  uint64_t now, bool possible)
 {
 	bool lent = snt__progress_is_lent(progress);
 
 	possible &= !lent && now >= progress->lend_at;
-	change_owner(progress,
-		     possible ? SNT__PROGRESS_BORROWED : SNT__PROGRESS_REFUSED);
+	change_owner(progress, possible ? how : SNT__PROGRESS_REFUSED);
 	return possible;
 }
 
@@ -121,13 +123,23 @@ void snt__progress_take_back(struct snt__progress *progress)
 		change_owner(progress, SNT__PROGRESS_LATE);
 }
 
+/* A program that does it again soon after it was trusted again is trusted later. */
+static void distrust_program(struct snt__progress *progress, uint64_t now)
+{
+	uint64_t longer = snt__min(2 * progress->distrust, SNT__PROGRESS_DISTRUST_MAX);
+	bool again = progress->distrust && now - progress->lend_at < progress->distrust;
+
+	progress->distrust = again ? longer : SNT__PROGRESS_DISTRUST;
+	progress->lend_at = now + progress->distrust;
+	change_owner(progress, SNT__PROGRESS_LATE);
+}
+
 void snt__progress_moved(struct snt__progress *progress, bool answered, uint64_t now)
 {
 	if (progress->owner != RETURNED)
 		return;
 	if (answered) {
-		progress->lend_at = now + SNT__PROGRESS_DISTRUST;
-		change_owner(progress, SNT__PROGRESS_LATE);
+		distrust_program(progress, now);
 	} else if (snt__progress_pause(progress, now) > SNT__PROGRESS_SILENCE) {
 		change_owner(progress, SNT__PROGRESS_QUIET);
 	}
@@ -171,7 +183,8 @@ static struct snt__progress_plan plan_thread_sleep(
 }
 
 /* A borrower that sleeps handles neither timers nor packets that wait for room. After a
- * silence it may be held up rather than asleep. */
+ * silence it may be held up rather than asleep. One that may compute instead is checked
+ * on at every nap. */
 static struct snt__progress_plan plan_nap(const struct snt__progress *progress,
 					  const struct snt__progress_work *work,
 					  uint64_t now)
@@ -180,12 +193,14 @@ static struct snt__progress_plan plan_nap(const struct snt__progress *progress,
 					   now + SNT__PROGRESS_NAP };
 	uint64_t quiet = now - progress->active_at;
 
+	if (progress->owner == WATCHER)
+		plan.thread = SNT__THREAD_CHECKING;
 	if (!snt__progress_is_lent(progress) || work->stalled)
 		return plan;
 	if (quiet >= SNT__PROGRESS_SILENCE)
 		plan = (struct snt__progress_plan){ SNT__THREAD_GUARDING,
 						    SNT__PROGRESS_NEVER };
-	else if (quiet >= SNT__PROGRESS_IDLE)
+	else if (quiet >= SNT__PROGRESS_IDLE && progress->owner == BORROWER)
 		plan.until = progress->active_at + SNT__PROGRESS_SILENCE;
 	plan.until = snt__min(plan.until, work->deadline);
 	return plan;
@@ -228,9 +243,14 @@ void snt__progress_end_nap(struct snt__progress *progress, uint64_t now)
 		change_owner(progress, SNT__PROGRESS_QUIET);
 }
 
-void snt__progress_end_guard(struct snt__progress *progress, unsigned polls)
+void snt__progress_end_guard(struct snt__progress *progress, unsigned polls,
+			     uint64_t now)
 {
-	if (snt__progress_polls(progress) == polls)
+	if (snt__progress_polls(progress) != polls)
+		return;
+	if (progress->owner == WATCHER)
+		distrust_program(progress, now);
+	else
 		change_owner(progress, SNT__PROGRESS_LATE);
 }
 

@@ -56,9 +56,13 @@
  * and mostly much longer than that. */
 #define SNT__PROGRESS_HORIZON (100 * SNT__PROGRESS_NAP)
 /* A program that computes between two waits holds up peers that write to its memory: for
- * up to a nap, since then the device's thread looks. It may not borrow again for so long,
- * so that peers are held up for at most 1 % of the time. */
+ * up to a nap, since then the device's thread looks; one that watches, for a few. It may
+ * not borrow again for so long, so that peers are held up for few % of the time. */
 #define SNT__PROGRESS_DISTRUST (100 * SNT__PROGRESS_NAP)
+/* Twice as long each time that it does so again: peers of a program that computes all
+ * the time are held up for at most 2 ms in 5 s, which their 99th percentile does not
+ * see. */
+#define SNT__PROGRESS_DISTRUST_MAX (UINT64_C(100) * SNT__PROGRESS_DISTRUST)
 
 /* The longest time that anything waits for the thread alone: a nap that began as long
  * as possible ago, another one, a packet that is seen by a thread that guards, and its
@@ -75,8 +79,11 @@ enum snt__progress_owner {
 	SNT__OWNER_POLLER,
 	/* A thread of the program that sleeps on the device's fds (rx_borrow). */
 	SNT__OWNER_BORROWER,
-	/* The same one, which has woken up (rx_return) and is expected to poll, or to
-	 * sleep there again. */
+	/* A program whose event loop watches these fds (rx_watch), and which may compute
+	 * before it sleeps there. */
+	SNT__OWNER_WATCHER,
+	/* Either of them, having woken up (rx_return), is expected to poll, or to sleep
+	 * there again. */
 	SNT__OWNER_RETURNED,
 	/* The device's thread, since the borrower did not come for its packets; until
 	 * it returns. */
@@ -90,6 +97,7 @@ enum snt__progress_event {
 	/* A thread that polled wants to be woken by an event instead. */
 	SNT__PROGRESS_ARMED,
 	SNT__PROGRESS_BORROWED,
+	SNT__PROGRESS_WATCHED,
 	/* A thread is going to sleep and could not borrow. */
 	SNT__PROGRESS_REFUSED,
 	SNT__PROGRESS_RETURNED,
@@ -111,8 +119,12 @@ enum snt__progress_thread {
 	SNT__THREAD_ASLEEP_APART,
 	/* It leaves packets to their owner, and watches neither. */
 	SNT__THREAD_NAPPING,
+	/* The same for a short time, after which it looks whether packets have been left
+	 * lying. */
+	SNT__THREAD_CHECKING,
 	/* It leaves packets to a borrower, and watches whether that one takes them. */
 	SNT__THREAD_GUARDING,
+	SNT__THREAD_COUNT,
 };
 
 /* Why the device's thread may have to be woken. */
@@ -155,8 +167,9 @@ struct snt__progress {
 	unsigned polls_before;	/* at polling_since */
 
 	uint64_t returned_at; /* when a borrower last did */
-	/* The program has held up a peer, and may not borrow before. */
-	uint64_t lend_at;
+	/* The program has held up a peer, and may not borrow before; for how long that
+	 * was, when it last did. */
+	uint64_t lend_at, distrust;
 
 	/* The thread's own: when there was last something to do. */
 	uint64_t active_at;
@@ -185,10 +198,12 @@ void snt__progress_see_poll(struct snt__progress *progress, uint64_t begin,
 void snt__progress_see_post(struct snt__progress *progress, uint64_t begin,
 			    uint64_t end);
 
-/* A thread is going to sleep. Returns whether it may borrow what arrives: only one
- * thread at a time, which more would share every wake-up with, and no program that has
- * held up its peers lately. `possible`: the device can be borrowed. */
-bool snt__progress_borrow(struct snt__progress *progress, uint64_t now, bool possible);
+/* A thread is going to sleep (BORROWED), or is soon (WATCHED). Returns whether it may
+ * borrow what arrives: only one thread at a time, which more would share every wake-up
+ * with, and no program that has held up its peers lately. `possible`: the device can be
+ * borrowed. */
+bool snt__progress_borrow(struct snt__progress *progress, enum snt__progress_event how,
+			  uint64_t now, bool possible);
 void snt__progress_return(struct snt__progress *progress, uint64_t now);
 
 /* A CQ was armed. */
@@ -219,9 +234,10 @@ void snt__progress_sleep(struct snt__progress *progress,
 bool snt__progress_naps_on(const struct snt__progress *progress, unsigned *polls);
 /* A nap has passed with too few polls. */
 void snt__progress_end_nap(struct snt__progress *progress, uint64_t now);
-/* A nap has passed since a packet came while the thread was guarding. `polls`: how many
- * there were when it began to guard. */
-void snt__progress_end_guard(struct snt__progress *progress, unsigned polls);
+/* A nap has passed since the thread saw a packet that it leaves to a borrower. `polls`:
+ * how many there were before that. */
+void snt__progress_end_guard(struct snt__progress *progress, unsigned polls,
+			     uint64_t now);
 
 /* Must the thread be woken? If so it counts as awake. */
 bool snt__progress_wake(struct snt__progress *progress,
@@ -245,17 +261,31 @@ static inline int64_t snt__progress_pause(const struct snt__progress *progress,
 						    memory_order_relaxed));
 }
 
+/* Is what arrives left to a borrower that has not returned yet? */
+static inline bool snt__progress_is_awaited(const struct snt__progress *progress)
+{
+	return progress->owner == SNT__OWNER_BORROWER ||
+	       progress->owner == SNT__OWNER_WATCHER;
+}
+
 /* Has a borrower not returned yet? */
 static inline bool snt__progress_is_lent(const struct snt__progress *progress)
 {
-	return progress->owner == SNT__OWNER_BORROWER ||
+	return snt__progress_is_awaited(progress) ||
 	       progress->owner == SNT__OWNER_OVERDUE;
+}
+
+/* Does the thread sleep for a short time, whatever arrives? */
+static inline bool snt__progress_naps_shortly(const struct snt__progress *progress)
+{
+	return progress->thread == SNT__THREAD_NAPPING ||
+	       progress->thread == SNT__THREAD_CHECKING;
 }
 
 /* Does the thread leave packets to their owner while it sleeps? */
 static inline bool snt__progress_naps(const struct snt__progress *progress)
 {
-	return progress->thread == SNT__THREAD_NAPPING ||
+	return snt__progress_naps_shortly(progress) ||
 	       progress->thread == SNT__THREAD_GUARDING;
 }
 
@@ -263,7 +293,7 @@ static inline bool snt__progress_naps(const struct snt__progress *progress)
  * nap. */
 static inline bool snt__progress_defers(const struct snt__progress *progress)
 {
-	return progress->thread == SNT__THREAD_NAPPING &&
+	return snt__progress_naps_shortly(progress) &&
 	       progress->owner == SNT__OWNER_POLLER;
 }
 
@@ -273,7 +303,7 @@ static inline bool snt__progress_defers(const struct snt__progress *progress)
 static inline bool snt__progress_collects(const struct snt__progress *progress,
 					  uint64_t now)
 {
-	return progress->thread == SNT__THREAD_NAPPING &&
+	return snt__progress_naps_shortly(progress) &&
 	       progress->owner == SNT__OWNER_RETURNED &&
 	       now - progress->returned_at < SNT__PROGRESS_PAUSE;
 }
@@ -281,7 +311,7 @@ static inline bool snt__progress_collects(const struct snt__progress *progress,
 /* Does a thread sleep until producers ring? Does the device's thread? */
 static inline bool snt__progress_wants_bells(const struct snt__progress *progress)
 {
-	return progress->owner == SNT__OWNER_BORROWER ||
+	return snt__progress_is_awaited(progress) ||
 	       progress->thread == SNT__THREAD_ASLEEP ||
 	       progress->thread == SNT__THREAD_ASLEEP_APART;
 }

@@ -266,6 +266,12 @@ static unsigned rx_borrow(struct ibv_context *context, int fds[SNT__RX_FDS],
 	return snt__udp_rx_borrow(snt__udp_device_of(context), fds, channel);
 }
 
+static unsigned rx_watch(struct ibv_context *context, int fds[SNT__RX_FDS],
+			 unsigned readable)
+{
+	return snt__udp_rx_watch(snt__udp_device_of(context), fds, readable);
+}
+
 static void rx_return(struct ibv_context *context, unsigned readable,
 		      struct ibv_comp_channel *channel)
 {
@@ -286,6 +292,7 @@ const struct snt__provider snt__provider_soft = {
 	.fail = soft_fail,
 	.heal = soft_heal,
 	.rx_borrow = rx_borrow,
+	.rx_watch = rx_watch,
 	.rx_return = rx_return,
 	.take_cq_event = snt__soft_take_cq_event,
 };

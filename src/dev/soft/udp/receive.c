@@ -137,6 +137,7 @@ unsigned snt__udp_receive(struct snt__udp_receiver *receiver,
 		return 0;
 	count = receiver->gate ? receive_outside(receiver, flags, &now)
 			       : receive_messages(receiver, flags);
+	receiver->emptied = count < (int)receiver->ask;
 	receiver->ask = count > 0 ? SNT__UDP_RECEIVE_BATCH : 1;
 	receiver->last = count > 0 ? count : 0;
 	if (count <= 0)

@@ -34,6 +34,7 @@ struct snt__udp_receiver {
 	 * alone, and looking for more costs time. */
 	unsigned ask;
 	unsigned last; /* how many messages the last call took */
+	bool emptied;  /* it took all that there were */
 	/* The source of the last packet, and the IPv4 fields expected in the next. */
 	union snt__udp_sockaddr from;
 	struct snt__soft_path path;

@@ -119,7 +119,7 @@ static void nap_while_polled(struct snt__udp_device *device, struct turn *turn,
 }
 
 /* A borrower has a nap's time to come for its packets. In a signal handler, or stopped
- * by a debugger, it does not. */
+ * by a debugger, it does not, nor while it computes. */
 static void guard_borrower(struct snt__udp_device *device, struct turn *turn,
 			   uint64_t time)
 {
@@ -136,10 +136,36 @@ static void guard_borrower(struct snt__udp_device *device, struct turn *turn,
 	if (by != WOKEN_BY_THREAD &&
 	    sleep_on_fds(device, turn, fds, 2, SNT__PROGRESS_NAP) == WOKEN_BY_TIME) {
 		snt__udp_lock(device);
-		snt__progress_end_guard(&device->progress, polls);
+		snt__progress_end_guard(&device->progress, polls, snt__udp_now());
 		snt__udp_unlock(device);
 	}
 	device->progress.active_at = snt__udp_now();
+}
+
+/* Messages that are held make the socket readable; they are released when no more
+ * come. */
+static bool can_check(struct snt__udp_device *device)
+{
+	bool can;
+
+	snt__udp_lock(device);
+	can = !device->receiver.rx_hold.count;
+	snt__udp_unlock(device);
+	return can;
+}
+
+/* Naps first, so that packets do not wake this thread as well. */
+static void check_borrower(struct snt__udp_device *device, struct turn *turn,
+			   uint64_t time)
+{
+	const unsigned before = snt__progress_polls(&device->progress);
+	struct pollfd fds[2] = { [1] = { .fd = -1 } };
+	enum woken_by by = sleep_on_fds(device, turn, fds, 2, time);
+
+	if (by != WOKEN_BY_TIME || snt__progress_polls(&device->progress) != before)
+		device->progress.active_at = snt__udp_now();
+	if (by == WOKEN_BY_TIME && can_check(device))
+		guard_borrower(device, turn, 0);
 }
 
 static void sleep_as_planned(struct snt__udp_device *device, struct turn *turn)
@@ -161,8 +187,13 @@ static void sleep_as_planned(struct snt__udp_device *device, struct turn *turn)
 	case SNT__THREAD_NAPPING:
 		nap_while_polled(device, turn, time);
 		break;
+	case SNT__THREAD_CHECKING:
+		check_borrower(device, turn, time);
+		break;
 	case SNT__THREAD_GUARDING:
 		guard_borrower(device, turn, time);
+		break;
+	case SNT__THREAD_COUNT:
 		break;
 	}
 }
@@ -214,7 +245,7 @@ static void plan_turn(struct snt__udp_device *device, struct turn *turn)
 
 	turn->plan = snt__progress_plan(&device->progress, &work, turn->now);
 	if (may_rest(turn) && !rest_on_bells(device, turn)) {
-		if (device->progress.owner != SNT__OWNER_BORROWER)
+		if (!snt__progress_is_awaited(&device->progress))
 			snt__shm_wake(&device->shm);
 		turn->plan.thread = SNT__THREAD_AWAKE;
 	}
