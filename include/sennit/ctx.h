@@ -57,7 +57,9 @@
  * lists the addresses: IP addresses and network interfaces, separated by commas.
  * Without a list there are two devices, on the first pair of loopback addresses
  * (127.0.0.1 and .2, .3 and .4, ...) whose port is free, so that each context of each
- * process on a host has a pair of its own, which no other host can reach.
+ * process on a host has a pair of its own, which no other host can reach. Processes of
+ * one user may name the same address: they share it, up to 63 of them, like programs that
+ * share a NIC. A port of a listener is one process's only.
  */
 
 #ifdef __cplusplus
@@ -144,7 +146,11 @@ struct snt_ctx_opts {
  *   -EADDRNOTAVAIL  a port has no usable GID, or not the requested one; a soft device's
  *              address is not an address of this host
  *   -EADDRINUSE  the port of a soft device's address is in use by the kernel's rxe,
- *              another program or another context
+ *              another user, another program, or this one with another SENNIT_SOFT_SHM
+ *   -EUSERS    63 processes share a soft device's address
+ *   -ETIMEDOUT the processes that have a soft device's address do not answer
+ *   -ETOOMANYREFS  a soft device's address cannot be shared for lack of file descriptors
+ *   -EPROTONOSUPPORT  a soft device's address is shared by another version of sennit
  *   -EAGAIN    a soft device needs a thread, but RLIMIT_NPROC or the cgroup's pids.max
  *              allows no more
  *   -EOPNOTSUPP  an adopted device's control table cannot be queried

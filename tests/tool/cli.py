@@ -206,6 +206,7 @@ def soft_devices_have_no_speed(tool: Tool):
         done = tool("info", env={"SENNIT_SOFT_SHM": shm})
         yield from expect(done, 0, words)
         yield from expect(done, 0, "no speed of its own")
+        yield from expect(done, 0, "to be shared with other")
         if re.search(r"\d [GM]b/s", done.stdout):
             yield done.stdout
         (found,) = objects(tool("info", "--json", env={"SENNIT_SOFT_SHM": shm}).stdout)

@@ -7,6 +7,7 @@ usage: ping.py SENNIT
 
 import random
 import re
+import socket
 import sys
 import tempfile
 from pathlib import Path
@@ -106,11 +107,22 @@ def no_pair(tool: Tool):
 
 def address_in_use(tool: Tool):
     """a soft address in use is answered with advice on addresses, and none on ports"""
-    with Server(tool, "ping", "--serve") as server:
-        done = tool("info", "--soft-addresses", server.host)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+        address = some_loopback()
+        other.bind((address, 4791))
+        done = tool("info", "--soft-addresses", address)
         yield from expect(done, 1, err="choose other addresses with --soft-addresses")
         if "--port" in done.stderr:
             yield done.stderr
+
+
+def address_shared(tool: Tool):
+    """a tool beside a server may use its address"""
+    with Server(tool, "ping", "--serve") as server:
+        yield from expect(tool("info", "--soft-addresses", server.host), 0, server.host)
+        done = tool("ping", server.host, "--port", server.port,
+                    "--soft-addresses", server.host)
+        yield from expect(done, 0)
 
 
 def refused(tool: Tool):
@@ -170,7 +182,8 @@ def by_tcp(tool: Tool):
 
 def main() -> None:
     tool, cases = Tool(sys.argv[1]), Cases()
-    for case in (works, said_addresses, partly, no_pair, address_in_use, refused, why_is_told, unreachable,
+    for case in (works, said_addresses, partly, no_pair, address_in_use, address_shared,
+                 refused, why_is_told, unreachable,
                  secrets, by_tcp):
         cases.run(case, tool)
     cases.report.end()

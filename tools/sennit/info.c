@@ -190,6 +190,9 @@ static void say_device(const struct snt_device *device,
 	output_text("  MTU %u of %u, %s, %s%s\n", info->mtu, info->mtu_max, rate, node,
 		    info->atomics ? ", atomics" : ", no atomics");
 	output_text("  path: %s\n", path_words(info->path));
+	if (info->kind == SNT_DEVICE_SOFT)
+		output_text("  address: to be shared with other processes of this user "
+			    "that name it\n");
 	say_stats(device);
 	if (*place->pci)
 		output_text("  PCIe %s%s%s%s%s\n", place->pci, *place->link ? ", " : "",

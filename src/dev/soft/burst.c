@@ -28,17 +28,19 @@ uint32_t snt__soft_burst_reach(const struct snt__soft_qp *qp)
 
 	if (!device->driver->reach)
 		return 1;
-	return packets_in(device->driver->reach(device->driver_arg, qp->path.target),
+	return packets_in(device->driver->reach(device->driver_arg, qp->path.target,
+						qp->peer_qpn),
 			  qp->mtu);
 }
 
 void snt__soft_device_set_reach(struct snt__soft_device *device,
-				const uint8_t target[16], uint32_t bytes)
+				const uint8_t target[16], unsigned seat, uint32_t bytes)
 {
 	for (uint32_t i = 0; i <= device->qp_mask; i++) {
 		struct snt__soft_qp *qp = device->qps[i];
 
-		if (qp && qp->mtu && !memcmp(qp->path.target, target, 16))
+		if (qp && qp->mtu && snt__seat_of_qpn(qp->peer_qpn) == seat &&
+		    !memcmp(qp->path.target, target, 16))
 			qp->burst = packets_in(bytes, qp->mtu);
 	}
 }

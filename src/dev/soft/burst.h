@@ -41,10 +41,11 @@ bool snt__soft_input_burst(struct snt__soft_device *device,
 			   const uint8_t *payload, size_t payload_length,
 			   const struct snt__soft_source *source, uint64_t now);
 
-/* From now on a packet to this address may carry so many bytes; 0: an MTU. With the
- * lock held. */
+/* From now on a packet to this seat of an address may carry so many bytes; 0: an MTU.
+ * With the lock held. */
 void snt__soft_device_set_reach(struct snt__soft_device *device,
-				const uint8_t target[16], uint32_t bytes);
+				const uint8_t target[16], unsigned seat,
+				uint32_t bytes);
 
 /*
  * Internal

@@ -114,10 +114,13 @@ void snt__soft_cm_destroy(struct snt__soft_cm *cm)
 static uint32_t new_connection_id(const struct snt__soft_cm *cm, uint32_t place,
 				  uint32_t last)
 {
+	const struct snt__seat seat = cm->config.seat;
 	uint32_t id = (uint32_t)snt__soft_cm_random(cm) << cm->id_bits | place;
 
+	id = snt__seat_mark(seat, id, SNT__SEAT_IN_ID);
 	while (!id || id == last)
-		id += UINT32_C(1) << cm->id_bits;
+		id = snt__seat_mark(seat, id + (UINT32_C(1) << cm->id_bits),
+				    SNT__SEAT_IN_ID);
 	return id;
 }
 
@@ -236,6 +239,30 @@ static bool may_enter(enum snt__soft_cm_state from, enum snt__soft_cm_state to)
 	return after[from] >> to & 1;
 }
 
+/* Is a message for the port still ours: a request, or one that comes again because it
+ * has not been answered? */
+static bool port_is_used(const struct snt__soft_cm *cm, uint16_t port)
+{
+	for (unsigned i = 0; i < cm->config.listener_max; i++)
+		if (cm->listeners[i].id && cm->listeners[i].port == port)
+			return true;
+	for (unsigned i = 0; i < cm->pool_size; i++) {
+		const struct snt__soft_cm_connection *connection = &cm->pool[i];
+
+		if (connection->passive && connection->local_port == port &&
+		    (connection->state == SNT__SOFT_CM_REQ_RECEIVED ||
+		     connection->state == SNT__SOFT_CM_REP_SENT))
+			return true;
+	}
+	return false;
+}
+
+static void release_port(struct snt__soft_cm *cm, uint16_t port)
+{
+	if (cm->config.unclaim && !port_is_used(cm, port))
+		cm->config.unclaim(cm->config.arg, port);
+}
+
 void snt__soft_cm_enter(struct snt__soft_cm *cm,
 			struct snt__soft_cm_connection *connection,
 			enum snt__soft_cm_state state)
@@ -247,6 +274,8 @@ void snt__soft_cm_enter(struct snt__soft_cm *cm,
 	snt__soft_timer_stop(&connection->timer);
 	if (state >= SNT__SOFT_CM_DREQ_SENT)
 		snt__soft_cm_index_remove(cm, SNT__SOFT_CM_BY_QPN, connection);
+	if (connection->passive && state > SNT__SOFT_CM_REP_SENT)
+		release_port(cm, connection->local_port);
 	snt__soft_cm_activate(cm, connection);
 }
 
@@ -310,6 +339,7 @@ int snt__soft_cm_listen(struct snt__soft_cm_channel *channel, const uint8_t gid[
 {
 	struct snt__soft_cm *cm = channel->cm;
 	struct snt__soft_cm_listener *listener = listener_unused(cm);
+	int ret;
 
 	for (unsigned i = 0; i < cm->config.listener_max; i++) {
 		const struct snt__soft_cm_listener *other = &cm->listeners[i];
@@ -321,6 +351,9 @@ int snt__soft_cm_listen(struct snt__soft_cm_channel *channel, const uint8_t gid[
 	}
 	if (!listener)
 		return -ENOBUFS;
+	ret = cm->config.claim ? cm->config.claim(cm->config.arg, port) : 0;
+	if (ret)
+		return ret;
 	*listener = (struct snt__soft_cm_listener){
 		.id = id,
 		.channel = channel,
@@ -348,4 +381,5 @@ void snt__soft_cm_unlisten(struct snt__soft_cm *cm,
 		snt__soft_cm_linger(cm, connection);
 	}
 	listener->id = NULL;
+	release_port(cm, listener->port);
 }

@@ -5,6 +5,7 @@
 #include "dev/cm.h"
 #include "dev/soft/cm_wire.h"
 #include "dev/soft/driver.h"
+#include "dev/soft/seat.h"
 #include "util/list.h"
 #include "dev/soft/timer.h"
 
@@ -56,10 +57,15 @@
 /* Zero means the default that is given. */
 struct snt__soft_cm_config {
 	void (*random)(void *arg, void *buffer, size_t length);
+	/* Reserves a port among the processes that share the device's address, or gives
+	 * it back. 0; -EADDRINUSE or another errno. NULL: nothing is shared. */
+	int (*claim)(void *arg, uint16_t port);
+	void (*unclaim)(void *arg, uint16_t port);
 	void *arg;
 
 	/* The device's properties. */
 	uint64_t guid;
+	struct snt__seat seat;
 	uint8_t mtu;	      /* enum ibv_mtu: IBV_MTU_4096 */
 	uint8_t read_max;     /* READs and atomics of a QP: 16 */
 	unsigned ack_timeout; /* of QPs, as in ibv_qp_attr: 16, which is 268 ms */

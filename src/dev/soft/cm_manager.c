@@ -122,6 +122,22 @@ static void machine_random(void *arg, void *buffer, size_t length)
 	device->driver->random(device->driver_arg, buffer, length);
 }
 
+static int machine_claim(void *arg, uint16_t port)
+{
+	struct snt__soft_device *device = arg;
+
+	return device->driver->claim ? device->driver->claim(device->driver_arg, port)
+				     : 0;
+}
+
+static void machine_unclaim(void *arg, uint16_t port)
+{
+	struct snt__soft_device *device = arg;
+
+	if (device->driver->unclaim)
+		device->driver->unclaim(device->driver_arg, port);
+}
+
 static void wake_manager(void *arg)
 {
 	struct snt__soft_cm_port *port = arg;
@@ -145,8 +161,11 @@ static int create_machine(struct snt__soft_device *device,
 {
 	struct snt__soft_cm_config config = {
 		.random = machine_random,
+		.claim = machine_claim,
+		.unclaim = machine_unclaim,
 		.arg = device,
 		.guid = be64toh(device->guid),
+		.seat = device->limits.seat,
 		.mtu = (uint8_t)device->limits.mtu,
 		.read_max = (uint8_t)device->limits.read_max,
 		.connection_max = opts->connection_max,
@@ -201,8 +220,10 @@ static void detach_from_machine(struct snt__soft_cm_port *port)
 	snt__soft_cm_channel_close(&port->channel);
 	device->object_count--;
 	last = !port->machine->channel_count;
-	if (last)
+	if (last) {
+		machine_unclaim(device, 0);
 		snt__soft_device_set_agent(device, NULL, NULL);
+	}
 	snt__soft_unlock(device);
 	if (last)
 		snt__soft_cm_destroy(port->machine);

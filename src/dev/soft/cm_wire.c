@@ -228,6 +228,13 @@ int snt__cm_decode(const uint8_t mad[SNT__CM_MAD_SIZE],
 	return 0;
 }
 
+uint32_t snt__cm_receiver_id(const uint8_t mad[SNT__CM_MAD_SIZE])
+{
+	struct snt__cm_message message;
+
+	return snt__cm_decode(mad, &message) ? 0 : message.remote_id;
+}
+
 /*
  * rdma_cm's part
  */

@@ -128,6 +128,9 @@ void snt__cm_encode(const struct snt__cm_message *message,
 int snt__cm_decode(const uint8_t mad[SNT__CM_MAD_SIZE],
 		   struct snt__cm_message *message_out);
 
+/* The receiver's id that a message names; 0: none, or not a message of a CM. */
+uint32_t snt__cm_receiver_id(const uint8_t mad[SNT__CM_MAD_SIZE]);
+
 /*
  * rdma_cm's part
  */

@@ -6,6 +6,7 @@
 #include <infiniband/verbs.h>
 #include <sennit/control.h>
 #include "dev/soft/driver.h"
+#include "dev/soft/seat.h"
 
 /*
  * Soft devices: created by a driver, used through verbs.
@@ -49,6 +50,8 @@ struct snt__soft_config {
 	uint64_t ack_timeout_min; /* 0 ns */
 	/* As rxe: one NAK, however often the peer begins again. For tests. */
 	bool nak_once;
+	/* For drivers whose addresses are shared by processes. */
+	struct snt__seat seat;
 
 	unsigned qp_max;     /* 1024; at most 65536 */
 	unsigned qp_wr_max;  /* 16384 */

@@ -91,16 +91,22 @@ struct snt__soft_driver {
 	/* A thread that polled wants an event instead: packets must move without it.
 	 * Called without the lock. NULL: they always do. */
 	void (*arm)(void *arg);
-	/* A QP is being connected with an address. Returns how many bytes of payload
-	 * one packet to it may have beyond what the MTU allows; see burst.h. Called
-	 * with the lock. NULL, or 0: none. */
-	uint32_t (*reach)(void *arg, const uint8_t target[16]);
+	/* A QP is being connected with one of an address. Returns how many bytes of
+	 * payload one packet to it may have beyond what the MTU allows; see burst.h.
+	 * Called with the lock. NULL, or 0: none. */
+	uint32_t (*reach)(void *arg, const uint8_t target[16], uint32_t qpn);
 	/* A region is being deregistered: nothing more will be sent from there. Called
 	 * with the lock. NULL: not needed. */
 	void (*forget)(void *arg, const void *bytes, size_t length);
 	/* The source address for packets to a target, by the host's routes. Called
 	 * without the lock. Returns 0 or a negative errno. NULL: no routes. */
 	int (*route)(void *arg, const struct sockaddr *target, uint8_t source_out[16]);
+	/* Reserves a port of the connection manager among the processes that share the
+	 * address, again with no effect, or gives it back; port 0: all of them. With the
+	 * lock. Returns 0, -EADDRINUSE, or another negative errno. NULL: no process
+	 * shares it. */
+	int (*claim)(void *arg, uint16_t port);
+	void (*unclaim)(void *arg, uint16_t port);
 	/* A thread is to sleep until the fd, of a channel or of async events, is
 	 * readable. Called without the lock. Returns 0 to look again, or a negative
 	 * errno, with which the verb fails. NULL: poll(2). */

@@ -156,6 +156,7 @@ static uint32_t new_number(struct snt__soft_device *device, uint32_t index)
 		number = ((uint32_t)snt__soft_random(device) & ~device->qp_mask &
 			  SNT__PSN_MASK) |
 			 index;
+		number = snt__seat_mark(device->limits.seat, number, SNT__SEAT_IN_QPN);
 	} while (number == index || number < 16 || number == SNT__PSN_MASK);
 	return number;
 }

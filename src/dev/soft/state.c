@@ -183,8 +183,8 @@ static void make_ready_to_receive(struct snt__soft_qp *qp)
 	}
 	snt__soft_path_init(qp->device, &attr->ah_attr, qp->source_port, &qp->path);
 	qp->mtu = snt__mtu_bytes(attr->path_mtu);
+	qp->peer_qpn = attr->dest_qp_num & SNT__QPN_MASK;
 	qp->burst = snt__soft_burst_reach(qp);
-	qp->peer_qpn = attr->dest_qp_num & SNT__PSN_MASK;
 	/* One wrap ahead, so that repeated requests have a number, too. */
 	responder->expected = (attr->rq_psn & SNT__PSN_MASK) + SNT__PSN_MASK + 1;
 	responder->memo_count = attr->max_dest_rd_atomic;

@@ -166,7 +166,7 @@ static void falls_back_if_one_does_not_want(void **state)
 }
 
 /* Another process has the name that the other device would have, and listens. */
-static pid_t squat(const uint8_t gid[16], uid_t name_of, uid_t user)
+static pid_t squat(const uint8_t gid[16], unsigned seat, uid_t name_of, uid_t user)
 {
 	struct sockaddr_un name;
 	socklen_t size;
@@ -175,7 +175,7 @@ static pid_t squat(const uint8_t gid[16], uid_t name_of, uid_t user)
 	pid_t child;
 
 	assert_int_equal(seteuid(name_of), 0);
-	size = snt__shm_name(gid, &name);
+	size = snt__shm_name(gid, seat, &name);
 	assert_int_equal(seteuid(0), 0);
 	assert_int_equal(pipe(ready), 0);
 	child = fork();
@@ -222,7 +222,8 @@ static void shuns_other_users(void **state)
 		skip_because("this user cannot become another user");
 	side_open(&side[0], 1, &by_memory);
 	side_open(&side[1], 2, &by_socket);
-	squatter = squat(side[1].device->address.gid, 0, NOBODY);
+	squatter = squat(side[1].device->address.gid, side[1].device->share.seat.number,
+			 0, NOBODY);
 	side_connect(&side[0], &side[1], IBV_MTU_4096);
 	side_connect(&side[1], &side[0], IBV_MTU_4096);
 	assert_int_equal(shm_stats(&side[0]).links_out, 0);
@@ -247,7 +248,7 @@ static pid_t connect_as_nobody(const uint8_t ours[16], const uint8_t theirs[16])
 	if (!child) {
 		if (read(go[0], &byte, 1) != 1 || setresuid(NOBODY, NOBODY, NOBODY))
 			_exit(2);
-		_exit(snt__shm_connect(ours, theirs) != NULL);
+		_exit(snt__shm_connect(ours, theirs, 0) != NULL);
 	}
 	snprintf(path, sizeof(path), "/proc/%d/uid_map", child);
 	fd = child > 0 ? open(path, O_WRONLY) : -1;
@@ -275,7 +276,7 @@ static void shuns_those_whom_it_does_not_know(void **state)
 	(void)state;
 	if (!can_become(NOBODY) || !can_become(1002))
 		skip_because("this user cannot become another user");
-	squatter = squat(theirs.gid, NOBODY, 1002);
+	squatter = squat(theirs.gid, 0, NOBODY, 1002);
 	child = connect_as_nobody(ours.gid, theirs.gid);
 	if (child > 0)
 		assert_int_equal(waitpid(child, &status, 0), child);
@@ -291,7 +292,8 @@ static void cut(struct side *side, const struct side *to)
 	struct snt__shm_link *link;
 
 	snt__udp_lock(side->device);
-	link = snt__shm_find(&side->device->shm, to->device->address.gid);
+	link = snt__shm_find(&side->device->shm, to->device->address.gid,
+			     to->device->share.seat.number);
 	assert_non_null(link);
 	snt__shm_break(&side->device->shm, link);
 	snt__udp_unlock(side->device);
@@ -349,18 +351,24 @@ static void meets_who_came_back(void **state)
 {
 	struct side side[2];
 	uint8_t gid[16];
+	unsigned seat;
+	int listener;
 
 	(void)state;
 	sides_open(side, &by_memory);
 	side_check(&side[0], &side[1], 1000);
 	memcpy(gid, side[1].device->address.gid, sizeof(gid));
+	seat = side[1].device->share.seat.number;
 	snt__udp_lock(side[0].device);
 	side_close(&side[1]);
-	side_open(&side[1], 2, &by_memory);
-	assert_int_equal(snt__shm_reach(&side[0].device->shm, gid),
+	listener = snt__shm_listen(gid, seat);
+	assert_true(listener >= 0);
+	assert_int_equal(snt__shm_reach(&side[0].device->shm, gid, seat),
 			 SNT__SHM_PAYLOAD_MAX);
-	assert_true(snt__shm_lives(snt__shm_find(&side[0].device->shm, gid)));
+	assert_true(snt__shm_lives(snt__shm_find(&side[0].device->shm, gid, seat)));
 	snt__udp_unlock(side[0].device);
+	close(listener);
+	side_open(&side[1], 2, &by_memory);
 	sides_close(side);
 }
 
@@ -529,7 +537,8 @@ static void waits_for_room_but_not_for_long(void **state)
 	side_check(&side[0], &side[1], 1000);
 	snt__udp_lock(side[0].device);
 	shm = &side[0].device->shm;
-	link = snt__shm_find(shm, side[1].device->address.gid);
+	link = snt__shm_find(shm, side[1].device->address.gid,
+			     side[1].device->share.seat.number);
 	before = link->producer;
 	head = link->area->head;
 	assert_int_equal(snt__shm_send_max(shm, 8, now), 8);
@@ -590,7 +599,8 @@ static void leaves_nothing(void **state)
 	(void)state;
 	sides_open(side, &by_memory);
 	side_check(&side[0], &side[1], 100000);
-	snt__shm_name(side[0].device->address.gid, &name);
+	snt__shm_name(side[0].device->address.gid, side[0].device->share.seat.number,
+		      &name);
 	assert_int_not_equal(count_lines("/proc/self/maps", "sennit-shm"), 0);
 	assert_int_not_equal(count_lines("/proc/net/unix", name.sun_path + 1), 0);
 	sides_close(side);

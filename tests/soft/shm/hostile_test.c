@@ -41,7 +41,8 @@ static int dial(const struct side *side)
 {
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	struct sockaddr_un name;
-	socklen_t size = snt__shm_name(side->device->address.gid, &name);
+	socklen_t size = snt__shm_name(side->device->address.gid,
+				       side->device->share.seat.number, &name);
 
 	assert_int_equal(connect(fd, (struct sockaddr *)&name, size), 0);
 	return fd;
@@ -173,7 +174,8 @@ static void hangs_up_without_fds(void **state)
 	(void)state;
 	side_open(&side[0], 1, &by_memory);
 	side_open(&side[1], 2, &by_memory);
-	size = snt__shm_name(side[0].device->address.gid, &name);
+	size = snt__shm_name(side[0].device->address.gid,
+			     side[0].device->share.seat.number, &name);
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	fds_exhaust();
 	ret = connect(fd, (struct sockaddr *)&name, size);
@@ -236,7 +238,8 @@ static void bears_offers_without_fds(void **state)
 
 	(void)state;
 	side_open(&side, 1, &by_memory);
-	link = snt__shm_connect(nobody.gid, side.device->address.gid);
+	link = snt__shm_connect(nobody.gid, side.device->address.gid,
+				side.device->share.seat.number);
 	assert_non_null(link);
 	await_greeted(&side);
 	memory = make_memory(PLACE_BYTES, SNT__SHM_SEALS);
@@ -262,7 +265,8 @@ static void maps_no_more_than_there_is(void **state)
 
 	(void)state;
 	side_open(&side, 1, &by_memory);
-	link = snt__shm_connect(nobody.gid, side.device->address.gid);
+	link = snt__shm_connect(nobody.gid, side.device->address.gid,
+				side.device->share.seat.number);
 	assert_non_null(link);
 	huge = make_memory(UINT64_C(1) << 45, SNT__SHM_SEALS);
 	small = make_memory(PLACE_BYTES, SNT__SHM_SEALS);
@@ -520,7 +524,8 @@ static void survives_scribbling(void **state)
 	assert_int_equal(pthread_create(&honest, NULL, go_on, side), 0);
 	for (unsigned i = 0; i < ROUNDS; i++) {
 		struct snt__shm_link *link =
-			snt__shm_connect(nobody.gid, side[0].device->address.gid);
+			snt__shm_connect(nobody.gid, side[0].device->address.gid,
+					 side[0].device->share.seat.number);
 
 		assert_non_null(link);
 		attack(&target, link, &random);
@@ -623,7 +628,8 @@ static void judges_copies_of_messages(void **state)
 	snt__udp_lock(side.device);
 	snt__soft_device_set_agent(side.device->core, &agent, &reader);
 	snt__udp_unlock(side.device);
-	link = snt__shm_connect(nobody.gid, side.device->address.gid);
+	link = snt__shm_connect(nobody.gid, side.device->address.gid,
+				side.device->share.seat.number);
 	assert_non_null(link);
 	forge_message(&packet);
 	put(link, &packet, NULL);
@@ -652,7 +658,8 @@ static void refuses_a_ring_of_nothing(void **state)
 
 	(void)state;
 	side_open(&side, 1, &by_memory);
-	link = snt__shm_connect(nobody.gid, side.device->address.gid);
+	link = snt__shm_connect(nobody.gid, side.device->address.gid,
+				side.device->share.seat.number);
 	assert_non_null(link);
 	memcpy(link->area->bytes, skip, sizeof(skip));
 	link->area->tail = SNT__SHM_RING_SIZE;
@@ -680,7 +687,8 @@ static void survives_who_takes(void **state)
 	side_timeout = 16;
 	side_open(&side[0], 1, &by_memory);
 	side_open(&side[1], 2, NULL);
-	listener = snt__shm_listen(side[1].device->address.gid);
+	listener = snt__shm_listen(side[1].device->address.gid,
+				   side[1].device->share.seat.number);
 	assert_true(listener >= 0);
 	side_connect(&side[0], &side[1], IBV_MTU_4096);
 	side_connect(&side[1], &side[0], IBV_MTU_4096);

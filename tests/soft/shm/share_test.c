@@ -505,7 +505,8 @@ static void stop_hearing(struct side *deaf, struct side *from)
 
 	snt__udp_lock(deaf->device);
 	snt__udp_lock(from->device);
-	link = snt__shm_find(&from->device->shm, deaf->device->address.gid);
+	link = snt__shm_find(&from->device->shm, deaf->device->address.gid,
+			     deaf->device->share.seat.number);
 	assert_non_null(link);
 	while (snt__shm_say(link, SNT__SHM_WORD_BELL, 0, -1))
 		;

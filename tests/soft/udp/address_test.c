@@ -129,6 +129,8 @@ int __wrap_bind(int fd, const struct sockaddr *name, socklen_t size)
 {
 	const struct sockaddr_in *v4 = (const void *)name;
 
+	if (name->sa_family != AF_INET)
+		return __real_bind(fd, name, size);
 	if (ntohl(v4->sin_addr.s_addr) <= taken_until) {
 		errno = EADDRINUSE;
 		return -1;
@@ -213,8 +215,8 @@ static void one_loopback_address(void **state)
 	absent_from = 0x7f000002;
 	assert_error(open_soft(NULL, &ctx), EADDRNOTAVAIL,
 		     "no socket can be bound to 127.0.0.");
-	assert_error(open_soft("127.0.0.2", &ctx), EADDRNOTAVAIL,
-		     "no socket can be bound to 127.0.0.2; is its interface up?");
+	assert_error(open_soft("127.5.5.6", &ctx), EADDRNOTAVAIL,
+		     "no socket can be bound to 127.5.5.6; is its interface up?");
 	absent_from = 0;
 	assert_int_equal(count_fds(), fds);
 }

@@ -102,7 +102,7 @@ bool snt__shm_say(const struct snt__shm_link *link, enum snt__shm_word word,
  * Names and users
  */
 
-socklen_t snt__shm_name(const uint8_t gid[16], struct sockaddr_un *name)
+socklen_t snt__shm_name(const uint8_t gid[16], unsigned seat, struct sockaddr_un *name)
 {
 	int length;
 
@@ -112,6 +112,8 @@ socklen_t snt__shm_name(const uint8_t gid[16], struct sockaddr_un *name)
 	for (unsigned i = 0; i < 16; i++)
 		length += snprintf(name->sun_path + 1 + length,
 				   sizeof(name->sun_path) - 1 - length, "%02x", gid[i]);
+	length += snprintf(name->sun_path + 1 + length,
+			   sizeof(name->sun_path) - 1 - length, "-%02x", seat);
 	return offsetof(struct sockaddr_un, sun_path) + 1 + length;
 }
 
@@ -133,14 +135,19 @@ static bool knows_everybody(void)
 	return all;
 }
 
+bool snt__shm_is_our_user(uid_t user)
+{
+	return user == geteuid() && (user != STRANGERS || knows_everybody());
+}
+
 /* Any user can bind the name. */
-static bool same_user(int fd, pid_t *pid_out)
+bool snt__shm_same_user(int fd, pid_t *pid_out)
 {
 	struct ucred other;
 	socklen_t size = sizeof(other);
 
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &other, &size) ||
-	    other.uid != geteuid() || (other.uid == STRANGERS && !knows_everybody()))
+	    !snt__shm_is_our_user(other.uid))
 		return false;
 	*pid_out = other.pid;
 	return true;
@@ -151,10 +158,10 @@ static int open_shm_socket(void)
 	return socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 }
 
-int snt__shm_listen(const uint8_t gid[16])
+int snt__shm_listen(const uint8_t gid[16], unsigned seat)
 {
 	struct sockaddr_un name;
-	socklen_t size = snt__shm_name(gid, &name);
+	socklen_t size = snt__shm_name(gid, seat, &name);
 	int fd = open_shm_socket();
 
 	if (fd >= 0 &&
@@ -238,10 +245,11 @@ static bool greet_peer(struct snt__shm_link *link, const uint8_t ours[16])
 	return done;
 }
 
-struct snt__shm_link *snt__shm_connect(const uint8_t ours[16], const uint8_t theirs[16])
+struct snt__shm_link *snt__shm_connect(const uint8_t ours[16], const uint8_t theirs[16],
+				       unsigned seat)
 {
 	struct sockaddr_un name;
-	socklen_t size = snt__shm_name(theirs, &name);
+	socklen_t size = snt__shm_name(theirs, seat, &name);
 	struct snt__shm_link *link;
 	int fd = open_shm_socket();
 
@@ -251,8 +259,9 @@ struct snt__shm_link *snt__shm_connect(const uint8_t ours[16], const uint8_t the
 	if (!link)
 		return NULL;
 	memcpy(link->gid, theirs, sizeof(link->gid));
-	if (connect(fd, (struct sockaddr *)&name, size) || !same_user(fd, &link->pid) ||
-	    !greet_peer(link, ours)) {
+	link->seat = (uint8_t)seat;
+	if (connect(fd, (struct sockaddr *)&name, size) ||
+	    !snt__shm_same_user(fd, &link->pid) || !greet_peer(link, ours)) {
 		snt__shm_link_free(link, true);
 		return NULL;
 	}
@@ -273,7 +282,7 @@ struct snt__shm_link *snt__shm_accept(int listener, const uint8_t ours[16])
 	link = new_link(fd, false);
 	if (!link)
 		return NULL;
-	if (!same_user(fd, &link->pid)) {
+	if (!snt__shm_same_user(fd, &link->pid)) {
 		snt__shm_link_free(link, true);
 		errno = EPERM;
 		return NULL;

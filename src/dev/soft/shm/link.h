@@ -14,7 +14,7 @@
  * A link from one device to another on the same host: a ring, and a socket between the
  * two processes that share it.
  *
- * Devices meet at abstract unix sockets, named by address and user: nothing is left in
+ * Devices meet at abstract unix sockets, named by user, address and seat: nothing is left in
  * a file system, and nothing remains when a process ends, however it does. A device
  * that has packets for an address connects to it, creates the ring and passes it on. So
  * each direction is a link of its own, created by the sender, and two devices that
@@ -64,6 +64,7 @@ struct snt__shm_link {
 	bool pulls;	 /* the consumer can read the producer's memory */
 	bool blocked;	 /* out: no room for long; packets that do not fit are lost */
 	uint8_t gid[16]; /* the peer's address */
+	uint8_t seat;	 /* out: its seat there */
 	pid_t pid;	 /* the peer's, from the kernel; in */
 	uint64_t stalled_at; /* out: since when the ring has been full; 0: it is not */
 	struct snt__shm_area *area;
@@ -73,16 +74,20 @@ struct snt__shm_link {
 	struct snt__shm_shares shares;
 };
 
-/* The socket name for the device of an address. Returns its size. */
-socklen_t snt__shm_name(const uint8_t gid[16], struct sockaddr_un *name);
+/* The socket name for the device at a seat of an address. Returns its size. */
+socklen_t snt__shm_name(const uint8_t gid[16], unsigned seat, struct sockaddr_un *name);
 
-/* Listens where peers look for the device of an address. -1: errno. */
-int snt__shm_listen(const uint8_t gid[16]);
+/* Listens where peers look for the device at a seat of an address. -1: errno. */
+int snt__shm_listen(const uint8_t gid[16], unsigned seat);
 
-/* Connects our device to that of an address. NULL if there is none, if it belongs to
- * another user, or if anything fails. */
-struct snt__shm_link *snt__shm_connect(const uint8_t ours[16],
-				       const uint8_t theirs[16]);
+/* Connects our device to that at a seat of an address. NULL if there is none, if it
+ * belongs to another user, or if anything fails. */
+struct snt__shm_link *snt__shm_connect(const uint8_t ours[16], const uint8_t theirs[16],
+				       unsigned seat);
+
+/* Does the process at the other end of a unix socket belong to our user? */
+bool snt__shm_same_user(int fd, pid_t *pid_out);
+bool snt__shm_is_our_user(uid_t user);
 
 /* Accepts a link from a peer; it has no ring until the peer has greeted. NULL:
  * errno. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Packets go into rings. */
+#include "dev/soft/cm_wire.h"
 #include "dev/soft/shm/shm.h"
 
 /* The most that a record takes. */
@@ -162,6 +163,22 @@ static void put_packet(struct snt__shm *shm, struct snt__shm_link *link,
 		ring_consumer_bell(shm, link);
 }
 
+/* QP 1 is any seat's. Its messages go by the receiver's id, if they name one, in order
+ * with the packets of QPs; a request to connect goes through the socket. */
+static struct snt__shm_link *find_link(struct snt__shm *shm,
+				       const struct snt__soft_packet *packet)
+{
+	uint32_t qpn = snt__wire_get32(packet->header + 4) & SNT__QPN_MASK, id;
+
+	if (qpn != SNT__WIRE_GSI_QPN)
+		return snt__shm_find(shm, packet->path->target, snt__seat_of_qpn(qpn));
+	if (packet->payload_length != SNT__CM_MAD_SIZE)
+		return NULL;
+	id = snt__cm_receiver_id(packet->payload[0].iov_base);
+	return id ? snt__shm_find(shm, packet->path->target, id >> SNT__SEAT_IN_ID)
+		  : NULL;
+}
+
 unsigned snt__shm_send(struct snt__shm *shm, struct snt__soft_packet *packets,
 		       unsigned count)
 {
@@ -174,7 +191,7 @@ unsigned snt__shm_send(struct snt__shm *shm, struct snt__soft_packet *packets,
 	for (unsigned i = 0; i < count; i++) {
 		if (packets[i].path != path) {
 			path = packets[i].path;
-			link = snt__shm_find(shm, path->target);
+			link = find_link(shm, &packets[i]);
 		}
 		if (link)
 			put_packet(shm, link, &packets[i]);

@@ -32,7 +32,7 @@ static void remove_link(struct snt__shm *shm, struct snt__shm_link *link)
 	epoll_ctl(shm->fd, EPOLL_CTL_DEL, link->fd, NULL);
 	shutdown(link->fd, SHUT_RDWR);
 	if (link->out)
-		snt__soft_device_set_reach(shm->core, link->gid, 0);
+		snt__soft_device_set_reach(shm->core, link->gid, link->seat, 0);
 	else
 		shm->in_count--;
 	snt__shm_link_free(link, true);
@@ -48,13 +48,14 @@ void snt__shm_break(struct snt__shm *shm, struct snt__shm_link *link)
  * Meeting
  */
 
-struct snt__shm_link *snt__shm_find(struct snt__shm *shm, const uint8_t target[16])
+struct snt__shm_link *snt__shm_find(struct snt__shm *shm, const uint8_t target[16],
+				    unsigned seat)
 {
 	for (struct snt__link *at = shm->outs.next; at != &shm->outs; at = at->next) {
 		struct snt__shm_link *link =
 			snt__container(at, struct snt__shm_link, list);
 
-		if (!memcmp(link->gid, target, 16))
+		if (link->seat == seat && !memcmp(link->gid, target, 16))
 			return link;
 	}
 	return NULL;
@@ -62,7 +63,7 @@ struct snt__shm_link *snt__shm_find(struct snt__shm *shm, const uint8_t target[1
 
 static void be_found(struct snt__shm *shm)
 {
-	shm->listener = snt__shm_listen(shm->gid);
+	shm->listener = snt__shm_listen(shm->gid, shm->seat);
 	if (shm->listener < 0 || add_fd(shm, shm->listener, NULL))
 		return;
 	close(shm->listener);
@@ -78,20 +79,20 @@ static void hang_up_on_all(struct snt__shm *shm)
 	be_found(shm);
 }
 
-uint32_t snt__shm_reach(struct snt__shm *shm, const uint8_t target[16])
+uint32_t snt__shm_reach(struct snt__shm *shm, const uint8_t target[16], unsigned seat)
 {
 	struct snt__shm_link *link;
 
-	if (shm->fd < 0)
+	if (!shm->links)
 		return 0;
 	if (shm->listener < 0)
 		be_found(shm);
-	link = snt__shm_find(shm, target);
+	link = snt__shm_find(shm, target, seat);
 	if (link && snt__shm_lives(link))
 		return SNT__SHM_PAYLOAD_MAX;
 	if (link)
 		remove_link(shm, link);
-	link = snt__shm_connect(shm->gid, target);
+	link = snt__shm_connect(shm->gid, target, seat);
 	if (!link)
 		return 0;
 	if (!add_fd(shm, link->fd, link)) {
@@ -100,7 +101,7 @@ uint32_t snt__shm_reach(struct snt__shm *shm, const uint8_t target[16])
 	}
 	snt__list_append(&shm->outs, &link->list);
 	shm->stats.links_out++;
-	snt__soft_device_set_reach(shm->core, target, SNT__SHM_PAYLOAD_MAX);
+	snt__soft_device_set_reach(shm->core, target, seat, SNT__SHM_PAYLOAD_MAX);
 	return SNT__SHM_PAYLOAD_MAX;
 }
 
@@ -156,7 +157,9 @@ void snt__shm_serve(struct snt__shm *shm, uint64_t now)
 	for (int i = 0; i < count; i++) {
 		struct snt__shm_link *link = events[i].data.ptr;
 
-		if (link)
+		if (events[i].data.ptr == &shm->serve_other)
+			shm->serve_other(shm->other_arg);
+		else if (link)
 			serve_or_end(shm, link, events[i].events, now);
 		else
 			accept_link(shm);
@@ -181,22 +184,26 @@ void snt__shm_init(struct snt__shm *shm)
 	snt__list_init(&shm->ins);
 }
 
-int snt__shm_open(struct snt__shm *shm, const uint8_t gid[16],
-		  struct snt__soft_device *core)
+int snt__shm_watch_other(struct snt__shm *shm, int fd)
 {
-	int error;
+	struct epoll_event event = { .events = EPOLLIN, .data.ptr = &shm->serve_other };
 
+	return epoll_ctl(shm->fd, EPOLL_CTL_ADD, fd, &event) ? -errno : 0;
+}
+
+int snt__shm_open(struct snt__shm *shm, const uint8_t gid[16], unsigned seat,
+		  bool wanted, struct snt__soft_device *core)
+{
 	memcpy(shm->gid, gid, sizeof(shm->gid));
+	shm->seat = (uint8_t)seat;
 	shm->core = core;
 	shm->fd = epoll_create1(EPOLL_CLOEXEC);
 	if (shm->fd < 0)
 		return -errno;
-	be_found(shm);
-	if (shm->listener >= 0)
-		return 0;
-	error = errno;
-	snt__shm_close(shm, true);
-	return -error;
+	if (wanted)
+		be_found(shm);
+	shm->links = shm->listener >= 0;
+	return 0;
 }
 
 static void free_links(struct snt__link *list, bool ours)
@@ -220,6 +227,7 @@ void snt__shm_close(struct snt__shm *shm, bool ours)
 	if (shm->fd >= 0)
 		close(shm->fd);
 	shm->fd = shm->listener = -1;
+	shm->links = false;
 }
 
 /*

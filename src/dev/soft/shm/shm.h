@@ -28,24 +28,33 @@ struct snt__shm_stats {
 struct snt__shm {
 	struct snt__soft_device *core;
 	int fd; /* readable when snt__shm_serve() has something to do; -1: not open */
+	bool links;   /* peers may be reached */
 	int listener; /* -1: peers cannot find us, because no fd was free */
 	bool pull;    /* long payload may stay where it is; see vm_read.h */
 	unsigned in_count;
 	uint8_t gid[16];
+	uint8_t seat;
+	/* Another fd that snt__shm_serve() watches, and what it calls. */
+	void (*serve_other)(void *arg);
+	void *other_arg;
 	struct snt__link outs, ins;
 	struct snt__shm_stats stats;
 };
 
-/* Returns 0, or a negative errno: peers cannot find this device. */
-int snt__shm_open(struct snt__shm *shm, const uint8_t gid[16],
-		  struct snt__soft_device *core);
+/* Peers are reached if that is wanted and possible: `links`. Returns 0 or a negative
+ * errno. */
+int snt__shm_open(struct snt__shm *shm, const uint8_t gid[16], unsigned seat,
+		  bool wanted, struct snt__soft_device *core);
+/* Has snt__shm_serve() call shm->serve_other() when the fd is readable, too. Returns 0
+ * or a negative errno. */
+int snt__shm_watch_other(struct snt__shm *shm, int fd);
 void snt__shm_init(struct snt__shm *shm);
 /* `ours` is false in a child of the process. */
 void snt__shm_close(struct snt__shm *shm, bool ours);
 
-/* Connects to the device of an address, unless it is connected. Returns how many bytes
- * of payload a packet to it may have; 0: it cannot be reached. */
-uint32_t snt__shm_reach(struct snt__shm *shm, const uint8_t target[16]);
+/* Connects to the device at a seat of an address, unless it is connected. Returns how
+ * many bytes of payload a packet to it may have; 0: it cannot be reached. */
+uint32_t snt__shm_reach(struct snt__shm *shm, const uint8_t target[16], unsigned seat);
 
 /* How many packets, of at most `max`, may be taken from the device now: they fit in
  * every ring. */
@@ -85,8 +94,9 @@ void snt__shm_break(struct snt__shm *shm, struct snt__shm_link *link);
  * everything. */
 void snt__shm_drain(struct snt__shm *shm, struct snt__shm_link *link, uint64_t now);
 
-/* The link to an address, or NULL. */
-struct snt__shm_link *snt__shm_find(struct snt__shm *shm, const uint8_t target[16]);
+/* The link to a seat of an address, or NULL. */
+struct snt__shm_link *snt__shm_find(struct snt__shm *shm, const uint8_t target[16],
+				    unsigned seat);
 
 /* Is any peer connected to us? */
 static inline bool snt__shm_linked(const struct snt__shm *shm)

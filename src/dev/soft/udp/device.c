@@ -28,14 +28,16 @@ enum snt_path snt__udp_device_path(struct snt__udp_device *device, struct ibv_qp
 	const struct snt__soft_qp *soft;
 
 	if (!qp)
-		return device->shm.fd >= 0 ? SNT_PATH_SHM : SNT_PATH_UDP;
+		return device->shm.links ? SNT_PATH_SHM : SNT_PATH_UDP;
 	if (device->foreign)
 		return path;
 	soft = snt__soft_qp(qp);
 	snt__udp_lock(device);
 	if (soft->mtu) /* it has a peer */
-		path = snt__shm_find(&device->shm, soft->path.target) ? SNT_PATH_SHM
-								      : SNT_PATH_UDP;
+		path = snt__shm_find(&device->shm, soft->path.target,
+				     snt__seat_of_qpn(soft->peer_qpn))
+			       ? SNT_PATH_SHM
+			       : SNT_PATH_UDP;
 	snt__udp_unlock(device);
 	return path;
 }
@@ -75,6 +77,7 @@ static int make_core(struct snt__udp_device *device, const struct snt__udp_opts 
 	if (!config.qp_max)
 		config.qp_max = QP_MAX;
 	config.name = opts->name;
+	config.seat = device->share.seat;
 	config.driver = &snt__udp_driver;
 	config.driver_arg = device;
 	config.gids = (const uint8_t(*)[16])device->address.gid;
@@ -96,6 +99,25 @@ static int make_core(struct snt__udp_device *device, const struct snt__udp_opts 
 	return snt__soft_device_create(&config, &device->core);
 }
 
+static void serve_share(void *arg)
+{
+	snt__udp_share_serve(arg);
+}
+
+/* Where peers and sharers find the device. */
+static int open_meeting_places(struct snt__udp_device *device,
+			       const struct snt__udp_opts *opts)
+{
+	int ret;
+
+	device->shm.pull = opts->shm_pull;
+	device->shm.serve_other = serve_share;
+	device->shm.other_arg = device;
+	ret = snt__shm_open(&device->shm, device->address.gid,
+			    device->share.seat.number, opts->shm, device->core);
+	return ret ? ret : snt__shm_watch_other(&device->shm, device->share.fd);
+}
+
 static int start_device(struct snt__udp_device *device,
 			const struct snt__udp_opts *opts)
 {
@@ -104,12 +126,10 @@ static int start_device(struct snt__udp_device *device,
 	ret = make_core(device, opts);
 	if (ret)
 		return ret;
-	/* If that fails, peers reach the device through its socket. */
-	device->shm.pull = opts->shm_pull;
-	if (opts->shm)
-		snt__shm_open(&device->shm, device->address.gid, device->core);
 	snt__udp_fork_add(device);
-	ret = snt__udp_thread_start(device, opts->name);
+	ret = open_meeting_places(device, opts);
+	if (!ret)
+		ret = snt__udp_thread_start(device, opts->name);
 	if (ret) {
 		snt__udp_fork_remove(device);
 		snt__shm_close(&device->shm, true);
@@ -139,6 +159,7 @@ static int make_udp_device(const struct snt__udp_opts *opts,
 	device->shm_wanted = opts->shm;
 	device->send_long = SNT__PROGRESS_SEND_LONG;
 	snt__shm_init(&device->shm);
+	snt__udp_share_init(&device->share, &device->address);
 	device->sender.shm = &device->shm;
 	ret = snt__udp_gate_init(&device->gate);
 	if (ret) {
@@ -159,13 +180,14 @@ static int make_udp_device(const struct snt__udp_opts *opts,
 }
 
 /* Errors about the address are explained by the caller; -EAGAIN is that of
- * snt__thread_start(), which has explained it. */
+ * snt__thread_start(), and others are those of sharing, which have been explained. */
 static int explain_open_error(const struct snt__udp_opts *opts, int ret)
 {
 	char text[SNT__GID_TEXT];
 
 	if (ret == -EADDRINUSE || ret == -EADDRNOTAVAIL || ret == -EMSGSIZE ||
-	    ret == -EAGAIN)
+	    ret == -EAGAIN || ret == -ETIMEDOUT || ret == -EUSERS ||
+	    ret == -ETOOMANYREFS || ret == -EPROTONOSUPPORT)
 		return ret;
 	return snt__fail(-ret, "%s on %s: cannot be made: %s", opts->name,
 			 snt__gid_text(opts->address->gid, text), strerror(-ret));
@@ -177,7 +199,8 @@ static int open_udp_device(struct snt__udp_device *device,
 			   const struct snt__udp_opts *opts)
 {
 	uint32_t bytes = opts->buffer_bytes ? opts->buffer_bytes : SNT__UDP_BUFFER;
-	int ret = snt__udp_socket_open(&device->address, bytes, &device->socket);
+	int ret =
+		snt__udp_share_open(&device->share, bytes, opts->join, &device->socket);
 
 	if (ret)
 		return ret;
@@ -187,6 +210,7 @@ static int open_udp_device(struct snt__udp_device *device,
 	if (ret) {
 		snt__udp_rx_hold_finish(&device->receiver.rx_hold);
 		close(device->socket.fd);
+		snt__udp_share_close(&device->share);
 	}
 	return ret;
 }
@@ -198,6 +222,7 @@ static void close_udp_device(struct snt__udp_device *device)
 	snt__shm_close(&device->shm, true);
 	snt__udp_rx_hold_finish(&device->receiver.rx_hold);
 	close(device->socket.fd);
+	snt__udp_share_close(&device->share);
 }
 
 /* With forks held off. */

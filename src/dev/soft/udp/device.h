@@ -10,6 +10,7 @@
 #include "dev/soft/udp/progress.h"
 #include "dev/soft/udp/receive.h"
 #include "dev/soft/udp/send.h"
+#include "dev/soft/udp/share.h"
 
 /*
  * A soft device on a UDP socket.
@@ -27,7 +28,8 @@ struct snt__udp_device {
 	struct snt__soft_device *core;
 	struct snt__udp_socket socket;
 	struct snt__udp_address address;
-	struct snt__shm shm; /* to devices on the same host, if there are any */
+	struct snt__udp_share share; /* the address, with other processes */
+	struct snt__shm shm;	     /* to devices on the same host, if there are any */
 	/* A socket that is not expected to have anything is polled only now and then:
 	 * when it last was; 0: to be polled next. */
 	uint64_t socket_at;
@@ -56,6 +58,7 @@ struct snt__udp_opts {
 	const struct snt__udp_address *address;
 	uint32_t buffer_bytes; /* of the socket; 0: SNT__UDP_BUFFER */
 	bool no_gso;
+	bool join;     /* share the address with processes that have it */
 	bool shm;      /* reach devices on the same host through shared memory */
 	bool shm_pull; /* and read long payload where it is, in the peer's memory */
 	struct snt__soft_config config; /* limits; zeros are replaced by defaults */

@@ -544,11 +544,25 @@ static void driver_unlock(void *arg)
 	snt__udp_unlock(arg);
 }
 
-static uint32_t driver_reach(void *arg, const uint8_t target[16])
+static uint32_t driver_reach(void *arg, const uint8_t target[16], uint32_t qpn)
 {
 	struct snt__udp_device *device = arg;
 
-	return snt__shm_reach(&device->shm, target);
+	return snt__shm_reach(&device->shm, target, snt__seat_of_qpn(qpn));
+}
+
+static int driver_claim(void *arg, uint16_t port)
+{
+	struct snt__udp_device *device = arg;
+
+	return device->foreign ? -EIO : snt__udp_share_claim(&device->share, port);
+}
+
+static void driver_unclaim(void *arg, uint16_t port)
+{
+	struct snt__udp_device *device = arg;
+
+	snt__udp_share_unclaim(&device->share, port);
 }
 
 static void driver_forget(void *arg, const void *bytes, size_t length)
@@ -577,4 +591,6 @@ const struct snt__soft_driver snt__udp_driver = {
 	.reach = driver_reach,
 	.forget = driver_forget,
 	.route = driver_route,
+	.claim = driver_claim,
+	.unclaim = driver_unclaim,
 };

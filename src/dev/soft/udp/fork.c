@@ -87,6 +87,7 @@ static void disown_device(struct snt__udp_device *device)
 	snt__shm_close(&device->shm, false);
 	snt__udp_rx_hold_finish(&device->receiver.rx_hold);
 	close(device->socket.fd);
+	snt__udp_share_close(&device->share);
 	close(device->wake_fd);
 }
 

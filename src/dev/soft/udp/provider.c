@@ -45,6 +45,7 @@ static int add_listed_device(struct devices *devices,
 	char *name = devices->name[devices->count];
 	struct snt__udp_opts opts = { .name = name,
 				      .address = address,
+				      .join = take == snt__udp_device_take,
 				      .shm = devices->shm,
 				      .shm_pull = devices->shm_pull };
 	int ret;
@@ -85,7 +86,7 @@ static int port_taken(const char *where)
 		EADDRINUSE, "UDP port %u is taken on %s, %s", SNT__WIRE_PORT, where,
 		rxe ? "by the kernel module rdma_rxe, it seems: use its devices, "
 		      "unload it, or run in another network namespace"
-		    : "by another program, or by this one with another "
+		    : "by another program or user, or by this one with another "
 		      "SENNIT_SOFT_SHM: choose another address with "
 		      "SENNIT_SOFT_ADDRESSES; \"ss -ulpn sport = 4791\" shows the owner");
 }

@@ -43,17 +43,17 @@ static void set_source(struct snt__udp_receiver *receiver,
 }
 
 /* No peer should fragment, but some may leave DF clear. */
-static bool is_good(struct snt__udp_receiver *receiver, const uint8_t *bytes,
-		    size_t size)
+bool snt__udp_is_sealed(struct snt__icrc_flow *flow, struct snt__icrc_ipv4 *guess,
+			const uint8_t *bytes, size_t size)
 {
-	struct snt__icrc_ipv4 other = receiver->guess;
+	struct snt__icrc_ipv4 other = *guess;
 
-	if (!snt__icrc_check_any(&receiver->flow, &receiver->guess, bytes, size))
+	if (!snt__icrc_check_any(flow, guess, bytes, size))
 		return true;
 	other.fragment ^= SNT__ICRC_DONT_FRAGMENT;
-	if (snt__icrc_check_any(&receiver->flow, &other, bytes, size))
+	if (snt__icrc_check_any(flow, &other, bytes, size))
 		return false;
-	receiver->guess = other;
+	*guess = other;
 	return true;
 }
 
@@ -62,7 +62,7 @@ static void take_packet(struct snt__udp_receiver *receiver,
 			size_t size, uint64_t now)
 {
 	receiver->stats.packets++;
-	if (!is_good(receiver, bytes, size)) {
+	if (!snt__udp_is_sealed(&receiver->flow, &receiver->guess, bytes, size)) {
 		receiver->stats.damaged++;
 		return;
 	}

@@ -61,4 +61,8 @@ void snt__udp_receiver_finish(struct snt__udp_receiver *receiver);
 unsigned snt__udp_receive(struct snt__udp_receiver *receiver,
 			  struct snt__soft_device *device, uint64_t now);
 
+/* Is a packet's ICRC right? Updates what is expected in the next one of the flow. */
+bool snt__udp_is_sealed(struct snt__icrc_flow *flow, struct snt__icrc_ipv4 *guess,
+			const uint8_t *bytes, size_t size);
+
 #endif

@@ -55,41 +55,56 @@ static void set_buffers(struct snt__udp_socket *socket, uint32_t bytes)
 	socket->spare_bytes = get_option(socket->fd, SO_RCVBUF) - socket->receive_bytes;
 }
 
-static int prepare_socket(struct snt__udp_socket *socket,
-			  const struct snt__udp_address *address, uint32_t buffer_bytes)
+int snt__udp_socket_bind(const struct snt__udp_address *address, bool of_group)
 {
 	bool ipv4 = snt__udp_is_ipv4(address->gid);
 	union snt__udp_sockaddr local;
 	socklen_t size =
 		snt__udp_sockaddr(address->gid, address->scope, SNT__WIRE_PORT, &local);
-	int fd = socket->fd;
+	int fd = socket(ipv4 ? AF_INET : AF_INET6,
+			SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int error;
 
-	if (!set_up_ip(fd, ipv4) || bind(fd, &local.any, size))
+	if (fd < 0)
 		return -errno;
-	set_buffers(socket, buffer_bytes);
+	if (set_up_ip(fd, ipv4) &&
+	    (!of_group || set_option(fd, SOL_SOCKET, SO_REUSEPORT, 1)) &&
+	    !bind(fd, &local.any, size))
+		return fd;
+	error = errno;
+	close(fd);
+	return -error;
+}
+
+int snt__udp_socket_allow_group(int fd)
+{
+	return set_option(fd, SOL_SOCKET, SO_REUSEPORT, 1) ? 0 : -errno;
+}
+
+void snt__udp_socket_set_up(int fd, uint32_t buffer_bytes,
+			    struct snt__udp_socket *socket_out)
+{
+	*socket_out = (struct snt__udp_socket){ .fd = fd };
+	set_buffers(socket_out, buffer_bytes);
 	/* 0: no segments unless a send asks for them; this only tests the kernel for
 	 * support. */
-	socket->gso = set_option(fd, IPPROTO_UDP, UDP_SEGMENT, 0);
-	socket->gro = set_option(fd, IPPROTO_UDP, UDP_GRO, 1);
-	return 0;
+	socket_out->gso = set_option(fd, IPPROTO_UDP, UDP_SEGMENT, 0);
+	snt__udp_socket_join_segments(socket_out, true);
+}
+
+void snt__udp_socket_join_segments(struct snt__udp_socket *socket, bool on)
+{
+	socket->gro = set_option(socket->fd, IPPROTO_UDP, UDP_GRO, on) && on;
 }
 
 int snt__udp_socket_open(const struct snt__udp_address *address, uint32_t buffer_bytes,
 			 struct snt__udp_socket *socket_out)
 {
-	struct snt__udp_socket new = { 0 };
-	int ret;
+	int fd = snt__udp_socket_bind(address, false);
 
-	new.fd = socket(snt__udp_is_ipv4(address->gid) ? AF_INET : AF_INET6,
-			SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (new.fd < 0)
-		return -errno;
-	ret = prepare_socket(&new, address, buffer_bytes);
-	if (ret) {
-		close(new.fd);
-		return ret;
-	}
-	*socket_out = new;
+	if (fd < 0)
+		return fd;
+	snt__udp_socket_set_up(fd, buffer_bytes, socket_out);
 	return 0;
 }
 

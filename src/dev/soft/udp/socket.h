@@ -33,6 +33,17 @@ struct snt__udp_socket {
 int snt__udp_socket_open(const struct snt__udp_address *address, uint32_t buffer_bytes,
 			 struct snt__udp_socket *socket_out);
 
+/* For addresses that are shared (share.h). Only this: a socket of the address, bound as
+ * one of a group. Returns the fd or -errno. */
+int snt__udp_socket_bind(const struct snt__udp_address *address, bool of_group);
+/* Allows others of a group to be bound beside it. Returns 0 or -errno. */
+int snt__udp_socket_allow_group(int fd);
+/* Sets the buffers of a socket that is bound, and finds out what it can do. */
+void snt__udp_socket_set_up(int fd, uint32_t buffer_bytes,
+			    struct snt__udp_socket *socket_out);
+/* Whether the kernel may deliver several packets as one. */
+void snt__udp_socket_join_segments(struct snt__udp_socket *socket, bool on);
+
 /* The C library's calls are cancellation points: a thread cancelled there would leave
  * the sender or receiver busy for ever. These are not, and save the atomics of one. */
 int snt__udp_sendmmsg(int fd, struct mmsghdr *headers, unsigned count, int flags);
