@@ -127,13 +127,13 @@ MPI = {"openmpi": ("--allow-run-as-root --oversubscribe --mca pml ucx --mca osc 
        "mpich": ("-localhost 127.0.0.1", "-env {} {}")}
 
 
-def mpi(name: str, shown: str) -> Case:
-    """Two ranks of mpi.c, each with an address of its own."""
+def mpi(name: str, shown: str, addresses: tuple = ("{address}", "{peer}")) -> Case:
+    """Ranks of mpi.c, each with its address."""
     options, setting = MPI[name]
     ranks = [f"-n 1 {setting.format('SENNIT_SOFT_ADDRESSES', address)} {{folder}}/{name}"
-             for address in ("{address}", "{peer}")]
+             for address in addresses]
     return Case(shown, f"mpirun.{name} {options} {' : '.join(ranks)}",
-                says="2 ranks, all is right", both=True)
+                says=f"{len(addresses)} ranks, all is right", both=True)
 
 
 CASES = [
@@ -183,7 +183,9 @@ CASES = [
     ucx("ucp_put_bw", "-s 65536", quick=True),
     ucx("ucp_get", "-s 65536"),
     mpi("openmpi", "OpenMPI"),
+    mpi("openmpi", "OpenMPI, two ranks on one address", ("{address}",) * 2),
     mpi("mpich", "MPICH"),
+    mpi("mpich", "MPICH, four ranks on one address", ("{address}",) * 4),
 ]
 
 
