@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Processes that share an address, in couples that write to each other all the time. Some are
- * killed, at any moment, and others come: no other couple notices.
+ * stopped or killed, at any moment, and others come: no other couple notices.
  *
  *	sharers_killed_test [--rounds N] [--seed N]
  */
@@ -133,18 +133,40 @@ static void pass_some_time(void)
 	nanosleep(&time, NULL);
 }
 
-static void kill_some(uint32_t which)
+static void stop_couple(const struct couple *couple)
+{
+	for (unsigned i = 0; i < 2; i++)
+		assert_success(kill(couple->pid[i], SIGSTOP));
+}
+
+/* Those go on whose bit is not set. */
+static void others_go_on(uint32_t which)
 {
 	unsigned before[COUPLES];
 
-	for (unsigned i = 0; i < COUPLES; i++)
-		if (which >> i & 1)
-			kill_couple(&couples[i]);
 	for (unsigned i = 0; i < COUPLES; i++)
 		before[i] = atomic_load(couples[i].steps);
 	for (unsigned i = 0; i < COUPLES; i++)
 		if (!(which >> i & 1))
 			await_steps(&couples[i], before[i] + STEPS);
+}
+
+/* Not while it is alone at the address, when the others could not join. */
+static void stop_some(uint32_t which)
+{
+	others_go_on(which);
+	for (unsigned i = 0; i < COUPLES; i++)
+		if (which >> i & 1)
+			stop_couple(&couples[i]);
+	others_go_on(which);
+}
+
+static void kill_some(uint32_t which)
+{
+	for (unsigned i = 0; i < COUPLES; i++)
+		if (which >> i & 1)
+			kill_couple(&couples[i]);
+	others_go_on(which);
 	for (unsigned i = 0; i < COUPLES; i++)
 		if (which >> i & 1)
 			start_couple(&couples[i]);
@@ -161,8 +183,12 @@ static void sharers_die(void **test_state)
 		uint32_t one = 1u << random_below(&state, COUPLES);
 		uint32_t all = (1u << COUPLES) - 1;
 
+		uint32_t which = kind > 1 ? one : kind ? all & ~one : all;
+
 		pass_some_time();
-		kill_some(kind > 1 ? one : kind ? all & ~one : all);
+		if (random_below(&state, 3) == 0)
+			stop_some(which);
+		kill_some(which);
 	}
 	for (unsigned i = 0; i < COUPLES; i++) {
 		await_steps(&couples[i], STEPS);
