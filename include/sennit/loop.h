@@ -64,7 +64,9 @@ struct snt_loop;
 struct snt_qp;
 struct snt_srq;
 
-/* Adaptive: spin for as long as spinning has recently found completions, else not. */
+/* Adaptive: spin for as long as spinning has recently found completions, and not where
+ * they come sooner without, as on a busy machine; never in a process that may use one
+ * processor only. */
 #define SNT_SPIN_AUTO (-1)
 
 struct snt_loop_opts {

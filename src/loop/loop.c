@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -189,6 +190,14 @@ static int read_spin(int64_t *spin_ns_out)
 	return 0;
 }
 
+/* More processors than fit into the set count as many. */
+static bool has_one_processor(void)
+{
+	cpu_set_t set;
+
+	return !sched_getaffinity(0, sizeof(set), &set) && CPU_COUNT(&set) == 1;
+}
+
 static void init_loop(struct snt_loop *loop, struct snt_ctx *ctx)
 {
 	loop->fork_mark = ctx->fork_mark;
@@ -229,6 +238,7 @@ int snt_loop_create(struct snt_ctx *ctx, const struct snt_loop_opts *user_opts,
 		return snt__fail(ENOMEM, "no memory for a loop");
 	init_loop(loop, ctx);
 	loop->spin_ns = opts.spin_ns;
+	loop->spin.alone = has_one_processor();
 	loop->bell.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (loop->bell.fd < 0) {
 		ret = snt__fail(errno, "no eventfd for the loop: %s", strerror(errno));
