@@ -77,7 +77,7 @@ static void on_event(void *arg, struct snt_conn *conn, enum snt_conn_event event
 			snt__stream_fail(stream, -ret, "%s", snt_err_text());
 		break;
 	case SNT_CONN_CONNECTED:
-		if (stream->failed)
+		if (snt__stream_has_failed(stream))
 			break;
 		snt__stream_begin(stream);
 		if (stream->listener)
@@ -198,7 +198,7 @@ int snt_stream_connect(struct snt_loop *loop, const struct snt_endpoint *endpoin
 		snt__stream_unmake(stream);
 		return ret;
 	}
-	stream->programs = true;
+	stream->holder = SNT__STREAM_PROGRAM;
 	*stream_out = stream;
 	return 0;
 }

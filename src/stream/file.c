@@ -10,7 +10,8 @@ static int wait_for_event(struct snt_stream *stream, unsigned event)
 	int ret = snt_stream_wait(stream, event, -1);
 
 	/* If the stream has ended, the next call returns the reason. */
-	return ret < 0 && !(stream->over && ret == stream->status) ? ret : 0;
+	return ret < 0 && !(snt__stream_is_over(stream) && ret == stream->status) ? ret
+										  : 0;
 }
 
 static ssize_t read_some_shielded(struct snt_stream *stream, char *buffer, size_t size)

@@ -4,11 +4,15 @@
 
 static enum snt_stream_state stream_state(const struct snt_stream *stream)
 {
-	if (stream->over)
-		return SNT_STREAM_ENDED;
-	if (stream->failed)
-		return SNT_STREAM_FAILING;
-	return stream->open ? SNT_STREAM_RUNNING : SNT_STREAM_CONNECTING;
+	static const enum snt_stream_state states[SNT__STREAM_PHASES] = {
+		[SNT__STREAM_STARTING] = SNT_STREAM_CONNECTING,
+		[SNT__STREAM_RUNNING] = SNT_STREAM_RUNNING,
+		[SNT__STREAM_LEAVING] = SNT_STREAM_RUNNING,
+		[SNT__STREAM_FAILED] = SNT_STREAM_FAILING,
+		[SNT__STREAM_OVER] = SNT_STREAM_ENDED,
+	};
+
+	return states[stream->phase];
 }
 
 static uint64_t unsent_bytes(const struct snt_stream *stream)
@@ -29,7 +33,7 @@ int snt_stream_query(const struct snt_stream *stream, struct snt_stream_info *in
 	info.text = stream->text;
 	info.peer_shut_down = stream->in.ended;
 	info.recv_size = stream->in.size;
-	info.peer_size = stream->open ? stream->out.size : 0;
+	info.peer_size = stream->opened ? stream->out.size : 0;
 	info.send_size = stream->stage_size;
 	info.chunk = stream->chunk;
 	info.readable = snt__inflow_unread(&stream->in);

@@ -9,6 +9,7 @@
 
 #include "conn/conn.h"
 #include "stream/stream.h"
+#include "util/assert.h"
 #include "util/err.h"
 #include "util/lines.h"
 #include "util/minmax.h"
@@ -160,7 +161,7 @@ static void set_up_stream(struct snt_stream *stream, uint32_t wr_limit)
 	stream->send_end = &stream->send_first;
 	stream->send_done_end = &stream->send_done;
 	stream->low = 1;
-	stream->wants_read = true;
+	stream->wants = SNT_STREAM_READABLE | SNT_STREAM_OPEN | SNT_STREAM_OVER;
 	/* Until the peer's greeting has arrived. */
 	snt__outflow_init(&stream->out, SNT_STREAM_RING_MIN, SNT__RECEIVES_KEPT);
 	stream->chunk = stream->stage_size;
@@ -237,7 +238,8 @@ void snt__stream_meet(struct snt_stream *stream, const struct snt__greeting *pee
 
 void snt__stream_begin(struct snt_stream *stream)
 {
-	stream->open = true;
+	stream->opened = true;
+	snt__stream_enter(stream, SNT__STREAM_RUNNING);
 	stream->count.lanes = snt__qp_data_lanes(stream->qp);
 	snt__stream_pump(stream);
 }
@@ -246,16 +248,31 @@ void snt__stream_begin(struct snt_stream *stream)
  * Failure and end
  */
 
+void snt__stream_enter(struct snt_stream *stream, enum snt__stream_phase phase)
+{
+#define TO(phase) (1u << SNT__STREAM_##phase)
+	static const uint8_t legal[SNT__STREAM_PHASES] = {
+		[SNT__STREAM_STARTING] = TO(RUNNING) | TO(FAILED) | TO(OVER),
+		[SNT__STREAM_RUNNING] = TO(LEAVING) | TO(FAILED) | TO(OVER),
+		[SNT__STREAM_LEAVING] = TO(FAILED) | TO(OVER),
+		[SNT__STREAM_FAILED] = TO(OVER),
+	};
+#undef TO
+
+	snt__assert(legal[stream->phase] >> phase & 1);
+	stream->phase = (uint8_t)phase;
+}
+
 void snt__stream_fail(struct snt_stream *stream, int error, const char *format, ...)
 {
 	va_list args;
 
-	if (stream->failed || stream->over)
+	if (stream->phase >= SNT__STREAM_FAILED)
 		return;
 	va_start(args, format);
 	vsnprintf(stream->text, sizeof(stream->text), format, args);
 	va_end(args);
-	stream->failed = true;
+	snt__stream_enter(stream, SNT__STREAM_FAILED);
 	stream->status = -error;
 	snt__stream_cut(stream, stream->text);
 }
@@ -263,7 +280,7 @@ void snt__stream_fail(struct snt_stream *stream, int error, const char *format, 
 /* A flushed WR has a cause, which is reported elsewhere. */
 void snt__stream_lose(struct snt_stream *stream, const struct snt_wc *wc)
 {
-	if (stream->leaving || stream->closing_qp)
+	if (stream->phase == SNT__STREAM_LEAVING)
 		return;
 	snt__stream_fail(stream, -snt__status_error(wc->status),
 			 "a message was lost: %s", snt_status_text(wc->status));
@@ -272,14 +289,14 @@ void snt__stream_lose(struct snt_stream *stream, const struct snt_wc *wc)
 /* Both directions have ended, and both ends know it. */
 static bool is_complete(const struct snt_stream *stream)
 {
-	return stream->in.ended && stream->end_acked;
+	return stream->in.ended && stream->half == SNT__STREAM_END_ACKED;
 }
 
 void snt__stream_leave(struct snt_stream *stream)
 {
-	if (!stream->open || stream->leaving || stream->failed || !is_complete(stream))
+	if (stream->phase != SNT__STREAM_RUNNING || !is_complete(stream))
 		return;
-	stream->leaving = true;
+	snt__stream_enter(stream, SNT__STREAM_LEAVING);
 	if (stream->conn)
 		snt_conn_disconnect(stream->conn, 0);
 	else
@@ -289,11 +306,9 @@ void snt__stream_leave(struct snt_stream *stream)
 /* The first reason counts, unless it only follows from another. */
 void snt__stream_end(struct snt_stream *stream, int error, const char *text)
 {
-	if (!stream->failed && !is_complete(stream)) {
-		stream->failed = true;
-		stream->text[0] = '\0';
-	}
-	if (stream->failed && !stream->status) {
+	bool failed = stream->phase == SNT__STREAM_FAILED || !is_complete(stream);
+
+	if (failed && !stream->status) {
 		bool known = error && error != -ECANCELED;
 
 		stream->status = known ? error : -ECONNRESET;
@@ -301,7 +316,7 @@ void snt__stream_end(struct snt_stream *stream, int error, const char *text)
 			snprintf(stream->text, sizeof(stream->text), "%s",
 				 text && text[0] ? text : "the connection has ended");
 	}
-	stream->over = true;
+	snt__stream_enter(stream, SNT__STREAM_OVER);
 	snt__stream_drop_sends(stream);
 }
 
@@ -311,7 +326,7 @@ int snt_stream_abort(struct snt_stream *stream, const char *text)
 
 	if (ret)
 		return ret;
-	if (stream->failed || stream->over)
+	if (stream->phase >= SNT__STREAM_FAILED)
 		return snt__fail(EALREADY, "the stream has ended");
 	snt__stream_fail(stream, ECANCELED, "%s", text ? text : "it is aborted");
 	return 0;
@@ -361,13 +376,12 @@ int snt_stream_destroy(struct snt_stream *stream)
 	stream->waiter = NULL;
 	snt__stream_listener_forget(stream);
 	stream->busy++;
-	if (!stream->over && !snt__stream_give_up(stream))
+	if (!snt__stream_is_over(stream) && !snt__stream_give_up(stream))
 		snt__stream_fail(stream, ECANCELED, "it is destroyed");
 	linger_stream(stream);
-	stream->dead = true;
-	stream->programs = false;
+	stream->holder = SNT__STREAM_NOBODY;
 	stream->busy--;
-	if (stream->over && !stream->busy)
+	if (snt__stream_is_over(stream) && !stream->busy)
 		snt__stream_tell_later(stream);
 	return 0;
 }
@@ -379,13 +393,14 @@ static int close_shielded(struct snt_stream *stream, int64_t timeout_ns)
 
 	if (ret)
 		return ret;
-	if (!stream->failed && !stream->shut)
+	if (!snt__stream_has_failed(stream) && stream->half == SNT__STREAM_WRITING)
 		snt_stream_shutdown(stream);
-	if (!stream->over && timeout_ns)
+	if (!snt__stream_is_over(stream) && timeout_ns)
 		ret = snt__stream_wait(stream, SNT_STREAM_OVER, timeout_ns, &gone);
-	if (gone || (ret < 0 && !(ret == stream->status && stream->over)))
+	if (gone ||
+	    (ret < 0 && !(ret == stream->status && snt__stream_is_over(stream))))
 		return ret;
-	if (!stream->over)
+	if (!snt__stream_is_over(stream))
 		return snt__fail(ETIME, "timed out: the stream has not ended yet");
 	if (stream->status)
 		return snt__fail(-stream->status, "%s", stream->text);

@@ -65,20 +65,20 @@ void snt__stream_listener_tell(struct snt_stream *stream)
 
 	snt__unlink(&stream->in_listener);
 	/* Passing it to the program tells that it is open. */
-	stream->told_open = true;
+	stream->wants &= (uint8_t)~SNT_STREAM_OPEN;
 	if (!listener->accepted) {
 		snt__list_append(&listener->open, &stream->in_listener);
 		return;
 	}
 	stream->listener = NULL;
-	stream->programs = true;
+	stream->holder = SNT__STREAM_PROGRAM;
 	listener->accepted(listener->arg, listener, stream);
 }
 
 /* Is it open and waiting to be accepted? */
 static bool is_queued(const struct snt_stream *stream)
 {
-	return stream->listener && stream->told_open;
+	return stream->listener && !(stream->wants & SNT_STREAM_OPEN);
 }
 
 /* Bytes may arrive before the stream is known to be open. Their sender knows that they
@@ -104,7 +104,7 @@ void snt__stream_listener_ended(struct snt_stream *stream)
 
 void snt__stream_listener_forget(struct snt_stream *stream)
 {
-	if (is_queued(stream) && stream->over)
+	if (is_queued(stream) && snt__stream_is_over(stream))
 		snt__listener_drop_dead(stream->listener->listener);
 	snt__unlink(&stream->in_listener);
 	stream->listener = NULL;
@@ -208,7 +208,7 @@ int snt_stream_listener_wait(struct snt_stream_listener *listener, int64_t timeo
 		return ret;
 	stream = first_of(&listener->open);
 	snt__stream_listener_forget(stream);
-	stream->programs = true;
+	stream->holder = SNT__STREAM_PROGRAM;
 	/* Reports what has arrived meanwhile. */
 	snt__stream_tell_later(stream);
 	*stream_out = stream;

@@ -12,7 +12,7 @@
 static inline bool is_readable(const struct snt_stream *stream)
 {
 	return snt__inflow_unread(&stream->in) >= stream->low || stream->in.ended ||
-	       stream->over;
+	       snt__stream_is_over(stream);
 }
 
 /* A quarter of the stage, which is always free sooner or later. */
@@ -20,48 +20,31 @@ static inline bool is_writable(const struct snt_stream *stream)
 {
 	uint64_t used = stream->staged - stream->released;
 
-	return stream->stage_size - used >= stream->stage_size / 4 || stream->failed;
+	return stream->stage_size - used >= stream->stage_size / 4 ||
+	       snt__stream_has_failed(stream);
 }
 
 static inline bool is_flushed(const struct snt_stream *stream)
 {
-	return (stream->open && snt__stream_all_arrived(stream)) || stream->failed;
+	return (stream->opened && snt__stream_all_arrived(stream)) ||
+	       snt__stream_has_failed(stream);
 }
 
 unsigned snt__stream_state(const struct snt_stream *stream)
 {
-	return (stream->open ? SNT_STREAM_OPEN : 0) |
+	return (stream->opened ? SNT_STREAM_OPEN : 0) |
 	       (is_readable(stream) ? SNT_STREAM_READABLE : 0) |
 	       (is_writable(stream) ? SNT_STREAM_WRITABLE : 0) |
 	       (is_flushed(stream) ? SNT_STREAM_FLUSHED : 0) |
-	       (stream->over ? SNT_STREAM_OVER : 0);
+	       (snt__stream_is_over(stream) ? SNT_STREAM_OVER : 0);
 }
 
 /* Returns the wanted events that are true, and no longer wants them. */
 static inline unsigned take_wanted_events(struct snt_stream *stream)
 {
-	unsigned events = 0;
+	unsigned events = stream->wants & snt__stream_state(stream);
 
-	if (stream->wants_read && is_readable(stream)) {
-		stream->wants_read = false;
-		events |= SNT_STREAM_READABLE;
-	}
-	if (stream->wants_write && is_writable(stream)) {
-		stream->wants_write = false;
-		events |= SNT_STREAM_WRITABLE;
-	}
-	if (stream->wants_flush && is_flushed(stream)) {
-		stream->wants_flush = false;
-		events |= SNT_STREAM_FLUSHED;
-	}
-	if (stream->open && !stream->told_open) {
-		stream->told_open = true;
-		events |= SNT_STREAM_OPEN;
-	}
-	if (stream->over && !stream->told_over) {
-		stream->told_over = true;
-		events |= SNT_STREAM_OVER;
-	}
+	stream->wants &= (uint8_t)~events;
 	return events;
 }
 
@@ -84,13 +67,14 @@ void snt__stream_tell(struct snt_stream *stream)
 	stream->busy++;
 	if (stream->send_done)
 		release_sends(stream);
-	if (stream->ready && stream->programs) {
+	if (stream->ready && stream->holder == SNT__STREAM_PROGRAM) {
 		events = take_wanted_events(stream);
 		if (events)
 			stream->ready(stream->arg, stream, events);
 	}
 	stream->busy--;
-	if (stream->dead && stream->over && !stream->busy)
+	if (stream->holder == SNT__STREAM_NOBODY && snt__stream_is_over(stream) &&
+	    !stream->busy)
 		snt__stream_free(stream);
 }
 

@@ -107,7 +107,7 @@ static const char *take_stream_message(struct snt_stream *stream,
 	if (fault)
 		return fault;
 	stream->count.messages_received += bytes != 0;
-	if (!stream->failed)
+	if (!snt__stream_has_failed(stream))
 		replace_receive(stream, cost, bytes != 0);
 	return NULL;
 }
@@ -122,7 +122,7 @@ void snt__stream_received(struct snt_op *op, const struct snt_wc *wc)
 		snt__stream_tell(stream);
 		return;
 	}
-	if (__builtin_expect(stream->failed && stream->status == -EPROTO, 0))
+	if (__builtin_expect(stream->status == -EPROTO, 0))
 		return;
 	fault = take_stream_message(stream, wc);
 	if (__builtin_expect(fault != NULL, 0))
@@ -167,11 +167,11 @@ static ssize_t nothing_to_read(struct snt_stream *stream, uint64_t least)
 {
 	if (stream->in.ended)
 		return 0;
-	if (stream->over)
+	if (snt__stream_is_over(stream))
 		return snt__fail(stream->status ? -stream->status : ECONNRESET, "%s",
 				 stream->text);
 	stream->low = least;
-	stream->wants_read = true;
+	stream->wants |= SNT_STREAM_READABLE;
 	return snt__fail_later(EAGAIN,
 			       "nothing has arrived on the stream; wait for "
 			       "SNT_STREAM_READABLE",
@@ -185,7 +185,7 @@ static ssize_t have_read(struct snt_stream *stream, size_t done, size_t length)
 		return nothing_to_read(stream, 1);
 	if (done < length) {
 		stream->low = 1;
-		stream->wants_read = true;
+		stream->wants |= SNT_STREAM_READABLE;
 	}
 	return (ssize_t)done;
 }
@@ -237,7 +237,7 @@ ssize_t snt_stream_peek(struct snt_stream *stream, size_t least, struct iovec io
 	iov[1] = (struct iovec){ stream->ring, unread - first };
 	if (!least)
 		least = 1;
-	if (unread >= least || (unread && (in->ended || stream->over)))
+	if (unread >= least || (unread && (in->ended || snt__stream_is_over(stream))))
 		return (ssize_t)unread;
 	return nothing_to_read(stream, least);
 }

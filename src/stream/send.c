@@ -9,6 +9,7 @@
 
 #include "dev/mem.h"
 #include "stream/stream.h"
+#include "util/assert.h"
 #include "util/err.h"
 #include "util/minmax.h"
 #include "vqp/post.h"
@@ -91,7 +92,7 @@ static inline bool may_add_imm(const struct snt_stream *stream)
 
 static bool add_credit(struct snt_stream *stream, struct batch *batch)
 {
-	bool done = stream->in.ended && stream->end_posted;
+	bool done = stream->in.ended && stream->half >= SNT__STREAM_END_POSTED;
 
 	if (done || !snt__inflow_due(&stream->in) || !may_add_imm(stream))
 		return false;
@@ -102,10 +103,10 @@ static bool add_credit(struct snt_stream *stream, struct batch *batch)
 /* After all data. */
 static bool add_end(struct snt_stream *stream, struct batch *batch)
 {
-	if (!stream->shut || stream->end_posted || stream->posted != stream->staged ||
+	if (stream->half != SNT__STREAM_SHUT || stream->posted != stream->staged ||
 	    stream->send_next || !may_add_imm(stream))
 		return false;
-	stream->end_posted = true;
+	stream->half = SNT__STREAM_END_POSTED;
 	return add_imm(stream, batch,
 		       snt__imm(SNT__IMM_END,
 				(uint32_t)stream->out.sent & SNT__IMM_POSITION),
@@ -171,7 +172,8 @@ static inline bool fit_into_room(struct snt_stream *stream, struct piece *piece)
 static inline bool may_wait(const struct snt_stream *stream, const struct piece *piece)
 {
 	return piece->last && !piece->send && piece->length < stream->chunk &&
-	       stream->data_lots >= WINDOW && !stream->urgent && !stream->shut;
+	       stream->data_lots >= WINDOW && !stream->urgent &&
+	       stream->half == SNT__STREAM_WRITING;
 }
 
 /* The immediate that is sent with the data. */
@@ -262,7 +264,7 @@ void snt__stream_pump(struct snt_stream *stream)
 	struct batch batch;
 
 	do {
-		if (!stream->open || stream->failed)
+		if (!snt__stream_is_up(stream))
 			return;
 		batch.count = 0;
 		while (batch.count < BATCH && add_data(stream, &batch))
@@ -311,7 +313,8 @@ static inline void finish_send_batch(struct snt_stream *stream)
 	if (stream->urgent && snt__stream_all_arrived(stream))
 		stream->urgent = false;
 	if (send_batch.ends) {
-		stream->end_acked = true;
+		snt__assert(stream->half == SNT__STREAM_END_POSTED);
+		stream->half = SNT__STREAM_END_ACKED;
 		snt__stream_leave(stream);
 	}
 }
@@ -320,7 +323,7 @@ void snt__stream_sent(struct snt_op *op, const struct snt_wc *wc)
 {
 	struct snt_stream *stream = ((struct snt__stream_port *)op)->stream;
 
-	if (__builtin_expect(stream->failed, 0))
+	if (__builtin_expect(snt__stream_has_failed(stream), 0))
 		return;
 	if (__builtin_expect(wc->status != SNT_WC_SUCCESS, 0)) {
 		snt__stream_lose(stream, wc);
@@ -341,10 +344,10 @@ int snt__stream_refuse(const struct snt_stream *stream)
 
 	if (__builtin_expect(ret, 0))
 		return ret;
-	if (stream->failed)
+	if (snt__stream_has_failed(stream))
 		return snt__fail(stream->status ? -stream->status : ECONNRESET, "%s",
 				 stream->text);
-	if (stream->shut)
+	if (stream->half != SNT__STREAM_WRITING)
 		return snt__fail(EPIPE, "the stream has been shut down by this end");
 	return 0;
 }
@@ -376,7 +379,7 @@ static size_t stage_bytes(struct snt_stream *stream, const uint8_t *from, size_t
 static ssize_t written_or_again(struct snt_stream *stream, size_t done, size_t length)
 {
 	if (done < length)
-		stream->wants_write = true;
+		stream->wants |= SNT_STREAM_WRITABLE;
 	if (!done && length)
 		return snt__fail_later(EAGAIN,
 				       "the stream's send buffer is full; wait for "
@@ -456,11 +459,12 @@ int snt_stream_flush(struct snt_stream *stream)
 {
 	int ret = snt__stream_check_process(stream);
 
-	if (ret || stream->failed)
+	if (ret || snt__stream_has_failed(stream))
 		return ret ? ret : snt__stream_refuse(stream);
-	if (stream->open && snt__stream_all_arrived(stream))
+	if (stream->opened && snt__stream_all_arrived(stream))
 		return 0;
-	stream->urgent = stream->wants_flush = true;
+	stream->urgent = true;
+	stream->wants |= SNT_STREAM_FLUSHED;
 	snt__stream_pump(stream);
 	return snt__fail_later(EAGAIN,
 			       "the peer has not acknowledged all data yet; wait for "
@@ -472,11 +476,11 @@ int snt_stream_shutdown(struct snt_stream *stream)
 {
 	int ret = snt__stream_check_process(stream);
 
-	if (ret || stream->failed)
+	if (ret || snt__stream_has_failed(stream))
 		return ret ? ret : snt__stream_refuse(stream);
-	if (stream->shut)
+	if (stream->half != SNT__STREAM_WRITING)
 		return snt__fail(EALREADY, "the stream has been shut down before");
-	stream->shut = true;
+	stream->half = SNT__STREAM_SHUT;
 	snt__stream_pump(stream);
 	return 0;
 }

@@ -54,6 +54,41 @@ struct snt__stream_waiter {
 	bool gone;
 };
 
+/*
+ * The life of a stream. Its two directions end on their own, before that.
+ *
+ *	phase     begins with                           leads to
+ *
+ *	STARTING  its creation                          RUNNING, FAILED, OVER
+ *	RUNNING   the connection                        LEAVING, FAILED, OVER
+ *	LEAVING   the end of both directions            FAILED, OVER
+ *	FAILED    the first error, which ends the       OVER
+ *	          transport
+ *	OVER      the end of the transport
+ */
+enum snt__stream_phase {
+	SNT__STREAM_STARTING,
+	SNT__STREAM_RUNNING,
+	SNT__STREAM_LEAVING,
+	SNT__STREAM_FAILED,
+	SNT__STREAM_OVER,
+	SNT__STREAM_PHASES,
+};
+
+/* This end's direction. Each leads to the next only. */
+enum snt__stream_half {
+	SNT__STREAM_WRITING,
+	SNT__STREAM_SHUT,	/* nothing more will be written */
+	SNT__STREAM_END_POSTED, /* behind all data */
+	SNT__STREAM_END_ACKED,
+};
+
+enum snt__stream_holder {
+	SNT__STREAM_LIBRARY, /* a listener, or a call that creates it */
+	SNT__STREAM_PROGRAM,
+	SNT__STREAM_NOBODY, /* the program has destroyed it */
+};
+
 struct snt_stream {
 	struct snt__stream_port send_port;
 	struct snt__stream_port recv_port;
@@ -90,26 +125,16 @@ struct snt_stream {
 	struct snt_stream_send *send_done; /* to be reported */
 	struct snt_stream_send **send_done_end;
 
-	/* Events that the program wants. */
-	bool wants_read, wants_write, wants_flush;
-	bool urgent; /* nothing is delayed */
-
-	/* Life. */
-	bool open;
-	bool told_open;
-	bool shut;	 /* nothing more will be written */
-	bool end_posted; /* the END has been posted */
-	bool end_acked;
-	bool leaving; /* the connection is being disconnected */
-	bool failed;
-	bool closing_qp;
-	bool over;
-	bool told_over;
-	bool dead;     /* the program has destroyed it */
-	bool programs; /* the program holds it */
-	bool stalled;
-	uint8_t busy; /* depth of callbacks that are running */
-	int status;
+	uint8_t wants;	/* SNT_STREAM_* events to be reported; OPEN and OVER once */
+	uint8_t phase;	/* enum snt__stream_phase; changed by snt__stream_enter() */
+	uint8_t half;	/* enum snt__stream_half */
+	uint8_t holder; /* enum snt__stream_holder */
+	uint8_t busy;	/* depth of callbacks that are running */
+	/* Independent of the phase. */
+	bool opened;  /* it has been RUNNING */
+	bool urgent;  /* nothing is delayed */
+	bool stalled; /* counted as such */
+	int status;   /* 0 until it has failed */
 	char text[160];
 
 	struct snt__conn_loop *conn_loop;
@@ -127,6 +152,26 @@ struct snt_stream {
 	uint8_t data_length;
 	uint8_t data[SNT_STREAM_DATA_MAX];
 };
+
+/* life.c: changes the phase. */
+void snt__stream_enter(struct snt_stream *stream, enum snt__stream_phase phase);
+
+static inline bool snt__stream_is_over(const struct snt_stream *stream)
+{
+	return stream->phase == SNT__STREAM_OVER;
+}
+
+static inline bool snt__stream_has_failed(const struct snt_stream *stream)
+{
+	return stream->phase == SNT__STREAM_FAILED || stream->status;
+}
+
+/* Can WRs be posted? */
+static inline bool snt__stream_is_up(const struct snt_stream *stream)
+{
+	return stream->phase == SNT__STREAM_RUNNING ||
+	       stream->phase == SNT__STREAM_LEAVING;
+}
 
 /* life.c: memory and options; not connected. `receives` is what the QP will have for
  * the peer, `wr_limit` how many WRs it takes. */

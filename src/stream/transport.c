@@ -30,7 +30,7 @@ static void on_stream_qp_closed(struct snt_op *op)
 	struct snt_stream *stream = op->arg;
 
 	stream->qp = NULL;
-	if (!stream->over)
+	if (!snt__stream_is_over(stream))
 		snt__stream_end(stream, 0, NULL);
 	snt__stream_tell(stream);
 }
@@ -50,7 +50,6 @@ bool snt__stream_close_qp(struct snt_stream *stream)
 	}
 	if (snt_op_pending(&stream->close_op))
 		return true;
-	stream->closing_qp = true;
 	stream->close_op.done = on_stream_qp_closed;
 	stream->close_op.arg = stream;
 	snt_op_close(qp, &stream->close_op);
@@ -85,7 +84,7 @@ static int say_abort(struct snt_stream *stream)
 static void cut_qp(struct snt_stream *stream)
 {
 	/* A peer that has aborted no longer reads. */
-	bool may = stream->open && stream->status != -ECONNABORTED &&
+	bool may = stream->opened && stream->status != -ECONNABORTED &&
 		   snt__outflow_may_tell(&stream->out, 2);
 
 	if (may && !say_abort(stream))
@@ -114,7 +113,6 @@ bool snt__stream_give_up(struct snt_stream *stream)
 		return false;
 	stream->conn = NULL;
 	stream->qp = NULL;
-	stream->failed = true;
 	stream->status = -ECANCELED;
 	snt__stream_end(stream, 0, NULL);
 	return true;
@@ -198,7 +196,7 @@ int snt_stream_create(struct snt_qp *qp, const struct snt_stream_opts *user_opts
 		snt__stream_unmake(stream);
 		return ret;
 	}
-	stream->programs = true;
+	stream->holder = SNT__STREAM_PROGRAM;
 	*stream_out = stream;
 	return 0;
 }
@@ -216,7 +214,7 @@ int snt_stream_start(struct snt_stream *stream, const void *offer, size_t length
 	struct snt__greeting peer;
 	int ret;
 
-	if (stream->open || stream->conn || stream->failed)
+	if (stream->phase != SNT__STREAM_STARTING || stream->conn)
 		return snt__fail(EALREADY, "the stream has begun");
 	if (!snt__qp_is_connected(stream->qp))
 		return snt__fail(ENOTCONN, "QP %u is not connected",

@@ -171,9 +171,11 @@ static void says_anything_on(const struct kit_way *way)
 	for (unsigned round = 0; round < rounds; round++) {
 		kit_open(way, &small);
 		kit_write_some(1, 0, 5000);
-		for (unsigned i = 0; i < 6 && !kit_end(1)->failed; i++) {
+		for (unsigned i = 0; i < 6 && !snt__stream_has_failed(kit_end(1));
+		     i++) {
 			random = random * 6364136223846793005u + 1442695040888963407u;
-			if (snt_qp_num(kit_end(0)->qp) && !kit_end(0)->failed)
+			if (snt_qp_num(kit_end(0)->qp) &&
+			    !snt__stream_has_failed(kit_end(0)))
 				post((uint32_t)(random >> 32), random >> 20 & 63);
 			for (unsigned j = 0; j < 10; j++)
 				world_step(&world, world_now(&world) + WORLD_MS);

@@ -436,7 +436,7 @@ static void happened(void *arg, struct snt_stream *stream, unsigned events)
 	}
 	if (events & SNT_STREAM_FLUSHED) {
 		side->waits_flush = false;
-		if (!stream->failed && side->flushing > side->arrived)
+		if (!snt__stream_has_failed(stream) && side->flushing > side->arrived)
 			side->arrived = side->flushing;
 	}
 	if (events & SNT_STREAM_OVER) {
@@ -539,7 +539,7 @@ static void strike(struct side *side)
 	say("%llu end %u strikes (%d%d%d%d)\n",
 	    (unsigned long long)world_now(&run.world), side->index, run.abort,
 	    run.destroy, run.cut, run.lie);
-	if (run.lie && (!end->stream->open || run.side[!side->index].over))
+	if (run.lie && (!end->stream->opened || run.side[!side->index].over))
 		return;
 	run.struck = true;
 	run.late = side->shut;
@@ -700,8 +700,8 @@ static bool is_done(const struct side *side)
 /* Is there one, or will there be? */
 static bool awaits_accept(void)
 {
-	return run.queued && stream_of(&run.side[0]) && stream_of(&run.side[0])->open &&
-	       run.accept_in;
+	return run.queued && stream_of(&run.side[0]) &&
+	       stream_of(&run.side[0])->opened && run.accept_in;
 }
 
 static void accept_queued(void)
