@@ -11,12 +11,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sennit/card.h>
 #include <sennit/op.h>
 
 #include "conn/cm_loop.h"
-#include "conn/feed.h"
 #include "conn/message.h"
 #include "conn/ping.h"
 #include "util/err.h"
@@ -28,18 +26,13 @@
 #define LINGER_NS      (500 * MS_NS)
 #define LINGER_RETRIES 3
 #define LINGER_MAX_NS  (2000 * MS_NS)
-#define RESOLVE_MS     2000
 #define RECVS	       6
 #define SENDS	       2
 /* One is reserved for the last message, which cannot wait for a slot. */
 #define SEND_SLOTS (SENDS + 1)
 #define RETRIES	   7
-/* Events that are taken at once, before other work gets its turn. */
-#define TURN 16
 /* The longest ACK timeout of the QPs; a shorter one of the peer's is adopted. */
 #define TIMEOUT_MAX 20
-/* The part of an error text that a list of addresses may take. */
-#define PRESENT_TEXT 256
 
 struct slot {
 	struct snt_op op;
@@ -48,6 +41,7 @@ struct slot {
 
 struct cm {
 	struct snt__carrier carrier;
+	struct snt__cm_end end;
 	struct snt__cm_manager *manager;
 	struct snt__cm_id *id;
 	struct snt_qp *qp;
@@ -293,6 +287,8 @@ static const struct snt__carrier_table table = {
  * Creation
  */
 
+static void on_cm_event(struct snt__cm_end *end, const struct snt__cm_event *event);
+
 static int make_cm_carrier(struct snt__conn_loop *conn_loop,
 			   struct snt__cm_manager *manager, struct cm **cm_out)
 {
@@ -313,6 +309,7 @@ static int make_cm_carrier(struct snt__conn_loop *conn_loop,
 		return ret;
 	}
 	cm->carrier = (struct snt__carrier){ .table = &table, .conn_loop = conn_loop };
+	cm->end.event = on_cm_event;
 	cm->manager = manager;
 	cm->timeout = TIMEOUT_MAX;
 	cm->timer.fired = end_patience_with_qp;
@@ -446,7 +443,7 @@ static struct snt__cm_param param_of(const struct cm *cm, uint8_t *data)
 	};
 }
 
-static bool has_sennit_data(const struct snt__cm_event *event)
+bool snt__cm_is_from_sennit(const struct snt__cm_event *event)
 {
 	return event->data_length >= DATA_SIZE && !memcmp(event->data, MAGIC, 4) &&
 	       event->data[5] >= 1 && event->data[5] <= 31;
@@ -486,7 +483,7 @@ static void refuse_response(struct cm *cm, int error)
 
 static void on_responded(struct cm *cm, const struct snt__cm_event *event)
 {
-	int ret = has_sennit_data(event)
+	int ret = snt__cm_is_from_sennit(event)
 			  ? connect_carrier_qp(cm, event->qpn)
 			  : snt__fail(EPROTO, "it does not speak sennit's protocol");
 
@@ -539,8 +536,10 @@ static void on_rejected(struct cm *cm, const struct snt__cm_event *event)
 			 reason ? reason : text);
 }
 
-static void on_cm_event(struct cm *cm, const struct snt__cm_event *event)
+static void on_cm_event(struct snt__cm_end *end, const struct snt__cm_event *event)
 {
+	struct cm *cm = snt__container(end, struct cm, end);
+
 	/* A closed carrier reports nothing. */
 	if (!cm->carrier.conn)
 		return;
@@ -569,78 +568,28 @@ static void on_cm_event(struct cm *cm, const struct snt__cm_event *event)
 	}
 }
 
-/* The manager's error names neither the requested address nor the available ones. */
-static int explain_connect(const struct snt__conn_loop *conn_loop,
-			   const struct sockaddr *source, const struct sockaddr *target,
-			   int error)
-{
-	char address[SNT__ADDRESS_TEXT], present[PRESENT_TEXT];
-
-	if (source && error == -EADDRNOTAVAIL)
-		return snt__fail(EADDRNOTAVAIL,
-				 "no device has the source address %s; present: %s",
-				 snt__address_text(source, address),
-				 snt__cm_loop_addresses(conn_loop, present,
-							sizeof(present)));
-	if (error == -ENETUNREACH || error == -EADDRNOTAVAIL)
-		return snt__fail(-error, "no device leads to %s: %s; present: %s",
-				 snt__address_text(target, address), snt_err_text(),
-				 snt__cm_loop_addresses(conn_loop, present,
-							sizeof(present)));
-	return snt__fail(-error, "no connection to %s: %s",
-			 snt__address_text(target, address), snt_err_text());
-}
-
 int snt__cm_connect(struct snt__conn_loop *conn_loop, const struct sockaddr *source,
 		    const struct sockaddr *target, uint32_t detect_ms,
 		    struct snt_conn *conn, struct snt__carrier **carrier_out)
 {
+	struct snt__cm_manager *manager;
+	struct snt__cm_id *id;
 	struct cm *cm = NULL;
-	int ret = snt__cm_loop_open(conn_loop);
+	int ret = snt__cm_loop_resolve(conn_loop, source, target, &manager, &id);
 
 	if (ret)
 		return ret;
-	for (unsigned i = 0; !ret && i < conn_loop->cm->count; i++) {
-		struct snt__cm_manager *manager = &conn_loop->cm->manager[i];
-
-		ret = make_cm_carrier(conn_loop, manager, &cm);
-		if (ret)
-			return ret;
-		ret = manager->cm->table->resolve(manager->cm, source, target,
-						  RESOLVE_MS, &cm->id);
-		if (!ret) {
-			cm->id->user = cm;
-			cm->timeout = timeout_for(detect_ms);
-			cm->carrier.conn = conn;
-			*carrier_out = &cm->carrier;
-			return 0;
-		}
-		free_carrier_if_done(cm);
-		/* Another kind of device may have a route. */
-		if ((ret == -ENETUNREACH || ret == -EADDRNOTAVAIL) &&
-		    i + 1 < conn_loop->cm->count)
-			ret = 0;
+	ret = make_cm_carrier(conn_loop, manager, &cm);
+	if (ret) {
+		manager->cm->table->destroy(id);
+		return ret;
 	}
-	return explain_connect(conn_loop, source, target, ret);
-}
-
-/*
- * Listening
- */
-
-struct acceptor {
-	struct snt__acceptor acceptor;
-	unsigned count;
-	struct snt__cm_id *id[SNT__CM_KINDS_MAX];
-};
-
-static void reject_request(struct snt__cm_id *id, enum snt__end_code code,
-			   const char *text)
-{
-	uint8_t data[SNT__LAST_WORD_MAX];
-
-	id->cm->table->reject(id, data, snt__last_word(code, text, data));
-	id->cm->table->destroy(id);
+	cm->id = id;
+	cm->id->user = &cm->end;
+	cm->timeout = timeout_for(detect_ms);
+	cm->carrier.conn = conn;
+	*carrier_out = &cm->carrier;
+	return 0;
 }
 
 static int accept_cm_request(struct cm *cm, const struct snt__cm_event *event)
@@ -657,25 +606,25 @@ static int accept_cm_request(struct cm *cm, const struct snt__cm_event *event)
 	return cm->manager->cm->table->accept(cm->id, &param);
 }
 
-static void take_request(struct snt_listener *listener, struct snt__cm_manager *manager,
-			 const struct snt__cm_event *event)
+void snt__cm_accept(struct snt_listener *listener, struct snt__cm_manager *manager,
+		    const struct snt__cm_event *event)
 {
 	struct cm *cm = NULL;
 
 	if (!snt__listener_has_room(listener) ||
 	    make_cm_carrier(snt__listener_conn_loop(listener), manager, &cm)) {
-		reject_request(event->id, SNT__END_RESOURCES,
+		snt__cm_refuse(event->id, SNT__END_RESOURCES,
 			       "there are too many connections");
 		return;
 	}
 	cm->id = event->id;
-	cm->id->user = cm;
+	cm->id->user = &cm->end;
 	if (event->data[5] < cm->timeout)
 		cm->timeout = event->data[5];
 	if (accept_cm_request(cm, event)) {
 		cm->id = NULL;
 		end_qp(cm);
-		reject_request(event->id, SNT__END_RESOURCES, "there is no QP left");
+		snt__cm_refuse(event->id, SNT__END_RESOURCES, "there is no QP left");
 		return;
 	}
 	cm->carrier.conn = snt__listener_heard(listener, &cm->carrier);
@@ -683,184 +632,4 @@ static void take_request(struct snt_listener *listener, struct snt__cm_manager *
 		snt__conn_up(cm->carrier.conn);
 	else
 		end_qp(cm);
-}
-
-/* A request on its way to a listener in another loop. */
-struct passed_request {
-	struct snt__arrival arrival;
-	struct snt__cm_manager *manager; /* the other loop's */
-	struct snt__cm_event event;
-};
-
-static struct snt__cm_manager *find_manager(const struct snt__conn_loop *conn_loop,
-					    const struct snt__cm_table *table)
-{
-	for (unsigned i = 0; i < conn_loop->cm->count; i++)
-		if (conn_loop->cm->manager[i].cm->table == table)
-			return &conn_loop->cm->manager[i];
-	return NULL;
-}
-
-static int move_request_to_loop(struct snt__arrival *arrival,
-				const struct snt__conn_loop *to)
-{
-	struct passed_request *passed =
-		snt__container(arrival, struct passed_request, arrival);
-	struct snt__cm_id *id = passed->event.id;
-
-	passed->manager = find_manager(to, id->cm->table);
-	id->user = NULL; /* of no loop, until the other thread has it */
-	return passed->manager ? id->cm->table->move(id, passed->manager->cm) : -ENOENT;
-}
-
-static void take_passed(struct snt__arrival *arrival, struct snt__conn_loop *conn_loop,
-			struct snt_listener *listener)
-{
-	struct passed_request *passed =
-		snt__container(arrival, struct passed_request, arrival);
-
-	(void)conn_loop;
-	if (listener)
-		take_request(listener, passed->manager, &passed->event);
-	else
-		reject_request(passed->event.id, SNT__END_REFUSED,
-			       "the listener is closed");
-	free(passed);
-}
-
-/* Returns whether the request goes to another listener. */
-static bool pass_on_request(struct snt__member *member,
-			    const struct snt__cm_event *event)
-{
-	struct passed_request *passed;
-
-	if (!snt__feed_is_shared(member))
-		return false;
-	passed = malloc(sizeof(*passed));
-	if (!passed)
-		return false;
-	*passed = (struct passed_request){ .arrival = { .move = move_request_to_loop,
-							.take = take_passed },
-					   .event = *event };
-	if (snt__feed_give(member, &passed->arrival))
-		return true;
-	free(passed);
-	return false;
-}
-
-static void on_cm_request(struct snt__cm_manager *manager,
-			  const struct snt__cm_event *event)
-{
-	struct acceptor *acceptor = event->listener->user;
-	struct snt_listener *listener = acceptor->acceptor.listener;
-
-	if (!has_sennit_data(event)) {
-		reject_request(event->id, SNT__END_PROTOCOL,
-			       "this listener serves sennit's connections only");
-		return;
-	}
-	if (!pass_on_request(snt__listener_member(listener), event))
-		take_request(listener, manager, event);
-}
-
-void snt__cm_ready(struct snt__cm_manager *manager)
-{
-	struct snt__cm_event event;
-
-	/* Events that are left keep the fd readable. */
-	for (unsigned i = 0; i < TURN; i++) {
-		if (manager->cm->table->next_event(manager->cm, &event))
-			return;
-		if (event.type == SNT__CM_EVENT_REQUEST)
-			on_cm_request(manager, &event);
-		else if (event.id->user)
-			on_cm_event(event.id->user, &event);
-	}
-}
-
-static void cm_acceptor_close(struct snt__acceptor *base)
-{
-	struct acceptor *acceptor = snt__container(base, struct acceptor, acceptor);
-
-	while (acceptor->count) {
-		struct snt__cm_id *id = acceptor->id[--acceptor->count];
-
-		id->cm->table->destroy(id);
-	}
-	free(acceptor);
-}
-
-static const struct snt__acceptor_table acceptor_table = { .close = cm_acceptor_close,
-							   .by_cm = true };
-
-/* The same port at all managers that have the address. */
-static int listen_all(struct acceptor *acceptor, const struct sockaddr *address,
-		      unsigned backlog)
-{
-	struct snt__conn_loop *conn_loop = acceptor->acceptor.conn_loop;
-	struct sockaddr_storage *bound = &acceptor->acceptor.bound, at, peer;
-	int ret = -EADDRNOTAVAIL;
-
-	memcpy(bound, address, snt__address_size(address));
-	for (unsigned i = 0; i < conn_loop->cm->count; i++) {
-		struct snt__cm *cm = conn_loop->cm->manager[i].cm;
-		struct snt__cm_id **id = &acceptor->id[acceptor->count];
-
-		ret = cm->table->listen(cm, (struct sockaddr *)bound, backlog, id);
-		if (ret == -EADDRNOTAVAIL)
-			continue;
-		if (ret)
-			return ret;
-		(*id)->user = acceptor;
-		acceptor->count++;
-		cm->table->addresses(*id, &at, &peer);
-		snt__address_set_port(bound, snt__address_port((struct sockaddr *)&at));
-	}
-	return acceptor->count ? 0 : ret;
-}
-
-static int explain_listen(const struct snt__conn_loop *conn_loop,
-			  const struct sockaddr *address, int error)
-{
-	char text[SNT__ADDRESS_TEXT], present[PRESENT_TEXT];
-
-	snt__address_text(address, text);
-	if (error == -EADDRNOTAVAIL)
-		return snt__fail(EADDRNOTAVAIL,
-				 "no device has the address %s to listen on; present: "
-				 "%s",
-				 text,
-				 snt__cm_loop_addresses(conn_loop, present,
-							sizeof(present)));
-	if (error == -EADDRINUSE)
-		return snt__fail(EADDRINUSE,
-				 "%s is in use; choose another port, or 0 for any free "
-				 "one",
-				 text);
-	return snt__fail(-error, "cannot listen on %s: %s", text, snt_err_text());
-}
-
-int snt__cm_listen(struct snt__conn_loop *conn_loop, const struct sockaddr *address,
-		   unsigned backlog, struct snt_listener *listener,
-		   struct snt__acceptor **acceptor_out)
-{
-	struct acceptor *acceptor;
-	int ret = snt__cm_loop_open(conn_loop);
-
-	if (ret)
-		return ret;
-	acceptor = calloc(1, sizeof(*acceptor));
-	if (!acceptor)
-		return snt__fail(ENOMEM, "no memory for a listener");
-	acceptor->acceptor = (struct snt__acceptor){ .table = &acceptor_table,
-						     .conn_loop = conn_loop,
-						     .listener = listener };
-	ret = listen_all(acceptor, address, backlog);
-	if (ret) {
-		ret = explain_listen(conn_loop, address, ret);
-		cm_acceptor_close(&acceptor->acceptor);
-		return ret;
-	}
-	*acceptor_out = &acceptor->acceptor;
-	return 0;
 }

@@ -7,10 +7,16 @@
 #include <string.h>
 #include <sys/epoll.h>
 
+#include "conn/carrier.h"
 #include "conn/carrier_cm.h"
 #include "util/err.h"
 
 #define CONNECTION_MAX 4096
+#define RESOLVE_MS     2000
+/* Events that are taken at once, before other work gets its turn. */
+#define TURN 16
+/* The part of an error text that a list of addresses may take. */
+#define PRESENT_TEXT 256
 
 #ifdef SNT_HAVE_RDMACM
 #define WITHOUT_RDMACM ""
@@ -19,10 +25,28 @@
 	" (this library was built without librdmacm, which kernel devices need)"
 #endif
 
+/* Events that are left keep the fd readable. */
+static void take_events(struct snt__cm_manager *manager)
+{
+	struct snt__cm_event event;
+
+	for (unsigned i = 0; i < TURN; i++) {
+		if (manager->cm->table->next_event(manager->cm, &event))
+			return;
+		if (event.type == SNT__CM_EVENT_REQUEST) {
+			snt__cm_requested(manager, &event);
+		} else if (event.id->user) {
+			struct snt__cm_end *end = event.id->user;
+
+			end->event(end, &event);
+		}
+	}
+}
+
 static void manager_ready(struct snt__watch *watch, uint32_t events)
 {
 	(void)events;
-	snt__cm_ready(snt__container(watch, struct snt__cm_manager, watch));
+	take_events(snt__container(watch, struct snt__cm_manager, watch));
 }
 
 static int open_kind_manager(struct snt__conn_loop *conn_loop,
@@ -152,4 +176,50 @@ const char *snt__cm_loop_addresses(const struct snt__conn_loop *conn_loop, char 
 			used = add_addresses(conn_loop->ctx->device[i], text, used,
 					     size);
 	return text;
+}
+
+/* The manager's error names neither the requested address nor the available ones. */
+static int explain_connect(const struct snt__conn_loop *conn_loop,
+			   const struct sockaddr *source, const struct sockaddr *target,
+			   int error)
+{
+	char address[SNT__ADDRESS_TEXT], present[PRESENT_TEXT];
+
+	if (source && error == -EADDRNOTAVAIL)
+		return snt__fail(EADDRNOTAVAIL,
+				 "no device has the source address %s; present: %s",
+				 snt__address_text(source, address),
+				 snt__cm_loop_addresses(conn_loop, present,
+							sizeof(present)));
+	if (error == -ENETUNREACH || error == -EADDRNOTAVAIL)
+		return snt__fail(-error, "no device leads to %s: %s; present: %s",
+				 snt__address_text(target, address), snt_err_text(),
+				 snt__cm_loop_addresses(conn_loop, present,
+							sizeof(present)));
+	return snt__fail(-error, "no connection to %s: %s",
+			 snt__address_text(target, address), snt_err_text());
+}
+
+int snt__cm_loop_resolve(struct snt__conn_loop *conn_loop,
+			 const struct sockaddr *source, const struct sockaddr *target,
+			 struct snt__cm_manager **manager_out,
+			 struct snt__cm_id **id_out)
+{
+	int ret = snt__cm_loop_open(conn_loop);
+
+	if (ret)
+		return ret;
+	for (unsigned i = 0; i < conn_loop->cm->count; i++) {
+		struct snt__cm_manager *manager = &conn_loop->cm->manager[i];
+
+		ret = manager->cm->table->resolve(manager->cm, source, target,
+						  RESOLVE_MS, id_out);
+		*manager_out = manager;
+		if (!ret)
+			return 0;
+		/* Another kind of device may have a route. */
+		if (ret != -ENETUNREACH && ret != -EADDRNOTAVAIL)
+			break;
+	}
+	return explain_connect(conn_loop, source, target, ret);
 }

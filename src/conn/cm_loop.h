@@ -9,6 +9,11 @@
 
 #define SNT__CM_KINDS_MAX 4
 
+/* One end of a connection: snt__cm_id::user points to it. */
+struct snt__cm_end {
+	void (*event)(struct snt__cm_end *end, const struct snt__cm_event *event);
+};
+
 struct snt__cm_manager {
 	struct snt__cm *cm;
 	struct snt__conn_loop *conn_loop;
@@ -30,7 +35,15 @@ int snt__cm_loop_open(struct snt__conn_loop *conn_loop);
 const char *snt__cm_loop_addresses(const struct snt__conn_loop *conn_loop, char *text,
 				   size_t size);
 
-/* cm.c: the manager has events. */
-void snt__cm_ready(struct snt__cm_manager *manager);
+/* Finds a manager with a route, whose events of the new id begin with RESOLVED or FAILED.
+ * Returns: 0, or a negative errno, with a text that names the target. */
+int snt__cm_loop_resolve(struct snt__conn_loop *conn_loop,
+			 const struct sockaddr *source, const struct sockaddr *target,
+			 struct snt__cm_manager **manager_out,
+			 struct snt__cm_id **id_out);
+
+/* acceptor_cm.c: a peer requests a connection. */
+void snt__cm_requested(struct snt__cm_manager *manager,
+		       const struct snt__cm_event *event);
 
 #endif
