@@ -105,6 +105,36 @@
  * -ESTALE. Listeners that share a port (snt_listener_opts::share) each know only their
  * own connections.
  *
+ * Plain connections. With SNT_CARRIER_PLAIN the peer may be any program that uses rdma_cm,
+ * in either role: librdmacm's own (rping, ucmatose), storage targets, or another end of
+ * sennit's that is plain. rdma_cm connects the connection's one QP itself, on the device that
+ * leads to the peer; there is no handshake, no trial of lanes and no secret, and the QP must
+ * be SNT_QP_PASS_THROUGH, since such a peer obeys verbs' rules. An end that expects a
+ * handshake and one that is plain refuse each other, with a sentence at sennit's ends. What
+ * differs from other connections:
+ *
+ * - Data travels in rdma_cm's private data: at most SNT_PLAIN_REQUEST_MAX,
+ *   SNT_PLAIN_ANSWER_MAX and SNT_PLAIN_REFUSAL_MAX bytes. rdma_cm does not tell its length:
+ *   as many bytes as that arrive, with zeros behind what was sent. The texts of
+ *   snt_conn_reject() and snt_conn_abort() do not reach the peer.
+ * - Receives are posted at SNT_CONN_PREPARE, as always. rnr_retry_count, retry_count and
+ *   timeout of snt_qp_opts hold for the local QP, and the peer's is asked to use the same;
+ *   by default both wait for receives that are late. The peer must not send a message that
+ *   has no receive, or one that is too short: verbs end the QP then.
+ * - read_depth is offered in both directions; the peer may take less, even 0. What was agreed
+ *   on is in snt_conn_info. A READ or atomic where it is 0 never completes on many devices.
+ * - Remote memory: the program fills in a struct snt_token from what the peer sends, with
+ *   key_count 1, and the remote key in key[0]. The peer needs the key of the device that the
+ *   QP is on, which snt_qp_query_lane() tells.
+ * - There is no SNT_CONN_PEER_DONE, because rdma_cm has no half-closed connections: when either
+ *   end disconnects, the connection is over, at both, and WRs in flight are flushed. The
+ *   status is 0 if the peer disconnected, and also if its process has ended: rdma_cm does not
+ *   tell one from the other. Programs say goodbye by messages of their own.
+ * - detect_ns limits the ACK timeout only. Nothing is sent while the program sends nothing, so
+ *   the loss of an idle peer is not noticed.
+ *
+ * snt_conn_query_cm() lists what rdma_cm did, and when.
+ *
  * The connection's loop (loop.h) makes progress and runs callbacks, that is, in
  * snt_loop_dispatch(), snt_loop_wait(), snt_op_wait() and the waiting calls of this
  * header. These calls fail with -EBUSY inside a callback. All other calls are legal
@@ -128,6 +158,11 @@ struct snt_listener;
 
 /* Maximum application data in a request, an answer or a refusal. */
 #define SNT_CONN_DATA_MAX 256
+
+/* The same of plain connections. */
+#define SNT_PLAIN_REQUEST_MAX 56
+#define SNT_PLAIN_ANSWER_MAX  196
+#define SNT_PLAIN_REFUSAL_MAX 148
 
 enum snt_conn_state {
 	SNT_CONN_REQUESTED = 1, /* by the peer: accept or reject */
@@ -307,6 +342,10 @@ struct snt_conn_info {
 	size_t data_length;
 	char peer_name[SNT_NAME_MAX];
 	char peer_address[64]; /* "10.0.0.1:4000", "[fe80::1]:4000" */
+	/* Of plain connections, while they exist: READs and atomics in flight at once that
+	 * the peer may have, and that this end may have. */
+	uint32_t reads_in;
+	uint32_t reads_out;
 };
 
 /**
@@ -366,6 +405,43 @@ struct snt_conn_pair_info {
  */
 SNT_API int snt_conn_query_pair(const struct snt_conn *conn, unsigned pair,
 				struct snt_conn_pair_info *info_out);
+
+/* What a connection manager did, or was told to do. */
+enum snt_cm_event {
+	SNT_CM_RESOLVED = 1, /* connecting: the route is known */
+	SNT_CM_CONNECT,	     /* connecting: the request goes out */
+	SNT_CM_REQUEST,	     /* listening: a request has come */
+	SNT_CM_ACCEPT,	     /* listening: the answer goes out */
+	SNT_CM_RESPONSE,     /* connecting: the answer has come */
+	SNT_CM_ESTABLISHED,  /* listening: the peer has confirmed */
+	SNT_CM_ADDRESS_CHANGE,
+	SNT_CM_REJECTED,   /* the peer refuses, or gives up */
+	SNT_CM_FAILED,	   /* the peer does not answer; the device is gone */
+	SNT_CM_DISCONNECT, /* this end disconnects */
+	SNT_CM_DISCONNECTED,
+};
+
+struct snt_conn_cm_info {
+	size_t size;
+	enum snt_cm_event event;
+	int32_t status;	   /* FAILED: a negative errno */
+	uint32_t reason;   /* REJECTED: InfiniBand's number; 28 is the program's */
+	uint64_t after_ns; /* since the attempt began, or the request came */
+	const char *text;  /* the event, in words; static */
+};
+
+/**
+ * snt_conn_query_cm - list the events of the connection manager
+ * @position: from 0, the first
+ *
+ * Of plain connections; of those with SNT_CARRIER_CM, what the carrier's manager reported.
+ * At most eight are kept, and the last always is. With retries, they are those of the last
+ * attempt.
+ *
+ * Returns: 0; -ENOENT past the last; -EINVAL if info_out->size is too small.
+ */
+SNT_API int snt_conn_query_cm(const struct snt_conn *conn, unsigned position,
+			      struct snt_conn_cm_info *info_out);
 
 struct snt_listener_opts {
 	size_t size;

@@ -36,6 +36,9 @@ enum snt_carrier {
 	SNT_CARRIER_DEFAULT = 0, /* SNT_CARRIER_CM */
 	SNT_CARRIER_CM,
 	SNT_CARRIER_TCP,
+	/* None: the peer may be any program that uses rdma_cm; see "Plain connections" in
+	 * conn.h. */
+	SNT_CARRIER_PLAIN,
 };
 
 struct snt_endpoint {
@@ -64,7 +67,8 @@ struct snt_endpoint {
 	/* For all of the setup of a connection, resolving the host included; 0: 10 s. */
 	uint64_t setup_ns;
 	/* Within this time the loss of the peer is detected, see conn.h: from 50 ms to an
-	 * hour, the lesser of both ends; 0: 5 s. */
+	 * hour, the lesser of both ends; 0: 5 s. A plain connection notices it when it has
+	 * something to send. */
 	uint64_t detect_ns;
 };
 

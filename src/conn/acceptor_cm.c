@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Listening by connection managers: who is let in, and to which of the listeners that
- * share a port. */
+/* Listening by connection managers: which requests are refused, and which of the listeners
+ * that share a port gets the others. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +9,7 @@
 #include "conn/cm_loop.h"
 #include "conn/feed.h"
 #include "conn/message.h"
+#include "conn/plain.h"
 #include "util/err.h"
 
 /* The part of an error text that a list of addresses may take. */
@@ -26,6 +27,15 @@ void snt__cm_refuse(struct snt__cm_id *id, enum snt__end_code code, const char *
 
 	id->cm->table->reject(id, data, snt__last_word(code, text, data));
 	id->cm->table->destroy(id);
+}
+
+static void take_request(struct snt_listener *listener, struct snt__cm_manager *manager,
+			 const struct snt__cm_event *event)
+{
+	if (snt__listener_is_plain(listener))
+		snt__plain_take_request(listener, manager, event);
+	else
+		snt__cm_accept(listener, manager, event);
 }
 
 /* A request on its way to a listener in another loop. */
@@ -64,10 +74,12 @@ static void take_passed(struct snt__arrival *arrival, struct snt__conn_loop *con
 
 	(void)conn_loop;
 	if (listener)
-		snt__cm_accept(listener, passed->manager, &passed->event);
-	else
+		take_request(listener, passed->manager, &passed->event);
+	else if (snt__cm_is_from_sennit(&passed->event))
 		snt__cm_refuse(passed->event.id, SNT__END_REFUSED,
 			       "the listener is closed");
+	else
+		snt__plain_turn_away(passed->event.id);
 	free(passed);
 }
 
@@ -96,14 +108,18 @@ void snt__cm_requested(struct snt__cm_manager *manager,
 {
 	struct acceptor *acceptor = event->listener->user;
 	struct snt_listener *listener = acceptor->acceptor.listener;
+	bool plain = snt__listener_is_plain(listener);
 
-	if (!snt__cm_is_from_sennit(event)) {
+	if (snt__cm_is_from_sennit(event) == plain) {
 		snt__cm_refuse(event->id, SNT__END_PROTOCOL,
-			       "this listener serves sennit's connections only");
+			       plain ? "this listener serves plain connections only; "
+				       "use SNT_CARRIER_PLAIN"
+				     : "this listener serves sennit's connections "
+				       "only; use SNT_CARRIER_CM");
 		return;
 	}
 	if (!pass_on_request(snt__listener_member(listener), event))
-		snt__cm_accept(listener, manager, event);
+		take_request(listener, manager, event);
 }
 
 static void cm_acceptor_close(struct snt__acceptor *base)

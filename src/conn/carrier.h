@@ -76,6 +76,8 @@ struct snt_conn *snt__listener_heard(struct snt_listener *listener,
 struct snt__conn_loop *snt__listener_conn_loop(const struct snt_listener *listener);
 struct snt__member;
 struct snt__member *snt__listener_member(const struct snt_listener *listener);
+/* listener.c: does it expect peers that know nothing of sennit? */
+bool snt__listener_is_plain(const struct snt_listener *listener);
 /* listener.c: would there be room for another connection? Makes none. */
 bool snt__listener_has_room(const struct snt_listener *listener);
 

@@ -15,6 +15,7 @@
 #include <sennit/op.h>
 
 #include "conn/cm_loop.h"
+#include "conn/conn.h"
 #include "conn/message.h"
 #include "conn/ping.h"
 #include "util/err.h"
@@ -443,10 +444,15 @@ static struct snt__cm_param param_of(const struct cm *cm, uint8_t *data)
 	};
 }
 
+bool snt__cm_is_sennits(const uint8_t *data, size_t length)
+{
+	return length >= DATA_SIZE && !memcmp(data, MAGIC, 4) && data[5] >= 1 &&
+	       data[5] <= 31;
+}
+
 bool snt__cm_is_from_sennit(const struct snt__cm_event *event)
 {
-	return event->data_length >= DATA_SIZE && !memcmp(event->data, MAGIC, 4) &&
-	       event->data[5] >= 1 && event->data[5] <= 31;
+	return snt__cm_is_sennits(event->data, event->data_length);
 }
 
 /*
@@ -497,27 +503,9 @@ static void on_responded(struct cm *cm, const struct snt__cm_event *event)
 	snt__conn_up(cm->carrier.conn);
 }
 
-/* NULL: report just the number. */
-static const char *reason_text(unsigned reason)
-{
-	switch (reason) {
-	case SNT__CM_REASON_NOBODY_LISTENS:
-		return "no listener has that port";
-	case SNT__CM_REASON_NO_RESOURCES:
-		return "it has no room for another connection; try later";
-	case SNT__CM_REASON_STALE:
-		return "it still has an earlier connection of ours; try again";
-	case SNT__CM_REASON_CONSUMER:
-		return "its program does not use sennit, and refused";
-	default:
-		return NULL;
-	}
-}
-
 /* Listeners send the reason in an END; managers only a number. */
 static void on_rejected(struct cm *cm, const struct snt__cm_event *event)
 {
-	const char *reason = reason_text(event->reason);
 	struct snt__header header;
 	char text[64];
 
@@ -526,14 +514,11 @@ static void on_rejected(struct cm *cm, const struct snt__cm_event *event)
 	    snt__message_size(&header) <= event->data_length)
 		snt__conn_input(cm->carrier.conn, event->data,
 				snt__message_size(&header));
-	if (!reason)
-		snprintf(text, sizeof(text),
-			 "its connection manager refused, with reason %u",
-			 event->reason);
-	break_cm_carrier(cm,
-			 event->reason == SNT__CM_REASON_NO_RESOURCES ? -EBUSY
-								      : -ECONNREFUSED,
-			 reason ? reason : text);
+	break_cm_carrier(cm, snt__cm_reason_error(event->reason),
+			 event->reason == SNT__CM_REASON_CONSUMER
+				 ? "its program does not use sennit, and refused"
+				 : snt__cm_reason_text(event->reason, text,
+						       sizeof(text)));
 }
 
 static void on_cm_event(struct snt__cm_end *end, const struct snt__cm_event *event)
@@ -543,6 +528,7 @@ static void on_cm_event(struct snt__cm_end *end, const struct snt__cm_event *eve
 	/* A closed carrier reports nothing. */
 	if (!cm->carrier.conn)
 		return;
+	snt__cm_moment_of(cm->carrier.conn, event);
 	switch (event->type) {
 	case SNT__CM_EVENT_RESOLVED:
 		on_resolved(cm);

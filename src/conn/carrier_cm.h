@@ -17,6 +17,7 @@ int snt__cm_listen(struct snt__conn_loop *conn_loop, const struct sockaddr *addr
 		   struct snt__acceptor **acceptor_out);
 
 /* Does a request, or an answer, come from a carrier of sennit's? */
+bool snt__cm_is_sennits(const uint8_t *data, size_t length);
 bool snt__cm_is_from_sennit(const struct snt__cm_event *event);
 
 /* A carrier for a request of one; or it is refused. */

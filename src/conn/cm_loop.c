@@ -26,7 +26,7 @@
 #endif
 
 /* Events that are left keep the fd readable. */
-static void take_events(struct snt__cm_manager *manager)
+static void take_manager_events(struct snt__cm_manager *manager)
 {
 	struct snt__cm_event event;
 
@@ -46,7 +46,7 @@ static void take_events(struct snt__cm_manager *manager)
 static void manager_ready(struct snt__watch *watch, uint32_t events)
 {
 	(void)events;
-	take_events(snt__container(watch, struct snt__cm_manager, watch));
+	take_manager_events(snt__container(watch, struct snt__cm_manager, watch));
 }
 
 static int open_kind_manager(struct snt__conn_loop *conn_loop,
@@ -222,4 +222,34 @@ int snt__cm_loop_resolve(struct snt__conn_loop *conn_loop,
 			break;
 	}
 	return explain_connect(conn_loop, source, target, ret);
+}
+
+const char *snt__cm_reason_text(unsigned reason, char *buffer, size_t size)
+{
+	switch (reason) {
+	case SNT__CM_REASON_NOBODY_LISTENS:
+		return "no listener has that port";
+	case SNT__CM_REASON_NO_RESOURCES:
+		return "it has no room for another connection; try later";
+	case SNT__CM_REASON_STALE:
+		return "it still has an earlier connection of ours; try again";
+	case SNT__CM_REASON_TIMEOUT:
+		return "it timed out waiting for an answer, or gave up";
+	default:
+		snprintf(buffer, size, "its connection manager refused, with reason %u",
+			 reason);
+		return buffer;
+	}
+}
+
+int snt__cm_reason_error(unsigned reason)
+{
+	switch (reason) {
+	case SNT__CM_REASON_NO_RESOURCES:
+		return -EBUSY;
+	case SNT__CM_REASON_TIMEOUT:
+		return -ETIMEDOUT;
+	default:
+		return -ECONNREFUSED;
+	}
 }

@@ -42,6 +42,11 @@ int snt__cm_loop_resolve(struct snt__conn_loop *conn_loop,
 			 struct snt__cm_manager **manager_out,
 			 struct snt__cm_id **id_out);
 
+/* For a refusal of the peer's connection manager: a text, in @buffer if it has a number, and a
+ * negative errno. */
+const char *snt__cm_reason_text(unsigned reason, char *buffer, size_t size);
+int snt__cm_reason_error(unsigned reason);
+
 /* acceptor_cm.c: a peer requests a connection. */
 void snt__cm_requested(struct snt__cm_manager *manager,
 		       const struct snt__cm_event *event);

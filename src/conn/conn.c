@@ -10,6 +10,7 @@
 
 #include "conn/carrier_cm.h"
 #include "conn/feed.h"
+#include "conn/plain.h"
 #include "util/assert.h"
 #include "util/err.h"
 #include "util/opts.h"
@@ -336,6 +337,7 @@ int snt__conn_make(struct snt__conn_loop *conn_loop,
 	conn->timer.arg = conn;
 	conn->setup_ns = endpoint->setup_ns;
 	conn->detect_ns = endpoint->detect_ns;
+	conn->carrier_kind = endpoint->carrier;
 	conn->secret_length = endpoint->secret_length;
 	if (endpoint->secret)
 		memcpy(conn->secret, endpoint->secret, endpoint->secret_length);
@@ -365,8 +367,14 @@ void snt__conn_free(struct snt_conn *conn)
 static int begin_handshake(struct snt_conn *conn)
 {
 	uint8_t nonce[SNT__NONCE_SIZE];
-	int ret = snt__conn_loop_random(conn->conn_loop, nonce, sizeof(nonce));
+	int ret;
 
+	if (snt__conn_is_plain(conn)) {
+		snt__handshake_init_plain(&conn->hs, true, snt__conn_deadline(conn));
+		conn->hs.ours = conn->offer;
+		return 0;
+	}
+	ret = snt__conn_loop_random(conn->conn_loop, nonce, sizeof(nonce));
 	if (ret)
 		return ret;
 	snt__handshake_init(&conn->hs,
@@ -401,6 +409,9 @@ static int call_target(struct snt_conn *conn)
 	if (conn->carrier_kind == SNT_CARRIER_TCP)
 		ret = snt__tcp_connect(conn->conn_loop, source, target, conn,
 				       &conn->carrier);
+	else if (snt__conn_is_plain(conn))
+		ret = snt__plain_connect(conn->conn_loop, source, target, conn,
+					 &conn->carrier);
 	else
 		ret = snt__cm_connect(conn->conn_loop, source, target,
 				      conn->offer.detect_ms, conn, &conn->carrier);
@@ -459,6 +470,7 @@ static int look_up_host(struct snt_conn *conn)
 static int start_attempt(struct snt_conn *conn)
 {
 	conn->attempts++;
+	conn->moment_count = 0;
 	conn->began_at = snt__conn_loop_now(conn->conn_loop);
 	return conn->target.ss_family == AF_UNSPEC ? look_up_host(conn)
 						   : call_target(conn);
@@ -513,6 +525,8 @@ static int take_conn_opts(struct snt_conn *conn, const struct snt_conn_opts *opt
 	if (!ret)
 		ret = snt__offer_make(conn->conn_loop, opts, &conn->qp_opts,
 				      &conn->offer);
+	if (!ret && snt__conn_is_plain(conn))
+		ret = snt__plain_check_opts(opts, &conn->qp_opts, !conn->requested);
 	if (ret)
 		return ret;
 	if (conn->single_passes)
@@ -549,14 +563,14 @@ static int set_up_conn(struct snt_conn *conn, const struct snt_endpoint *endpoin
 
 	if (!ret)
 		ret = find_source_address(conn, endpoint);
-	if (ret)
-		return ret;
-	ret = snt__endpoint_check_name(endpoint->name);
+	if (!ret)
+		ret = snt__endpoint_check_name(endpoint->name);
+	if (!ret && snt__conn_is_plain(conn))
+		ret = snt__plain_check_endpoint(endpoint);
 	if (ret)
 		return ret;
 	if (endpoint->name)
 		memcpy(conn->offer.name, endpoint->name, strlen(endpoint->name));
-	conn->carrier_kind = endpoint->carrier;
 	conn->retries = opts->retries;
 	ret = take_meet(conn, opts->meet);
 	return ret ? ret : start_at(conn, endpoint->host, endpoint->port);
@@ -622,6 +636,8 @@ int snt_conn_accept(struct snt_conn *conn, const struct snt_conn_opts *user_opts
 	if (snt__handshake_over(&conn->hs))
 		return snt__fail(ENOTCONN, "the peer has gone: %s", conn->hs.text);
 	ret = take_conn_opts(conn, &opts);
+	if (!ret && snt__conn_is_plain(conn))
+		ret = snt__plain_accept(conn);
 	if (ret)
 		return ret;
 	conn->requested = false;
@@ -647,6 +663,8 @@ int snt_conn_reject(struct snt_conn *conn, const char *text, const void *data,
 		return snt__fail(EALREADY,
 				 "the connection was accepted or rejected before");
 	ret = snt__offer_check_data(data, data_length);
+	if (!ret && snt__conn_is_plain(conn))
+		ret = snt__plain_reject(conn, data, data_length);
 	if (ret)
 		return ret;
 	snt__handshake_end(&conn->hs, SNT__END_REFUSED, -ECANCELED,

@@ -6,6 +6,7 @@
 #include <sennit/op.h>
 
 #include "conn/carrier.h"
+#include "conn/cm_loop.h"
 #include "conn/endpoint.h"
 #include "conn/handshake.h"
 #include "conn/lookup.h"
@@ -56,6 +57,16 @@ enum snt__conn_due {
 	SNT__CONN_DUE_PREPARED = 1 << 2,
 };
 
+/* An event of a connection manager, or a call to it. */
+struct snt__cm_moment {
+	uint8_t event; /* enum snt_cm_event */
+	int status;
+	unsigned reason;
+	uint64_t after_ns; /* since the attempt began */
+};
+
+#define SNT__CM_MOMENTS 8
+
 struct snt_conn {
 	struct snt__conn_loop *conn_loop;
 	struct snt__worker worker;
@@ -97,6 +108,11 @@ struct snt_conn {
 	uint64_t broken_at; /* when its QP was found broken; 0: it is not */
 	uint64_t took_ns;
 
+	enum snt_carrier carrier_kind;
+	/* Of the last attempt; those that do not fit are replaced by the last one. */
+	struct snt__cm_moment moment[SNT__CM_MOMENTS];
+	unsigned moment_count;
+
 	/* The end that connects: everything that a retry needs. */
 	char *host; /* to be resolved; NULL: not needed */
 	uint16_t port;
@@ -104,7 +120,6 @@ struct snt_conn {
 	struct snt__watch lookup_watch;
 	struct sockaddr_storage target; /* AF_UNSPEC: not resolved yet */
 	struct sockaddr_storage source; /* AF_UNSPEC: any */
-	enum snt_carrier carrier_kind;
 	uint32_t retries;
 	uint32_t attempts;
 	struct snt__offer offer;
@@ -116,6 +131,12 @@ struct snt_conn {
 
 /* conn.c: changes the state. */
 void snt__conn_enter(struct snt_conn *conn, enum snt__conn_state state);
+
+/* Connected by a connection manager alone: plain.h. */
+static inline bool snt__conn_is_plain(const struct snt_conn *conn)
+{
+	return conn->carrier_kind == SNT_CARRIER_PLAIN;
+}
 
 /* It waits, without an attempt of its own, for something that may take long. */
 static inline bool snt__conn_is_idle(const struct snt_conn *conn)
@@ -170,6 +191,12 @@ int snt__conn_drop_qp(struct snt_conn *conn);
 
 /* conn.c: releases everything that an attempt created, but not the connection. */
 void snt__conn_shut(struct snt_conn *conn);
+
+/* cm_moment.c */
+void snt__cm_moment(struct snt_conn *conn, enum snt_cm_event event, int status,
+		    unsigned reason);
+void snt__cm_moment_of(struct snt_conn *conn, const struct snt__cm_event *event);
+const char *snt__cm_moment_text(unsigned event);
 
 /* offer.c: the offer for the context's devices, without what the endpoint adds. `qp` is a
  * copy of opts->qp in our size. */

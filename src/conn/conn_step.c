@@ -6,6 +6,7 @@
 #include <sennit/card.h>
 
 #include "conn/conn.h"
+#include "conn/plain.h"
 #include "util/err.h"
 #include "vqp/cause.h"
 #include "vqp/failure.h"
@@ -146,27 +147,44 @@ static void qp_broke(void *arg)
 	snt__conn_loop_add_work(conn->conn_loop, &conn->worker);
 }
 
-static int make_conn_qp(struct snt_conn *conn)
+/* The options of a QP by the plan; @devices: room for the devices of its lanes. */
+static void plan_qp_opts(const struct snt_conn *conn, unsigned *devices,
+			 struct snt_qp_opts *opts)
 {
 	const struct snt__plan *plan = &conn->hs.plan;
-	unsigned devices[SNT_LANES_MAX];
-	struct snt_qp_opts opts = conn->qp_opts;
-	int ret;
 
+	*opts = conn->qp_opts;
 	for (unsigned i = 0; i < plan->lane_count; i++)
 		devices[i] = plan->lane[i].local;
-	opts.lanes = plan->data_lanes;
-	opts.devices = 0;
-	opts.mtu = plan->mtu;
-	if (!opts.timeout)
-		opts.timeout = lane_timeout(snt__handshake_detect_ns(&conn->hs));
-	opts.lane_devices = devices;
+	opts->lanes = plan->data_lanes;
+	opts->devices = 0;
+	opts->mtu = plan->mtu;
+	opts->lane_devices = devices;
 	if (plan->lane_count == plan->data_lanes) {
-		opts.flags |= SNT_QP_PASS_THROUGH;
-		opts.scheme = SNT_SCHEME_DEFAULT;
+		opts->flags |= SNT_QP_PASS_THROUGH;
+		opts->scheme = SNT_SCHEME_DEFAULT;
 	} else if (conn->hs.ours.scheme == SNT_SCHEME_SPRAY) {
-		opts.notify_lanes = plan->lane_count - plan->data_lanes;
+		opts->notify_lanes = plan->lane_count - plan->data_lanes;
 	}
+}
+
+static int make_conn_qp(struct snt_conn *conn)
+{
+	unsigned devices[SNT_LANES_MAX];
+	struct snt_qp_opts opts;
+	uint64_t detect_ns = conn->detect_ns;
+	int ret = 0;
+
+	if (snt__conn_is_plain(conn)) {
+		ret = snt__plain_qp_opts(conn, &opts);
+	} else {
+		plan_qp_opts(conn, devices, &opts);
+		detect_ns = snt__handshake_detect_ns(&conn->hs);
+	}
+	if (ret)
+		return ret;
+	if (!opts.timeout)
+		opts.timeout = lane_timeout(detect_ns);
 	ret = snt_qp_create(conn->conn_loop->ctx, &opts, &conn->qp);
 	if (ret)
 		return ret;
@@ -231,6 +249,12 @@ void snt__conn_prepared(struct snt_conn *conn)
 
 	if (snt__handshake_over(&conn->hs))
 		return;
+	if (snt__conn_is_plain(conn)) {
+		ret = snt__plain_prepared(conn);
+		if (ret)
+			snt__conn_fail(conn, SNT__END_FAILED, ret, snt_err_text());
+		return;
+	}
 	ret = snt_qp_card(conn->qp, &card);
 	if (!ret && !conn->hs.connects)
 		ret = snt_qp_connect(conn->qp, &conn->hs.peer_card);
@@ -263,7 +287,11 @@ static void leave_if_drained(struct snt_conn *conn)
 	if (conn->state != SNT__CONN_LEAVING || conn->hs.state != SNT__HS_UP ||
 	    conn->hs.bye_sent || snt__qp_is_broken(conn->qp))
 		return;
-	if (snt__qp_is_drained(conn->qp))
+	if (!snt__qp_is_drained(conn->qp))
+		return;
+	if (snt__conn_is_plain(conn))
+		snt__plain_disconnect(conn);
+	else
 		snt__handshake_bye(&conn->hs);
 }
 
@@ -376,12 +404,19 @@ static void send_handshake_messages(struct snt_conn *conn)
 	}
 }
 
+/* A plain peer's confirmation may be lost; its first message is as good. */
+static bool awaits_confirmation(const struct snt_conn *conn)
+{
+	return conn->hs.plain && !conn->hs.connects && conn->hs.state == SNT__HS_CARD;
+}
+
 static void set_handshake_timer(struct snt_conn *conn)
 {
 	uint64_t due = snt__handshake_due(&conn->hs);
 	bool drains = conn->state == SNT__CONN_LEAVING &&
 		      conn->hs.state == SNT__HS_UP && !conn->hs.bye_sent;
 
+	drains |= awaits_confirmation(conn);
 	if (snt__conn_is_idle(conn) || snt_op_pending(&conn->close_op))
 		return;
 	if (conn->state == SNT__CONN_LEAVING && conn->hs.state == SNT__HS_UP &&
@@ -402,6 +437,8 @@ void snt__conn_step(struct snt_conn *conn)
 {
 	enum snt__handshake_action action;
 
+	if (awaits_confirmation(conn))
+		snt__plain_notice_messages(conn);
 	end_if_broken(conn);
 	leave_if_drained(conn);
 	abort_if_late(conn);

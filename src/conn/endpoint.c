@@ -68,10 +68,22 @@ int snt__endpoint_import(const struct snt_endpoint *user, struct snt_endpoint *e
 	if (ret)
 		return ret;
 	fill_defaults(endpoint);
-	if (endpoint->carrier > SNT_CARRIER_TCP)
+	if (endpoint->carrier > SNT_CARRIER_PLAIN)
 		return snt__fail(EINVAL,
 				 "snt_endpoint.carrier is %u, which is not a carrier",
 				 endpoint->carrier);
 	ret = check_endpoint_secret(endpoint->secret, endpoint->secret_length);
 	return ret ? ret : check_detect_time(endpoint->detect_ns);
+}
+
+int snt__endpoint_check_stream(const struct snt_endpoint *user)
+{
+	struct snt_endpoint endpoint;
+	int ret = snt__endpoint_import(user, &endpoint);
+
+	if (!ret && endpoint.carrier == SNT_CARRIER_PLAIN)
+		ret = snt__fail(EINVAL,
+				"a stream cannot be plain, since its peer must be one "
+				"of sennit's; use SNT_CARRIER_CM or SNT_CARRIER_TCP");
+	return ret;
 }

@@ -12,4 +12,7 @@ int snt__endpoint_import(const struct snt_endpoint *user,
 /* Of the end that connects. */
 int snt__endpoint_check_name(const char *name);
 
+/* 0, or -EINVAL, also for a plain one: a stream's peer speaks sennit's protocol. */
+int snt__endpoint_check_stream(const struct snt_endpoint *user);
+
 #endif

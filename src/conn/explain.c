@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "conn/conn.h"
+#include "conn/plain.h"
 #include "util/err.h"
 #include "util/opts.h"
 
@@ -61,6 +62,12 @@ int snt_conn_query(const struct snt_conn *conn, struct snt_conn_info *info_out)
 	if (hs->by_peer && hs->end.data_length) {
 		info.data = hs->end.data;
 		info.data_length = hs->end.data_length;
+	}
+	if (snt__conn_is_plain(conn) && conn->carrier) {
+		const struct snt__plain *plain = snt__plain_of(conn->carrier);
+
+		info.reads_in = plain->reads_in;
+		info.reads_out = plain->reads_out;
 	}
 	memcpy(info.peer_name, hs->theirs.name, sizeof(hs->theirs.name));
 	snt__address_text((const struct sockaddr *)&conn->peer, info.peer_address);
@@ -216,6 +223,34 @@ static void say_plan(struct writer *writer, const struct snt__handshake *hs)
 			    plan->lane[i].local, plan->lane[i].remote);
 }
 
+static void say_moments(struct writer *writer, const struct snt_conn *conn)
+{
+	for (unsigned i = 0; i < conn->moment_count; i++) {
+		const struct snt__cm_moment *moment = &conn->moment[i];
+
+		append_text(writer, "after %llu.%03llu ms: %s",
+			    (unsigned long long)(moment->after_ns / 1000000),
+			    (unsigned long long)(moment->after_ns / 1000 % 1000),
+			    snt__cm_moment_text(moment->event));
+		if (moment->event == SNT_CM_REJECTED)
+			append_text(writer, ", reason %u", moment->reason);
+		if (moment->event == SNT_CM_FAILED)
+			append_text(writer, ": %s", strerror(-moment->status));
+		append_text(writer, "\n");
+	}
+}
+
+static void say_secret(struct writer *writer, const struct snt__handshake *hs)
+{
+	if (hs->plain)
+		append_text(writer, "; it is a plain connection\n");
+	else
+		append_text(writer, "%s\n",
+			    hs->proven	 ? ", which knows the secret"
+			    : hs->secret ? ", which has not proved to know the secret"
+					 : "; there is no secret");
+}
+
 ssize_t snt_conn_explain(const struct snt_conn *conn, char *buffer, size_t size)
 {
 	const struct snt__handshake *hs = &conn->hs;
@@ -230,10 +265,8 @@ ssize_t snt_conn_explain(const struct snt_conn *conn, char *buffer, size_t size)
 	if (hs->peer_hello.identity)
 		append_text(&writer, ", identity %016llx",
 			    (unsigned long long)hs->peer_hello.identity);
-	append_text(&writer, "%s\n",
-		    hs->proven	 ? ", which knows the secret"
-		    : hs->secret ? ", which has not proved to know the secret"
-				 : "; there is no secret");
+	say_secret(&writer, hs);
+	say_moments(&writer, conn);
 	say_devices(&writer, conn);
 	append_pairs(&writer, hs);
 	say_plan(&writer, hs);

@@ -51,7 +51,7 @@ void snt__handshake_end(struct snt__handshake *hs, enum snt__end_code code, int 
 			const char *text, const void *data, size_t data_length)
 {
 	/* Before the first HELLO an acceptor has no peer to tell. */
-	bool tell = hs->connects || hs->peer_hello.identity;
+	bool tell = !hs->plain && (hs->connects || hs->peer_hello.identity);
 
 	if (snt__handshake_over(hs))
 		return;
@@ -361,6 +361,13 @@ static const char *awaited_message(const struct snt__handshake *hs)
 						"READY",
 						"" };
 
+	static const char *const plain[] = { [SNT__HS_HELLO] = "a route to the peer",
+					     [SNT__HS_ASK] = "the program",
+					     [SNT__HS_PLAN] = "the QP",
+					     [SNT__HS_CARD] = "the peer's answer" };
+
+	if (hs->plain)
+		return plain[hs->state];
 	return hs->connects ? connector[hs->state] : acceptor[hs->state];
 }
 

@@ -59,6 +59,7 @@ enum snt__handshake_action {
 struct snt__handshake {
 	/* Set by init. */
 	bool connects;
+	bool plain; /* no messages are sent or taken: handshake_plain.c */
 	struct snt__hello hello;
 	struct snt__offer ours; /* for an acceptor: from accept() on */
 	const void *secret;
@@ -111,6 +112,17 @@ struct snt__handshake_opts {
 
 void snt__handshake_init(struct snt__handshake *hs,
 			 const struct snt__handshake_opts *opts);
+
+/*
+ * handshake_plain.c: connections without messages. An acceptor begins with ASK. Both then go
+ * on to PLAN, where the QP is to be made, CARD, where the peer's answer is awaited, and UP.
+ */
+void snt__handshake_init_plain(struct snt__handshake *hs, bool connects,
+			       uint64_t deadline);
+void snt__handshake_go_on(struct snt__handshake *hs, enum snt__handshake_state state);
+/* It is over, by one end or the other. @error: 0 or a negative errno */
+void snt__handshake_disconnected(struct snt__handshake *hs, int error, const char *text,
+				 bool by_peer);
 
 void snt__handshake_input(struct snt__handshake *hs, const void *bytes, size_t length,
 			  uint64_t now);

@@ -9,6 +9,7 @@
 #include "conn/cm_loop.h"
 #include "conn/conn.h"
 #include "conn/feed.h"
+#include "conn/plain.h"
 #include "util/err.h"
 #include "util/log.h"
 #include "util/opts.h"
@@ -49,6 +50,11 @@ struct snt__member *snt__listener_member(const struct snt_listener *listener)
 	return listener->member;
 }
 
+bool snt__listener_is_plain(const struct snt_listener *listener)
+{
+	return listener->endpoint.carrier == SNT_CARRIER_PLAIN;
+}
+
 bool snt__listener_has_room(const struct snt_listener *listener)
 {
 	return listener->pending < listener->backlog &&
@@ -60,6 +66,7 @@ struct snt_conn *snt__listener_heard(struct snt_listener *listener,
 {
 	uint8_t nonce[SNT__NONCE_SIZE];
 	struct snt__conn_loop *conn_loop = listener->conn_loop;
+	bool plain = snt__listener_is_plain(listener);
 	struct snt_conn *conn;
 
 	if (!snt__listener_has_room(listener) ||
@@ -70,14 +77,18 @@ struct snt_conn *snt__listener_heard(struct snt_listener *listener,
 	conn->carrier = carrier;
 	conn->began_at = snt__conn_loop_now(conn_loop);
 	conn->attempts = 1;
-	snt__handshake_init(&conn->hs,
-			    &(struct snt__handshake_opts){
-				    .identity = conn_loop->identity,
-				    .nonce = nonce,
-				    .secret = conn->secret_length ? conn->secret : NULL,
-				    .secret_length = conn->secret_length,
-				    .deadline = snt__conn_deadline(conn),
-			    });
+	if (plain)
+		snt__handshake_init_plain(&conn->hs, false, snt__conn_deadline(conn));
+	else
+		snt__handshake_init(&conn->hs,
+				    &(struct snt__handshake_opts){
+					    .identity = conn_loop->identity,
+					    .nonce = nonce,
+					    .secret = conn->secret_length ? conn->secret
+									  : NULL,
+					    .secret_length = conn->secret_length,
+					    .deadline = snt__conn_deadline(conn),
+				    });
 	snt__list_append(&listener->conns, &conn->in_listener);
 	listener->pending++;
 	listener->connection_count++;
@@ -257,6 +268,7 @@ static int share_acceptor(struct snt_listener *listener,
 		.bound = other->acceptor[0]->bound,
 	};
 	listener->acceptor[listener->acceptor_count++] = acceptor;
+	listener->endpoint.carrier = other->endpoint.carrier;
 	return acceptor->table->by_cm ? snt__cm_loop_open(listener->conn_loop) : 0;
 }
 
@@ -333,6 +345,8 @@ int snt_listener_create(struct snt_loop *loop, const struct snt_endpoint *user_e
 	snt__list_init(&listener->requests);
 	take_opts(listener, &endpoint, &opts);
 	ret = open_ears(listener, &endpoint, opts.share);
+	if (!ret && snt__listener_is_plain(listener))
+		ret = snt__plain_check_endpoint(&listener->endpoint);
 	/* Last: connections may come from here on. */
 	if (!ret && !(listener->member = join_feed(listener, &opts)))
 		ret = snt__fail(ENOMEM, "no memory for a listener");

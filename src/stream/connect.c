@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "conn/conn.h"
+#include "conn/endpoint.h"
 #include "stream/stream.h"
 #include "util/err.h"
 #include "util/opts.h"
@@ -193,7 +194,10 @@ int snt_stream_connect(struct snt_loop *loop, const struct snt_endpoint *endpoin
 		ret = snt__stream_plan(loop, &opts, &plan, &stream);
 	if (ret)
 		return ret;
-	ret = snt__conn_connect_stream(loop, endpoint, &plan.conn, &stream->conn);
+	ret = snt__endpoint_check_stream(endpoint);
+	if (!ret)
+		ret = snt__conn_connect_stream(loop, endpoint, &plan.conn,
+					       &stream->conn);
 	if (ret) {
 		snt__stream_unmake(stream);
 		return ret;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "conn/conn.h"
+#include "conn/endpoint.h"
 #include "conn/feed.h"
 #include "stream/stream.h"
 #include "util/err.h"
@@ -155,6 +156,8 @@ int snt_stream_listener_create(struct snt_loop *loop,
 	below.arg = listener;
 	below.share = opts.share ? opts.share->listener : NULL;
 	ret = take_listener_opts(listener, &opts);
+	if (!ret)
+		ret = snt__endpoint_check_stream(endpoint);
 	if (!ret)
 		ret = snt_listener_create(loop, endpoint, &below, &listener->listener);
 	if (ret) {

@@ -125,6 +125,18 @@ static inline struct snt_device *snt__qp_device(const struct snt_qp *qp)
 	return qp->ctx->device[qp->lane[0].device];
 }
 
+/* The options, with nothing zero that has a default. */
+static inline const struct snt_qp_opts *snt__qp_opts(const struct snt_qp *qp)
+{
+	return &qp->opts;
+}
+
+/* Of a pass-through QP with receives of its own: has a message arrived? */
+static inline bool snt__qp_has_received(const struct snt_qp *qp)
+{
+	return qp->lane[0].recv_retired != 0;
+}
+
 /* The loop's list of receives that are posted before the QP is connected, newest first;
  * `abandon` ends them if it never is. */
 static inline struct snt_op **snt__qp_early(struct snt_qp *qp,

@@ -32,7 +32,7 @@ static bool at_rest(const struct conn_world *world)
 }
 
 /* How many calls it took, until the armed one. */
-static bool fails_once(unsigned nth)
+static bool fails_once(unsigned nth, enum snt_carrier carrier)
 {
 	struct snt__sim_device_opts opts = { 0 };
 	struct conn_world world;
@@ -45,6 +45,9 @@ static bool fails_once(unsigned nth)
 		good(conn_world_add_device(&world, 1, &opts));
 	}
 	good(conn_world_ready(&world));
+	world.to.carrier = world.at.carrier = carrier;
+	if (carrier == SNT_CARRIER_PLAIN)
+		world.end[0].qp.flags = world.end[1].qp.flags = SNT_QP_PASS_THROUGH;
 	fault_arm(nth);
 	if (!conn_world_connect(&world)) {
 		until = snt__sim_now(world.sim) + 40000 * CONN_MS;
@@ -71,16 +74,28 @@ static void each_allocation_fails_once(void **state)
 	unsigned nth = 1;
 
 	(void)state;
-	while (fails_once(nth))
+	while (fails_once(nth, SNT_CARRIER_CM))
 		nth++;
 	print_message("# %u allocations\n", nth - 1);
 	assert_true(nth > 20);
+}
+
+static void each_allocation_of_plain_ones_fails_once(void **state)
+{
+	unsigned nth = 1;
+
+	(void)state;
+	while (fails_once(nth, SNT_CARRIER_PLAIN))
+		nth++;
+	print_message("# %u allocations\n", nth - 1);
+	assert_true(nth > 5);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_allocation_fails_once),
+		cmocka_unit_test(each_allocation_of_plain_ones_fails_once),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -61,8 +61,8 @@ static void endpoints_out_of_range(void **state)
 			     EINVAL, phrase);                                 \
 		kit.to = good;                                                \
 	} while (0)
-	kit.to.carrier = (enum snt_carrier)3;
-	REFUSED_BY_BOTH("carrier is 3");
+	kit.to.carrier = (enum snt_carrier)4;
+	REFUSED_BY_BOTH("carrier is 4");
 	kit.to.detect_ns = 49999999;
 	REFUSED_BY_BOTH("detect_ns is 49999999");
 	kit.to.detect_ns = UINT64_C(3600000000001);

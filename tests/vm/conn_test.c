@@ -26,6 +26,7 @@ struct end {
 };
 
 static struct end ends[2];
+static bool rejects; /* the end that listens */
 static struct snt_listener *listener;
 
 static uint64_t now(void)
@@ -54,10 +55,16 @@ static void requested(void *arg, struct snt_listener *from, struct snt_conn *con
 	struct snt_conn_opts opts = { .size = sizeof(opts),
 				      .qp = &ends[1].qp,
 				      .event = happened,
-				      .arg = &ends[1] };
+				      .arg = &ends[1],
+				      .data = "welcome",
+				      .data_length = 8 };
 
 	(void)arg;
 	(void)from;
+	if (rejects) {
+		assert_success(snt_conn_reject(conn, NULL, "not today", 10));
+		return;
+	}
 	ends[1].conn = conn;
 	assert_success(snt_conn_accept(conn, &opts));
 }
@@ -110,14 +117,16 @@ static void until(enum snt_conn_event event)
 	}
 }
 
-static void listen_and_connect(enum snt_carrier carrier)
+static void begin_to_connect(enum snt_carrier carrier)
 {
 	struct snt_listener_opts listen = { .size = sizeof(listen),
 					    .requested = requested };
 	struct snt_conn_opts opts = { .size = sizeof(opts),
 				      .qp = &ends[0].qp,
 				      .event = happened,
-				      .arg = &ends[0] };
+				      .arg = &ends[0],
+				      .data = "hello",
+				      .data_length = 6 };
 	struct snt_endpoint endpoint = { .size = sizeof(endpoint),
 					 .host = ADDRESS,
 					 .carrier = carrier };
@@ -128,6 +137,11 @@ static void listen_and_connect(enum snt_carrier carrier)
 	endpoint.port = snt_listener_port(listener);
 	endpoint.setup_ns = UINT64_C(30000000000);
 	assert_success(snt_conn_connect(ends[0].loop, &endpoint, &opts, &ends[0].conn));
+}
+
+static void listen_and_connect(enum snt_carrier carrier)
+{
+	begin_to_connect(carrier);
 	until(SNT_CONN_CONNECTED);
 }
 
@@ -229,6 +243,56 @@ static void an_unreachable_pair(void **state)
 	close_ends();
 }
 
+static void check_plain_data(const struct end *end, const char *data, size_t length)
+{
+	struct snt_conn_info info = { .size = sizeof(info) };
+
+	assert_success(snt_conn_query(end->conn, &info));
+	assert_int_equal(info.data_length, length);
+	assert_string_equal(info.data, data);
+}
+
+/* No handshake: what rdma_cm makes of it. */
+static void plain(void **state)
+{
+	struct snt_conn_info info = { .size = sizeof(info) };
+	struct snt_conn_cm_info last = { .size = sizeof(last) };
+	unsigned count = 0;
+	char text[4096];
+
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		open_end(&ends[i], "=rxe0");
+		ends[i].qp.flags = SNT_QP_PASS_THROUGH;
+	}
+	ends[1].qp.read_depth = 3;
+	for (unsigned i = 0; i < 2; i++) {
+		listen_and_connect(SNT_CARRIER_PLAIN);
+		check_plain_data(&ends[1], "hello", SNT_PLAIN_REQUEST_MAX);
+		check_plain_data(&ends[0], "welcome", SNT_PLAIN_ANSWER_MAX);
+		assert_success(snt_conn_query(ends[0].conn, &info));
+		assert_int_equal(info.reads_out, 3);
+		assert_int_equal(info.reads_in, 3);
+		check_data(&ends[0], &ends[1]);
+		check_data(&ends[1], &ends[0]);
+		snt_conn_explain(ends[1].conn, text, sizeof(text));
+		assert_non_null(strstr(text, "the peer has confirmed"));
+		disconnect();
+	}
+	rejects = true;
+	begin_to_connect(SNT_CARRIER_PLAIN);
+	while (!ends[0].events[SNT_CONN_OVER])
+		turn();
+	rejects = false;
+	check_plain_data(&ends[0], "not today", SNT_PLAIN_REFUSAL_MAX);
+	while (!snt_conn_query_cm(ends[0].conn, count, &last))
+		count++;
+	assert_int_equal(last.event, SNT_CM_REJECTED);
+	assert_int_equal(last.reason, 28);
+	assert_success(snt_conn_destroy(ends[0].conn));
+	close_ends();
+}
+
 static int by_number(const void *a, const void *b)
 {
 	const uint64_t *x = a, *y = b;
@@ -266,6 +330,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(by_rdma_cm),
 		cmocka_unit_test(by_tcp),
+		cmocka_unit_test(plain),
 		cmocka_unit_test(an_unreachable_pair),
 		cmocka_unit_test(again_and_again),
 	};
