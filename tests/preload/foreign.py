@@ -41,6 +41,8 @@ PACKAGES = {"ibv_": "ibverbs-utils", "ib_": "perftest", "fi_": "libfabric-bin",
             "mpicc.openmpi": "libopenmpi-dev", "mpicc.mpich": "libmpich-dev"}
 # by how programs begin; all others are of rdmacm-utils
 FOLDER = tempfile.TemporaryDirectory(prefix="sennit-foreign-")  # programs of our own
+PLAIN = os.environ.get("SENNIT_PLAIN_PEER", "")  # tests/conn/plain_peer.c
+EXAMPLE = os.environ.get("SENNIT_RPING", "")  # examples/17-rping.c
 PATIENCE = float(os.environ.get("SNT_TIMEOUT_MULTIPLIER", 1))
 
 
@@ -56,7 +58,10 @@ class Side:
     preload: bool = True
 
     def words(self, command: str, peer: "Side") -> list:
+        ours = f"env SENNIT_SOFT={'only' if self.soft else 'never'}"
         return shlex.split(command.format(device=self.device, gid=self.gid, folder=FOLDER.name,
+                                          plain=f"{ours} {PLAIN}",
+                                          example=f"{ours} {EXAMPLE}",
                                           address=self.address, peer=peer.address))
 
     def environment(self, library: str) -> dict:
@@ -122,6 +127,15 @@ def ucx(test: str, options: str = "", shown: str = "", quick: bool = False) -> C
                 command + " {peer}", r"Final: +50", quick, alike="-d" in options)
 
 
+def plain(server: str, client: str, language: str, quick: bool = False) -> list:
+    """A plain connection of sennit's, with the program in either role."""
+    port = 7174 if language == "rping" else 7471
+    return [Case(f"{shlex.split(server)[0]}, SNT_CARRIER_PLAIN connects", server,
+                 f"{{plain}} connect {{peer}} {port} {language}", r"all is well", quick),
+            Case(f"{shlex.split(client)[0]}, SNT_CARRIER_PLAIN listens",
+                 f"{{plain}} listen {{address}} {port} {language}", client, "", quick)]
+
+
 # Which file of an MPI program, and how a rank gets its own value of a variable.
 MPI = {"openmpi": ("--allow-run-as-root --oversubscribe --mca pml ucx --mca osc ucx", "-x {}={}"),
        "mpich": ("-localhost 127.0.0.1", "-env {} {}")}
@@ -169,6 +183,11 @@ CASES = [
          r"rdma_client: end 0", True),
     Case("rdma_xserver, rdma_xclient", "rdma_xserver", "rdma_xclient -s {peer}",
          r"rdma_xclient: end 0", True),
+    *plain("rping -s -a {address} -C 3 -V", "rping -c -a {peer} -C 3 -V", "rping", True),
+    Case("rping, examples/17-rping.c listens", "{example} {address} 7174",
+         "rping -c -a {peer} -C 3 -V", quick=True),
+    *plain("ucmatose -b {address}", "ucmatose -s {peer}", "messages"),
+    *plain("rdma_server", "rdma_client -s {peer}", "hello"),
     Case("udaddy", "udaddy -b {address}", "udaddy -s {peer}", r"return status 0"),
     Case("rstream", "rstream -b {address} -S 64k -C 10", "rstream -s {peer} -S 64k -C 10",
          r"64k_lat"),
@@ -307,6 +326,9 @@ def package_of(program: str) -> str:
 
 def missing(case: Case) -> str:
     words = {shlex.split(c)[0] for c in (case.server, case.client) if c}
+    if words & {"{plain}", "{example}"} and not (PLAIN and EXAMPLE):
+        return "SENNIT_PLAIN_PEER and SENNIT_RPING do not name our own programs"
+    words -= {"{plain}", "{example}"}
     if case.both:
         words |= {word.replace("mpirun", "mpicc") for word in words}
     return " and ".join(f"{word} is not installed (Debian: {package_of(word)})"
