@@ -25,7 +25,7 @@ struct loop_case {
 
 /* Each ends with a case without a name. */
 extern const struct loop_case cases_talk[], cases_wake[], cases_burst[], cases_life[],
-	cases_thread[], cases_time[];
+	cases_stream[], cases_thread[], cases_time[];
 
 /* How many completions a long case has. */
 extern unsigned long case_completions;

@@ -23,7 +23,8 @@
 unsigned long case_completions;
 
 static const struct loop_case *const groups[] = {
-	cases_talk, cases_wake, cases_burst, cases_life, cases_time, cases_thread,
+	cases_talk, cases_stream, cases_wake,	cases_burst,
+	cases_life, cases_time,	  cases_thread,
 };
 
 /* How --table ends where the loop cannot be had. */
