@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* An RDMA echo beside a TCP echo and a timer in a loop of epoll. */
+/* Echoes by RDMA, by a stream and by TCP, and a timer, in a loop of epoll. */
 #include <errno.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
@@ -26,7 +26,8 @@ static int start_timer(void)
 	return fd;
 }
 
-int main(void)
+/* By level or, with an argument, by edge. */
+int main(int argc, char **argv)
 {
 	struct snt_epoll sennit = { 0 };
 	struct epoll_event events[8];
@@ -34,11 +35,14 @@ int main(void)
 	uint64_t ticks;
 	int epoll_fd = epoll_create1(EPOLL_CLOEXEC), timer = start_timer();
 
+	(void)argv;
 	echo_open(&echo);
 	watch(epoll_fd, &timer);
 	watch(epoll_fd, &echo.tcp.fd[0]);
 	watch(epoll_fd, &echo.tcp.fd[1]);
-	echo_check(snt_epoll_attach(&sennit, echo.rdma.loop, epoll_fd, 0), "attach");
+	echo_check(snt_epoll_attach(&sennit, echo.rdma.loop, epoll_fd,
+				    argc > 1 ? EPOLLET : 0),
+		   "attach");
 	while (!echo_is_done(&echo)) {
 		int count = epoll_wait(epoll_fd, events, 8, -1);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* An RDMA echo beside a TCP echo and a timer in a loop of poll. */
+/* Echoes by RDMA, by a stream and by TCP, and a timer, in a loop of poll. */
 #include <time.h>
 #include <sennit/adapters/poll.h>
 

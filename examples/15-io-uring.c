@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* An RDMA echo beside a TCP echo and a timer in a loop of io_uring. */
+/* Echoes by RDMA, by a stream and by TCP, and a timer, in a loop of io_uring. */
 #include <stdio.h>
 #include <string.h>
 #include <sennit/adapters/io_uring.h>

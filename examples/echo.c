@@ -178,22 +178,26 @@ void echo_tcp_ready(struct echo *echo, int fd)
 }
 
 /*
- * Both
+ * All
  */
 
 void echo_open(struct echo *echo)
 {
 	memset(echo, 0, sizeof(*echo));
 	rdma_open(&echo->rdma);
+	echo_stream_open(&echo->stream, echo->rdma.loop);
 	tcp_open(&echo->tcp);
 }
 
 int echo_close(struct echo *echo, const char *loop)
 {
+	echo_stream_close(&echo->stream);
 	rdma_close(&echo->rdma);
 	close(echo->tcp.fd[0]);
 	close(echo->tcp.fd[1]);
-	printf("%s: %u rounds by RDMA, %u by TCP, %u ticks of the timer\n", loop,
-	       echo->rdma.rounds, echo->tcp.rounds, echo->ticks);
+	printf("%s: %u rounds by RDMA, %u by a stream, %u by TCP, %u ticks of the "
+	       "timer\n",
+	       loop, echo->rdma.rounds, echo->stream.rounds, echo->tcp.rounds,
+	       echo->ticks);
 	return 0;
 }
