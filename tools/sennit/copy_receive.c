@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "copy.h"
+#include "copy_part.h"
 #include "copy_path.h"
 #include "output.h"
 
@@ -50,13 +51,6 @@ void copy_receiver_begin(struct copy_receiver *receiver, struct copy_link *link,
 	receiver->gathered = &receiver->group[0];
 }
 
-static void close_incoming(struct copy_incoming *item)
-{
-	if (item->fd >= 0)
-		close(item->fd);
-	item->fd = -1;
-}
-
 /* The item is judged, or given up. */
 static void release_item(struct copy_receiver *receiver, struct copy_incoming *item)
 {
@@ -64,7 +58,7 @@ static void release_item(struct copy_receiver *receiver, struct copy_incoming *i
 		receiver->waiting--;
 	if (receiver->current == item)
 		receiver->current = NULL;
-	close_incoming(item);
+	copy_part_close(item);
 	copy_folder_release(item->folder);
 	copy_digest_end(&item->digest);
 	free(item->path);
@@ -331,28 +325,19 @@ static int on_folder(struct copy_receiver *receiver, const struct copy_frame *fr
  * A file begins
  */
 
-/* The previous holder of the lock may have given the file its final name. */
-static bool is_still_part(const struct copy_incoming *item, const struct stat *opened)
-{
-	struct stat named;
-
-	return !fstatat(item->folder->fd, item->part, &named, AT_SYMLINK_NOFOLLOW) &&
-	       named.st_dev == opened->st_dev && named.st_ino == opened->st_ino;
-}
-
 /* 0; 1: it is tried again later, or was refused. */
 static int lock_part(struct copy_receiver *receiver, struct copy_incoming *item,
 		     const struct stat *stat)
 {
 	bool is_locked = flock(item->fd, LOCK_EX | LOCK_NB) != 0;
 
-	if (!is_locked && is_still_part(item, stat))
+	if (!is_locked && copy_part_is_named(item, stat))
 		return 0;
 	if (is_locked &&
 	    (!receiver->locked || !receiver->locked(receiver->locked_arg, stat)))
 		return refuse_item(receiver, item, EBUSY,
 				   ": another client is copying to it");
-	close_incoming(item);
+	copy_part_close(item);
 	receiver->current = item;
 	receiver->state = LOCKED;
 	return 1;
@@ -390,27 +375,6 @@ static int open_part_file(struct copy_receiver *receiver, struct copy_incoming *
 	return 0;
 }
 
-/* Copying a folder again finds most of its files complete: a file of the right size,
- * with no part left by an earlier try, is compared before it is written again. */
-static bool open_whole(struct copy_incoming *item)
-{
-	struct stat stat;
-	int fd = openat(item->folder->fd, item->target,
-			O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-
-	if (fd < 0)
-		return false;
-	if (fstat(fd, &stat) || !S_ISREG(stat.st_mode) ||
-	    (uint64_t)stat.st_size != item->size || !stat.st_size) {
-		close(fd);
-		return false;
-	}
-	item->fd = fd;
-	item->have = (uint64_t)stat.st_size;
-	item->in_place = true;
-	return true;
-}
-
 /* Opens what exists from before. A part is created only when its bytes come. 0; 1:
  * refused. */
 static int open_existing(struct copy_receiver *receiver, struct copy_incoming *item)
@@ -420,7 +384,7 @@ static int open_existing(struct copy_receiver *receiver, struct copy_incoming *i
 	copy_path_part(item->target, item->part);
 	if (!fstatat(item->folder->fd, item->part, &stat, AT_SYMLINK_NOFOLLOW))
 		return open_part_file(receiver, item);
-	open_whole(item);
+	copy_part_open_whole(item);
 	return 0;
 }
 
@@ -500,7 +464,7 @@ static int open_for_writing(struct copy_receiver *receiver, struct copy_incoming
 			       : 0;
 	}
 	if (item->in_place) {
-		close_incoming(item);
+		copy_part_close(item);
 		item->in_place = false;
 	}
 	if (item->fd < 0 && open_part_file(receiver, item))
@@ -602,39 +566,6 @@ static int receive_data(struct copy_receiver *receiver)
  * Its end
  */
 
-static mode_t mask_now(void)
-{
-	mode_t mask = umask(077);
-
-	umask(mask);
-	return mask;
-}
-
-/* Times before 1970 are negative. */
-static struct timespec time_of(uint64_t ns)
-{
-	int64_t second = (int64_t)ns / 1000000000, rest = (int64_t)ns % 1000000000;
-
-	if (rest < 0) {
-		rest += 1000000000;
-		second--;
-	}
-	return (struct timespec){ .tv_sec = second, .tv_nsec = rest };
-}
-
-/* 0; -errno. */
-static int set_attributes(const struct copy_receiver *receiver,
-			  const struct copy_incoming *item)
-{
-	struct timespec times[2] = { { .tv_nsec = UTIME_OMIT },
-				     time_of(item->mtime_ns) };
-
-	if (fchmod(item->fd, item->mode & ~mask_now()) ||
-	    (receiver->keep_times && futimens(item->fd, times)))
-		return -errno;
-	return 0;
-}
-
 static int verify_digest(struct copy_receiver *receiver, const struct copy_frame *frame)
 {
 	struct copy_incoming *item = receiver->current;
@@ -648,7 +579,9 @@ static int verify_digest(struct copy_receiver *receiver, const struct copy_frame
 		return refuse_item(receiver, item, EBADMSG,
 				   ": arrived damaged and was dropped; copy it again");
 	}
-	ret = receiver->to_stdout ? 0 : set_attributes(receiver, item);
+	ret = receiver->to_stdout
+		      ? 0
+		      : copy_part_set_attributes(item, receiver->keep_times);
 	receiver->current = NULL;
 	item->state = WHOLE;
 	/* Another user may own the file; its bytes are right all the same. */
