@@ -23,7 +23,7 @@
 
 #define MS_NS UINT64_C(1000000)
 /* How long the last message may take: this, plus some retries of the QP, which may be
- * slow; a context that is closed waits for it. */
+ * slow; a loop that is closed waits for a shorter time. */
 #define LINGER_NS      (500 * MS_NS)
 #define LINGER_RETRIES 3
 #define LINGER_MAX_NS  (2000 * MS_NS)
@@ -49,6 +49,7 @@ struct cm {
 	struct snt_mem *mem;
 	uint8_t *bytes;
 	struct snt_timer timer; /* for the last message */
+	struct snt__last_word last_word;
 	struct snt_op close;
 	bool established;
 	bool broken;
@@ -113,6 +114,7 @@ static void end_qp(struct cm *cm)
 	}
 	cm->closing = true;
 	snt_timer_stop(&cm->timer);
+	snt__unlink(&cm->last_word.link);
 	snt__ping_stop(&cm->ping);
 	if (cm->id && cm->established)
 		cm->manager->cm->table->disconnect(cm->id);
@@ -134,6 +136,11 @@ static void end_patience_with_qp(struct snt_timer *timer)
 	end_qp(timer->arg);
 }
 
+static void give_up_last_cm_word(struct snt__last_word *word)
+{
+	end_qp(snt__container(word, struct cm, last_word));
+}
+
 static uint64_t linger_ns(const struct cm *cm)
 {
 	uint64_t retries = LINGER_RETRIES * (UINT64_C(4096) << cm->timeout);
@@ -149,8 +156,10 @@ static void cm_close(struct snt__carrier *carrier)
 	carrier->conn = NULL;
 	snt__ping_stop(&cm->ping);
 	if (cm->sending && !cm->broken && !cm->closing &&
-	    !snt_timer_start(carrier->conn_loop->loop, &cm->timer, linger_ns(cm)))
+	    !snt_timer_start(carrier->conn_loop->loop, &cm->timer, linger_ns(cm))) {
+		snt__list_append(&carrier->conn_loop->last_words, &cm->last_word.link);
 		return;
+	}
 	end_qp(cm);
 }
 
@@ -315,6 +324,7 @@ static int make_cm_carrier(struct snt__conn_loop *conn_loop,
 	cm->timeout = TIMEOUT_MAX;
 	cm->timer.fired = end_patience_with_qp;
 	cm->timer.arg = cm;
+	cm->last_word.give_up = give_up_last_cm_word;
 	cm->ping.ended = on_carrier_ping_answered;
 	cm->ping.silent = on_carrier_ping_lost;
 	for (unsigned i = 0; i < RECVS; i++)

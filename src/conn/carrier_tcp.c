@@ -28,6 +28,7 @@ struct tcp {
 	struct snt__watch watch;
 	struct snt__socket socket;
 	struct snt_timer timer; /* for the last message */
+	struct snt__last_word last_word;
 	struct snt__arrival arrival;
 	bool connecting;
 	bool broken;
@@ -54,6 +55,7 @@ static void free_tcp_carrier(struct tcp *tcp)
 static void destroy_tcp_carrier(struct tcp *tcp)
 {
 	snt_timer_stop(&tcp->timer);
+	snt__unlink(&tcp->last_word.link);
 	snt__conn_loop_unwatch(tcp->carrier.conn_loop, &tcp->watch);
 	free_tcp_carrier(tcp);
 }
@@ -129,6 +131,11 @@ static void tcp_send(struct snt__carrier *carrier, const void *bytes, size_t len
 	send_bytes(tcp_of(carrier), bytes, length);
 }
 
+static void give_up_last_tcp_word(struct snt__last_word *word)
+{
+	destroy_tcp_carrier(snt__container(word, struct tcp, last_word));
+}
+
 static void end_patience_with_socket(struct snt_timer *timer)
 {
 	destroy_tcp_carrier(timer->arg);
@@ -147,6 +154,8 @@ static void tcp_close(struct snt__carrier *carrier)
 	tcp->timer.arg = tcp;
 	/* The peer's messages no longer matter. */
 	snt__conn_loop_rewatch(carrier->conn_loop, &tcp->watch, EPOLLOUT);
+	tcp->last_word.give_up = give_up_last_tcp_word;
+	snt__list_append(&carrier->conn_loop->last_words, &tcp->last_word.link);
 	if (snt_timer_start(carrier->conn_loop->loop, &tcp->timer, LINGER_NS))
 		destroy_tcp_carrier(tcp);
 }

@@ -16,6 +16,9 @@
  * may be simulated and stand still. */
 #define CLOSE_TURNS   4000
 #define CLOSE_TURN_NS 1000000
+/* Of these turns, those in which peers may still acknowledge their connections' last
+ * messages. A peer that does not get one finds out by itself. */
+#define LAST_WORD_TURNS 300
 /* Fds that are served before other work gets its turn: peers can keep one busy for as
  * long as they like. */
 #define LOOKS	 16
@@ -170,6 +173,17 @@ static void free_hub(struct snt__conn_loop *conn_loop)
 	free(conn_loop);
 }
 
+static void give_up_last_words(struct snt__conn_loop *conn_loop)
+{
+	while (!snt__list_empty(&conn_loop->last_words)) {
+		struct snt__last_word *word =
+			snt__container(conn_loop->last_words.next,
+				       struct snt__last_word, link);
+
+		word->give_up(word);
+	}
+}
+
 /* Connections and listeners of the program are the program's to destroy; the rest ends
  * by itself. */
 static int close_hub(struct snt_loop *loop)
@@ -188,6 +202,8 @@ static int close_hub(struct snt_loop *loop)
 				 conn_loop->users);
 	snt__feed_settle(loop);
 	for (int i = 0; conn_loop->lingering && i < CLOSE_TURNS; i++) {
+		if (i >= LAST_WORD_TURNS)
+			give_up_last_words(conn_loop);
 		ret = snt_loop_wait(loop, CLOSE_TURN_NS);
 		if (ret < 0)
 			return ret;
@@ -261,6 +277,7 @@ int snt__conn_loop_get(struct snt_loop *loop, struct snt__conn_loop **conn_loop_
 	conn_loop->timer.arg = conn_loop;
 	snt__list_init(&conn_loop->work);
 	snt__list_init(&conn_loop->meetings);
+	snt__list_init(&conn_loop->last_words);
 	for (unsigned i = 0; i < 2; i++)
 		snt__list_init(&conn_loop->probe_waiting[i]);
 	ret = open_hub(conn_loop);

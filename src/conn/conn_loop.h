@@ -39,6 +39,12 @@ struct snt__worker {
 	int (*work)(struct snt__worker *worker);
 };
 
+/* A carrier without a connection, whose last message has not been acknowledged. */
+struct snt__last_word {
+	struct snt__link link;
+	void (*give_up)(struct snt__last_word *word); /* removes it from the list */
+};
+
 struct snt__conn_loop {
 	struct snt_ctx *ctx;
 	struct snt_loop *loop;
@@ -51,6 +57,7 @@ struct snt__conn_loop {
 	struct snt__link meetings; /* connections that wait to meet their counterpart */
 	unsigned users;	    /* connections and listeners that the program holds */
 	unsigned lingering; /* carriers and probe QPs, closed or not */
+	struct snt__link last_words;
 	struct snt__cm_loop *cm;
 	/* Trials in progress, and connections that wait for their turn; separately for
 	 * those that accept, and those that connect. With a common limit two contexts

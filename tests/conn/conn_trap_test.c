@@ -450,6 +450,38 @@ static void last_words_that_get_lost(void **state)
 	good(conn_world_close(&world));
 }
 
+/* A peer that is gone acknowledges nothing. The loop used to wait for it for as long as the
+ * carrier's retries take, up to two seconds; here, where time stands still, for ever. */
+static void closing_gives_last_words_up(void **state)
+{
+	struct conn_world world;
+	struct conn_end *end = &world.end[0];
+	uint64_t until;
+
+	(void)state;
+	open_world(&world, 1, 1);
+	good(conn_world_ready(&world));
+	good(conn_world_connect(&world));
+	good(conn_world_run(&world, SNT_CONN_CONNECTED, 100 * CONN_MS));
+	snt__sim_device_cut(end->device[0], true);
+	assert_success(snt_conn_abort(end->conn, NULL));
+	until = snt__sim_now(world.sim) + 100 * CONN_MS;
+	while (!end->events[SNT_CONN_OVER])
+		assert_true(conn_world_step(&world, until));
+	assert_success(snt_conn_destroy(end->conn));
+	end->conn = NULL;
+	assert_false(snt__list_empty(&end->loop->conn_loop->last_words));
+	assert_success(snt_cq_destroy(end->cq));
+	end->cq = NULL;
+	assert_success(snt_loop_destroy(end->loop));
+	assert_success(snt_loop_create(end->ctx, NULL, &end->loop));
+	snt__sim_device_cut(end->device[0], false);
+	while (!world.end[1].events[SNT_CONN_OVER])
+		assert_true(conn_world_step(&world,
+					    snt__sim_now(world.sim) + 10000 * CONN_MS));
+	good(conn_world_close(&world));
+}
+
 static void expect_late(struct conn_world *world, uint64_t begin, const char *text)
 {
 	good(conn_world_run(world, SNT_CONN_OVER, 1000 * CONN_MS));
@@ -829,6 +861,7 @@ int main(void)
 		cmocka_unit_test(a_busy_peer_that_vanishes),
 		cmocka_unit_test(last_words_that_have_to_wait),
 		cmocka_unit_test(last_words_that_get_lost),
+		cmocka_unit_test(closing_gives_last_words_up),
 		cmocka_unit_test(disconnecting_from_a_peer_that_stays),
 		cmocka_unit_test(disconnecting_with_a_wr_that_stays),
 		cmocka_unit_test(disconnecting_in_time),
