@@ -562,6 +562,62 @@ static void waits_for_room_but_not_for_long(void **state)
 	sides_close(side);
 }
 
+#define PACKET_ROOM (SNT__SHM_PAYLOAD_MAX + 2 * SNT__SHM_LINE)
+
+/* Room for a packet, now and then, is not enough to hold up all others. */
+static void a_consumer_of_little_holds_up_no_others(void **state)
+{
+	uint64_t now = UINT64_C(1000000000000);
+	struct side side[2];
+	struct snt__shm_producer before;
+	struct snt__shm_link *link;
+	struct snt__shm *shm;
+	uint64_t head;
+	unsigned i;
+
+	(void)state;
+	sides_open(side, &by_memory);
+	side_check(&side[0], &side[1], 1000);
+	snt__udp_lock(side[0].device);
+	shm = &side[0].device->shm;
+	link = snt__shm_find(shm, side[1].device->address.gid,
+			     side[1].device->share.seat.number);
+	before = link->producer;
+	head = link->area->head;
+	link->producer.head = head;
+	link->producer.tail = head + SNT__SHM_RING_SIZE;
+	assert_int_equal(snt__shm_send_max(shm, 8, now), 0);
+	for (i = 0; i < 100; i++) {
+		unsigned fit;
+
+		link->area->head += 2 * PACKET_ROOM;
+		fit = snt__shm_send_max(shm, 8, now);
+		if (fit == 8)
+			break;
+		assert_in_range(fit, 1, 2);
+		link->producer.tail += fit * PACKET_ROOM;
+		now += PATIENCE / 2;
+	}
+	assert_in_range(i, 1, 5);
+	/* One that keeps up again is waited for again. */
+	link->area->head += SNT__SHM_RING_SIZE / 2;
+	assert_in_range(snt__shm_send_max(shm, 100, now), 1, 30);
+	assert_false(link->blocked);
+	/* As is one that is slower than we are, but goes on. */
+	for (i = 0; i < 20; i++) {
+		link->producer.tail = link->area->head + SNT__SHM_RING_SIZE;
+		assert_int_equal(snt__shm_send_max(shm, 8, now), 0);
+		now += PATIENCE / 2;
+		link->area->head += SNT__SHM_RING_SIZE / 4;
+		assert_in_range(snt__shm_send_max(shm, 100, now), 1, 10);
+	}
+	link->area->head = head;
+	link->producer = before;
+	snt__udp_unlock(side[0].device);
+	side_check(&side[0], &side[1], 100000);
+	sides_close(side);
+}
+
 /* A child has nothing of it, and takes nothing away by leaving. */
 static void survives_forks(void **state)
 {
@@ -628,6 +684,7 @@ int main(void)
 		cmocka_unit_test(mixes_both),
 		cmocka_unit_test(bears_with_who_stops),
 		cmocka_unit_test(waits_for_room_but_not_for_long),
+		cmocka_unit_test(a_consumer_of_little_holds_up_no_others),
 		cmocka_unit_test(survives_forks),
 		cmocka_unit_test(leaves_nothing),
 	};

@@ -66,7 +66,10 @@ struct snt__shm_link {
 	uint8_t gid[16]; /* the peer's address */
 	uint8_t seat;	 /* out: its seat there */
 	pid_t pid;	 /* the peer's, from the kernel; in */
-	uint64_t stalled_at; /* out: since when the ring has been full; 0: it is not */
+	/* out: the ring has been full since, and the consumer's position was this; 0: the
+	 * consumer keeps up. */
+	uint64_t stalled_at, stalled_head;
+	bool lacks_room; /* out: for any packet, when last asked */
 	struct snt__shm_area *area;
 	struct snt__shm_producer producer;
 	struct snt__shm_consumer consumer;

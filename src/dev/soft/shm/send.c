@@ -14,10 +14,11 @@
  * producer does. */
 #define TELL_BYTES (16u << 10)
 
-/* In ns. A consumer that has not made room for this long has stopped, perhaps for good.
- * Packets to other peers must not wait for it: what does not fit is lost, as on a
- * wire. */
+/* In ns, and in bytes. A consumer that makes less room than this in that time, after its ring
+ * was full, has stopped, or is too slow. Packets to other peers must not wait for it: what does
+ * not fit is lost, as on a wire. */
 #define PATIENCE INT64_C(50000000)
+#define PROGRESS (SNT__SHM_RING_SIZE / 4)
 
 /* Below these a system call costs more than any copy, and a copy less than finding out
  * where to read. */
@@ -35,16 +36,23 @@ static unsigned records_in(uint32_t room)
 	return room / RECORD_MAX - (room >= RECORD_MAX);
 }
 
-/* Less room than a packet needs counts as none. Another thread may have been here with
- * a later time. */
-static void stall_link(struct snt__shm *shm, struct snt__shm_link *link, uint64_t now)
+/* Less room than a packet needs counts as none. */
+static void begin_stall(struct snt__shm *shm, struct snt__shm_link *link, uint64_t now)
 {
-	if (link->stalled_at) {
+	link->stalled_at = now;
+	link->stalled_head = link->producer.head;
+	shm->stats.stalls++;
+}
+
+/* Another thread may have been here with a later time. */
+static void judge_stall(struct snt__shm_link *link, uint64_t now)
+{
+	if (link->producer.head - link->stalled_head < PROGRESS) {
 		link->blocked |= (int64_t)(now - link->stalled_at) >= PATIENCE;
 		return;
 	}
-	link->stalled_at = now;
-	shm->stats.stalls++;
+	link->stalled_at = 0;
+	link->blocked = false;
 }
 
 /* How many packets fit into the ring in any case. */
@@ -57,13 +65,12 @@ static unsigned link_max(struct snt__shm *shm, struct snt__shm_link *link, unsig
 		snt__shm_await_room(&link->producer);
 		records = records_in(snt__shm_room(&link->producer, 0));
 	}
-	if (!records) {
-		stall_link(shm, link, now);
-		return link->blocked ? max : 0;
-	}
-	link->stalled_at = 0;
-	link->blocked = false;
-	return records;
+	link->lacks_room = !records;
+	if (link->stalled_at)
+		judge_stall(link, now);
+	if (link->lacks_room && !link->stalled_at)
+		begin_stall(shm, link, now);
+	return link->blocked ? max : records;
 }
 
 unsigned snt__shm_send_max(struct snt__shm *shm, unsigned max, uint64_t now)
@@ -88,7 +95,7 @@ uint64_t snt__shm_deadline(const struct snt__shm *shm)
 	for (struct snt__link *at = shm->outs.next; at != &shm->outs; at = at->next) {
 		const struct snt__shm_link *link = shm_link_at(at);
 
-		if (link->stalled_at && !link->blocked &&
+		if (link->lacks_room && !link->blocked &&
 		    link->stalled_at + PATIENCE < deadline)
 			deadline = link->stalled_at + PATIENCE;
 	}
