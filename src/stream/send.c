@@ -308,6 +308,9 @@ static inline void finish_send_batch(struct snt_stream *stream)
 	stream->released += send_batch.staged;
 	stream->wrs -= send_batch.wrs;
 	stream->data_lots -= send_batch.has_data;
+	snt__assert(stream->released <= stream->posted &&
+		    stream->posted <= stream->staged &&
+		    stream->staged - stream->released <= stream->stage_size);
 	if (send_batch.sends)
 		finish_sends(stream, send_batch.sends, 0);
 	if (stream->urgent && snt__stream_all_arrived(stream))

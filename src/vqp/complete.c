@@ -9,6 +9,7 @@
 
 #include <string.h>
 
+#include "util/assert.h"
 #include "vqp/balance.h"
 #include "vqp/cause.h"
 #include "vqp/failure.h"
@@ -309,6 +310,7 @@ static inline int report_done(struct snt_qp *qp, struct snt_wc *wc, int max)
 	qp->head = head;
 	if (snt__before(qp->ordered, head))
 		qp->ordered = head;
+	snt__assert(snt__qp_ring_is_sound(qp));
 	if (__builtin_expect(qp->poisoned, 0))
 		qp->poisoned = snt__before(head, qp->poison);
 	return max - left;

@@ -9,6 +9,8 @@
  * next, and reported in order from head. `ordered` runs between: all before it is
  * acknowledged, and notified where the scheme has notifications of its own.
  * Positions are counters that wrap; a slot is position & mask.
+ *
+ *	head <= ordered <= next <= tail <= head + depth
  */
 
 /* One accepted WR, on one cache line. */
@@ -47,6 +49,13 @@ struct snt__sges {
 	uint32_t current;
 	uint64_t offset; /* into the current SGE */
 };
+
+static inline bool snt__qp_ring_is_sound(const struct snt_qp *qp)
+{
+	return qp->ordered - qp->head <= qp->next - qp->head &&
+	       qp->next - qp->head <= qp->tail - qp->head &&
+	       qp->tail - qp->head <= qp->depth;
+}
 
 static inline struct snt__slot *snt__qp_slot(struct snt_qp *qp, uint32_t position)
 {

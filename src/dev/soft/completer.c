@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Responses complete requests. */
 #include "dev/soft/burst.h"
+#include "util/assert.h"
 
 /* Acknowledges up to a number, and retires what is complete. Stops, and returns false,
  * at a READ or an atomic: those need their own response, so that one that is passed
@@ -198,4 +199,7 @@ void snt__soft_complete_input(struct snt__soft_qp *qp,
 		complete_ack(qp, packet->ack.syndrome, number, now);
 	else
 		complete_data(qp, packet, number, now);
+	snt__assert(requester->una <= requester->next &&
+		    requester->next <= requester->sent &&
+		    requester->sent <= requester->end);
 }

@@ -2,6 +2,7 @@
 /* Requests become packets, in order. */
 #include "dev/soft/qp.h"
 #include "dev/soft/window.h"
+#include "util/assert.h"
 
 /* All keys are checked when a WR begins, and again for each packet; once is enough if
  * it has only one. */
@@ -100,6 +101,7 @@ static void move_past_packets(struct snt__soft_qp *qp,
 		qp->device->stats.resent++;
 		qp->stats.resent++;
 	}
+	snt__assert(requester->next < next && next <= send->end);
 	requester->next = next;
 	if (requester->sent < next)
 		requester->sent = next;

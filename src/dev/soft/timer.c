@@ -5,6 +5,7 @@
 #include <stddef.h>
 
 #include "dev/soft/alloc.h"
+#include "util/assert.h"
 
 int snt__soft_timers_init(struct snt__soft_timers *timers, unsigned max)
 {
@@ -90,6 +91,7 @@ static struct snt__soft_timer *first_timer(struct snt__soft_timers *timers)
 	while (timers->count) {
 		struct snt__soft_timer *timer = timers->heap[1];
 
+		snt__assert(timer->key <= timer->deadline);
 		if (timer->deadline == timer->key)
 			return timer;
 		if (timer->deadline == UINT64_MAX) {

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "util/assert.h"
+
 enum kind {
 	KIND_PACKET = 1,    /* payload follows */
 	KIND_REFERENCE = 2, /* a list of pieces follows */
@@ -103,6 +105,7 @@ void snt__shm_put(struct snt__shm_producer *producer,
 
 	if (bytes_to_ring_end(producer->tail) < size)
 		skip_to_start(producer);
+	snt__assert(size <= ring_room(producer));
 	to = ring_at(producer->area, producer->tail);
 	memcpy(to, &mark, sizeof(mark));
 	memcpy(to + sizeof(mark), packet->header, sizeof(packet->header));
