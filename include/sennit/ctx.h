@@ -153,7 +153,8 @@ struct snt_ctx_opts {
  *   -EPROTONOSUPPORT  a soft device's address is shared by another version of sennit
  *   -EAGAIN    a soft device needs a thread, but RLIMIT_NPROC or the cgroup's pids.max
  *              allows no more
- *   -EOPNOTSUPP  an adopted device's control table cannot be queried
+ *   -EOPNOTSUPP  an adopted device's control table cannot be queried; a device that is
+ *              named is an iWARP one
  *   -ENOMEM, or the errno of the device's own call.
  */
 SNT_API int snt_ctx_create(const struct snt_ctx_opts *opts, struct snt_ctx **ctx_out);

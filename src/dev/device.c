@@ -173,6 +173,19 @@ static int probe_port(struct snt_device *device)
 	return 0;
 }
 
+/* QPs of iWARP connect over TCP, which only rdma_cm can do for them: lanes cannot. */
+static int check_transport(const struct snt_device *device)
+{
+	const struct ibv_device *ibv = device->context->device;
+
+	if (!ibv || ibv->transport_type != IBV_TRANSPORT_IWARP)
+		return 0;
+	return snt__fail(EOPNOTSUPP,
+			 "%s is an iWARP device, whose QPs cannot be lanes; use an "
+			 "InfiniBand or RoCE device, or a soft one (SENNIT_SOFT=only)",
+			 device->name);
+}
+
 int snt__device_open(const struct snt__provider *provider,
 		     const struct snt__listing *listing, unsigned position,
 		     uint8_t number, struct snt__value gid_wish,
@@ -189,7 +202,9 @@ int snt__device_open(const struct snt__provider *provider,
 	ret = open_context(provider, listing, position, &device->context);
 	if (ret)
 		goto err_free;
-	ret = probe_port(device);
+	ret = check_transport(device);
+	if (!ret)
+		ret = probe_port(device);
 	if (ret)
 		goto err_close;
 	ret = snt__port_usable(device, snt__port(device));

@@ -68,7 +68,8 @@ static bool may_leave_out(const struct search *search, const struct snt__entry *
 
 	if (snt__select_is_strict(entry))
 		return false;
-	return ret == -ENETDOWN || (ret == -EADDRNOTAVAIL && !gid_was_named);
+	return ret == -ENETDOWN || ret == -EOPNOTSUPP ||
+	       (ret == -EADDRNOTAVAIL && !gid_was_named);
 }
 
 static void leave_out(const struct search *search, struct snt__entry *entry, int ret)

@@ -196,6 +196,26 @@ static void idle_exclusion_is_a_warning(void **state)
 	assert_closes_clean();
 }
 
+/* Its QPs cannot be lanes. */
+static void iwarp_devices(void **state)
+{
+	(void)state;
+	fake_add("mlx5_0", 1);
+	fake_add("siw0", 1)->device.transport_type = IBV_TRANSPORT_IWARP;
+
+	/* Not named: left out, and the log says so. */
+	assert_success(open_list(""));
+	assert_int_equal(snt_ctx_device_count(ctx), 1);
+	assert_non_null(strstr(log_text, "left out: siw0 is an iWARP device"));
+	assert_closes_clean();
+
+	/* Named, or alone: an error. */
+	assert_error(open_list("=siw0"), EOPNOTSUPP, "siw0 is an iWARP device");
+	assert_error(open_list("^mlx5_0"), EOPNOTSUPP,
+		     "no usable port: siw0 is an iWARP device");
+	assert_int_equal(fake_live(), 0);
+}
+
 static void port_that_is_down(void **state)
 {
 	struct fake_device *down;
@@ -740,6 +760,7 @@ int main(void)
 		TEST(wrong_names_are_errors),
 		TEST(idle_exclusion_is_a_warning),
 		TEST(port_that_is_down),
+		TEST(iwarp_devices),
 		TEST(port_without_address),
 		TEST(best_gid_is_chosen_and_explained),
 		TEST(gid_index_can_be_asked_for),
