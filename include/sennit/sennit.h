@@ -20,6 +20,7 @@
 #include <sennit/qp.h>
 #include <sennit/setting.h>
 #include <sennit/stream.h>
+#include <sennit/stream_half.h>
 #include <sennit/srq.h>
 
 #endif
