@@ -13,28 +13,20 @@
 #include <string.h>
 
 #include "lib/search.h"
-#include "lib/stream_world.h"
+#include "lib/stream_chance.h"
 #include "stream/stream.h"
 #include "vqp/post.h"
 #include "vqp/qp.h"
 
 enum kind {
-	LOSS,
-	CORRUPT,
-	DUPLICATE,
-	REORDER,
-	JITTER,
-	MIX,
-	BANDWIDTH,
-	ABORT,	 /* an end ends it */
-	DESTROY, /* an end is done with it, at any time */
-	CUT,	 /* a cable is cut */
-	LIAR,	 /* an end says what is not so */
+	ABORT = CHANCE_KINDS, /* an end ends it */
+	DESTROY,	      /* an end is done with it, at any time */
+	CUT,		      /* a cable is cut */
+	LIAR,		      /* an end says what is not so */
 };
 
-static const char *const kinds[] = { "loss",	"corrupt", "duplicate", "reorder",
-				     "jitter",	"mix",	   "bandwidth", "abort",
-				     "destroy", "cut",	   "liar",	NULL };
+static const char *const kinds[] = { CHANCE_NAMES, "abort", "destroy",
+				     "cut",	   "liar",  NULL };
 
 #define US	 1000u
 #define GOAL_MAX 16384
@@ -561,83 +553,6 @@ static void strike(struct side *side)
  * The world
  */
 
-static struct snt__sim_link_opts choose_cable(void)
-{
-	uint32_t loss = dice(10000), corrupt = dice(5000), duplicate = dice(50000);
-	uint32_t reorder = dice(20000), jitter = dice(10 * US), mix = dice(50 * US);
-	uint32_t speed = 500 + dice(20000);
-
-	return (struct snt__sim_link_opts){
-		.delay_ns = 100 + dice(5 * US),
-		.late_ns = US + dice(20 * US),
-		.loss = has(LOSS) ? loss : 0,
-		.corrupt = has(CORRUPT) ? corrupt : 0,
-		.duplicate = has(DUPLICATE) ? duplicate : 0,
-		.reorder = has(REORDER) ? reorder : 0,
-		.jitter_ns = has(JITTER) ? jitter : 0,
-		.mix_ns = has(MIX) ? mix : 0,
-		.mbps = has(BANDWIDTH) ? speed : 0,
-	};
-}
-
-static const char *add_devices(bool ipv6)
-{
-	const char *text = NULL;
-	unsigned count = 1 + (dice(4) == 0);
-
-	for (unsigned end = 0; end < 2; end++)
-		for (unsigned i = 0; !text && i < count; i++) {
-			struct snt__sim_link_opts out = choose_cable(),
-						  in = choose_cable();
-			struct snt__sim_device_opts opts = {
-				.out = &out,
-				.in = &in,
-				.ipv6 = ipv6,
-				.turnaround_ns = dice(3) ? 0 : dice(US),
-			};
-
-			text = world_add_device(&run.world, end, &opts);
-		}
-	return text;
-}
-
-static void choose_opts(void)
-{
-	static const uint32_t depths[] = { 1, 1, 2, 4, 16, 64 };
-	uint32_t lanes = 1 + dice(3), mtu = 256u << dice(5), depth = depths[dice(6)];
-	enum snt_scheme scheme = dice(3) ? SNT_SCHEME_DQPLB : SNT_SCHEME_SPRAY;
-	bool passes = dice(3) && lanes == 1;
-
-	for (unsigned i = 0; i < 2; i++) {
-		struct world_end *end = &run.world.end[i];
-		uint32_t receives = 34 + dice(depth * 2);
-
-		end->opts.recv_size = UINT64_C(256) << dice(6);
-		end->opts.send_size = UINT64_C(256) << dice(6);
-		end->opts.ready = happened;
-		end->opts.arg = &run.side[i];
-		end->qp_opts.scheme = passes ? SNT_SCHEME_SPRAY : scheme;
-		end->qp_opts.lanes = lanes;
-		end->qp_opts.flags = passes ? SNT_QP_PASS_THROUGH : 0;
-		end->qp_opts.mtu = mtu;
-		end->qp_opts.timeout = 10;
-		end->qp_opts.fragment_size = dice(2) ? 0 : 64 * (4 + dice(16));
-		end->qp_opts.recv_depth = receives;
-		end->qp_opts.lane_depth = scheme == SNT_SCHEME_DQPLB
-						  ? receives + 16
-						  : 9 + dice(2 * depth);
-		end->qp_opts.send_depth = 9 + dice(2 * depth);
-		end->qp_opts.inline_max = dice(3) ? 0 : 64;
-		if (run.world.by_card)
-			continue;
-		end->opts.lanes = lanes;
-		end->opts.depth = depth;
-		end->opts.mtu = mtu;
-		run.world.at.detect_ns = 500 * WORLD_MS;
-		end->opts.inline_max = end->qp_opts.inline_max;
-	}
-}
-
 static const char *make_side(unsigned index)
 {
 	struct side *side = &run.side[index];
@@ -902,7 +817,7 @@ static const char *play_all(void)
 	run.accept_in = run.queued ? dice(400) : 0;
 	run.strike_in = run.queued && dice(4) ? dice(run.accept_in + 1) : run.accept_in;
 	if (!text)
-		text = add_devices(dice(2));
+		text = chance_add_devices(&run.world, run.plan, &run.random);
 	if (!text)
 		text = world_ready(&run.world);
 	if (run.queued)
@@ -911,7 +826,11 @@ static const char *play_all(void)
 		text = make_side(i);
 	if (text)
 		return text;
-	choose_opts();
+	chance_choose_opts(&run.world, &run.random);
+	for (unsigned i = 0; i < 2; i++) {
+		run.world.end[i].opts.ready = happened;
+		run.world.end[i].opts.arg = &run.side[i];
+	}
 	choose_faults();
 	text = world_connect(&run.world);
 	if (!text)
