@@ -119,12 +119,13 @@ static uint64_t others_taken(const struct snt__inflow *in)
 
 bool snt__inflow_due(const struct snt__inflow *in)
 {
-	return has_freed(in, 4) || others_taken(in) >= SNT__RECEIVES_TELL;
+	return in->owes || has_freed(in, 4) || others_taken(in) >= SNT__RECEIVES_TELL;
 }
 
 bool snt__inflow_worth(const struct snt__inflow *in)
 {
-	return has_freed(in, 8) || others_taken(in) >= SNT__RECEIVES_TELL / 2;
+	return in->owes || has_freed(in, 8) ||
+	       others_taken(in) >= SNT__RECEIVES_TELL / 2;
 }
 
 uint32_t snt__inflow_tell(struct snt__inflow *in)
@@ -134,6 +135,7 @@ uint32_t snt__inflow_tell(struct snt__inflow *in)
 	in->told = units * in->unit;
 	in->taken_told = in->taken;
 	in->data_taken = 0;
+	in->owes = false;
 	return snt__imm(SNT__IMM_CREDIT, (uint32_t)(units & UNIT_MASK) << RECEIVE_BITS |
 						 (uint32_t)(in->taken & RECEIVE_MASK));
 }

@@ -19,6 +19,8 @@
  * The 32 bits of an immediate:
  *
  *	bits 31-30  the kind
+ *	NOTE        bit 29      set
+ *	            bits 28-0   a number of the stream's user, of which the newest counts
  *	CREDIT      bits 29-14  bytes consumed, in units, modulo 2^16
  *	            bits 13-0   receives replaced, modulo 2^14
  *	END         bit 29      the stream is aborted, else shut down
@@ -31,13 +33,15 @@
  */
 
 enum snt__imm {
-	SNT__IMM_NONE,
+	SNT__IMM_NOTE, /* or none, if all other bits are 0 as well */
 	SNT__IMM_CREDIT,
 	SNT__IMM_END,
 	SNT__IMM_LENGTH,
 };
 
 #define SNT__IMM_SHIFT	  30
+#define SNT__IMM_NOTED	  (1u << 29)
+#define SNT__IMM_NUMBER	  (SNT__IMM_NOTED - 1)
 #define SNT__IMM_ABORTED  (1u << 29)
 #define SNT__IMM_POSITION (SNT__IMM_ABORTED - 1)
 #define SNT__IMM_VALUE	  ((1u << SNT__IMM_SHIFT) - 1)
@@ -46,7 +50,8 @@ enum snt__imm {
  * Receives that data never takes. Each end reports when it has replaced 8 of these, so
  * it is enough that everything that both ends can send before either has received a
  * report fits: a credit for each quarter of the ring and each quarter of the receives
- * of data, of 2 receives each in DQPLB.
+ * of data, of 2 receives each in DQPLB, and a note. An end reports a note's receive at
+ * once, and the next note waits for that.
  */
 #define SNT__RECEIVES_KEPT 32
 #define SNT__RECEIVES_TELL 8
@@ -67,6 +72,7 @@ struct snt__outflow {
 	 * returned in the order in which they were spent, so that it is known which
 	 * these are. */
 	uint32_t others;
+	uint64_t note_end; /* `spent`, after the last note */
 	uint32_t other_head, other_tail;
 	struct snt__other {
 		uint64_t end; /* `spent`, after it */
@@ -87,6 +93,7 @@ struct snt__inflow {
 	uint64_t met;	     /* receives taken by messages, replaced or not */
 	uint64_t most;
 	uint32_t receives;
+	bool owes; /* a credit, for a note */
 	bool ended;
 };
 
@@ -117,6 +124,12 @@ static inline void snt__outflow_spend(struct snt__outflow *out, uint64_t bytes,
 {
 	out->sent += bytes;
 	out->spent += cost;
+}
+
+/* The same for a note. */
+static inline bool snt__outflow_may_note(const struct snt__outflow *out, unsigned cost)
+{
+	return out->returned >= out->note_end && snt__outflow_may_tell(out, cost);
 }
 
 /* The same without bytes. */

@@ -200,6 +200,8 @@ void snt__stream_unmake(struct snt_stream *stream)
 {
 	for (struct snt__stream_waiter *at = stream->waiter; at; at = at->next)
 		at->gone = true;
+	if (stream->user)
+		stream->user->freed(stream);
 	snt__unlink(&stream->worker.link);
 	snt_mem_release(stream->ring_mem);
 	snt_mem_release(stream->stage_mem);
@@ -318,6 +320,8 @@ void snt__stream_end(struct snt_stream *stream, int error, const char *text)
 	}
 	snt__stream_enter(stream, SNT__STREAM_OVER);
 	snt__stream_drop_sends(stream);
+	if (stream->user)
+		stream->user->ended(stream);
 }
 
 int snt_stream_abort(struct snt_stream *stream, const char *text)

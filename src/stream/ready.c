@@ -67,7 +67,9 @@ void snt__stream_tell(struct snt_stream *stream)
 	stream->busy++;
 	if (stream->send_done)
 		release_sends(stream);
-	if (stream->ready && stream->holder == SNT__STREAM_PROGRAM) {
+	if (stream->user) {
+		stream->user->tell(stream);
+	} else if (stream->ready && stream->holder == SNT__STREAM_PROGRAM) {
 		events = take_wanted_events(stream);
 		if (events)
 			stream->ready(stream->arg, stream, events);

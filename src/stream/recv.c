@@ -34,8 +34,8 @@ int snt__stream_post_receives(struct snt_stream *stream, uint32_t count)
  * Arrival
  */
 
-/* Receives are replaced in batches. Only receives that are posted again are
- * reported. */
+/* Receives are replaced in batches, but for a note's, which is reported at once. Only
+ * receives that are posted again are reported. */
 static inline void replace_receive(struct snt_stream *stream, unsigned cost, bool data)
 {
 	int ret;
@@ -43,7 +43,7 @@ static inline void replace_receive(struct snt_stream *stream, unsigned cost, boo
 	stream->recv_missing++;
 	stream->cost_missing += cost;
 	stream->data_missing += data ? cost : 0;
-	if (stream->recv_missing < stream->recv_batch)
+	if (stream->recv_missing < stream->recv_batch && !stream->in.owes)
 		return;
 	ret = snt__stream_post_receives(stream, stream->recv_missing);
 	if (ret) {
@@ -64,9 +64,20 @@ static const char *take_peer_end(struct snt_stream *stream, uint32_t imm)
 		return NULL;
 	}
 	fault = snt__inflow_end(&stream->in, imm);
+	if (!fault && stream->user)
+		fault = stream->user->peer_shut(stream);
 	if (!fault)
 		snt__stream_leave(stream);
 	return fault;
+}
+
+/* NULL, or what is wrong. */
+static const char *take_note(struct snt_stream *stream, uint32_t imm)
+{
+	if (!(imm & SNT__IMM_NOTED) || !stream->user)
+		return "it sent a message that means nothing";
+	stream->in.owes = true;
+	return stream->user->noted(stream, imm & SNT__IMM_NUMBER);
 }
 
 static const char *take_imm(struct snt_stream *stream, uint32_t imm, uint64_t bytes)
@@ -78,6 +89,11 @@ static const char *take_imm(struct snt_stream *stream, uint32_t imm, uint64_t by
 		return snt__outflow_credit(&stream->out, imm);
 	case SNT__IMM_END:
 		return bytes ? "it shut down with data" : take_peer_end(stream, imm);
+	case SNT__IMM_NOTE:
+		if (imm)
+			return bytes ? "it sent a note with data"
+				     : take_note(stream, imm);
+		return bytes ? NULL : "it sent a message of nothing";
 	default:
 		return bytes ? NULL : "it sent a message of nothing";
 	}

@@ -100,6 +100,20 @@ static bool add_credit(struct snt_stream *stream, struct batch *batch)
 	return add_imm(stream, batch, snt__inflow_tell(&stream->in), false);
 }
 
+static bool add_note(struct snt_stream *stream, struct batch *batch)
+{
+	uint32_t imm = snt__imm(SNT__IMM_NOTE, SNT__IMM_NOTED | stream->note);
+	unsigned cost = cost_of(stream, imm);
+
+	if (stream->note == stream->note_sent || stream->wrs >= stream->wr_limit ||
+	    !snt__outflow_may_note(&stream->out, cost))
+		return false;
+	stream->note_sent = stream->note;
+	add_imm(stream, batch, imm, false);
+	stream->out.note_end = stream->out.spent;
+	return true;
+}
+
 /* After all data. */
 static bool add_end(struct snt_stream *stream, struct batch *batch)
 {
@@ -272,10 +286,18 @@ void snt__stream_pump(struct snt_stream *stream)
 		if (batch.count < BATCH)
 			add_credit(stream, &batch);
 		if (batch.count < BATCH)
+			add_note(stream, &batch);
+		if (batch.count < BATCH)
 			add_end(stream, &batch);
 		if (!batch.count)
 			return;
 	} while (post_batch(stream, &batch) && batch.count == BATCH);
+}
+
+void snt__stream_note(struct snt_stream *stream, uint32_t number)
+{
+	stream->note = number;
+	snt__stream_pump(stream);
 }
 
 /* Registered sends that are complete, in the order in which they were sent. */
@@ -355,8 +377,7 @@ int snt__stream_refuse(const struct snt_stream *stream)
 	return 0;
 }
 
-/* Whole messages are sent as soon as they are staged, so that the peer can begin. */
-static size_t stage_bytes(struct snt_stream *stream, const uint8_t *from, size_t length)
+size_t snt__stream_stage(struct snt_stream *stream, const uint8_t *from, size_t length)
 {
 	uint64_t mask = stream->stage_size - 1;
 	size_t done = 0;
@@ -401,7 +422,8 @@ ssize_t snt_stream_write(struct snt_stream *stream, const void *buffer, size_t l
 		return ret;
 	if (length > SSIZE_MAX)
 		return snt__fail(EINVAL, "%zu bytes are too many for one call", length);
-	return written_or_again(stream, stage_bytes(stream, buffer, length), length);
+	return written_or_again(stream, snt__stream_stage(stream, buffer, length),
+				length);
 }
 
 ssize_t snt_stream_writev(struct snt_stream *stream, const struct iovec *iov, int count)
@@ -419,7 +441,8 @@ ssize_t snt_stream_writev(struct snt_stream *stream, const struct iovec *iov, in
 	if (count < 0)
 		return snt__fail(EINVAL, "buffer count %d is out of range", count);
 	for (int i = 0; i < count; i++) {
-		size_t part = stage_bytes(stream, iov[i].iov_base, iov[i].iov_len);
+		size_t part =
+			snt__stream_stage(stream, iov[i].iov_base, iov[i].iov_len);
 
 		done += part;
 		if (part < iov[i].iov_len)

@@ -47,6 +47,20 @@ struct snt__send_batch {
 	bool ends : 1; /* it ends the stream's own half */
 };
 
+/* The stream's user, if that is a part of the library and not the program. */
+struct snt__stream_user {
+	/* The peer's user has noted a number; the peer shuts down. NULL, or what is wrong
+	 * with that. */
+	const char *(*noted)(struct snt_stream *stream, uint32_t number);
+	const char *(*peer_shut)(struct snt_stream *stream);
+	/* Reports what has become true; from inside the loop. May destroy the stream. */
+	void (*tell)(struct snt_stream *stream);
+	/* The stream is over: no device uses memory of its user any more. */
+	void (*ended)(struct snt_stream *stream);
+	/* The last call. */
+	void (*freed)(struct snt_stream *stream);
+};
+
 /* On the stack of the thread that waits. */
 struct snt__stream_waiter {
 	struct snt__stream_waiter *next;
@@ -125,6 +139,9 @@ struct snt_stream {
 	struct snt_stream_send *send_done; /* to be reported */
 	struct snt_stream_send **send_done_end;
 
+	/* For the peer's user. */
+	uint32_t note, note_sent;
+
 	uint8_t wants;	/* SNT_STREAM_* events to be reported; OPEN and OVER once */
 	uint8_t phase;	/* enum snt__stream_phase; changed by snt__stream_enter() */
 	uint8_t half;	/* enum snt__stream_half */
@@ -146,6 +163,8 @@ struct snt_stream {
 	struct snt__stream_waiter *waiter;
 	void (*ready)(void *arg, struct snt_stream *stream, unsigned events);
 	void *arg;
+	const struct snt__stream_user *user; /* NULL: the program */
+	void *user_arg;
 	struct snt_stream_info count; /* counters, and lanes */
 	uint8_t peer_data_length;
 	uint8_t peer_data[SNT_STREAM_DATA_MAX];
@@ -235,7 +254,13 @@ void snt__stream_listener_forget(struct snt_stream *stream);
 
 /* send.c: posts everything that can be posted. */
 void snt__stream_pump(struct snt_stream *stream);
+/* send.c: copies bytes to the stage, as many as there is room for. Whole messages are sent at
+ * once, so that the peer can begin. */
+size_t snt__stream_stage(struct snt_stream *stream, const uint8_t *from, size_t length);
 void snt__stream_sent(struct snt_op *op, const struct snt_wc *wc);
+/* send.c: tells the peer's user a number, of at most SNT__IMM_NUMBER; of several that have not
+ * been sent yet, only the last. */
+void snt__stream_note(struct snt_stream *stream, uint32_t number);
 /* send.c: drops registered sends that will not be sent any more. */
 void snt__stream_drop_sends(struct snt_stream *stream);
 
