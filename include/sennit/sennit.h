@@ -5,6 +5,7 @@
 /* All of sennit. Each header stands alone as well and is its own manual. */
 #include <sennit/api.h>
 #include <sennit/card.h>
+#include <sennit/channel.h>
 #include <sennit/conn.h>
 #include <sennit/control.h>
 #include <sennit/cq.h>

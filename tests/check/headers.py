@@ -164,6 +164,7 @@ EXAMPLES = {
     "conn.h": "struct snt_loop *loop, struct snt_cq *cq, bool serves, "
               "void (*use)(struct snt_qp *qp)",
     "loop.h": "struct snt_ctx *ctx, int epoll, void (*use)(struct snt_loop *loop)",
+    "channel.h": "struct snt_loop *loop, bool serves",
     "stream.h": "struct snt_loop *loop, bool serves",
 }
 EXAMPLE_PROGRAM = """#include <stdbool.h>
