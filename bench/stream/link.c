@@ -234,7 +234,12 @@ static const struct link_table stream_table = { stream_read, stream_write,
 						stream_try_read, stream_try_write,
 						stream_flush };
 
-static const struct snt_stream_opts defaults = { .size = sizeof(defaults), .lanes = 1 };
+static struct snt_stream_opts defaults = { .size = sizeof(defaults), .lanes = 1 };
+
+void stream_sizes(uint64_t size)
+{
+	defaults.recv_size = defaults.send_size = size;
+}
 
 void stream_listen(struct link *link, int control)
 {

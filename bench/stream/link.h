@@ -38,6 +38,8 @@ void tcp_listen(struct link *link, int control);
 void tcp_connect(struct link *link, int control);
 void stream_listen(struct link *link, int control);
 void stream_connect(struct link *link, int control);
+/* The rings of streams to come. */
+void stream_sizes(uint64_t size);
 
 void link_read_all(struct link *link, void *buffer, size_t length, bool spins);
 void link_write_all(struct link *link, const void *buffer, size_t length, bool spins);
