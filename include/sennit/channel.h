@@ -79,7 +79,8 @@ struct snt_channel;
 
 /* States of a channel, and events that report them. */
 enum snt_channel_events {
-	SNT_CHANNEL_OPEN = 1 << 0,     /* connected */
+	/* Connected; not reported where the stream was, as one from a listener. */
+	SNT_CHANNEL_OPEN = 1 << 0,
 	SNT_CHANNEL_READABLE = 1 << 1, /* a message, the end, or an error */
 	SNT_CHANNEL_WRITABLE =
 		1 << 2, /* room for the message refused last, or an error */
@@ -219,8 +220,8 @@ struct snt_fetch {
 	/* The memory is the program's again, and so is this structure. */
 	void (*done)(struct snt_fetch *fetch);
 	void *arg;
-	int32_t result;	 /* 0: all of it is in the memory; else the error */
-	uint32_t device; /* reserved */
+	int32_t result; /* 0: all of it is in the memory; else the error */
+	uint32_t reserved_32;
 	uint64_t length; /* of the message; set by the call */
 	/* The library's. */
 	uint64_t remote_addr, asked, arrived, dropped;

@@ -122,6 +122,10 @@ int snt__chan_look(struct snt_channel *channel)
 
 		if (snt__inflow_unread(&channel->stream->in) < bytes_needed(channel))
 			return find_nothing(channel);
+		/* Nothing can be consumed: the stream is the parent's. */
+		if (__builtin_expect(snt__loop_forked(channel->stream->conn_loop->loop),
+				     0))
+			return -EAGAIN;
 		fault = channel->look == SNT__LOOK_BODY ? take_body(channel)
 							: take_record_header(channel);
 		if (__builtin_expect(fault != NULL, 0))

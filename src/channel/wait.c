@@ -25,8 +25,10 @@ static int wait_shielded(struct snt_channel *channel, unsigned events,
 {
 	struct snt_stream *stream = channel->stream;
 	const struct awaited awaited = { channel, events | SNT_CHANNEL_OVER };
-	int ret = 0;
+	int ret = snt__stream_check_process(stream);
 
+	if (ret)
+		return ret;
 	if (!has_found(&awaited))
 		ret = snt__conn_loop_wait(stream->conn_loop, &channel->waiters,
 					  has_found, &awaited, timeout_ns);

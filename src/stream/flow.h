@@ -135,6 +135,12 @@ static inline bool snt__outflow_may_note(const struct snt__outflow *out, unsigne
 /* The same without bytes. */
 void snt__outflow_spend_other(struct snt__outflow *out, unsigned cost);
 
+/* What was spent last is a note's. */
+static inline void snt__outflow_noted(struct snt__outflow *out)
+{
+	out->note_end = out->spent;
+}
+
 /* A CREDIT has arrived. NULL, or what is wrong with it. */
 const char *snt__outflow_credit(struct snt__outflow *out, uint32_t imm);
 

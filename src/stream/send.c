@@ -110,7 +110,7 @@ static bool add_note(struct snt_stream *stream, struct batch *batch)
 		return false;
 	stream->note_sent = stream->note;
 	add_imm(stream, batch, imm, false);
-	stream->out.note_end = stream->out.spent;
+	snt__outflow_noted(&stream->out);
 	return true;
 }
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* How channels end, and what becomes of offers and fetches then. */
+#include <sys/wait.h>
+
 #include "kit.h"
 
 static void until_over(unsigned end, int status)
@@ -202,6 +204,97 @@ static void peer_vanishes(void **state)
 	kit_channels_close();
 }
 
+static void waits_time_out_on(const struct kit_way *way)
+{
+	const int64_t short_ns = kit_real() ? 1000000 : 0;
+	struct snt_channel *channel;
+	char bytes[8] = { 0 };
+
+	kit_channels_open(way, NULL);
+	channel = kit_channel[0];
+	kit_until(kit_has(0, SNT_CHANNEL_OPEN));
+	assert_int_equal(snt_channel_recv_wait(channel, bytes, 8, short_ns), -ETIME);
+	assert_int_equal(snt_channel_wait(channel, SNT_CHANNEL_READABLE, short_ns),
+			 -ETIME);
+	assert_int_equal(snt_channel_wait(channel, 0, 0), -ETIME);
+	assert_int_equal(snt_channel_wait(channel,
+					  SNT_CHANNEL_OPEN | SNT_CHANNEL_FETCHED, 0),
+			 SNT_CHANNEL_OPEN | SNT_CHANNEL_FETCHED);
+	while (!snt_channel_send(channel, bytes, 8))
+		;
+	assert_int_equal(snt_channel_send_wait(channel, bytes,
+					       kit_channel_info(0).send_max, 0),
+			 -ETIME);
+	kit_until(kit_has(1, SNT_CHANNEL_READABLE));
+	assert_int_equal(snt_channel_recv_wait(kit_channel[1], bytes, 8, 0), 8);
+	kit_channels_close();
+}
+KIT_EACH_WAY(waits_time_out)
+
+static int result_inside;
+
+static void wait_inside(void *arg, struct snt_channel *channel, unsigned events)
+{
+	char bytes[8];
+
+	(void)arg;
+	(void)events;
+	snt_channel_recv(channel, bytes, 8);
+	result_inside = (int)snt_channel_recv_wait(channel, bytes, 8, -1);
+}
+
+static void waits_inside_on(const struct kit_way *way)
+{
+	result_inside = 0;
+	kit_channel_opts[1].ready = wait_inside;
+	kit_channels_open(way, NULL);
+	assert_success(kit_send(0, 1, 8));
+	kit_until(result_inside);
+	assert_int_equal(result_inside, -EBUSY);
+	kit_channels_finish();
+}
+KIT_EACH_WAY(waits_inside)
+
+static int use_channels_in_a_child(void)
+{
+	struct snt_channel *channel = kit_channel[0];
+	struct snt_channel_message message;
+	struct kit_offer offer;
+	struct kit_fetch fetch;
+	char bytes[8];
+
+	return snt_channel_send(channel, bytes, 8) != -ECHILD ||
+	       kit_offer(0, &offer, 0, 0, 8) != -ECHILD ||
+	       snt_channel_peek(kit_channel[1], &message) != -ECHILD ||
+	       snt_channel_recv(kit_channel[1], bytes, 8) != -ECHILD ||
+	       snt_channel_drop(kit_channel[1]) != -ECHILD ||
+	       kit_fetch(1, &fetch, 0, 8) != -ECHILD ||
+	       snt_channel_flush(channel) != -ECHILD ||
+	       snt_channel_shutdown(channel) != -ECHILD ||
+	       snt_channel_abort(channel, NULL) != -ECHILD ||
+	       snt_channel_close(channel, 0) != -ECHILD ||
+	       snt_channel_destroy(channel) != -ECHILD ||
+	       snt_channel_wait(channel, SNT_CHANNEL_READABLE, 0) != -ECHILD;
+}
+
+static void in_a_child_on(const struct kit_way *way)
+{
+	int status;
+	pid_t child;
+
+	kit_channels_open(way, NULL);
+	assert_success(kit_send(0, 1, 100));
+	kit_until(kit_has(1, SNT_CHANNEL_READABLE));
+	child = fork();
+	if (!child)
+		_exit(use_channels_in_a_child());
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	kit_expect(1, 1, 100);
+	kit_channels_finish();
+}
+KIT_EACH_WAY(in_a_child)
+
 static void used_streams(void **state)
 {
 	struct snt_channel *channel;
@@ -226,6 +319,9 @@ int main(void)
 		cmocka_unit_test(error_after_messages),
 		cmocka_unit_test(destroyed_inside),
 		cmocka_unit_test(peer_vanishes),
+		cmocka_unit_test(waits_time_out),
+		cmocka_unit_test(waits_inside),
+		cmocka_unit_test(in_a_child),
 		cmocka_unit_test(used_streams),
 	};
 

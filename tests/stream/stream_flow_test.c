@@ -35,6 +35,40 @@ static void words(void **state)
 	assert_int_not_equal(snt__inflow_tell(&in), 0);
 }
 
+/* One note at a time, however many receives are left, and each is reported at once: credits
+ * always find room. */
+static void notes(void **state)
+{
+	struct snt__inflow in;
+	struct snt__outflow out;
+
+	(void)state;
+	snt__inflow_init(&in, 1 << 20, 100);
+	snt__outflow_init(&out, 1 << 20, 100);
+	for (unsigned i = 0; i < 1000; i++) {
+		snt__outflow_spend(&out, 100, 1);
+		assert_true(snt__outflow_may_note(&out, 2));
+		snt__outflow_spend_other(&out, 2);
+		snt__outflow_noted(&out);
+		assert_false(snt__outflow_may_note(&out, 1));
+		assert_true(snt__outflow_may_tell(&out, 2));
+		assert_null(snt__inflow_arrive(&in, 100, 1));
+		snt__inflow_replace(&in, 1, 1);
+		in.consumed += 100;
+		/* What is before it is not enough. */
+		assert_null(snt__outflow_credit(&out, snt__inflow_tell(&in)));
+		assert_false(snt__outflow_may_note(&out, 1));
+		assert_false(snt__inflow_due(&in));
+		assert_null(snt__inflow_arrive(&in, 0, 2));
+		in.owes = true;
+		snt__inflow_replace(&in, 2, 0);
+		assert_true(snt__inflow_due(&in));
+		assert_true(snt__inflow_worth(&in));
+		assert_null(snt__outflow_credit(&out, snt__inflow_tell(&in)));
+		assert_false(snt__inflow_due(&in));
+	}
+}
+
 /* Counters that wrap on the wire go on here, for every size of a ring. */
 static void no_end_of_counting(void **state)
 {
@@ -224,9 +258,8 @@ static void by_chance(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(words),
-		cmocka_unit_test(no_end_of_counting),
-		cmocka_unit_test(lies),
+		cmocka_unit_test(words),     cmocka_unit_test(no_end_of_counting),
+		cmocka_unit_test(lies),	     cmocka_unit_test(notes),
 		cmocka_unit_test(by_chance),
 	};
 
