@@ -231,6 +231,37 @@ static void waits_time_out_on(const struct kit_way *way)
 }
 KIT_EACH_WAY(waits_time_out)
 
+/* At every step of connecting and of the first messages. */
+static void destroyed_anywhere(void **state)
+{
+	bool received = false;
+
+	(void)state;
+	for (unsigned steps = 0; steps < 400 && !received;
+	     steps += kit_real() ? 23 : 1) {
+		struct snt_channel *channel[2] = { NULL, NULL };
+
+		kit_open_world(NULL);
+		assert_null(world_connect(&world));
+		assert_success(snt_channel_create(kit_end(0), NULL, &channel[0]));
+		for (unsigned i = 0; i < steps; i++) {
+			world_step(&world, world_now(&world) + WORLD_MS);
+			snt_channel_send(channel[0], "x", 1);
+			if (kit_end(1) && !channel[1])
+				assert_success(snt_channel_create(kit_end(1), NULL,
+								  &channel[1]));
+		}
+		received = channel[1] && !snt__chan_look(channel[1]);
+		assert_success(snt_channel_destroy(channel[steps % 2]));
+		assert_success(snt_channel_destroy(channel[!(steps % 2)]));
+		kit_end(0) = NULL;
+		if (channel[1])
+			kit_end(1) = NULL;
+		kit_close_after_lie();
+	}
+	assert_true(received || kit_real());
+}
+
 static int result_inside;
 
 static void wait_inside(void *arg, struct snt_channel *channel, unsigned events)
@@ -320,6 +351,7 @@ int main(void)
 		cmocka_unit_test(destroyed_inside),
 		cmocka_unit_test(peer_vanishes),
 		cmocka_unit_test(waits_time_out),
+		cmocka_unit_test(destroyed_anywhere),
 		cmocka_unit_test(waits_inside),
 		cmocka_unit_test(in_a_child),
 		cmocka_unit_test(used_streams),

@@ -25,10 +25,10 @@ USER = 64321  # without a name, a group or files
 PATH = "/usr/local/bin:/usr/bin:/bin"
 AT_ONCE = 2  # beside other tests
 IN_MEMORY = re.compile(
-    r"(soft|scripted|qp|op|cm|card)_.+|vqp.*|stream-(data|end|many|peer|flow|fault)|"
+    r"(soft|scripted|qp|op|cm|card)_.+|vqp.*|stream-(data|end|many|peer|flow|fault)|channel-(data|end|peer)|"
     r"conn-(trap|fault)|(loop|conformance)-(.+-)?(sim|scripted)|conformance-soft|sim|fabric")
 # Others look at LD_PRELOAD, or at rights.
-SMALL = re.compile(r"(udp|shm|stream|conn|loop|example)-?.*")
+SMALL = re.compile(r"(udp|shm|stream|channel|conn|loop|example)-?.*")
 MULTIPLIER = float(os.environ.get("SNT_TIMEOUT_MULTIPLIER", 1))
 
 
