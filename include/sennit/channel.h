@@ -290,7 +290,9 @@ SNT_API int snt_channel_shutdown(struct snt_channel *channel);
  * snt_channel_close - end a channel gracefully, and free it
  * @timeout_ns: negative: for ever; 0: do not wait
  *
- * As snt_stream_close(): shuts down, waits for the peer to do so, too, and destroys.
+ * As snt_stream_close(): shuts down, waits for the peer to do so, too, and destroys. It
+ * does not wait while there are messages to receive: the peer would not end before its
+ * offers are fetched or dropped.
  *
  * Returns: 0: the channel no longer exists; -ECANCELED if it was destroyed meanwhile; with
  * the channel still there, -ETIME on timeout, -ENODATA if there are messages to receive,

@@ -44,6 +44,33 @@ static int end_result(struct snt_channel *channel)
 	return 0;
 }
 
+/* Until the stream is over; or why it is not. A peer whose offers are not fetched does not
+ * end, so that what is there to be received is reported at once. */
+static int await_end(struct snt_channel *channel, int64_t timeout_ns)
+{
+	struct snt_stream *stream = channel->stream;
+	uint64_t begin = timeout_ns > 0 ? snt_loop_now(stream->conn_loop->loop) : 0;
+
+	while (!snt__stream_is_over(stream)) {
+		int64_t left =
+			snt__conn_loop_left(stream->conn_loop, timeout_ns, begin);
+		int look = snt__chan_look(channel), ret;
+
+		if (!look)
+			return snt__fail(ENODATA, "there are messages to receive");
+		if (!left)
+			return snt__fail(ETIME,
+					 "timed out: the channel has not ended yet");
+		ret = snt_channel_wait(channel,
+				       look == -EAGAIN ? SNT_CHANNEL_READABLE : 0,
+				       left);
+		/* With -ECANCELED it may be gone. */
+		if (ret == -ECANCELED || (ret < 0 && !snt__stream_is_over(stream)))
+			return ret;
+	}
+	return 0;
+}
+
 static int close_channel_shielded(struct snt_channel *channel, int64_t timeout_ns)
 {
 	struct snt_stream *stream = channel->stream;
@@ -53,15 +80,9 @@ static int close_channel_shielded(struct snt_channel *channel, int64_t timeout_n
 		return ret;
 	if (!snt__stream_has_failed(stream) && !channel->shut)
 		snt_channel_shutdown(channel);
-	if (!snt__stream_is_over(stream) && timeout_ns)
-		ret = snt_channel_wait(channel, SNT_CHANNEL_OVER, timeout_ns);
-	if (ret == -ECANCELED || ret == -ETIME || ret == -EBUSY)
-		return ret;
-	if (!snt__stream_is_over(stream))
-		return ret < 0 ? ret
-			       : snt__fail(ETIME,
-					   "timed out: the channel has not ended yet");
-	ret = end_result(channel);
+	ret = await_end(channel, timeout_ns);
+	if (!ret)
+		ret = end_result(channel);
 	return ret ? ret : snt_channel_destroy(channel);
 }
 

@@ -54,7 +54,7 @@ static void close_takes_two_on(const struct kit_way *way)
 	assert_success(kit_send(0, 1, 100));
 	assert_int_equal(snt_channel_close(kit_channel[0], 0), -ETIME);
 	kit_until(kit_has(1, SNT_CHANNEL_READABLE));
-	assert_int_equal(snt_channel_close(kit_channel[1], 0), -ETIME);
+	assert_int_equal(snt_channel_close(kit_channel[1], 0), -ENODATA);
 	until_over(0, 0);
 	until_over(1, 0);
 	assert_int_equal(snt_channel_close(kit_channel[1], 0), -ENODATA);
@@ -67,6 +67,27 @@ static void close_takes_two_on(const struct kit_way *way)
 	kit_channels_close();
 }
 KIT_EACH_WAY(close_takes_two)
+
+/* The peer does not end before its offer is fetched: closing tells so, and does not wait
+ * for that. */
+static void closed_before_fetching_on(const struct kit_way *way)
+{
+	struct kit_offer offer;
+
+	kit_channels_open(way, NULL);
+	assert_success(kit_offer(0, &offer, 1, 0, 100));
+	assert_success(snt_channel_shutdown(kit_channel[0]));
+	kit_until(kit_has(1, SNT_CHANNEL_READABLE));
+	assert_int_equal(snt_channel_close(kit_channel[1], -1), -ENODATA);
+	assert_success(snt_channel_drop(kit_channel[1]));
+	until_over(0, 0);
+	until_over(1, 0);
+	assert_success(snt_channel_close(kit_channel[1], 0));
+	kit_channel[1] = NULL;
+	kit_end(1) = NULL;
+	kit_channels_close();
+}
+KIT_EACH_WAY(closed_before_fetching)
 
 /* In the middle of a fetch: both ends get their memory back, with the reason. */
 static void aborted_fetch_on(const struct kit_way *way)
@@ -345,6 +366,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(shutdown_waits),
 		cmocka_unit_test(close_takes_two),
+		cmocka_unit_test(closed_before_fetching),
 		cmocka_unit_test(aborted_fetch),
 		cmocka_unit_test(destroyed_with_offers),
 		cmocka_unit_test(error_after_messages),
