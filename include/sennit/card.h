@@ -41,7 +41,8 @@
 extern "C" {
 #endif
 
-#define SNT_CARD_VERSION 1
+#define SNT_CARD_VERSION	  1
+#define SNT_CARD_VERSION_FAILOVER 2 /* of QPs with SNT_QP_FAILOVER only */
 
 struct snt_card_device {
 	uint8_t gid[16];
@@ -58,7 +59,8 @@ struct snt_card_lane {
 };
 
 struct snt_card {
-	uint32_t version;
+	uint32_t
+		version; /* SNT_CARD_VERSION, or with failover SNT_CARD_VERSION_FAILOVER */
 	uint32_t qp_num;     /* the virtual QP's, for messages */
 	uint64_t generation; /* random; new when the QP was made or reset */
 	uint32_t epoch;	     /* number of resets so far */
@@ -148,7 +150,8 @@ SNT_API int snt_card_from_json(const char *text, size_t length,
 /**
  * snt_qp_card - get the card of a virtual QP
  *
- * Returns: 0; -EOPNOTSUPP if a device of the context has no control table, since its
+ * Returns: 0; -EISCONN for a QP with SNT_QP_FAILOVER that is connected, since its lanes
+ * may have changed; -EOPNOTSUPP if a device of the context has no control table, since its
  * address is then unknown. The program makes the card of such an end itself, which is
  * simple if both ends have the same options and number of devices: it is the peer's
  * card with these members replaced

@@ -61,9 +61,12 @@ enum snt_opcode {
 	SNT_OP_CLOSED,
 	SNT_OP_BIND,	   /* of a memory window (mw.h) */
 	SNT_OP_INVALIDATE, /* the same */
+	/* Belongs to no WR, and its wr_id is 0: the state of a QP with failover has
+	 * changed, and its peer is to be told (failover.h). On snt_qp_opts.cq. */
+	SNT_OP_RECEIPT,
 };
 
-/* Numbered as verbs number ibv_wc_status. */
+/* Numbered as verbs number ibv_wc_status, up to 63. */
 enum snt_status {
 	SNT_WC_SUCCESS = 0,
 	SNT_WC_LOC_LEN_ERR = 1,
@@ -80,6 +83,9 @@ enum snt_status {
 	SNT_WC_RNR_RETRY_EXC_ERR = 13,
 	SNT_WC_FATAL_ERR = 19,
 	SNT_WC_GENERAL_ERR = 21,
+	/* Of sennit's own: the WR may have taken effect, but will not any more. Only of
+	 * QPs with failover; qp.h says of which WRs. */
+	SNT_WC_INDETERMINATE = 64,
 };
 
 enum snt_wc_flags {

@@ -96,6 +96,37 @@
  * lost, the fragment has landed, so the peer may be notified of a message that failed
  * at the sender; the whole QP then fails as well.
  *
+ * Failover. With SNT_QP_FAILOVER at both ends, a lane that fails does not fail WRs. The QP
+ * is suspended: both ends stop all lanes, make certain that nothing which is under way can
+ * take effect any more, tell each other what they received, and go on with the lanes that
+ * work. WRs that are not known to have arrived are sent again. failover.h has the calls.
+ * While suspended a QP accepts WRs and receives as usual; they wait. The contract then says:
+ *
+ * - SEND and WRITE_IMM are received exactly once, in order. Before a WRITE_IMM is reported
+ *   at the peer its bytes may be written more than once, always the same bytes; the same
+ *   holds for every WRITE until it retires or a later SEND or WRITE_IMM is reported at
+ *   the peer. A peer that reuses memory when it is notified never finds it written again. One
+ *   that watches memory instead may: then use SNT_QP_STRICT, with which a plain WRITE that
+ *   is in doubt fails with SNT_WC_INDETERMINATE.
+ * - A READ may read more than once; it succeeds when all its bytes are there.
+ * - An atomic is never sent twice. If it is in doubt it fails with SNT_WC_INDETERMINATE:
+ *   it may have been executed, but will not be any more, and its result is lost. Read the
+ *   word to find out. Atomics stay on the device of the peer that data lane 0 leads to, since
+ *   those of different devices are not atomic with each other; without a lane to it they
+ *   fail, flushed, without having been executed.
+ * - A WR that fails by its own fault (a local or remote access error, a receive that is too
+ *   short or missing) fails as it would without failover, and is not sent again.
+ * - Ordering points behind a WR that failed or is in doubt are flushed, as contract 3 says.
+ * - A device must be able to release what it was given: one that crashed, so that its
+ *   flushes never come, leaves the QP suspended. Close it then.
+ * - When the QP is closed or breaks while it is suspended, WRs that are in doubt end as
+ *   flushed: they may have taken effect.
+ *
+ * It needs SPRAY, a control table of every device, and CQs that are polled (no ops);
+ * SNT_QP_PASS_THROUGH, SNT_QP_NOTIFY_LENGTH and adopted QPs are refused with it. CQs must
+ * have room for recv_depth receives of every data lane, as any of them may come to take the
+ * messages.
+ *
  * Thread: loop, or the owner of a CQ without one, for every call here.
  */
 
@@ -155,6 +186,13 @@ enum snt_qp_flags {
 	 * needs no flag; with an inline_max below 8 it registers memory, too, when it
 	 * connects. */
 	SNT_QP_NOTIFY_LENGTH = 1 << 1,
+	/* Failed lanes are survived; see above. On if both ends ask for it: with a peer
+	 * that does not, it is off (snt_qp_info.failover). A library without failover
+	 * refuses the card of a QP that asks for it. */
+	SNT_QP_FAILOVER = 1 << 2,
+	/* With SNT_QP_FAILOVER: a plain WRITE that is not known to have arrived is not sent
+	 * again, but fails with SNT_WC_INDETERMINATE. Each end decides for its own WRs. */
+	SNT_QP_STRICT = 1 << 3,
 };
 
 struct snt_qp_opts {
@@ -404,6 +442,7 @@ enum snt_qp_state {
 	SNT_QP_BROKEN, /* no lane left, or the remaining ones cannot keep the contract */
 	SNT_QP_CLOSING,
 	SNT_QP_CLOSED,
+	SNT_QP_SUSPENDED, /* connected, between two lives of its lanes (failover.h) */
 };
 
 /* What ended a lane or a QP: the first error that was not a flush. */
@@ -412,6 +451,7 @@ enum snt_cause {
 	SNT_CAUSE_STATUS,  /* a completion, of a send or a receive, had an error */
 	SNT_CAUSE_REFUSED, /* the device refused a valid post */
 	SNT_CAUSE_PEER,	   /* the peer violated the scheme's protocol */
+	SNT_CAUSE_ENDED,   /* the peer gave up a QP with failover */
 };
 
 struct snt_qp_info {
@@ -451,6 +491,14 @@ struct snt_qp_info {
 	uint32_t cause_lane;
 	uint32_t cause_device;
 	uint32_t express_max; /* bytes, while connected; 0: none */
+	/* Of failover (failover.h). */
+	int32_t failover;  /* both ends asked for it */
+	uint32_t life;	   /* of its lanes, from 1 */
+	uint32_t suspends; /* how often lanes were stopped since the QP was made */
+	uint64_t resent_fragments;
+	uint64_t resent_bytes;
+	uint64_t indeterminate; /* WRs that ended SNT_WC_INDETERMINATE */
+	uint64_t suspended_ns;	/* in all */
 };
 
 /**
@@ -497,6 +545,11 @@ struct snt_lane_info {
 		out_of_order; /* requests that came too early, so that one is missing */
 	uint64_t round_trip_ns; /* mean of late; 0: not measured yet */
 	uint32_t window;	/* bytes that may be in flight */
+	/* Of failover. */
+	uint32_t lives;		   /* since the QP was made */
+	enum snt_cause last_cause; /* of the end of the last life */
+	uint32_t last_status;
+	int32_t left_out; /* until snt_qp_suspend() */
 };
 
 /**

@@ -13,6 +13,7 @@
 #include <sennit/device.h>
 #include <sennit/endpoint.h>
 #include <sennit/err.h>
+#include <sennit/failover.h>
 #include <sennit/fault.h>
 #include <sennit/loop.h>
 #include <sennit/mem.h>

@@ -10,15 +10,22 @@
 #include <string.h>
 
 #include "util/err.h"
+#include "vqp/failover_state.h"
 #include "vqp/failure.h"
 #include "vqp/marker.h"
 #include "vqp/qp.h"
 #include "vqp/ring.h"
 #include "vqp/send.h"
 
+/* In an earlier life of the lanes: it may have taken effect. */
+static bool was_cut(const struct snt_qp *qp, uint32_t position)
+{
+	return qp->phase && snt__before(position, qp->failover->cut_end);
+}
+
 static bool waits_for_lanes(struct snt_qp *qp, uint32_t position)
 {
-	return position - qp->next < qp->tail - qp->next &&
+	return position - qp->next < qp->tail - qp->next && !was_cut(qp, position) &&
 	       !(position == qp->next && snt__qp_slot(qp, position)->sent);
 }
 
@@ -29,7 +36,8 @@ static bool waits_for_notify_lanes(struct snt_qp *qp, uint32_t position)
 	const struct snt__slot *slot = snt__qp_slot(qp, position);
 
 	return position - qp->ordered < qp->next - qp->ordered &&
-	       (slot->flags & express) == express && !slot->status;
+	       !was_cut(qp, position) && (slot->flags & express) == express &&
+	       !slot->status;
 }
 
 bool snt__qp_cancel_waiting(struct snt_qp *qp, uint32_t position)

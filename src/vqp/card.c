@@ -3,7 +3,7 @@
  * Cards as bytes, and the rules that every card has to pass. All numbers
  * big-endian:
  *
- *	0  u8   version, 1
+ *	0  u8   version: 2 with SNT_QP_FAILOVER, else 1
  *	1  u8   scheme, SNT_SCHEME_SPRAY or SNT_SCHEME_DQPLB
  *	2  u8   flags, SNT_QP_* bits
  *	3  u8   read depth
@@ -59,7 +59,7 @@
 #define BITS_24	    0xffffff
 #define DEPTH_MAX   65536
 #define WINDOW_MAX  (UINT32_C(1) << 23)
-#define FLAGS_KNOWN (SNT_QP_PASS_THROUGH | SNT_QP_NOTIFY_LENGTH)
+#define FLAGS_KNOWN (SNT_QP_PASS_THROUGH | SNT_QP_NOTIFY_LENGTH | SNT_QP_FAILOVER)
 #define SLOT_SIZE   8
 #define SLOTS_MAX   (2 * DEPTH_MAX) /* the next power of two */
 
@@ -103,11 +103,22 @@ static int check_counts(const struct snt_card *card)
 	return ret;
 }
 
+static bool is_version_known(uint32_t version)
+{
+	return version == SNT_CARD_VERSION || version == SNT_CARD_VERSION_FAILOVER;
+}
+
 static int check_identity(const struct snt_card *card)
 {
-	if (card->version != SNT_CARD_VERSION)
-		return snt__fail(EINVAL, "version is %" PRIu32 ", not %d",
-				 card->version, SNT_CARD_VERSION);
+	if (!is_version_known(card->version))
+		return snt__fail(EINVAL, "version is %" PRIu32 ", not %d or %d",
+				 card->version, SNT_CARD_VERSION,
+				 SNT_CARD_VERSION_FAILOVER);
+	if ((card->version == SNT_CARD_VERSION_FAILOVER) !=
+	    !!(card->flags & SNT_QP_FAILOVER))
+		return snt__fail(EINVAL, "version is %" PRIu32 ", %s SNT_QP_FAILOVER",
+				 card->version,
+				 card->flags & SNT_QP_FAILOVER ? "with" : "without");
 	if (!card->generation)
 		return snt__fail(EINVAL, "generation is 0, which is not valid");
 	if (card->flags & ~FLAGS_KNOWN)
@@ -120,6 +131,11 @@ static int check_roles(const struct snt_card *card)
 {
 	bool passes = card->flags & SNT_QP_PASS_THROUGH;
 
+	if (card->flags & SNT_QP_FAILOVER &&
+	    (passes || card->flags & SNT_QP_NOTIFY_LENGTH ||
+	     card->scheme == SNT_SCHEME_DQPLB))
+		return snt__fail(EINVAL, "SNT_QP_FAILOVER is with flags or a scheme "
+					 "that it cannot have");
 	if (passes && card->lane_count > 1)
 		return snt__fail(EINVAL,
 				 "there are %" PRIu32
@@ -457,11 +473,12 @@ int snt_card_unpack(const void *buffer, size_t size, struct snt_card *card_out)
 	if (!size)
 		return snt__fail(EBADMSG, "packed card is empty");
 	take_header(&reader, &card);
-	if (card.version != SNT_CARD_VERSION)
+	if (!is_version_known(card.version))
 		return snt__fail(EPROTONOSUPPORT,
 				 "packed card has version %" PRIu32
-				 "; this library reads %d",
-				 card.version, SNT_CARD_VERSION);
+				 "; this library reads %d and %d",
+				 card.version, SNT_CARD_VERSION,
+				 SNT_CARD_VERSION_FAILOVER);
 	if (reader.cut_off)
 		return snt__fail(EBADMSG, "packed card is cut off after %zu bytes",
 				 size);

@@ -117,10 +117,11 @@ static const struct words gid_type_words = {
 };
 
 /* Bit i is word i. */
-static const char *const flag_words[] = { "pass_through", "notify_length" };
+static const char *const flag_words[] = { "pass_through", "notify_length", "failover" };
 
 _Static_assert(SNT_QP_PASS_THROUGH == 1 << 0, "the first word");
 _Static_assert(SNT_QP_NOTIFY_LENGTH == 1 << 1, "the second word");
+_Static_assert(SNT_QP_FAILOVER == 1 << 2, "the third word");
 
 static bool json_has_mailbox(const struct snt_card *card)
 {
@@ -546,11 +547,13 @@ static int read_card(const json_t *root, struct snt_card *card)
 	ret = read_number(root, "", &version_number, card);
 	if (ret)
 		return ret;
-	if (card->version != SNT_CARD_VERSION)
+	if (card->version != SNT_CARD_VERSION &&
+	    card->version != SNT_CARD_VERSION_FAILOVER)
 		return snt__fail(EPROTONOSUPPORT,
 				 "JSON card has version %" PRIu32
-				 "; this library reads %d",
-				 card->version, SNT_CARD_VERSION);
+				 "; this library reads %d and %d",
+				 card->version, SNT_CARD_VERSION,
+				 SNT_CARD_VERSION_FAILOVER);
 	ret = read_hex(root, "generation", &card->generation);
 	if (!ret)
 		ret = read_word(root, "", &scheme_words, &card->scheme);

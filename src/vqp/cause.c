@@ -36,6 +36,10 @@ static struct words describe_cause(const struct snt__cause *cause)
 		snprintf(words.text, sizeof(words.text),
 			 "the peer violated the protocol of the scheme");
 		break;
+	case SNT_CAUSE_ENDED:
+		snprintf(words.text, sizeof(words.text),
+			 "the peer has given up the connection");
+		break;
 	default:
 		snprintf(words.text, sizeof(words.text),
 			 "flushed, by an error that is not known (yet)");
@@ -50,7 +54,7 @@ void snt__cause_log_lane(const struct snt__lane *lane)
 	char ends[SNT__LANE_TEXT];
 
 	snt__log(&qp->ctx->log, SNT_LOG_WARN, "QP %u: lane %u (QP %u of %s) failed: %s",
-		 qp->num, lane->index, lane->qp->qp_num,
+		 qp->num, lane->index, lane->qp ? lane->qp->qp_num : 0,
 		 snt__lane_text(qp, lane->index, ends),
 		 describe_cause(&lane->cause).text);
 }
@@ -96,6 +100,8 @@ int snt__cause_error(const struct snt_qp *qp)
 		return -EIO;
 	case SNT_CAUSE_PEER:
 		return -EPROTO;
+	case SNT_CAUSE_ENDED:
+		return -ECONNRESET;
 	default:
 		return 0;
 	}
@@ -120,7 +126,7 @@ static void record_cause(struct snt__lane *lane, struct snt__cause cause)
 	if (!qp->cause.what)
 		qp->cause = cause;
 	/* Its flush was polled first. */
-	if (!lane->alive && lane->used && !qp->closing)
+	if (!lane->alive && lane->used && !qp->closing && !qp->phase)
 		snt__cause_log_lane(lane);
 }
 
@@ -137,6 +143,12 @@ void snt__cause_refused(struct snt__lane *lane, int err)
 	record_cause(lane, (struct snt__cause){ .what = SNT_CAUSE_REFUSED,
 						.status = SNT_WC_GENERAL_ERR,
 						.vendor_err = err });
+}
+
+void snt__cause_ended(struct snt__lane *lane)
+{
+	record_cause(lane, (struct snt__cause){ .what = SNT_CAUSE_ENDED,
+						.status = SNT_WC_GENERAL_ERR });
 }
 
 void snt__cause_peer(struct snt__lane *lane)

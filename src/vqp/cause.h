@@ -18,6 +18,7 @@ void snt__cause_completion(struct snt__lane *lane, unsigned status,
 			   uint32_t vendor_err);
 void snt__cause_refused(struct snt__lane *lane, int err); /* 0: not known */
 void snt__cause_peer(struct snt__lane *lane);
+void snt__cause_ended(struct snt__lane *lane); /* by the peer's receipt */
 
 /* "its first error was on lane 2 (mlx5_1 to 192.168.78.2): ...", of a QP that is broken. */
 #define SNT__CAUSE_TEXT 320

@@ -2,6 +2,7 @@
 #include "vqp/check.h"
 
 #include "util/minmax.h"
+#include "vqp/phase.h"
 
 const struct snt__rule snt__rules[] = {
 	[SNT_OP_WRITE] = { SNT__SHAPE_SPREAD, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE,
@@ -27,7 +28,10 @@ void snt__check_update(struct snt_qp *qp)
 
 	if (qp->pass_through && qp->message_max < max)
 		max = qp->message_max;
-	qp->simple_max = !qp->refusal && (qp->even || qp->pass_through) ? max : 0;
+	qp->simple_max = !qp->refusal && !snt__qp_is_suspended(qp) &&
+					 (qp->even || qp->pass_through)
+				 ? max
+				 : 0;
 }
 
 bool snt__check_rights(const struct snt_qp *qp, const struct snt_send_wr *wr,

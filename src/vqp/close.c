@@ -11,6 +11,7 @@
 
 #include "util/err.h"
 #include "vqp/cq.h"
+#include "vqp/fence.h"
 #include "vqp/lane_set.h"
 #include "vqp/marker.h"
 #include "vqp/ready_list.h"
@@ -44,7 +45,7 @@ static int end_connected_lane(struct snt_qp *qp, struct snt__lane *lane)
 {
 	int ret;
 
-	if (lane->ended || !lane->used)
+	if (lane->ended || !lane->used || snt__qp_is_between_lives(qp))
 		return 0;
 	end_receives(qp, lane);
 	ret = snt__lane_to_error(lane);
@@ -124,6 +125,7 @@ int snt__qp_close(struct snt_qp *qp, uint64_t wr_id)
 			snt__dqplb_break(qp);
 		snt__recv_flush(qp);
 		snt__qp_dispatch(qp);
+		snt__failover_end(qp);
 		snt__cq_ready(qp->recv_cq, &qp->recv_ready);
 	}
 	snt__cq_ready(qp->cq, &qp->send_ready);

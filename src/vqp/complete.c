@@ -13,9 +13,11 @@
 #include "vqp/balance.h"
 #include "vqp/cause.h"
 #include "vqp/failure.h"
+#include "vqp/fence.h"
 #include "vqp/marker.h"
 #include "vqp/ready_list.h"
 #include "vqp/recv.h"
+#include "vqp/recv_class.h"
 #include "vqp/refused_wr.h"
 #include "vqp/ring.h"
 #include "vqp/route.h"
@@ -114,13 +116,22 @@ static void retire_failed(struct snt_qp *qp, struct snt__lane *lane, unsigned st
 	retire_wrs(qp, lane, lane->retired + 1);
 }
 
+static void flush_sends(struct snt__lane *lane)
+{
+	while (lane->retired != lane->built)
+		retire_failed(lane->owner, lane, SNT_WC_FLUSHED, 0);
+}
+
 /* The end of a lane: the device has released everything that it was given. */
 static __attribute__((noinline)) bool take_send_marker(struct snt_qp *qp,
 						       struct snt__lane *lane,
 						       uint32_t marker)
 {
-	while (lane->retired != lane->built)
-		retire_failed(qp, lane, SNT_WC_FLUSHED, 0);
+	if (marker == SNT__MARKER_FENCE) {
+		snt__fence_take(lane, SNT__QUEUE_SEND);
+		return true;
+	}
+	flush_sends(lane);
 	snt__cq_ready(qp->cq, &qp->send_ready);
 	if (marker != SNT__MARKER_CLOSE)
 		return true;
@@ -141,6 +152,49 @@ static inline void count_completion(struct snt_qp *qp, struct snt__lane *lane)
 		qp->turn = lane;
 }
 
+/* Is it the WR itself, which would fail again? */
+static bool is_at_fault(unsigned status)
+{
+	switch (status) {
+	case SNT_WC_LOC_LEN_ERR:
+	case SNT_WC_LOC_QP_OP_ERR:
+	case SNT_WC_LOC_PROT_ERR:
+	case SNT_WC_MW_BIND_ERR:
+	case SNT_WC_LOC_ACCESS_ERR:
+	case SNT_WC_REM_INV_REQ_ERR:
+	case SNT_WC_REM_ACCESS_ERR:
+	case SNT_WC_REM_OP_ERR:
+	case SNT_WC_RNR_RETRY_EXC_ERR:
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* With failover: everything before the first error has succeeded, and the rest stays in the
+ * FIFO until it is settled (settle.h). */
+static __attribute__((noinline, cold)) void freeze_lane(struct snt_qp *qp,
+							struct snt__lane *lane,
+							const struct ibv_wc *wc)
+{
+	struct snt__lane_life *life = snt__lane_life(lane);
+	unsigned status = snt__status_of(wc);
+
+	if (life->frozen)
+		return;
+	life->frozen = true;
+	retire_wrs(qp, lane, snt__wr_id_sequence(wc->wr_id));
+	lane->errors++;
+	snt__cause_completion(lane, status, wc->vendor_err);
+	life->cause = lane->cause;
+	if (is_at_fault(status))
+		snt__qp_fail_slot(qp, oldest_run(lane)->slot, status, wc->vendor_err,
+				  lane->index);
+	else
+		life->failed |= status != SNT_WC_FLUSHED;
+	snt__failover_lane_failed(lane);
+}
+
 static bool take_send_cqe(struct snt_qp *qp, struct snt__lane *lane,
 			  const struct ibv_wc *wc)
 {
@@ -152,6 +206,8 @@ static bool take_send_cqe(struct snt_qp *qp, struct snt__lane *lane,
 	count_completion(qp, lane);
 	if (wc->status == IBV_WC_SUCCESS) {
 		retire_wrs(qp, lane, sequence + 1);
+	} else if (snt__qp_survives(qp)) {
+		freeze_lane(qp, lane, wc);
 	} else {
 		retire_wrs(qp, lane, sequence);
 		retire_failed(qp, lane, snt__status_of(wc), wc->vendor_err);
@@ -210,6 +266,10 @@ static __attribute__((noinline)) bool take_recv_marker(struct snt_qp *qp,
 						       struct snt__lane *lane,
 						       uint32_t marker)
 {
+	if (marker == SNT__MARKER_FENCE) {
+		snt__fence_take(lane, SNT__QUEUE_RECV);
+		return true;
+	}
 	snt__recv_end(qp, lane);
 	if (marker == SNT__MARKER_CLOSE)
 		snt__qp_count_marker(qp, &lane->recv_marker_due);
@@ -268,8 +328,9 @@ static inline void report_send(const struct snt_qp *qp, const struct snt__slot *
 static int report_closed(struct snt_qp *qp, struct snt_wc *wc)
 {
 	if (!qp->all_ended || qp->closed_reported || qp->markers ||
-	    !snt__refused_wr_is_settled(qp) || qp->head != qp->tail ||
-	    qp->data.head != qp->data.tail || qp->notify.head != qp->notify.tail)
+	    snt__fence_is_due(qp) || !snt__refused_wr_is_settled(qp) ||
+	    qp->head != qp->tail || qp->data.head != qp->data.tail ||
+	    qp->notify.head != qp->notify.tail)
 		return 0;
 	qp->closed_reported = true;
 	memset(wc, 0, sizeof(*wc));
@@ -283,7 +344,8 @@ static int report_closed(struct snt_qp *qp, struct snt_wc *wc)
 static __attribute__((noinline)) int report_end(struct snt_qp *qp, struct snt_wc *wc,
 						int max)
 {
-	int count = snt__refused_wr_report(qp, SNT__QUEUE_SEND, wc, max);
+	int count = qp->phase ? snt__failover_report(qp, wc, max)
+			      : snt__refused_wr_report(qp, SNT__QUEUE_SEND, wc, max);
 
 	return count < max && qp->closing ? count + report_closed(qp, &wc[count])
 					  : count;
@@ -316,9 +378,36 @@ static inline int report_done(struct snt_qp *qp, struct snt_wc *wc, int max)
 	return max - left;
 }
 
+static void flush_receives(struct snt__recv_ring *ring)
+{
+	for (uint32_t at = ring->head; at != ring->tail; at++) {
+		struct snt__recv *recv = &ring->recv[at & ring->mask];
+
+		if (!recv->pending)
+			continue;
+		recv->pending = 0;
+		snt__recv_fail(recv, SNT_WC_FLUSHED, 0, 0);
+	}
+}
+
+/* Broken or closed between two lives of its lanes. */
+static __attribute__((noinline, cold)) void flush_between_lives(struct snt_qp *qp)
+{
+	for (uint32_t i = 0; i < qp->lane_count; i++)
+		flush_sends(&qp->lane[i]);
+	flush_receives(&qp->data);
+	flush_receives(&qp->notify);
+	qp->phase = SNT__PHASE_ENDED;
+	snt__cq_ready(qp->recv_cq, &qp->recv_ready);
+}
+
 int snt__qp_report_sends(struct snt_qp *qp, struct snt_wc *wc, int max)
 {
-	int count = report_done(qp, wc, max);
+	int count;
+
+	if (__builtin_expect(qp->lanes_ended, 0) && qp->phase && snt__fence_is_over(qp))
+		flush_between_lives(qp);
+	count = report_done(qp, wc, max);
 
 	if (__builtin_expect(qp->lanes_ended, 0))
 		count += report_end(qp, &wc[count], max - count);
@@ -328,7 +417,8 @@ int snt__qp_report_sends(struct snt_qp *qp, struct snt_wc *wc, int max)
 /* A QP that is being closed may always have its end left to report. */
 bool snt__qp_has_sends(const struct snt_qp *qp)
 {
-	return qp->closing || snt__refused_wr_is_due(qp, SNT__QUEUE_SEND) ||
+	return qp->closing || (qp->phase && snt__failover_has_notice(qp)) ||
+	       snt__refused_wr_is_due(qp, SNT__QUEUE_SEND) ||
 	       (qp->head != qp->next && !qp->slot[qp->head & qp->mask].pending);
 }
 

@@ -12,6 +12,8 @@
 #include "util/lines.h"
 #include "util/minmax.h"
 #include "vqp/card.h"
+#include "vqp/connect.h"
+#include "vqp/failover_state.h"
 #include "vqp/lane_set.h"
 #include "vqp/notify_length.h"
 #include "vqp/qp.h"
@@ -67,12 +69,12 @@ static void describe_card_device(const struct snt_device *device,
 int snt_qp_card(const struct snt_qp *qp, struct snt_card *card_out)
 {
 	struct snt_card card = {
-		.version = SNT_CARD_VERSION,
+		.version = qp->failover ? SNT_CARD_VERSION_FAILOVER : SNT_CARD_VERSION,
 		.qp_num = qp->num,
 		.generation = qp->generation,
 		.epoch = qp->epoch,
 		.scheme = qp->scheme,
-		.flags = qp->opts.flags,
+		.flags = qp->opts.flags & ~SNT_QP_STRICT,
 		.read_depth = own_read_depth(qp),
 		.mtu = own_mtu(qp),
 		.lane_depth = qp->lane_depth,
@@ -85,6 +87,10 @@ int snt_qp_card(const struct snt_qp *qp, struct snt_card *card_out)
 		.lane_count = qp->lane_count,
 	};
 
+	if (qp->connected && qp->failover)
+		return snt__fail(EISCONN,
+				 "QP %u is connected, and its lanes may have changed",
+				 qp->num);
 	for (unsigned i = 0; i < qp->ctx->device_count; i++) {
 		if (!qp->ctx->device[i]->has_control)
 			return snt__fail(EOPNOTSUPP,
@@ -102,11 +108,11 @@ int snt_qp_card(const struct snt_qp *qp, struct snt_card *card_out)
 	return 0;
 }
 
-/* The peer's lane that one of ours connects to, or NULL: data lanes in order, then the
- * lanes behind them in order. The end that has more leaves some unused. */
-static const struct snt_card_lane *counterpart_lane(const struct snt_qp *qp,
-						    const struct snt__lane *lane,
-						    const struct snt_card *peer)
+/* Data lanes in order, then the lanes behind them in order. The end that has more leaves
+ * some unused. */
+const struct snt_card_lane *snt__lane_counterpart(const struct snt_qp *qp,
+						  const struct snt__lane *lane,
+						  const struct snt_card *peer)
 {
 	uint32_t extra = lane - qp->extra;
 
@@ -124,7 +130,7 @@ static uint32_t count_unnotified(const struct snt_qp *qp, const struct snt_card 
 
 	for (uint32_t i = 0; i < qp->lane_count; i++) {
 		const struct snt_card_lane *to =
-			counterpart_lane(qp, &qp->lane[i], peer);
+			snt__lane_counterpart(qp, &qp->lane[i], peer);
 
 		if (to)
 			*(qp->lane[i].is_data ? &written : &notified) |= 1u
@@ -202,7 +208,7 @@ static int check_links(const struct snt_qp *qp, const struct snt_card *peer)
 {
 	for (uint32_t i = 0; i < qp->lane_count; i++) {
 		const struct snt_card_lane *to =
-			counterpart_lane(qp, &qp->lane[i], peer);
+			snt__lane_counterpart(qp, &qp->lane[i], peer);
 		int ret = to ? check_link(snt__lane_device(qp, &qp->lane[i]), peer,
 					  to->device)
 			     : 0;
@@ -232,11 +238,11 @@ static void fill_address(const struct snt_qp *qp, const struct snt__lane *lane,
 	ah->grh.flow_label = lane->flow_label;
 }
 
-static int connect_lane(struct snt_qp *qp, struct snt__lane *lane,
-			const struct snt_card *peer)
+int snt__lane_connect(struct snt_qp *qp, struct snt__lane *lane,
+		      const struct snt_card *peer)
 {
 	const struct snt_control *control = &snt__lane_device(qp, lane)->control;
-	const struct snt_card_lane *remote = counterpart_lane(qp, lane, peer);
+	const struct snt_card_lane *remote = snt__lane_counterpart(qp, lane, peer);
 	uint32_t reads = snt__min(own_read_depth(qp), peer->read_depth);
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_RTR,
@@ -287,9 +293,11 @@ static void use_common(struct snt_qp *qp, const struct snt_card *peer)
 	snt__qp_use_lanes(qp, snt__min(qp->data_lanes, peer->data_lanes));
 	qp->notify_count =
 		snt__min(qp->notify_count, peer->lane_count - peer->data_lanes);
+	snt__qp_use_notifiers(qp);
 	for (uint32_t i = 0; i < qp->lane_count; i++) {
 		struct snt__lane *lane = &qp->lane[i];
-		const struct snt_card_lane *remote = counterpart_lane(qp, lane, peer);
+		const struct snt_card_lane *remote =
+			snt__lane_counterpart(qp, lane, peer);
 
 		lane->used = lane->alive = remote != NULL;
 		if (!remote)
@@ -303,18 +311,26 @@ static void use_common(struct snt_qp *qp, const struct snt_card *peer)
 		       sizeof(qp->remote_gid[i]));
 }
 
+/* Slots that keep keys copy four at once. */
+static uint32_t key_stride_for(const struct snt_qp *qp, const struct snt_card *peer)
+{
+	uint32_t count = peer->device_count;
+
+	return qp->failover ? (count + 3) / 4 * 4 : count;
+}
+
 /* Where values are negotiable, both ends take the smaller one. */
 static int agree_with_peer(struct snt_qp *qp, const struct snt_card *peer)
 {
 	uint64_t ours = qp->opts.fragment_size;
+	uint32_t stride = key_stride_for(qp, peer);
 	uint32_t *rkey;
 	int ret = snt__mailbox_agree(qp, peer);
 
 	if (ret)
 		return ret;
 	if (!qp->pass_through) {
-		rkey = snt__lines_alloc((size_t)(qp->mask + 1) * peer->device_count,
-					sizeof(*rkey));
+		rkey = snt__lines_alloc((size_t)(qp->mask + 1) * stride, sizeof(*rkey));
 		if (!rkey)
 			return snt__fail(ENOMEM,
 					 "no memory for the keys of %u remote devices",
@@ -323,6 +339,7 @@ static int agree_with_peer(struct snt_qp *qp, const struct snt_card *peer)
 		qp->rkey = rkey;
 	}
 	qp->remote_count = peer->device_count;
+	qp->key_stride = stride;
 	qp->fragment_size = peer->fragment_size < ours ? peer->fragment_size : ours;
 	qp->peer_window = peer->window;
 	qp->mtu = snt__min(own_mtu(qp), peer->mtu);
@@ -433,12 +450,13 @@ int snt_qp_connect(struct snt_qp *qp, const struct snt_card *peer)
 	ret = post_early_receives(qp);
 	for (uint32_t i = 0; !ret && i < qp->lane_count; i++)
 		if (qp->lane[i].used)
-			ret = connect_lane(qp, &qp->lane[i], peer);
+			ret = snt__lane_connect(qp, &qp->lane[i], peer);
 	if (ret) {
 		disconnect_lanes(qp);
 		return ret;
 	}
 	start_lanes(qp);
+	snt__failover_agree(qp, peer);
 	log_paths(qp);
 	return 0;
 }

@@ -15,6 +15,7 @@
 #include "vqp/complete.h"
 #include "vqp/cq_physical.h"
 #include "vqp/dqplb.h"
+#include "vqp/fence.h"
 #include "vqp/marker.h"
 #include "vqp/passthrough.h"
 #include "vqp/qp.h"
@@ -45,12 +46,13 @@ static bool retry_marker(struct snt_qp *qp, struct snt__lane *lane)
 
 static bool retry_markers(struct snt_qp *qp)
 {
-	bool again = false;
+	bool again = qp->phase && snt__fence_retry(qp);
 
 	for (uint32_t i = 0; i < qp->lane_count; i++)
 		again |= retry_marker(qp, &qp->lane[i]);
 	/* The QP goes on with its other lanes, as fast as before. */
-	if (!again && !qp->broken && !qp->closing && !qp->pass_through)
+	if (!again && !qp->broken && !qp->closing && !qp->pass_through &&
+	    !(qp->phase && snt__failover_has_notice(qp)))
 		qp->lanes_ended = false;
 	return again;
 }

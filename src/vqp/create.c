@@ -17,8 +17,11 @@
 #include "vqp/cq.h"
 #include "vqp/cq_create.h"
 #include "vqp/cq_physical.h"
+#include "vqp/failover_state.h"
+#include "vqp/lane_qp.h"
 #include "vqp/lane_set.h"
 #include "vqp/layout.h"
+#include "vqp/life.h"
 #include "vqp/notify_length.h"
 #include "vqp/options.h"
 #include "vqp/qp.h"
@@ -63,86 +66,17 @@ static void deal_lanes(struct snt_qp *qp, const uint8_t *list, unsigned count)
 	}
 }
 
-static uint32_t lane_recv_depth(const struct snt_qp *qp, uint32_t lane)
-{
-	if (qp->pass_through)
-		return qp->recv_depth;
-	if (qp->scheme == SNT_SCHEME_DQPLB && lane < qp->data_lanes)
-		return qp->lane_depth;
-	if (lane == qp->message_lane || lane >= qp->data_lanes)
-		return qp->recv_depth;
-	return 0;
-}
-
-/* Completions of receives that may be queued at once, unless they are an SRQ's. */
-static uint32_t recv_room(const struct snt_qp *qp, uint32_t lane)
-{
-	return qp->srq ? 0 : lane_recv_depth(qp, lane) + SNT__MARKERS;
-}
-
-static int create_physical_qp(struct snt_qp *qp, struct snt__lane *lane)
-{
-	struct snt_device *device = qp->ctx->device[lane->device];
-	uint32_t recv_depth = recv_room(qp, lane->index);
-	struct ibv_qp_init_attr attr = {
-		.send_cq = qp->cq->physical[lane->send_cq_index].cq,
-		.recv_cq = qp->recv_cq->physical[lane->recv_cq_index].cq,
-		.cap = { .max_send_wr = qp->lane_depth + SNT__MARKERS,
-			 .max_recv_wr = recv_depth,
-			 .max_send_sge = qp->send_sge_max,
-			 .max_recv_sge = qp->srq ? 0 : qp->recv_sge_max,
-			 .max_inline_data = qp->inline_max },
-		.srq = qp->srq ? qp->srq->srq : NULL,
-		.qp_type = IBV_QPT_RC,
-	};
-	int ret;
-
-	if (!device->control.create_qp || !device->control.modify_qp)
-		return snt__fail(EOPNOTSUPP,
-				 "%s has no control table to create QPs with; adopt "
-				 "them",
-				 device->name);
-	ret = device->control.create_qp(device->pd, &attr, &lane->qp);
-	if (ret)
-		return snt__fail(-ret,
-				 "%s: no QP for lane %u, of %u sends and %u receives, "
-				 "%u and %u SGEs, %u bytes inline: %s%s",
-				 device->name, lane->index,
-				 qp->lane_depth + SNT__MARKERS, recv_depth,
-				 qp->send_sge_max, qp->recv_sge_max, qp->inline_max,
-				 strerror(-ret),
-				 /* The only limit that cannot be queried. */
-				 ret == -EINVAL && qp->inline_max
-					 ? "; try a smaller inline_max"
-					 : "");
-	return snt__qp_to_init(qp, lane);
-}
-
-/* Registers a lane with its CQs, which reserve room for its completions. */
-static int join_cqs(struct snt_qp *qp, struct snt__lane *lane)
-{
-	int ret = snt__route_add(&qp->cq->route, lane->device, lane->qp->qp_num, lane);
-
-	if (ret || qp->recv_cq == qp->cq)
-		return ret;
-	ret = snt__route_add(&qp->recv_cq->route, lane->device, lane->qp->qp_num, lane);
-	if (ret)
-		snt__route_remove(&qp->cq->route, lane->device, lane->qp->qp_num);
-	return ret;
-}
-
 static void unreserve_lane(struct snt_qp *qp, const struct snt__lane *lane)
 {
-	snt__cq_unreserve(qp->recv_cq, lane->recv_cq_index, recv_room(qp, lane->index));
+	snt__cq_unreserve(qp->recv_cq, lane->recv_cq_index,
+			  snt__lane_recv_room(qp, lane->index));
 	snt__cq_unreserve(qp->cq, lane->send_cq_index, qp->lane_depth + SNT__MARKERS);
 }
 
 /* Completions of this QP number are strays from now on. */
 static void leave_cqs(struct snt_qp *qp, const struct snt__lane *lane, uint32_t qp_num)
 {
-	snt__route_remove(&qp->cq->route, lane->device, qp_num);
-	if (qp->recv_cq != qp->cq)
-		snt__route_remove(&qp->recv_cq->route, lane->device, qp_num);
+	snt__lane_leave_routes(qp, lane, qp_num);
 	unreserve_lane(qp, lane);
 }
 
@@ -153,7 +87,7 @@ static int check_own(const struct snt_qp *qp, const struct snt__lane *lane,
 {
 	const struct snt_device *device = qp->ctx->device[lane->device];
 	uint32_t sends = qp->lane_depth + SNT__MARKERS;
-	uint32_t receives = recv_room(qp, lane->index);
+	uint32_t receives = snt__lane_recv_room(qp, lane->index);
 	struct ibv_qp_init_attr init = { 0 };
 	struct ibv_qp_attr attr;
 	int ret;
@@ -188,7 +122,7 @@ static uint32_t room_ahead(const struct snt_qp *qp, const struct snt__lane *lane
 			continue;
 		room += qp->lane_depth + SNT__MARKERS;
 		if (qp->recv_cq == qp->cq && !qp->srq)
-			room += recv_room(qp, i);
+			room += snt__lane_recv_room(qp, i);
 	}
 	return room;
 }
@@ -221,7 +155,7 @@ static int reserve_in(struct snt_cq *cq, const struct snt__lane *lane,
 static int reserve_lane(struct snt_qp *qp, struct snt__lane *lane)
 {
 	const uint32_t sends = qp->lane_depth + SNT__MARKERS;
-	const uint32_t receives = recv_room(qp, lane->index);
+	const uint32_t receives = snt__lane_recv_room(qp, lane->index);
 	struct ibv_qp *own = qp->adopted ? qp->opts.adopted[lane->index] : NULL;
 	uint32_t room = room_ahead(qp, lane);
 	bool same = qp->recv_cq == qp->cq;
@@ -254,9 +188,9 @@ static int open_lane(struct snt_qp *qp, struct snt__lane *lane)
 	if (qp->adopted)
 		lane->qp = qp->opts.adopted[lane->index];
 	else
-		ret = create_physical_qp(qp, lane);
+		ret = snt__lane_create_qp(qp, lane);
 	if (!ret)
-		ret = join_cqs(qp, lane);
+		ret = snt__lane_join_cqs(qp, lane);
 	if (ret)
 		unreserve_lane(qp, lane);
 	return ret;
@@ -278,12 +212,16 @@ static int destroy_lane(struct snt_qp *qp, struct snt__lane *lane)
 
 static int close_lane(struct snt_qp *qp, struct snt__lane *lane)
 {
-	uint32_t qp_num = lane->qp->qp_num;
+	uint32_t qp_num = lane->qp ? lane->qp->qp_num : 0;
+	bool has_qp = lane->qp;
 	int ret = destroy_lane(qp, lane);
 
-	if (!ret)
-		leave_cqs(qp, lane, qp_num);
-	return ret;
+	if (ret)
+		return ret;
+	if (has_qp)
+		snt__lane_leave_routes(qp, lane, qp_num);
+	unreserve_lane(qp, lane);
+	return 0;
 }
 
 /*
@@ -418,6 +356,8 @@ static int set_up_qp(struct snt_qp *qp)
 	if (ret)
 		return ret;
 	ret = snt__layout_allocate(qp);
+	if (!ret)
+		ret = snt__failover_create(qp);
 	if (ret)
 		return ret;
 	deal_lanes(qp, devices, count);
@@ -444,6 +384,7 @@ static int finish_unmade(void *owner)
 		if (ret)
 			return ret;
 	}
+	snt__failover_free(qp);
 	free(qp->memory);
 	free(qp);
 	return 0;
@@ -561,6 +502,9 @@ int snt_qp_destroy(struct snt_qp *qp)
 				 "QP %u is connected; close it, and poll until "
 				 "SNT_OP_CLOSED",
 				 qp->num);
+	ret = snt__life_destroy_old(qp);
+	if (ret)
+		return ret;
 	for (; qp->lane_count; qp->lane_count--) {
 		ret = close_lane(qp, &qp->lane[qp->lane_count - 1]);
 		if (ret)
@@ -583,6 +527,7 @@ int snt_qp_destroy(struct snt_qp *qp)
 	snt__unlink(&qp->in_ctx);
 	snt__ctx_unlock(qp->ctx);
 	snt__qp_num_release(qp->num);
+	snt__failover_free(qp);
 	free(qp->rkey);
 	free(qp->memory);
 	free(qp);

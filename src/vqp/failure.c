@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "vqp/cause.h"
+#include "vqp/fence.h"
 #include "vqp/lane_set.h"
 #include "vqp/marker.h"
 #include "vqp/ready_list.h"
@@ -34,6 +35,10 @@ void snt__lane_kill(struct snt__lane *lane)
 {
 	struct snt_qp *qp = lane->owner;
 
+	if (qp->phase && !qp->broken) {
+		snt__failover_lane_failed(lane);
+		return;
+	}
 	if (!lane->alive)
 		return;
 	if (!qp->broken)
@@ -42,7 +47,7 @@ void snt__lane_kill(struct snt__lane *lane)
 	/* Only all notify lanes together complete a notification, so that they end
 	 * together, and notifications with them. */
 	for (unsigned i = 0; !lane->is_data && i < qp->notify_count; i++)
-		end_dead_lane(&qp->extra[i]);
+		end_dead_lane(qp->notifier[i]);
 	/* A gap in a sequence cannot be repaired, and a QP without lanes is broken. */
 	if (qp->broken || (qp->scheme != SNT_SCHEME_DQPLB && qp->lanes_alive))
 		return;
@@ -62,6 +67,7 @@ void snt__qp_break(struct snt_qp *qp)
 	for (uint32_t i = 0; i < qp->lane_count; i++)
 		snt__lane_kill(&qp->lane[i]);
 	snt__recv_flush(qp);
+	snt__failover_end(qp);
 	snt__cq_ready(qp->cq, &qp->send_ready);
 	snt__cq_ready(qp->recv_cq, &qp->recv_ready);
 	snt__qp_tell_broken(qp);

@@ -3,6 +3,7 @@
 #define SNT_VQP_FAILURE_H
 
 #include "vqp/lane.h"
+#include "vqp/phase.h"
 #include "vqp/qp.h"
 
 /*
@@ -14,7 +15,8 @@
 /* It can be used for nothing but to be closed. */
 static inline bool snt__qp_is_broken(const struct snt_qp *qp)
 {
-	return qp->connected && !qp->closing && (qp->broken || !qp->lanes_alive);
+	return qp->connected && !qp->closing &&
+	       (qp->broken || (!qp->lanes_alive && !snt__qp_is_suspended(qp)));
 }
 
 static inline void snt__qp_tell_broken(struct snt_qp *qp)

@@ -4,6 +4,8 @@
 
 #include "util/err.h"
 #include "util/opts.h"
+#include "vqp/failover_state.h"
+#include "vqp/failure.h"
 #include "vqp/qp.h"
 
 uint32_t snt_qp_num(const struct snt_qp *qp)
@@ -21,18 +23,32 @@ enum snt_scheme snt_qp_scheme(const struct snt_qp *qp)
 	return qp->scheme;
 }
 
+static void add_life(const struct snt__lane *lane, struct snt_lane_info *info)
+{
+	const struct snt__lane_life *life;
+
+	if (!lane->owner->failover)
+		return;
+	life = snt__lane_life(lane);
+	info->lives = life->lives;
+	info->last_cause = life->cause.what;
+	info->last_status = life->cause.status;
+	info->left_out = life->failed;
+}
+
 int snt_qp_query_lane(const struct snt_qp *qp, unsigned index,
 		      struct snt_lane_info *info_out)
 {
 	const struct snt__lane *lane;
-	struct snt__lane_stats stats;
+	struct snt__lane_stats stats = { 0 };
 	struct snt_lane_info info;
 
 	if (index >= qp->lane_count)
 		return snt__fail(ENOENT, "QP %u has %u lanes, so none with number %u",
 				 qp->num, qp->lane_count, index);
 	lane = &qp->lane[index];
-	snt__device_lane_stats(qp->ctx->device[lane->device], lane->qp, &stats);
+	if (lane->qp)
+		snt__device_lane_stats(qp->ctx->device[lane->device], lane->qp, &stats);
 	info = (struct snt_lane_info){
 		.qp = lane->qp,
 		.device = lane->device,
@@ -48,7 +64,7 @@ int snt_qp_query_lane(const struct snt_qp *qp, unsigned index,
 		.cause = lane->cause.what,
 		.cause_status = lane->cause.status,
 		.cause_vendor_err = lane->cause.vendor_err,
-		.path = qp->connected && lane->used
+		.path = qp->connected && lane->used && lane->qp
 				? snt__device_path(qp->ctx->device[lane->device],
 						   lane->qp)
 				: SNT_PATH_UNKNOWN,
@@ -59,6 +75,7 @@ int snt_qp_query_lane(const struct snt_qp *qp, unsigned index,
 		.round_trip_ns = stats.round_trip_ns,
 		.window = stats.window,
 	};
+	add_life(lane, &info);
 	return snt__info_export(info_out, &info, sizeof(info), "struct snt_lane_info");
 }
 
@@ -70,7 +87,9 @@ static enum snt_qp_state qp_state(const struct snt_qp *qp)
 		return SNT_QP_CLOSING;
 	if (!qp->connected)
 		return SNT_QP_UNCONNECTED;
-	return qp->lanes_alive && !qp->broken ? SNT_QP_CONNECTED : SNT_QP_BROKEN;
+	if (snt__qp_is_broken(qp))
+		return SNT_QP_BROKEN;
+	return snt__qp_is_suspended(qp) ? SNT_QP_SUSPENDED : SNT_QP_CONNECTED;
 }
 
 static void add_up(const struct snt__lane *lane, struct snt_qp_info *info)
@@ -81,6 +100,23 @@ static void add_up(const struct snt__lane *lane, struct snt_qp_info *info)
 	info->doorbells += lane->doorbells;
 	info->completions += lane->completions;
 	info->errors += lane->errors;
+}
+
+static void add_failover(const struct snt_qp *qp, struct snt_qp_info *info)
+{
+	const struct snt__failover *failover = qp->failover;
+
+	if (!failover)
+		return;
+	info->failover = qp->phase != SNT__PHASE_NONE;
+	info->life = failover->life;
+	info->suspends = failover->suspends;
+	info->resent_fragments = failover->resent_fragments;
+	info->resent_bytes = failover->resent_bytes;
+	info->indeterminate = failover->indeterminate;
+	info->suspended_ns = failover->suspended_ns;
+	if (snt__qp_is_suspended(qp) && !snt__qp_is_broken(qp))
+		info->suspended_ns += snt__ctx_now_ns(qp->ctx) - failover->stopped_ns;
 }
 
 int snt_qp_query(const struct snt_qp *qp, struct snt_qp_info *info_out)
@@ -113,6 +149,7 @@ int snt_qp_query(const struct snt_qp *qp, struct snt_qp_info *info_out)
 
 	for (uint32_t i = 0; i < qp->lane_count; i++)
 		add_up(&qp->lane[i], &info);
+	add_failover(qp, &info);
 	if (qp->pass_through)
 		info.recvs = qp->lane[0].recv_posted - qp->lane[0].recv_retired;
 	return snt__info_export(info_out, &info, sizeof(info), "struct snt_qp_info");

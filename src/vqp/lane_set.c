@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "util/err.h"
+#include "vqp/phase.h"
 
 /* A generation, with room for the number of a lane. */
 uint32_t snt__tag_fresh(void)
@@ -29,7 +30,7 @@ void snt__lane_update(struct snt__lane *lane)
 	struct snt_qp *qp = lane->owner;
 	const struct snt__lane *each = qp->turn;
 
-	lane->limit = lane->alive ? lane->depth : 0;
+	lane->limit = lane->alive && !snt__qp_is_suspended(qp) ? lane->depth : 0;
 	qp->lane_limit = each->limit;
 	while ((each = each->after) != qp->turn)
 		if (each->limit < qp->lane_limit)
@@ -44,6 +45,26 @@ void snt__qp_use_lanes(struct snt_qp *qp, uint32_t count)
 		qp->lane[i].after = &qp->lane[i];
 	for (uint32_t i = 0; i < count; i++)
 		qp->lane[i].after = &qp->lane[i + 1 < count ? i + 1 : 0];
+}
+
+void snt__qp_take_turns(struct snt_qp *qp)
+{
+	struct snt__lane *first = qp->lane, *last;
+
+	while (!first->alive)
+		first++;
+	last = qp->turn = first;
+	qp->in_turn = 1;
+	for (uint32_t i = 0; i < qp->data_lanes; i++) {
+		struct snt__lane *lane = &qp->lane[i];
+
+		lane->after = first;
+		if (!lane->alive || lane == first)
+			continue;
+		last->after = lane;
+		last = lane;
+		qp->in_turn++;
+	}
 }
 
 void snt__lane_leave_turns(struct snt__lane *lane)
@@ -70,6 +91,13 @@ void snt__qp_use_all(struct snt_qp *qp)
 				   : qp->lane_count - qp->data_lanes;
 	for (uint32_t i = 0; i < qp->lane_count; i++)
 		qp->lane[i].used = false;
+	snt__qp_use_notifiers(qp);
+}
+
+void snt__qp_use_notifiers(struct snt_qp *qp)
+{
+	for (unsigned i = 0; i < qp->notify_count; i++)
+		qp->notifier[i] = &qp->extra[i];
 }
 
 int snt__lane_fail_transition(const struct snt_qp *qp, const struct snt__lane *lane,

@@ -19,12 +19,18 @@ void snt__qp_retag(struct snt_qp *qp);
 /* The first `count` data lanes take turns. */
 void snt__qp_use_lanes(struct snt_qp *qp, uint32_t count);
 
+/* The data lanes that are alive take turns; there is one at least. */
+void snt__qp_take_turns(struct snt_qp *qp);
+
 /* A data lane that has died takes no more turns, unless it is the last one. It still
  * points to the lane after it, so that a loop over lanes in which it died can go on. */
 void snt__lane_leave_turns(struct snt__lane *lane);
 
 /* All lanes that were created are to be used. */
 void snt__qp_use_all(struct snt_qp *qp);
+
+/* The first notify_count notify lanes take notifications. */
+void snt__qp_use_notifiers(struct snt_qp *qp);
 
 static inline const struct snt_device *snt__lane_device(const struct snt_qp *qp,
 							const struct snt__lane *lane)

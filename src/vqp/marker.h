@@ -14,6 +14,7 @@
 enum snt__marker {
 	SNT__MARKER_KILL = 0,
 	SNT__MARKER_CLOSE = 1,
+	SNT__MARKER_FENCE = 2, /* fence.h */
 };
 
 /* Sets wants_marker if it was refused. */

@@ -11,6 +11,9 @@
 #include "util/err.h"
 #include "vqp/cq.h"
 
+#define FLAGS_KNOWN \
+	(SNT_QP_PASS_THROUGH | SNT_QP_NOTIFY_LENGTH | SNT_QP_FAILOVER | SNT_QP_STRICT)
+
 #define DEFAULT(field, value) ((field) ? (field) : (value))
 
 void snt__qp_opts_default(struct snt_qp_opts *opts)
@@ -69,8 +72,31 @@ static int check_pass_through(const struct snt_qp_opts *opts)
 	return fault ? snt__fail(EINVAL, "a QP with SNT_QP_PASS_THROUGH %s", fault) : 0;
 }
 
+/* What cannot be sent again yet, or not at all. */
+static int check_failover(const struct snt_ctx *ctx, const struct snt_qp_opts *opts)
+{
+	const char *fault = NULL;
+
+	if (opts->flags & SNT_QP_PASS_THROUGH)
+		fault = "cannot have SNT_QP_PASS_THROUGH, which keeps no WRs";
+	else if (opts->scheme == SNT_SCHEME_DQPLB)
+		fault = "cannot use DQPLB yet; use SPRAY";
+	else if (opts->flags & SNT_QP_NOTIFY_LENGTH)
+		fault = "cannot have SNT_QP_NOTIFY_LENGTH yet";
+	else if (opts->adopted_count)
+		fault = "makes new physical QPs, so that none can be adopted";
+	else if (opts->cq->notify.served || opts->recv_cq->notify.served)
+		fault = "cannot report to a CQ with ops yet";
+	for (unsigned i = 0; !fault && i < ctx->device_count; i++)
+		if (!ctx->device[i]->has_control)
+			fault = "needs a control table of every device";
+	return fault ? snt__fail(EINVAL, "a QP with SNT_QP_FAILOVER %s", fault) : 0;
+}
+
 static int check_flags_of_opts(const struct snt_qp_opts *opts)
 {
+	if (opts->flags & SNT_QP_STRICT && !(opts->flags & SNT_QP_FAILOVER))
+		return snt__fail(EINVAL, "SNT_QP_STRICT needs SNT_QP_FAILOVER");
 	if (opts->flags & SNT_QP_PASS_THROUGH)
 		return check_pass_through(opts);
 	if (opts->flags & SNT_QP_NOTIFY_LENGTH && opts->scheme == SNT_SCHEME_DQPLB)
@@ -84,7 +110,7 @@ int snt__qp_opts_check(const struct snt_ctx *ctx, const struct snt_qp_opts *opts
 {
 	const struct range ranges[] = {
 		{ "scheme", opts->scheme, SNT_SCHEME_SPRAY, SNT_SCHEME_DQPLB },
-		{ "flags", opts->flags, 0, SNT_QP_PASS_THROUGH | SNT_QP_NOTIFY_LENGTH },
+		{ "flags", opts->flags, 0, FLAGS_KNOWN },
 		{ "balance", opts->balance, SNT_BALANCE_ROUND_ROBIN,
 		  SNT_BALANCE_BY_TIME },
 		{ "lanes", opts->lanes, 0, SNT_DATA_LANES_MAX },
@@ -118,6 +144,8 @@ int snt__qp_opts_check(const struct snt_ctx *ctx, const struct snt_qp_opts *opts
 	ret = check_option_ranges(ranges, sizeof(ranges) / sizeof(ranges[0]));
 	if (!ret)
 		ret = check_flags_of_opts(opts);
+	if (!ret && opts->flags & SNT_QP_FAILOVER)
+		ret = check_failover(ctx, opts);
 	if (ret)
 		return ret;
 	if (opts->fragment_size % SNT_FRAGMENT_SIZE_UNIT)

@@ -12,6 +12,7 @@
 
 #include "util/err.h"
 #include "vqp/check.h"
+#include "vqp/keep.h"
 #include "vqp/refusal.h"
 #include "vqp/send.h"
 #include "vqp/spray.h"
@@ -24,18 +25,13 @@ static inline void expect_notification(const struct snt_qp *qp, struct snt__slot
 		slot->pending += slot->imm != 0;
 		return;
 	}
-	slot->flags |= SNT__SLOT_NOTIFY;
-	if (snt__spray_is_express(qp, slot->length)) {
-		slot->flags |= SNT__SLOT_EXPRESS;
-		slot->pending = 0;
-	}
-	slot->pending += snt__spray_wrs(qp, slot);
+	snt__spray_expect(qp, slot);
 }
 
 static inline void copy_keys(struct snt_qp *qp, uint32_t position,
 			     const struct snt_token *token)
 {
-	uint32_t *key = &qp->rkey[(position & qp->mask) * qp->remote_count];
+	uint32_t *key = &qp->rkey[(position & qp->mask) * qp->key_stride];
 
 	for (uint32_t i = 0; i < qp->remote_count; i++)
 		key[i] = token->key[i];
@@ -86,7 +82,7 @@ static inline __attribute__((always_inline)) bool post_plain(
 	if (!snt__spread(qp, cut, 0, false))
 		return false;
 	qp->under_way += cut->count;
-	snt__qp_take_slot(qp, wr, cut->length, cut->count);
+	snt__keep_wr(qp, snt__qp_take_slot(qp, wr, cut->length, cut->count), wr);
 	return true;
 }
 
@@ -116,7 +112,7 @@ static inline bool send_express(struct snt_qp *qp, const struct snt_send_wr *wr)
 		return false;
 	data = snt__spray_turn(qp);
 	for (unsigned i = 0; i < qp->notify_count; i++) {
-		struct snt__lane *lane = &qp->extra[i];
+		struct snt__lane *lane = qp->notifier[i];
 		uint32_t key = wr->remote->key[lane->remote_device];
 		struct ibv_send_wr *physical;
 
@@ -258,7 +254,7 @@ static inline void send_list(struct snt_qp *qp, const struct snt_send_wr *wr,
 			  wr->remote->key[lane->remote_device]);
 	qp->turn = lane->after;
 	qp->under_way++;
-	snt__qp_take_slot(qp, wr, length, 1);
+	snt__keep_list(qp, snt__qp_take_slot(qp, wr, length, 1), wr);
 	qp->tail++;
 	qp->next++;
 }

@@ -4,6 +4,7 @@
 #include "vqp/cause.h"
 #include "vqp/check.h"
 #include "vqp/failure.h"
+#include "vqp/keep.h"
 #include "vqp/post_many.h"
 #include "vqp/send.h"
 #include "vqp/spray.h"
@@ -14,7 +15,7 @@
 static inline void take_single_slot(struct snt_qp *qp, const struct snt_send_wr *wr,
 				    uint32_t fragments)
 {
-	snt__qp_take_slot(qp, wr, wr->sge->length, fragments);
+	snt__keep_wr(qp, snt__qp_take_slot(qp, wr, wr->sge->length, fragments), wr);
 	qp->under_way += fragments;
 	qp->tail++;
 	qp->next++;
@@ -126,7 +127,6 @@ static __attribute__((noinline)) int post_express(struct snt_qp *qp,
 {
 	const uint32_t flags = IBV_SEND_SIGNALED | (wr->flags & SNT_SEND_SOLICITED);
 	const uint32_t position = qp->tail;
-	struct snt__lane *lane = qp->extra;
 	uint32_t data;
 
 	if (!snt__spray_is_express(qp, wr->sge->length) || qp->tells_length ||
@@ -134,7 +134,8 @@ static __attribute__((noinline)) int post_express(struct snt_qp *qp,
 		return snt__qp_post_many(qp, wr, 1);
 	data = snt__spray_turn(qp);
 	snt__express_sent(qp, wr);
-	for (unsigned i = 0; i < qp->notify_count; i++, lane++) {
+	for (unsigned i = 0; i < qp->notify_count; i++) {
+		struct snt__lane *lane = qp->notifier[i];
 		struct ibv_send_wr physical, *bad;
 		struct ibv_sge sge;
 		int err;

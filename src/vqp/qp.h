@@ -25,6 +25,7 @@ struct snt__slot;
 struct snt__atomic;
 struct snt__sges;
 struct snt__reorder;
+struct snt__failover;
 
 struct snt_qp {
 	struct snt__slot *slot;
@@ -59,9 +60,12 @@ struct snt_qp {
 	uint32_t message_max; /* bytes that go out in one piece */
 	uint64_t simple_max;  /* most bytes of a WR on the fast path; 0: none may take
 			       * it */
-	uint32_t *rkey;	      /* remote_count for each slot */
+	uint32_t *rkey;	      /* key_stride for each slot */
 	uint32_t remote_count;
-	uint8_t notify_count; /* SPRAY: notify lanes in use, of those in extra */
+	uint32_t key_stride;	       /* remote_count, or more where slots keep keys */
+	struct snt__lane *atomic_lane; /* takes atomics */
+	struct snt__lane *notifier[SNT_DEVICES_MAX]; /* SPRAY: notify lanes in use */
+	uint8_t notify_count;
 	uint8_t express_turn; /* the notify lane that takes the next data */
 	uint8_t message_lane; /* takes SENDs */
 	uint8_t scheme;
@@ -69,6 +73,7 @@ struct snt_qp {
 	bool pass_through;
 	bool send_served; /* served by the loop's ops: programs do not post directly */
 	bool recv_served;
+	uint8_t phase;	   /* enum snt__phase, of failover */
 	bool even;	   /* lanes take turns */
 	bool by_time;	   /* lanes are chosen by their measured speed */
 	bool tells_length; /* the peer has a mailbox */
@@ -93,6 +98,7 @@ struct snt_qp {
 	uint32_t window;	  /* ours */
 	uint32_t peer_window;	  /* how far we may be ahead */
 
+	struct snt__failover *failover; /* NULL: not asked for */
 	struct snt__atomic *atomic;
 	struct snt__sges *sges;
 	struct snt_sge *sge; /* send_sge_max for each slot */

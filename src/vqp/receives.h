@@ -30,4 +30,14 @@ struct snt__recv_ring {
 	int32_t refusal; /* why nothing can be posted, or 0 */
 };
 
+/* The position of the first receive that has not been taken. */
+static inline uint32_t snt__recv_ring_taken(const struct snt__recv_ring *ring)
+{
+	uint32_t at = ring->head;
+
+	while (at != ring->tail && !ring->recv[at & ring->mask].pending)
+		at++;
+	return at;
+}
+
 #endif

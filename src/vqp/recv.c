@@ -17,6 +17,7 @@
 #include "vqp/check.h"
 #include "vqp/dqplb.h"
 #include "vqp/failure.h"
+#include "vqp/fence.h"
 #include "vqp/passthrough.h"
 #include "vqp/ready_list.h"
 #include "vqp/recv_class.h"
@@ -51,7 +52,7 @@ static void post_physical(struct snt__lane *lane, struct ibv_sge *sge, int sge_c
 static void post_notify(struct snt_qp *qp)
 {
 	for (unsigned i = 0; i < qp->notify_count; i++)
-		post_physical(&qp->extra[i], NULL, 0);
+		post_physical(qp->notifier[i], NULL, 0);
 }
 
 static int check_recv_sges(const struct snt_qp *qp, const struct snt_recv_wr *wr)
@@ -100,6 +101,8 @@ static int admit_data(struct snt_qp *qp, const struct snt_recv_wr *wr)
 
 	if (ret)
 		return ret;
+	for (unsigned i = 0; qp->failover && i < wr->sge_count; i++)
+		qp->failover->recv_mem[to - qp->data.sge + i] = wr->sge[i].mem;
 	for (unsigned i = 0; i < wr->sge_count; i++)
 		to[i] = (struct ibv_sge){ .addr = (uintptr_t)wr->sge[i].addr,
 					  .length = wr->sge[i].length,
@@ -124,7 +127,8 @@ static inline int admit_recv(struct snt_qp *qp, const struct snt_recv_wr *wr)
 	} else {
 		take_recv_slot(ring, wr, 1);
 	}
-	if (qp->connected && (wr->sge_count || qp->notify_count))
+	if (qp->connected && (wr->sge_count || qp->notify_count) &&
+	    !snt__qp_is_between_lives(qp))
 		post_recv_at(qp, ring, ring->tail - 1);
 	return 0;
 }
@@ -153,6 +157,29 @@ int snt__qp_post_recv(struct snt_qp *qp, const struct snt_recv_wr *wr, unsigned 
 	if (qp->scheme == SNT_SCHEME_DQPLB)
 		snt__dqplb_match(qp);
 	return taken;
+}
+
+/* The keys of data receives on the device of the lane that takes them now. */
+static void rekey_data(struct snt_qp *qp, uint32_t position)
+{
+	uint32_t at = position & qp->data.mask;
+	struct ibv_sge *sge = &qp->data.sge[at * qp->recv_sge_max];
+	const struct snt_mem **mem = &qp->failover->recv_mem[at * qp->recv_sge_max];
+
+	for (unsigned i = 0; i < qp->data.recv[at].sge_count; i++)
+		sge[i].lkey = mem[i]->local_key[qp->lane[qp->message_lane].device];
+}
+
+void snt__recv_repost(struct snt_qp *qp)
+{
+	for (uint32_t at = snt__recv_ring_taken(&qp->data);
+	     qp->phase == SNT__PHASE_ARMED && at != qp->data.tail; at++) {
+		rekey_data(qp, at);
+		post_recv_at(qp, &qp->data, at);
+	}
+	for (uint32_t at = snt__recv_ring_taken(&qp->notify);
+	     qp->phase == SNT__PHASE_ARMED && at != qp->notify.tail; at++)
+		post_recv_at(qp, &qp->notify, at);
 }
 
 int snt__recv_post_all(struct snt_qp *qp)
@@ -194,14 +221,20 @@ static void take_length(const struct snt_qp *qp, struct snt__recv *recv,
 static void finish_recv(struct snt__recv_ring *ring, uint32_t position,
 			struct snt__lane *lane, const struct ibv_wc *wc)
 {
+	struct snt_qp *qp = lane->owner;
 	struct snt__recv *recv = &ring->recv[position & ring->mask];
 
 	/* Reported before, when the lane came to its end. */
 	if (position - ring->head >= ring->tail - ring->head || !recv->pending)
 		return;
+	/* It is posted again in the next life. */
+	if (wc->status == IBV_WC_WR_FLUSH_ERR && snt__qp_survives(qp))
+		return;
 	recv->pending--;
 	if (wc->status != IBV_WC_SUCCESS) {
 		snt__recv_fail(recv, snt__status_of(wc), wc->vendor_err, lane->index);
+		if (qp->phase)
+			snt__failover_recv_failed(qp, ring, position);
 		return;
 	}
 	/* A peer may send a kind of message that this lane is not for. */
@@ -216,8 +249,8 @@ static void finish_recv(struct snt__recv_ring *ring, uint32_t position,
 	}
 	if (recv->sge_count)
 		recv->length = wc->byte_len;
-	else if (lane == lane->owner->extra)
-		take_length(lane->owner, recv, position);
+	else if (lane == qp->notifier[0])
+		take_length(qp, recv, position);
 }
 
 static __attribute__((noinline, cold)) void take_error(struct snt_qp *qp,
@@ -238,10 +271,14 @@ static __attribute__((noinline)) void take_posted(struct snt_qp *qp,
 {
 	finish_recv(lane->index == qp->message_lane ? &qp->data : &qp->notify, position,
 		    lane, wc);
-	if (__builtin_expect(wc->status != IBV_WC_SUCCESS, 0))
+	if (__builtin_expect(wc->status != IBV_WC_SUCCESS, 0)) {
 		take_error(qp, lane, wc);
-	else
-		snt__cq_ready(qp->recv_cq, &qp->recv_ready);
+		return;
+	}
+	snt__cq_ready(qp->recv_cq, &qp->recv_ready);
+	/* Only a peer that is up sends. */
+	if (__builtin_expect(qp->phase == SNT__PHASE_ARMED, 0))
+		snt__failover_go_up(qp);
 }
 
 void snt__recv_take(struct snt_qp *qp, struct snt__lane *lane, const struct ibv_wc *wc)

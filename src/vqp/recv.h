@@ -13,6 +13,10 @@ void snt__recv_take(struct snt_qp *qp, struct snt__lane *lane, const struct ibv_
 /* The end of a lane's receives: those that have not come back were never queued. */
 void snt__recv_end(struct snt_qp *qp, struct snt__lane *lane);
 
+/* Posts what no lane of an earlier life has taken, to the lanes of this one. Ends the life
+ * if a lane refuses. */
+void snt__recv_repost(struct snt_qp *qp);
+
 /* Posts what was accepted before lanes were connected. */
 int snt__recv_post_all(struct snt_qp *qp);
 

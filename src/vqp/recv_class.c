@@ -3,15 +3,19 @@
 
 #include <errno.h>
 
+#include "vqp/phase.h"
+
 /* Can this class still be received? */
 static bool class_is_alive(const struct snt_qp *qp, const struct snt__recv_ring *ring)
 {
 	if (qp->closing || qp->broken)
 		return false;
+	if (snt__qp_is_suspended(qp))
+		return true;
 	if (ring == &qp->data)
 		return qp->lane[qp->message_lane].alive;
 	for (unsigned i = 0; i < qp->notify_count; i++)
-		if (!qp->extra[i].alive)
+		if (!qp->notifier[i]->alive)
 			return false;
 	return true;
 }

@@ -6,6 +6,7 @@
 #include "util/err.h"
 #include "vqp/cause.h"
 #include "vqp/check.h"
+#include "vqp/phase.h"
 
 void snt__qp_refuse(struct snt_qp *qp, int why)
 {
@@ -24,7 +25,7 @@ __attribute__((noinline, cold)) int snt__qp_refusal(const struct snt_qp *qp, int
 				 qp->num);
 	if (qp->closing)
 		return snt__fail(-why, "QP %u is being closed", qp->num);
-	if (qp->broken || !qp->lanes_alive)
+	if (qp->broken || (!qp->lanes_alive && !snt__qp_is_suspended(qp)))
 		return snt__fail(-why, "QP %u is broken: %s; close it", qp->num,
 				 snt__cause_text(qp, cause));
 	return snt__fail(-why, "QP %u: a lane that this needs has failed", qp->num);

@@ -12,7 +12,9 @@
 #include "vqp/balance.h"
 #include "vqp/close.h"
 #include "vqp/dqplb.h"
+#include "vqp/failover_state.h"
 #include "vqp/lane_set.h"
+#include "vqp/life.h"
 #include "vqp/options.h"
 #include "vqp/qp.h"
 #include "vqp/ready_list.h"
@@ -77,6 +79,8 @@ int snt__qp_begin(struct snt_qp *qp)
 	qp->read_end = 0;
 	qp->all_ended = false;
 	qp->poisoned = false;
+	qp->atomic_lane = qp->lane;
+	snt__failover_reset(qp);
 	qp->doubt = (struct snt__refused_wr){ 0 };
 	qp->cause = (struct snt__cause){ 0 };
 	qp->touched_count = 0;
@@ -87,7 +91,7 @@ int snt__qp_begin(struct snt_qp *qp)
 	qp->closing = qp->closed_reported = false;
 	snt__qp_refuse(qp, -ENOTCONN);
 	qp->fragment_size = qp->opts.fragment_size;
-	qp->remote_count = 1;
+	qp->remote_count = qp->key_stride = 1;
 	empty_ring(&qp->data);
 	empty_ring(&qp->notify);
 	for (uint32_t i = 0; i < qp->lane_count; i++)
@@ -121,6 +125,8 @@ int snt_qp_reset(struct snt_qp *qp)
 {
 	int ret = check_reset(qp);
 
+	if (!ret && qp->failover)
+		ret = snt__life_restore(qp);
 	if (!ret)
 		ret = snt__qp_reset_lanes(qp);
 	if (ret)

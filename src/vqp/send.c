@@ -6,6 +6,7 @@
 #include "vqp/balance.h"
 #include "vqp/check.h"
 #include "vqp/complete.h"
+#include "vqp/keep.h"
 #include "vqp/ready_list.h"
 #include "vqp/slot.h"
 #include "vqp/spray.h"
@@ -92,7 +93,7 @@ static inline bool spread_simple(struct snt_qp *qp, struct snt__slot *slot,
 				 uint32_t position)
 {
 	const uint32_t *lkey = slot->mem->local_key;
-	const uint32_t *rkey = &qp->rkey[(position & qp->mask) * qp->remote_count];
+	const uint32_t *rkey = &qp->rkey[(position & qp->mask) * qp->key_stride];
 	const uint64_t fragment_size = qp->fragment_size;
 	const uint32_t flags = slot->flags & SNT_SEND_SOLICITED;
 	const uint32_t verb = snt__rules[slot->opcode].verb;
@@ -168,14 +169,31 @@ static bool has_read(const struct snt_qp *qp)
 	return qp->tail - qp->read_end < qp->tail - qp->head;
 }
 
+static bool is_atomic_slot(const struct snt__slot *slot)
+{
+	return snt__rules[slot->opcode].shape == SNT__SHAPE_ATOMIC;
+}
+
+/* With failover, atomics leave when all before is acknowledged, and nothing ordered leaves
+ * before their answer: an atomic is never sent again, and if it may have been executed, no
+ * ordering point behind it was. */
+static __attribute__((noinline)) bool waits_for_answer(struct snt_qp *qp,
+						       const struct snt__slot *slot)
+{
+	const struct snt__slot *last = snt__qp_slot(qp, qp->failover->atomic_at);
+
+	if (is_atomic_slot(slot))
+		return qp->under_way || qp->notifies_due;
+	return qp->failover->atomic_at - qp->head < qp->next - qp->head &&
+	       is_atomic_slot(last) && last->pending;
+}
+
 /* The lane that a WR in one piece goes to. Atomics never follow express messages on a notify
  * lane: if only an acknowledgement were lost, the atomic would be reported as flushed and
  * have been executed, and a program that repeats it would add twice. */
 static struct snt__lane *lane_of(const struct snt_qp *qp, const struct snt__slot *slot)
 {
-	return snt__rules[slot->opcode].shape == SNT__SHAPE_ATOMIC
-		       ? qp->lane
-		       : &qp->lane[qp->message_lane];
+	return is_atomic_slot(slot) ? qp->atomic_lane : &qp->lane[qp->message_lane];
 }
 
 static bool send_in_one_piece(struct snt_qp *qp, struct snt__slot *slot,
@@ -194,6 +212,8 @@ static bool send_in_one_piece(struct snt_qp *qp, struct snt__slot *slot,
 	if (!snt__lane_has_room(lane, 1))
 		return false;
 	wr = snt__slot_add(qp, lane, position, 0, slot->length);
+	if (rule->shape == SNT__SHAPE_MESSAGE)
+		snt__number_send(qp, position);
 	/* Data of READs on this lane are still to come, and a READ whose response was
 	 * lost is repeated: without a fence it would see later writes. */
 	if (has_read(qp))
@@ -202,11 +222,14 @@ static bool send_in_one_piece(struct snt_qp *qp, struct snt__slot *slot,
 			snt__slot_sges(qp, slot, position, lane->device, slot->length,
 				       wr->sg_list),
 			rule->verb, flags, htonl(slot->imm));
-	if (rule->shape == SNT__SHAPE_ATOMIC)
+	if (rule->shape == SNT__SHAPE_ATOMIC) {
+		if (qp->phase)
+			qp->failover->atomic_at = position;
 		snt__build_atomic(wr, slot->remote_addr,
 				  snt__slot_key(qp, position, lane),
 				  qp->atomic[position & qp->mask].compare_add,
 				  qp->atomic[position & qp->mask].swap);
+	}
 	slot->sent = slot->length;
 	return true;
 }
@@ -236,7 +259,8 @@ static inline bool dispatch_slot(struct snt_qp *qp, struct snt__slot *slot,
 {
 	bool spread = slot->opcode <= SNT_OP_READ;
 
-	if (__builtin_expect(slot->flags & SNT__SLOT_VOID, 0))
+	/* Taken back, or done before the ring was rewound (settle.h). */
+	if (__builtin_expect(!slot->pending, 0))
 		return true;
 	if (__builtin_expect(qp->broken, 0)) {
 		give_up_rest(qp, slot, position);
@@ -247,7 +271,8 @@ static inline bool dispatch_slot(struct snt_qp *qp, struct snt__slot *slot,
 		return false;
 	if (spread)
 		return send_spread(qp, slot, position);
-	if (!is_single_on(qp, lane_of(qp, slot)))
+	if (!is_single_on(qp, lane_of(qp, slot)) ||
+	    (qp->phase && waits_for_answer(qp, slot)))
 		return false;
 	switch (snt__may_order(qp, position)) {
 	case 0:
@@ -264,6 +289,8 @@ void snt__qp_send_waiting(struct snt_qp *qp)
 {
 	uint32_t before;
 
+	if (__builtin_expect(snt__qp_is_suspended(qp), 0) && !qp->broken)
+		return;
 	do {
 		before = qp->next;
 		if (qp->notifies_due)

@@ -44,7 +44,7 @@ static inline uint32_t snt__slot_flags(const struct snt__slot *slot)
 static inline uint32_t snt__slot_key(const struct snt_qp *qp, uint32_t position,
 				     const struct snt__lane *lane)
 {
-	return qp->rkey[(position & qp->mask) * qp->remote_count + lane->remote_device];
+	return qp->rkey[(position & qp->mask) * qp->key_stride + lane->remote_device];
 }
 
 /* The next `length` bytes of a write or read, on this lane. */

@@ -63,9 +63,8 @@ enum notify_room {
 /* On all notify lanes; the one whose turn it is takes the data of an express message. */
 static enum notify_room find_notify_room(const struct snt_qp *qp, bool express)
 {
-	const struct snt__lane *lane = qp->extra;
-
-	for (unsigned i = 0; i < qp->notify_count; i++, lane++) {
+	for (unsigned i = 0; i < qp->notify_count; i++) {
+		const struct snt__lane *lane = qp->notifier[i];
 		bool two = express && qp->tells_length && i == qp->express_turn;
 
 		if (__builtin_expect(!snt__lane_has_room(lane, 1 + two), 0))
@@ -80,8 +79,9 @@ static void send_on_all(struct snt_qp *qp, const struct snt__slot *slot,
 	uint32_t data = carries_data(slot) ? snt__spray_turn(qp) : qp->notify_count;
 
 	for (unsigned i = 0; i < qp->notify_count; i++)
-		(i == data ? express_on : notify_on)(qp, slot, position, &qp->extra[i]);
-	qp->notified++;
+		(i == data ? express_on : notify_on)(qp, slot, position,
+						     qp->notifier[i]);
+	snt__number_notification(qp, position);
 }
 
 /* False: it has to wait for room. */

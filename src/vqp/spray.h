@@ -2,6 +2,7 @@
 #ifndef SNT_VQP_SPRAY_H
 #define SNT_VQP_SPRAY_H
 
+#include "vqp/keep.h"
 #include "vqp/lane.h"
 #include "vqp/qp.h"
 #include "vqp/ring.h"
@@ -54,6 +55,17 @@ static inline bool snt__spray_is_express(const struct snt_qp *qp, uint64_t lengt
 	return length <= qp->express_max;
 }
 
+/* A WRITE_IMM is to be sent: what it takes besides its fragments, or instead of them. */
+static inline void snt__spray_expect(const struct snt_qp *qp, struct snt__slot *slot)
+{
+	slot->flags |= SNT__SLOT_NOTIFY;
+	if (snt__spray_is_express(qp, slot->length)) {
+		slot->flags |= SNT__SLOT_EXPRESS;
+		slot->pending = 0;
+	}
+	slot->pending += snt__spray_wrs(qp, slot);
+}
+
 /* May an ordering point take effect? 1 yes, 0 not yet, -1 never. */
 static inline int snt__may_order(const struct snt_qp *qp, uint32_t position)
 {
@@ -66,12 +78,13 @@ static inline int snt__may_order(const struct snt_qp *qp, uint32_t position)
  * failure to be waited for? Then an express message can be sent at once. No WR waits. */
 static inline bool snt__spray_is_clear(const struct snt_qp *qp)
 {
-	const struct snt__lane *lane = qp->extra;
 	uint32_t under_way = 0;
 
 	if (qp->notifies_due || qp->failed_count || qp->poisoned)
 		return false;
-	for (unsigned i = 0; i < qp->notify_count; i++, lane++) {
+	for (unsigned i = 0; i < qp->notify_count; i++) {
+		const struct snt__lane *lane = qp->notifier[i];
+
 		if (!snt__lane_has_room(lane, 1))
 			return false;
 		under_way += snt__lane_under_way(lane);
@@ -93,9 +106,10 @@ static inline uint32_t snt__spray_turn(struct snt_qp *qp)
  * were clear: everything before it is ordered. */
 static inline void snt__express_sent(struct snt_qp *qp, const struct snt_send_wr *wr)
 {
-	snt__qp_take_slot(qp, wr, wr->sge->length, qp->notify_count);
+	snt__keep_wr(qp, snt__qp_take_slot(qp, wr, wr->sge->length, qp->notify_count),
+		     wr);
 	qp->under_way += qp->notify_count;
-	qp->notified++;
+	snt__number_notification(qp, qp->tail);
 	qp->ordered = qp->next = ++qp->tail;
 }
 

@@ -42,6 +42,9 @@ static const struct {
 				       "the peer had no receive posted for too long: post "
 				       "enough of them before the sender starts" },
 	[SNT_WC_FATAL_ERR] = { "FATAL_ERR", "the device has failed" },
+	[SNT_WC_INDETERMINATE] = { "INDETERMINATE",
+				   "it may have taken effect, and will not any more: ask "
+				   "the peer" },
 	[SNT_WC_GENERAL_ERR] = { "GENERAL_ERR", "the device gives no reason" },
 };
 
@@ -49,7 +52,8 @@ static const struct {
 
 const char *snt_status_text(unsigned status)
 {
-	return ibv_wc_status_str(status);
+	return status == SNT_WC_INDETERMINATE ? "may have taken effect"
+					      : ibv_wc_status_str(status);
 }
 
 const char *snt_status_name(unsigned status)

@@ -31,6 +31,7 @@ static const char *const opcodes[] = {
 	[SNT_OP_CLOSED] = "CLOSED",
 	[SNT_OP_BIND] = "BIND",
 	[SNT_OP_INVALIDATE] = "INVALIDATE",
+	[SNT_OP_RECEIPT] = "RECEIPT",
 };
 
 const char *snt__opcode_name(unsigned opcode)

@@ -267,12 +267,12 @@ static void json_out_of_range_is_refused(void **state)
 
 static void other_versions_are_told_apart(void **state)
 {
-	static const char later[] = "{\"version\": 2, \"strands\": []}";
+	static const char later[] = "{\"version\": 3, \"strands\": []}";
 	struct snt_card back;
 
 	(void)state;
 	assert_error(read_copy(later, strlen(later), &back), EPROTONOSUPPORT,
-		     "version 2; this library reads 1");
+		     "version 3; this library reads 1 and 2");
 	assert_error(read_edited("\"version\": 1", "\"version\": 0", &back),
 		     EPROTONOSUPPORT, "version 0");
 }

@@ -221,8 +221,9 @@ static void unpack_refuses(size_t byte, uint8_t value, int err, const char *phra
 static void malformed_bytes_are_refused(void **state)
 {
 	(void)state;
-	unpack_refuses(0, 0, EPROTONOSUPPORT, "version 0; this library reads 1");
-	unpack_refuses(0, 2, EPROTONOSUPPORT, "version 2");
+	unpack_refuses(0, 0, EPROTONOSUPPORT, "version 0; this library reads 1 and 2");
+	unpack_refuses(0, 3, EPROTONOSUPPORT, "version 3");
+	unpack_refuses(0, 2, EBADMSG, "version is 2, without SNT_QP_FAILOVER");
 	unpack_refuses(1, 0, EBADMSG, "packed card refused: scheme is 0");
 	unpack_refuses(2, 0x81, EBADMSG, "flags 0x81");
 	unpack_refuses(4, 1, EBADMSG, "qp_num is");
@@ -270,7 +271,10 @@ static void fields_out_of_range_are_refused(void **state)
 	REFUSED(generation, 0, "generation");
 	REFUSED(scheme, SNT_SCHEME_DEFAULT, "scheme is 0");
 	REFUSED(scheme, 3, "scheme is 3");
-	REFUSED(flags, 4, "flags 0x4");
+	REFUSED(flags, 8, "flags 0x8");
+	REFUSED(flags, SNT_QP_FAILOVER, "version is 1, with SNT_QP_FAILOVER");
+	REFUSED(version, SNT_CARD_VERSION_FAILOVER,
+		"version is 2, without SNT_QP_FAILOVER");
 	REFUSED(flags, SNT_QP_PASS_THROUGH,
 		"3 lanes, but SNT_QP_PASS_THROUGH is for one");
 	REFUSED(data_lanes, 3, "data lanes only, but no SNT_QP_PASS_THROUGH");

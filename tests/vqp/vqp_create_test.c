@@ -94,7 +94,11 @@ static void options_out_of_range_are_named(void **state)
 	(void)state;
 	REFUSED(cq, NULL, "cq");
 	REFUSED(scheme, 3, "scheme is 3; it must be from 1 to 2");
-	REFUSED(flags, 4, "flags is 4");
+	REFUSED(flags, 16, "flags is 16");
+	REFUSED(flags, SNT_QP_STRICT, "SNT_QP_STRICT needs SNT_QP_FAILOVER");
+	REFUSED(flags, SNT_QP_FAILOVER | SNT_QP_PASS_THROUGH, "keeps no WRs");
+	REFUSED(flags, SNT_QP_FAILOVER | SNT_QP_NOTIFY_LENGTH,
+		"cannot have SNT_QP_NOTIFY_LENGTH yet");
 	REFUSED(lanes, 129, "lanes is 129; it must be from 0 to 128");
 	REFUSED(devices, 4, "devices 0x4 names devices beyond the 2");
 	REFUSED(lane_depth, 32769, "lane_depth is 32769; it must be from 1 to 32768");

@@ -70,6 +70,7 @@
 #define EMPTY	0xcd
 #define SPOILED 0xee
 #define GUARD	0xa5
+#define TAKEN	0x7a
 
 /* Each link has its own numbers, so that they cannot be mixed up unseen. */
 #define SEND_ID	 UINT64_C(0x5e4d00000000)
@@ -96,6 +97,7 @@ struct send {
 	uint32_t reported;
 	int over;     /* a later WR to the same place, or -1 */
 	int injected; /* the status that a fragment was made to fail with */
+	bool taken;   /* failover: the peer was notified, and has reused the memory */
 };
 
 struct recv {
@@ -151,6 +153,7 @@ struct end {
 	int matched[2];	  /* the peer's last WR that we got, by class */
 	int twins_failed; /* sends and receives, which look the same */
 
+	bool receipt_due;
 	bool closing, closed;
 	bool close_failed; /* and can be called again */
 };
@@ -173,11 +176,13 @@ struct link {
 	unsigned index;
 	struct end end[2];
 	enum snt_scheme scheme;
-	bool pass;    /* one lane, as verbs have it */
-	bool twins;   /* pass: all WRs are signalled and have the same wr_id */
-	bool hostile; /* end 0 is a raider */
-	bool floods;  /* little but short notifications, on narrow lanes */
-	bool faulty;  /* from now on things may fail */
+	bool pass;     /* one lane, as verbs have it */
+	bool twins;    /* pass: all WRs are signalled and have the same wr_id */
+	bool hostile;  /* end 0 is a raider */
+	bool floods;   /* little but short notifications, on narrow lanes */
+	bool failover; /* lanes that fail are survived */
+	bool calm;     /* failover: nothing may be in doubt: no atomics, not strict */
+	bool faulty;   /* from now on things may fail */
 	unsigned injected, other_faults;
 	unsigned recvs_injected; /* receives that were made to fail */
 	unsigned recvs_refused;	 /* posts of receives that were */
@@ -297,6 +302,8 @@ struct snt_cq *choose_cq(struct world *world, const struct host *host);
 void choose_limits(struct link *link, struct end *end, uint32_t lanes);
 uint32_t choose_fragment_size(struct world *world);
 void choose_manner(struct link *link, struct end *end, uint32_t by_time_percent);
+/* The physical QPs of its lanes, which change with failover; NULL: left out. */
+void end_list_lanes(struct end *end);
 /* Its host, memory and options are there. */
 int end_open(struct link *link, unsigned index);
 /* On how long a message may be. */

@@ -18,6 +18,8 @@ static bool write_seen(const struct link *link, unsigned end, int index)
 
 	if (!memcmp(bytes, there->image + (send->remote - IN), send->length))
 		return true;
+	if (send->taken)
+		return send->over >= 0;
 	for (uint32_t i = 0; i < send->length; i++) {
 		int at = index;
 
@@ -232,6 +234,27 @@ static int check_words(struct link *link, unsigned end, const struct send *send,
 	return 0;
 }
 
+/* Atomics stay on one device of the peer. */
+static bool has_no_lane(const struct link *link, const struct send *send)
+{
+	return link->failover && is_atomic(send) && send->status == SNT_WC_FLUSHED;
+}
+
+/* What is in doubt after a failover; ordering points behind it are flushed. */
+static int check_doubt(struct link *link, unsigned end, int index)
+{
+	const struct end *here = &link->end[end];
+	const struct send *send = &here->send[index];
+	bool strict = here->opts.flags & SNT_QP_STRICT;
+
+	if (!link->failover || link->calm ||
+	    !(is_atomic(send) || (strict && send->opcode == SNT_OP_WRITE)))
+		return wrong(link, "end %u: WR %d (opcode %u) is in doubt", end, index,
+			     send->opcode);
+	link->faulty = true;
+	return 0;
+}
+
 static int check_send(struct link *link, unsigned end, const struct snt_wc *wc)
 {
 	struct end *here = &link->end[end];
@@ -255,6 +278,9 @@ static int check_send(struct link *link, unsigned end, const struct snt_wc *wc)
 			return wrong(link, "end %u: WR %d reported, but not signalled",
 				     end, (int)index);
 		if (check_success(link, end, index))
+			return -1;
+	} else if (wc->status == SNT_WC_INDETERMINATE || has_no_lane(link, send)) {
+		if (check_doubt(link, end, index))
 			return -1;
 	} else if (!link->faulty) {
 		return wrong(link, "end %u: WR %d (opcode %u) failed: %s", end,
@@ -345,6 +371,24 @@ static int check_notification(struct link *link, unsigned end, int index,
 	return check_place(link, end, index, recv, 0);
 }
 
+/* A peer that has been notified uses the memory for something else at once. Nothing may be
+ * written there again. */
+static void reuse_memory(struct link *link, unsigned end, int index)
+{
+	struct end *here = &link->end[end];
+
+	for (int i = 0; link->failover && !link->faulty && i <= index; i++) {
+		struct send *send = &link->end[!end].send[i];
+
+		if (!is_write(send) || send->taken || send->over >= 0 ||
+		    !send->length || here->in_owner[(send->remote - IN) / GRAIN] != i)
+			continue;
+		send->taken = true;
+		memset(here->memory + send->remote, TAKEN, send->length);
+		memset(here->image + (send->remote - IN), TAKEN, send->length);
+	}
+}
+
 static int check_arrival(struct link *link, unsigned end, const struct recv *recv,
 			 const struct snt_wc *wc)
 {
@@ -366,8 +410,11 @@ static int check_arrival(struct link *link, unsigned end, const struct recv *rec
 			     end, wc->imm, index, send->imm);
 	if (check_order(link, !end, index))
 		return -1;
-	return data ? check_message(link, end, index, recv, wc)
-		    : check_notification(link, end, index, recv, wc);
+	if (data ? check_message(link, end, index, recv, wc)
+		 : check_notification(link, end, index, recv, wc))
+		return -1;
+	reuse_memory(link, end, index);
+	return 0;
 }
 
 /* Whichever end sent it: no more bytes than there was room for, and no length from
@@ -555,6 +602,10 @@ int check_completion(struct world *world, unsigned host, const struct snt_cq *cq
 	if (cq && cq != due)
 		return wrong(link, "end %u: opcode %u on the wrong CQ", host,
 			     wc->opcode);
+	if (wc->opcode == SNT_OP_RECEIPT && !wc->status && link->failover) {
+		link->end[host].receipt_due = true;
+		return 0;
+	}
 	if (wc->opcode == SNT_OP_CLOSED && !wc->status)
 		return check_closed(link, host, wc);
 	if (check_lane(link, host, wc) || check_cause(link, host, wc))

@@ -106,6 +106,11 @@ void choose_manner(struct link *link, struct end *end, uint32_t by_time_percent)
 		end->opts.balance = SNT_BALANCE_BY_TIME;
 	if (lacks_length(link) && chance(world, 50))
 		end->opts.flags |= SNT_QP_NOTIFY_LENGTH;
+	if (link->failover) {
+		end->opts.flags = SNT_QP_FAILOVER;
+		if (!link->calm && chance(world, 30))
+			end->opts.flags |= SNT_QP_STRICT;
+	}
 	end->opts.express_max = choose_express_max(link, end);
 	/* A notification for each device of the peer. */
 	if (world->host[0].devices != world->host[1].devices && !link->hostile &&
@@ -130,10 +135,11 @@ static void fill_memory(struct end *end, unsigned index)
 	end->matched[0] = end->matched[1] = -1;
 }
 
-static void list_lanes(struct end *end)
+void end_list_lanes(struct end *end)
 {
 	struct snt_lane_info info = { .size = sizeof(info) };
 
+	end->lanes = 0;
 	while (end->lanes < LANES_MAX &&
 	       !snt_qp_query_lane(end->qp, end->lanes, &info)) {
 		end->lane_device[end->lanes] = info.device;
@@ -157,7 +163,7 @@ int end_open(struct link *link, unsigned index)
 		return wrong(link, "set-up of end %u: %d, %s", index, ret,
 			     snt_err_text());
 	if (!raider)
-		list_lanes(end);
+		end_list_lanes(end);
 	return 0;
 }
 
@@ -198,7 +204,7 @@ static int renew_end(struct link *link, unsigned index)
 			     .opts = before.opts,
 			     .memory = before.memory,
 			     .message_max = before.message_max };
-	list_lanes(end);
+	end_list_lanes(end);
 	fill_memory(end, index);
 	return 0;
 }

@@ -49,7 +49,7 @@ static struct link *find_owner(struct world *world, unsigned host, unsigned devi
 		struct end *end = &world->link[i].end[host];
 
 		for (unsigned lane = 0; end->qp && lane < end->lanes; lane++)
-			if (end->lane_device[lane] == device &&
+			if (end->lane_device[lane] == device && end->lane[lane] &&
 			    end->lane[lane]->qp_num == qp_num)
 				return &world->link[i];
 	}

@@ -51,7 +51,7 @@ static uint8_t pick_opcode(struct link *link, const struct end *here, int index)
 	     (link->pass && opcode == SNT_OP_WRITE_IMM)) &&
 	    here->messages + (link->pass ? here->notifies : 0) >= MESSAGES_MAX)
 		opcode = SNT_OP_WRITE;
-	if (opcode >= SNT_OP_CMP_SWAP && index >= ATOMICS_MAX)
+	if (opcode >= SNT_OP_CMP_SWAP && (index >= ATOMICS_MAX || link->calm))
 		opcode = SNT_OP_WRITE;
 	return opcode;
 }

@@ -7,6 +7,7 @@
 #include "vqp_model.h"
 
 #include "vqp/dqplb.h"
+#include "vqp/failover_state.h"
 #include "vqp/qp.h"
 
 static uint32_t shortly_before(struct world *world, uint32_t end)
@@ -44,11 +45,15 @@ static void wrap_single(struct world *world, struct snt__lane *lane)
 }
 
 /* The place of a length in the mailbox is the number of its notification, on which
- * both ends agree. */
+ * both ends agree; with failover they agree on the number of a SEND as well. */
 static void match_mailboxes(struct snt_qp *one, struct snt_qp *other)
 {
 	one->notified = other->notify.tail;
 	other->notified = one->notify.tail;
+	if (one->failover && other->failover) {
+		one->failover->sends_sent = other->data.tail;
+		other->failover->sends_sent = one->data.tail;
+	}
 }
 
 void wrap_counters(struct link *link)

@@ -31,10 +31,10 @@ static int step(struct world *world, unsigned most)
  */
 
 /* Whatever hits a host may be felt by all links. */
-static void expect_failures(struct world *world)
+static void expect_failures(struct world *world, bool lasting)
 {
 	for (unsigned i = 0; i < world->links; i++) {
-		world->link[i].faulty = true;
+		world->link[i].faulty |= !world->link[i].failover || lasting;
 		world->link[i].other_faults++;
 	}
 }
@@ -57,9 +57,10 @@ static void cut(struct world *world)
 	struct snt__sim_device *device = pick_device(world);
 	uint64_t later = snt__sim_now(fabric.sim) + dice(world, 100000000);
 
-	expect_failures(world);
+	expect_failures(world, false);
 	snt__sim_device_cut(device, true);
-	if (chance(world, 70))
+	/* With failover, everything is to succeed in the end. */
+	if (chance(world, 70) || has_failover(world))
 		snt__sim_at(fabric.sim, later, restore, device);
 	if (world->trace)
 		printf("# %s is cut\n", device->name);
@@ -69,7 +70,7 @@ static void kill_device(struct world *world)
 {
 	struct snt__sim_device *device = pick_device(world);
 
-	expect_failures(world);
+	expect_failures(world, true);
 	fabric.killed = true;
 	snt__sim_device_kill(device);
 	if (world->trace)
@@ -91,12 +92,16 @@ static int fail_lane(struct world *world)
 	struct ibv_qp *qp = here->lane[dice(world, here->lanes)];
 	uint64_t deadline = snt__sim_now(fabric.sim) + LAND_NS;
 
-	link->faulty = true;
+	if (!qp)
+		return 0;
+	link->faulty |= !link->failover;
 	link->other_faults++;
 	if (world->trace)
 		printf("# link %u, end %u: lane %u goes to ERR\n", link->index, end,
 		       qp->qp_num);
 	snt__soft_control()->modify_qp(qp, &attr, IBV_QP_STATE);
+	if (link->failover)
+		return 0;
 	while (snt__sim_in_flight(fabric.sim) && snt__sim_now(fabric.sim) < deadline &&
 	       snt__sim_step(fabric.sim))
 		if (check_effects(world))
@@ -120,6 +125,8 @@ int harm(struct world *world)
 	case DEVICE:
 		kill_device(world);
 		return 0;
+	case STOP:
+		return stop_lanes(world);
 	default:
 		link->faulty = true;
 		link->other_faults++;
@@ -144,7 +151,7 @@ static int operate(struct world *world)
 	if (what < 75)
 		return step(world, 1 + dice(world, 40));
 	if (what < 97)
-		return poll_host(world, end);
+		return poll_host(world, end) < 0 ? -1 : carry_receipts(world);
 	return harm(world);
 }
 
@@ -152,12 +159,14 @@ static int operate(struct world *world)
  * waits for receives that the peer will never post does so for ever. */
 static int settle(struct world *world, bool fed)
 {
-	uint64_t deadline = snt__sim_now(fabric.sim) + SETTLE_NS;
+	uint64_t deadline = snt__sim_now(fabric.sim) +
+			    (has_failover(world) ? 4 * SETTLE_NS : SETTLE_NS);
 
 	for (unsigned idle = 0; idle < ROUNDS_IDLE && !all_closed(world); idle++) {
 		int moved, ret;
 
-		if (fed && feed_all(world))
+		if ((fed && feed_all(world)) || carry_receipts(world) ||
+		    (idle % 16 == 15 && urge(world)))
 			return -1;
 		moved = poll_hosts(world);
 		if (moved < 0)
@@ -290,7 +299,7 @@ static const char *const kinds[FAULTS + 1] = {
 	[LOSS] = "loss",       [DUPLICATE] = "duplicate", [CORRUPT] = "corrupt",
 	[REORDER] = "reorder", [JITTER] = "jitter",	  [MIX] = "mix",
 	[CUT] = "cut",	       [BANDWIDTH] = "bandwidth", [LANE] = "lane",
-	[DEVICE] = "device",   [CLOSE] = "close",
+	[DEVICE] = "device",   [CLOSE] = "close",	  [STOP] = "stop",
 };
 
 int main(int argc, char **argv)

@@ -25,6 +25,7 @@ enum fault {
 	LANE,	/* goes to ERR */
 	DEVICE, /* dies */
 	CLOSE,	/* an end is closed early */
+	STOP,	/* lanes are stopped and begin again, as planned */
 	FAULTS
 };
 
@@ -39,6 +40,15 @@ struct fabric {
 };
 
 extern struct fabric fabric;
+
+/* vqp_sim_failover.c: the programs' own channel, which loses, doubles and reorders receipts.
+ * Each returns 0, or -1 after wrong(). */
+void forget_receipts(void);
+int carry_receipts(struct world *world);
+/* Says again what may have been lost; ends that wait for lanes try all of them. */
+int urge(struct world *world);
+int stop_lanes(struct world *world);
+bool has_failover(const struct world *world);
 
 static inline bool has(enum fault fault)
 {

@@ -134,6 +134,8 @@ static int open_link(struct link *link)
 
 	if (link->pass)
 		lanes = 1;
+	link->failover = lacks_length(link) && chance(link->world, 50);
+	link->calm = link->failover && chance(link->world, 60);
 	if (open_end(link, 0, lanes) || open_end(link, 1, lanes))
 		return -1;
 	link_agree(link);
@@ -148,6 +150,7 @@ int world_open(struct world *world)
 				      .capture = fabric.plan->capture };
 	bool ipv6 = dice(world, 2);
 
+	forget_receipts();
 	choose_links(world);
 	world->wraps = chance(world, 30);
 	if (snt__sim_create(&opts, &fabric.sim))
