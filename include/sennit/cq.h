@@ -42,6 +42,8 @@ extern "C" {
 #endif
 
 struct ibv_cq;
+struct ibv_cq;
+struct ibv_wc;
 struct snt_cq;
 struct snt_loop;
 struct snt_qp;
@@ -173,6 +175,35 @@ SNT_API int snt_cq_create(struct snt_ctx *ctx, const struct snt_cq_opts *opts,
 SNT_API int snt_cq_destroy(struct snt_cq *cq);
 
 /**
+ * snt_cq_complete - process completions that the program polled itself, of any QPs
+ * @device: index of the device they came from
+ * @physical: @count of them, in the order polled, from a physical CQ of this one
+ * @wc: receives up to @max virtual completions
+ *
+ * As snt_qp_complete() (qp.h), of all QPs that report to the CQ, in one call. Completions of
+ * no WR of theirs are strays, as in polling. With a count of 0 it returns completions that
+ * did not fit before. On pass-through lanes nothing is kept, so @max must not be less than
+ * the number of @physical of such lanes. The receives of a QP that has a recv_cq of its own
+ * are returned by a call for that CQ.
+ *
+ * Returns: how many were written to @wc; -EINVAL, with nothing changed, if there is too
+ * little room for pass-through lanes, or if the CQ has ops or shared receive queues.
+ */
+SNT_API int snt_cq_complete(struct snt_cq *cq, unsigned device,
+			    const struct ibv_wc *physical, unsigned count,
+			    struct snt_wc *wc, int max);
+
+/**
+ * snt_cq_find_qp - find the virtual QP that a physical one is a lane of
+ * @device: index of the physical QP's device
+ * @qp_num: of the physical QP, as in struct ibv_wc
+ *
+ * Returns: NULL if no QP that reports to the CQ has that lane.
+ */
+SNT_API struct snt_qp *snt_cq_find_qp(const struct snt_cq *cq, unsigned device,
+				      uint32_t qp_num);
+
+/**
  * snt_cq_poll - take up to @max completions
  *
  * Returns: how many were written to @wc, 0 if there is nothing to report now; -EIO if a
@@ -186,8 +217,6 @@ SNT_API int snt_cq_poll(struct snt_cq *cq, struct snt_wc *wc, int max);
  * is the beginning of every CQ, for the inline function only. SNT_NO_INLINE, if defined
  * before the include, makes programs call the function in the library instead.
  */
-struct ibv_cq;
-struct ibv_wc;
 struct snt__ready;
 struct snt__cq_front {
 	/* Points to the device's poll function, of the only physical CQ; NULL if there

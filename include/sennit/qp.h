@@ -374,7 +374,8 @@ SNT_API int snt_qp_post_recv(struct snt_qp *qp, const struct snt_recv_wr *wr,
  * lane nothing is kept, so @max must not be less than @count.
  *
  * Returns: how many were written to @wc; -EINVAL, with nothing changed, if one of
- * them belongs to another QP, or the QP has an SRQ or ops.
+ * them belongs to another QP, or the QP has an SRQ or ops. snt_cq_complete() (cq.h) takes
+ * those of several QPs.
  */
 SNT_API int snt_qp_complete(struct snt_qp *qp, unsigned device,
 			    const struct ibv_wc *physical, unsigned count,

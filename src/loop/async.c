@@ -53,7 +53,7 @@ static struct snt_qp *owner_in(const struct snt__link *list, unsigned device,
 {
 	for (const struct snt__link *at = list->next; at != list; at = at->next) {
 		struct snt_cq *cq = snt__container(at, struct snt_cq, notify.all);
-		struct snt_qp *owner = snt__cq_find_qp(cq, device, qp_num);
+		struct snt_qp *owner = snt_cq_find_qp(cq, device, qp_num);
 
 		if (owner)
 			return owner;

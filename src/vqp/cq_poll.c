@@ -439,6 +439,49 @@ int snt_qp_complete(struct snt_qp *qp, unsigned device, const struct ibv_wc *phy
 	return total + reported;
 }
 
+/* How many of them become a completion each, since their lanes keep nothing. */
+static unsigned count_of_single_lanes(const struct snt_cq *cq, unsigned device,
+				      const struct ibv_wc *physical, unsigned count)
+{
+	unsigned singles = 0;
+
+	for (unsigned i = 0; i < count; i++) {
+		const struct snt__lane *lane =
+			snt__route_find(&cq->route, device, physical[i].qp_num);
+
+		singles += lane && lane->is_single;
+	}
+	return singles;
+}
+
+int snt_cq_complete(struct snt_cq *cq, unsigned device, const struct ibv_wc *physical,
+		    unsigned count, struct snt_wc *wc, int max)
+{
+	unsigned singles;
+	int total;
+
+	if (cq->notify.served || !snt__list_empty(&cq->srqs))
+		return snt__fail(EINVAL,
+				 "CQ %u has %s; its completions cannot be handed over",
+				 cq->num,
+				 cq->notify.served ? "ops" : "shared receive queues");
+	singles = count_of_single_lanes(cq, device, physical, count);
+	if ((int)singles > max)
+		return snt__fail(EINVAL,
+				 "%u of the completions are of QPs that keep none, and "
+				 "there is room for %d",
+				 singles, max);
+	total = take_cqe_batch(cq, device, physical, (int)count, wc, (int)count <= max);
+	return total + harvest_ready(cq, wc + total, max - total);
+}
+
+struct snt_qp *snt_cq_find_qp(const struct snt_cq *cq, unsigned device, uint32_t qp_num)
+{
+	struct snt__lane *lane = snt__route_find(&cq->route, device, qp_num);
+
+	return lane ? lane->owner : NULL;
+}
+
 unsigned snt_cq_count(const struct snt_cq *cq)
 {
 	return cq->physical_count;

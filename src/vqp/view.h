@@ -28,15 +28,6 @@ static inline bool snt__cq_has_ready(const struct snt_cq *cq)
 	return cq->front.ready != NULL;
 }
 
-/* Whose lane is this; NULL: of no QP that reports to this CQ. */
-static inline struct snt_qp *snt__cq_find_qp(const struct snt_cq *cq, unsigned device,
-					     uint32_t physical_num)
-{
-	struct snt__lane *lane = snt__route_find(&cq->route, device, physical_num);
-
-	return lane ? lane->owner : NULL;
-}
-
 static inline struct snt_cq *snt__qp_cq(const struct snt_qp *qp, enum snt__queue queue)
 {
 	return queue == SNT__QUEUE_SEND ? qp->cq : qp->recv_cq;

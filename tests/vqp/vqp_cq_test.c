@@ -540,6 +540,99 @@ static void handing_over_and_polling_mix(void **state)
 	vqp_pair_close(pair);
 }
 
+/* A second QP at each end, which passes WRs on, on the CQs of the first. */
+static void add_second_qps(struct vqp_pair *pair, struct snt_qp *second[2])
+{
+	struct snt_qp_opts opts = { .size = sizeof(opts),
+				    .flags = SNT_QP_PASS_THROUGH };
+	struct snt_card card[2];
+
+	for (unsigned i = 0; i < 2; i++) {
+		opts.cq = pair->end[i].cq;
+		assert_success(snt_qp_create(pair->end[i].ctx, &opts, &second[i]));
+		assert_success(snt_qp_card(second[i], &card[i]));
+	}
+	for (unsigned i = 0; i < 2; i++)
+		assert_success(snt_qp_connect(second[i], &card[!i]));
+}
+
+static void post_on_both(struct vqp_pair *pair, struct snt_qp *second)
+{
+	for (unsigned i = 0; i < 3; i++) {
+		struct snt_sge sge;
+		struct snt_send_wr wr = vqp_wr(pair, 0, &sge, SNT_OP_WRITE, 0, 8);
+
+		wr.wr_id = i;
+		wr.flags = SNT_SEND_SIGNALED;
+		assert_int_equal(snt_qp_post_send(pair->end[0].qp, &wr, 1), 1);
+		assert_int_equal(snt_qp_post_send(second, &wr, 1), 1);
+	}
+}
+
+static void close_and_destroy(struct vqp_pair *pair, unsigned end, struct snt_qp *qp)
+{
+	struct ibv_wc physical[8];
+	struct snt_wc wc[8];
+	int count = 0;
+
+	assert_success(snt_qp_close(qp, 77));
+	for (unsigned round = 0; round < 100 && !count; round++) {
+		vqp_pair_run(pair, round);
+		count = poll_physical(pair, end, 0, physical, 8);
+		count = snt_cq_complete(pair->end[end].cq, 0, physical, (unsigned)count,
+					wc, 8);
+	}
+	assert_int_equal(count, 1);
+	assert_int_equal(wc[0].opcode, SNT_OP_CLOSED);
+	assert_int_equal(wc[0].wr_id, 77);
+	assert_success(snt_qp_destroy(qp));
+}
+
+static void completions_of_several_qps(void **state)
+{
+	struct vqp_pair *pair = open_pair(1, 2, SNT_SCHEME_SPRAY);
+	struct snt_cq *cq = pair->end[0].cq;
+	unsigned reported[2] = { 0 }, singles = 0;
+	struct ibv_wc physical[16], stray = { 0 };
+	struct snt_qp *second[2], *owner;
+	struct snt_wc wc[16];
+	int count;
+
+	(void)state;
+	add_second_qps(pair, second);
+	post_on_both(pair, second[0]);
+	vqp_pair_run(pair, 1);
+	count = poll_physical(pair, 0, 0, physical, 15);
+	for (int i = 0; i < count; i++) {
+		owner = snt_cq_find_qp(cq, 0, physical[i].qp_num);
+		assert_true(owner == second[0] || owner == pair->end[0].qp);
+		singles += owner == second[0];
+	}
+	assert_int_equal(singles, 3);
+	assert_null(snt_cq_find_qp(cq, 1, physical[0].qp_num));
+	assert_null(snt_cq_find_qp(cq, 0, 0xabcdef));
+	assert_error(snt_cq_complete(cq, 0, physical, (unsigned)count, wc, 2), EINVAL,
+		     "3 of the completions are of QPs that keep none");
+	/* A stray is counted, as in polling; what does not fit comes the next time. */
+	stray.qp_num = 0xabcdef;
+	physical[count++] = stray;
+	count = snt_cq_complete(cq, 0, physical, (unsigned)count, wc, 4);
+	assert_int_equal(count, 4);
+	assert_int_equal(snt_cq_stray_count(cq), 1);
+	count += snt_cq_complete(cq, 0, NULL, 0, wc + 4, 12);
+	assert_int_equal(count, 6);
+	for (int i = 0; i < count; i++) {
+		bool is_second = wc[i].qp_num == snt_qp_num(second[0]);
+
+		assert_int_equal(wc[i].status, SNT_WC_SUCCESS);
+		assert_int_equal(wc[i].wr_id, reported[is_second]++);
+	}
+	assert_int_equal(reported[1], 3);
+	for (unsigned i = 0; i < 2; i++)
+		close_and_destroy(pair, i, second[i]);
+	vqp_pair_close(pair);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -558,6 +651,7 @@ int main(void)
 		cmocka_unit_test(a_program_that_polls_by_itself),
 		cmocka_unit_test(a_passing_lane_needs_room_for_all),
 		cmocka_unit_test(handing_over_and_polling_mix),
+		cmocka_unit_test(completions_of_several_qps),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
