@@ -131,7 +131,7 @@
  *   status is 0 if the peer disconnected, and also if its process has ended: rdma_cm does not
  *   tell one from the other. Programs say goodbye by messages of their own.
  * - detect_ns limits the ACK timeout only. Nothing is sent while the program sends nothing, so
- *   the loss of an idle peer is not noticed.
+ *   the loss of an idle peer is not noticed. The loss of the local device is, with -ENODEV.
  *
  * snt_conn_query_cm() lists what rdma_cm did, and when.
  *

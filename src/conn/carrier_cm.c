@@ -553,7 +553,8 @@ static void on_cm_event(struct snt__cm_end *end, const struct snt__cm_event *eve
 		on_rejected(cm, event);
 		break;
 	case SNT__CM_EVENT_FAILED:
-		break_cm_carrier(cm, event->status, strerror(-event->status));
+		break_cm_carrier(cm, event->status,
+				 snt__cm_failure_text(event->status));
 		break;
 	case SNT__CM_EVENT_DISCONNECTED:
 		/* Messages that were received come first, then the QP's close. */

@@ -242,6 +242,12 @@ const char *snt__cm_reason_text(unsigned reason, char *buffer, size_t size)
 	}
 }
 
+const char *snt__cm_failure_text(int status)
+{
+	return status == -ENODEV ? "the local device has failed, or was removed"
+				 : strerror(-status);
+}
+
 int snt__cm_reason_error(unsigned reason)
 {
 	switch (reason) {

@@ -46,6 +46,8 @@ int snt__cm_loop_resolve(struct snt__conn_loop *conn_loop,
  * negative errno. */
 const char *snt__cm_reason_text(unsigned reason, char *buffer, size_t size);
 int snt__cm_reason_error(unsigned reason);
+/* The status of a manager's FAILED, in words. */
+const char *snt__cm_failure_text(int status);
 
 /* acceptor_cm.c: a peer requests a connection. */
 void snt__cm_requested(struct snt__cm_manager *manager,

@@ -22,6 +22,7 @@
 #define PROBE_TIMEOUT_MIN 12
 #define PROBE_TIMEOUT_MAX 15
 #define LANE_TRIES	  8
+#define PLAIN_CAUSE_NS	  (100 * MS_NS)
 #define LANE_TIMEOUT_MAX  18
 
 void snt__conn_fail(struct snt_conn *conn, enum snt__end_code code, int error,
@@ -311,10 +312,12 @@ static void abort_if_late(struct snt_conn *conn)
  * A QP that is broken
  */
 
-/* How long an end whose WRs were only flushed waits for the peer to tell the cause. */
+/* How long an end whose WRs were only flushed waits for the peer to tell the cause; a plain one,
+ * for its connection manager. */
 static uint64_t cause_deadline(const struct snt_conn *conn)
 {
-	return conn->broken_at + conn->hs.ping_interval;
+	return conn->broken_at +
+	       (snt__conn_is_plain(conn) ? PLAIN_CAUSE_NS : conn->hs.ping_interval);
 }
 
 /* The other lanes of a QP may go on when one fails; a QP without lanes is of no use. */

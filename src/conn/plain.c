@@ -483,7 +483,8 @@ static void take_event(struct snt__plain *plain, const struct snt__cm_event *eve
 		on_plain_rejected(plain, event);
 		break;
 	case SNT__CM_EVENT_FAILED:
-		lose_plain_peer(plain, event->status, strerror(-event->status));
+		lose_plain_peer(plain, event->status,
+				snt__cm_failure_text(event->status));
 		break;
 	case SNT__CM_EVENT_DISCONNECTED:
 		on_plain_disconnected(plain);

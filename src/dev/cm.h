@@ -100,7 +100,7 @@ struct snt__cm_event {
 	struct snt__cm_id
 		*listener; /* REQUEST: the listener; `id` is new, and belongs to the
 			    * program */
-	int status;	   /* FAILED: a negative errno */
+	int status;	   /* FAILED: a negative errno; -ENODEV: our device is gone */
 	unsigned reason;   /* REJECTED: enum snt__cm_reason, or another value */
 	/* REQUEST and RESPONSE: what the peer offers, and asks of us. */
 	uint32_t qpn;

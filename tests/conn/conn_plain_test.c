@@ -2,6 +2,7 @@
 /* Plain connections on soft devices, with sennit at both ends. */
 #include "lib/conn_kit.h"
 
+#include <sennit/fault.h>
 #include <sennit/stream.h>
 
 static struct snt_conn *never;
@@ -468,6 +469,44 @@ static void broken_qp_ends_its_connection(void **state)
 	kit_close(&kit);
 }
 
+/* Nothing is posted that could fail: the connection manager reports it. */
+static void local_device_dies(void **state)
+{
+	struct snt_fault_opts fault = { .size = sizeof(fault),
+					.kind = SNT_FAULT_DEVICE_FATAL };
+	struct snt_conn_cm_info last = { .size = sizeof(last) };
+	struct kit kit;
+
+	(void)state;
+	for (unsigned established = 0; established < 2; established++) {
+		open_plain(&kit, 1);
+		kit_listen(&kit);
+		kit_connect(&kit);
+		if (established)
+			kit_until(&kit, kit_both_up);
+		else
+			while (!kit.end[0].events[SNT_CONN_PREPARE])
+				kit_turn(&kit);
+		assert_success(
+			snt_device_fail(snt_ctx_device(kit.end[0].ctx, 0), &fault));
+		kit_until(&kit, connector_over);
+		assert_int_equal(kit_status(&kit, 0), -ENODEV);
+		assert_non_null(
+			strstr(kit_text(&kit, 0), "the local device has failed"));
+		for (unsigned i = 0; !snt_conn_query_cm(kit.end[0].conn, i, &last);)
+			i++;
+		assert_int_equal(last.event, SNT_CM_FAILED);
+		assert_int_equal(last.status, -ENODEV);
+		/* The peer does not notice, since nothing is sent. */
+		if (kit.end[1].conn) {
+			snt_conn_abort(kit.end[1].conn, NULL);
+			while (!kit.end[1].events[SNT_CONN_OVER])
+				kit_turn(&kit);
+		}
+		kit_close(&kit);
+	}
+}
+
 static void with_shared_receives(void **state)
 {
 	struct snt_srq_opts opts = { .size = sizeof(opts) };
@@ -571,6 +610,7 @@ int main(void)
 		cmocka_unit_test(aborted),
 		cmocka_unit_test(given_up_in_every_phase),
 		cmocka_unit_test(broken_qp_ends_its_connection),
+		cmocka_unit_test(local_device_dies),
 		cmocka_unit_test(with_shared_receives),
 		cmocka_unit_test(listeners_that_share_a_port),
 	};

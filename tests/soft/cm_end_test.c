@@ -709,6 +709,37 @@ static void no_chance(void *arg, void *buffer, size_t length)
 	memset(buffer, 1, length);
 }
 
+/* Every connection of the dead device fails; its peer is not told, and gives up. */
+static void device_dies_in_every_phase(void **state)
+{
+	(void)state;
+	for (unsigned phase = 0; phase < 4; phase++) {
+		struct kit *kit = kit_open(NULL, false);
+		struct snt__soft_cm_connection *pair[ENDS];
+
+		pair[A] = kit_connect(kit, 10);
+		if (phase > 0) {
+			kit_pump(kit);
+			pair[B] = kit_request(kit);
+		}
+		if (phase > 1) {
+			kit_accept(kit, pair[B], 20);
+			kit_pump(kit);
+		}
+		if (phase > 2)
+			kit_establish(kit, pair[A]);
+		snt__soft_cm_kill(kit->cm[A]);
+		assert_int_equal(kit_expect(kit, A, SNT__CM_EVENT_FAILED).status,
+				 -ENODEV);
+		kit_expect_none(kit, A);
+		snt__soft_cm_release(kit->cm[A], pair[A]);
+		if (phase > 0)
+			snt__soft_cm_release(kit->cm[B], pair[B]);
+		kit_expect_empty(kit);
+		kit_close(kit);
+	}
+}
+
 static void creation(void **state)
 {
 	struct snt__soft_cm_config config = { .random = no_chance };
@@ -779,6 +810,7 @@ int main(void)
 		cmocka_unit_test(limit_of_requests),
 		cmocka_unit_test(limit_of_listeners),
 		cmocka_unit_test(too_much_data),
+		cmocka_unit_test(device_dies_in_every_phase),
 		cmocka_unit_test(creation),
 	};
 

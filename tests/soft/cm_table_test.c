@@ -734,9 +734,15 @@ static void device_dies(void **state)
 	assert_success(resolve(world.cm[A], NULL, "10.0.0.2", 7000, &world.id[A]));
 	expect(world.cm[A], SNT__CM_EVENT_RESOLVED);
 	snt__soft_device_kill(world.kit->end[A].device);
+	assert_int_equal(expect(world.cm[A], SNT__CM_EVENT_FAILED).status, -ENODEV);
+	assert_error(table->connect(world.id[A], &param), ENOTCONN, "connect");
+	table->destroy(world.id[A]);
+
+	assert_success(resolve(world.cm[A], NULL, "10.0.0.2", 7000, &world.id[A]));
+	expect(world.cm[A], SNT__CM_EVENT_RESOLVED);
 	assert_success(table->connect(world.id[A], &param));
 	kit_run_for(world.kit, UINT64_C(10000000000));
-	assert_int_equal(expect(world.cm[A], SNT__CM_EVENT_FAILED).status, -ETIMEDOUT);
+	assert_int_equal(expect(world.cm[A], SNT__CM_EVENT_FAILED).status, -ENODEV);
 	expect_none(world.cm[B]);
 	close_world(&world);
 }

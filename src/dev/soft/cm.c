@@ -306,6 +306,17 @@ void snt__soft_cm_refuse(struct snt__soft_cm *cm,
 	snt__soft_cm_send(cm, connection, SNT__CM_REJ);
 }
 
+void snt__soft_cm_kill(struct snt__soft_cm *cm)
+{
+	cm->dead = true;
+	for (unsigned i = 0; i < cm->pool_size; i++) {
+		struct snt__soft_cm_connection *connection = &cm->pool[i];
+
+		if (connection->held && connection->state < SNT__SOFT_CM_OVER)
+			snt__soft_cm_finish(cm, connection, SNT__CM_EVENT_FAILED);
+	}
+}
+
 /*
  * Listeners
  */

@@ -223,6 +223,7 @@ struct snt__soft_cm {
 	uint32_t unused_head;
 	uint32_t unused_count;
 	unsigned channel_count;
+	bool dead; /* of the device */
 	unsigned live;
 	unsigned lingering_count;
 	struct snt__soft_cm_connection **heads[SNT__SOFT_CM_INDICES];
@@ -258,6 +259,8 @@ bool snt__soft_cm_output(struct snt__soft_cm *cm, struct snt__soft_path *path_ou
 			 uint8_t mad_out[SNT__CM_MAD_SIZE], uint64_t now);
 uint64_t snt__soft_cm_deadline(struct snt__soft_cm *cm);
 void snt__soft_cm_timer(struct snt__soft_cm *cm, uint64_t now);
+/* The device is dead: all connections of programs fail, with -ENODEV. */
+void snt__soft_cm_kill(struct snt__soft_cm *cm);
 
 /*
  * Called by programs, see the table of dev/cm.h. After any of these there may be

@@ -98,7 +98,7 @@ static void fill_event(const struct snt__soft_cm_connection *connection,
 		       struct snt__cm_event *event)
 {
 	if (event->type == SNT__CM_EVENT_FAILED)
-		event->status = -ETIMEDOUT;
+		event->status = connection->channel->cm->dead ? -ENODEV : -ETIMEDOUT;
 	if (event->type == SNT__CM_EVENT_REJECTED) {
 		event->reason = connection->reason;
 		copy_event_data(event, connection->answer, SNT__CM_REJECT_DATA);

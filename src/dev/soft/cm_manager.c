@@ -108,11 +108,17 @@ static void agent_timer(void *arg, uint64_t now)
 	snt__soft_cm_timer(arg, now);
 }
 
+static void agent_killed(void *arg)
+{
+	snt__soft_cm_kill(arg);
+}
+
 static const struct snt__soft_agent agent = {
 	.input = agent_input,
 	.output = agent_output,
 	.deadline = agent_deadline,
 	.timer = agent_timer,
+	.killed = agent_killed,
 };
 
 static void machine_random(void *arg, void *buffer, size_t length)

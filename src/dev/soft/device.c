@@ -206,6 +206,8 @@ void snt__soft_device_kill(struct snt__soft_device *device)
 		if (qp && qp->ibv.state != IBV_QPS_RESET)
 			snt__soft_qp_error(qp);
 	}
+	if (device->mads.agent && device->mads.agent->killed)
+		device->mads.agent->killed(device->mads.arg);
 }
 
 /*

@@ -136,6 +136,8 @@ struct snt__soft_agent {
 	/* As the driver's. */
 	uint64_t (*deadline)(void *arg);
 	void (*timer)(void *arg, uint64_t now);
+	/* The device has been killed. NULL: the agent need not know. */
+	void (*killed)(void *arg);
 };
 
 /* With the lock held. NULL: none; MADs are dropped. */
