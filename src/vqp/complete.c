@@ -12,6 +12,7 @@
 #include "util/assert.h"
 #include "vqp/balance.h"
 #include "vqp/cause.h"
+#include "vqp/cq.h"
 #include "vqp/failure.h"
 #include "vqp/fence.h"
 #include "vqp/marker.h"
@@ -221,8 +222,8 @@ static bool take_send_cqe(struct snt_qp *qp, struct snt__lane *lane,
 	return true;
 }
 
-int snt__qp_take_sends(struct snt__lane *lane, const struct snt__route *route,
-		       unsigned device, const struct ibv_wc *wc, int count)
+static inline int take_sends(struct snt__lane *lane, const struct snt__route *route,
+			     unsigned device, const struct ibv_wc *wc, int count)
 {
 	struct snt_qp *qp = lane->owner;
 	uint32_t retired = 0, sequenced = 0;
@@ -244,11 +245,18 @@ int snt__qp_take_sends(struct snt__lane *lane, const struct snt__route *route,
 			break;
 		lane = snt__route_next(route, lane, device, wc->qp_num);
 	} while (lane);
-	if (!taken)
-		return 0;
 	qp->under_way -= retired;
 	qp->sequenced_under_way -= sequenced;
-	snt__cq_ready(qp->cq, &qp->send_ready);
+	return taken;
+}
+
+int snt__qp_take_sends(struct snt__lane *lane, const struct snt__route *route,
+		       unsigned device, const struct ibv_wc *wc, int count)
+{
+	int taken = take_sends(lane, route, device, wc, count);
+
+	if (taken)
+		snt__cq_ready(lane->owner->cq, &lane->owner->send_ready);
 	return taken;
 }
 
@@ -414,12 +422,34 @@ int snt__qp_report_sends(struct snt_qp *qp, struct snt_wc *wc, int max)
 	return count;
 }
 
+static inline bool is_head_done(const struct snt_qp *qp)
+{
+	return qp->head != qp->next && !qp->slot[qp->head & qp->mask].pending;
+}
+
 /* A QP that is being closed may always have its end left to report. */
 bool snt__qp_has_sends(const struct snt_qp *qp)
 {
 	return qp->closing || (qp->phase && snt__failover_has_notice(qp)) ||
-	       snt__refused_wr_is_due(qp, SNT__QUEUE_SEND) ||
-	       (qp->head != qp->next && !qp->slot[qp->head & qp->mask].pending);
+	       snt__refused_wr_is_due(qp, SNT__QUEUE_SEND) || is_head_done(qp);
+}
+
+int snt__qp_complete_sends(struct snt_cq *cq, struct snt__lane *lane, int count,
+			   struct snt_wc *wc, int max, int *reported)
+{
+	struct snt_qp *qp = lane->owner;
+	int taken =
+		take_sends(lane, &cq->route, cq->physical->device, cq->batch, count);
+
+	if (__builtin_expect(taken != count || qp->lanes_ended, 0)) {
+		if (taken)
+			snt__cq_ready(cq, &qp->send_ready);
+		return taken;
+	}
+	*reported = report_done(qp, wc, max);
+	if (*reported == max && is_head_done(qp))
+		snt__cq_ready(cq, &qp->send_ready);
+	return taken;
 }
 
 static bool has_done(const struct snt__recv_ring *ring)

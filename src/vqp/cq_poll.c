@@ -181,11 +181,11 @@ static inline int take_cqe_batch(struct snt_cq *cq, unsigned device,
 }
 
 /* Batches of one physical CQ until it is empty or the array is full; the first has
- * been polled already. */
+ * been polled already, and some of it may have been taken. */
 static __attribute__((noinline)) int drain_physical(struct snt_cq *cq,
 						    struct snt__physical *from,
-						    int count, struct snt_wc *wc,
-						    int max)
+						    int count, int taken,
+						    struct snt_wc *wc, int max)
 {
 	int total = 0;
 
@@ -196,8 +196,9 @@ static __attribute__((noinline)) int drain_physical(struct snt_cq *cq,
 			return total ? total : snt__cq_cannot_poll(cq, from);
 		if (__builtin_expect(from->draining && count < asked, 0))
 			snt__srq_drained(from);
-		total += take_cqe_batch(cq, from->device, cq->batch, count, wc + total,
-					true);
+		total += take_cqe_batch(cq, from->device, cq->batch + taken,
+					count - taken, wc + total, true);
+		taken = 0;
 		if (cq->front.ready)
 			total += harvest_ready(cq, wc + total, max - total);
 		if ((count < asked && !from->draining) || total == max)
@@ -213,7 +214,8 @@ static int poll_physical(struct snt_cq *cq, struct snt__physical *from,
 	int asked = max < SNT__BATCH ? max : SNT__BATCH;
 	int count = ibv_poll_cq(from->cq, asked, cq->batch);
 
-	return count || from->draining ? drain_physical(cq, from, count, wc, max) : 0;
+	return count || from->draining ? drain_physical(cq, from, count, 0, wc, max)
+				       : 0;
 }
 
 /* What can be reported without polling a physical CQ: what a look took, and WRs that
@@ -319,7 +321,7 @@ int snt__cq_poll(struct snt_cq *cq, struct snt_wc *wc, int max)
 		return poll_all_physical(cq, wc, max);
 	count = ibv_poll_cq(cq->physical->cq, max < SNT__BATCH ? max : SNT__BATCH,
 			    cq->batch);
-	return count ? drain_physical(cq, cq->physical, count, wc, max) : 0;
+	return count ? drain_physical(cq, cq->physical, count, 0, wc, max) : 0;
 }
 
 static __attribute__((noinline, cold)) int refuse_poll_of_loop(const struct snt_cq *cq)
@@ -340,9 +342,40 @@ __attribute__((noinline)) int snt__cq_poll_slowly(struct snt_cq *cq, struct snt_
 	return max > 0 ? poll_all_physical(cq, wc, max) : 0;
 }
 
+/* Those of one QP that come first, mostly all. Returns how many CQEs. */
+static inline int take_first_run(struct snt_cq *cq, struct snt__lane *lane, int count,
+				 struct snt_wc *wc, int max, int *reported)
+{
+	struct snt_qp *qp = lane->owner;
+	int taken;
+
+	if (lane->is_single)
+		return lane->passes ? snt__passthrough_take_run(lane, cq->batch, count,
+								wc, reported)
+				    : 0;
+	if (snt__wr_id_tag(cq->batch->wr_id) != lane->tag)
+		return 0;
+	taken = snt__qp_complete_sends(cq, lane, count, wc, max, reported);
+	if (qp->next != qp->tail || qp->notifies_due)
+		snt__qp_dispatch(qp);
+	return taken;
+}
+
 int snt__cq_take_first(struct snt_cq *cq, int count, struct snt_wc *wc, int max)
 {
-	return drain_physical(cq, cq->physical, count, wc, max);
+	struct snt__physical *from = cq->physical;
+	struct snt__lane *lane =
+		count > 0 ? snt__route_find(&cq->route, from->device, cq->batch->qp_num)
+			  : NULL;
+	int total = 0, taken = 0, more;
+
+	if (lane && !from->draining)
+		taken = take_first_run(cq, lane, count, wc, max, &total);
+	if (taken == count &&
+	    (total == max || (count < SNT__BATCH && count < max && !cq->front.ready)))
+		return total;
+	more = drain_physical(cq, from, count, taken, wc + total, max - total);
+	return more < 0 && total ? total : total + more;
 }
 
 int snt_cq_poll(struct snt_cq *cq, struct snt_wc *wc, int max)
