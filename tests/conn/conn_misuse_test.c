@@ -147,7 +147,7 @@ static void options_of_an_older_header(void **state)
 }
 
 /* A time that does not fit is as good as for ever. */
-static void as_long_as_it_takes(void **state)
+static void times_too_long_for_the_clock_mean_for_ever(void **state)
 {
 	struct kit kit;
 
@@ -263,7 +263,7 @@ static void refuse_to_listen(struct kit *kit, int error, const char *phrase)
 }
 
 /* A sentence says which address was meant, and which there are. */
-static void addresses_of_somebody_else(void **state)
+static void foreign_addresses_are_named(void **state)
 {
 	char present[128];
 	struct kit kit;
@@ -298,7 +298,7 @@ static bool is_over(struct kit *kit)
 	return kit->end[0].events[SNT_CONN_OVER];
 }
 
-static void addresses_of_somebody_else_by_tcp(void **state)
+static void foreign_addresses_are_named_by_tcp(void **state)
 {
 	char where[128];
 	struct kit kit;
@@ -500,12 +500,12 @@ int main(void)
 		cmocka_unit_test(one_endpoint_for_both_ends),
 		cmocka_unit_test(cq_of_another_loop),
 		cmocka_unit_test(options_of_an_older_header),
-		cmocka_unit_test(as_long_as_it_takes),
+		cmocka_unit_test(times_too_long_for_the_clock_mean_for_ever),
 		cmocka_unit_test(looking_makes_progress),
 		cmocka_unit_test(a_listener_that_goes_while_waited_for),
 		cmocka_unit_test(a_child_that_tidies_up),
-		cmocka_unit_test(addresses_of_somebody_else),
-		cmocka_unit_test(addresses_of_somebody_else_by_tcp),
+		cmocka_unit_test(foreign_addresses_are_named),
+		cmocka_unit_test(foreign_addresses_are_named_by_tcp),
 		cmocka_unit_test(a_peer_that_never_stops),
 		cmocka_unit_test(everywhere),
 		BOTH(a_port_that_is_shared),

@@ -157,7 +157,7 @@ static void numeric_addresses_are_not_looked_for(void **state)
 	kit_close(&kit);
 }
 
-static void a_name_that_is_none(void **state)
+static void an_invalid_name(void **state)
 {
 	static const struct {
 		int failure, status;
@@ -282,7 +282,7 @@ static void a_listener_by_name(void **state)
 	close_kit(&kit);
 }
 
-static void a_listener_by_a_name_that_is_none(void **state)
+static void a_listener_by_an_invalid_name(void **state)
 {
 	static const struct {
 		int failure, status;
@@ -367,13 +367,13 @@ int main(void)
 		  numeric_addresses_are_not_looked_for, NULL, NULL, &tcp },
 		{ "numeric_addresses_are_not_looked_for (CM)",
 		  numeric_addresses_are_not_looked_for, NULL, NULL, &cm },
-		cmocka_unit_test(a_name_that_is_none),
+		cmocka_unit_test(an_invalid_name),
 		cmocka_unit_test(a_name_that_is_found_later),
 		cmocka_unit_test(given_up_while_it_is_looked_for),
 		cmocka_unit_test(too_many_names),
 		{ "a_listener_by_name (TCP)", a_listener_by_name, NULL, NULL, &tcp },
 		{ "a_listener_by_name (CM)", a_listener_by_name, NULL, NULL, &cm },
-		cmocka_unit_test(a_listener_by_a_name_that_is_none),
+		cmocka_unit_test(a_listener_by_an_invalid_name),
 		cmocka_unit_test(a_listener_by_a_name_that_takes_long),
 	};
 

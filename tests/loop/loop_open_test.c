@@ -54,7 +54,7 @@ static void the_environment_says_how_long_to_spin(void **state)
 	loop_pair_close(pair);
 }
 
-static void what_is_in_use_is_not_closed(void **state)
+static void loop_in_use_is_not_closed(void **state)
 {
 	struct loop_pair *pair =
 		loop_pair_open(&(struct loop_opts){ .unconnected = true });
@@ -271,7 +271,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(options_are_checked),
 		cmocka_unit_test(the_environment_says_how_long_to_spin),
-		cmocka_unit_test(what_is_in_use_is_not_closed),
+		cmocka_unit_test(loop_in_use_is_not_closed),
 		cmocka_unit_test(loops_of_a_context_are_independent),
 		cmocka_unit_test(a_wake_before_the_fd_is_kept),
 		cmocka_unit_test(a_call_runs_in_the_loop),

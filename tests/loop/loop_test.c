@@ -57,7 +57,7 @@ static void a_cq_without_a_loop_makes_no_fd(void **state)
 	loop_pair_close(pair);
 }
 
-static void the_fd_is_one_and_closed_with_the_loop(void **state)
+static void a_loop_has_one_fd_and_closes_it(void **state)
 {
 	unsigned fds = count_fds(), with_pair;
 	struct loop_pair *pair = loop_pair_lanes(SNT_SCHEME_SPRAY, SNT_CQ_OPS_EVENTS);
@@ -180,7 +180,7 @@ static void all_events_of_an_edge_are_taken(void **state)
 
 /* rdma-io, the same bug's sibling: what came behind the completion that was waited for,
  * in the same batch, was thrown away. */
-static void what_comes_with_what_is_waited_for_is_kept(void **state)
+static void completions_behind_the_awaited_one_are_kept(void **state)
 {
 	struct loop_pair *pair = loop_pair_simple();
 	struct snt_op op[10] = { { 0 } };
@@ -266,7 +266,7 @@ static void a_burst_is_one_wake_up(void **state)
 	loop_pair_close(pair);
 }
 
-static void an_idle_second_wakes_nobody(void **state)
+static void an_idle_second_wakes_no_thread(void **state)
 {
 	struct loop_pair *pair = loop_pair_simple();
 	struct pollfd poller = { .events = POLLIN };
@@ -314,7 +314,7 @@ static void what_finishes_in_a_post_wakes(void **state)
 }
 
 /* The same for a program that polls by itself. */
-static void what_finishes_in_a_post_wakes_those_who_armed(void **state)
+static void what_finishes_in_a_post_wakes_an_armed_fd(void **state)
 {
 	struct loop_pair *pair = loop_pair_lanes(SNT_SCHEME_DQPLB, SNT_CQ_OPS_NONE);
 	struct loop_end *end = &pair->end[1];
@@ -831,15 +831,15 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_cq_without_a_loop_makes_no_fd),
-		cmocka_unit_test(the_fd_is_one_and_closed_with_the_loop),
+		cmocka_unit_test(a_loop_has_one_fd_and_closes_it),
 		cmocka_unit_test(the_race_of_the_seed),
 		cmocka_unit_test(all_events_of_an_edge_are_taken),
-		cmocka_unit_test(what_comes_with_what_is_waited_for_is_kept),
+		cmocka_unit_test(completions_behind_the_awaited_one_are_kept),
 		cmocka_unit_test(a_budget_of_1_with_1000_ready),
 		cmocka_unit_test(a_burst_is_one_wake_up),
-		cmocka_unit_test(an_idle_second_wakes_nobody),
+		cmocka_unit_test(an_idle_second_wakes_no_thread),
 		cmocka_unit_test(what_finishes_in_a_post_wakes),
-		cmocka_unit_test(what_finishes_in_a_post_wakes_those_who_armed),
+		cmocka_unit_test(what_finishes_in_a_post_wakes_an_armed_fd),
 		cmocka_unit_test(a_refused_marker_is_tried_again),
 		cmocka_unit_test(made_before_the_fd_or_after),
 		cmocka_unit_test(events_are_acknowledged),

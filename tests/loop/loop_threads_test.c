@@ -101,7 +101,7 @@ static void *wake_often(void *arg)
 	return NULL;
 }
 
-static void wakes_hand_over(void **state)
+static void wakes_publish_memory(void **state)
 {
 	static struct end end;
 	pthread_t thread;
@@ -432,7 +432,7 @@ static void an_idle_second(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(wakes_hand_over),
+		cmocka_unit_test(wakes_publish_memory),
 		cmocka_unit_test(wakes_of_many_threads),
 		cmocka_unit_test(calls_of_many_threads),
 		cmocka_unit_test(talks_in_threads),

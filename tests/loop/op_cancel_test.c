@@ -123,7 +123,7 @@ static int post_verb(struct loop_pair *pair, unsigned verb, struct snt_op *op)
 	}
 }
 
-static void what_waits_never_happened(void **state)
+static void cancelled_ops_that_waited_have_no_effect(void **state)
 {
 	static const enum snt_scheme schemes[] = { SNT_SCHEME_SPRAY, SNT_SCHEME_DQPLB };
 
@@ -171,7 +171,7 @@ static void what_waits_never_happened(void **state)
 }
 
 /* An ordering point waits for what is under way, and all behind it wait for it. */
-static void those_behind_do_not_wait_for_what_is_gone(void **state)
+static void cancelled_ops_hold_up_no_later_ones(void **state)
 {
 	struct loop_pair *pair = open_lanes(SNT_SCHEME_SPRAY, 64);
 	struct snt_op first = { 0 }, second = { .done = loop_done }, third = { 0 };
@@ -190,7 +190,7 @@ static void those_behind_do_not_wait_for_what_is_gone(void **state)
 }
 
 /* What is partly on its way cannot be taken back. */
-static void what_is_partly_sent_is_detached(void **state)
+static void partly_sent_ops_are_detached(void **state)
 {
 	struct loop_pair *pair = open_lanes(SNT_SCHEME_SPRAY, 64);
 	struct snt_op op = { .done = loop_done };
@@ -662,9 +662,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(not_in_use),
-		cmocka_unit_test(what_waits_never_happened),
-		cmocka_unit_test(those_behind_do_not_wait_for_what_is_gone),
-		cmocka_unit_test(what_is_partly_sent_is_detached),
+		cmocka_unit_test(cancelled_ops_that_waited_have_no_effect),
+		cmocka_unit_test(cancelled_ops_hold_up_no_later_ones),
+		cmocka_unit_test(partly_sent_ops_are_detached),
 		cmocka_unit_test(detached_is_reported_when_it_retires),
 		cmocka_unit_test(abort_breaks_the_qp),
 		cmocka_unit_test(receives_end_with_their_qp),

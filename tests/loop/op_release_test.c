@@ -205,7 +205,7 @@ static void both_come_when_it_ends_by_itself(void **state)
 	loop_pair_close(pair);
 }
 
-static void what_was_not_sent_is_released_at_once(void **state)
+static void unsent_ops_are_released_at_once(void **state)
 {
 	struct loop_pair *pair = open_pair(2, false, NULL);
 	struct snt_op first = { 0 }, op = { .done = told, .released = released };
@@ -481,7 +481,7 @@ int main(void)
 		cmocka_unit_test(a_cancellation_is_told_in_the_next_dispatch),
 		cmocka_unit_test(a_completion_may_come_before_the_cancellation_is_told),
 		cmocka_unit_test(both_come_when_it_ends_by_itself),
-		cmocka_unit_test(what_was_not_sent_is_released_at_once),
+		cmocka_unit_test(unsent_ops_are_released_at_once),
 		cmocka_unit_test(an_aborted_op_is_told_at_once_too),
 		cmocka_unit_test(an_early_receive_is_told_and_ends_with_its_qp),
 		cmocka_unit_test(

@@ -540,7 +540,7 @@ static void destroy_both(struct snt_op *op)
 	current->end[0].cq = NULL;
 }
 
-static void what_had_finished_gets_its_callback(void **state)
+static void finished_ops_get_their_callback(void **state)
 {
 	struct loop_pair *pair = current = loop_pair_simple();
 	struct snt_qp_opts opts = { .size = sizeof(opts) };
@@ -795,7 +795,7 @@ int main(void)
 		cmocka_unit_test(callbacks_cannot_wait),
 		cmocka_unit_test(a_wait_in_vain_harms_no_other),
 		cmocka_unit_test(callbacks_may_destroy_everything),
-		cmocka_unit_test(what_had_finished_gets_its_callback),
+		cmocka_unit_test(finished_ops_get_their_callback),
 		cmocka_unit_test(early_receives_end_with_their_qp),
 		cmocka_unit_test(an_early_receive_outlives_its_qp),
 		cmocka_unit_test(a_refused_receive_ends_those_before_it),

@@ -90,7 +90,7 @@ static void not_there(void **state)
 }
 
 /* Verbs that are inline functions, which go through the context. */
-static void not_there_inline(void **state)
+static void missing_inline_verbs_fail(void **state)
 {
 	struct ibv_context *context = open_soft(0);
 	struct ibv_pd *pd = ibv_alloc_pd(context);
@@ -438,7 +438,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(devices),
 		cmocka_unit_test(not_there),
-		cmocka_unit_test(not_there_inline),
+		cmocka_unit_test(missing_inline_verbs_fail),
 		cmocka_unit_test(memory_windows),
 		cmocka_unit_test(opened_by_threads),
 		cmocka_unit_test(opened_twice),

@@ -449,7 +449,7 @@ static void refusal_flushes(void **state)
 
 /* A port is chosen when an id is bound, not when it listens; one that is taken is not
  * given twice. */
-static void port_of_who_is_bound(void **state)
+static void port_is_chosen_by_binding(void **state)
 {
 	struct rdma_event_channel *channel = rdma_create_event_channel();
 	struct rdma_cm_id *id, *other;
@@ -835,7 +835,7 @@ int main(void)
 		cmocka_unit_test(addresses),
 		cmocka_unit_test(migration_of_requests),
 		cmocka_unit_test(refusal_flushes),
-		cmocka_unit_test(port_of_who_is_bound),
+		cmocka_unit_test(port_is_chosen_by_binding),
 		cmocka_unit_test(second_try),
 		cmocka_unit_test(end_points),
 		cmocka_unit_test(datagrams),

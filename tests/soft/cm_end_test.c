@@ -483,7 +483,7 @@ static void let_go_in_every_phase(void **state)
 }
 
 /* Both at once. */
-static void both_let_go_in_every_phase(void **state)
+static void both_ends_let_go_in_every_phase(void **state)
 {
 	(void)state;
 	for (unsigned phase = 0; phase < PHASES; phase++) {
@@ -803,7 +803,7 @@ int main(void)
 		cmocka_unit_test(response_withdrawn),
 		cmocka_unit_test(withdrawal_overtakes_response),
 		cmocka_unit_test(let_go_in_every_phase),
-		cmocka_unit_test(both_let_go_in_every_phase),
+		cmocka_unit_test(both_ends_let_go_in_every_phase),
 		cmocka_unit_test(crash_in_every_phase),
 		cmocka_unit_test(simultaneous_disconnect),
 		cmocka_unit_test(limit_of_connections),

@@ -203,7 +203,7 @@ static void too_much_is_cut_off(void **state)
 	}
 }
 
-static void what_is_no_message(void **state)
+static void garbage_is_not_a_message(void **state)
 {
 	struct snt__cm_message message = { .kind = SNT__CM_RTU };
 	uint8_t mad[SNT__CM_MAD_SIZE];
@@ -257,7 +257,7 @@ int main(void)
 		cmocka_unit_test(fields_do_not_overlap),
 		cmocka_unit_test(mra_and_info),
 		cmocka_unit_test(too_much_is_cut_off),
-		cmocka_unit_test(what_is_no_message),
+		cmocka_unit_test(garbage_is_not_a_message),
 		cmocka_unit_test(addresses_of_other_kinds),
 	};
 

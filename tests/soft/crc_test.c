@@ -159,7 +159,7 @@ static void copies_are_as_defined(void **state)
 }
 
 /* libdeflate would begin anew. */
-static void nothing_at_null_changes_nothing(void **state)
+static void empty_input_at_null_keeps_the_crc(void **state)
 {
 	(void)state;
 	assert_int_equal(snt__crc32(0x12345678, NULL, 0), 0x12345678);
@@ -176,7 +176,7 @@ int main(void)
 		cmocka_unit_test(fold_128_is_as_defined),
 		cmocka_unit_test(fold_512_is_as_defined),
 		cmocka_unit_test(copies_are_as_defined),
-		cmocka_unit_test(nothing_at_null_changes_nothing),
+		cmocka_unit_test(empty_input_at_null_keeps_the_crc),
 	};
 
 	return cmocka_run_group_tests_name("crc", tests, NULL, NULL);

@@ -683,7 +683,7 @@ static void naks_do_not_keep_a_qp_alive(void **state)
 
 /* A clock that leaps, as when a virtual machine was stopped, is no reason to fail, and is
  * forgotten soon. */
-static void leaps_of_time_are_forgotten(void **state)
+static void clock_leaps_are_forgotten(void **state)
 {
 	struct kit *kit = open_known(NULL);
 
@@ -970,7 +970,7 @@ int main(void)
 		cmocka_unit_test(waiting_is_not_disturbed),
 		cmocka_unit_test(lost_before_and_after_waiting),
 		cmocka_unit_test(naks_do_not_keep_a_qp_alive),
-		cmocka_unit_test(leaps_of_time_are_forgotten),
+		cmocka_unit_test(clock_leaps_are_forgotten),
 		cmocka_unit_test(closing_ends_probes),
 		cmocka_unit_test(probes_need_their_memory),
 		cmocka_unit_test(late_responses_count),

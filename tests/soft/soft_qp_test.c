@@ -632,7 +632,7 @@ static void limits_are_kept(void **state)
 	kit_close(kit);
 }
 
-static void asking_too_much(void **state)
+static void attributes_beyond_the_limits_are_refused(void **state)
 {
 	struct kit *kit = kit_open(NULL);
 	struct kit_end *a = &kit->end[A];
@@ -748,7 +748,7 @@ int main(void)
 		cmocka_unit_test(destroyed_while_busy),
 		cmocka_unit_test(drained),
 		cmocka_unit_test(limits_are_kept),
-		cmocka_unit_test(asking_too_much),
+		cmocka_unit_test(attributes_beyond_the_limits_are_refused),
 		cmocka_unit_test(empty_queues),
 		cmocka_unit_test(objects_are_genuine),
 	};

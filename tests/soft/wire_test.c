@@ -242,7 +242,7 @@ static void cut_off_packets_are_refused(void **state)
 	}
 }
 
-static void what_makes_no_sense_is_refused(void **state)
+static void nonsensical_options_are_refused(void **state)
 {
 	uint8_t bytes[SNT__WIRE_HEADER_MAX + 4] = { SNT__WIRE_SEND_ONLY };
 	struct snt__wire_packet packet;
@@ -401,7 +401,7 @@ int main(void)
 		cmocka_unit_test(every_field_of_every_opcode_goes_round),
 		cmocka_unit_test(reserved_bits_are_ignored),
 		cmocka_unit_test(cut_off_packets_are_refused),
-		cmocka_unit_test(what_makes_no_sense_is_refused),
+		cmocka_unit_test(nonsensical_options_are_refused),
 		cmocka_unit_test(opcodes_follow_from_their_place),
 		cmocka_unit_test(opcodes_of_single_packets_are_as_they_are),
 		cmocka_unit_test(sequence_numbers_go_round),

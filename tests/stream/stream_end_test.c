@@ -446,7 +446,7 @@ static void note(void *arg, struct snt_stream *stream, unsigned events)
 	told_events |= events;
 }
 
-static void is_told_of_one_that_died(void **state)
+static void death_is_reported_once(void **state)
 {
 	struct kit_opts opts = { .ready = note };
 
@@ -562,7 +562,7 @@ static void destroy_listener(struct snt_timer *timer)
 	world.listener = NULL;
 }
 
-static void gone_while_waited_for(void **state)
+static void listener_destroyed_during_a_wait(void **state)
 {
 	struct snt_timer timer = { .fired = destroy_it, .arg = &world.end[0] };
 	struct snt_stream *stream;
@@ -662,11 +662,11 @@ int main(void)
 		cmocka_unit_test(not_a_stream),
 		cmocka_unit_test(streams_by_wait),
 		cmocka_unit_test(dies_before_it_is_accepted),
-		cmocka_unit_test(is_told_of_one_that_died),
+		cmocka_unit_test(death_is_reported_once),
 		cmocka_unit_test(a_backlog_of_the_dead),
 		cmocka_unit_test(options_of_a_listener),
 		cmocka_unit_test(a_qp_that_is_in_use),
-		cmocka_unit_test(gone_while_waited_for),
+		cmocka_unit_test(listener_destroyed_during_a_wait),
 		cmocka_unit_test(data_along),
 		cmocka_unit_test(in_a_child),
 	};

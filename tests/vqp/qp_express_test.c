@@ -483,7 +483,7 @@ static void the_limit_is_what_all_allow(void **state)
 	}
 }
 
-static void it_can_be_changed(void **state)
+static void express_max_can_be_changed(void **state)
 {
 	struct vqp_pair *pair = open_express(1, 0);
 	struct snt_qp_opts change = { .size = sizeof(change), .express_max = 10 };
@@ -518,7 +518,7 @@ int main(void)
 		cmocka_unit_test(a_bad_key_ends_the_notify_lanes),
 		cmocka_unit_test(a_refused_post_fails_it),
 		cmocka_unit_test(the_limit_is_what_all_allow),
-		cmocka_unit_test(it_can_be_changed),
+		cmocka_unit_test(express_max_can_be_changed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -537,7 +537,7 @@ static void every_life_tells(void **state)
 }
 
 /* A peer that asks is followed by one that does not, and the other way round. */
-static void the_next_peer_may_ask_or_not(void **state)
+static void next_peer_may_want_lengths_or_not(void **state)
 {
 	struct vqp_pair *pair = open_asking(1, 0);
 	struct snt_card card[2];
@@ -643,7 +643,7 @@ int main(void)
 		cmocka_unit_test(programs_that_poll_by_themselves_are_told),
 		cmocka_unit_test(a_lane_that_dies_tells_nothing),
 		cmocka_unit_test(every_life_tells),
-		cmocka_unit_test(the_next_peer_may_ask_or_not),
+		cmocka_unit_test(next_peer_may_want_lengths_or_not),
 		cmocka_unit_test(a_mailbox_of_garbage_is_a_wrong_length),
 		cmocka_unit_test(a_false_mailbox_fails_the_notification),
 	};

@@ -89,7 +89,7 @@ static void a_closed_qp_lives_again(void **state)
 	}
 }
 
-static void what_was_posted_before_a_reset_is_forgotten(void **state)
+static void posts_before_a_reset_are_forgotten(void **state)
 {
 	struct snt_qp_opts opts = { .size = sizeof(opts), .lanes = 2 };
 	const struct snt_qp_opts *const both[] = { &opts, &opts };
@@ -290,7 +290,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_closed_qp_lives_again),
-		cmocka_unit_test(what_was_posted_before_a_reset_is_forgotten),
+		cmocka_unit_test(posts_before_a_reset_are_forgotten),
 		cmocka_unit_test(a_reset_that_fails_can_be_repeated),
 		cmocka_unit_test(options_change_while_they_may),
 		cmocka_unit_test(a_query_adds_up),

@@ -184,7 +184,7 @@ static void expect_recv(struct shared *shared, unsigned index, uint64_t wr_id)
 	assert_int_equal(wc.length, BYTES);
 }
 
-static void whoever_comes_first_takes_the_first(void **state)
+static void receives_are_taken_in_order_of_arrival(void **state)
 {
 	static const unsigned order[] = { 2, 0, 0, 1, 2, 1, 0 };
 	struct shared shared = open_shared((struct shared_opts){ 0 });
@@ -366,7 +366,7 @@ static void a_device_without_them_says_so(void **state)
 	loop_pair_close(pair);
 }
 
-static void it_stays_while_it_is_used(void **state)
+static void srq_in_use_cannot_be_destroyed(void **state)
 {
 	struct shared shared = open_shared((struct shared_opts){ 0 });
 
@@ -647,14 +647,14 @@ static void ops_need_a_cq_with_ops(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(whoever_comes_first_takes_the_first),
+		cmocka_unit_test(receives_are_taken_in_order_of_arrival),
 		cmocka_unit_test(depth_counts_what_is_not_polled),
 		cmocka_unit_test(malformed_receives_are_refused),
 		cmocka_unit_test(only_single_lanes_of_its_device),
 		cmocka_unit_test(its_cq_takes_all_receives),
 		cmocka_unit_test(creation_checks_its_options),
 		cmocka_unit_test(a_device_without_them_says_so),
-		cmocka_unit_test(it_stays_while_it_is_used),
+		cmocka_unit_test(srq_in_use_cannot_be_destroyed),
 		cmocka_unit_test(closing_loses_nothing),
 		cmocka_unit_test(a_receive_that_is_too_short),
 		cmocka_unit_test(a_refused_receive_counts),

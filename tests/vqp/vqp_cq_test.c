@@ -13,7 +13,7 @@
  * Ways to poll
  */
 
-static void a_poll_of_nothing_is_nothing(void **state)
+static void a_poll_for_no_completions_returns_0(void **state)
 {
 	(void)state;
 	for (unsigned devices = 1; devices <= 2; devices++) {
@@ -636,7 +636,7 @@ static void completions_of_several_qps(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_poll_of_nothing_is_nothing),
+		cmocka_unit_test(a_poll_for_no_completions_returns_0),
 		cmocka_unit_test(a_function_gets_each_completion),
 		cmocka_unit_test(a_function_may_close),
 		cmocka_unit_test(one_physical_cq_can_be_polled_alone),

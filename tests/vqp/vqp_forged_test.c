@@ -5,7 +5,7 @@
 #include "vqp/qp.h"
 
 /* It does not fit a completion's 8 bits, whose 0 is a success. */
-static void a_status_that_is_none_is_a_failure(void **state)
+static void an_unknown_status_is_a_failure(void **state)
 {
 	struct vqp_pair *pair = open_pair(1, 2, SNT_SCHEME_SPRAY);
 	struct ibv_qp *lane = lane_qp(pair, 0, 0);
@@ -26,7 +26,7 @@ static void a_status_that_is_none_is_a_failure(void **state)
 	vqp_pair_close(pair);
 }
 
-static void nor_of_a_receive_or_a_passing_lane(void **state)
+static void wr_ids_of_receives_and_pass_through_lanes_are_not_trusted(void **state)
 {
 	struct snt_qp_opts single = { .size = sizeof(single),
 				      .flags = SNT_QP_PASS_THROUGH };
@@ -117,8 +117,9 @@ static void the_wr_id_of_the_next_lane_is_not_enough(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_status_that_is_none_is_a_failure),
-		cmocka_unit_test(nor_of_a_receive_or_a_passing_lane),
+		cmocka_unit_test(an_unknown_status_is_a_failure),
+		cmocka_unit_test(
+			wr_ids_of_receives_and_pass_through_lanes_are_not_trusted),
 		cmocka_unit_test(an_arrival_without_a_receive_is_a_stray),
 		cmocka_unit_test(the_wr_id_of_the_next_lane_is_not_enough),
 	};

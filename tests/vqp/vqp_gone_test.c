@@ -75,7 +75,7 @@ static void a_qp_that_cannot_be_polled_can_be_destroyed(void **state)
 }
 
 /* Not before it was closed: a poll may fail for once. */
-static void a_failed_poll_alone_is_no_end(void **state)
+static void a_single_failed_poll_ends_nothing(void **state)
 {
 	struct vqp_pair *pair = open_busy(2, 0);
 	struct snt_wc wc;
@@ -93,7 +93,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_qp_that_cannot_be_closed_can_be_destroyed),
 		cmocka_unit_test(a_qp_that_cannot_be_polled_can_be_destroyed),
-		cmocka_unit_test(a_failed_poll_alone_is_no_end),
+		cmocka_unit_test(a_single_failed_poll_ends_nothing),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -499,7 +499,7 @@ static void h9_lengths_beyond_4_gib(void **state)
 
 /* A QP number is given out again at once; what is left in the CQ of the QP that had it
  * before is a stray. */
-static void h12_completions_of_a_destroyed_qp_reach_nobody(void **state)
+static void h12_completions_of_a_destroyed_qp_are_dropped(void **state)
 {
 	struct vqp_pair *pair = open_pair(1, 2, SNT_SCHEME_SPRAY);
 	struct snt_qp_opts opts = { .size = sizeof(opts),
@@ -750,7 +750,7 @@ int main(void)
 		cmocka_unit_test(h7_a_lost_sequence_number_ends_the_qp),
 		cmocka_unit_test(h8_lengths_beyond_2_gib),
 		cmocka_unit_test(h9_lengths_beyond_4_gib),
-		cmocka_unit_test(h12_completions_of_a_destroyed_qp_reach_nobody),
+		cmocka_unit_test(h12_completions_of_a_destroyed_qp_are_dropped),
 		cmocka_unit_test(h13_missing_keys_are_refused_at_once),
 		cmocka_unit_test(h15_the_least_depths_suffice),
 		cmocka_unit_test(h17_messages_and_atomics_respect_the_depth),

@@ -24,7 +24,7 @@ static void a_number_in_use_is_passed_over(void **state)
 	snt__qp_num_release(kept);
 }
 
-static void there_are_no_more_than_there_are(void **state)
+static void numbers_run_out(void **state)
 {
 	(void)state;
 	for (uint32_t i = 0; i < NUMBERS; i++)
@@ -68,7 +68,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_number_in_use_is_passed_over),
-		cmocka_unit_test(there_are_no_more_than_there_are),
+		cmocka_unit_test(numbers_run_out),
 		cmocka_unit_test(a_qp_gives_its_number_back),
 	};
 

@@ -194,7 +194,7 @@ static void wrs_with_one_wr_id_are_reported_once_each(void **state)
 }
 
 /* Its lane has ended twice, once by itself and once by closing. */
-static void nothing_of_it_is_left_in_another_life(void **state)
+static void reset_qp_has_no_old_completions(void **state)
 {
 	struct vqp_pair *pair = vqp_pair_open(1, &single);
 
@@ -379,7 +379,7 @@ int main(void)
 		cmocka_unit_test(a_post_that_is_cut_short_goes_on),
 		cmocka_unit_test(others_are_flushed_with_it),
 		cmocka_unit_test(wrs_with_one_wr_id_are_reported_once_each),
-		cmocka_unit_test(nothing_of_it_is_left_in_another_life),
+		cmocka_unit_test(reset_qp_has_no_old_completions),
 		cmocka_unit_test(a_receive_that_fails_takes_the_lane_with_it),
 		cmocka_unit_test(a_receive_that_fails_before_connecting),
 		cmocka_unit_test(a_forgotten_receive_is_not_counted),

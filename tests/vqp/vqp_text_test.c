@@ -99,7 +99,7 @@ static void a_success_and_a_flush(void **state)
 }
 
 /* By then the program may have destroyed it, and the number is all that is left. */
-static void of_a_qp_that_is_gone(void **state)
+static void text_of_a_destroyed_qp(void **state)
 {
 	struct vqp_pair *pair = open_pair(1, 2, SNT_SCHEME_SPRAY);
 	struct snt_wc wc = { .qp_num = 0xabcdef,
@@ -114,7 +114,7 @@ static void of_a_qp_that_is_gone(void **state)
 }
 
 /* Numbers from a device, or from a program that made them up. */
-static void whatever_the_numbers(void **state)
+static void texts_of_any_numbers(void **state)
 {
 	struct vqp_pair *pair = open_pair(1, 2, SNT_SCHEME_SPRAY);
 	struct snt_wc wc = { .qp_num = snt_qp_num(pair->end[0].qp),
@@ -203,7 +203,7 @@ static void a_list_that_the_device_cuts_short(void **state)
 	vqp_pair_close(pair[1]);
 }
 
-static void unspoilt_by_a_lazy_one(void **state)
+static void text_is_not_spoilt_by_a_later_failure(void **state)
 {
 	struct snt__err_kept kept;
 
@@ -230,11 +230,11 @@ int main(void)
 		cmocka_unit_test(a_failed_completion_names_all_that_is_concerned),
 		cmocka_unit_test(a_post_that_a_broken_qp_refuses),
 		cmocka_unit_test(a_success_and_a_flush),
-		cmocka_unit_test(of_a_qp_that_is_gone),
-		cmocka_unit_test(whatever_the_numbers),
+		cmocka_unit_test(text_of_a_destroyed_qp),
+		cmocka_unit_test(texts_of_any_numbers),
 		cmocka_unit_test(a_full_queue),
 		cmocka_unit_test(a_list_that_the_device_cuts_short),
-		cmocka_unit_test(unspoilt_by_a_lazy_one),
+		cmocka_unit_test(text_is_not_spoilt_by_a_later_failure),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

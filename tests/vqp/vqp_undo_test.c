@@ -418,7 +418,7 @@ static bool try_connect_once(const struct shape *shape)
 	return hit;
 }
 
-static void what_is_half_connected_can_be_destroyed(void **state)
+static void half_connected_qps_can_be_destroyed(void **state)
 {
 	(void)state;
 	fail_each_of_all(try_connect_once);
@@ -510,7 +510,7 @@ int main(void)
 		cmocka_unit_test(making_a_qp_and_its_cq_is_undone),
 		cmocka_unit_test(a_context_closes_over_what_is_left),
 		cmocka_unit_test(connecting_is_undone),
-		cmocka_unit_test(what_is_half_connected_can_be_destroyed),
+		cmocka_unit_test(half_connected_qps_can_be_destroyed),
 		cmocka_unit_test(an_undone_lane_has_no_old_receives),
 		cmocka_unit_test(resetting_can_be_repeated),
 	};

@@ -563,7 +563,7 @@ static void over_the_wrap_out_of_order(void **state)
 }
 
 /* It was early, so it could not be judged. */
-static void an_early_one_is_judged_in_its_turn(void **state)
+static void an_early_fragment_is_checked_in_its_turn(void **state)
 {
 	struct vqp_pair *pair = open_pair(1, 2, SNT_SCHEME_DQPLB);
 	struct snt_recv_wr notify = { .wr_id = 9 };
@@ -631,7 +631,7 @@ int main(void)
 		cmocka_unit_test(in_mixed_order),
 		cmocka_unit_test(over_the_wrap_in_order),
 		cmocka_unit_test(over_the_wrap_out_of_order),
-		cmocka_unit_test(an_early_one_is_judged_in_its_turn),
+		cmocka_unit_test(an_early_fragment_is_checked_in_its_turn),
 		cmocka_unit_test(a_window_has_its_limits),
 	};
 

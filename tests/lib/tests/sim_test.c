@@ -453,7 +453,7 @@ static void a_port_goes_down_and_up(void **state)
  * Making and unmaking
  */
 
-static void what_is_in_use_is_not_destroyed(void **state)
+static void objects_in_use_are_not_destroyed(void **state)
 {
 	struct bed *bed = open_bed(&plain, micro, false);
 
@@ -554,7 +554,7 @@ int main(void)
 		cmocka_unit_test(a_dead_host_says_nothing),
 		cmocka_unit_test(a_dead_device_says_so),
 		cmocka_unit_test(a_port_goes_down_and_up),
-		cmocka_unit_test(what_is_in_use_is_not_destroyed),
+		cmocka_unit_test(objects_in_use_are_not_destroyed),
 		cmocka_unit_test(a_gid_is_used_once),
 		cmocka_unit_test(a_trunk_is_shared),
 		cmocka_unit_test(captures_have_every_packet),

@@ -212,7 +212,7 @@ static bool can_become(uid_t user)
 	return status == 0;
 }
 
-static void shuns_other_users(void **state)
+static void other_users_are_refused(void **state)
 {
 	struct side side[2];
 	pid_t squatter;
@@ -267,7 +267,7 @@ static pid_t connect_as_nobody(const uint8_t ours[16], const uint8_t theirs[16])
 }
 
 /* There, an unknown user is mapped to the same number, too. */
-static void shuns_those_whom_it_does_not_know(void **state)
+static void unknown_users_are_refused(void **state)
 {
 	struct snt__udp_address ours = side_address(1), theirs = side_address(2);
 	pid_t squatter, child;
@@ -347,7 +347,7 @@ static void meets_again(void **state)
 }
 
 /* A peer has left and come back, unnoticed so far. */
-static void meets_who_came_back(void **state)
+static void restarted_peer_is_linked_again(void **state)
 {
 	struct side side[2];
 	uint8_t gid[16];
@@ -373,7 +373,7 @@ static void meets_who_came_back(void **state)
 }
 
 /* A peer that has got everything says so and leaves: what it said counts. */
-static void hears_last_words(void **state)
+static void last_message_of_a_leaving_peer_counts(void **state)
 {
 	struct side side[2];
 	uint64_t before;
@@ -468,7 +468,7 @@ static void mixes_both(void **state)
 
 /* More than the ring holds, to a peer that does not take it for a while; others are
  * served meanwhile, and in the end everything is. */
-static void bears_with_who_stops(void **state)
+static void stopped_peer_holds_up_no_other(void **state)
 {
 	/* By default the window depends on how large a buffer the host grants a
 	 * socket. */
@@ -674,15 +674,15 @@ int main(void)
 		cmocka_unit_test(counts_packets_of_any_mtu),
 		cmocka_unit_test(reaches_itself),
 		cmocka_unit_test(falls_back_if_one_does_not_want),
-		cmocka_unit_test(shuns_other_users),
-		cmocka_unit_test(shuns_those_whom_it_does_not_know),
+		cmocka_unit_test(other_users_are_refused),
+		cmocka_unit_test(unknown_users_are_refused),
 		cmocka_unit_test(falls_back_in_the_middle),
 		cmocka_unit_test(meets_again),
-		cmocka_unit_test(meets_who_came_back),
-		cmocka_unit_test(hears_last_words),
+		cmocka_unit_test(restarted_peer_is_linked_again),
+		cmocka_unit_test(last_message_of_a_leaving_peer_counts),
 		cmocka_unit_test(bell_is_heard_by_another),
 		cmocka_unit_test(mixes_both),
-		cmocka_unit_test(bears_with_who_stops),
+		cmocka_unit_test(stopped_peer_holds_up_no_other),
 		cmocka_unit_test(waits_for_room_but_not_for_long),
 		cmocka_unit_test(a_consumer_of_little_holds_up_no_others),
 		cmocka_unit_test(survives_forks),

@@ -157,7 +157,7 @@ static int use_the_address(void *arg)
 	return 0;
 }
 
-static void a_child_has_no_places(void **state)
+static void a_child_shares_no_memory(void **state)
 {
 	struct snt__shared_mem *place = make_place(100000), found;
 	struct parents parents = { place, *place };
@@ -208,7 +208,7 @@ static void a_child_makes_its_own(void **state)
  * Hosts that have no file for it
  */
 
-static void without_a_file_it_is_memory_like_any_other(void **state)
+static void memory_without_a_file_is_ordinary(void **state)
 {
 	struct snt__shared_mem *place, found;
 	int ret;
@@ -400,7 +400,7 @@ static void is_read_where_it_is(void **state)
 }
 
 /* A READ is answered from there. */
-static void is_read_by_who_asks(void **state)
+static void read_is_answered_from_shared_memory(void **state)
 {
 	struct side side[2];
 	struct snt__shared_mem *place;
@@ -460,7 +460,7 @@ static void an_address_may_be_another_place_by_now(void **state)
 }
 
 /* More than a link can know: the rest goes through the ring. */
-static void there_may_be_any_number(void **state)
+static void more_regions_than_a_link_knows_go_through_the_ring(void **state)
 {
 	struct snt__shared_mem *place[SNT__SHM_PLACES_MAX + 10];
 	struct ibv_mr *mr[SNT__SHM_PLACES_MAX + 10], *own;
@@ -513,7 +513,7 @@ static void stop_hearing(struct side *deaf, struct side *from)
 	snt__udp_unlock(from->device);
 }
 
-static void is_taken_back_from_who_did_not_hear(void **state)
+static void lost_withdrawal_is_repeated(void **state)
 {
 	struct side side[2];
 	struct snt__shared_mem *place;
@@ -536,7 +536,7 @@ static void is_taken_back_from_who_did_not_hear(void **state)
 }
 
 /* It goes through the ring until the offer gets through. */
-static void is_offered_to_who_did_not_hear(void **state)
+static void lost_offer_is_repeated(void **state)
 {
 	struct side side[2];
 	struct snt__shared_mem *place;
@@ -580,7 +580,7 @@ static void comes_back_before_its_end_is_heard_of(void **state)
 
 /* Another peer's region in the same place ends: what is on its way from there
  * arrives. */
-static void loses_nothing_when_a_neighbour_ends(void **state)
+static void data_survive_the_end_of_a_neighbouring_region(void **state)
 {
 	struct side side[2];
 	struct snt__shared_mem *place;
@@ -610,21 +610,21 @@ int main(void)
 		cmocka_unit_test(a_place_is_found_by_its_addresses),
 		cmocka_unit_test(is_for_reading_only),
 		cmocka_unit_test(only_what_cannot_vanish_is_mapped),
-		cmocka_unit_test(a_child_has_no_places),
+		cmocka_unit_test(a_child_shares_no_memory),
 		cmocka_unit_test(a_child_makes_its_own),
-		cmocka_unit_test(without_a_file_it_is_memory_like_any_other),
+		cmocka_unit_test(memory_without_a_file_is_ordinary),
 		cmocka_unit_test(a_file_size_limit_does_not_kill),
 		cmocka_unit_test(a_pending_signal_stays),
 		cmocka_unit_test(is_made_on_hardened_hosts),
 		cmocka_unit_test(is_read_where_it_is),
-		cmocka_unit_test(is_read_by_who_asks),
+		cmocka_unit_test(read_is_answered_from_shared_memory),
 		cmocka_unit_test(is_taken_back),
 		cmocka_unit_test(an_address_may_be_another_place_by_now),
-		cmocka_unit_test(there_may_be_any_number),
-		cmocka_unit_test(is_taken_back_from_who_did_not_hear),
-		cmocka_unit_test(is_offered_to_who_did_not_hear),
+		cmocka_unit_test(more_regions_than_a_link_knows_go_through_the_ring),
+		cmocka_unit_test(lost_withdrawal_is_repeated),
+		cmocka_unit_test(lost_offer_is_repeated),
 		cmocka_unit_test(comes_back_before_its_end_is_heard_of),
-		cmocka_unit_test(loses_nothing_when_a_neighbour_ends),
+		cmocka_unit_test(data_survive_the_end_of_a_neighbouring_region),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

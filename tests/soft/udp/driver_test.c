@@ -290,7 +290,7 @@ static void interface_without(void **state)
 }
 
 /* No route, or a firewall: as if it were lost. */
-static void nothing_gets_out(void **state)
+static void unroutable_packets_count_as_lost(void **state)
 {
 	struct side side[2];
 
@@ -838,7 +838,7 @@ int main(void)
 		cmocka_unit_test_setup(messages_are_full, set_up),
 		cmocka_unit_test_setup(kernel_without, set_up),
 		cmocka_unit_test_setup(interface_without, set_up),
-		cmocka_unit_test_setup(nothing_gets_out, set_up),
+		cmocka_unit_test_setup(unroutable_packets_count_as_lost, set_up),
 		cmocka_unit_test_setup(tiny_buffers, set_up),
 		cmocka_unit_test_setup(privileged_buffers, set_up),
 		cmocka_unit_test_setup(bad_network, set_up),

@@ -83,7 +83,7 @@ static void while_packets_are_kept(void **state)
 }
 
 /* The program does not poll: the thread has to find out that there is room again. */
-static void while_nobody_polls(void **state)
+static void full_socket_is_tried_again_without_polls(void **state)
 {
 	struct side side[2];
 	struct ibv_cq *cq;
@@ -292,7 +292,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(sent_later, set_up),
 		cmocka_unit_test_setup(while_packets_are_kept, set_up),
-		cmocka_unit_test_setup(while_nobody_polls, set_up),
+		cmocka_unit_test_setup(full_socket_is_tried_again_without_polls,
+				       set_up),
 		cmocka_unit_test_setup(while_others_want_to_send, set_up),
 		cmocka_unit_test_setup(while_a_poller_tries_again, set_up),
 		cmocka_unit_test_setup(while_one_sleeps_on_the_socket, set_up),

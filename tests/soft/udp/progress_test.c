@@ -690,7 +690,7 @@ static void step(struct world *world)
 	}
 }
 
-static void nothing_is_left_to_nobody(void **state)
+static void every_packet_timer_and_bell_has_an_owner(void **state)
 {
 	(void)state;
 	for (unsigned seed = 1; seed <= SEEDS; seed++) {
@@ -780,7 +780,7 @@ static void distrust_grows_and_ends(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(nothing_is_left_to_nobody),
+		cmocka_unit_test(every_packet_timer_and_bell_has_an_owner),
 		cmocka_unit_test(every_state_is_reached),
 		cmocka_unit_test(distrust_grows_and_ends),
 	};

@@ -396,7 +396,7 @@ static void peers_of_a_program_that_computes_are_served(void **state)
 }
 
 /* What comes through memory is not heard at the socket. */
-static void a_link_comes_up_while_he_sleeps(void **state)
+static void link_comes_up_while_a_thread_sleeps_on_the_socket(void **state)
 {
 	const struct snt__udp_opts opts = { .shm = true };
 	struct side side[2];
@@ -435,7 +435,7 @@ static void sleeper_waits_for_an_event(void **state)
 }
 
 /* It is told if no answer comes: timers are the thread's. */
-static void timers_run_while_he_sleeps(void **state)
+static void timers_run_while_a_thread_sleeps_on_the_socket(void **state)
 {
 	struct side side[2];
 
@@ -639,7 +639,7 @@ static bool sleeps_apart(struct side *side)
 	return apart;
 }
 
-static void thread_is_told_who_sleeps(void **state)
+static void thread_knows_which_threads_sleep(void **state)
 {
 	struct side side[2];
 
@@ -790,13 +790,13 @@ int main(void)
 		cmocka_unit_test(program_that_held_up_a_peer_may_not_borrow),
 		cmocka_unit_test(program_that_was_away_may_borrow),
 		cmocka_unit_test(peers_of_a_program_that_computes_are_served),
-		cmocka_unit_test(a_link_comes_up_while_he_sleeps),
+		cmocka_unit_test(link_comes_up_while_a_thread_sleeps_on_the_socket),
 		cmocka_unit_test(sleeper_waits_for_an_event),
-		cmocka_unit_test(timers_run_while_he_sleeps),
+		cmocka_unit_test(timers_run_while_a_thread_sleeps_on_the_socket),
 		cmocka_unit_test(sleeper_is_intruded),
 		cmocka_unit_test(thread_is_intruded),
 		cmocka_unit_test(sleeper_holds_messages),
-		cmocka_unit_test(thread_is_told_who_sleeps),
+		cmocka_unit_test(thread_knows_which_threads_sleep),
 		cmocka_unit_test(nothing_is_kept_for_ever),
 		cmocka_unit_test(loops_borrow),
 		cmocka_unit_test(loops_watch),

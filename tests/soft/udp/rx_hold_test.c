@@ -391,7 +391,7 @@ static void drain(struct pair *pair)
 
 /* As if the kernel had lost what it was to keep. After many times it is not asked
  * again. */
-static void emptied_by_others(void **state)
+static void held_messages_may_be_lost_by_the_kernel(void **state)
 {
 	struct pair pair;
 
@@ -435,7 +435,7 @@ static void send_changeable(struct pair *pair, uint8_t *bytes)
 
 /* The kernel then drops another one instead, without notice. It must not go on like
  * that for ever. */
-static void changed_after_the_look(void **state)
+static void message_changed_by_its_sender_after_the_check(void **state)
 {
 	uint8_t *bytes = mmap(NULL, LONG, PROT_READ | PROT_WRITE,
 			      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -511,8 +511,8 @@ int main(void)
 		cmocka_unit_test(small_buffer),
 		cmocka_unit_test(kernel_without),
 		cmocka_unit_test(cannot_be_watched),
-		cmocka_unit_test(emptied_by_others),
-		cmocka_unit_test(changed_after_the_look),
+		cmocka_unit_test(held_messages_may_be_lost_by_the_kernel),
+		cmocka_unit_test(message_changed_by_its_sender_after_the_check),
 	};
 
 	return cmocka_run_group_tests_name("udp_rx_hold", tests, NULL, NULL);
