@@ -486,8 +486,9 @@ static void write_long(struct side side[2])
 	assert_int_equal(side_wait(&side[0]), IBV_WC_SUCCESS);
 }
 
-/* Something comes for the second of these just before it forgets what has come. */
-static struct side *intruded;
+/* Something comes for the second of these just before it forgets what has come. Threads of
+ * other devices look at it, too, with locks of their own. */
+static struct side *_Atomic intruded;
 static pthread_t intruded_in;
 static uint64_t packets_before; /* it was */
 
