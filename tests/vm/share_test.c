@@ -353,6 +353,14 @@ static unsigned write_by(struct window *window, const struct snt_token *token,
 	return poll_one(end).status;
 }
 
+/* The device of this end wrote it before the other end's WRITE completed: an order that
+ * ThreadSanitizer does not see. */
+__attribute__((no_sanitize("thread"))) static unsigned char written_at(
+	const struct end *end, uint64_t offset)
+{
+	return *(const volatile unsigned char *)&end->buffer[offset];
+}
+
 static void a_window_opens_and_closes(void **state)
 {
 	struct window window;
@@ -365,7 +373,7 @@ static void a_window_opens_and_closes(void **state)
 	bind_at(&window, 4096, 256);
 	assert_int_equal(write_by(&window, &window.token, 4096 + 64, 'w'),
 			 SNT_WC_SUCCESS);
-	assert_int_equal(end->buffer[4096 + 64], 'w');
+	assert_int_equal(written_at(end, 4096 + 64), 'w');
 	assert_success(snt_mw_invalidate(end->qp[0], window.mw, 32, SNT_SEND_SIGNALED));
 	wc = poll_one(end);
 	assert_int_equal(wc.status, SNT_WC_SUCCESS);
@@ -373,7 +381,7 @@ static void a_window_opens_and_closes(void **state)
 	/* Elsewhere, and by another key. */
 	bind_at(&window, 8192, 64);
 	assert_int_equal(write_by(&window, &window.token, 8192, 'x'), SNT_WC_SUCCESS);
-	assert_int_equal(end->buffer[8192], 'x');
+	assert_int_equal(written_at(end, 8192), 'x');
 	close_window(&window);
 }
 

@@ -262,7 +262,9 @@ static struct counts count_both(const struct way *way)
 	return counts;
 }
 
-/* On a machine with others, naps of 500 us pass between a message and its answer. */
+/* On a machine with others, naps of 500 us pass between a message and its answer, and
+ * acknowledgments go out by themselves. Without lent fds an event loop makes 11 system calls
+ * a message through memory, and 21 by socket. */
 static void assert_one_wake_each(const struct way *way)
 {
 	struct counts counts = { 0 };
@@ -281,7 +283,7 @@ static void assert_one_wake_each(const struct way *way)
 static void a_message_through_memory_wakes_one_thread(void **state)
 {
 	(void)state;
-	assert_one_wake_each(&(struct way){ .shm = "on", .calls_max = 5 });
+	assert_one_wake_each(&(struct way){ .shm = "on", .calls_max = 7 });
 }
 
 static void a_message_by_socket_wakes_one_thread(void **state)
@@ -297,7 +299,7 @@ static void a_message_through_memory_wakes_an_event_loop(void **state)
 		assert_one_wake_each(&(struct way){ .shm = "on",
 						    .event_loop = true,
 						    .edge = i ? EPOLLET : 0,
-						    .calls_max = 5 });
+						    .calls_max = 7 });
 }
 
 static void a_message_by_socket_wakes_an_event_loop(void **state)
@@ -307,7 +309,7 @@ static void a_message_by_socket_wakes_an_event_loop(void **state)
 		assert_one_wake_each(&(struct way){ .shm = "off",
 						    .event_loop = true,
 						    .edge = i ? EPOLLET : 0,
-						    .calls_max = 7 });
+						    .calls_max = 11 });
 }
 
 int main(void)
