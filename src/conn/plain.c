@@ -505,7 +505,8 @@ static void on_plain_event(struct snt__cm_end *end, const struct snt__cm_event *
 			free_plain(plain);
 		return;
 	}
-	if (plain->state == SNT__PLAIN_OVER)
+	if (plain->state == SNT__PLAIN_OVER ||
+	    (snt__handshake_over(&conn->hs) && event->type < SNT__CM_EVENT_REJECTED))
 		return;
 	snt__cm_moment_of(conn, event);
 	take_event(plain, event);

@@ -590,10 +590,44 @@ static void listeners_that_share_a_port(void **state)
 	kit_close(&kit);
 }
 
+/* What the connection manager reports before the next dispatch tells of the end is too late. */
+static void aborted_in_every_phase(void **state)
+{
+	(void)state;
+	for (unsigned turns = 0; turns < 12; turns++) {
+		struct kit kit;
+		struct kit_end *end = &kit.end[0];
+		unsigned prepared, connected;
+
+		open_plain(&kit, 1);
+		kit_listen(&kit);
+		kit_connect(&kit);
+		for (unsigned i = 0; i < turns; i++)
+			kit_turn(&kit);
+		prepared = end->events[SNT_CONN_PREPARE];
+		connected = end->events[SNT_CONN_CONNECTED];
+		assert_success(snt_conn_abort(end->conn, "now"));
+		while (!end->events[SNT_CONN_OVER])
+			kit_turn(&kit);
+		for (unsigned i = 0; i < 20; i++)
+			kit_turn(&kit);
+		assert_int_equal(end->events[SNT_CONN_PREPARE], prepared);
+		assert_int_equal(end->events[SNT_CONN_CONNECTED], connected);
+		assert_error(snt_conn_disconnect(end->conn, 0), ENOTCONN, "now");
+		while (snt_conn_destroy(end->conn))
+			kit_turn(&kit);
+		end->conn = NULL;
+		while (kit.end[1].conn && !kit.end[1].events[SNT_CONN_OVER])
+			kit_turn(&kit);
+		kit_close(&kit);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(connects_and_disconnects),
+		cmocka_unit_test(aborted_in_every_phase),
 		cmocka_unit_test(the_listening_end_disconnects),
 		cmocka_unit_test(both_disconnect),
 		cmocka_unit_test(disconnects_after_what_was_posted),
