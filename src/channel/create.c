@@ -12,7 +12,7 @@ static const char *peer_shut(struct snt_stream *stream)
 {
 	const struct snt_channel *channel = stream->user_arg;
 
-	return channel->fetch_first
+	return channel->fetch_first || channel->look == SNT__LOOK_OFFER
 		       ? "it shut down before it was told that its offers are fetched"
 		       : NULL;
 }

@@ -188,9 +188,9 @@ int snt_channel_fetch(struct snt_channel *channel, struct snt_fetch *fetch)
 		ret = check_fetch(channel, fetch);
 	if (ret)
 		return ret;
-	if (snt__stream_has_failed(stream))
+	if (snt__stream_has_failed(stream) || snt__stream_is_over(stream))
 		return snt__fail(stream->status ? -stream->status : ECONNRESET, "%s",
-				 stream->text);
+				 stream->status ? stream->text : "the channel is over");
 	fetch->length = channel->offered.length;
 	fetch->remote_addr = channel->offered.addr;
 	fetch->token = channel->offered.token;

@@ -259,10 +259,45 @@ static void notes_to_a_stream(void **state)
 	kit_close_after_lie();
 }
 
+/* The END arrives after the offer was looked at, and before it is fetched. */
+static void ends_after_a_look(void **state)
+{
+	uint8_t bytes[SNT__OFFER_MAX], here[64];
+	struct snt_channel_message message;
+	struct kit_fetch fetch = { 0 };
+	struct snt_mem *mem;
+	size_t size;
+
+	(void)state;
+	open_with_stream();
+	write_greeting();
+	size = make_offer(bytes, 0, 64);
+	write_record(SNT__RECORD_OFFER, (uint32_t)size, bytes, size);
+	assert_success(snt_mem_register(world.end[1].ctx, here, 64,
+					SNT_ACCESS_LOCAL_WRITE, &mem));
+	kit_memory[1] = (struct kit_memory){ mem, here };
+	kit_until(kit_has(1, SNT_CHANNEL_READABLE));
+	assert_success(snt_channel_peek(kit_channel[1], &message));
+	assert_success(snt_stream_shutdown(kit_end(0)));
+	kit_until(kit_has(1, SNT_CHANNEL_OVER));
+	assert_int_equal(kit_channel_info(1).status, -EPROTO);
+	assert_int_equal(kit_fetch(1, &fetch, 0, 64), -EPROTO);
+	assert_int_equal(kit_channel_info(1).fetches_pending, 0);
+	kit_channel_destroy(1);
+	snt_stream_destroy(kit_end(0));
+	kit_end(0) = NULL;
+	for (unsigned i = 0; i < 2; i++)
+		kit_until(!world.end[i].loop->conn_loop->lingering);
+	assert_success(snt_mem_release(mem));
+	assert_success(snt_mem_release(target.mem));
+	kit_close_after_lie();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(is_a_stream),
+		cmocka_unit_test(ends_after_a_look),
 		cmocka_unit_test(greets_otherwise),
 		cmocka_unit_test(sends_unknown),
 		cmocka_unit_test(sends_too_long),
