@@ -15,7 +15,9 @@
 
 #include "dev/cm.h"
 #include "dev/soft/cm.h"
+#include "dev/soft/cm_wire.h"
 #include "dev/soft/core.h"
+#include "dev/soft/icrc.h"
 #include "lib/fds.h"
 #include "lib/loopback.h"
 #include "lib/patience.h"
@@ -567,6 +569,86 @@ static void mail_is_checked(void **state)
 	close_sharers(side, 2);
 }
 
+/* A message for QP 1 from the address of @from, which has no device. */
+static size_t make_mad(const struct snt__udp_address *from, const struct side *to,
+		       const struct snt__cm_message *message, uint8_t *bytes)
+{
+	uint8_t mad[SNT__CM_MAD_SIZE];
+	struct snt__wire_packet packet = { .opcode = 0x64, /* UD SEND only */
+					   .pkey = 0xffff,
+					   .qpn = 1,
+					   .psn = 1,
+					   .payload_length = sizeof(mad) };
+	struct iovec payload = { mad, sizeof(mad) };
+	struct snt__icrc_ipv4 header = { 0, SNT__ICRC_DONT_FRAGMENT };
+	struct snt__icrc_flow flow;
+	size_t size;
+
+	packet.datagram.qkey = SNT__WIRE_GSI_QKEY;
+	packet.datagram.source_qpn = 1;
+	snt__cm_encode(message, mad);
+	size = snt__wire_encode(&packet, bytes);
+	snt__icrc_flow_init(&flow, from->gid, to->device->address.gid, 4791, 4791);
+	memcpy(bytes + size, mad, sizeof(mad));
+	return size + sizeof(mad) +
+	       snt__icrc_seal(&flow, header, bytes, size, &payload, 1,
+			      bytes + size + sizeof(mad));
+}
+
+static uint64_t packets_taken(struct side *side, unsigned count)
+{
+	uint64_t taken = 0;
+
+	for (unsigned i = 0; i < count; i++)
+		taken += side_stats(&side[i]).packets_in;
+	return taken;
+}
+
+/* With what its sender has passed on, whatever that was. */
+static void read_all_mail(struct side *side, unsigned count)
+{
+	for (unsigned i = 0; i < 2 * count; i++) {
+		snt__udp_lock(side[i % count].device);
+		snt__udp_share_serve(side[i % count].device);
+		snt__udp_unlock(side[i % count].device);
+	}
+}
+
+/* Anyone may send it; if all sharers answered, that would be many packets for one. */
+static void a_message_without_an_id_reaches_one_sharer(void **state)
+{
+	struct snt__udp_address stranger = side_address(2);
+	const struct snt__cm_message message = { .kind = SNT__CM_DREQ,
+						 .local_id = 0x12345678 };
+	uint64_t end = snt__udp_now() + patience_ns(30);
+	struct snt__cm *cm[SHARERS];
+	struct side side[SHARERS];
+	union snt__udp_sockaddr from, to;
+	uint8_t bytes[512];
+	socklen_t size;
+	size_t length;
+	int fd;
+
+	(void)state;
+	open_sharers(side, SHARERS, &by_socket);
+	for (unsigned i = 0; i < SHARERS; i++)
+		cm[i] = open_manager(&side[i]);
+	length = make_mad(&stranger, &side[0], &message, bytes);
+	fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	size = snt__udp_sockaddr(stranger.gid, 0, 4791, &from);
+	assert_success(bind(fd, &from.any, size));
+	size = snt__udp_sockaddr(side[0].device->address.gid, 0, 4791, &to);
+	assert_int_equal(sendto(fd, bytes, length, 0, &to.any, size), length);
+	while (!packets_taken(side, SHARERS))
+		assert_true(snt__udp_now() < end);
+	read_all_mail(side, SHARERS);
+	assert_int_equal(packets_taken(side, SHARERS), 1);
+	close(fd);
+	for (unsigned i = 0; i < SHARERS; i++)
+		table->close(cm[i]);
+	close_sharers(side, SHARERS);
+}
+
 /* A seat's socket outlives the process that had it, and so does what it had not read. */
 static void a_seat_is_cleared(void **state)
 {
@@ -663,6 +745,7 @@ int main(void)
 		TEST(another_version_is_named),
 		TEST(fds_run_out),
 		TEST(mail_is_checked),
+		TEST(a_message_without_an_id_reaches_one_sharer),
 		TEST(a_seat_is_cleared),
 		TEST(a_child_has_no_part),
 	};

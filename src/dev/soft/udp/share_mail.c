@@ -6,6 +6,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "dev/cm.h"
 #include "dev/soft/cm_wire.h"
 #include "dev/soft/udp/device.h"
 
@@ -201,10 +202,14 @@ static void pass_on(struct snt__udp_device *device, const struct mail *mail)
 	    packet.payload_length != SNT__CM_MAD_SIZE ||
 	    snt__cm_decode(packet.payload, &message))
 		input_mail(device, mail);
-	else if (message.kind != SNT__CM_REQ)
+	else if (message.kind == SNT__CM_REQ)
+		send_to_port(device, mail, (uint16_t)message.req.service);
+	/* The only one without an id that is for a connection; it gets no answer. */
+	else if (message.kind == SNT__CM_REJ &&
+		 message.rej.reason == SNT__CM_REASON_TIMEOUT)
 		send_to_all(device, mail);
 	else
-		send_to_port(device, mail, (uint16_t)message.req.service);
+		input_mail(device, mail);
 }
 
 /* Returns false if there is nothing. */
