@@ -353,7 +353,7 @@ static inline int take_first_run(struct snt_cq *cq, struct snt__lane *lane, int 
 		return lane->passes ? snt__passthrough_take_run(lane, cq->batch, count,
 								wc, reported)
 				    : 0;
-	if (snt__wr_id_tag(cq->batch->wr_id) != lane->tag)
+	if (snt__wr_id_tag(cq->batch->wr_id) != lane->tag || qp->cq != cq)
 		return 0;
 	taken = snt__qp_complete_sends(cq, lane, count, wc, max, reported);
 	if (qp->next != qp->tail || qp->notifies_due)
