@@ -45,8 +45,10 @@ static int end_connected_lane(struct snt_qp *qp, struct snt__lane *lane)
 {
 	int ret;
 
-	if (lane->ended || !lane->used || snt__qp_is_between_lives(qp))
+	if (lane->ended || !lane->used)
 		return 0;
+	if (snt__qp_is_between_lives(qp))
+		return snt__fence_close(lane);
 	end_receives(qp, lane);
 	ret = snt__lane_to_error(lane);
 	if (ret && ret != -EOPNOTSUPP)

@@ -62,15 +62,16 @@ static int try_next_life(struct snt_qp *qp)
 	}
 	if (offer != failover->life + 1)
 		return 0;
+	if (failover->new_offer) {
+		skip_life(qp);
+		return 0;
+	}
 	ret = snt__life_begin(qp);
 	if (ret) {
 		break_for_peer(qp);
 		return ret;
 	}
-	if (qp->phase == SNT__PHASE_FENCED && failover->new_offer)
-		skip_life(qp);
-	else if (qp->phase == SNT__PHASE_ARMED &&
-		 failover->peer.saying == SNT__SAYS_READY)
+	if (qp->phase == SNT__PHASE_ARMED && failover->peer.saying == SNT__SAYS_READY)
 		snt__failover_go_up(qp);
 	return 0;
 }
@@ -92,6 +93,8 @@ static int hear_offer(struct snt_qp *qp, const struct snt__receipt *receipt)
 	if (receipt->saying == SNT__SAYS_READY && ahead == 0) {
 		if (qp->phase == SNT__PHASE_ARMED)
 			snt__failover_go_up(qp);
+		else if (qp->phase == SNT__PHASE_UP && receipt->waits)
+			snt__failover_notice(qp); /* ours was lost */
 		return 0;
 	}
 	if (ahead > 1 || (ahead == 1 && qp->phase != SNT__PHASE_FENCED))
@@ -202,6 +205,7 @@ ssize_t snt_qp_receipt(struct snt_qp *qp, void *buffer, size_t size)
 	}
 	receipt = (struct snt__receipt){
 		.saying = saying_of(qp),
+		.waits = qp->phase == SNT__PHASE_ARMED && !qp->broken,
 		.life = failover->life,
 		.generation = qp->generation,
 		.peer_generation = failover->generation,
@@ -228,5 +232,10 @@ int snt_qp_resume(struct snt_qp *qp, const void *buffer, size_t size)
 	    receipt.peer_generation != qp->generation)
 		return snt__fail(EINVAL, "QP %u: the receipt is of another connection",
 				 qp->num);
-	return qp->broken ? 0 : hear_receipt(qp, &receipt);
+	if (!qp->broken)
+		return hear_receipt(qp, &receipt);
+	/* It has not heard of the end. */
+	if (receipt.saying != SNT__SAYS_END && !qp->closed_reported)
+		snt__failover_notice(qp);
+	return 0;
 }

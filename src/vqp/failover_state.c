@@ -45,6 +45,7 @@ void snt__failover_reset(struct snt_qp *qp)
 	qp->phase = SNT__PHASE_NONE;
 	if (!qp->failover)
 		return;
+	qp->message_lane = 0;
 	qp->failover->sends_sent = 0;
 	qp->failover->heard = false;
 	qp->failover->notice = false;

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 #include "vqp/fence.h"
 
+#include <errno.h>
+
 #include "util/assert.h"
+#include "util/err.h"
 #include "vqp/cause.h"
 #include "vqp/check.h"
 #include "vqp/lane_set.h"
@@ -73,6 +76,17 @@ bool snt__fence_retry(struct snt_qp *qp)
 		if (qp->lane[i].used && snt__lane_life(&qp->lane[i])->send_due)
 			again |= !push_fence(&qp->lane[i]);
 	return again;
+}
+
+int snt__fence_close(struct snt__lane *lane)
+{
+	struct snt__lane_life *life = snt__lane_life(lane);
+
+	if (!snt__fence_is_due(lane->owner) || !life->send_due || push_fence(lane) ||
+	    life->step >= SNT__FENCE_IN_ERROR)
+		return 0;
+	return snt__fail(EIO, "%s: lane %u cannot go to ERR",
+			 snt__lane_device(lane->owner, lane)->name, lane->index);
 }
 
 void snt__fence_take(struct snt__lane *lane, enum snt__queue queue)

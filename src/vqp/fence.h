@@ -21,6 +21,10 @@ void snt__fence_stop(struct snt_qp *qp);
 /* Goes on where a step was refused. True: it has to be repeated. */
 bool snt__fence_retry(struct snt_qp *qp);
 
+/* The QP is being closed: 0, or -EIO if the lane cannot go to ERR, so that its end may never
+ * come. */
+int snt__fence_close(struct snt__lane *lane);
+
 /* A marker was polled. */
 void snt__fence_take(struct snt__lane *lane, enum snt__queue queue);
 

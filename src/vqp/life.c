@@ -91,13 +91,22 @@ int snt__life_prepare(struct snt_qp *qp)
 	return 0;
 }
 
+/* One that could not go to INIT when it was made has not joined its CQs. */
+static int restore_lane(struct snt_qp *qp, struct snt__lane *lane)
+{
+	if (!lane->qp)
+		return snt__lane_make_qp(qp, lane);
+	return snt__route_find(&qp->cq->route, lane->device, lane->qp->qp_num)
+		       ? 0
+		       : snt__lane_join_cqs(qp, lane);
+}
+
 int snt__life_restore(struct snt_qp *qp)
 {
 	int ret = snt__life_destroy_old(qp);
 
 	for (uint32_t i = 0; !ret && i < qp->lane_count; i++)
-		if (!qp->lane[i].qp)
-			ret = snt__lane_make_qp(qp, &qp->lane[i]);
+		ret = restore_lane(qp, &qp->lane[i]);
 	return ret;
 }
 

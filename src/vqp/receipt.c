@@ -4,7 +4,7 @@
  *
  *	0  u8   version, 1
  *	1  u8   what is said: 1 STOP, 2 FENCED, 3 READY, 4 END
- *	2  u8   flags: 1 there is a failed SEND
+ *	2  u8   flags: 1 there is a failed SEND; 2 of READY: it waits for the peer's
  *	3  u8   number of lanes, only of FENCED and READY
  *	4  u32  life, from 1
  *	8  u64  generation
@@ -32,6 +32,7 @@
 #define HEADER_SIZE 36
 #define LANE_SIZE   8
 #define FLAG_FAILED 1
+#define FLAG_WAITS  2
 
 _Static_assert(SNT_RECEIPT_PACKED_MAX >= HEADER_SIZE + LANE_SIZE * SNT_LANES_MAX,
 	       "always suffices, as promised");
@@ -51,6 +52,12 @@ static uint64_t take_receipt_number(const uint8_t **at, unsigned bytes)
 	return value;
 }
 
+static uint8_t flags_of_receipt(const struct snt__receipt *receipt)
+{
+	return (receipt->has_failed_send ? FLAG_FAILED : 0) |
+	       (receipt->waits ? FLAG_WAITS : 0);
+}
+
 ssize_t snt__receipt_pack(const struct snt__receipt *receipt, void *buffer, size_t size)
 {
 	size_t need = HEADER_SIZE + LANE_SIZE * (size_t)receipt->lane_count;
@@ -61,7 +68,7 @@ ssize_t snt__receipt_pack(const struct snt__receipt *receipt, void *buffer, size
 				 size);
 	put_receipt_number(&at, 1, VERSION);
 	put_receipt_number(&at, 1, receipt->saying);
-	put_receipt_number(&at, 1, receipt->has_failed_send ? FLAG_FAILED : 0);
+	put_receipt_number(&at, 1, flags_of_receipt(receipt));
 	put_receipt_number(&at, 1, receipt->lane_count);
 	put_receipt_number(&at, 4, receipt->life);
 	put_receipt_number(&at, 8, receipt->generation);
@@ -90,6 +97,9 @@ static int check_receipt(const struct snt__receipt *receipt)
 		return snt__fail(EBADMSG, "a receipt has life or generation 0");
 	if (receipt->failed_send && !receipt->has_failed_send)
 		return snt__fail(EBADMSG, "a receipt has a failed SEND, but no flag");
+	if (receipt->waits && receipt->saying != SNT__SAYS_READY)
+		return snt__fail(EBADMSG, "a receipt waits for READY, but says %u",
+				 receipt->saying);
 	if (receipt->lane_count && !offers)
 		return snt__fail(EBADMSG, "a receipt without an offer has %u lanes",
 				 receipt->lane_count);
@@ -131,6 +141,7 @@ int snt__receipt_unpack(const void *buffer, size_t size,
 	receipt.saying = take_receipt_number(&at, 1);
 	flags = take_receipt_number(&at, 1);
 	receipt.has_failed_send = flags & FLAG_FAILED;
+	receipt.waits = flags & FLAG_WAITS;
 	receipt.lane_count = take_receipt_number(&at, 1);
 	receipt.life = take_receipt_number(&at, 4);
 	receipt.generation = take_receipt_number(&at, 8);
@@ -144,7 +155,7 @@ int snt__receipt_unpack(const void *buffer, size_t size,
 		receipt.lane[i].psn = take_receipt_number(&at, 3);
 		reserved |= take_receipt_number(&at, 1);
 	}
-	if (flags & ~FLAG_FAILED || reserved)
+	if (flags & ~(FLAG_FAILED | FLAG_WAITS) || reserved)
 		return snt__fail(EBADMSG, "a reserved bit of a receipt is set");
 	ret = check_receipt(&receipt);
 	if (!ret)

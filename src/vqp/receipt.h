@@ -27,6 +27,7 @@ struct snt__receipt {
 	uint8_t saying; /* enum snt__saying */
 	uint8_t lane_count;
 	bool has_failed_send;
+	bool waits; /* READY, and has not heard it of the peer */
 	uint32_t life;
 	uint64_t generation;	  /* of the end that says it */
 	uint64_t peer_generation; /* of the other */

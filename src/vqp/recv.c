@@ -218,6 +218,35 @@ static void take_length(const struct snt_qp *qp, struct snt__recv *recv,
 	recv->length = be64toh(__atomic_load_n(word, __ATOMIC_RELAXED));
 }
 
+/* Has a SEND been taken by a data receive that failed so? Then its sender fails as well. */
+static bool is_of_send(unsigned status)
+{
+	switch (status) {
+	case IBV_WC_LOC_LEN_ERR:
+	case IBV_WC_LOC_QP_OP_ERR:
+	case IBV_WC_LOC_PROT_ERR:
+	case IBV_WC_LOC_ACCESS_ERR:
+	case IBV_WC_REM_INV_REQ_ERR:
+	case IBV_WC_REM_ACCESS_ERR:
+	case IBV_WC_REM_OP_ERR:
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* With failover: a receive that nothing has taken is posted again in the next life. So is that
+ * of a notification which failed: its sender fails by itself, or sends it again. */
+static __attribute__((cold)) bool is_untaken(const struct snt_qp *qp,
+					     const struct snt__recv_ring *ring,
+					     unsigned status)
+{
+	if (!snt__qp_survives(qp))
+		return false;
+	return status == IBV_WC_WR_FLUSH_ERR || ring != &qp->data ||
+	       !is_of_send(status);
+}
+
 static void finish_recv(struct snt__recv_ring *ring, uint32_t position,
 			struct snt__lane *lane, const struct ibv_wc *wc)
 {
@@ -227,8 +256,7 @@ static void finish_recv(struct snt__recv_ring *ring, uint32_t position,
 	/* Reported before, when the lane came to its end. */
 	if (position - ring->head >= ring->tail - ring->head || !recv->pending)
 		return;
-	/* It is posted again in the next life. */
-	if (wc->status == IBV_WC_WR_FLUSH_ERR && snt__qp_survives(qp))
+	if (wc->status != IBV_WC_SUCCESS && is_untaken(qp, ring, wc->status))
 		return;
 	recv->pending--;
 	if (wc->status != IBV_WC_SUCCESS) {

@@ -205,6 +205,9 @@ static bool send_in_one_piece(struct snt_qp *qp, struct snt__slot *slot,
 	struct ibv_send_wr *wr;
 
 	if (!lane->alive) {
+		/* It has just been stopped: all that is left waits for the next life. */
+		if (snt__qp_is_suspended(qp) && !qp->broken)
+			return false;
 		snt__qp_fail_slot(qp, position, SNT_WC_FLUSHED, 0, lane->index);
 		slot->pending = 0;
 		return true;

@@ -90,7 +90,8 @@ static bool send_notification(struct snt_qp *qp, struct snt__slot *slot,
 {
 	enum notify_room room = find_notify_room(qp, carries_data(slot));
 
-	if (room == NO_ROOM)
+	if (room == NO_ROOM ||
+	    (room == DEAD && snt__qp_is_suspended(qp) && !qp->broken))
 		return false;
 	slot->flags &= ~SNT__SLOT_NOTIFY;
 	qp->notifies_due--;

@@ -436,6 +436,285 @@ static void each_call_of_a_recovery_may_fail(void **state)
 	}
 }
 
+/*
+ * Faults that reviews found
+ */
+
+struct receipt {
+	char bytes[SNT_RECEIPT_PACKED_MAX];
+	ssize_t length;
+};
+
+static struct receipt receipt_of(const struct ends *ends, unsigned end)
+{
+	struct receipt receipt;
+
+	receipt.length = snt_qp_receipt(ends->pair->end[end].qp, receipt.bytes,
+					sizeof(receipt.bytes));
+	assert_true(receipt.length > 0);
+	return receipt;
+}
+
+static void tell(const struct ends *ends, unsigned end, const struct receipt *receipt)
+{
+	assert_success(snt_qp_resume(ends->pair->end[end].qp, receipt->bytes,
+				     receipt->length));
+}
+
+/* Both are drained, and have heard nothing of each other. */
+static void suspend_both(struct ends *ends)
+{
+	for (unsigned end = 0; end < 2; end++)
+		assert_success(snt_qp_suspend(ends->pair->end[end].qp));
+	ends->deaf = true;
+	run(ends);
+	ends->deaf = false;
+}
+
+/* End 1 is armed, and so is end 0, which has not heard that. Returns what it is to hear. */
+static struct receipt arm_both(struct ends *ends)
+{
+	struct receipt receipt[2];
+
+	suspend_both(ends);
+	for (unsigned end = 0; end < 2; end++)
+		receipt[end] = receipt_of(ends, end);
+	for (unsigned end = 0; end < 2; end++)
+		tell(ends, end, &receipt[!end]);
+	return receipt_of(ends, 1);
+}
+
+static struct ends open_single(void)
+{
+	struct snt_qp_opts opts = options(SNT_QP_FAILOVER);
+	struct ends ends = { 0 };
+
+	opts.lanes = 1;
+	opts.lane_depth = opts.send_depth = opts.recv_depth = 64;
+	opts.express_max = 0;
+	ends.pair = vqp_pair_make((const unsigned[]){ 1, 1 },
+				  (const struct snt_qp_opts *const[]){ &opts, &opts });
+	vqp_pair_connect(ends.pair);
+	return ends;
+}
+
+/* The device refuses the first post of the new life, with more behind it in the same turn. */
+static void refuse_first_post(enum snt_opcode opcode)
+{
+	struct scripted_post_fault fault = { .kind = SCRIPTED_POST_SEND,
+					     .nth = 1,
+					     .error = EIO };
+	struct ends ends = open_single();
+	struct receipt ready;
+
+	suspend_both(&ends);
+	for (unsigned i = 0; i < 20; i++)
+		post_notify(ends.pair, 1, i);
+	post_data(ends.pair, 1, 99, 64 * FRAGMENT, FRAGMENT);
+	for (unsigned i = 0; i < 20; i++)
+		send_wr(ends.pair, opcode, i, 1);
+	send_wr(ends.pair, SNT_OP_SEND, 50, 0);
+	ready = arm_both(&ends);
+	scripted_fail_post(ends.pair->end[0].device[0], &fault);
+	tell(&ends, 0, &ready);
+	poll_end(&ends, 0);
+	ends.notices[0] = ends.notices[1] = 1;
+	run(&ends);
+	for (unsigned i = 0; i < 2; i++) {
+		assert_success(snt_qp_suspend(ends.pair->end[0].qp));
+		run(&ends);
+	}
+	assert_int_equal(ends.log[0].count, 21);
+	for (unsigned i = 0; i < 20; i++)
+		expect_log(&ends, 0, i, opcode, SNT_WC_SUCCESS);
+	expect_log(&ends, 0, 20, SNT_OP_SEND, SNT_WC_SUCCESS);
+	close_ends(&ends);
+}
+
+static void posts_behind_a_refused_one_wait(void **state)
+{
+	(void)state;
+	refuse_first_post(SNT_OP_WRITE);
+	refuse_first_post(SNT_OP_WRITE_IMM);
+}
+
+/* One end is up and owes nothing; the other repeats its own state, since it waits. */
+static void a_lost_ready_is_said_again(void **state)
+{
+	struct ends ends = open_ends(1, SNT_QP_FAILOVER, SNT_QP_FAILOVER);
+	struct receipt ready;
+
+	(void)state;
+	ready = arm_both(&ends);
+	tell(&ends, 0, &ready);
+	for (unsigned end = 0; end < 2; end++)
+		poll_end(&ends, end);
+	receipt_of(&ends, 0); /* is lost */
+	ends.notices[0] = ends.notices[1] = 0;
+	carry(&ends, 1);
+	run(&ends);
+	for (unsigned end = 0; end < 2; end++)
+		assert_int_equal(info_of(&ends, end).state, SNT_QP_CONNECTED);
+	close_ends(&ends);
+}
+
+static void reset_both(struct ends *ends)
+{
+	for (unsigned end = 0; end < 2; end++)
+		assert_success(snt_qp_close(ends->pair->end[end].qp, 0));
+	ends->deaf = true;
+	run(ends);
+	ends->deaf = false;
+	for (unsigned end = 0; end < 2; end++) {
+		assert_success(snt_qp_reset(ends->pair->end[end].qp));
+		ends->log[end].count = 0;
+	}
+	vqp_pair_connect(ends->pair);
+}
+
+/* Only one end had begun the life in which SENDs had another lane. */
+static void sends_find_their_lane_after_a_reset(void **state)
+{
+	struct ends ends = open_ends(2, SNT_QP_FAILOVER, SNT_QP_FAILOVER);
+	struct receipt offer;
+
+	(void)state;
+	send_wr(ends.pair, SNT_OP_WRITE, 1, 1);
+	fail_lane(&ends, 0, false);
+	ends.deaf = true;
+	poll_end(&ends, 0);
+	assert_success(snt_qp_suspend(ends.pair->end[1].qp));
+	run(&ends);
+	receipt_of(&ends, 0);
+	offer = receipt_of(&ends, 1);
+	tell(&ends, 0, &offer);
+	reset_both(&ends);
+	post_data(ends.pair, 1, 99, 64 * FRAGMENT, FRAGMENT);
+	send_wr(ends.pair, SNT_OP_SEND, 50, 0);
+	run(&ends);
+	expect_log(&ends, 0, 0, SNT_OP_SEND, SNT_WC_SUCCESS);
+	close_ends(&ends);
+}
+
+static bool reset_after_failure(unsigned nth)
+{
+	struct ends ends = open_ends(1, SNT_QP_FAILOVER, SNT_QP_FAILOVER);
+	struct scripted_device *device = ends.pair->end[0].device[0];
+	bool hit;
+
+	send_wr(ends.pair, SNT_OP_WRITE, 1, 2);
+	fail_lane(&ends, 1, false);
+	scripted_fail_control(device, nth, EIO);
+	run(&ends);
+	hit = scripted_failed_control(device);
+	scripted_fail_control(device, 0, 0);
+	reset_both(&ends);
+	post_data(ends.pair, 1, 99, 64 * FRAGMENT, FRAGMENT);
+	post_notify(ends.pair, 1, 98);
+	send_wr(ends.pair, SNT_OP_WRITE, 1, 2);
+	send_wr(ends.pair, SNT_OP_SEND, 2, 0);
+	send_wr(ends.pair, SNT_OP_WRITE_IMM, 3, 1);
+	run(&ends);
+	assert_int_equal(ends.log[0].count, 3);
+	close_ends(&ends);
+	return hit;
+}
+
+/* A QP that could not go to INIT had not joined its CQs. */
+static void a_reset_repairs_what_a_recovery_left(void **state)
+{
+	unsigned nth = 1;
+
+	(void)state;
+	while (reset_after_failure(nth))
+		nth++;
+	assert_true(nth > 5);
+}
+
+/* Of a notification, and by the device itself: neither is a message that was taken. */
+static void failed_receives_are_not_taken(void **state)
+{
+	struct ends ends = open_single();
+	struct receipt receipt;
+
+	(void)state;
+	for (unsigned i = 1; i <= 2; i++)
+		post_notify(ends.pair, 1, i);
+	send_wr(ends.pair, SNT_OP_WRITE_IMM, 5, 1);
+	assert_int_equal(scripted_fail_recv(lane_qp(ends.pair, 1, 1),
+					    IBV_WC_REM_ACCESS_ERR),
+			 0);
+	assert_int_equal(scripted_complete(lane_qp(ends.pair, 0, 1),
+					   IBV_WC_RETRY_EXC_ERR),
+			 0);
+	for (unsigned i = 0; i < 2; i++) {
+		run(&ends);
+		assert_success(snt_qp_suspend(ends.pair->end[0].qp));
+	}
+	run(&ends);
+	expect_log(&ends, 0, 0, SNT_OP_WRITE_IMM, SNT_WC_SUCCESS);
+	expect_log(&ends, 1, 0, SNT_OP_RECV_NOTIFY, SNT_WC_SUCCESS);
+	post_data(ends.pair, 1, 99, 64 * FRAGMENT, FRAGMENT);
+	assert_int_equal(scripted_fail_recv(lane_qp(ends.pair, 1, 0), IBV_WC_FATAL_ERR),
+			 0);
+	assert_success(snt_qp_suspend(ends.pair->end[0].qp));
+	ends.deaf = true;
+	run(&ends);
+	receipt_of(&ends, 0);
+	receipt = receipt_of(&ends, 1);
+	tell(&ends, 0, &receipt);
+	assert_int_not_equal(info_of(&ends, 0).state, SNT_QP_BROKEN);
+	close_ends(&ends);
+}
+
+/* Whether the peer's offer has come already or not. */
+static void a_suspension_offers_all_lanes_again(void **state)
+{
+	struct ends ends = open_ends(1, SNT_QP_FAILOVER, SNT_QP_FAILOVER);
+
+	(void)state;
+	ends.deaf = true;
+	send_wr(ends.pair, SNT_OP_WRITE, 1, 2);
+	fail_lane(&ends, 1, false);
+	run(&ends);
+	receipt_of(&ends, 0); /* offers all but one */
+	assert_success(snt_qp_suspend(ends.pair->end[0].qp));
+	ends.deaf = false;
+	ends.notices[0] = ends.notices[1] = 1;
+	run(&ends);
+	assert_int_equal(info_of(&ends, 0).lanes_alive, LANES);
+	close_ends(&ends);
+}
+
+static struct snt_control scripted_control;
+static bool device_refuses;
+
+static int modify_or_refuse(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
+{
+	return device_refuses ? -EIO : scripted_control.modify_qp(qp, attr, mask);
+}
+
+/* Their end would never be reported. When the device stops them, the QP can be closed. */
+static void closing_fails_while_lanes_cannot_be_stopped(void **state)
+{
+	struct ends ends = open_ends(1, 0, 0);
+	struct snt_control control;
+
+	(void)state;
+	control = scripted_control =
+		*scripted_adopted(ends.pair->end[0].device[0]).control;
+	close_ends(&ends);
+	control.modify_qp = modify_or_refuse;
+	vqp_pair_control(&control);
+	ends = open_single();
+	vqp_pair_control(NULL);
+	device_refuses = true;
+	assert_success(snt_qp_suspend(ends.pair->end[0].qp));
+	assert_error(snt_qp_close(ends.pair->end[0].qp, 0), EIO, "cannot go to ERR");
+	device_refuses = false;
+	close_ends(&ends);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -453,6 +732,13 @@ int main(void)
 		cmocka_unit_test(other_receipts_change_nothing),
 		cmocka_unit_test(a_peer_that_gives_up_ends_it),
 		cmocka_unit_test(each_call_of_a_recovery_may_fail),
+		cmocka_unit_test(posts_behind_a_refused_one_wait),
+		cmocka_unit_test(a_lost_ready_is_said_again),
+		cmocka_unit_test(sends_find_their_lane_after_a_reset),
+		cmocka_unit_test(a_reset_repairs_what_a_recovery_left),
+		cmocka_unit_test(failed_receives_are_not_taken),
+		cmocka_unit_test(a_suspension_offers_all_lanes_again),
+		cmocka_unit_test(closing_fails_while_lanes_cannot_be_stopped),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
