@@ -54,7 +54,8 @@ struct snt_stream_half_opts {
  *
  * Ownership: each half is its owner's. The stream is theirs together: it must not be
  * closed or destroyed otherwise, nor get another function.
- * Returns: 0; -EALREADY if it is split already; -EINVAL for options of an unknown size;
+ * Returns: 0; -EALREADY if it is split already; -EINVAL for options of an unknown size, or
+ * if the stream is a channel's;
  * -ECHILD after a fork; -ENOMEM.
  */
 SNT_API int snt_stream_split(struct snt_stream *stream,

@@ -88,6 +88,8 @@ int snt_stream_split(struct snt_stream *stream,
 
 	if (ret)
 		return ret;
+	if (stream->user)
+		return snt__fail(EINVAL, "the stream is a channel's");
 	if (stream->ready == halves_ready)
 		return snt__fail(EALREADY, "the stream is split already");
 	both = calloc(1, sizeof(*both));

@@ -3,6 +3,8 @@
  * Peers that do not keep to the rules: end 0 is a plain stream, on which the tests write
  * what no channel would. Each violation ends the channel at end 1, with a sentence.
  */
+#include <sennit/stream_half.h>
+
 #include "kit.h"
 
 #include <endian.h>
@@ -259,6 +261,18 @@ static void notes_to_a_stream(void **state)
 	kit_close_after_lie();
 }
 
+static void a_stream_of_a_channel_cannot_be_split(void **state)
+{
+	const struct snt_stream_half_opts opts = SNT_INIT(opts);
+	struct snt_stream_half *half[2];
+
+	(void)state;
+	open_with_stream();
+	assert_error(snt_stream_split(kit_end(1), &opts, &opts, &half[0], &half[1]),
+		     EINVAL, "is a channel's");
+	close_both();
+}
+
 /* The END arrives after the offer was looked at, and before it is fetched. */
 static void ends_after_a_look(void **state)
 {
@@ -283,14 +297,8 @@ static void ends_after_a_look(void **state)
 	assert_int_equal(kit_channel_info(1).status, -EPROTO);
 	assert_int_equal(kit_fetch(1, &fetch, 0, 64), -EPROTO);
 	assert_int_equal(kit_channel_info(1).fetches_pending, 0);
-	kit_channel_destroy(1);
-	snt_stream_destroy(kit_end(0));
-	kit_end(0) = NULL;
-	for (unsigned i = 0; i < 2; i++)
-		kit_until(!world.end[i].loop->conn_loop->lingering);
 	assert_success(snt_mem_release(mem));
-	assert_success(snt_mem_release(target.mem));
-	kit_close_after_lie();
+	close_both();
 }
 
 int main(void)
@@ -298,6 +306,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(is_a_stream),
 		cmocka_unit_test(ends_after_a_look),
+		cmocka_unit_test(a_stream_of_a_channel_cannot_be_split),
 		cmocka_unit_test(greets_otherwise),
 		cmocka_unit_test(sends_unknown),
 		cmocka_unit_test(sends_too_long),
