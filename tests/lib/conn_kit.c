@@ -80,6 +80,7 @@ static void on_kit_request(void *arg, struct snt_listener *listener,
 			   struct snt_conn *conn)
 {
 	struct kit *kit = arg;
+	int ret;
 
 	assert_ptr_equal(listener, kit->listener);
 	kit->requests++;
@@ -91,7 +92,13 @@ static void on_kit_request(void *arg, struct snt_listener *listener,
 		kit->extra[1] = conn;
 	else
 		replace_conn(kit, conn);
-	assert_success(snt_conn_accept(conn, &kit->accept));
+	ret = snt_conn_accept(conn, &kit->accept);
+	if (ret == -ENOTCONN && kit->may_leave) {
+		kit->end[1].conn = NULL;
+		assert_success(snt_conn_reject(conn, NULL, NULL, 0));
+		return;
+	}
+	assert_success(ret);
 }
 
 void kit_open(struct kit *kit, enum snt_carrier carrier, unsigned devices)

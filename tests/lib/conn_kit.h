@@ -43,7 +43,8 @@ struct kit {
 	struct snt_listener_opts listen;
 	struct snt_qp_opts qp[2];
 	bool reject;
-	bool second; /* what is requested from now on is another connection */
+	bool may_leave; /* the end that connects, before it is accepted */
+	bool second;	/* what is requested from now on is another connection */
 	struct snt_conn *extra[2];
 	unsigned requests;
 };
