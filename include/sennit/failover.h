@@ -24,7 +24,9 @@
  * That is all: each completion SNT_OP_RECEIPT says that this end's state has changed. A
  * receipt is an end's whole state, so that the newest is all that the peer needs; older ones
  * may be lost, come twice or come late. The channel must deliver the newest in the end: on
- * one that loses messages, repeat it while snt_qp_info.state is SNT_QP_SUSPENDED.
+ * one that loses messages, repeat it while snt_qp_info.state is SNT_QP_SUSPENDED. After
+ * SNT_OP_CLOSED an end can say nothing more: deliver the last receipt before, or the peer,
+ * if it is suspended, waits until its program closes it.
  *
  * What happens: an end whose lane fails stops all its lanes and says so; the other stops as
  * well. When an end's devices have released everything, it makes new physical QPs, destroys
